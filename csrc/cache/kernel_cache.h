@@ -1,0 +1,35 @@
+// csrc/cache/kernel_cache.h: binaries, plans and tuning results in one SQLite file per user.
+// Activation: open(path, budget_bytes). Concurrency: WAL, many processes; a busy file is waited for shortly. A corrupt file is
+// moved aside and begun anew; a locked or unwritable one disables the cache with one warning. Nothing ever fails because of it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace ocl::cache {
+
+struct CacheStats {
+  bool enabled = false;
+  std::string path, problem;  // problem: why it is disabled or was begun anew, "" if all is well
+  int64_t entries = 0, bytes = 0, hits = 0, misses = 0, stores = 0, evictions = 0, rejected = 0;
+};
+
+/// A store of byte strings by (table, key). Tables: "kernels", "plans", "tuning". Thread-safe.
+class KernelCache {
+ public:
+  /// `path` "" keeps nothing. Never throws.
+  KernelCache(std::string path, int64_t budget_bytes);
+  ~KernelCache();
+  std::string find(const char* table, const std::string& key);  // "" when absent; verifies a checksum, deletes a bad entry
+  void store(const char* table, const std::string& key, const std::string& value);
+  void erase(const char* table, const std::string& key);
+  void clear();
+  CacheStats stats();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ocl::cache

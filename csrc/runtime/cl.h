@@ -1,0 +1,57 @@
+// csrc/runtime/cl.h: OpenCL wrapped once: owning handles, and OCL_CHECK, which turns a status code into an Error.
+#pragma once
+
+#define CL_TARGET_OPENCL_VERSION 300
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
+#include <CL/cl.h>
+
+#include <string>
+#include <utility>
+
+#include "csrc/support/error.h"
+
+namespace ocl::runtime {
+
+/// "CL_OUT_OF_RESOURCES" for -5; the number as text when unknown.
+const char* status_name(cl_int status);
+
+/// Throws DeviceError (OutOfMemory for allocation failures) naming the call, the status and `where` (device, kernel, ...).
+[[noreturn]] void raise_status(cl_int status, const char* call, const std::string& where);
+
+#define OCL_CHECK(call, where)                                                                \
+  do {                                                                                        \
+    const cl_int ocl_status_ = (call);                                                        \
+    if (ocl_status_ != CL_SUCCESS) ::ocl::runtime::raise_status(ocl_status_, #call, (where)); \
+  } while (false)
+
+/// Owns one reference of an OpenCL object; movable, released by `Release` (errors there are printed, never thrown).
+template <typename T, cl_int(CL_API_CALL* Release)(T)>
+class Handle {
+ public:
+  Handle() = default;
+  explicit Handle(T raw) : raw_(raw) {}
+  Handle(Handle&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() {
+    if (raw_) Release(raw_);
+  }
+  T get() const { return raw_; }
+  explicit operator bool() const { return raw_ != nullptr; }
+
+ private:
+  T raw_ = nullptr;
+};
+
+using MemHandle = Handle<cl_mem, clReleaseMemObject>;
+using ContextHandle = Handle<cl_context, clReleaseContext>;
+using QueueHandle = Handle<cl_command_queue, clReleaseCommandQueue>;
+using ProgramHandle = Handle<cl_program, clReleaseProgram>;
+using KernelHandle = Handle<cl_kernel, clReleaseKernel>;
+using EventHandle = Handle<cl_event, clReleaseEvent>;
+
+}  // namespace ocl::runtime

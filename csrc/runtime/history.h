@@ -1,0 +1,32 @@
+// csrc/runtime/history.h: what ran, as structs: explain, the profiler, tests and benchmarks read these records.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ocl::runtime {
+
+/// One launch. Times in ns of the device's clock; zero unless timing was on.
+struct LaunchRecord {
+  std::string kernel;   // "sum_3f9c1e"
+  std::string kind;     // pointwise, reduction, gemm, conv_forward, ..., copy, fill
+  std::string origin;   // aten ops and model source lines
+  int device = 0;
+  std::array<size_t, 3> global{}, local{};
+  int ops = 0;          // IR nodes fused in this kernel
+  int64_t bytes = 0;    // read + written, analytic
+  int64_t flops = 0;
+  int64_t queued_ns = 0, start_ns = 0, end_ns = 0;
+};
+
+/// Starts and stops recording (nested calls count). `timing` asks for device times and uses a profiling queue.
+void begin_recording(bool timing);
+std::vector<LaunchRecord> end_recording();
+bool recording() noexcept;
+bool recording_times() noexcept;
+/// Called by launch code only while recording() is true. `event` may be null; its times are read in end_recording.
+void add_record(LaunchRecord record, void* cl_event_or_null);
+
+}  // namespace ocl::runtime

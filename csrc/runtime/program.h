@@ -1,0 +1,59 @@
+// csrc/runtime/program.h: source or binary -> kernels. A build failure is a BuildError that carries log and source path.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "csrc/runtime/cl.h"
+
+namespace ocl::runtime {
+
+class Device;
+
+/// One kernel to build: its complete program text, which defines exactly the kernel `name`.
+struct KernelText {
+  std::string name;
+  std::string text;
+  std::string where;  // "group 4 of the forward graph: aten.relu, aten.sum (model.py:61)", for messages
+  std::array<size_t, 3> local{1, 1, 1};  // local size it will be launched with (lazy_jit devices compile for it)
+};
+
+/// A built program; kernels are created from it, one cl_kernel per call site.
+class Program {
+ public:
+  Program(Device& device, ProgramHandle handle) : device_(device), handle_(std::move(handle)) {}
+  KernelHandle create_kernel(const std::string& name) const;
+  Device& device() const { return device_; }
+
+ private:
+  Device& device_;
+  ProgramHandle handle_;
+};
+
+/// Looks a binary up and stores one; exec passes the cache in, so that runtime knows nothing of SQLite. Either may be empty.
+struct BinaryStore {
+  std::function<std::string(const std::string& key)> find;  // "" when absent
+  std::function<void(const std::string& key, const std::string& binary)> store;
+};
+
+/// Counters since the start of the process: tests and `explain` read them.
+struct BuildCounters {
+  int64_t built = 0;         // kernels compiled from source
+  int64_t from_binary = 0;   // kernels loaded from the binary cache
+  int64_t rejected = 0;      // cached binaries that did not load and were rebuilt
+  double build_seconds = 0;
+};
+BuildCounters build_counters();
+
+/// Returns one Program per text, in order (texts may share one). Looks every text up in `store` first, builds the rest in few
+/// programs (in worker processes where that pays), stores their binaries. Key = text + options + device + driver + ABI version.
+/// Process-wide memory cache: the same text on the same device is built once.
+/// Throws kBuild: kernel, device, `where`, log; source and log are saved under `failed_dir`.
+std::vector<std::shared_ptr<Program>> build_programs(Device& device, const std::vector<KernelText>& texts, const BinaryStore& store,
+                                                     const std::string& failed_dir);
+
+}  // namespace ocl::runtime

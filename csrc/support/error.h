@@ -1,0 +1,33 @@
+// csrc/support/error.h: the errors of the core, by whose fault they are; Python turns each into a class of its own.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace ocl {
+
+/// Whose fault an error is; `errors.py` has one exception class per kind.
+enum class ErrorKind { kConfig, kUnsupported, kDevice, kBuild, kOutOfMemory, kInternal };
+
+/// An error with its kind. The message says what happened, where, and what to do.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, std::string message) : std::runtime_error(std::move(message)), kind_(kind) {}
+  ErrorKind kind() const { return kind_; }
+
+ private:
+  ErrorKind kind_;
+};
+
+[[noreturn]] inline void fail(ErrorKind kind, std::string message) { throw Error(kind, std::move(message)); }
+
+/// Throws an InternalError unless `condition` holds: for what only a bug of ours can break.
+#define OCL_ASSERT(condition, message)                                                              \
+  do {                                                                                              \
+    if (!(condition))                                                                               \
+      ::ocl::fail(::ocl::ErrorKind::kInternal, std::string(message) + " [" #condition ", " __FILE__ ":" + \
+                                                   std::to_string(__LINE__) + "]");                 \
+  } while (false)
+
+}  // namespace ocl
