@@ -56,4 +56,120 @@ typedef float16 V16;
 // ---- store ----
 #define VSTORE(v, p) OCL_CAT(vstore, VW)((v), (size_t)0, (p))  // VW floats to any float pointer
 
+// ---- group family (*_group.cl): one work-group = one tile of the output, operands staged in local memory ----
+//
+// A staged tile is [depth][width + TILE_PAD] floats: the multiply loop reads float4 along the width for one depth at a time.
+// All "const int" parameters below are compile-time constants at the call, so that every loop unrolls and every private index is constant.
+#define TILE_PAD 4  // floats; rows of the transposing store (depth contiguous in memory) land on different banks
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+// Four neighbouring elements whose address the host promised to be a multiple of four elements. vload4 promises one element only, and
+// compilers make four loads of it.
+#if !defined(IN_HALF) && !defined(IN_BF16)
+#define LOAD4_ALIGNED(p, i) (*(__global const float4*)((p) + (i)))
+#else
+#define LOAD4_ALIGNED(p, i) ((float4)(LOAD(p, i), LOAD(p, (i) + 1), LOAD(p, (i) + 2), LOAD(p, (i) + 3)))
+#endif
+
+// Work-item (x, y) of a group that is `across` items wide. 32 neighbouring items form a patch 8 wide and 4 high where this fits: they then read
+// 8 + 4 different float4 of the staged tiles and not 16 + 2.
+ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
+  if (across % 8 == 0 && down % 4 == 0)
+    return (int2)((lane & 7) + 8 * ((lane >> 5) % (across / 8)), ((lane >> 3) & 3) + 4 * ((lane >> 5) / (across / 8)));
+  return (int2)(lane % across, lane / across);
+}
+
+// Fetches this item's share of a width x depth part of a matrix, zeros outside (width_left, depth_left).
+// along_depth: depth is the contiguous dimension; quads: it is read as aligned float4 and its extent is a multiple of 4.
+ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride, const int width_left,
+                              const int depth_left, const int lane, const int items, const int width, const int depth, const int along_depth,
+                              const int quads) {
+  OCL_UNROLL
+  for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
+    if (quads) {
+      const int e = lane + i * items;
+      const int w = along_depth ? e / (depth / 4) : e % (width / 4) * 4;
+      const int d = along_depth ? e % (depth / 4) * 4 : e / (width / 4);
+      held[i] = (float4)(0.0f);
+      if (w < width_left && d < depth_left && (width * depth / 4 % items == 0 || e < width * depth / 4))
+        held[i] = LOAD4_ALIGNED(p, w * width_stride + d * depth_stride);
+    } else {
+      float part[4];
+      OCL_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const int e = lane + (i * 4 + j) * items;
+        const int w = along_depth ? e / depth : e % width;
+        const int d = along_depth ? e % depth : e / width;
+        part[j] = 0.0f;
+        if (w < width_left && d < depth_left && (width * depth / 4 % items == 0 || e < width * depth))
+          part[j] = LOAD(p, w * width_stride + d * depth_stride);
+      }
+      held[i] = (float4)(part[0], part[1], part[2], part[3]);
+    }
+  }
+}
+
+// Stores what tile_fetch holds into a staged tile.
+ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width, const int depth,
+                             const int along_depth, const int quads) {
+  const int row = width + TILE_PAD;
+  OCL_UNROLL
+  for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
+    if (quads) {
+      const int e = lane + i * items;
+      if (width * depth / 4 % items == 0 || e < width * depth / 4) {
+        if (along_depth) {
+          __local float* t = tile + e % (depth / 4) * 4 * row + e / (depth / 4);
+          t[0] = held[i].x;
+          t[row] = held[i].y;
+          t[2 * row] = held[i].z;
+          t[3 * row] = held[i].w;
+        } else {
+          *(__local float4*)(tile + e / (width / 4) * row + e % (width / 4) * 4) = held[i];
+        }
+      }
+    } else {
+      const float part[4] = {held[i].x, held[i].y, held[i].z, held[i].w};
+      OCL_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const int e = lane + (i * 4 + j) * items;
+        if (width * depth / 4 % items == 0 || e < width * depth)
+          tile[along_depth ? e % depth * row + e / depth : e / width * row + e % width] = part[j];
+      }
+    }
+  }
+}
+
+// acc += a-tile * b-tile over `depth`. The item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across + 4*item.x + 0..3 for
+// i < item_m/4, j < item_n/4 (both 1 or 2): blocks of 4x4 apart from each other, so that neighbouring items read neighbouring float4.
+//   acc[(i*4 + row) * (item_n/4) + j] = float4 along the columns
+ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item, const int across, const int down,
+                                 const int depth, const int item_m, const int item_n) {
+  OCL_UNROLL
+  for (int k = 0; k < depth; ++k) {
+    float4 rows[2], cols[2];
+    OCL_UNROLL
+    for (int i = 0; i < item_m / 4; ++i)
+      rows[i] = *(__local const float4*)(a + k * (down * item_m + TILE_PAD) + (i * down + item.y) * 4);
+    OCL_UNROLL
+    for (int j = 0; j < item_n / 4; ++j)
+      cols[j] = *(__local const float4*)(b + k * (across * item_n + TILE_PAD) + (j * across + item.x) * 4);
+    OCL_UNROLL
+    for (int i = 0; i < item_m / 4; ++i) {
+      OCL_UNROLL
+      for (int j = 0; j < item_n / 4; ++j) {
+        const int at = i * item_n + j;
+        acc[at] = fma((float4)(rows[i].x), cols[j], acc[at]);
+        acc[at + item_n / 4] = fma((float4)(rows[i].y), cols[j], acc[at + item_n / 4]);
+        acc[at + item_n / 2] = fma((float4)(rows[i].z), cols[j], acc[at + item_n / 2]);
+        acc[at + item_n / 4 * 3] = fma((float4)(rows[i].w), cols[j], acc[at + item_n / 4 * 3]);
+      }
+    }
+  }
+}
+
+// One lane of a vector that sits in registers; `lane` may vary.
+ALWAYS_INLINE float lane_of(const float4 v, const int lane) { return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w; }
+
 #endif  // OCL_COMMON_CL

@@ -1,0 +1,209 @@
+// csrc/ir/graph.h: the IR: buffers, nodes (loop nests, contractions, calls) and the graph that holds them.
+// A graph is a list of nodes in program order: a later node sees what an earlier one stored, mutated inputs included.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "csrc/ir/dtype.h"
+#include "csrc/ir/index_expr.h"
+
+namespace ocl::ir {
+
+using BufferId = int;
+using NodeId = int;
+constexpr int kNone = -1;
+
+using Shape = std::vector<IndexExpr>;
+
+enum class BufferRole : uint8_t { kInput, kIntermediate };
+
+/// Memory with a logical shape. `strides` (elements) are given for inputs and for outputs the user sees; the layout
+/// pass chooses the others (flexible), after which every buffer has strides.
+struct Buffer {
+  DType dtype = DType::kF32;
+  Shape sizes;
+  std::optional<Shape> strides;
+  BufferRole role = BufferRole::kIntermediate;
+  int input = kNone;         // position among the graph's tensor inputs
+  bool is_parameter = false; // an input that stays the same tensor from call to call (weights)
+  bool donated = false;      // an input that this graph may overwrite
+  std::string name;          // "buf3", "in0": printed, never decides anything
+};
+
+/// One row of ops.def.
+enum class OpCode : uint16_t {
+  kLoad,      // buffer at coordinates; arg 0, if given, is a bool mask: where false the value is 0 and nothing is read
+  kConstant,  // `constant`
+  kIndex,     // `index` as an integer value of the op's dtype
+  kCast,      // arg 0 converted to dtype
+#define OCL_OP(name, ...) k_##name,
+#include "csrc/ir/ops.def"
+#undef OCL_OP
+  kCount
+};
+
+/// A number: integers (and bool) in `i`, floating point in `f`, by the op's dtype.
+struct Scalar {
+  bool is_float = true;
+  double f = 0;
+  int64_t i = 0;
+  bool operator==(const Scalar&) const = default;
+};
+
+/// One operation of a body; its value is named by its position. Args are positions of earlier operations.
+struct Op {
+  OpCode code = OpCode::kConstant;
+  DType dtype = DType::kF32;  // of the value; f16 and bf16 appear only at loads, stores and casts (bodies compute in f32)
+  std::vector<int> args;
+  Scalar constant;            // kConstant
+  BufferId buffer = kNone;    // kLoad
+  std::vector<IndexExpr> index;  // kLoad: one coordinate per dimension of the buffer; kIndex: one expression.
+                                 // Over i*, r*, s* and v* (the value of an earlier op of this body)
+};
+
+/// Scalar program of a loop nest: a DAG in topological order.
+struct Body {
+  std::vector<Op> ops;
+};
+
+/// Writes op `value` of the body (Map) or result `value` of the reduction (Reduce) to a buffer.
+struct Store {
+  BufferId buffer = kNone;
+  std::vector<IndexExpr> index;  // coordinates over i* (and v*)
+  int value = 0;
+};
+
+enum class ReductionCode : uint16_t {
+#define OCL_REDUCTION(name, ...) k_##name,
+#include "csrc/ir/reductions.def"
+#undef OCL_REDUCTION
+  kCount
+};
+
+/// Which part of a split reduction a node is: accumulators are stored raw by kPartial and merged by kFinal.
+enum class ReductionStage : uint8_t { kWhole, kPartial, kFinal };
+
+/// A window on a buffer: element (i0, i1, ...) of the view is the buffer's element at `coords`.
+struct View {
+  BufferId buffer = kNone;
+  Shape sizes;
+  std::vector<IndexExpr> coords;
+};
+
+enum class NodeKind : uint8_t {
+  kMap,       // for i*: evaluate the body, write the stores
+  kReduce,    // for i*: reduce the body's `reduced` values over r*, write the results
+  kContract,  // out[b, m, n] = sum over k of a[b, m, k] * b[b, k, n]
+  kConvolve,  // see ConvolveKind
+  kCall,      // an aten op run eagerly
+};
+
+enum class ConvolveKind : uint8_t {
+  kForward,  // operands x [n, c, h, w], w [k, c/g, r, s] -> [n, k, oh, ow]
+  kData,     // operands dy [n, k, oh, ow], w [k, c/g, r, s] -> [n, c, h, w] (also transposed convolution)
+  kWeight,   // operands x [n, c, h, w], dy [n, k, oh, ow] -> [k, c/g, r, s]
+};
+
+struct ConvolveAttrs {
+  ConvolveKind kind = ConvolveKind::kForward;
+  std::array<int, 2> stride{1, 1}, padding{0, 0}, dilation{1, 1};
+  int groups = 1;
+};
+
+/// Where a node comes from: for errors, explain and the profiler.
+struct Origin {
+  std::string op;      // "aten.relu.default"
+  std::string source;  // "model.py:61"
+};
+
+struct Node {
+  NodeKind kind = NodeKind::kMap;
+  Origin origin;
+  Shape sizes;         // loops i0 ..: kMap and kReduce; kContract: {b, m, n}; kConvolve: the output's sizes
+  Shape reduce_sizes;  // loops r0 ..: kReduce; kContract: {k}
+  Body body;           // kMap, kReduce
+  std::vector<Store> stores;
+  ReductionCode reduction = ReductionCode::kCount;
+  ReductionStage stage = ReductionStage::kWhole;
+  std::vector<int> reduced;         // kReduce: body ops that enter the reduction (one per input of its row)
+  std::vector<View> operands;       // kContract, kConvolve, kCall
+  std::vector<BufferId> outputs;    // kContract, kConvolve: one; kCall: any number. Map and Reduce write by stores
+  ConvolveAttrs convolve;
+  bool reduced_precision = false;   // kContract, kConvolve: TF32-like rounding of inputs is allowed
+  int call = kNone;                 // kCall: index in the list that Python keeps
+};
+
+/// What the caller gets: a strided window on a buffer (possibly an input).
+struct Output {
+  BufferId buffer = kNone;
+  Shape sizes, strides;  // elements
+  IndexExpr offset;      // elements
+};
+
+struct Graph {
+  std::vector<Buffer> buffers;
+  std::vector<Node> nodes;
+  std::vector<BufferId> inputs;   // tensor inputs in order
+  int symbols = 0;                // s0 .. s(n-1): integer arguments in order
+  std::vector<Range> symbol_ranges;
+  std::vector<Output> outputs;
+
+  BufferId add_buffer(Buffer buffer);
+  NodeId add_node(Node node);
+  /// Ranges of the size symbols, plus the loops of `node` if given.
+  Ranges ranges(const Node* node = nullptr) const;
+  std::string str() const;                           // readable text; parse_graph reads it back exactly
+};
+
+/// Throws ConfigError with a line number on text that is no graph.
+Graph parse_graph(const std::string& text);
+
+/// Buffers that a node reads and writes (a buffer may be in both).
+std::vector<BufferId> reads(const Node& node);
+std::vector<BufferId> writes(const Node& node);
+
+/// Row-major strides in elements.
+Shape contiguous_strides(const Shape& sizes);
+/// Element offset of coordinates: sum of coordinate * stride, simplified. The buffer must have strides.
+IndexExpr linear_offset(const Buffer& buffer, const std::vector<IndexExpr>& coords, const Ranges& ranges);
+/// Strides and offset of a view if it is a strided window (the buffer must have strides); nullopt otherwise.
+struct Strided {
+  Shape strides;
+  IndexExpr offset;
+};
+std::optional<Strided> strided(const Graph& graph, const View& view);
+
+/// What holds after which step; see verify.h.
+enum class Level : uint8_t { kGraph, kScheduled };
+/// Throws InternalError that names the node and the rule it breaks, with the graph's text.
+void verify(const Graph& graph, Level level);
+/// Constant folding, common subexpressions, casts of casts, dead ops inside bodies, dead nodes. Returns whether it changed.
+bool simplify(Graph& graph);
+
+/// Facts of ops.def, by code.
+struct OpFacts {
+  const char* name;
+  int arity;
+  const char* dtype_rule;  // "same", "promoted", "bool", ...
+  const char* cost;        // "cheap", "special", "slow"
+  const char* facts;       // "commutative", ""
+  const char* text;        // OpenCL C with $0 $1 $2
+};
+const OpFacts& facts(OpCode code);
+OpCode op_code(const std::string& name);  // throws InternalError
+
+struct ReductionFacts {
+  const char* name;
+  int inputs;        // values that enter per element
+  int accumulators;  // values carried
+  int results;       // values that leave
+};
+const ReductionFacts& facts(ReductionCode code);
+ReductionCode reduction_code(const std::string& name);
+
+}  // namespace ocl::ir

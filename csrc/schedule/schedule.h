@@ -1,0 +1,121 @@
+// csrc/schedule/schedule.h: a graph with its launches: fused groups in launch order, layouts, lifetimes.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "csrc/ir/graph.h"
+#include "csrc/schedule/template.h"
+#include "csrc/support/caps.h"
+
+namespace ocl::schedule {
+
+enum class GroupKind : uint8_t {
+  kLoops,     // generated: phases over one iteration space
+  kTemplate,  // hand-written kernel with an epilogue of Map nodes over the output's elements
+  kBatch,     // several independent kLoops groups without reductions in one launch ("foreach": optimizers, packing)
+  kCall,      // an eager op
+};
+
+/// How a kLoops group with reductions runs.
+enum class LoopStrategy : uint8_t {
+  kPointwise,   // no reduction
+  kSequential,  // each lane (vector lane or work-item) owns one outer element and loops over r* (pooling, columns)
+  kRow,         // r* are contiguous: one item (CPU) or one work-group (GPU) per outer element
+  kColumn,      // GPU: a work-group owns 32 neighbouring outer elements, its rows of items stride over r*
+};
+
+/// Part of a kLoops group. Inner phases run for every (i*, r*), outer phases once per i*. A reduction belongs to an inner phase;
+/// its results are scalars of i* for the later phases. An inner phase of Map nodes re-reads its inputs (they sit in cache).
+struct Phase {
+  bool inner = false;
+  std::vector<ir::NodeId> nodes;
+};
+
+struct Group {
+  GroupKind kind = GroupKind::kLoops;
+  /// kLoops: the loops all its nodes share, outermost first, innermost contiguous; the nodes' indices are already rewritten to these
+  /// (Map nodes in an inner phase have loops i* then r*: their i(n+k) is written as r(k)).
+  ir::Shape sizes, reduce_sizes;
+  LoopStrategy strategy = LoopStrategy::kPointwise;
+  std::vector<Phase> phases;          // kPointwise: one outer phase
+  int vector_width = 1;               // elements per vector step along the innermost loop (or along r for kRow)
+  bool index32 = false;               // every element offset fits 31 bits
+  ir::NodeId main = ir::kNone;        // kTemplate: the contraction or convolution
+  TemplateLaunch launch;              // kTemplate
+  std::vector<ir::NodeId> epilogue;   // kTemplate: Map nodes over the main node's loops, in order
+  std::vector<Group> members;         // kBatch
+  ir::NodeId call = ir::kNone;        // kCall
+  std::vector<std::string> reasons;   // why nodes were fused or not, for explain
+  /// All nodes of the group in program order.
+  std::vector<ir::NodeId> nodes() const;
+};
+
+/// First and last group (positions in launch order) that touch a buffer held in the arena.
+struct Lifetime {
+  ir::BufferId buffer = ir::kNone;
+  int first = 0, last = 0;
+  ir::IndexExpr size_bytes;
+};
+
+/// Where a buffer lives.
+struct Placement {
+  enum class Kind : uint8_t {
+    kNowhere,  // only in registers of one group
+    kInput,    // the caller's tensor `index`
+    kOutput,   // a fresh tensor, allocation `index`
+    kArena,    // the arena; offset by the memory plan
+    kAlias,    // shares the memory of buffer `index` (in-place reuse of a dying buffer or of a donated or mutated input)
+  };
+  Kind kind = Kind::kNowhere;
+  int index = ir::kNone;
+};
+
+struct Schedule {
+  ir::Graph graph;                     // after the passes; every buffer that exists has strides
+  std::map<ir::NodeId, TemplateLaunch> launches;  // of contractions and convolutions, by choose_template
+  std::vector<Group> groups;           // in launch order
+  std::vector<Placement> placements;   // per buffer
+  std::vector<Lifetime> lifetimes;     // of kArena buffers
+  std::vector<ir::BufferId> allocations;  // kOutput: which buffer allocation i holds
+  std::vector<std::string> log;        // decisions with reasons, for explain
+};
+
+struct PassTrace {
+  std::string name;
+  double milliseconds = 0;
+  bool changed = false;
+};
+
+struct Options {
+  bool verify = false;   // run ir::verify between passes
+  bool fuse = true;      // off: one launch per node, for debugging
+  std::vector<PassTrace>* trace = nullptr;
+};
+
+/// Runs all passes; read pipeline.cpp first.
+Schedule make_schedule(ir::Graph graph, const Caps& caps, const Options& options);
+
+/// Packs buffers whose lifetimes do not overlap into one arena. Pure: equal input gives equal offsets.
+/// `alignment` in bytes, a power of two. Throws InternalError on a lifetime that ends before it begins.
+struct Interval {
+  int first = 0, last = 0;
+  int64_t size_bytes = 0;
+};
+struct MemoryPlan {
+  std::vector<int64_t> offsets;  // bytes, per interval
+  int64_t arena_bytes = 0;
+};
+MemoryPlan plan_memory(const std::vector<Interval>& intervals, int64_t alignment);
+
+/// Bytes that a group reads and writes and the floating-point operations it does; symbolic.
+struct Work {
+  ir::IndexExpr bytes, flops;
+};
+Work work_of(const Schedule& schedule, const Group& group);
+
+/// Text of the schedule: groups, phases, placements.
+std::string str(const Schedule& schedule);
+
+}  // namespace ocl::schedule
