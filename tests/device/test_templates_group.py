@@ -89,3 +89,74 @@ def test_gemm_split_offset_broadcast(device):
     compare(gemm(device, a, b, splits=3, A_VEC4=0, B_VEC4=1, **SMALL), a.double() @ b.double(), 72)
     a, b = torch.randn(2, 40, 1).expand(2, 40, 30), torch.randn(2, 30, 9)  # a row repeated along k
     compare(gemm(device, a, b, **SMALL), a.double() @ b.double(), 30)
+
+
+def nhwc(t: torch.Tensor) -> torch.Tensor:
+    return t.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+
+
+# name: batch, C, H, W, K, R, S, stride, pad, dilation, groups
+CONVS = {
+    "3x3": (2, 16, 9, 11, 20, 3, 3, 1, 1, 1, 1),
+    "3x3s2": (2, 32, 9, 8, 36, 3, 3, 2, 1, 1, 1),
+    "1x1s2": (1, 20, 7, 7, 8, 1, 1, 2, 0, 1, 1),
+    "3x3d2": (1, 17, 10, 9, 5, 3, 3, 1, 2, 2, 1),
+    "3x3s2d3": (1, 8, 13, 12, 12, 3, 3, 2, 3, 3, 1),
+    "5x3s3": (1, 6, 17, 14, 9, 5, 3, 3, 2, 1, 1),
+    "groups": (2, 24, 8, 7, 36, 3, 3, 1, 1, 1, 3),
+    "stem": (2, 3, 23, 21, 16, 7, 7, 2, 3, 1, 1),
+    "one": (1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1),
+}
+CONV_TILES = {"128x128x16": {}, "64x64x16": TILES["64x64x16"], "128x64x8": dict(TILE_M=128, TILE_N=64, TILE_K=8), "32x64x8": dict(TILE_M=32, TILE_N=64, TILE_K=8, ITEM_M=4)}
+
+
+def conv_tensors(case):
+    n, c, h, w, k, r, s, stride, pad, dilation, groups = case
+    x, weight = torch.randn(n, c, h, w), torch.randn(k, c // groups, r, s)
+    return x, weight, F.conv2d(x.double(), weight.double(), None, stride, pad, dilation, groups)
+
+
+def conv(device, x, packed, out_shape, case, data=0, **defines):
+    """x by its strides, packed [R][S][C][groups*K]."""
+    *_, r, s, stride, pad, dilation, groups = case
+    batch, channels, in_h, in_w = x.shape
+    _, out_channels, out_h, out_w = out_shape
+    C_, K = channels // groups, out_channels // groups
+    defines |= dict(KERNEL_NAME="conv", DATA_GRADIENT=data, W_VEC4=int(K % 4 == 0))
+    if not defines.get("FLAT"):
+        assert x.stride(1) == 1 or channels == 1
+        defines["X_VEC4"] = int(C_ % 4 == 0)
+    tm, tn, local = tile(defines)
+    step = stride if data else 1
+    pixels = batch * ceil(out_h, step) * ceil(out_w, step)
+    out = torch.full((batch, out_h, out_w, out_channels), float("nan"))
+    scalars = [batch, C_, K, in_h, in_w, out_h, out_w, r, s, stride, stride, pad, pad, dilation, dilation, Long(x.stride(0)), x.stride(2), x.stride(3), x.stride(1)]
+    launch(device.build("conv_group.cl", "conv", **defines), (ceil(pixels, tm) * ceil(K, tn), groups, step * step), local, x, packed, *scalars, out, out=out)
+    return out.permute(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize("flat", (0, 1))
+@pytest.mark.parametrize("name", CONVS)
+@pytest.mark.parametrize("tiles", CONV_TILES)
+def test_conv_forward(device, tiles, name, flat):
+    if tiles == "128x64x8" and not flat and name in ("3x3s2d3", "5x3s3"):
+        return
+    case = CONVS[name]
+    x, weight, want = conv_tensors(case)
+    constants = dict(FILTER_R=7, FILTER_S=7, FILTER_C=3) if name == "stem" else {}
+    x = x if flat else nhwc(x)
+    got = conv(device, x, weight.permute(2, 3, 1, 0).contiguous(), want.shape, case, FLAT=flat, **constants, **CONV_TILES[tiles])
+    compare(got, want, weight[0].numel())
+
+
+@pytest.mark.parametrize("flat", (0, 1))
+@pytest.mark.parametrize("name", CONVS)
+@pytest.mark.parametrize("tiles", ["64x64x16"])
+def test_conv_data(device, tiles, name, flat):
+    case = CONVS[name]
+    x, weight, y = conv_tensors(case)
+    dy, groups = torch.randn(y.shape), case[-1]
+    want = torch.nn.grad.conv2d_input(x.shape, weight.double(), dy.double(), case[7], case[8], case[9], groups)
+    packed = weight.view(groups, -1, *weight.shape[1:]).permute(3, 4, 1, 0, 2).contiguous()
+    got = conv(device, dy if flat else nhwc(dy), packed, x.shape, case, data=1, FLAT=flat, **CONV_TILES[tiles])
+    compare(got, want, weight[:, 0].numel())
