@@ -1,0 +1,210 @@
+// csrc/exec/executor.cpp: binds symbols, patches arguments, enqueues.
+#include "csrc/exec/executor.h"
+
+#include "csrc/runtime/allocator.h"
+#include "csrc/runtime/history.h"
+#include "csrc/runtime/queue.h"
+
+namespace ocl::exec {
+namespace {
+
+constexpr int64_t kArenaAlignment = 256;  // bytes; a multiple of every vector store and of a cache line
+
+int64_t value_of(const Plan& plan, const ir::IndexExpr& expr) {
+  if (expr.is_const()) return expr.constant();
+  return ir::evaluate(expr, [&](ir::Symbol s) -> int64_t {
+    OCL_ASSERT(s.kind == ir::SymbolKind::kSize && s.index < static_cast<int>(plan.symbols.size()),
+               "a launch depends on a symbol that is no size of the graph");
+    return plan.symbols[s.index];
+  });
+}
+
+std::vector<int64_t> values_of(const Plan& plan, const ir::Shape& exprs) {
+  std::vector<int64_t> values;
+  for (const ir::IndexExpr& expr : exprs) values.push_back(value_of(plan, expr));
+  return values;
+}
+
+void bind_launch(const Plan& plan, Launch& launch) {
+  const codegen::KernelSource& source = launch.source;
+  launch.empty = false;
+  for (int d = 0; d < 3; ++d) {
+    const int64_t groups = value_of(plan, source.groups[d]);
+    launch.empty |= groups <= 0;
+    launch.global[d] = static_cast<size_t>(groups) * source.local[d];
+  }
+  launch.offsets.clear();
+  for (const BufferSource& buffer : launch.buffers) launch.offsets.push_back(value_of(plan, buffer.offset));
+  launch.bound.assign(launch.buffers.size(), Launch::Bound{});  // offsets may differ: set the arguments again
+  cl_uint slot = static_cast<cl_uint>(2 * launch.buffers.size());
+  for (const codegen::IntArg& arg : source.ints) {
+    const int64_t value = value_of(plan, arg.value);
+    if (arg.wide) {
+      const cl_long wide = value;
+      OCL_CHECK(clSetKernelArg(launch.kernel.get(), slot++, sizeof(wide), &wide), source.name);
+    } else {
+      OCL_ASSERT(launch.empty || (value >= INT32_MIN && value <= INT32_MAX), "an int argument of " + source.name + " does not fit");
+      const cl_int narrow = static_cast<cl_int>(value);
+      OCL_CHECK(clSetKernelArg(launch.kernel.get(), slot++, sizeof(narrow), &narrow), source.name);
+    }
+  }
+}
+
+/// Memory of one call: the callers' addresses, resolved once each.
+struct Memory {
+  std::vector<runtime::Location> inputs, outputs;
+  runtime::Location arena;
+  char* arena_address = nullptr;
+};
+
+runtime::Location locate(const Plan& plan, const Memory& memory, const BufferSource& source) {
+  runtime::Location at;
+  switch (source.kind) {
+    case BufferSource::Kind::kInput:
+      return memory.inputs[source.index];
+    case BufferSource::Kind::kOutput:
+      return memory.outputs[source.index];
+    case BufferSource::Kind::kArena:
+    case BufferSource::Kind::kScratch:
+      at = memory.arena;
+      at.offset_bytes += static_cast<size_t>(plan.memory.offsets[source.index]);
+      return at;
+  }
+  return at;
+}
+
+void patch(const Plan& plan, Launch& launch, const Memory& memory) {
+  for (size_t i = 0; i < launch.buffers.size(); ++i) {
+    const BufferSource& source = launch.buffers[i];
+    const runtime::Location at = locate(plan, memory, source);
+    const cl_ulong offset = at.offset_bytes / static_cast<size_t>(source.element_bytes) + static_cast<cl_ulong>(launch.offsets[i]);
+    Launch::Bound& bound = launch.bound[i];
+    const cl_uint slot = static_cast<cl_uint>(2 * i);
+    if (bound.mem != at.mem || at.mem == nullptr) {
+      OCL_CHECK(clSetKernelArg(launch.kernel.get(), slot, sizeof(cl_mem), &at.mem), launch.source.name);
+      bound.mem = at.mem;
+      bound.offset = ~offset;
+    }
+    if (bound.offset != offset) {
+      OCL_CHECK(clSetKernelArg(launch.kernel.get(), slot + 1, sizeof(offset), &offset), launch.source.name);
+      bound.offset = offset;
+    }
+  }
+}
+
+void enqueue(Plan& plan, Launch& launch, runtime::Queue& queue) {
+  if (!runtime::recording()) {
+    queue.launch(launch.kernel.get(), 3, launch.global, launch.source.local);
+    return;
+  }
+  cl_event event = nullptr;
+  queue.launch(launch.kernel.get(), 3, launch.global, launch.source.local, runtime::recording_times() ? &event : nullptr);
+  runtime::LaunchRecord record;
+  record.kernel = launch.source.name;
+  record.kind = launch.source.kind;
+  record.origin = launch.origin;
+  record.device = plan.device->index();
+  record.global = launch.global;
+  record.local = launch.source.local;
+  record.ops = launch.ops;
+  record.bytes = value_of(plan, launch.work.bytes);
+  record.flops = value_of(plan, launch.work.flops);
+  runtime::add_record(std::move(record), event);
+}
+
+void* address_of(const Plan& plan, const Memory& memory, const std::vector<void*>& inputs, const std::vector<void*>& outputs,
+                 ir::BufferId buffer) {
+  const BufferSource source = source_of(plan, buffer);
+  switch (source.kind) {
+    case BufferSource::Kind::kInput:
+      return inputs[source.index];
+    case BufferSource::Kind::kOutput:
+      return outputs[source.index];
+    default:
+      return memory.arena_address + plan.memory.offsets[source.index];
+  }
+}
+
+CallOperand operand(const Plan& plan, const ir::Buffer& buffer, void* address, const ir::Shape& sizes, const ir::Shape& strides,
+                    const ir::IndexExpr& offset) {
+  return {address, values_of(plan, sizes), values_of(plan, strides), value_of(plan, offset), buffer.dtype};
+}
+
+}  // namespace
+
+void bind_symbols(Plan& plan, const std::vector<int64_t>& symbols) {
+  if (plan.bound && plan.symbols == symbols) return;
+  plan.bound = false;
+  plan.symbols = symbols;
+  for (Launch& launch : plan.launches) bind_launch(plan, launch);
+  for (size_t i = 0; i < plan.intervals.size(); ++i) plan.intervals[i].size_bytes = value_of(plan, plan.interval_bytes[i]);
+  plan.memory = schedule::plan_memory(plan.intervals, kArenaAlignment);
+  plan.bound = true;
+}
+
+TensorShape allocation_shape(const Plan& plan, int index) {
+  const ir::Buffer& buffer = plan.schedule.graph.buffers[plan.schedule.allocations[index]];
+  return {values_of(plan, buffer.sizes), values_of(plan, *buffer.strides), 0};
+}
+
+TensorShape output_shape(const Plan& plan, int index) {
+  const ir::Output& output = plan.schedule.graph.outputs[index];
+  return {values_of(plan, output.sizes), values_of(plan, output.strides), value_of(plan, output.offset)};
+}
+
+void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>& outputs, const CallHandler& call, int stream) {
+  OCL_ASSERT(plan.bound, "run before bind_symbols");
+  runtime::Allocator& allocator = plan.device->allocator();
+  runtime::Queue& queue = plan.device->queue(stream);
+  Memory memory;
+  auto resolve_all = [&](const std::vector<void*>& addresses) {
+    std::vector<runtime::Location> locations;
+    locations.reserve(addresses.size());
+    for (void* address : addresses) locations.push_back(address ? allocator.resolve(address) : runtime::Location{});
+    return locations;
+  };
+  memory.inputs = resolve_all(inputs);
+  memory.outputs = resolve_all(outputs);
+  struct Arena {
+    runtime::Allocator& allocator;
+    void* address = nullptr;
+    ~Arena() {
+      if (address) allocator.free(address);
+    }
+  } arena{allocator};
+  if (plan.memory.arena_bytes > 0) {
+    arena.address = allocator.allocate(static_cast<size_t>(plan.memory.arena_bytes));
+    memory.arena = allocator.resolve(arena.address);
+    memory.arena_address = static_cast<char*>(arena.address);
+  }
+  for (const Step& step : plan.steps) {
+    if (step.launch != ir::kNone) {
+      Launch& launch = plan.launches[step.launch];
+      if (launch.empty) continue;
+      patch(plan, launch, memory);
+      enqueue(plan, launch, queue);
+      continue;
+    }
+    const ir::Graph& graph = plan.schedule.graph;
+    const ir::Node& node = graph.nodes[step.call];
+    std::vector<CallOperand> operands, results;
+    for (const ir::View& view : node.operands) {
+      const std::optional<ir::Strided> window = ir::strided(graph, view);
+      OCL_ASSERT(window.has_value(), "an operand of an eager op is no strided window");
+      operands.push_back(operand(plan, graph.buffers[view.buffer], address_of(plan, memory, inputs, outputs, view.buffer),
+                                 view.sizes, window->strides, window->offset));
+    }
+    for (const ir::BufferId buffer : node.outputs) {
+      const ir::Buffer& b = graph.buffers[buffer];
+      if (plan.schedule.placements[buffer].kind == schedule::Placement::Kind::kNowhere) {
+        results.push_back({});  // nobody reads it
+        continue;
+      }
+      results.push_back(operand(plan, b, address_of(plan, memory, inputs, outputs, buffer), b.sizes, *b.strides, 0));
+    }
+    call(node.call, operands, results);
+  }
+  queue.flush();
+}
+
+}  // namespace ocl::exec

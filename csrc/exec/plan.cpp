@@ -1,0 +1,157 @@
+// csrc/exec/plan.cpp: graph -> schedule -> kernels -> Plan.
+#include "csrc/exec/plan.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <set>
+
+namespace ocl::exec {
+namespace {
+
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void dump(const std::string& dir, const std::string& name, const std::string& text) {
+  std::ofstream file(dir + "/" + name);
+  file << text;
+}
+
+int node_count(const schedule::Group& group) { return static_cast<int>(group.nodes().size()); }
+
+}  // namespace
+
+std::string origin_of(const schedule::Schedule& schedule, const schedule::Group& group) {
+  std::vector<std::string> ops, sources;
+  auto add = [](std::vector<std::string>& list, const std::string& item) {
+    if (!item.empty() && std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
+  };
+  for (const ir::NodeId node : group.nodes()) {
+    add(ops, schedule.graph.nodes[node].origin.op);
+    add(sources, schedule.graph.nodes[node].origin.source);
+  }
+  auto join = [](const std::vector<std::string>& list, size_t most) {
+    std::string text;
+    for (size_t i = 0; i < std::min(list.size(), most); ++i) text += (i ? ", " : "") + list[i];
+    if (list.size() > most) text += ", ...";
+    return text;
+  };
+  return join(ops, 8) + (sources.empty() ? "" : " (" + join(sources, 3) + ")");
+}
+
+BufferSource source_of(const Plan& plan, ir::BufferId buffer) {
+  const schedule::Schedule& schedule = plan.schedule;
+  BufferSource source;
+  source.element_bytes = ir::size_bytes(schedule.graph.buffers[buffer].dtype);
+  for (size_t hops = 0; hops <= schedule.placements.size(); ++hops) {
+    const schedule::Placement& placement = schedule.placements[buffer];
+    switch (placement.kind) {
+      case schedule::Placement::Kind::kInput:
+        source.kind = BufferSource::Kind::kInput;
+        source.index = placement.index;
+        return source;
+      case schedule::Placement::Kind::kOutput:
+        source.kind = BufferSource::Kind::kOutput;
+        source.index = placement.index;
+        return source;
+      case schedule::Placement::Kind::kArena:
+        source.kind = BufferSource::Kind::kArena;
+        source.index = plan.interval_of[buffer];
+        return source;
+      case schedule::Placement::Kind::kAlias:
+        buffer = placement.index;
+        break;
+      case schedule::Placement::Kind::kNowhere:
+        fail(ErrorKind::kInternal, "a kernel takes buffer " + schedule.graph.buffers[buffer].name + ", which has no memory");
+    }
+  }
+  fail(ErrorKind::kInternal, "aliases of buffer " + schedule.graph.buffers[buffer].name + " form a circle");
+}
+
+Rendered render(ir::Graph graph, const Caps& caps, const schedule::Options& options) {
+  Rendered rendered;
+  schedule::Options traced = options;
+  traced.trace = &rendered.passes;
+  rendered.schedule = schedule::make_schedule(std::move(graph), caps, traced);
+  for (const schedule::Group& group : rendered.schedule.groups)
+    if (group.kind != schedule::GroupKind::kCall) rendered.kernels.push_back(codegen::generate(rendered.schedule, group, caps));
+  return rendered;
+}
+
+std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
+                                const PlanOptions& options) {
+  auto plan = std::make_unique<Plan>();
+  plan->device = &device;
+  const std::string text = options.dump_dir.empty() ? "" : graph.str();
+  if (!text.empty()) dump(options.dump_dir, options.label + ".graph.txt", text);
+  schedule::Options traced = options.schedule;
+  traced.trace = &plan->passes;
+
+  const double start = seconds();
+  plan->schedule = schedule::make_schedule(std::move(graph), device.caps(), traced);
+  const schedule::Schedule& schedule = plan->schedule;
+  plan->schedule_seconds = seconds() - start;
+  if (!options.dump_dir.empty()) dump(options.dump_dir, options.label + ".schedule.txt", schedule::str(schedule));
+
+  plan->interval_of.assign(schedule.graph.buffers.size(), ir::kNone);
+  for (const schedule::Lifetime& lifetime : schedule.lifetimes) {
+    plan->interval_of[lifetime.buffer] = static_cast<int>(plan->intervals.size());
+    plan->intervals.push_back({lifetime.first, lifetime.last, 0});
+    plan->interval_bytes.push_back(lifetime.size_bytes);
+  }
+
+  const double generate_start = seconds();
+  std::vector<runtime::KernelText> texts;
+  for (size_t position = 0; position < schedule.groups.size(); ++position) {
+    const schedule::Group& group = schedule.groups[position];
+    Step step;
+    if (group.kind == schedule::GroupKind::kCall) {
+      step.call = group.call;
+      plan->steps.push_back(step);
+      continue;
+    }
+    Launch launch;
+    launch.origin = origin_of(schedule, group);
+    launch.ops = node_count(group);
+    launch.work = schedule::work_of(schedule, group);
+    try {
+      launch.source = codegen::generate(schedule, group, device.caps());
+    } catch (const Error& error) {
+      fail(error.kind(), std::string(error.what()) + "\n  where: group " + std::to_string(position) + " of the " + options.label +
+                             ": " + launch.origin);
+    }
+    for (const codegen::BufferArg& arg : launch.source.buffers) {
+      BufferSource source = source_of(*plan, arg.buffer);
+      source.offset = arg.offset;
+      launch.buffers.push_back(source);
+    }
+    if (launch.source.scratch_elements > 0) {
+      BufferSource source;
+      source.kind = BufferSource::Kind::kScratch;
+      source.index = static_cast<int>(plan->intervals.size());
+      plan->intervals.push_back({static_cast<int>(position), static_cast<int>(position), 0});
+      plan->interval_bytes.push_back(launch.source.scratch_elements * 4);
+      launch.buffers.push_back(source);
+    }
+    launch.bound.resize(launch.buffers.size());
+    const std::string where =
+        "group " + std::to_string(position) + " of the " + options.label + ": " + launch.origin;
+    texts.push_back({launch.source.name, launch.source.text, where, launch.source.local});
+    if (!options.dump_dir.empty()) dump(options.dump_dir, options.label + "." + launch.source.name + ".cl", launch.source.text);
+    step.launch = static_cast<int>(plan->launches.size());
+    plan->steps.push_back(step);
+    plan->launches.push_back(std::move(launch));
+  }
+  plan->codegen_seconds = seconds() - generate_start;
+
+  const double build_start = seconds();
+  plan->programs = runtime::build_programs(device, texts, store, options.failed_dir);
+  for (size_t i = 0; i < plan->launches.size(); ++i)
+    plan->launches[i].kernel = plan->programs[i]->create_kernel(plan->launches[i].source.name);
+  plan->build_seconds = seconds() - build_start;
+  return plan;
+}
+
+}  // namespace ocl::exec
