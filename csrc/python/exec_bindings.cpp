@@ -1,0 +1,248 @@
+// csrc/python/exec_bindings.cpp: _C.exec: compile a graph, run the plan, read what it did.
+#include <filesystem>
+
+#include "csrc/cache/kernel_cache.h"
+#include "csrc/exec/executor.h"
+#include "csrc/exec/plan.h"
+#include "csrc/python/pch.h"
+#include "csrc/runtime/history.h"
+#include "csrc/torch/device_state.h"
+#include "csrc/torch/plan_runner.h"
+
+namespace py = pybind11;
+
+namespace ocl::python {
+namespace {
+
+/// The process's cache and where failed kernels go; set once by Python's config.
+struct Settings {
+  std::unique_ptr<cache::KernelCache> cache;
+  std::string failed_dir, dump_dir;
+  bool verify = false;
+};
+Settings& settings() {
+  static Settings* instance = new Settings;  // never destroyed: plans may outlive static destruction
+  return *instance;
+}
+
+runtime::BinaryStore binary_store() {
+  cache::KernelCache* cache = settings().cache.get();
+  if (cache == nullptr) return {};
+  return {[cache](const std::string& key) { return cache->find("kernels", key); },
+          [cache](const std::string& key, const std::string& binary) { cache->store("kernels", key, binary); }};
+}
+
+void configure(const std::string& cache_path, int64_t budget_bytes, const std::string& failed_dir, const std::string& dump_dir,
+               bool verify) {
+  Settings& s = settings();
+  s.cache = std::make_unique<cache::KernelCache>(cache_path, budget_bytes);
+  s.failed_dir = failed_dir;
+  s.dump_dir = dump_dir;
+  s.verify = verify;
+  if (!dump_dir.empty()) std::filesystem::create_directories(dump_dir);
+}
+
+py::dict cache_stats() {
+  py::dict d;
+  if (!settings().cache) return d;
+  const cache::CacheStats s = settings().cache->stats();
+  d["enabled"] = s.enabled;
+  d["path"] = s.path;
+  d["problem"] = s.problem;
+  d["entries"] = s.entries;
+  d["bytes"] = s.bytes;
+  d["hits"] = s.hits;
+  d["misses"] = s.misses;
+  d["stores"] = s.stores;
+  d["evictions"] = s.evictions;
+  d["rejected"] = s.rejected;
+  return d;
+}
+
+py::dict build_counters() {
+  const runtime::BuildCounters c = runtime::build_counters();
+  py::dict d;
+  d["built"] = c.built;
+  d["from_binary"] = c.from_binary;
+  d["rejected"] = c.rejected;
+  d["build_seconds"] = c.build_seconds;
+  return d;
+}
+
+/// A compiled graph as Python holds it.
+struct PyPlan {
+  std::unique_ptr<exec::Plan> plan;
+  std::vector<aten::EagerCall> calls;
+};
+
+std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const std::vector<py::function>& calls, const py::dict& options) {
+  auto result = std::make_shared<PyPlan>();
+  exec::PlanOptions plan_options;
+  plan_options.label = options.contains("label") ? options["label"].cast<std::string>() : "graph";
+  plan_options.schedule.fuse = !options.contains("fuse") || options["fuse"].cast<bool>();
+  plan_options.schedule.verify = settings().verify;
+  plan_options.failed_dir = settings().failed_dir;
+  plan_options.dump_dir = settings().dump_dir;
+  runtime::Device& device = aten::device_at(device_index);
+  for (const py::function& call : calls) {
+    // Shared with the plan's threads: reference counts are touched under the GIL only.
+    auto held = std::shared_ptr<py::function>(new py::function(call), [](py::function* f) {
+      const py::gil_scoped_acquire gil;
+      delete f;
+    });
+    result->calls.push_back([held](const std::vector<at::Tensor>& operands) {
+      const py::gil_scoped_acquire gil;
+      return (*held)(operands).cast<std::vector<at::Tensor>>();
+    });
+  }
+  const py::gil_scoped_release release;
+  result->plan = exec::make_plan(graph, device, binary_store(), plan_options);
+  return result;
+}
+
+std::vector<at::Tensor> run(PyPlan& self, const py::list& args) {
+  const size_t symbol_count = static_cast<size_t>(self.plan->schedule.graph.symbols);
+  std::vector<int64_t> symbols;
+  std::vector<at::Tensor> inputs;
+  inputs.reserve(args.size());
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (i < symbol_count)
+      symbols.push_back(args[i].cast<int64_t>());
+    else
+      inputs.push_back(args[i].cast<at::Tensor>());
+  }
+  const py::gil_scoped_release release;
+  return aten::run_plan(*self.plan, self.calls, symbols, inputs);
+}
+
+std::vector<std::vector<int64_t>> output_strides(PyPlan& self) {
+  std::vector<std::vector<int64_t>> strides;
+  for (const ir::Output& output : self.plan->schedule.graph.outputs) {
+    std::vector<int64_t> concrete;
+    for (const ir::IndexExpr& stride : output.strides) {
+      if (!stride.is_const()) {
+        concrete.clear();  // symbolic: the caller reports nothing for it
+        break;
+      }
+      concrete.push_back(stride.constant());
+    }
+    strides.push_back(std::move(concrete));
+  }
+  return strides;
+}
+
+py::dict kernel_dict(const codegen::KernelSource& source) {
+  py::dict d;
+  d["name"] = source.name;
+  d["kind"] = source.kind;
+  d["text"] = source.text;
+  d["local"] = source.local;
+  d["groups"] = std::vector<std::string>{source.groups[0].str(), source.groups[1].str(), source.groups[2].str()};
+  return d;
+}
+
+py::list describe(PyPlan& self) {
+  py::list result;
+  for (const exec::Launch& launch : self.plan->launches) {
+    py::dict d = kernel_dict(launch.source);
+    d["origin"] = launch.origin;
+    d["ops"] = launch.ops;
+    d["bytes"] = launch.work.bytes.str();
+    d["flops"] = launch.work.flops.str();
+    result.append(d);
+  }
+  return result;
+}
+
+py::dict timings(PyPlan& self) {
+  py::dict d;
+  d["schedule_seconds"] = self.plan->schedule_seconds;
+  d["codegen_seconds"] = self.plan->codegen_seconds;
+  d["build_seconds"] = self.plan->build_seconds;
+  py::list passes;
+  for (const schedule::PassTrace& pass : self.plan->passes) passes.append(py::make_tuple(pass.name, pass.milliseconds, pass.changed));
+  d["passes"] = passes;
+  return d;
+}
+
+Caps caps_from(const py::dict& d) {
+  Caps caps;
+  auto take = [&d](const char* key, auto& field) {
+    if (d.contains(key)) field = d[key].cast<std::decay_t<decltype(field)>>();
+  };
+  take("is_cpu", caps.is_cpu);
+  take("vector_floats", caps.vector_floats);
+  take("units", caps.units);
+  take("local_bytes", caps.local_bytes);
+  take("local_real", caps.local_real);
+  take("max_group_size", caps.max_group_size);
+  take("fp64", caps.fp64);
+  take("lazy_jit", caps.lazy_jit);
+  take("max_kernel_arg_bytes", caps.max_kernel_arg_bytes);
+  return caps;
+}
+
+py::dict render(const ir::Graph& graph, const py::dict& caps, bool fuse) {
+  schedule::Options options;
+  options.verify = true;
+  options.fuse = fuse;
+  const exec::Rendered rendered = exec::render(graph, caps_from(caps), options);
+  py::dict d;
+  d["schedule"] = schedule::str(rendered.schedule);
+  d["log"] = rendered.schedule.log;
+  d["graph"] = py::cast(rendered.schedule.graph);
+  py::list kernels, origins;
+  for (const codegen::KernelSource& source : rendered.kernels) kernels.append(kernel_dict(source));
+  for (const schedule::Group& group : rendered.schedule.groups) origins.append(exec::origin_of(rendered.schedule, group));
+  d["kernels"] = kernels;
+  d["origins"] = origins;
+  return d;
+}
+
+py::list records() {
+  py::list result;
+  for (const runtime::LaunchRecord& r : runtime::end_recording()) {
+    py::dict d;
+    d["kernel"] = r.kernel;
+    d["kind"] = r.kind;
+    d["origin"] = r.origin;
+    d["device"] = r.device;
+    d["global"] = r.global;
+    d["local"] = r.local;
+    d["ops"] = r.ops;
+    d["bytes"] = r.bytes;
+    d["flops"] = r.flops;
+    d["queued_ns"] = r.queued_ns;
+    d["start_ns"] = r.start_ns;
+    d["end_ns"] = r.end_ns;
+    result.append(d);
+  }
+  return result;
+}
+
+}  // namespace
+
+void bind_exec(py::module_& m) {
+  py::module_ e = m.def_submodule("exec", "Plans: compiled graphs and what they did.");
+  e.def("configure", &configure, py::arg("cache_path"), py::arg("budget_bytes"), py::arg("failed_dir"), py::arg("dump_dir"), py::arg("verify"));
+  e.def("cache_stats", &cache_stats);
+  e.def("cache_clear", [] {
+    if (settings().cache) settings().cache->clear();
+  });
+  e.def("build_counters", &build_counters);
+  e.def("compile", &compile, py::arg("graph"), py::arg("device_index"), py::arg("calls"), py::arg("options"));
+  e.def("render", &render, py::arg("graph"), py::arg("caps"), py::arg("fuse") = true);
+  e.def("begin_recording", &runtime::begin_recording, py::arg("timing"));
+  e.def("end_recording", &records);
+  py::class_<PyPlan, std::shared_ptr<PyPlan>>(e, "Plan")
+      .def("run", &run, py::arg("args"))
+      .def("describe", &describe)
+      .def("timings", &timings)
+      .def("output_strides", &output_strides)
+      .def("schedule", [](PyPlan& self) { return schedule::str(self.plan->schedule); })
+      .def_property_readonly("log", [](PyPlan& self) { return self.plan->schedule.log; })
+      .def_property_readonly("arena_bytes", [](PyPlan& self) { return self.plan->memory.arena_bytes; })
+      .def_property_readonly("launch_count", [](PyPlan& self) { return self.plan->launches.size(); });
+}
+
+}  // namespace ocl::python

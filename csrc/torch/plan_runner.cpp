@@ -1,0 +1,132 @@
+// csrc/torch/plan_runner.cpp: torch tensors -> addresses -> exec::run -> torch tensors.
+#include "csrc/torch/plan_runner.h"
+
+#include <c10/core/DeviceGuard.h>
+
+#include <array>
+#include <sstream>
+
+#include "csrc/runtime/allocator.h"
+#include "csrc/runtime/queue.h"
+#include "csrc/torch/device_state.h"
+#include "csrc/torch/tensor_location.h"
+
+namespace ocl::aten {
+namespace {
+
+constexpr std::pair<ir::DType, at::ScalarType> kTypes[] = {
+    {ir::DType::kBool, at::kBool}, {ir::DType::kU8, at::kByte},  {ir::DType::kI8, at::kChar},      {ir::DType::kI16, at::kShort},
+    {ir::DType::kI32, at::kInt},   {ir::DType::kI64, at::kLong}, {ir::DType::kF16, at::kHalf},     {ir::DType::kBF16, at::kBFloat16},
+    {ir::DType::kF32, at::kFloat}, {ir::DType::kF64, at::kDouble}};
+
+/// Device copies of the CPU scalars of one call; given back when everything is enqueued.
+struct Uploads {
+  runtime::Device& device;
+  std::vector<void*> addresses;
+
+  void* add(const at::Tensor& scalar) {
+    const size_t bytes = scalar.element_size();
+    void* address = device.allocator().allocate(bytes);
+    addresses.push_back(address);
+    const runtime::Location at = device.allocator().resolve(address);
+    // A fill takes its pattern at the call, so the host value may change at once.
+    device.queue(current_stream(device.index())).fill(at.mem, at.offset_bytes, bytes, scalar.const_data_ptr(), bytes);
+    return address;
+  }
+  ~Uploads() {
+    for (void* address : addresses) device.allocator().free(address);
+  }
+};
+
+void check_input(const exec::Plan& plan, const at::Tensor& tensor, size_t position) {
+  const ir::Graph& graph = plan.schedule.graph;
+  const ir::Buffer& buffer = graph.buffers[graph.inputs[position]];
+  std::ostringstream problem;
+  const bool here = tensor.device().is_privateuseone() && tensor.device().index() == plan.device->index();
+  if (!here && !(tensor.device().is_cpu() && tensor.numel() == 1))
+    problem << "is on " << tensor.device() << ", but the graph was compiled for ocl:" << plan.device->index()
+            << "; move it with .to('ocl:" << plan.device->index() << "')";
+  else if (ir_dtype(tensor.scalar_type()) != buffer.dtype)
+    problem << "has dtype " << tensor.scalar_type() << ", but the graph was compiled for " << ir::name(buffer.dtype);
+  else
+    return;
+  fail(ErrorKind::kConfig, "input " + std::to_string(position) + " of a compiled graph " + problem.str());
+}
+
+at::Tensor at_address(const exec::CallOperand& operand, int device) {
+  void* first = static_cast<char*>(operand.address) + operand.offset * ir::size_bytes(operand.dtype);
+  const at::Device where(at::kPrivateUse1, static_cast<c10::DeviceIndex>(device));
+  return at::from_blob(first, operand.sizes, operand.strides, [](void*) {}, at::TensorOptions().dtype(scalar_type(operand.dtype)).device(where),
+                       where);
+}
+
+}  // namespace
+
+at::ScalarType scalar_type(ir::DType dtype) {
+  for (const auto& [ours, torchs] : kTypes)
+    if (ours == dtype) return torchs;
+  fail(ErrorKind::kInternal, std::string("no torch dtype for ") + ir::name(dtype));
+}
+
+ir::DType ir_dtype(at::ScalarType type) {
+  for (const auto& [ours, torchs] : kTypes)
+    if (torchs == type) return ours;
+  fail(ErrorKind::kUnsupported, std::string("dtype ") + at::toString(type) + " has no kernels on ocl; convert the tensor first");
+}
+
+std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>& calls, const std::vector<int64_t>& symbols,
+                                 const std::vector<at::Tensor>& inputs) {
+  const int device = plan.device->index();
+  const c10::DeviceGuard guard(at::Device(at::kPrivateUse1, static_cast<c10::DeviceIndex>(device)));
+  const ir::Graph& graph = plan.schedule.graph;
+  if (inputs.size() != graph.inputs.size() || static_cast<int>(symbols.size()) != graph.symbols)
+    fail(ErrorKind::kInternal, "a compiled graph takes " + std::to_string(graph.inputs.size()) + " tensors and " +
+                                   std::to_string(graph.symbols) + " sizes, not " + std::to_string(inputs.size()) + " and " +
+                                   std::to_string(symbols.size()));
+  const std::lock_guard<std::mutex> lock(plan.mutex);
+  exec::bind_symbols(plan, symbols);
+
+  Uploads uploads{*plan.device, {}};
+  std::vector<void*> addresses;
+  addresses.reserve(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    check_input(plan, inputs[i], i);
+    if (inputs[i].numel() == 0)
+      addresses.push_back(nullptr);
+    else
+      addresses.push_back(inputs[i].is_cpu() ? uploads.add(inputs[i]) : const_cast<void*>(inputs[i].const_data_ptr()));
+  }
+
+  std::vector<at::Tensor> allocated;
+  std::vector<void*> output_addresses;
+  for (size_t i = 0; i < plan.schedule.allocations.size(); ++i) {
+    const exec::TensorShape shape = exec::allocation_shape(plan, static_cast<int>(i));
+    const ir::DType dtype = graph.buffers[plan.schedule.allocations[i]].dtype;
+    allocated.push_back(empty_strided_ocl(shape.sizes, shape.strides, scalar_type(dtype), device));
+    output_addresses.push_back(allocated.back().numel() == 0 ? nullptr : const_cast<void*>(allocated.back().const_data_ptr()));
+  }
+
+  const exec::CallHandler handler = [&](int call, const std::vector<exec::CallOperand>& operands,
+                                        const std::vector<exec::CallOperand>& results) {
+    std::vector<at::Tensor> tensors;
+    for (const exec::CallOperand& operand : operands) tensors.push_back(at_address(operand, device));
+    const std::vector<at::Tensor> values = calls.at(call)(tensors);
+    for (size_t i = 0; i < results.size() && i < values.size(); ++i)
+      if (results[i].address != nullptr && values[i].defined()) at_address(results[i], device).copy_(values[i]);
+  };
+  exec::run(plan, addresses, output_addresses, handler, current_stream(device));
+
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(graph.outputs.size());
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    const exec::BufferSource source = exec::source_of(plan, graph.outputs[i].buffer);
+    const bool is_input = source.kind == exec::BufferSource::Kind::kInput;
+    const at::Tensor& base = is_input ? inputs[source.index] : allocated[source.index];
+    const exec::TensorShape shape = exec::output_shape(plan, static_cast<int>(i));
+    const bool whole = shape.offset == 0 && base.sizes() == at::IntArrayRef(shape.sizes) && base.strides() == at::IntArrayRef(shape.strides);
+    outputs.push_back(whole ? base : base.as_strided(shape.sizes, shape.strides, base.storage_offset() + shape.offset));
+  }
+  return outputs;
+}
+
+}  // namespace ocl::aten
