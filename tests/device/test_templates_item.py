@@ -89,3 +89,73 @@ def test_gemm_vector_widths(device, VW):
 def test_gemm_few_rows(device, M):
     for K in (1, 7, 8, 700):
         gemm(device, torch.randn(1, M, K), torch.randn(1, K, 100), MR=M, NV=2 if M > 2 else 4, MT=1, K_CHAINS=8 // M if M > 1 else 4)
+
+
+# ---- convolution ----
+
+
+def nhwc(t: torch.Tensor) -> torch.Tensor:
+    return t.contiguous(memory_format=torch.channels_last)
+
+
+def pack_filters(w: torch.Tensor, groups: int, panel: int, run: int) -> torch.Tensor:
+    """[G*K, C, R, S] -> [G][ceil(K/panel)][R][S][C][panel] (run 2: [R][C][S])."""
+    k = w.shape[0] // groups
+    w = F.pad(w.unflatten(0, (groups, k)), (0, 0, 0, 0, 0, 0, 0, ceil(k, panel) * panel - k)).unflatten(1, (-1, panel))
+    return w.permute(*((0, 1, 4, 3, 5, 2) if run == 2 else (0, 1, 4, 5, 3, 2))).contiguous()  # from g, p, j, c, r, s
+
+
+def conv(device, x, w, stride=(1, 1), pad=(0, 0), dil=(1, 1), groups=1, run=0, tap_block=1 << 20, gradient=False, out_hw=None, **macros):
+    """Forward; or, with `gradient`, x is dy [n, K, ..] and the result has the shape (n, C, *out_hw)."""
+    m = dict(VW=16, MR=6, NV=4, MT=4) | macros
+    tn, panel = m["NV"] * m["VW"], m.get("PANEL", m["NV"] * m["VW"])
+    R, S = w.shape[2:]
+    if gradient:
+        shape = (x.shape[0], w.shape[1] * groups, *out_hw)
+        reference = torch.nn.grad.conv2d_input(shape, w.double(), x.double(), stride, pad, dil, groups)
+        swapped = w.unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)  # [G*K', C', R, S]
+        packed, phases = pack_filters(swapped, groups, panel, run), stride
+    else:
+        reference = F.conv2d(x.double(), w.double(), None, stride, pad, dil, groups)
+        packed, phases = pack_filters(w, groups, panel, run), (1, 1)
+    n, channels, H, W = reference.shape
+    C, K = x.shape[1] // groups, channels // groups
+    y = poison(n, H, W, channels)
+    kernel = device.build("conv_item.cl", "conv_item", RUN=run, DATA_GRADIENT=int(gradient), **m)
+    kernel((ceil(n * ceil(H, phases[0]) * ceil(W, phases[1]), m["MR"] * m["MT"]), groups * ceil(K, tn), phases[0] * phases[1]),
+           x, packed, n, C, *x.shape[2:], K, H, W, groups, R, S, *stride, *pad, *dil, x.stride(2), x.stride(3), x.stride(1), tap_block, Long(x.stride(0)),
+           y, H, W, channels)
+    agree(y.permute(0, 3, 1, 2), reference, C * R * S)
+
+
+# N, C, H, W, K, R, S, stride, pad, dil, groups
+CONVOLUTIONS = [
+    (1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1), (2, 16, 7, 9, 64, 3, 3, 1, 1, 1, 1), (1, 33, 8, 5, 65, 3, 3, 2, 1, 1, 1), (2, 5, 13, 11, 63, 3, 2, 3, 2, 1, 1),
+    (1, 130, 6, 6, 31, 1, 1, 2, 0, 1, 1), (1, 8, 12, 12, 17, 3, 3, 1, 2, 2, 1), (1, 4, 15, 9, 20, 5, 1, 2, 3, 1, 1), (2, 12, 9, 9, 24, 3, 3, 2, 1, 1, 3),
+    (1, 6, 5, 5, 12, 3, 3, 1, 1, 1, 6), (1, 134, 6, 6, 132, 3, 3, 1, 1, 1, 2), (1, 3, 20, 20, 64, 7, 7, 2, 3, 1, 1), (2, 2, 4, 4, 8, 2, 2, 2, 0, 1, 1), (1, 3, 3, 3, 5, 3, 3, 3, 4, 2, 1),
+]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_convolution(device, case):
+    n, c, h, w_, k, r, s, stride, pad, dil, groups = case
+    x, w = nhwc(torch.randn(n, c, h, w_)), torch.randn(k, c // groups, r, s)
+    common = dict(stride=(stride, stride), pad=(pad, pad), dil=(dil, dil), groups=groups)
+    conv(device, x, w, **common)
+    conv(device, x, w, tap_block=2, MT=2, **common)
+    conv(device, x, w, MR=12, NV=2, RUN_BLOCK=32, **common)
+    if dil == 1:
+        conv(device, x.contiguous(), w, run=2, tap_block=3, **common)
+        if groups == 1:
+            conv(device, x, w, run=1, **common)
+    dy = nhwc(torch.randn_like(F.conv2d(x, w, None, stride, pad, dil, groups)))
+    conv(device, dy, w, gradient=True, out_hw=(h, w_), **common)
+    conv(device, dy, w, gradient=True, out_hw=(h, w_), tap_block=2, MT=1, **common)
+
+
+@pytest.mark.parametrize("VW", WIDTHS)
+def test_convolution_vector_widths(device, VW):
+    x, w = nhwc(torch.randn(1, 20, 9, 8)), torch.randn(37, 20, 3, 3)
+    for macros in (dict(NV=64 // VW if VW > 4 else 4), dict(MR=4, NV=2), dict(NV=1, PANEL=32), dict(EPILOGUE_STAGED=1)):
+        conv(device, x, w, (2, 1), (1, 0), VW=VW, **macros)
+        conv(device, nhwc(torch.randn(1, 37, 5, 6)), w, (2, 1), (1, 0), gradient=True, out_hw=(9, 8), VW=VW, **macros)
