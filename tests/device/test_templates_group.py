@@ -160,3 +160,31 @@ def test_conv_data(device, tiles, name, flat):
     packed = weight.view(groups, -1, *weight.shape[1:]).permute(3, 4, 1, 0, 2).contiguous()
     got = conv(device, dy if flat else nhwc(dy), packed, x.shape, case, data=1, FLAT=flat, **CONV_TILES[tiles])
     compare(got, want, weight[:, 0].numel())
+
+
+@pytest.mark.parametrize("channels_last", (1, 0))
+@pytest.mark.parametrize("name", CONVS)
+@pytest.mark.parametrize("tiles", ["128x128x16", "64x64x16", "128x64x8"])
+def test_conv_weight(device, tiles, name, channels_last):
+    case = CONVS[name]
+    x, weight, y = conv_tensors(case)
+    dy = torch.randn(y.shape)
+    *_, stride, pad, dilation, groups = case
+    want = torch.nn.grad.conv2d_weight(x.double(), weight.shape, dy.double(), stride, pad, dilation, groups)
+    if channels_last:
+        x, dy = nhwc(x), nhwc(dy)
+    batch, channels, H, W = x.shape
+    _, filters, P, Q = dy.shape
+    (_, C_, R, S), K = weight.shape, filters // groups
+    defines = dict(KERNEL_NAME="dw", DY_VEC4=int(channels_last and K % 4 == 0), X_VEC4=int(channels_last and C_ % 4 == 0)) | CONV_TILES[tiles]
+    if tiles == "128x64x8":  # 128 items read 128 filters of dy one by one
+        defines |= dict(FILTER_R=R, FILTER_S=S)
+    tm, tn, local = tile(defines)
+    split_pixels = 50
+    splits = ceil(batch * P * Q, split_pixels)
+    out = torch.full((splits, filters, R, S, C_), float("nan"))
+    scalars = [batch, C_, K, H, W, P, Q, R, S, stride, stride, pad, pad, dilation, dilation, split_pixels]
+    for t in (dy, x):
+        scalars += [Long(t.stride(0)), t.stride(2), t.stride(3), t.stride(1)]
+    launch(device.build("conv_weight_group.cl", "dw", **defines), (ceil(R * S * C_, tn) * ceil(K, tm), groups, splits), local, dy, x, *scalars, out, out=out)
+    compare(out.sum(0).permute(0, 3, 1, 2), want, batch * P * Q)
