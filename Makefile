@@ -1,0 +1,44 @@
+# Makefile: thin names for the ordinary commands. `make demo` and `make test` need nothing prepared.
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+TORCHVISION ?= torchvision==0.28.0
+VENV ?= .venv
+BIN := $(VENV)/bin
+SOURCES := $(shell find csrc kernels cmake -type f) CMakeLists.txt pyproject.toml
+
+.PHONY: demo test lint bench clean setup build
+
+demo: build
+	$(BIN)/python -m torch_ocl_compile demo
+
+test: build $(VENV)/.cpp_tests
+	ctest --test-dir build/cpp --output-on-failure
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests
+
+lint: build
+	$(BIN)/pip install -q ruff mypy clang-format
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+	git ls-files '*.h' '*.cpp' | xargs $(BIN)/clang-format --dry-run -Werror
+
+bench: build
+	$(BIN)/python benchmarks/models.py --models alexnet,resnet18 --sides eager,inductor,ocl
+
+setup: $(VENV)/.setup
+build: $(VENV)/.build
+
+$(VENV)/.setup: scripts/install_system.sh scripts/install_python.sh
+	scripts/install_system.sh
+	PYTHON="$(PYTHON)" TORCH="$(TORCH)" TORCHVISION="$(TORCHVISION)" scripts/install_python.sh $(VENV)
+	touch $@
+
+$(VENV)/.build: $(VENV)/.setup $(SOURCES)
+	$(BIN)/pip install -q --no-build-isolation --no-deps -e .
+	touch $@
+
+$(VENV)/.cpp_tests: $(VENV)/.setup $(SOURCES) $(wildcard tests/cpp/*.cpp)
+	$(BIN)/cmake -S . -B build/cpp -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DOCL_PYTHON=OFF -DOCL_TESTS=ON -DOCL_WERROR=ON
+	$(BIN)/cmake --build build/cpp
+	touch $@
+
+clean:
+	rm -rf build $(VENV)

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# scripts/install_python.sh VENV: a virtual environment with torch, the build tools, what demo and tests import, and a CPU OpenCL runtime.
+set -euo pipefail
+
+venv=$1
+[ -x "$venv/bin/python" ] || "${PYTHON:-python3}" -m venv "$venv"
+pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
+# torch first and with its exact version, so that nothing below pulls another build of it.
+"${pip[@]}" "${TORCH:-torch==2.13.0}"
+"${pip[@]}" "scikit-build-core>=0.10" "pybind11>=2.13" cmake ninja platformdirs
+"${pip[@]}" pytest pytest-xdist numpy scikit-learn matplotlib rich
+# torchvision serves the tests only (network definitions), and must not choose a torch of its own.
+"${pip[@]}" --no-deps "${TORCHVISION:-torchvision==0.28.0}"
+# A CPU OpenCL runtime, where there is no GPU to run on.
+if ! ls /dev/dri/renderD* /dev/nvidia0 >/dev/null 2>&1; then
+  "${pip[@]}" intel-opencl-rt intel-cmplr-lib-rt
+fi

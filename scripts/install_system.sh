@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# scripts/install_system.sh: system packages that pip cannot bring: headers, the OpenCL loader, test runtimes. Installs them as root
+# on Debian and Ubuntu; otherwise says what to install.
+set -euo pipefail
+
+needed=(ocl-icd-opencl-dev opencl-headers libsqlite3-dev)
+tests=(ccache doctest-dev pocl-opencl-icd mesa-opencl-icd oclgrind)
+have() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q '^install ok installed'; }
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "This is no Debian or Ubuntu: install a C++20 compiler, the OpenCL headers and loader (CL/cl.h, libOpenCL.so), SQLite's" \
+    "headers and doctest with your package manager, then run make again." >&2
+  exit 0
+fi
+python_packages=()
+python3 -c 'import ensurepip, venv' 2>/dev/null || python_packages+=(python3-venv)
+ls /usr/include/python3*/Python.h "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')"/Python.h >/dev/null 2>&1 \
+  || python_packages+=(python3-dev)
+command -v c++ >/dev/null || python_packages+=(g++)
+missing=()
+for package in "${needed[@]}" "${tests[@]}"; do have "$package" || missing+=("$package"); done
+missing+=("${python_packages[@]}")
+[ ${#missing[@]} -eq 0 ] && exit 0
+if [ "$(id -u)" -ne 0 ]; then
+  echo "Missing packages. Run:  sudo apt-get install ${missing[*]}" >&2
+  for package in "${needed[@]}"; do have "$package" || exit 1; done
+  exit 0
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
