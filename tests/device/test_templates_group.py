@@ -188,3 +188,36 @@ def test_conv_weight(device, tiles, name, channels_last):
         scalars += [Long(t.stride(0)), t.stride(2), t.stride(3), t.stride(1)]
     launch(device.build("conv_weight_group.cl", "dw", **defines), (ceil(R * S * C_, tn) * ceil(K, tm), groups, splits), local, dy, x, *scalars, out, out=out)
     compare(out.sum(0).permute(0, 3, 1, 2), want, batch * P * Q)
+
+
+# batch, C, H, W, K, pad
+WINOGRADS = [(1, 1, 3, 3, 1, 0), (2, 9, 7, 10, 34, 1), (2, 16, 8, 8, 64, 1), (3, 20, 5, 13, 7, 2)]
+
+
+def winograd(device, x, weight, pad, data=False, **defines):
+    """Convolution of NHWC x with weight [K, C, 3, 3], or its data gradient with x = dy."""
+    k_dim, c_dim = (1, 0) if data else (0, 1)
+    C_, K = weight.shape[c_dim], weight.shape[k_dim]
+    pad = 2 - pad if data else pad
+    batch, _, H, W = x.shape
+    P, Q = H + 2 * pad - 2, W + 2 * pad - 2
+    u, out = torch.full((16, C_, K), float("nan")), torch.full((batch, P, Q, K), float("nan"))
+    strides = [Long(weight.stride(d)) for d in (k_dim, c_dim, 2, 3)]
+    kernel = device.build("winograd_group.cl", "u", KERNEL_NAME="u", WINOGRAD_FILTER=1, FLIP=int(data))
+    launch(kernel, (ceil(K, 64), C_), 64, weight, C_, K, *strides, u, out=u)
+    kernel = device.build("winograd_group.cl", "wino", KERNEL_NAME="wino", U_VEC4=int(K % 4 == 0), **defines)
+    groups = ceil(batch * ceil(P, 2) * ceil(Q, 2), 32) * ceil(K, 32)
+    launch(kernel, (groups,), 256, x, u, batch, C_, K, H, W, P, Q, pad, pad, Long(x.stride(0)), x.stride(2), x.stride(3), out, out=out)
+    return out.permute(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize("prefetch", (0, 1))
+@pytest.mark.parametrize("case", WINOGRADS, ids=str)
+def test_winograd(device, case, prefetch):
+    n, c, h, w, k, pad = case
+    x, weight = nhwc(torch.randn(n, c, h, w)), torch.randn(k, c, 3, 3)
+    want = F.conv2d(x.double(), weight.double(), padding=pad)
+    compare(winograd(device, x, weight, pad, PREFETCH=prefetch), want, c * 9)
+    dy = nhwc(torch.randn(want.shape))
+    want = torch.nn.grad.conv2d_input(x.shape, weight.double(), dy.double(), padding=pad)
+    compare(winograd(device, dy, weight, pad, data=True, PREFETCH=prefetch), want, k * 9)
