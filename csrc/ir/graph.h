@@ -58,7 +58,8 @@ struct Scalar {
 /// One operation of a body; its value is named by its position. Args are positions of earlier operations.
 struct Op {
   OpCode code = OpCode::kConstant;
-  DType dtype = DType::kF32;  // of the value; f16 and bf16 appear only at loads, stores and casts (bodies compute in f32)
+  DType dtype = DType::kF32;  // of the value. A load gives the buffer's compute_type. f16 and bf16 appear only at casts: a cast to f16
+                              // rounds, and its value is held as f32; operands with such a dtype are read as their compute_type
   std::vector<int> args;
   Scalar constant;            // kConstant
   BufferId buffer = kNone;    // kLoad
@@ -157,7 +158,9 @@ struct Graph {
   NodeId add_node(Node node);
   /// Ranges of the size symbols, plus the loops of `node` if given.
   Ranges ranges(const Node* node = nullptr) const;
-  std::string str() const;                           // readable text; parse_graph reads it back exactly
+  /// Readable text with everything that the graph holds; parse_graph reads it back exactly. Without origins it is a cache key that
+  /// equal graphs from different source lines share.
+  std::string str(bool origins = true) const;
 };
 
 /// Throws ConfigError with a line number on text that is no graph.
@@ -185,25 +188,43 @@ void verify(const Graph& graph, Level level);
 /// Constant folding, common subexpressions, casts of casts, dead ops inside bodies, dead nodes. Returns whether it changed.
 bool simplify(Graph& graph);
 
-/// Facts of ops.def, by code.
+/// A row of ops.def; kLoad, kConstant, kIndex and kCast have rows here too, with an empty text.
 struct OpFacts {
   const char* name;
   int arity;
   const char* dtype_rule;  // "same", "promoted", "bool", ...
   const char* cost;        // "cheap", "special", "slow"
-  const char* facts;       // "commutative", ""
+  const char* facts;       // "commutative", "none"
   const char* text;        // OpenCL C with $0 $1 $2
 };
 const OpFacts& facts(OpCode code);
 OpCode op_code(const std::string& name);  // throws InternalError
 
+/// The types that an op of ops.def converts its operands to, and the type of its value; from the operands' dtypes by the row's rule.
+/// Throws UnsupportedError if the op does not take them (bits of a float).
+struct OpTypes {
+  std::vector<DType> operands;
+  DType value = DType::kF32;
+};
+OpTypes op_types(OpCode code, const std::vector<DType>& operands);
+/// PyTorch's type promotion of two tensors of at least one dimension: bool < integers < floating point; u8 with i8 gives i16,
+/// f16 with bf16 gives f32.
+DType promote(DType a, DType b);
+
+/// A row of reductions.def, its lists taken apart.
 struct ReductionFacts {
-  const char* name;
-  int inputs;        // values that enter per element
-  int accumulators;  // values carried
-  int results;       // values that leave
+  std::string name;
+  int inputs = 1;        // values that enter per element
+  int accumulators = 1;  // values carried
+  int results = 1;       // values that leave
+  std::vector<std::string> types, identities, step, merge;  // per accumulator
+  std::vector<int> leave;                                   // per result: which accumulator
 };
 const ReductionFacts& facts(ReductionCode code);
-ReductionCode reduction_code(const std::string& name);
+ReductionCode reduction_code(const std::string& name);  // throws InternalError
+/// Type of an accumulator, given the dtype of input 0.
+DType accumulator_dtype(ReductionCode code, int accumulator, DType input);
+/// Type of what Store::value `number` of a Reduce node refers to: a result, or an accumulator of a partial reduction.
+DType stored_dtype(const Node& node, int number);
 
 }  // namespace ocl::ir

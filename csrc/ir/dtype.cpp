@@ -1,0 +1,43 @@
+// csrc/ir/dtype.cpp: names, sizes and promotion of element types.
+#include "csrc/ir/dtype.h"
+
+#include "csrc/ir/graph.h"
+#include "csrc/support/error.h"
+
+namespace ocl::ir {
+
+namespace {
+
+struct Row {
+  const char* name;
+  int bytes;
+  int category;  // 0 bool, 1 integer, 2 floating point
+};
+constexpr Row kRows[] = {{"bool", 1, 0}, {"u8", 1, 1},  {"i8", 1, 1},   {"i16", 2, 1}, {"i32", 4, 1},
+                         {"i64", 8, 1},  {"f16", 2, 2}, {"bf16", 2, 2}, {"f32", 4, 2}, {"f64", 8, 2}};
+const Row& row(DType t) { return kRows[static_cast<int>(t)]; }
+
+}  // namespace
+
+int size_bytes(DType t) { return row(t).bytes; }
+const char* name(DType t) { return row(t).name; }
+
+DType parse_dtype(const std::string& text) {
+  for (int i = 0; i < static_cast<int>(std::size(kRows)); ++i)
+    if (text == kRows[i].name) return static_cast<DType>(i);
+  fail(ErrorKind::kConfig, "'" + text + "' is no dtype: bool, u8, i8, i16, i32, i64, f16, bf16, f32 or f64");
+}
+
+bool is_floating(DType t) { return row(t).category == 2; }
+bool is_integral(DType t, bool with_bool) { return row(t).category == 1 || (with_bool && t == DType::kBool); }
+DType compute_type(DType t) { return t == DType::kF16 || t == DType::kBF16 ? DType::kF32 : t; }
+
+DType promote(DType a, DType b) {
+  if (a == b) return a;
+  if (row(a).category != row(b).category) return row(a).category > row(b).category ? a : b;
+  if (is_floating(a)) return row(a).bytes == row(b).bytes ? DType::kF32 : (row(a).bytes > row(b).bytes ? a : b);
+  if (row(a).bytes == row(b).bytes) return DType::kI16;  // u8 with i8
+  return row(a).bytes > row(b).bytes ? a : b;
+}
+
+}  // namespace ocl::ir
