@@ -159,3 +159,39 @@ def test_convolution_vector_widths(device, VW):
     for macros in (dict(NV=64 // VW if VW > 4 else 4), dict(MR=4, NV=2), dict(NV=1, PANEL=32), dict(EPILOGUE_STAGED=1)):
         conv(device, x, w, (2, 1), (1, 0), VW=VW, **macros)
         conv(device, nhwc(torch.randn(1, 37, 5, 6)), w, (2, 1), (1, 0), gradient=True, out_hw=(9, 8), VW=VW, **macros)
+
+
+# ---- Winograd ----
+
+
+def winograd(device, x, w, pad=(1, 1), gradient=False, out_hw=None, tile_block=5, items=2, panels_per_item=1, **macros):
+    m = dict(VW=16, MR=6, NV=4) | macros
+    tn = m["NV"] * m["VW"]
+    if gradient:
+        reference = torch.nn.grad.conv2d_input((x.shape[0], w.shape[1], *out_hw), w.double(), x.double(), 1, pad)
+        K, C = w.shape[1], w.shape[0]
+        strides, first, pad = (w.stride(1), w.stride(0), -w.stride(2), -w.stride(3)), 2 * w.stride(2) + 2 * w.stride(3), (2 - pad[0], 2 - pad[1])
+    else:
+        reference = F.conv2d(x.double(), w.double(), None, 1, pad)
+        (K, C), strides, first = w.shape[:2], w.stride(), 0
+    panels = ceil(K, tn)
+    u = poison(16, panels, C, tn)
+    device.build("winograd_item.cl", "winograd_item", WINOGRAD_FILTER=1, PANEL=tn, **m)(
+        (panels, C, 1), w.as_strided((1,), (1,), w.storage_offset() + first), K, C, *strides, u, panels, C)
+    n, _, H, W = reference.shape
+    y, splits = poison(n, H, W, K), ceil(panels, panels_per_item)
+    scratch = poison(items * splits * 16 * tile_block * (ceil(C, m["VW"]) * m["VW"] + tn))
+    device.build("winograd_item.cl", "winograd_item", **m)(
+        (items, splits, 1), x, u, scratch, n, C, *x.shape[2:], K, H, W, *pad, x.stride(2), x.stride(3), tile_block, panels_per_item, Long(x.stride(0)), y, H, W, K)
+    agree(y.permute(0, 3, 1, 2), reference, 9 * C)
+
+
+@pytest.mark.parametrize("case", [(1, 1, 1, 1, 1, 1), (2, 16, 7, 6, 64, 1), (1, 17, 8, 9, 65, 0), (1, 40, 5, 5, 130, 2), (3, 64, 4, 4, 30, 1)], ids=str)
+def test_winograd(device, case):
+    n, c, h, w_, k, pad = case
+    x, w = nhwc(torch.randn(n, c, h, w_)), torch.randn(k, c, 3, 3)
+    winograd(device, x, w, (pad, pad))
+    winograd(device, x, nhwc(w), (pad, pad), tile_block=100, items=1, panels_per_item=2)
+    winograd(device, nhwc(torch.randn(n, k, h + 2 * pad - 2, w_ + 2 * pad - 2)), w, (pad, pad), gradient=True, out_hw=(h, w_))
+    for VW in WIDTHS:
+        winograd(device, x, w, (pad, pad), VW=VW, NV=2, MR=4)
