@@ -221,3 +221,43 @@ def test_winograd(device, case, prefetch):
     dy = nhwc(torch.randn(want.shape))
     want = torch.nn.grad.conv2d_input(x.shape, weight.double(), dy.double(), padding=pad)
     compare(winograd(device, dy, weight, pad, data=True, PREFETCH=prefetch), want, k * 9)
+
+
+# batch, channels, H, W, filter, stride, pad, dilation
+DEPTHWISES = [(2, 32, 9, 11, 3, 1, 1, 1), (2, 70, 8, 7, 3, 2, 1, 1), (1, 8, 13, 12, 5, 2, 2, 1), (1, 5, 12, 14, 3, 3, 0, 2), (1, 4, 10, 9, 7, 1, 3, 1), (1, 1, 3, 3, 3, 1, 0, 1)]
+
+
+@pytest.mark.parametrize("channels_last", (1, 0))
+@pytest.mark.parametrize("case", DEPTHWISES, ids=str)
+def test_depthwise(device, case, channels_last):
+    n, c, H, W, size, stride, pad, dilation = case
+    x, weight = torch.randn(n, c, H, W), torch.randn(c, 1, size, size)
+    want = F.conv2d(x.double(), weight.double(), None, stride, pad, dilation, c)
+    dy = torch.randn(want.shape)
+    if channels_last:
+        x, dy = nhwc(x), nhwc(dy)
+    packed, (P, Q) = weight.permute(2, 3, 1, 0).contiguous(), want.shape[2:]
+    macros = dict(KERNEL_NAME="dw", FILTER_R=size, FILTER_S=size, STRIDE_H=stride, STRIDE_W=stride, DILATION_H=dilation, DILATION_W=dilation)
+    macros["QUADS"] = int(channels_last and c % 4 == 0)
+    strip = 4 if 4 % stride == 0 else stride
+
+    def strides(t):
+        return [Long(t.stride(0)), t.stride(2), t.stride(3), t.stride(1)]
+
+    y = torch.full((n, P, Q, c), float("nan"))
+    grid = (ceil(ceil(c, 4) * ceil(Q, strip), 128), P, n)
+    launch(device.build("depthwise_group.cl", "dw", OPERATION=0, **macros), grid, 128, x, packed, c, H, W, P, Q, pad, pad, *strides(x), y, out=y)
+    compare(y.permute(0, 3, 1, 2), want, size * size)
+
+    dx = torch.full((n, H, W, c), float("nan"))
+    grid = (ceil(ceil(c, 4) * ceil(W + pad % stride, strip), 128), H, n)
+    launch(device.build("depthwise_group.cl", "dw", OPERATION=1, **macros), grid, 128, dy, packed, c, P, Q, H, W, pad, pad, *strides(dy), dx, out=dx)
+    compare(dx.permute(0, 3, 1, 2), torch.nn.grad.conv2d_input(x.shape, weight.double(), dy.double(), stride, pad, dilation, c), size * size)
+
+    split_strips, rows = 20, size if size * size <= 25 else 1
+    splits = ceil(n * P * ceil(Q, strip), split_strips)
+    dw = torch.full((splits, size, size, c), float("nan"))
+    scalars = [n, c, H, W, P, Q, pad, pad, split_strips, *strides(dy), *strides(x)]
+    launch(device.build("depthwise_group.cl", "dw", OPERATION=2, **macros), (ceil(c, 64), ceil(size, rows), splits), 256, dy, x, *scalars, dw, out=dw)
+    want = torch.nn.grad.conv2d_weight(x.double(), weight.shape, dy.double(), stride, pad, dilation, c)
+    compare(dw.sum(0).permute(2, 0, 1)[:, None], want, n * P * Q)
