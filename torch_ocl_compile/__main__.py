@@ -1,0 +1,4 @@
+# torch_ocl_compile/__main__.py: `python -m torch_ocl_compile <command>`.
+from torch_ocl_compile.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,85 @@
+# torch_ocl_compile/cli.py: the commands; each parses its arguments and prints facts that others compute.
+"""Command line: `python -m torch_ocl_compile <command>`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import torch
+
+
+def _devices(_: argparse.Namespace) -> int:
+    from torch_ocl_compile import device
+
+    for index in range(device.device_count()):
+        p = device.get_device_properties(index)
+        print(f"ocl:{index}  {p.name}  ({p.platform_name}, {p.total_memory / 2**30:.1f} GiB, {p.multi_processor_count} units)")
+    for problem in device.device_problems():
+        print(f"problem: {problem}")
+    if device.device_count() == 0:
+        print("No OpenCL device. `pip install torch-ocl-compile[cpu]` brings a runtime for the CPU.")
+        return 1
+    return 0
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    status = _devices(args)
+    if status:
+        return status
+    print(f"torch {torch.__version__}, Python {sys.version.split()[0]}")
+    x = torch.randn(64, 64)
+    for index in range(torch.ocl.device_count()):  # type: ignore[attr-defined]
+        compiled = torch.compile(lambda t: (t @ t).relu().sum(dim=1), backend="ocl")
+        got = compiled(x.to(f"ocl:{index}")).cpu()
+        error = (got - (x @ x).relu().sum(dim=1)).abs().max().item()
+        print(f"ocl:{index}: a compiled product and sum differ from the CPU by at most {error:.1e}")
+        status |= int(not error < 1e-3)
+    return status
+
+
+def _demo(args: argparse.Namespace) -> int:
+    from torch_ocl_compile.demo import run_demo
+
+    return run_demo(device=args.device, epochs=args.epochs, output=args.output)
+
+
+def _cache(args: argparse.Namespace) -> int:
+    from torch_ocl_compile import _C, config
+
+    config.configure_core()
+    if args.action == "clear":
+        _C.exec.cache_clear()
+    for key, value in _C.exec.cache_stats().items():
+        print(f"{key:10s} {value}")
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    top = argparse.ArgumentParser(prog="python -m torch_ocl_compile", description="torch.compile on OpenCL devices")
+    commands = top.add_subparsers(dest="command", required=True)
+    commands.add_parser("devices", help="list the OpenCL devices in the order of ocl:0, ocl:1, ...").set_defaults(run=_devices)
+    commands.add_parser("doctor", help="compile and check a small graph on every device").set_defaults(run=_doctor)
+    demo = commands.add_parser("demo", help="train a small CNN on handwritten digits")
+    demo.add_argument("--device", default="ocl", help="torch device (default: ocl)")
+    demo.add_argument("--epochs", type=int, default=20)
+    demo.add_argument("--output", default="demo.png", help="where the plot goes (default: demo.png)")
+    demo.set_defaults(run=_demo)
+    cache = commands.add_parser("cache", help="the kernel cache")
+    cache.add_argument("action", choices=["stats", "clear"])
+    cache.set_defaults(run=_cache)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command; returns the exit status. Errors that name a remedy are printed without a traceback."""
+    from torch_ocl_compile.errors import OclError
+
+    args = parser().parse_args(argv)
+    try:
+        return int(args.run(args))
+    except OclError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
