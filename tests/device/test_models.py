@@ -1,0 +1,184 @@
+# tests/device/test_models.py: whole networks, forward and all gradients, against fp64 on the CPU, and what they launch.
+"""Each tensor's error against fp64 may be at most twice that of PyTorch's own fp32 (docs/architecture.md, numerics)."""
+
+import copy
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import networks  # noqa: E402
+
+# name, batch, image size: small images, so that a CPU runtime needs seconds; the device benchmark runs 224 x 224
+NETWORKS = [("mlp", 16, 0), ("lenet", 4, 28), ("alexnet", 2, 96), ("resnet18", 2, 64), ("vgg16", 2, 48)]
+
+
+def without_dropout(model):
+    """Dropout draws other numbers on other devices: networks are compared with p = 0; the masks have tests of their own."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    return model
+
+
+def forward_and_gradients(model, run, x, y):
+    x = x.detach().clone().requires_grad_()
+    out = run(x)
+    loss = F.cross_entropy(out, y)
+    loss.backward()
+    named = {"output": out, "loss": loss, "input gradient": x.grad}
+    named |= {f"gradient of {name}": p.grad for name, p in model.named_parameters()}
+    named |= {f"buffer {name}": b for name, b in model.named_buffers() if b.is_floating_point()}
+    return {name: t.detach().double().cpu() for name, t in named.items()}
+
+
+def rmse(got, exact):
+    return (got - exact).pow(2).mean().sqrt().item()
+
+
+def assert_as_exact_as_torch(ours, fp32, fp64):
+    """RMSE at most twice PyTorch's, plus half an ulp of the tensor's scale where PyTorch happens to be exact."""
+    worse = []
+    for name, exact in fp64.items():
+        scale = exact.pow(2).mean().sqrt().item()
+        mine, theirs = rmse(ours[name], exact), rmse(fp32[name], exact)
+        if not mine <= 2 * theirs + 1e-7 * scale + 1e-12:
+            worse.append(f"{name}: rmse {mine:.2e}, torch fp32 {theirs:.2e}, scale {scale:.2e}")
+    assert not worse, "\n".join(worse)
+
+
+@pytest.mark.parametrize("train", [False, True], ids=["eval", "train"])
+@pytest.mark.parametrize("name,batch,size", NETWORKS, ids=[n[0] for n in NETWORKS])
+def test_network(ocl_device, name, batch, size, train):
+    torch.manual_seed(0)
+    model, x, classes = networks.make(name, batch, size)
+    model = without_dropout(model).train(train)
+    y = torch.randint(classes, (batch,))
+    exact = copy.deepcopy(model).double()
+    fp64 = forward_and_gradients(exact, exact, x.double(), y)
+    plain = copy.deepcopy(model)
+    fp32 = forward_and_gradients(plain, plain, x, y)
+    torch._dynamo.reset()
+    torch.ocl.reset_fallback_counts()
+    ported = copy.deepcopy(model).to(ocl_device)
+    compiled = torch.compile(ported, backend="ocl", options={"fallback": "error"})
+    ours = forward_and_gradients(ported, compiled, x.to(ocl_device), y.to(ocl_device))
+    assert_as_exact_as_torch(ours, fp32, fp64)
+
+
+def launches_of(step):
+    from torch_ocl_compile.record import record
+
+    step()
+    with record() as launches:
+        step()
+    torch.ocl.synchronize()
+    return launches
+
+
+def test_resnet18_launches(ocl_device):
+    torch._dynamo.reset()
+    model, x, _ = networks.make("resnet18", 2, 64)
+    model, x = model.to(ocl_device), x.to(ocl_device)
+    y = torch.randint(1000, (2,), device=ocl_device)
+    compiled = torch.compile(model, backend="ocl", options={"fallback": "error"})
+    model.eval()
+    with torch.no_grad():
+        inference = launches_of(lambda: compiled(x))
+    assert 20 <= len(inference) <= 45, [k.kind for k in inference]
+    model.train()
+
+    def step():
+        model.zero_grad(set_to_none=True)
+        F.cross_entropy(compiled(x), y).backward()
+
+    training = launches_of(step)
+    assert 60 <= len(training) <= 150, f"{len(training)}: {[k.kind for k in training]}"
+
+
+def test_dropout_mask_is_the_same_in_backward(ocl_device):
+    torch._dynamo.reset()
+    x = torch.ones(1000, device=ocl_device, requires_grad=True)
+    compiled = torch.compile(lambda t: F.dropout(t * 2, 0.4), backend="ocl")
+    torch.manual_seed(3)
+    out = compiled(x)
+    out.sum().backward()
+    kept = (out != 0).float().cpu()
+    assert 0.5 < kept.mean().item() < 0.7
+    torch.testing.assert_close(out.detach().cpu(), kept * 2 / 0.6)
+    torch.testing.assert_close(x.grad.cpu(), kept * 2 / 0.6)
+    torch.manual_seed(3)
+    assert torch.equal(compiled(x.detach()).cpu(), out.detach().cpu())
+
+
+@pytest.mark.parametrize("make", [lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), lambda p: torch.optim.Adam(p, lr=0.01)], ids=["sgd", "adam"])
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_optimizer_steps(ocl_device, make, compiled):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = networks.mlp(width=32)
+    twin = copy.deepcopy(model).to(ocl_device)
+    optimizer, ours = make(model.parameters()), make(twin.parameters())
+    step = torch.compile(ours.step, backend="ocl") if compiled else ours.step
+    x, y = torch.randn(8, 64), torch.randint(10, (8,))
+    run = torch.compile(twin, backend="ocl")
+    for _ in range(4):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        ours.zero_grad()
+        F.cross_entropy(run(x.to(ocl_device)), y.to(ocl_device)).backward()
+        step()
+    for (name, a), b in zip(model.named_parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(b.detach().cpu(), a.detach(), rtol=2e-4, atol=2e-5, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def test_same_bits_every_run(ocl_device):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model, x, _ = networks.make("resnet18", 2, 64)
+    model, x = model.to(ocl_device), x.to(ocl_device)
+    y = torch.randint(1000, (2,), device=ocl_device)
+    compiled = torch.compile(model, backend="ocl")
+
+    def gradients():
+        model.zero_grad(set_to_none=True)
+        F.cross_entropy(compiled(x), y).backward()
+        return [p.grad.cpu() for p in model.parameters()]
+
+    assert all(torch.equal(a, b) for a, b in zip(gradients(), gradients(), strict=True))
+
+
+PROCESS = """
+    import sys
+    sys.path.insert(0, {benchmarks!r})
+    import torch, networks
+    from torch_ocl_compile import _C
+    torch.manual_seed(0)
+    model, x, _ = networks.make("lenet", 2)
+    model, x = model.to({device!r}), x.to({device!r})
+    compiled = torch.compile(model, backend="ocl")
+    compiled(x).sum().backward()
+    torch.ocl.synchronize()
+    counters = _C.exec.build_counters()
+    print(counters["built"], counters["from_binary"])
+"""
+
+
+def test_second_process_builds_nothing(ocl_device, tmp_path):
+    environment = dict(os.environ, TORCH_OCL_CACHE_DIR=str(tmp_path))
+    program = textwrap.dedent(PROCESS).format(benchmarks=str(ROOT / "benchmarks"), device=str(ocl_device))
+    counts = []
+    for _ in range(2):
+        result = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, cwd=ROOT)
+        assert result.returncode == 0, result.stderr[-3000:]
+        counts.append([int(n) for n in result.stdout.split()[-2:]])
+    assert counts[0][0] > 0
+    assert counts[1][0] == 0 and counts[1][1] > 0, counts
