@@ -195,3 +195,59 @@ def test_winograd(device, case):
     winograd(device, nhwc(torch.randn(n, k, h + 2 * pad - 2, w_ + 2 * pad - 2)), w, (pad, pad), gradient=True, out_hw=(h, w_))
     for VW in WIDTHS:
         winograd(device, x, w, (pad, pad), VW=VW, NV=2, MR=4)
+
+
+# ---- weight gradient ----
+
+
+def conv_weight(device, x, dy, w_shape, stride=(1, 1), pad=(0, 0), dil=(1, 1), groups=1, splits=1, **macros):
+    m = dict(VW=16, MR=8, NV=2, MT=9) | macros
+    tn = m["NV"] * m["VW"]
+    k, C, R, S = w_shape
+    reference = torch.nn.grad.conv2d_weight(x.double(), w_shape, dy.double(), stride, pad, dil, groups)
+    out, K = poison(splits, *w_shape), k // groups
+    device.build("conv_weight_item.cl", "conv_weight_item", SPLIT=int(splits > 1), **m)(
+        (groups * ceil(K, tn), ceil(R * S * C, m["MR"] * m["MT"]), splits), x, dy, x.shape[0], C, *x.shape[2:], K, *dy.shape[2:], groups, R, S, *stride, *pad, *dil,
+        x.stride(2), x.stride(3), x.stride(1), dy.stride(2), dy.stride(3), dy.stride(1), Long(x.stride(0)), Long(dy.stride(0)), out, k, C, R, S)
+    agree(out.sum(0), reference, x.shape[0] * dy.shape[2] * dy.shape[3])
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_weight_gradient(device, case):
+    n, c, h, w_, k, r, s, stride, pad, dil, groups = case
+    x, w_shape = nhwc(torch.randn(n, c, h, w_)), (k, c // groups, r, s)
+    common = dict(stride=(stride, stride), pad=(pad, pad), dil=(dil, dil), groups=groups)
+    dy = nhwc(torch.randn_like(F.conv2d(x, torch.zeros(w_shape), None, stride, pad, dil, groups)))
+    conv_weight(device, x, dy, w_shape, **common)
+    conv_weight(device, x.contiguous(), dy.contiguous(), w_shape, splits=3, **common)
+    conv_weight(device, x, dy, w_shape, PIXEL_BLOCK=4, MT=2, splits=2, **common)
+    for VW in WIDTHS:
+        conv_weight(device, x, dy, w_shape, VW=VW, MR=4, NV=2, MT=1, **common)
+
+
+# ---- depthwise ----
+
+
+@pytest.mark.parametrize("VW", WIDTHS)
+@pytest.mark.parametrize("case", [
+    (1, 16, 1, 1, 3, 3, 1, 1, 1), (2, 37, 7, 9, 3, 3, 1, 1, 1), (2, 32, 11, 10, 3, 3, 2, 1, 1), (1, 24, 12, 12, 3, 3, 2, 1, 1), (1, 17, 9, 14, 5, 3, 1, 2, 1),
+    (1, 20, 13, 13, 3, 3, 3, 2, 1), (1, 16, 12, 11, 3, 3, 1, 2, 2), (1, 19, 13, 12, 2, 5, 2, 3, 2), (2, 16, 20, 20, 7, 7, 4, 3, 1),
+], ids=str)
+def test_depthwise(device, case, VW):
+    n, c, h, w_, r, s, stride, pad, dil = case
+    x, w = nhwc(torch.randn(n, c, h, w_)), torch.randn(c, 1, r, s)
+    packed, macros = w.permute(2, 3, 0, 1).contiguous(), dict(VW=VW, R=r, S=s, STRIDE_H=stride, STRIDE_W=stride, DIL_H=dil, DIL_W=dil)
+    reference = F.conv2d(x.double(), w.double(), None, stride, pad, dil, c)
+    dy, (oh, ow), blocks = nhwc(torch.randn(reference.shape)), reference.shape[2:], ceil(c, VW)
+    for kind, source, shape in ((0, x, reference.shape), (1, dy, x.shape)):
+        y = poison(n, shape[2], shape[3], c)
+        device.build("depthwise_item.cl", "depthwise_item", DEPTHWISE_KIND=kind, **macros)(
+            (n * shape[2], ceil(blocks, 2), 1), source, packed, n, c, *source.shape[2:], *shape[2:], pad, pad, source.stride(2), source.stride(3), 2,
+            Long(source.stride(0)), y, shape[2], shape[3], c)
+        expected = reference if kind == 0 else torch.nn.grad.conv2d_input(x.shape, w.double(), dy.double(), stride, pad, dil, c)
+        agree(y.permute(0, 3, 1, 2), expected, r * s)
+    for splits in (1, 3):
+        dw = poison(splits, r, s, c)
+        device.build("depthwise_item.cl", "depthwise_item", DEPTHWISE_KIND=2, SPLIT=int(splits > 1), **macros)(
+            (blocks, splits, 1), x, dy, n, c, h, w_, oh, ow, pad, pad, x.stride(2), x.stride(3), dy.stride(2), dy.stride(3), Long(x.stride(0)), Long(dy.stride(0)), dw, c)
+        agree(dw.sum(0).permute(2, 0, 1)[:, None], torch.nn.grad.conv2d_weight(x.double(), w.shape, dy.double(), stride, pad, dil, c), n * oh * ow)
