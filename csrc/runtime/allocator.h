@@ -4,10 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <vector>
 
 #include "csrc/runtime/cl.h"
 
@@ -20,6 +17,7 @@ struct Location {
   cl_mem mem = nullptr;
   size_t offset_bytes = 0;
   size_t remaining_bytes = 0;
+  std::byte* host = nullptr;  // the same byte in host memory, on CPU devices whose buffers are host memory; else nullptr
 };
 
 /// Bytes; `peak` counts since the last reset. Read by torch.ocl.memory_*.
@@ -29,18 +27,29 @@ struct MemoryStats {
   int64_t allocations = 0, frees = 0, retries = 0, failures = 0;
 };
 
-/// Carves blocks from large slabs (one cl_mem each). In-order reuse: a freed block may be handed out again at once, since
-/// all work of a device's default stream is in one in-order queue; `record_stream` delays that for other streams.
+/// Carves blocks from large slabs (one cl_mem each), so that most tensors share few cl_mems. In-order reuse: a freed block may be
+/// handed out again at once, since all work of a device's default stream is in one in-order queue; `record_stream` delays that for
+/// other streams. One past the end of an allocation still belongs to it (remaining_bytes is 0 there), never to its neighbour.
+/// Alignment is the device's base alignment, 128 bytes or more. Thread-safe.
 class Allocator {
  public:
   explicit Allocator(Device& device);
   ~Allocator();
-  /// Never null for bytes > 0. On failure frees cached slabs, waits, retries once, then throws kOutOfMemory with sizes.
+  /// Never null for bytes > 0 (null for 0). Contents are undefined. On failure waits, frees cached slabs, retries once, then
+  /// throws kOutOfMemory with sizes and what to try.
   void* allocate(size_t bytes);
+  /// Never calls the device, so it is safe after a fork and while Python shuts down. nullptr and foreign addresses are ignored.
   void free(void* address) noexcept;
-  /// Throws InternalError on an address that is not ours; an address inside a block is fine.
+  /// Throws InternalError on an address that is not ours or was freed; an address inside a block is fine.
   Location resolve(const void* address) const;
+  /// For hot paths: no lock and no look-up of the block. `address` must lie in a live allocation; remaining_bytes counts to the
+  /// end of the slab. Throws InternalError on an address that lies in no slab.
+  Location locate(const void* address) const;
   bool owns(const void* address) const noexcept;
+  /// The block that holds `address` is used by `stream` too: once freed, it is not handed out before what that stream has
+  /// enqueued by then is done.
+  void record_stream(const void* address, int stream);
+  /// Waits for the device and gives cached slabs back to it.
   void empty_cache();
   MemoryStats stats() const;
   void reset_peaks();

@@ -1,6 +1,7 @@
 // csrc/runtime/device.h: the OpenCL devices of all platforms in one order, each with its context, caps, queues and allocator.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -20,8 +21,9 @@ class Queue;
 /// to configure_devices) selects and orders by index or by a part of the platform or device name.
 class Device {
  public:
+  /// Loads the OpenCL runtimes at the first call. Throws ConfigError when the selection matches nothing.
   static int count();
-  /// Throws ConfigError naming the index and the devices that exist.
+  /// Throws ConfigError naming the index and the devices that exist; DeviceError in a forked child, where OpenCL is unusable.
   static Device& get(int index);
 
   int index() const { return index_; }
@@ -29,6 +31,7 @@ class Device {
   const std::string& platform_name() const { return platform_name_; }  // CL_PLATFORM_NAME
   const std::string& driver() const { return driver_; }                // driver version + platform version, part of cache keys
   const Caps& caps() const { return caps_; }
+  const std::string& build_options() const { return build_options_; }  // for clBuildProgram, part of cache keys
   cl_device_id id() const { return id_; }
   cl_context context() const { return context_.get(); }
   Allocator& allocator() { return *allocator_; }
@@ -41,21 +44,30 @@ class Device {
  private:
   friend class DeviceTable;
   Device();
-  ~Device();
+  ~Device() = delete;
   int index_ = 0;
-  std::string name_, platform_name_, driver_;
+  std::string name_, platform_name_, driver_, build_options_;
   Caps caps_;
   cl_device_id id_ = nullptr;
   ContextHandle context_;
   std::unique_ptr<Allocator> allocator_;
+  std::atomic<Queue*> default_queue_{nullptr};
   std::mutex queues_mutex_;
   std::vector<std::unique_ptr<Queue>> queues_;
 };
 
-/// Before the first use of a device: `selection` as TORCH_OCL_DEVICES, `vendor_dirs` extra folders of .icd files
-/// (a pip-installed runtime). Throws ConfigError on a selection that matches nothing.
+/// What is listed and in which order; loads nothing yet. `selection` is TORCH_OCL_DEVICES: "" or a comma-separated list of
+/// indices into the default order and of parts of "platform / device" (any case). `vendor_libraries` are runtimes which the
+/// system's list may lack (a pip-installed one): paths of libraries, of .icd files, or of folders of .icd files; among CPUs their
+/// devices come first. Throws ConfigError when a device is in use already and something would change.
 void configure_devices(const std::string& selection, const std::vector<std::string>& vendor_libraries);
 /// Platforms or devices that failed while being listed, one line each, for `doctor` and for "no device" messages.
 std::vector<std::string> device_problems();
+
+/// One listed device, found without creating a context: `python -m torch_ocl_compile devices`.
+struct DeviceSummary {
+  std::string name, platform_name, driver, type;  // type: "GPU", "accelerator" or "CPU"
+};
+std::vector<DeviceSummary> list_devices();
 
 }  // namespace ocl::runtime

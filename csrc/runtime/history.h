@@ -21,12 +21,14 @@ struct LaunchRecord {
   int64_t queued_ns = 0, start_ns = 0, end_ns = 0;
 };
 
-/// Starts and stops recording (nested calls count). `timing` asks for device times and uses a profiling queue.
+/// Starts and stops recording. Calls nest: an inner recording's launches belong to the outer one too. `timing` asks for device
+/// times: launch code then passes an event, and end_recording waits for it.
 void begin_recording(bool timing);
 std::vector<LaunchRecord> end_recording();
 bool recording() noexcept;
 bool recording_times() noexcept;
-/// Called by launch code only while recording() is true. `event` may be null; its times are read in end_recording.
+/// Called by launch code only while recording() is true. The event may be null; it is retained, and its times are read in
+/// end_recording, so launch code releases its own reference.
 void add_record(LaunchRecord record, void* cl_event_or_null);
 
 }  // namespace ocl::runtime

@@ -14,6 +14,11 @@ namespace ocl::runtime {
 
 class Device;
 
+/// A line of its own in a text: what lies above is a prelude that other texts repeat word for word (types, macros, helper
+/// functions), what lies below is the kernel. Texts of one call with equal preludes and no #define below the line are built
+/// as one program, which costs a third of building each alone.
+inline constexpr char kKernelMarker[] = "//@kernel\n";
+
 /// One kernel to build: its complete program text, which defines exactly the kernel `name`.
 struct KernelText {
   std::string name;
@@ -28,6 +33,7 @@ class Program {
   Program(Device& device, ProgramHandle handle) : device_(device), handle_(std::move(handle)) {}
   KernelHandle create_kernel(const std::string& name) const;
   Device& device() const { return device_; }
+  cl_program get() const { return handle_.get(); }
 
  private:
   Device& device_;
@@ -50,10 +56,13 @@ struct BuildCounters {
 BuildCounters build_counters();
 
 /// Returns one Program per text, in order (texts may share one). Looks every text up in `store` first, builds the rest in few
-/// programs (in worker processes where that pays), stores their binaries. Key = text + options + device + driver + ABI version.
-/// Process-wide memory cache: the same text on the same device is built once.
-/// Throws kBuild: kernel, device, `where`, log; source and log are saved under `failed_dir`.
+/// programs, stores their binaries. Key = text + options + device + driver + ABI version; a program of several kernels is stored
+/// once, and each kernel's key leads to it.
+/// Process-wide memory cache: the same text on the same device is built once. Thread-safe.
+/// Throws kBuild: kernel, device, `where`, log; source and log are saved under `failed_dir`/<kernel>/ ("" saves nothing).
 std::vector<std::shared_ptr<Program>> build_programs(Device& device, const std::vector<KernelText>& texts, const BinaryStore& store,
                                                      const std::string& failed_dir);
+/// Forgets the memory cache: the next build looks into the store again. Programs in use stay.
+void forget_programs();
 
 }  // namespace ocl::runtime

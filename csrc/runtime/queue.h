@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -12,6 +13,10 @@ namespace ocl::runtime {
 
 class Device;
 
+/// A number for a kernel's name, for `Queue::launch`; the same name gives the same number. Call it once per call site.
+int kernel_name_id(const std::string& name);
+
+/// Thread-safe, as OpenCL's queues are. Zero bytes and empty launches are allowed and do nothing.
 class Queue {
  public:
   Queue(Device& device, int stream);
@@ -26,16 +31,20 @@ class Queue {
   /// `pattern_bytes` is 1, 2, 4, 8 or 16; offset and bytes are multiples of it. The pattern is copied at the call.
   void fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, size_t pattern_bytes);
   void launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,
-              cl_event* event = nullptr);
+              cl_event* event = nullptr, int name_id = 0);  // `name_id` names the kernel when the work fails later
   EventHandle marker();                // completes when everything before it has
   void wait_for(cl_event event);       // later work of this queue starts after `event`
   void flush();
   void finish();                       // waits; raises the error of failed work with the kernel's name
 
  private:
+  [[noreturn]] void raise(cl_int status, const char* call, const std::string& detail);
   Device& device_;
   int stream_;
   QueueHandle queue_;
+  // Name ids of the latest launches since finish(). Threads may overwrite each other's: only messages read them.
+  std::array<std::atomic<int>, 16> last_{};
+  std::atomic<unsigned> launched_{0};
 };
 
 }  // namespace ocl::runtime

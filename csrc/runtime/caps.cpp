@@ -1,0 +1,88 @@
+// csrc/runtime/caps.cpp: fills Caps from queries and, on GPUs, from small programs that the compiler takes or refuses.
+#include "csrc/runtime/caps.h"
+
+#include <algorithm>
+
+namespace ocl::runtime {
+namespace {
+
+template <typename T>
+T query(cl_device_id device, cl_device_info what, T otherwise) {
+  T value{};
+  size_t bytes = 0;
+  if (clGetDeviceInfo(device, what, sizeof(value), &value, &bytes) != CL_SUCCESS || bytes != sizeof(value)) return otherwise;
+  return value;
+}
+
+/// Builds `text`; the preferred work-group multiple of its kernel `k`, or 0 if the compiler refuses it.
+int build_probe(cl_device_id device, cl_context context, const char* text, const char* options) {
+  cl_int status = CL_SUCCESS;
+  ProgramHandle program(clCreateProgramWithSource(context, 1, &text, nullptr, &status));
+  if (status != CL_SUCCESS || clBuildProgram(program.get(), 1, &device, options, nullptr, nullptr) != CL_SUCCESS) return 0;
+  KernelHandle kernel(clCreateKernel(program.get(), "k", &status));
+  if (status != CL_SUCCESS) return 0;
+  size_t multiple = 1;
+  clGetKernelWorkGroupInfo(kernel.get(), device, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, sizeof(multiple), &multiple, nullptr);
+  return static_cast<int>(multiple);
+}
+
+bool has_word(const std::string& words, const std::string& word) { return (" " + words + " ").find(" " + word + " ") != std::string::npos; }
+
+}  // namespace
+
+std::string device_text(cl_device_id device, cl_device_info what) {
+  size_t bytes = 0;
+  if (clGetDeviceInfo(device, what, 0, nullptr, &bytes) != CL_SUCCESS || bytes == 0) return "";
+  std::string text(bytes, '\0');
+  if (clGetDeviceInfo(device, what, bytes, text.data(), nullptr) != CL_SUCCESS) return "";
+  text.resize(text.find('\0') == std::string::npos ? bytes : text.find('\0'));
+  const size_t begin = text.find_first_not_of(' ');  // some drivers pad their names
+  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(' ') - begin + 1);
+}
+
+std::string platform_text(cl_platform_id platform, cl_platform_info what) {
+  size_t bytes = 0;
+  if (clGetPlatformInfo(platform, what, 0, nullptr, &bytes) != CL_SUCCESS || bytes == 0) return "";
+  std::string text(bytes, '\0');
+  if (clGetPlatformInfo(platform, what, bytes, text.data(), nullptr) != CL_SUCCESS) return "";
+  text.resize(text.find('\0') == std::string::npos ? bytes : text.find('\0'));
+  return text;
+}
+
+Caps probe_caps(cl_device_id device, cl_context context) {
+  Caps caps;
+  const std::string extensions = device_text(device, CL_DEVICE_EXTENSIONS);
+  caps.is_cpu = (query<cl_device_type>(device, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_CPU) != 0;
+  caps.units = static_cast<int>(std::max<cl_uint>(query<cl_uint>(device, CL_DEVICE_MAX_COMPUTE_UNITS, 1), 1));
+  caps.local_bytes = static_cast<int64_t>(query<cl_ulong>(device, CL_DEVICE_LOCAL_MEM_SIZE, 32 * 1024));
+  caps.local_real = query<cl_device_local_mem_type>(device, CL_DEVICE_LOCAL_MEM_TYPE, CL_GLOBAL) == CL_LOCAL && !caps.is_cpu;
+  caps.max_group_size = static_cast<int>(std::clamp<size_t>(query<size_t>(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1), 1, 1 << 20));
+  caps.global_bytes = static_cast<int64_t>(query<cl_ulong>(device, CL_DEVICE_GLOBAL_MEM_SIZE, 1 << 30));
+  caps.max_alloc_bytes = static_cast<int64_t>(query<cl_ulong>(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 1 << 28));
+  // At least a cache line of every CPU and the widest vector, whatever the device says.
+  caps.base_align_bytes = std::clamp<int>(static_cast<int>(query<cl_uint>(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 1024) / 8), 128, 4096);
+  caps.unified = query<cl_bool>(device, CL_DEVICE_HOST_UNIFIED_MEMORY, CL_FALSE) == CL_TRUE;
+  caps.fp64 = query<cl_device_fp_config>(device, CL_DEVICE_DOUBLE_FP_CONFIG, 0) != 0;
+  caps.max_kernel_arg_bytes = static_cast<int>(std::min<size_t>(query<size_t>(device, CL_DEVICE_MAX_PARAMETER_SIZE, 1024), 1 << 16));
+  if (caps.is_cpu) {
+    const int width = static_cast<int>(query<cl_uint>(device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, 4));
+    caps.vector_floats = width >= 16 ? 16 : width >= 8 ? 8 : 4;
+    caps.fp16_arith = false;  // CPU runtimes emulate it; fp32 is faster and what we round from
+    return caps;
+  }
+  caps.vector_floats = 4;
+  // Some drivers compile `half` without advertising cl_khr_fp16, so the compiler is asked, not the extension string.
+  caps.fp16_arith = has_word(extensions, "cl_khr_fp16") ||
+                    build_probe(device, context, "__kernel void k(__global half* p) { p[0] = p[0] * p[1] + p[2]; }", "") > 0;
+  // OpenCL 3.0 devices may list subgroups and lack their reductions, so this is compiled as well.
+  if (has_word(extensions, "cl_khr_subgroups") || has_word(extensions, "cl_intel_subgroups")) {
+    const char* text =
+        "#ifdef cl_khr_subgroups\n#pragma OPENCL EXTENSION cl_khr_subgroups : enable\n#endif\n"
+        "__kernel void k(__global float* p) { p[get_global_id(0)] = sub_group_reduce_add(p[get_global_id(0)]); }";
+    const int size = build_probe(device, context, text, "");
+    caps.subgroup_size = size > 1 ? size : 0;
+  }
+  return caps;
+}
+
+}  // namespace ocl::runtime

@@ -1,0 +1,300 @@
+// csrc/runtime/device.cpp: lists platforms and devices, orders and selects them, creates a Device at its first use.
+#include "csrc/runtime/device.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "csrc/runtime/allocator.h"
+#include "csrc/runtime/caps.h"
+#include "csrc/runtime/queue.h"
+#include "csrc/runtime/vendor_library.h"
+#include "csrc/support/log.h"
+#include "csrc/support/os.h"
+
+namespace ocl::runtime {
+namespace {
+
+constexpr int kMaxDevices = 64;
+
+struct Listed {
+  cl_device_id id = nullptr;
+  std::string name, platform_name, driver, platform_version;
+  int rank = 0;           // 0 GPU, 1 accelerator, 2 CPU
+  bool emulator = false;  // runs kernels for checking, slowly: listed only when it is selected by name
+  std::string label() const { return platform_name + " / " + name; }
+};
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+void CL_CALLBACK context_message(const char* text, const void*, size_t, void*) {
+  if (text) log_message(LogLevel::kInfo, "runtime", std::string("OpenCL: ") + text);
+}
+
+}  // namespace
+
+/// All devices of the process; leaked, since drivers do not survive destructors at exit.
+class DeviceTable {
+ public:
+  static DeviceTable& instance() {
+    static auto* table = new DeviceTable;
+    return *table;
+  }
+
+  void configure(const std::string& selection, const std::vector<std::string>& vendor_libraries) {
+    std::lock_guard lock(mutex_);
+    if (selection == selection_ && vendor_libraries == vendor_libraries_) return;
+    for (const auto& device : devices_)
+      if (device.load() != nullptr)
+        fail(ErrorKind::kConfig, "devices cannot be selected anew once one is in use (first used: " + device.load()->describe() +
+                                     "); set TORCH_OCL_DEVICES before the first use of a device");
+    selection_ = selection;
+    vendor_libraries_ = vendor_libraries;
+    listed_ = false;
+  }
+
+  std::vector<Listed> list() {
+    std::lock_guard lock(mutex_);
+    list_locked();
+    return selected_;
+  }
+
+  std::vector<std::string> problems() {
+    std::lock_guard lock(mutex_);
+    try {
+      list_locked();
+    } catch (const Error& error) {  // a selection that matches nothing is one more line for `doctor`
+      std::vector<std::string> lines = problems_;
+      lines.emplace_back(error.what());
+      return lines;
+    }
+    return problems_;
+  }
+
+  Device& get(int index) {
+    if (index >= 0 && index < kMaxDevices)
+      if (Device* device = devices_[index].load(std::memory_order_acquire); device && !os::is_forked_child()) return *device;
+    return create(index);
+  }
+
+ private:
+  void list_locked() {
+    if (os::is_forked_child())
+      fail(ErrorKind::kDevice,
+           "OpenCL cannot be used in a forked child of a process that has used it; start workers with "
+           "multiprocessing.set_start_method('spawn'), or use the device only in the parent");
+    if (listed_) return;
+    problems_.clear();
+    selected_.clear();
+    std::vector<Listed> all = find_devices();
+    selected_ = select(all);
+    if (selected_.size() > kMaxDevices) selected_.resize(kMaxDevices);
+    listed_ = true;
+    os::watch_forks();
+  }
+
+  std::vector<Listed> find_devices() {
+    std::vector<cl_platform_id> platforms;
+    const auto add = [&](cl_platform_id platform) {
+      if (std::find(platforms.begin(), platforms.end(), platform) == platforms.end()) platforms.push_back(platform);
+    };
+    for (const std::string& path : vendor_libraries_)
+      for (cl_platform_id platform : vendor_platforms(path, problems_)) add(platform);
+    cl_uint count = 0;
+    const cl_int status = clGetPlatformIDs(0, nullptr, &count);
+    if (status == CL_SUCCESS && count > 0) {
+      std::vector<cl_platform_id> found(count);
+      if (clGetPlatformIDs(count, found.data(), nullptr) == CL_SUCCESS)
+        for (cl_platform_id platform : found) add(platform);
+    } else if (status != CL_SUCCESS && status != -1001) {  // -1001: the loader knows no platform
+      problems_.push_back(std::string("clGetPlatformIDs: ") + status_name(status));
+    }
+    std::vector<Listed> devices;
+    for (cl_platform_id platform : platforms) add_devices(platform, devices);
+    std::stable_sort(devices.begin(), devices.end(), [](const Listed& a, const Listed& b) { return a.rank < b.rank; });
+    return devices;
+  }
+
+  void add_devices(cl_platform_id platform, std::vector<Listed>& devices) {
+    const std::string platform_name = platform_text(platform, CL_PLATFORM_NAME);
+    cl_uint count = 0;
+    cl_int status = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
+    if (status == CL_DEVICE_NOT_FOUND || (status == CL_SUCCESS && count == 0)) return;
+    std::vector<cl_device_id> ids(count);
+    if (status == CL_SUCCESS) status = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr);
+    if (status != CL_SUCCESS) {
+      problems_.push_back("platform '" + platform_name + "': clGetDeviceIDs: " + status_name(status));
+      return;
+    }
+    const size_t before = devices.size();
+    for (cl_device_id id : ids) {
+      Listed device;
+      device.id = id;
+      device.name = device_text(id, CL_DEVICE_NAME);
+      device.platform_name = platform_name;
+      device.platform_version = platform_text(platform, CL_PLATFORM_VERSION);
+      device.driver = device_text(id, CL_DRIVER_VERSION) + ", " + device.platform_version;
+      cl_device_type type = 0;
+      cl_bool available = CL_FALSE, compiler = CL_FALSE, little_endian = CL_FALSE;
+      clGetDeviceInfo(id, CL_DEVICE_TYPE, sizeof(type), &type, nullptr);
+      clGetDeviceInfo(id, CL_DEVICE_AVAILABLE, sizeof(available), &available, nullptr);
+      clGetDeviceInfo(id, CL_DEVICE_COMPILER_AVAILABLE, sizeof(compiler), &compiler, nullptr);
+      clGetDeviceInfo(id, CL_DEVICE_ENDIAN_LITTLE, sizeof(little_endian), &little_endian, nullptr);
+      const std::string where = "device '" + device.label() + "': ";
+      if (device.name.empty() || !available || !compiler || !little_endian) {
+        problems_.push_back(where + (device.name.empty() ? "does not answer" : !available ? "not available" : !compiler ? "has no compiler" : "is big-endian"));
+        continue;
+      }
+      device.rank = (type & CL_DEVICE_TYPE_GPU) ? 0 : (type & CL_DEVICE_TYPE_CPU) ? 2 : 1;
+      device.emulator = lower(device.label()).find("emulation") != std::string::npos;
+      // The same runtime found twice, as a system's and as a pip's library: the first one counts. Two equal boards on one
+      // platform are two devices.
+      const auto same = [&](const Listed& other) {
+        return other.name == device.name && other.platform_name == device.platform_name && other.platform_version == device.platform_version;
+      };
+      if (std::any_of(devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(before), same)) {
+        log_message(LogLevel::kDebug, "runtime", where + "listed twice, by two libraries; the first is used");
+        continue;
+      }
+      devices.push_back(std::move(device));
+    }
+  }
+
+  std::vector<Listed> select(const std::vector<Listed>& all) {
+    std::vector<Listed> ordinary;
+    for (const Listed& device : all)
+      if (!device.emulator) ordinary.push_back(device);
+    if (selection_.find_first_not_of(" ,") == std::string::npos) return ordinary;
+    std::vector<Listed> chosen;
+    const auto add = [&](const Listed& device) {
+      if (std::none_of(chosen.begin(), chosen.end(), [&](const Listed& other) { return other.id == device.id; })) chosen.push_back(device);
+    };
+    for (size_t begin = 0; begin <= selection_.size();) {
+      const size_t end = std::min(selection_.find(',', begin), selection_.size());
+      std::string part = selection_.substr(begin, end - begin);
+      begin = end + 1;
+      const size_t first = part.find_first_not_of(' ');
+      if (first == std::string::npos) continue;
+      part = lower(part.substr(first, part.find_last_not_of(' ') - first + 1));
+      bool matched = false;
+      if (part.find_first_not_of("0123456789") == std::string::npos && part.size() < 4) {
+        if (const size_t index = std::stoul(part); index < ordinary.size()) {
+          add(ordinary[index]);
+          matched = true;
+        }
+      } else {
+        for (const Listed& device : all)
+          if (lower(device.label()).find(part) != std::string::npos) {
+            add(device);
+            matched = true;
+          }
+      }
+      if (!matched) log_message(LogLevel::kWarning, "runtime", "TORCH_OCL_DEVICES: no device matches '" + part + "'");
+    }
+    if (chosen.empty())
+      fail(ErrorKind::kConfig, "TORCH_OCL_DEVICES='" + selection_ + "' matches no device; there are " + names(all) +
+                                   "; give indices or parts of these names, or unset it");
+    return chosen;
+  }
+
+  std::string names(const std::vector<Listed>& devices) const {
+    std::string text;
+    for (size_t i = 0; i < devices.size(); ++i) text += (i ? ", " : "") + std::to_string(i) + ": '" + devices[i].label() + "'";
+    for (const std::string& problem : problems_) text += "\n  problem: " + problem;
+    return devices.empty() ? "none" + text : text;
+  }
+
+  Device& create(int index) {
+    std::lock_guard lock(mutex_);
+    list_locked();
+    if (index < 0 || index >= static_cast<int>(selected_.size())) {
+      if (selected_.empty())
+        fail(ErrorKind::kConfig, "no OpenCL device was found; there are " + names(selected_) +
+                                     "; install a runtime: pip install torch-ocl-compile[cpu], or your GPU's driver");
+      fail(ErrorKind::kConfig, "device ocl:" + std::to_string(index) + " does not exist; there are " + names(selected_));
+    }
+    if (Device* device = devices_[index].load()) return *device;
+    const Listed& listed = selected_[index];
+    auto* device = new Device;  // leaked on failure too: its allocator may not outlive half a construction
+    device->index_ = index;
+    device->name_ = listed.name;
+    device->platform_name_ = listed.platform_name;
+    device->driver_ = listed.driver;
+    device->id_ = listed.id;
+    cl_int status = CL_SUCCESS;
+    device->context_ = ContextHandle(clCreateContext(nullptr, 1, &device->id_, context_message, nullptr, &status));
+    OCL_CHECK(status, "clCreateContext on " + device->describe());
+    device->caps_ = probe_caps(device->id_, device->context());
+    // Division and square root as IEEE 754 rounds them, as on the CPU: without it OpenCL allows 2.5 and 3 ulp.
+    cl_device_fp_config fp32 = 0;
+    clGetDeviceInfo(device->id_, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(fp32), &fp32, nullptr);
+    if (fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) device->build_options_ = "-cl-fp32-correctly-rounded-divide-sqrt";
+    device->allocator_ = std::make_unique<Allocator>(*device);
+    devices_[index].store(device, std::memory_order_release);
+    if (log_enabled(LogLevel::kInfo)) log_message(LogLevel::kInfo, "runtime", "ocl:" + std::to_string(index) + " is " + device->describe());
+    return *device;
+  }
+
+  std::mutex mutex_;
+  std::string selection_;
+  std::vector<std::string> vendor_libraries_;
+  bool listed_ = false;
+  std::vector<Listed> selected_;
+  std::vector<std::string> problems_;
+  std::array<std::atomic<Device*>, kMaxDevices> devices_{};
+};
+
+Device::Device() = default;
+int Device::count() { return static_cast<int>(DeviceTable::instance().list().size()); }
+Device& Device::get(int index) { return DeviceTable::instance().get(index); }
+
+Queue& Device::queue(int stream) {
+  if (stream == 0)
+    if (Queue* queue = default_queue_.load(std::memory_order_acquire)) return *queue;
+  std::lock_guard lock(queues_mutex_);
+  if (queues_.empty()) queues_.resize(1);
+  if (stream < 0 || stream >= static_cast<int>(queues_.size()))
+    fail(ErrorKind::kConfig, "stream " + std::to_string(stream) + " of " + describe() + " does not exist; there are " + std::to_string(queues_.size()));
+  std::unique_ptr<Queue>& queue = queues_[stream];
+  if (!queue) queue = std::make_unique<Queue>(*this, stream);
+  if (stream == 0) default_queue_.store(queue.get(), std::memory_order_release);
+  return *queue;
+}
+
+int Device::new_stream() {
+  std::lock_guard lock(queues_mutex_);
+  if (queues_.empty()) queues_.resize(1);
+  queues_.emplace_back();
+  return static_cast<int>(queues_.size()) - 1;
+}
+
+std::string Device::describe() const {
+  return "'" + name_ + "' (" + platform_name_ + ", driver " + driver_.substr(0, driver_.find(", OpenCL")) + ")";
+}
+
+void Device::synchronize() {
+  std::vector<Queue*> queues;
+  {
+    std::lock_guard lock(queues_mutex_);
+    for (const auto& queue : queues_)
+      if (queue) queues.push_back(queue.get());
+  }
+  for (Queue* queue : queues) queue->finish();
+}
+
+void configure_devices(const std::string& selection, const std::vector<std::string>& vendor_libraries) {
+  DeviceTable::instance().configure(selection, vendor_libraries);
+}
+
+std::vector<std::string> device_problems() { return DeviceTable::instance().problems(); }
+
+std::vector<DeviceSummary> list_devices() {
+  std::vector<DeviceSummary> summaries;
+  for (const Listed& device : DeviceTable::instance().list())
+    summaries.push_back({device.name, device.platform_name, device.driver, device.rank == 0 ? "GPU" : device.rank == 1 ? "accelerator" : "CPU"});
+  return summaries;
+}
+
+}  // namespace ocl::runtime

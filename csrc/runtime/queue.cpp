@@ -1,0 +1,141 @@
+// csrc/runtime/queue.cpp: enqueues; what fails later is reported by finish() with the names of the last launches.
+#include "csrc/runtime/queue.h"
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <unordered_map>
+
+#include "csrc/runtime/device.h"
+
+namespace ocl::runtime {
+namespace {
+
+struct Names {
+  std::mutex mutex;
+  std::deque<std::string> names{""};  // a deque never moves its elements
+  std::unordered_map<std::string, int> ids;
+};
+
+Names& names() {
+  static auto* names = new Names;
+  return *names;
+}
+
+std::string kernel_text(cl_kernel kernel) {
+  char name[256] = "";
+  clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof(name) - 1, name, nullptr);
+  return name;
+}
+
+std::string sizes_text(int dims, const std::array<size_t, 3>& sizes) {
+  std::string text;
+  for (int i = 0; i < dims; ++i) text.append(i ? "x" : "").append(std::to_string(sizes[i]));
+  return text;
+}
+
+}  // namespace
+
+int kernel_name_id(const std::string& name) {
+  Names& table = names();
+  std::lock_guard lock(table.mutex);
+  const auto [row, added] = table.ids.try_emplace(name, static_cast<int>(table.names.size()));
+  if (added) table.names.push_back(name);
+  return row->second;
+}
+
+Queue::Queue(Device& device, int stream) : device_(device), stream_(stream) {
+  cl_int status = CL_SUCCESS;
+  // Profiling costs nothing measurable without events, and lets recording start at any time.
+  queue_ = QueueHandle(clCreateCommandQueue(device.context(), device.id(), CL_QUEUE_PROFILING_ENABLE, &status));
+  OCL_CHECK(status, "clCreateCommandQueue on " + device.describe());
+}
+
+void Queue::write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, bool blocking) {
+  if (bytes == 0) return;
+  const cl_int status = clEnqueueWriteBuffer(queue_.get(), dst, blocking, dst_offset, bytes, src, 0, nullptr, nullptr);
+  if (status != CL_SUCCESS) raise(status, "clEnqueueWriteBuffer", std::to_string(bytes) + " bytes");
+}
+
+void Queue::read(cl_mem src, size_t src_offset, void* dst, size_t bytes, bool blocking) {
+  if (bytes == 0) return;
+  const cl_int status = clEnqueueReadBuffer(queue_.get(), src, blocking, src_offset, bytes, dst, 0, nullptr, nullptr);
+  if (status != CL_SUCCESS) raise(status, "clEnqueueReadBuffer", std::to_string(bytes) + " bytes");
+}
+
+void Queue::copy(cl_mem src, size_t src_offset, cl_mem dst, size_t dst_offset, size_t bytes) {
+  if (bytes == 0 || (src == dst && src_offset == dst_offset)) return;
+  const cl_int status = clEnqueueCopyBuffer(queue_.get(), src, dst, src_offset, dst_offset, bytes, 0, nullptr, nullptr);
+  if (status != CL_SUCCESS) raise(status, "clEnqueueCopyBuffer", std::to_string(bytes) + " bytes");
+}
+
+void Queue::fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, size_t pattern_bytes) {
+  if (bytes == 0) return;
+  const cl_int status = clEnqueueFillBuffer(queue_.get(), dst, pattern, pattern_bytes, offset, bytes, 0, nullptr, nullptr);
+  if (status != CL_SUCCESS) raise(status, "clEnqueueFillBuffer", std::to_string(bytes) + " bytes");
+}
+
+void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local, cl_event* event,
+                   int name_id) {
+  for (int i = 0; i < dims; ++i)
+    if (global[i] == 0) {  // nothing to do, which OpenCL before 2.1 calls an error
+      if (event) *event = nullptr;
+      return;
+    }
+  const cl_int status =
+      clEnqueueNDRangeKernel(queue_.get(), kernel, static_cast<cl_uint>(dims), nullptr, global.data(), local.data(), 0, nullptr, event);
+  if (status != CL_SUCCESS)
+    raise(status, "clEnqueueNDRangeKernel",
+          "kernel " + kernel_text(kernel) + ", global " + sizes_text(dims, global) + ", local " + sizes_text(dims, local));
+  const unsigned position = launched_.load(std::memory_order_relaxed);
+  last_[position % last_.size()].store(name_id, std::memory_order_relaxed);
+  launched_.store(position + 1, std::memory_order_relaxed);
+}
+
+EventHandle Queue::marker() {
+  cl_event event = nullptr;
+  cl_int status = clEnqueueMarkerWithWaitList(queue_.get(), 0, nullptr, &event);
+  if (status != CL_SUCCESS) raise(status, "clEnqueueMarkerWithWaitList", "");
+  EventHandle handle(event);
+  flush();  // another queue may wait for it, which needs it submitted
+  return handle;
+}
+
+void Queue::wait_for(cl_event event) {
+  const cl_int status = clEnqueueBarrierWithWaitList(queue_.get(), 1, &event, nullptr);
+  if (status != CL_SUCCESS) raise(status, "clEnqueueBarrierWithWaitList", "");
+}
+
+void Queue::flush() {
+  const cl_int status = clFlush(queue_.get());
+  if (status != CL_SUCCESS) raise(status, "clFlush", "");
+}
+
+void Queue::finish() {
+  const cl_int status = clFinish(queue_.get());
+  if (status != CL_SUCCESS) raise(status, "clFinish", "");
+  launched_.store(0, std::memory_order_relaxed);
+}
+
+void Queue::raise(cl_int status, const char* call, const std::string& detail) {
+  std::string where = detail;
+  if (!where.empty()) where += ", ";
+  where += "queue ";
+  where += std::to_string(stream_);
+  where += " of ";
+  where += device_.describe();
+  const unsigned launched = launched_.load(std::memory_order_relaxed);
+  const unsigned count = std::min<unsigned>(launched, last_.size());
+  std::string launches;
+  {
+    Names& table = names();
+    std::lock_guard lock(table.mutex);
+    for (unsigned i = 1; i <= count; ++i)
+      if (const int id = last_[(launched - i) % last_.size()].load(std::memory_order_relaxed); id > 0 && id < static_cast<int>(table.names.size()))
+        launches += (launches.empty() ? "" : ", ") + table.names[id];
+  }
+  if (!launches.empty()) where += "\n  launched before it, latest first: " + launches;
+  raise_status(status, call, where);
+}
+
+}  // namespace ocl::runtime

@@ -1,1 +1,0 @@
-// csrc/support/support.cpp: keeps the library non-empty where everything is in headers.
