@@ -26,8 +26,14 @@ enum class LoopStrategy : uint8_t {
   kColumn,      // GPU: a work-group owns 32 neighbouring outer elements, its rows of items stride over r*
 };
 
-/// Part of a kLoops group. Inner phases run for every (i*, r*), outer phases once per i*. A reduction belongs to an inner phase;
-/// its results are scalars of i* for the later phases. An inner phase of Map nodes re-reads its inputs (they sit in cache).
+/// Part of a kLoops group. Inner phases run for every (i*, r*), outer phases once per i*; a group with reductions may begin with an
+/// outer phase. Within a group a buffer that one of its nodes stores is loaded at the stored coordinates only, so the load is the
+/// stored value in a register (rounded to the buffer's dtype); whether it is stored to memory as well is the buffer's placement.
+///   inner phase  Map and Reduce nodes in order. A Map's value serves later nodes of the same phase, Reduce nodes included, and may be
+///                stored on the way. An inner phase never loads what a Map of an earlier inner phase made.
+///   outer phase  Map nodes over i*. They and later phases of either kind see the results of earlier reductions and outer Maps as
+///                scalars of i*.
+/// An inner phase of Map nodes re-reads its inputs (they sit in cache).
 struct Phase {
   bool inner = false;
   std::vector<ir::NodeId> nodes;
@@ -36,7 +42,8 @@ struct Phase {
 struct Group {
   GroupKind kind = GroupKind::kLoops;
   /// kLoops: the loops all its nodes share, outermost first, innermost contiguous; the nodes' indices are already rewritten to these
-  /// (Map nodes in an inner phase have loops i* then r*: their i(n+k) is written as r(k)).
+  /// (Map nodes in an inner phase have loops i* then r*: their i(n+k) is written as r(k)). node.sizes = sizes for every node, and
+  /// node.reduce_sizes = reduce_sizes for nodes of inner phases.
   ir::Shape sizes, reduce_sizes;
   LoopStrategy strategy = LoopStrategy::kPointwise;
   std::vector<Phase> phases;          // kPointwise: one outer phase

@@ -1,0 +1,22 @@
+// csrc/schedule/templates.cpp: the template rows, in the order in which they are asked: the more special, the earlier.
+#include "csrc/schedule/templates/choosers.h"
+
+namespace ocl::schedule {
+
+const std::vector<TemplateRow>& template_rows() {
+  static const std::vector<TemplateRow> rows = {
+      {"depthwise_item", true, false, choose_depthwise_item},
+      {"winograd_item", true, false, choose_winograd_item},
+      {"conv_weight_item", true, false, choose_conv_weight_item},
+      {"conv_item", true, false, choose_conv_item},
+      {"gemm_item", true, false, choose_gemm_item},
+      {"depthwise_group", false, true, choose_depthwise_group},
+      {"winograd_group", false, true, choose_winograd_group},
+      {"conv_weight_group", false, true, choose_conv_weight_group},
+      {"conv_group", false, true, choose_conv_group},
+      {"gemm_group", false, true, choose_gemm_group},
+  };
+  return rows;
+}
+
+}  // namespace ocl::schedule
