@@ -14,6 +14,7 @@
 //                     ceil(N/PANEL)*K*PANEL elements a batch; b_row, b_col are ignored
 //      B_IN_PLACE 1:  B[b][k][n] at b_batch(b) + k*b_row + n            (rows in place; the item packs its own panel, K_BLOCK rows at a time)
 //      B_IN_PLACE 2:  B[b][k][n] at b_batch(b) + k*b_row + n*b_col      (any strides; b_row 1 is a Linear weight [N][K])
+//      B_IN_PLACE 3:  as 1, but read where it is, without a copy: for one tile of rows (M <= MR), which would use a copy once; needs N % TN == 0
 //   a_batch(b) = (b / inner)*a_outer + (b % inner)*a_inner, the same for b_batch; a stride of 0 broadcasts.
 // Arguments: a, a_offset, b, b_offset, int M, N, K, a_row, a_col, b_row, b_col, inner, long a_outer, a_inner, b_outer, b_inner, EPILOGUE_PARAMS
 // Global size: (ceil(M / (MR*MT)), ceil(N / TN), batches), local size (1, 1, 1).
@@ -35,7 +36,7 @@
 #define MT 4              // tiles (of MR rows) a work-item; 16 when there are many, more for B_IN_PLACE
 #endif
 #ifndef K_BLOCK
-#if defined(B_IN_PLACE) && B_IN_PLACE
+#if defined(B_IN_PLACE) && (B_IN_PLACE == 1 || B_IN_PLACE == 2)
 #define K_BLOCK 256       // k summed in registers before they go to sums[]; the private copy of B has K_BLOCK*TN floats
 #else
 #define K_BLOCK 512
@@ -79,13 +80,16 @@ ONE_ITEM __kernel void KERNEL_NAME(
   a += a_offset + (batch / inner) * a_outer + (batch % inner) * a_inner;
   b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;
   float sums[MT * MR * TN];
-#if B_IN_PLACE
+#if B_IN_PLACE == 1 || B_IN_PLACE == 2
   float packed[K_BLOCK * TN];
   const int cols = min(TN, N - n0);
 #endif
   for (int k0 = 0; k0 < K; k0 += K_BLOCK) {
     const int kn = min(K_BLOCK, K - k0);
-#if B_IN_PLACE
+#if B_IN_PLACE == 3
+    __global const IN_T* panel = b + (long)k0 * b_row + n0;
+#define B_VECTOR(k, v) LOADV(panel, (long)(k) * b_row + (v) * VW)
+#elif B_IN_PLACE
     const float* panel = packed;
 #if B_IN_PLACE == 1
     if (cols == TN) {

@@ -89,6 +89,17 @@ def test_gemm_vector_widths(device, VW):
 def test_gemm_few_rows(device, M):
     for K in (1, 7, 8, 700):
         gemm(device, torch.randn(1, M, K), torch.randn(1, K, 100), MR=M, NV=2 if M > 2 else 4, MT=1, K_CHAINS=8 // M if M > 1 else 4)
+    gemm(device, torch.randn(2, M, 700), torch.randn(2, 700, 128), 0, 3, MR=M, NV=2, MT=1)
+
+
+@pytest.mark.parametrize("VW", WIDTHS)
+@pytest.mark.parametrize("M", [1, 3, 4, 9])
+def test_gemm_dot(device, M, VW):
+    for K, N in ((1, 1), (15, 5), (16, 6), (530, 75)):
+        a, w, y, MR = torch.randn(2, M, K), torch.randn(2, N, K), poison(2, M, N), min(M, 4)
+        device.build("gemm_dot_item.cl", "gemm_dot_item", VW=VW, MR=MR, NR=24 // MR)(
+            (ceil(N, 24 // MR * 4), 2, 1), a, w, M, N, K, K, K, 1, Long(M * K), Long(0), Long(N * K), Long(0), y, M, N)
+        agree(y, a.double() @ w.double().mT, K)
 
 
 # ---- convolution ----
