@@ -1,0 +1,125 @@
+// csrc/python/device_bindings.cpp: what torch_ocl_compile/device.py needs of csrc/torch and csrc/runtime.
+#include "csrc/runtime/allocator.h"
+#include "csrc/runtime/history.h"
+#include "csrc/runtime/program.h"
+#include "csrc/torch/device_state.h"
+#include "csrc/torch/errors.h"
+#include "csrc/torch/fallback.h"
+#include "csrc/torch/generator.h"
+#include "csrc/torch/tensor_location.h"
+
+namespace py = pybind11;
+
+namespace ocl::python {
+
+namespace {
+
+py::dict device_properties(int index) {
+  const runtime::Device& device = aten::device_at(index);
+  const Caps& caps = device.caps();
+  py::dict p;
+  p["index"] = device.index();
+  p["name"] = device.name();
+  p["platform_name"] = device.platform_name();
+  p["driver"] = device.driver();
+  p["is_cpu"] = caps.is_cpu;
+  p["total_memory"] = caps.global_bytes;
+  p["max_alloc_bytes"] = caps.max_alloc_bytes;
+  p["local_bytes"] = caps.local_bytes;
+  p["multi_processor_count"] = caps.units;
+  p["max_group_size"] = caps.max_group_size;
+  p["subgroup_size"] = caps.subgroup_size;
+  p["unified_memory"] = caps.unified;
+  p["has_fp64"] = aten::has_fp64(device.index());
+  p["has_fp16_arithmetic"] = caps.fp16_arith;
+  return p;
+}
+
+py::dict memory_stats(int index) {
+  const runtime::MemoryStats stats = aten::device_at(index).allocator().stats();
+  py::dict d;
+  d["allocated"] = stats.allocated;
+  d["allocated_peak"] = stats.allocated_peak;
+  d["reserved"] = stats.reserved;
+  d["reserved_peak"] = stats.reserved_peak;
+  d["allocations"] = stats.allocations;
+  d["frees"] = stats.frees;
+  d["retries"] = stats.retries;
+  d["failures"] = stats.failures;
+  return d;
+}
+
+}  // namespace
+
+void bind_device(py::module_& m) {
+  using Unlocked = py::call_guard<py::gil_scoped_release>;
+  m.def("set_device_sources", &aten::set_device_sources, py::arg("selection"), py::arg("vendor_libraries"));
+  m.def("devices_ready", &aten::devices_ready);
+  m.def("device_count", &aten::device_count, Unlocked());
+  m.def("device_problems", &runtime::device_problems);
+  m.def("require_device", [](int index) { aten::device_at(index); }, py::arg("index"), Unlocked());
+  m.def("device_properties", &device_properties, py::arg("index"));
+  m.def("describe_device", [](int index) { return aten::device_at(index).describe(); }, py::arg("index"));
+  m.def("in_bad_fork", &aten::in_bad_fork);
+  m.def("used_by_other_threads", &aten::used_by_other_threads);
+  m.def("pretend_no_fp64", &aten::pretend_no_fp64, py::arg("index"), py::arg("on"));
+
+  m.def("memory_stats", &memory_stats, py::arg("index"));
+  m.def("reset_peak_memory_stats", [](int index) { aten::device_at(index).allocator().reset_peaks(); }, py::arg("index"));
+  m.def(
+      "empty_cache",
+      [](int index) {
+        aten::device_at(index).synchronize();
+        aten::device_at(index).allocator().empty_cache();
+      },
+      py::arg("index"), Unlocked());
+  m.def("synchronize", [](int index) { aten::device_at(index).synchronize(); }, py::arg("index"), Unlocked());
+
+  m.def("default_generator", [](int index) { return aten::default_generator(index); }, py::arg("index"));
+  m.def("seed_default_generators", &aten::seed_default_generators, py::arg("seed"));
+  m.def("reserve_philox", &aten::reserve_philox, py::arg("index"), py::arg("count"));
+
+  m.def("fallback_counts", &aten::fallback_counts);
+  m.def("reset_fallback_counts", &aten::reset_fallback_counts);
+  m.def("set_fallback_warnings", &aten::set_fallback_warnings, py::arg("on"));
+  m.def("set_sdp_choice", &aten::set_sdp_choice, py::arg("choice"));
+  m.def(
+      "tensor_location",
+      [](const at::Tensor& tensor) {
+        const runtime::Location where = aten::at_boundary([&] { return aten::location(tensor); });
+        return std::make_pair(reinterpret_cast<uintptr_t>(where.mem), where.offset_bytes);
+      },
+      py::arg("tensor"));
+
+  py::class_<runtime::LaunchRecord>(m, "LaunchRecord")
+      .def_readonly("kernel", &runtime::LaunchRecord::kernel)
+      .def_readonly("kind", &runtime::LaunchRecord::kind)
+      .def_readonly("origin", &runtime::LaunchRecord::origin)
+      .def_readonly("device", &runtime::LaunchRecord::device)
+      .def_readonly("global_size", &runtime::LaunchRecord::global)
+      .def_readonly("local_size", &runtime::LaunchRecord::local)
+      .def_readonly("ops", &runtime::LaunchRecord::ops)
+      .def_readonly("bytes", &runtime::LaunchRecord::bytes)
+      .def_readonly("flops", &runtime::LaunchRecord::flops)
+      .def_readonly("queued_ns", &runtime::LaunchRecord::queued_ns)
+      .def_readonly("start_ns", &runtime::LaunchRecord::start_ns)
+      .def_readonly("end_ns", &runtime::LaunchRecord::end_ns)
+      .def("__repr__", [](const runtime::LaunchRecord& r) {
+        return "<launch " + r.kernel + " (" + r.kind + ") on ocl:" + std::to_string(r.device) + ", " +
+               std::to_string((r.end_ns - r.start_ns) / 1000) + " us>";
+      });
+  m.def("begin_recording", &runtime::begin_recording, py::arg("timing"));
+  m.def("end_recording", &runtime::end_recording, Unlocked());
+
+  m.def("build_counters", [] {
+    const runtime::BuildCounters counters = runtime::build_counters();
+    py::dict d;
+    d["built"] = counters.built;
+    d["from_binary"] = counters.from_binary;
+    d["rejected"] = counters.rejected;
+    d["build_seconds"] = counters.build_seconds;
+    return d;
+  });
+}
+
+}  // namespace ocl::python

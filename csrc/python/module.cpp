@@ -1,0 +1,21 @@
+// csrc/python/module.cpp: the extension module _C. Conversions only; each part binds itself.
+#include <pybind11/pybind11.h>
+
+namespace py = pybind11;
+
+namespace ocl::python {
+
+void bind_errors(py::module_& m);
+void bind_device(py::module_& m);
+__attribute__((weak)) void bind_ir(py::module_& m);
+__attribute__((weak)) void bind_exec(py::module_& m);
+
+}  // namespace ocl::python
+
+PYBIND11_MODULE(_C, m) {
+  m.doc() = "The C++ core of torch_ocl_compile.";
+  ocl::python::bind_errors(m);
+  ocl::python::bind_device(m);
+  if (ocl::python::bind_ir) ocl::python::bind_ir(m);
+  if (ocl::python::bind_exec) ocl::python::bind_exec(m);
+}

@@ -1,0 +1,110 @@
+// csrc/torch/device_state.cpp: see device_state.h.
+#include "csrc/torch/device_state.h"
+
+#include <pthread.h>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "csrc/torch/errors.h"
+#include "csrc/torch/tensor_location.h"
+
+namespace ocl::aten {
+
+namespace {
+
+constexpr int kMaxDevices = 64;
+
+std::mutex g_mutex;
+std::string g_selection;
+std::vector<std::string> g_vendor_libraries;
+std::atomic<int> g_count{0};
+std::atomic<bool> g_ready{false}, g_forked{false}, g_other_threads{false};
+std::array<std::atomic<bool>, kMaxDevices> g_has_streams{}, g_no_fp64{};
+const std::thread::id g_first_thread = std::this_thread::get_id();
+
+thread_local int t_device = 0;
+thread_local std::array<int, kMaxDevices> t_streams{};
+
+/// Lists the devices at the first call; throws what configure_devices throws, each time, until it succeeds.
+void set_up() {
+  if (g_ready.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(g_mutex);
+  if (g_ready.load(std::memory_order_relaxed)) return;
+  runtime::configure_devices(g_selection, g_vendor_libraries);
+  g_count = std::min(runtime::Device::count(), kMaxDevices);
+  pthread_atfork(nullptr, nullptr, [] { g_forked = true; });
+  g_ready.store(true, std::memory_order_release);
+}
+
+}  // namespace
+
+void set_device_sources(std::string selection, std::vector<std::string> vendor_libraries) {
+  const std::lock_guard lock(g_mutex);
+  g_selection = std::move(selection);
+  g_vendor_libraries = std::move(vendor_libraries);
+}
+
+bool devices_ready() noexcept { return g_ready; }
+bool in_bad_fork() noexcept { return g_forked; }
+bool used_by_other_threads() noexcept { return g_other_threads; }
+
+void note_thread() noexcept {
+  if (std::this_thread::get_id() != g_first_thread) g_other_threads = true;
+}
+
+int device_count() noexcept {
+  if (g_forked) return 0;
+  try {
+    set_up();
+    return g_count;
+  } catch (const std::exception&) {
+    return 0;  // torch asks before it knows whether there is a device; device_at says what is wrong
+  }
+}
+
+runtime::Device& device_at(int index) {
+  if (g_forked)
+    fail(ErrorKind::kDevice,
+         "an ocl device was used in a forked process after its parent had used one; OpenCL does not survive a fork.\n"
+         "  do: use the 'spawn' start method (torch.multiprocessing.set_start_method('spawn')), or keep ocl tensors out of "
+         "worker processes");
+  set_up();
+  return runtime::Device::get(index < 0 ? t_device : index);
+}
+
+int current_device() noexcept { return t_device; }
+void set_current_device(int index) noexcept {
+  note_thread();
+  if (index >= 0 && index < kMaxDevices) t_device = index;
+}
+
+int current_stream(int device) noexcept { return t_streams[device]; }
+void set_current_stream(int device, int stream) noexcept { t_streams[device] = stream; }
+bool has_streams(int device) noexcept { return g_has_streams[device]; }
+
+int new_stream(int device) {
+  const int stream = device_at(device).new_stream();
+  g_has_streams[device] = true;
+  return stream;
+}
+
+runtime::Queue& current_queue(int device) {
+  if (device < 0) device = t_device;
+  return device_at(device).queue(t_streams[device]);
+}
+
+bool has_fp64(int device) { return device_at(device).caps().fp64 && !g_no_fp64[device]; }
+void pretend_no_fp64(int device, bool on) { g_no_fp64[device] = on; }
+
+void check_dtype(int device, at::ScalarType dtype, const char* op) {
+  if (dtype != at::kDouble && dtype != at::kComplexDouble) return;
+  if (has_fp64(device)) return;
+  fail(ErrorKind::kUnsupported, std::string(op) + ": ocl:" + std::to_string(device) + ", " + device_at(device).describe() +
+                                    ", has no float64.\n  do: convert first, for example x.to(torch.float32).to('ocl'), or "
+                                    "choose a device with float64 (torch.ocl.get_device_properties(i).has_fp64)");
+}
+
+}  // namespace ocl::aten

@@ -1,0 +1,111 @@
+// csrc/torch/fallback.cpp: ops without a kernel of ours run on the CPU: inputs are copied there, results back. Each is counted and
+// warned of once. Random ops draw from a CPU generator that follows from our generator's (seed, offset), and so are reproducible.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/native/CPUFallback.h>
+#include <torch/library.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include "csrc/torch/device_state.h"
+#include "csrc/torch/errors.h"
+#include "csrc/torch/fallback.h"
+#include "csrc/torch/generator.h"
+#include "csrc/torch/tensor_location.h"
+
+namespace ocl::aten {
+
+namespace {
+
+std::mutex g_mutex;
+std::map<std::string, int64_t> g_counts;
+std::atomic<bool> g_warn{true};
+
+/// The ocl device among the arguments; the current one if there is none.
+int device_in(const torch::jit::Stack& stack, size_t arguments) {
+  for (size_t i = stack.size() - arguments; i < stack.size(); ++i) {
+    const c10::IValue& value = stack[i];
+    if (value.isTensor() && value.toTensor().defined() && value.toTensor().device().type() == c10::kPrivateUse1)
+      return value.toTensor().device().index();
+    if (value.isTensorList())
+      for (const at::Tensor& t : value.toTensorVector())
+        if (t.defined() && t.device().type() == c10::kPrivateUse1) return t.device().index();
+  }
+  return current_device();
+}
+
+/// Philox counters that cover the numbers an op can draw: at most one per element of its largest tensor, and per argument.
+uint64_t counters_for(const torch::jit::Stack& stack, size_t arguments) {
+  int64_t most = 1;
+  for (size_t i = stack.size() - arguments; i < stack.size(); ++i)
+    if (stack[i].isTensor() && stack[i].toTensor().defined()) most = std::max(most, stack[i].toTensor().numel());
+  return static_cast<uint64_t>(most);
+}
+
+/// Sets the default CPU generator for the time of an op that takes no generator, and puts it back.
+class DefaultGeneratorAs {
+ public:
+  explicit DefaultGeneratorAs(const at::Generator& replacement) : generator_(at::detail::getDefaultCPUGenerator()) {
+    const std::lock_guard lock(generator_.mutex());
+    saved_ = generator_.get_state();
+    generator_.set_state(replacement.get_state());
+  }
+  ~DefaultGeneratorAs() {
+    const std::lock_guard lock(generator_.mutex());
+    generator_.set_state(saved_);
+  }
+
+ private:
+  at::Generator generator_;
+  at::Tensor saved_;
+};
+
+void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  count_fallback(c10::toString(op.operator_name()));
+  if (!op.hasTag(at::Tag::nondeterministic_seeded)) return at::native::cpu_fallback(op, stack);
+  const auto& arguments = op.schema().arguments();
+  const int device = device_in(*stack, arguments.size());
+  const uint64_t counters = counters_for(*stack, arguments.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].type()->isSubtypeOf(*c10::OptionalType::create(c10::GeneratorType::get()))) continue;
+    c10::IValue& slot = (*stack)[stack->size() - arguments.size() + i];
+    const std::optional<at::Generator> given = slot.isNone() ? std::nullopt : std::optional(slot.toGenerator());
+    const auto [seed, first] = generator_for(given, device).reserve(counters);
+    slot = cpu_generator(seed, first);
+    return at::native::cpu_fallback(op, stack);
+  }
+  const auto [seed, first] = generator_for(std::nullopt, device).reserve(counters);
+  const DefaultGeneratorAs scope(cpu_generator(seed, first));
+  at::native::cpu_fallback(op, stack);
+}
+
+}  // namespace
+
+void count_fallback(const std::string& op) {
+  bool first = false;
+  {
+    const std::lock_guard lock(g_mutex);
+    first = ++g_counts[op] == 1;
+  }
+  if (first && g_warn)
+    TORCH_WARN(op, " has no eager ocl kernel and runs on the CPU, with copies both ways (this is said once per op; "
+               "torch.ocl.fallback_counts() counts them). Inside torch.compile(..., backend='ocl') it is compiled. "
+               "TORCH_OCL_WARN_FALLBACK=0 silences this.");
+}
+
+std::map<std::string, int64_t> fallback_counts() {
+  const std::lock_guard lock(g_mutex);
+  return g_counts;
+}
+
+void reset_fallback_counts() {
+  const std::lock_guard lock(g_mutex);
+  g_counts.clear();
+}
+
+void set_fallback_warnings(bool on) { g_warn = on; }
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+
+}  // namespace ocl::aten

@@ -1,0 +1,47 @@
+# torch_ocl_compile/__init__.py: registers the device `ocl` with torch, once; nothing else.
+"""torch.compile(model, backend="ocl") on any OpenCL device.
+
+`import torch` alone registers the device, through the entry point "torch.backends"; `import torch_ocl_compile` does the same.
+No OpenCL runtime is loaded before a device is used.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch_ocl_compile.debug import explain as explain
+
+__version__ = "0.1.0"
+
+
+def _autoload() -> None:
+    """Called at the end of `import torch`, perhaps while this file is still running below (so it stands above the import).
+
+    What fails here is a warning: torch must work without us.
+    """
+    try:
+        from torch_ocl_compile import registration
+
+        registration.register()
+    except Exception as error:
+        warnings.warn(f"the device 'ocl' is not available: {error}", stacklevel=2)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "explain":
+        from torch_ocl_compile.debug import explain
+
+        return explain
+    raise AttributeError(f"module 'torch_ocl_compile' has no attribute {name!r}")
+
+
+import torch  # noqa: E402
+
+# While `import torch` is still running it will call _autoload itself; else this is the direct import, and errors are the caller's.
+if not getattr(sys.modules["torch"].__spec__, "_initializing", False):
+    from torch_ocl_compile import registration
+
+    registration.register()

@@ -1,0 +1,144 @@
+# torch_ocl_compile/config.py: every option and environment variable: name, type, default, one line of help.
+"""One registry for what can be set: by `torch.compile(options={...})`, by `config.set(...)`, by the environment.
+
+An option `cache_dir` is the environment variable `TORCH_OCL_CACHE_DIR`. `docs/options.md` is `table()`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from torch_ocl_compile.errors import ConfigError
+
+Value = bool | int | float | str
+
+_TRUE = {"1", "true", "yes", "on"}
+_FALSE = {"0", "false", "no", "off", ""}
+
+
+@dataclass(frozen=True)
+class Option:
+    """One row. `scope` is "process" (read once, or by `set`) or "compile" (also a key of torch.compile's options)."""
+
+    name: str
+    kind: type
+    default: Value
+    help: str
+    scope: str = "process"
+    choices: tuple[str, ...] = ()
+
+    @property
+    def variable(self) -> str:
+        return "TORCH_OCL_" + self.name.upper()
+
+    def parse(self, value: object, source: str) -> Value:
+        """`value` as this option's type. Raises ConfigError that names `source`."""
+        parsed = _parse(self.kind, value)
+        if parsed is None:
+            raise ConfigError(f"{source}: {value!r} is not {_KIND_WORDS[self.kind]}.\n  do: {self.help}")
+        if self.choices and parsed not in self.choices:
+            raise ConfigError(f"{source}: {value!r} is not one of {', '.join(map(repr, self.choices))}.")
+        return parsed
+
+
+_KIND_WORDS = {bool: "a switch (0 or 1)", int: "an integer", float: "a number", str: "a text"}
+
+
+def _parse(kind: type, value: object) -> Value | None:
+    if kind is bool:
+        if isinstance(value, bool):
+            return value
+        text = str(value).strip().lower()
+        return True if text in _TRUE else False if text in _FALSE else None
+    if kind is str:
+        return value if isinstance(value, str) else None
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return int(value) if kind is int else float(value)
+    except ValueError:
+        return None
+
+
+_OPTIONS: dict[str, Option] = {}
+_VALUES: dict[str, Value] = {}
+
+
+def option(name: str, kind: type, default: Value, help: str, *, scope: str = "process", choices: tuple[str, ...] = ()) -> None:
+    """Adds a row. A name can be given once."""
+    if name in _OPTIONS:
+        raise ConfigError(f"option {name!r} is defined twice")
+    _OPTIONS[name] = Option(name, kind, default, help, scope, choices)
+
+
+option("devices", str, "", "Devices to use and their order: indices or parts of platform or device names, with commas; all if empty.")
+option("warn_fallback", bool, True, "Warn once per op that runs eagerly on the CPU instead of on the device.")
+option("debug", int, 0, "Print: 1 devices and compiles, 2 + launches with times, 3 + passes that changed something, 4 + kernel text.")
+option("dump", str, "", "Folder for every kernel as a file, with its graph and build log; nothing is written if empty.")
+option("cache_dir", str, "", "Folder of the kernel, plan and tuning cache; the user's cache folder if empty.")
+option("cache_size_mb", int, 1024, "Size of that cache in MiB; the least recently used entries go first. 0 switches it off.")
+option("verify", bool, False, "Check the graph between the compiler's passes.", scope="compile")
+option("fallback", str, "eager", "What becomes of an op without lowering: run it eagerly, or raise.", scope="compile", choices=("eager", "error"))
+option("interpret", bool, False, "Run the graph op by op instead of compiling it: the reference for a result in doubt.", scope="compile")
+option("max_autotune", bool, False, "Measure kernel variants instead of ranking them by formula; also mode='max-autotune'.", scope="compile")
+
+
+def options() -> Mapping[str, Option]:
+    """All rows by name."""
+    return _OPTIONS
+
+
+def get(name: str) -> Value:
+    """The value in force: what `set` or `override` gave, else the environment's, else the default."""
+    row = _row(name)
+    if name in _VALUES:
+        return _VALUES[name]
+    text = os.environ.get(row.variable)
+    return row.default if text is None else row.parse(text, f"environment variable {row.variable}")
+
+
+def set(name: str, value: object) -> None:
+    """Sets an option for the process."""
+    _VALUES[name] = _row(name).parse(value, f"option {name!r}")
+
+
+@contextmanager
+def override(**values: object) -> Iterator[None]:
+    """Sets options for a `with` block."""
+    parsed = {name: _row(name).parse(value, f"option {name!r}") for name, value in values.items()}
+    saved = dict(_VALUES)
+    _VALUES.update(parsed)
+    try:
+        yield
+    finally:
+        _VALUES.clear()
+        _VALUES.update(saved)
+
+
+def compile_options(given: Mapping[str, object] | None) -> dict[str, Value]:
+    """All options of scope "compile": `given` (torch.compile's options) over what is in force. Unknown keys raise ConfigError."""
+    values = {name: get(name) for name, row in _OPTIONS.items() if row.scope == "compile"}
+    for name, value in (given or {}).items():
+        if name not in values:
+            raise ConfigError(f"torch.compile option {name!r} is unknown to the ocl backend; there are {', '.join(sorted(values))}.")
+        values[name] = _OPTIONS[name].parse(value, f"torch.compile option {name!r}")
+    return values
+
+
+def table() -> str:
+    """The rows as a Markdown table, for docs/options.md."""
+    lines = ["| option | environment variable | type | default | meaning |", "|---|---|---|---|---|"]
+    for row in _OPTIONS.values():
+        where = f"`{row.name}`" + (" (also in `torch.compile(options=...)`)" if row.scope == "compile" else "")
+        default = "" if row.default == "" else f"`{int(row.default) if row.kind is bool else row.default}`"
+        lines.append(f"| {where} | `{row.variable}` | {row.kind.__name__} | {default} | {row.help} |")
+    return "\n".join(lines) + "\n"
+
+
+def _row(name: str) -> Option:
+    if name not in _OPTIONS:
+        raise ConfigError(f"option {name!r} is unknown; there are {', '.join(sorted(_OPTIONS))}.")
+    return _OPTIONS[name]

@@ -1,0 +1,47 @@
+# torch_ocl_compile/errors.py: every exception a user can meet, one class each; by whose fault it is.
+"""The core throws an error with a kind (csrc/support/error.h); it arrives in Python as the class of that kind.
+
+A message says what happened, where, and what to do.
+"""
+
+from __future__ import annotations
+
+import torch
+
+__all__ = [
+    "BuildError",
+    "ConfigError",
+    "DeviceError",
+    "Error",
+    "InternalError",
+    "OutOfMemoryError",
+    "UnsupportedError",
+]
+
+
+class Error(RuntimeError):
+    """Base of all errors of torch_ocl_compile, out of memory excepted."""
+
+
+class ConfigError(Error, ValueError):
+    """The caller's: an option, a device index, a tensor in the wrong place. Names what to change."""
+
+
+class UnsupportedError(Error, NotImplementedError):
+    """The caller's: a dtype or an op that the device or the compiler cannot do. Names the way around."""
+
+
+class DeviceError(Error):
+    """The device's or driver's: an OpenCL call failed. Names the call, the device and the kernel."""
+
+
+class BuildError(DeviceError):
+    """The driver's: a kernel did not build. Names kernel, device and the folder with source and log."""
+
+
+class InternalError(Error):
+    """Ours: a promise between two parts was broken. Please report it with the saved graph."""
+
+
+# torch's own, so that `except torch.OutOfMemoryError` works as on any device.
+OutOfMemoryError = torch.OutOfMemoryError

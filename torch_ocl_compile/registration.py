@@ -1,0 +1,124 @@
+# torch_ocl_compile/registration.py: makes torch know the device `ocl`: its name, its module, its Tensor methods.
+"""Runs once, from `import torch` or `import torch_ocl_compile`. Cheap: it loads the extension, but no OpenCL runtime."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import sys
+import time
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+import torch
+
+_registered = False
+
+
+def register() -> None:
+    """Raises ImportError where the extension cannot be loaded, RuntimeError where another plug-in has taken the private device."""
+    global _registered
+    if _registered:
+        return
+    _load_extension()
+    from torch_ocl_compile import config, device, runtimes
+
+    device._C.set_device_sources(str(config.get("devices")), runtimes.vendor_libraries())
+    device._C.set_fallback_warnings(bool(config.get("warn_fallback")))
+    torch.utils.rename_privateuse1_backend("ocl")
+    torch._register_device_module("ocl", device)
+    torch.utils.generate_methods_for_privateuse1_backend(for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True)
+    # nn.TransformerEncoder's and MultiheadAttention's fast paths are one op that neither eager ocl nor the compiler has.
+    torch.backends.mha.set_fastpath_enabled(False)
+    _print_from_the_cpu()
+    _when_imported("torch._dynamo.device_interface", _register_with_dynamo)
+    _when_imported("torch._dynamo.trace_rules", _keep_dynamo_out)
+    atexit.register(_let_autograd_finish)
+    _registered = True
+
+
+def _load_extension() -> None:
+    from torch_ocl_compile import runtimes
+
+    try:
+        import torch_ocl_compile._C
+    except ImportError as error:
+        if "libOpenCL" not in str(error):
+            raise
+        if not runtimes.preload_loader():
+            raise ImportError(
+                f"no OpenCL loader was found ({error}).\n"
+                "  do: pip install torch-ocl-compile[cpu] (a CPU runtime with its loader), or install your GPU's driver"
+            ) from error
+        import torch_ocl_compile._C  # noqa: F401
+
+
+def _print_from_the_cpu() -> None:
+    """Printing is some twenty small ops: one copy of the tensor instead, as torch does for mps and xla."""
+    module: Any = torch._tensor_str
+    original = module._tensor_str
+
+    def _tensor_str(self: torch.Tensor, indent: int) -> Any:
+        return original(self.cpu() if self.device.type == "ocl" and not self.is_meta else self, indent)
+
+    module._tensor_str = _tensor_str
+
+
+def _let_autograd_finish() -> None:
+    """Autograd's device thread may still be dropping the last graph when the interpreter ends, which aborts the process on
+    Python 3.11 (any accelerator). Only where such a thread has run."""
+    from torch_ocl_compile import _C
+
+    if _C.used_by_other_threads():
+        time.sleep(0.02)
+
+
+def _register_with_dynamo(module: ModuleType) -> None:
+    from torch_ocl_compile.dynamo_interface import register_interface
+
+    register_interface(module)
+
+
+def _keep_dynamo_out(module: ModuleType) -> None:
+    """Dynamo compiles any Python frame it meets, ours included."""
+    module.add("torch_ocl_compile")
+
+
+class _AfterImport(MetaPathFinder, Loader):
+    """Runs a function when a module has been imported: torch._dynamo must not be imported while `import torch` runs."""
+
+    def __init__(self, name: str, action: Any) -> None:
+        self._name, self._action = name, action
+        self._busy = False
+
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname != self._name or self._busy:
+            return None
+        self._busy = True
+        spec = importlib.util.find_spec(fullname)
+        self._busy = False
+        if spec is None or spec.loader is None:
+            return None
+        self._loader = spec.loader
+        spec.loader = self
+        return spec
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        sys.meta_path.remove(self)
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._action(module)
+
+
+def _when_imported(name: str, action: Any) -> None:
+    if name in sys.modules:
+        action(sys.modules[name])
+    else:
+        sys.meta_path.insert(0, _AfterImport(name, action))
