@@ -1,0 +1,387 @@
+// tests/cpp/test_cache.cpp: the kernel cache as its users meet it, and as broken files, full budgets and other processes leave it.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <doctest/doctest.h>
+#include <sqlite3.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "csrc/cache/kernel_cache.h"
+#include "csrc/support/log.h"
+
+using ocl::cache::CacheStats;
+using ocl::cache::KernelCache;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kBudget = 64 << 20;
+
+/// A fresh folder, and the warnings given while it lives.
+struct Folder {
+  Folder() {
+    char name[] = "/tmp/ocl_cache_XXXXXX";
+    path = mkdtemp(name);
+    ocl::set_log_sink([this](ocl::LogLevel level, const char*, const std::string& message) {
+      if (level >= ocl::LogLevel::kWarning) warnings.push_back(message);
+    });
+  }
+  ~Folder() {
+    ocl::set_log_sink({});
+    chmod(path.c_str(), 0700);
+    fs::remove_all(path);
+  }
+  std::string file() const { return path + "/kernels.db"; }
+  std::string path;
+  std::vector<std::string> warnings;
+};
+
+/// Runs SQL past the cache.
+void sql(const std::string& file, const std::string& text) {
+  sqlite3* db = nullptr;
+  REQUIRE(sqlite3_open(file.c_str(), &db) == SQLITE_OK);
+  sqlite3_busy_timeout(db, 5000);
+  char* error = nullptr;
+  const int code = sqlite3_exec(db, text.c_str(), nullptr, nullptr, &error);
+  INFO((error ? error : ""));
+  REQUIRE(code == SQLITE_OK);
+  sqlite3_close(db);
+}
+
+std::string bytes(size_t count, char seed) {
+  std::string value(count, '\0');
+  for (size_t i = 0; i < count; ++i) value[i] = static_cast<char>(seed + i * 7 + i / 256);
+  return value;
+}
+
+int wait_code(pid_t child) {
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+}  // namespace
+
+TEST_CASE("what is stored is found, by this object and by the next one") {
+  Folder folder;
+  const std::string binary = bytes(100000, 3) + std::string("\0\0end", 5);
+  {
+    KernelCache cache(folder.file(), kBudget);
+    CHECK(cache.find("kernels", "k") == "");
+    cache.store("kernels", "k", binary);
+    cache.store("plans", "k", "a plan under the same key");
+    CHECK(cache.find("kernels", "k") == binary);
+    cache.store("kernels", "k", "replaced");
+    CHECK(cache.find("kernels", "k") == "replaced");
+    cache.store("kernels", "k", binary);
+  }
+  KernelCache cache(folder.file(), kBudget);
+  CHECK(cache.find("kernels", "k") == binary);
+  CHECK(cache.find("plans", "k") == "a plan under the same key");
+  CHECK(cache.find("tuning", "k") == "");
+  const CacheStats stats = cache.stats();
+  CHECK(stats.enabled);
+  CHECK(stats.entries == 2);
+  CHECK(stats.hits == 2);
+  CHECK(stats.misses == 1);
+  CHECK(stats.bytes > static_cast<int64_t>(binary.size()));
+  cache.erase("plans", "k");
+  CHECK(cache.find("plans", "k") == "");
+  cache.clear();
+  CHECK(cache.find("kernels", "k") == "");
+  CHECK(cache.stats().entries == 0);
+  CHECK(folder.warnings.empty());
+}
+
+TEST_CASE("folders of the path are made") {
+  Folder folder;
+  KernelCache cache(folder.path + "/a/b/kernels.db", kBudget);
+  cache.store("kernels", "k", "v");
+  CHECK(cache.find("kernels", "k") == "v");
+}
+
+TEST_CASE("an empty path keeps nothing and warns of nothing") {
+  Folder folder;
+  KernelCache cache("", kBudget);
+  cache.store("kernels", "k", "v");
+  CHECK(cache.find("kernels", "k") == "");
+  CHECK(!cache.stats().enabled);
+  CHECK(folder.warnings.empty());
+}
+
+TEST_CASE("a changed value or key is noticed, counted and deleted") {
+  Folder folder;
+  KernelCache cache(folder.file(), kBudget);
+  cache.store("kernels", "flipped", bytes(1000, 1));
+  cache.store("kernels", "one", "value of one");
+  cache.store("kernels", "two", "value of two");
+  std::string other = bytes(1000, 1);
+  other[999] = static_cast<char>(other[999] ^ 1);
+  cache.store("kernels", "source", other);
+  sql(folder.file(), "UPDATE entries SET value=(SELECT value FROM entries WHERE key='source') WHERE key='flipped'");
+  sql(folder.file(), "DELETE FROM entries WHERE key='two'; UPDATE entries SET key='two' WHERE key='one'");  // right value, wrong key
+  CHECK(cache.find("kernels", "flipped") == "");
+  CHECK(cache.find("kernels", "two") == "");
+  CHECK(cache.stats().rejected == 2);
+  CHECK(cache.stats().entries == 1);
+  cache.store("kernels", "flipped", bytes(1000, 1));
+  CHECK(cache.find("kernels", "flipped") == bytes(1000, 1));
+}
+
+TEST_CASE("the budget holds, and the least recently used go first") {
+  Folder folder;
+  const int64_t budget = 1 << 20;
+  KernelCache cache(folder.file(), budget);
+  cache.store("kernels", "old but used", bytes(1000, 9));
+  for (int i = 0; i < 5; ++i) cache.store("kernels", "first" + std::to_string(i), bytes(100000, static_cast<char>(i)));
+  sql(folder.file(), "UPDATE entries SET used = used - 2*3600*1000");  // two hours pass
+  CHECK(cache.find("kernels", "old but used") != "");
+  for (int i = 0; i < 30; ++i) {
+    cache.store("kernels", "second" + std::to_string(i), bytes(100000, static_cast<char>(i)));
+    CHECK(cache.stats().bytes <= budget);
+    if (i == 7) {  // the first eviction took what was older
+      CHECK(cache.find("kernels", "old but used") != "");
+      CHECK(cache.find("kernels", "first0") == "");
+      CHECK(cache.find("kernels", "second0") != "");
+    }
+  }
+  CHECK(cache.find("kernels", "second29") == bytes(100000, 29));
+  CHECK(cache.stats().evictions > 0);
+  CHECK(fs::file_size(folder.file()) < 2 * budget);  // the file shrinks too
+  cache.store("kernels", "too large", bytes(2 << 20, 1));
+  CHECK(cache.find("kernels", "too large") == "");
+  CHECK(cache.find("kernels", "second29") != "");  // nothing was thrown out for it
+}
+
+TEST_CASE("many small entries keep to the budget as well") {
+  Folder folder;
+  const int64_t budget = 100000;
+  KernelCache cache(folder.file(), budget);
+  for (int i = 0; i < 500; ++i) cache.store("tuning", "key" + std::to_string(i), bytes(1000, static_cast<char>(i)));
+  CHECK(cache.stats().bytes <= budget + 17 * 1010);
+  CHECK(cache.find("tuning", "key499") != "");
+}
+
+TEST_CASE("a smaller budget is met when the file is opened for writing") {
+  Folder folder;
+  {
+    KernelCache cache(folder.file(), kBudget);
+    for (int i = 0; i < 20; ++i) cache.store("kernels", std::to_string(i), bytes(100000, 1));
+  }
+  KernelCache cache(folder.file(), 500000);
+  cache.store("kernels", "new", "v");
+  CHECK(cache.stats().bytes <= 500000);
+}
+
+TEST_CASE("a file that is no database is moved aside with one warning") {
+  Folder folder;
+  std::ofstream(folder.file()) << std::string(20000, 'x');
+  KernelCache cache(folder.file(), kBudget);
+  cache.store("kernels", "k", "v");
+  CHECK(cache.find("kernels", "k") == "v");
+  CHECK(fs::exists(folder.file() + ".corrupt"));
+  CHECK(folder.warnings.size() == 1);
+  CHECK(cache.stats().enabled);
+  CHECK(cache.stats().problem.find("corrupt") != std::string::npos);
+}
+
+TEST_CASE("damage inside the file is survived") {
+  Folder folder;
+  {
+    KernelCache cache(folder.file(), kBudget);
+    for (int i = 0; i < 200; ++i) cache.store("kernels", std::to_string(i), bytes(5000, static_cast<char>(i)));
+  }
+  const auto size = fs::file_size(folder.file());
+  REQUIRE(size > 500000);
+  {
+    std::fstream file(folder.file(), std::ios::in | std::ios::out | std::ios::binary);
+    for (size_t at = 4096; at + 4096 < size; at += 2 * 4096) {
+      file.seekp(static_cast<std::streamoff>(at));
+      file << std::string(4096, '\xa5');
+    }
+  }
+  KernelCache cache(folder.file(), kBudget);
+  for (int i = 0; i < 200; ++i) {
+    const std::string value = cache.find("kernels", std::to_string(i));
+    CHECK((value.empty() || value == bytes(5000, static_cast<char>(i))));
+  }
+  cache.store("kernels", "k", "v");
+  CHECK(cache.find("kernels", "k") == "v");
+  CHECK(folder.warnings.size() <= 1);
+}
+
+TEST_CASE("a truncated file is survived") {
+  Folder folder;
+  {
+    KernelCache cache(folder.file(), kBudget);
+    for (int i = 0; i < 100; ++i) cache.store("kernels", std::to_string(i), bytes(5000, static_cast<char>(i)));
+  }
+  fs::resize_file(folder.file(), 10000);
+  KernelCache cache(folder.file(), kBudget);
+  for (int i = 0; i < 100; ++i) CHECK(cache.find("kernels", std::to_string(i)) == "");
+  cache.store("kernels", "k", "v");
+  CHECK(cache.find("kernels", "k") == "v");
+}
+
+TEST_CASE("another schema is begun anew") {
+  Folder folder;
+  {
+    KernelCache cache(folder.file(), kBudget);
+    cache.store("kernels", "k", "v");
+  }
+  sql(folder.file(), "PRAGMA user_version=999");
+  KernelCache cache(folder.file(), kBudget);
+  CHECK(cache.find("kernels", "k") == "");
+  cache.store("kernels", "k", "w");
+  CHECK(cache.find("kernels", "k") == "w");
+}
+
+TEST_CASE("a file that cannot be written disables the cache with one warning") {
+  Folder folder;
+  std::string path;
+  SUBCASE("its folder is a file") {
+    std::ofstream(folder.path + "/file") << "x";
+    path = folder.path + "/file/kernels.db";
+  }
+  SUBCASE("it is a folder") {
+    fs::create_directory(folder.file());
+    path = folder.file();
+  }
+  KernelCache cache(path, kBudget);
+  cache.store("kernels", "k", "v");
+  cache.store("kernels", "k", "v");
+  CHECK(cache.find("kernels", "k") == "");
+  CHECK(!cache.stats().enabled);
+  CHECK(cache.stats().problem != "");
+  CHECK(folder.warnings.size() == 1);
+}
+
+TEST_CASE("a file that another process keeps locked disables the cache, soon and with one warning") {
+  Folder folder;
+  KernelCache cache(folder.file(), kBudget);
+  cache.store("kernels", "k", "v");
+  sqlite3* other = nullptr;
+  REQUIRE(sqlite3_open(folder.file().c_str(), &other) == SQLITE_OK);
+  REQUIRE(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr) == SQLITE_OK);
+  CHECK(cache.find("kernels", "k") == "v");  // readers do not wait for a writer
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i) cache.store("kernels", std::to_string(i), "w");
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
+  CHECK(folder.warnings.size() == 1);
+  CHECK(cache.find("kernels", "k") == "");
+  CHECK(!cache.stats().enabled);
+  sqlite3_close(other);
+}
+
+TEST_CASE("a short lock is waited for") {
+  Folder folder;
+  KernelCache cache(folder.file(), kBudget);
+  cache.store("kernels", "k", "v");
+  sqlite3* other = nullptr;
+  REQUIRE(sqlite3_open_v2(folder.file().c_str(), &other, SQLITE_OPEN_READWRITE | SQLITE_OPEN_FULLMUTEX, nullptr) == SQLITE_OK);
+  REQUIRE(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr) == SQLITE_OK);
+  std::thread release([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    sqlite3_exec(other, "COMMIT", nullptr, nullptr, nullptr);
+  });
+  cache.store("kernels", "late", "w");
+  release.join();
+  CHECK(cache.find("kernels", "late") == "w");
+  CHECK(folder.warnings.empty());
+  sqlite3_close(other);
+}
+
+TEST_CASE("threads share one cache") {
+  Folder folder;
+  KernelCache cache(folder.file(), kBudget);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&cache, t] {
+      for (int i = 0; i < 50; ++i) {
+        const std::string key = std::to_string(t) + "." + std::to_string(i);
+        cache.store("kernels", key, key + " value");
+        if (cache.find("kernels", key) != key + " value") cache.store("kernels", "wrong", key);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(cache.find("kernels", "wrong") == "");
+  CHECK(cache.stats().entries == 200);
+}
+
+TEST_CASE("four processes write one file at once, from its creation on") {
+  Folder folder;
+  for (int round = 0; round < 5; ++round) {
+    const std::string file = folder.path + "/round" + std::to_string(round) + ".db";
+    std::vector<pid_t> children;
+    for (int child = 0; child < 4; ++child) {
+      const pid_t pid = fork();
+      if (pid == 0) {
+        bool good = true;
+        {
+          KernelCache cache(file, kBudget);
+          for (int i = 0; i < 40; ++i) {
+            const std::string mine = std::to_string(child) + "." + std::to_string(i);
+            cache.store("kernels", mine, bytes(3000, static_cast<char>(child * 40 + i)));
+            cache.store("kernels", "shared" + std::to_string(i), bytes(3000, static_cast<char>(i)));
+            good = good && cache.find("kernels", mine) == bytes(3000, static_cast<char>(child * 40 + i));
+            good = good && cache.find("kernels", "shared" + std::to_string(i)) == bytes(3000, static_cast<char>(i));
+          }
+          good = good && cache.stats().enabled;
+        }
+        _exit(good ? 0 : 1);
+      }
+      children.push_back(pid);
+    }
+    for (pid_t child : children) CHECK(wait_code(child) == 0);
+    KernelCache cache(file, kBudget);
+    CHECK(cache.stats().entries == 4 * 40 + 40);
+    CHECK(cache.find("kernels", "3.39") == bytes(3000, static_cast<char>(3 * 40 + 39)));
+  }
+}
+
+TEST_CASE("a forked child and its parent both go on") {
+  Folder folder;
+  KernelCache cache(folder.file(), kBudget);
+  cache.store("kernels", "before", "v");
+  const pid_t child = fork();
+  if (child == 0) {
+    bool good = cache.find("kernels", "before") == "v";
+    for (int i = 0; i < 20; ++i) cache.store("kernels", "child" + std::to_string(i), "c");
+    good = good && cache.find("kernels", "child19") == "c";
+    _exit(good ? 0 : 1);
+  }
+  for (int i = 0; i < 20; ++i) cache.store("kernels", "parent" + std::to_string(i), "p");
+  CHECK(wait_code(child) == 0);
+  CHECK(cache.find("kernels", "parent19") == "p");
+  CHECK(cache.find("kernels", "child19") == "c");
+  CHECK(cache.stats().entries == 41);
+}
+
+TEST_CASE("a process killed while it writes leaves a usable file") {
+  Folder folder;
+  for (int round = 0; round < 5; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      KernelCache cache(folder.file(), kBudget);
+      for (int i = 0;; ++i) cache.store("kernels", std::to_string(i % 100), bytes(20000, static_cast<char>(i % 100)));
+    }
+    usleep(60000);
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    KernelCache cache(folder.file(), kBudget);
+    for (int i = 0; i < 100; ++i) {
+      const std::string value = cache.find("kernels", std::to_string(i));
+      CHECK((value.empty() || value == bytes(20000, static_cast<char>(i))));
+    }
+    CHECK(cache.stats().rejected == 0);
+  }
+  CHECK(folder.warnings.empty());
+}

@@ -1,0 +1,127 @@
+// tests/cpp/test_support.cpp: hash, log and the system's services.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "csrc/support/hash.h"
+#include "csrc/support/log.h"
+#include "csrc/support/os.h"
+
+using namespace ocl;
+
+TEST_CASE("the hash is the published one, for every length of the tail") {
+  CHECK(hash_hex("") == "00000000000000000000000000000000");
+  // Values of MurmurHash3_x64_128: the reference prints low then high.
+  const Hash128 fox = hash128("The quick brown fox jumps over the lazy dog");
+  CHECK(fox.low == 0xe34bbc7bbc071b6cULL);
+  CHECK(fox.high == 0x7a433ca9c49a9347ULL);
+  std::set<std::string> seen;
+  const std::string zeros(40, '\0');
+  for (size_t n = 0; n <= zeros.size(); ++n) seen.insert(hash_hex(zeros.substr(0, n)));
+  CHECK(seen.size() == zeros.size() + 1);  // zeros of different lengths differ
+  std::string text = "0123456789abcdef0123456789abcde";
+  for (char& c : text) {
+    c ^= 1;
+    CHECK(seen.insert(hash_hex(text)).second);
+  }
+}
+
+TEST_CASE("messages below the level are dropped, the rest reaches the sink") {
+  std::vector<std::string> got;
+  set_log_sink([&](LogLevel level, const char* area, const std::string& message) {
+    got.push_back(std::to_string(static_cast<int>(level)) + " " + area + " " + message);
+  });
+  log_message(LogLevel::kInfo, "runtime", "quiet");
+  log_message(LogLevel::kWarning, "cache", "heard");
+  set_log_level(LogLevel::kDebug);
+  CHECK(log_enabled(LogLevel::kDebug));
+  log_message(LogLevel::kDebug, "runtime", "now");
+  set_log_level(LogLevel::kWarning);
+  set_log_sink({});
+  CHECK(got == std::vector<std::string>{"30 cache heard", "10 runtime now"});
+}
+
+TEST_CASE("a sink may log and may replace itself") {
+  int calls = 0;
+  set_log_sink([&](LogLevel, const char*, const std::string& message) {
+    if (++calls == 1) log_message(LogLevel::kError, "runtime", "inner");
+    if (message == "inner") set_log_sink([](LogLevel, const char*, const std::string&) {});
+  });
+  log_message(LogLevel::kError, "runtime", "outer");
+  log_message(LogLevel::kError, "runtime", "to the new sink");
+  set_log_sink({});
+  CHECK(calls == 2);
+}
+
+TEST_CASE("reserved addresses cannot be read, pages can") {
+  const size_t bytes = size_t{1} << 34;
+  void* range = os::reserve_addresses(bytes);
+  REQUIRE(range);
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGSEGV, SIG_DFL);  // doctest has a handler
+    volatile char c = *static_cast<volatile char*>(range);
+    _exit(c);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFSIGNALED(status));
+  os::release_addresses(range, bytes);
+  auto* pages = static_cast<char*>(os::allocate_pages(1 << 20));
+  REQUIRE(pages);
+  CHECK(reinterpret_cast<uintptr_t>(pages) % 4096 == 0);
+  std::memset(pages, 1, 1 << 20);
+  os::free_pages(pages, 1 << 20);
+}
+
+TEST_CASE("a library that does not exist gives a reason, not an exception") {
+  std::string problem;
+  CHECK(os::open_library("/nowhere/libnothing.so", problem) == nullptr);
+  CHECK(problem.find("libnothing.so") != std::string::npos);
+}
+
+TEST_CASE("a forked child knows that it is one") {
+  os::watch_forks();
+  CHECK(!os::is_forked_child());
+  const pid_t child = fork();
+  if (child == 0) _exit(os::is_forked_child() ? 0 : 1);
+  int status = -1;
+  waitpid(child, &status, 0);
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(!os::is_forked_child());
+}
+
+TEST_CASE("a file lock keeps another process out") {
+  const std::string path = (std::filesystem::temp_directory_path() / ("ocl_lock_" + std::to_string(getpid()))).string();
+  int ready[2];
+  REQUIRE(pipe(ready) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    os::FileLock lock(path);
+    const char byte = 1;
+    if (write(ready[1], &byte, 1) != 1) _exit(1);
+    usleep(200000);
+    std::filesystem::remove(path + ".still_held");
+    _exit(0);
+  }
+  char byte = 0;
+  REQUIRE(read(ready[0], &byte, 1) == 1);
+  {
+    FILE* file = fopen((path + ".still_held").c_str(), "w");
+    REQUIRE(file);
+    fclose(file);
+    os::FileLock lock(path);
+    CHECK(lock.held());
+    CHECK(!std::filesystem::exists(path + ".still_held"));  // so the child was done before we got it
+  }
+  waitpid(child, nullptr, 0);
+  std::filesystem::remove(path);
+}
