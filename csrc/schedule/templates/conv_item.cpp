@@ -1,0 +1,78 @@
+// csrc/schedule/templates/conv_item.cpp: convolution forward and data gradient on CPUs by kernels/conv_item.cl, any groups.
+#include <algorithm>
+
+#include "csrc/schedule/templates/choosers.h"
+#include "csrc/schedule/templates/item_operands.h"
+
+namespace ocl::schedule {
+
+using ir::IndexExpr;
+
+bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
+  const ir::Node node = context.graph.nodes[context.node];
+  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind == ir::ConvolveKind::kWeight || !loadable(context)) return false;
+  const ir::ConvolveAttrs& conv = node.convolve;
+  const bool gradient = conv.kind == ir::ConvolveKind::kData;
+  const ir::View &x = node.operands[0], &w = node.operands[1];
+  const IndexExpr channels_in = x.sizes[1], channels_out = node.sizes[1], R = w.sizes[2], S = w.sizes[3];
+  if (!constants({channels_in, channels_out, R, S})) return false;
+  const Caps& caps = context.caps;
+  const int vw = caps.vector_floats;
+  const int64_t C = channels_in.constant() / conv.groups, K = channels_out.constant() / conv.groups;
+
+  // What the inner loop runs along: the channels of a pixel, or, when they are few, a row of the filter.
+  std::optional<Operand> input = strided_operand(context, x, kChannelsLast);
+  const bool unit_dilation = conv.dilation[1] == 1;
+  int run = -1;
+  if (input && C <= 4 && !gradient && unit_dilation && S.constant() > 1) {
+    if (input->strides[1].is_const(1) && input->strides[3].is_const(C) && conv.groups == 1) run = 1;
+    else if (input->strides[3].is_const(1)) run = 2;
+  }
+  if (run < 0) {
+    run = 0;
+    if (!input || !(input->strides[1].is_const(1) || channels_in.is_const(1))) input = dense_copy(context, x, kChannelsLast);
+  }
+  const int64_t run_length = run == 0 ? C : run == 1 ? C * S.constant() : S.constant();
+  const int64_t taps = C * R.constant() * S.constant() / run_length;
+
+  // Weights as zero-padded panels [group][panel][R][S][C][width] ([R][C][S] for run 2).
+  const Tile tile = choose_tile(caps, K);
+  const int width = tile.vectors * vw;
+  const IndexExpr group = IndexExpr::loop(0), k = IndexExpr::loop(1) * width + IndexExpr::loop(5), r = IndexExpr::loop(2);
+  const IndexExpr s = IndexExpr::loop(run == 2 ? 4 : 3), c = IndexExpr::loop(run == 2 ? 3 : 4);
+  const ir::Shape packed_sizes = run == 2 ? ir::Shape{conv.groups, ir::ceildiv(K, width), R, C, S, width}
+                                          : ir::Shape{conv.groups, ir::ceildiv(K, width), R, S, C, width};
+  const Operand packed = gradient ? copied_operand(context, w, packed_sizes, {group * C + c, k, r, s}, {{k, K}})
+                                  : copied_operand(context, w, packed_sizes, {group * K + k, c, r, s}, {{k, K}});
+  lay_out(context.graph, node.outputs[0], kChannelsLast);
+
+  const IndexExpr phase_h = gradient ? conv.stride[0] : 1, phase_w = gradient ? conv.stride[1] : 1;
+  const IndexExpr pixels = node.sizes[0] * ir::ceildiv(node.sizes[2], phase_h) * ir::ceildiv(node.sizes[3], phase_w);
+  const int64_t panels = (K + width - 1) / width * conv.groups * phase_h.constant() * phase_w.constant();
+  const int64_t typical_pixels = typical(pixels, 6272);
+  const int mt = choose_run(caps, (typical_pixels + tile.rows - 1) / tile.rows, panels, typical_pixels > 1000000 ? 16 : 8);
+
+  launch = TemplateLaunch{};
+  launch.file = "conv_item";
+  launch.kind = gradient ? "conv_data" : "conv_forward";
+  launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + (run == 0 ? " channels" : run == 1 ? " filter rows" : " filter rows, planar");
+  define_types(context, launch, vw);
+  define(launch, "MR", tile.rows);
+  define(launch, "NV", tile.vectors);
+  define(launch, "MT", mt);
+  define(launch, "RUN", run);
+  define(launch, "DATA_GRADIENT", gradient);
+  launch.inputs = {input->input, packed.input};
+  const int64_t tap_block = std::clamp<int64_t>((512 + run_length - 1) / run_length, 1, taps);
+  pass(launch,
+       {node.sizes[0], C, x.sizes[2], x.sizes[3], K, node.sizes[2], node.sizes[3], conv.groups, R, S, conv.stride[0], conv.stride[1], conv.padding[0],
+        conv.padding[1], conv.dilation[0], conv.dilation[1], input->strides[2], input->strides[3], input->strides[1], tap_block},
+       {input->strides[0]});
+  launch.groups = {ir::ceildiv(pixels, tile.rows * mt), ir::ceildiv(K, width) * conv.groups, phase_h * phase_w};
+  launch.store_width = vw;
+  launch.store_dim = 1;
+  launch.store_coords = {0, 1, 2, 3};
+  return true;
+}
+
+}  // namespace ocl::schedule

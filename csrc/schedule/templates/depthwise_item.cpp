@@ -1,0 +1,75 @@
+// csrc/schedule/templates/depthwise_item.cpp: depthwise convolution and its gradients on CPUs by kernels/depthwise_item.cl.
+#include <algorithm>
+
+#include "csrc/schedule/templates/choosers.h"
+#include "csrc/schedule/templates/item_operands.h"
+
+namespace ocl::schedule {
+
+using ir::IndexExpr;
+
+bool choose_depthwise_item(TemplateContext& context, TemplateLaunch& launch) {
+  const ir::Node node = context.graph.nodes[context.node];
+  if (node.kind != ir::NodeKind::kConvolve || !loadable(context)) return false;
+  const ir::ConvolveAttrs& conv = node.convolve;
+  const bool weight = conv.kind == ir::ConvolveKind::kWeight;
+  const ir::View &x = node.operands[0], &other = node.operands[1];  // other: filters, or dy
+  const ir::Shape& filter = weight ? node.sizes : other.sizes;
+  if (!constants(filter) || !x.sizes[1].is_const(conv.groups) || !filter[0].is_const(conv.groups) || !filter[1].is_const(1)) return false;
+  const int64_t C = conv.groups, R = filter[2].constant(), S = filter[3].constant();
+  const Caps& caps = context.caps;
+  int vw = caps.vector_floats;
+  while (vw > 4 && C < vw) vw /= 2;
+  if (C < vw || R * S > 49 || conv.stride[1] > 8) return false;
+
+  std::optional<Operand> input = strided_operand(context, x, kChannelsLast);
+  if (!input || !input->strides[1].is_const(1)) input = dense_copy(context, x, kChannelsLast);
+  launch = TemplateLaunch{};
+  launch.file = "depthwise_item";
+  launch.kind = "depthwise";
+  define_types(context, launch, vw);
+  define(launch, "DEPTHWISE_KIND", weight ? 2 : conv.kind == ir::ConvolveKind::kData ? 1 : 0);
+  define(launch, "R", R);
+  define(launch, "S", S);
+  define(launch, "STRIDE_H", conv.stride[0]);
+  define(launch, "STRIDE_W", conv.stride[1]);
+  define(launch, "DIL_H", conv.dilation[0]);
+  define(launch, "DIL_W", conv.dilation[1]);
+  launch.store_width = vw;
+  launch.store_coords = {0, 1, 2, 3};
+  const int64_t blocks = (C + vw - 1) / vw, wanted = 4 * static_cast<int64_t>(caps.units);
+
+  if (weight) {
+    std::optional<Operand> gradient = strided_operand(context, other, kChannelsLast);
+    if (!gradient || !gradient->strides[1].is_const(1)) gradient = dense_copy(context, other, kChannelsLast);
+    const int64_t rows = typical(other.sizes[0], 8) * typical(other.sizes[2], 28);
+    const int64_t splits = std::clamp<int64_t>((wanted + blocks - 1) / blocks, 1, std::max<int64_t>(1, rows / 8));
+    launch.variant = "weight gradient";
+    define(launch, "SPLIT", splits > 1);
+    launch.inputs = {input->input, gradient->input};
+    pass(launch,
+         {x.sizes[0], C, x.sizes[2], x.sizes[3], other.sizes[2], other.sizes[3], conv.padding[0], conv.padding[1], input->strides[2], input->strides[3],
+          gradient->strides[2], gradient->strides[3]},
+         {input->strides[0], gradient->strides[0]});
+    launch.groups = {blocks, splits, 1};
+    launch.store_dim = 0;
+    if (splits > 1) split_output(context, launch, splits, {2, 3, 1, 0});
+    return true;
+  }
+  // Filters as [R][S][C], so that a tap of VW channels is one load.
+  const IndexExpr r = IndexExpr::loop(0), s = IndexExpr::loop(1), c = IndexExpr::loop(2);
+  const Operand packed = copied_operand(context, other, {R, S, C}, {c, 0, r, s});
+  lay_out(context.graph, node.outputs[0], kChannelsLast);
+  const int64_t rows = typical(node.sizes[0], 8) * typical(node.sizes[2], 28);
+  const int64_t per_item = rows >= wanted ? blocks : std::max<int64_t>(1, blocks * rows / wanted);
+  launch.variant = conv.kind == ir::ConvolveKind::kData ? "data gradient" : "forward";
+  launch.inputs = {input->input, packed.input};
+  pass(launch,
+       {x.sizes[0], C, x.sizes[2], x.sizes[3], node.sizes[2], node.sizes[3], conv.padding[0], conv.padding[1], input->strides[2], input->strides[3], per_item},
+       {input->strides[0]});
+  launch.groups = {node.sizes[0] * node.sizes[2], ir::ceildiv(blocks, per_item), 1};
+  launch.store_dim = 1;
+  return true;
+}
+
+}  // namespace ocl::schedule

@@ -1,0 +1,232 @@
+// csrc/schedule/templates/item_operands.cpp: operands as strided memory, copies and ordered sums around a node.
+#include "csrc/schedule/templates/item_operands.h"
+
+#include <algorithm>
+#include <map>
+
+#include "csrc/support/error.h"
+
+namespace ocl::schedule {
+
+using ir::IndexExpr;
+
+int64_t typical(const IndexExpr& e, int64_t otherwise) { return e.is_const() ? e.constant() : otherwise; }
+
+bool constants(const std::vector<IndexExpr>& sizes) {
+  return std::all_of(sizes.begin(), sizes.end(), [](const IndexExpr& e) { return e.is_const(); });
+}
+
+bool loadable(const TemplateContext& context) {
+  const ir::Node& node = context.graph.nodes[context.node];
+  const ir::DType type = context.graph.buffers[node.operands[0].buffer].dtype;
+  return type == context.graph.buffers[node.operands[1].buffer].dtype &&
+         (type == ir::DType::kF32 || type == ir::DType::kF16 || type == ir::DType::kBF16);
+}
+
+void define(TemplateLaunch& launch, const std::string& name, int64_t value) { launch.defines.emplace_back(name, std::to_string(value)); }
+
+void define_types(const TemplateContext& context, TemplateLaunch& launch, int vector_width) {
+  const ir::Node& node = context.graph.nodes[context.node];
+  const ir::DType type = context.graph.buffers[node.operands[0].buffer].dtype;
+  define(launch, "VW", vector_width);
+  if (type == ir::DType::kF16) define(launch, "IN_HALF", 1);
+  if (type == ir::DType::kBF16) define(launch, "IN_BF16", 1);
+}
+
+void pass(TemplateLaunch& launch, const std::vector<IndexExpr>& ints, const std::vector<IndexExpr>& wides) {
+  for (const IndexExpr& e : ints) launch.ints.push_back({e, false});
+  for (const IndexExpr& e : wides) launch.ints.push_back({e, true});
+}
+
+namespace {
+
+ir::Shape dense_strides(const ir::Shape& sizes, const std::vector<int>& order) {
+  ir::Shape strides(sizes.size());
+  IndexExpr step = 1;
+  for (auto d = order.rbegin(); d != order.rend(); ++d) {
+    strides[*d] = step;
+    step = step * sizes[*d];
+  }
+  return strides;
+}
+
+std::vector<int> row_major(size_t rank) {
+  std::vector<int> order(rank);
+  for (size_t d = 0; d < rank; ++d) order[d] = static_cast<int>(d);
+  return order;
+}
+
+ir::Ranges view_ranges(const ir::Graph& graph, const ir::Shape& sizes) {
+  ir::Ranges ranges = graph.ranges();
+  for (size_t d = 0; d < sizes.size(); ++d) ranges.set_extent({ir::SymbolKind::kLoop, static_cast<int>(d)}, sizes[d]);
+  return ranges;
+}
+
+bool covers_buffer(const ir::Graph& graph, const ir::View& view) {
+  const ir::Shape& sizes = graph.buffers[view.buffer].sizes;
+  if (view.coords.size() != view.sizes.size()) return false;
+  for (size_t d = 0; d < view.coords.size(); ++d)
+    if (view.coords[d] != IndexExpr::loop(static_cast<int>(d)) || view.sizes[d] != sizes[d]) return false;
+  return true;
+}
+
+}  // namespace
+
+void lay_out(ir::Graph& graph, ir::BufferId buffer, const std::vector<int>& order) {
+  ir::Buffer& b = graph.buffers[buffer];
+  if (!b.strides) b.strides = dense_strides(b.sizes, order);
+}
+
+std::optional<Operand> strided_operand(TemplateContext& context, const ir::View& view, const std::vector<int>& order) {
+  ir::Graph& graph = context.graph;
+  const size_t buffer_rank = graph.buffers[view.buffer].sizes.size();
+  lay_out(graph, view.buffer, covers_buffer(graph, view) ? order : row_major(buffer_rank));
+  const auto window = ir::strided(graph, view);
+  if (!window) return std::nullopt;
+  return Operand{{view.buffer, window->offset}, window->strides};
+}
+
+Operand copied_operand(TemplateContext& context, const ir::View& view, ir::Shape sizes, const std::vector<IndexExpr>& coords,
+                       const std::vector<std::pair<IndexExpr, IndexExpr>>& inside, std::optional<ir::Shape> strides) {
+  ir::Graph& graph = context.graph;
+  const ir::Ranges ranges = view_ranges(graph, sizes);
+  const ir::DType type = graph.buffers[view.buffer].dtype;
+  ir::Buffer copy;
+  copy.dtype = type;
+  copy.sizes = sizes;
+  copy.strides = strides ? *strides : dense_strides(sizes, row_major(sizes.size()));
+  const ir::BufferId buffer = graph.add_buffer(copy);
+
+  ir::Node node;
+  node.kind = ir::NodeKind::kMap;
+  node.origin = graph.nodes[context.node].origin;
+  node.sizes = sizes;
+  auto add = [&](ir::Op op) {
+    node.body.ops.push_back(std::move(op));
+    return static_cast<int>(node.body.ops.size()) - 1;
+  };
+  auto index = [&](const IndexExpr& e) {
+    ir::Op op;
+    op.code = ir::OpCode::kIndex;
+    op.dtype = ir::DType::kI64;
+    op.index = {ir::simplify(e, ranges)};
+    return add(op);
+  };
+  int mask = ir::kNone;
+  for (const auto& [value, limit] : inside) {
+    if (ranges.known_less(value, limit)) continue;
+    ir::Op less;
+    less.code = ir::OpCode::k_lt;
+    less.dtype = ir::DType::kBool;
+    const int left = index(value), right = index(limit);
+    less.args = {left, right};
+    const int test = add(less);
+    if (mask == ir::kNone) {
+      mask = test;
+    } else {
+      ir::Op both;
+      both.code = ir::OpCode::k_logical_and;
+      both.dtype = ir::DType::kBool;
+      both.args = {mask, test};
+      mask = add(both);
+    }
+  }
+  ir::Op load;
+  load.code = ir::OpCode::kLoad;
+  load.dtype = ir::compute_type(type);
+  load.buffer = view.buffer;
+  if (mask != ir::kNone) load.args = {mask};
+  std::map<ir::Symbol, IndexExpr> with;
+  for (size_t d = 0; d < coords.size(); ++d) with.emplace(ir::Symbol{ir::SymbolKind::kLoop, static_cast<int>(d)}, coords[d]);
+  for (const IndexExpr& e : view.coords) load.index.push_back(ir::simplify(ir::substitute(e, with), ranges));
+  int value = add(load);
+  if (type != load.dtype) {
+    ir::Op cast;
+    cast.code = ir::OpCode::kCast;
+    cast.dtype = type;
+    cast.args = {value};
+    value = add(cast);
+  }
+  ir::Store store;
+  store.buffer = buffer;
+  for (size_t d = 0; d < sizes.size(); ++d) store.index.push_back(IndexExpr::loop(static_cast<int>(d)));
+  store.value = value;
+  node.stores = {store};
+  context.before.push_back(std::move(node));
+  return Operand{{buffer, 0}, *copy.strides};
+}
+
+Operand dense_copy(TemplateContext& context, const ir::View& view, const std::vector<int>& order) {
+  std::vector<IndexExpr> coords;
+  for (size_t d = 0; d < view.sizes.size(); ++d) coords.push_back(IndexExpr::loop(static_cast<int>(d)));
+  return copied_operand(context, view, view.sizes, coords, {}, dense_strides(view.sizes, order));
+}
+
+void split_output(TemplateContext& context, TemplateLaunch& launch, int64_t splits, const std::vector<int>& order) {
+  ir::Graph& graph = context.graph;
+  const ir::BufferId whole = graph.nodes[context.node].outputs[0];
+  const ir::Shape sizes = graph.nodes[context.node].sizes;
+  ir::Buffer part;
+  part.dtype = ir::DType::kF32;
+  part.sizes = sizes;
+  part.sizes.insert(part.sizes.begin(), IndexExpr(splits));
+  std::vector<int> part_order = {0};
+  for (int d : order) part_order.push_back(d + 1);
+  part.strides = dense_strides(part.sizes, part_order);
+  const ir::BufferId partial = graph.add_buffer(part);
+
+  ir::Node sum;
+  sum.kind = ir::NodeKind::kReduce;
+  sum.origin = graph.nodes[context.node].origin;
+  sum.sizes = sizes;
+  sum.reduce_sizes = {IndexExpr(splits)};
+  sum.reduction = ir::reduction_code("sum");
+  ir::Op load;
+  load.code = ir::OpCode::kLoad;
+  load.dtype = ir::DType::kF32;
+  load.buffer = partial;
+  load.index.push_back(IndexExpr::reduce(0));
+  ir::Store store;
+  store.buffer = whole;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    load.index.push_back(IndexExpr::loop(static_cast<int>(d)));
+    store.index.push_back(IndexExpr::loop(static_cast<int>(d)));
+  }
+  sum.body.ops = {load};
+  sum.reduced = {0};
+  sum.stores = {store};
+  context.after.push_back(std::move(sum));
+
+  ir::Node& node = graph.nodes[context.node];
+  node.outputs = {partial};
+  node.sizes = graph.buffers[partial].sizes;
+  for (int& d : launch.store_coords) ++d;
+  launch.store_coords.insert(launch.store_coords.begin(), 0);
+  ++launch.store_dim;
+}
+
+Tile choose_tile(const Caps& caps, int64_t columns) {
+  // 24 accumulators + NV + 1 of 32 registers; 8 of the 16 that 8-wide vectors come with. A narrow tile loads more scalars a multiply-add.
+  const bool many = caps.vector_floats != 8;
+  const std::vector<std::pair<Tile, double>> tiles = many ? std::vector<std::pair<Tile, double>>{{{6, 4}, 1.0}, {{8, 3}, 1.02}, {{12, 2}, 1.03}, {{12, 1}, 1.5}}
+                                                          : std::vector<std::pair<Tile, double>>{{{6, 2}, 1.0}, {{10, 1}, 1.4}};
+  Tile best = tiles[0].first;
+  double least = 0;
+  for (const auto& [tile, cost] : tiles) {
+    const int64_t width = static_cast<int64_t>(tile.vectors) * caps.vector_floats;
+    const double work = static_cast<double>((columns + width - 1) / width * width) * cost;
+    if (least == 0 || work < least) {
+      least = work;
+      best = tile;
+    }
+  }
+  return best;
+}
+
+int choose_run(const Caps& caps, int64_t tiles, int64_t other_items, int most) {
+  int run = most;
+  while (run > 1 && (tiles + run - 1) / run * other_items < 4 * static_cast<int64_t>(caps.units)) run /= 2;
+  return run;
+}
+
+}  // namespace ocl::schedule

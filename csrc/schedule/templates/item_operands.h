@@ -1,0 +1,58 @@
+// csrc/schedule/templates/item_operands.h: what the choosers of the CPU family share: operands as strided memory, copies in front of a node.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "csrc/schedule/template.h"
+
+namespace ocl::schedule {
+
+/// The value if it is known now, else a typical one: for choices of speed, never of correctness.
+int64_t typical(const ir::IndexExpr& e, int64_t otherwise);
+/// Whether all of them are numbers.
+bool constants(const std::vector<ir::IndexExpr>& sizes);
+
+/// Both operands have the same storage type, one that the kernels load (f32, f16, bf16).
+bool loadable(const TemplateContext& context);
+/// The macros of an operand's storage type and of the vector width: {"VW", "16"}, {"IN_HALF", "1"}.
+void define_types(const TemplateContext& context, TemplateLaunch& launch, int vector_width);
+void define(TemplateLaunch& launch, const std::string& name, int64_t value);
+/// Appends arguments: ints are passed as int, wides as long.
+void pass(TemplateLaunch& launch, const std::vector<ir::IndexExpr>& ints, const std::vector<ir::IndexExpr>& wides = {});
+
+/// Gives a buffer without strides dense ones, with the dimensions of `order` from the outermost to the innermost.
+void lay_out(ir::Graph& graph, ir::BufferId buffer, const std::vector<int>& order);
+inline const std::vector<int> kChannelsLast = {0, 2, 3, 1};
+
+/// An operand as memory: element (i0, i1, ...) lies at offset + sum of i * stride.
+struct Operand {
+  TemplateLaunch::Input input;
+  std::vector<ir::IndexExpr> strides;
+};
+/// nullopt if the view is no strided window. A flexible buffer that the view covers is laid out in `order` first, another one row-major.
+std::optional<Operand> strided_operand(TemplateContext& context, const ir::View& view, const std::vector<int>& order);
+
+/// A Map in front of the node: a new buffer of shape `sizes` (row-major, or with `strides`) whose element i* is the view's element at `coords`
+/// (over i*), or zero where some `first >= second` of `inside`. Same storage type as the view's buffer.
+Operand copied_operand(TemplateContext& context, const ir::View& view, ir::Shape sizes, const std::vector<ir::IndexExpr>& coords,
+                       const std::vector<std::pair<ir::IndexExpr, ir::IndexExpr>>& inside = {}, std::optional<ir::Shape> strides = {});
+/// The view's elements in a new dense buffer with the dimensions of `order` from the outermost to the innermost.
+Operand dense_copy(TemplateContext& context, const ir::View& view, const std::vector<int>& order);
+
+/// Turns the node's output into partial results, one for each of `splits` parts (a new leading dimension, the last of `order` contiguous;
+/// `order` numbers the output's dimensions), and adds the ordered sum behind the node. The hooks get the split first.
+void split_output(TemplateContext& context, TemplateLaunch& launch, int64_t splits, const std::vector<int>& order);
+
+/// Register tiles by the number of vector registers that a vector width implies (32 for 16 floats and NEON, 16 for AVX2).
+struct Tile {
+  int rows, vectors;
+};
+/// The tile whose columns waste least of `columns`; `registers` accumulators at most are used.
+Tile choose_tile(const Caps& caps, int64_t columns);
+/// Tiles a work-item (1 .. most, powers of two): as many as leave 4 items a core.
+int choose_run(const Caps& caps, int64_t tiles, int64_t other_items, int most);
+
+}  // namespace ocl::schedule

@@ -1,0 +1,162 @@
+// csrc/schedule/templates/winograd_item.cpp: 3x3 convolutions of stride 1 and their data gradients on CPUs by kernels/winograd_item.cl.
+// The filters are transformed by generated Maps (G g, then (G g) G'), which fuse and batch like any node.
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "csrc/schedule/templates/choosers.h"
+#include "csrc/schedule/templates/item_operands.h"
+
+namespace ocl::schedule {
+namespace {
+
+using ir::IndexExpr;
+
+/// U[16][panel][C][width] from the filters g[k][c][r][s] of the view at coords(k, c, r, s): u[a][b] = sum over r, s of G[a][r] g[r][s] G[b][s],
+/// one Map with the nine loads and sixteen stores. Zero where k >= K.
+Operand transformed_filters(TemplateContext& context, const ir::View& w, int64_t K, int64_t C, int width, bool gradient) {
+  ir::Graph& graph = context.graph;
+  const IndexExpr panels = ir::ceildiv(K, width);
+  ir::Buffer result;
+  result.dtype = ir::DType::kF32;
+  result.sizes = {16, panels, C, width};
+  result.strides = ir::contiguous_strides(result.sizes);
+  const ir::BufferId buffer = graph.add_buffer(result);
+
+  ir::Node node;
+  node.kind = ir::NodeKind::kMap;
+  node.origin = graph.nodes[context.node].origin;
+  node.sizes = {panels, C, width};
+  ir::Ranges ranges = graph.ranges();
+  for (int d = 0; d < 3; ++d) ranges.set_extent({ir::SymbolKind::kLoop, d}, node.sizes[d]);
+  const IndexExpr k = ir::simplify(IndexExpr::loop(0) * width + IndexExpr::loop(2), ranges), c = IndexExpr::loop(1);
+  auto add = [&](ir::Op op) {
+    node.body.ops.push_back(std::move(op));
+    return static_cast<int>(node.body.ops.size()) - 1;
+  };
+  auto op = [&](ir::OpCode code, ir::DType dtype, std::vector<int> args) {
+    ir::Op o;
+    o.code = code;
+    o.dtype = dtype;
+    o.args = std::move(args);
+    return add(o);
+  };
+  auto index = [&](const IndexExpr& e) {
+    ir::Op o;
+    o.code = ir::OpCode::kIndex;
+    o.dtype = ir::DType::kI64;
+    o.index = {e};
+    return add(o);
+  };
+  int mask = ir::kNone;
+  if (K % width != 0) {
+    const int left = index(k), right = index(K);
+    mask = op(ir::OpCode::k_lt, ir::DType::kBool, {left, right});
+  }
+  ir::Op half;
+  half.code = ir::OpCode::kConstant;
+  half.dtype = ir::DType::kF32;
+  half.constant.f = 0.5;
+  const int half_value = add(half);
+  // o = G d
+  auto transform = [&](const std::array<int, 3>& d) {
+    const int ends = op(ir::OpCode::k_add, ir::DType::kF32, {d[0], d[2]});
+    const int even = op(ir::OpCode::k_mul, ir::DType::kF32, {ends, half_value});
+    const int odd = op(ir::OpCode::k_mul, ir::DType::kF32, {d[1], half_value});
+    const int sum = op(ir::OpCode::k_add, ir::DType::kF32, {even, odd}), difference = op(ir::OpCode::k_sub, ir::DType::kF32, {even, odd});
+    return std::array<int, 4>{d[0], sum, difference, d[2]};
+  };
+  std::array<std::array<int, 3>, 4> half_done;  // G g
+  for (int s = 0; s < 3; ++s) {
+    std::array<int, 3> column;
+    for (int r = 0; r < 3; ++r) {
+      const std::vector<IndexExpr> coords = gradient ? std::vector<IndexExpr>{c, k, 2 - r, 2 - s} : std::vector<IndexExpr>{k, c, r, s};
+      std::map<ir::Symbol, IndexExpr> with;
+      for (int d = 0; d < 4; ++d) with.emplace(ir::Symbol{ir::SymbolKind::kLoop, d}, coords[d]);
+      ir::Op load;
+      load.code = ir::OpCode::kLoad;
+      load.dtype = ir::DType::kF32;
+      load.buffer = w.buffer;
+      if (mask != ir::kNone) load.args = {mask};
+      for (const IndexExpr& e : w.coords) load.index.push_back(ir::simplify(ir::substitute(e, with), ranges));
+      column[r] = add(load);
+    }
+    const std::array<int, 4> done = transform(column);
+    for (int a = 0; a < 4; ++a) half_done[a][s] = done[a];
+  }
+  for (int a = 0; a < 4; ++a) {
+    const std::array<int, 4> done = transform(half_done[a]);
+    for (int b = 0; b < 4; ++b) {
+      ir::Store store;
+      store.buffer = buffer;
+      store.index = {a * 4 + b, IndexExpr::loop(0), c, IndexExpr::loop(2)};
+      store.value = done[b];
+      node.stores.push_back(store);
+    }
+  }
+  context.before.push_back(std::move(node));
+  return Operand{{buffer, 0}, *result.strides};
+}
+
+}  // namespace
+
+bool choose_winograd_item(TemplateContext& context, TemplateLaunch& launch) {
+  const ir::Node node = context.graph.nodes[context.node];
+  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind == ir::ConvolveKind::kWeight) return false;
+  const ir::ConvolveAttrs& conv = node.convolve;
+  const bool gradient = conv.kind == ir::ConvolveKind::kData;
+  const ir::View &x = node.operands[0], &w = node.operands[1];
+  for (const ir::View& view : node.operands)
+    if (context.graph.buffers[view.buffer].dtype != ir::DType::kF32) return false;  // transformed filters need all of f32's bits
+  if (conv.groups != 1 || conv.stride != std::array<int, 2>{1, 1} || conv.dilation != std::array<int, 2>{1, 1}) return false;
+  if (!w.sizes[2].is_const(3) || !w.sizes[3].is_const(3) || !constants({x.sizes[1], node.sizes[1]})) return false;
+  if (gradient && (conv.padding[0] > 2 || conv.padding[1] > 2)) return false;
+  const int64_t C = x.sizes[1].constant(), K = node.sizes[1].constant();
+  const Caps& caps = context.caps;
+  const int vw = caps.vector_floats;
+  const IndexExpr tiles = node.sizes[0] * ir::ceildiv(node.sizes[2], 2) * ir::ceildiv(node.sizes[3], 2);
+  const int64_t count = typical(tiles, 1024);
+  if (C < 16 || K < 32 || count < 32) return false;
+
+  std::optional<Operand> input = strided_operand(context, x, kChannelsLast);
+  if (!input || !input->strides[1].is_const(1)) input = dense_copy(context, x, kChannelsLast);
+  lay_out(context.graph, node.outputs[0], kChannelsLast);
+  const Tile tile = choose_tile(caps, K);
+  const int width = tile.vectors * vw;
+  const Operand filters = transformed_filters(context, w, K, C, width, gradient);
+
+  // A block of tiles: 16 * block * (C + width) floats within 1 MB; all tiles of a core when they are few, for then the filters are the larger traffic.
+  const int64_t panels = (K + width - 1) / width, pitch = (C + vw - 1) / vw * vw, units = caps.units;
+  const int64_t fits = std::max<int64_t>(tile.rows, (1 << 20) / (64 * (pitch + width)));
+  int64_t items = 2 * units, block = std::min<int64_t>(fits, 24), shares = 1;
+  const bool few_tiles = count < items * 24;
+  if (few_tiles) {  // share out the panels as well: an item takes half of the tiles or all, and a part of the panels
+    items = 1;
+    block = std::min<int64_t>(count, 192);
+    shares = std::min<int64_t>(panels, 2 * units);
+  }
+  block = (block + tile.rows - 1) / tile.rows * tile.rows;
+  const int64_t panels_per_item = (panels + shares - 1) / shares;
+  shares = (panels + panels_per_item - 1) / panels_per_item;
+
+  launch = TemplateLaunch{};
+  launch.file = "winograd_item";
+  launch.kind = "winograd";
+  launch.variant = "F(2,3) " + std::to_string(tile.rows) + "x" + std::to_string(width) + ", blocks of " + std::to_string(block);
+  define_types(context, launch, vw);
+  define(launch, "MR", tile.rows);
+  define(launch, "NV", tile.vectors);
+  launch.inputs = {input->input, filters.input};
+  launch.scratch_elements = items * shares * 16 * block * (pitch + width);
+  const int pad_h = gradient ? 2 - conv.padding[0] : conv.padding[0], pad_w = gradient ? 2 - conv.padding[1] : conv.padding[1];
+  pass(launch,
+       {node.sizes[0], C, x.sizes[2], x.sizes[3], K, node.sizes[2], node.sizes[3], pad_h, pad_w, input->strides[2], input->strides[3], block, panels_per_item},
+       {input->strides[0]});
+  launch.groups = {items, shares, 1};
+  launch.store_width = vw;
+  launch.store_dim = 1;
+  launch.store_coords = {0, 1, 2, 3};
+  return true;
+}
+
+}  // namespace ocl::schedule
