@@ -2,7 +2,9 @@
 // Every pointwise call makes one small Map node; fusion is the scheduler's work.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "csrc/ir/graph.h"
@@ -32,14 +34,22 @@ class BodyBuilder {
   int constant(Scalar value, DType dtype);
   int index(const IndexExpr& expr, DType dtype);
   int cast(int value, DType dtype);
-  int op(const std::string& name, const std::vector<int>& args);  // promotes and broadcasts nothing but dtypes
+  int op(const std::string& name, const std::vector<int>& args);  // promotes dtypes; sums of bools are i32 here
   DType dtype_of(int value) const;
   /// An index symbol that stands for an integer value of this body.
   IndexExpr as_index(int value) const { return IndexExpr::value(value); }
   /// Ends the nest: one new buffer of shape `sizes` per value.
   std::vector<Value> store(const std::vector<int>& values, const std::vector<DType>& dtypes);
-  /// Ends the nest with a reduction over r*; one new buffer per result of the row (shape `sizes`).
+  /// Ends the nest with a store of `value` (op number) to the elements that `target` views, whose sizes are the nest's.
+  void store_into(const Value& target, int value);
+  /// Ends the nest with a store to buffer `target` at the given coordinates of the value, over i* and v* (scatter: no two alike).
+  void store_at(const Value& target, const std::vector<IndexExpr>& coords, int value);
+  /// Ends the nest with a reduction over r*; one new buffer per result of the row (shape `sizes`). argmax and argmin take the value alone:
+  /// its position, row-major over r*, is added.
   std::vector<Value> reduce(const std::string& reduction, const std::vector<int>& values, const std::vector<DType>& dtypes);
+  /// The same; the new buffers have other sizes than the nest, and the results go to `coords` in them.
+  std::vector<Value> reduce_into(const std::string& reduction, std::vector<int> values, const std::vector<DType>& dtypes, const Shape& sizes,
+                                 const std::vector<IndexExpr>& coords);
 
  private:
   Builder& builder_;
@@ -50,6 +60,7 @@ class Builder {
  public:
   Graph graph;
   Origin origin;  // given to the nodes made from now on; the lowering sets it per FX node
+  bool reduced_precision = false;  // given to contractions and convolutions made from now on: TF32-like rounding is allowed
 
   // Inputs
   IndexExpr size_symbol(Range range);  // s0, s1, ... in order
@@ -69,7 +80,8 @@ class Builder {
   Value squeeze(const Value& x, const std::vector<int>& dims) const;
   Value unsqueeze(const Value& x, int dim) const;
   Value diagonal(const Value& x, int offset, int dim1, int dim2) const;
-  /// Window with the given strides on the value's elements in row-major order (contiguous values and inputs).
+  /// Window with the given strides on the value's elements in row-major order. For a whole input: on its memory, whose strides are dense in
+  /// some order of dimensions; `offset` counts from its first element. Throws UnsupportedError on an input with gaps.
   Value as_strided(const Value& x, const Shape& sizes, const Shape& strides, const IndexExpr& offset);
 
   // Nodes
@@ -97,6 +109,9 @@ class Builder {
 
  private:
   Value new_buffer(DType dtype, Shape sizes);
+  bool same_strides(const Shape& promised, const Shape& actual, const Shape& sizes) const;
+  /// Strides of the flexible buffer behind x that give x these strides, if x only permutes its dimensions.
+  std::optional<Shape> permuted_strides(const Value& x, const Shape& strides) const;
   friend class BodyBuilder;
 };
 

@@ -72,7 +72,8 @@ struct Body {
   std::vector<Op> ops;
 };
 
-/// Writes op `value` of the body (Map) or result `value` of the reduction (Reduce) to a buffer.
+/// Writes op `value` of the body (Map) or result `value` of the reduction (Reduce) to a buffer. A Map's value has the buffer's compute_type;
+/// a result is converted to the buffer's dtype as kCast does.
 struct Store {
   BufferId buffer = kNone;
   std::vector<IndexExpr> index;  // coordinates over i* (and v*)
@@ -139,10 +140,12 @@ struct Node {
   int call = kNone;                 // kCall: index in the list that Python keeps
 };
 
-/// What the caller gets: a strided window on a buffer (possibly an input).
+/// What the caller gets: a strided window on a buffer (possibly an input). Empty strides: the whole buffer in whatever dense layout the
+/// layout pass gives it.
 struct Output {
   BufferId buffer = kNone;
-  Shape sizes, strides;  // elements
+  Shape sizes;
+  Shape strides;         // elements; empty (for a buffer of one dimension or more): the buffer's own
   IndexExpr offset;      // elements
 };
 

@@ -1,0 +1,172 @@
+// csrc/ir/body_builder.cpp: a loop nest written op by op; Builder's own nodes are made of it too.
+#include <algorithm>
+#include <string_view>
+
+#include "csrc/ir/builder.h"
+#include "csrc/support/error.h"
+
+namespace ocl::ir {
+
+namespace {
+
+std::map<Symbol, IndexExpr> loops_as(const std::vector<IndexExpr>& coords) {
+  std::map<Symbol, IndexExpr> with;
+  for (size_t i = 0; i < coords.size(); ++i) with.emplace(Symbol{SymbolKind::kLoop, static_cast<int>(i)}, coords[i]);
+  return with;
+}
+
+int append(Node& node, Op op) {
+  node.body.ops.push_back(std::move(op));
+  return static_cast<int>(node.body.ops.size()) - 1;
+}
+
+}  // namespace
+
+BodyBuilder::BodyBuilder(Builder& builder, Shape sizes, Shape reduce_sizes) : builder_(builder) {
+  node_.sizes = std::move(sizes);
+  node_.reduce_sizes = std::move(reduce_sizes);
+  node_.origin = builder.origin;
+}
+
+DType BodyBuilder::dtype_of(int value) const {
+  OCL_ASSERT(value >= 0 && value < static_cast<int>(node_.body.ops.size()), "no such value in this body");
+  return node_.body.ops[static_cast<size_t>(value)].dtype;
+}
+
+int BodyBuilder::load(const Value& value, const std::vector<IndexExpr>& coords, int mask) {
+  OCL_ASSERT(coords.size() == value.sizes.size(), "a load needs a coordinate per dimension of the value");
+  const Ranges ranges = builder_.graph.ranges(&node_);
+  const auto with = loops_as(coords);
+  if (value.kind != Value::Kind::kView) {
+    const int plain = value.kind == Value::Kind::kConstant ? constant(value.constant, value.dtype)
+                                                           : index(simplify(substitute(value.index, with), ranges), value.dtype);
+    if (mask == kNone) return plain;
+    return op("where", {mask, plain, constant({is_floating(dtype_of(plain)), 0, 0}, dtype_of(plain))});
+  }
+  Op load;
+  load.code = OpCode::kLoad;
+  load.dtype = compute_type(value.dtype);
+  load.buffer = value.buffer;
+  if (mask != kNone) load.args = {cast(mask, DType::kBool)};
+  for (const IndexExpr& coord : value.coords) load.index.push_back(simplify(substitute(coord, with), ranges));
+  return append(node_, std::move(load));
+}
+
+int BodyBuilder::constant(Scalar value, DType dtype) {
+  Op op;
+  op.code = OpCode::kConstant;
+  op.dtype = compute_type(dtype);
+  op.constant = value;
+  if (is_floating(dtype) && !value.is_float) op.constant = {true, static_cast<double>(value.i), 0};
+  if (!is_floating(dtype) && value.is_float) op.constant = {false, 0, static_cast<int64_t>(value.f)};
+  if (dtype == DType::kBool) op.constant = {false, 0, value.is_float ? value.f != 0 : value.i != 0};
+  return append(node_, std::move(op));
+}
+
+int BodyBuilder::index(const IndexExpr& expr, DType dtype) {
+  if (expr.is_const()) return constant({false, 0, expr.constant()}, dtype);
+  Op op;
+  op.code = OpCode::kIndex;
+  op.dtype = is_integral(dtype, false) ? dtype : DType::kI64;
+  op.index = {expr};
+  const int value = append(node_, std::move(op));
+  return cast(value, dtype);
+}
+
+int BodyBuilder::cast(int value, DType dtype) {
+  if (dtype_of(value) == dtype) return value;
+  Op op;
+  op.code = OpCode::kCast;
+  op.dtype = dtype;
+  op.args = {value};
+  return append(node_, std::move(op));
+}
+
+int BodyBuilder::op(const std::string& name, const std::vector<int>& args) {
+  OpCode code = op_code(name);
+  std::vector<DType> dtypes;
+  for (const int arg : args) dtypes.push_back(dtype_of(arg));
+  if (code == OpCode::k_bitwise_not && dtypes.at(0) == DType::kBool) code = OpCode::k_logical_not;
+  if (std::string_view(facts(code).facts) == "rounding" && is_integral(dtypes.at(0), true)) return args[0];
+  const OpTypes types = op_types(code, dtypes);
+  Op op;
+  op.code = code;
+  op.dtype = types.value;
+  for (size_t i = 0; i < args.size(); ++i)  // an f16 cast is held as f32 already
+    op.args.push_back(compute_type(dtypes[i]) == types.operands[i] ? args[i] : cast(args[i], types.operands[i]));
+  return append(node_, std::move(op));
+}
+
+std::vector<Value> BodyBuilder::store(const std::vector<int>& values, const std::vector<DType>& dtypes) {
+  OCL_ASSERT(values.size() == dtypes.size() && !values.empty(), "a map stores at least one value, each with a dtype");
+  OCL_ASSERT(node_.reduce_sizes.empty(), "a nest with reduction loops ends with reduce()");
+  std::vector<IndexExpr> coords;
+  for (size_t i = 0; i < node_.sizes.size(); ++i) coords.push_back(IndexExpr::loop(static_cast<int>(i)));
+  std::vector<Value> results;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const bool same = compute_type(dtype_of(values[i])) == compute_type(dtypes[i]);
+    const int value = same ? values[i] : cast(values[i], dtypes[i]);
+    results.push_back(builder_.new_buffer(dtypes[i], node_.sizes));
+    node_.stores.push_back({results.back().buffer, coords, value});
+  }
+  node_.kind = NodeKind::kMap;
+  builder_.graph.add_node(std::move(node_));
+  return results;
+}
+
+void BodyBuilder::store_into(const Value& target, int value) {
+  std::vector<IndexExpr> coords;
+  for (size_t i = 0; i < target.sizes.size(); ++i) coords.push_back(IndexExpr::loop(static_cast<int>(i)));
+  store_at(target, coords, value);
+}
+
+void BodyBuilder::store_at(const Value& target, const std::vector<IndexExpr>& coords, int value) {
+  OCL_ASSERT(target.kind == Value::Kind::kView && node_.reduce_sizes.empty(), "a store needs a buffer and a nest without reduction loops");
+  if (compute_type(dtype_of(value)) != compute_type(target.dtype)) value = cast(value, target.dtype);
+  const Ranges ranges = builder_.graph.ranges(&node_);
+  const auto with = loops_as(coords);
+  Store store{target.buffer, {}, value};
+  for (const IndexExpr& coord : target.coords) store.index.push_back(simplify(substitute(coord, with), ranges));
+  node_.kind = NodeKind::kMap;
+  node_.stores.push_back(std::move(store));
+  builder_.graph.add_node(std::move(node_));
+}
+
+std::vector<Value> BodyBuilder::reduce(const std::string& reduction, const std::vector<int>& values, const std::vector<DType>& dtypes) {
+  return reduce_into(reduction, values, dtypes, node_.sizes, [this] {
+    std::vector<IndexExpr> coords;
+    for (size_t i = 0; i < node_.sizes.size(); ++i) coords.push_back(IndexExpr::loop(static_cast<int>(i)));
+    return coords;
+  }());
+}
+
+std::vector<Value> BodyBuilder::reduce_into(const std::string& reduction, std::vector<int> values, const std::vector<DType>& dtypes,
+                                            const Shape& sizes, const std::vector<IndexExpr>& coords) {
+  node_.kind = NodeKind::kReduce;
+  node_.reduction = reduction_code(reduction);
+  const ReductionFacts& row = facts(node_.reduction);
+  if (values.size() == 1 && row.inputs == 2) {  // the element's position, row-major over r*
+    IndexExpr position = 0;
+    const Shape strides = contiguous_strides(node_.reduce_sizes);
+    for (size_t i = 0; i < strides.size(); ++i) position = position + IndexExpr::reduce(static_cast<int>(i)) * strides[i];
+    values.push_back(index(position, DType::kI64));
+  }
+  OCL_ASSERT(static_cast<int>(values.size()) == row.inputs, reduction + ": wrong number of values");
+  OCL_ASSERT(static_cast<int>(dtypes.size()) == row.results, reduction + ": a dtype per result");
+  const DType element = dtype_of(values[0]);
+  for (size_t i = 0; i < values.size(); ++i) {
+    DType wanted = accumulator_dtype(node_.reduction, static_cast<int>(i), element);
+    if (i == 0 && row.types[0] == "wide" && is_floating(compute_type(dtypes[0])) && !is_floating(element)) wanted = compute_type(dtypes[0]);
+    if (compute_type(dtype_of(values[i])) != wanted) values[i] = cast(values[i], wanted);
+  }
+  node_.reduced = values;
+  std::vector<Value> results;
+  for (int i = 0; i < row.results; ++i) {
+    results.push_back(builder_.new_buffer(dtypes[static_cast<size_t>(i)], sizes));
+    node_.stores.push_back({results.back().buffer, coords, i});
+  }
+  builder_.graph.add_node(std::move(node_));
+  return results;
+}
+
+}  // namespace ocl::ir
