@@ -17,7 +17,9 @@ struct Location {
   cl_mem mem = nullptr;
   size_t offset_bytes = 0;
   size_t remaining_bytes = 0;
-  std::byte* host = nullptr;  // the same byte in host memory, on CPU devices whose buffers are host memory; else nullptr
+  // The same byte in host memory, on CPU devices whose buffers are host memory; else nullptr. It is current after finish() of the
+  // queues that work on it, no sooner: a blocking write may return before the data is there.
+  std::byte* host = nullptr;
 };
 
 /// Bytes; `peak` counts since the last reset. Read by torch.ocl.memory_*.
