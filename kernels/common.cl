@@ -64,13 +64,15 @@ typedef float16 V16;
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-// Four neighbouring elements whose address the host promised to be a multiple of four elements. vload4 promises one element only, and
-// compilers make four loads of it.
+// Four neighbouring elements. `aligned`, the same for the whole launch: their address is a multiple of four elements, one load instead of the four
+// that compilers make of vload4. The host promises strides; where an input tensor begins is seen only at run time, by ALIGNED(offset).
+#define ALIGNED(offset) ((offset) % 4 == 0)
+ALWAYS_INLINE float4 load4(__global const IN_T* p, const int aligned) {
 #if !defined(IN_HALF) && !defined(IN_BF16)
-#define LOAD4_ALIGNED(p, i) (*(__global const float4*)((p) + (i)))
-#else
-#define LOAD4_ALIGNED(p, i) ((float4)(LOAD(p, i), LOAD(p, (i) + 1), LOAD(p, (i) + 2), LOAD(p, (i) + 3)))
+  if (aligned) return *(__global const float4*)p;
 #endif
+  return (float4)(LOAD(p, 0), LOAD(p, 1), LOAD(p, 2), LOAD(p, 3));
+}
 
 // Work-item (x, y) of a group that is `across` items wide. 32 neighbouring items form a patch 8 wide and 4 high where this fits: they then read
 // 8 + 4 different float4 of the staged tiles and not 16 + 2.
@@ -81,10 +83,10 @@ ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
 }
 
 // Fetches this item's share of a width x depth part of a matrix, zeros outside (width_left, depth_left).
-// along_depth: depth is the contiguous dimension; quads: it is read as aligned float4 and its extent is a multiple of 4.
+// along_depth: depth is the contiguous dimension; quads: it is read by load4 and its extent is a multiple of 4.
 ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride, const int width_left,
                               const int depth_left, const int lane, const int items, const int width, const int depth, const int along_depth,
-                              const int quads) {
+                              const int quads, const int aligned) {
   OCL_UNROLL
   for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
     if (quads) {
@@ -93,7 +95,7 @@ ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long w
       const int d = along_depth ? e % (depth / 4) * 4 : e / (width / 4);
       held[i] = (float4)(0.0f);
       if (w < width_left && d < depth_left && (width * depth / 4 % items == 0 || e < width * depth / 4))
-        held[i] = LOAD4_ALIGNED(p, w * width_stride + d * depth_stride);
+        held[i] = load4(p + (w * width_stride + d * depth_stride), aligned);
     } else {
       float part[4];
       OCL_UNROLL

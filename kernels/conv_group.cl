@@ -44,10 +44,10 @@
 #define FLAT 0  // 1: steps over the flattened (r, s, c), any channel stride: for few channels (stem), C < 16
 #endif
 #ifndef X_VEC4
-#define X_VEC4 0  // 1: C, x_offset and all strides of x are multiples of 4 (not with FLAT)
+#define X_VEC4 0  // 1: C and all strides of x are multiples of 4 (not with FLAT)
 #endif
 #ifndef W_VEC4
-#define W_VEC4 0  // 1: K, w_offset are multiples of 4
+#define W_VEC4 0  // 1: K is a multiple of 4
 #endif
 // FILTER_R, FILTER_S, FILTER_C: if defined, constants that replace the arguments R, S, C: FLAT then divides by constants.
 #ifndef STORE
@@ -175,11 +175,11 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, group
       }                                                                                                                               \
       x_held[i] = (float4)(part[0], part[1], part[2], part[3]);                                                                       \
     }                                                                                                                                 \
-    tile_fetch(w_held, w + (long)step_at * w_row, 1, w_row, K - k0, depth - step_at, lane, GROUP, TILE_N, TILE_K, 0, W_VEC4);          \
+    tile_fetch(w_held, w + (long)step_at * w_row, 1, w_row, K - k0, depth - step_at, lane, GROUP, TILE_N, TILE_K, 0, W_VEC4, ALIGNED(w_offset));          \
   }
 #else
   // The step: tap (r, s), channels from c. A tap that no pixel of the phase uses is passed over; the same for the whole group.
-  int r = 0, s = 0, c = 0;
+  int r = 0, s = 0, c = 0, shift_h, shift_w;
 #define TAP_USED (!DATA_GRADIENT || ((phase_h + pad_h - r * dilation_h) % stride_h == 0 && (phase_w + pad_w - s * dilation_w) % stride_w == 0))
 #define MORE_STEPS (r < R)
 #define NEXT_TAP           \
@@ -190,24 +190,29 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, group
       ++r;                 \
     }                      \
   }
+// Distance from a pixel's place at "shift 0" to where the tap finds it; divisions, so only when the tap changes.
+#define SHIFT                                                                                            \
+  {                                                                                                      \
+    while (MORE_STEPS && !TAP_USED) NEXT_TAP                                                             \
+    shift_h = DATA_GRADIENT ? (phase_h + pad_h - r * dilation_h) / stride_h : r * dilation_h;            \
+    shift_w = DATA_GRADIENT ? (phase_w + pad_w - s * dilation_w) / stride_w : s * dilation_w;            \
+  }
 #define NEXT_STEP                                \
   {                                              \
     c += TILE_K;                                 \
     if (c >= C) {                                \
       NEXT_TAP                                   \
-      while (MORE_STEPS && !TAP_USED) NEXT_TAP   \
+      SHIFT                                      \
     }                                            \
   }
 #define FETCH_STEP                                                                                                                     \
   {                                                                                                                                    \
-    const int over_h = DATA_GRADIENT ? (phase_h + pad_h - r * dilation_h) / stride_h : r * dilation_h;                                  \
-    const int over_w = DATA_GRADIENT ? (phase_w + pad_w - s * dilation_w) / stride_w : s * dilation_w;                                  \
     OCL_UNROLL                                                                                                                         \
     for (int i = 0; i < X_HELD; ++i) {                                                                                                 \
-      const int h = from_h[i] + over_h, w_ = from_w[i] + over_w, at = h * x_h + w_ * x_w + c;                                          \
+      const int h = from_h[i] + shift_h, w_ = from_w[i] + shift_w, at = h * x_h + w_ * x_w + c;                                          \
       x_held[i] = (float4)(0.0f);                                                                                                      \
       if (h >= 0 && h < in_h && w_ >= 0 && w_ < in_w && c + quad < C) {                                                                 \
-        if (X_VEC4) x_held[i] = LOAD4_ALIGNED(from[i], at);                                                                            \
+        if (X_VEC4) x_held[i] = load4(from[i] + at, ALIGNED(x_offset));                                                                \
         else {                                                                                                                         \
           x_held[i].x = LOAD(from[i], at);                                                                                             \
           if (c + quad + 1 < C) x_held[i].y = LOAD(from[i], at + 1);                                                                   \
@@ -216,9 +221,9 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, group
         }                                                                                                                              \
       }                                                                                                                                \
     }                                                                                                                                  \
-    tile_fetch(w_held, w + ((r * S + s) * C + c) * (long)w_row, 1, w_row, K - k0, C - c, lane, GROUP, TILE_N, TILE_K, 0, W_VEC4);       \
+    tile_fetch(w_held, w + ((r * S + s) * C + c) * (long)w_row, 1, w_row, K - k0, C - c, lane, GROUP, TILE_N, TILE_K, 0, W_VEC4, ALIGNED(w_offset));       \
   }
-  while (MORE_STEPS && !TAP_USED) NEXT_TAP
+  SHIFT
 #endif
 #define KEEP_STEP(now)                                                                              \
   {                                                                                                 \

@@ -17,7 +17,8 @@
 //   ceil((out_w + pad_w % STRIDE_W)/STRIP) for 1. Hooks: STORE(acc, n, k, h, w). Store dimension k, VW = 4.
 // Arguments of 2: dy, dy_offset, x, x_offset, int batch, channels, in_h, in_w (of x), out_h, out_w (of dy), pad_h, pad_w, split_strips (strips a split),
 //   long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c, epilogue. Grid: global (ceil(channels/64) * 256, ceil(FILTER_R/ROWS), splits),
-//   local (256, 1, 1), splits = ceil(batch * out_h * ceil(out_w/STRIP) / split_strips). Hooks: STORE(acc, split, k, 0, r, s). Store dimension k, VW = 4.
+//   local (256, 1, 1), splits = ceil(batch * out_h * ceil(out_w/STRIP) / split_strips). Hooks: SPLIT 0
+//   (one split): STORE(acc, k, 0, r, s), SPLIT 1: STORE(acc, split, k, 0, r, s). Store dimension k, VW = 4.
 // Strides in elements; one image below 2^31 elements.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME depthwise_group
@@ -58,14 +59,22 @@
 #endif
 #endif
 #ifndef QUADS
-#define QUADS 0  // 1: channel strides are 1; channels, all offsets and all other strides are multiples of 4
+#define QUADS 0  // 1: channel strides are 1; channels and all other strides are multiples of 4
+#endif
+#ifndef SPLIT
+#define SPLIT 0  // OPERATION 2: 1: the hooks get the split first
 #endif
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset
 #if OPERATION == 2
 #define Y_AT(z, k, r, s) (y_offset + (((ulong)(z)*FILTER_R + (r)) * FILTER_S + (s)) * channels + (k))  // [split][r][s][k]
+#if SPLIT
 #define STORE(acc, z, k, c, r, s) (y[Y_AT(z, k, r, s)] = (acc))
 #define STOREV(acc, z, k, c, r, s) vstore4(acc, 0, y + Y_AT(z, k, r, s))
+#else
+#define STORE(acc, k, c, r, s) (y[Y_AT(0, k, r, s)] = (acc))
+#define STOREV(acc, k, c, r, s) vstore4(acc, 0, y + Y_AT(0, k, r, s))
+#endif
 #else
 #define Y_AT(n, k, h, w) (y_offset + (((ulong)(n)*out_h + (h)) * out_w + (w)) * channels + (k))  // NHWC
 #define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
@@ -77,8 +86,8 @@
 #endif
 
 // Four channels of one pixel, zeros beyond `left` channels.
-OCL_INLINE float4 load_channels(__global const IN_T* p, const long at, const int stride, const int left) {
-  if (QUADS) return LOAD4_ALIGNED(p, at);
+OCL_INLINE float4 load_channels(__global const IN_T* p, const long at, const int stride, const int left, const int aligned) {
+  if (QUADS) return load4(p + at, aligned);
   float4 v = (float4)(0.0f);
   v.x = LOAD(p, at);
   if (left > 1) v.y = LOAD(p, at + stride);
@@ -131,11 +140,11 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, chann
       for (int i = 0; i < COLUMNS; ++i) {
         const int column = in_column + i;
         row[i] = (float4)(0.0f);
-        if (column >= 0 && column < in_w) row[i] = load_channels(x, in_row * x_h + column * x_w, x_c, left);
+        if (column >= 0 && column < in_w) row[i] = load_channels(x, in_row * x_h + column * x_w, x_c, left, ALIGNED(x_offset));
       }
       OCL_UNROLL
       for (int s = 0; s < FILTER_S; ++s) {
-        const float4 weight = load_channels(w, (long)(r * FILTER_S + s) * channels, 1, left);
+        const float4 weight = load_channels(w, (long)(r * FILTER_S + s) * channels, 1, left, ALIGNED(w_offset));
         OCL_UNROLL
         for (int i = 0; i < STRIP; ++i) {
 #if OPERATION == 0
@@ -159,6 +168,13 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, chann
 }
 
 #else
+#if SPLIT
+#define STORE_SUM(acc, z, k, c, r, s) STORE(acc, z, k, c, r, s)
+#define STOREV_SUM(acc, z, k, c, r, s) STOREV(acc, z, k, c, r, s)
+#else
+#define STORE_SUM(acc, z, k, c, r, s) STORE(acc, k, c, r, s)
+#define STOREV_SUM(acc, z, k, c, r, s) STOREV(acc, k, c, r, s)
+#endif
 #define LANES 16  // items side by side along the channels
 #define WALKERS 16  // items that share the strips of a split
 #define COLUMNS ((STRIP - 1) * STRIDE_W + (FILTER_S - 1) * DILATION_W + 1)
@@ -191,7 +207,7 @@ void KERNEL_NAME(__global const IN_T* dy, const ulong dy_offset,  // [batch, cha
     OCL_UNROLL
     for (int i = 0; i < STRIP; ++i) {
       gradient[i] = (float4)(0.0f);
-      if (q0 + i < out_w) gradient[i] = load_channels(dy, n * dy_n + (p * dy_h + (q0 + i) * dy_w), dy_c, left);
+      if (q0 + i < out_w) gradient[i] = load_channels(dy, n * dy_n + (p * dy_h + (q0 + i) * dy_w), dy_c, left, ALIGNED(dy_offset));
     }
     OCL_UNROLL
     for (int r = 0; r < ROWS; ++r) {
@@ -202,7 +218,7 @@ void KERNEL_NAME(__global const IN_T* dy, const ulong dy_offset,  // [batch, cha
         for (int i = 0; i < COLUMNS; ++i) {
           const int column = q0 * STRIDE_W - pad_w + i;
           row[i] = (float4)(0.0f);
-          if (column >= 0 && column < in_w) row[i] = load_channels(x, n * x_n + (in_row * x_h + column * x_w), x_c, left);
+          if (column >= 0 && column < in_w) row[i] = load_channels(x, n * x_n + (in_row * x_h + column * x_w), x_c, left, ALIGNED(x_offset));
         }
         OCL_UNROLL
         for (int s = 0; s < FILTER_S; ++s) {
@@ -221,8 +237,8 @@ void KERNEL_NAME(__global const IN_T* dy, const ulong dy_offset,  // [batch, cha
       if (walker == 0 && left > 0 && r0 + r < FILTER_R) {
         float4 sum = partial[0][lane];
         for (int i = 1; i < WALKERS; ++i) sum += partial[i][lane];
-        if (left >= 4) STOREV(sum, split, k, 0, r0 + r, s);
-        else for (int l = 0; l < left; ++l) STORE(lane_of(sum, l), split, k + l, 0, r0 + r, s);
+        if (left >= 4) STOREV_SUM(sum, split, k, 0, r0 + r, s);
+        else for (int l = 0; l < left; ++l) STORE_SUM(lane_of(sum, l), split, k + l, 0, r0 + r, s);
       }
       barrier(CLK_LOCAL_MEM_FENCE);  // partial[] is read: the next tap may overwrite it
     }

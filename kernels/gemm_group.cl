@@ -16,9 +16,11 @@
 //  +---+      +-----+-----+
 //    A           C
 //
-// Arguments: a, a_offset, b, b_offset, int M, N, K, long a_batch, a_row, a_col, b_batch, b_row, b_col [, int split_depth with SPLIT_K], epilogue.
-//   strides in elements: A[b,m,k] at a_offset + b*a_batch + m*a_row + k*a_col, B[b,k,n] at b_offset + b*b_batch + k*b_row + n*b_col. Any strides,
-//   0 broadcasts; the macros below choose the loads, wrong order is only slow, a broken promise of *_VEC4 is wrong.
+// Arguments: a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner, b_row, b_col
+//   [, int split_depth with SPLIT_K], epilogue.
+//   strides in elements: A[b,m,k] at a_offset + b/inner*a_outer + b%inner*a_inner + m*a_row + k*a_col, B[b,k,n] likewise with k*b_row + n*b_col (inner: a
+//   batch of two dimensions, such as heads; 1 if it is one). Any strides, 0 broadcasts; the macros below choose the loads, the wrong order is only slow,
+//   a broken promise of *_VEC4 is wrong.
 // Grid: global (ceil(M/TILE_M) * ceil(N/TILE_N) * GROUP, splits, batch), local (GROUP, 1, 1); splits = 1 without SPLIT_K, else ceil(K/split_depth).
 // Hooks: STORE(acc, b, m, n), with SPLIT_K STORE(acc, split, b, m, n): the sum over the k of one split. Store dimension n, VW = 4.
 #ifndef KERNEL_NAME
@@ -46,7 +48,7 @@
 #define B_K_MAJOR 0  // 1: k is the contiguous dimension of B, 0: n is
 #endif
 #ifndef A_VEC4
-#define A_VEC4 0  // 1: A's contiguous dimension has stride 1 and an extent that is a multiple of 4; offset and other strides too
+#define A_VEC4 0  // 1: A's contiguous dimension has stride 1 and an extent that is a multiple of 4; the other strides too
 #endif
 #ifndef B_VEC4
 #define B_VEC4 0  // the same for B
@@ -70,9 +72,9 @@
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 void KERNEL_NAME(__global const IN_T* a, const ulong a_offset,  // [batch, M, K] by strides
                  __global const IN_T* b, const ulong b_offset,  // [batch, K, N] by strides
-                 const int M, const int N, const int K,
-                 const long a_batch, const long a_row, const long a_col,
-                 const long b_batch, const long b_row, const long b_col
+                 const int M, const int N, const int K, const int inner,
+                 const long a_outer, const long a_inner, const long a_row, const long a_col,
+                 const long b_outer, const long b_inner, const long b_row, const long b_col
 #ifdef SPLIT_K
                  , const int split_depth  // k a split, a multiple of 4
 #endif
@@ -95,15 +97,15 @@ void KERNEL_NAME(__global const IN_T* a, const ulong a_offset,  // [batch, M, K]
   // The contiguous stride is spelled as 1 where it is promised.
   const long a_width = A_VEC4 && !A_K_MAJOR ? 1 : a_row, a_depth = A_VEC4 && A_K_MAJOR ? 1 : a_col;
   const long b_width = B_VEC4 && !B_K_MAJOR ? 1 : b_col, b_depth = B_VEC4 && B_K_MAJOR ? 1 : b_row;
-  a += a_offset + batch * a_batch + m0 * a_width + k0 * a_depth;
-  b += b_offset + batch * b_batch + n0 * b_width + k0 * b_depth;
+  a += a_offset + batch / inner * a_outer + batch % inner * a_inner + m0 * a_width + k0 * a_depth;
+  b += b_offset + batch / inner * b_outer + batch % inner * b_inner + n0 * b_width + k0 * b_depth;
 
   float4 acc[ITEM_M * ITEM_N / 4];
   OCL_UNROLL
   for (int i = 0; i < ITEM_M * ITEM_N / 4; ++i) acc[i] = (float4)(0.0f);
   float4 a_held[(TILE_M * TILE_K / 4 + GROUP - 1) / GROUP], b_held[(TILE_N * TILE_K / 4 + GROUP - 1) / GROUP];
-  tile_fetch(a_held, a, a_width, a_depth, M - m0, k_end - k0, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
-  tile_fetch(b_held, b, b_width, b_depth, N - n0, k_end - k0, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4);
+  tile_fetch(a_held, a, a_width, a_depth, M - m0, k_end - k0, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4, ALIGNED(a_offset));
+  tile_fetch(b_held, b, b_width, b_depth, N - n0, k_end - k0, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4, ALIGNED(b_offset));
   tile_keep((__local float*)a_tile[0], a_held, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
   tile_keep((__local float*)b_tile[0], b_held, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4);
   barrier(CLK_LOCAL_MEM_FENCE);  // the first part of both operands is in buffer 0
@@ -113,8 +115,8 @@ void KERNEL_NAME(__global const IN_T* a, const ulong a_offset,  // [batch, M, K]
     if (left > 0) {
       a += TILE_K * a_depth;
       b += TILE_K * b_depth;
-      tile_fetch(a_held, a, a_width, a_depth, M - m0, left, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
-      tile_fetch(b_held, b, b_width, b_depth, N - n0, left, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4);
+      tile_fetch(a_held, a, a_width, a_depth, M - m0, left, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4, ALIGNED(a_offset));
+      tile_fetch(b_held, b, b_width, b_depth, N - n0, left, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4, ALIGNED(b_offset));
     }
     tile_multiply(acc, (__local const float*)a_tile[now], (__local const float*)b_tile[now], item, ACROSS, DOWN, TILE_K, ITEM_M, ITEM_N);
     now ^= 1;

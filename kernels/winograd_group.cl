@@ -20,7 +20,7 @@
 #define FLIP 0  // transform: 1 turns the filter by 180 degrees
 #endif
 #ifndef U_VEC4
-#define U_VEC4 0  // 1: K and u_offset are multiples of 4
+#define U_VEC4 0  // 1: K is a multiple of 4
 #endif
 #ifndef PREFETCH
 #define PREFETCH 1  // 1: the next step's loads are in flight during the products; costs 32 registers
@@ -147,7 +147,7 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, C, H,
       const long at = ((long)(e / (CHANNELS / 4 * C_STEP)) * C + c) * K + k;                                                 \
       u_held[i] = (float4)(0.0f);                                                                                            \
       if (c < C && k0 + k < K) {                                                                                             \
-        if (U_VEC4) u_held[i] = LOAD4_ALIGNED(u, at);                                                                        \
+        if (U_VEC4) u_held[i] = load4(u + at, ALIGNED(u_offset));                                                            \
         else {                                                                                                               \
           u_held[i].x = LOAD(u, at);                                                                                         \
           if (k0 + k + 1 < K) u_held[i].y = LOAD(u, at + 1);                                                                 \

@@ -62,8 +62,9 @@ def gemm(device, a, b, splits=1, **defines):
         extra = [ceil(ceil(K, splits), 4) * 4]
         splits = ceil(K, extra[0])
     out = torch.full((splits, batch, M, N), float("nan"))
-    strides = [Long(s) for t in (a, b) for s in t.stride()]
-    launch(device.build("gemm_group.cl", "gemm", **defines), (ceil(M, tm) * ceil(N, tn), splits, batch), local, a, b, M, N, K, *strides, *extra, out, out=out)
+    inner = 2 if batch % 2 == 0 else 1
+    strides = [Long(s) for t in (a, b) for s in (t.stride(0) * inner, *t.stride())]
+    launch(device.build("gemm_group.cl", "gemm", **defines), (ceil(M, tm) * ceil(N, tn), splits, batch), local, a, b, M, N, K, inner, *strides, *extra, out, out=out)
     return out.sum(0)
 
 
@@ -180,8 +181,9 @@ def test_conv_weight(device, tiles, name, channels_last):
     if tiles == "128x64x8":  # 128 items read 128 filters of dy one by one
         defines |= dict(FILTER_R=R, FILTER_S=S)
     tm, tn, local = tile(defines)
-    split_pixels = 50
+    split_pixels = 50 if defines.get("TILE_M") else batch * P * Q
     splits = ceil(batch * P * Q, split_pixels)
+    defines["SPLIT"] = int(splits > 1)
     out = torch.full((splits, filters, R, S, C_), float("nan"))
     scalars = [batch, C_, K, H, W, P, Q, R, S, stride, stride, pad, pad, dilation, dilation, split_pixels]
     for t in (dy, x):
@@ -256,6 +258,7 @@ def test_depthwise(device, case, channels_last):
 
     split_strips, rows = 20, size if size * size <= 25 else 1
     splits = ceil(n * P * ceil(Q, strip), split_strips)
+    macros["SPLIT"] = int(splits > 1)
     dw = torch.full((splits, size, size, c), float("nan"))
     scalars = [n, c, H, W, P, Q, pad, pad, split_strips, *strides(dy), *strides(x)]
     launch(device.build("depthwise_group.cl", "dw", OPERATION=2, **macros), (ceil(c, 64), ceil(size, rows), splits), 256, dy, x, *scalars, dw, out=dw)
