@@ -13,8 +13,8 @@
 // Arguments: x, x_offset, dy, dy_offset, int batch, C, in_h, in_w, K, out_h, out_w, groups, R, S, stride_h, stride_w, pad_h, pad_w, dil_h, dil_w,
 //   x_h, x_w, x_c, y_h, y_w, y_c, long x_n, y_n, EPILOGUE_PARAMS.   C, K: channels of ONE group.
 // Global size: (groups*ceil(K/TN), ceil(R*S*C / (MR*MT)), splits), local (1, 1, 1). Split i takes the i-th part of the blocks of pixels.
-// Hooks: SPLIT 0 (splits == 1): STORE(acc, k, c, r, s), SPLIT 1: STORE(acc, split, k, c, r, s), and STOREV; k = g*K + channel in the group,
-//   c within the group; store dimension k. The partials of SPLIT 1 are summed over split by an ordinary reduction.
+// Hooks: STORE(acc, k, c, r, s), STOREV(acc, k, c, r, s); store dimension k = split*groups*K + g*K + channel in the group; c within the group.
+//   With splits > 1 the output holds one weight gradient after another, which an ordinary reduction sums in order.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_weight_item
 #endif
@@ -31,32 +31,17 @@
 #ifndef PIXEL_BLOCK
 #define PIXEL_BLOCK 224   // pixels of dy packed at a time; 4*PIXEL_BLOCK*TN bytes
 #endif
-#ifndef SPLIT
-#define SPLIT 0           // 1: partial sums, see Hooks
-#endif
-#if SPLIT
-#define STORE_SUM(acc, k, c, r, s) STORE(acc, (int)get_global_id(2), k, c, r, s)
-#define STOREV_SUM(acc, k, c, r, s) STOREV(acc, (int)get_global_id(2), k, c, r, s)
-#else
-#define STORE_SUM STORE
-#define STOREV_SUM STOREV
-#endif
-#ifndef STORE             // alone: dense y[split][k][c][r][s]; scattered, since k is not innermost
-#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset, const int y_K, const int y_C, const int y_R, const int y_S
-#define EPILOGUE_PASS , y, y_offset, y_K, y_C, y_R, y_S
+#ifndef STORE             // alone: dense y[split*groups*K + k][c][r][s]; scattered, since k is not innermost
+#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset, const int y_C, const int y_R, const int y_S
+#define EPILOGUE_PASS , y, y_offset, y_C, y_R, y_S
 OCL_INLINE void store_lanes(__global float* to, const long step, const VEC value) {
   float lanes[VW];
   VSTORE(value, lanes);
   for (int l = 0; l < VW; ++l) to[l * step] = lanes[l];
 }
-#define Y_AT(p, k, c, r, s) (y + y_offset + (((((ulong)(p) * y_K + (k)) * y_C + (c)) * y_R + (r)) * y_S + (s)))
-#if SPLIT
-#define STORE(acc, p, k, c, r, s) (*Y_AT(p, k, c, r, s) = (acc))
-#define STOREV(acc, p, k, c, r, s) store_lanes(Y_AT(p, k, c, r, s), (long)y_C * y_R * y_S, acc)
-#else
-#define STORE(acc, k, c, r, s) (*Y_AT(0, k, c, r, s) = (acc))
-#define STOREV(acc, k, c, r, s) store_lanes(Y_AT(0, k, c, r, s), (long)y_C * y_R * y_S, acc)
-#endif
+#define Y_AT(k, c, r, s) (y + y_offset + ((((ulong)(k) * y_C + (c)) * y_R + (r)) * y_S + (s)))
+#define STORE(acc, k, c, r, s) (*Y_AT(k, c, r, s) = (acc))
+#define STOREV(acc, k, c, r, s) store_lanes(Y_AT(k, c, r, s), (long)y_C * y_R * y_S, acc)
 #endif
 
 // ceil(a / b) for b > 0 and any a
@@ -151,9 +136,9 @@ ONE_ITEM __kernel void KERNEL_NAME(
     }
   }
   for (int i = 0; i < min(MT * MR, J - j_first); ++i) {
-    const int c = (j_first + i) % C, tap = (j_first + i) / C, k_out = group * K + k0;
+    const int c = (j_first + i) % C, tap = (j_first + i) / C, k_out = (split * groups + group) * K + k0;
     int k = 0;
-    for (; k + VW <= cols; k += VW) { const VEC value = VLOAD(sums + i * TN + k); STOREV_SUM(value, k_out + k, c, tap / S, tap % S); }
-    for (; k < cols; ++k) STORE_SUM(sums[i * TN + k], k_out + k, c, tap / S, tap % S);
+    for (; k + VW <= cols; k += VW) { const VEC value = VLOAD(sums + i * TN + k); STOREV(value, k_out + k, c, tap / S, tap % S); }
+    for (; k < cols; ++k) STORE(sums[i * TN + k], k_out + k, c, tap / S, tap % S);
   }
 }

@@ -18,7 +18,7 @@
 // Arguments, kind 2: x, x_offset, dy, dy_offset, int batch, C, in_h, in_w, out_h, out_w, pad_h, pad_w, x_h, x_w, y_h, y_w, long x_n, y_n, EPILOGUE_PARAMS
 //     in_*: size of x, out_*: of dy.
 //   Global size: (ceil(C/VW), splits, 1), local (1, 1, 1). Split i takes the i-th part of the batch*out_h rows.
-//   Hooks: SPLIT 0 (splits == 1): STORE(acc, c, 0, r, s), SPLIT 1: STORE(acc, split, c, 0, r, s), and STOREV; store dimension c (the first of dw).
+//   Hooks: STORE(acc, split*C + c, 0, r, s), STOREV; store dimension the first. With splits > 1 an ordinary reduction sums the parts in order.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME depthwise_item
 #endif
@@ -52,29 +52,13 @@
 #define PX STRIDE_W
 #endif
 #endif
-#ifndef SPLIT
-#define SPLIT 0           // 1: partial sums of the weight gradient, see Hooks
-#endif
-#if SPLIT
-#define STORE_SUM(acc, k, c, r, s) STORE(acc, (int)get_global_id(1), k, c, r, s)
-#define STOREV_SUM(acc, k, c, r, s) STOREV(acc, (int)get_global_id(1), k, c, r, s)
-#else
-#define STORE_SUM STORE
-#define STOREV_SUM STOREV
-#endif
 
 #if DEPTHWISE_KIND == 2
-#ifndef STORE             // alone: dense y[split][r][s][c]
+#ifndef STORE             // alone: dense y[r][s][c], c = split*C + channel; y_C of them in all
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset, const int y_C
 #define EPILOGUE_PASS , y, y_offset, y_C
-#define Y_AT(p, c, r, s) (y + y_offset + ((((ulong)(p) * R + (r)) * S + (s)) * y_C + (c)))
-#if SPLIT
-#define STORE(acc, p, c, zero, r, s) (*Y_AT(p, c, r, s) = (acc))
-#define STOREV(acc, p, c, zero, r, s) VSTORE(acc, Y_AT(p, c, r, s))
-#else
-#define STORE(acc, c, zero, r, s) (*Y_AT(0, c, r, s) = (acc))
-#define STOREV(acc, c, zero, r, s) VSTORE(acc, Y_AT(0, c, r, s))
-#endif
+#define STORE(acc, c, zero, r, s) (y[y_offset + ((ulong)(r) * S + (s)) * y_C + (c)] = (acc))
+#define STOREV(acc, c, zero, r, s) VSTORE(acc, y + y_offset + ((ulong)(r) * S + (s)) * y_C + (c))
 #endif
 
 #define COLUMNS ((PX - 1) * STRIDE_W + (S - 1) * DIL_W + 1)  // input columns under PX outputs
@@ -119,9 +103,10 @@ ONE_ITEM __kernel void KERNEL_NAME(
     }
     OCL_UNROLL for (int t = 0; t < R * S; ++t) VSTORE(acc[t] + VLOAD(totals + t * VW), totals + t * VW);
   }
+  const int first = get_global_id(1) * C + c;
   for (int t = 0; t < R * S; ++t) {
-    if (c == block) { const VEC value = VLOAD(totals + t * VW); STOREV_SUM(value, c, 0, t / S, t % S); }
-    else { for (int l = block - c; l < VW; ++l) STORE_SUM(totals[t * VW + l], c + l, 0, t / S, t % S); }
+    if (c == block) { const VEC value = VLOAD(totals + t * VW); STOREV(value, first, 0, t / S, t % S); }
+    else { for (int l = block - c; l < VW; ++l) STORE(totals[t * VW + l], first + l, 0, t / S, t % S); }
   }
 }
 

@@ -217,9 +217,9 @@ def conv_weight(device, x, dy, w_shape, stride=(1, 1), pad=(0, 0), dil=(1, 1), g
     k, C, R, S = w_shape
     reference = torch.nn.grad.conv2d_weight(x.double(), w_shape, dy.double(), stride, pad, dil, groups)
     out, K = poison(splits, *w_shape), k // groups
-    device.build("conv_weight_item.cl", "conv_weight_item", SPLIT=int(splits > 1), **m)(
+    device.build("conv_weight_item.cl", "conv_weight_item", **m)(
         (groups * ceil(K, tn), ceil(R * S * C, m["MR"] * m["MT"]), splits), x, dy, x.shape[0], C, *x.shape[2:], K, *dy.shape[2:], groups, R, S, *stride, *pad, *dil,
-        x.stride(2), x.stride(3), x.stride(1), dy.stride(2), dy.stride(3), dy.stride(1), Long(x.stride(0)), Long(dy.stride(0)), out, k, C, R, S)
+        x.stride(2), x.stride(3), x.stride(1), dy.stride(2), dy.stride(3), dy.stride(1), Long(x.stride(0)), Long(dy.stride(0)), out, C, R, S)
     agree(out.sum(0), reference, x.shape[0] * dy.shape[2] * dy.shape[3])
 
 
@@ -258,7 +258,7 @@ def test_depthwise(device, case, VW):
         expected = reference if kind == 0 else torch.nn.grad.conv2d_input(x.shape, w.double(), dy.double(), stride, pad, dil, c)
         agree(y.permute(0, 3, 1, 2), expected, r * s)
     for splits in (1, 3):
-        dw = poison(splits, r, s, c)
-        device.build("depthwise_item.cl", "depthwise_item", DEPTHWISE_KIND=2, SPLIT=int(splits > 1), **macros)(
-            (blocks, splits, 1), x, dy, n, c, h, w_, oh, ow, pad, pad, x.stride(2), x.stride(3), dy.stride(2), dy.stride(3), Long(x.stride(0)), Long(dy.stride(0)), dw, c)
-        agree(dw.sum(0).permute(2, 0, 1)[:, None], torch.nn.grad.conv2d_weight(x.double(), w.shape, dy.double(), stride, pad, dil, c), n * oh * ow)
+        dw = poison(r, s, splits, c)
+        device.build("depthwise_item.cl", "depthwise_item", DEPTHWISE_KIND=2, **macros)(
+            (blocks, splits, 1), x, dy, n, c, h, w_, oh, ow, pad, pad, x.stride(2), x.stride(3), dy.stride(2), dy.stride(3), Long(x.stride(0)), Long(dy.stride(0)), dw, splits * c)
+        agree(dw.sum(2).permute(2, 0, 1)[:, None], torch.nn.grad.conv2d_weight(x.double(), w.shape, dy.double(), stride, pad, dil, c), n * oh * ow)

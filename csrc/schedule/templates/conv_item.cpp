@@ -36,7 +36,7 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   const int64_t taps = C * R.constant() * S.constant() / run_length;
 
   // Weights as zero-padded panels [group][panel][R][S][C][width] ([R][C][S] for run 2).
-  const Tile tile = choose_tile(caps, K);
+  const Tile tile = choose_tile(caps, 6 * 8 * 49, K);
   const int width = tile.vectors * vw;
   const IndexExpr group = IndexExpr::loop(0), k = IndexExpr::loop(1) * width + IndexExpr::loop(5), r = IndexExpr::loop(2);
   const IndexExpr s = IndexExpr::loop(run == 2 ? 4 : 3), c = IndexExpr::loop(run == 2 ? 3 : 4);

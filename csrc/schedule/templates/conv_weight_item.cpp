@@ -39,7 +39,6 @@ bool choose_conv_weight_item(TemplateContext& context, TemplateLaunch& launch) {
   define(launch, "MR", mr);
   define(launch, "NV", nv);
   define(launch, "MT", mt);
-  define(launch, "SPLIT", splits > 1);
   launch.inputs = {input->input, gradient->input};
   pass(launch,
        {x.sizes[0], C, x.sizes[2], x.sizes[3], K, dy.sizes[2], dy.sizes[3], conv.groups, R, S, conv.stride[0], conv.stride[1], conv.padding[0], conv.padding[1],
@@ -50,7 +49,7 @@ bool choose_conv_weight_item(TemplateContext& context, TemplateLaunch& launch) {
   launch.store_width = vw;
   launch.store_dim = 0;
   launch.store_coords = {0, 1, 2, 3};
-  if (splits > 1) split_output(context, launch, splits, {2, 3, 1, 0});
+  if (splits > 1) split_output(context, splits, {2, 3, 1, 0});
   return true;
 }
 

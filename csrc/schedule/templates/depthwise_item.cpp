@@ -45,7 +45,6 @@ bool choose_depthwise_item(TemplateContext& context, TemplateLaunch& launch) {
     const int64_t rows = typical(other.sizes[0], 8) * typical(other.sizes[2], 28);
     const int64_t splits = std::clamp<int64_t>((wanted + blocks - 1) / blocks, 1, std::max<int64_t>(1, rows / 8));
     launch.variant = "weight gradient";
-    define(launch, "SPLIT", splits > 1);
     launch.inputs = {input->input, gradient->input};
     pass(launch,
          {x.sizes[0], C, x.sizes[2], x.sizes[3], other.sizes[2], other.sizes[3], conv.padding[0], conv.padding[1], input->strides[2], input->strides[3],
@@ -53,7 +52,7 @@ bool choose_depthwise_item(TemplateContext& context, TemplateLaunch& launch) {
          {input->strides[0], gradient->strides[0]});
     launch.groups = {blocks, splits, 1};
     launch.store_dim = 0;
-    if (splits > 1) split_output(context, launch, splits, {2, 3, 1, 0});
+    if (splits > 1) split_output(context, splits, {2, 3, 1, 0});
     return true;
   }
   // Filters as [R][S][C], so that a tap of VW channels is one load.

@@ -101,12 +101,12 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
     return true;
   }
 
-  Tile tile = choose_tile(caps, columns);
+  Tile tile = choose_tile(caps, rows, columns);
   int chains = 1, b_layout = 1, a_layout = 2;
   if (M.is_const() && rows <= 8) {  // one tile of rows: several sums along k hide the latency of multiply-add
     tile = {static_cast<int>(rows), rows > 4 || vw == 8 ? 2 : 4};
     while (tile.vectors > 1 && columns % (tile.vectors * vw) != 0) tile.vectors /= 2;
-    while (chains < 8 && tile.rows * tile.vectors * chains * 2 <= (vw == 8 ? 8 : 16)) chains *= 2;
+    while (chains < 8 && tile.rows * tile.vectors * chains * 2 <= 8) chains *= 2;
   }
   const int width = tile.vectors * vw;
   if (a->col.is_const(1)) a_layout = 0;

@@ -162,18 +162,16 @@ Operand dense_copy(TemplateContext& context, const ir::View& view, const std::ve
   return copied_operand(context, view, view.sizes, coords, {}, dense_strides(view.sizes, order));
 }
 
-void split_output(TemplateContext& context, TemplateLaunch& launch, int64_t splits, const std::vector<int>& order) {
+void split_output(TemplateContext& context, int64_t splits, const std::vector<int>& order) {
   ir::Graph& graph = context.graph;
   const ir::BufferId whole = graph.nodes[context.node].outputs[0];
   const ir::Shape sizes = graph.nodes[context.node].sizes;
-  ir::Buffer part;
-  part.dtype = ir::DType::kF32;
-  part.sizes = sizes;
-  part.sizes.insert(part.sizes.begin(), IndexExpr(splits));
-  std::vector<int> part_order = {0};
-  for (int d : order) part_order.push_back(d + 1);
-  part.strides = dense_strides(part.sizes, part_order);
-  const ir::BufferId partial = graph.add_buffer(part);
+  ir::Buffer parts;
+  parts.dtype = ir::DType::kF32;
+  parts.sizes = sizes;
+  parts.sizes[0] = sizes[0] * splits;
+  parts.strides = dense_strides(parts.sizes, order);
+  const ir::BufferId partial = graph.add_buffer(parts);
 
   ir::Node sum;
   sum.kind = ir::NodeKind::kReduce;
@@ -185,27 +183,23 @@ void split_output(TemplateContext& context, TemplateLaunch& launch, int64_t spli
   load.code = ir::OpCode::kLoad;
   load.dtype = ir::DType::kF32;
   load.buffer = partial;
-  load.index.push_back(IndexExpr::reduce(0));
   ir::Store store;
   store.buffer = whole;
   for (size_t d = 0; d < sizes.size(); ++d) {
     load.index.push_back(IndexExpr::loop(static_cast<int>(d)));
     store.index.push_back(IndexExpr::loop(static_cast<int>(d)));
   }
+  load.index[0] = IndexExpr::reduce(0) * sizes[0] + load.index[0];
   sum.body.ops = {load};
   sum.reduced = {0};
   sum.stores = {store};
   context.after.push_back(std::move(sum));
 
-  ir::Node& node = graph.nodes[context.node];
-  node.outputs = {partial};
-  node.sizes = graph.buffers[partial].sizes;
-  for (int& d : launch.store_coords) ++d;
-  launch.store_coords.insert(launch.store_coords.begin(), 0);
-  ++launch.store_dim;
+  graph.nodes[context.node].outputs = {partial};
+  graph.nodes[context.node].sizes = graph.buffers[partial].sizes;
 }
 
-Tile choose_tile(const Caps& caps, int64_t columns) {
+Tile choose_tile(const Caps& caps, int64_t rows, int64_t columns) {
   // 24 accumulators + NV + 1 of 32 registers; 8 of the 16 that 8-wide vectors come with. A narrow tile loads more scalars a multiply-add.
   const bool many = caps.vector_floats != 8;
   const std::vector<std::pair<Tile, double>> tiles = many ? std::vector<std::pair<Tile, double>>{{{6, 4}, 1.0}, {{8, 3}, 1.02}, {{12, 2}, 1.03}, {{12, 1}, 1.5}}
@@ -214,7 +208,8 @@ Tile choose_tile(const Caps& caps, int64_t columns) {
   double least = 0;
   for (const auto& [tile, cost] : tiles) {
     const int64_t width = static_cast<int64_t>(tile.vectors) * caps.vector_floats;
-    const double work = static_cast<double>((columns + width - 1) / width * width) * cost;
+    const int64_t area = (rows + tile.rows - 1) / tile.rows * tile.rows * ((columns + width - 1) / width * width);
+    const double work = static_cast<double>(area) * cost;
     if (least == 0 || work < least) {
       least = work;
       best = tile;

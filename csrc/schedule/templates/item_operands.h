@@ -42,16 +42,16 @@ Operand copied_operand(TemplateContext& context, const ir::View& view, ir::Shape
 /// The view's elements in a new dense buffer with the dimensions of `order` from the outermost to the innermost.
 Operand dense_copy(TemplateContext& context, const ir::View& view, const std::vector<int>& order);
 
-/// Turns the node's output into partial results, one for each of `splits` parts (a new leading dimension, the last of `order` contiguous;
-/// `order` numbers the output's dimensions), and adds the ordered sum behind the node. The hooks get the split first.
-void split_output(TemplateContext& context, TemplateLaunch& launch, int64_t splits, const std::vector<int>& order);
+/// Makes the output's first dimension `splits` times as long (partial results one after another, dense in `order` from the outermost to the innermost
+/// dimension) and adds the ordered sum of the parts behind the node.
+void split_output(TemplateContext& context, int64_t splits, const std::vector<int>& order);
 
 /// Register tiles by the number of vector registers that a vector width implies (32 for 16 floats and NEON, 16 for AVX2).
 struct Tile {
   int rows, vectors;
 };
-/// The tile whose columns waste least of `columns`; `registers` accumulators at most are used.
-Tile choose_tile(const Caps& caps, int64_t columns);
+/// The tile that computes least beyond rows x columns; equal ones in the order of their measured speed.
+Tile choose_tile(const Caps& caps, int64_t rows, int64_t columns);
 /// Tiles a work-item (1 .. most, powers of two): as many as leave 4 items a core.
 int choose_run(const Caps& caps, int64_t tiles, int64_t other_items, int most);
 
