@@ -1,0 +1,229 @@
+// tests/cpp/test_runtime_program.cpp: what is compiled, what comes from memory or a stored binary, and what a failure says.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "csrc/runtime/allocator.h"
+#include "csrc/runtime/program.h"
+#include "csrc/runtime/queue.h"
+#include "tests/cpp/runtime_devices.h"
+
+using namespace ocl;
+using namespace ocl::runtime;
+
+namespace {
+
+const std::string kPrelude = "#define SCALE 2.0f\ninline float scaled(float x) { return SCALE * x; }\n";
+
+/// y[0] = 2 * `value`, its own kernel; `tag` makes the text differ from other tests'.
+KernelText text_of(const std::string& name, const std::string& value, const std::string& tag, const std::string& prelude = kPrelude) {
+  return {name, prelude + "//@kernel\n__kernel void " + name + "(__global float* y) { y[0] = scaled(" + value + "f); }  // " + tag + "\n",
+          "group 4 of the forward graph: aten.relu (model.py:61)", {1, 1, 1}};
+}
+
+float run(Device& device, const Program& program, const std::string& name) {
+  const KernelHandle kernel = program.create_kernel(name);
+  void* address = device.allocator().allocate(16);
+  const Location where = device.allocator().resolve(address);
+  REQUIRE(where.offset_bytes == 0);  // the kernel writes element 0
+  cl_mem mem = where.mem;
+  clSetKernelArg(kernel.get(), 0, sizeof(mem), &mem);
+  device.queue().launch(kernel.get(), 1, {1, 1, 1}, {1, 1, 1});
+  float y = 0;
+  device.queue().read(where.mem, 0, &y, sizeof(y), true);
+  device.allocator().free(address);
+  return y;
+}
+
+/// A store in memory that counts.
+struct Store {
+  std::map<std::string, std::string> entries;
+  int finds = 0;
+  BinaryStore functions() {
+    return {[this](const std::string& key) { return ++finds, entries.count(key) ? entries[key] : std::string(); },
+            [this](const std::string& key, const std::string& binary) { entries[key] = binary; }};
+  }
+};
+
+BuildCounters operator-(const BuildCounters& a, const BuildCounters& b) {
+  return {a.built - b.built, a.from_binary - b.from_binary, a.rejected - b.rejected, a.build_seconds - b.build_seconds};
+}
+
+std::string error_of(Device& device, const std::vector<KernelText>& texts, const std::string& failed_dir = "") {
+  try {
+    build_programs(device, texts, {}, failed_dir);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::kBuild);
+    return error.what();
+  }
+  return "";
+}
+
+std::string content(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+TEST_CASE("kernels with one prelude share a program, and each is the right one") {
+  for_each_device([](Device& device) {
+    std::vector<KernelText> texts;
+    for (int i = 0; i < 20; ++i) texts.push_back(text_of("shared_" + std::to_string(i), std::to_string(i) + ".5", "share"));
+    texts.push_back(text_of("other_prelude", "7.0", "share", "inline float scaled(float x) { return 3.0f * x; }\n"));
+    texts.push_back({"alone", "__kernel void alone(__global float* y) { y[0] = 9.0f; }", "", {1, 1, 1}});
+    texts.push_back({"defines", kPrelude + "//@kernel\n#define ADD 1.0f\n__kernel void defines(__global float* y) { y[0] = scaled(ADD); }\n", "", {1, 1, 1}});
+    texts.push_back(texts[3]);
+    const BuildCounters before = build_counters();
+    const auto programs = build_programs(device, texts, {}, "");
+    const BuildCounters counted = build_counters() - before;
+    REQUIRE(programs.size() == texts.size());
+    CHECK(counted.built == 23);
+    CHECK(counted.build_seconds > 0);
+    std::set<Program*> distinct;
+    for (const auto& program : programs) distinct.insert(program.get());
+    CHECK(distinct.size() == 2 + 3);  // 16 + 4 kernels, and three that go alone
+    CHECK(programs[3] == programs.back());
+    for (int i = 0; i < 20; ++i) CHECK(run(device, *programs[i], texts[i].name) == 2 * (static_cast<float>(i) + 0.5f));
+    CHECK(run(device, *programs[20], "other_prelude") == 21.0f);
+    CHECK(run(device, *programs[21], "alone") == 9.0f);
+    CHECK(run(device, *programs[22], "defines") == 2.0f);
+    const auto again = build_programs(device, texts, {}, "");
+    CHECK(again == programs);
+    CHECK((build_counters() - before).built == 23);
+    CHECK_THROWS_AS(programs[21]->create_kernel("shared_1"), Error);
+  });
+}
+
+TEST_CASE("equal names with different texts are different kernels") {
+  for_each_device([](Device& device) {
+    const std::vector<KernelText> texts = {text_of("twin", "1.0", "twin"), text_of("twin", "2.0", "twin"), text_of("twin_3", "3.0", "twin")};
+    const auto programs = build_programs(device, texts, {}, "");
+    CHECK(run(device, *programs[0], "twin") == 2.0f);
+    CHECK(run(device, *programs[1], "twin") == 4.0f);
+    CHECK(run(device, *programs[2], "twin_3") == 6.0f);
+  });
+}
+
+TEST_CASE("kernels that do not go together are built alone") {
+  for_each_device([](Device& device) {
+    std::vector<KernelText> texts;
+    for (const std::string value : {"1", "2", "3"})
+      texts.push_back({"clash_" + value,
+                       kPrelude + "//@kernel\ninline float helper(float x) { return x + " + value + "; }\n__kernel void clash_" + value +
+                           "(__global float* y) { y[0] = helper(scaled(1.0f)); }\n",
+                       "", {1, 1, 1}});
+    const auto programs = build_programs(device, texts, {}, "");
+    for (int i = 0; i < 3; ++i) CHECK(run(device, *programs[i], texts[i].name) == 3.0f + static_cast<float>(i));
+  });
+}
+
+TEST_CASE("a failure names the kernel, says where and why, and saves source and log") {
+  for_each_device([](Device& device) {
+    char name[] = "/tmp/ocl_failed_XXXXXX";
+    const std::filesystem::path folder = mkdtemp(name);
+    std::vector<KernelText> texts = {text_of("fine_1", "1.0", "fail"), text_of("broken_kernel", "undeclared_v9 + 1.0", "fail"), text_of("fine_2", "2.0", "fail")};
+    texts[1].where = "group 7 of the backward graph: aten.sum (model.py:62)";
+    const std::string message = error_of(device, texts, (folder / "failed").string());
+    for (const std::string& part :
+         {std::string("kernel broken_kernel does not build on '"), device.name(), std::string("(CL_BUILD_PROGRAM_FAILURE, -11)"),
+          std::string("\n  where: group 7 of the backward graph: aten.sum (model.py:62)\n  log:   "), std::string("undeclared_v9"),
+          std::string("\n  do:    source and full log are in ") + (folder / "failed/broken_kernel/").string(), std::string("doctor")})
+      CHECK_MESSAGE(message.find(part) != std::string::npos, message);
+    CHECK(content(folder / "failed/broken_kernel/source.cl") == texts[1].text);
+    CHECK(content(folder / "failed/broken_kernel/log.txt").find("undeclared_v9") != std::string::npos);
+    CHECK(!std::filesystem::exists(folder / "failed/fine_1"));
+    CHECK(error_of(device, {texts[1]}).find("source and full log") == std::string::npos);       // nothing was saved
+    CHECK(error_of(device, {texts[1]}, "/proc/nowhere").find("broken_kernel") != std::string::npos);  // and that is no error
+    KernelText misnamed = text_of("written", "1.0", "fail");
+    misnamed.name = "asked";
+    CHECK(error_of(device, {misnamed}).find("asked") != std::string::npos);
+    const auto good = build_programs(device, {texts[0], texts[2]}, {}, "");
+    CHECK(run(device, *good[1], "fine_2") == 4.0f);
+    std::filesystem::remove_all(folder);
+  });
+}
+
+TEST_CASE("a warm start builds nothing") {
+  for_each_device([](Device& device) {
+    Store store;
+    std::vector<KernelText> texts;
+    for (int i = 0; i < 5; ++i) texts.push_back(text_of("warm_" + std::to_string(i), std::to_string(i) + ".0", "warm"));
+    build_programs(device, texts, store.functions(), "");
+    CHECK(store.entries.size() == 6);  // one program, five references to it
+    forget_programs();
+    const BuildCounters before = build_counters();
+    store.finds = 0;
+    const auto programs = build_programs(device, texts, store.functions(), "");
+    const BuildCounters counted = build_counters() - before;
+    CHECK(counted.built == 0);
+    CHECK(counted.from_binary == 5);
+    CHECK(counted.rejected == 0);
+    CHECK(store.finds == 6);
+    for (int i = 0; i < 5; ++i) CHECK(run(device, *programs[i], texts[i].name) == 2.0f * static_cast<float>(i));
+    // Part of a program, together with something new.
+    forget_programs();
+    const auto mixed = build_programs(device, {texts[4], text_of("new_one", "8.0", "warm"), texts[0]}, store.functions(), "");
+    CHECK((build_counters() - before).built == 1);
+    CHECK(run(device, *mixed[0], "warm_4") == 8.0f);
+    CHECK(run(device, *mixed[1], "new_one") == 16.0f);
+    CHECK(mixed[0] == mixed[2]);
+    // Another text under the same kernel name is another key.
+    forget_programs();
+    const auto changed = build_programs(device, {text_of("warm_0", "100.0", "warm")}, store.functions(), "");
+    CHECK(run(device, *changed[0], "warm_0") == 200.0f);
+  });
+}
+
+TEST_CASE("a stored binary that does not load is rejected, built anew and replaced") {
+  for_each_device([](Device& device) {
+    const std::vector<KernelText> texts = {text_of("reject_1", "1.0", "reject"), text_of("reject_2", "2.0", "reject")};
+    Store good;
+    build_programs(device, texts, good.functions(), "");
+    const auto spoil = [&](const std::function<void(std::string&)>& change) {
+      Store store = good;
+      for (auto& [key, value] : store.entries)
+        if (value[0] != '@') change(value);
+      forget_programs();
+      const BuildCounters before = build_counters();
+      const auto programs = build_programs(device, texts, store.functions(), "");
+      CHECK(run(device, *programs[0], "reject_1") == 2.0f);
+      CHECK(run(device, *programs[1], "reject_2") == 4.0f);
+      return std::pair{build_counters() - before, store};
+    };
+    const auto [garbage, repaired] = spoil([](std::string& binary) { binary = "this is no binary"; });
+    CHECK(garbage.rejected == 2);
+    CHECK(garbage.built == 2);
+    for (const auto& [key, value] : repaired.entries) CHECK(value != "this is no binary");
+    CHECK(spoil([](std::string& binary) { binary.clear(); }).first.built == 2);  // evicted: a miss
+    // The binary of another program is whole, but lacks the kernels.
+    Store other;
+    build_programs(device, {text_of("reject_other", "1.0", "reject")}, other.functions(), "");
+    std::string foreign;
+    for (const auto& [key, value] : other.entries)
+      if (value[0] != '@') foreign = value;
+    CHECK(spoil([&](std::string& binary) { binary = foreign; }).first.rejected == 2);
+  });
+}
+
+TEST_CASE("threads that ask for the same text build it once") {
+  for_each_device([](Device& device) {
+    const BuildCounters before = build_counters();
+    std::vector<std::thread> threads;
+    std::vector<std::shared_ptr<Program>> programs(4);
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([&, t] { programs[t] = build_programs(device, {text_of("threaded", "4.0", "thread")}, {}, "")[0]; });
+    for (std::thread& thread : threads) thread.join();
+    for (const auto& program : programs) CHECK(program == programs[0]);
+    CHECK((build_counters() - before).built == 1);
+  });
+}
