@@ -1,0 +1,326 @@
+// csrc/python/ir_bindings.cpp: _C.ir, the IR as Python sees it. Names and fields are those of csrc/ir/*.h; ir.pyi has their types.
+#include <pybind11/operators.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "csrc/ir/builder.h"
+#include "csrc/support/error.h"
+
+namespace py = pybind11;
+
+namespace ocl::python {
+
+namespace {
+
+using namespace ocl::ir;
+
+Symbol parse_symbol(const std::string& text) {
+  const IndexExpr e = parse_index(text);
+  if (e.op() != IndexOp::kSymbol) fail(ErrorKind::kConfig, "'" + text + "' is no symbol: s0, i0, r0 or v0");
+  return e.symbol();
+}
+
+Scalar to_scalar(const py::handle& value) {
+  if (py::isinstance<Scalar>(value)) return value.cast<Scalar>();
+  if (py::isinstance<py::float_>(value)) return {true, value.cast<double>(), 0};
+  return {false, 0, value.cast<int64_t>()};  // int and bool
+}
+
+py::object from_scalar(const Scalar& s) { return s.is_float ? py::object(py::float_(s.f)) : py::object(py::int_(s.i)); }
+
+const char* kind_name(NodeKind kind) {
+  static constexpr const char* kNames[] = {"map", "reduce", "contract", "convolve", "call"};
+  return kNames[static_cast<int>(kind)];
+}
+
+void bind_enums(py::module_& m) {
+  py::enum_<DType>(m, "DType")
+      .value("kBool", DType::kBool)
+      .value("kU8", DType::kU8)
+      .value("kI8", DType::kI8)
+      .value("kI16", DType::kI16)
+      .value("kI32", DType::kI32)
+      .value("kI64", DType::kI64)
+      .value("kF16", DType::kF16)
+      .value("kBF16", DType::kBF16)
+      .value("kF32", DType::kF32)
+      .value("kF64", DType::kF64);
+  py::enum_<Value::Kind>(m, "ValueKind")
+      .value("kView", Value::Kind::kView)
+      .value("kConstant", Value::Kind::kConstant)
+      .value("kIndex", Value::Kind::kIndex);
+  py::enum_<ConvolveKind>(m, "ConvolveKind")
+      .value("kForward", ConvolveKind::kForward)
+      .value("kData", ConvolveKind::kData)
+      .value("kWeight", ConvolveKind::kWeight);
+  py::enum_<Level>(m, "Level").value("kGraph", Level::kGraph).value("kScheduled", Level::kScheduled);
+  m.def("size_bytes", &size_bytes);
+  m.def("dtype_name", [](DType t) { return name(t); });
+  m.def("parse_dtype", &parse_dtype);
+  m.def("is_floating", &is_floating);
+  m.def("is_integral", &is_integral, py::arg("dtype"), py::arg("with_bool") = false);
+  m.def("compute_type", &compute_type);
+  m.def("promote", &promote);
+}
+
+void bind_index(py::module_& m) {
+  py::class_<Range>(m, "Range")
+      .def(py::init([](int64_t low, int64_t high, int64_t divisor) { return Range{low, high, divisor}; }), py::arg("low") = Range{}.low,
+           py::arg("high") = Range{}.high, py::arg("divisor") = 1)
+      .def_readwrite("low", &Range::low)
+      .def_readwrite("high", &Range::high)
+      .def_readwrite("divisor", &Range::divisor)
+      .def("__repr__", [](const Range& r) {
+        return "Range(" + std::to_string(r.low) + ", " + std::to_string(r.high) + ", " + std::to_string(r.divisor) + ")";
+      });
+
+  py::class_<IndexExpr> expr(m, "IndexExpr");
+  py::implicitly_convertible<py::int_, IndexExpr>();
+  expr.def(py::init<int64_t>(), py::arg("value") = 0)
+      .def_static("size", &IndexExpr::size)
+      .def_static("loop", &IndexExpr::loop)
+      .def_static("reduce", &IndexExpr::reduce)
+      .def_static("value", &IndexExpr::value)
+      .def_static("parse", &parse_index)
+      .def("is_const", py::overload_cast<>(&IndexExpr::is_const, py::const_))
+      .def("is_const", py::overload_cast<int64_t>(&IndexExpr::is_const, py::const_))
+      .def("constant", &IndexExpr::constant)
+      .def("op", [](const IndexExpr& e) {
+        static constexpr const char* kNames[] = {"const", "symbol", "add", "mul", "floordiv", "mod", "min", "max"};
+        return kNames[static_cast<int>(e.op())];
+      })
+      .def("args", [](const IndexExpr& e) { return e.args(); })
+      .def("uses", [](const IndexExpr& e, const std::string& symbol) { return e.uses(parse_symbol(symbol)); })
+      .def(py::self + py::self)
+      .def(py::self - py::self)
+      .def(py::self * py::self)
+      .def("__floordiv__", [](const IndexExpr& a, const IndexExpr& b) { return floordiv(a, b); }, py::is_operator())
+      .def("__mod__", [](const IndexExpr& a, const IndexExpr& b) { return mod(a, b); }, py::is_operator())
+      .def("__radd__", [](const IndexExpr& a, const IndexExpr& b) { return b + a; }, py::is_operator())
+      .def("__rsub__", [](const IndexExpr& a, const IndexExpr& b) { return b - a; }, py::is_operator())
+      .def("__rmul__", [](const IndexExpr& a, const IndexExpr& b) { return b * a; }, py::is_operator())
+      .def("__rfloordiv__", [](const IndexExpr& a, const IndexExpr& b) { return floordiv(b, a); }, py::is_operator())
+      .def("__rmod__", [](const IndexExpr& a, const IndexExpr& b) { return mod(b, a); }, py::is_operator())
+      .def("__neg__", [](const IndexExpr& a) { return a * -1; })
+      .def("__eq__", [](const IndexExpr& a, const IndexExpr& b) { return a == b; }, py::is_operator())
+      .def("__hash__", [](const IndexExpr& a) { return static_cast<py::ssize_t>(a.hash()); })
+      .def("__str__", &IndexExpr::str)
+      .def("__repr__", &IndexExpr::str);
+
+  m.def("floordiv", &floordiv);
+  m.def("ceildiv", &ceildiv);
+  m.def("mod", &mod);
+  m.def("min", [](const IndexExpr& a, const IndexExpr& b) { return ir::min(a, b); });
+  m.def("max", [](const IndexExpr& a, const IndexExpr& b) { return ir::max(a, b); });
+  m.def("product", &product);
+  m.def("evaluate", [](const IndexExpr& e, const std::map<std::string, int64_t>& values) {
+    std::map<Symbol, int64_t> by_symbol;
+    for (const auto& [text, value] : values) by_symbol.emplace(parse_symbol(text), value);
+    return evaluate(e, [&](Symbol s) {
+      const auto it = by_symbol.find(s);
+      if (it == by_symbol.end()) fail(ErrorKind::kInternal, "no value for " + IndexExpr::symbol(s.kind, s.index).str() + " in " + e.str());
+      return it->second;
+    });
+  });
+  m.def("substitute", [](const IndexExpr& e, const std::map<std::string, IndexExpr>& with) {
+    std::map<Symbol, IndexExpr> by_symbol;
+    for (const auto& [text, value] : with) by_symbol.emplace(parse_symbol(text), value);
+    return substitute(e, by_symbol);
+  });
+
+  py::class_<Ranges>(m, "Ranges")
+      .def(py::init<>())
+      .def("set", [](Ranges& r, const std::string& symbol, const Range& range) { r.set(parse_symbol(symbol), range); })
+      .def("set_extent", [](Ranges& r, const std::string& symbol, const IndexExpr& extent) { r.set_extent(parse_symbol(symbol), extent); })
+      .def("of", &Ranges::of)
+      .def("known_nonnegative", &Ranges::known_nonnegative)
+      .def("known_less", &Ranges::known_less)
+      .def("known_divides", &Ranges::known_divides);
+  m.def("simplify", [](const IndexExpr& e, const Ranges& ranges) { return simplify(e, ranges); });
+}
+
+/// An op as (name, dtype, operands, detail). detail: load: (buffer, coordinates); constant: the number; index: the expression.
+py::tuple op_tuple(const Op& op) {
+  py::object detail = py::none();
+  if (op.code == OpCode::kLoad) detail = py::make_tuple(op.buffer, op.index);
+  if (op.code == OpCode::kConstant) detail = from_scalar(op.constant);
+  if (op.code == OpCode::kIndex) detail = py::cast(op.index.at(0));
+  return py::make_tuple(facts(op.code).name, op.dtype, op.args, detail);
+}
+
+void bind_graph(py::module_& m) {
+  py::class_<Scalar>(m, "Scalar")
+      .def(py::init<>())
+      .def_readwrite("is_float", &Scalar::is_float)
+      .def_readwrite("f", &Scalar::f)
+      .def_readwrite("i", &Scalar::i);
+  py::class_<Origin>(m, "Origin")
+      .def(py::init([](std::string op, std::string source) { return Origin{std::move(op), std::move(source)}; }), py::arg("op") = "",
+           py::arg("source") = "")
+      .def_readwrite("op", &Origin::op)
+      .def_readwrite("source", &Origin::source);
+  py::class_<ConvolveAttrs>(m, "ConvolveAttrs")
+      .def(py::init<>())
+      .def_readwrite("kind", &ConvolveAttrs::kind)
+      .def_readwrite("stride", &ConvolveAttrs::stride)
+      .def_readwrite("padding", &ConvolveAttrs::padding)
+      .def_readwrite("dilation", &ConvolveAttrs::dilation)
+      .def_readwrite("groups", &ConvolveAttrs::groups);
+  py::class_<Buffer>(m, "Buffer")
+      .def_readonly("dtype", &Buffer::dtype)
+      .def_readonly("sizes", &Buffer::sizes)
+      .def_readonly("strides", &Buffer::strides)
+      .def_property_readonly("is_input", [](const Buffer& b) { return b.role == BufferRole::kInput; })
+      .def_readonly("input", &Buffer::input)
+      .def_readonly("is_parameter", &Buffer::is_parameter)
+      .def_readonly("donated", &Buffer::donated)
+      .def_readonly("name", &Buffer::name);
+  py::class_<View>(m, "View")
+      .def_readonly("buffer", &View::buffer)
+      .def_readonly("sizes", &View::sizes)
+      .def_readonly("coords", &View::coords);
+  py::class_<Store>(m, "Store")
+      .def_readonly("buffer", &Store::buffer)
+      .def_readonly("index", &Store::index)
+      .def_readonly("value", &Store::value);
+  py::class_<Output>(m, "Output")
+      .def_readonly("buffer", &Output::buffer)
+      .def_readonly("sizes", &Output::sizes)
+      .def_readonly("strides", &Output::strides)
+      .def_readonly("offset", &Output::offset);
+  py::class_<Node>(m, "Node")
+      .def_property_readonly("kind", [](const Node& n) { return kind_name(n.kind); })
+      .def_readonly("origin", &Node::origin)
+      .def_readonly("sizes", &Node::sizes)
+      .def_readonly("reduce_sizes", &Node::reduce_sizes)
+      .def_property_readonly("ops", [](const Node& n) {
+        py::list ops;
+        for (const Op& op : n.body.ops) ops.append(op_tuple(op));
+        return ops;
+      })
+      .def_readonly("stores", &Node::stores)
+      .def_property_readonly("reduction", [](const Node& n) { return n.kind == NodeKind::kReduce ? facts(n.reduction).name : std::string(); })
+      .def_property_readonly("stage", [](const Node& n) {
+        static constexpr const char* kNames[] = {"whole", "partial", "final"};
+        return kNames[static_cast<int>(n.stage)];
+      })
+      .def_readonly("reduced", &Node::reduced)
+      .def_readonly("operands", &Node::operands)
+      .def_readonly("outputs", &Node::outputs)
+      .def_readonly("convolve", &Node::convolve)
+      .def_readonly("reduced_precision", &Node::reduced_precision)
+      .def_readonly("call", &Node::call);
+  py::class_<Graph>(m, "Graph")
+      .def_static("parse", &parse_graph)
+      .def_readonly("buffers", &Graph::buffers)
+      .def_readonly("nodes", &Graph::nodes)
+      .def_readonly("inputs", &Graph::inputs)
+      .def_readonly("symbols", &Graph::symbols)
+      .def_readonly("symbol_ranges", &Graph::symbol_ranges)
+      .def_readonly("outputs", &Graph::outputs)
+      .def("str", &Graph::str, py::arg("origins") = true)
+      .def("__str__", [](const Graph& g) { return g.str(); })
+      .def("simplify", [](Graph& g) { return simplify(g); })
+      .def("verify", [](const Graph& g, Level level) { verify(g, level); }, py::arg("level") = Level::kGraph)
+      .def(py::pickle([](const Graph& g) { return g.str(); }, [](const std::string& text) { return parse_graph(text); }));
+  m.def("parse_graph", &parse_graph);
+
+  m.def("ops", [] {
+    py::list rows;
+    for (int code = static_cast<int>(OpCode::kCast) + 1; code < static_cast<int>(OpCode::kCount); ++code) {
+      const OpFacts& f = facts(static_cast<OpCode>(code));
+      rows.append(py::make_tuple(f.name, f.arity, f.dtype_rule, f.cost, f.facts, f.text));
+    }
+    return rows;
+  });
+  m.def("op_types", [](const std::string& name, const std::vector<DType>& operands) {
+    OpTypes types = op_types(op_code(name), operands);
+    return std::pair(std::move(types.operands), types.value);
+  });
+  py::class_<ReductionFacts>(m, "ReductionFacts")
+      .def_readonly("name", &ReductionFacts::name)
+      .def_readonly("inputs", &ReductionFacts::inputs)
+      .def_readonly("accumulators", &ReductionFacts::accumulators)
+      .def_readonly("results", &ReductionFacts::results)
+      .def_readonly("types", &ReductionFacts::types)
+      .def_readonly("identities", &ReductionFacts::identities)
+      .def_readonly("step", &ReductionFacts::step)
+      .def_readonly("merge", &ReductionFacts::merge)
+      .def_readonly("leave", &ReductionFacts::leave);
+  m.def("reductions", [] {
+    std::vector<ReductionFacts> rows;
+    for (int code = 0; code < static_cast<int>(ReductionCode::kCount); ++code) rows.push_back(facts(static_cast<ReductionCode>(code)));
+    return rows;
+  });
+}
+
+void bind_builder(py::module_& m) {
+  py::class_<Value>(m, "Value")
+      .def_readonly("kind", &Value::kind)
+      .def_readonly("dtype", &Value::dtype)
+      .def_readonly("sizes", &Value::sizes)
+      .def_readonly("buffer", &Value::buffer)
+      .def_readonly("coords", &Value::coords)
+      .def_property_readonly("constant", [](const Value& v) { return from_scalar(v.constant); })
+      .def_readonly("index", &Value::index);
+
+  py::class_<Builder>(m, "Builder")
+      .def(py::init<>())
+      .def_readonly("graph", &Builder::graph)
+      .def_readwrite("origin", &Builder::origin)
+      .def_readwrite("reduced_precision", &Builder::reduced_precision)
+      .def("size_symbol", &Builder::size_symbol)
+      .def("input", &Builder::input, py::arg("dtype"), py::arg("sizes"), py::arg("strides"), py::arg("is_parameter") = false,
+           py::arg("donated") = false)
+      .def("constant", [](const Builder& b, const py::object& value, DType dtype, Shape sizes) { return b.constant(to_scalar(value), dtype, std::move(sizes)); },
+           py::arg("value"), py::arg("dtype"), py::arg("sizes") = Shape{})
+      .def("iota", &Builder::iota)
+      .def("reshape", &Builder::reshape)
+      .def("permute", &Builder::permute)
+      .def("expand", &Builder::expand)
+      .def("slice", &Builder::slice)
+      .def("select", &Builder::select)
+      .def("flip", &Builder::flip)
+      .def("squeeze", &Builder::squeeze)
+      .def("unsqueeze", &Builder::unsqueeze)
+      .def("diagonal", &Builder::diagonal)
+      .def("as_strided", &Builder::as_strided)
+      .def("op", &Builder::op, py::arg("name"), py::arg("args"), py::arg("dtype") = py::none())
+      .def("cast", &Builder::cast)
+      .def("realize", &Builder::realize)
+      .def("copy", &Builder::copy)
+      .def("reduce", &Builder::reduce, py::arg("reduction"), py::arg("x"), py::arg("dims"), py::arg("keepdim"), py::arg("dtype") = py::none())
+      .def("concat", &Builder::concat)
+      .def("contract", &Builder::contract)
+      .def("convolve", &Builder::convolve)
+      .def("call", &Builder::call)
+      .def("copy_into", &Builder::copy_into)
+      .def("output", &Builder::output)
+      .def("finish", &Builder::finish);
+
+  py::class_<BodyBuilder>(m, "BodyBuilder")
+      .def(py::init<Builder&, Shape, Shape>(), py::arg("builder"), py::arg("sizes"), py::arg("reduce_sizes") = Shape{}, py::keep_alive<1, 2>())
+      .def("load", &BodyBuilder::load, py::arg("value"), py::arg("coords"), py::arg("mask") = kNone)
+      .def("constant", [](BodyBuilder& b, const py::object& value, DType dtype) { return b.constant(to_scalar(value), dtype); })
+      .def("index", &BodyBuilder::index)
+      .def("cast", &BodyBuilder::cast)
+      .def("op", &BodyBuilder::op)
+      .def("dtype_of", &BodyBuilder::dtype_of)
+      .def("as_index", &BodyBuilder::as_index)
+      .def("store", &BodyBuilder::store)
+      .def("store_into", &BodyBuilder::store_into)
+      .def("store_at", &BodyBuilder::store_at)
+      .def("reduce", &BodyBuilder::reduce);
+}
+
+}  // namespace
+
+void bind_ir(py::module_& m) {
+  py::module_ ir = m.def_submodule("ir", "The IR: index expressions, graphs and their builder.");
+  bind_enums(ir);
+  bind_index(ir);
+  bind_graph(ir);
+  bind_builder(ir);
+}
+
+}  // namespace ocl::python
