@@ -16,8 +16,7 @@
 // Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), H, W (of x), P, Q (of dy), R, S, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w,
 //   split_pixels (pixels a split), long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c (strides in elements; one image below 2^31 elements), epilogue.
 // Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP, groups, splits), local (GROUP, 1, 1), splits = ceil(batch*P*Q / split_pixels).
-// Hooks: SPLIT 0 (one split): STORE(acc, k, c, r, s); SPLIT 1: STORE(acc, split, k, c, r, s), the sum of one split. k over all groups, c within the group.
-//   Store dimension c, VW = 4.
+// Hooks: STORE(acc, split * filters + k, c, r, s), the sum of one split; k over all groups (filters of them), c within the group. Store dimension c, VW = 4.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_weight_group
 #endif
@@ -43,26 +42,11 @@
 #define X_VEC4 0  // 1: x_c is 1; C and the other strides of x are multiples of 4
 #endif
 // FILTER_R, FILTER_S: if defined, constants that replace the arguments R, S.
-#ifndef SPLIT
-#define SPLIT 0  // 1: the hooks get the split first
-#endif
 #ifndef STORE
-#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset  // [split][k][r][s][c]
-#define Y_AT(z, k, c, r, s) (y_offset + ((((ulong)(z)*get_global_size(1) * K + (k)) * R + (r)) * S + (s)) * C + (c))
-#if SPLIT
-#define STORE(acc, z, k, c, r, s) (y[Y_AT(z, k, c, r, s)] = (acc))
-#define STOREV(acc, z, k, c, r, s) vstore4(acc, 0, y + Y_AT(z, k, c, r, s))
-#else
-#define STORE(acc, k, c, r, s) (y[Y_AT(0, k, c, r, s)] = (acc))
-#define STOREV(acc, k, c, r, s) vstore4(acc, 0, y + Y_AT(0, k, c, r, s))
-#endif
-#endif
-#if SPLIT
-#define STORE_SUM(acc, z, k, c, r, s) STORE(acc, z, k, c, r, s)
-#define STOREV_SUM(acc, z, k, c, r, s) STOREV(acc, z, k, c, r, s)
-#else
-#define STORE_SUM(acc, z, k, c, r, s) STORE(acc, k, c, r, s)
-#define STOREV_SUM(acc, z, k, c, r, s) STOREV(acc, k, c, r, s)
+#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset  // [split * filters + k][r][s][c]
+#define Y_AT(k, c, r, s) (y_offset + (((ulong)(k)*R + (r)) * S + (s)) * C + (c))
+#define STORE(acc, k, c, r, s) (y[Y_AT(k, c, r, s)] = (acc))
+#define STOREV(acc, k, c, r, s) vstore4(acc, 0, y + Y_AT(k, c, r, s))
 #endif
 #define ACROSS (TILE_N / ITEM_N)
 #define DOWN (TILE_M / ITEM_M)
@@ -208,6 +192,7 @@ void KERNEL_NAME(__global const IN_T* dy, const ulong dy_offset,  // [batch, gro
     barrier(CLK_LOCAL_MEM_FENCE);  // the next part is complete, and everyone has read the current one: its buffer is free
   }
 
+  const int first = (split * (int)get_global_size(1) + group) * K;  // the hooks' coordinate of this group's filter 0
   OCL_UNROLL
   for (int i = 0; i < ITEM_M; ++i) {
     const int k = m0 + (i / 4 * DOWN + item.y) * 4 + i % 4;
@@ -218,11 +203,11 @@ void KERNEL_NAME(__global const IN_T* dy, const ulong dy_offset,  // [batch, gro
       if (k < K) {
         if (C % 4 == 0) {
           const int at = column / C;
-          if (column < columns) STOREV_SUM(value, split, group * K + k, column % C, at / S, at % S);
+          if (column < columns) STOREV(value, first + k, column % C, at / S, at % S);
         } else {
           for (int l = 0; l < min(4, columns - column); ++l) {
             const int at = (column + l) / C;
-            STORE_SUM(lane_of(value, l), split, group * K + k, (column + l) % C, at / S, at % S);
+            STORE(lane_of(value, l), first + k, (column + l) % C, at / S, at % S);
           }
         }
       }

@@ -17,8 +17,8 @@
 //   ceil((out_w + pad_w % STRIDE_W)/STRIP) for 1. Hooks: STORE(acc, n, k, h, w). Store dimension k, VW = 4.
 // Arguments of 2: dy, dy_offset, x, x_offset, int batch, channels, in_h, in_w (of x), out_h, out_w (of dy), pad_h, pad_w, split_strips (strips a split),
 //   long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c, epilogue. Grid: global (ceil(channels/64) * 256, ceil(FILTER_R/ROWS), splits),
-//   local (256, 1, 1), splits = ceil(batch * out_h * ceil(out_w/STRIP) / split_strips). Hooks: SPLIT 0
-//   (one split): STORE(acc, k, 0, r, s), SPLIT 1: STORE(acc, split, k, 0, r, s). Store dimension k, VW = 4.
+//   local (256, 1, 1), splits = ceil(batch * out_h * ceil(out_w/STRIP) / split_strips). Hooks:
+//   STORE(acc, split * channels + k, 0, r, s), the sum of one split. Store dimension k, VW = 4.
 // Strides in elements; one image below 2^31 elements.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME depthwise_group
@@ -61,20 +61,12 @@
 #ifndef QUADS
 #define QUADS 0  // 1: channel strides are 1; channels and all other strides are multiples of 4
 #endif
-#ifndef SPLIT
-#define SPLIT 0  // OPERATION 2: 1: the hooks get the split first
-#endif
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset
 #if OPERATION == 2
-#define Y_AT(z, k, r, s) (y_offset + (((ulong)(z)*FILTER_R + (r)) * FILTER_S + (s)) * channels + (k))  // [split][r][s][k]
-#if SPLIT
-#define STORE(acc, z, k, c, r, s) (y[Y_AT(z, k, r, s)] = (acc))
-#define STOREV(acc, z, k, c, r, s) vstore4(acc, 0, y + Y_AT(z, k, r, s))
-#else
-#define STORE(acc, k, c, r, s) (y[Y_AT(0, k, r, s)] = (acc))
-#define STOREV(acc, k, c, r, s) vstore4(acc, 0, y + Y_AT(0, k, r, s))
-#endif
+#define Y_AT(k, r, s) (y_offset + ((ulong)(r)*FILTER_S + (s)) * get_num_groups(2) * channels + (k))  // [r][s][split * channels + k]
+#define STORE(acc, k, c, r, s) (y[Y_AT(k, r, s)] = (acc))
+#define STOREV(acc, k, c, r, s) vstore4(acc, 0, y + Y_AT(k, r, s))
 #else
 #define Y_AT(n, k, h, w) (y_offset + (((ulong)(n)*out_h + (h)) * out_w + (w)) * channels + (k))  // NHWC
 #define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
@@ -168,13 +160,6 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, chann
 }
 
 #else
-#if SPLIT
-#define STORE_SUM(acc, z, k, c, r, s) STORE(acc, z, k, c, r, s)
-#define STOREV_SUM(acc, z, k, c, r, s) STOREV(acc, z, k, c, r, s)
-#else
-#define STORE_SUM(acc, z, k, c, r, s) STORE(acc, k, c, r, s)
-#define STOREV_SUM(acc, z, k, c, r, s) STOREV(acc, k, c, r, s)
-#endif
 #define LANES 16  // items side by side along the channels
 #define WALKERS 16  // items that share the strips of a split
 #define COLUMNS ((STRIP - 1) * STRIDE_W + (FILTER_S - 1) * DILATION_W + 1)
@@ -237,8 +222,8 @@ void KERNEL_NAME(__global const IN_T* dy, const ulong dy_offset,  // [batch, cha
       if (walker == 0 && left > 0 && r0 + r < FILTER_R) {
         float4 sum = partial[0][lane];
         for (int i = 1; i < WALKERS; ++i) sum += partial[i][lane];
-        if (left >= 4) STOREV_SUM(sum, split, k, 0, r0 + r, s);
-        else for (int l = 0; l < left; ++l) STORE_SUM(lane_of(sum, l), split, k + l, 0, r0 + r, s);
+        if (left >= 4) STOREV(sum, split * channels + k, 0, r0 + r, s);
+        else for (int l = 0; l < left; ++l) STORE(lane_of(sum, l), split * channels + k + l, 0, r0 + r, s);
       }
       barrier(CLK_LOCAL_MEM_FENCE);  // partial[] is read: the next tap may overwrite it
     }

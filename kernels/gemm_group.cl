@@ -17,12 +17,12 @@
 //    A           C
 //
 // Arguments: a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner, b_row, b_col
-//   [, int split_depth with SPLIT_K], epilogue.
+//   epilogue.
 //   strides in elements: A[b,m,k] at a_offset + b/inner*a_outer + b%inner*a_inner + m*a_row + k*a_col, B[b,k,n] likewise with k*b_row + n*b_col (inner: a
 //   batch of two dimensions, such as heads; 1 if it is one). Any strides, 0 broadcasts; the macros below choose the loads, the wrong order is only slow,
 //   a broken promise of *_VEC4 is wrong.
-// Grid: global (ceil(M/TILE_M) * ceil(N/TILE_N) * GROUP, splits, batch), local (GROUP, 1, 1); splits = 1 without SPLIT_K, else ceil(K/split_depth).
-// Hooks: STORE(acc, b, m, n), with SPLIT_K STORE(acc, split, b, m, n): the sum over the k of one split. Store dimension n, VW = 4.
+// Grid: global (ceil(M/TILE_M) * ceil(N/TILE_N) * GROUP, 1, batch), local (GROUP, 1, 1).
+// Hooks: STORE(acc, b, m, n). Store dimension n, VW = 4. A long K is split by its caller into a batch: outer strides of K/splits along k.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_group
 #endif
@@ -55,15 +55,9 @@
 #endif
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset
-#ifdef SPLIT_K
-#define Y_AT(z, b, m, n) (y_offset + (((ulong)(z)*get_global_size(2) + (b)) * M + (m)) * N + (n))
-#define STORE(acc, z, b, m, n) (y[Y_AT(z, b, m, n)] = (acc))
-#define STOREV(acc, z, b, m, n) vstore4(acc, 0, y + Y_AT(z, b, m, n))
-#else
 #define Y_AT(b, m, n) (y_offset + ((ulong)(b)*M + (m)) * N + (n))
 #define STORE(acc, b, m, n) (y[Y_AT(b, m, n)] = (acc))
 #define STOREV(acc, b, m, n) vstore4(acc, 0, y + Y_AT(b, m, n))
-#endif
 #endif
 #define ACROSS (TILE_N / ITEM_N)  // work-items along the columns
 #define DOWN (TILE_M / ITEM_M)    // and along the rows
@@ -75,9 +69,6 @@ void KERNEL_NAME(__global const IN_T* a, const ulong a_offset,  // [batch, M, K]
                  const int M, const int N, const int K, const int inner,
                  const long a_outer, const long a_inner, const long a_row, const long a_col,
                  const long b_outer, const long b_inner, const long b_row, const long b_col
-#ifdef SPLIT_K
-                 , const int split_depth  // k a split, a multiple of 4
-#endif
                  EPILOGUE_PARAMS) {
   __local float4 a_tile[2][TILE_K * (TILE_M + TILE_PAD) / 4];
   __local float4 b_tile[2][TILE_K * (TILE_N + TILE_PAD) / 4];
@@ -87,31 +78,24 @@ void KERNEL_NAME(__global const IN_T* a, const ulong a_offset,  // [batch, M, K]
   const int m0 = (int)get_group_id(0) / n_tiles * TILE_M;  // neighbouring groups share rows of A
   const int n0 = (int)get_group_id(0) % n_tiles * TILE_N;
   const int batch = get_group_id(2);
-#ifdef SPLIT_K
-  const int split = get_group_id(1);
-  const int k0 = split * split_depth;
-  const int k_end = min(K, k0 + split_depth);
-#else
-  const int k0 = 0, k_end = K;
-#endif
   // The contiguous stride is spelled as 1 where it is promised.
   const long a_width = A_VEC4 && !A_K_MAJOR ? 1 : a_row, a_depth = A_VEC4 && A_K_MAJOR ? 1 : a_col;
   const long b_width = B_VEC4 && !B_K_MAJOR ? 1 : b_col, b_depth = B_VEC4 && B_K_MAJOR ? 1 : b_row;
-  a += a_offset + batch / inner * a_outer + batch % inner * a_inner + m0 * a_width + k0 * a_depth;
-  b += b_offset + batch / inner * b_outer + batch % inner * b_inner + n0 * b_width + k0 * b_depth;
+  a += a_offset + batch / inner * a_outer + batch % inner * a_inner + m0 * a_width;
+  b += b_offset + batch / inner * b_outer + batch % inner * b_inner + n0 * b_width;
 
   float4 acc[ITEM_M * ITEM_N / 4];
   OCL_UNROLL
   for (int i = 0; i < ITEM_M * ITEM_N / 4; ++i) acc[i] = (float4)(0.0f);
   float4 a_held[(TILE_M * TILE_K / 4 + GROUP - 1) / GROUP], b_held[(TILE_N * TILE_K / 4 + GROUP - 1) / GROUP];
-  tile_fetch(a_held, a, a_width, a_depth, M - m0, k_end - k0, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4, ALIGNED(a_offset));
-  tile_fetch(b_held, b, b_width, b_depth, N - n0, k_end - k0, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4, ALIGNED(b_offset));
+  tile_fetch(a_held, a, a_width, a_depth, M - m0, K, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4, ALIGNED(a_offset));
+  tile_fetch(b_held, b, b_width, b_depth, N - n0, K, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4, ALIGNED(b_offset));
   tile_keep((__local float*)a_tile[0], a_held, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
   tile_keep((__local float*)b_tile[0], b_held, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4);
   barrier(CLK_LOCAL_MEM_FENCE);  // the first part of both operands is in buffer 0
   int now = 0;
-  for (int k = k0; k < k_end; k += TILE_K) {
-    const int left = k_end - k - TILE_K;
+  for (int k = 0; k < K; k += TILE_K) {
+    const int left = K - k - TILE_K;
     if (left > 0) {
       a += TILE_K * a_depth;
       b += TILE_K * b_depth;
@@ -135,13 +119,8 @@ void KERNEL_NAME(__global const IN_T* a, const ulong a_offset,  // [batch, M, K]
       const int n = n0 + (j * ACROSS + item.x) * 4;
       const float4 value = acc[i * (ITEM_N / 4) + j];
       if (m < M) {
-#ifdef SPLIT_K
-        if (n + 3 < N) STOREV(value, split, batch, m, n);
-        else for (int l = 0; l < N - n; ++l) STORE(lane_of(value, l), split, batch, m, n + l);
-#else
         if (n + 3 < N) STOREV(value, batch, m, n);
         else for (int l = 0; l < N - n; ++l) STORE(lane_of(value, l), batch, m, n + l);
-#endif
       }
     }
   }

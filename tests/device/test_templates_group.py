@@ -50,22 +50,17 @@ def tile(defines):
     return d["TILE_M"], d["TILE_N"], d["TILE_M"] // d["ITEM_M"] * (d["TILE_N"] // d["ITEM_N"])
 
 
-def gemm(device, a, b, splits=1, **defines):
+def gemm(device, a, b, **defines):
     """a [batch, M, K], b [batch, K, N], any strides."""
     batch, M, K = a.shape
     N = b.shape[2]
     defines |= dict(KERNEL_NAME="gemm", A_K_MAJOR=int(a.stride(2) == 1), B_K_MAJOR=int(b.stride(2) != 1))
     tm, tn, local = tile(defines)
-    extra = []
-    if splits > 1:
-        defines["SPLIT_K"] = 1
-        extra = [ceil(ceil(K, splits), 4) * 4]
-        splits = ceil(K, extra[0])
-    out = torch.full((splits, batch, M, N), float("nan"))
+    out = torch.full((batch, M, N), float("nan"))
     inner = 2 if batch % 2 == 0 else 1
     strides = [Long(s) for t in (a, b) for s in (t.stride(0) * inner, *t.stride())]
-    launch(device.build("gemm_group.cl", "gemm", **defines), (ceil(M, tm) * ceil(N, tn), splits, batch), local, a, b, M, N, K, inner, *strides, *extra, out, out=out)
-    return out.sum(0)
+    launch(device.build("gemm_group.cl", "gemm", **defines), (ceil(M, tm) * ceil(N, tn), 1, batch), local, a, b, M, N, K, inner, *strides, out, out=out)
+    return out
 
 
 @pytest.mark.parametrize("size", [(1, 1, 1), (3, 5, 7), (65, 63, 17), (128, 128, 16), (129, 131, 33), (40, 200, 100)], ids=str)
@@ -85,9 +80,9 @@ def test_gemm_layouts(device, tiles, a_t, b_t, vec):
     compare(gemm(device, a, b, A_VEC4=vec, B_VEC4=vec, **TILES[tiles]), a.double() @ b.double(), K)
 
 
-def test_gemm_split_offset_broadcast(device):
+def test_gemm_offset_broadcast(device):
     a, b = torch.randn(5, 33, 90)[1:, :, 8:80], torch.randn(1, 72, 44).expand(4, 72, 44)
-    compare(gemm(device, a, b, splits=3, A_VEC4=0, B_VEC4=1, **SMALL), a.double() @ b.double(), 72)
+    compare(gemm(device, a, b, A_VEC4=0, B_VEC4=1, **SMALL), a.double() @ b.double(), 72)
     a, b = torch.randn(2, 40, 1).expand(2, 40, 30), torch.randn(2, 30, 9)  # a row repeated along k
     compare(gemm(device, a, b, **SMALL), a.double() @ b.double(), 30)
 
@@ -108,7 +103,7 @@ CONVS = {
     "stem": (2, 3, 23, 21, 16, 7, 7, 2, 3, 1, 1),
     "one": (1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1),
 }
-CONV_TILES = {"128x128x16": {}, "64x64x16": TILES["64x64x16"], "128x64x8": dict(TILE_M=128, TILE_N=64, TILE_K=8), "32x64x8": dict(TILE_M=32, TILE_N=64, TILE_K=8, ITEM_M=4)}
+CONV_TILES = {"128x128x16": {}, "64x64x16": TILES["64x64x16"], "128x64x16": dict(TILE_N=64, ITEM_N=4), "128x32x16": dict(TILE_N=32, ITEM_N=4), "32x64x16": dict(TILE_M=32, TILE_N=64, ITEM_M=4, ITEM_N=4)}
 
 
 def conv_tensors(case):
@@ -140,7 +135,7 @@ def conv(device, x, packed, out_shape, case, data=0, **defines):
 @pytest.mark.parametrize("name", CONVS)
 @pytest.mark.parametrize("tiles", CONV_TILES)
 def test_conv_forward(device, tiles, name, flat):
-    if tiles == "128x64x8" and not flat and name in ("3x3s2d3", "5x3s3"):
+    if tiles == "128x64x16" and not flat and name in ("3x3s2d3", "5x3s3"):
         return
     case = CONVS[name]
     x, weight, want = conv_tensors(case)
@@ -165,7 +160,7 @@ def test_conv_data(device, tiles, name, flat):
 
 @pytest.mark.parametrize("channels_last", (1, 0))
 @pytest.mark.parametrize("name", CONVS)
-@pytest.mark.parametrize("tiles", ["128x128x16", "64x64x16", "128x64x8"])
+@pytest.mark.parametrize("tiles", ["128x64x16", "64x64x16"])
 def test_conv_weight(device, tiles, name, channels_last):
     case = CONVS[name]
     x, weight, y = conv_tensors(case)
@@ -178,12 +173,11 @@ def test_conv_weight(device, tiles, name, channels_last):
     _, filters, P, Q = dy.shape
     (_, C_, R, S), K = weight.shape, filters // groups
     defines = dict(KERNEL_NAME="dw", DY_VEC4=int(channels_last and K % 4 == 0), X_VEC4=int(channels_last and C_ % 4 == 0)) | CONV_TILES[tiles]
-    if tiles == "128x64x8":  # 128 items read 128 filters of dy one by one
+    if tiles == "64x64x16":
         defines |= dict(FILTER_R=R, FILTER_S=S)
     tm, tn, local = tile(defines)
-    split_pixels = 50 if defines.get("TILE_M") else batch * P * Q
+    split_pixels = 50 if tiles == "64x64x16" else batch * P * Q
     splits = ceil(batch * P * Q, split_pixels)
-    defines["SPLIT"] = int(splits > 1)
     out = torch.full((splits, filters, R, S, C_), float("nan"))
     scalars = [batch, C_, K, H, W, P, Q, R, S, stride, stride, pad, pad, dilation, dilation, split_pixels]
     for t in (dy, x):
@@ -258,9 +252,8 @@ def test_depthwise(device, case, channels_last):
 
     split_strips, rows = 20, size if size * size <= 25 else 1
     splits = ceil(n * P * ceil(Q, strip), split_strips)
-    macros["SPLIT"] = int(splits > 1)
-    dw = torch.full((splits, size, size, c), float("nan"))
+    dw = torch.full((size, size, splits, c), float("nan"))
     scalars = [n, c, H, W, P, Q, pad, pad, split_strips, *strides(dy), *strides(x)]
     launch(device.build("depthwise_group.cl", "dw", OPERATION=2, **macros), (ceil(c, 64), ceil(size, rows), splits), 256, dy, x, *scalars, dw, out=dw)
     want = torch.nn.grad.conv2d_weight(x.double(), weight.shape, dy.double(), stride, pad, dilation, c)
-    compare(dw.sum(0).permute(2, 0, 1)[:, None], want, n * P * Q)
+    compare(dw.sum(2).permute(2, 0, 1)[:, None], want, n * P * Q)

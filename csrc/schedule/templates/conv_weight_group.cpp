@@ -1,0 +1,71 @@
+// csrc/schedule/templates/conv_weight_group.cpp: weight gradient of a convolution on GPUs by kernels/conv_weight_group.cl.
+#include <algorithm>
+
+#include "csrc/schedule/templates/choosers.h"
+#include "csrc/schedule/templates/group_tiles.h"
+
+namespace ocl::schedule {
+namespace {
+
+using ir::IndexExpr;
+
+const std::vector<GroupTile> kTiles = {{128, 64, 8, 4, 1.0}, {64, 64, 8, 4, 0.95}};
+
+Operand any_strides(TemplateContext& context, const ir::View& view) {
+  const auto in_place = strided_operand(context, view, kChannelsLast);
+  return in_place ? *in_place : dense_copy(context, view, kChannelsLast);
+}
+
+}  // namespace
+
+bool choose_conv_weight_group(TemplateContext& context, TemplateLaunch& launch) {
+  const ir::Node node = context.graph.nodes[context.node];
+  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind != ir::ConvolveKind::kWeight || !loadable(context)) return false;
+  const ir::ConvolveAttrs& attrs = node.convolve;
+  const ir::View &x = node.operands[0], &dy = node.operands[1];
+  const IndexExpr groups = attrs.groups, batch = x.sizes[0], P = dy.sizes[2], Q = dy.sizes[3];
+  const IndexExpr C = node.sizes[1], K = ir::floordiv(node.sizes[0], groups), R = node.sizes[2], S = node.sizes[3];
+  const Operand from = any_strides(context, x), gradient = any_strides(context, dy);
+
+  // Splits over pixels fill the device four times; a split is long enough to pay for its partial result.
+  const int64_t rows = typical(K, 64), columns = typical(R * S * C, 576), pixels = typical(batch * P * Q, 50176);
+  const GroupTile tile = rows <= 64 ? kTiles[1] : kTiles[0];
+  const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * attrs.groups;
+  const int64_t wanted = std::min((4 * context.caps.units + tiles - 1) / tiles, std::max<int64_t>(1, pixels / 256));
+  const IndexExpr split_pixels = ir::ceildiv(ir::ceildiv(batch * P * Q, wanted), 16) * 16;
+  // With sizes known only at run time a split may come out empty: it then stores zeros.
+  const int64_t splits = split_pixels.is_const() ? (pixels + split_pixels.constant() - 1) / split_pixels.constant() : wanted;
+
+  launch = TemplateLaunch{};
+  launch.file = "conv_weight_group";
+  launch.kind = "conv_weight";
+  launch.variant = tile.name() + (splits > 1 ? " in " + std::to_string(splits) + " parts" : "");
+  define_types(context, launch, 4);
+  use_tile(launch, tile);
+  define(launch, "DY_VEC4", channels_contiguous(gradient) && quads(context, {K, gradient.strides[0], gradient.strides[2], gradient.strides[3]}));
+  define(launch, "X_VEC4", channels_contiguous(from) && quads(context, {C, from.strides[0], from.strides[2], from.strides[3]}));
+  if (constants({R, S})) {
+    define(launch, "FILTER_R", R.constant());
+    define(launch, "FILTER_S", S.constant());
+  }
+  launch.inputs = {gradient.input, from.input};
+  pass(launch, {batch, C, K, x.sizes[2], x.sizes[3], P, Q, R, S, attrs.stride[0], attrs.stride[1], attrs.padding[0], attrs.padding[1], attrs.dilation[0],
+                attrs.dilation[1], split_pixels});
+  for (const Operand& operand : {gradient, from}) {
+    pass(launch, {}, {operand.strides[0]});
+    pass(launch, {operand.strides[2], operand.strides[3], operand.strides[1]});
+  }
+  launch.groups = {ir::ceildiv(R * S * C, tile.columns) * ir::ceildiv(K, tile.rows), groups, splits};
+  launch.store_width = 4;
+  launch.store_coords = {0, 1, 2, 3};
+  launch.store_dim = 1;
+  if (splits > 1) {
+    lay_out(context.graph, node.outputs[0], {0, 1, 2, 3});
+    split_output(context, splits, kChannelsLast);
+  } else {
+    lay_out(context.graph, node.outputs[0], kChannelsLast);
+  }
+  return true;
+}
+
+}  // namespace ocl::schedule

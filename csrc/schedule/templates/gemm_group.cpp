@@ -1,0 +1,129 @@
+// csrc/schedule/templates/gemm_group.cpp: matrix products on GPUs by kernels/gemm_group.cl.
+#include <algorithm>
+
+#include "csrc/schedule/templates/choosers.h"
+#include "csrc/schedule/templates/group_tiles.h"
+
+namespace ocl::schedule {
+namespace {
+
+using ir::IndexExpr;
+
+const std::vector<GroupTile> kTiles = {{128, 64, 8, 4, 1.0}, {64, 128, 8, 8, 0.98}, {64, 64, 8, 4, 0.93}, {32, 64, 4, 4, 0.6}, {16, 64, 4, 4, 0.35}};
+
+/// A batch of matrices: element (b, i, j) at offset + (b / inner)*outer_stride + (b % inner)*inner_stride + i*row + j*col.
+struct Matrices {
+  TemplateLaunch::Input input;
+  IndexExpr outer, inner, row, col;
+};
+
+/// The n of some b / n or b % n: the batch is two dimensions flattened (batch and heads, or splits and batch).
+std::optional<IndexExpr> batch_factor(const IndexExpr& e) {
+  if (e.is_const() || e.op() == ir::IndexOp::kSymbol) return std::nullopt;
+  const bool divides = e.op() == ir::IndexOp::kFloorDiv || e.op() == ir::IndexOp::kMod;
+  if (divides && e.args()[0] == IndexExpr::loop(0) && !e.args()[1].uses(ir::SymbolKind::kLoop)) return e.args()[1];
+  for (const IndexExpr& arg : e.args())
+    if (auto found = batch_factor(arg)) return found;
+  return std::nullopt;
+}
+
+IndexExpr offset_of(TemplateContext& context, const ir::View& view) {
+  std::vector<int> row_major(context.graph.buffers[view.buffer].sizes.size());
+  for (size_t d = 0; d < row_major.size(); ++d) row_major[d] = static_cast<int>(d);
+  lay_out(context.graph, view.buffer, row_major);
+  ir::Ranges ranges = context.graph.ranges();
+  for (int d = 0; d < 3; ++d) ranges.set_extent({ir::SymbolKind::kLoop, d}, view.sizes[d]);
+  return ir::linear_offset(context.graph.buffers[view.buffer], view.coords, ranges);
+}
+
+/// The view with b = q*inner + r, if its offset is then affine in q, r, i and j.
+std::optional<Matrices> in_place(TemplateContext& context, const ir::View& view, const IndexExpr& inner) {
+  const IndexExpr q = IndexExpr::loop(3), r = IndexExpr::loop(4);
+  ir::Ranges ranges = context.graph.ranges();
+  for (int d = 1; d < 3; ++d) ranges.set_extent({ir::SymbolKind::kLoop, d}, view.sizes[d]);
+  ranges.set_extent(q.symbol(), ir::ceildiv(view.sizes[0], inner));
+  ranges.set_extent(r.symbol(), inner);
+  IndexExpr rest = ir::simplify(ir::substitute(offset_of(context, view), {{IndexExpr::loop(0).symbol(), inner.is_const(1) ? q : q * inner + r}}), ranges);
+  std::array<IndexExpr, 4> steps;
+  const std::array<IndexExpr, 4> loops = {q, r, IndexExpr::loop(1), IndexExpr::loop(2)};
+  for (size_t i = 0; i < loops.size(); ++i) {
+    const auto affine = ir::affine_in(rest, loops[i].symbol());
+    if (!affine || affine->coefficient.uses(ir::SymbolKind::kLoop)) return std::nullopt;
+    steps[i] = ir::simplify(affine->coefficient, ranges);
+    rest = ir::simplify(affine->rest, ranges);
+  }
+  if (rest.uses(ir::SymbolKind::kLoop)) return std::nullopt;
+  return Matrices{{view.buffer, rest}, steps[0], steps[1], steps[2], steps[3]};
+}
+
+Matrices matrices(TemplateContext& context, const ir::View& view, const IndexExpr& inner) {
+  if (const auto found = in_place(context, view, inner)) return *found;
+  const Operand copy = dense_copy(context, view, {0, 1, 2});
+  return {copy.input, copy.strides[0] * inner, inner.is_const(1) ? IndexExpr(0) : copy.strides[0], copy.strides[1], copy.strides[2]};
+}
+
+/// Parts of K that fill the device when the output has few tiles: a divisor of K that leaves 256 or more to a part.
+int64_t choose_splits(const Caps& caps, int64_t tiles, const IndexExpr& K) {
+  int64_t best = 1;
+  if (!K.is_const()) return best;
+  for (int64_t splits = 2; splits <= 64 && best * tiles < 2 * static_cast<int64_t>(caps.units); ++splits)
+    if (K.constant() % (splits * 4) == 0 && K.constant() / splits >= 256) best = splits;
+  return best;
+}
+
+/// The contraction as one with splits*batch smaller ones; matrix s*batch + b has part s of K of matrix b.
+void split_depth(TemplateContext& context, int64_t splits) {
+  ir::Node& node = context.graph.nodes[context.node];
+  const IndexExpr batch = node.sizes[0], depth = ir::floordiv(node.reduce_sizes[0], splits), b = IndexExpr::loop(0);
+  for (int operand = 0; operand < 2; ++operand) {
+    ir::View& view = node.operands[static_cast<size_t>(operand)];
+    const int along = operand == 0 ? 2 : 1;  // k's dimension
+    for (IndexExpr& e : view.coords)
+      e = ir::substitute(e, {{b.symbol(), batch.is_const(1) ? IndexExpr(0) : ir::mod(b, batch)},
+                             {IndexExpr::loop(along).symbol(), ir::floordiv(b, batch) * depth + IndexExpr::loop(along)}});
+    view.sizes[0] = batch * splits;
+    view.sizes[static_cast<size_t>(along)] = depth;
+  }
+  node.reduce_sizes[0] = depth;
+  split_output(context, splits, {0, 1, 2});
+}
+
+}  // namespace
+
+bool choose_gemm_group(TemplateContext& context, TemplateLaunch& launch) {
+  if (context.graph.nodes[context.node].kind != ir::NodeKind::kContract || !loadable(context)) return false;
+  const ir::Shape whole = context.graph.nodes[context.node].sizes;
+  const int64_t rows = typical(whole[1], 512), columns = typical(whole[2], 512), batches = typical(whole[0], 8);
+  const GroupTile tile = choose_group_tile(context.caps, kTiles, rows, columns, batches);
+  const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * batches;
+  const int64_t splits = constants(whole) ? choose_splits(context.caps, tiles, context.graph.nodes[context.node].reduce_sizes[0]) : 1;
+  if (splits > 1) split_depth(context, splits);
+
+  const ir::Node node = context.graph.nodes[context.node];
+  const IndexExpr batch = node.sizes[0], M = node.sizes[1], N = node.sizes[2], K = node.reduce_sizes[0];
+  IndexExpr inner = 1;
+  for (const ir::View& view : node.operands)
+    if (const auto factor = batch_factor(offset_of(context, view)); factor && inner.is_const(1)) inner = *factor;
+  const Matrices a = matrices(context, node.operands[0], inner), b = matrices(context, node.operands[1], inner);
+  const bool a_along_k = !a.row.is_const(1) || a.col.is_const(1), b_along_k = b.row.is_const(1) && !b.col.is_const(1);
+
+  launch = TemplateLaunch{};
+  launch.file = "gemm_group";
+  launch.kind = "gemm";
+  launch.variant = tile.name() + (splits > 1 ? " in " + std::to_string(splits) + " parts" : "");
+  define_types(context, launch, 4);
+  use_tile(launch, tile);
+  define(launch, "A_K_MAJOR", a_along_k);
+  define(launch, "B_K_MAJOR", b_along_k);
+  define(launch, "A_VEC4", (a_along_k ? a.col : a.row).is_const(1) && quads(context, {a_along_k ? K : M, a_along_k ? a.row : a.col, a.outer, a.inner}));
+  define(launch, "B_VEC4", (b_along_k ? b.row : b.col).is_const(1) && quads(context, {b_along_k ? K : N, b_along_k ? b.col : b.row, b.outer, b.inner}));
+  launch.inputs = {a.input, b.input};
+  pass(launch, {M, N, K, inner}, {a.outer, a.inner, a.row, a.col, b.outer, b.inner, b.row, b.col});
+  launch.groups = {ir::ceildiv(M, tile.rows) * ir::ceildiv(N, tile.columns), 1, batch};
+  launch.store_width = 4;
+  launch.store_coords = {0, 1, 2};
+  launch.store_dim = 2;
+  return true;
+}
+
+}  // namespace ocl::schedule

@@ -1,0 +1,49 @@
+// csrc/schedule/templates/group_tiles.cpp: tiles of a work-group, promises about alignment.
+#include "csrc/schedule/templates/group_tiles.h"
+
+#include <algorithm>
+
+namespace ocl::schedule {
+
+using ir::IndexExpr;
+
+GroupTile choose_group_tile(const Caps& caps, const std::vector<GroupTile>& among, int64_t rows, int64_t columns, int64_t others) {
+  GroupTile best = among.front();
+  double least = 0;
+  for (const GroupTile& tile : among) {
+    if (tile.items() > caps.max_group_size) continue;
+    const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * others;
+    const int64_t rounds = (tiles + caps.units - 1) / caps.units;
+    const double time = static_cast<double>(rounds) * tile.rows * tile.columns / tile.rate;
+    if (least == 0 || time < least) {
+      least = time;
+      best = tile;
+    }
+  }
+  return best;
+}
+
+void use_tile(TemplateLaunch& launch, const GroupTile& tile) {
+  define(launch, "TILE_M", tile.rows);
+  define(launch, "TILE_N", tile.columns);
+  define(launch, "TILE_K", 16);
+  define(launch, "ITEM_M", tile.item_rows);
+  define(launch, "ITEM_N", tile.item_columns);
+  launch.local = {tile.items(), 1, 1};
+}
+
+bool quads(const TemplateContext& context, const std::vector<IndexExpr>& sizes) {
+  const ir::Ranges ranges = context.graph.ranges();
+  return std::all_of(sizes.begin(), sizes.end(), [&](const IndexExpr& e) { return ranges.known_divides(4, e); });
+}
+
+bool channels_contiguous(const Operand& operand) { return operand.strides[1].is_const(1); }
+
+Operand channels_last_operand(TemplateContext& context, const ir::View& view) {
+  const auto in_place = strided_operand(context, view, kChannelsLast);
+  // One channel: any stride of it will do, and the kernels take it as 1.
+  if (in_place && (channels_contiguous(*in_place) || view.sizes[1].is_const(1))) return *in_place;
+  return dense_copy(context, view, kChannelsLast);
+}
+
+}  // namespace ocl::schedule

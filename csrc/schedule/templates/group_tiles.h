@@ -1,0 +1,31 @@
+// csrc/schedule/templates/group_tiles.h: what the choosers of the GPU family share: tiles of a work-group, promises about alignment.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "csrc/schedule/templates/item_operands.h"
+
+namespace ocl::schedule {
+
+/// A work-group's tile of the output and a work-item's part of it (kernels/gemm_group.cl); steps of 16 along the depth.
+struct GroupTile {
+  int rows, columns, item_rows, item_columns;
+  double rate;  // multiply-adds per second relative to the best tile when the device is full; measured on an H200
+  int items() const { return rows / item_rows * (columns / item_columns); }
+  std::string name() const { return std::to_string(rows) + "x" + std::to_string(columns); }
+};
+
+/// The tile of `among` that finishes rows x columns (times `others` of them) first: whole rounds over the compute units, by the tile's rate.
+GroupTile choose_group_tile(const Caps& caps, const std::vector<GroupTile>& among, int64_t rows, int64_t columns, int64_t others);
+/// Defines TILE_M, TILE_N, TILE_K, ITEM_M, ITEM_N and sets the local size.
+void use_tile(TemplateLaunch& launch, const GroupTile& tile);
+
+/// Whether all are known to be multiples of 4: the kernels then load float4.
+bool quads(const TemplateContext& context, const std::vector<ir::IndexExpr>& sizes);
+/// The operand's strides as the GPU kernels take images: channel stride 1 known.
+bool channels_contiguous(const Operand& operand);
+/// The view as memory with contiguous channels: in place, or a copy in front of the node.
+Operand channels_last_operand(TemplateContext& context, const ir::View& view);
+
+}  // namespace ocl::schedule
