@@ -13,6 +13,9 @@
 #ifndef OCL_INLINE                // every helper function of a kernel file
 #define OCL_INLINE static inline
 #endif
+#ifndef OCL_NOINLINE              // a rare path whose registers must not weigh on the caller's
+#define OCL_NOINLINE static __attribute__((noinline))
+#endif
 #ifndef ONE_ITEM                  // CPU family: a work-group is one work-item
 #define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1)))
 #endif
