@@ -1,8 +1,8 @@
 # torch_ocl_compile/__init__.py: registers the device `ocl` with torch, once; nothing else.
 """torch.compile(model, backend="ocl") on any OpenCL device.
 
-`import torch` alone registers the device, through the entry point "torch.backends"; `import torch_ocl_compile` does the same.
-No OpenCL runtime is loaded before a device is used.
+`import torch` alone registers the device, through the entry point "torch.backends"; `import torch_ocl_compile` does the
+same. No OpenCL runtime is loaded before a device is used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 
 
 def _autoload() -> None:
-    """Called at the end of `import torch`, perhaps while this file is still running below (so it stands above the import).
+    """Called at the end of `import torch`, perhaps while this file still runs: so it stands above the import.
 
     What fails here is a warning: torch must work without us.
     """
@@ -38,9 +38,9 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'torch_ocl_compile' has no attribute {name!r}")
 
 
-import torch  # noqa: E402
+import torch  # noqa: E402, F401
 
-# While `import torch` is still running it will call _autoload itself; else this is the direct import, and errors are the caller's.
+# A running `import torch` will call _autoload; otherwise this is the direct import, and errors are the caller's.
 if not getattr(sys.modules["torch"].__spec__, "_initializing", False):
     from torch_ocl_compile import registration
 

@@ -10,6 +10,9 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
 
 from torch_ocl_compile.errors import ConfigError
 
@@ -65,25 +68,62 @@ def _parse(kind: type, value: object) -> Value | None:
 
 _OPTIONS: dict[str, Option] = {}
 _VALUES: dict[str, Value] = {}
+_configured: tuple[str, int, str, str, bool] | None = None
 
 
-def option(name: str, kind: type, default: Value, help: str, *, scope: str = "process", choices: tuple[str, ...] = ()) -> None:
+def option(
+    name: str, kind: type, default: Value, help: str, *, scope: str = "process", choices: tuple[str, ...] = ()
+) -> None:
     """Adds a row. A name can be given once."""
     if name in _OPTIONS:
         raise ConfigError(f"option {name!r} is defined twice")
     _OPTIONS[name] = Option(name, kind, default, help, scope, choices)
 
 
-option("devices", str, "", "Devices to use and their order: indices or parts of platform or device names, with commas; all if empty.")
+option(
+    "devices",
+    str,
+    "",
+    "Devices to use and their order: indices or parts of platform or device names, with commas; all if empty.",
+)
 option("warn_fallback", bool, True, "Warn once per op that runs eagerly on the CPU instead of on the device.")
-option("debug", int, 0, "Print: 1 devices and compiles, 2 + launches with times, 3 + passes that changed something, 4 + kernel text.")
+option(
+    "debug",
+    int,
+    0,
+    "Print: 1 devices and compiles, 2 + launches with times, 3 + passes that changed something, 4 + kernel text.",
+)
 option("dump", str, "", "Folder for every kernel as a file, with its graph and build log; nothing is written if empty.")
 option("cache_dir", str, "", "Folder of the kernel, plan and tuning cache; the user's cache folder if empty.")
-option("cache_size_mb", int, 1024, "Size of that cache in MiB; the least recently used entries go first. 0 switches it off.")
+option(
+    "cache_size_mb",
+    int,
+    1024,
+    "Size of that cache in MiB; the least recently used entries go first. 0 switches it off.",
+)
 option("verify", bool, False, "Check the graph between the compiler's passes.", scope="compile")
-option("fallback", str, "eager", "What becomes of an op without lowering: run it eagerly, or raise.", scope="compile", choices=("eager", "error"))
-option("interpret", bool, False, "Run the graph op by op instead of compiling it: the reference for a result in doubt.", scope="compile")
-option("max_autotune", bool, False, "Measure kernel variants instead of ranking them by formula; also mode='max-autotune'.", scope="compile")
+option(
+    "fallback",
+    str,
+    "eager",
+    "What becomes of an op without lowering: run it eagerly, or raise.",
+    scope="compile",
+    choices=("eager", "error"),
+)
+option(
+    "interpret",
+    bool,
+    False,
+    "Run the graph op by op instead of compiling it: the reference for a result in doubt.",
+    scope="compile",
+)
+option(
+    "max_autotune",
+    bool,
+    False,
+    "Measure kernel variants instead of ranking them by formula; also mode='max-autotune'.",
+    scope="compile",
+)
 
 
 def options() -> Mapping[str, Option]:
@@ -119,13 +159,42 @@ def override(**values: object) -> Iterator[None]:
 
 
 def compile_options(given: Mapping[str, object] | None) -> dict[str, Value]:
-    """All options of scope "compile": `given` (torch.compile's options) over what is in force. Unknown keys raise ConfigError."""
+    """All options of scope "compile": `given` (torch.compile's options) over what is in force.
+
+    Unknown keys raise ConfigError."""
     values = {name: get(name) for name, row in _OPTIONS.items() if row.scope == "compile"}
     for name, value in (given or {}).items():
         if name not in values:
-            raise ConfigError(f"torch.compile option {name!r} is unknown to the ocl backend; there are {', '.join(sorted(values))}.")
+            raise ConfigError(
+                f"torch.compile option {name!r} is unknown to the ocl backend; there are {', '.join(sorted(values))}."
+            )
         values[name] = _OPTIONS[name].parse(value, f"torch.compile option {name!r}")
     return values
+
+
+def cache_folder() -> Path:
+    """Where the cache file and the sources of failed kernels are."""
+    given = str(get("cache_dir"))
+    return Path(given).expanduser() if given else platformdirs.user_cache_path("torch_ocl_compile")
+
+
+def configure_core() -> None:
+    """Hands the cache, dump and verify settings to the C++ core, where they changed since the last call."""
+    global _configured
+    from torch_ocl_compile import _C
+
+    budget = int(get("cache_size_mb")) * 2**20
+    folder = cache_folder()
+    settings = (
+        str(folder / "cache.sqlite") if budget else "",
+        budget,
+        str(folder / "failed"),
+        str(get("dump")),
+        bool(get("verify")),
+    )
+    if settings != _configured:
+        _C.exec.configure(*settings)
+        _configured = settings
 
 
 def table() -> str:

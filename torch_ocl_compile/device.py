@@ -1,13 +1,13 @@
 # torch_ocl_compile/device.py: the module torch.ocl: devices, streams, memory statistics, random state, what ran.
-"""Functions have the names and meanings of torch.cuda's. A device argument is an index, "ocl:1", a torch.device, or None for the
-current device. What Dynamo may meet in a model (current_device, set_device, device, synchronize) goes through torch.accelerator,
-which it can trace."""
+"""Functions have the names and meanings of torch.cuda's. A device argument is an index, "ocl:1", a torch.device, or
+None for the current device. What Dynamo may meet in a model (current_device, set_device, device, synchronize) goes through
+torch.accelerator, which it can trace."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -65,14 +65,14 @@ def set_device(device: DeviceLike) -> None:
     torch.accelerator.set_device_index(_index(device))
 
 
-class device(torch.accelerator.device_index):  # noqa: N801
+class device(torch.accelerator.device_index):
     """`with torch.ocl.device(1):` makes ocl:1 the current device for the block."""
 
     def __init__(self, device: DeviceLike) -> None:
         super().__init__(None if device is None else _index(device))
 
 
-class device_of(device):  # noqa: N801
+class device_of(device):
     """`with torch.ocl.device_of(tensor):` makes the tensor's device current, if it is an ocl device."""
 
     def __init__(self, obj: torch.Tensor) -> None:
@@ -173,7 +173,9 @@ def current_stream(device: DeviceLike = None) -> torch.Stream:
 
 def default_stream(device: DeviceLike = None) -> torch.Stream:
     """The stream work goes to unless another was chosen."""
-    return torch.Stream(stream_id=0, device_index=_index(device), device_type=torch._C._autograd.DeviceType.PrivateUse1.value)
+    return torch.Stream(
+        stream_id=0, device_index=_index(device), device_type=torch._C._autograd.DeviceType.PrivateUse1.value
+    )
 
 
 def set_stream(stream: torch.Stream) -> None:
@@ -311,17 +313,11 @@ def reset_fallback_counts() -> None:
     _C.reset_fallback_counts()
 
 
-@contextmanager
-def record(timing: bool = False) -> Iterator[list[Any]]:
-    """`with torch.ocl.record() as launches:` lists every launch of the block, with device times if `timing`.
+def record(*, timing: bool = False) -> AbstractContextManager[list[Any]]:
+    """`with torch.ocl.record() as launches:` lists every launch of the block, with device times if `timing`."""
+    from torch_ocl_compile.record import record as recording
 
-    The list is filled when the block ends."""
-    launches: list[Any] = []
-    _C.begin_recording(timing)
-    try:
-        yield launches
-    finally:
-        launches.extend(_C.end_recording())
+    return recording(timing=timing)
 
 
 class _DeviceModule(ModuleType):

@@ -12,26 +12,26 @@ __all__ = [
     "BuildError",
     "ConfigError",
     "DeviceError",
-    "Error",
     "InternalError",
+    "OclError",
     "OutOfMemoryError",
     "UnsupportedError",
 ]
 
 
-class Error(RuntimeError):
+class OclError(RuntimeError):
     """Base of all errors of torch_ocl_compile, out of memory excepted."""
 
 
-class ConfigError(Error, ValueError):
+class ConfigError(OclError, ValueError):
     """The caller's: an option, a device index, a tensor in the wrong place. Names what to change."""
 
 
-class UnsupportedError(Error, NotImplementedError):
+class UnsupportedError(OclError, NotImplementedError):
     """The caller's: a dtype or an op that the device or the compiler cannot do. Names the way around."""
 
 
-class DeviceError(Error):
+class DeviceError(OclError):
     """The device's or driver's: an OpenCL call failed. Names the call, the device and the kernel."""
 
 
@@ -39,7 +39,7 @@ class BuildError(DeviceError):
     """The driver's: a kernel did not build. Names kernel, device and the folder with source and log."""
 
 
-class InternalError(Error):
+class InternalError(OclError):
     """Ours: a promise between two parts was broken. Please report it with the saved graph."""
 
 

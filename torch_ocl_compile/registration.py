@@ -1,5 +1,5 @@
 # torch_ocl_compile/registration.py: makes torch know the device `ocl`: its name, its module, its Tensor methods.
-"""Runs once, from `import torch` or `import torch_ocl_compile`. Cheap: it loads the extension, but no OpenCL runtime."""
+"""Runs once, from `import torch` or `import torch_ocl_compile`. It loads the extension, but no OpenCL runtime."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ _registered = False
 
 
 def register() -> None:
-    """Raises ImportError where the extension cannot be loaded, RuntimeError where another plug-in has taken the private device."""
+    """Raises ImportError where the extension does not load, RuntimeError where a plug-in has the private device."""
     global _registered
     if _registered:
         return
     _load_extension()
-    from torch_ocl_compile import config, device, runtimes
+    from torch_ocl_compile import _C, config, device, runtimes
 
-    device._C.set_device_sources(str(config.get("devices")), runtimes.vendor_libraries())
-    device._C.set_fallback_warnings(bool(config.get("warn_fallback")))
-    torch.utils.rename_privateuse1_backend("ocl")
+    _C.set_device_sources(str(config.get("devices")), runtimes.vendor_libraries())
+    _C.set_fallback_warnings(bool(config.get("warn_fallback")))
+    utils: Any = torch.utils
+    utils.rename_privateuse1_backend("ocl")
     torch._register_device_module("ocl", device)
-    torch.utils.generate_methods_for_privateuse1_backend(for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True)
-    # nn.TransformerEncoder's and MultiheadAttention's fast paths are one op that neither eager ocl nor the compiler has.
+    utils.generate_methods_for_privateuse1_backend(
+        for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
+    )
+    # The fast paths of nn.TransformerEncoder and MultiheadAttention are one op that only CUDA and the CPU have.
     torch.backends.mha.set_fastpath_enabled(False)
     _print_from_the_cpu()
     _when_imported("torch._dynamo.device_interface", _register_with_dynamo)
@@ -67,8 +70,8 @@ def _print_from_the_cpu() -> None:
 
 
 def _let_autograd_finish() -> None:
-    """Autograd's device thread may still be dropping the last graph when the interpreter ends, which aborts the process on
-    Python 3.11 (any accelerator). Only where such a thread has run."""
+    """Autograd's device thread may still be dropping the last graph when the interpreter ends, which aborts the process
+    on Python 3.11, with any accelerator. Only where such a thread has run."""
     from torch_ocl_compile import _C
 
     if _C.used_by_other_threads():

@@ -1,6 +1,7 @@
-# torch_ocl_compile/runtimes.py: finds OpenCL runtimes and the loader that pip installed, without environment variables or root.
-"""A wheel such as intel-opencl-rt puts its library in <prefix>/lib and an .icd file in <prefix>/etc/OpenCL/vendors; the path in
-that file is of the machine that built the wheel, so only its last part counts. The system's runtimes are found by the loader."""
+# torch_ocl_compile/runtimes.py: finds the OpenCL runtimes and the loader that pip installed.
+"""No environment variables, no root. A wheel such as intel-opencl-rt puts its library in <prefix>/lib and an .icd file
+in <prefix>/etc/OpenCL/vendors; the path in that file is of the machine that built the wheel, so only its last part
+counts. The system's runtimes are found by the loader."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 // csrc/python/device_bindings.cpp: what torch_ocl_compile/device.py needs of csrc/torch and csrc/runtime.
 #include "csrc/runtime/allocator.h"
-#include "csrc/runtime/history.h"
-#include "csrc/runtime/program.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/fallback.h"
@@ -90,36 +88,6 @@ void bind_device(py::module_& m) {
         return std::make_pair(reinterpret_cast<uintptr_t>(where.mem), where.offset_bytes);
       },
       py::arg("tensor"));
-
-  py::class_<runtime::LaunchRecord>(m, "LaunchRecord")
-      .def_readonly("kernel", &runtime::LaunchRecord::kernel)
-      .def_readonly("kind", &runtime::LaunchRecord::kind)
-      .def_readonly("origin", &runtime::LaunchRecord::origin)
-      .def_readonly("device", &runtime::LaunchRecord::device)
-      .def_readonly("global_size", &runtime::LaunchRecord::global)
-      .def_readonly("local_size", &runtime::LaunchRecord::local)
-      .def_readonly("ops", &runtime::LaunchRecord::ops)
-      .def_readonly("bytes", &runtime::LaunchRecord::bytes)
-      .def_readonly("flops", &runtime::LaunchRecord::flops)
-      .def_readonly("queued_ns", &runtime::LaunchRecord::queued_ns)
-      .def_readonly("start_ns", &runtime::LaunchRecord::start_ns)
-      .def_readonly("end_ns", &runtime::LaunchRecord::end_ns)
-      .def("__repr__", [](const runtime::LaunchRecord& r) {
-        return "<launch " + r.kernel + " (" + r.kind + ") on ocl:" + std::to_string(r.device) + ", " +
-               std::to_string((r.end_ns - r.start_ns) / 1000) + " us>";
-      });
-  m.def("begin_recording", &runtime::begin_recording, py::arg("timing"));
-  m.def("end_recording", &runtime::end_recording, Unlocked());
-
-  m.def("build_counters", [] {
-    const runtime::BuildCounters counters = runtime::build_counters();
-    py::dict d;
-    d["built"] = counters.built;
-    d["from_binary"] = counters.from_binary;
-    d["rejected"] = counters.rejected;
-    d["build_seconds"] = counters.build_seconds;
-    return d;
-  });
 }
 
 }  // namespace ocl::python

@@ -2,16 +2,36 @@
 #include "csrc/torch/errors.h"
 
 #include <c10/util/Exception.h>
+#include <pybind11/pybind11.h>
 #include <torch/csrc/Exceptions.h>
 
-#include "csrc/python/errors.h"
-
 namespace ocl::aten {
+
+namespace {
+
+const char* class_name(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kConfig: return "ConfigError";
+    case ErrorKind::kUnsupported: return "UnsupportedError";
+    case ErrorKind::kDevice: return "DeviceError";
+    case ErrorKind::kBuild: return "BuildError";
+    case ErrorKind::kOutOfMemory: return "OutOfMemoryError";
+    case ErrorKind::kInternal: return "InternalError";
+  }
+  return "InternalError";
+}
+
+}  // namespace
+
+void set_python_error(const Error& error) {
+  const pybind11::object cls = pybind11::module_::import("torch_ocl_compile.errors").attr(class_name(error.kind()));
+  PyErr_SetString(cls.ptr(), error.what());
+}
 
 void rethrow(const Error& error) {
   if (error.kind() == ErrorKind::kOutOfMemory) TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
   pybind11::gil_scoped_acquire gil;
-  python::set_python_error(error);
+  set_python_error(error);
   python_error raised;
   raised.persist();
   throw raised;

@@ -8,6 +8,8 @@
 
 namespace ocl::aten {
 
+/// Sets Python's error indicator to the class of `error`'s kind. The GIL is held.
+void set_python_error(const Error& error);
 /// Rethrows `error` as what torch hands to Python. Takes the GIL for a moment.
 [[noreturn]] void rethrow(const Error& error);
 

@@ -4,9 +4,12 @@
 #include <ATen/native/CPUFallback.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <string_view>
 
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
@@ -33,6 +36,32 @@ int device_in(const torch::jit::Stack& stack, size_t arguments) {
         if (t.defined() && t.device().type() == c10::kPrivateUse1) return t.device().index();
   }
   return current_device();
+}
+
+// Ops whose index or length arguments may be CPU tensors on every device.
+constexpr std::array<std::string_view, 6> kMixedDevices = {"aten::index",      "aten::index_put",     "aten::_index_put_impl_",
+                                                           "aten::index_put_", "aten::_unsafe_index", "aten::_ctc_loss"};
+
+/// Throws ConfigError when arguments lie on different devices; a CPU tensor of no dimensions counts as a number.
+void check_devices(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  const auto& arguments = op.schema().arguments();
+  if (std::find(kMixedDevices.begin(), kMixedDevices.end(), op.schema().name()) != kMixedDevices.end()) return;
+  std::optional<at::Device> seen;
+  const auto check = [&](const at::Tensor& t) {
+    if (!t.defined() || (t.device().is_cpu() && t.dim() == 0)) return;
+    if (!seen.has_value()) seen = t.device();
+    if (t.device() == *seen) return;
+    const at::Device &a = *seen, b = t.device();
+    fail(ErrorKind::kConfig, c10::toString(op.operator_name()) + ": expected all tensors on one device, got " + a.str() + " and " +
+                                 b.str() + ".\n  do: move one, for example x.to('" + (a.is_cpu() ? b : a).str() + "')");
+  };
+  for (size_t i = stack.size() - arguments.size(); i < stack.size(); ++i) {
+    if (stack[i].isTensor()) {
+      check(stack[i].toTensor());
+    } else if (stack[i].isTensorList()) {
+      for (const at::Tensor& t : stack[i].toTensorVector()) check(t);
+    }
+  }
 }
 
 /// Philox counters that cover the numbers an op can draw: at most one per element of its largest tensor, and per argument.
@@ -62,6 +91,7 @@ class DefaultGeneratorAs {
 };
 
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  at_boundary([&] { check_devices(op, *stack); });
   count_fallback(c10::toString(op.operator_name()));
   if (!op.hasTag(at::Tag::nondeterministic_seeded)) return at::native::cpu_fallback(op, stack);
   const auto& arguments = op.schema().arguments();

@@ -5,45 +5,15 @@
 #include <torch/headeronly/version.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 
+#include "csrc/runtime/event.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 
 namespace ocl::aten {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-/// When a marker completed, on the host's clock: the callback holds it too, so that it outlives a destroyed event.
-struct Completion {
-  std::mutex mutex;
-  std::condition_variable done;
-  bool complete = false;
-  Clock::time_point time;
-};
-
-struct Event {
-  runtime::EventHandle marker;
-  std::shared_ptr<Completion> completion;  // null without timing
-};
-
-void CL_CALLBACK on_complete(cl_event, cl_int, void* data) {
-  const std::unique_ptr<std::shared_ptr<Completion>> completion(static_cast<std::shared_ptr<Completion>*>(data));
-  const std::lock_guard lock((*completion)->mutex);
-  (*completion)->time = Clock::now();
-  (*completion)->complete = true;
-  (*completion)->done.notify_all();
-}
-
-bool is_complete(cl_event event) {
-  cl_int state = CL_QUEUED;
-  OCL_CHECK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr), "an ocl event");
-  return state <= CL_COMPLETE;
-}
 
 class OclGuard final : public c10::impl::DeviceGuardImplInterface {
  public:
@@ -75,12 +45,7 @@ class OclGuard final : public c10::impl::DeviceGuardImplInterface {
     return old;
   }
   bool queryStream(const c10::Stream& stream) const override {
-    return at_boundary([&] {
-      runtime::Queue& queue = queue_of(stream);
-      const runtime::EventHandle marker = queue.marker();
-      queue.flush();
-      return is_complete(marker.get());
-    });
+    return at_boundary([&] { return runtime::Event(queue_of(stream), false).complete(); });
   }
   void synchronizeStream(const c10::Stream& stream) const override {
     at_boundary([&] { queue_of(stream).finish(); });
@@ -96,46 +61,30 @@ class OclGuard final : public c10::impl::DeviceGuardImplInterface {
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag flag) const override {
     at_boundary([&] {
-      runtime::Queue& queue = queue_of(stream);
-      auto fresh = std::make_unique<Event>();
-      fresh->marker = queue.marker();
-      if (flag == c10::EventFlag::BACKEND_DEFAULT) {  // enable_timing=True
-        fresh->completion = std::make_shared<Completion>();
-        auto* data = new std::shared_ptr<Completion>(fresh->completion);
-        const cl_int status = clSetEventCallback(fresh->marker.get(), CL_COMPLETE, &on_complete, data);
-        if (status != CL_SUCCESS) {
-          delete data;
-          runtime::raise_status(status, "clSetEventCallback", device_at(stream.device_index()).describe());
-        }
-      }
-      queue.flush();
-      delete static_cast<Event*>(*event);
+      // BACKEND_DEFAULT is enable_timing=True
+      auto fresh = std::make_unique<runtime::Event>(queue_of(stream), flag == c10::EventFlag::BACKEND_DEFAULT);
+      delete event_of(*event);
       *event = fresh.release();
     });
   }
   void block(void* event, const c10::Stream& stream) const override {
     if (event == nullptr) return;
-    at_boundary([&] {
-      runtime::Queue& queue = queue_of(stream);
-      queue.wait_for(static_cast<Event*>(event)->marker.get());
-    });
+    at_boundary([&] { queue_of(stream).wait_for(event_of(event)->get()); });
   }
   bool queryEvent(void* event) const override {
-    if (event == nullptr) return true;
-    return at_boundary([&] { return is_complete(static_cast<Event*>(event)->marker.get()); });
+    return event == nullptr || at_boundary([&] { return event_of(event)->complete(); });
   }
   void synchronizeEvent(void* event) const override {
     if (event == nullptr) return;
-    at_boundary([&] {
-      const cl_event marker = static_cast<Event*>(event)->marker.get();
-      OCL_CHECK(clWaitForEvents(1, &marker), "an ocl event");
-    });
+    at_boundary([&] { event_of(event)->wait(); });
   }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
-    if (!in_bad_fork()) delete static_cast<Event*>(event);
+    if (!in_bad_fork()) delete event_of(event);
   }
   double elapsedTime(void* start, void* end, const c10::DeviceIndex) const override {
-    return std::chrono::duration<double, std::milli>(completion_time(end) - completion_time(start)).count();
+    TORCH_CHECK(start != nullptr && end != nullptr, "elapsed_time: both events must have been recorded");
+    TORCH_CHECK(event_of(start)->timed() && event_of(end)->timed(), "elapsed_time: create both events with enable_timing=True");
+    return std::chrono::duration<double, std::milli>(event_of(end)->completion_time() - event_of(start)->completion_time()).count();
   }
   void recordDataPtrOnStream(const c10::DataPtr& ptr, const c10::Stream& stream) const override {
     static_cast<c10::DeviceAllocator*>(device_allocator())->recordStream(ptr, stream);
@@ -160,14 +109,7 @@ class OclGuard final : public c10::impl::DeviceGuardImplInterface {
   static runtime::Queue& queue_of(const c10::Stream& stream) {
     return device_at(stream.device_index()).queue(static_cast<int>(stream.id()));
   }
-  static Clock::time_point completion_time(void* event) {
-    TORCH_CHECK(event != nullptr, "elapsed_time: both events must have been recorded");
-    Completion* completion = static_cast<Event*>(event)->completion.get();
-    TORCH_CHECK(completion != nullptr, "elapsed_time: create both events with enable_timing=True");
-    std::unique_lock lock(completion->mutex);
-    completion->done.wait(lock, [&] { return completion->complete; });
-    return completion->time;
-  }
+  static runtime::Event* event_of(void* event) { return static_cast<runtime::Event*>(event); }
 };
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, OclGuard)

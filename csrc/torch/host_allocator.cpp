@@ -3,11 +3,13 @@
 #include "csrc/torch/host_allocator.h"
 
 #include <bit>
-#include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <vector>
 
+#include "csrc/runtime/event.h"
+#include "csrc/runtime/pinned.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 
@@ -15,21 +17,17 @@ namespace ocl::aten {
 
 namespace {
 
-constexpr size_t kSmallestBlock = 4096;  // a page
-
 struct Block {
-  char* address = nullptr;
-  size_t bytes = 0;
-  cl_mem mapped = nullptr;  // the buffer behind it on devices with their own memory; null: ordinary aligned memory
-  std::vector<runtime::EventHandle> events;
+  runtime::PinnedBlock memory;
+  std::vector<runtime::EventHandle> events;  // copies that read or write it
 };
 
 class OclHostAllocator final : public at::HostAllocator {
  public:
   at::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr, &OclHostAllocator::release, at::kCPU};
-    Block* block = at_boundary([&] { return take(std::bit_ceil(std::max(bytes, kSmallestBlock))); });
-    return {block->address, block, &OclHostAllocator::release, at::kCPU};
+    Block* block = at_boundary([&] { return take(std::bit_ceil(std::max(bytes, runtime::PinnedBlock::kPageBytes))); });
+    return {block->memory.address(), block, &OclHostAllocator::release, at::kCPU};
   }
   at::DeleterFnPtr raw_deleter() const override { return nullptr; }  // data is not the context
   void copy_data(void* dst, const void* src, size_t bytes) const override { std::memcpy(dst, src, bytes); }
@@ -85,60 +83,31 @@ class OclHostAllocator final : public at::HostAllocator {
   Block* take(size_t bytes) {
     const std::lock_guard lock(mutex_);
     collect();
-    active_.increase(bytes);
     if (const auto found = free_.find(bytes); found != free_.end()) {
       Block* block = found->second;
       free_.erase(found);
+      active_.increase(bytes);
       return block;
     }
-    auto* block = new Block;
-    block->bytes = bytes;
-    if (device_count() > 0 && !device_at(-1).caps().unified) map(*block, device_at(-1));
-    if (block->address == nullptr) block->address = static_cast<char*>(std::aligned_alloc(kSmallestBlock, bytes));
-    if (block->address == nullptr) {
-      delete block;
-      active_.decrease(bytes);
-      fail(ErrorKind::kOutOfMemory, "no host memory left for " + std::to_string(bytes) + " bytes of pinned memory");
-    }
+    runtime::Device* device = device_count() > 0 ? &device_at(-1) : nullptr;
+    Block* block = new Block{{bytes, device}, {}};
     reserved_.increase(bytes);
-    blocks_[block->address] = block;
+    active_.increase(bytes);
+    blocks_[block->memory.address()] = block;
     return block;
   }
 
-  /// Memory of the driver's own, which it can transfer directly. Leaves `block` as it was where the driver has none.
-  static void map(Block& block, runtime::Device& device) {
-    cl_int status = CL_SUCCESS;
-    cl_mem mem = clCreateBuffer(device.context(), CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, block.bytes, nullptr, &status);
-    if (status != CL_SUCCESS) return;
-    void* address = clEnqueueMapBuffer(device.queue(0).get(), mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, block.bytes, 0,
-                                       nullptr, nullptr, &status);
-    if (status != CL_SUCCESS) {
-      clReleaseMemObject(mem);
-      return;
-    }
-    block.mapped = mem;
-    block.address = static_cast<char*>(address);
-  }
-
   void destroy(Block* block) {
-    blocks_.erase(block->address);
-    if (block->mapped)
-      clReleaseMemObject(block->mapped);  // releases the mapping with it
-    else
-      std::free(block->address);
+    blocks_.erase(block->memory.address());
     delete block;
   }
 
   /// Moves freed blocks whose copies are done to the free list.
   void collect() {
     std::erase_if(pending_, [&](Block* block) {
-      std::erase_if(block->events, [](const runtime::EventHandle& event) {
-        cl_int state = CL_QUEUED;
-        const cl_int status = clGetEventInfo(event.get(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr);
-        return status != CL_SUCCESS || state <= CL_COMPLETE;
-      });
+      std::erase_if(block->events, [](const runtime::EventHandle& event) { return runtime::is_complete(event.get()); });
       if (!block->events.empty()) return false;
-      free_.emplace(block->bytes, block);
+      free_.emplace(block->memory.bytes(), block);
       return true;
     });
   }
@@ -147,7 +116,7 @@ class OclHostAllocator final : public at::HostAllocator {
     auto above = blocks_.upper_bound(static_cast<const char*>(address));
     if (above == blocks_.begin()) return nullptr;
     Block* block = std::prev(above)->second;
-    return static_cast<const char*>(address) < block->address + block->bytes ? block : nullptr;
+    return static_cast<const char*>(address) < block->memory.address() + block->memory.bytes() ? block : nullptr;
   }
 
   std::mutex mutex_;
@@ -167,7 +136,7 @@ void OclHostAllocator::release(void* context) {
   auto* block = static_cast<Block*>(context);
   OclHostAllocator& self = allocator();
   const std::lock_guard lock(self.mutex_);
-  self.active_.decrease(block->bytes);
+  self.active_.decrease(block->memory.bytes());
   self.pending_.push_back(block);
 }
 

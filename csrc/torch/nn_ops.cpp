@@ -1,5 +1,6 @@
-// csrc/torch/nn_ops.cpp: ops that torch sends to a private device whole and that have no CPU kernel of that name: convolution,
-// attention, LSTM and GRU cells. Eagerly they run on the CPU by the plain formula, counted as fallbacks.
+// csrc/torch/nn_ops.cpp: eager ops that cannot take the general fallback: convolution, attention, LSTM and GRU cells, which torch
+// sends to a private device under names that the CPU has no kernel for, and batch norm, whose schema hides what it writes.
+// They run on the CPU by the plain formula, counted as fallbacks.
 #include <ATen/ATen.h>
 #include <ATen/native/transformers/attention.h>
 #include <torch/library.h>
@@ -41,6 +42,18 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Te
   auto [gi, gw, gb] = at::convolution_backward(host(grad), host(input), host(weight), at::IntArrayRef{outputs}, stride, padding, dilation,
                                                transposed, output_padding, groups, mask);
   return {back(gi, input.device()), back(gw, input.device()), back(gb, input.device())};
+}
+
+/// Not left to the general fallback: it writes running_mean and running_var, but its schema does not say so.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
+                                                          const OptionalTensor& running_mean, const OptionalTensor& running_var,
+                                                          bool training, double momentum, double eps) {
+  count_fallback("aten::native_batch_norm");
+  const OptionalTensor mean = host(running_mean), var = host(running_var);
+  auto [out, save_mean, save_invstd] = at::native_batch_norm(host(input), host(weight), host(bias), mean, var, training, momentum, eps);
+  if (training && mean.has_value()) running_mean->copy_(*mean);
+  if (training && var.has_value()) running_var->copy_(*var);
+  return {back(out, input.device()), back(save_mean, input.device()), back(save_invstd, input.device())};
 }
 
 // Attention: S = scale Q K^T + bias, P = softmax(S), O = dropout(P) V. Heads of K and V may be fewer than those of Q (GQA).
@@ -202,6 +215,7 @@ void set_sdp_choice(int64_t choice) { g_sdp_choice = choice; }
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("convolution_overrideable", convolution);
   m.impl("convolution_backward_overrideable", convolution_backward);
+  m.impl("native_batch_norm", batch_norm);
   m.impl("_scaled_dot_product_fused_attention_overrideable", attention);
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", attention_backward);
   m.impl("_thnn_fused_lstm_cell", lstm_cell);

@@ -1,0 +1,34 @@
+// csrc/runtime/pinned.cpp: see pinned.h.
+#include "csrc/runtime/pinned.h"
+
+#include <cstdlib>
+
+#include "csrc/runtime/device.h"
+#include "csrc/runtime/queue.h"
+
+namespace ocl::runtime {
+
+PinnedBlock::PinnedBlock(size_t bytes, Device* device) : bytes_(bytes) {
+  if (device != nullptr && !device->caps().unified) {
+    cl_int status = CL_SUCCESS;
+    MemHandle mem(clCreateBuffer(device->context(), CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, nullptr, &status));
+    if (status == CL_SUCCESS) {
+      address_ = static_cast<char*>(clEnqueueMapBuffer(device->queue().get(), mem.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes,
+                                                       0, nullptr, nullptr, &status));
+      if (status == CL_SUCCESS)
+        mapped_ = std::move(mem);
+      else
+        address_ = nullptr;
+    }
+  }
+  if (address_ == nullptr) address_ = static_cast<char*>(std::aligned_alloc(kPageBytes, bytes));
+  if (address_ == nullptr)
+    fail(ErrorKind::kOutOfMemory, "no host memory left for " + std::to_string(bytes) +
+                                      " bytes of pinned memory.\n  do: free pinned tensors, or leave out pin_memory");
+}
+
+PinnedBlock::~PinnedBlock() {
+  if (!mapped_) std::free(address_);  // releasing the buffer releases its mapping
+}
+
+}  // namespace ocl::runtime
