@@ -23,9 +23,17 @@ namespace {
 
 constexpr size_t kMaxTerms = 128;  // a product with more terms than this stays a product
 
-// Wrapping arithmetic: overflow of a size is for the caller's ranges to exclude, and must not be undefined here.
-int64_t wrap_add(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
-int64_t wrap_mul(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
+// Wrapping arithmetic that remembers that it wrapped.
+int64_t wrap_add(int64_t a, int64_t b) {
+  int64_t result = 0;
+  if (__builtin_add_overflow(a, b, &result)) index_overflow() = true;
+  return result;
+}
+int64_t wrap_mul(int64_t a, int64_t b) {
+  int64_t result = 0;
+  if (__builtin_mul_overflow(a, b, &result)) index_overflow() = true;
+  return result;
+}
 
 size_t mix(size_t seed, size_t value) { return seed ^ (value + 0x9e3779b97f4a7c15ULL + (seed << 6) + (seed >> 2)); }
 
@@ -63,6 +71,11 @@ Term term_of(const IndexExpr& e) {
 }
 
 }  // namespace
+
+bool& index_overflow() {
+  thread_local bool overflowed = false;
+  return overflowed;
+}
 
 IndexExpr make_node(IndexOp op, std::vector<IndexExpr> args) {
   auto node = std::make_shared<IndexExpr::Node>();

@@ -2,6 +2,7 @@
 // Rewrites are functions of one node each, tried in the order written; every one is equal for all values in the ranges.
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "csrc/ir/index_expr.h"
 #include "csrc/ir/index_terms.h"
@@ -273,7 +274,12 @@ Range Ranges::of(const IndexExpr& e) const {
   }
 }
 
-bool Ranges::known_nonnegative(const IndexExpr& e) const { return Prover(*this).nonnegative(e); }
+bool Ranges::known_nonnegative(const IndexExpr& e) const {
+  const bool before = std::exchange(index_overflow(), false);
+  const bool proved = Prover(*this).nonnegative(e) && !index_overflow();  // bounds multiplied beyond 64 bits prove nothing
+  index_overflow() = before;
+  return proved;
+}
 
 bool Ranges::known_less(const IndexExpr& a, const IndexExpr& b) const { return known_nonnegative(b - a - 1); }
 

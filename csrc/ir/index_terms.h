@@ -28,6 +28,9 @@ std::optional<IndexExpr> divide_exact(const IndexExpr& e, const IndexExpr& divis
 /// Number of nodes: what `simplify` never increases.
 int node_count(const IndexExpr& e);
 
+/// Set when a coefficient did not fit 64 bits since it was last cleared; such an expression is kept modulo 2^64, and proves nothing.
+bool& index_overflow();
+
 /// Floor division and mod of integers as in Python; the divisor is not 0.
 int64_t floor_divide(int64_t a, int64_t b);
 int64_t floor_mod(int64_t a, int64_t b);
