@@ -43,6 +43,7 @@ Value Builder::reshape(const Value& x, const Shape& sizes) const {
   const Ranges ranges = graph.ranges();
   const auto equal = [&](const IndexExpr& a, const IndexExpr& b) { return a == b || simplify(a - b, ranges).is_const(0); };
   std::vector<IndexExpr> old(x.sizes.size(), 0);
+  if (product(x.sizes).is_const(0) && product(sizes).is_const(0)) return view(*this, x, sizes, old);  // no elements to find
   size_t from = 0, to = 0;
   while (from < x.sizes.size() || to < sizes.size()) {
     size_t from_end = from, to_end = to;
@@ -54,9 +55,9 @@ Value Builder::reshape(const Value& x, const Shape& sizes) const {
       const bool both = have.is_const() && want.is_const();
       const bool lags_old = both ? have.constant() < want.constant() : ranges.known_divides(have, want);
       const bool lags_new = both ? want.constant() < have.constant() : ranges.known_divides(want, have);
-      if (lags_old && from_end < x.sizes.size() && !have.is_const(0)) {
+      if (lags_old && from_end < x.sizes.size()) {
         have = have * x.sizes[from_end++];
-      } else if (lags_new && to_end < sizes.size() && !want.is_const(0)) {
+      } else if (lags_new && to_end < sizes.size()) {
         want = want * sizes[to_end++];
       } else if (from_end < x.sizes.size() || to_end < sizes.size()) {
         while (from_end < x.sizes.size()) have = have * x.sizes[from_end++];
@@ -80,7 +81,7 @@ Value Builder::reshape(const Value& x, const Shape& sizes) const {
     for (size_t i = from_end; i-- > from;) {
       const bool outermost = std::all_of(x.sizes.begin() + static_cast<std::ptrdiff_t>(from), x.sizes.begin() + static_cast<std::ptrdiff_t>(i),
                                          [](const IndexExpr& size) { return size.is_const(1); });
-      if (x.sizes[i].is_const(1) || x.sizes[i].is_const(0) || stride.is_const(0)) continue;
+      if (x.sizes[i].is_const(1)) continue;
       const IndexExpr quotient = floordiv(linear, stride);
       old[i] = outermost ? quotient : mod(quotient, x.sizes[i]);
       stride = stride * x.sizes[i];

@@ -1,0 +1,166 @@
+// tests/cpp/test_ir_graph.cpp: graphs by the builder: views, nodes, outputs, text, verification.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <doctest/doctest.h>
+
+#include "csrc/ir/builder.h"
+#include "csrc/support/error.h"
+
+using namespace ocl::ir;
+
+namespace {
+
+struct Fixture {
+  Builder b;
+  IndexExpr n, m;
+  Value x;  // f32 [n, m, 64]
+  Fixture() {
+    n = b.size_symbol({1, 4096, 1});
+    m = b.size_symbol({1, 4096, 1});
+    x = b.input(DType::kF32, {n, m, 64}, {m * 64, 64, 1}, false, false);
+  }
+  Value number(double value, DType dtype = DType::kF32) const { return b.constant({true, value, 0}, dtype); }
+};
+
+std::string coords(const Value& v) {
+  std::string text;
+  for (const IndexExpr& c : v.coords) text += (text.empty() ? "" : ", ") + c.str();
+  return text;
+}
+
+std::string message(const Graph& graph) {
+  try {
+    verify(graph, Level::kGraph);
+  } catch (const ocl::Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "views compose coordinates") {
+  CHECK(coords(b.reshape(b.reshape(x, {n * m, 64}), {n, m, 64})) == "i0, i1, i2");
+  CHECK(coords(b.reshape(x, {n, m, 8, 8})) == "i0, i1, i2*8 + i3");
+  CHECK(coords(b.reshape(b.reshape(x, {n, m, 8, 8}), {n, m * 64})) == "i0, i1 // 64, i1 % 64");
+  CHECK(coords(b.reshape(b.unsqueeze(x, 1), {n, m, 64})) == "i0, i1, i2");
+  CHECK(coords(b.permute(b.permute(x, {2, 0, 1}), {1, 2, 0})) == "i0, i1, i2");
+  CHECK(coords(b.slice(b.slice(x, 2, 8, 64, 2), 2, 1, 5, 1)) == "i0, i1, i2*2 + 10");
+  CHECK(coords(b.flip(b.flip(x, {2}), {2})) == "i0, i1, i2");
+  CHECK(coords(b.select(x, 0, 3)) == "3, i0, i1");
+  CHECK(coords(b.diagonal(b.select(x, 0, 0), 1, 0, 1)) == "0, i0, i0 + 1");
+  CHECK(coords(b.as_strided(x, {n * m, 64}, {64, 1}, 0)) == "i0 // s1, i0 % s1, i1");
+}
+
+TEST_CASE_FIXTURE(Fixture, "reshape around sizes of one and zero") {
+  const Value one = b.input(DType::kF32, {1, 5, 1}, {5, 1, 1}, false, false);
+  CHECK(coords(b.reshape(one, {5})) == "0, i0, 0");
+  CHECK(coords(b.reshape(one, {1, 1, 5, 1})) == "0, i2, 0");
+  const Value none = b.input(DType::kF32, {0, 4}, {4, 1}, false, false);
+  CHECK(b.reshape(none, {4, 0}).sizes[0].is_const(4));
+  CHECK(b.reshape(none, {0}).coords.size() == 2);
+}
+
+TEST_CASE_FIXTURE(Fixture, "an op follows PyTorch's types") {
+  const auto dtype_of = [&](const char* op, std::vector<DType> types) {
+    std::vector<Value> args;
+    for (const DType t : types) args.push_back(b.input(t, {4}, {1}, false, false));
+    return b.op(op, args).dtype;
+  };
+  CHECK(dtype_of("add", {DType::kF16, DType::kF16}) == DType::kF16);
+  CHECK(dtype_of("add", {DType::kF16, DType::kBF16}) == DType::kF32);
+  CHECK(dtype_of("add", {DType::kU8, DType::kI8}) == DType::kI16);
+  CHECK(dtype_of("add", {DType::kBool, DType::kBool}) == DType::kBool);
+  CHECK(dtype_of("div", {DType::kI64, DType::kI64}) == DType::kF32);
+  CHECK(dtype_of("exp", {DType::kBF16}) == DType::kBF16);
+  CHECK(dtype_of("lt", {DType::kI32, DType::kF32}) == DType::kBool);
+  CHECK(dtype_of("where", {DType::kBool, DType::kBool, DType::kBool}) == DType::kBool);
+  CHECK(dtype_of("bitwise_not", {DType::kBool}) == DType::kBool);
+  CHECK(dtype_of("floor", {DType::kI32}) == DType::kI32);
+  CHECK_THROWS_AS(dtype_of("bitwise_and", {DType::kF32, DType::kF32}), ocl::Error);
+  CHECK_THROWS_AS(b.op("add", {x, b.input(DType::kF32, {3}, {1}, false, false)}), ocl::Error);
+}
+
+TEST_CASE_FIXTURE(Fixture, "reductions: types, keepdim, positions") {
+  const Value half = b.input(DType::kF16, {4, 8}, {8, 1}, false, false), ints = b.input(DType::kI32, {4, 8}, {8, 1}, false, false);
+  CHECK(b.reduce("sum", half, {1}, false)[0].dtype == DType::kF16);
+  CHECK(b.reduce("sum", ints, {1}, false)[0].dtype == DType::kI64);
+  CHECK(b.reduce("max", ints, {1}, false)[0].dtype == DType::kI32);
+  CHECK(b.reduce("any", half, {1}, false)[0].dtype == DType::kBool);
+  CHECK(b.reduce("welford", half, {1}, false)[1].dtype == DType::kF32);
+  const Value position = b.reduce("argmax", half, {}, true)[0];
+  CHECK(position.dtype == DType::kI64);
+  CHECK(position.sizes == Shape{1, 1});
+  CHECK(b.graph.nodes.back().body.ops[1].index[0].str() == "r0*8 + r1");
+  b.output(position, {});
+  CHECK_NOTHROW(b.finish());
+}
+
+TEST_CASE_FIXTURE(Fixture, "outputs: the buffer takes the promised layout, or a copy does") {
+  const Value y = b.op("exp", {x});
+  b.output(b.permute(y, {1, 0, 2}), {64, m * 64, 1});
+  CHECK(b.graph.nodes.size() == 1);
+  CHECK((*b.graph.buffers[static_cast<size_t>(y.buffer)].strides)[0] == m * 64);
+  b.output(y, {1, n, n * m});  // the buffer is taken: copied
+  CHECK(b.graph.nodes.size() == 2);
+  b.output(b.permute(x, {2, 0, 1}), {1, m * 64, 64});  // a window on the input
+  CHECK(b.graph.nodes.size() == 2);
+  CHECK(b.graph.outputs.back().buffer == x.buffer);
+  const Value row = b.reduce("sum", x, {2}, true)[0];
+  b.output(b.expand(row, {n, m, 7}), {m, 1, 0});  // one element per row, repeated by a stride of 0
+  CHECK(b.graph.nodes.size() == 3);
+  b.output(b.op("neg", {x}), {});
+  CHECK(b.graph.outputs.back().strides.empty());
+  CHECK_NOTHROW(b.finish());
+}
+
+TEST_CASE_FIXTURE(Fixture, "text reads back to the same text") {
+  b.origin = {"aten.gelu.default", "model.py:61"};
+  const Value y = b.op("gelu_erf", {x});
+  const Value r = b.reduce("softmax", y, {-1}, true)[0];
+  const Value c = b.concat({y, x}, 1);
+  ConvolveAttrs attrs;
+  attrs.kind = ConvolveKind::kWeight;
+  attrs.padding = {1, 2};
+  attrs.groups = 4;
+  const Value image = b.input(DType::kF16, {2, 8, 5, 5}, {200, 25, 5, 1}, true, true);
+  b.reduced_precision = true;
+  const Value conv = b.convolve(image, image, attrs, {8, 2, 3, 3}, DType::kF32);
+  const Value product = b.contract(x, b.permute(x, {0, 2, 1}), DType::kF32);
+  const Value eager = b.call(2, {x}, {{DType::kI64, {n}}}, {{1}})[0];
+  BodyBuilder body(b, {n}, {});
+  const int at = body.load(eager, {IndexExpr::loop(0)});
+  const int mask = body.op("lt", {at, body.constant({false, 0, 64}, DType::kI64)});
+  const int gathered = body.load(x, {0, 0, body.as_index(at)}, mask);
+  const Value g = body.store({body.op("mul", {gathered, body.constant({true, -0.0, 0}, DType::kF32)})}, {DType::kBF16})[0];
+  for (const Value& v : {r, c, conv, product, g}) b.output(v, {});
+  const Graph graph = b.finish();
+  const Graph again = parse_graph(graph.str());
+  CHECK(again.str() == graph.str());
+  CHECK_NOTHROW(verify(again, Level::kGraph));
+  CHECK(graph.str().find("# aten.gelu.default @ model.py:61") != std::string::npos);
+  CHECK(graph.str(false).find('#') == std::string::npos);
+  CHECK(graph.str().find("-0") != std::string::npos);
+}
+
+TEST_CASE("bad text names its line") {
+  try {
+    parse_graph("buffer b0 x f32 [4]\nnode map [4]\n  v0 = frobnicate f32\n");
+    FAIL("parsed");
+  } catch (const ocl::Error& error) {
+    CHECK(error.kind() == ocl::ErrorKind::kConfig);
+    CHECK(std::string(error.what()).find("line 3") != std::string::npos);
+  }
+}
+
+TEST_CASE("verify names the rule that is broken") {
+  const std::string head = "buffer b0 in0 f32 [4] strides [1] input 0\nbuffer b1 out f32 [4]\nbuffer b2 other f32 [4]\ninputs b0\nnode map [4]\n";
+  const auto broken = [&](const std::string& body) { return message(parse_graph(head + body)); };
+  CHECK(broken("  v0 = load f32 b0[i0]\n  store b1[i0] = v0\n").empty());
+  CHECK(broken("  v0 = load f32 b0[i0, i0]\n  store b1[i0] = v0\n").find("coordinate per dimension") != std::string::npos);
+  CHECK(broken("  v0 = load f32 b0[i1]\n  store b1[i0] = v0\n").find("indices use loops") != std::string::npos);
+  CHECK(broken("  v0 = load f32 b0[i0]\n  v1 = add f32 v0 v2\n  store b1[i0] = v1\n").find("precedes") != std::string::npos);
+  CHECK(broken("  v0 = load f32 b0[i0]\n  v1 = lt f32 v0 v0\n  store b1[i0] = v1\n").find("types of the op's row") != std::string::npos);
+  CHECK(broken("  v0 = load f32 b2[i0]\n  store b1[i0] = v0\n").find("no node before wrote") != std::string::npos);
+  CHECK(broken("  v0 = load f32 b0[i0]\n  store b1[9] = v0\n").find("stays inside") != std::string::npos);
+  CHECK(broken("  v0 = constant i64 3\n  store b1[i0] = v0\n").find("compute type") != std::string::npos);
+}
