@@ -22,10 +22,10 @@ namespace ocl::cache {
 namespace {
 
 constexpr int kSchema = 1;
-constexpr int kBusyMs = 1000;               // how long a busy file is waited for
+constexpr int kBusyMs = 1000;                 // how long a busy file is waited for
 constexpr int64_t kUsedStepMs = 3600 * 1000;  // between two refreshes of an entry's `used`: reading should not mean writing
-constexpr int kStoresPerCheck = 16;         // the size is looked at after so many stores, and when a process opens the file
-constexpr double kFullTo = 0.9;             // an eviction leaves this share of the budget
+constexpr int kStoresPerCheck = 16;           // the size is looked at after so many stores, and when a process opens the file
+constexpr double kFullTo = 0.9;               // an eviction leaves this share of the budget
 
 int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -112,14 +112,16 @@ int open_file(const std::string& path, Connection& connection, std::string& mess
     message = connection.db ? sqlite3_errmsg(connection.db) : sqlite3_errstr(code);
     return code;
   };
-  int code = sqlite3_open_v2(path.c_str(), &connection.db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+  int code =
+      sqlite3_open_v2(path.c_str(), &connection.db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
   if (code != SQLITE_OK) return failed(code);
   connection.process = os::process_id();
   sqlite3_extended_result_codes(connection.db, 1);
   sqlite3_busy_timeout(connection.db, kBusyMs);
   const auto run = [&](const char* sql) { return code = sqlite3_exec(connection.db, sql, nullptr, nullptr, nullptr); };
   // A crash of the machine may lose the last entries but not the file: what more would a cache need?
-  if (run("PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;") != SQLITE_OK) return failed(code);
+  if (run("PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;") != SQLITE_OK)
+    return failed(code);
   const int64_t version = scalar(connection.db, "PRAGMA user_version", code);
   if (code != SQLITE_OK) return failed(code);
   if (version != kSchema) {
@@ -137,7 +139,8 @@ int open_file(const std::string& path, Connection& connection, std::string& mess
   const std::pair<Statement*, const char*> statements[] = {
       {&connection.find, "SELECT id, value, checksum, used FROM entries WHERE tab=?1 AND key=?2"},
       {&connection.store,
-       "INSERT INTO entries(tab, key, value, checksum, bytes, used) VALUES(?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT(tab, key) DO UPDATE SET"
+       "INSERT INTO entries(tab, key, value, checksum, bytes, used) VALUES(?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT(tab, key) DO "
+       "UPDATE SET"
        " value=excluded.value, checksum=excluded.checksum, bytes=excluded.bytes, used=excluded.used"},
       {&connection.erase, "DELETE FROM entries WHERE tab=?1 AND key=?2"},
       {&connection.touch, "UPDATE entries SET used=?2 WHERE id=?1"},
@@ -147,7 +150,8 @@ int open_file(const std::string& path, Connection& connection, std::string& mess
       {&connection.erase_row, "DELETE FROM entries WHERE id=?1"},
   };
   for (const auto& [statement, sql] : statements)
-    if (code = sqlite3_prepare_v3(connection.db, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement->raw, nullptr); code != SQLITE_OK)
+    if (code = sqlite3_prepare_v3(connection.db, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement->raw, nullptr);
+        code != SQLITE_OK)
       return failed(code);
   return SQLITE_OK;
 }
@@ -247,7 +251,8 @@ struct KernelCache::State {
     disabled = true;
     problem = reason;
     connection.reset();
-    log_message(LogLevel::kWarning, "cache", "the kernel cache " + path + " " + reason + "; going on without it: kernels are compiled in each process");
+    log_message(LogLevel::kWarning, "cache",
+                "the kernel cache " + path + " " + reason + "; going on without it: kernels are compiled in each process");
   }
 
   /// After a statement failed: begins anew, or disables. Never throws.
@@ -308,7 +313,8 @@ struct KernelCache::State {
   CacheStats stats;
 };
 
-KernelCache::KernelCache(std::string path, int64_t budget_bytes) : state_(std::make_unique<State>(std::move(path), budget_bytes)) {}
+KernelCache::KernelCache(std::string path, int64_t budget_bytes)
+    : state_(std::make_unique<State>(std::move(path), budget_bytes)) {}
 KernelCache::~KernelCache() = default;
 
 std::string KernelCache::find(const char* table, const std::string& key) {
@@ -326,7 +332,8 @@ std::string KernelCache::find(const char* table, const std::string& key) {
       const auto bytes = static_cast<size_t>(sqlite3_column_bytes(use.get(), 1));
       bad = sqlite3_column_int64(use.get(), 2) != checksum(key, data, bytes);
       if (!bad && bytes) value.assign(static_cast<const char*>(data), bytes);
-      if (!bad && now_ms() - sqlite3_column_int64(use.get(), 3) > kUsedStepMs) s.touched.insert(sqlite3_column_int64(use.get(), 0));
+      if (!bad && now_ms() - sqlite3_column_int64(use.get(), 3) > kUsedStepMs)
+        s.touched.insert(sqlite3_column_int64(use.get(), 0));
     }
   }
   if (bad) {
@@ -352,7 +359,14 @@ void KernelCache::store(const char* table, const std::string& key, const std::st
   }
   if (code == SQLITE_OK) {
     const int64_t sum = checksum(key, value.data(), value.size());
-    code = Use(s.connection->store).text(1, table).text(2, key).blob(3, value).number(4, sum).number(5, bytes).number(6, now_ms()).step();
+    code = Use(s.connection->store)
+               .text(1, table)
+               .text(2, key)
+               .blob(3, value)
+               .number(4, sum)
+               .number(5, bytes)
+               .number(6, now_ms())
+               .step();
   }
   if (code == SQLITE_DONE)
     ++s.stats.stores;
@@ -373,7 +387,9 @@ void KernelCache::clear() {
   std::lock_guard lock(s.mutex);
   if (!s.ready()) return;
   s.touched.clear();
-  const int code = sqlite3_exec(s.connection->db, "DELETE FROM entries; PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE);", nullptr, nullptr, nullptr);
+  const int code =
+      sqlite3_exec(s.connection->db, "DELETE FROM entries; PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE);",
+                   nullptr, nullptr, nullptr);
   if (code != SQLITE_OK) s.failed(code, "clearing");
 }
 

@@ -25,15 +25,15 @@ namespace ocl::runtime {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
-constexpr size_t kUnitBytes = 64 * kMiB;               // of addresses, not of memory
-constexpr size_t kRangeBytes = size_t{1} << 40;        // of addresses per device
+constexpr size_t kUnitBytes = 64 * kMiB;         // of addresses, not of memory
+constexpr size_t kRangeBytes = size_t{1} << 40;  // of addresses per device
 constexpr size_t kSmallestRangeBytes = size_t{1} << 34;
-constexpr size_t kSmallLimit = kMiB;                   // below: blocks of small slabs
-constexpr size_t kLargeLimit = 32 * kMiB;              // above: a slab of its own
+constexpr size_t kSmallLimit = kMiB;       // below: blocks of small slabs
+constexpr size_t kLargeLimit = 32 * kMiB;  // above: a slab of its own
 constexpr size_t kSmallSlabBytes = 32 * kMiB;
-constexpr size_t kLargeSlabBytes = 64 * kMiB;          // the first; later ones grow with what is reserved
+constexpr size_t kLargeSlabBytes = 64 * kMiB;  // the first; later ones grow with what is reserved
 constexpr size_t kLargestSlabBytes = 512 * kMiB;
-constexpr size_t kOwnSlabStep = 2 * kMiB;              // a huge page
+constexpr size_t kOwnSlabStep = 2 * kMiB;  // a huge page
 
 size_t round_up(size_t value, size_t step) { return (value + step - 1) / step * step; }
 
@@ -121,7 +121,8 @@ struct Allocator::State {
     for (range_bytes = kRangeBytes; range_bytes >= kSmallestRangeBytes; range_bytes /= 2)
       if ((range = os::reserve_addresses(range_bytes + kUnitBytes))) break;
     if (!range)
-      fail(ErrorKind::kOutOfMemory, "no addresses could be reserved for " + device.describe() + "; raise the limit on virtual memory (ulimit -v)");
+      fail(ErrorKind::kOutOfMemory,
+           "no addresses could be reserved for " + device.describe() + "; raise the limit on virtual memory (ulimit -v)");
     base = round_up(reinterpret_cast<uintptr_t>(range), kUnitBytes);
     units = std::vector<std::atomic<Slab*>>(range_bytes / kUnitBytes);
     host_slabs = device.caps().is_cpu && host_memory_is_shared();
@@ -265,7 +266,8 @@ struct Allocator::State {
   /// Needs that nothing uses the slab any more.
   void destroy(Slab* slab) noexcept {
     const size_t unit = (slab->address - base) / kUnitBytes;
-    for (size_t i = unit; i < unit + (slab->bytes + kUnitBytes - 1) / kUnitBytes; ++i) units[i].store(nullptr, std::memory_order_release);
+    for (size_t i = unit; i < unit + (slab->bytes + kUnitBytes - 1) / kUnitBytes; ++i)
+      units[i].store(nullptr, std::memory_order_release);
     for (const auto& [offset, block] : slab->blocks) {
       if (block->free) free_blocks[slab->pool].erase(block);
       delete block;
@@ -294,7 +296,8 @@ struct Allocator::State {
     const size_t share = round_up(static_cast<size_t>(device.caps().global_bytes) / 16, kMiB);  // small devices get small slabs
     size_t slab = kSmallSlabBytes;
     if (pool == kOwn) return std::min(round_up(bytes, kOwnSlabStep), std::max(limit, bytes));
-    if (pool == kLarge) slab = std::clamp(round_up(static_cast<size_t>(stats.reserved) / 4, kLargeSlabBytes), kLargeSlabBytes, kLargestSlabBytes);
+    if (pool == kLarge)
+      slab = std::clamp(round_up(static_cast<size_t>(stats.reserved) / 4, kLargeSlabBytes), kLargeSlabBytes, kLargestSlabBytes);
     return std::max(std::min({slab, share, limit}), round_up(bytes, kMiB));
   }
 
@@ -364,8 +367,9 @@ struct Allocator::State {
     ++stats.failures;
     fail(ErrorKind::kOutOfMemory,
          "out of memory on " + device.describe() + ": tried to allocate " + size_text(static_cast<int64_t>(requested)) + "; " +
-             size_text(stats.allocated) + " are allocated, " + size_text(stats.reserved) + " reserved, of " + size_text(device.caps().global_bytes) +
-             " in total (" + problem + ")\n  do: use a smaller batch, delete tensors you no longer need, or wrap inference in torch.no_grad(); " +
+             size_text(stats.allocated) + " are allocated, " + size_text(stats.reserved) + " reserved, of " +
+             size_text(device.caps().global_bytes) + " in total (" + problem +
+             ")\n  do: use a smaller batch, delete tensors you no longer need, or wrap inference in torch.no_grad(); " +
              "torch.ocl.memory_allocated() tells where memory goes");
   }
 
@@ -402,7 +406,8 @@ void* Allocator::allocate(size_t bytes) {
   if (!block) {
     ++s.stats.retries;
     if (log_enabled(LogLevel::kInfo))
-      log_message(LogLevel::kInfo, "runtime", s.device.describe() + " is full (" + s.problem + "): freeing cached memory and trying again");
+      log_message(LogLevel::kInfo, "runtime",
+                  s.device.describe() + " is full (" + s.problem + "): freeing cached memory and trying again");
     s.device.synchronize();
     s.collect_waiting();
     s.release_cached();

@@ -17,8 +17,8 @@ struct Location {
   cl_mem mem = nullptr;
   size_t offset_bytes = 0;
   size_t remaining_bytes = 0;
-  // The same byte in host memory, on CPU devices whose buffers are host memory; else nullptr. It is current after finish() of the
-  // queues that work on it, no sooner: a blocking write may return before the data is there.
+  // The same byte in host memory, on CPU devices whose buffers are host memory; else nullptr. It is current after finish() of
+  // the queues that work on it, no sooner: a blocking write may return before the data is there.
   std::byte* host = nullptr;
 };
 
@@ -29,10 +29,10 @@ struct MemoryStats {
   int64_t allocations = 0, frees = 0, retries = 0, failures = 0;
 };
 
-/// Carves blocks from large slabs (one cl_mem each), so that most tensors share few cl_mems. In-order reuse: a freed block may be
-/// handed out again at once, since all work of a device's default stream is in one in-order queue; `record_stream` delays that for
-/// other streams. One past the end of an allocation still belongs to it (remaining_bytes is 0 there), never to its neighbour.
-/// Alignment is the device's base alignment, 128 bytes or more. Thread-safe.
+/// Carves blocks from large slabs (one cl_mem each), so that most tensors share few cl_mems. In-order reuse: a freed block may
+/// be handed out again at once, since all work of a device's default stream is in one in-order queue; `record_stream` delays
+/// that for other streams. One past the end of an allocation still belongs to it (remaining_bytes is 0 there), never to its
+/// neighbour. Alignment is the device's base alignment, 128 bytes or more. Thread-safe.
 class Allocator {
  public:
   explicit Allocator(Device& device);

@@ -22,11 +22,14 @@ int build_probe(cl_device_id device, cl_context context, const char* text, const
   KernelHandle kernel(clCreateKernel(program.get(), "k", &status));
   if (status != CL_SUCCESS) return 0;
   size_t multiple = 1;
-  clGetKernelWorkGroupInfo(kernel.get(), device, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, sizeof(multiple), &multiple, nullptr);
+  clGetKernelWorkGroupInfo(kernel.get(), device, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, sizeof(multiple), &multiple,
+                           nullptr);
   return static_cast<int>(multiple);
 }
 
-bool has_word(const std::string& words, const std::string& word) { return (" " + words + " ").find(" " + word + " ") != std::string::npos; }
+bool has_word(const std::string& words, const std::string& word) {
+  return (" " + words + " ").find(" " + word + " ") != std::string::npos;
+}
 
 }  // namespace
 
@@ -56,14 +59,17 @@ Caps probe_caps(cl_device_id device, cl_context context) {
   caps.units = static_cast<int>(std::max<cl_uint>(query<cl_uint>(device, CL_DEVICE_MAX_COMPUTE_UNITS, 1), 1));
   caps.local_bytes = static_cast<int64_t>(query<cl_ulong>(device, CL_DEVICE_LOCAL_MEM_SIZE, 32 * 1024));
   caps.local_real = query<cl_device_local_mem_type>(device, CL_DEVICE_LOCAL_MEM_TYPE, CL_GLOBAL) == CL_LOCAL && !caps.is_cpu;
-  caps.max_group_size = static_cast<int>(std::clamp<size_t>(query<size_t>(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1), 1, 1 << 20));
+  caps.max_group_size =
+      static_cast<int>(std::clamp<size_t>(query<size_t>(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1), 1, 1 << 20));
   caps.global_bytes = static_cast<int64_t>(query<cl_ulong>(device, CL_DEVICE_GLOBAL_MEM_SIZE, 1 << 30));
   caps.max_alloc_bytes = static_cast<int64_t>(query<cl_ulong>(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 1 << 28));
   // At least a cache line of every CPU and the widest vector, whatever the device says.
-  caps.base_align_bytes = std::clamp<int>(static_cast<int>(query<cl_uint>(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 1024) / 8), 128, 4096);
+  caps.base_align_bytes =
+      std::clamp<int>(static_cast<int>(query<cl_uint>(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 1024) / 8), 128, 4096);
   caps.unified = query<cl_bool>(device, CL_DEVICE_HOST_UNIFIED_MEMORY, CL_FALSE) == CL_TRUE;
   caps.fp64 = query<cl_device_fp_config>(device, CL_DEVICE_DOUBLE_FP_CONFIG, 0) != 0;
-  caps.max_kernel_arg_bytes = static_cast<int>(std::min<size_t>(query<size_t>(device, CL_DEVICE_MAX_PARAMETER_SIZE, 1024), 1 << 16));
+  caps.max_kernel_arg_bytes =
+      static_cast<int>(std::min<size_t>(query<size_t>(device, CL_DEVICE_MAX_PARAMETER_SIZE, 1024), 1 << 16));
   if (caps.is_cpu) {
     const int width = static_cast<int>(query<cl_uint>(device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, 4));
     caps.vector_floats = width >= 16 ? 16 : width >= 8 ? 8 : 4;

@@ -48,8 +48,8 @@ class DeviceTable {
     if (selection == selection_ && vendor_libraries == vendor_libraries_) return;
     for (const auto& device : devices_)
       if (device.load() != nullptr)
-        fail(ErrorKind::kConfig, "devices cannot be selected anew once one is in use (first used: " + device.load()->describe() +
-                                     "); set TORCH_OCL_DEVICES before the first use of a device");
+        fail(ErrorKind::kConfig, "devices cannot be selected anew once one is in use (first used: " +
+                                     device.load()->describe() + "); set TORCH_OCL_DEVICES before the first use of a device");
     selection_ = selection;
     vendor_libraries_ = vendor_libraries;
     listed_ = false;
@@ -144,7 +144,10 @@ class DeviceTable {
       clGetDeviceInfo(id, CL_DEVICE_ENDIAN_LITTLE, sizeof(little_endian), &little_endian, nullptr);
       const std::string where = "device '" + device.label() + "': ";
       if (device.name.empty() || !available || !compiler || !little_endian) {
-        problems_.push_back(where + (device.name.empty() ? "does not answer" : !available ? "not available" : !compiler ? "has no compiler" : "is big-endian"));
+        problems_.push_back(where + (device.name.empty() ? "does not answer"
+                                     : !available        ? "not available"
+                                     : !compiler         ? "has no compiler"
+                                                         : "is big-endian"));
         continue;
       }
       device.rank = (type & CL_DEVICE_TYPE_GPU) ? 0 : (type & CL_DEVICE_TYPE_CPU) ? 2 : 1;
@@ -152,7 +155,8 @@ class DeviceTable {
       // The same runtime found twice, as a system's and as a pip's library: the first one counts. Two equal boards on one
       // platform are two devices.
       const auto same = [&](const Listed& other) {
-        return other.name == device.name && other.platform_name == device.platform_name && other.platform_version == device.platform_version;
+        return other.name == device.name && other.platform_name == device.platform_name &&
+               other.platform_version == device.platform_version;
       };
       if (std::any_of(devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(before), same)) {
         log_message(LogLevel::kDebug, "runtime", where + "listed twice, by two libraries; the first is used");
@@ -169,7 +173,8 @@ class DeviceTable {
     if (selection_.find_first_not_of(" ,") == std::string::npos) return ordinary;
     std::vector<Listed> chosen;
     const auto add = [&](const Listed& device) {
-      if (std::none_of(chosen.begin(), chosen.end(), [&](const Listed& other) { return other.id == device.id; })) chosen.push_back(device);
+      if (std::none_of(chosen.begin(), chosen.end(), [&](const Listed& other) { return other.id == device.id; }))
+        chosen.push_back(device);
     };
     for (size_t begin = 0; begin <= selection_.size();) {
       const size_t end = std::min(selection_.find(',', begin), selection_.size());
@@ -233,7 +238,8 @@ class DeviceTable {
     if (fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) device->build_options_ = "-cl-fp32-correctly-rounded-divide-sqrt";
     device->allocator_ = std::make_unique<Allocator>(*device);
     devices_[index].store(device, std::memory_order_release);
-    if (log_enabled(LogLevel::kInfo)) log_message(LogLevel::kInfo, "runtime", "ocl:" + std::to_string(index) + " is " + device->describe());
+    if (log_enabled(LogLevel::kInfo))
+      log_message(LogLevel::kInfo, "runtime", "ocl:" + std::to_string(index) + " is " + device->describe());
     return *device;
   }
 
@@ -256,7 +262,8 @@ Queue& Device::queue(int stream) {
   std::lock_guard lock(queues_mutex_);
   if (queues_.empty()) queues_.resize(1);
   if (stream < 0 || stream >= static_cast<int>(queues_.size()))
-    fail(ErrorKind::kConfig, "stream " + std::to_string(stream) + " of " + describe() + " does not exist; there are " + std::to_string(queues_.size()));
+    fail(ErrorKind::kConfig, "stream " + std::to_string(stream) + " of " + describe() + " does not exist; there are " +
+                                 std::to_string(queues_.size()));
   std::unique_ptr<Queue>& queue = queues_[stream];
   if (!queue) queue = std::make_unique<Queue>(*this, stream);
   if (stream == 0) default_queue_.store(queue.get(), std::memory_order_release);
@@ -293,7 +300,10 @@ std::vector<std::string> device_problems() { return DeviceTable::instance().prob
 std::vector<DeviceSummary> list_devices() {
   std::vector<DeviceSummary> summaries;
   for (const Listed& device : DeviceTable::instance().list())
-    summaries.push_back({device.name, device.platform_name, device.driver, device.rank == 0 ? "GPU" : device.rank == 1 ? "accelerator" : "CPU"});
+    summaries.push_back({device.name, device.platform_name, device.driver,
+                         device.rank == 0   ? "GPU"
+                         : device.rank == 1 ? "accelerator"
+                                            : "CPU"});
   return summaries;
 }
 

@@ -58,8 +58,8 @@ class Device {
 
 /// What is listed and in which order; loads nothing yet. `selection` is TORCH_OCL_DEVICES: "" or a comma-separated list of
 /// indices into the default order and of parts of "platform / device" (any case). `vendor_libraries` are runtimes which the
-/// system's list may lack (a pip-installed one): paths of libraries, of .icd files, or of folders of .icd files; among CPUs their
-/// devices come first. Throws ConfigError when a device is in use already and something would change.
+/// system's list may lack (a pip-installed one): paths of libraries, of .icd files, or of folders of .icd files; among CPUs
+/// their devices come first. Throws ConfigError when a device is in use already and something would change.
 void configure_devices(const std::string& selection, const std::vector<std::string>& vendor_libraries);
 /// Platforms or devices that failed while being listed, one line each, for `doctor` and for "no device" messages.
 std::vector<std::string> device_problems();

@@ -10,13 +10,13 @@ namespace ocl::runtime {
 
 /// One launch. Times in ns of the device's clock; zero unless timing was on.
 struct LaunchRecord {
-  std::string kernel;   // "sum_3f9c1e"
-  std::string kind;     // pointwise, reduction, gemm, conv_forward, ..., copy, fill
-  std::string origin;   // aten ops and model source lines
+  std::string kernel;  // "sum_3f9c1e"
+  std::string kind;    // pointwise, reduction, gemm, conv_forward, ..., copy, fill
+  std::string origin;  // aten ops and model source lines
   int device = 0;
   std::array<size_t, 3> global{}, local{};
-  int ops = 0;          // IR nodes fused in this kernel
-  int64_t bytes = 0;    // read + written, analytic
+  int ops = 0;        // IR nodes fused in this kernel
+  int64_t bytes = 0;  // read + written, analytic
   int64_t flops = 0;
   int64_t queued_ns = 0, start_ns = 0, end_ns = 0;
 };

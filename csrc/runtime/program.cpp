@@ -21,15 +21,15 @@
 namespace ocl::runtime {
 namespace {
 
-constexpr char kAbi[] = "kernels 1";        // changes with the meaning of a stored entry
+constexpr char kAbi[] = "kernels 1";           // changes with the meaning of a stored entry
 constexpr size_t kMostKernelsPerProgram = 16;  // 8 to 32 cost the same per kernel; fewer spread better over threads
-constexpr char kReference[] = "@";          // a kernel's entry: this, then the key of the program that holds it
+constexpr char kReference[] = "@";             // a kernel's entry: this, then the key of the program that holds it
 
 using Clock = std::chrono::steady_clock;
 using Indices = std::vector<size_t>;  // into the texts of one call
 
 struct Shared {
-  std::mutex mutex;                                                   // guards `programs` and `counters`
+  std::mutex mutex;                                                    // guards `programs` and `counters`
   std::unordered_map<std::string, std::shared_ptr<Program>> programs;  // by key
   BuildCounters counters;
   std::mutex building;  // one call builds at a time, so that equal texts of two threads are built once
@@ -42,7 +42,8 @@ Shared& shared() {
 
 std::string key_of(const Device& device, const KernelText& text) {
   std::string all = kAbi;
-  for (const std::string* part : {&device.name(), &device.platform_name(), &device.driver(), &device.build_options(), &text.name, &text.text}) {
+  for (const std::string* part :
+       {&device.name(), &device.platform_name(), &device.driver(), &device.build_options(), &text.name, &text.text}) {
     all += '\0';
     all += *part;
   }
@@ -99,9 +100,11 @@ std::string save_failure(const std::string& failed_dir, const KernelText& text, 
   return source && full_log ? folder.string() + "/" : "";
 }
 
-[[noreturn]] void raise_build_error(const Device& device, const KernelText& text, cl_int status, const std::string& log, const std::string& failed_dir) {
+[[noreturn]] void raise_build_error(const Device& device, const KernelText& text, cl_int status, const std::string& log,
+                                    const std::string& failed_dir) {
   const std::string saved = save_failure(failed_dir, text, log);
-  std::string message = "kernel " + text.name + " does not build on " + device.describe() + " (" + status_name(status) + ", " + std::to_string(status) + ")";
+  std::string message = "kernel " + text.name + " does not build on " + device.describe() + " (" + status_name(status) + ", " +
+                        std::to_string(status) + ")";
   if (!text.where.empty()) message += "\n  where: " + text.where;
   message += "\n  log:   " + log_excerpt(log);
   message += saved.empty() ? "\n  do:    " : "\n  do:    source and full log are in " + saved + "; ";
@@ -147,7 +150,8 @@ std::shared_ptr<Program> load_binary(Device& device, const std::string& binary) 
 
 std::string binary_of(const Program& program) {
   size_t bytes = 0;
-  if (clGetProgramInfo(program.get(), CL_PROGRAM_BINARY_SIZES, sizeof(bytes), &bytes, nullptr) != CL_SUCCESS || bytes == 0) return "";
+  if (clGetProgramInfo(program.get(), CL_PROGRAM_BINARY_SIZES, sizeof(bytes), &bytes, nullptr) != CL_SUCCESS || bytes == 0)
+    return "";
   std::string binary(bytes, '\0');
   auto* data = reinterpret_cast<unsigned char*>(binary.data());
   if (clGetProgramInfo(program.get(), CL_PROGRAM_BINARIES, sizeof(data), &data, nullptr) != CL_SUCCESS) return "";
@@ -174,7 +178,8 @@ std::vector<Indices> make_batches(const std::vector<KernelText>& texts, const In
     std::vector<size_t>& candidates = open[std::string_view(text).substr(0, marker)];
     const auto fits = [&](size_t batch) {
       return batches[batch].size() < kMostKernelsPerProgram &&
-             std::none_of(batches[batch].begin(), batches[batch].end(), [&](size_t other) { return texts[other].name == texts[i].name; });
+             std::none_of(batches[batch].begin(), batches[batch].end(),
+                          [&](size_t other) { return texts[other].name == texts[i].name; });
     };
     const auto found = std::find_if(candidates.begin(), candidates.end(), fits);
     if (found != candidates.end()) {
@@ -258,7 +263,9 @@ class Build {
       std::lock_guard lock(shared().mutex);
       if (!program) {
         shared().counters.rejected += static_cast<int64_t>(indices.size());
-        log_message(LogLevel::kInfo, "runtime", "a cached binary of " + std::to_string(indices.size()) + " kernels does not load on " + device_.describe() + " and is built anew");
+        log_message(LogLevel::kInfo, "runtime",
+                    "a cached binary of " + std::to_string(indices.size()) + " kernels does not load on " + device_.describe() +
+                        " and is built anew");
         continue;
       }
       shared().counters.from_binary += static_cast<int64_t>(indices.size());
@@ -273,7 +280,8 @@ class Build {
     const std::vector<Indices> batches = make_batches(texts_, pending);
     std::vector<Built> built(batches.size());
     // CPU compilers serialise threads. A GPU's gain a little.
-    const size_t threads = device_.caps().is_cpu ? 1 : std::min<size_t>({batches.size(), 8, std::max(1u, std::thread::hardware_concurrency())});
+    const size_t threads =
+        device_.caps().is_cpu ? 1 : std::min<size_t>({batches.size(), 8, std::max(1u, std::thread::hardware_concurrency())});
     std::atomic<size_t> next{0};
     const auto work = [&] {
       for (size_t b = next++; b < batches.size(); b = next++) built[b] = compile(device_, batch_source(texts_, batches[b]));
@@ -291,15 +299,17 @@ class Build {
   void finish_batch(const Indices& batch, Built built) {
     if (batch.size() > 1 && !succeeded(batch, built)) {  // which of them is it? Or do they only not go together?
       for (size_t i : batch) finish_batch({i}, compile(device_, texts_[i].text));
-      log_message(LogLevel::kInfo, "runtime", "kernels " + texts_[batch[0]].name + " and " + std::to_string(batch.size() - 1) +
-                                                  " more build alone but not together: " + built.log);
+      log_message(LogLevel::kInfo, "runtime",
+                  "kernels " + texts_[batch[0]].name + " and " + std::to_string(batch.size() - 1) +
+                      " more build alone but not together: " + built.log);
       return;
     }
     const KernelText& text = texts_[batch[0]];
     if (built.status != CL_SUCCESS) raise_build_error(device_, text, built.status, built.log, failed_dir_);
     if (batch.size() == 1 && !has_kernel(built.handle.get(), text.name))
       raise_build_error(device_, text, CL_INVALID_KERNEL_NAME, "the text defines no kernel " + text.name, failed_dir_);
-    if (!built.log.empty() && log_enabled(LogLevel::kDebug)) log_message(LogLevel::kDebug, "runtime", text.name + ": " + built.log);
+    if (!built.log.empty() && log_enabled(LogLevel::kDebug))
+      log_message(LogLevel::kDebug, "runtime", text.name + ": " + built.log);
     const auto program = std::make_shared<Program>(device_, std::move(built.handle));
     store_binary(batch, *program);
     std::lock_guard lock(shared().mutex);
@@ -355,8 +365,8 @@ void forget_programs() {
   shared().programs.clear();
 }
 
-std::vector<std::shared_ptr<Program>> build_programs(Device& device, const std::vector<KernelText>& texts, const BinaryStore& store,
-                                                     const std::string& failed_dir) {
+std::vector<std::shared_ptr<Program>> build_programs(Device& device, const std::vector<KernelText>& texts,
+                                                     const BinaryStore& store, const std::string& failed_dir) {
   return Build(device, texts, store, failed_dir).run();
 }
 

@@ -23,7 +23,7 @@ inline constexpr char kKernelMarker[] = "//@kernel\n";
 struct KernelText {
   std::string name;
   std::string text;
-  std::string where;  // "group 4 of the forward graph: aten.relu, aten.sum (model.py:61)", for messages
+  std::string where;                     // "group 4 of the forward graph: aten.relu, aten.sum (model.py:61)", for messages
   std::array<size_t, 3> local{1, 1, 1};  // local size it will be launched with (lazy_jit devices compile for it)
 };
 
@@ -48,20 +48,20 @@ struct BinaryStore {
 
 /// Counters since the start of the process: tests and `explain` read them.
 struct BuildCounters {
-  int64_t built = 0;         // kernels compiled from source
-  int64_t from_binary = 0;   // kernels loaded from the binary cache
-  int64_t rejected = 0;      // cached binaries that did not load and were rebuilt
+  int64_t built = 0;        // kernels compiled from source
+  int64_t from_binary = 0;  // kernels loaded from the binary cache
+  int64_t rejected = 0;     // cached binaries that did not load and were rebuilt
   double build_seconds = 0;
 };
 BuildCounters build_counters();
 
 /// Returns one Program per text, in order (texts may share one). Looks every text up in `store` first, builds the rest in few
-/// programs, stores their binaries. Key = text + options + device + driver + ABI version; a program of several kernels is stored
-/// once, and each kernel's key leads to it.
-/// Process-wide memory cache: the same text on the same device is built once. Thread-safe.
-/// Throws kBuild: kernel, device, `where`, log; source and log are saved under `failed_dir`/<kernel>/ ("" saves nothing).
-std::vector<std::shared_ptr<Program>> build_programs(Device& device, const std::vector<KernelText>& texts, const BinaryStore& store,
-                                                     const std::string& failed_dir);
+/// programs, stores their binaries. Key = text + options + device + driver + ABI version; a program of several kernels is
+/// stored once, and each kernel's key leads to it. Process-wide memory cache: the same text on the same device is built once.
+/// Thread-safe. Throws kBuild: kernel, device, `where`, log; source and log are saved under `failed_dir`/<kernel>/ ("" saves
+/// nothing).
+std::vector<std::shared_ptr<Program>> build_programs(Device& device, const std::vector<KernelText>& texts,
+                                                     const BinaryStore& store, const std::string& failed_dir);
 /// Forgets the memory cache: the next build looks into the store again. Programs in use stay.
 void forget_programs();
 

@@ -75,15 +75,15 @@ void Queue::fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, s
   if (status != CL_SUCCESS) raise(status, "clEnqueueFillBuffer", std::to_string(bytes) + " bytes");
 }
 
-void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local, cl_event* event,
-                   int name_id) {
+void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,
+                   cl_event* event, int name_id) {
   for (int i = 0; i < dims; ++i)
     if (global[i] == 0) {  // nothing to do, which OpenCL before 2.1 calls an error
       if (event) *event = nullptr;
       return;
     }
-  const cl_int status =
-      clEnqueueNDRangeKernel(queue_.get(), kernel, static_cast<cl_uint>(dims), nullptr, global.data(), local.data(), 0, nullptr, event);
+  const cl_int status = clEnqueueNDRangeKernel(queue_.get(), kernel, static_cast<cl_uint>(dims), nullptr, global.data(),
+                                               local.data(), 0, nullptr, event);
   if (status != CL_SUCCESS)
     raise(status, "clEnqueueNDRangeKernel",
           "kernel " + kernel_text(kernel) + ", global " + sizes_text(dims, global) + ", local " + sizes_text(dims, local));
@@ -131,7 +131,8 @@ void Queue::raise(cl_int status, const char* call, const std::string& detail) {
     Names& table = names();
     std::lock_guard lock(table.mutex);
     for (unsigned i = 1; i <= count; ++i)
-      if (const int id = last_[(launched - i) % last_.size()].load(std::memory_order_relaxed); id > 0 && id < static_cast<int>(table.names.size()))
+      if (const int id = last_[(launched - i) % last_.size()].load(std::memory_order_relaxed);
+          id > 0 && id < static_cast<int>(table.names.size()))
         launches += (launches.empty() ? "" : ", ") + table.names[id];
   }
   if (!launches.empty()) where += "\n  launched before it, latest first: " + launches;

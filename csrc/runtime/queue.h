@@ -32,10 +32,10 @@ class Queue {
   void fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, size_t pattern_bytes);
   void launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,
               cl_event* event = nullptr, int name_id = 0);  // `name_id` names the kernel when the work fails later
-  EventHandle marker();                // completes when everything before it has
-  void wait_for(cl_event event);       // later work of this queue starts after `event`
+  EventHandle marker();                                     // completes when everything before it has
+  void wait_for(cl_event event);                            // later work of this queue starts after `event`
   void flush();
-  void finish();                       // waits; raises the error of failed work with the kernel's name
+  void finish();  // waits; raises the error of failed work with the kernel's name
 
  private:
   [[noreturn]] void raise(cl_int status, const char* call, const std::string& detail);

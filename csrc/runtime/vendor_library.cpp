@@ -27,7 +27,8 @@ std::string library_of(const fs::path& icd) {
   return fs::exists(beside, ignored) ? fs::weakly_canonical(beside, ignored).string() : line;
 }
 
-void add_platforms(const std::string& library_path, std::vector<cl_platform_id>& platforms, std::vector<std::string>& problems) {
+void add_platforms(const std::string& library_path, std::vector<cl_platform_id>& platforms,
+                   std::vector<std::string>& problems) {
   std::string problem;
   void* library = os::open_library(library_path, problem);
   if (!library) {

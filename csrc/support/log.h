@@ -9,7 +9,8 @@ namespace ocl {
 
 enum class LogLevel { kDebug = 10, kInfo = 20, kWarning = 30, kError = 40 };  // the numbers of Python's logging
 
-/// `area` is the folder that speaks: "runtime", "cache", "schedule". Called from any thread, without locks of ours held by the log.
+/// `area` is the folder that speaks: "runtime", "cache", "schedule". Called from any thread, without locks of ours held by the
+/// log.
 using LogSink = std::function<void(LogLevel level, const char* area, const std::string& message)>;
 
 void set_log_sink(LogSink sink);  // {} brings stderr back

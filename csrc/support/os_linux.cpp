@@ -1,7 +1,5 @@
 // csrc/support/os_linux.cpp: the system's services on Linux and other POSIX systems.
 #if !defined(_WIN32)
-#include "csrc/support/os.h"
-
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -13,6 +11,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+
+#include "csrc/support/os.h"
 
 #ifndef MAP_NORESERVE
 #define MAP_NORESERVE 0

@@ -10,7 +10,8 @@
 
 #include "csrc/runtime/device.h"
 
-/// Folders or libraries of runtimes that the system does not list: OCL_TEST_RUNTIMES, else those of the active virtual environment.
+/// Folders or libraries of runtimes that the system does not list: OCL_TEST_RUNTIMES, else those of the active virtual
+/// environment.
 inline std::vector<std::string> test_vendor_libraries() {
   if (const char* paths = std::getenv("OCL_TEST_RUNTIMES")) {
     std::vector<std::string> list;

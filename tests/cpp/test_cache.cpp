@@ -1,8 +1,9 @@
-// tests/cpp/test_cache.cpp: the kernel cache as its users meet it, and as broken files, full budgets and other processes leave it.
+// tests/cpp/test_cache.cpp: the kernel cache as its users meet it, and as broken files, full budgets and other processes leave
+// it.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
-#include <sqlite3.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -127,7 +128,8 @@ TEST_CASE("a changed value or key is noticed, counted and deleted") {
   other[999] = static_cast<char>(other[999] ^ 1);
   cache.store("kernels", "source", other);
   sql(folder.file(), "UPDATE entries SET value=(SELECT value FROM entries WHERE key='source') WHERE key='flipped'");
-  sql(folder.file(), "DELETE FROM entries WHERE key='two'; UPDATE entries SET key='two' WHERE key='one'");  // right value, wrong key
+  sql(folder.file(),
+      "DELETE FROM entries WHERE key='two'; UPDATE entries SET key='two' WHERE key='one'");  // right value, wrong key
   CHECK(cache.find("kernels", "flipped") == "");
   CHECK(cache.find("kernels", "two") == "");
   CHECK(cache.stats().rejected == 2);

@@ -67,7 +67,8 @@ TEST_CASE("one past the end is never the neighbour, at any size") {
   for_each_device([](Device& device) {
     Allocator& allocator = device.allocator();
     std::vector<std::pair<void*, size_t>> blocks;
-    for (size_t bytes : {size_t{1}, size_t{127}, size_t{128}, size_t{129}, size_t{4096}, kMiB - 1, kMiB, kMiB + 1, 32 * kMiB - 1, 32 * kMiB, 64 * kMiB})
+    for (size_t bytes : {size_t{1}, size_t{127}, size_t{128}, size_t{129}, size_t{4096}, kMiB - 1, kMiB, kMiB + 1,
+                         32 * kMiB - 1, 32 * kMiB, 64 * kMiB})
       for (int i = 0; i < 3; ++i) blocks.emplace_back(allocator.allocate(bytes), bytes);
     for (const auto& [address, bytes] : blocks) {
       const Location begin = allocator.resolve(address), end = allocator.resolve(at(address, bytes));
@@ -184,7 +185,8 @@ TEST_CASE("running out: cached memory is freed first, then the error has the siz
     CHECK(kind == ErrorKind::kOutOfMemory);
     CHECK(allocator.stats().failures - before.failures == 1);
     CHECK(message.find(device.name()) != std::string::npos);
-    for (const char* part : {"tried to allocate", "allocated", "reserved", "in total", "GiB", "do:"}) CHECK(message.find(part) != std::string::npos);
+    for (const char* part : {"tried to allocate", "allocated", "reserved", "in total", "GiB", "do:"})
+      CHECK(message.find(part) != std::string::npos);
     for (void* block : blocks) allocator.free(block);
     // All is cached now in pieces; a request that fits no cached slab must still be met.
     void* other = allocator.allocate(piece / 2 + kMiB);

@@ -52,7 +52,8 @@ std::string in_child(const std::function<std::string()>& body) {
 
 std::string listing() {
   std::string text;
-  for (const DeviceSummary& device : list_devices()) text += device.type + "|" + device.platform_name + "|" + device.name + "\n";
+  for (const DeviceSummary& device : list_devices())
+    text += device.type + "|" + device.platform_name + "|" + device.name + "\n";
   return text;
 }
 
@@ -176,7 +177,8 @@ TEST_CASE("what cannot be a runtime is a line for doctor, and the others still w
       return all;
     });
     CHECK(text.rfind(system, 0) == 0);
-    if (std::string(path).find(".icd") == std::string::npos) CHECK(text.find(std::string("problem ") + path) != std::string::npos);
+    if (std::string(path).find(".icd") == std::string::npos)
+      CHECK(text.find(std::string("problem ") + path) != std::string::npos);
   }
 }
 
@@ -187,7 +189,8 @@ TEST_CASE("an index that does not exist names the devices that do") {
       return Device::get(std::stoi(index)).name();
     });
     CHECK(text.rfind(error_of(ErrorKind::kConfig), 0) == 0);
-    for (const std::string& line : lines(listing_of(""))) CHECK((text.find(line.substr(line.rfind('|') + 1)) != std::string::npos || std::getenv("TORCH_OCL_DEVICES")));
+    for (const std::string& line : lines(listing_of("")))
+      CHECK((text.find(line.substr(line.rfind('|') + 1)) != std::string::npos || std::getenv("TORCH_OCL_DEVICES")));
   }
 }
 

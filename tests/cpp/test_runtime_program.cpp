@@ -23,9 +23,13 @@ namespace {
 const std::string kPrelude = "#define SCALE 2.0f\ninline float scaled(float x) { return SCALE * x; }\n";
 
 /// y[0] = 2 * `value`, its own kernel; `tag` makes the text differ from other tests'.
-KernelText text_of(const std::string& name, const std::string& value, const std::string& tag, const std::string& prelude = kPrelude) {
-  return {name, prelude + "//@kernel\n__kernel void " + name + "(__global float* y) { y[0] = scaled(" + value + "f); }  // " + tag + "\n",
-          "group 4 of the forward graph: aten.relu (model.py:61)", {1, 1, 1}};
+KernelText text_of(const std::string& name, const std::string& value, const std::string& tag,
+                   const std::string& prelude = kPrelude) {
+  return {
+      name,
+      prelude + "//@kernel\n__kernel void " + name + "(__global float* y) { y[0] = scaled(" + value + "f); }  // " + tag + "\n",
+      "group 4 of the forward graph: aten.relu (model.py:61)",
+      {1, 1, 1}};
 }
 
 float run(Device& device, const Program& program, const std::string& name) {
@@ -81,7 +85,11 @@ TEST_CASE("kernels with one prelude share a program, and each is the right one")
     for (int i = 0; i < 20; ++i) texts.push_back(text_of("shared_" + std::to_string(i), std::to_string(i) + ".5", "share"));
     texts.push_back(text_of("other_prelude", "7.0", "share", "inline float scaled(float x) { return 3.0f * x; }\n"));
     texts.push_back({"alone", "__kernel void alone(__global float* y) { y[0] = 9.0f; }", "", {1, 1, 1}});
-    texts.push_back({"defines", kPrelude + "//@kernel\n#define ADD 1.0f\n__kernel void defines(__global float* y) { y[0] = scaled(ADD); }\n", "", {1, 1, 1}});
+    texts.push_back(
+        {"defines",
+         kPrelude + "//@kernel\n#define ADD 1.0f\n__kernel void defines(__global float* y) { y[0] = scaled(ADD); }\n",
+         "",
+         {1, 1, 1}});
     texts.push_back(texts[3]);
     const BuildCounters before = build_counters();
     const auto programs = build_programs(device, texts, {}, "");
@@ -106,7 +114,8 @@ TEST_CASE("kernels with one prelude share a program, and each is the right one")
 
 TEST_CASE("equal names with different texts are different kernels") {
   for_each_device([](Device& device) {
-    const std::vector<KernelText> texts = {text_of("twin", "1.0", "twin"), text_of("twin", "2.0", "twin"), text_of("twin_3", "3.0", "twin")};
+    const std::vector<KernelText> texts = {text_of("twin", "1.0", "twin"), text_of("twin", "2.0", "twin"),
+                                           text_of("twin_3", "3.0", "twin")};
     const auto programs = build_programs(device, texts, {}, "");
     CHECK(run(device, *programs[0], "twin") == 2.0f);
     CHECK(run(device, *programs[1], "twin") == 4.0f);
@@ -119,9 +128,10 @@ TEST_CASE("kernels that do not go together are built alone") {
     std::vector<KernelText> texts;
     for (const std::string value : {"1", "2", "3"})
       texts.push_back({"clash_" + value,
-                       kPrelude + "//@kernel\ninline float helper(float x) { return x + " + value + "; }\n__kernel void clash_" + value +
-                           "(__global float* y) { y[0] = helper(scaled(1.0f)); }\n",
-                       "", {1, 1, 1}});
+                       kPrelude + "//@kernel\ninline float helper(float x) { return x + " + value +
+                           "; }\n__kernel void clash_" + value + "(__global float* y) { y[0] = helper(scaled(1.0f)); }\n",
+                       "",
+                       {1, 1, 1}});
     const auto programs = build_programs(device, texts, {}, "");
     for (int i = 0; i < 3; ++i) CHECK(run(device, *programs[i], texts[i].name) == 3.0f + static_cast<float>(i));
   });
@@ -131,18 +141,22 @@ TEST_CASE("a failure names the kernel, says where and why, and saves source and 
   for_each_device([](Device& device) {
     char name[] = "/tmp/ocl_failed_XXXXXX";
     const std::filesystem::path folder = mkdtemp(name);
-    std::vector<KernelText> texts = {text_of("fine_1", "1.0", "fail"), text_of("broken_kernel", "undeclared_v9 + 1.0", "fail"), text_of("fine_2", "2.0", "fail")};
+    std::vector<KernelText> texts = {text_of("fine_1", "1.0", "fail"), text_of("broken_kernel", "undeclared_v9 + 1.0", "fail"),
+                                     text_of("fine_2", "2.0", "fail")};
     texts[1].where = "group 7 of the backward graph: aten.sum (model.py:62)";
     const std::string message = error_of(device, texts, (folder / "failed").string());
     for (const std::string& part :
-         {std::string("kernel broken_kernel does not build on '"), device.name(), std::string("(CL_BUILD_PROGRAM_FAILURE, -11)"),
-          std::string("\n  where: group 7 of the backward graph: aten.sum (model.py:62)\n  log:   "), std::string("undeclared_v9"),
-          std::string("\n  do:    source and full log are in ") + (folder / "failed/broken_kernel/").string(), std::string("doctor")})
+         {std::string("kernel broken_kernel does not build on '"), device.name(),
+          std::string("(CL_BUILD_PROGRAM_FAILURE, -11)"),
+          std::string("\n  where: group 7 of the backward graph: aten.sum (model.py:62)\n  log:   "),
+          std::string("undeclared_v9"),
+          std::string("\n  do:    source and full log are in ") + (folder / "failed/broken_kernel/").string(),
+          std::string("doctor")})
       CHECK_MESSAGE(message.find(part) != std::string::npos, message);
     CHECK(content(folder / "failed/broken_kernel/source.cl") == texts[1].text);
     CHECK(content(folder / "failed/broken_kernel/log.txt").find("undeclared_v9") != std::string::npos);
     CHECK(!std::filesystem::exists(folder / "failed/fine_1"));
-    CHECK(error_of(device, {texts[1]}).find("source and full log") == std::string::npos);       // nothing was saved
+    CHECK(error_of(device, {texts[1]}).find("source and full log") == std::string::npos);             // nothing was saved
     CHECK(error_of(device, {texts[1]}, "/proc/nowhere").find("broken_kernel") != std::string::npos);  // and that is no error
     KernelText misnamed = text_of("written", "1.0", "fail");
     misnamed.name = "asked";

@@ -20,7 +20,8 @@ namespace {
 
 /// A block that frees itself.
 struct Memory {
-  Memory(Device& device_, size_t bytes) : device(device_), address(device.allocator().allocate(bytes)), where(device.allocator().resolve(address)) {}
+  Memory(Device& device_, size_t bytes)
+      : device(device_), address(device.allocator().allocate(bytes)), where(device.allocator().resolve(address)) {}
   ~Memory() { device.allocator().free(address); }
   Device& device;
   void* address;
@@ -59,7 +60,7 @@ TEST_CASE("copies respect offsets and sizes") {
     queue.read(a.where.mem, a.where.offset_bytes + 777, part.data(), part.size(), false);
     queue.finish();
     CHECK(std::equal(part.begin(), part.end(), data.begin() + 777));
-    queue.copy(a.where.mem, a.where.offset_bytes, a.where.mem, a.where.offset_bytes, 10000);  // onto itself: nothing
+    queue.copy(a.where.mem, a.where.offset_bytes, a.where.mem, a.where.offset_bytes, 10000);        // onto itself: nothing
     queue.copy(a.where.mem, a.where.offset_bytes, a.where.mem, a.where.offset_bytes + 5000, 5000);  // within one buffer
     queue.read(a.where.mem, a.where.offset_bytes + 5000, part.data(), part.size(), true);
     CHECK(std::equal(part.begin(), part.end(), data.begin()));
@@ -75,7 +76,8 @@ TEST_CASE("fills of each pattern size stay within their range") {
       const uint8_t zero = 0;
       queue.fill(memory.where.mem, memory.where.offset_bytes, 4096, &zero, 1);
       std::vector<uint8_t> copy = pattern;
-      queue.fill(memory.where.mem, memory.where.offset_bytes + 3 * pattern_bytes, 33 * pattern_bytes, copy.data(), pattern_bytes);
+      queue.fill(memory.where.mem, memory.where.offset_bytes + 3 * pattern_bytes, 33 * pattern_bytes, copy.data(),
+                 pattern_bytes);
       std::fill(copy.begin(), copy.end(), 0xcc);  // the pattern was taken at the call
       queue.fill(memory.where.mem, memory.where.offset_bytes, 0, copy.data(), pattern_bytes);
       std::vector<uint8_t> got(4096);
@@ -92,7 +94,9 @@ TEST_CASE("launches run in order; an empty one does nothing") {
   for_each_device([](Device& device) {
     Queue& queue = device.queue();
     Memory memory(device, 64 * sizeof(int));
-    const auto kernel = kernel_of(device, "double_plus_one", "__kernel void double_plus_one(__global int* p, const ulong o) { p[o + get_global_id(0)] = 2 * p[o + get_global_id(0)] + 1; }");
+    const auto kernel = kernel_of(device, "double_plus_one",
+                                  "__kernel void double_plus_one(__global int* p, const ulong o) { p[o + get_global_id(0)] = 2 "
+                                  "* p[o + get_global_id(0)] + 1; }");
     cl_mem mem = memory.where.mem;
     const cl_ulong offset = memory.where.offset_bytes / sizeof(int);
     clSetKernelArg(kernel.get(), 0, sizeof(mem), &mem);
@@ -122,7 +126,8 @@ TEST_CASE("a launch that the driver refuses names kernel, sizes and device") {
       message = error.what();
       CHECK(error.kind() == ErrorKind::kDevice);
     }
-    for (const std::string& part : {std::string("clEnqueueNDRangeKernel: CL_INVALID_"), std::string("refused"), std::string("16777216"), device.name()})
+    for (const std::string& part :
+         {std::string("clEnqueueNDRangeKernel: CL_INVALID_"), std::string("refused"), std::string("16777216"), device.name()})
       CHECK_MESSAGE(message.find(part) != std::string::npos, message);
     device.synchronize();
   });
@@ -165,7 +170,8 @@ TEST_CASE("an error names what was launched before it, latest first") {
     clSetKernelArg(kernel.get(), 0, sizeof(mem), &mem);
     Queue& queue = device.queue();
     queue.finish();
-    for (int i = 0; i < 40; ++i) queue.launch(kernel.get(), 1, {1, 1, 1}, {1, 1, 1}, nullptr, kernel_name_id("launch_" + std::to_string(i)));
+    for (int i = 0; i < 40; ++i)
+      queue.launch(kernel.get(), 1, {1, 1, 1}, {1, 1, 1}, nullptr, kernel_name_id("launch_" + std::to_string(i)));
     std::string message;
     try {
       queue.copy(nullptr, 0, nullptr, 4, 4);
@@ -186,7 +192,8 @@ TEST_CASE("an error names what was launched before it, latest first") {
 
 TEST_CASE("recording: nested, with times") {
   for_each_device([](Device& device) {
-    const auto kernel = kernel_of(device, "recorded", "__kernel void recorded(__global int* p) { for (int i = 0; i < 1000; ++i) p[i % 16] += i; }");
+    const auto kernel = kernel_of(device, "recorded",
+                                  "__kernel void recorded(__global int* p) { for (int i = 0; i < 1000; ++i) p[i % 16] += i; }");
     Memory memory(device, 64);
     cl_mem mem = memory.where.mem;
     clSetKernelArg(kernel.get(), 0, sizeof(mem), &mem);
