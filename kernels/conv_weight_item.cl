@@ -61,14 +61,23 @@ ONE_ITEM __kernel void KERNEL_NAME(
   x += x_offset + (long)group * C * x_c;
   dy += dy_offset + ((long)group * K + k0) * y_c;
   float sums[MT * MR * TN], packed[PIXEL_BLOCK * TN];
+  // The rows of the image (or parts of one) that make up a block: input row and its offset in x, output columns [begin, end), place of column 0 in packed[].
+  int segment_h[PIXEL_BLOCK], segment_begin[PIXEL_BLOCK], segment_end[PIXEL_BLOCK], segment_packed[PIXEL_BLOCK];
+  long segment_x[PIXEL_BLOCK];
   for (int i = 0; i < MT * MR * TN; i += VW) VSTORE((VEC)(0.f), sums + i);
 
   for (int block = block_begin; block < block_end; ++block) {
     const int p0 = block * block_pixels, p1 = min(p0 + block_pixels, pixels);
-    for (int p = p0; p < p1;) {  // dy of the block to packed[], row by row
+    int segments = 0;
+    for (int p = p0; p < p1; ++segments) {  // dy of the block to packed[], row by row
       const int row = p / out_w, ow = p % out_w, end = min(p1, p - ow + out_w);
       __global const IN_T* from = dy + row / out_h * y_n + (long)(row % out_h) * y_h + (long)ow * y_w;
       float* to = packed + (p - p0) * TN;
+      segment_h[segments] = row % out_h * stride_h - pad_h;
+      segment_x[segments] = row / out_h * x_n + (long)segment_h[segments] * x_h;
+      segment_begin[segments] = ow;
+      segment_end[segments] = ow + end - p;
+      segment_packed[segments] = (p - p0 - ow) * TN;
       if (y_c == 1 && cols == TN) {
         for (; p < end; ++p, from += y_w, to += TN) { OCL_UNROLL for (int v = 0; v < NV; ++v) VSTORE(LOADV(from, v * VW), to + v * VW); }
       } else {
@@ -80,13 +89,14 @@ ONE_ITEM __kernel void KERNEL_NAME(
       const int j0 = j_first + t * MR;
       if (j0 >= J) break;
       VEC acc[MR][NV];
-      long shift[MR];                 // from the first pixel of a window to the row's element
+      __global const IN_T* from[MR];     // row i at output column 0 of a segment with offset 0
       int tap_h[MR], low[MR], high[MR];  // output columns [low, high) are those whose input column lies in the image
-      int fast_begin = 0, fast_end = out_w, same_tap = 1, tap0 = j0 / C;
+      int fast_begin = 0, fast_end = out_w, same_tap = 1;
+      const int tap0 = j0 / C;
       OCL_UNROLL for (int i = 0; i < MR; ++i) {
         const int j = min(j0 + i, J - 1), tap = j / C, left = tap % S * dil_w - pad_w;
-        tap_h[i] = tap / S * dil_h;
-        shift[i] = (long)(j % C) * x_c + (long)tap_h[i] * x_h + (long)left * x_w;
+        tap_h[i] = tap / S * dil_h;  // does not fall with i
+        from[i] = x + ((long)(j % C) * x_c + (long)tap_h[i] * x_h + (long)left * x_w);
         low[i] = max(0, ceil_div(-left, stride_w));
         high[i] = min(out_w, ceil_div(in_w - left, stride_w));
         fast_begin = max(fast_begin, low[i]);
@@ -94,38 +104,31 @@ ONE_ITEM __kernel void KERNEL_NAME(
         same_tap &= tap == tap0;
         OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = (VEC)(0.f);
       }
-      for (int p = p0; p < p1;) {
-        const int row = p / out_w, ow0 = p % out_w, end = min(p1, p - ow0 + out_w), ow1 = ow0 + end - p;
-        const int ih = row % out_h * stride_h - pad_h;
-        __global const IN_T* window = x + row / out_h * x_n + (long)ih * x_h;
-        const float* panel = packed + (p - p0 - ow0) * TN;
-        p = end;
-        int all = 1, any = 0;
-        OCL_UNROLL for (int i = 0; i < MR; ++i) { const int inside = ih + tap_h[i] >= 0 && ih + tap_h[i] < in_h; all &= inside; any |= inside; }
-        if (!any) continue;
+      const int top = tap_h[0], bottom = tap_h[MR - 1];
+      const long step = (long)stride_w * x_w;
+      for (int segment = 0; segment < segments; ++segment) {
+        const int ih = segment_h[segment], ow0 = segment_begin[segment], ow1 = segment_end[segment];
+        if (ih + bottom < 0 || ih + top >= in_h) continue;  // no row of the tile meets the image
+        const int all = ih + top >= 0 && ih + bottom < in_h;
         const int begin = all ? max(ow0, fast_begin) : ow1, stop = all ? max(begin, min(ow1, fast_end)) : ow1;
-        if (begin < stop) {
-          __global const IN_T* from[MR];
-          OCL_UNROLL for (int i = 0; i < MR; ++i) from[i] = window + shift[i] + (long)begin * stride_w * x_w;
-          const long step = (long)stride_w * x_w;
-          long e = 0;
-          for (int ow = begin; ow < stop; ++ow, e += step) {
-            VEC bv[NV];
-            OCL_UNROLL for (int v = 0; v < NV; ++v) bv[v] = VLOAD(panel + ow * TN + v * VW);
-            OCL_UNROLL for (int i = 0; i < MR; ++i) {
-              const VEC av = (VEC)(LOAD(from[i], e));
-              OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
-            }
+        const float* panel = packed + segment_packed[segment];
+        long e = segment_x[segment] + begin * step;
+        for (int ow = begin; ow < stop; ++ow, e += step) {
+          VEC bv[NV];
+          OCL_UNROLL for (int v = 0; v < NV; ++v) bv[v] = VLOAD(panel + ow * TN + v * VW);
+          OCL_UNROLL for (int i = 0; i < MR; ++i) {
+            const VEC av = (VEC)(LOAD(from[i], e));
+            OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
           }
         }
-        if (same_tap && all) continue;  // other columns are outside for every row
+        if (same_tap) continue;  // other columns are outside for every row
         for (int ow = ow0; ow < ow1; ++ow) {
-          if (ow >= begin && ow < stop) { ow = stop - 1; continue; }
+          if (ow >= begin && ow < stop) continue;
           VEC bv[NV];
           OCL_UNROLL for (int v = 0; v < NV; ++v) bv[v] = VLOAD(panel + ow * TN + v * VW);
           OCL_UNROLL for (int i = 0; i < MR; ++i)
             if (ow >= low[i] && ow < high[i] && ih + tap_h[i] >= 0 && ih + tap_h[i] < in_h) {
-              const VEC av = (VEC)(LOAD(window, shift[i] + (long)ow * stride_w * x_w));
+              const VEC av = (VEC)(LOAD(from[i], segment_x[segment] + ow * step));
               OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
             }
         }
