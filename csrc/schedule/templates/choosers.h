@@ -5,18 +5,15 @@
 
 namespace ocl::schedule {
 
-// Weak, so that a build without one of these files only lacks its row; the generic loops take its nodes.
-#define OCL_CHOOSER(name) bool choose_##name(TemplateContext& context, TemplateLaunch& launch) __attribute__((weak))
-OCL_CHOOSER(depthwise_item);
-OCL_CHOOSER(winograd_item);
-OCL_CHOOSER(conv_item);
-OCL_CHOOSER(conv_weight_item);
-OCL_CHOOSER(gemm_item);
-OCL_CHOOSER(depthwise_group);
-OCL_CHOOSER(winograd_group);
-OCL_CHOOSER(conv_group);
-OCL_CHOOSER(conv_weight_group);
-OCL_CHOOSER(gemm_group);
-#undef OCL_CHOOSER
+bool choose_depthwise_item(TemplateContext& context, TemplateLaunch& launch);
+bool choose_winograd_item(TemplateContext& context, TemplateLaunch& launch);
+bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch);
+bool choose_conv_weight_item(TemplateContext& context, TemplateLaunch& launch);
+bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch);
+bool choose_depthwise_group(TemplateContext& context, TemplateLaunch& launch);
+bool choose_winograd_group(TemplateContext& context, TemplateLaunch& launch);
+bool choose_conv_group(TemplateContext& context, TemplateLaunch& launch);
+bool choose_conv_weight_group(TemplateContext& context, TemplateLaunch& launch);
+bool choose_gemm_group(TemplateContext& context, TemplateLaunch& launch);
 
 }  // namespace ocl::schedule

@@ -1,0 +1,48 @@
+// csrc/schedule/choose_template.cpp: pass: a hand-written kernel for each contraction and convolution.
+#include "csrc/schedule/choose_template.h"
+
+#include "csrc/support/error.h"
+
+namespace ocl::schedule {
+
+void choose_template(Schedule& schedule, const Caps& caps) {
+  ir::Graph& graph = schedule.graph;
+  std::vector<ir::Node> nodes;
+  std::vector<ir::NodeId> from;
+  std::map<ir::NodeId, TemplateLaunch> launches;
+  const int count = static_cast<int>(graph.nodes.size());
+  for (int i = 0; i < count; ++i) {
+    if (graph.nodes[i].kind != ir::NodeKind::kContract && graph.nodes[i].kind != ir::NodeKind::kConvolve) {
+      nodes.push_back(std::move(graph.nodes[i]));
+      continue;
+    }
+    const ir::Node original = graph.nodes[i];
+    bool taken = false;
+    for (const TemplateRow& row : template_rows()) {
+      if (!(caps.is_cpu ? row.on_cpu : row.on_gpu)) continue;
+      std::vector<ir::Node> before, after;
+      TemplateLaunch launch;
+      TemplateContext context{graph, i, caps, before, after};
+      if (!row.choose(context, launch)) {
+        graph.nodes[i] = original;
+        continue;
+      }
+      schedule.log.push_back(original.origin.op + ": " + row.name + " " + launch.variant);
+      for (ir::Node& helper : before) nodes.push_back(std::move(helper));
+      launches.emplace(static_cast<ir::NodeId>(nodes.size()), std::move(launch));
+      nodes.push_back(std::move(graph.nodes[i]));
+      for (ir::Node& helper : after) nodes.push_back(std::move(helper));
+      taken = true;
+      break;
+    }
+    if (taken) continue;
+    schedule.log.push_back(original.origin.op + ": no template takes it, generated loops");
+    nodes.push_back(lower_contraction(graph, original));
+  }
+  graph.nodes = std::move(nodes);
+  schedule.launches = std::move(launches);
+  for (ir::Buffer& buffer : graph.buffers)  // helpers' buffers for which a chooser left the layout open
+    if (!buffer.strides) buffer.strides = contiguous_strides(buffer.sizes);
+}
+
+}  // namespace ocl::schedule

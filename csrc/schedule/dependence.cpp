@@ -1,0 +1,119 @@
+// csrc/schedule/dependence.cpp: dependences by buffer, and reachability.
+#include "csrc/schedule/dependence.h"
+
+#include <algorithm>
+
+#include "csrc/schedule/body.h"
+
+namespace ocl::schedule {
+
+void Dependences::add(int first, int second) {
+  if (first == second) return;
+  const auto insert = [](std::vector<int>& list, int value) {
+    const auto it = std::lower_bound(list.begin(), list.end(), value);
+    if (it == list.end() || *it != value) list.insert(it, value);
+  };
+  insert(after[first], second);
+  insert(before[second], first);
+}
+
+std::vector<ir::BufferId> buffers_read(const Schedule& schedule, ir::NodeId node) {
+  std::vector<ir::BufferId> result = ir::reads(schedule.graph.nodes[node]);
+  const auto launch = schedule.launches.find(node);
+  if (launch != schedule.launches.end()) {
+    result.clear();  // the launch says what the kernel really reads: a packed copy instead of the weights
+    for (const TemplateLaunch::Input& input : launch->second.inputs)
+      if (input.buffer != ir::kNone) result.push_back(input.buffer);
+  }
+  std::sort(result.begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
+}
+
+namespace {
+
+/// Whether two nodes write parts of a buffer that cannot overlap: in some dimension all coordinates of one lie below the other's.
+bool disjoint(const ir::Graph& graph, const ir::Node& a, const ir::Node& b, ir::BufferId buffer) {
+  if (!is_loop_nest(a) || !is_loop_nest(b)) return false;
+  const ir::Ranges ranges_a = graph.ranges(&a), ranges_b = graph.ranges(&b);
+  for (const ir::Store& x : a.stores)
+    for (const ir::Store& y : b.stores) {
+      if (x.buffer != buffer || y.buffer != buffer) continue;
+      bool apart = false;
+      for (size_t d = 0; d < x.index.size() && !apart; ++d) {
+        const ir::Range p = ranges_a.of(x.index[d]), q = ranges_b.of(y.index[d]);
+        apart = p.high < q.low || q.high < p.low;
+      }
+      if (!apart) return false;
+    }
+  return true;
+}
+
+}  // namespace
+
+Dependences node_dependences(const Schedule& schedule) {
+  const ir::Graph& graph = schedule.graph;
+  const int count = static_cast<int>(graph.nodes.size());
+  Dependences result;
+  result.before.resize(count);
+  result.after.resize(count);
+  std::vector<std::vector<int>> writers(graph.buffers.size()), readers(graph.buffers.size());
+  int last_call = ir::kNone;
+  for (int i = 0; i < count; ++i) {
+    const ir::Node& node = graph.nodes[i];
+    const std::vector<ir::BufferId> read = buffers_read(schedule, i);
+    for (const ir::BufferId buffer : read)
+      for (const int writer : writers[buffer]) result.add(writer, i);
+    for (const ir::BufferId buffer : ir::writes(node)) {
+      for (const int reader : readers[buffer]) result.add(reader, i);
+      for (const int writer : writers[buffer])
+        if (!disjoint(graph, graph.nodes[writer], node, buffer)) result.add(writer, i);
+      writers[buffer].push_back(i);
+    }
+    for (const ir::BufferId buffer : read) readers[buffer].push_back(i);
+    if (node.kind == ir::NodeKind::kCall) {  // eager ops may have effects of their own: they keep their order
+      if (last_call != ir::kNone) result.add(last_call, i);
+      last_call = i;
+    }
+  }
+  return result;
+}
+
+Dependences group_dependences(const Schedule& schedule) {
+  const Dependences nodes = node_dependences(schedule);
+  std::vector<int> group_of(schedule.graph.nodes.size(), ir::kNone);
+  for (size_t g = 0; g < schedule.groups.size(); ++g)
+    for (const ir::NodeId node : schedule.groups[g].nodes()) group_of[node] = static_cast<int>(g);
+  Dependences result;
+  result.before.resize(schedule.groups.size());
+  result.after.resize(schedule.groups.size());
+  for (size_t i = 0; i < nodes.after.size(); ++i)
+    for (const int next : nodes.after[i])
+      if (group_of[i] != ir::kNone && group_of[next] != ir::kNone) result.add(group_of[i], group_of[next]);
+  return result;
+}
+
+bool reaches(const Dependences& dependences, int from, int to, bool direct) {
+  std::vector<bool> seen(dependences.after.size(), false);
+  std::vector<int> stack;
+  for (const int next : dependences.after[from])
+    if (next != to) {
+      if (!seen[next]) stack.push_back(next);
+      seen[next] = true;
+    } else if (direct) {
+      return true;
+    }
+  while (!stack.empty()) {
+    const int at = stack.back();
+    stack.pop_back();
+    for (const int next : dependences.after[at]) {
+      if (next == to) return true;
+      if (seen[next]) continue;
+      seen[next] = true;
+      stack.push_back(next);
+    }
+  }
+  return false;
+}
+
+}  // namespace ocl::schedule

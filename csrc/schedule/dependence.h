@@ -1,0 +1,28 @@
+// csrc/schedule/dependence.h: who must precede whom: read after write, write after read, write after write.
+#pragma once
+
+#include <vector>
+
+#include "csrc/schedule/schedule.h"
+
+namespace ocl::schedule {
+
+/// Edges between nodes (or groups): `after[i]` must follow i, `before[i]` must precede it. Ascending, without duplicates.
+struct Dependences {
+  std::vector<std::vector<int>> before, after;
+  void add(int first, int second);
+};
+
+/// Buffers that a node touches in memory: its own and those of its template launch (packed weights).
+std::vector<ir::BufferId> buffers_read(const Schedule& schedule, ir::NodeId node);
+
+/// Dependences of the graph's nodes in program order. Writers of provably disjoint parts of a buffer (pieces of a concatenation)
+/// do not depend on each other.
+Dependences node_dependences(const Schedule& schedule);
+/// The same between groups, by their nodes.
+Dependences group_dependences(const Schedule& schedule);
+
+/// Whether a path leads from `from` to `to`; `direct`: a single edge counts as well.
+bool reaches(const Dependences& dependences, int from, int to, bool direct);
+
+}  // namespace ocl::schedule

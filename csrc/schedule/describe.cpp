@@ -1,0 +1,130 @@
+// csrc/schedule/describe.cpp: a schedule as text, a group's nodes, and the bytes and flops of a group.
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "csrc/schedule/body.h"
+#include "csrc/schedule/dependence.h"
+
+namespace ocl::schedule {
+
+using ir::BufferId;
+using ir::IndexExpr;
+
+std::vector<ir::NodeId> Group::nodes() const {
+  std::vector<ir::NodeId> result;
+  if (main != ir::kNone) result.push_back(main);
+  if (call != ir::kNone) result.push_back(call);
+  for (const Phase& phase : phases) result.insert(result.end(), phase.nodes.begin(), phase.nodes.end());
+  result.insert(result.end(), epilogue.begin(), epilogue.end());
+  for (const Group& member : members) {
+    const std::vector<ir::NodeId> inner = member.nodes();
+    result.insert(result.end(), inner.begin(), inner.end());
+  }
+  if (phases.size() <= 1) std::sort(result.begin(), result.end());
+  return result;
+}
+
+Work work_of(const Schedule& schedule, const Group& group) {
+  const ir::Graph& graph = schedule.graph;
+  Work work;
+  std::set<BufferId> counted;
+  const auto touch = [&](BufferId buffer) {
+    const bool registers = static_cast<size_t>(buffer) < schedule.placements.size() && schedule.placements[buffer].kind == Placement::Kind::kNowhere;
+    if (registers || !counted.insert(buffer).second) return;
+    work.bytes = work.bytes + product(graph.buffers[buffer].sizes) * size_bytes(graph.buffers[buffer].dtype);
+  };
+  for (const ir::NodeId id : group.nodes()) {
+    const ir::Node& node = graph.nodes[id];
+    for (const BufferId b : buffers_read(schedule, id)) touch(b);
+    for (const BufferId b : ir::writes(node)) touch(b);
+    const IndexExpr count = product(node.sizes);
+    if (node.kind == ir::NodeKind::kContract) {
+      work.flops = work.flops + count * product(node.reduce_sizes) * 2;
+    } else if (node.kind == ir::NodeKind::kConvolve) {
+      // Multiply-adds of the direct convolution: each output of the forward direction meets each weight of its filter.
+      const auto& [x, w] = std::pair{node.operands[0], node.operands[1]};
+      const bool weight = node.convolve.kind == ir::ConvolveKind::kWeight, forward = node.convolve.kind == ir::ConvolveKind::kForward;
+      const ir::Shape& filter = weight ? node.sizes : w.sizes;
+      const ir::Shape& image = forward ? node.sizes : weight ? w.sizes : x.sizes;
+      work.flops = work.flops + product(image) * filter[1] * filter[2] * filter[3] * 2;
+    } else if (is_loop_nest(node)) {
+      int64_t ops = static_cast<int64_t>(node.reduced.size());
+      for (const ir::Op& op : node.body.ops) ops += op.code > ir::OpCode::kCast && is_floating(op.dtype);
+      work.flops = work.flops + count * product(node.reduce_sizes) * ops;
+    }
+  }
+  work.bytes = simplify(work.bytes, graph.ranges());
+  work.flops = simplify(work.flops, graph.ranges());
+  return work;
+}
+
+namespace {
+
+const char* name(GroupKind kind) {
+  constexpr const char* kNames[] = {"loops", "template", "batch", "call"};
+  return kNames[static_cast<int>(kind)];
+}
+const char* name(LoopStrategy strategy) {
+  constexpr const char* kNames[] = {"pointwise", "sequential", "row", "column"};
+  return kNames[static_cast<int>(strategy)];
+}
+const char* name(Placement::Kind kind) {
+  constexpr const char* kNames[] = {"registers", "input", "output", "arena", "alias of buffer"};
+  return kNames[static_cast<int>(kind)];
+}
+
+std::string list(const ir::Shape& sizes) {
+  std::string text = "[";
+  for (size_t i = 0; i < sizes.size(); ++i) text += (i ? ", " : "") + sizes[i].str();
+  return text + "]";
+}
+
+std::string list(const std::vector<ir::NodeId>& nodes) {
+  std::string text;
+  for (const ir::NodeId node : nodes) text += " " + std::to_string(node);
+  return text;
+}
+
+void print(std::ostringstream& out, const Schedule& schedule, const Group& group, const std::string& title, const std::string& indent) {
+  out << indent << title << ": " << name(group.kind);
+  if (group.kind == GroupKind::kLoops) {
+    out << " " << name(group.strategy) << " " << list(group.sizes);
+    if (!group.reduce_sizes.empty()) out << " over " << list(group.reduce_sizes);
+    out << " vector " << group.vector_width << (group.index32 ? " index32" : "");
+    for (const Phase& phase : group.phases) out << (phase.inner ? " inner" : " outer") << list(phase.nodes);
+  } else if (group.kind == GroupKind::kTemplate) {
+    out << " " << group.launch.file << " " << group.launch.variant << " node " << group.main << " epilogue" << list(group.epilogue);
+  } else if (group.kind == GroupKind::kCall) {
+    out << " node " << group.call;
+  }
+  out << "\n";
+  std::set<std::string> ops;
+  for (const ir::NodeId node : group.nodes())
+    if (!schedule.graph.nodes[node].origin.op.empty()) ops.insert(schedule.graph.nodes[node].origin.op);
+  for (const std::string& op : ops) out << indent << "  from " << op << "\n";
+  for (const std::string& reason : group.reasons) out << indent << "  " << reason << "\n";
+  for (size_t i = 0; i < group.members.size(); ++i) print(out, schedule, group.members[i], "member " + std::to_string(i), indent + "  ");
+}
+
+}  // namespace
+
+std::string str(const Schedule& schedule) {
+  std::ostringstream out;
+  for (const std::string& line : schedule.log) out << "# " << line << "\n";
+  for (size_t i = 0; i < schedule.groups.size(); ++i) print(out, schedule, schedule.groups[i], "group " + std::to_string(i), "");
+  for (size_t b = 0; b < schedule.placements.size(); ++b) {
+    const Placement& placement = schedule.placements[b];
+    if (placement.kind == Placement::Kind::kNowhere) continue;
+    out << "buffer " << b << " (" << schedule.graph.buffers[b].name << "): " << name(placement.kind) << " " << placement.index;
+    if (placement.kind == Placement::Kind::kArena) {
+      const Lifetime& life = schedule.lifetimes[placement.index];
+      out << ", groups " << life.first << " to " << life.last << ", " << life.size_bytes.str() << " bytes";
+    }
+    out << "\n";
+  }
+  out << schedule.graph.str();
+  return out.str();
+}
+
+}  // namespace ocl::schedule

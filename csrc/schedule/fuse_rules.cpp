@@ -1,0 +1,84 @@
+// csrc/schedule/fuse_rules.cpp: the rows of fusion, with what makes each worth it.
+#include "csrc/schedule/fuse_rules.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ocl::schedule {
+
+namespace {
+
+constexpr size_t kMostOps = 1500;        // of one launch: compile time
+constexpr size_t kMostBuffers = 64;      // of one launch: registers for pointers
+constexpr double kRowBytes = 256 * 1024; // a row that later phases find in cache
+
+bool fits(const Fusion& f) {
+  size_t ops = 0;
+  for (const Member& member : f.merged.members) ops += f.schedule.graph.nodes[member.node].body.ops.size();
+  const size_t buffers = f.merged.buffers().size();
+  return ops <= kMostOps && buffers <= kMostBuffers && static_cast<int>(buffers) * 16 + 256 <= f.caps.max_kernel_arg_bytes;
+}
+
+/// Whether a row is short enough, and rows are many enough, to stay with one item or group through several passes over it.
+bool rows_persist(const Fusion& f) {
+  const ir::Graph& graph = f.schedule.graph;
+  const double rows = typical_product(graph, f.merged.loops.sizes), length = typical_product(graph, f.merged.loops.reduce_sizes);
+  for (const Member& member : f.merged.members)
+    if (graph.nodes[member.node].stage != ir::ReductionStage::kWhole) return false;
+  if (f.merged.strategy == LoopStrategy::kRow) return length * 4 <= kRowBytes && (rows >= f.caps.units || length <= 4096);
+  return f.merged.strategy == LoopStrategy::kSequential && length <= 1024 && rows >= f.caps.units * (f.caps.is_cpu ? f.caps.vector_floats : 64);
+}
+
+bool shares_input(const Fusion& f) {
+  for (const ClusterAccess& a : f.first.accesses)
+    for (const ClusterAccess& b : f.second.accesses)
+      if (!a.store && !b.store && a.buffer == b.buffer && typical_bytes(f.schedule.graph, a.buffer) >= 4096) return true;
+  return false;
+}
+
+/// Finals of one split: the partial results that they merge come from one launch, so nothing is gained by two.
+bool both_final(const Fusion& f) {
+  const auto merges = [&](const Cluster& c) {
+    return std::all_of(c.members.begin(), c.members.end(), [&](const Member& m) {
+      const ir::Node& node = f.schedule.graph.nodes[m.node];
+      return node.kind != ir::NodeKind::kReduce || node.stage == ir::ReductionStage::kFinal;
+    });
+  };
+  return merges(f.first) && merges(f.second);
+}
+
+bool small(const Fusion& f) {
+  return typical_product(f.schedule.graph, f.merged.loops.sizes) * typical_product(f.schedule.graph, f.merged.loops.reduce_sizes) <= 65536;
+}
+
+const FuseRule kRules[] = {
+    {"epilogue", [](const Fusion& f) { return f.first.main != ir::kNone; }, [](const Fusion& f) { return f.connected; },
+     "the result is still in registers of the template"},
+    {"pointwise chain", [](const Fusion& f) { return f.first.pointwise() && f.second.pointwise() && f.connected; }, [](const Fusion&) { return true; },
+     "the value is still in a register"},
+    {"pointwise siblings", [](const Fusion& f) { return f.first.pointwise() && f.second.pointwise(); }, shares_input, "both read the same elements"},
+    {"map into reduction", [](const Fusion& f) { return f.first.pointwise() && f.second.has_reduction(); },
+     [](const Fusion& f) { return f.merged.inner_phases() <= 1 || rows_persist(f); }, "the value is stored on its way into the reduction"},
+    {"map after reduction", [](const Fusion& f) { return f.first.has_reduction() && f.second.pointwise(); },
+     [](const Fusion& f) { return f.connected ? f.merged.inner_phases() == f.first.inner_phases() || rows_persist(f) : f.merged.inner_phases() <= f.first.inner_phases() && shares_input(f); },
+     "the reduced value is still in a register"},
+    {"reductions of one row", [](const Fusion& f) { return f.first.has_reduction() && f.second.has_reduction() && f.connected; },
+     [](const Fusion& f) { return f.merged.inner_phases() <= 1 || rows_persist(f); }, "the row stays in cache"},
+    {"sibling reductions", [](const Fusion& f) { return f.first.has_reduction() && f.second.has_reduction(); },
+     [](const Fusion& f) { return (f.merged.inner_phases() <= 1 || rows_persist(f)) && (shares_input(f) || (both_final(f) && small(f))); },
+     "both reduce the same elements"},
+};
+
+}  // namespace
+
+const FuseRule* find_rule(const Fusion& fusion, std::string& refused) {
+  for (const FuseRule& rule : kRules) {
+    if (!rule.applies(fusion)) continue;
+    if (rule.worth(fusion) && fits(fusion)) return &rule;
+    refused = rule.name;
+    return nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace ocl::schedule

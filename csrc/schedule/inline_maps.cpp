@@ -1,0 +1,226 @@
+// csrc/schedule/inline_maps.cpp: pass: bodies of Map nodes move into the nodes that read them.
+#include "csrc/schedule/inline_maps.h"
+
+#include <algorithm>
+#include <set>
+
+#include "csrc/schedule/body.h"
+#include "csrc/schedule/dependence.h"
+#include "csrc/schedule/split_reductions.h"
+
+namespace ocl::schedule {
+
+using ir::BufferId;
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::NodeKind;
+
+namespace {
+
+constexpr size_t kMostOps = 400;    // of one body
+constexpr size_t kMostLoads = 48;   // distinct buffers of one body
+
+/// Who writes and who reads each buffer.
+struct Uses {
+  std::vector<std::vector<NodeId>> writers, readers;
+  explicit Uses(const Schedule& schedule) : writers(schedule.graph.buffers.size()), readers(schedule.graph.buffers.size()) {
+    for (NodeId i = 0; i < static_cast<NodeId>(schedule.graph.nodes.size()); ++i) {
+      for (const BufferId b : buffers_read(schedule, i)) readers[b].push_back(i);
+      for (const BufferId b : ir::writes(schedule.graph.nodes[i])) writers[b].push_back(i);
+    }
+  }
+};
+
+size_t loaded_buffers(const Node& a, const Node& b) {
+  std::set<BufferId> buffers;
+  for (const Node* node : {&a, &b})
+    for (const Access& access : accesses(*node)) buffers.insert(access.buffer);
+  return buffers.size();
+}
+
+class Inliner {
+ public:
+  Inliner(Schedule& schedule, const Caps& caps)
+      : schedule_(schedule), graph_(schedule.graph), caps_(caps), visible_(visible_buffers(schedule.graph)), uses_(schedule),
+        dependences_(node_dependences(schedule)) {}
+
+  /// Values with one reader, a Map that does not evaluate them much more often.
+  void chains() {
+    for (NodeId p = last(); p >= 0; --p) {
+      if (!candidate(p)) continue;
+      const BufferId buffer = graph_.nodes[p].stores[0].buffer;
+      if (visible_[buffer] || uses_.readers[buffer].size() != 1) continue;
+      const NodeId c = uses_.readers[buffer][0];
+      if (graph_.nodes[c].kind != NodeKind::kMap || !legal(p, c)) continue;
+      const double repeats = evaluations(c, buffer) / count(p);
+      if (repeats > 1.5 && !trivial(p)) continue;
+      move_into(p, c);
+    }
+  }
+
+  /// Values with several readers, and values that are reduced.
+  void by_cost() {
+    for (NodeId p = last(); p >= 0; --p)
+      if (candidate(p) && !follows_template(p)) weigh(p);
+  }
+
+ private:
+  NodeId last() const { return static_cast<NodeId>(graph_.nodes.size()) - 1; }
+  double count(NodeId node) const { return std::max(1.0, typical_product(graph_, loops_of(graph_.nodes[node]).extents())); }
+
+  bool candidate(NodeId p) const {
+    const Node& node = graph_.nodes[p];
+    return node.kind == NodeKind::kMap && node.stores.size() == 1 && graph_.buffers[node.stores[0].buffer].role == ir::BufferRole::kIntermediate &&
+           uses_.writers[node.stores[0].buffer].size() == 1 && can_inline(node, node.stores[0]);
+  }
+
+  /// A cast, a sign or a constant: cheaper to repeat than to keep.
+  bool trivial(NodeId p) const {
+    size_t loads = 0;
+    for (const ir::Op& op : graph_.nodes[p].body.ops) loads += op.code == ir::OpCode::kLoad;
+    return loads <= 1 && op_cost(graph_.nodes[p]) <= 2;
+  }
+
+  double evaluations(NodeId c, BufferId buffer) const {
+    std::vector<Coords> distinct;
+    for (const Access& access : accesses(graph_.nodes[c]))
+      if (!access.store && access.buffer == buffer && std::find(distinct.begin(), distinct.end(), access.coords) == distinct.end())
+        distinct.push_back(access.coords);
+    return count(c) * static_cast<double>(distinct.size());
+  }
+
+  /// Whether p's inputs still hold the same values when c runs, and c stays a sensible kernel.
+  bool legal(NodeId p, NodeId c) const {
+    const Node &producer = graph_.nodes[p], &consumer = graph_.nodes[c];
+    if (!is_loop_nest(consumer) || producer.body.ops.size() + consumer.body.ops.size() > kMostOps) return false;
+    if (loaded_buffers(producer, consumer) > kMostLoads) return false;
+    for (const Access& access : accesses(producer)) {
+      if (access.store) continue;
+      for (const NodeId w : uses_.writers[access.buffer])
+        if (w > p && (w < c || (w == c && !stays_in_place(producer, consumer, access)))) return false;
+    }
+    return true;
+  }
+
+  /// The consumer overwrites what the producer reads: right if each element is read where it is written.
+  bool stays_in_place(const Node& producer, const Node& consumer, const Access& read) const {
+    for (const ir::Op& op : consumer.body.ops) {
+      if (op.code != ir::OpCode::kLoad || op.buffer != producer.stores[0].buffer) continue;
+      const ir::Ranges ranges = loops_of(consumer).ranges(graph_);
+      const auto loops = solve(loops_of(producer), producer.stores[0].index, op.index, ranges);
+      if (!loops) return false;
+      const Coords coords = substitute(read.coords, *loops, ranges);
+      for (const ir::Store& store : consumer.stores)
+        if (store.buffer == read.buffer && store.index != coords) return false;
+    }
+    return true;
+  }
+
+  /// Whether reader c visits each element of p's buffer once, in whatever order.
+  bool elementwise(NodeId p, NodeId c) const {
+    const Node &producer = graph_.nodes[p], &consumer = graph_.nodes[c];
+    const Loops loops = loops_of(consumer);
+    if (!same_count(loops.extents(), producer.sizes)) return false;
+    for (const Access& access : accesses(consumer)) {
+      if (access.store || access.buffer != producer.stores[0].buffer) continue;
+      const auto map = solve(loops, access.coords, producer.stores[0].index, loops_of(producer).ranges(graph_));
+      if (!map || map->size() != loops.symbols().size()) return false;
+    }
+    return true;
+  }
+
+  /// Whether p can be the epilogue of a template: it reads the template's result element by element, and nothing else it reads
+  /// comes later.
+  bool follows_template(NodeId p) const {
+    const Node& node = graph_.nodes[p];
+    for (const Access& access : accesses(node)) {
+      if (access.store || uses_.writers[access.buffer].size() != 1) continue;
+      const NodeId main = uses_.writers[access.buffer][0];
+      if (!schedule_.launches.count(main) || !same_count(node.sizes, graph_.nodes[main].sizes)) continue;
+      bool early = true;
+      for (const Access& other : accesses(node))
+        if (!other.store && other.buffer != access.buffer)
+          for (const NodeId w : uses_.writers[other.buffer]) early = early && (w > p || !reaches(dependences_, main, w, true));
+      if (early) return true;
+    }
+    return false;
+  }
+
+  void weigh(NodeId p) {
+    const Node& producer = graph_.nodes[p];
+    const BufferId buffer = producer.stores[0].buffer;
+    std::vector<NodeId> targets;
+    int elementwise_maps = 0;
+    bool forced = visible_[buffer], reduced = false, by_row = false;
+    for (const NodeId c : uses_.readers[buffer]) {
+      const Node& consumer = graph_.nodes[c];
+      if (!is_loop_nest(consumer)) {
+        forced = true;
+      } else if (consumer.kind == NodeKind::kMap && elementwise(p, c)) {
+        ++elementwise_maps;
+      } else if (!legal(p, c)) {
+        forced = true;
+      } else {
+        targets.push_back(c);
+        if (consumer.kind != NodeKind::kReduce || !elementwise(p, c)) continue;
+        reduced = true;
+        by_row |= reduction_strategy(graph_, consumer, caps_) == LoopStrategy::kRow && consumer.stage == ir::ReductionStage::kWhole;
+      }
+    }
+    if (targets.empty()) return;
+    const double n = count(p), ops = op_cost(producer) / 4, input = bytes_read(graph_, producer), size = typical_bytes(graph_, buffer);
+    double again = 0, reread = 0;
+    for (const NodeId c : targets) {
+      const double e = evaluations(c, buffer), share = std::min(1.0, e / n);
+      again += input * share + (trivial(p) && e > n ? 0 : e * ops);
+      reread += size * share;
+    }
+    const bool stays = forced || elementwise_maps > 0;
+    const double inlined = again + (stays ? input + n * ops : 0) + (forced || elementwise_maps > 1 ? size * (1 + elementwise_maps) : 0);
+    double kept = input + n * ops + size + reread + size * elementwise_maps;
+    if (reduced) kept -= size;  // the reduction can store the value on its way
+    if (by_row) kept += 2 * size;  // a value in memory keeps the passes over a row from being one launch
+    if (!reduced && !stays && n > 65536) kept += caps_.is_cpu ? 65536 : 4 << 20;  // a launch of its own
+    if (inlined > kept) return;
+    for (const NodeId c : targets) move_into(p, c);
+  }
+
+  void move_into(NodeId p, NodeId c) {
+    const Node& producer = graph_.nodes[p];
+    const BufferId buffer = producer.stores[0].buffer;
+    inline_producer(graph_.nodes[c], producer, producer.stores[0], graph_);
+    std::erase(uses_.readers[buffer], c);
+    for (const BufferId b : ir::reads(producer)) {
+      std::vector<NodeId>& readers = uses_.readers[b];
+      if (std::find(readers.begin(), readers.end(), c) == readers.end()) readers.insert(std::upper_bound(readers.begin(), readers.end(), c), c);
+    }
+    if (uses_.readers[buffer].empty() && !visible_[buffer])  // p is dead: it no longer reads
+      for (const BufferId b : ir::reads(producer)) std::erase(uses_.readers[b], p);
+  }
+
+  Schedule& schedule_;
+  Graph& graph_;
+  const Caps& caps_;
+  const std::vector<bool> visible_;
+  Uses uses_;
+  const Dependences dependences_;
+};
+
+}  // namespace
+
+void inline_maps(Schedule& schedule, const Caps& caps) {
+  for (Node& node : schedule.graph.nodes) {
+    if (!is_loop_nest(node)) continue;
+    drop_unit_loops(node, schedule.graph);
+    tidy(node);
+  }
+  Inliner(schedule, caps).chains();
+  drop_dead_nodes(schedule);
+  Inliner(schedule, caps).by_cost();
+  drop_dead_nodes(schedule);
+  Inliner(schedule, caps).chains();
+  drop_dead_nodes(schedule);
+}
+
+}  // namespace ocl::schedule

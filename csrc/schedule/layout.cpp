@@ -1,0 +1,169 @@
+// csrc/schedule/layout.cpp: pass: gives strides to every buffer.
+#include "csrc/schedule/layout.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "csrc/schedule/body.h"
+
+namespace ocl::schedule {
+
+using ir::Buffer;
+using ir::BufferId;
+using ir::ConvolveKind;
+using ir::Graph;
+using ir::IndexExpr;
+using ir::Node;
+using ir::NodeKind;
+using ir::Shape;
+
+Shape dense_strides(const Shape& sizes, const std::vector<int>& order) {
+  Shape strides(sizes.size(), 1);
+  IndexExpr step = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    strides[order[i]] = step;
+    step = simplify(step * sizes[order[i]], {});
+  }
+  return strides;
+}
+
+Shape channels_last_strides(const Shape& sizes) { return dense_strides(sizes, {0, 2, 3, 1}); }
+
+Node copy_of_view(Graph& graph, ir::View& view, const Shape& strides, const ir::Origin& origin) {
+  const ir::DType dtype = graph.buffers[view.buffer].dtype;
+  Buffer buffer;
+  buffer.dtype = dtype;
+  buffer.sizes = view.sizes;
+  buffer.strides = strides;
+  Node node;
+  node.kind = NodeKind::kMap;
+  node.origin = origin;
+  node.sizes = view.sizes;
+  node.body.ops.push_back({ir::OpCode::kLoad, compute_type(dtype), {}, {}, view.buffer, view.coords});
+  view.buffer = graph.add_buffer(buffer);
+  view.coords.clear();
+  for (size_t d = 0; d < view.sizes.size(); ++d) view.coords.push_back(IndexExpr::loop(static_cast<int>(d)));
+  node.stores.push_back({view.buffer, view.coords, 0});
+  return node;
+}
+
+namespace {
+
+/// Positions in `operands` of a convolution's feature maps (the others are weights).
+std::vector<int> feature_maps(const Node& node) {
+  if (node.convolve.kind == ConvolveKind::kWeight) return {0, 1};
+  return {0};
+}
+
+/// Feature maps of convolutions, then all 4-D buffers that a loop nest reads or writes at the same image and channel.
+std::vector<bool> channels_last_buffers(const Graph& graph) {
+  std::vector<bool> chosen(graph.buffers.size(), false);
+  const auto choose = [&](BufferId buffer) { chosen[buffer] = chosen[buffer] || graph.buffers[buffer].sizes.size() == 4; };
+  for (const Node& node : graph.nodes) {
+    if (node.kind != NodeKind::kConvolve) continue;
+    for (const int operand : feature_maps(node)) choose(node.operands[operand].buffer);
+    if (node.convolve.kind != ConvolveKind::kWeight) choose(node.outputs[0]);
+  }
+  std::vector<std::vector<Access>> per_node;
+  for (const Node& node : graph.nodes) {
+    std::vector<Access> list = is_loop_nest(node) ? accesses(node) : std::vector<Access>{};
+    std::erase_if(list, [&](const Access& access) { return access.coords.size() != 4; });
+    per_node.push_back(std::move(list));
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const std::vector<Access>& list : per_node)
+      for (const Access& from : list)
+        for (const Access& to : list) {
+          if (!chosen[from.buffer] || chosen[to.buffer] || to.coords[1].is_const()) continue;
+          if (!(from.coords[0] == to.coords[0]) || !(from.coords[1] == to.coords[1])) continue;
+          chosen[to.buffer] = changed = true;
+        }
+  }
+  return chosen;
+}
+
+/// Dimensions by falling stride, where that is known; row-major otherwise.
+std::vector<int> stride_order(const Buffer& buffer) {
+  std::vector<int> order(buffer.sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (*buffer.strides == contiguous_strides(buffer.sizes)) return order;
+  if (order.size() == 4 && *buffer.strides == channels_last_strides(buffer.sizes)) return {0, 2, 3, 1};
+  const bool known = std::all_of(buffer.strides->begin(), buffer.strides->end(), [](const IndexExpr& e) { return e.is_const(); });
+  if (known)
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return (*buffer.strides)[a].constant() > (*buffer.strides)[b].constant(); });
+  return order;
+}
+
+/// Strides for what `node` stores: the order of its largest input of the same rank that is read at the stored coordinates.
+Shape inherited_strides(const Graph& graph, const Node& node, const ir::Store& store) {
+  const Buffer& buffer = graph.buffers[store.buffer];
+  const Buffer* best = nullptr;
+  double best_bytes = 0;
+  for (const Access& access : accesses(node)) {
+    const Buffer& input = graph.buffers[access.buffer];
+    if (access.store || !input.strides || access.coords != store.index) continue;
+    const double bytes = typical_bytes(graph, access.buffer);
+    if (bytes > best_bytes) {
+      best = &input;
+      best_bytes = bytes;
+    }
+  }
+  if (!best) return contiguous_strides(buffer.sizes);
+  return dense_strides(buffer.sizes, stride_order(*best));
+}
+
+/// Copies in front of `node` for operands that no kernel reads as they lie.
+void convert_operands(Graph& graph, Node& node, std::vector<Node>& nodes) {
+  if (is_loop_nest(node)) return;
+  const std::vector<int> maps = node.kind == NodeKind::kConvolve ? feature_maps(node) : std::vector<int>{};
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    ir::View& view = node.operands[i];
+    const auto window = strided(graph, view);
+    if (std::find(maps.begin(), maps.end(), static_cast<int>(i)) != maps.end()) {
+      // Few channels (the first layer): its kernels take any strides.
+      const bool few = view.sizes[1].is_const() && view.sizes[1].constant() <= 4;
+      if (window && (few || window->strides[1].is_const(1))) continue;
+      nodes.push_back(copy_of_view(graph, view, channels_last_strides(view.sizes), node.origin));
+    } else if (!window) {
+      nodes.push_back(copy_of_view(graph, view, contiguous_strides(view.sizes), node.origin));
+    }
+  }
+}
+
+}  // namespace
+
+void choose_layout(Schedule& schedule, const Caps&) {
+  Graph& graph = schedule.graph;
+  const std::vector<bool> channels_last = channels_last_buffers(graph);
+  for (size_t b = 0; b < graph.buffers.size(); ++b) {
+    Buffer& buffer = graph.buffers[b];
+    if (!buffer.strides && channels_last[b]) buffer.strides = channels_last_strides(buffer.sizes);
+  }
+  for (const Node& node : graph.nodes)
+    if (is_loop_nest(node))
+      for (const ir::Store& store : node.stores) {
+        Buffer& buffer = graph.buffers[store.buffer];
+        if (!buffer.strides) buffer.strides = inherited_strides(graph, node, store);
+      }
+  for (Buffer& buffer : graph.buffers)
+    if (!buffer.strides) buffer.strides = contiguous_strides(buffer.sizes);
+
+  for (ir::Output& output : graph.outputs) {
+    if (!output.strides.empty() || output.sizes.empty()) continue;
+    output.strides = *graph.buffers[output.buffer].strides;
+  }
+  std::vector<Node> nodes;
+  std::vector<ir::NodeId> from;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    Node node = std::move(graph.nodes[i]);
+    convert_operands(graph, node, nodes);
+    from.resize(nodes.size(), ir::kNone);
+    nodes.push_back(std::move(node));
+    from.push_back(static_cast<ir::NodeId>(i));
+  }
+  replace_nodes(schedule, std::move(nodes), from);
+}
+
+}  // namespace ocl::schedule

@@ -1,0 +1,223 @@
+// csrc/schedule/loop_order.cpp: pass: loops of each group in memory order, collapsed, with a vector width.
+#include "csrc/schedule/loop_order.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "csrc/schedule/body.h"
+#include "csrc/schedule/split_reductions.h"
+
+namespace ocl::schedule {
+
+using ir::Graph;
+using ir::IndexExpr;
+using ir::Node;
+using ir::NodeId;
+using ir::Symbol;
+using ir::SymbolKind;
+
+namespace {
+
+/// One load or store of a group: its stride per loop (i* then r*), where its offset is affine.
+struct Walk {
+  std::vector<std::optional<IndexExpr>> strides;
+  double bytes = 0;  // that it moves over all loops
+  bool store = false;
+};
+
+class GroupLoops {
+ public:
+  GroupLoops(Graph& graph, Group& group) : graph_(graph), group_(group), nodes_(group.nodes()) { update(); }
+
+  void order() {
+    const Walk* main = dominant();
+    if (!main) return;
+    LoopMap map;
+    ir::Shape sizes, reduce_sizes;
+    permute(*main, SymbolKind::kLoop, group_.sizes, 0, sizes, map);
+    permute(*main, SymbolKind::kReduce, group_.reduce_sizes, group_.sizes.size(), reduce_sizes, map);
+    apply(map, sizes, reduce_sizes);
+  }
+
+  void collapse() {
+    for (const SymbolKind kind : {SymbolKind::kLoop, SymbolKind::kReduce})
+      for (int a = count(kind) - 2; a >= 0; --a)
+        if (collapsible(kind, a)) merge(kind, a);
+  }
+
+  void choose_vector_width(const Caps& caps) {
+    group_.vector_width = 1;
+    if (group_.strategy == LoopStrategy::kColumn) return;
+    const bool row = group_.strategy == LoopStrategy::kRow;
+    const ir::Shape& sizes = row ? group_.reduce_sizes : group_.sizes;
+    if (sizes.empty()) return;
+    const size_t innermost = row ? group_.sizes.size() + sizes.size() - 1 : sizes.size() - 1;
+    bool contiguous = false, broken = false;
+    for (const Walk& walk : walks_) {
+      const auto& stride = walk.strides[innermost];
+      contiguous |= stride && stride->is_const(1);
+      broken |= !stride || !(stride->is_const(0) || stride->is_const(1));
+    }
+    if (!contiguous) return;
+    const ir::Ranges ranges = graph_.ranges();
+    if (!caps.is_cpu) {
+      group_.vector_width = !broken && ranges.known_divides(4, sizes.back()) ? 4 : 1;
+      return;
+    }
+    int width = caps.vector_floats;
+    const int64_t most = ranges.of(sizes.back()).high;
+    while (width > 1 && width > most) width /= 2;
+    group_.vector_width = width;
+  }
+
+  void at_least_one_loop() {
+    if (!group_.sizes.empty()) return;
+    apply({}, {1}, group_.reduce_sizes);
+  }
+
+ private:
+  int count(SymbolKind kind) const { return static_cast<int>(kind == SymbolKind::kLoop ? group_.sizes.size() : group_.reduce_sizes.size()); }
+  Loops loops() const { return {group_.sizes, group_.reduce_sizes}; }
+  size_t position(SymbolKind kind, int loop) const { return static_cast<size_t>(loop) + (kind == SymbolKind::kLoop ? 0 : group_.sizes.size()); }
+
+  void update() {
+    walks_.clear();
+    const Loops nest = loops();
+    const ir::Ranges ranges = nest.ranges(graph_);
+    const std::vector<Symbol> symbols = nest.symbols();
+    const ir::Shape extents = nest.extents();
+    for (const NodeId id : nodes_)
+      for (const Access& access : accesses(graph_.nodes[id])) {
+        Walk walk{loop_strides(graph_, access.buffer, access.coords, symbols, ranges), 0, access.store};
+        walk.bytes = size_bytes(graph_.buffers[access.buffer].dtype);
+        for (size_t i = 0; i < symbols.size(); ++i)
+          if (!walk.strides[i] || !walk.strides[i]->is_const(0)) walk.bytes *= typical(graph_, extents[i]);
+        walks_.push_back(std::move(walk));
+      }
+  }
+
+  /// The access whose order decides: the most bytes; a store among equals, for its lines are read and written back.
+  const Walk* dominant() const {
+    const Walk* best = nullptr;
+    for (const Walk& walk : walks_) {
+      if (std::any_of(walk.strides.begin(), walk.strides.end(), [](const auto& s) { return !s; })) continue;
+      if (!best || walk.bytes > best->bytes || (walk.bytes == best->bytes && walk.store && !best->store)) best = &walk;
+    }
+    return best;
+  }
+
+  void permute(const Walk& main, SymbolKind kind, const ir::Shape& old, size_t first, ir::Shape& sizes, LoopMap& map) const {
+    std::vector<int> order(old.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::vector<double> stride(old.size());
+    for (size_t i = 0; i < old.size(); ++i) {
+      stride[i] = std::abs(typical(graph_, *main.strides[first + i]));
+      if (stride[i] == 0) stride[i] = INFINITY;  // not its loop: outermost
+    }
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return stride[a] > stride[b]; });
+    for (size_t i = 0; i < order.size(); ++i) {
+      sizes.push_back(old[order[i]]);
+      map.emplace(Symbol{kind, order[i]}, IndexExpr::symbol(kind, static_cast<int>(i)));
+    }
+  }
+
+  /// Loops a and a + 1 walk through every buffer as one loop, and nothing else asks for their values.
+  bool collapsible(SymbolKind kind, int a) const {
+    const size_t outer = position(kind, a);
+    const ir::Shape& sizes = kind == SymbolKind::kLoop ? group_.sizes : group_.reduce_sizes;
+    const ir::Ranges ranges = loops().ranges(graph_);
+    for (const Walk& walk : walks_) {
+      const auto &x = walk.strides[outer], &y = walk.strides[outer + 1];
+      if (!x || !y || !simplify(*x - *y * sizes[a + 1], ranges).is_const(0)) return false;
+    }
+    for (const NodeId id : nodes_)
+      for (const ir::Op& op : graph_.nodes[id].body.ops) {
+        if (op.code != ir::OpCode::kIndex) continue;
+        if (op.index[0].uses(Symbol{kind, a}) || op.index[0].uses(Symbol{kind, a + 1})) return false;
+      }
+    return true;
+  }
+
+  void merge(SymbolKind kind, int a) {
+    LoopMap map;
+    for (int i = 0; i < count(kind); ++i) map.emplace(Symbol{kind, i}, IndexExpr::symbol(kind, i > a ? i - 1 : i));
+    ir::Shape sizes = group_.sizes, reduce_sizes = group_.reduce_sizes;
+    ir::Shape& changed = kind == SymbolKind::kLoop ? sizes : reduce_sizes;
+    const IndexExpr both = IndexExpr::symbol(kind, a), inner = changed[a + 1];
+    map[Symbol{kind, a}] = floordiv(both, inner);
+    map[Symbol{kind, a + 1}] = mod(both, inner);
+    changed[a] = simplify(changed[a] * inner, graph_.ranges());
+    changed.erase(changed.begin() + a + 1);
+    // Kept only if the offsets are as simple as before.
+    const std::vector<Node> saved = copies();
+    const ir::Shape old_sizes = group_.sizes, old_reduce = group_.reduce_sizes;
+    apply(map, sizes, reduce_sizes);
+    const size_t at = position(kind, a);
+    if (std::all_of(walks_.begin(), walks_.end(), [&](const Walk& walk) { return walk.strides[at].has_value(); })) return;
+    group_.sizes = old_sizes;
+    group_.reduce_sizes = old_reduce;
+    for (size_t i = 0; i < nodes_.size(); ++i) graph_.nodes[nodes_[i]] = saved[i];
+    update();
+  }
+
+  std::vector<Node> copies() const {
+    std::vector<Node> result;
+    for (const NodeId id : nodes_) result.push_back(graph_.nodes[id]);
+    return result;
+  }
+
+  void apply(const LoopMap& map, const ir::Shape& sizes, const ir::Shape& reduce_sizes) {
+    group_.sizes = sizes;
+    group_.reduce_sizes = reduce_sizes;
+    const ir::Ranges ranges = loops().ranges(graph_);
+    for (const NodeId id : nodes_) {
+      Node& node = graph_.nodes[id];
+      rewrite_loops(node, map, ranges);
+      node.sizes = sizes;
+      if (!node.reduce_sizes.empty()) node.reduce_sizes = reduce_sizes;
+    }
+    update();
+  }
+
+  Graph& graph_;
+  Group& group_;
+  const std::vector<NodeId> nodes_;
+  std::vector<Walk> walks_;
+};
+
+/// Whether all offsets into the buffer are below 2^31.
+bool fits_31_bits(const Graph& graph, const ir::Buffer& buffer, const ir::Ranges& ranges) {
+  IndexExpr last = 0;
+  for (size_t d = 0; d < buffer.sizes.size(); ++d) last = last + (buffer.sizes[d] - 1) * (*buffer.strides)[d];
+  return ranges.of(simplify(last, ranges)).high < (int64_t{1} << 31) - 1 && graph.symbols >= 0;
+}
+
+void choose_index_width(const Schedule& schedule, Group& group) {
+  for (Group& member : group.members) choose_index_width(schedule, member);
+  const Graph& graph = schedule.graph;
+  const ir::Ranges ranges = graph.ranges();
+  group.index32 = ranges.of(simplify(product(group.sizes) * product(group.reduce_sizes), ranges)).high < (int64_t{1} << 31) - 1;
+  for (const NodeId id : group.nodes())
+    for (const auto& list : {ir::reads(graph.nodes[id]), ir::writes(graph.nodes[id])})
+      for (const ir::BufferId buffer : list) group.index32 = group.index32 && fits_31_bits(graph, graph.buffers[buffer], ranges);
+}
+
+}  // namespace
+
+void loop_order(Schedule& schedule, const Caps& caps) {
+  for (Group& group : schedule.groups) {
+    if (group.kind != GroupKind::kLoops) continue;
+    GroupLoops loops(schedule.graph, group);
+    loops.order();
+    loops.collapse();
+    loops.choose_vector_width(caps);
+    loops.at_least_one_loop();
+  }
+}
+
+void choose_index_width(Schedule& schedule, const Caps&) {
+  for (Group& group : schedule.groups) choose_index_width(schedule, group);
+}
+
+}  // namespace ocl::schedule

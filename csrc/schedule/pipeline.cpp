@@ -1,0 +1,92 @@
+// csrc/schedule/pipeline.cpp: the passes in order; read this first. A pass is void(Schedule&, const Caps&).
+#include <algorithm>
+#include <chrono>
+#include <string_view>
+
+#include "csrc/schedule/batch.h"
+#include "csrc/schedule/choose_template.h"
+#include "csrc/schedule/fuse.h"
+#include "csrc/schedule/inline_maps.h"
+#include "csrc/schedule/layout.h"
+#include "csrc/schedule/linearize.h"
+#include "csrc/schedule/loop_order.h"
+#include "csrc/schedule/placement.h"
+#include "csrc/schedule/split_reductions.h"
+#include "csrc/support/error.h"
+
+namespace ocl::schedule {
+
+namespace {
+
+void simplify_graph(Schedule& schedule, const Caps&) { ir::simplify(schedule.graph); }
+
+enum When { kAlways, kFusing, kNotFusing };
+
+struct Pass {
+  const char* name;
+  PassFunction run;
+  When when;
+};
+
+constexpr Pass kPasses[] = {
+    {"simplify", simplify_graph, kAlways},
+    {"layout", choose_layout, kAlways},
+    {"choose_template", choose_template, kAlways},
+    {"split_reductions", split_reductions, kAlways},
+    {"inline_maps", inline_maps, kFusing},
+    {"fuse", fuse, kFusing},
+    {"one_group_per_node", one_group_per_node, kNotFusing},
+    {"loop_order", loop_order, kAlways},
+    {"batch", batch, kFusing},
+    {"linearize", linearize, kAlways},
+    {"place_buffers", place_buffers, kAlways},
+    {"choose_index_width", choose_index_width, kAlways},
+};
+
+struct Order {
+  const char *first, *second, *reason;
+};
+
+constexpr Order kOrder[] = {
+    {"layout", "choose_template", "a chooser reads the strides of its operands"},
+    {"layout", "split_reductions", "which loop of a reduction is contiguous decides how it is cut"},
+    {"choose_template", "split_reductions", "a contraction without a template becomes a reduction"},
+    {"choose_template", "inline_maps", "a chooser's packing copies and partial sums fuse like any node"},
+    {"split_reductions", "inline_maps", "partial and final steps take producers and consumers of their own"},
+    {"inline_maps", "fuse", "only values that are worth keeping are worth a place in a group"},
+    {"fuse", "loop_order", "all nodes of a group share their loops"},
+    {"loop_order", "batch", "members of a batch keep loops of their own"},
+    {"batch", "linearize", "a batch has one place in the order"},
+    {"linearize", "place_buffers", "a lifetime is a pair of positions in the final order"},
+};
+
+size_t position(const char* name) {
+  const auto it = std::find_if(std::begin(kPasses), std::end(kPasses), [&](const Pass& pass) { return std::string_view(pass.name) == name; });
+  OCL_ASSERT(it != std::end(kPasses), std::string("no pass '") + name + "'");
+  return static_cast<size_t>(it - std::begin(kPasses));
+}
+
+void check_order() {
+  for (const Order& order : kOrder)
+    OCL_ASSERT(position(order.first) < position(order.second), std::string(order.first) + " must run before " + order.second + ": " + order.reason);
+}
+
+}  // namespace
+
+Schedule make_schedule(ir::Graph graph, const Caps& caps, const Options& options) {
+  check_order();
+  Schedule schedule;
+  schedule.graph = std::move(graph);
+  for (const Pass& pass : kPasses) {
+    if (pass.when == (options.fuse ? kNotFusing : kFusing)) continue;
+    const std::string before = options.trace ? str(schedule) : std::string();
+    const auto start = std::chrono::steady_clock::now();
+    pass.run(schedule, caps);
+    const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
+    if (options.trace) options.trace->push_back({pass.name, time.count(), str(schedule) != before});
+    if (options.verify && position(pass.name) < position("fuse")) ir::verify(schedule.graph, ir::Level::kGraph);
+  }
+  return schedule;
+}
+
+}  // namespace ocl::schedule

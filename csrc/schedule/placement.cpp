@@ -1,0 +1,153 @@
+// csrc/schedule/placement.cpp: pass: where each buffer lives.
+#include "csrc/schedule/placement.h"
+
+#include <algorithm>
+#include <set>
+
+#include "csrc/schedule/body.h"
+#include "csrc/schedule/dependence.h"
+
+namespace ocl::schedule {
+
+using ir::Buffer;
+using ir::BufferId;
+using ir::Graph;
+using ir::IndexExpr;
+
+namespace {
+
+/// Positions in launch order of the groups that touch a buffer, and whether memory is needed at all.
+struct Life {
+  int first = -1, last = -1;
+  bool memory = false;  // some group needs it elsewhere than in registers
+  bool written = false;
+};
+
+/// Elements between the first and the last of a buffer, plus one: what has to be allocated.
+IndexExpr extent_elements(const Graph& graph, const Buffer& buffer) {
+  IndexExpr last = 1, count = 1;
+  bool empty = false;
+  for (size_t d = 0; d < buffer.sizes.size(); ++d) {
+    last = last + (buffer.sizes[d] - 1) * (*buffer.strides)[d];
+    count = count * buffer.sizes[d];
+    empty |= buffer.sizes[d].is_const(0);
+  }
+  if (empty) return 0;
+  const IndexExpr dense = simplify(count, graph.ranges()), strided = simplify(last, graph.ranges());
+  return dense == strided ? dense : simplify(max(dense, strided), graph.ranges());
+}
+
+class Placer {
+ public:
+  explicit Placer(Schedule& schedule) : schedule_(schedule), graph_(schedule.graph), lives_(schedule.graph.buffers.size()) {
+    for (int g = 0; g < static_cast<int>(schedule.groups.size()); ++g) visit(schedule.groups[g], g);
+  }
+
+  void place() {
+    schedule_.placements.assign(graph_.buffers.size(), {});
+    schedule_.lifetimes.clear();
+    schedule_.allocations.clear();
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) schedule_.placements[graph_.inputs[i]] = {Placement::Kind::kInput, static_cast<int>(i)};
+    for (const ir::Output& output : graph_.outputs) {
+      Placement& placement = schedule_.placements[output.buffer];
+      if (placement.kind != Placement::Kind::kNowhere) continue;
+      placement = {Placement::Kind::kOutput, static_cast<int>(schedule_.allocations.size())};
+      schedule_.allocations.push_back(output.buffer);
+    }
+    for (int g = 0; g < static_cast<int>(schedule_.groups.size()); ++g) reuse_in_place(schedule_.groups[g], g);
+    // What an alias keeps alive lives as long as the alias.
+    for (size_t b = lives_.size(); b-- > 0;) extend(static_cast<BufferId>(b));
+    for (BufferId b = 0; b < static_cast<BufferId>(lives_.size()); ++b) {
+      Placement& placement = schedule_.placements[b];
+      if (placement.kind != Placement::Kind::kNowhere || !lives_[b].memory) continue;
+      placement = {Placement::Kind::kArena, static_cast<int>(schedule_.lifetimes.size())};
+      const IndexExpr bytes = simplify(extent_elements(graph_, graph_.buffers[b]) * size_bytes(graph_.buffers[b].dtype), graph_.ranges());
+      schedule_.lifetimes.push_back({b, lives_[b].first, lives_[b].last, bytes});
+    }
+  }
+
+ private:
+  void visit(const Group& group, int position) {
+    if (!group.members.empty()) {
+      for (const Group& member : group.members) visit(member, position);
+      return;
+    }
+    std::set<BufferId> stored;
+    const auto touch = [&](BufferId buffer, bool memory, bool write) {
+      Life& life = lives_[buffer];
+      if (life.first < 0) life.first = position;
+      life.memory |= memory || (life.last >= 0 && life.last != position);
+      life.written |= write;
+      life.last = std::max(life.last, position);
+    };
+    for (const ir::NodeId id : group.nodes()) {
+      const ir::Node& node = graph_.nodes[id];
+      // What this group stored before it loads from a register; everything else, and what eager ops and templates read, from memory.
+      for (const BufferId b : buffers_read(schedule_, id)) touch(b, !stored.count(b) || !is_loop_nest(node), false);
+      for (const BufferId b : ir::writes(node)) {
+        touch(b, node.kind == ir::NodeKind::kCall, true);
+        stored.insert(b);
+      }
+    }
+  }
+
+  /// A Map group's result takes the memory of an input that dies there, if every access to both is at the same coordinates.
+  void reuse_in_place(const Group& group, int position) {
+    if (group.kind != GroupKind::kLoops || group.strategy != LoopStrategy::kPointwise) return;
+    std::vector<Access> all;
+    for (const ir::NodeId id : group.nodes())
+      for (Access& access : accesses(graph_.nodes[id])) all.push_back(std::move(access));
+    std::set<BufferId> taken;
+    for (const Access& out : all) {
+      if (!out.store || !arena(out.buffer) || lives_[out.buffer].first != position) continue;
+      for (const Access& in : all) {
+        if (in.store || in.buffer == out.buffer || taken.count(in.buffer) || !dies(in.buffer, position) || !same_memory(in.buffer, out.buffer)) continue;
+        const auto elsewhere = [&](const Access& a) { return (a.buffer == in.buffer || a.buffer == out.buffer) && !(a.coords == out.coords); };
+        if (std::any_of(all.begin(), all.end(), elsewhere) || gathers(out)) continue;
+        taken.insert(in.buffer);
+        schedule_.placements[out.buffer] = {Placement::Kind::kAlias, in.buffer};
+        break;
+      }
+      if (schedule_.placements[out.buffer].kind == Placement::Kind::kAlias) continue;
+    }
+  }
+
+  static bool gathers(const Access& access) {
+    return std::any_of(access.coords.begin(), access.coords.end(), [](const IndexExpr& e) { return e.uses(ir::SymbolKind::kValue); });
+  }
+  bool arena(BufferId b) const { return schedule_.placements[b].kind == Placement::Kind::kNowhere && lives_[b].memory; }
+  bool dies(BufferId b, int position) const {
+    if (lives_[b].last != position) return false;
+    const Placement::Kind kind = schedule_.placements[b].kind;
+    if (kind == Placement::Kind::kInput) return graph_.buffers[b].donated && !is_output(b);
+    return lives_[b].memory && lives_[b].first < position && (kind == Placement::Kind::kNowhere || (kind == Placement::Kind::kAlias && !from_input(b)));
+  }
+  bool from_input(BufferId b) const {
+    while (schedule_.placements[b].kind == Placement::Kind::kAlias) b = schedule_.placements[b].index;
+    return schedule_.placements[b].kind != Placement::Kind::kNowhere;
+  }
+  bool is_output(BufferId b) const {
+    return std::any_of(graph_.outputs.begin(), graph_.outputs.end(), [&](const ir::Output& output) { return output.buffer == b; });
+  }
+  bool same_memory(BufferId a, BufferId b) const {
+    const Buffer &x = graph_.buffers[a], &y = graph_.buffers[b];
+    return size_bytes(x.dtype) == size_bytes(y.dtype) && x.sizes == y.sizes && *x.strides == *y.strides;
+  }
+  void extend(BufferId b) {
+    const int last = lives_[b].last;
+    while (schedule_.placements[b].kind == Placement::Kind::kAlias) {
+      b = schedule_.placements[b].index;
+      lives_[b].last = std::max(lives_[b].last, last);
+    }
+  }
+
+  Schedule& schedule_;
+  const Graph& graph_;
+  std::vector<Life> lives_;
+};
+
+}  // namespace
+
+void place_buffers(Schedule& schedule, const Caps&) { Placer(schedule).place(); }
+
+}  // namespace ocl::schedule

@@ -1,0 +1,218 @@
+// csrc/schedule/split_reductions.cpp: pass: long reductions with few results in two steps.
+#include "csrc/schedule/split_reductions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "csrc/schedule/body.h"
+
+namespace ocl::schedule {
+
+using ir::BufferId;
+using ir::Graph;
+using ir::IndexExpr;
+using ir::Node;
+using ir::Shape;
+using ir::Symbol;
+using ir::SymbolKind;
+
+std::vector<std::optional<IndexExpr>> loop_strides(const Graph& graph, BufferId buffer, const std::vector<IndexExpr>& coords,
+                                                   const std::vector<Symbol>& loops, const ir::Ranges& ranges) {
+  const IndexExpr offset = linear_offset(graph.buffers[buffer], coords, ranges);
+  std::vector<std::optional<IndexExpr>> result;
+  for (const Symbol s : loops) {
+    const auto affine = affine_in(offset, s);
+    result.push_back(affine ? std::optional(simplify(affine->coefficient, ranges)) : std::nullopt);
+  }
+  return result;
+}
+
+namespace {
+
+/// The load that moves the most bytes among those that depend on r*; kNone if none does.
+int main_load(const Graph& graph, const Node& node) {
+  int best = ir::kNone;
+  double best_bytes = -1;
+  for (size_t i = 0; i < node.body.ops.size(); ++i) {
+    const ir::Op& op = node.body.ops[i];
+    if (op.code != ir::OpCode::kLoad) continue;
+    if (std::none_of(op.index.begin(), op.index.end(), [](const IndexExpr& e) { return e.uses(SymbolKind::kReduce); })) continue;
+    const double bytes = typical_bytes(graph, op.buffer);
+    if (bytes <= best_bytes) continue;
+    best = static_cast<int>(i);
+    best_bytes = bytes;
+  }
+  return best;
+}
+
+constexpr double kShort = 128;  // reductions up to this length stay in one lane (pooling windows)
+
+}  // namespace
+
+LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps& caps) {
+  const double outer = typical_product(graph, node.sizes), length = typical_product(graph, node.reduce_sizes);
+  if (outer <= 1) return LoopStrategy::kRow;
+  const int load = main_load(graph, node);
+  bool contiguous_r = false, contiguous_i = false;
+  if (load != ir::kNone) {
+    const Loops loops = loops_of(node);
+    const std::vector<Symbol> symbols = loops.symbols();
+    const auto strides = loop_strides(graph, node.body.ops[load].buffer, node.body.ops[load].index, symbols, loops.ranges(graph));
+    for (size_t i = 0; i < symbols.size(); ++i)
+      if (strides[i] && strides[i]->is_const(1)) (symbols[i].kind == SymbolKind::kReduce ? contiguous_r : contiguous_i) = true;
+  }
+  if (contiguous_i) {
+    if (!caps.is_cpu && length > kShort && outer < 65536) return LoopStrategy::kColumn;
+    return LoopStrategy::kSequential;
+  }
+  if (contiguous_r) return LoopStrategy::kRow;
+  return length <= kShort || outer >= 1024 ? LoopStrategy::kSequential : LoopStrategy::kRow;
+}
+
+namespace {
+
+/// Into how many parts a reduction should be cut; 1: not at all.
+double wanted_parts(const Graph& graph, const Node& node, const Caps& caps) {
+  const double outer = typical_product(graph, node.sizes), length = typical_product(graph, node.reduce_sizes);
+  const LoopStrategy strategy = reduction_strategy(graph, node, caps);
+  if (caps.is_cpu) {
+    const double items = strategy == LoopStrategy::kRow ? outer : std::ceil(outer / caps.vector_floats);
+    if (items >= caps.units || length * outer < 32768 || length < 1024) return 1;
+    return std::min(std::ceil(4 * caps.units / items), length / 256);
+  }
+  const double groups = strategy == LoopStrategy::kRow ? outer : std::ceil(outer / (strategy == LoopStrategy::kColumn ? 32 : 128));
+  if (groups >= 2 * caps.units || length < 1024) return 1;
+  return std::min(std::ceil(4 * caps.units / groups), length / 256);
+}
+
+/// The least divisor of n that is at least `wanted`, or the greatest one below it.
+int64_t divisor_near(int64_t n, double wanted) {
+  int64_t below = 1, above = n;
+  for (int64_t d = 1; d * d <= n; ++d)
+    if (n % d == 0)
+      for (const int64_t candidate : {d, n / d}) {
+        if (static_cast<double>(candidate) >= wanted) above = std::min(above, candidate);
+        else below = std::max(below, candidate);
+      }
+  return static_cast<double>(above) <= 4 * wanted ? above : below;
+}
+
+/// r loops by falling stride of the main operand: the outer ones are cut first, so that a part is contiguous.
+std::vector<int> cutting_order(const Graph& graph, const Node& node) {
+  std::vector<int> order(node.reduce_sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  const int load = main_load(graph, node);
+  if (load == ir::kNone) return order;
+  const Loops loops = loops_of(node);
+  std::vector<Symbol> symbols;
+  for (const int r : order) symbols.push_back({SymbolKind::kReduce, r});
+  const auto strides = loop_strides(graph, node.body.ops[load].buffer, node.body.ops[load].index, symbols, loops.ranges(graph));
+  std::vector<double> size(order.size(), 0);
+  for (const int r : order)
+    if (strides[r]) size[r] = std::abs(typical(graph, *strides[r]));
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return size[a] > size[b]; });
+  return order;
+}
+
+/// Cuts `node` into a partial and a final node; false if its loops have no suitable divisors.
+bool split(Graph& graph, Node& node, double parts, std::vector<Node>& nodes) {
+  Shape splits;
+  std::vector<int64_t> taken(node.reduce_sizes.size(), 1);  // 0: the whole loop
+  std::vector<int> split_of(node.reduce_sizes.size(), ir::kNone);
+  double reached = 1;
+  for (const int r : cutting_order(graph, node)) {
+    const IndexExpr& size = node.reduce_sizes[r];
+    if (reached >= parts) break;
+    const double count = typical(graph, size);
+    if (count <= 1) continue;
+    if (reached * count <= 2 * parts) {
+      taken[r] = 0;
+      split_of[r] = static_cast<int>(splits.size());
+      splits.push_back(size);
+      reached *= count;
+      continue;
+    }
+    if (!size.is_const()) continue;
+    const int64_t divisor = divisor_near(size.constant(), parts / reached);
+    if (divisor <= 1) continue;
+    taken[r] = divisor;
+    split_of[r] = static_cast<int>(splits.size());
+    splits.emplace_back(divisor);
+    reached *= static_cast<double>(divisor);
+  }
+  if (splits.empty() || std::find_if(taken.begin(), taken.end(), [](int64_t t) { return t != 0; }) == taken.end()) return false;
+
+  const int shift = static_cast<int>(splits.size());
+  Node partial = node;
+  partial.stage = ir::ReductionStage::kPartial;
+  partial.sizes = splits;
+  partial.sizes.insert(partial.sizes.end(), node.sizes.begin(), node.sizes.end());
+  partial.reduce_sizes.clear();
+  LoopMap map;
+  for (size_t i = 0; i < node.sizes.size(); ++i)
+    map.emplace(Symbol{SymbolKind::kLoop, static_cast<int>(i)}, IndexExpr::loop(static_cast<int>(i) + shift));
+  for (size_t r = 0; r < node.reduce_sizes.size(); ++r) {
+    IndexExpr e = 0;
+    if (taken[r] == 0) {
+      e = IndexExpr::loop(split_of[r]);
+    } else {
+      const IndexExpr part = simplify(floordiv(node.reduce_sizes[r], taken[r]), graph.ranges());
+      e = IndexExpr::reduce(static_cast<int>(partial.reduce_sizes.size()));
+      if (split_of[r] != ir::kNone) e = IndexExpr::loop(split_of[r]) * part + e;
+      partial.reduce_sizes.push_back(part);
+    }
+    map.emplace(Symbol{SymbolKind::kReduce, static_cast<int>(r)}, e);
+  }
+  rewrite_loops(partial, map, graph.ranges(&partial));
+
+  Node last = node;
+  last.stage = ir::ReductionStage::kFinal;
+  last.reduce_sizes = splits;
+  last.body.ops.clear();
+  last.reduced.clear();
+  partial.stores.clear();
+  Coords at_partial, at_final;
+  for (int i = 0; i < shift + static_cast<int>(node.sizes.size()); ++i) {
+    at_partial.push_back(IndexExpr::loop(i));
+    at_final.push_back(i < shift ? IndexExpr::reduce(i) : IndexExpr::loop(i - shift));
+  }
+  const ir::ReductionFacts& row = facts(node.reduction);
+  const ir::DType input = node.body.ops[node.reduced[0]].dtype;
+  for (int a = 0; a < row.accumulators; ++a) {
+    ir::Buffer buffer;
+    buffer.dtype = accumulator_dtype(node.reduction, a, input);
+    buffer.sizes = partial.sizes;
+    buffer.strides = contiguous_strides(buffer.sizes);
+    const BufferId id = graph.add_buffer(buffer);
+    partial.stores.push_back({id, at_partial, a});
+    last.reduced.push_back(static_cast<int>(last.body.ops.size()));
+    last.body.ops.push_back({ir::OpCode::kLoad, compute_type(buffer.dtype), {}, {}, id, at_final});
+  }
+  nodes.push_back(std::move(partial));
+  nodes.push_back(std::move(last));
+  return true;
+}
+
+}  // namespace
+
+void split_reductions(Schedule& schedule, const Caps& caps) {
+  Graph& graph = schedule.graph;
+  std::vector<Node> nodes;
+  std::vector<ir::NodeId> from;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    Node& node = graph.nodes[i];
+    const bool whole = node.kind == ir::NodeKind::kReduce && node.stage == ir::ReductionStage::kWhole;
+    const double parts = whole ? wanted_parts(graph, node, caps) : 1;
+    if (parts > 1.5 && split(graph, node, parts, nodes)) {
+      schedule.log.push_back(node.origin.op + ": split, " + std::to_string(static_cast<int>(parts)) + " parts wanted");
+      from.resize(nodes.size(), ir::kNone);
+      continue;
+    }
+    nodes.push_back(std::move(node));
+    from.push_back(static_cast<ir::NodeId>(i));
+  }
+  replace_nodes(schedule, std::move(nodes), from);
+}
+
+}  // namespace ocl::schedule

@@ -1,0 +1,251 @@
+// tests/cpp/test_schedule_fuse.cpp: how many launches small graphs become, for CPUs and GPUs, and that no order is broken.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <doctest/doctest.h>
+
+#include <iostream>
+
+#include "csrc/ir/builder.h"
+#include "csrc/schedule/schedule.h"
+
+using namespace ocl;
+using namespace ocl::ir;
+using ocl::schedule::GroupKind;
+using ocl::schedule::LoopStrategy;
+using ocl::schedule::Placement;
+using ocl::schedule::Schedule;
+
+namespace {
+
+Caps cpu() { return {}; }
+Caps gpu() {
+  Caps caps;
+  caps.is_cpu = false;
+  caps.units = 132;
+  caps.local_bytes = 48 << 10;
+  caps.local_real = true;
+  caps.max_group_size = 1024;
+  return caps;
+}
+
+Value input(Builder& b, Shape sizes, bool parameter = false) {
+  const Shape strides = contiguous_strides(sizes);
+  return b.input(DType::kF32, std::move(sizes), strides, parameter, false);
+}
+Value number(Builder& b, double value) { return b.constant({true, value, 0}, DType::kF32); }
+
+Schedule scheduled(Builder& b, const Caps& caps = cpu()) {
+  ocl::schedule::Options options;
+  options.verify = true;
+  Schedule s = make_schedule(b.finish(), caps, options);
+  INFO(str(s));
+  // Every dependence in launch order: nothing is read before a group wrote it.
+  std::vector<bool> written(s.graph.buffers.size(), false);
+  for (const BufferId in : s.graph.inputs) written[in] = true;
+  for (const auto& group : s.groups)
+    for (const NodeId node : group.nodes()) {
+      for (const BufferId buffer : reads(s.graph.nodes[node])) CHECK(written[buffer]);
+      for (const BufferId buffer : writes(s.graph.nodes[node])) written[buffer] = true;
+    }
+  for (const Output& output : s.graph.outputs) CHECK(written[output.buffer]);
+  for (size_t buffer = 0; buffer < s.graph.buffers.size(); ++buffer) CHECK(s.graph.buffers[buffer].strides.has_value());
+  return s;
+}
+
+Value softmax(Builder& b, const Value& x) {
+  const Value highest = b.reduce("max", x, {-1}, true)[0];
+  const Value e = b.op("exp", {b.op("sub", {x, highest})});
+  return b.op("div", {e, b.reduce("sum", e, {-1}, true)[0]});
+}
+
+Value batch_norm_statistics(Builder& b, const Value& x, const Value& running, std::vector<Value>& saved) {
+  const auto results = b.reduce("welford", x, {0, 2, 3}, true);
+  const Value var = b.op("div", {results[1], number(b, 1000)});
+  const Value scale = b.op("rsqrt", {b.op("add", {var, number(b, 1e-5)})});
+  const Value flat = b.reshape(results[0], running.sizes);
+  b.copy_into(running, b.op("add", {b.op("mul", {running, number(b, 0.9)}), b.op("mul", {flat, number(b, 0.1)})}));
+  saved.push_back(results[0]);
+  saved.push_back(scale);
+  return b.op("mul", {b.op("sub", {x, results[0]}), scale});
+}
+
+}  // namespace
+
+TEST_CASE("a pointwise chain is one launch and keeps nothing in memory") {
+  Builder b;
+  const Value x = input(b, {64, 100}), y = input(b, {100});
+  b.output(b.op("relu", {b.op("add", {b.op("exp", {x}), y})}), {100, 1});
+  const Schedule s = scheduled(b);
+  CHECK(s.groups.size() == 1);
+  CHECK(s.lifetimes.empty());
+  CHECK(s.groups[0].index32);
+}
+
+TEST_CASE("a chain through reshape, permute and slice is one launch") {
+  Builder b;
+  const Value x = input(b, {8, 6, 4});
+  Value v = b.op("exp", {x});
+  v = b.op("neg", {b.reshape(v, {8, 24})});
+  v = b.op("relu", {b.permute(v, {1, 0})});
+  b.output(b.op("abs", {b.slice(v, 0, 2, 20, 2)}), {8, 1});
+  CHECK(scheduled(b).groups.size() == 1);
+}
+
+TEST_CASE("a diamond with several outputs is one launch") {
+  Builder b;
+  const Value x = input(b, {1000});
+  const Value e = b.op("exp", {x});
+  const Value p = b.op("neg", {e}), q = b.op("sqrt", {e});
+  b.output(p, {1});
+  b.output(b.op("add", {p, q}), {1});
+  b.output(e, {1});
+  CHECK(scheduled(b).groups.size() == 1);
+}
+
+TEST_CASE("a diamond around a reduction makes no cycle") {
+  Builder b;
+  const Value x = input(b, {512, 4096, 64});
+  const Value e = b.op("exp", {x});
+  const Value total = b.reduce("sum", e, {1}, true)[0];
+  b.output(b.op("div", {e, total}), {4096 * 64, 64, 1});
+  CHECK(scheduled(b).groups.size() == 2);
+}
+
+TEST_CASE("softmax over rows is one launch") {
+  for (const Caps& caps : {cpu(), gpu()}) {
+    Builder b;
+    b.output(softmax(b, input(b, {4096, 1000})), {1000, 1});
+    const Schedule s = scheduled(b, caps);
+    CHECK(s.groups.size() == 1);
+    CHECK(s.groups[0].strategy == LoopStrategy::kRow);
+  }
+}
+
+TEST_CASE("relu into a sum, and what follows the sum, is one launch") {
+  Builder b;
+  const Value x = input(b, {512, 256});
+  const Value total = b.reduce("sum", b.op("relu", {x}), {1}, false)[0];
+  b.output(b.op("mul", {total, number(b, 0.5)}), {1});
+  CHECK(scheduled(b).groups.size() == 1);
+}
+
+TEST_CASE("a long sum is split into parts") {
+  for (const Caps& caps : {cpu(), gpu()}) {
+    Builder b;
+    b.output(b.reduce("sum", input(b, {1 << 20}), {0}, false)[0], {});
+    CHECK(scheduled(b, caps).groups.size() == 2);
+  }
+}
+
+TEST_CASE("sibling reductions over the same elements are one launch") {
+  Builder b;
+  const Value x = input(b, {64, 4096, 128}), y = input(b, {64, 4096, 128});
+  b.output(b.reduce("sum", x, {1}, false)[0], {128, 1});
+  b.output(b.reduce("sum", b.op("mul", {x, y}), {1}, false)[0], {128, 1});
+  CHECK(scheduled(b).groups.size() == 1);
+}
+
+TEST_CASE("a mutated input is read before it is overwritten") {
+  Builder b;
+  const Value x = input(b, {4096, 16}), w = input(b, {16, 4096});
+  const Value before = b.op("exp", {b.permute(x, {1, 0})});  // reads x transposed: not in one launch with the store
+  b.copy_into(x, b.op("add", {x, number(b, 1)}));
+  const Value after = b.op("add", {x, number(b, 2)});
+  b.output(b.op("add", {before, w}), {4096, 1});
+  b.output(after, {16, 1});
+  const Schedule s = scheduled(b);
+  REQUIRE(s.groups.size() == 2);
+  for (const NodeId node : s.groups[0].nodes())
+    for (const BufferId buffer : writes(s.graph.nodes[node])) CHECK(buffer != s.graph.inputs[0]);
+}
+
+TEST_CASE("a mutated input and what reads the new value are one launch, in place") {
+  Builder b;
+  const Value x = input(b, {4096}), g = input(b, {4096});
+  b.copy_into(x, b.op("sub", {x, b.op("mul", {g, number(b, 0.1)})}));
+  b.output(b.op("abs", {x}), {1});
+  CHECK(scheduled(b).groups.size() == 1);
+}
+
+TEST_CASE("twenty counters are one launch") {
+  Builder b;
+  for (int i = 0; i < 20; ++i) {
+    const Value counter = b.input(DType::kI64, {}, {}, false, false);
+    b.copy_into(counter, b.op("add", {counter, b.constant({false, 0, 1}, DType::kI64)}));
+  }
+  const Schedule s = scheduled(b);
+  REQUIRE(s.groups.size() == 1);
+  CHECK(s.groups[0].kind == GroupKind::kBatch);
+  CHECK(s.groups[0].members.size() == 20);
+}
+
+TEST_CASE("an optimizer over many parameters is a few launches") {
+  Builder b;
+  for (int i = 0; i < 60; ++i) {
+    const Shape sizes{64 + i, 100};
+    const Value p = input(b, sizes), g = input(b, sizes), m = input(b, sizes);
+    const Value momentum = b.op("add", {b.op("mul", {m, number(b, 0.9)}), g});
+    b.copy_into(m, momentum);
+    b.copy_into(p, b.op("sub", {p, b.op("mul", {momentum, number(b, 0.1)})}));
+  }
+  const Schedule s = scheduled(b);
+  CHECK(s.groups.size() == 2);
+  CHECK(s.lifetimes.empty());
+}
+
+TEST_CASE("convolution, bias, residual and relu are one launch beside the packing of weights") {
+  for (const Caps& caps : {cpu(), gpu()}) {
+    Builder b;
+    const Shape sizes{2, 64, 28, 28};
+    const Value x = b.input(DType::kF32, sizes, {64 * 784, 1, 28 * 64, 64}, false, false), w = input(b, {64, 64, 3, 3}, true), bias = input(b, {64}, true);
+    const Value residual = b.input(DType::kF32, sizes, {64 * 784, 1, 28 * 64, 64}, false, false);
+    ConvolveAttrs attrs;
+    attrs.padding = {1, 1};
+    Value y = b.convolve(x, w, attrs, sizes, DType::kF32);
+    y = b.op("add", {y, b.reshape(bias, {1, 64, 1, 1})});
+    b.output(b.op("relu", {b.op("add", {y, residual})}), {});
+    const Schedule s = scheduled(b, caps);
+    int templates = 0, loops = 0;
+    for (const auto& group : s.groups) (group.kind == GroupKind::kTemplate ? templates : loops) += 1;
+    if (templates == 0) {
+      MESSAGE("no template takes this convolution here");
+      CHECK(loops == 1);
+    } else {
+      CHECK(templates == 1);
+      CHECK(loops <= 1);
+    }
+  }
+}
+
+TEST_CASE("batch norm in training is two launches: statistics with all per-channel work, and the normalisation") {
+  Builder b;
+  const Value x = b.input(DType::kF32, {8, 64, 56, 56}, {64 * 3136, 1, 56 * 64, 64}, false, false), running = input(b, {64});
+  std::vector<Value> saved;
+  const Value y = batch_norm_statistics(b, x, running, saved);
+  b.output(b.op("relu", {y}), {64 * 3136, 1, 56 * 64, 64});
+  for (const Value& value : saved) b.output(value, {});
+  const Schedule s = scheduled(b);
+  CHECK(s.groups.size() == 2);
+  CHECK(s.groups[0].strategy == LoopStrategy::kSequential);
+}
+
+TEST_CASE("layer norm is one launch") {
+  Builder b;
+  const Value x = input(b, {8, 512, 768}), weight = input(b, {768}), bias = input(b, {768});
+  const auto results = b.reduce("welford", x, {-1}, true);
+  const Value scale = b.op("rsqrt", {b.op("add", {b.op("div", {results[1], number(b, 768)}), number(b, 1e-5)})});
+  const Value y = b.op("mul", {b.op("sub", {x, results[0]}), scale});
+  b.output(b.op("add", {b.op("mul", {y, weight}), bias}), {512 * 768, 768, 1});
+  b.output(results[0], {});
+  b.output(scale, {});
+  CHECK(scheduled(b).groups.size() == 1);
+}
+
+TEST_CASE("symbolic sizes fuse like constants") {
+  Builder b;
+  const IndexExpr n = b.size_symbol({1, 4096, 1});
+  const Value x = b.input(DType::kF32, {n, 100}, {100, 1}, false, false);
+  b.output(softmax(b, b.op("exp", {x})), {100, 1});
+  const Schedule s = scheduled(b);
+  CHECK(s.groups.size() == 1);
+  CHECK(s.groups[0].index32);
+}
