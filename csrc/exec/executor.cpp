@@ -36,16 +36,16 @@ void bind_launch(const Plan& plan, Launch& launch) {
   launch.offsets.clear();
   for (const BufferSource& buffer : launch.buffers) launch.offsets.push_back(value_of(plan, buffer.offset));
   launch.bound.assign(launch.buffers.size(), Launch::Bound{});  // offsets may differ: set the arguments again
-  cl_uint slot = static_cast<cl_uint>(2 * launch.buffers.size());
   for (const codegen::IntArg& arg : source.ints) {
     const int64_t value = value_of(plan, arg.value);
+    const cl_uint slot = static_cast<cl_uint>(arg.slot);
     if (arg.wide) {
       const cl_long wide = value;
-      OCL_CHECK(clSetKernelArg(launch.kernel.get(), slot++, sizeof(wide), &wide), source.name);
+      OCL_CHECK(clSetKernelArg(launch.kernel.get(), slot, sizeof(wide), &wide), source.name);
     } else {
       OCL_ASSERT(launch.empty || (value >= INT32_MIN && value <= INT32_MAX), "an int argument of " + source.name + " does not fit");
       const cl_int narrow = static_cast<cl_int>(value);
-      OCL_CHECK(clSetKernelArg(launch.kernel.get(), slot++, sizeof(narrow), &narrow), source.name);
+      OCL_CHECK(clSetKernelArg(launch.kernel.get(), slot, sizeof(narrow), &narrow), source.name);
     }
   }
 }
@@ -79,7 +79,7 @@ void patch(const Plan& plan, Launch& launch, const Memory& memory) {
     const runtime::Location at = locate(plan, memory, source);
     const cl_ulong offset = at.offset_bytes / static_cast<size_t>(source.element_bytes) + static_cast<cl_ulong>(launch.offsets[i]);
     Launch::Bound& bound = launch.bound[i];
-    const cl_uint slot = static_cast<cl_uint>(2 * i);
+    const cl_uint slot = static_cast<cl_uint>(source.slot);
     if (bound.mem != at.mem || at.mem == nullptr) {
       OCL_CHECK(clSetKernelArg(launch.kernel.get(), slot, sizeof(cl_mem), &at.mem), launch.source.name);
       bound.mem = at.mem;
@@ -94,11 +94,11 @@ void patch(const Plan& plan, Launch& launch, const Memory& memory) {
 
 void enqueue(Plan& plan, Launch& launch, runtime::Queue& queue) {
   if (!runtime::recording()) {
-    queue.launch(launch.kernel.get(), 3, launch.global, launch.source.local);
+    queue.launch(launch.kernel.get(), 3, launch.global, launch.source.local, nullptr, launch.name_id);
     return;
   }
   cl_event event = nullptr;
-  queue.launch(launch.kernel.get(), 3, launch.global, launch.source.local, runtime::recording_times() ? &event : nullptr);
+  queue.launch(launch.kernel.get(), 3, launch.global, launch.source.local, runtime::recording_times() ? &event : nullptr, launch.name_id);
   runtime::LaunchRecord record;
   record.kernel = launch.source.name;
   record.kind = launch.source.kind;
@@ -110,6 +110,7 @@ void enqueue(Plan& plan, Launch& launch, runtime::Queue& queue) {
   record.bytes = value_of(plan, launch.work.bytes);
   record.flops = value_of(plan, launch.work.flops);
   runtime::add_record(std::move(record), event);
+  if (event) clReleaseEvent(event);
 }
 
 void* address_of(const Plan& plan, const Memory& memory, const std::vector<void*>& inputs, const std::vector<void*>& outputs,

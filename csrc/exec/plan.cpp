@@ -7,6 +7,8 @@
 #include <fstream>
 #include <set>
 
+#include "csrc/runtime/queue.h"
+
 namespace ocl::exec {
 namespace {
 
@@ -125,6 +127,7 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
     for (const codegen::BufferArg& arg : launch.source.buffers) {
       BufferSource source = source_of(*plan, arg.buffer);
       source.offset = arg.offset;
+      source.slot = arg.slot;
       launch.buffers.push_back(source);
     }
     if (launch.source.scratch_elements > 0) {
@@ -132,6 +135,7 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
       source.kind = BufferSource::Kind::kScratch;
       source.index = static_cast<int>(plan->intervals.size());
       plan->intervals.push_back({static_cast<int>(position), static_cast<int>(position), 0});
+      source.slot = launch.source.scratch_slot;
       plan->interval_bytes.push_back(launch.source.scratch_elements * 4);
       launch.buffers.push_back(source);
     }
@@ -148,8 +152,11 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
 
   const double build_start = seconds();
   plan->programs = runtime::build_programs(device, texts, store, options.failed_dir);
-  for (size_t i = 0; i < plan->launches.size(); ++i)
-    plan->launches[i].kernel = plan->programs[i]->create_kernel(plan->launches[i].source.name);
+  for (size_t i = 0; i < plan->launches.size(); ++i) {
+    Launch& launch = plan->launches[i];
+    launch.kernel = plan->programs[i]->create_kernel(launch.source.name);
+    launch.name_id = runtime::kernel_name_id(launch.source.name);
+  }
   plan->build_seconds = seconds() - build_start;
   return plan;
 }

@@ -31,6 +31,7 @@ struct BufferSource {
   int index = 0;       // input position, output allocation, or interval of the memory plan
   int element_bytes = 4;
   ir::IndexExpr offset;  // elements
+  int slot = 0;          // kernel argument of the pointer; its offset is slot + 1
 };
 
 /// One launch with what its kernel was last given, so that a call patches only what changed.
@@ -40,6 +41,7 @@ struct Launch {
   runtime::KernelHandle kernel;
   std::string origin;
   int ops = 0;
+  int name_id = 0;       // of the kernel, for the queue's error messages
   schedule::Work work;
   // State of the last call
   struct Bound {
