@@ -1,7 +1,6 @@
 # torch_ocl_compile/device.py: the module torch.ocl: devices, streams, memory statistics, random state, what ran.
 """Functions have the names and meanings of torch.cuda's. A device argument is an index, "ocl:1", a torch.device, or
-None for the current device. What Dynamo may meet in a model (current_device, set_device, device, synchronize) goes through
-torch.accelerator, which it can trace."""
+None for the current device. What Dynamo may meet in a model is in current.py."""
 
 from __future__ import annotations
 
@@ -15,9 +14,14 @@ from typing import Any
 import torch
 
 from torch_ocl_compile import _C
-from torch_ocl_compile.errors import ConfigError
-
-DeviceLike = int | str | torch.device | None
+from torch_ocl_compile.current import DeviceLike as DeviceLike
+from torch_ocl_compile.current import _index
+from torch_ocl_compile.current import current_device as current_device
+from torch_ocl_compile.current import current_stream as current_stream
+from torch_ocl_compile.current import device as device
+from torch_ocl_compile.current import device_of as device_of
+from torch_ocl_compile.current import set_device as set_device
+from torch_ocl_compile.current import synchronize as synchronize
 
 Event = torch.Event
 Stream = torch.Stream
@@ -53,30 +57,6 @@ def init() -> None:
 
 def _lazy_init() -> None:
     init()
-
-
-def current_device() -> int:
-    """Index of the thread's current device."""
-    return torch.accelerator.current_device_index()
-
-
-def set_device(device: DeviceLike) -> None:
-    """Makes a device the thread's current one. Raises ConfigError for one that does not exist."""
-    torch.accelerator.set_device_index(_index(device))
-
-
-class device(torch.accelerator.device_index):
-    """`with torch.ocl.device(1):` makes ocl:1 the current device for the block."""
-
-    def __init__(self, device: DeviceLike) -> None:
-        super().__init__(None if device is None else _index(device))
-
-
-class device_of(device):
-    """`with torch.ocl.device_of(tensor):` makes the tensor's device current, if it is an ocl device."""
-
-    def __init__(self, obj: torch.Tensor) -> None:
-        super().__init__(obj.device.index if obj.device.type == "ocl" else None)
 
 
 @dataclass(frozen=True)
@@ -129,17 +109,6 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     return including_emulation
 
 
-def _index(device: DeviceLike) -> int:
-    if device is None:
-        return torch.accelerator.current_device_index()
-    if isinstance(device, int):
-        return device
-    where = torch.device(device)
-    if where.type != "ocl":
-        raise ConfigError(f"expected an ocl device, got {where}.\n  do: pass an index, 'ocl' or 'ocl:0'")
-    return torch.accelerator.current_device_index() if where.index is None else where.index
-
-
 def _exchange_device(index: int) -> int:
     old = torch.accelerator.current_device_index()
     if index >= 0:
@@ -156,19 +125,6 @@ def _is_in_bad_fork() -> bool:
 
 
 # Streams: each is a queue of the device; the default one is stream 0.
-
-
-def synchronize(device: DeviceLike = None) -> None:
-    """Waits for all streams of a device. Raises what asynchronous work failed with."""
-    if device is None:
-        torch.accelerator.synchronize()
-    else:
-        torch.accelerator.synchronize(_index(device))
-
-
-def current_stream(device: DeviceLike = None) -> torch.Stream:
-    """The stream that work of this thread goes to."""
-    return torch.accelerator.current_stream() if device is None else torch.accelerator.current_stream(_index(device))
 
 
 def default_stream(device: DeviceLike = None) -> torch.Stream:

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
+import pkgutil
 import sys
 import time
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -85,8 +87,10 @@ def _register_with_dynamo(module: ModuleType) -> None:
 
 
 def _keep_dynamo_out(module: ModuleType) -> None:
-    """Dynamo compiles any Python frame it meets, ours included."""
-    module.add("torch_ocl_compile")
+    """Dynamo compiles any Python frame it meets, ours included: only current.py is written for that."""
+    for part in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        if part.name not in ("current", "_C"):
+            module.add(f"torch_ocl_compile.{part.name}")
 
 
 class _AfterImport(MetaPathFinder, Loader):

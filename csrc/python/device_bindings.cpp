@@ -54,7 +54,10 @@ void bind_device(py::module_& m) {
   m.def("set_device_sources", &aten::set_device_sources, py::arg("selection"), py::arg("vendor_libraries"));
   m.def("devices_ready", &aten::devices_ready);
   m.def("device_count", &aten::device_count, Unlocked());
-  m.def("device_problems", &runtime::device_problems);
+  m.def("device_problems", [] {
+    aten::device_count();  // sets the devices up; what fails is among the problems
+    return runtime::device_problems();
+  });
   m.def("require_device", [](int index) { aten::device_at(index); }, py::arg("index"), Unlocked());
   m.def("device_properties", &device_properties, py::arg("index"));
   m.def("describe_device", [](int index) { return aten::device_at(index).describe(); }, py::arg("index"));

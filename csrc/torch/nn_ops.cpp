@@ -207,7 +207,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_
 }  // namespace
 
 int64_t choose_sdp(const at::Tensor&, const at::Tensor&, const at::Tensor&, const OptionalTensor&, double, bool, std::optional<double>, bool) {
-  return g_sdp_choice;
+  // torch.nn.attention.sdpa_kernel(...) of the caller comes first.
+  const int64_t choice = g_sdp_choice;
+  return choice != 0 && at::globalContext().userEnabledOverrideableSDP() ? choice : 0;
 }
 
 void set_sdp_choice(int64_t choice) { g_sdp_choice = choice; }

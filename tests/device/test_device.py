@@ -652,6 +652,46 @@ def test_selection_orders_devices(two_ocl_devices):
     assert out.strip().split("|") == names[::-1], err
 
 
+def test_broken_runtime(tmp_path):
+    (tmp_path / "broken.so").write_text("not a library")
+    status, _, err = run_python(f"""
+        import torch
+        torch_ocl_compile._C.set_device_sources('', ['{tmp_path}/broken.so', '{tmp_path}/missing.so'])
+        problems = ' '.join(torch.ocl.device_problems())
+        assert 'broken.so' in problems and 'missing.so' in problems, problems
+        torch.ones(2).sum()
+    """)
+    assert status == 0, err
+
+
+def test_autoload_through_the_entry_point(tmp_path):
+    info = tmp_path / "torch_ocl_compile_test-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch-ocl-compile-test\nVersion: 0\n")
+    (info / "entry_points.txt").write_text("[torch.backends]\nocl_test = torch_ocl_compile:_autoload\n")
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    for program in (
+        "import torch; torch.ocl.current_device",
+        "import torch_ocl_compile, torch; torch.ocl.current_device",
+    ):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_dynamo_traces_the_current_device(ocl_device):
+    def f(x):
+        with torch.ocl.device(index_of(ocl_device)):
+            return x + torch.ocl.current_device()
+
+    got = torch.compile(f, backend="aot_eager", fullgraph=True)(torch.ones(2, device=ocl_device))
+    assert got.tolist() == [1 + index_of(ocl_device)] * 2
+
+
 def test_import_loads_no_runtime():
     status, _, err = run_python("""
         import torch
