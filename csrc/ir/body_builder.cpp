@@ -38,8 +38,9 @@ int BodyBuilder::load(const Value& value, const std::vector<IndexExpr>& coords, 
   const Ranges ranges = builder_.graph.ranges(&node_);
   const auto with = loops_as(coords);
   if (value.kind != Value::Kind::kView) {
-    const int plain = value.kind == Value::Kind::kConstant ? constant(value.constant, value.dtype)
-                                                           : index(simplify(substitute(value.index, with), ranges), value.dtype);
+    const int plain = value.kind == Value::Kind::kConstant
+                          ? constant(value.constant, value.dtype)
+                          : index(simplify(substitute(value.index, with), ranges), value.dtype);
     if (mask == kNone) return plain;
     return op("where", {mask, plain, constant({is_floating(dtype_of(plain)), 0, 0}, dtype_of(plain))});
   }
@@ -121,7 +122,8 @@ void BodyBuilder::store_into(const Value& target, int value) {
 }
 
 void BodyBuilder::store_at(const Value& target, const std::vector<IndexExpr>& coords, int value) {
-  OCL_ASSERT(target.kind == Value::Kind::kView && node_.reduce_sizes.empty(), "a store needs a buffer and a nest without reduction loops");
+  OCL_ASSERT(target.kind == Value::Kind::kView && node_.reduce_sizes.empty(),
+             "a store needs a buffer and a nest without reduction loops");
   if (compute_type(dtype_of(value)) != compute_type(target.dtype)) value = cast(value, target.dtype);
   const Ranges ranges = builder_.graph.ranges(&node_);
   const auto with = loops_as(coords);
@@ -132,7 +134,8 @@ void BodyBuilder::store_at(const Value& target, const std::vector<IndexExpr>& co
   builder_.graph.add_node(std::move(node_));
 }
 
-std::vector<Value> BodyBuilder::reduce(const std::string& reduction, const std::vector<int>& values, const std::vector<DType>& dtypes) {
+std::vector<Value> BodyBuilder::reduce(const std::string& reduction, const std::vector<int>& values,
+                                       const std::vector<DType>& dtypes) {
   return reduce_into(reduction, values, dtypes, node_.sizes, [this] {
     std::vector<IndexExpr> coords;
     for (size_t i = 0; i < node_.sizes.size(); ++i) coords.push_back(IndexExpr::loop(static_cast<int>(i)));
@@ -140,8 +143,9 @@ std::vector<Value> BodyBuilder::reduce(const std::string& reduction, const std::
   }());
 }
 
-std::vector<Value> BodyBuilder::reduce_into(const std::string& reduction, std::vector<int> values, const std::vector<DType>& dtypes,
-                                            const Shape& sizes, const std::vector<IndexExpr>& coords) {
+std::vector<Value> BodyBuilder::reduce_into(const std::string& reduction, std::vector<int> values,
+                                            const std::vector<DType>& dtypes, const Shape& sizes,
+                                            const std::vector<IndexExpr>& coords) {
   node_.kind = NodeKind::kReduce;
   node_.reduction = reduction_code(reduction);
   const ReductionFacts& row = facts(node_.reduction);
@@ -156,7 +160,8 @@ std::vector<Value> BodyBuilder::reduce_into(const std::string& reduction, std::v
   const DType element = dtype_of(values[0]);
   for (size_t i = 0; i < values.size(); ++i) {
     DType wanted = accumulator_dtype(node_.reduction, static_cast<int>(i), element);
-    if (i == 0 && row.types[0] == "wide" && is_floating(compute_type(dtypes[0])) && !is_floating(element)) wanted = compute_type(dtypes[0]);
+    if (i == 0 && row.types[0] == "wide" && is_floating(compute_type(dtypes[0])) && !is_floating(element))
+      wanted = compute_type(dtypes[0]);
     if (compute_type(dtype_of(values[i])) != wanted) values[i] = cast(values[i], wanted);
   }
   node_.reduced = values;

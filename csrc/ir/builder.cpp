@@ -31,7 +31,8 @@ bool whole_buffer(const Graph& graph, const Value& x) {
   const Buffer& buffer = graph.buffers.at(static_cast<size_t>(x.buffer));
   if (!(buffer.sizes == x.sizes) || buffer.dtype != x.dtype) return false;
   for (size_t i = 0; i < x.coords.size(); ++i)
-    if (!(x.coords[i] == IndexExpr::loop(static_cast<int>(i))) && !(x.sizes[i].is_const(1) && x.coords[i].is_const(0))) return false;
+    if (!(x.coords[i] == IndexExpr::loop(static_cast<int>(i))) && !(x.sizes[i].is_const(1) && x.coords[i].is_const(0)))
+      return false;
   return true;
 }
 
@@ -127,7 +128,8 @@ Value Builder::op(const std::string& name, const std::vector<Value>& args, std::
   for (const Value& arg : args) dtypes.push_back(arg.dtype);
   const DType stored = dtype ? *dtype : result_dtype(code, args, op_types(code, dtypes).value);
   const Shape sizes = broadcast(graph, args);
-  if (std::string_view(facts(code).facts) == "rounding" && is_integral(args[0].dtype, true)) return cast(args[0], dtype.value_or(args[0].dtype));
+  if (std::string_view(facts(code).facts) == "rounding" && is_integral(args[0].dtype, true))
+    return cast(args[0], dtype.value_or(args[0].dtype));
   BodyBuilder body(*this, sizes, {});
   std::vector<int> loaded;
   for (const Value& arg : args) loaded.push_back(body.load(expand(arg, sizes), loops(sizes.size())));
@@ -137,7 +139,8 @@ Value Builder::op(const std::string& name, const std::vector<Value>& args, std::
 Value Builder::cast(const Value& x, DType dtype) {
   if (x.dtype == dtype) return x;
   if (x.kind == Value::Kind::kConstant) return constant(x.constant, dtype, x.sizes);
-  if (x.kind == Value::Kind::kIndex && is_integral(dtype, false) && size_bytes(dtype) >= size_bytes(x.dtype)) return iota(x.sizes, x.index, dtype);
+  if (x.kind == Value::Kind::kIndex && is_integral(dtype, false) && size_bytes(dtype) >= size_bytes(x.dtype))
+    return iota(x.sizes, x.index, dtype);
   BodyBuilder body(*this, x.sizes, {});
   const int loaded = body.load(x, loops(x.sizes.size()));
   return body.store({loaded}, {dtype})[0];
@@ -187,7 +190,8 @@ std::vector<Value> Builder::reduce(const std::string& reduction, const Value& x,
   std::vector<DType> dtypes;
   for (const int accumulator : row.leave) {
     DType result = accumulator_dtype(reduction_code(reduction), accumulator, computed);
-    const bool element_type = row.types[static_cast<size_t>(accumulator)] == "same" || (wide && !statistics && is_floating(x.dtype));
+    const bool element_type =
+        row.types[static_cast<size_t>(accumulator)] == "same" || (wide && !statistics && is_floating(x.dtype));
     if (element_type) result = x.dtype;
     dtypes.push_back(dtype.value_or(result));
   }
@@ -289,7 +293,8 @@ void Builder::output(const Value& value, const Shape& strides) {
 
   // An input, or a buffer whose strides are decided: a window on it if it has the strides that were promised.
   if (value.kind == Value::Kind::kView && buffer_of(value).strides && buffer_of(value).dtype == value.dtype) {
-    if (const auto window = strided(graph, as_view(value)); window && same_strides(strides, window->strides, value.sizes)) return add(value, window->strides, window->offset);
+    if (const auto window = strided(graph, as_view(value)); window && same_strides(strides, window->strides, value.sizes))
+      return add(value, window->strides, window->offset);
   }
   if (strides.empty()) {
     if (value.sizes.empty() || whole_buffer(graph, value)) {

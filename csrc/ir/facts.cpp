@@ -34,12 +34,14 @@ std::vector<std::string> entries(const std::string& column) {
   return result;
 }
 
-ReductionFacts reduction_row(const char* name, int inputs, int accumulators, int results, const char* types, const char* identities,
-                             const char* step, const char* merge, const char* leave) {
-  ReductionFacts row{name, inputs, accumulators, results, entries(types), entries(identities), entries(step), entries(merge), {}};
+ReductionFacts reduction_row(const char* name, int inputs, int accumulators, int results, const char* types,
+                             const char* identities, const char* step, const char* merge, const char* leave) {
+  ReductionFacts row{name,           inputs, accumulators, results, entries(types), entries(identities), entries(step),
+                     entries(merge), {}};
   for (const std::string& entry : entries(leave)) row.leave.push_back(std::stoi(entry));
   for (const auto* column : {&row.types, &row.identities, &row.step, &row.merge})
-    OCL_ASSERT(static_cast<int>(column->size()) == accumulators, row.name + ": a column of reductions.def needs an entry per accumulator");
+    OCL_ASSERT(static_cast<int>(column->size()) == accumulators,
+               row.name + ": a column of reductions.def needs an entry per accumulator");
   OCL_ASSERT(static_cast<int>(row.leave.size()) == results, row.name + ": `results` needs an entry per result");
   return row;
 }
@@ -74,7 +76,8 @@ OpCode op_code(const std::string& name) {
 OpTypes op_types(OpCode code, const std::vector<DType>& operands) {
   const OpFacts& row = facts(code);
   const std::string_view rule = row.dtype_rule;
-  OCL_ASSERT(static_cast<int>(operands.size()) == row.arity && code > OpCode::kCast, std::string(row.name) + ": wrong number of operands");
+  OCL_ASSERT(static_cast<int>(operands.size()) == row.arity && code > OpCode::kCast,
+             std::string(row.name) + ": wrong number of operands");
   const auto all = [&](DType operand, DType value) { return OpTypes{std::vector<DType>(operands.size(), operand), value}; };
   if (rule == "logical") return all(DType::kBool, DType::kBool);
   if (rule == "i64") return all(DType::kI64, DType::kI64);
@@ -121,7 +124,8 @@ DType accumulator_dtype(ReductionCode code, int accumulator, DType input) {
 
 DType stored_dtype(const Node& node, int number) {
   if (node.kind != NodeKind::kReduce) return node.body.ops.at(static_cast<size_t>(number)).dtype;
-  const int accumulator = node.stage == ReductionStage::kPartial ? number : facts(node.reduction).leave.at(static_cast<size_t>(number));
+  const int accumulator =
+      node.stage == ReductionStage::kPartial ? number : facts(node.reduction).leave.at(static_cast<size_t>(number));
   const DType input = node.body.ops.at(static_cast<size_t>(node.reduced.at(0))).dtype;
   return accumulator_dtype(node.reduction, accumulator, input);
 }

@@ -9,8 +9,10 @@ namespace ocl::ir {
 
 BufferId Graph::add_buffer(Buffer buffer) {
   const BufferId id = static_cast<BufferId>(buffers.size());
-  if (buffer.name.empty()) buffer.name = buffer.role == BufferRole::kInput ? "in" + std::to_string(buffer.input) : "buf" + std::to_string(id);
-  std::replace_if(buffer.name.begin(), buffer.name.end(), [](unsigned char c) { return c <= ' ' || c == '#'; }, '_');
+  if (buffer.name.empty())
+    buffer.name = buffer.role == BufferRole::kInput ? "in" + std::to_string(buffer.input) : "buf" + std::to_string(id);
+  std::replace_if(
+      buffer.name.begin(), buffer.name.end(), [](unsigned char c) { return c <= ' ' || c == '#'; }, '_');
   buffers.push_back(std::move(buffer));
   return id;
 }
@@ -28,7 +30,8 @@ Ranges Graph::ranges(const Node* node) const {
   }
   if (node) {
     for (size_t i = 0; i < node->sizes.size(); ++i) ranges.set_extent({SymbolKind::kLoop, static_cast<int>(i)}, node->sizes[i]);
-    for (size_t i = 0; i < node->reduce_sizes.size(); ++i) ranges.set_extent({SymbolKind::kReduce, static_cast<int>(i)}, node->reduce_sizes[i]);
+    for (size_t i = 0; i < node->reduce_sizes.size(); ++i)
+      ranges.set_extent({SymbolKind::kReduce, static_cast<int>(i)}, node->reduce_sizes[i]);
   }
   return ranges;
 }
@@ -63,7 +66,8 @@ Shape contiguous_strides(const Shape& sizes) {
 }
 
 IndexExpr linear_offset(const Buffer& buffer, const std::vector<IndexExpr>& coords, const Ranges& ranges) {
-  OCL_ASSERT(buffer.strides && buffer.strides->size() == coords.size(), "buffer " + buffer.name + " needs a stride per coordinate");
+  OCL_ASSERT(buffer.strides && buffer.strides->size() == coords.size(),
+             "buffer " + buffer.name + " needs a stride per coordinate");
   IndexExpr offset = 0;
   for (size_t i = 0; i < coords.size(); ++i) offset = offset + coords[i] * (*buffer.strides)[i];
   return simplify(offset, ranges);

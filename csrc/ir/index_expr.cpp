@@ -53,7 +53,8 @@ bool factor_less(const IndexExpr& a, const IndexExpr& b) { return IndexExpr::ord
 
 Term multiply(const Term& a, const Term& b) {
   Term result{wrap_mul(a.coefficient, b.coefficient), {}};
-  std::merge(a.factors.begin(), a.factors.end(), b.factors.begin(), b.factors.end(), std::back_inserter(result.factors), factor_less);
+  std::merge(a.factors.begin(), a.factors.end(), b.factors.begin(), b.factors.end(), std::back_inserter(result.factors),
+             factor_less);
   return result;
 }
 
@@ -202,8 +203,8 @@ std::optional<Term> divide(const Term& term, const Term& divisor) {
 std::optional<IndexExpr> divide_exact(const IndexExpr& e, const IndexExpr& divisor) {
   if (divisor.is_const(0)) return {};
   if (divisor.is_const(1)) return e;
-  // Polynomial long division. The leading term of the divisor is its first, which is its largest in the order of terms_of: any fixed choice
-  // ends, because each step removes one term of the rest; the bound stops the cases that only move terms around.
+  // Polynomial long division. The leading term of the divisor is its first, which is its largest in the order of terms_of: any
+  // fixed choice ends, because each step removes one term of the rest; the bound stops the cases that only move terms around.
   const Terms by = terms_of(divisor);
   IndexExpr rest = e, quotient = 0;
   for (size_t steps = terms_of(e).size() + 1; steps > 0 && !rest.is_const(0); --steps) {
@@ -261,8 +262,8 @@ IndexExpr operator-(const IndexExpr& a, const IndexExpr& b) { return a + b * Ind
 
 namespace {
 
-/// What floordiv and mod share: a = divisor * whole + rest, where whole takes the terms that divide; then rest and divisor without
-/// their common factor.
+/// What floordiv and mod share: a = divisor * whole + rest, where whole takes the terms that divide; then rest and divisor
+/// without their common factor.
 struct Division {
   IndexExpr whole, rest, divisor;
   Term common{1, {}};
@@ -300,7 +301,8 @@ Division prepare_division(const IndexExpr& a, const IndexExpr& b) {
   std::vector<IndexExpr> factors = by[0].factors;
   const auto keep_common = [&](const Term& term) {
     std::vector<IndexExpr> kept;
-    std::set_intersection(factors.begin(), factors.end(), term.factors.begin(), term.factors.end(), std::back_inserter(kept), factor_less);
+    std::set_intersection(factors.begin(), factors.end(), term.factors.begin(), term.factors.end(), std::back_inserter(kept),
+                          factor_less);
     factors = std::move(kept);
   };
   for (const Term& term : by) keep_common(term);
@@ -317,7 +319,8 @@ Division prepare_division(const IndexExpr& a, const IndexExpr& b) {
   return d;
 }
 
-/// The greatest g > 1 that divides the positive constant divisor and all coefficients of e but its additive constant; 1 if there is none.
+/// The greatest g > 1 that divides the positive constant divisor and all coefficients of e but its additive constant; 1 if
+/// there is none.
 int64_t inner_content(const IndexExpr& e, const IndexExpr& divisor) {
   if (!divisor.is_const() || divisor.constant() <= 0) return 1;
   int64_t g = divisor.constant();
@@ -346,7 +349,8 @@ IndexExpr floordiv(const IndexExpr& a, const IndexExpr& b) {
     for (const Term& term : terms_of(d.rest)) inner.push_back({floor_divide(term.coefficient, g), term.factors});
     return d.whole + floordiv(from_terms(std::move(inner)), d.divisor.constant() / g);
   }
-  if (d.rest.op() == IndexOp::kFloorDiv && d.divisor.is_const() && d.divisor.constant() > 0)  // (x // n) // m = x // (n*m), m > 0
+  if (d.rest.op() == IndexOp::kFloorDiv && d.divisor.is_const() &&
+      d.divisor.constant() > 0)  // (x // n) // m = x // (n*m), m > 0
     return d.whole + floordiv(d.rest.args()[0], d.rest.args()[1] * d.divisor);
   return d.whole + make_node(IndexOp::kFloorDiv, {d.rest, d.divisor});
 }
@@ -415,11 +419,16 @@ IndexExpr rebuild(IndexOp op, const std::vector<IndexExpr>& args) {
         for (Term& term : terms_of(arg)) terms.push_back(std::move(term));
       return from_terms(std::move(terms));
     }
-    case IndexOp::kMul: return product(args);
-    case IndexOp::kFloorDiv: return floordiv(args[0], args[1]);
-    case IndexOp::kMod: return mod(args[0], args[1]);
-    case IndexOp::kMin: return min(args[0], args[1]);
-    default: return max(args[0], args[1]);
+    case IndexOp::kMul:
+      return product(args);
+    case IndexOp::kFloorDiv:
+      return floordiv(args[0], args[1]);
+    case IndexOp::kMod:
+      return mod(args[0], args[1]);
+    case IndexOp::kMin:
+      return min(args[0], args[1]);
+    default:
+      return max(args[0], args[1]);
   }
 }
 
@@ -448,10 +457,18 @@ int64_t evaluate(const IndexExpr& e, const std::function<int64_t(Symbol)>& value
   for (size_t i = 1; i < e.args().size(); ++i) {
     const int64_t next = evaluate(e.args()[i], value_of);
     switch (e.op()) {
-      case IndexOp::kAdd: value = wrap_add(value, next); break;
-      case IndexOp::kMul: value = wrap_mul(value, next); break;
-      case IndexOp::kMin: value = std::min(value, next); break;
-      case IndexOp::kMax: value = std::max(value, next); break;
+      case IndexOp::kAdd:
+        value = wrap_add(value, next);
+        break;
+      case IndexOp::kMul:
+        value = wrap_mul(value, next);
+        break;
+      case IndexOp::kMin:
+        value = std::min(value, next);
+        break;
+      case IndexOp::kMax:
+        value = std::max(value, next);
+        break;
       default:
         if (next == 0) fail(ErrorKind::kInternal, "division by zero in " + e.str());
         value = e.op() == IndexOp::kFloorDiv ? floor_divide(value, next) : floor_mod(value, next);
@@ -469,7 +486,9 @@ std::optional<Affine> affine_in(const IndexExpr& e, Symbol s) {
       continue;
     }
     auto quotient = divide(term, {1, {symbol}});
-    if (!quotient || std::any_of(quotient->factors.begin(), quotient->factors.end(), [&](const IndexExpr& f) { return f.uses(s); })) return {};
+    if (!quotient ||
+        std::any_of(quotient->factors.begin(), quotient->factors.end(), [&](const IndexExpr& f) { return f.uses(s); }))
+      return {};
     with.push_back(std::move(*quotient));
   }
   return Affine{from_terms(std::move(with)), from_terms(std::move(without))};

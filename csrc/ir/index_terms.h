@@ -9,8 +9,8 @@
 
 namespace ocl::ir {
 
-/// coefficient * product of factors. Factors are symbols, floordiv, mod, min, max, in canonical order; none: a constant. A product of sums
-/// too long to expand keeps the sums as factors.
+/// coefficient * product of factors. Factors are symbols, floordiv, mod, min, max, in canonical order; none: a constant. A
+/// product of sums too long to expand keeps the sums as factors.
 struct Term {
   int64_t coefficient = 0;
   std::vector<IndexExpr> factors;
@@ -28,7 +28,8 @@ std::optional<IndexExpr> divide_exact(const IndexExpr& e, const IndexExpr& divis
 /// Number of nodes: what `simplify` never increases.
 int node_count(const IndexExpr& e);
 
-/// Set when a coefficient did not fit 64 bits since it was last cleared; such an expression is kept modulo 2^64, and proves nothing.
+/// Set when a coefficient did not fit 64 bits since it was last cleared; such an expression is kept modulo 2^64, and proves
+/// nothing.
 bool& index_overflow();
 
 /// Floor division and mod of integers as in Python; the divisor is not 0.

@@ -195,7 +195,8 @@ class GraphParser {
     Origin origin;
     if (const size_t hash = text.find('#'); hash != std::string::npos) {
       const size_t at = text.find(" @ ", hash);
-      if (hash + 2 <= text.size() && at != std::string::npos) origin = {text.substr(hash + 2, at - hash - 2), text.substr(at + 3)};
+      if (hash + 2 <= text.size() && at != std::string::npos)
+        origin = {text.substr(hash + 2, at - hash - 2), text.substr(at + 3)};
       text.resize(hash);
     }
     Scanner in(text, line);
@@ -265,7 +266,8 @@ class GraphParser {
     } else if (in.take("reduce")) {
       n.kind = NodeKind::kReduce;
       n.reduction = reduction_code(in.word());
-      n.stage = in.take("partial") ? ReductionStage::kPartial : (in.take("final") ? ReductionStage::kFinal : ReductionStage::kWhole);
+      n.stage =
+          in.take("partial") ? ReductionStage::kPartial : (in.take("final") ? ReductionStage::kFinal : ReductionStage::kWhole);
       if (n.stage == ReductionStage::kWhole) in.expect("whole");
     } else if (in.take("contract")) {
       n.kind = NodeKind::kContract;
@@ -274,7 +276,8 @@ class GraphParser {
       ConvolveAttrs& c = n.convolve;
       c.kind = in.take("data") ? ConvolveKind::kData : (in.take("weight") ? ConvolveKind::kWeight : ConvolveKind::kForward);
       if (c.kind == ConvolveKind::kForward) in.expect("forward");
-      for (auto [label, pair] : {std::pair("stride", &c.stride), std::pair("padding", &c.padding), std::pair("dilation", &c.dilation)}) {
+      for (auto [label, pair] :
+           {std::pair("stride", &c.stride), std::pair("padding", &c.padding), std::pair("dilation", &c.dilation)}) {
         in.expect(label);
         for (int& value : *pair) value = in.number();
       }
@@ -334,7 +337,9 @@ class GraphParser {
         else
           op.constant.i = in.integer();
         break;
-      case OpCode::kIndex: op.index.push_back(in.expr()); break;
+      case OpCode::kIndex:
+        op.index.push_back(in.expr());
+        break;
       default:
         while (!in.end()) op.args.push_back(in.numbered("v"));
     }

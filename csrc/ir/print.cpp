@@ -29,7 +29,8 @@ namespace ocl::ir {
 namespace {
 
 std::string operand(const IndexExpr& e) {
-  const bool bare = e.op() == IndexOp::kSymbol || e.op() == IndexOp::kMin || e.op() == IndexOp::kMax || (e.is_const() && e.constant() >= 0);
+  const bool bare =
+      e.op() == IndexOp::kSymbol || e.op() == IndexOp::kMin || e.op() == IndexOp::kMax || (e.is_const() && e.constant() >= 0);
   return bare ? e.str() : "(" + e.str() + ")";
 }
 
@@ -87,8 +88,12 @@ void print_op(std::string& out, const Op& op, size_t position) {
       out += " " + buffer_name(op.buffer) + list(op.index);
       if (!op.args.empty()) out += " if " + value_name(op.args[0]);
       break;
-    case OpCode::kConstant: out += " " + number(op.constant); break;
-    case OpCode::kIndex: out += " " + (op.index.empty() ? std::string("?") : op.index[0].str()); break;
+    case OpCode::kConstant:
+      out += " " + number(op.constant);
+      break;
+    case OpCode::kIndex:
+      out += " " + (op.index.empty() ? std::string("?") : op.index[0].str());
+      break;
     default:
       for (const int arg : op.args) out += " " + value_name(arg);
   }
@@ -105,7 +110,8 @@ void print_node(std::string& out, const Node& node, bool origins) {
   if (node.kind == NodeKind::kConvolve) {
     const ConvolveAttrs& c = node.convolve;
     out += std::string(" ") + kConvolutions[static_cast<int>(c.kind)];
-    for (const auto& [label, pair] : {std::pair("stride", c.stride), std::pair("padding", c.padding), std::pair("dilation", c.dilation)})
+    for (const auto& [label, pair] :
+         {std::pair("stride", c.stride), std::pair("padding", c.padding), std::pair("dilation", c.dilation)})
       out += std::string(" ") + label + " " + std::to_string(pair[0]) + " " + std::to_string(pair[1]);
     out += " groups " + std::to_string(c.groups);
   }
@@ -120,7 +126,8 @@ void print_node(std::string& out, const Node& node, bool origins) {
     for (const int value : node.reduced) out += " " + value_name(value);
     out += "\n";
   }
-  for (const View& view : node.operands) out += "  operand " + buffer_name(view.buffer) + " " + list(view.sizes) + " at " + list(view.coords) + "\n";
+  for (const View& view : node.operands)
+    out += "  operand " + buffer_name(view.buffer) + " " + list(view.sizes) + " at " + list(view.coords) + "\n";
   for (const BufferId buffer : node.outputs) out += "  output " + buffer_name(buffer) + "\n";
   for (const Store& store : node.stores) {
     out += "  store " + buffer_name(store.buffer) + list(store.index) + " = ";
@@ -132,13 +139,20 @@ void print_node(std::string& out, const Node& node, bool origins) {
 
 std::string IndexExpr::str() const {
   switch (op()) {
-    case IndexOp::kConst: return std::to_string(constant());
-    case IndexOp::kSymbol: return "sirv"[static_cast<int>(symbol().kind)] + std::to_string(symbol().index);
-    case IndexOp::kFloorDiv: return operand(args()[0]) + " // " + operand(args()[1]);
-    case IndexOp::kMod: return operand(args()[0]) + " % " + operand(args()[1]);
-    case IndexOp::kMin: return "min(" + args()[0].str() + ", " + args()[1].str() + ")";
-    case IndexOp::kMax: return "max(" + args()[0].str() + ", " + args()[1].str() + ")";
-    default: break;
+    case IndexOp::kConst:
+      return std::to_string(constant());
+    case IndexOp::kSymbol:
+      return "sirv"[static_cast<int>(symbol().kind)] + std::to_string(symbol().index);
+    case IndexOp::kFloorDiv:
+      return operand(args()[0]) + " // " + operand(args()[1]);
+    case IndexOp::kMod:
+      return operand(args()[0]) + " % " + operand(args()[1]);
+    case IndexOp::kMin:
+      return "min(" + args()[0].str() + ", " + args()[1].str() + ")";
+    case IndexOp::kMax:
+      return "max(" + args()[0].str() + ", " + args()[1].str() + ")";
+    default:
+      break;
   }
   std::string text;
   for (const Term& term : terms_of(*this)) {

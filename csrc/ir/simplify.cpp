@@ -23,7 +23,8 @@ bool is_plain_result(const Graph& graph, BufferId id, const std::map<BufferId, i
   return buffer.role == BufferRole::kIntermediate && writers.at(id) == 1;
 }
 
-/// Text of what the node computes, without where it goes; the contents that it reads are told apart by how often they were written.
+/// Text of what the node computes, without where it goes; the contents that it reads are told apart by how often they were
+/// written.
 std::string computation(const Graph& graph, const Node& node, const std::map<BufferId, int>& version) {
   Graph alone;
   Node masked = node;
@@ -69,8 +70,9 @@ bool merge_equal_nodes(Graph& graph) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     const std::vector<BufferId> written = writes(node);
-    const bool candidate = node.kind != NodeKind::kCall &&
-                           std::all_of(written.begin(), written.end(), [&](BufferId id) { return is_plain_result(graph, id, writers); });
+    const bool candidate = node.kind != NodeKind::kCall && std::all_of(written.begin(), written.end(), [&](BufferId id) {
+                             return is_plain_result(graph, id, writers);
+                           });
     for (const BufferId id : written) ++version[id];
     if (!candidate) continue;
     const auto [it, added] = seen.emplace(computation(graph, node, version), i);

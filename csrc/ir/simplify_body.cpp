@@ -26,17 +26,25 @@ namespace {
 /// The integer as a value of the type keeps it: two's complement of its width.
 int64_t wrap(int64_t value, DType dtype) {
   switch (dtype) {
-    case DType::kBool: return value != 0;
-    case DType::kU8: return static_cast<uint8_t>(value);
-    case DType::kI8: return static_cast<int8_t>(value);
-    case DType::kI16: return static_cast<int16_t>(value);
-    case DType::kI32: return static_cast<int32_t>(value);
-    default: return value;
+    case DType::kBool:
+      return value != 0;
+    case DType::kU8:
+      return static_cast<uint8_t>(value);
+    case DType::kI8:
+      return static_cast<int8_t>(value);
+    case DType::kI16:
+      return static_cast<int16_t>(value);
+    case DType::kI32:
+      return static_cast<int32_t>(value);
+    default:
+      return value;
   }
 }
 
 Scalar integer(int64_t value, DType dtype) { return {false, 0, wrap(value, dtype)}; }
-Scalar real(double value, DType dtype) { return {true, dtype == DType::kF64 ? value : static_cast<double>(static_cast<float>(value)), 0}; }
+Scalar real(double value, DType dtype) {
+  return {true, dtype == DType::kF64 ? value : static_cast<double>(static_cast<float>(value)), 0};
+}
 
 std::optional<Scalar> fold_cast(const Scalar& x, DType to) {
   if (to == DType::kF16 || to == DType::kBF16) return {};  // the device rounds
@@ -53,31 +61,50 @@ std::optional<Scalar> fold(OpCode code, const std::vector<Scalar>& x, DType oper
   const auto wrapped = [&](uint64_t v) { return integer(static_cast<int64_t>(v), result); };
   const uint64_t a = static_cast<uint64_t>(x[0].i), b = x.size() > 1 ? static_cast<uint64_t>(x[1].i) : 0;
   const double p = x[0].f, q = x.size() > 1 ? x[1].f : 0;
-  const auto compare = [&](auto test) { return integer(f ? test(p, q) : test(x[0].i, x.size() > 1 ? x[1].i : 0), DType::kBool); };
+  const auto compare = [&](auto test) {
+    return integer(f ? test(p, q) : test(x[0].i, x.size() > 1 ? x[1].i : 0), DType::kBool);
+  };
   switch (code) {
-    case OpCode::k_add: return f ? real(p + q, result) : wrapped(a + b);
-    case OpCode::k_sub: return f ? real(p - q, result) : wrapped(a - b);
-    case OpCode::k_mul: return f ? real(p * q, result) : wrapped(a * b);
-    case OpCode::k_neg: return f ? real(-p, result) : wrapped(0 - a);
-    case OpCode::k_abs: return f ? real(std::fabs(p), result) : wrapped(x[0].i < 0 ? 0 - a : a);
-    case OpCode::k_div: return operand == DType::kF64 ? real(p / q, result) : real(static_cast<float>(p) / static_cast<float>(q), result);
+    case OpCode::k_add:
+      return f ? real(p + q, result) : wrapped(a + b);
+    case OpCode::k_sub:
+      return f ? real(p - q, result) : wrapped(a - b);
+    case OpCode::k_mul:
+      return f ? real(p * q, result) : wrapped(a * b);
+    case OpCode::k_neg:
+      return f ? real(-p, result) : wrapped(0 - a);
+    case OpCode::k_abs:
+      return f ? real(std::fabs(p), result) : wrapped(x[0].i < 0 ? 0 - a : a);
+    case OpCode::k_div:
+      return operand == DType::kF64 ? real(p / q, result) : real(static_cast<float>(p) / static_cast<float>(q), result);
     case OpCode::k_minimum:
       if (f) return std::isnan(p) || std::isnan(q) ? real(NAN, result) : real(std::min(p, q), result);
       return integer(std::min(x[0].i, x[1].i), result);
     case OpCode::k_maximum:
       if (f) return std::isnan(p) || std::isnan(q) ? real(NAN, result) : real(std::max(p, q), result);
       return integer(std::max(x[0].i, x[1].i), result);
-    case OpCode::k_eq: return compare([](auto u, auto v) { return u == v; });
-    case OpCode::k_ne: return compare([](auto u, auto v) { return u != v; });
-    case OpCode::k_lt: return compare([](auto u, auto v) { return u < v; });
-    case OpCode::k_le: return compare([](auto u, auto v) { return u <= v; });
-    case OpCode::k_gt: return compare([](auto u, auto v) { return u > v; });
-    case OpCode::k_ge: return compare([](auto u, auto v) { return u >= v; });
-    case OpCode::k_logical_and: return integer(x[0].i && x[1].i, DType::kBool);
-    case OpCode::k_logical_or: return integer(x[0].i || x[1].i, DType::kBool);
-    case OpCode::k_logical_xor: return integer(x[0].i != x[1].i, DType::kBool);
-    case OpCode::k_logical_not: return integer(!x[0].i, DType::kBool);
-    default: return {};
+    case OpCode::k_eq:
+      return compare([](auto u, auto v) { return u == v; });
+    case OpCode::k_ne:
+      return compare([](auto u, auto v) { return u != v; });
+    case OpCode::k_lt:
+      return compare([](auto u, auto v) { return u < v; });
+    case OpCode::k_le:
+      return compare([](auto u, auto v) { return u <= v; });
+    case OpCode::k_gt:
+      return compare([](auto u, auto v) { return u > v; });
+    case OpCode::k_ge:
+      return compare([](auto u, auto v) { return u >= v; });
+    case OpCode::k_logical_and:
+      return integer(x[0].i && x[1].i, DType::kBool);
+    case OpCode::k_logical_or:
+      return integer(x[0].i || x[1].i, DType::kBool);
+    case OpCode::k_logical_xor:
+      return integer(x[0].i != x[1].i, DType::kBool);
+    case OpCode::k_logical_not:
+      return integer(!x[0].i, DType::kBool);
+    default:
+      return {};
   }
 }
 
@@ -104,7 +131,8 @@ class BodySimplifier {
   static IndexExpr renumber(const IndexExpr& e, const std::vector<int>& now) {
     if (!e.uses(SymbolKind::kValue)) return e;
     std::map<Symbol, IndexExpr> with;
-    for (size_t i = 0; i < now.size(); ++i) with.emplace(Symbol{SymbolKind::kValue, static_cast<int>(i)}, IndexExpr::value(now[i]));
+    for (size_t i = 0; i < now.size(); ++i)
+      with.emplace(Symbol{SymbolKind::kValue, static_cast<int>(i)}, IndexExpr::value(now[i]));
     return substitute(e, with);
   }
 
@@ -146,7 +174,8 @@ class BodySimplifier {
     if (op.code == OpCode::kConstant) {
       uint64_t bits = 0;
       static_assert(sizeof bits == sizeof op.constant.f);
-      std::copy_n(reinterpret_cast<const char*>(&op.constant.f), sizeof bits, reinterpret_cast<char*>(&bits));  // tells -0 from 0
+      std::copy_n(reinterpret_cast<const char*>(&op.constant.f), sizeof bits,
+                  reinterpret_cast<char*>(&bits));  // tells -0 from 0
       key += " " + std::to_string(op.constant.is_float ? bits : static_cast<uint64_t>(op.constant.i));
     }
     const auto [it, added] = known_.emplace(std::move(key), static_cast<int>(ops_.size()));
@@ -156,7 +185,8 @@ class BodySimplifier {
 
   int rewrite(Op op) {
     switch (op.code) {
-      case OpCode::kConstant: return keep(std::move(op));
+      case OpCode::kConstant:
+        return keep(std::move(op));
       case OpCode::kIndex:
         if (op.index[0].is_const()) return constant(integer(op.index[0].constant(), op.dtype), op.dtype);
         return keep(std::move(op));
@@ -166,14 +196,17 @@ class BodySimplifier {
           op.args.clear();
         }
         return keep(std::move(op));
-      case OpCode::kCast: return rewrite_cast(std::move(op));
-      default: break;
+      case OpCode::kCast:
+        return rewrite_cast(std::move(op));
+      default:
+        break;
     }
     if (const int earlier = trivial(op); earlier != kNone) return earlier;
     if (std::all_of(op.args.begin(), op.args.end(), [&](int arg) { return is_constant(arg); })) {
       std::vector<Scalar> values;
       for (const int arg : op.args) values.push_back(at(arg).constant);
-      if (const auto value = fold(op.code, values, compute_type(at(op.args[0]).dtype), op.dtype)) return constant(*value, op.dtype);
+      if (const auto value = fold(op.code, values, compute_type(at(op.args[0]).dtype), op.dtype))
+        return constant(*value, op.dtype);
     }
     return keep(std::move(op));
   }
@@ -200,9 +233,12 @@ class BodySimplifier {
       case OpCode::k_add:
         if (is_integral(op.dtype, true)) return is_number(a[0], 0) ? a[1] : (is_number(a[1], 0) ? a[0] : kNone);
         return kNone;
-      case OpCode::k_sub: return is_number(a[1], 0) ? a[0] : kNone;  // -0 - 0 is -0
-      case OpCode::k_mul: return is_number(a[0], 1) ? a[1] : (is_number(a[1], 1) ? a[0] : kNone);
-      case OpCode::k_div: return is_number(a[1], 1) ? a[0] : kNone;
+      case OpCode::k_sub:
+        return is_number(a[1], 0) ? a[0] : kNone;  // -0 - 0 is -0
+      case OpCode::k_mul:
+        return is_number(a[0], 1) ? a[1] : (is_number(a[1], 1) ? a[0] : kNone);
+      case OpCode::k_div:
+        return is_number(a[1], 1) ? a[0] : kNone;
       case OpCode::k_where:
         if (a[1] == a[2]) return a[1];
         return is_constant(a[0]) ? a[at(a[0]).constant.i ? 1 : 2] : kNone;
@@ -214,7 +250,8 @@ class BodySimplifier {
         for (size_t i = 0; i < 2; ++i)
           if (is_constant(a[i])) return at(a[i]).constant.i ? a[i] : a[1 - i];
         return kNone;
-      default: return kNone;
+      default:
+        return kNone;
     }
   }
 
@@ -226,7 +263,8 @@ class BodySimplifier {
   void drop_dead() {
     std::vector<bool> used(ops_.size(), false);
     const std::function<void(const IndexExpr&)> use = [&](const IndexExpr& e) {
-      if (e.op() == IndexOp::kSymbol && e.symbol().kind == SymbolKind::kValue) used[static_cast<size_t>(e.symbol().index)] = true;
+      if (e.op() == IndexOp::kSymbol && e.symbol().kind == SymbolKind::kValue)
+        used[static_cast<size_t>(e.symbol().index)] = true;
       for (const IndexExpr& arg : e.args()) use(arg);
     };
     for (const int value : node_.reduced) used[static_cast<size_t>(value)] = true;

@@ -26,7 +26,8 @@ bool legal_symbols(const IndexExpr& e, int symbols, size_t loops, size_t reduce_
 }
 
 bool legal_symbols(const Shape& exprs, int symbols, size_t loops = 0, size_t reduce_loops = 0, int position = 0) {
-  return std::all_of(exprs.begin(), exprs.end(), [&](const IndexExpr& e) { return legal_symbols(e, symbols, loops, reduce_loops, position); });
+  return std::all_of(exprs.begin(), exprs.end(),
+                     [&](const IndexExpr& e) { return legal_symbols(e, symbols, loops, reduce_loops, position); });
 }
 
 using OpCheck = bool (*)(const Graph&, const Node&, const Op&, int position);
@@ -38,39 +39,49 @@ struct OpRule {
 DType type_of(const Node& n, int value) { return n.body.ops[static_cast<size_t>(value)].dtype; }
 
 constexpr OpRule kOpRules[] = {
-    {"an operand precedes its op", [](const Graph&, const Node&, const Op& op, int position) {
+    {"an operand precedes its op",
+     [](const Graph&, const Node&, const Op& op, int position) {
        return std::all_of(op.args.begin(), op.args.end(), [&](int arg) { return arg >= 0 && arg < position; });
      }},
-    {"an op has as many operands as its row says; a load may have a mask", [](const Graph&, const Node&, const Op& op, int) {
-       return op.code < OpCode::kCount && (static_cast<int>(op.args.size()) == facts(op.code).arity || (op.code == OpCode::kLoad && op.args.size() == 1));
+    {"an op has as many operands as its row says; a load may have a mask",
+     [](const Graph&, const Node&, const Op& op, int) {
+       return op.code < OpCode::kCount &&
+              (static_cast<int>(op.args.size()) == facts(op.code).arity || (op.code == OpCode::kLoad && op.args.size() == 1));
      }},
-    {"a load reads a buffer of the graph with a coordinate per dimension", [](const Graph& g, const Node&, const Op& op, int) {
+    {"a load reads a buffer of the graph with a coordinate per dimension",
+     [](const Graph& g, const Node&, const Op& op, int) {
        return op.code != OpCode::kLoad || (is_buffer(g, op.buffer) && op.index.size() == rank(g, op.buffer));
      }},
-    {"a load gives the buffer's compute type", [](const Graph& g, const Node&, const Op& op, int) {
+    {"a load gives the buffer's compute type",
+     [](const Graph& g, const Node&, const Op& op, int) {
        return op.code != OpCode::kLoad || op.dtype == compute_type(buffer(g, op.buffer).dtype);
      }},
-    {"a mask is bool", [](const Graph&, const Node& n, const Op& op, int) {
+    {"a mask is bool",
+     [](const Graph&, const Node& n, const Op& op, int) {
        return op.code != OpCode::kLoad || op.args.empty() || type_of(n, op.args[0]) == DType::kBool;
      }},
-    {"an index op has one expression and an integer type", [](const Graph&, const Node&, const Op& op, int) {
+    {"an index op has one expression and an integer type",
+     [](const Graph&, const Node&, const Op& op, int) {
        return op.code != OpCode::kIndex || (op.index.size() == 1 && is_integral(op.dtype, false));
      }},
-    {"indices use loops of the node, sizes of the graph and earlier integer values", [](const Graph& g, const Node& n, const Op& op, int position) {
+    {"indices use loops of the node, sizes of the graph and earlier integer values",
+     [](const Graph& g, const Node& n, const Op& op, int position) {
        if (!legal_symbols(op.index, g.symbols, n.sizes.size(), n.reduce_sizes.size(), position)) return false;
        const std::function<bool(const IndexExpr&)> integers = [&](const IndexExpr& e) {
-         if (e.op() == IndexOp::kSymbol && e.symbol().kind == SymbolKind::kValue) return is_integral(type_of(n, e.symbol().index), true);
+         if (e.op() == IndexOp::kSymbol && e.symbol().kind == SymbolKind::kValue)
+           return is_integral(type_of(n, e.symbol().index), true);
          return std::all_of(e.args().begin(), e.args().end(), integers);
        };
        return std::all_of(op.index.begin(), op.index.end(), integers);
      }},
-    {"a constant is a float or an integer as its dtype", [](const Graph&, const Node&, const Op& op, int) {
+    {"a constant is a float or an integer as its dtype",
+     [](const Graph&, const Node&, const Op& op, int) {
        return op.code != OpCode::kConstant || op.constant.is_float == is_floating(op.dtype);
      }},
-    {"f16 and bf16 appear only at casts", [](const Graph&, const Node&, const Op& op, int) {
-       return op.code == OpCode::kCast || op.dtype == compute_type(op.dtype);
-     }},
-    {"operands and value have the types of the op's row", [](const Graph&, const Node& n, const Op& op, int) {
+    {"f16 and bf16 appear only at casts", [](const Graph&, const Node&, const Op& op,
+                                             int) { return op.code == OpCode::kCast || op.dtype == compute_type(op.dtype); }},
+    {"operands and value have the types of the op's row",
+     [](const Graph&, const Node& n, const Op& op, int) {
        if (op.code <= OpCode::kCast) return true;
        std::vector<DType> operands;
        for (const int arg : op.args) operands.push_back(compute_type(type_of(n, arg)));
@@ -88,40 +99,50 @@ struct NodeRule {
 bool is_loops(const Node& n) { return n.kind == NodeKind::kMap || n.kind == NodeKind::kReduce; }
 
 constexpr NodeRule kNodeRules[] = {
-    {"only loops have a body and stores, only the others operands and outputs", [](const Graph&, const Node& n) {
+    {"only loops have a body and stores, only the others operands and outputs",
+     [](const Graph&, const Node& n) {
        return is_loops(n) ? n.operands.empty() && n.outputs.empty() : n.body.ops.empty() && n.stores.empty();
      }},
     {"a node writes something", [](const Graph&, const Node& n) { return n.kind == NodeKind::kCall || !writes(n).empty(); }},
-    {"loop sizes use symbols of the graph only", [](const Graph& g, const Node& n) {
+    {"loop sizes use symbols of the graph only",
+     [](const Graph& g, const Node& n) {
        return legal_symbols(n.sizes, g.symbols) && legal_symbols(n.reduce_sizes, g.symbols);
      }},
-    {"stores go to buffers of the graph with a coordinate per dimension", [](const Graph& g, const Node& n) {
-       return std::all_of(n.stores.begin(), n.stores.end(), [&](const Store& s) { return is_buffer(g, s.buffer) && s.index.size() == rank(g, s.buffer); });
+    {"stores go to buffers of the graph with a coordinate per dimension",
+     [](const Graph& g, const Node& n) {
+       return std::all_of(n.stores.begin(), n.stores.end(),
+                          [&](const Store& s) { return is_buffer(g, s.buffer) && s.index.size() == rank(g, s.buffer); });
      }},
-    {"store coordinates use loops, sizes, and values of a map; of a reduction only outer loops", [](const Graph& g, const Node& n) {
+    {"store coordinates use loops, sizes, and values of a map; of a reduction only outer loops",
+     [](const Graph& g, const Node& n) {
        const bool map = n.kind == NodeKind::kMap;
        return std::all_of(n.stores.begin(), n.stores.end(), [&](const Store& s) {
-         return legal_symbols(s.index, g.symbols, n.sizes.size(), map ? n.reduce_sizes.size() : 0, map ? static_cast<int>(n.body.ops.size()) : 0);
+         return legal_symbols(s.index, g.symbols, n.sizes.size(), map ? n.reduce_sizes.size() : 0,
+                              map ? static_cast<int>(n.body.ops.size()) : 0);
        });
      }},
-    {"a store stays inside its buffer where its coordinates are constants", [](const Graph& g, const Node& n) {
+    {"a store stays inside its buffer where its coordinates are constants",
+     [](const Graph& g, const Node& n) {
        return std::all_of(n.stores.begin(), n.stores.end(), [&](const Store& s) {
          for (size_t d = 0; d < s.index.size(); ++d) {
            const IndexExpr& size = buffer(g, s.buffer).sizes[d];
-           if (s.index[d].is_const() && size.is_const() && size.constant() > 0 && (s.index[d].constant() < 0 || s.index[d].constant() >= size.constant()))
+           if (s.index[d].is_const() && size.is_const() && size.constant() > 0 &&
+               (s.index[d].constant() < 0 || s.index[d].constant() >= size.constant()))
              return false;
          }
          return true;
        });
      }},
-    {"a map stores values of its body with the buffer's compute type", [](const Graph& g, const Node& n) {
+    {"a map stores values of its body with the buffer's compute type",
+     [](const Graph& g, const Node& n) {
        if (n.kind != NodeKind::kMap) return true;
        return std::all_of(n.stores.begin(), n.stores.end(), [&](const Store& s) {
-                return s.value >= 0 && s.value < static_cast<int>(n.body.ops.size()) &&
-                       compute_type(type_of(n, s.value)) == compute_type(buffer(g, s.buffer).dtype);
-              });
+         return s.value >= 0 && s.value < static_cast<int>(n.body.ops.size()) &&
+                compute_type(type_of(n, s.value)) == compute_type(buffer(g, s.buffer).dtype);
+       });
      }},
-    {"a reduction has a body value per input of its row, or per accumulator when it merges", [](const Graph&, const Node& n) {
+    {"a reduction has a body value per input of its row, or per accumulator when it merges",
+     [](const Graph&, const Node& n) {
        if (n.kind != NodeKind::kReduce) return true;
        if (n.reduction >= ReductionCode::kCount) return false;
        const ReductionFacts& row = facts(n.reduction);
@@ -130,29 +151,36 @@ constexpr NodeRule kNodeRules[] = {
                 return value >= 0 && value < static_cast<int>(n.body.ops.size());
               });
      }},
-    {"a reduction stores results, or accumulators when partial", [](const Graph&, const Node& n) {
+    {"a reduction stores results, or accumulators when partial",
+     [](const Graph&, const Node& n) {
        if (n.kind != NodeKind::kReduce) return true;
        const ReductionFacts& row = facts(n.reduction);
        const int count = n.stage == ReductionStage::kPartial ? row.accumulators : row.results;
        return std::all_of(n.stores.begin(), n.stores.end(), [&](const Store& s) { return s.value >= 0 && s.value < count; });
      }},
-    {"operands and outputs are buffers of the graph, operands with a coordinate per dimension", [](const Graph& g, const Node& n) {
-       return std::all_of(n.operands.begin(), n.operands.end(), [&](const View& v) {
-                return is_buffer(g, v.buffer) && v.coords.size() == rank(g, v.buffer) && legal_symbols(v.sizes, g.symbols) &&
-                       legal_symbols(v.coords, g.symbols, v.sizes.size());
-              }) && std::all_of(n.outputs.begin(), n.outputs.end(), [&](BufferId id) { return is_buffer(g, id); });
+    {"operands and outputs are buffers of the graph, operands with a coordinate per dimension",
+     [](const Graph& g, const Node& n) {
+       return std::all_of(n.operands.begin(), n.operands.end(),
+                          [&](const View& v) {
+                            return is_buffer(g, v.buffer) && v.coords.size() == rank(g, v.buffer) &&
+                                   legal_symbols(v.sizes, g.symbols) && legal_symbols(v.coords, g.symbols, v.sizes.size());
+                          }) &&
+              std::all_of(n.outputs.begin(), n.outputs.end(), [&](BufferId id) { return is_buffer(g, id); });
      }},
-    {"a contraction multiplies a [b, m, k] with b [b, k, n]", [](const Graph&, const Node& n) {
+    {"a contraction multiplies a [b, m, k] with b [b, k, n]",
+     [](const Graph&, const Node& n) {
        if (n.kind != NodeKind::kContract) return true;
        if (n.operands.size() != 2 || n.outputs.size() != 1 || n.sizes.size() != 3 || n.reduce_sizes.size() != 1) return false;
        return n.operands[0].sizes == Shape{n.sizes[0], n.sizes[1], n.reduce_sizes[0]} &&
               n.operands[1].sizes == Shape{n.sizes[0], n.reduce_sizes[0], n.sizes[2]};
      }},
-    {"a convolution has two operands and one output of rank 4", [](const Graph&, const Node& n) {
+    {"a convolution has two operands and one output of rank 4",
+     [](const Graph&, const Node& n) {
        return n.kind != NodeKind::kConvolve || (n.operands.size() == 2 && n.outputs.size() == 1 && n.sizes.size() == 4 &&
                                                 n.operands[0].sizes.size() == 4 && n.operands[1].sizes.size() == 4);
      }},
-    {"the output of a contraction or convolution has its sizes", [](const Graph& g, const Node& n) {
+    {"the output of a contraction or convolution has its sizes",
+     [](const Graph& g, const Node& n) {
        if (n.kind != NodeKind::kContract && n.kind != NodeKind::kConvolve) return true;
        return buffer(g, n.outputs[0]).sizes == n.sizes;
      }},
@@ -165,31 +193,41 @@ struct GraphRule {
 };
 
 constexpr GraphRule kGraphRules[] = {
-    {"there is a range per symbol", [](const Graph& g, Level) { return static_cast<int>(g.symbol_ranges.size()) == g.symbols; }},
-    {"input i of the list is the buffer with input = i", [](const Graph& g, Level) {
+    {"there is a range per symbol",
+     [](const Graph& g, Level) { return static_cast<int>(g.symbol_ranges.size()) == g.symbols; }},
+    {"input i of the list is the buffer with input = i",
+     [](const Graph& g, Level) {
        for (size_t i = 0; i < g.inputs.size(); ++i)
-         if (!is_buffer(g, g.inputs[i]) || buffer(g, g.inputs[i]).role != BufferRole::kInput || buffer(g, g.inputs[i]).input != static_cast<int>(i))
+         if (!is_buffer(g, g.inputs[i]) || buffer(g, g.inputs[i]).role != BufferRole::kInput ||
+             buffer(g, g.inputs[i]).input != static_cast<int>(i))
            return false;
        return true;
      }},
-    {"inputs have strides", [](const Graph& g, Level) {
+    {"inputs have strides",
+     [](const Graph& g, Level) {
        return std::all_of(g.inputs.begin(), g.inputs.end(), [&](BufferId id) { return buffer(g, id).strides.has_value(); });
      }},
-    {"strides, where given, are one per dimension", [](const Graph& g, Level) {
-       return std::all_of(g.buffers.begin(), g.buffers.end(), [](const Buffer& b) { return !b.strides || b.strides->size() == b.sizes.size(); });
+    {"strides, where given, are one per dimension",
+     [](const Graph& g, Level) {
+       return std::all_of(g.buffers.begin(), g.buffers.end(),
+                          [](const Buffer& b) { return !b.strides || b.strides->size() == b.sizes.size(); });
      }},
-    {"buffer sizes use symbols of the graph only", [](const Graph& g, Level) {
+    {"buffer sizes use symbols of the graph only",
+     [](const Graph& g, Level) {
        return std::all_of(g.buffers.begin(), g.buffers.end(), [&](const Buffer& b) {
          return legal_symbols(b.sizes, g.symbols) && (!b.strides || legal_symbols(*b.strides, g.symbols));
        });
      }},
-    {"an output is a buffer with a stride per dimension, or the whole buffer", [](const Graph& g, Level) {
+    {"an output is a buffer with a stride per dimension, or the whole buffer",
+     [](const Graph& g, Level) {
        return std::all_of(g.outputs.begin(), g.outputs.end(), [&](const Output& o) {
          if (!is_buffer(g, o.buffer)) return false;
-         return o.strides.size() == o.sizes.size() || (o.strides.empty() && o.sizes == buffer(g, o.buffer).sizes && o.offset.is_const(0));
+         return o.strides.size() == o.sizes.size() ||
+                (o.strides.empty() && o.sizes == buffer(g, o.buffer).sizes && o.offset.is_const(0));
        });
      }},
-    {"nothing is read that no node before wrote", [](const Graph& g, Level) {
+    {"nothing is read that no node before wrote",
+     [](const Graph& g, Level) {
        std::set<BufferId> written(g.inputs.begin(), g.inputs.end());
        for (const Node& n : g.nodes) {
          for (const BufferId id : reads(n))
@@ -198,7 +236,8 @@ constexpr GraphRule kGraphRules[] = {
        }
        return std::all_of(g.outputs.begin(), g.outputs.end(), [&](const Output& o) { return written.count(o.buffer) > 0; });
      }},
-    {"every buffer that a node touches has strides once scheduled", [](const Graph& g, Level level) {
+    {"every buffer that a node touches has strides once scheduled",
+     [](const Graph& g, Level level) {
        if (level < Level::kScheduled) return true;
        for (const Node& n : g.nodes)
          for (const auto& ids : {reads(n), writes(n)})
@@ -217,7 +256,8 @@ constexpr GraphRule kGraphRules[] = {
 void verify(const Graph& graph, Level level) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
-    const std::string where = "at node " + std::to_string(i) + (node.origin.op.empty() ? "" : " (" + node.origin.op + ", " + node.origin.source + ")");
+    const std::string where = "at node " + std::to_string(i) +
+                              (node.origin.op.empty() ? "" : " (" + node.origin.op + ", " + node.origin.source + ")");
     for (int position = 0; position < static_cast<int>(node.body.ops.size()); ++position) {
       const Op& op = node.body.ops[static_cast<size_t>(position)];
       for (const OpRule& rule : kOpRules)

@@ -39,7 +39,8 @@ std::vector<IndexExpr> loops(size_t count) {
 
 Value Builder::reshape(const Value& x, const Shape& sizes) const {
   if (sizes == x.sizes) return x;
-  // Dimensions are matched in groups of equal product, so that plain splits and merges need no division by what lies to their right.
+  // Dimensions are matched in groups of equal product, so that plain splits and merges need no division by what lies to their
+  // right.
   const Ranges ranges = graph.ranges();
   const auto equal = [&](const IndexExpr& a, const IndexExpr& b) { return a == b || simplify(a - b, ranges).is_const(0); };
   std::vector<IndexExpr> old(x.sizes.size(), 0);
@@ -66,7 +67,8 @@ Value Builder::reshape(const Value& x, const Shape& sizes) const {
         break;  // equal by the caller's word only (symbolic sizes with guards)
       }
     }
-    OCL_ASSERT(!have.is_const() || !want.is_const() || have == want, "reshape to another number of elements: " + have.str() + ", " + want.str());
+    OCL_ASSERT(!have.is_const() || !want.is_const() || have == want,
+               "reshape to another number of elements: " + have.str() + ", " + want.str());
     if (have.is_const(1)) {  // lone ones
       from = from_end;
       to = to_end;
@@ -79,8 +81,9 @@ Value Builder::reshape(const Value& x, const Shape& sizes) const {
     }
     stride = 1;
     for (size_t i = from_end; i-- > from;) {
-      const bool outermost = std::all_of(x.sizes.begin() + static_cast<std::ptrdiff_t>(from), x.sizes.begin() + static_cast<std::ptrdiff_t>(i),
-                                         [](const IndexExpr& size) { return size.is_const(1); });
+      const bool outermost =
+          std::all_of(x.sizes.begin() + static_cast<std::ptrdiff_t>(from), x.sizes.begin() + static_cast<std::ptrdiff_t>(i),
+                      [](const IndexExpr& size) { return size.is_const(1); });
       if (x.sizes[i].is_const(1)) continue;
       const IndexExpr quotient = floordiv(linear, stride);
       old[i] = outermost ? quotient : mod(quotient, x.sizes[i]);
@@ -172,7 +175,8 @@ Value Builder::unsqueeze(const Value& x, int dim) const {
 }
 
 Value Builder::diagonal(const Value& x, int offset, int dim1, int dim2) const {
-  const size_t d1 = static_cast<size_t>(normalize(dim1, x.sizes.size())), d2 = static_cast<size_t>(normalize(dim2, x.sizes.size()));
+  const size_t d1 = static_cast<size_t>(normalize(dim1, x.sizes.size())),
+               d2 = static_cast<size_t>(normalize(dim2, x.sizes.size()));
   OCL_ASSERT(d1 != d2, "diagonal of a dimension with itself");
   const int down = std::max(-offset, 0), right = std::max(offset, 0);
   Shape sizes;
@@ -196,20 +200,23 @@ Value Builder::as_strided(const Value& x, const Shape& sizes, const Shape& strid
   IndexExpr linear = offset;
   for (size_t i = 0; i < sizes.size(); ++i) linear = linear + loop(i) * strides[i];
 
-  // Coordinates of the element at `linear`: dimensions from the largest stride to the smallest, each the remainder of the one before.
+  // Coordinates of the element at `linear`: dimensions from the largest stride to the smallest, each the remainder of the one
+  // before.
   std::vector<size_t> order;
   for (size_t i = 0; i < buffer.sizes.size(); ++i)
     if (!buffer.sizes[i].is_const(1)) order.push_back(i);
   const Ranges ranges = graph.ranges();
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     if (base_strides[a] == base_strides[b]) return false;
-    return ranges.known_nonnegative(base_strides[a] - base_strides[b]) && !ranges.known_nonnegative(base_strides[b] - base_strides[a]);
+    return ranges.known_nonnegative(base_strides[a] - base_strides[b]) &&
+           !ranges.known_nonnegative(base_strides[b] - base_strides[a]);
   });
   std::vector<IndexExpr> coords(buffer.sizes.size(), 0);
   IndexExpr expected = 1;
   for (size_t i = order.size(); i-- > 0;) {
     const size_t d = order[i];
-    if (!(base_strides[d] == expected)) fail(ErrorKind::kUnsupported, "as_strided of an input that is not dense: strides of " + buffer.name);
+    if (!(base_strides[d] == expected))
+      fail(ErrorKind::kUnsupported, "as_strided of an input that is not dense: strides of " + buffer.name);
     const IndexExpr quotient = floordiv(linear, base_strides[d]);
     coords[d] = i == 0 ? quotient : mod(quotient, buffer.sizes[d]);
     expected = expected * buffer.sizes[d];

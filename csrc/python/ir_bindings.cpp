@@ -1,4 +1,5 @@
-// csrc/python/ir_bindings.cpp: _C.ir, the IR as Python sees it. Names and fields are those of csrc/ir/*.h; ir.pyi has their types.
+// csrc/python/ir_bindings.cpp: _C.ir, the IR as Python sees it. Names and fields are those of csrc/ir/*.h; ir.pyi has their
+// types.
 #include <pybind11/operators.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -65,8 +66,10 @@ void bind_enums(py::module_& m) {
 
 void bind_index(py::module_& m) {
   py::class_<Range>(m, "Range")
-      .def(py::init([](int64_t low, int64_t high, int64_t divisor) { return Range{low, high, divisor}; }), py::arg("low") = Range{}.low,
-           py::arg("high") = Range{}.high, py::arg("divisor") = 1)
+      .def(py::init([](int64_t low, int64_t high, int64_t divisor) {
+             return Range{low, high, divisor};
+           }),
+           py::arg("low") = Range{}.low, py::arg("high") = Range{}.high, py::arg("divisor") = 1)
       .def_readwrite("low", &Range::low)
       .def_readwrite("high", &Range::high)
       .def_readwrite("divisor", &Range::divisor)
@@ -85,24 +88,33 @@ void bind_index(py::module_& m) {
       .def("is_const", py::overload_cast<>(&IndexExpr::is_const, py::const_))
       .def("is_const", py::overload_cast<int64_t>(&IndexExpr::is_const, py::const_))
       .def("constant", &IndexExpr::constant)
-      .def("op", [](const IndexExpr& e) {
-        static constexpr const char* kNames[] = {"const", "symbol", "add", "mul", "floordiv", "mod", "min", "max"};
-        return kNames[static_cast<int>(e.op())];
-      })
+      .def("op",
+           [](const IndexExpr& e) {
+             static constexpr const char* kNames[] = {"const", "symbol", "add", "mul", "floordiv", "mod", "min", "max"};
+             return kNames[static_cast<int>(e.op())];
+           })
       .def("args", [](const IndexExpr& e) { return e.args(); })
       .def("uses", [](const IndexExpr& e, const std::string& symbol) { return e.uses(parse_symbol(symbol)); })
       .def(py::self + py::self)
       .def(py::self - py::self)
       .def(py::self * py::self)
-      .def("__floordiv__", [](const IndexExpr& a, const IndexExpr& b) { return floordiv(a, b); }, py::is_operator())
-      .def("__mod__", [](const IndexExpr& a, const IndexExpr& b) { return mod(a, b); }, py::is_operator())
-      .def("__radd__", [](const IndexExpr& a, const IndexExpr& b) { return b + a; }, py::is_operator())
-      .def("__rsub__", [](const IndexExpr& a, const IndexExpr& b) { return b - a; }, py::is_operator())
-      .def("__rmul__", [](const IndexExpr& a, const IndexExpr& b) { return b * a; }, py::is_operator())
-      .def("__rfloordiv__", [](const IndexExpr& a, const IndexExpr& b) { return floordiv(b, a); }, py::is_operator())
-      .def("__rmod__", [](const IndexExpr& a, const IndexExpr& b) { return mod(b, a); }, py::is_operator())
+      .def(
+          "__floordiv__", [](const IndexExpr& a, const IndexExpr& b) { return floordiv(a, b); }, py::is_operator())
+      .def(
+          "__mod__", [](const IndexExpr& a, const IndexExpr& b) { return mod(a, b); }, py::is_operator())
+      .def(
+          "__radd__", [](const IndexExpr& a, const IndexExpr& b) { return b + a; }, py::is_operator())
+      .def(
+          "__rsub__", [](const IndexExpr& a, const IndexExpr& b) { return b - a; }, py::is_operator())
+      .def(
+          "__rmul__", [](const IndexExpr& a, const IndexExpr& b) { return b * a; }, py::is_operator())
+      .def(
+          "__rfloordiv__", [](const IndexExpr& a, const IndexExpr& b) { return floordiv(b, a); }, py::is_operator())
+      .def(
+          "__rmod__", [](const IndexExpr& a, const IndexExpr& b) { return mod(b, a); }, py::is_operator())
       .def("__neg__", [](const IndexExpr& a) { return a * -1; })
-      .def("__eq__", [](const IndexExpr& a, const IndexExpr& b) { return a == b; }, py::is_operator())
+      .def(
+          "__eq__", [](const IndexExpr& a, const IndexExpr& b) { return a == b; }, py::is_operator())
       .def("__hash__", [](const IndexExpr& a) { return static_cast<py::ssize_t>(a.hash()); })
       .def("__str__", &IndexExpr::str)
       .def("__repr__", &IndexExpr::str);
@@ -118,7 +130,8 @@ void bind_index(py::module_& m) {
     for (const auto& [text, value] : values) by_symbol.emplace(parse_symbol(text), value);
     return evaluate(e, [&](Symbol s) {
       const auto it = by_symbol.find(s);
-      if (it == by_symbol.end()) fail(ErrorKind::kInternal, "no value for " + IndexExpr::symbol(s.kind, s.index).str() + " in " + e.str());
+      if (it == by_symbol.end())
+        fail(ErrorKind::kInternal, "no value for " + IndexExpr::symbol(s.kind, s.index).str() + " in " + e.str());
       return it->second;
     });
   });
@@ -131,7 +144,8 @@ void bind_index(py::module_& m) {
   py::class_<Ranges>(m, "Ranges")
       .def(py::init<>())
       .def("set", [](Ranges& r, const std::string& symbol, const Range& range) { r.set(parse_symbol(symbol), range); })
-      .def("set_extent", [](Ranges& r, const std::string& symbol, const IndexExpr& extent) { r.set_extent(parse_symbol(symbol), extent); })
+      .def("set_extent",
+           [](Ranges& r, const std::string& symbol, const IndexExpr& extent) { r.set_extent(parse_symbol(symbol), extent); })
       .def("of", &Ranges::of)
       .def("known_nonnegative", &Ranges::known_nonnegative)
       .def("known_less", &Ranges::known_less)
@@ -155,8 +169,10 @@ void bind_graph(py::module_& m) {
       .def_readwrite("f", &Scalar::f)
       .def_readwrite("i", &Scalar::i);
   py::class_<Origin>(m, "Origin")
-      .def(py::init([](std::string op, std::string source) { return Origin{std::move(op), std::move(source)}; }), py::arg("op") = "",
-           py::arg("source") = "")
+      .def(py::init([](std::string op, std::string source) {
+             return Origin{std::move(op), std::move(source)};
+           }),
+           py::arg("op") = "", py::arg("source") = "")
       .def_readwrite("op", &Origin::op)
       .def_readwrite("source", &Origin::source);
   py::class_<ConvolveAttrs>(m, "ConvolveAttrs")
@@ -193,17 +209,20 @@ void bind_graph(py::module_& m) {
       .def_readonly("origin", &Node::origin)
       .def_readonly("sizes", &Node::sizes)
       .def_readonly("reduce_sizes", &Node::reduce_sizes)
-      .def_property_readonly("ops", [](const Node& n) {
-        py::list ops;
-        for (const Op& op : n.body.ops) ops.append(op_tuple(op));
-        return ops;
-      })
+      .def_property_readonly("ops",
+                             [](const Node& n) {
+                               py::list ops;
+                               for (const Op& op : n.body.ops) ops.append(op_tuple(op));
+                               return ops;
+                             })
       .def_readonly("stores", &Node::stores)
-      .def_property_readonly("reduction", [](const Node& n) { return n.kind == NodeKind::kReduce ? facts(n.reduction).name : std::string(); })
-      .def_property_readonly("stage", [](const Node& n) {
-        static constexpr const char* kNames[] = {"whole", "partial", "final"};
-        return kNames[static_cast<int>(n.stage)];
-      })
+      .def_property_readonly(
+          "reduction", [](const Node& n) { return n.kind == NodeKind::kReduce ? facts(n.reduction).name : std::string(); })
+      .def_property_readonly("stage",
+                             [](const Node& n) {
+                               static constexpr const char* kNames[] = {"whole", "partial", "final"};
+                               return kNames[static_cast<int>(n.stage)];
+                             })
       .def_readonly("reduced", &Node::reduced)
       .def_readonly("operands", &Node::operands)
       .def_readonly("outputs", &Node::outputs)
@@ -221,7 +240,8 @@ void bind_graph(py::module_& m) {
       .def("str", &Graph::str, py::arg("origins") = true)
       .def("__str__", [](const Graph& g) { return g.str(); })
       .def("simplify", [](Graph& g) { return simplify(g); })
-      .def("verify", [](const Graph& g, Level level) { verify(g, level); }, py::arg("level") = Level::kGraph)
+      .def(
+          "verify", [](const Graph& g, Level level) { verify(g, level); }, py::arg("level") = Level::kGraph)
       .def(py::pickle([](const Graph& g) { return g.str(); }, [](const std::string& text) { return parse_graph(text); }));
   m.def("parse_graph", &parse_graph);
 
@@ -249,7 +269,8 @@ void bind_graph(py::module_& m) {
       .def_readonly("leave", &ReductionFacts::leave);
   m.def("reductions", [] {
     std::vector<ReductionFacts> rows;
-    for (int code = 0; code < static_cast<int>(ReductionCode::kCount); ++code) rows.push_back(facts(static_cast<ReductionCode>(code)));
+    for (int code = 0; code < static_cast<int>(ReductionCode::kCount); ++code)
+      rows.push_back(facts(static_cast<ReductionCode>(code)));
     return rows;
   });
 }
@@ -272,8 +293,12 @@ void bind_builder(py::module_& m) {
       .def("size_symbol", &Builder::size_symbol)
       .def("input", &Builder::input, py::arg("dtype"), py::arg("sizes"), py::arg("strides"), py::arg("is_parameter") = false,
            py::arg("donated") = false)
-      .def("constant", [](const Builder& b, const py::object& value, DType dtype, Shape sizes) { return b.constant(to_scalar(value), dtype, std::move(sizes)); },
-           py::arg("value"), py::arg("dtype"), py::arg("sizes") = Shape{})
+      .def(
+          "constant",
+          [](const Builder& b, const py::object& value, DType dtype, Shape sizes) {
+            return b.constant(to_scalar(value), dtype, std::move(sizes));
+          },
+          py::arg("value"), py::arg("dtype"), py::arg("sizes") = Shape{})
       .def("iota", &Builder::iota)
       .def("reshape", &Builder::reshape)
       .def("permute", &Builder::permute)
@@ -289,7 +314,8 @@ void bind_builder(py::module_& m) {
       .def("cast", &Builder::cast)
       .def("realize", &Builder::realize)
       .def("copy", &Builder::copy)
-      .def("reduce", &Builder::reduce, py::arg("reduction"), py::arg("x"), py::arg("dims"), py::arg("keepdim"), py::arg("dtype") = py::none())
+      .def("reduce", &Builder::reduce, py::arg("reduction"), py::arg("x"), py::arg("dims"), py::arg("keepdim"),
+           py::arg("dtype") = py::none())
       .def("concat", &Builder::concat)
       .def("contract", &Builder::contract)
       .def("convolve", &Builder::convolve)
@@ -299,7 +325,8 @@ void bind_builder(py::module_& m) {
       .def("finish", &Builder::finish);
 
   py::class_<BodyBuilder>(m, "BodyBuilder")
-      .def(py::init<Builder&, Shape, Shape>(), py::arg("builder"), py::arg("sizes"), py::arg("reduce_sizes") = Shape{}, py::keep_alive<1, 2>())
+      .def(py::init<Builder&, Shape, Shape>(), py::arg("builder"), py::arg("sizes"), py::arg("reduce_sizes") = Shape{},
+           py::keep_alive<1, 2>())
       .def("load", &BodyBuilder::load, py::arg("value"), py::arg("coords"), py::arg("mask") = kNone)
       .def("constant", [](BodyBuilder& b, const py::object& value, DType dtype) { return b.constant(to_scalar(value), dtype); })
       .def("index", &BodyBuilder::index)

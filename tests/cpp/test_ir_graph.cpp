@@ -81,7 +81,8 @@ TEST_CASE_FIXTURE(Fixture, "an op follows PyTorch's types") {
 }
 
 TEST_CASE_FIXTURE(Fixture, "reductions: types, keepdim, positions") {
-  const Value half = b.input(DType::kF16, {4, 8}, {8, 1}, false, false), ints = b.input(DType::kI32, {4, 8}, {8, 1}, false, false);
+  const Value half = b.input(DType::kF16, {4, 8}, {8, 1}, false, false),
+              ints = b.input(DType::kI32, {4, 8}, {8, 1}, false, false);
   CHECK(b.reduce("sum", half, {1}, false)[0].dtype == DType::kF16);
   CHECK(b.reduce("sum", ints, {1}, false)[0].dtype == DType::kI64);
   CHECK(b.reduce("max", ints, {1}, false)[0].dtype == DType::kI32);
@@ -153,13 +154,15 @@ TEST_CASE("bad text names its line") {
 }
 
 TEST_CASE("verify names the rule that is broken") {
-  const std::string head = "buffer b0 in0 f32 [4] strides [1] input 0\nbuffer b1 out f32 [4]\nbuffer b2 other f32 [4]\ninputs b0\nnode map [4]\n";
+  const std::string head =
+      "buffer b0 in0 f32 [4] strides [1] input 0\nbuffer b1 out f32 [4]\nbuffer b2 other f32 [4]\ninputs b0\nnode map [4]\n";
   const auto broken = [&](const std::string& body) { return message(parse_graph(head + body)); };
   CHECK(broken("  v0 = load f32 b0[i0]\n  store b1[i0] = v0\n").empty());
   CHECK(broken("  v0 = load f32 b0[i0, i0]\n  store b1[i0] = v0\n").find("coordinate per dimension") != std::string::npos);
   CHECK(broken("  v0 = load f32 b0[i1]\n  store b1[i0] = v0\n").find("indices use loops") != std::string::npos);
   CHECK(broken("  v0 = load f32 b0[i0]\n  v1 = add f32 v0 v2\n  store b1[i0] = v1\n").find("precedes") != std::string::npos);
-  CHECK(broken("  v0 = load f32 b0[i0]\n  v1 = lt f32 v0 v0\n  store b1[i0] = v1\n").find("types of the op's row") != std::string::npos);
+  CHECK(broken("  v0 = load f32 b0[i0]\n  v1 = lt f32 v0 v0\n  store b1[i0] = v1\n").find("types of the op's row") !=
+        std::string::npos);
   CHECK(broken("  v0 = load f32 b2[i0]\n  store b1[i0] = v0\n").find("no node before wrote") != std::string::npos);
   CHECK(broken("  v0 = load f32 b0[i0]\n  store b1[9] = v0\n").find("stays inside") != std::string::npos);
   CHECK(broken("  v0 = constant i64 3\n  store b1[i0] = v0\n").find("compute type") != std::string::npos);

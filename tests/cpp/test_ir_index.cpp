@@ -81,6 +81,7 @@ TEST_CASE("affine parts") {
 }
 
 TEST_CASE("text that is no expression is refused with its column") {
-  for (const char* bad : {"", "i0 +", "i0 // 0", "(i0", "x0", "min(i0)", "i0 i1", "99999999999999999999"}) CHECK_THROWS_AS(e(bad), ocl::Error);
+  for (const char* bad : {"", "i0 +", "i0 // 0", "(i0", "x0", "min(i0)", "i0 i1", "99999999999999999999"})
+    CHECK_THROWS_AS(e(bad), ocl::Error);
   CHECK(e(e("-i0*3 + s1*(i1 // 4) - 9223372036854775807").str().c_str()) == e("s1*(i1 // 4) - 9223372036854775807 - i0*3"));
 }

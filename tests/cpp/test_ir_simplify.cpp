@@ -11,9 +11,10 @@ namespace {
 
 /// The body of a map from b0 (f32), b1 (f16) and b2 (i64) to b3, simplified, as text.
 std::string body(const std::string& ops, const std::string& dtype = "f32") {
-  const std::string text = "buffer b0 a f32 [64] strides [1] input 0\nbuffer b1 b f16 [64] strides [1] input 1\n"
-                           "buffer b2 c i64 [64] strides [1] input 2\nbuffer b3 out " + dtype + " [64]\ninputs b0 b1 b2\nnode map [64]\n" + ops +
-                           "result b3 [64] strides [] offset 0\n";
+  const std::string text =
+      "buffer b0 a f32 [64] strides [1] input 0\nbuffer b1 b f16 [64] strides [1] input 1\n"
+      "buffer b2 c i64 [64] strides [1] input 2\nbuffer b3 out " +
+      dtype + " [64]\ninputs b0 b1 b2\nnode map [64]\n" + ops + "result b3 [64] strides [] offset 0\n";
   Graph graph = parse_graph(text);
   verify(graph, Level::kGraph);
   simplify(graph);
@@ -27,7 +28,8 @@ std::string body(const std::string& ops, const std::string& dtype = "f32") {
 }  // namespace
 
 TEST_CASE("constants fold, equal ops merge, unused ops go") {
-  CHECK(body("  v0 = constant f32 2.0\n  v1 = constant f32 3.0\n  v2 = mul f32 v0 v1\n  v3 = load f32 b0[i0]\n  v4 = load f32 b0[i0]\n"
+  CHECK(body("  v0 = constant f32 2.0\n  v1 = constant f32 3.0\n  v2 = mul f32 v0 v1\n  v3 = load f32 b0[i0]\n  v4 = load f32 "
+             "b0[i0]\n"
              "  v5 = add f32 v3 v2\n  v6 = add f32 v2 v4\n  v7 = mul f32 v5 v6\n  v8 = exp f32 v7\n  store b3[i0] = v7\n") ==
         "  v0 = constant f32 6.0\n  v1 = load f32 b0[i0]\n  v2 = add f32 v0 v1\n  v3 = mul f32 v2 v2\n  store b3[i0] = v3\n");
 }
@@ -90,6 +92,8 @@ TEST_CASE("a node is not merged across a write to what it reads") {
 }
 
 TEST_CASE("a negative zero is another constant than zero") {
-  CHECK(body("  v0 = constant f32 0.0\n  v1 = constant f32 -0.0\n  v2 = load f32 b0[i0]\n  v3 = fmax f32 v0 v2\n  v4 = fmax f32 v1 v3\n"
-             "  store b3[i0] = v4\n").find("-0") != std::string::npos);
+  CHECK(body("  v0 = constant f32 0.0\n  v1 = constant f32 -0.0\n  v2 = load f32 b0[i0]\n  v3 = fmax f32 v0 v2\n  v4 = fmax "
+             "f32 v1 v3\n"
+             "  store b3[i0] = v4\n")
+            .find("-0") != std::string::npos);
 }

@@ -56,7 +56,7 @@ class Range:
     def __init__(self, low: int = ..., high: int = ..., divisor: int = 1) -> None: ...
 
 class IndexExpr:
-    """Symbols: s0 (sizes), i0 (loops), r0 (reduction loops), v0 (values of a body). // floors, % follows the divisor."""
+    """Symbols: s0 (sizes), i0 (loops), r0 (reduction loops), v0 (values of a body). // floors; % follows the divisor"""
 
     def __init__(self, value: int = 0) -> None: ...
     @staticmethod
