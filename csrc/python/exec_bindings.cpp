@@ -8,6 +8,7 @@
 #include "csrc/runtime/history.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/plan_runner.h"
+#include "csrc/torch/tensor_location.h"
 
 namespace py = pybind11;
 
@@ -39,6 +40,7 @@ void configure(const std::string& cache_path, int64_t budget_bytes, const std::s
   s.failed_dir = failed_dir;
   s.dump_dir = dump_dir;
   s.verify = verify;
+  aten::set_build_context(binary_store(), failed_dir);
   if (!dump_dir.empty()) std::filesystem::create_directories(dump_dir);
 }
 
