@@ -1,0 +1,145 @@
+# torch_ocl_compile/backend.py: the function behind backend="ocl": AOTAutograd, options, the compilers of its graphs.
+"""Dynamo's graph goes to AOTAutograd, which hands back three kinds of graphs: "inference", and "forward" with "backward".
+Each is lowered, compiled to a plan, and called with a boxed list."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from torch_ocl_compile import config, debug
+from torch_ocl_compile.call import Call, eager_call
+from torch_ocl_compile.decompositions import ocl_decomp_table
+from torch_ocl_compile.errors import ConfigError, OclError, UnsupportedError
+from torch_ocl_compile.joint_graph import ocl_partition
+from torch_ocl_compile.lowering.fallback import record
+from torch_ocl_compile.lowering.graph import Lowered, lower_module
+from torch_ocl_compile.lowering.random import functionalise
+
+log = logging.getLogger(__name__)
+
+Options = dict[str, Any]
+MODES: dict[str, Options] = {
+    "default": {},
+    "reduce-overhead": {},  # a call is one C++ call in any mode
+    "max-autotune": {"max_autotune": True},
+    "max-autotune-no-cudagraphs": {"max_autotune": True},
+}
+
+
+def ocl(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: Any = None, mode: str | None = None
+) -> Any:
+    """Compiles a Dynamo graph. `options`: those of scope "compile" in config.py. `mode`: as torch.compile's."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    settings = parse_options(options, mode)
+    compiler = {
+        kind: partial(compile_graph, kind=kind, settings=settings) for kind in ("inference", "forward", "backward")
+    }
+    # Fresh every time: aot_autograd keeps its wrapped compilers in its own keywords.
+    aot = aot_autograd(
+        fw_compiler=compiler["forward"],
+        bw_compiler=compiler["backward"],
+        inference_compiler=compiler["inference"],
+        decompositions=ocl_decomp_table(),
+        partition_fn=ocl_partition,
+        keep_inference_input_mutations=True,
+    )
+    return aot(gm, example_inputs)
+
+
+def reset() -> None:
+    """Called by torch._dynamo.reset()."""
+    debug.forget()
+
+
+ocl.reset = reset  # type: ignore[attr-defined]
+
+
+def parse_options(options: Any, mode: str | None) -> Options:
+    if mode is not None and mode not in MODES:
+        raise ConfigError(f"mode {mode!r} is unknown to the ocl backend; there are {', '.join(MODES)}.")
+    return dict(config.compile_options({**MODES.get(mode or "default", {}), **(options or {})}))
+
+
+def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, kind: str, settings: Options) -> Any:
+    """One graph of AOTAutograd -> a boxed callable. What no plan can do runs eagerly, with its reason on record."""
+    label = debug.next_label(kind)
+    debug.dump(label, "fx.txt", lambda: gm.print_readable(print_output=False))
+    if settings.get("interpret"):
+        return eager_call(gm)
+    started = time.perf_counter()
+    if kind == "inference":
+        functionalise(gm)
+    try:
+        lowered = lower_module(gm, **boundaries(kind), fallback=str(settings.get("fallback", "eager")))
+    except UnsupportedError as error:
+        if settings.get("fallback") == "error":
+            raise
+        record(f"the whole {kind} graph", str(error))
+        return eager_call(gm)
+    if lowered.device.type == "cpu":
+        record(f"the whole {kind} graph", "all of its tensors are on the CPU; move model and data to 'ocl'")
+        return eager_call(gm)
+    check_device(lowered.device)
+    debug.dump(label, "graph.txt", lowered.graph.str)
+    plan = make_plan(lowered, settings, label)
+    if kind == "forward":
+        report_strides(plan, lowered)
+    call = Call(lowered, plan)
+    debug.remember(label, gm, lowered, plan)
+    log.info("%s: %d nodes compiled in %.2f s", label, len(gm.graph.nodes), time.perf_counter() - started)
+    return call.boxed()
+
+
+def boundaries(kind: str) -> dict[str, Any]:
+    """What AOTAutograd knows of a graph's inputs and outputs: parameters, donated inputs, where the saved tensors begin."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    if metadata is None:
+        return {}
+    if kind == "backward":
+        return {"donated": list(metadata.bw_donated_idxs or ())}
+    found: dict[str, Any] = {"parameters": list(metadata.static_input_indices or ())}
+    if kind == "forward":
+        found["saved_from"] = metadata.num_forward
+    return found
+
+
+def check_device(device: torch.device) -> None:
+    """Raises ConfigError for tensors of another backend's device."""
+    ours = torch._C._get_privateuse1_backend_name()
+    if device.type != ours:
+        raise ConfigError(f"backend='ocl' was given tensors on '{device}'.\n  do: move model and inputs to '{ours}'.")
+
+
+def make_plan(lowered: Lowered, settings: Options, label: str) -> Any:
+    from torch_ocl_compile import _C
+
+    index = torch.accelerator.current_device_index() if lowered.device.index is None else lowered.device.index
+    try:
+        return _C.exec.compile(lowered.graph, index, lowered.calls, {**settings, "label": label})
+    except OclError:
+        debug.dump(label, "failed_graph.txt", lowered.graph.str)
+        raise
+
+
+def report_strides(plan: Any, lowered: Lowered) -> None:
+    """Tells AOTAutograd which strides the saved tensors have got, before it compiles the backward graph."""
+    context = torch._guards.TracingContext.try_get()
+    if context is None or context.output_strides is None:
+        return
+    strides: list[Any] = plan.output_strides()
+    for result, fake in zip(lowered.results, lowered.traced, strict=True):
+        chosen: Any = None
+        if isinstance(fake, torch.Tensor) and result.kind == "plan":
+            chosen = tuple(strides[result.position])
+            if len(chosen) != fake.dim():
+                chosen = None  # symbolic: the plan keeps what was traced
+        context.output_strides.append(chosen)

@@ -1,0 +1,148 @@
+# torch_ocl_compile/decompositions.py: which aten ops are taken apart before lowering, and which are kept whole on purpose.
+"""Start: Inductor's table. Kept whole: what one kernel computes; it halves the graph and spares pattern matching."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+
+import torch_ocl_compile.graph_ops  # noqa: F401  (defines torch.ops.ocl)
+
+aten = torch.ops.aten
+prims = torch.ops.prims
+
+# Every overload of these is kept whole.
+WHOLE = [
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional",
+    "_native_batch_norm_legit_no_training",
+    "native_batch_norm_backward",
+    "_softmax",
+    "_softmax_backward_data",
+    "_log_softmax",
+    "_log_softmax_backward_data",
+    "_safe_softmax",
+    "avg_pool2d",
+    "avg_pool2d_backward",
+    "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool2d_backward",
+    "nll_loss_forward",
+    "nll_loss_backward",
+    "nll_loss2d_forward",
+    "nll_loss2d_backward",
+    "gelu",
+    "gelu_backward",
+    "silu",
+    "silu_backward",
+    "hardtanh",
+    "hardtanh_backward",
+    "leaky_relu",
+    "leaky_relu_backward",
+    "threshold",
+    "threshold_backward",
+    "elu",
+    "elu_backward",
+    "hardswish",
+    "hardswish_backward",
+    "hardsigmoid",
+    "hardsigmoid_backward",
+    "softplus",
+    "softplus_backward",
+    "mish",
+    "mish_backward",
+    "sigmoid_backward",
+    "tanh_backward",
+    "log_sigmoid_forward",
+    "log_sigmoid_backward",
+    "_prelu_kernel",
+    "_prelu_kernel_backward",
+    "native_dropout_backward",
+    "addmm",
+    "mm",
+    "bmm",
+    "baddbmm",
+    "clamp",
+    "nan_to_num",
+    "linalg_vector_norm",
+    "index_select",
+    "var",
+    "std",
+    "std_mean",
+    "masked_scatter",
+    "lerp",
+    "_foreach_lerp",
+]
+
+# Overloads of a kept op that must be taken apart all the same: their form with `correction` or tensor bounds is the row.
+STILL_APART = {"aten.std_mean.correction", "aten.std_mean.dim", "aten.std_mean.default", "aten.var.default", "aten.var.dim",
+               "aten.std.default", "aten.std.dim", "aten.clamp.Tensor"}  # fmt: skip
+
+# The largest window whose positions fit in the int8 that low-memory pooling keeps.
+MAX_WINDOW = 127
+
+
+def split_bias_grad(grad: Any, x: Any, w: Any, bias_sizes: Any, *rest: Any) -> Any:
+    """The bias gradient is a sum that fuses with its neighbours; the convolution kernels compute the other two."""
+    *settings, mask = rest
+    if not mask[2]:
+        return NotImplemented
+    gb = aten.sum(grad, [0, *range(2, grad.dim())])
+    gx, gw, _ = aten.convolution_backward(grad, x, w, bias_sizes, *settings, [mask[0], mask[1], False])
+    return gx, gw, gb
+
+
+def _pair(v: Any) -> list[int]:
+    listed = [v] if isinstance(v, int) else list(v)
+    return listed * 2 if len(listed) == 1 else listed
+
+
+def max_pool2d_with_indices(
+    x: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Any:
+    """Keeps the position in the window as int8 instead of an int64 index; the index is recomputed where it is used."""
+    kernel, padding, dilation = _pair(kernel_size), _pair(padding), _pair(dilation)
+    stride = _pair(stride) if stride else kernel
+    if kernel[0] * kernel[1] > MAX_WINDOW or x.dtype not in (
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.float64,
+    ):
+        return NotImplemented
+    largest, offsets = prims._low_memory_max_pool_with_offsets(x, kernel, stride, padding, dilation, ceil_mode)
+    indices = prims._low_memory_max_pool_offsets_to_indices(offsets, kernel, x.shape[-2:], stride, padding, dilation)
+    return largest, indices
+
+
+OVERRIDES: dict[Any, Callable[..., Any]] = {
+    aten.convolution_backward.default: split_bias_grad,
+    aten.max_pool2d_with_indices.default: max_pool2d_with_indices,
+}
+
+
+@cache
+def _table() -> dict[Any, Callable[..., Any]]:
+    from torch._inductor.decomposition import select_decomp_table
+
+    table: dict[Any, Callable[..., Any]] = dict(select_decomp_table())
+    for target in list(table):
+        if isinstance(target, OpOverload) and target.namespace == "aten" and target._opname in WHOLE:
+            if str(target) not in STILL_APART:
+                del table[target]
+    table.pop(aten.max_pool2d_with_indices_backward.default, None)
+    table.update(OVERRIDES)
+    return table
+
+
+def ocl_decomp_table() -> dict[Any, Callable[..., Any]]:
+    """A fresh copy: AOTAutograd's callers may change it."""
+    return dict(_table())
+
+
+def whole_ops() -> list[OpOverloadPacket]:
+    """The packets that stay whole, for docs and tests."""
+    return [getattr(aten, name) for name in WHOLE if hasattr(aten, name)]

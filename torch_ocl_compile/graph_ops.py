@@ -1,0 +1,96 @@
+# torch_ocl_compile/graph_ops.py: ops of our own that stand in FX graphs where aten has none that fits.
+"""Their schemas, fake results and eager forms; the lowerings are in lowering/random.py and lowering/pooling.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from torch_ocl_compile.philox import philox_normal, philox_uniform
+
+aten = torch.ops.aten
+
+LIBRARY = torch.library.Library("ocl", "FRAGMENT")
+LIBRARY.define("rng_reserve(Device device, int streams) -> Tensor")
+LIBRARY.define("uniform(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
+LIBRARY.define("normal(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
+# max_pool2d_with_indices_backward without the input, of which only the size matters: backward then need not keep it.
+LIBRARY.define(
+    "max_pool2d_backward(Tensor grad, Tensor offsets, SymInt[] size, int[] kernel, int[] stride, int[] padding,"
+    " int[] dilation) -> Tensor"
+)
+
+
+def _generator(device: torch.device) -> torch.Generator:
+    generators: Sequence[torch.Generator] = getattr(torch, device.type).default_generators
+    return generators[torch.accelerator.current_device_index() if device.index is None else device.index]
+
+
+def reserve(device: torch.device, streams: int) -> torch.Tensor:
+    """The generator's (seed, offset) on the device; the offset moves past the streams that the graph draws."""
+    if device.type == "cpu":  # without a device, as in tests of the lowering: any reproducible state will do
+        return torch.randint(0, 2**31, (2,))
+    generator = _generator(device)
+    state = generator.get_state()
+    words = state.view(torch.int64)
+    here = words.clone()
+    words[1] += streams
+    generator.set_state(state)
+    return here.to(device, non_blocking=True)
+
+
+def _numbers(make: Any, state: torch.Tensor, size: Sequence[int], stream: int, dtype: torch.dtype) -> torch.Tensor:
+    seed, offset = state.cpu().tolist()
+    made: torch.Tensor = make(seed, offset + stream, list(size))
+    return made.to(device=state.device, dtype=dtype)
+
+
+def uniform(state: torch.Tensor, size: Sequence[int], stream: int, dtype: torch.dtype) -> torch.Tensor:
+    return _numbers(philox_uniform, state, size, stream, dtype)
+
+
+def normal(state: torch.Tensor, size: Sequence[int], stream: int, dtype: torch.dtype) -> torch.Tensor:
+    return _numbers(philox_normal, state, size, stream, dtype)
+
+
+def max_pool2d_backward(
+    grad: torch.Tensor,
+    offsets: torch.Tensor,
+    size: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> torch.Tensor:
+    prims = torch.ops.prims
+    indices = prims._low_memory_max_pool_offsets_to_indices(offsets, kernel, size[-2:], stride, padding, dilation)
+    x = grad.new_empty(size)
+    result: torch.Tensor = aten.max_pool2d_with_indices_backward(
+        grad, x, kernel, stride, padding, dilation, False, indices
+    )
+    return result
+
+
+def _fake_numbers(state: torch.Tensor, size: Sequence[Any], stream: int, dtype: torch.dtype) -> torch.Tensor:
+    return state.new_empty(size, dtype=dtype)
+
+
+def fake_reserve(device: torch.device, streams: int) -> torch.Tensor:
+    return torch.empty(2, dtype=torch.int64, device=device)
+
+
+def _fake_max_pool2d_backward(grad: torch.Tensor, offsets: torch.Tensor, size: Sequence[Any], *_: Any) -> torch.Tensor:
+    return grad.new_empty(size)
+
+
+LIBRARY.impl("rng_reserve", reserve, "BackendSelect")
+torch.library.register_fake("ocl::rng_reserve", fake_reserve, lib=LIBRARY)
+for _name, _eager, _fake in (
+    ("uniform", uniform, _fake_numbers),
+    ("normal", normal, _fake_numbers),
+    ("max_pool2d_backward", max_pool2d_backward, _fake_max_pool2d_backward),
+):
+    LIBRARY.impl(_name, _eager, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"ocl::{_name}", _fake, lib=LIBRARY)

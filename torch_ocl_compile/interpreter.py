@@ -1,0 +1,412 @@
+# torch_ocl_compile/interpreter.py: the graph run with plain torch ops on the CPU: the definition of every IR op.
+"""Slow and right. A loop nest is computed for all of its points at once: i* and r* are index tensors that broadcast over
+the nest's space, loads are gathers, stores are scatters, a reduction folds the trailing r dimensions.
+
+    results = run_graph(graph, [sizes..., tensors...])      mutated inputs are changed in place
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from torch_ocl_compile import philox
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.lowering.context import TORCH_DTYPES
+
+Tensor = torch.Tensor
+
+
+def _integer_aware(on_floats: Callable[..., Tensor], on_integers: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda *a: (on_floats if a[0].is_floating_point() else on_integers)(*a)
+
+
+def _nonzero(divisor: Tensor) -> Tensor:
+    return torch.where(divisor == 0, 1, divisor)
+
+
+def _truncdiv(a: Tensor, b: Tensor) -> Tensor:
+    return torch.where(b == 0, 0, torch.div(a, _nonzero(b), rounding_mode="trunc"))
+
+
+def _floordiv(a: Tensor, b: Tensor) -> Tensor:
+    return torch.where(b == 0, 0, torch.div(a, _nonzero(b), rounding_mode="floor"))
+
+
+def _shift(shifted: Callable[..., Tensor], low_fill: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    def shift(a: Tensor, b: Tensor) -> Tensor:
+        bits = a.element_size() * 8
+        valid = (b >= 0) & (b < bits)
+        return torch.where(valid, shifted(a, b.clamp(0, bits - 1)), low_fill(a))
+
+    return shift
+
+
+def _int_pow(a: Tensor, b: Tensor) -> Tensor:
+    positive = torch.pow(a, b.clamp(min=0))
+    inverse = torch.where(a == 1, 1, torch.where(a == -1, torch.where(b % 2 == 0, 1, -1), 0))
+    return torch.where(b < 0, inverse.to(a.dtype), positive)
+
+
+def _rand(make: Callable[[list[Tensor]], Tensor]) -> Callable[..., Tensor]:
+    return lambda seed, offset, element: make(philox.philox(seed, offset, element))
+
+
+def _bits(words: list[Tensor]) -> Tensor:
+    return words[0] | (words[1] << 32)
+
+
+def _where(condition: Tensor, then: Tensor, otherwise: Tensor) -> Tensor:
+    return torch.where(condition.bool(), then, otherwise)
+
+
+SPECIAL: dict[str, Callable[..., Tensor]] = {
+    "div": torch.true_divide,
+    "truncdiv": _integer_aware(lambda a, b: torch.div(a, b, rounding_mode="trunc"), _truncdiv),
+    "floordiv": _integer_aware(lambda a, b: torch.div(a, b, rounding_mode="floor"), _floordiv),
+    "fmod": _integer_aware(torch.fmod, lambda a, b: torch.where(b == 0, 0, torch.fmod(a, _nonzero(b)))),
+    "remainder": _integer_aware(torch.remainder, lambda a, b: torch.where(b == 0, 0, torch.remainder(a, _nonzero(b)))),
+    "pow": _integer_aware(torch.pow, _int_pow),
+    "fma": lambda a, b, c: torch.addcmul(c, a, b),
+    "sigmoid": torch.sigmoid,
+    "silu": torch.nn.functional.silu,
+    "gelu_erf": torch.nn.functional.gelu,
+    "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+    "softplus": lambda x: x.clamp(min=0) + torch.log1p(torch.exp(-x.abs())),
+    "erfinv": torch.special.erfinv,
+    "shift_left": _shift(torch.bitwise_left_shift, torch.zeros_like),
+    "shift_right": _shift(torch.bitwise_right_shift, lambda a: torch.where(a < 0, -1, 0).to(a.dtype)),
+    "where": _where,
+    "philox_uniform": _rand(philox.uniform_of),
+    "philox_normal": _rand(philox.normal_of),
+    "philox_bits": _rand(_bits),
+}
+
+
+RULES: dict[str, str] = {row[0]: row[2] for row in ir.ops()}
+
+
+def operation(name: str) -> Callable[..., Tensor]:
+    """What a row of ops.def computes, on tensors of its compute type. Rows named like a torch function are that function."""
+    found = SPECIAL.get(name) or getattr(torch, name, None)
+    if found is None:
+        raise NotImplementedError(f"ops.def has {name!r}, the interpreter does not")
+    result: Callable[..., Tensor] = found
+    return result
+
+
+def converted_operands(rule: str, values: Sequence[Tensor]) -> list[Tensor]:
+    """The operands in the type that the row's rule computes in."""
+    if rule in ("second", "index"):
+        rest = values[1:]
+        dtype = _promoted(rest)
+        return [values[0].bool(), *(v.to(dtype) for v in rest)]
+    if rule == "logical":
+        return [v.bool() for v in values]
+    if rule in ("f32_of_i64", "i64"):
+        return [v.to(torch.int64) for v in values]
+    dtype = _promoted(values)
+    if rule in ("floating", "test") and not dtype.is_floating_point:
+        dtype = torch.float32
+    if dtype is torch.bool and rule != "bits":
+        dtype = torch.int32
+    return [v.to(dtype) for v in values]
+
+
+def _promoted(values: Sequence[Tensor]) -> torch.dtype:
+    dtype = values[0].dtype
+    for v in values[1:]:
+        dtype = torch.promote_types(dtype, v.dtype)
+    return dtype
+
+
+class _Nest:
+    """The space of one node: sizes i*, then r*; every tensor broadcasts over it."""
+
+    def __init__(self, run: _Run, sizes: Sequence[Any], reduce_sizes: Sequence[Any]) -> None:
+        self.run = run
+        self.shape = [run.size(s) for s in sizes]
+        self.reduced = [run.size(s) for s in reduce_sizes]
+        self.values: list[Tensor] = []
+
+    def axis(self, position: int) -> Tensor:
+        space = [*self.shape, *self.reduced]
+        view = [1] * len(space)
+        view[position] = space[position]
+        return torch.arange(space[position]).view(view)
+
+    def scalar(self, value: Any, dtype: torch.dtype = torch.int64) -> Tensor:
+        return torch.tensor(value, dtype=dtype).view([1] * (len(self.shape) + len(self.reduced)))
+
+    def symbol(self, name: str) -> Tensor:
+        """s0 size, i0 loop, r0 reduction loop, v0 value of an op of the body."""
+        kind, number = name[0], int(name[1:])
+        if kind == "i":
+            return self.axis(number)
+        if kind == "r":
+            return self.axis(len(self.shape) + number)
+        return self.scalar(self.run.symbols[number]) if kind == "s" else self.values[number].to(torch.int64)
+
+    def index(self, expr: Any) -> Tensor:
+        """An IndexExpr at every point."""
+        kind = expr.op()
+        if kind == "const":
+            return self.scalar(expr.constant())
+        if kind == "symbol":
+            return self.symbol(str(expr))
+        args = [self.index(a) for a in expr.args()]
+        result = args[0]
+        for a in args[1:]:
+            result = INDEX_OPS[kind](result, a)
+        return result
+
+    def gather(self, number: int, index: Sequence[Any], mask: Tensor | None) -> Tensor:
+        """Elements of a buffer; 0 where the mask is false. Raises IndexError outside the buffer."""
+        buffer = self.run.buffers[number]
+        coords = [self.index(e) for e in index]
+        if mask is not None:
+            coords = [torch.where(mask, c, 0) for c in coords]
+        if not coords:
+            loaded = buffer.view([1] * (len(self.shape) + len(self.reduced)))
+        elif buffer.numel() == 0:
+            space = torch.broadcast_shapes(*(c.shape for c in coords), () if mask is None else mask.shape)
+            loaded = torch.zeros(space, dtype=buffer.dtype)
+        else:
+            for c, size in zip(coords, buffer.shape, strict=True):
+                if c.numel() and (int(c.min()) < 0 or int(c.max()) >= size):
+                    raise IndexError(f"load of {index} from {self.run.name(number)} {list(buffer.shape)} is outside")
+            loaded = buffer[tuple(torch.broadcast_tensors(*coords))]
+        return loaded if mask is None else torch.where(mask, loaded, torch.zeros((), dtype=loaded.dtype))
+
+    def evaluate(self, ops: Sequence[Any]) -> None:
+        for name, ir_dtype, args, detail in ops:
+            dtype = TORCH_DTYPES[ir_dtype]
+            operands = [self.values[a] for a in args]
+            if name == "load":
+                value = self.gather(detail[0], detail[1], operands[0].bool() if operands else None)
+            elif name == "constant":
+                value = self.scalar(detail, dtype)
+            elif name == "index":
+                value = self.index(detail)
+            elif name == "cast":
+                value = operands[0]
+            else:
+                value = operation(name)(*converted_operands(RULES[name], operands))
+            self.values.append(value.to(dtype))
+
+    def full(self, value: Tensor, reduced: bool) -> Tensor:
+        return value.expand([*self.shape, *(self.reduced if reduced else [])])
+
+    def store(self, store: Any, value: Tensor) -> None:
+        target = self.run.buffers[store.buffer]
+        if not math.prod(self.shape):
+            return
+        coords = [self.index(e) for e in store.index]
+        coords = [c.reshape(c.shape[: len(self.shape)]) if c.dim() > len(self.shape) else c for c in coords]
+        where = tuple(c.expand(self.shape) for c in coords)
+        if where:
+            target[where] = value.to(target.dtype)
+        else:
+            target.copy_(value.reshape(target.shape))
+
+
+INDEX_OPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "add": torch.add,
+    "mul": torch.mul,
+    "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "mod": torch.remainder,
+    "min": torch.minimum,
+    "max": torch.maximum,
+}
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x if x.is_floating_point() else x.to(torch.int64)
+
+
+def _extreme(x: Tensor, largest: bool) -> Tensor:
+    if x.dtype is torch.bool:
+        x = x.to(torch.int32)
+    if not x.shape[-1]:
+        info = torch.finfo(x.dtype) if x.is_floating_point() else torch.iinfo(x.dtype)
+        low, high = (-math.inf, math.inf) if x.is_floating_point() else (info.min, info.max)
+        return torch.full(x.shape[:-1], low if largest else high, dtype=x.dtype)
+    return x.amax(-1) if largest else x.amin(-1)
+
+
+def _arg(x: Tensor, largest: bool, positions: Tensor) -> Tensor:
+    """The first of equals; NaN beats all."""
+    x = x.to(torch.int32) if x.dtype is torch.bool else x
+    best = _extreme(x, largest).unsqueeze(-1)
+    hit = torch.isnan(x) if x.is_floating_point() else torch.zeros_like(x, dtype=torch.bool)
+    hit = torch.where(hit.any(-1, keepdim=True), hit, x == best)
+    return torch.where(hit, positions.expand(x.shape), torch.iinfo(torch.int64).max).amin(-1)
+
+
+def _welford(x: Tensor) -> list[Tensor]:
+    x = _wide(x)
+    mean = x.double().mean(-1)
+    squares = (x.double() - mean.unsqueeze(-1)).square().sum(-1)
+    dtype = x.dtype if x.is_floating_point() else torch.float32
+    return [mean.to(dtype), squares.to(dtype)]
+
+
+def _softmax(x: Tensor) -> list[Tensor]:
+    largest = _extreme(x, True)
+    shifted = torch.where(x == largest.unsqueeze(-1), 0, x - largest.unsqueeze(-1))
+    return [largest, torch.exp(shifted).sum(-1)]
+
+
+# The body's reduced values, r dimensions flattened into the last one -> the results of the row.
+REDUCTIONS: dict[str, Callable[..., list[Tensor]]] = {
+    "sum": lambda x: [_wide(x).sum(-1)],
+    "prod": lambda x: [_wide(x).prod(-1)],
+    "max": lambda x: [_extreme(x, True)],
+    "min": lambda x: [_extreme(x, False)],
+    "any": lambda x: [x.bool().any(-1)],
+    "all": lambda x: [x.bool().all(-1)],
+    "argmax": lambda x, i: [_arg(x, True, i)],
+    "argmin": lambda x, i: [_arg(x, False, i)],
+    "welford": _welford,
+    "softmax": _softmax,
+}
+
+
+class _Run:
+    def __init__(
+        self, graph: Any, args: Sequence[Any], calls: Sequence[Callable[[list[Tensor]], list[Tensor]]]
+    ) -> None:
+        self.graph = graph
+        self.calls = calls
+        self.symbols = [int(a) for a in args[: graph.symbols]]
+        self.buffers: dict[int, Tensor] = dict(zip(graph.inputs, args[graph.symbols :], strict=True))
+        for number, buffer in enumerate(graph.buffers):
+            if number not in self.buffers:
+                shape = [self.size(s) for s in buffer.sizes]
+                self.buffers[number] = torch.zeros(shape, dtype=TORCH_DTYPES[buffer.dtype])
+
+    def size(self, expr: Any) -> int:
+        return int(ir.evaluate(expr, {f"s{i}": value for i, value in enumerate(self.symbols)}))
+
+    def name(self, buffer: int) -> str:
+        return str(self.graph.buffers[buffer].name) or f"buffer {buffer}"
+
+    def view(self, view: Any) -> Tensor:
+        """A view's elements, gathered."""
+        nest = _Nest(self, view.sizes, [])
+        buffer = self.buffers[view.buffer]
+        if not view.coords:
+            return buffer.expand(nest.shape)
+        return buffer[tuple(nest.index(c).expand(nest.shape) for c in view.coords)]
+
+    def node(self, node: Any) -> None:
+        if node.kind in ("map", "reduce"):
+            self.loops(node)
+        elif node.kind == "contract":
+            a, b = (self.view(v) for v in node.operands)
+            self.write(node.outputs[0], torch.matmul(_compute(a), _compute(b)))
+        elif node.kind == "convolve":
+            self.write(
+                node.outputs[0],
+                convolve(node, [self.size(s) for s in node.sizes], *(_compute(self.view(v)) for v in node.operands)),
+            )
+        else:
+            results = self.calls[node.call]([self.view(v) for v in node.operands])
+            for buffer, result in zip(node.outputs, results, strict=True):
+                self.write(buffer, result)
+
+    def write(self, buffer: int, value: Tensor) -> None:
+        self.buffers[buffer].copy_(value)
+
+    def loops(self, node: Any) -> None:
+        nest = _Nest(self, node.sizes, node.reduce_sizes)
+        if math.prod(nest.shape) == 0:
+            return
+        nest.evaluate(node.ops)
+        if node.kind == "map":
+            for store in node.stores:
+                value = nest.values[store.value]
+                nest.store(store, nest.full(value, False))
+            return
+        if node.stage != "whole":
+            raise NotImplementedError("parts of a split reduction are not graph-level nodes")
+        flat = [nest.full(nest.values[v], True).reshape([*nest.shape, math.prod(nest.reduced)]) for v in node.reduced]
+        results = REDUCTIONS[node.reduction](*flat)
+        nest.reduced = []
+        for store in node.stores:
+            nest.store(store, results[store.value])
+
+
+def _compute(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def convolve(node: Any, sizes: list[int], a: Tensor, b: Tensor) -> Tensor:
+    """A Convolve node by its definition in graph.h."""
+    attrs = node.convolve
+    stride, padding, dilation, groups = list(attrs.stride), list(attrs.padding), list(attrs.dilation), attrs.groups
+    if attrs.kind == ir.ConvolveKind.kForward:
+        return torch.nn.functional.conv2d(a, b, None, stride, padding, dilation, groups)
+    settings = (stride, padding, dilation, groups)
+    if attrs.kind == ir.ConvolveKind.kData:
+        return torch.nn.grad.conv2d_input(sizes, b, a, *settings)
+    return torch.nn.grad.conv2d_weight(a, sizes, b, *settings)
+
+
+def run_graph(
+    graph: Any, args: Sequence[Any], calls: Sequence[Callable[[list[Tensor]], list[Tensor]]] = ()
+) -> list[Tensor]:
+    """Outputs of the graph on CPU tensors. `args`: the sizes s0, s1, ... as ints, then the tensor inputs in order."""
+    run = _Run(graph, args, calls)
+    for node in graph.nodes:
+        run.node(node)
+    results = []
+    for output in graph.outputs:
+        shape = [run.size(s) for s in output.sizes]
+        buffer = run.buffers[output.buffer]
+        if output.strides:
+            strides = [run.size(s) for s in output.strides]
+            is_input = output.buffer in graph.inputs
+            memory = buffer if is_input else _laid_out(run, graph.buffers[output.buffer], buffer)
+            offset = memory.storage_offset() if is_input else 0
+            results.append(memory.as_strided(shape, strides, offset + run.size(output.offset)))
+        else:
+            results.append(buffer.reshape(shape))
+    return results
+
+
+def _laid_out(run: _Run, buffer: Any, values: Tensor) -> Tensor:
+    """The values in the buffer's own strides."""
+    if buffer.strides is None:
+        return values.contiguous()
+    strides = [run.size(s) for s in buffer.strides]
+    laid = torch.empty_strided(values.shape, strides, dtype=values.dtype)
+    return laid.copy_(values)
+
+
+class ReferencePlan:
+    """Stands for exec's Plan where there is no device: the interpreter behind the same interface."""
+
+    def __init__(self, graph: Any, calls: Sequence[Callable[[list[Tensor]], list[Tensor]]]) -> None:
+        self.graph = graph
+        self.calls = list(calls)
+        self.launch_count = len(graph.nodes)
+
+    def run(self, args: Sequence[Any]) -> list[Tensor]:
+        return run_graph(self.graph, args, self.calls)
+
+    def describe(self) -> list[dict[str, Any]]:
+        return [{"name": str(n.kind), "origin": n.origin.op} for n in self.graph.nodes]
+
+    def output_strides(self) -> list[list[int]]:
+        """Row-major where the graph leaves them open."""
+        run = _Run(self.graph, [0] * self.graph.symbols + [None] * len(self.graph.inputs), [])
+        found = []
+        for output in self.graph.outputs:
+            sizes = [run.size(s) for s in output.sizes]
+            given = [run.size(s) for s in output.strides]
+            found.append(given or list(torch.empty(sizes, device="meta").stride()))
+        return found

@@ -1,0 +1,57 @@
+# torch_ocl_compile/joint_graph.py: rewrites of forward and backward together, and the cut between them.
+"""What is decided here is what backward keeps: the partitioner recomputes what is cheap and saves the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+from torch_ocl_compile.lowering.random import functionalise
+
+aten = torch.ops.aten
+
+
+def ocl_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: Any) -> Any:
+    """AOTAutograd's partition_fn: (forward, backward)."""
+    functionalise(joint)
+    pool_by_offsets(joint)
+    return min_cut_rematerialization_partition(joint, joint_inputs, **settings)
+
+
+def pool_by_offsets(graph_module: torch.fx.GraphModule) -> int:
+    """max_pool2d's gradient from the window offsets that forward keeps, not from indices nor the input; returns how many."""
+    graph = graph_module.graph
+    offsets_to_indices = torch.ops.prims._low_memory_max_pool_offsets_to_indices.default
+    changed = 0
+    for node in list(graph.nodes):
+        if node.target is not aten.max_pool2d_with_indices_backward.default:
+            continue
+        grad, x, kernel, stride, padding, dilation, _, indices = node.args
+        if indices.target is not offsets_to_indices:
+            continue
+        offsets, kernel, _, stride, padding, dilation = indices.args
+        with graph.inserting_before(node):
+            size = [_size(graph, x, d) for d in range(x.meta["val"].dim())]
+            made = graph.call_function(
+                torch.ops.ocl.max_pool2d_backward.default, (grad, offsets, size, kernel, stride, padding, dilation)
+            )
+        made.meta.update(node.meta)
+        node.replace_all_uses_with(made)
+        graph.erase_node(node)
+        changed += 1
+    if changed:
+        graph.eliminate_dead_code()
+        graph.lint()
+        graph_module.recompile()
+    return changed
+
+
+def _size(graph: torch.fx.Graph, x: torch.fx.Node, dim: int) -> Any:
+    size = x.meta["val"].shape[dim]
+    if isinstance(size, int):
+        return size
+    node = graph.call_function(aten.sym_size.int, (x, dim))
+    node.meta["val"] = size
+    return node

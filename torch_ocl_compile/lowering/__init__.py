@@ -1,0 +1,36 @@
+# torch_ocl_compile/lowering/__init__.py: imports every family, so that the table is complete.
+"""aten -> IR, one file per family, rows keyed by overload."""
+
+import torch._inductor.inductor_prims  # defines prims that rows refer to
+
+from torch_ocl_compile import graph_ops  # noqa: F401  (defines torch.ops.ocl)
+from torch_ocl_compile.lowering import (
+    activation,
+    contraction,
+    factory,
+    indexing,
+    loss,
+    normalization,
+    pointwise,
+    pooling,
+    random,
+    reduction,
+    view,
+)
+
+from torch_ocl_compile.lowering import foreach  # isort: skip  (its rows refer to those above)
+
+__all__ = [
+    "activation",
+    "contraction",
+    "factory",
+    "foreach",
+    "indexing",
+    "loss",
+    "normalization",
+    "pointwise",
+    "pooling",
+    "random",
+    "reduction",
+    "view",
+]

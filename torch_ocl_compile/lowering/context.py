@@ -1,0 +1,171 @@
+# torch_ocl_compile/lowering/context.py: what a lowering sees: the builder, the traced result, sizes and dtypes.
+"""`Context` is the first argument of every lowering."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
+
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.errors import UnsupportedError
+from torch_ocl_compile.lowering.term import Nest, Number, Term, scalar
+from torch_ocl_compile.symbolic import Symbols
+
+DTYPES: dict[torch.dtype, ir.DType] = {
+    torch.bool: ir.DType.kBool,
+    torch.uint8: ir.DType.kU8,
+    torch.int8: ir.DType.kI8,
+    torch.int16: ir.DType.kI16,
+    torch.int32: ir.DType.kI32,
+    torch.int64: ir.DType.kI64,
+    torch.float16: ir.DType.kF16,
+    torch.bfloat16: ir.DType.kBF16,
+    torch.float32: ir.DType.kF32,
+    torch.float64: ir.DType.kF64,
+}
+TORCH_DTYPES: dict[ir.DType, torch.dtype] = {ours: theirs for theirs, ours in DTYPES.items()}
+
+
+def ir_dtype(dtype: torch.dtype | ir.DType) -> ir.DType:
+    """Raises UnsupportedError on a dtype that the IR lacks (complex, float8, quantized)."""
+    if isinstance(dtype, ir.DType):
+        return dtype
+    if dtype not in DTYPES:
+        raise UnsupportedError(f"dtype {dtype} has no kernels")
+    return DTYPES[dtype]
+
+
+class Context:
+    """One graph being lowered. `val` is the fake result of the node at hand: its dtype and sizes are the truth."""
+
+    def __init__(self, builder: ir.Builder, symbols: Symbols) -> None:
+        self.builder = builder
+        self.symbols = symbols
+        self.calls: list[Callable[[list[torch.Tensor]], list[Any]]] = []
+        self.val: Any = None
+        self.node: torch.fx.Node | None = None
+        self.reduced_precision = False
+
+    # Sizes and dtypes
+
+    def size(self, x: Any) -> ir.IndexExpr:
+        return self.symbols.size(x)
+
+    def shape(self, sizes: Sequence[Any]) -> list[ir.IndexExpr]:
+        return [self.size(s) for s in sizes]
+
+    @property
+    def sizes(self) -> list[ir.IndexExpr]:
+        """Sizes of the node's result."""
+        return self.shape(self.val.shape)
+
+    @property
+    def dtype(self) -> ir.DType:
+        """Storage dtype of the node's result."""
+        return ir_dtype(self.val.dtype)
+
+    def common_dtype(self, args: Sequence[Any]) -> ir.DType:
+        """The dtype that PyTorch compares these operands in."""
+        operands = [_stand_in(a) if isinstance(a, ir.Value) else a for a in args if a is not None]
+        found, _ = elementwise_dtypes(*operands, type_promotion_kind=ELEMENTWISE_TYPE_PROMOTION_KIND.NO_OPMATH)
+        return ir_dtype(found)
+
+    # Values
+
+    def constant(self, value: Number, dtype: ir.DType, sizes: Sequence[ir.IndexExpr] = ()) -> ir.Value:
+        return self.builder.constant(scalar(value, dtype), dtype, list(sizes))
+
+    def number(self, x: Any, dtype: ir.DType, sizes: Sequence[ir.IndexExpr] = ()) -> ir.Value:
+        """A Python number or a SymInt as a value that needs no memory."""
+        if isinstance(x, (torch.SymInt, torch.SymFloat)):
+            return self.builder.iota(list(sizes), self.size(x.node.expr), dtype)
+        return self.constant(x, dtype, sizes)
+
+    def nest(self, sizes: Sequence[Any], reduce_sizes: Sequence[Any] = ()) -> Nest:
+        return Nest(self.builder, self.shape(sizes), self.shape(reduce_sizes))
+
+    def broadcast(self, args: Sequence[Any]) -> list[ir.IndexExpr]:
+        """The shape that the values among `args` broadcast to."""
+        shapes = [a.sizes for a in args if isinstance(a, ir.Value)]
+        rank = max((len(s) for s in shapes), default=0)
+        result = [ir.IndexExpr(1)] * rank
+        for shape in shapes:
+            for d, size in enumerate(shape, rank - len(shape)):
+                if result[d].is_const(1):
+                    result[d] = size
+        return result
+
+    def pointwise(
+        self,
+        formula: Callable[..., Any],
+        *args: Any,
+        dtype: ir.DType | Sequence[ir.DType] | None = None,
+        compute: ir.DType | None = None,
+        raw: Sequence[int] = (),
+        **settings: Any,
+    ) -> Any:
+        """One loop nest: `formula` of the broadcast arguments.
+
+        Values become terms cast to `compute` (default: the result's dtype), except those at the positions `raw`.
+        Numbers stay numbers, SymInts become terms. `dtype`: storage dtype, or several if the formula returns a tuple.
+        """
+        dtypes = [self.dtype] if dtype is None else [dtype] if isinstance(dtype, ir.DType) else list(dtype)
+        compute = ir.compute_type(dtypes[0] if compute is None else compute)
+        sizes = self.broadcast(args)
+        nest = Nest(self.builder, sizes)
+
+        def operand(a: Any, keep: bool) -> Any:
+            if isinstance(a, ir.Value):
+                term = nest.load_broadcast(a, sizes, nest.i)
+                return term if keep else term.cast(compute)
+            if isinstance(a, (torch.SymInt, torch.SymFloat)):
+                return nest.index(self.size(a.node.expr)).cast(compute)
+            return a
+
+        made = formula(*(operand(a, position in raw) for position, a in enumerate(args)), **settings)
+        results = made if isinstance(made, tuple) else (made,)
+        terms = [m if isinstance(m, Term) else nest.constant(m, d) for m, d in zip(results, dtypes, strict=True)]
+        stored = nest.store(*zip(terms, dtypes, strict=True))
+        return tuple(stored) if isinstance(made, tuple) else stored[0]
+
+    def cast(self, x: ir.Value, dtype: ir.DType) -> ir.Value:
+        return x if x.dtype == dtype else self.builder.cast(x, dtype)
+
+    def realize_at(self, x: ir.Value, sizes: Sequence[ir.IndexExpr]) -> ir.Value:
+        """x broadcast to `sizes`, still a view."""
+        return self.builder.expand(x, list(sizes))
+
+    def numel(self, sizes: Sequence[ir.IndexExpr]) -> ir.IndexExpr:
+        return ir.product(list(sizes))
+
+
+def dims_of(dim: Any, rank: int) -> list[int]:
+    """A dim argument (None, int or list, negative allowed) as sorted dimensions; None and [] mean all."""
+    if dim is None or (isinstance(dim, (list, tuple)) and not dim):
+        return list(range(rank))
+    listed = [dim] if isinstance(dim, int) else list(dim)
+    return sorted(d % rank for d in listed) if rank else []
+
+
+def static_int(x: Any, what: str) -> int:
+    """A size that must be known while compiling. Raises UnsupportedError on a symbolic one."""
+    if isinstance(x, int):
+        return x
+    if isinstance(x, torch.SymInt) and x.node.expr.is_number:
+        return int(x.node.expr)
+    raise UnsupportedError(f"{what} must be a known integer, not {x}")
+
+
+_STAND_INS: dict[tuple[ir.DType, bool], torch.Tensor] = {}
+
+
+def _stand_in(value: ir.Value) -> torch.Tensor:
+    """A tensor of the value's dtype and, as promotion asks for it, of rank 0 or not."""
+    key = (value.dtype, bool(value.sizes))
+    if key not in _STAND_INS:
+        with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
+            _STAND_INS[key] = torch.empty((1,) if key[1] else (), dtype=TORCH_DTYPES[key[0]], device="meta")
+    return _STAND_INS[key]

@@ -1,0 +1,99 @@
+# torch_ocl_compile/lowering/fallback.py: an op without lowering, run eagerly inside the plan; counted, with its reason.
+"""A silent slow path is an error: every fallback is counted and logged once; options={"fallback": "error"} forbids them."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.errors import UnsupportedError
+from torch_ocl_compile.lowering.context import Context, ir_dtype
+
+log = logging.getLogger(__name__)
+
+# (op, reason) -> how many nodes of how many graphs
+FALLBACKS: Counter[tuple[str, str]] = Counter()
+
+
+def record(op: str, reason: str) -> None:
+    """Counts a fallback; the first of its kind is logged."""
+    FALLBACKS[op, reason] += 1
+    if FALLBACKS[op, reason] == 1:
+        log.warning("%s runs eagerly: %s", op, reason)
+
+
+def lower_call(c: Context, target: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A Call node: `target` on the operand tensors. SymInts travel as 0-dim operands and are read back on the host."""
+    fakes, result_spec = tree_flatten(c.val)
+    positions = [i for i, f in enumerate(fakes) if isinstance(f, torch.Tensor)]
+    if not positions:
+        raise UnsupportedError(f"{target} returns no tensor")
+    if any(isinstance(f, (torch.SymInt, torch.SymFloat, torch.SymBool)) for f in fakes):
+        raise UnsupportedError(f"{target} returns a size that depends on the data")
+    leaves, spec = tree_flatten((tuple(args), dict(kwargs)))
+    slots: list[Any] = list(leaves)
+    operands: list[ir.Value] = []
+    for i, leaf in enumerate(leaves):
+        if isinstance(leaf, (ir.Value, torch.SymInt)):
+            is_number = isinstance(leaf, torch.SymInt)
+            slots[i] = _Slot(len(operands), is_number)
+            operands.append(c.builder.realize(c.number(leaf, ir.DType.kI64)) if is_number else leaf)
+    results = [(ir_dtype(fakes[p].dtype), c.shape(fakes[p].shape)) for p in positions]
+    strides = [c.shape(fakes[p].stride()) for p in positions]
+    c.calls.append(_eager(target, slots, spec, positions, c.val, result_spec))
+    values = c.builder.call(len(c.calls) - 1, operands, results, strides)
+    made: list[Any] = [None] * len(fakes)
+    for p, value in zip(positions, values, strict=True):
+        made[p] = value
+    return tree_unflatten(made, result_spec)
+
+
+class _Slot:
+    """Place of operand `position` among the arguments; `is_number`: as a Python int."""
+
+    def __init__(self, position: int, is_number: bool) -> None:
+        self.position = position
+        self.is_number = is_number
+
+
+def _eager(
+    target: Callable[..., Any], slots: list[Any], spec: Any, positions: list[int], traced: Any, result_spec: Any
+) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
+    """The Python callable of a Call: operand tensors in, result tensors with the traced strides out."""
+    promised = [_strides_of(f) for f in tree_flatten(traced)[0]]
+
+    def fill(slot: Any, tensors: list[torch.Tensor]) -> Any:
+        if not isinstance(slot, _Slot):
+            return slot
+        tensor = tensors[slot.position]
+        return int(tensor.item()) if slot.is_number else tensor
+
+    def run(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        args, kwargs = tree_unflatten([fill(s, tensors) for s in slots], spec)
+        with torch.no_grad():
+            results = tree_flatten(target(*args, **kwargs))[0]
+        return [_restrided(results[p], promised[p]) for p in positions]
+
+    return run
+
+
+def _strides_of(fake: Any) -> tuple[int, ...] | None:
+    """The traced strides, None if symbolic: then contiguous or not is checked by the executor."""
+    if isinstance(fake, torch.Tensor) and all(isinstance(s, int) for s in fake.stride()):
+        return tuple(fake.stride())
+    return None
+
+
+def _restrided(x: torch.Tensor, strides: tuple[int, ...] | None) -> torch.Tensor:
+    """x, copied if its strides are not those that were traced."""
+    if strides is None or x.numel() == 0:
+        return x if strides is not None else x.contiguous()
+    if all(have == want or size == 1 for have, want, size in zip(x.stride(), strides, x.shape, strict=True)):
+        return x
+    return torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device).copy_(x)

@@ -1,0 +1,422 @@
+# torch_ocl_compile/lowering/graph.py: a whole FX graph -> ir.Graph, every node through its row or the fallback.
+"""`lower_module` gives everything that a call needs; `lower_graph` only the ir.Graph, for tests and tools."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.errors import InternalError, OclError, UnsupportedError
+from torch_ocl_compile.host_part import Part, classify, extract, graph_device, tensors_of
+from torch_ocl_compile.lowering.context import Context, ir_dtype
+from torch_ocl_compile.lowering.fallback import lower_call, record
+from torch_ocl_compile.lowering.registry import find
+from torch_ocl_compile.symbolic import Symbols, SymbolSource
+
+aten = torch.ops.aten
+
+# Checks that guards have made already.
+NO_EFFECT = {
+    "aten._assert_scalar.default",
+    "aten._assert_async.default",
+    "aten._assert_async.msg",
+    "aten._assert_tensor_metadata.default",
+    "aten.sym_constrain_range.default",
+    "aten.sym_constrain_range_for_size.default",
+}
+CPU_CONSTANTS = {aten.full.default, aten.scalar_tensor.default, aten.lift_fresh_copy.default}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a tensor input of the ir.Graph comes from: argument `position` of the call, an attribute of the module, a
+    host value moved to the device, or several 0-dim host values packed into one tensor."""
+
+    kind: str  # "argument", "attribute", "host", "packed"
+    position: int = 0
+    tensor: torch.Tensor | None = None
+    packed: tuple[int, ...] = ()  # positions among the host values
+    dtype: torch.dtype | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """Where output k of the call comes from."""
+
+    kind: str  # "plan", "argument", "number", "host", "after", "none"
+    position: int = 0
+    expr: Any = None
+
+
+@dataclass
+class Lowered:
+    """A graph ready to be compiled, and how to call it."""
+
+    graph: ir.Graph
+    calls: list[Callable[[list[torch.Tensor]], list[torch.Tensor]]]
+    device: torch.device
+    symbols: Symbols
+    inputs: list[Source]
+    results: list[Result]
+    traced: list[Any]  # the fake value of each result
+    before: tuple[Callable[..., Any], list[int]] | None = None  # and the arguments it takes, by position
+    after: tuple[Callable[..., Any], list[Result]] | None = None
+    sources: list[SymbolSource] = field(default_factory=list)
+
+
+def lower_graph(gm: torch.fx.GraphModule, fake_inputs: Sequence[Any] = (), **settings: Any) -> ir.Graph:
+    """The ir.Graph of an AOTAutograd graph; needs no device. `fake_inputs` stand in where nodes carry no metadata."""
+    for node, fake in zip((n for n in gm.graph.nodes if n.op == "placeholder"), fake_inputs, strict=False):
+        node.meta.setdefault("val", fake)
+    return lower_module(gm, **settings).graph
+
+
+def lower_module(
+    gm: torch.fx.GraphModule,
+    *,
+    saved_from: int | None = None,
+    parameters: Sequence[int] = (),
+    donated: Sequence[int] = (),
+    fallback: str = "eager",
+) -> Lowered:
+    """Lowers a graph. Results from `saved_from` on may have any strides; `parameters` and `donated`: inputs by position."""
+    return _Lowering(gm, saved_from, set(parameters), set(donated), fallback).run()
+
+
+class _Lowering:
+    def __init__(
+        self, gm: torch.fx.GraphModule, saved_from: int | None, parameters: set[int], donated: set[int], fallback: str
+    ) -> None:
+        self.gm = gm
+        self.saved_from = saved_from
+        self.parameters = parameters
+        self.donated = donated
+        self.fallback = fallback
+        self.builder = ir.Builder()
+        self.symbols = Symbols(self.builder)
+        self.context = Context(self.builder, self.symbols)
+        self.env: dict[torch.fx.Node, Any] = {}
+        self.inputs: list[Source] = []
+        self.device = graph_device(gm.graph)
+        self.parts = classify(gm.graph, self.device)
+        self.placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        self.host_values: list[torch.fx.Node] = []  # results of the part before, in order
+        self.mutated: set[int] = set()  # buffers of inputs that are written
+
+    def run(self) -> Lowered:
+        self.symbols.bind_inputs([n.meta.get("val") for n in self.placeholders])
+        for position, node in enumerate(self.placeholders):
+            if self.parts[node] is Part.DEVICE:
+                self.env[node] = self.add_input(node.meta["val"], Source("argument", position), position)
+        self.bring_host_values()
+        for node in self.gm.graph.nodes:
+            if node.op == "get_attr" and self.parts[node] is Part.DEVICE and node not in self.env:
+                self.bring_attribute(node)
+            elif node.op == "call_function" and self.parts[node] is Part.DEVICE:
+                self.env[node] = self.lower_node(node)
+        return self.finish()
+
+    # Inputs
+
+    def add_input(self, fake: torch.Tensor, source: Source, position: int = -1) -> ir.Value:
+        self.inputs.append(source)
+        return self.builder.input(
+            ir_dtype(fake.dtype),
+            self.context.shape(fake.shape),
+            self.context.shape(fake.stride()),
+            position in self.parameters,
+            position in self.donated,
+        )
+
+    def bring_attribute(self, node: torch.fx.Node) -> None:
+        tensor = _attribute(self.gm, str(node.target))
+        if isinstance(tensor, torch.Tensor):
+            self.env[node] = self.add_input(tensor, Source("attribute", tensor=tensor))
+
+    def bring_host_values(self) -> None:
+        """CPU values that device nodes read: numbers where they are known, 0-dim ones packed by dtype, others moved."""
+        wanted: dict[torch.fx.Node, None] = {}
+        for node in self.gm.graph.nodes:
+            if node.op == "call_function" and self.parts[node] is Part.DEVICE:
+                for source in node.all_input_nodes:
+                    if self.parts[source] is Part.BEFORE and tensors_of(source.meta.get("val")):
+                        wanted[source] = None
+        groups: dict[torch.dtype, list[torch.fx.Node]] = {}
+        for node in wanted:
+            fake, constant = node.meta["val"], self.host_constant(node)
+            if constant is not None:
+                self.env[node] = constant
+            elif fake.device.type == "cpu" and fake.dim() == 0:
+                groups.setdefault(_packed_dtype(node), []).append(node)
+            else:
+                self.env[node] = self.add_input(fake, Source("host", self.host_value(node)))
+        for dtype, nodes in groups.items():
+            positions = tuple(self.host_value(n) for n in nodes)
+            self.inputs.append(Source("packed", packed=positions, dtype=dtype))
+            size = ir.IndexExpr(len(nodes))
+            packed = self.builder.input(ir_dtype(dtype), [size], [ir.IndexExpr(1)], False, False)
+            for k, node in enumerate(nodes):
+                self.env[node] = self.builder.select(packed, 0, ir.IndexExpr(k))
+
+    def host_value(self, node: torch.fx.Node) -> int:
+        if node not in self.host_values:
+            self.host_values.append(node)
+        return self.host_values.index(node)
+
+    def host_constant(self, node: torch.fx.Node) -> ir.Value | None:
+        fake = node.meta["val"]
+        if node.op == "get_attr" or node.target is aten.lift_fresh_copy.default:
+            source = node if node.op == "get_attr" else node.args[0]
+            if isinstance(source, torch.fx.Node) and source.op == "get_attr":
+                tensor = _attribute(self.gm, str(source.target))
+                if isinstance(tensor, torch.Tensor) and tensor.dim() == 0 and type(tensor) is torch.Tensor:
+                    return self.context.constant(tensor.item(), ir_dtype(tensor.dtype))
+        if node.target in CPU_CONSTANTS and fake.dim() == 0:
+            value = node.args[-1]
+            if isinstance(value, (bool, int, float)):
+                return self.context.constant(value, ir_dtype(fake.dtype))
+        return None
+
+    # Nodes
+
+    def argument(self, a: Any) -> Any:
+        if isinstance(a, torch.fx.Node):
+            if a in self.env:
+                return self.env[a]
+            value = a.meta.get("val")
+            if tensors_of(value):
+                raise UnsupportedError(f"{a.name} is not available on {self.device}")
+            return value
+        if isinstance(a, (list, tuple)):
+            return [self.argument(x) for x in a]
+        return a
+
+    def lower_node(self, node: torch.fx.Node) -> Any:
+        c = self.context
+        try:
+            args = [self.argument(a) for a in node.args]
+            kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
+            c.node, c.val = node, node.meta.get("val")
+            self.builder.origin = _origin(node)
+            return self.apply(node, args, kwargs)
+        except OclError as error:
+            raise type(error)(f"{error}\n{describe(node)}") from error
+        except Exception as error:
+            raise InternalError(f"{type(error).__name__}: {error}\n{describe(node)}") from error
+
+    def apply(self, node: torch.fx.Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        target = node.target
+        name = str(target)
+        if name in NO_EFFECT:
+            return None
+        if name == "<built-in function getitem>":
+            return args[0][args[1]]
+        if target is aten.copy_.default:
+            return self.store(node, args[0], args[1])
+        if not isinstance(target, OpOverload):
+            raise UnsupportedError(f"{name} has no lowering and cannot be called from a plan")
+        lowering = find(target)
+        result = NotImplemented if lowering is None else lowering(self.context, *args, **kwargs)
+        if result is not NotImplemented:
+            return result
+        reason = "no lowering" if lowering is None else "no lowering for these arguments"
+        if self.fallback == "error":
+            raise _fallback_error(f"{name} has {reason} and options={{'fallback': 'error'}} forbids to run it eagerly")
+        record(name, reason)
+        return lower_call(self.context, target, args, kwargs)
+
+    def store(self, node: torch.fx.Node, target: ir.Value, value: ir.Value) -> ir.Value:
+        """copy_ into an input. What still views the old contents is copied first."""
+        self.keep_old_contents(node, target)
+        self.mutated.add(target.buffer)
+        c = self.context
+        value = c.cast(value, target.dtype)
+        if len(value.sizes) != len(target.sizes) or value.sizes != target.sizes:
+            value = self.builder.expand(value, target.sizes)
+        self.builder.copy_into(target, value)
+        return target
+
+    def keep_old_contents(self, node: torch.fx.Node, target: ir.Value) -> None:
+        later = False
+        for reader in self.gm.graph.nodes:
+            later = later or reader is node
+            if not later or reader.op not in ("call_function", "output"):
+                continue
+            for source in reader.all_input_nodes:
+                if reader is node and source is node.args[1]:
+                    continue
+                value = self.env.get(source)
+                if _views(value, target.buffer) and storage(source) is not storage(_root(node)):
+                    self.env[source] = self.builder.copy(value)
+
+    # Results
+
+    def finish(self) -> Lowered:
+        output = next(iter(reversed(self.gm.graph.nodes)))
+        returned = output.args[0] if isinstance(output.args[0], (list, tuple)) else [output.args[0]]
+        results: list[Result] = []
+        after: list[torch.fx.Node] = []
+        plan: dict[torch.fx.Node, int] = {}
+        owners: dict[int, Any] = {
+            self.env[n].buffer: storage(n) for n in self.placeholders if self.parts[n] is Part.DEVICE and n in self.env
+        }
+
+        def plan_result(node: torch.fx.Node, strides: list[Any]) -> Result:
+            if node not in plan:
+                self.emit(node, strides, owners)
+                plan[node] = len(plan)
+            return Result("plan", plan[node])
+
+        for position, node in enumerate(returned):
+            if not isinstance(node, torch.fx.Node):
+                results.append(Result("none") if node is None else Result("number", expr=node))
+                continue
+            fake, part = node.meta.get("val"), self.parts[node]
+            if node.op == "placeholder":
+                results.append(Result("argument", self.placeholders.index(node)))
+            elif part is Part.SIZE:
+                results.append(Result("none") if fake is None else Result("number", expr=fake))
+            elif part is Part.BEFORE:
+                results.append(Result("host", self.host_value(node)))
+            elif part is Part.AFTER:
+                results.append(Result("after", len(after)))
+                after.append(node)
+            elif self.env.get(node) is None:
+                results.append(Result("none"))
+            else:
+                free = self.saved_from is not None and position >= self.saved_from
+                results.append(plan_result(node, [] if free else self.context.shape(fake.stride())))
+        late = self.late_part(after, plan_result)
+        before = self.early_part()
+        return Lowered(
+            self.builder.finish(),
+            self.context.calls,
+            self.device,
+            self.symbols,
+            self.inputs,
+            results,
+            [n.meta.get("val") if isinstance(n, torch.fx.Node) else n for n in returned],
+            before,
+            late,
+            self.symbols.sources,
+        )
+
+    def emit(self, node: torch.fx.Node, strides: list[Any], owners: dict[int, Any]) -> None:
+        """One output of the ir.Graph: its memory belongs to the node's storage, and to no other's."""
+        value = self.env[node]
+        if value.kind != ir.ValueKind.kView or owners.setdefault(value.buffer, storage(node)) is not storage(node):
+            self.builder.origin = _origin(node)
+            value = self.builder.copy(value)
+            owners[value.buffer] = storage(node)
+        self.builder.output(value, strides)
+
+    def early_part(self) -> tuple[Callable[..., Any], list[int]] | None:
+        nodes = [n for n in self.gm.graph.nodes if n.op == "call_function" and self.parts[n] is Part.BEFORE]
+        if not nodes and not self.host_values:
+            return None
+        function, taken = extract(self.gm, nodes, self.host_values)
+        return function, [self.placeholders.index(n) for n in taken]
+
+    def late_part(
+        self, wanted: list[torch.fx.Node], plan_result: Callable[[torch.fx.Node, list[Any]], Result]
+    ) -> tuple[Callable[..., Any], list[Result]] | None:
+        nodes = [n for n in self.gm.graph.nodes if n.op == "call_function" and self.parts[n] is Part.AFTER]
+        if not nodes:
+            return None
+        function, taken = extract(self.gm, nodes, wanted)
+        sources = []
+        for node in taken:
+            if node.op == "placeholder":
+                sources.append(Result("argument", self.placeholders.index(node)))
+            elif self.parts[node] is Part.BEFORE:
+                sources.append(Result("host", self.host_value(node)))
+            else:
+                sources.append(plan_result(node, self.context.shape(node.meta["val"].stride())))
+        return function, sources
+
+
+def _root(node: torch.fx.Node) -> torch.fx.Node:
+    target = node.args[0]
+    assert isinstance(target, torch.fx.Node)
+    return target
+
+
+def _views(value: Any, buffer: int) -> bool:
+    return isinstance(value, ir.Value) and value.kind == ir.ValueKind.kView and value.buffer == buffer
+
+
+def storage(node: torch.fx.Node) -> torch.fx.Node:
+    """The node that made the memory which this node's result views, by the aliasing that the schemas promise."""
+    while node.op == "call_function" and node.args and isinstance(node.args[0], torch.fx.Node):
+        if isinstance(node.target, OpOverload):
+            returns = node.target._schema.returns
+            if not returns or returns[0].alias_info is None:
+                return node
+        elif str(node.target) != "<built-in function getitem>":
+            return node
+        else:
+            source = node.args[0]
+            if isinstance(source.target, OpOverload) and source.target._schema.returns[0].alias_info is None:
+                return node
+        node = node.args[0]
+    return node
+
+
+def _attribute(gm: torch.fx.GraphModule, path: str) -> Any:
+    value: Any = gm
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def _packed_dtype(node: torch.fx.Node) -> torch.dtype:
+    """float64 numbers travel as float32 unless a result needs them wide: few devices have it."""
+    dtype: torch.dtype = node.meta["val"].dtype
+    if dtype is not torch.float64:
+        return dtype
+    wide = any(t.dtype is dtype and t.device.type != "cpu" for u in node.users for t in tensors_of(u.meta.get("val")))
+    return dtype if wide else torch.float32
+
+
+def _fallback_error(message: str) -> OclError:
+    import torch_ocl_compile.errors as errors
+
+    kind: type[OclError] = getattr(errors, "FallbackError", UnsupportedError)
+    return kind(message)
+
+
+def source_line(node: torch.fx.Node) -> str:
+    """model.py:61 of the user's code, "" if unknown."""
+    found = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    if not found:
+        return ""
+    path, line = found[-1]
+    return f"{path.rsplit('/', 1)[-1]}:{line}"
+
+
+def _origin(node: torch.fx.Node) -> ir.Origin:
+    return ir.Origin(str(node.target), source_line(node))
+
+
+def describe(node: torch.fx.Node) -> str:
+    """Op, operands and place in the model, for messages."""
+
+    def text(a: Any) -> str:
+        if isinstance(a, torch.fx.Node):
+            value = a.meta.get("val")
+            if isinstance(value, torch.Tensor):
+                kind = str(value.dtype).removeprefix("torch.")
+                return f"{a.name}: {kind}{list(value.shape)} on {value.device}"
+            return f"{a.name}: {value}"
+        return f"[{', '.join(text(x) for x in a)}]" if isinstance(a, (list, tuple)) else repr(a)
+
+    listed = [text(a) for a in node.args] + [f"{k}={text(v)}" for k, v in node.kwargs.items()]
+    trace = (node.meta.get("stack_trace") or "").strip().splitlines()
+    where = "\n".join("    " + line.strip() for line in trace[-2:]) or "    (unknown)"
+    return f"  op:    {node.target}({', '.join(listed)})\n  where:\n{where}"

@@ -1,0 +1,81 @@
+# torch_ocl_compile/lowering/indexing.py: gathers: loads at coordinates that are themselves loaded.
+"""Scatters with accumulation have no order-free form in the IR yet and fall back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.lowering import term as t
+from torch_ocl_compile.lowering.context import Context
+from torch_ocl_compile.lowering.registry import lower
+from torch_ocl_compile.lowering.term import Nest, Term
+
+aten = torch.ops.aten
+
+
+def wrap(index: Term, size: ir.IndexExpr) -> Term:
+    """Negative indices count from the end."""
+    index = index.cast(ir.DType.kI64)
+    return t.where(index < 0, index + index.nest.index(size), index)
+
+
+@lower(aten.embedding.default)
+def embedding(c: Context, weight: ir.Value, indices: ir.Value, *_: Any) -> ir.Value:
+    nest = c.nest(c.val.shape)
+    row = nest.load(indices, nest.i[:-1]).cast(ir.DType.kI64)
+    return nest.store((nest.load(weight, [row.as_index(), nest.i[-1]]), c.dtype))[0]
+
+
+@lower(aten.index_select.default)
+def index_select(c: Context, x: ir.Value, dim: int, index: ir.Value) -> ir.Value:
+    if not x.sizes:
+        return x
+    nest = c.nest(c.val.shape)
+    dim %= len(x.sizes)
+    at: list[Any] = list(nest.i)
+    chosen = nest.load(index, [nest.i[dim]] if index.sizes else []).cast(ir.DType.kI64)
+    at[dim] = chosen.as_index()
+    return nest.store((nest.load(x, at), c.dtype))[0]
+
+
+@lower(aten.gather.default)
+def gather(c: Context, x: ir.Value, dim: int, index: ir.Value, sparse_grad: bool = False) -> ir.Value:
+    if not x.sizes:
+        return c.builder.expand(x, c.sizes)
+    nest = c.nest(c.val.shape)
+    at: list[Any] = list(nest.i)
+    at[dim % len(x.sizes)] = wrap(nest.load(index, nest.i), x.sizes[dim % len(x.sizes)]).as_index()
+    return nest.store((nest.load(x, at[: len(x.sizes)]), c.dtype))[0]
+
+
+@lower(aten.index.Tensor, "aten._unsafe_index.Tensor")
+def index(c: Context, x: ir.Value, indices: Sequence[ir.Value | None]) -> Any:
+    """x[i0, i1, ...] with integer index tensors; boolean ones have data-dependent sizes and fall back."""
+    if any(i is not None and i.dtype in (ir.DType.kBool, ir.DType.kU8) for i in indices):
+        return NotImplemented
+    nest = c.nest(c.val.shape)
+    at = advanced_coords(c, nest, x, indices)
+    return nest.store((nest.load(x, at), c.dtype))[0]
+
+
+def advanced_coords(c: Context, nest: Nest, x: ir.Value, indices: Sequence[ir.Value | None]) -> list[Any]:
+    """Coordinates in x of the nest's point. Indexed dimensions become one block of the broadcast index shape: in the
+    place of the first if they are neighbours, else in front."""
+    places = [d for d, i in enumerate(indices) if i is not None]
+    shape = c.broadcast([i for i in indices if i is not None])
+    adjacent = places == list(range(places[0], places[-1] + 1))
+    first = places[0] if adjacent else 0
+    block = nest.i[first : first + len(shape)]
+    others = iter([*nest.i[:first], *nest.i[first + len(shape) :]])
+    at: list[Any] = []
+    for d, size in enumerate(x.sizes):
+        chosen = indices[d] if d < len(indices) else None
+        if chosen is None:
+            at.append(next(others))
+        else:
+            at.append(wrap(nest.load_broadcast(chosen, shape, block), size).as_index())
+    return at

@@ -1,0 +1,69 @@
+# torch_ocl_compile/lowering/loss.py: negative log likelihood, forward and backward.
+"""The class is loaded and used as a coordinate: one gather, no one-hot. Other losses decompose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.lowering import term as t
+from torch_ocl_compile.lowering.context import Context, ir_dtype
+from torch_ocl_compile.lowering.registry import lower
+from torch_ocl_compile.lowering.term import Nest, Term
+
+aten = torch.ops.aten
+NONE, MEAN, SUM = 0, 1, 2  # at::Reduction
+
+
+def _sample(nest: Nest, x: ir.Value, target: ir.Value, weight: ir.Value | None, ignore: int, at: list[Any]) -> Any:
+    """(-x[class], weight of the class) for one target; 0 and 0 where the class is `ignore`. Coordinates `at` are the
+    target's: [], [n] or [n, h, w]; the class is dimension 1 of x (0 without a batch)."""
+    chosen = nest.load(target, at).cast(ir.DType.kI64)
+    valid = chosen.ne(ignore)
+    index = t.where(valid, chosen, 0).as_index()
+    value = -nest.load(x, [*at[:1], index, *at[1:]], valid)
+    w = nest.constant(1.0, value.dtype) if weight is None else nest.load(weight, [index], valid).cast(value.dtype)
+    return value * w if weight is not None else value, t.where(valid, w, 0.0), valid
+
+
+def _forward(c: Context, x: ir.Value, target: ir.Value, weight: Any, reduction: int, ignore: int) -> Any:
+    dtype, wide = ir_dtype(c.val[0].dtype), ir.compute_type(x.dtype)
+    if reduction == NONE:
+        nest = Nest(c.builder, target.sizes)
+        value, _, valid = _sample(nest, x, target, weight, ignore, nest.i)
+        return nest.store((t.where(valid, value, 0.0), dtype))[0], c.constant(0.0, dtype)
+
+    def total(of_weights: bool) -> ir.Value:
+        nest = Nest(c.builder, [], target.sizes)
+        value, w, valid = _sample(nest, x, target, weight, ignore, nest.r)
+        return nest.reduce("sum", [w if of_weights else t.where(valid, value, 0.0)], [wide])[0]
+
+    loss, weights = total(False), total(True)
+    if reduction == MEAN:
+        loss = c.pointwise(lambda a, b: a / b, loss, weights, dtype=dtype)
+    return c.cast(loss, dtype), c.cast(weights, ir_dtype(c.val[1].dtype))
+
+
+def _backward(
+    c: Context, grad: ir.Value, x: ir.Value, target: ir.Value, weight: Any, reduction: int, ignore: int, total: ir.Value
+) -> ir.Value:
+    """-grad * weight at the class, 0 elsewhere; divided by the total weight for the mean."""
+    nest = Nest(c.builder, x.sizes)
+    axis = 1 if len(x.sizes) > 1 else 0
+    at = [i for d, i in enumerate(nest.i) if d != axis]
+    chosen = nest.load(target, at).cast(ir.DType.kI64)
+    valid = chosen.ne(ignore) & chosen.eq(nest.index(nest.i[axis]))
+    value: Term = -nest.load(grad, at if reduction == NONE and grad.sizes else [])
+    if weight is not None:
+        value = value * nest.load(weight, [nest.i[axis]]).cast(value.dtype)
+    if reduction == MEAN:
+        value = value / nest.load(total, []).cast(value.dtype)
+    return nest.store((t.where(valid, value, 0.0), c.dtype))[0]
+
+
+for forward in (aten.nll_loss_forward.default, aten.nll_loss2d_forward.default):
+    lower(forward)(_forward)
+for backward in (aten.nll_loss_backward.default, aten.nll_loss2d_backward.default):
+    lower(backward)(_backward)

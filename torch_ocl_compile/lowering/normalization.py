@@ -1,0 +1,248 @@
+# torch_ocl_compile/lowering/normalization.py: batch norm and softmax, forward and backward, kept whole until here.
+"""Each is a few reductions and maps in fp32 whatever the storage type; the scheduler keeps rows in one kernel."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.lowering import term as t
+from torch_ocl_compile.lowering.context import Context, ir_dtype
+from torch_ocl_compile.lowering.reduction import welford
+from torch_ocl_compile.lowering.registry import lower
+from torch_ocl_compile.lowering.term import Term
+
+aten = torch.ops.aten
+
+
+def _channels(c: Context, x: ir.Value | None, rank: int) -> ir.Value | None:
+    """[c] -> [c, 1, 1], to broadcast over [n, c, h, w]."""
+    if x is None:
+        return None
+    return c.builder.reshape(x, [x.sizes[0], *[ir.IndexExpr(1)] * (rank - 2)])
+
+
+def _others(rank: int) -> list[int]:
+    """All dimensions but the channel's."""
+    return [0, *range(2, rank)]
+
+
+def _elements(x: ir.Value) -> ir.IndexExpr:
+    """Elements per channel."""
+    return functools.reduce(lambda a, b: a * b, (x.sizes[d] for d in _others(len(x.sizes))), ir.IndexExpr(1))
+
+
+def _as_float(nest_term: Term, n: ir.IndexExpr) -> Term:
+    return nest_term.nest.index(n).cast(nest_term.dtype)
+
+
+def _given(*values: ir.Value | None) -> list[ir.Value]:
+    return [v for v in values if v is not None]
+
+
+def _affine(
+    c: Context, x: ir.Value, mean: ir.Value, invstd: ir.Value, weight: Any, bias: Any, dtype: ir.DType
+) -> ir.Value:
+    """(x - mean) * (invstd * weight) + bias."""
+    rank = len(x.sizes)
+
+    def normalise(v: Term, m: Term, s: Term, *affine: Term) -> Term:
+        left = list(affine)
+        scale = s * left.pop(0) if weight is not None else s
+        y = (v - m) * scale
+        return y + left.pop(0) if bias is not None else y
+
+    columns = [_channels(c, v, rank) for v in (mean, invstd, weight, bias) if v is not None]
+    result: ir.Value = c.pointwise(normalise, x, *columns, dtype=dtype)
+    return result
+
+
+def _running(c: Context, old: ir.Value, new: ir.Value, momentum: float, scale: Any = None) -> ir.Value:
+    """(1 - momentum) * old + momentum * new * scale."""
+
+    def update(a: Term, b: Term) -> Term:
+        return a * (1.0 - momentum) + (b if scale is None else scale(b)) * momentum
+
+    result: ir.Value = c.pointwise(update, old, new, dtype=old.dtype)
+    return result
+
+
+def train_batch_norm(
+    c: Context, x: ir.Value, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float, dtype: ir.DType
+) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value | None, ir.Value | None]:
+    """(y, saved mean, saved 1 / std, new running mean, new running variance). Statistics are fp32 or wider; the running
+    variance is the unbiased one."""
+    wide = ir.compute_type(dtype)
+    save_mean, squares = welford(c, x, _others(len(x.sizes)), False, wide)
+    n = _elements(x)
+    invstd = c.pointwise(lambda s: t.rsqrt(s / _as_float(s, n) + eps), squares, dtype=wide)
+    y = _affine(c, x, save_mean, invstd, weight, bias, dtype)
+    new_mean = None if mean is None else _running(c, mean, save_mean, momentum)
+    unbiased = (lambda s: s / (_as_float(s, n) - 1.0)) if momentum else None
+    new_var = None if var is None else _running(c, var, squares, momentum, unbiased)
+    return y, save_mean, invstd, new_mean, new_var
+
+
+def eval_batch_norm(
+    c: Context, x: ir.Value, weight: Any, bias: Any, mean: ir.Value, var: ir.Value, eps: float, dtype: ir.DType
+) -> ir.Value:
+    invstd = c.pointwise(lambda v: t.rsqrt(v + eps), var, dtype=ir.compute_type(var.dtype))
+    return _affine(c, x, mean, invstd, weight, bias, dtype)
+
+
+def _empty(c: Context, fake: torch.Tensor) -> ir.Value:
+    return c.constant(0.0, ir_dtype(fake.dtype), c.shape(fake.shape))
+
+
+@lower(aten._native_batch_norm_legit_functional.default)
+def batch_norm_functional(
+    c: Context, x: ir.Value, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    dtype = ir_dtype(c.val[0].dtype)
+    if not training:
+        y = eval_batch_norm(c, x, weight, bias, mean, var, eps, dtype)
+        return y, _empty(c, c.val[1]), _empty(c, c.val[2]), mean, var
+    y, m, s, new_mean, new_var = train_batch_norm(c, x, weight, bias, mean, var, momentum, eps, dtype)
+    return y, _stored(c, m, c.val[1]), _stored(c, s, c.val[2]), new_mean, new_var
+
+
+def _stored(c: Context, x: ir.Value, fake: torch.Tensor) -> ir.Value:
+    return c.cast(x, ir_dtype(fake.dtype))
+
+
+@lower(aten._native_batch_norm_legit_no_training.default)
+def batch_norm_no_training(
+    c: Context, x: ir.Value, weight: Any, bias: Any, mean: ir.Value, var: ir.Value, momentum: float, eps: float
+) -> Any:
+    y = eval_batch_norm(c, x, weight, bias, mean, var, eps, ir_dtype(c.val[0].dtype))
+    return y, _empty(c, c.val[1]), _empty(c, c.val[2])
+
+
+@lower(aten._native_batch_norm_legit.no_stats)
+def batch_norm_no_stats(
+    c: Context, x: ir.Value, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """Instance norm: always the batch's own statistics."""
+    y, m, s, _, _ = train_batch_norm(c, x, weight, bias, None, None, momentum, eps, ir_dtype(c.val[0].dtype))
+    return y, _stored(c, m, c.val[1]), _stored(c, s, c.val[2])
+
+
+@lower(aten._native_batch_norm_legit.default, aten.native_batch_norm.default)
+def batch_norm_in_place(
+    c: Context, x: ir.Value, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """Writes the running statistics in place."""
+    y, m, s, new_mean, new_var = batch_norm_functional(c, x, weight, bias, mean, var, training, momentum, eps)
+    for old, new in ((mean, new_mean), (var, new_var)) if training else ():
+        if old is not None:
+            c.builder.copy_into(old, new)
+    return y, m, s
+
+
+@lower(aten.native_batch_norm_backward.default)
+def batch_norm_backward(
+    c: Context,
+    grad: ir.Value,
+    x: ir.Value,
+    weight: ir.Value | None,
+    mean: Any,
+    var: Any,
+    save_mean: Any,
+    save_invstd: Any,
+    train: bool,
+    eps: float,
+    mask: Any,
+) -> Any:
+    """With xhat = (x - mean) * invstd and sums over (n, h, w):
+    gw = sum(grad * xhat), gb = sum(grad), gx = weight * invstd * (grad - (gb + xhat * gw) / n) in training."""
+    rank = len(x.sizes)
+    wide = ir.compute_type(x.dtype)
+    if not train:
+        save_mean = mean
+        save_invstd = c.pointwise(lambda v: t.rsqrt(v + eps), var, dtype=ir.compute_type(var.dtype))
+    m, s = _channels(c, save_mean, rank), _channels(c, save_invstd, rank)
+    column_weight = _channels(c, weight, rank)
+    others, n = _others(rank), _elements(x)
+    gb = c.builder.reduce("sum", grad, others, False, wide)[0] if train or mask[2] else None
+    gw = None
+    if train or mask[1]:
+        centred = c.pointwise(lambda g, v, a: g * (v - a), grad, x, m, dtype=wide)
+        dot = c.builder.reduce("sum", centred, others, False, wide)[0]
+        gw = c.pointwise(lambda d, i: d * i, dot, save_invstd, dtype=wide)
+
+    def in_training(g: Term, v: Term, a: Term, i: Term, sum_g: Term, sum_gx: Term, *w: Term) -> Term:
+        inner = g - (sum_g + (v - a) * i * sum_gx) / _as_float(g, n)
+        return inner * (i * w[0] if w else i)
+
+    def in_eval(g: Term, i: Term, *w: Term) -> Term:
+        return g * (i * w[0] if w else i)
+
+    gx = None
+    if mask[0]:
+        dtype = ir_dtype(c.val[0].dtype)
+        if train:
+            sums = (_channels(c, gb, rank), _channels(c, gw, rank))
+            gx = c.pointwise(in_training, grad, x, m, s, *sums, *_given(column_weight), dtype=dtype)
+        else:
+            gx = c.pointwise(in_eval, grad, s, *_given(column_weight), dtype=dtype)
+    return (
+        gx,
+        _stored(c, gw, c.val[1]) if mask[1] and gw is not None else None,
+        _stored(c, gb, c.val[2]) if mask[2] and gb is not None else None,
+    )
+
+
+def _row_sums(c: Context, x: ir.Value, dim: int, wide: ir.DType) -> list[ir.Value]:
+    """(largest element m, sum of exp(x - m)) along `dim`, in one pass."""
+    return list(c.builder.reduce("softmax", x, [dim], True, wide))
+
+
+@lower(aten._softmax.default)
+def softmax(c: Context, x: ir.Value, dim: int, half_to_float: bool = False) -> ir.Value:
+    if not x.sizes:
+        return c.constant(1.0, c.dtype)
+    largest, total = _row_sums(c, x, dim % len(x.sizes), ir.compute_type(c.dtype))
+    result: ir.Value = c.pointwise(lambda v, m, s: t.exp(v - m) / s, x, largest, total)
+    return result
+
+
+@lower(aten._log_softmax.default)
+def log_softmax(c: Context, x: ir.Value, dim: int, half_to_float: bool = False) -> ir.Value:
+    if not x.sizes:
+        return c.constant(0.0, c.dtype)
+    largest, total = _row_sums(c, x, dim % len(x.sizes), ir.compute_type(c.dtype))
+    result: ir.Value = c.pointwise(lambda v, m, s: v - m - t.log(s), x, largest, total)
+    return result
+
+
+@lower(aten._softmax_backward_data.default)
+def softmax_backward(c: Context, grad: ir.Value, y: ir.Value, dim: int, input_dtype: torch.dtype) -> ir.Value:
+    """y * (grad - sum(grad * y))."""
+    if not y.sizes:
+        return c.constant(0.0, c.dtype)
+    wide = ir.compute_type(y.dtype)
+    products = c.pointwise(lambda g, v: g * v, grad, y, dtype=wide)
+    total = c.builder.reduce("sum", products, [dim % len(y.sizes)], True, wide)[0]
+    result: ir.Value = c.pointwise(lambda g, v, s: v * (g - s), grad, y, total)
+    return result
+
+
+@lower(aten._log_softmax_backward_data.default)
+def log_softmax_backward(c: Context, grad: ir.Value, y: ir.Value, dim: int, input_dtype: torch.dtype) -> ir.Value:
+    """grad - exp(y) * sum(grad)."""
+    if not y.sizes:
+        return c.constant(0.0, c.dtype)
+    total = c.builder.reduce("sum", grad, [dim % len(y.sizes)], True, ir.compute_type(y.dtype))[0]
+    result: ir.Value = c.pointwise(lambda g, v, s: g - t.exp(v) * s, grad, y, total)
+    return result
+
+
+@lower("aten._safe_softmax.default")
+def safe_softmax(c: Context, x: ir.Value, dim: int, dtype: Any = None) -> ir.Value:
+    """Softmax whose rows that are all -inf give 0."""
+    largest, total = _row_sums(c, x, dim % len(x.sizes), ir.compute_type(c.dtype))
+    result: ir.Value = c.pointwise(lambda v, m, s: t.where(m > -float("inf"), t.exp(v - m) / s, 0.0), x, largest, total)
+    return result

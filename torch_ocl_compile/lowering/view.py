@@ -1,0 +1,261 @@
+# torch_ocl_compile/lowering/view.py: reshape, slice, expand: index maps that move nothing; and the copies that do.
+"""Views compose coordinates in the builder. The traced result gives every size, so -1 needs no care."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import guard_or_false, statically_known_true
+
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.errors import UnsupportedError
+from torch_ocl_compile.lowering import term as t
+from torch_ocl_compile.lowering.context import Context
+from torch_ocl_compile.lowering.registry import lower
+
+aten = torch.ops.aten
+prims = torch.ops.prims
+
+
+@lower(aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default, "aten.lift_fresh.default")
+def alias(c: Context, x: ir.Value) -> ir.Value:
+    return x
+
+
+@lower(aten.clone.default, "aten.contiguous.default")
+def clone(c: Context, x: ir.Value, memory_format: Any = None) -> ir.Value:
+    """No node: layouts inside a graph are the scheduler's, and an output that must not alias is copied at the end."""
+    return x
+
+
+@lower(aten.view.default, aten._unsafe_view.default, aten.reshape.default, "aten._reshape_alias.default")
+def view(c: Context, x: ir.Value, *_: Any) -> ir.Value:
+    return c.builder.reshape(x, c.sizes)
+
+
+@lower(aten.permute.default)
+def permute(c: Context, x: ir.Value, dims: Sequence[int]) -> ir.Value:
+    return c.builder.permute(x, [d % len(dims) for d in dims])
+
+
+@lower(aten.transpose.int)
+def transpose(c: Context, x: ir.Value, dim0: int, dim1: int) -> ir.Value:
+    dims = list(range(len(x.sizes)))
+    if dims:
+        dims[dim0], dims[dim1] = dims[dim1], dims[dim0]
+    return c.builder.permute(x, dims)
+
+
+@lower(aten.t.default)
+def t_(c: Context, x: ir.Value) -> ir.Value:
+    return c.builder.permute(x, list(reversed(range(len(x.sizes)))))
+
+
+@lower(aten.expand.default)
+def expand(c: Context, x: ir.Value, sizes: Sequence[Any], implicit: bool = False) -> ir.Value:
+    return c.builder.expand(x, c.sizes)
+
+
+@lower(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims)
+def squeeze(c: Context, x: ir.Value, dim: Any = None) -> ir.Value:
+    rank = len(x.sizes)
+    dims = range(rank) if dim is None else [dim] if isinstance(dim, int) else dim
+    chosen = sorted({d % rank for d in dims if x.sizes[d % rank].is_const(1)}) if rank else []
+    if rank - len(chosen) != len(c.val.shape):
+        raise UnsupportedError("squeeze of a dimension whose size is not known to be 1")
+    return c.builder.squeeze(x, chosen)
+
+
+@lower(aten.unsqueeze.default)
+def unsqueeze(c: Context, x: ir.Value, dim: int) -> ir.Value:
+    return c.builder.unsqueeze(x, dim % (len(x.sizes) + 1))
+
+
+@lower(aten.slice.Tensor)
+def slice_(c: Context, x: ir.Value, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> ir.Value:
+    dim %= len(x.sizes)
+    begin = c.size(0) if start is None else _clamped(c, start, x.sizes[dim])
+    length = c.sizes[dim]
+    return c.builder.slice(x, dim, begin, begin + length * c.size(step), c.size(step))
+
+
+def _clamped(c: Context, at: Any, size: ir.IndexExpr) -> ir.IndexExpr:
+    """A slice bound as Python means it: negative counts from the end, and outside is moved to the edge."""
+    negative = at < 0 if isinstance(at, int) else guard_or_false(at < 0)
+    expr = c.size(at) + size if negative else c.size(at)
+    if expr.is_const(0):
+        return expr
+    if negative and not (expr.is_const() and expr.constant() >= 0):
+        expr = ir.max(expr, ir.IndexExpr(0))
+    return (
+        expr if isinstance(at, int) and size.is_const() and expr.constant() <= size.constant() else ir.min(expr, size)
+    )
+
+
+@lower(aten.select.int)
+def select(c: Context, x: ir.Value, dim: int, index: Any) -> ir.Value:
+    return c.builder.select(x, dim % len(x.sizes), _wrapped(c, index, x.sizes[dim % len(x.sizes)]))
+
+
+def _wrapped(c: Context, index: Any, size: ir.IndexExpr) -> ir.IndexExpr:
+    negative = index < 0 if isinstance(index, int) else statically_known_true(index < 0)
+    return c.size(index) + size if negative else c.size(index)
+
+
+@lower(
+    aten.split.Tensor, aten.split_with_sizes.default, "aten.unsafe_split.Tensor", aten.unbind.int, "aten.chunk.default"
+)
+def split(c: Context, x: ir.Value, *args: Any) -> list[ir.Value]:
+    """Split, chunk and unbind: the traced results say where to cut."""
+    pieces = c.val
+    if not pieces:
+        return []
+    is_unbind = pieces[0].dim() < len(x.sizes)
+    dim = (args[0] if args else 0) if is_unbind else (args[1] if len(args) > 1 else 0)
+    dim %= len(x.sizes)
+    if is_unbind:
+        return [c.builder.select(x, dim, ir.IndexExpr(i)) for i in range(len(pieces))]
+    result, start = [], ir.IndexExpr(0)
+    for piece in pieces:
+        end = start + c.size(piece.shape[dim])
+        result.append(c.builder.slice(x, dim, start, end, ir.IndexExpr(1)))
+        start = end
+    return result
+
+
+@lower(aten.flip.default, "prims.rev.default")
+def flip(c: Context, x: ir.Value, dims: Sequence[int]) -> ir.Value:
+    return c.builder.flip(x, [d % len(x.sizes) for d in dims] if x.sizes else [])
+
+
+@lower(aten.diagonal.default)
+def diagonal(c: Context, x: ir.Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> ir.Value:
+    rank = len(x.sizes)
+    return c.builder.diagonal(x, offset, dim1 % rank, dim2 % rank)
+
+
+@lower(aten.as_strided.default)
+def as_strided(
+    c: Context, x: ir.Value, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
+) -> ir.Value:
+    """A window on the memory of x: x is first seen in the order in which PyTorch would store it."""
+    assert c.node is not None
+    source = c.node.args[0]
+    assert isinstance(source, torch.fx.Node)
+    fake = source.meta["val"]
+    offset = 0 if storage_offset is None else storage_offset - fake.storage_offset()
+    if not fake.is_contiguous():
+        order = sorted(range(fake.dim()), key=lambda d: (-_hint(fake.stride(d)), d))
+        if not fake.permute(order).is_contiguous():
+            raise UnsupportedError(f"as_strided of a tensor with strides {tuple(fake.stride())}")
+        x = c.builder.permute(x, order)
+    return c.builder.as_strided(x, c.shape(size), c.shape(stride), c.size(offset))
+
+
+def _hint(x: Any) -> int:
+    return x if isinstance(x, int) else int(x.node.hint)
+
+
+@lower(aten.unfold.default)
+def unfold(c: Context, x: ir.Value, dim: int, size: int, step: int) -> ir.Value:
+    """Windows of `size` every `step`, as a new last dimension: elements overlap, so they are copied."""
+    dim %= max(len(x.sizes), 1)
+    nest = c.nest(c.val.shape)
+    at: list[Any] = nest.i[:-1]
+    if x.sizes:
+        at = [i * c.size(step) + nest.i[-1] if d == dim else i for d, i in enumerate(at)]
+    return nest.store((nest.load(x, at), x.dtype))[0]
+
+
+@lower(aten.cat.default)
+def cat(c: Context, xs: Sequence[ir.Value], dim: int = 0) -> ir.Value:
+    """Pieces of rank 1 and size 0 are ignored, as PyTorch does for old times' sake."""
+    rank = c.val.dim()
+    pieces = [c.cast(x, c.dtype) for x in xs if not (len(x.sizes) == 1 and rank > 1)]
+    pieces = [x for x in pieces if not x.sizes[dim % rank].is_const(0)] or pieces[:1]
+    if len(pieces) == 1:
+        return pieces[0]
+    return c.builder.concat(pieces, dim % rank)
+
+
+@lower("aten.stack.default")
+def stack(c: Context, xs: Sequence[ir.Value], dim: int = 0) -> ir.Value:
+    dim %= c.val.dim()
+    return c.builder.concat([c.builder.unsqueeze(c.cast(x, c.dtype), dim) for x in xs], dim)
+
+
+@lower(aten.repeat.default)
+def repeat(c: Context, x: ir.Value, repeats: Sequence[Any]) -> ir.Value:
+    """Every index modulo the size, by a dimension of stride 0 before each: (r, n) -> r * n."""
+    b = c.builder
+    lead = len(repeats) - len(x.sizes)
+    sizes = [ir.IndexExpr(1)] * lead + list(x.sizes)
+    x = b.reshape(x, [s for n in sizes for s in (ir.IndexExpr(1), n)])
+    x = b.expand(x, [s for r, n in zip(repeats, sizes, strict=True) for s in (c.size(r), n)])
+    return b.reshape(x, c.sizes)
+
+
+@lower(aten.constant_pad_nd.default)
+def constant_pad_nd(c: Context, x: ir.Value, pad: Sequence[Any], value: Any = 0) -> ir.Value:
+    """`pad`: (before, after) pairs from the last dimension on; negative pads crop."""
+    nest = c.nest(c.val.shape)
+    rank = len(x.sizes)
+    before = [pad[2 * (rank - 1 - d)] if rank - 1 - d < len(pad) // 2 else 0 for d in range(rank)]
+    at = [i - c.size(p) for i, p in zip(nest.i, before, strict=True)]
+    mask: t.Term | None = None
+    for d in range(rank):
+        if rank - 1 - d < len(pad) // 2:
+            inside = nest.inside(at[d], x.sizes[d])
+            mask = inside if mask is None else mask & inside
+    if mask is None:
+        return x
+    return nest.store((t.where(mask, nest.load(x, at, mask), value), c.dtype))[0]
+
+
+@lower(aten.copy.default)
+def copy(c: Context, target: ir.Value, source: ir.Value, non_blocking: bool = False) -> ir.Value:
+    return c.builder.expand(c.cast(source, c.dtype), c.sizes)
+
+
+@lower(aten.select_scatter.default)
+def select_scatter(c: Context, x: ir.Value, source: ir.Value, dim: int, index: Any) -> ir.Value:
+    dim %= len(x.sizes)
+    return _replace(c, x, c.builder.unsqueeze(source, dim), dim, _wrapped(c, index, x.sizes[dim]), ir.IndexExpr(1))
+
+
+@lower(aten.slice_scatter.default)
+def slice_scatter(
+    c: Context, x: ir.Value, source: ir.Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> ir.Value:
+    dim %= len(x.sizes)
+    begin = c.size(0) if start is None else _clamped(c, start, x.sizes[dim])
+    return _replace(c, x, source, dim, begin, c.size(step))
+
+
+def _replace(c: Context, x: ir.Value, source: ir.Value, dim: int, start: ir.IndexExpr, step: ir.IndexExpr) -> ir.Value:
+    """x with `source` at start, start + step, ... of `dim`."""
+    nest = c.nest(c.val.shape)
+    distance = nest.i[dim] - start
+    where = ir.floordiv(distance, step)
+    mask = nest.inside(where, source.sizes[dim])
+    if not step.is_const(1):
+        mask = mask & nest.index(ir.mod(distance, step)).eq(0)
+    inner = nest.load(source, [where if d == dim else i for d, i in enumerate(nest.i)], mask)
+    outer = nest.load(x, nest.i)
+    return nest.store((t.where(mask, inner.cast(outer.dtype), outer), c.dtype))[0]
+
+
+@lower(aten.diagonal_scatter.default)
+def diagonal_scatter(
+    c: Context, x: ir.Value, source: ir.Value, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> ir.Value:
+    rank = len(x.sizes)
+    dim1, dim2 = dim1 % rank, dim2 % rank
+    nest = c.nest(c.val.shape)
+    along = nest.i[dim1] if offset >= 0 else nest.i[dim1] + c.size(offset)
+    mask = nest.index(nest.i[dim2] - nest.i[dim1]).eq(offset)
+    rest = [i for d, i in enumerate(nest.i) if d not in (dim1, dim2)]
+    inner, outer = nest.load(source, [*rest, along], mask), nest.load(x, nest.i)
+    return nest.store((t.where(mask, inner.cast(outer.dtype), outer), c.dtype))[0]
