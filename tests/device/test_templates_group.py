@@ -121,7 +121,7 @@ def conv(device, x, packed, out_shape, case, data=0, **defines):
     defines |= dict(KERNEL_NAME="conv", DATA_GRADIENT=data, W_VEC4=int(K % 4 == 0))
     if not defines.get("FLAT"):
         assert x.stride(1) == 1 or channels == 1
-        defines["X_VEC4"] = int(C_ % 4 == 0)
+        defines |= dict(X_VEC4=int(C_ % 4 == 0), ALIGNED_BASES=int("TILE_M" in defines))
     tm, tn, local = tile(defines)
     step = stride if data else 1
     pixels = batch * ceil(out_h, step) * ceil(out_w, step)

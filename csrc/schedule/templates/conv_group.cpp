@@ -54,6 +54,7 @@ bool choose_conv_group(TemplateContext& context, TemplateLaunch& launch) {
     define(launch, "FILTER_C", C.constant());
   }
   launch.inputs = {image->input, weight.input};
+  define_alignment(context, launch);
   pass(launch, {batch, C, K, x.sizes[2], x.sizes[3], node.sizes[2], node.sizes[3], R, S, attrs.stride[0], attrs.stride[1], attrs.padding[0],
                 attrs.padding[1], attrs.dilation[0], attrs.dilation[1]},
        {image->strides[0]});

@@ -49,6 +49,7 @@ bool choose_conv_weight_group(TemplateContext& context, TemplateLaunch& launch) 
     define(launch, "FILTER_S", S.constant());
   }
   launch.inputs = {gradient.input, from.input};
+  define_alignment(context, launch);
   pass(launch, {batch, C, K, x.sizes[2], x.sizes[3], P, Q, R, S, attrs.stride[0], attrs.stride[1], attrs.padding[0], attrs.padding[1], attrs.dilation[0],
                 attrs.dilation[1], split_pixels});
   for (const Operand& operand : {gradient, from}) {

@@ -63,6 +63,7 @@ bool choose_depthwise_group(TemplateContext& context, TemplateLaunch& launch) {
     define(launch, "OPERATION", data ? 1 : 0);
     define(launch, "QUADS", read_as_quads(context, image, channels));
     launch.inputs = {image.input, packed.input};
+    define_alignment(context, launch);
     pass(launch, {channels, first.sizes[2], first.sizes[3], node.sizes[2], node.sizes[3], attrs.padding[0], attrs.padding[1]});
     pass_strides(launch, image);
     launch.groups = {ir::ceildiv(ir::ceildiv(channels, 4) * strips, 128), node.sizes[2], node.sizes[0]};
@@ -83,6 +84,7 @@ bool choose_depthwise_group(TemplateContext& context, TemplateLaunch& launch) {
   define(launch, "ROWS", rows);
   define(launch, "QUADS", read_as_quads(context, x, channels) && read_as_quads(context, dy, channels));
   launch.inputs = {dy.input, x.input};
+  define_alignment(context, launch);
   pass(launch, {first.sizes[0], channels, first.sizes[2], first.sizes[3], second.sizes[2], second.sizes[3], attrs.padding[0], attrs.padding[1], split_strips});
   pass_strides(launch, dy);
   pass_strides(launch, x);

@@ -119,6 +119,7 @@ bool choose_gemm_group(TemplateContext& context, TemplateLaunch& launch) {
   define(launch, "A_VEC4", (a_along_k ? a.col : a.row).is_const(1) && quads(context, {a_along_k ? K : M, a_along_k ? a.row : a.col, a.outer, a.inner}));
   define(launch, "B_VEC4", (b_along_k ? b.row : b.col).is_const(1) && quads(context, {b_along_k ? K : N, b_along_k ? b.col : b.row, b.outer, b.inner}));
   launch.inputs = {a.input, b.input};
+  define_alignment(context, launch);
   pass(launch, {M, N, K, inner}, {a.outer, a.inner, a.row, a.col, b.outer, b.inner, b.row, b.col});
   launch.groups = {ir::ceildiv(M, tile.rows) * ir::ceildiv(N, tile.columns), 1, batch};
   launch.store_width = 4;

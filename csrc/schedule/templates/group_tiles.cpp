@@ -11,7 +11,7 @@ GroupTile choose_group_tile(const Caps& caps, const std::vector<GroupTile>& amon
   GroupTile best = among.front();
   double least = 0;
   for (const GroupTile& tile : among) {
-    if (tile.items() > caps.max_group_size) continue;
+    if (tile.items() > caps.max_group_size || 2 * 16 * (tile.rows + tile.columns + 8) * 4 > caps.local_bytes) continue;  // two staged tiles a step
     const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * others;
     const int64_t rounds = (tiles + caps.units - 1) / caps.units;
     const double time = static_cast<double>(rounds) * tile.rows * tile.columns / tile.rate;
@@ -35,6 +35,13 @@ void use_tile(TemplateLaunch& launch, const GroupTile& tile) {
 bool quads(const TemplateContext& context, const std::vector<IndexExpr>& sizes) {
   const ir::Ranges ranges = context.graph.ranges();
   return std::all_of(sizes.begin(), sizes.end(), [&](const IndexExpr& e) { return ranges.known_divides(4, e); });
+}
+
+void define_alignment(const TemplateContext& context, TemplateLaunch& launch) {
+  const bool placed = std::all_of(launch.inputs.begin(), launch.inputs.end(), [&](const TemplateLaunch::Input& input) {
+    return context.graph.buffers[input.buffer].role == ir::BufferRole::kIntermediate && quads(context, {input.offset});
+  });
+  define(launch, "ALIGNED_BASES", placed);
 }
 
 bool channels_contiguous(const Operand& operand) { return operand.strides[1].is_const(1); }

@@ -23,6 +23,9 @@ void use_tile(TemplateLaunch& launch, const GroupTile& tile);
 
 /// Whether all are known to be multiples of 4: the kernels then load float4.
 bool quads(const TemplateContext& context, const std::vector<ir::IndexExpr>& sizes);
+/// Defines ALIGNED_BASES: whether every input is memory that the plan places (at multiples of 16 bytes), read from a multiple of 4 elements on. Where a
+/// graph input begins is the caller's choice; the kernels then look at run time.
+void define_alignment(const TemplateContext& context, TemplateLaunch& launch);
 /// The operand's strides as the GPU kernels take images: channel stride 1 known.
 bool channels_contiguous(const Operand& operand);
 /// The view as memory with contiguous channels: in place, or a copy in front of the node.
