@@ -1,0 +1,119 @@
+// csrc/codegen/accumulators.cpp: rows of reductions.def as statements.
+#include "csrc/codegen/accumulators.h"
+
+#include <algorithm>
+
+#include "csrc/support/error.h"
+
+namespace ocl::codegen {
+
+using ir::DType;
+using ir::ReductionStage;
+
+Accumulators::Accumulators(BodyPrinter& body, ir::NodeId node)
+    : body_(body), node_(node), n_(body.kernel().graph().nodes[static_cast<size_t>(node)]), facts_(ir::facts(n_.reduction)) {
+  const DType input = n_.body.ops.at(static_cast<size_t>(n_.reduced.at(0))).dtype;
+  for (int i = 0; i < facts_.accumulators; ++i) types_.push_back(ir::accumulator_dtype(n_.reduction, i, input));
+}
+
+bool Accumulators::wants_blocks() const {
+  return std::any_of(facts_.types.begin(), facts_.types.end(), [](const std::string& t) { return t == "wide"; }) &&
+         ir::is_floating(types_[0]);
+}
+
+Accumulators::Carried Accumulators::names() const {
+  Carried result;
+  for (size_t i = 0; i < count(); ++i) result.push_back(body_.kernel().fresh("a"));
+  return result;
+}
+
+std::string Accumulators::row_text(const std::string& row, size_t accumulator, int width, std::map<std::string, std::string> with) const {
+  with["lowest"] = broadcast_text(extreme(types_[accumulator], false), types_[accumulator], width);
+  with["highest"] = broadcast_text(extreme(types_[accumulator], true), types_[accumulator], width);
+  with["true"] = width > 1 ? "-1" : "1";
+  const std::string text = op_text(row, {types_[0], width}, with);
+  const size_t question = text.find(" ? ");
+  if (question == std::string::npos) return text;
+  return condition_text(text.substr(0, question), types_[accumulator], width) + text.substr(question);
+}
+
+void Accumulators::declare(Writer& writer, const Carried& carried, int width) const {
+  for (size_t i = 0; i < count(); ++i) {
+    const std::string identity = row_text(facts_.identities[i], i, width, {});
+    const Type type{types_[i], width};
+    writer.line("$t $s = $s;", type, carried[i], width > 1 && identity[0] != '(' ? "(" + type_name(type) + ")(" + identity + ")" : identity);
+  }
+}
+
+void Accumulators::assign(Writer& writer, const Carried& to, const std::vector<std::string>& texts, int width) const {
+  if (count() == 1) {
+    writer.line("$s = $s;", to[0], texts[0]);
+    return;
+  }
+  Carried next;  // all texts read the old accumulators
+  for (size_t i = 0; i < count(); ++i) {
+    next.push_back(body_.kernel().fresh("n"));
+    writer.line("const $t $s = $s;", Type{types_[i], width}, next[i], texts[i]);
+  }
+  for (size_t i = 0; i < count(); ++i) writer.line("$s = $s;", to[i], next[i]);
+}
+
+void Accumulators::step(const Carried& carried) {
+  const int width = body_.lane_width();
+  std::vector<std::string> inputs;
+  for (size_t i = 0; i < n_.reduced.size(); ++i) {
+    const DType dtype = types_[std::min(i, types_.size() - 1)];
+    Value x = body_.value(node_, n_.reduced[i]);
+    x = ir::compute_type(x.dtype) == dtype ? x : body_.convert(x, dtype);
+    inputs.push_back(body_.at_width(x, width));
+  }
+  if (n_.stage == ReductionStage::kFinal) {
+    merge(body_.writer(), carried, inputs, width);
+    return;
+  }
+  std::map<std::string, std::string> with{{"x", inputs[0]}};
+  if (inputs.size() > 1) with["y"] = inputs[1];
+  for (size_t i = 0; i < count(); ++i) with["a" + std::to_string(i)] = carried[i];
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < count(); ++i) texts.push_back(row_text(facts_.step[i], i, width, with));
+  assign(body_.writer(), carried, texts, width);
+}
+
+std::vector<std::string> Accumulators::merged(const Carried& a, const Carried& b, int width) const {
+  std::map<std::string, std::string> with;
+  for (size_t i = 0; i < count(); ++i) {
+    with["a" + std::to_string(i)] = a[i];
+    with["b" + std::to_string(i)] = b[i];
+  }
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < count(); ++i) texts.push_back(row_text(facts_.merge[i], i, width, with));
+  return texts;
+}
+
+void Accumulators::merge(Writer& writer, const Carried& into, const Carried& from, int width) const {
+  assign(writer, into, merged(into, from, width), width);
+}
+
+Accumulators::Carried Accumulators::across_lanes(Writer& writer, const Carried& vector, int width) const {
+  Carried current = vector;
+  for (int half = width / 2; half >= 1; half /= 2) {
+    Carried low, high, next = names();
+    for (size_t i = 0; i < count(); ++i) {
+      low.push_back(half == 1 ? lane_text(current[i], types_[i], 0) : current[i] + ".lo");
+      high.push_back(half == 1 ? lane_text(current[i], types_[i], 1) : current[i] + ".hi");
+    }
+    const std::vector<std::string> texts = merged(low, high, half);
+    for (size_t i = 0; i < count(); ++i) writer.line("$t $s = $s;", Type{types_[i], half}, next[i], texts[i]);
+    current = next;
+  }
+  return current;
+}
+
+void Accumulators::finish(const Carried& carried, int width, int level) {
+  for (const ir::Store& store : n_.stores) {
+    const size_t i = static_cast<size_t>(n_.stage == ReductionStage::kPartial ? store.value : facts_.leave.at(static_cast<size_t>(store.value)));
+    body_.set_result(node_, store.buffer, store.index, {carried.at(i), types_[i], width, level, false});
+  }
+}
+
+}  // namespace ocl::codegen

@@ -1,0 +1,46 @@
+// csrc/codegen/accumulators.h: the carried values of a reduction: declared, stepped per element, merged, handed on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "csrc/codegen/body.h"
+
+namespace ocl::codegen {
+
+/// A Reduce node being printed. A `Carried` is one set of its accumulators: variable names, all of one width.
+class Accumulators {
+ public:
+  using Carried = std::vector<std::string>;
+
+  Accumulators(BodyPrinter& body, ir::NodeId node);
+  ir::NodeId node() const { return node_; }
+  size_t count() const { return types_.size(); }
+  ir::DType dtype(size_t accumulator) const { return types_[accumulator]; }
+  /// Long sums are taken in blocks, so that rounding errors grow with the root of the block and not of the whole.
+  bool wants_blocks() const;
+
+  Carried names() const;  // fresh ones
+  void declare(Writer& writer, const Carried& carried, int width) const;
+  /// One element into `carried`, at the body's current lane width.
+  void step(const Carried& carried);
+  /// `into` = merge(into, from); `into` has the smaller positions. Texts of `from` are read once or more.
+  void merge(Writer& writer, const Carried& into, const Carried& from, int width) const;
+  /// A vector's lanes merged pairwise, halves first: the scalar result, in fresh names.
+  Carried across_lanes(Writer& writer, const Carried& vector, int width) const;
+  /// The node's results, as values of the innermost open level.
+  void finish(const Carried& carried, int width, int level);
+
+ private:
+  std::vector<std::string> merged(const Carried& a, const Carried& b, int width) const;
+  std::string row_text(const std::string& row, size_t accumulator, int width, std::map<std::string, std::string> with) const;
+  void assign(Writer& writer, const Carried& to, const std::vector<std::string>& texts, int width) const;
+
+  BodyPrinter& body_;
+  ir::NodeId node_;
+  const ir::Node& n_;
+  const ir::ReductionFacts& facts_;
+  std::vector<ir::DType> types_;
+};
+
+}  // namespace ocl::codegen

@@ -1,0 +1,11 @@
+// csrc/codegen/batch.h: several independent pointwise groups in one launch.
+#pragma once
+
+#include "csrc/codegen/kernel_source.h"
+
+namespace ocl::codegen {
+
+/// A kBatch group: a flat grid in which each member owns a range of work-groups.
+KernelSource generate_batch(const schedule::Schedule& schedule, const schedule::Group& group, const Caps& caps);
+
+}  // namespace ocl::codegen

@@ -1,0 +1,233 @@
+// csrc/codegen/body.cpp: values, operations and levels. Loads and stores are in body_memory.cpp.
+#include "csrc/codegen/body.h"
+
+#include <algorithm>
+
+#include "csrc/support/error.h"
+
+namespace ocl::codegen {
+
+using ir::BufferId;
+using ir::DType;
+using ir::IndexExpr;
+using ir::NodeId;
+using ir::OpCode;
+using ir::SymbolKind;
+
+namespace {
+
+void collect_values(const IndexExpr& e, std::map<int, Value>& values) {
+  if (e.op() == ir::IndexOp::kSymbol) {
+    if (e.symbol().kind == SymbolKind::kValue) values.emplace(e.symbol().index, Value{});
+  } else if (e.op() != ir::IndexOp::kConst) {
+    for (const IndexExpr& arg : e.args()) collect_values(arg, values);
+  }
+}
+
+bool is_identifier(const std::string& text, size_t at) {
+  return std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_';
+}
+
+/// The functions of kernels/ops.cl in an op's text, with the suffix of the instance.
+std::string with_suffix(const std::string& text, Type type) {
+  std::string result;
+  for (size_t i = 0; i < text.size();) {
+    size_t end = i;
+    while (end < text.size() && is_identifier(text, end)) ++end;
+    const std::string word = text.substr(i, std::max<size_t>(end - i, 1));
+    result += word;
+    if (word.starts_with("op_")) result += "_" + type_suffix(type);
+    i += word.size();
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string op_text(const std::string& row, Type type, const std::map<std::string, std::string>& with) {
+  const std::string text = with_suffix(row, type);
+  std::string result;
+  for (size_t i = 0; i < text.size();) {
+    if (text[i] != '$') {
+      result += text[i++];
+      continue;
+    }
+    size_t end = i + 1;
+    while (end < text.size() && is_identifier(text, end)) ++end;
+    const auto found = with.find(text.substr(i + 1, end - i - 1));
+    OCL_ASSERT(found != with.end(), "unknown placeholder in the row '" + row + "'");
+    result += found->second;
+    i = end;
+  }
+  return result;
+}
+
+BodyPrinter::BodyPrinter(Kernel& kernel, const ir::Ranges& ranges) : kernel_(kernel), ranges_(ranges) { levels_.emplace_back(); }
+
+void BodyPrinter::push(const std::map<ir::Symbol, std::string>& names) { levels_.push_back({Writer(), names}); }
+
+void BodyPrinter::set_lane(ir::Symbol symbol, int width) {
+  lane_ = symbol;
+  lane_width_ = width;
+  lane_level_ = static_cast<int>(levels_.size()) - 1;
+}
+
+Writer BodyPrinter::pop() {
+  OCL_ASSERT(stores_.empty(), "stores are left when a loop ends");
+  Writer text = std::move(levels_.back().writer);
+  levels_.pop_back();
+  const int depth = static_cast<int>(levels_.size());
+  std::erase_if(memo_, [&](const auto& entry) { return entry.second.level >= depth; });
+  std::erase_if(registers_, [&](const Register& r) { return r.value.level >= depth; });
+  if (lane_ && lane_level_ >= depth) lane_.reset();
+  return text;
+}
+
+Value BodyPrinter::define(int level, DType dtype, int width, const std::string& text) {
+  const std::string name = kernel_.fresh("v");
+  levels_[static_cast<size_t>(level)].writer.line("const $t $s = $s;", Type{dtype, width}, name, text);
+  return {name, dtype, width, level, false};
+}
+
+std::string BodyPrinter::at_width(const Value& value, int width) const {
+  if (value.width == width) return value.text;
+  OCL_ASSERT(value.width == 1, "a vector where a scalar is due: " + value.text);
+  return broadcast_text(value.text, value.dtype, width);
+}
+
+Value BodyPrinter::convert(const Value& value, DType dtype) {
+  if (value.dtype == dtype) return value;
+  const std::string text = convert_text(value.text, {value.dtype, value.width}, dtype);
+  Value result = value;
+  result.dtype = dtype;
+  if (text == value.text) return result;
+  return define(value.level, dtype, value.width, text);
+}
+
+Value BodyPrinter::value(NodeId node, int op) {
+  const auto found = memo_.find({node, op});
+  if (found != memo_.end()) return found->second;
+  const ir::Op& o = kernel_.graph().nodes[static_cast<size_t>(node)].body.ops.at(static_cast<size_t>(op));
+  Value result;
+  switch (o.code) {
+    case OpCode::kConstant: result = constant(o); break;
+    case OpCode::kIndex: result = index_value(node, o); break;
+    case OpCode::kLoad: result = load(node, o); break;
+    case OpCode::kCast: result = convert(value(node, o.args[0]), o.dtype); break;
+    default: result = operation(node, o); break;
+  }
+  memo_[{node, op}] = result;
+  return result;
+}
+
+Value BodyPrinter::constant(const ir::Op& op) const {
+  std::string text = literal({op.constant, op.dtype});
+  if (text[0] == '-') text = "(" + text + ")";
+  return {text, op.dtype, 1, 0, true};
+}
+
+Value BodyPrinter::operation(NodeId node, const ir::Op& op) {
+  const ir::OpFacts& row = ir::facts(op.code);
+  std::vector<Value> args;
+  std::vector<DType> dtypes;
+  int level = 0, width = 1;
+  for (const int arg : op.args) {
+    args.push_back(value(node, arg));
+    dtypes.push_back(args.back().dtype);
+    level = std::max(level, args.back().level);
+    width = std::max(width, args.back().width);
+  }
+  const ir::OpTypes types = ir::op_types(op.code, dtypes);
+  std::map<std::string, std::string> with;
+  for (size_t i = 0; i < args.size(); ++i) {
+    // bools widen to what the row computes in; f16 and bf16 are floats already
+    const Value converted = ir::compute_type(args[i].dtype) == types.operands[i] ? args[i] : convert(args[i], types.operands[i]);
+    std::string text = at_width(converted, width);
+    if (op.code == OpCode::k_where && i == 0) text = condition_text(text, types.value, width);
+    with[std::to_string(i)] = text;
+  }
+  const DType operand = types.operands.back();
+  std::string text = op_text(row.text, {operand, width}, with);
+  if (types.value == DType::kBool && width > 1 && lane_bytes(operand) != 4) text = "convert_int" + std::to_string(width) + "(" + text + ")";
+  else if (width == 1 && op.code != OpCode::k_where && lane_bytes(types.value) < 4)
+    text = "(" + type_name({types.value, 1}) + ")" + text;  // C computes small integers in int
+  else if (row.text[0] == '(')
+    text = text.substr(1, text.size() - 2);
+  const Value result = define(level, types.value, width, text);
+  return types.value == ir::compute_type(op.dtype) ? result : convert(result, op.dtype);
+}
+
+Value BodyPrinter::index_value(NodeId node, const ir::Op& op) {
+  const Placed placed = place(node, op.index[0]);
+  if (!placed.varies) {
+    if (placed.e.is_const()) return constant({OpCode::kConstant, op.dtype, {}, {false, 0, placed.e.constant()}, ir::kNone, {}});
+    const Value plain = define(placed.level, kernel_.wide() ? DType::kI64 : DType::kI32, 1, spell(placed, ir::kNone));
+    return convert(plain, op.dtype);
+  }
+  const DType dtype = kernel_.wide() ? DType::kI64 : DType::kI32;
+  if (placed.coefficient) {
+    const std::string n = std::to_string(lane_width_), type = type_name({dtype, lane_width_});
+    std::string lanes;
+    for (int lane = 0; lane < lane_width_; ++lane)
+      lanes += (lane ? ", " : "") + std::to_string(lane * placed.coefficient->constant());
+    return convert(define(placed.level, dtype, lane_width_, "(" + type + ")(" + spell(placed, 0) + ") + (" + type + ")(" + lanes + ")"), op.dtype);
+  }
+  std::vector<std::string> lanes;
+  for (int lane = 0; lane < lane_width_; ++lane) lanes.push_back(spell(placed, lane));
+  return convert(define(placed.level, dtype, lane_width_, gather_text(lanes, dtype)), op.dtype);
+}
+
+BodyPrinter::Placed BodyPrinter::place(NodeId node, const IndexExpr& e) {
+  Placed placed;
+  placed.e = ir::simplify(e, ranges_);
+  collect_values(placed.e, placed.values);
+  bool value_varies = false;
+  for (auto& [op, v] : placed.values) {
+    v = value(node, op);
+    placed.level = std::max(placed.level, v.level);
+    value_varies = value_varies || v.width > 1;
+  }
+  for (size_t level = 1; level < levels_.size(); ++level)
+    for (const auto& [symbol, name] : levels_[level].names)
+      if (placed.e.uses(symbol)) placed.level = std::max(placed.level, static_cast<int>(level));
+  placed.varies = value_varies || (lane_ && lane_width_ > 1 && placed.e.uses(*lane_));
+  if (placed.varies && !value_varies) {
+    const auto affine = ir::affine_in(placed.e, *lane_);
+    if (affine && affine->coefficient.is_const()) placed.coefficient = affine->coefficient;
+  }
+  return placed;
+}
+
+std::string BodyPrinter::spell(const Placed& placed, int lane) const {
+  IndexExpr e = placed.e;
+  if (lane > 0 && lane_ && e.uses(*lane_)) {
+    const IndexExpr here = IndexExpr::symbol(lane_->kind, lane_->index);
+    e = ir::substitute(e, {{*lane_, here + lane}});
+  }
+  const IndexSpelling spelling{kernel_.wide(), [&](ir::Symbol s) -> std::string {
+    if (s.kind == SymbolKind::kSize) return kernel_.size(s.index);
+    if (s.kind == SymbolKind::kValue) {
+      const Value& v = placed.values.at(s.index);
+      const std::string text = v.width > 1 ? lane_text(v.text, v.dtype, std::max(lane, 0)) : v.text;
+      const DType wanted = kernel_.wide() ? DType::kI64 : DType::kI32;
+      return v.dtype == wanted || v.constant ? text : std::string("(") + kernel_.index_type() + ")" + text;
+    }
+    for (auto level = levels_.rbegin(); level != levels_.rend(); ++level)
+      if (const auto found = level->names.find(s); found != level->names.end()) return found->second;
+    fail(ErrorKind::kInternal, "index " + placed.e.str() + " uses a loop that is not open here");
+  }};
+  return index_text(e, ranges_, spelling);
+}
+
+std::string BodyPrinter::index(const IndexExpr& e) const {
+  Placed placed;
+  placed.e = ir::simplify(e, ranges_);
+  return spell(placed, ir::kNone);
+}
+
+void BodyPrinter::run_map(NodeId node) {
+  for (const ir::Store& store : kernel_.graph().nodes[static_cast<size_t>(node)].stores)
+    set_result(node, store.buffer, store.index, value(node, store.value));
+}
+
+}  // namespace ocl::codegen

@@ -1,0 +1,119 @@
+// csrc/codegen/body.h: prints the scalar programs of a group's nodes at width 1 or W, each value at the outermost loop where it is known.
+//
+// Loops are levels, outermost first. A value is written at the level of the innermost loop symbol it depends on, so what does not change in a
+// loop is computed in front of it. One loop may be the lane loop: values that depend on it are vectors of `width` consecutive iterations.
+//
+//   level 0   size symbols, literals                const float v0 = in0[0];
+//   level 1   row -> i0                              const float v1 = in1[i0];
+//   level 2   lane loop i1, width 16                 const float16 v2 = vload16(0, in2 + i0 * n + i1);
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "csrc/codegen/kernel.h"
+
+namespace ocl::codegen {
+
+/// A value in a register of the generated program.
+struct Value {
+  std::string text;
+  ir::DType dtype = ir::DType::kF32;
+  int width = 1;
+  int level = 0;
+  bool constant = false;
+};
+
+/// A row's text (ops.def, reductions.def) with its placeholders filled: `with` maps "0", "x", "a1", ... to texts. Functions of
+/// kernels/ops.cl become the instance for `type`.
+std::string op_text(const std::string& row, Type type, const std::map<std::string, std::string>& with);
+
+class BodyPrinter {
+ public:
+  /// `ranges` knows the extents of the group's loops.
+  BodyPrinter(Kernel& kernel, const ir::Ranges& ranges);
+
+  // Levels
+  /// Enters a loop (or the top): `names` says how the symbols that are known from here on read.
+  void push(const std::map<ir::Symbol, std::string>& names);
+  /// Makes `symbol` of the innermost level the lane loop; before any value of the level is printed.
+  void set_lane(ir::Symbol symbol, int width);
+  /// Leaves the innermost level: its text. Its values are forgotten.
+  Writer pop();
+  Writer& writer() { return levels_.back().writer; }
+  int depth() const { return static_cast<int>(levels_.size()); }
+  int lane_width() const { return lane_ ? lane_width_ : 1; }
+
+  // Nodes
+  /// Value of op `op` of the node's body.
+  Value value(ir::NodeId node, int op);
+  /// Evaluates a Map node; its stores are kept until flush_stores, so that loads of memory that is reused come first.
+  void run_map(ir::NodeId node);
+  /// `value` is what later loads of `buffer` at `coords` read; stored by flush_stores if the buffer has memory.
+  void set_result(ir::NodeId node, ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords, Value value);
+  void flush_stores();
+  bool has_stores() const { return !stores_.empty(); }
+  /// A later load of `buffer` at `coords` is `value`, which some other code made (a template's accumulator).
+  void set_register(ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords, const Value& value);
+
+  // Spelling
+  Value convert(const Value& value, ir::DType dtype);
+  std::string at_width(const Value& value, int width) const;  // broadcast if it is a scalar
+  std::string index(const ir::IndexExpr& e) const;            // over symbols known here; no v*
+  const ir::Ranges& ranges() const { return ranges_; }
+  Kernel& kernel() { return kernel_; }
+
+ private:
+  struct Level {
+    Writer writer;
+    std::map<ir::Symbol, std::string> names;
+  };
+  struct PendingStore {
+    ir::NodeId node;
+    ir::BufferId buffer;
+    std::vector<ir::IndexExpr> coords;
+    Value value;
+  };
+  /// An index expression with what it depends on.
+  struct Placed {
+    ir::IndexExpr e;
+    int level = 0;
+    bool varies = false;                       // from lane to lane
+    std::optional<ir::IndexExpr> coefficient;  // of the lane loop, if affine in it with a known constant and no varying v*
+    std::map<int, Value> values;               // v*
+  };
+  using Key = std::vector<ir::IndexExpr>;
+
+  Value define(int level, ir::DType dtype, int width, const std::string& text);
+  Value constant(const ir::Op& op) const;
+  Value index_value(ir::NodeId node, const ir::Op& op);
+  Value load(ir::NodeId node, const ir::Op& op);
+  Value load_memory(const ir::Op& op, const Placed& offset, const std::optional<Value>& mask);
+  Value operation(ir::NodeId node, const ir::Op& op);
+  void store(const PendingStore& store);
+
+  Placed place(ir::NodeId node, const ir::IndexExpr& e);
+  /// The expression at a lane (kNone: the lane loop's own symbol, a scalar).
+  std::string spell(const Placed& placed, int lane) const;
+  std::string lane_offset(const Placed& placed, const std::string& base, int lane) const;
+  ir::IndexExpr offset_of(ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords) const;
+  std::optional<Key> key(ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords) const;
+
+  Kernel& kernel_;
+  const ir::Ranges& ranges_;
+  std::vector<Level> levels_;
+  std::optional<ir::Symbol> lane_;
+  int lane_width_ = 1, lane_level_ = 0;
+  std::map<std::pair<ir::NodeId, int>, Value> memo_;
+  struct Register {
+    ir::BufferId buffer;
+    Key key;
+    Value value;
+  };
+  std::vector<Register> registers_;
+  std::vector<PendingStore> stores_;
+};
+
+}  // namespace ocl::codegen

@@ -1,0 +1,147 @@
+// csrc/codegen/body_memory.cpp: loads and stores of a body: registers, vectors, lane by lane, masks.
+#include <algorithm>
+
+#include "csrc/codegen/body.h"
+#include "csrc/support/error.h"
+
+namespace ocl::codegen {
+
+using ir::BufferId;
+using ir::DType;
+using ir::IndexExpr;
+using ir::NodeId;
+using schedule::Placement;
+
+IndexExpr BodyPrinter::offset_of(BufferId buffer, const std::vector<IndexExpr>& coords) const {
+  return ir::simplify(ir::linear_offset(kernel_.graph().buffers[static_cast<size_t>(buffer)], coords, ranges_), ranges_);
+}
+
+/// What tells two places of a buffer apart: the element offset, or the coordinates of a buffer without memory. None for indices
+/// over v*, which mean different things in different bodies.
+std::optional<BodyPrinter::Key> BodyPrinter::key(BufferId buffer, const std::vector<IndexExpr>& coords) const {
+  Key result;
+  for (const IndexExpr& c : coords) {
+    if (c.uses(ir::SymbolKind::kValue)) return std::nullopt;
+    result.push_back(ir::simplify(c, ranges_));
+  }
+  return result;
+}
+
+void BodyPrinter::set_register(BufferId buffer, const std::vector<IndexExpr>& coords, const Value& value) {
+  const auto k = key(buffer, coords);
+  if (!k) return;
+  std::erase_if(registers_, [&](const Register& r) { return r.buffer == buffer && r.key == *k; });
+  registers_.push_back({buffer, *k, value});
+}
+
+void BodyPrinter::set_result(NodeId node, BufferId buffer, const std::vector<IndexExpr>& coords, Value value) {
+  value = convert(value, kernel_.graph().buffers[static_cast<size_t>(buffer)].dtype);
+  set_register(buffer, coords, value);
+  if (kernel_.schedule().placements[static_cast<size_t>(buffer)].kind != Placement::Kind::kNowhere)
+    stores_.push_back({node, buffer, coords, value});
+}
+
+Value BodyPrinter::load(NodeId node, const ir::Op& op) {
+  std::optional<Value> mask;
+  if (!op.args.empty()) mask = value(node, op.args[0]);
+  const auto k = key(op.buffer, op.index);
+  if (k) {
+    for (const Register& r : registers_) {
+      if (r.buffer != op.buffer || r.key != *k) continue;
+      if (!mask) return r.value;
+      const int width = std::max(mask->width, r.value.width), level = std::max(mask->level, r.value.level);
+      const Value zero = constant({ir::OpCode::kConstant, r.value.dtype, {}, {}, ir::kNone, {}});
+      return define(level, r.value.dtype, width,
+                    condition_text(at_width(*mask, width), r.value.dtype, width) + " ? " + at_width(r.value, width) + " : " +
+                        at_width(zero, width));
+    }
+  }
+  const Value result = load_memory(op, place(node, offset_of(op.buffer, op.index)), mask);
+  if (k && !mask) registers_.push_back({op.buffer, *k, result});
+  return result;
+}
+
+/// Offset of a lane: the base plus a constant where the coefficient is known, the whole expression otherwise.
+std::string BodyPrinter::lane_offset(const Placed& placed, const std::string& base, int lane) const {
+  if (!placed.varies) return spell(placed, ir::kNone);
+  if (!placed.coefficient) return spell(placed, lane);
+  return lane == 0 ? base : base + " + " + std::to_string(lane * placed.coefficient->constant());
+}
+
+Value BodyPrinter::load_memory(const ir::Op& op, const Placed& offset, const std::optional<Value>& mask) {
+  const DType dtype = kernel_.graph().buffers[static_cast<size_t>(op.buffer)].dtype;
+  const std::string pointer = kernel_.buffer(op.buffer);
+  const int level = std::max(offset.level, mask ? mask->level : 0);
+  const bool masked_lanes = mask && mask->width > 1;
+  const std::string zero = literal({{false, 0, 0}, dtype});
+
+  if (!offset.varies) {
+    const std::string element = load_text(dtype, 1, pointer, spell(offset, ir::kNone));
+    if (!mask) return define(level, dtype, 1, element);
+    if (!masked_lanes) return define(level, dtype, 1, mask->text + " ? " + element + " : " + zero);
+    const Value scalar = define(level, dtype, 1, "any(" + mask->text + ") ? " + element + " : " + zero);
+    return define(level, dtype, mask->width, condition_text(mask->text, dtype, mask->width) + " ? " + at_width(scalar, mask->width) +
+                                                 " : " + broadcast_text(zero, dtype, mask->width));
+  }
+
+  const int width = lane_width_;
+  Writer& w = levels_[static_cast<size_t>(level)].writer;
+  const bool contiguous = offset.coefficient && offset.coefficient->is_const(1);
+  std::string base;
+  std::string vector;
+  if (contiguous) vector = load_text(dtype, width, pointer, spell(offset, 0));
+  if (contiguous && !mask) return define(level, dtype, width, vector);
+  if (offset.coefficient && !contiguous) {
+    base = kernel_.fresh("at");
+    w.line("const $s $s = $s;", kernel_.index_type(), base, spell(offset, 0));
+  } else if (offset.coefficient) {
+    base = spell(offset, 0);
+  }
+  std::vector<std::string> lanes;
+  for (int lane = 0; lane < width; ++lane) {
+    const std::string element = load_text(dtype, 1, pointer, lane_offset(offset, base, lane));
+    lanes.push_back(masked_lanes ? "(" + mask->text + lane_suffix(lane) + " ? " + element + " : " + zero + ")" : element);
+  }
+  if (!contiguous) vector = gather_text(lanes, dtype);
+  if (!mask || (masked_lanes && !contiguous)) return define(level, dtype, width, vector);
+
+  const std::string name = kernel_.fresh("v");
+  w.line("$t $s = $s;", Type{dtype, width}, name, broadcast_text(zero, dtype, width));
+  w.line(masked_lanes ? "if (all($s)) $s = $s;" : "if ($s) $s = $s;", mask->text, name, vector);
+  if (masked_lanes) w.line("else if (any($s)) $s = $s;", mask->text, name, gather_text(lanes, dtype));
+  return {name, dtype, width, level, false};
+}
+
+void BodyPrinter::flush_stores() {
+  const std::vector<PendingStore> stores = std::move(stores_);
+  stores_.clear();
+  for (const PendingStore& s : stores) store(s);
+}
+
+void BodyPrinter::store(const PendingStore& s) {
+  const DType dtype = kernel_.graph().buffers[static_cast<size_t>(s.buffer)].dtype;
+  const Placed offset = place(s.node, offset_of(s.buffer, s.coords));
+  const std::string pointer = kernel_.buffer(s.buffer);
+  Writer& w = writer();
+  if (!offset.varies) {  // a vector value leaves its last lane, as a loop would
+    const std::string value = s.value.width > 1 ? lane_text(s.value.text, dtype, s.value.width - 1) : s.value.text;
+    w.line("$s", store_text(dtype, 1, pointer, spell(offset, ir::kNone), value));
+    return;
+  }
+  const int width = lane_width_;
+  if (offset.coefficient && offset.coefficient->is_const(1)) {
+    w.line("$s", store_text(dtype, width, pointer, spell(offset, 0), at_width(s.value, width)));
+    return;
+  }
+  std::string base;
+  if (offset.coefficient) {
+    base = kernel_.fresh("at");
+    w.line("const $s $s = $s;", kernel_.index_type(), base, spell(offset, 0));
+  }
+  for (int lane = 0; lane < width; ++lane) {
+    const std::string value = s.value.width > 1 ? lane_text(s.value.text, dtype, lane) : s.value.text;
+    w.line("$s", store_text(dtype, 1, pointer, lane_offset(offset, base, lane), value));
+  }
+}
+
+}  // namespace ocl::codegen

@@ -1,0 +1,103 @@
+// csrc/codegen/dialect.cpp: loads, stores and conversions as OpenCL C.
+#include "csrc/codegen/dialect.h"
+
+#include <algorithm>
+
+#include "csrc/support/error.h"
+
+namespace ocl::codegen {
+
+using ir::DType;
+
+namespace {
+
+std::string lanes(int width) { return width > 1 ? std::to_string(width) : ""; }
+
+/// "p + offset" without a needless "+ 0".
+std::string address(const std::string& pointer, const std::string& offset) { return offset == "0" ? pointer : pointer + " + " + offset; }
+
+const char* same_size_integer(int bytes) { return bytes == 1 ? "char" : bytes == 2 ? "short" : bytes == 4 ? "int" : "long"; }
+
+}  // namespace
+
+Dialect make_dialect(const Caps& caps) {
+  Dialect dialect;
+  dialect.is_cpu = caps.is_cpu;
+  dialect.items = caps.is_cpu ? 1 : std::min(256, caps.max_group_size);
+  dialect.chunks = caps.units * 6;
+  dialect.max_groups = caps.is_cpu ? 1 << 16 : std::max(64, caps.units * 32);
+  dialect.fp64 = caps.fp64;
+  return dialect;
+}
+
+std::string load_text(DType dtype, int width, const std::string& pointer, const std::string& offset) {
+  const std::string n = lanes(width), at = address(pointer, offset);
+  const std::string plain = width > 1 ? "vload" + n + "(0, " + at + ")" : pointer + "[" + offset + "]";
+  switch (dtype) {
+    case DType::kBool: return width > 1 ? "(convert_int" + n + "(" + plain + ") != 0)" : "(" + plain + " != 0)";
+    case DType::kF16: return "vload_half" + n + "(0, " + at + ")";
+    case DType::kBF16:
+      return "as_float" + n + "(" + (width > 1 ? "convert_uint" + n + "(" + plain + ")" : "(uint)" + plain) + " << 16)";
+    default: return plain;
+  }
+}
+
+std::string store_text(DType dtype, int width, const std::string& pointer, const std::string& offset, const std::string& value) {
+  const std::string n = lanes(width), at = address(pointer, offset);
+  std::string bits = value;
+  if (dtype == DType::kF16) return "vstore_half" + n + "_rte(" + value + ", 0, " + at + ");";
+  if (dtype == DType::kBool) bits = width > 1 ? "convert_uchar" + n + "(" + value + " & 1)" : "(uchar)" + value;
+  if (dtype == DType::kBF16) bits = "op_bf16_bits_" + type_suffix({DType::kF32, width}) + "(" + value + ")";
+  return width > 1 ? "vstore" + n + "(" + bits + ", 0, " + at + ");" : pointer + "[" + offset + "] = " + bits + ";";
+}
+
+std::string convert_text(const std::string& text, Type from, DType to) {
+  const std::string n = lanes(from.width);
+  const auto convert = [&](const char* type, const std::string& x) {
+    return from.width > 1 ? std::string("convert_") + type + n + "(" + x + ")" : std::string("(") + type + ")" + x;
+  };
+  const DType source = ir::compute_type(from.dtype), target = ir::compute_type(to);
+  if (to == DType::kBool) {
+    if (source == DType::kBool) return text;
+    const std::string test = "(" + text + " != " + literal({{false, 0, 0}, source}) + ")";
+    return from.width > 1 && lane_bytes(source) != 4 ? "convert_int" + n + test : test;
+  }
+  std::string result = text;
+  if (source == DType::kBool) {
+    if (from.width > 1) result = "(" + text + " & 1)";
+    if (target != DType::kI32) result = convert(type_name({target, 1}).c_str(), result);
+  } else if (source != target) {
+    const bool narrow = ir::is_floating(source) && (target == DType::kU8 || target == DType::kI8 || target == DType::kI16);
+    if (narrow) result = convert("int", result);
+    result = convert(type_name({target, 1}).c_str(), result);
+  }
+  if ((to == DType::kF16 || to == DType::kBF16) && from.dtype != to)
+    result = std::string(to == DType::kF16 ? "op_round_f16_" : "op_round_bf16_") + type_suffix({DType::kF32, from.width}) + "(" + result + ")";
+  return result;
+}
+
+std::string broadcast_text(const std::string& text, DType dtype, int width) {
+  if (width == 1) return text;
+  return "(" + type_name({dtype, width}) + ")(" + (dtype == DType::kBool ? "-" : "") + text + ")";
+}
+
+std::string lane_text(const std::string& text, DType dtype, int lane) {
+  return dtype == DType::kBool ? "(-" + text + lane_suffix(lane) + ")" : text + lane_suffix(lane);
+}
+
+std::string gather_text(const std::vector<std::string>& lanes, DType dtype) {
+  std::string text = "(" + type_name({dtype, static_cast<int>(lanes.size())}) + ")(";
+  for (size_t i = 0; i < lanes.size(); ++i) text += (i ? ", " : "") + std::string(dtype == DType::kBool ? "-" : "") + lanes[i];
+  return text + ")";
+}
+
+std::string condition_text(const std::string& mask, DType dtype, int width) {
+  if (width == 1 || lane_bytes(dtype) == 4) return mask;
+  return std::string("convert_") + same_size_integer(lane_bytes(dtype)) + lanes(width) + "(" + mask + ")";
+}
+
+std::string pointer_parameter(const std::string& name, DType dtype, bool written) {
+  return std::string("__global ") + (written ? "" : "const ") + storage_name(dtype) + "* " + name + ", const ulong " + name + "_offset";
+}
+
+}  // namespace ocl::codegen

@@ -1,0 +1,123 @@
+// csrc/codegen/kernel.cpp: arguments, names and the finished text of a kernel.
+#include "csrc/codegen/kernel.h"
+
+#include <algorithm>
+
+#include "csrc/codegen/op_library.h"
+#include "csrc/support/error.h"
+#include "csrc/support/hash.h"
+
+namespace ocl::codegen {
+
+using ir::BufferId;
+using schedule::Placement;
+
+Kernel::Kernel(const schedule::Schedule& schedule, const Caps& caps, std::set<BufferId> written, bool index32)
+    : schedule_(schedule), dialect_(make_dialect(caps)), written_(std::move(written)), wide_(!index32) {}
+
+std::string Kernel::buffer(BufferId id) {
+  for (size_t i = 0; i < buffers_.size(); ++i)
+    if (buffers_[i].buffer == id) return buffer_names_[i];
+  OCL_ASSERT(schedule_.placements.at(static_cast<size_t>(id)).kind != Placement::Kind::kNowhere,
+             "a kernel needs buffer " + graph().buffers[static_cast<size_t>(id)].name + " in memory, and it has none");
+  const bool written = written_.count(id) > 0;
+  buffers_.push_back({id, 0, written});
+  buffer_names_.push_back(fresh(written ? "out" : "in"));
+  return buffer_names_.back();
+}
+
+std::string Kernel::size(int index) {
+  const ir::IndexExpr symbol = ir::IndexExpr::size(index);
+  for (size_t i = 0; i < ints_.size(); ++i)
+    if (ints_[i].value == symbol && int_names_[i][0] == 's') return int_names_[i];
+  ints_.push_back({symbol, wide_});
+  int_names_.push_back(fresh("s"));
+  return int_names_.back();
+}
+
+std::string Kernel::integer(const std::string& name, const ir::IndexExpr& value) {
+  ints_.push_back({value, wide_});
+  int_names_.push_back(name);
+  return name;
+}
+
+std::string Kernel::fresh(const char* prefix) { return prefix + std::to_string(counts_[prefix]++); }
+
+std::string Kernel::local_array(Type type, int slot, int elements) {
+  const std::string name = "shared_" + type_suffix(type) + "_" + std::to_string(slot);
+  const std::string declaration = format("__local $t $s[$d];", {type, name, static_cast<int64_t>(elements)});
+  if (locals_.emplace(name, declaration).second) local_bytes_ += int64_t{elements} * lane_bytes(type.dtype) * type.width;
+  return name;
+}
+
+std::vector<std::string> Kernel::parameters() const {
+  std::vector<std::string> result;
+  for (size_t i = 0; i < buffers_.size(); ++i)
+    result.push_back(pointer_parameter(buffer_names_[i], graph().buffers[static_cast<size_t>(buffers_[i].buffer)].dtype, buffers_[i].written));
+  for (size_t i = 0; i < ints_.size(); ++i) result.push_back(std::string("const ") + (ints_[i].wide ? "long " : "int ") + int_names_[i]);
+  return result;
+}
+
+std::vector<std::string> Kernel::argument_names() const {
+  std::vector<std::string> result;
+  for (const std::string& name : buffer_names_) {
+    result.push_back(name);
+    result.push_back(name + "_offset");
+  }
+  result.insert(result.end(), int_names_.begin(), int_names_.end());
+  return result;
+}
+
+void Kernel::write_offsets(Writer& writer) const {
+  for (const std::string& name : buffer_names_) writer.line("$s += $s_offset;", name, name);
+}
+
+KernelSource Kernel::finish(const std::string& kind, const Writer& functions, const Writer& body,
+                            std::array<ir::IndexExpr, 3> groups, std::array<size_t, 3> local) const {
+  Writer kernel;
+  kernel.line("__kernel __attribute__((reqd_work_group_size($d, $d, $d)))", local[0], local[1], local[2]);
+  std::string parameters;
+  for (const std::string& parameter : this->parameters()) parameters += (parameters.empty() ? "" : ",\n    ") + parameter;
+  kernel.open("void $s(\n    $s)", kPlaceholder, parameters);
+  for (const auto& [name, declaration] : locals_) kernel.line("$s", declaration);
+  write_offsets(kernel);
+  kernel.append(body);
+  kernel.close();
+
+  KernelSource source;
+  source.kind = kind;
+  source.buffers = buffers_;
+  source.ints = ints_;
+  for (size_t i = 0; i < source.buffers.size(); ++i) source.buffers[i].slot = static_cast<int>(2 * i);
+  for (size_t i = 0; i < source.ints.size(); ++i) source.ints[i].slot = static_cast<int>(2 * source.buffers.size() + i);
+  source.groups = groups;
+  source.local = local;
+  name_and_assemble(source, kind, functions.str() + kernel.str());
+  return source;
+}
+
+void name_and_assemble(KernelSource& source, const std::string& kind, const std::string& text) {
+  std::string prelude;
+  // PyTorch rounds each op on its own: a * b + c must not become one fma behind its back.
+  prelude += "#pragma OPENCL FP_CONTRACT OFF\n";
+  const std::string functions = called_functions(text);
+  if ((functions + text).find("double") != std::string::npos) prelude += "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n";
+  if (text.find("OCL_UNROLL") != std::string::npos)
+    prelude += "#ifdef __clang__\n#define OCL_UNROLL __attribute__((opencl_unroll_hint))\n#else\n#define OCL_UNROLL\n#endif\n";
+  if (!functions.empty()) prelude += "#define OCL_INLINE static inline\n\n" + functions;
+  std::string program = prelude + "//@kernel\n" + text;
+  source.name = kind + "_" + hash_hex(program).substr(0, 12);
+  for (size_t at = program.find(kPlaceholder); at != std::string::npos; at = program.find(kPlaceholder, at))
+    program.replace(at, std::string(kPlaceholder).size(), source.name);
+  source.text = std::move(program);
+}
+
+std::set<BufferId> stored_buffers(const schedule::Schedule& schedule, const std::vector<ir::NodeId>& nodes) {
+  std::set<BufferId> result;
+  for (const ir::NodeId node : nodes)
+    for (const BufferId buffer : ir::writes(schedule.graph.nodes[static_cast<size_t>(node)]))
+      if (schedule.placements[static_cast<size_t>(buffer)].kind != Placement::Kind::kNowhere) result.insert(buffer);
+  return result;
+}
+
+}  // namespace ocl::codegen

@@ -1,0 +1,56 @@
+// csrc/codegen/kernel_source.cpp: a group's kind and strategy -> the code that prints it.
+#include "csrc/codegen/kernel_source.h"
+
+#include "csrc/codegen/batch.h"
+#include "csrc/codegen/nest.h"
+#include "csrc/codegen/template_kernel.h"
+#include "csrc/support/error.h"
+
+namespace ocl::codegen {
+
+using schedule::Group;
+using schedule::GroupKind;
+using schedule::LoopStrategy;
+
+namespace {
+
+/// "pointwise", or the name of the group's first reduction.
+std::string kind_of(const schedule::Schedule& schedule, const Group& group) {
+  for (const ir::NodeId node : group.nodes()) {
+    const ir::Node& n = schedule.graph.nodes[static_cast<size_t>(node)];
+    if (n.kind == ir::NodeKind::kReduce) return ir::facts(n.reduction).name;
+  }
+  return "pointwise";
+}
+
+KernelSource generate_loops(const schedule::Schedule& schedule, const Group& group, const Caps& caps) {
+  Nest nest(schedule, group, caps);
+  std::array<size_t, 3> local{static_cast<size_t>(nest.kernel.dialect().items), 1, 1};
+  Grid grid;
+  const bool elements = group.strategy == LoopStrategy::kPointwise || group.strategy == LoopStrategy::kSequential;
+  if (caps.is_cpu) {
+    OCL_ASSERT(group.strategy != LoopStrategy::kColumn, "kColumn is a strategy of GPUs");
+    grid = elements ? write_elements_cpu(nest) : write_rows_cpu(nest);
+  } else {
+    grid = elements ? write_elements_gpu(nest) : write_rows_gpu(nest, &local);
+  }
+  for (ir::IndexExpr& groups : grid) groups = ir::simplify(groups, nest.ranges);
+  const std::string name = kind_of(schedule, group);
+  KernelSource source = nest.kernel.finish(name, Writer(), nest.body.writer(), grid, local);
+  source.kind = name == "pointwise" ? "pointwise" : "reduction";
+  return source;
+}
+
+}  // namespace
+
+KernelSource generate(const schedule::Schedule& schedule, const Group& group, const Caps& caps) {
+  switch (group.kind) {
+    case GroupKind::kLoops: return generate_loops(schedule, group, caps);
+    case GroupKind::kTemplate: return generate_template(schedule, group, caps);
+    case GroupKind::kBatch: return generate_batch(schedule, group, caps);
+    case GroupKind::kCall: break;
+  }
+  fail(ErrorKind::kInternal, "an eager op has no kernel");
+}
+
+}  // namespace ocl::codegen

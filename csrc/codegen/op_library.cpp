@@ -1,0 +1,190 @@
+// csrc/codegen/op_library.cpp: instances of the functions of kernels/ops.cl.
+#include "csrc/codegen/op_library.h"
+
+#include <cctype>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "csrc/codegen/expr.h"
+#include "csrc/codegen/kernel_files.h"
+#include "csrc/support/error.h"
+
+namespace ocl::codegen {
+
+using ir::DType;
+
+namespace {
+
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+/// The words of a text with what stands between them: odd entries are words.
+std::vector<std::string> split_words(const std::string& text) {
+  std::vector<std::string> parts{""};
+  for (size_t i = 0; i < text.size();) {
+    size_t end = i;
+    const bool word = is_word(text[i]);
+    while (end < text.size() && is_word(text[end]) == word) ++end;
+    const bool odd = parts.size() % 2 == 0;
+    if (odd == word) parts.back() += text.substr(i, end - i);
+    else parts.push_back(text.substr(i, end - i));
+    i = end;
+  }
+  return parts;
+}
+
+/// Functions of ops.cl by name: the paragraphs (between empty lines) that define one.
+const std::map<std::string, std::string>& paragraphs() {
+  static const auto table = [] {
+    std::map<std::string, std::string> result;
+    const std::string file = kernel_file("ops");
+    for (size_t begin = 0; begin < file.size();) {
+      size_t end = file.find("\n\n", begin);
+      if (end == std::string::npos) end = file.size();
+      const std::string text = file.substr(begin, end - begin);
+      const size_t define = text.find("OCL_INLINE ");
+      if (define != std::string::npos && (define == 0 || text[define - 1] == '\n')) {
+        const size_t open = text.find('(', define);
+        size_t name = open;
+        while (name > 0 && is_word(text[name - 1])) --name;
+        result.emplace(text.substr(name, open - name), text);
+      }
+      begin = end + 2;
+    }
+    return result;
+  }();
+  return table;
+}
+
+/// op_<name>_<dtype>[x<width>] taken apart.
+bool parse_call(const std::string& word, std::string* name, Type* type) {
+  if (!word.starts_with("op_")) return false;
+  const size_t cut = word.rfind('_');
+  std::string suffix = word.substr(cut + 1);
+  type->width = 1;
+  if (const size_t x = suffix.find('x'); x != std::string::npos) {
+    type->width = std::atoi(suffix.c_str() + x + 1);
+    suffix = suffix.substr(0, x);
+  }
+  for (const DType dtype : {DType::kU8, DType::kI8, DType::kI16, DType::kI32, DType::kI64, DType::kF32, DType::kF64})
+    if (suffix == ir::name(dtype)) {
+      type->dtype = dtype;
+      *name = word.substr(0, cut);
+      return true;
+    }
+  return false;
+}
+
+DType signed_of_size(int bytes) {
+  return bytes == 1 ? DType::kI8 : bytes == 2 ? DType::kI16 : bytes == 4 ? DType::kI32 : DType::kI64;
+}
+
+class Instance {
+ public:
+  Instance(const std::string& text, Type type) : type_(type), parts_(split_words(text)) {}
+
+  std::string text() {
+    std::string result;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      if (i % 2 == 0) {
+        result += parts_[i];
+        continue;
+      }
+      const bool in_for = i >= 2 && parts_[i - 1].ends_with("(") && parts_[i - 2] == "for";
+      if (parts_[i] == "REAL") {
+        result += real(i);
+        continue;
+      }
+      result += in_for ? parts_[i] : word(parts_[i]);
+    }
+    return result;
+  }
+
+ private:
+  std::string lanes(const std::string& scalar) const { return scalar + (type_.width > 1 ? std::to_string(type_.width) : ""); }
+
+  std::string word(const std::string& w) const {
+    const DType same = signed_of_size(ir::size_bytes(type_.dtype));
+    const std::string integer = type_name({same, 1});
+    const auto type_word = [&](const std::string& t) -> std::string {
+      if (t == "T") return type_name(type_);
+      if (t == "N") return lanes(integer);
+      if (t == "U") return lanes("u" + integer);
+      if (t == "M") return lanes("int");
+      static const std::set<std::string> types = {"char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "double"};
+      return types.count(t) ? lanes(t) : "";
+    };
+    if (const std::string t = type_word(w); !t.empty()) return t;
+    if (w == "OCL_LANES") return std::to_string(type_.width);
+    for (const char* prefix : {"convert_", "as_"})
+      if (w.starts_with(prefix))
+        if (const std::string t = type_word(w.substr(std::string(prefix).size())); !t.empty()) return prefix + t;
+    static const std::set<std::string> counted = {"vload_half", "vstore_half_rte"};
+    if (counted.count(w) && type_.width > 1)
+      return w == "vload_half" ? "vload_half" + std::to_string(type_.width) : "vstore_half" + std::to_string(type_.width) + "_rte";
+    if (w.starts_with("opi_")) return "op_" + w.substr(4) + "_" + type_suffix(type_);
+    std::string name;
+    Type fixed;
+    if (w.starts_with("op_") && !parse_call(w, &name, &fixed)) return w + "_" + type_suffix(type_);
+    return w;
+  }
+
+  /// REAL(0.5) with its parentheses; moves on behind them.
+  std::string real(size_t& i) {
+    std::string number;
+    ++i;
+    OCL_ASSERT(parts_[i].starts_with("("), "REAL needs a constant in kernels/ops.cl");
+    std::string rest = parts_[i].substr(1);
+    for (;; rest = parts_[i]) {
+      const size_t end = rest.find(')');
+      number += rest.substr(0, end);
+      if (end != std::string::npos) {
+        rest = rest.substr(end + 1);
+        break;
+      }
+      OCL_ASSERT(++i < parts_.size(), "REAL( is not closed in kernels/ops.cl");
+    }
+    const bool is_number = number.find_first_of("0123456789") != std::string::npos;
+    const std::string constant = number + (type_.dtype == DType::kF32 && is_number ? "f" : "");
+    return (type_.width > 1 || number[0] == '-' ? "((" + type_name(type_) + ")(" + constant + "))" : constant) + rest;
+  }
+
+  Type type_;
+  std::vector<std::string> parts_;
+};
+
+class Collector {
+ public:
+  void scan(const std::string& text) {
+    const std::vector<std::string> parts = split_words(text);
+    for (size_t i = 1; i < parts.size(); i += 2) {
+      std::string name;
+      Type type;
+      if (!parse_call(parts[i], &name, &type) || !seen_.insert(parts[i]).second) continue;
+      const std::string integer = "opi_" + name.substr(3);
+      const auto& table = paragraphs();
+      auto found = table.end();
+      if (!ir::is_floating(type.dtype)) found = table.find(integer);
+      if (found == table.end()) found = table.find(name);
+      OCL_ASSERT(found != table.end(), "kernels/ops.cl has no function for " + parts[i]);
+      const std::string instance = Instance(found->second, type).text();
+      scan(instance);
+      result_ += instance + "\n\n";
+    }
+  }
+  std::string take() { return std::move(result_); }
+
+ private:
+  std::set<std::string> seen_;
+  std::string result_;
+};
+
+}  // namespace
+
+std::string called_functions(const std::string& text) {
+  Collector collector;
+  collector.scan(text);
+  return collector.take();
+}
+
+}  // namespace ocl::codegen

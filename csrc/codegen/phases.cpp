@@ -1,0 +1,169 @@
+// csrc/codegen/phases.cpp: outer phases, and inner phases that run on one lane or item at a time.
+#include "csrc/codegen/phases.h"
+
+#include <algorithm>
+
+#include "csrc/support/error.h"
+
+namespace ocl::codegen {
+
+using ir::IndexExpr;
+using ir::NodeKind;
+using ir::SymbolKind;
+using schedule::Phase;
+
+namespace {
+
+constexpr int64_t kBlock = 512;       // elements that go into one accumulator before it is added to the next level
+constexpr int64_t kUnrollLimit = 16;  // loops up to this length are unrolled
+
+}  // namespace
+
+const char* flat_type(const BodyPrinter& body, const IndexExpr& total) {
+  return body.ranges().of(total).high < (int64_t{1} << 30) ? "int" : "long";
+}
+
+std::map<ir::Symbol, std::string> write_unflatten(BodyPrinter& body, Writer& writer, const std::string& flat, const std::string& type,
+                                                  const ir::Shape& sizes, size_t count, SymbolKind kind) {
+  std::map<ir::Symbol, std::string> names;
+  const std::string prefix = kind == SymbolKind::kLoop ? "i" : "r", index = body.kernel().index_type();
+  const std::string narrow = index == type ? "" : "(" + index + ")";
+  std::string rest = flat;
+  for (size_t k = count; k-- > 0;) {
+    const std::string name = prefix + std::to_string(k), size = body.index(sizes[k]);
+    const std::string divisor = size.find(' ') == std::string::npos ? size : "(" + size + ")";
+    names[{kind, static_cast<int>(k)}] = name;
+    if (k == 0) {
+      writer.line("const $s $s = $s$s;", index, name, narrow, rest);
+      break;
+    }
+    writer.line("const $s $s = $s($s % $s);", index, name, narrow, rest, divisor);
+    if (k == 1) {
+      rest = "(" + rest + " / " + divisor + ")";
+    } else {
+      const std::string next = body.kernel().fresh("rest");
+      writer.line("const $s $s = $s / $s;", type, next, rest, divisor);
+      rest = next;
+    }
+  }
+  return names;
+}
+
+void Phases::begin(const Phase& phase) {
+  reductions_.clear();
+  for (const ir::NodeId node : phase.nodes)
+    if (body_.kernel().graph().nodes[static_cast<size_t>(node)].kind == NodeKind::kReduce) reductions_.emplace_back(body_, node);
+}
+
+std::vector<Phases::Carried> Phases::fresh() const {
+  std::vector<Carried> result;
+  for (const Accumulators& r : reductions_) result.push_back(r.names());
+  return result;
+}
+
+void Phases::declare(Writer& writer, const std::vector<Carried>& carried, int width) const {
+  for (size_t i = 0; i < reductions_.size(); ++i) reductions_[i].declare(writer, carried[i], width);
+}
+
+void Phases::merge(Writer& writer, const std::vector<Carried>& into, const std::vector<Carried>& from, int width) const {
+  for (size_t i = 0; i < reductions_.size(); ++i) reductions_[i].merge(writer, into[i], from[i], width);
+}
+
+bool Phases::wants_blocks() const {
+  return std::any_of(reductions_.begin(), reductions_.end(), [](const Accumulators& r) { return r.wants_blocks(); });
+}
+
+int Phases::level() const { return body_.depth() - 1; }
+
+void Phases::elements(const Phase& phase, const std::vector<Carried>& carried) {
+  size_t reduction = 0;
+  for (const ir::NodeId node : phase.nodes) {
+    if (body_.kernel().graph().nodes[static_cast<size_t>(node)].kind == NodeKind::kReduce) {
+      reductions_[reduction].step(carried[reduction]);
+      ++reduction;
+    } else {
+      body_.run_map(node);
+    }
+  }
+  body_.flush_stores();
+}
+
+void Phases::run(Printer inner) {
+  for (const Phase& phase : group_.phases) {
+    if (phase.inner) {
+      (this->*inner)(phase);
+    } else {
+      for (const ir::NodeId node : phase.nodes) body_.run_map(node);
+    }
+    store_outer();
+  }
+}
+
+/// What a phase left to store once per outer element.
+void Phases::store_outer() {
+  if (!body_.has_stores()) return;
+  if (!sharing_.writes.empty()) body_.writer().open("if ($s)", sharing_.writes);
+  body_.flush_stores();
+  if (!sharing_.writes.empty()) body_.writer().close();
+}
+
+void Phases::serial() { run(&Phases::inner_serial); }
+
+void Phases::inner_serial(const Phase& phase) {
+  begin(phase);
+  const int width = body_.lane_width();
+  const size_t loops = group_.reduce_sizes.size();
+  OCL_ASSERT(loops > 0, "an inner phase needs reduction loops");
+  // The loop whose iterations are taken in blocks: the innermost that, with those inside it, is worth a block.
+  size_t block_loop = loops;
+  int64_t block = 0;
+  const int64_t total = body_.ranges().of(ir::product(group_.reduce_sizes)).high;
+  if (wants_blocks() && total > kBlock) {
+    int64_t inside = 1;
+    for (block_loop = loops - 1; block_loop > 0; --block_loop) {
+      const IndexExpr& size = group_.reduce_sizes[block_loop];
+      if (!size.is_const() || inside * size.constant() >= 64) break;
+      inside *= size.constant();
+    }
+    block = std::max<int64_t>(1, kBlock / inside);
+  }
+  const std::vector<Carried> carried = fresh(), part = block ? fresh() : carried;
+  declare(body_.writer(), carried, width);
+  serial_loop(phase, 0, block_loop, block, carried, part);
+  for (size_t i = 0; i < reductions_.size(); ++i) reductions_[i].finish(carried[i], width, level());
+}
+
+void Phases::serial_loop(const Phase& phase, size_t depth, size_t block_loop, int64_t block, const std::vector<Carried>& carried,
+                         const std::vector<Carried>& part) {
+  if (depth == group_.reduce_sizes.size()) {
+    elements(phase, part);
+    return;
+  }
+  const ir::Symbol symbol{SymbolKind::kReduce, static_cast<int>(depth)};
+  const std::string name = "r" + std::to_string(depth), type = body_.kernel().index_type();
+  body_.push({{symbol, name}});
+  serial_loop(phase, depth + 1, block_loop, block, carried, part);
+  const Writer inside = body_.pop();
+  const IndexExpr& size = group_.reduce_sizes[depth];
+  const std::string end = body_.index(size);
+  Writer& w = body_.writer();
+  const int width = body_.lane_width();
+  if (block && depth == block_loop) {
+    const std::string first = body_.kernel().fresh("block"), last = body_.kernel().fresh("end");
+    w.open("for ($s $s = 0; $s < $s; $s += $d)", type, first, first, end, first, block);
+    w.line("const $s $s = min($s + $d, ($s)($s));", type, last, first, block, type, end);
+    declare(w, part, width);
+    w.open("for ($s $s = $s; $s < $s; ++$s)", type, name, first, name, last, name);
+    w.append(inside);
+    w.close();
+    merge(w, carried, part, width);
+    w.close();
+    return;
+  }
+  if (size.is_const() && size.constant() <= kUnrollLimit) w.line("OCL_UNROLL");
+  w.open("for ($s $s = 0; $s < $s; ++$s)", type, name, name, end, name);
+  w.append(inside);
+  w.close();
+}
+
+}  // namespace ocl::codegen

@@ -1,0 +1,104 @@
+// csrc/codegen/phases_shared.cpp: inner phases shared by the items of a GPU work-group: strided loops, then a tree in local memory.
+#include "csrc/codegen/phases.h"
+#include "csrc/support/error.h"
+
+namespace ocl::codegen {
+
+using ir::IndexExpr;
+using ir::SymbolKind;
+using schedule::Phase;
+
+namespace {
+
+constexpr int kBlockSteps = 512;  // elements of one item into one accumulator
+
+}  // namespace
+
+void Phases::shared(const Sharing& sharing) {
+  sharing_ = sharing;
+  run(&Phases::inner_shared);
+}
+
+void Phases::inner_shared(const Phase& phase) {
+  begin(phase);
+  const IndexExpr total = ir::simplify(ir::product(group_.reduce_sizes), body_.ranges());
+  const std::string type = flat_type(body_, total), end = body_.index(total);
+  const int stride = sharing_.items;
+  const int64_t block_elements = int64_t{kBlockSteps} * stride;
+  const bool blocks = wants_blocks() && body_.ranges().of(total).high > block_elements;
+  const std::vector<Carried> carried = fresh(), part = blocks ? fresh() : carried;
+  declare(body_.writer(), carried, 1);
+
+  // A single loop strides itself; several are taken from a flat index.
+  const bool flat = group_.reduce_sizes.size() > 1;
+  const std::string name = flat ? body_.kernel().fresh("flat") : "r0", step_type = flat ? type : body_.kernel().index_type();
+  Writer unflatten;
+  if (flat) body_.push(write_unflatten(body_, unflatten, name, type, group_.reduce_sizes, group_.reduce_sizes.size(), SymbolKind::kReduce));
+  else body_.push({{{SymbolKind::kReduce, 0}, name}});
+  elements(phase, part);
+  const Writer inside = body_.pop();
+
+  Writer& w = body_.writer();
+  if (!sharing_.live.empty()) w.open("if ($s)", sharing_.live);
+  std::string from = sharing_.lane, to = end;
+  if (blocks) {
+    from = body_.kernel().fresh("block");
+    to = body_.kernel().fresh("end");
+    w.open("for ($s $s = $s; $s < $s; $s += $d)", step_type, from, sharing_.lane, from, end, from, block_elements);
+    w.line("const $s $s = min($s + $d, ($s)($s));", step_type, to, from, block_elements, step_type, end);
+    declare(w, part, 1);
+  }
+  w.open("for ($s $s = $s; $s < $s; $s += $d)", step_type, name, from, name, to, name, stride);
+  w.append(unflatten);
+  w.append(inside);
+  w.close();
+  if (blocks) {
+    merge(w, carried, part, 1);
+    w.close();
+  }
+  if (!sharing_.live.empty()) w.close();
+  if (reductions_.empty()) return;
+  if (stride > 1) write_tree(carried);
+  for (size_t i = 0; i < reductions_.size(); ++i) reductions_[i].finish(carried[i], 1, level());
+}
+
+/// Merges the accumulators of the items that share an outer element; every one of them gets the result.
+void Phases::write_tree(const std::vector<Carried>& carried) {
+  const int items = sharing_.items * sharing_.rows, apart = sharing_.column ? sharing_.rows : 1;
+  Writer& w = body_.writer();
+  std::vector<Carried> slots;
+  std::map<ir::DType, int> used;
+  for (size_t i = 0; i < reductions_.size(); ++i) {
+    slots.emplace_back();
+    for (size_t k = 0; k < reductions_[i].count(); ++k) {
+      const ir::DType dtype = reductions_[i].dtype(k) == ir::DType::kBool ? ir::DType::kI32 : reductions_[i].dtype(k);
+      slots[i].push_back(body_.kernel().local_array({dtype, 1}, used[dtype]++, items));
+    }
+  }
+  const auto each = [&](const char* line, const std::string& extra) {
+    for (size_t i = 0; i < reductions_.size(); ++i)
+      for (size_t k = 0; k < slots[i].size(); ++k) {
+        if (std::string(line) == "store") w.line("$s[item] = $s;", slots[i][k], carried[i][k]);
+        else w.line("$s = $s[$s];", carried[i][k], slots[i][k], extra);
+      }
+  };
+  each("store", "");
+  w.line("barrier(CLK_LOCAL_MEM_FENCE);  // the accumulators of all items are in place");
+  w.open("for (int step = $d; step > 0; step /= 2)", sharing_.items / 2);
+  w.open("if ($s < step)", sharing_.lane);
+  for (size_t i = 0; i < reductions_.size(); ++i) {
+    Carried other;
+    for (const std::string& slot : slots[i]) other.push_back(slot + "[item + step" + (apart > 1 ? " * " + std::to_string(apart) : "") + "]");
+    reductions_[i].merge(w, carried[i], other, 1);
+  }
+  each("store", "");
+  w.close();
+  w.line("barrier(CLK_LOCAL_MEM_FENCE);  // this round is complete before the next reads it");
+  w.close();
+  const std::string first = sharing_.column ? "item % " + std::to_string(apart)
+                            : sharing_.rows == 1 ? "0" : "item - " + sharing_.lane;
+  each("load", first);
+  w.line("barrier(CLK_LOCAL_MEM_FENCE);  // everyone has the result before the arrays are used again");
+}
+
+}  // namespace ocl::codegen

@@ -1,0 +1,151 @@
+// csrc/codegen/pointwise.cpp: nests whose elements are independent: pointwise groups, and reductions that each lane does on its own.
+//
+// CPU: a work-item owns rows [first, last) of the outer loops and columns [begin, end) of the innermost one:
+//
+//        begin   end           for row in [first, last):          values that only depend on the row
+//   first  +-------+             for i1 in [begin, end) by W:     a vector of W elements
+//          | item  |             for i1 in what is left:          one element
+//   last   +-------+
+// GPU: a work-item takes every (global size)th element of the flattened loops.
+#include <algorithm>
+
+#include "csrc/codegen/nest.h"
+
+namespace ocl::codegen {
+
+using ir::IndexExpr;
+using ir::SymbolKind;
+
+namespace {
+
+constexpr int64_t kLeastWork = 4096;  // elements of a cheap op that are worth a work-item (about 0.5 us)
+
+}  // namespace
+
+Nest::Nest(const schedule::Schedule& schedule, const schedule::Group& g, const Caps& caps)
+    : group(g),
+      ranges(group_ranges(schedule, g)),
+      kernel(schedule, caps, stored_buffers(schedule, g.nodes()), g.index32),
+      body(kernel, ranges) {}
+
+ir::Ranges group_ranges(const schedule::Schedule& schedule, const schedule::Group& group) {
+  ir::Ranges ranges = schedule.graph.ranges();
+  for (size_t k = 0; k < group.sizes.size(); ++k) ranges.set_extent({SymbolKind::kLoop, static_cast<int>(k)}, group.sizes[k]);
+  for (size_t k = 0; k < group.reduce_sizes.size(); ++k)
+    ranges.set_extent({SymbolKind::kReduce, static_cast<int>(k)}, group.reduce_sizes[k]);
+  return ranges;
+}
+
+IndexExpr elements_per_item(const Dialect& dialect, const IndexExpr& elements, const IndexExpr& cost) {
+  const IndexExpr least = ir::max(1, ir::floordiv(IndexExpr(kLeastWork), ir::max(cost, 1)));
+  return ir::max(least, ir::ceildiv(elements, dialect.chunks));
+}
+
+Grid write_elements_cpu(Nest& nest) {
+  const ir::Shape& sizes = nest.group.sizes;
+  BodyPrinter& body = nest.body;
+  Kernel& kernel = nest.kernel;
+  Phases phases(body, nest.group);
+  if (sizes.empty()) {
+    phases.serial();
+    return {1, 1, 1};
+  }
+  const size_t last = sizes.size() - 1;
+  const bool short_rows = sizes[last].is_const() && sizes[last].constant() < nest.group.vector_width;
+  const int width = short_rows ? 1 : nest.group.vector_width;
+  const ir::Symbol lane{SymbolKind::kLoop, static_cast<int>(last)};
+  const std::string name = "i" + std::to_string(last), type = kernel.index_type();
+  const IndexExpr columns = sizes[last];
+  const IndexExpr rows = ir::simplify(ir::product(ir::Shape(sizes.begin(), sizes.end() - 1)), nest.ranges);
+  const IndexExpr cost = ir::simplify(ir::product(nest.group.reduce_sizes), nest.ranges);
+  const IndexExpr each = elements_per_item(kernel.dialect(), rows * columns, cost);
+
+  // Short rows stay whole; then there is one chunk of columns.
+  const bool whole_rows = columns.is_const() && columns.constant() <= kLeastWork && !rows.is_const(1);
+  const IndexExpr column_chunk = whole_rows ? columns : ir::min(columns, ir::ceildiv(each, width) * width);
+  const IndexExpr row_chunk = ir::max(1, ir::floordiv(each, ir::max(columns, 1)));
+  Grid grid{ir::ceildiv(columns, ir::max(column_chunk, 1)), 1, 1};
+  const bool has_rows = !rows.is_const(1);
+  if (has_rows) grid[1] = ir::ceildiv(rows, row_chunk);
+
+  const std::string end_text = body.index(columns);
+  std::string begin = "0", end = end_text;
+  if (!whole_rows) {
+    const std::string chunk = kernel.integer("column_chunk", column_chunk);
+    begin = "begin";
+    end = "end";
+    body.writer().line("const $s begin = ($s)get_group_id(0) * $s;", type, type, chunk);
+    body.writer().line("const $s end = min(begin + $s, ($s)($s));", type, chunk, type, end_text);
+  }
+  Writer unflatten;
+  if (has_rows) {
+    const std::string chunk = kernel.integer("row_chunk", row_chunk), rows_text = body.index(rows);
+    const std::string flat = flat_type(body, rows);
+    body.writer().line("const $s first = ($s)get_group_id(1) * $s;", flat, flat, chunk);
+    body.writer().line("const $s last = min(first + $s, ($s)($s));", flat, chunk, flat, rows_text);
+    body.push(write_unflatten(body, unflatten, "row", flat, sizes, last, SymbolKind::kLoop));
+  } else {
+    std::map<ir::Symbol, std::string> none;
+    for (size_t k = 0; k < last; ++k) none[{SymbolKind::kLoop, static_cast<int>(k)}] = "0";
+    body.push(none);
+  }
+
+  body.push({{lane, name}});
+  body.set_lane(lane, width);
+  phases.serial();
+  const Writer vector = body.pop();
+  const bool has_tail = width > 1 && !nest.ranges.known_divides(width, columns);  // chunks are multiples of the width
+  Writer scalar;
+  if (has_tail) {
+    body.push({{lane, name}});
+    body.set_lane(lane, 1);
+    phases.serial();
+    scalar = body.pop();
+  }
+  Writer& row = body.writer();
+  if (!has_tail) {
+    row.open("for ($s $s = $s; $s < $s; $s += $d)", type, name, begin, name, end, name, width);
+    row.append(vector);
+    row.close();
+  } else {
+    row.line("$s $s = $s;", type, name, begin);
+    row.open("for (; $s + $d <= $s; $s += $d)", name, width, end, name, width);
+    row.append(vector);
+    row.close();
+    row.open("for (; $s < $s; ++$s)", name, end, name);
+    row.append(scalar);
+    row.close();
+  }
+  const Writer inside = body.pop();
+  Writer& top = body.writer();
+  if (has_rows) {
+    top.open("for ($s row = first; row < last; ++row)", flat_type(body, rows));
+    top.append(unflatten);
+    top.append(inside);
+    top.close();
+  } else {
+    top.append(inside);
+  }
+  return grid;
+}
+
+Grid write_elements_gpu(Nest& nest) {
+  const ir::Shape& sizes = nest.group.sizes;
+  BodyPrinter& body = nest.body;
+  const Dialect& dialect = nest.kernel.dialect();
+  const IndexExpr total = ir::simplify(ir::product(sizes), nest.ranges);
+  const std::string type = flat_type(body, total), total_text = body.index(total);
+  Phases phases(body, nest.group);
+  Writer unflatten;
+  body.push(write_unflatten(body, unflatten, "at", type, sizes, sizes.size(), SymbolKind::kLoop));
+  phases.serial();
+  const Writer inside = body.pop();
+  Writer& top = body.writer();
+  top.open("for ($s at = get_global_id(0); at < $s; at += get_global_size(0))", type, total_text);
+  top.append(unflatten);
+  top.append(inside);
+  top.close();
+  return {ir::min(ir::ceildiv(total, dialect.items), IndexExpr(dialect.max_groups)), 1, 1};
+}
+
+}  // namespace ocl::codegen

@@ -1,0 +1,73 @@
+// csrc/codegen/writer.h: text of a kernel, line by line, with indentation; a local object, made for a kernel and passed down.
+//
+// Placeholders of line() and open(), filled from the arguments in order:
+//   $s  text that is already spelled: a name, an expression
+//   $d  an integer
+//   $t  a C type, from Type{dtype, width}
+//   $c  a constant, exact, from Literal{scalar, dtype}: 0x1.8p+1f, NAN, -INFINITY, 5L
+//   $$  a dollar sign
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "csrc/ir/graph.h"
+
+namespace ocl::codegen {
+
+/// Type of a value: `width` lanes of what bodies compute in for `dtype` (f16 and bf16 are float; bool is int, 0/1 or a mask).
+struct Type {
+  ir::DType dtype = ir::DType::kF32;
+  int width = 1;
+};
+
+struct Literal {
+  ir::Scalar value;
+  ir::DType dtype = ir::DType::kF32;
+};
+
+class Writer {
+ public:
+  using Arg = std::variant<std::string, int64_t, Type, Literal>;
+
+  template <typename... Args>
+  void line(const char* format, Args&&... args) {
+    write(format, {arg(std::forward<Args>(args))...});
+  }
+  /// As line(), then " {" and one step to the right; an empty format opens a bare block.
+  template <typename... Args>
+  void open(const char* format, Args&&... args) {
+    write(*format ? (std::string(format) + " {").c_str() : "{", {arg(std::forward<Args>(args))...});
+    ++depth_;
+  }
+  /// `tail` follows the brace: " else {" reopens.
+  void close(const char* tail = "");
+  /// The lines of `other`, moved right to where this writer is.
+  void append(const Writer& other);
+  bool empty() const { return lines_.empty(); }
+  std::string str(int depth = 0) const;
+
+ private:
+  static Arg arg(const char* text) { return std::string(text); }
+  static Arg arg(std::string text) { return text; }
+  static Arg arg(Type type) { return type; }
+  static Arg arg(Literal literal) { return literal; }
+  template <std::integral Int>
+  static Arg arg(Int value) {
+    return static_cast<int64_t>(value);
+  }
+  void write(const char* format, std::initializer_list<Arg> args);
+
+  int depth_ = 0;
+  std::vector<std::pair<int, std::string>> lines_;
+};
+
+/// As Writer::line, but returns the text.
+std::string format(const char* text, const std::vector<Writer::Arg>& args);
+
+}  // namespace ocl::codegen
