@@ -91,7 +91,8 @@ class Placer {
     }
   }
 
-  /// A Map group's result takes the memory of an input that dies there, if every access to both is at the same coordinates.
+  /// A Map group's result takes the memory of an input that dies there, if every access to both is at the same coordinates, and
+  /// nothing reads the input after the result is stored.
   void reuse_in_place(const Group& group, int position) {
     if (group.kind != GroupKind::kLoops || group.strategy != LoopStrategy::kPointwise) return;
     std::vector<Access> all;
@@ -102,13 +103,14 @@ class Placer {
       if (!out.store || !arena(out.buffer) || lives_[out.buffer].first != position) continue;
       for (const Access& in : all) {
         if (in.store || in.buffer == out.buffer || taken.count(in.buffer) || !dies(in.buffer, position) || !same_memory(in.buffer, out.buffer)) continue;
-        const auto elsewhere = [&](const Access& a) { return (a.buffer == in.buffer || a.buffer == out.buffer) && !(a.coords == out.coords); };
+        const auto elsewhere = [&](const Access& a) {
+          return (a.buffer == in.buffer && &a > &out) || ((a.buffer == in.buffer || a.buffer == out.buffer) && !(a.coords == out.coords));
+        };
         if (std::any_of(all.begin(), all.end(), elsewhere) || gathers(out)) continue;
         taken.insert(in.buffer);
         schedule_.placements[out.buffer] = {Placement::Kind::kAlias, in.buffer};
         break;
       }
-      if (schedule_.placements[out.buffer].kind == Placement::Kind::kAlias) continue;
     }
   }
 
