@@ -1,5 +1,5 @@
 # torch_ocl_compile/backend.py: the function behind backend="ocl": AOTAutograd, options, the compilers of its graphs.
-"""Dynamo's graph goes to AOTAutograd, which hands back three kinds of graphs: "inference", and "forward" with "backward".
+"""Dynamo's graph goes to AOTAutograd, which hands back graphs of three kinds: "inference", "forward" and "backward".
 Each is lowered, compiled to a plan, and called with a boxed list."""
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, ki
 
 
 def boundaries(kind: str) -> dict[str, Any]:
-    """What AOTAutograd knows of a graph's inputs and outputs: parameters, donated inputs, where the saved tensors begin."""
+    """What AOTAutograd knows of a graph: parameters and donated inputs by position, where the saved tensors begin."""
     context = torch._guards.TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata
     if metadata is None:
@@ -122,6 +122,7 @@ def check_device(device: torch.device) -> None:
 def make_plan(lowered: Lowered, settings: Options, label: str) -> Any:
     from torch_ocl_compile import _C
 
+    config.configure_core()
     index = torch.accelerator.current_device_index() if lowered.device.index is None else lowered.device.index
     try:
         return _C.exec.compile(lowered.graph, index, lowered.calls, {**settings, "label": label})

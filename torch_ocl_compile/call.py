@@ -1,6 +1,6 @@
-# torch_ocl_compile/call.py: one call of a compiled graph: arguments to the plan, results in the order AOTAutograd expects.
-"""Everything that can be decided once is decided in the constructor; the common graph, all of whose inputs are tensors on
-the device, costs one list comprehension besides the plan's own call."""
+# torch_ocl_compile/call.py: one call of a compiled graph: arguments to the plan, results in order.
+"""What can be decided once is decided in the constructor: the common graph, all of whose inputs are tensors on the
+device, costs one list comprehension besides the plan's own call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-# torch_ocl_compile/decompositions.py: which aten ops are taken apart before lowering, and which are kept whole on purpose.
+# torch_ocl_compile/decompositions.py: aten ops taken apart before lowering, and those kept whole on purpose.
 """Start: Inductor's table. Kept whole: what one kernel computes; it halves the graph and spares pattern matching."""
 
 from __future__ import annotations
@@ -77,9 +77,11 @@ WHOLE = [
     "_foreach_lerp",
 ]
 
-# Overloads of a kept op that must be taken apart all the same: their form with `correction` or tensor bounds is the row.
-STILL_APART = {"aten.std_mean.correction", "aten.std_mean.dim", "aten.std_mean.default", "aten.var.default", "aten.var.dim",
-               "aten.std.default", "aten.std.dim", "aten.clamp.Tensor"}  # fmt: skip
+# Overloads of a kept op that are taken apart all the same: the row is for the form with `correction`.
+STILL_APART = {
+    *("aten.std_mean.correction", "aten.std_mean.dim", "aten.std_mean.default", "aten.var.default", "aten.var.dim"),
+    *("aten.std.default", "aten.std.dim", "aten.clamp.Tensor"),
+}
 
 # The largest window whose positions fit in the int8 that low-memory pooling keeps.
 MAX_WINDOW = 127
@@ -113,9 +115,10 @@ def max_pool2d_with_indices(
         torch.float64,
     ):
         return NotImplemented
-    largest, offsets = prims._low_memory_max_pool_with_offsets(x, kernel, stride, padding, dilation, ceil_mode)
-    indices = prims._low_memory_max_pool_offsets_to_indices(offsets, kernel, x.shape[-2:], stride, padding, dilation)
-    return largest, indices
+    out, offsets = prims._low_memory_max_pool_with_offsets(x, kernel, stride, padding, dilation, ceil_mode)
+    plane = x.shape[-2:]
+    indices = prims._low_memory_max_pool_offsets_to_indices(offsets, kernel, plane, stride, padding, dilation)
+    return out, indices
 
 
 OVERRIDES: dict[Any, Callable[..., Any]] = {
@@ -130,9 +133,9 @@ def _table() -> dict[Any, Callable[..., Any]]:
 
     table: dict[Any, Callable[..., Any]] = dict(select_decomp_table())
     for target in list(table):
-        if isinstance(target, OpOverload) and target.namespace == "aten" and target._opname in WHOLE:
-            if str(target) not in STILL_APART:
-                del table[target]
+        is_whole = isinstance(target, OpOverload) and target.namespace == "aten" and target._opname in WHOLE
+        if is_whole and str(target) not in STILL_APART:
+            del table[target]
     table.pop(aten.max_pool2d_with_indices_backward.default, None)
     table.update(OVERRIDES)
     return table

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from torch_ocl_compile import _C
 from torch_ocl_compile.philox import philox_normal, philox_uniform
 
 aten = torch.ops.aten
@@ -23,22 +24,12 @@ LIBRARY.define(
 )
 
 
-def _generator(device: torch.device) -> torch.Generator:
-    generators: Sequence[torch.Generator] = getattr(torch, device.type).default_generators
-    return generators[torch.accelerator.current_device_index() if device.index is None else device.index]
-
-
 def reserve(device: torch.device, streams: int) -> torch.Tensor:
     """The generator's (seed, offset) on the device; the offset moves past the streams that the graph draws."""
     if device.type == "cpu":  # without a device, as in tests of the lowering: any reproducible state will do
         return torch.randint(0, 2**31, (2,))
-    generator = _generator(device)
-    state = generator.get_state()
-    words = state.view(torch.int64)
-    here = words.clone()
-    words[1] += streams
-    generator.set_state(state)
-    return here.to(device, non_blocking=True)
+    state = _C.reserve_philox(-1 if device.index is None else device.index, streams)
+    return torch.tensor(state, dtype=torch.int64).to(device, non_blocking=True)
 
 
 def _numbers(make: Any, state: torch.Tensor, size: Sequence[int], stream: int, dtype: torch.dtype) -> torch.Tensor:

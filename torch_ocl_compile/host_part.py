@@ -85,7 +85,7 @@ def _part_of_input(tensors: Sequence[torch.Tensor], device: torch.device) -> Par
 def extract(
     owner: torch.fx.GraphModule, nodes: Iterable[torch.fx.Node], wanted: Sequence[torch.fx.Node]
 ) -> tuple[Callable[..., Any], list[torch.fx.Node]]:
-    """A function that computes `wanted` by running `nodes` (and the sizes they use), and the nodes it takes as arguments."""
+    """A function that computes `wanted` by running `nodes` (and the sizes they use), and the nodes it takes."""
     inside = set(nodes)
     graph = torch.fx.Graph()
     made: dict[torch.fx.Node, torch.fx.Node] = {}

@@ -1,6 +1,6 @@
 # torch_ocl_compile/interpreter.py: the graph run with plain torch ops on the CPU: the definition of every IR op.
-"""Slow and right. A loop nest is computed for all of its points at once: i* and r* are index tensors that broadcast over
-the nest's space, loads are gathers, stores are scatters, a reduction folds the trailing r dimensions.
+"""Slow and right. A loop nest is computed for all of its points at once: i* and r* are index tensors that broadcast
+over the nest's space, loads are gathers, stores are scatters, a reduction folds the trailing r dimensions.
 
     results = run_graph(graph, [sizes..., tensors...])      mutated inputs are changed in place
 """
@@ -90,7 +90,7 @@ RULES: dict[str, str] = {row[0]: row[2] for row in ir.ops()}
 
 
 def operation(name: str) -> Callable[..., Tensor]:
-    """What a row of ops.def computes, on tensors of its compute type. Rows named like a torch function are that function."""
+    """What a row of ops.def computes, on tensors of its compute type. A row named like a torch function is that one."""
     found = SPECIAL.get(name) or getattr(torch, name, None)
     if found is None:
         raise NotImplementedError(f"ops.def has {name!r}, the interpreter does not")
@@ -351,9 +351,10 @@ def convolve(node: Any, sizes: list[int], a: Tensor, b: Tensor) -> Tensor:
     if attrs.kind == ir.ConvolveKind.kForward:
         return torch.nn.functional.conv2d(a, b, None, stride, padding, dilation, groups)
     settings = (stride, padding, dilation, groups)
-    if attrs.kind == ir.ConvolveKind.kData:
-        return torch.nn.grad.conv2d_input(sizes, b, a, *settings)
-    return torch.nn.grad.conv2d_weight(a, sizes, b, *settings)
+    grad: Any = torch.nn.grad  # type: ignore[attr-defined]
+    is_data = attrs.kind == ir.ConvolveKind.kData
+    made: Tensor = grad.conv2d_input(sizes, b, a, *settings) if is_data else grad.conv2d_weight(a, sizes, b, *settings)
+    return made
 
 
 def run_graph(

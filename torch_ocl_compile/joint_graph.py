@@ -21,7 +21,7 @@ def ocl_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: An
 
 
 def pool_by_offsets(graph_module: torch.fx.GraphModule) -> int:
-    """max_pool2d's gradient from the window offsets that forward keeps, not from indices nor the input; returns how many."""
+    """max_pool2d's gradient from the window offsets that forward keeps, without indices and input; returns how many."""
     graph = graph_module.graph
     offsets_to_indices = torch.ops.prims._low_memory_max_pool_offsets_to_indices.default
     changed = 0

@@ -1,7 +1,7 @@
 # torch_ocl_compile/lowering/__init__.py: imports every family, so that the table is complete.
 """aten -> IR, one file per family, rows keyed by overload."""
 
-import torch._inductor.inductor_prims  # defines prims that rows refer to
+import torch._inductor.inductor_prims  # noqa: F401  defines prims that rows refer to
 
 from torch_ocl_compile import graph_ops  # noqa: F401  (defines torch.ops.ocl)
 from torch_ocl_compile.lowering import (

@@ -166,6 +166,6 @@ def _stand_in(value: ir.Value) -> torch.Tensor:
     """A tensor of the value's dtype and, as promotion asks for it, of rank 0 or not."""
     key = (value.dtype, bool(value.sizes))
     if key not in _STAND_INS:
-        with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
+        with torch._C._DisableTorchDispatch():
             _STAND_INS[key] = torch.empty((1,) if key[1] else (), dtype=TORCH_DTYPES[key[0]], device="meta")
     return _STAND_INS[key]

@@ -1,5 +1,5 @@
 # torch_ocl_compile/lowering/contraction.py: mm and its relatives, convolution and its gradients.
-"""Operands go in as views: a transpose is strides to the GEMM; bias and scale are pointwise nodes that fuse behind it."""
+"""Operands go in as views: a transpose is strides to the GEMM; bias and scale are pointwise nodes fused behind it."""
 
 from __future__ import annotations
 

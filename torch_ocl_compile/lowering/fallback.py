@@ -1,5 +1,5 @@
 # torch_ocl_compile/lowering/fallback.py: an op without lowering, run eagerly inside the plan; counted, with its reason.
-"""A silent slow path is an error: every fallback is counted and logged once; options={"fallback": "error"} forbids them."""
+"""A silent slow path is an error: fallbacks are counted and logged once; options={"fallback": "error"} forbids them."""
 
 from __future__ import annotations
 
@@ -40,10 +40,12 @@ def lower_call(c: Context, target: Callable[..., Any], args: Sequence[Any], kwar
     slots: list[Any] = list(leaves)
     operands: list[ir.Value] = []
     for i, leaf in enumerate(leaves):
-        if isinstance(leaf, (ir.Value, torch.SymInt)):
-            is_number = isinstance(leaf, torch.SymInt)
-            slots[i] = _Slot(len(operands), is_number)
-            operands.append(c.builder.realize(c.number(leaf, ir.DType.kI64)) if is_number else leaf)
+        if isinstance(leaf, ir.Value):
+            slots[i] = _Slot(len(operands), False)
+            operands.append(leaf)
+        elif isinstance(leaf, torch.SymInt):
+            slots[i] = _Slot(len(operands), True)
+            operands.append(c.builder.realize(c.number(leaf, ir.DType.kI64)))
     results = [(ir_dtype(fakes[p].dtype), c.shape(fakes[p].shape)) for p in positions]
     strides = [c.shape(fakes[p].stride()) for p in positions]
     c.calls.append(_eager(target, slots, spec, positions, c.val, result_spec))

@@ -30,8 +30,10 @@ BINARY = {
     "addcdiv": ("aten.addcdiv.default", "aten.addcdiv.default"),
 }
 OVERLOADS = {"List": 0, "Tensor": 0, "Scalar": 1, "ScalarList": 1}
-UNARY = """abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal round rsqrt"
-    " sigmoid sign sin sinh sqrt tan tanh trunc""".split()  # noqa: SIM905
+UNARY = (
+    "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal round"
+    " rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
+)
 
 
 def each(c: Context, lowering: Lowering, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -60,7 +62,7 @@ def _register() -> None:
             row = _row(targets[column])
             if row is not None and not (name in ("addcmul", "addcdiv") and which == "Tensor"):
                 lower(f"aten._foreach_{name}.{which}")(row)
-    for name in UNARY:
+    for name in UNARY.split():
         row = _row(f"aten.{name}.default")
         if row is not None:
             lower(f"aten._foreach_{name}.default")(row)

@@ -85,7 +85,7 @@ def lower_module(
     donated: Sequence[int] = (),
     fallback: str = "eager",
 ) -> Lowered:
-    """Lowers a graph. Results from `saved_from` on may have any strides; `parameters` and `donated`: inputs by position."""
+    """Lowers a graph. Results from `saved_from` on may have any strides; `parameters`, `donated`: input positions."""
     return _Lowering(gm, saved_from, set(parameters), set(donated), fallback).run()
 
 
@@ -251,7 +251,7 @@ class _Lowering:
             for source in reader.all_input_nodes:
                 if reader is node and source is node.args[1]:
                     continue
-                value = self.env.get(source)
+                value: Any = self.env.get(source)
                 if _views(value, target.buffer) and storage(source) is not storage(_root(node)):
                     self.env[source] = self.builder.copy(value)
 
@@ -277,7 +277,8 @@ class _Lowering:
             if not isinstance(node, torch.fx.Node):
                 results.append(Result("none") if node is None else Result("number", expr=node))
                 continue
-            fake, part = node.meta.get("val"), self.parts[node]
+            fake: Any = node.meta.get("val")
+            part = self.parts[node]
             if node.op == "placeholder":
                 results.append(Result("argument", self.placeholders.index(node)))
             elif part is Part.SIZE:

@@ -1,8 +1,9 @@
 # torch_ocl_compile/lowering/random.py: random numbers as functions of (state, stream, element).
-"""PyTorch's random ops draw from hidden state: a recomputed dropout would see another mask. `functionalise` puts two ops in their place, before the graph is cut into forward and backward:
+"""PyTorch's random ops draw from hidden state: a recomputed dropout would see another mask. `functionalise` puts two
+ops in their place, before the graph is cut into forward and backward:
 
     ocl::rng_reserve(device) -> state       int64 [seed, offset]; advances the device's generator; the only effect
-    ocl::uniform(state, size, stream, ...)  Philox 4x32-10 of (seed, offset + stream, element): pure, so recomputing is free
+    ocl::uniform(state, size, stream, ...)  Philox of (seed, offset + stream, element): pure, so recomputing is free
 
 Only `state`, 16 bytes, is saved for backward.
 """
