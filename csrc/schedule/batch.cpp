@@ -18,8 +18,11 @@ constexpr int kIntBytes = 512;              // left for integer arguments
 class Batcher {
  public:
   Batcher(Schedule& schedule, const Caps& caps)
-      : schedule_(schedule), most_buffers_(std::min(kMostBuffers, (caps.max_kernel_arg_bytes - kIntBytes) / 16)), edges_(group_dependences(schedule)),
-        shared_(shared_buffers(schedule)), home_(schedule.groups.size(), -1) {}
+      : schedule_(schedule),
+        most_buffers_(std::min(kMostBuffers, (caps.max_kernel_arg_bytes - kIntBytes) / 16)),
+        edges_(group_dependences(schedule)),
+        shared_(shared_buffers(schedule)),
+        home_(schedule.groups.size(), -1) {}
 
   void run() {
     // The graph's inputs decide how much of a group is known early: a large activation must not wait for company.
@@ -122,7 +125,8 @@ class Batcher {
       if (batches_[b].members.back() != static_cast<int>(g)) continue;  // linearize finds the place
       Group group;
       group.kind = GroupKind::kBatch;
-      group.reasons.push_back("batch: " + std::to_string(batches_[b].members.size()) + " independent pointwise groups in one launch");
+      group.reasons.push_back("batch: " + std::to_string(batches_[b].members.size()) +
+                              " independent pointwise groups in one launch");
       for (const int member : batches_[b].members) group.members.push_back(std::move(schedule_.groups[member]));
       groups.push_back(std::move(group));
     }

@@ -1,4 +1,5 @@
-// csrc/schedule/batch.h: pass: independent small pointwise groups become one launch: weight packing, counters, optimizer updates.
+// csrc/schedule/batch.h: pass: independent small pointwise groups become one launch: weight packing, counters, optimizer
+// updates.
 #pragma once
 
 #include "csrc/schedule/pass.h"

@@ -86,10 +86,12 @@ void tidy(Node& node) {
     int found = ir::kNone;
     for (size_t j = kept.size(); j-- > 0 && found == ir::kNone;) {
       const Op& other = kept[j];
-      if (other.code == op.code && other.dtype == op.dtype && other.args == op.args && other.buffer == op.buffer && other.index == op.index &&
-          (op.code != OpCode::kConstant || (other.constant.is_float == op.constant.is_float && other.constant.i == op.constant.i &&
-                                            std::equal(reinterpret_cast<const char*>(&other.constant.f), reinterpret_cast<const char*>(&other.constant.f + 1),
-                                                       reinterpret_cast<const char*>(&op.constant.f)))))
+      if (other.code == op.code && other.dtype == op.dtype && other.args == op.args && other.buffer == op.buffer &&
+          other.index == op.index &&
+          (op.code != OpCode::kConstant ||
+           (other.constant.is_float == op.constant.is_float && other.constant.i == op.constant.i &&
+            std::equal(reinterpret_cast<const char*>(&other.constant.f), reinterpret_cast<const char*>(&other.constant.f + 1),
+                       reinterpret_cast<const char*>(&op.constant.f)))))
         found = static_cast<int>(j);
     }
     if (found == ir::kNone) {
@@ -151,7 +153,9 @@ class Splice {
     ops_.push_back(std::move(op));
     return static_cast<int>(ops_.size()) - 1;
   }
-  int op(const char* name, ir::DType dtype, std::vector<int> args) { return push({ir::op_code(name), dtype, std::move(args), {}, ir::kNone, {}}); }
+  int op(const char* name, ir::DType dtype, std::vector<int> args) {
+    return push({ir::op_code(name), dtype, std::move(args), {}, ir::kNone, {}});
+  }
   int cast(int value, ir::DType dtype) {
     if (ops_[value].dtype == dtype) return value;
     return push({OpCode::kCast, dtype, {value}, {}, ir::kNone, {}});

@@ -1,4 +1,5 @@
-// csrc/schedule/body.h: surgery on the bodies of Map and Reduce nodes: other loops, a producer in place of a load, no leftovers.
+// csrc/schedule/body.h: surgery on the bodies of Map and Reduce nodes: other loops, a producer in place of a load, no
+// leftovers.
 #pragma once
 
 #include "csrc/schedule/loops.h"

@@ -1,5 +1,5 @@
-// csrc/schedule/choose_template.h: pass: a hand-written kernel for each contraction and convolution, by asking template_rows() in order.
-// What no row takes becomes a Reduce node over masked loads: slow, and right for every shape and dtype.
+// csrc/schedule/choose_template.h: pass: a hand-written kernel for each contraction and convolution, by asking template_rows()
+// in order. What no row takes becomes a Reduce node over masked loads: slow, and right for every shape and dtype.
 #pragma once
 
 #include "csrc/schedule/pass.h"

@@ -34,7 +34,8 @@ Cluster cluster_of(const Schedule& schedule, ir::NodeId id, const Caps& caps) {
   cluster.loops = loops_of(node);
   Member member{id, identity(cluster.loops), node.kind == NodeKind::kReduce};
   if (is_loop_nest(node)) {
-    for (Access& access : accesses(node)) cluster.accesses.push_back({access.buffer, std::move(access.coords), access.store, id});
+    for (Access& access : accesses(node))
+      cluster.accesses.push_back({access.buffer, std::move(access.coords), access.store, id});
     if (node.kind == NodeKind::kReduce) cluster.strategy = reduction_strategy(graph, node, caps);
     cluster.phases.push_back({member.inner, {id}});
   } else {
@@ -77,9 +78,11 @@ std::vector<LoopMap> proposals(const Graph& graph, const Cluster& fixed, const C
   for (const bool stores : {true, false})  // first what one hands to the other
     for (const ClusterAccess& m : mover.accesses)
       for (const ClusterAccess& f : fixed.accesses) {
-        if (m.buffer != f.buffer || (m.store || f.store) != stores || local(m.coords) || local(f.coords) || result.size() >= 6) continue;
+        if (m.buffer != f.buffer || (m.store || f.store) != stores || local(m.coords) || local(f.coords) || result.size() >= 6)
+          continue;
         auto map = solve(mover.loops, m.coords, f.coords, ranges);
-        if (map && map->size() == from.size() && std::find(result.begin(), result.end(), *map) == result.end()) result.push_back(std::move(*map));
+        if (map && map->size() == from.size() && std::find(result.begin(), result.end(), *map) == result.end())
+          result.push_back(std::move(*map));
       }
   if (mover.loops.sizes == fixed.loops.extents() || mover.loops.sizes == fixed.loops.sizes) by_position();
   return result;
@@ -89,7 +92,9 @@ std::vector<LoopMap> proposals(const Graph& graph, const Cluster& fixed, const C
 bool agree(const Cluster& a, const std::vector<ClusterAccess>& b, const std::vector<BufferId>& b_opaque) {
   std::map<BufferId, std::vector<const ClusterAccess*>> by_buffer;
   for (const ClusterAccess& x : a.accesses) by_buffer[x.buffer].push_back(&x);
-  const auto contains = [](const std::vector<BufferId>& list, BufferId buffer) { return std::find(list.begin(), list.end(), buffer) != list.end(); };
+  const auto contains = [](const std::vector<BufferId>& list, BufferId buffer) {
+    return std::find(list.begin(), list.end(), buffer) != list.end();
+  };
   for (const ClusterAccess& y : b) {
     if (y.store && contains(a.opaque, y.buffer)) return false;
     const auto it = by_buffer.find(y.buffer);
@@ -102,8 +107,8 @@ bool agree(const Cluster& a, const std::vector<ClusterAccess>& b, const std::vec
   return true;
 }
 
-/// Levels: outer phases even, inner phases odd. A member runs at the first level at which what it needs is there; a Map in an inner
-/// phase moves to the phase of the node that uses its value.
+/// Levels: outer phases even, inner phases odd. A member runs at the first level at which what it needs is there; a Map in an
+/// inner phase moves to the phase of the node that uses its value.
 bool assign_phases(const Graph& graph, Cluster& cluster) {
   const size_t count = cluster.members.size();
   std::map<ir::NodeId, size_t> position;
@@ -114,7 +119,8 @@ bool assign_phases(const Graph& graph, Cluster& cluster) {
   };
   std::vector<Edge> edges;
   std::map<BufferId, std::vector<std::pair<size_t, bool>>> touched;  // by buffer: who, and whether it stores
-  for (const ClusterAccess& access : cluster.accesses) touched[access.buffer].push_back({position.at(access.node), access.store});
+  for (const ClusterAccess& access : cluster.accesses)
+    touched[access.buffer].push_back({position.at(access.node), access.store});
   for (const auto& [buffer, list] : touched)
     for (const auto& [x, x_stores] : list)
       for (const auto& [y, y_stores] : list)

@@ -1,5 +1,5 @@
-// csrc/schedule/cluster.h: nodes that will be one launch, while fusion is deciding: their common loops, and how each node's loops
-// follow from these.
+// csrc/schedule/cluster.h: nodes that will be one launch, while fusion is deciding: their common loops, and how each node's
+// loops follow from these.
 #pragma once
 
 #include <string>
@@ -25,10 +25,10 @@ struct Member {
 
 struct Cluster {
   Loops loops;
-  std::vector<Member> members;           // program order
+  std::vector<Member> members;  // program order
   std::vector<ClusterAccess> accesses;
-  std::vector<ir::BufferId> opaque;      // read in an unknown order: operands of a template or a call
-  ir::NodeId main = ir::kNone;           // the template
+  std::vector<ir::BufferId> opaque;  // read in an unknown order: operands of a template or a call
+  ir::NodeId main = ir::kNone;       // the template
   ir::NodeId call = ir::kNone;
   LoopStrategy strategy = LoopStrategy::kPointwise;
   std::vector<Phase> phases;
@@ -42,8 +42,9 @@ struct Cluster {
 
 Cluster cluster_of(const Schedule& schedule, ir::NodeId node, const Caps& caps);
 
-/// One launch for both, with the loops of one of them; nullopt if no assignment of loops makes every value that one stores and the other
-/// touches fall on the same iteration, or no order of phases fits. Whether a third node lies between them is the caller's question.
+/// One launch for both, with the loops of one of them; nullopt if no assignment of loops makes every value that one stores and
+/// the other touches fall on the same iteration, or no order of phases fits. Whether a third node lies between them is the
+/// caller's question.
 std::optional<Cluster> combine(const Schedule& schedule, const Cluster& a, const Cluster& b);
 
 }  // namespace ocl::schedule

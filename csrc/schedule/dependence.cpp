@@ -32,7 +32,8 @@ std::vector<ir::BufferId> buffers_read(const Schedule& schedule, ir::NodeId node
 
 namespace {
 
-/// Whether two nodes write parts of a buffer that cannot overlap: in some dimension all coordinates of one lie below the other's.
+/// Whether two nodes write parts of a buffer that cannot overlap: in some dimension all coordinates of one lie below the
+/// other's.
 bool disjoint(const ir::Graph& graph, const ir::Node& a, const ir::Node& b, ir::BufferId buffer) {
   if (!is_loop_nest(a) || !is_loop_nest(b)) return false;
   const ir::Ranges ranges_a = graph.ranges(&a), ranges_b = graph.ranges(&b);

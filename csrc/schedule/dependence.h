@@ -16,8 +16,8 @@ struct Dependences {
 /// Buffers that a node touches in memory: its own and those of its template launch (packed weights).
 std::vector<ir::BufferId> buffers_read(const Schedule& schedule, ir::NodeId node);
 
-/// Dependences of the graph's nodes in program order. Writers of provably disjoint parts of a buffer (pieces of a concatenation)
-/// do not depend on each other.
+/// Dependences of the graph's nodes in program order. Writers of provably disjoint parts of a buffer (pieces of a
+/// concatenation) do not depend on each other.
 Dependences node_dependences(const Schedule& schedule);
 /// The same between groups, by their nodes.
 Dependences group_dependences(const Schedule& schedule);

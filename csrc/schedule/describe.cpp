@@ -30,7 +30,8 @@ Work work_of(const Schedule& schedule, const Group& group) {
   Work work;
   std::set<BufferId> counted;
   const auto touch = [&](BufferId buffer) {
-    const bool registers = static_cast<size_t>(buffer) < schedule.placements.size() && schedule.placements[buffer].kind == Placement::Kind::kNowhere;
+    const bool registers = static_cast<size_t>(buffer) < schedule.placements.size() &&
+                           schedule.placements[buffer].kind == Placement::Kind::kNowhere;
     if (registers || !counted.insert(buffer).second) return;
     work.bytes = work.bytes + product(graph.buffers[buffer].sizes) * size_bytes(graph.buffers[buffer].dtype);
   };
@@ -44,7 +45,8 @@ Work work_of(const Schedule& schedule, const Group& group) {
     } else if (node.kind == ir::NodeKind::kConvolve) {
       // Multiply-adds of the direct convolution: each output of the forward direction meets each weight of its filter.
       const auto& [x, w] = std::pair{node.operands[0], node.operands[1]};
-      const bool weight = node.convolve.kind == ir::ConvolveKind::kWeight, forward = node.convolve.kind == ir::ConvolveKind::kForward;
+      const bool weight = node.convolve.kind == ir::ConvolveKind::kWeight,
+                 forward = node.convolve.kind == ir::ConvolveKind::kForward;
       const ir::Shape& filter = weight ? node.sizes : w.sizes;
       const ir::Shape& image = forward ? node.sizes : weight ? w.sizes : x.sizes;
       work.flops = work.flops + product(image) * filter[1] * filter[2] * filter[3] * 2;
@@ -86,7 +88,8 @@ std::string list(const std::vector<ir::NodeId>& nodes) {
   return text;
 }
 
-void print(std::ostringstream& out, const Schedule& schedule, const Group& group, const std::string& title, const std::string& indent) {
+void print(std::ostringstream& out, const Schedule& schedule, const Group& group, const std::string& title,
+           const std::string& indent) {
   out << indent << title << ": " << name(group.kind);
   if (group.kind == GroupKind::kLoops) {
     out << " " << name(group.strategy) << " " << list(group.sizes);
@@ -94,7 +97,8 @@ void print(std::ostringstream& out, const Schedule& schedule, const Group& group
     out << " vector " << group.vector_width << (group.index32 ? " index32" : "");
     for (const Phase& phase : group.phases) out << (phase.inner ? " inner" : " outer") << list(phase.nodes);
   } else if (group.kind == GroupKind::kTemplate) {
-    out << " " << group.launch.file << " " << group.launch.variant << " node " << group.main << " epilogue" << list(group.epilogue);
+    out << " " << group.launch.file << " " << group.launch.variant << " node " << group.main << " epilogue"
+        << list(group.epilogue);
   } else if (group.kind == GroupKind::kCall) {
     out << " node " << group.call;
   }
@@ -104,7 +108,8 @@ void print(std::ostringstream& out, const Schedule& schedule, const Group& group
     if (!schedule.graph.nodes[node].origin.op.empty()) ops.insert(schedule.graph.nodes[node].origin.op);
   for (const std::string& op : ops) out << indent << "  from " << op << "\n";
   for (const std::string& reason : group.reasons) out << indent << "  " << reason << "\n";
-  for (size_t i = 0; i < group.members.size(); ++i) print(out, schedule, group.members[i], "member " + std::to_string(i), indent + "  ");
+  for (size_t i = 0; i < group.members.size(); ++i)
+    print(out, schedule, group.members[i], "member " + std::to_string(i), indent + "  ");
 }
 
 }  // namespace
@@ -112,7 +117,8 @@ void print(std::ostringstream& out, const Schedule& schedule, const Group& group
 std::string str(const Schedule& schedule) {
   std::ostringstream out;
   for (const std::string& line : schedule.log) out << "# " << line << "\n";
-  for (size_t i = 0; i < schedule.groups.size(); ++i) print(out, schedule, schedule.groups[i], "group " + std::to_string(i), "");
+  for (size_t i = 0; i < schedule.groups.size(); ++i)
+    print(out, schedule, schedule.groups[i], "group " + std::to_string(i), "");
   for (size_t b = 0; b < schedule.placements.size(); ++b) {
     const Placement& placement = schedule.placements[b];
     if (placement.kind == Placement::Kind::kNowhere) continue;

@@ -125,7 +125,8 @@ class Fuser {
     const auto seen = refused_.find(key);
     if (seen != refused_.end() && seen->second == stamp) return false;
     refused_[key] = stamp;
-    if (!connected && clusters_[b].members[0].node < clusters_[a].members[0].node && clusters_[a].main == ir::kNone) std::swap(a, b);
+    if (!connected && clusters_[b].members[0].node < clusters_[a].members[0].node && clusters_[a].main == ir::kNone)
+      std::swap(a, b);
     if (!connected && (clusters_[a].main != ir::kNone || clusters_[b].main != ir::kNone)) return false;
     auto merged = combine(schedule_, clusters_[a], clusters_[b]);
     if (!merged) return false;
@@ -133,7 +134,8 @@ class Fuser {
     const Fusion fusion{schedule_, caps_, clusters_[a], clusters_[b], *merged, connected};
     const FuseRule* rule = find_rule(fusion, refused);
     if (!rule) {
-      if (connected && !refused.empty()) clusters_[b].reasons.push_back("not fused with " + name(a) + ": " + refused + " is not worth it here");
+      if (connected && !refused.empty())
+        clusters_[b].reasons.push_back("not fused with " + name(a) + ": " + refused + " is not worth it here");
       return false;
     }
     if (around(a, b) || around(b, a) || (!connected && (direct(a, b) || direct(b, a)))) return false;

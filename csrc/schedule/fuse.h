@@ -1,5 +1,6 @@
-// csrc/schedule/fuse.h: pass: nodes -> groups. Clusters grow along values (epilogues of templates first, then chains, reductions with what
-// surrounds them) and between siblings that read the same elements, as the rows of fuse_rules.cpp allow, never around a third node.
+// csrc/schedule/fuse.h: pass: nodes -> groups. Clusters grow along values (epilogues of templates first, then chains,
+// reductions with what surrounds them) and between siblings that read the same elements, as the rows of fuse_rules.cpp allow,
+// never around a third node.
 #pragma once
 
 #include "csrc/schedule/pass.h"

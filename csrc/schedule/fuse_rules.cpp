@@ -8,9 +8,9 @@ namespace ocl::schedule {
 
 namespace {
 
-constexpr size_t kMostOps = 1500;        // of one launch: compile time
-constexpr size_t kMostBuffers = 64;      // of one launch: registers for pointers
-constexpr double kRowBytes = 256 * 1024; // a row that later phases find in cache
+constexpr size_t kMostOps = 1500;         // of one launch: compile time
+constexpr size_t kMostBuffers = 64;       // of one launch: registers for pointers
+constexpr double kRowBytes = 256 * 1024;  // a row that later phases find in cache
 
 bool fits(const Fusion& f) {
   size_t ops = 0;
@@ -22,11 +22,13 @@ bool fits(const Fusion& f) {
 /// Whether a row is short enough, and rows are many enough, to stay with one item or group through several passes over it.
 bool rows_persist(const Fusion& f) {
   const ir::Graph& graph = f.schedule.graph;
-  const double rows = typical_product(graph, f.merged.loops.sizes), length = typical_product(graph, f.merged.loops.reduce_sizes);
+  const double rows = typical_product(graph, f.merged.loops.sizes),
+               length = typical_product(graph, f.merged.loops.reduce_sizes);
   for (const Member& member : f.merged.members)
     if (graph.nodes[member.node].stage != ir::ReductionStage::kWhole) return false;
   if (f.merged.strategy == LoopStrategy::kRow) return length * 4 <= kRowBytes && (rows >= f.caps.units || length <= 4096);
-  return f.merged.strategy == LoopStrategy::kSequential && length <= 1024 && rows >= f.caps.units * (f.caps.is_cpu ? f.caps.vector_floats : 64);
+  return f.merged.strategy == LoopStrategy::kSequential && length <= 1024 &&
+         rows >= f.caps.units * (f.caps.is_cpu ? f.caps.vector_floats : 64);
 }
 
 bool shares_input(const Fusion& f) {
@@ -48,24 +50,34 @@ bool both_final(const Fusion& f) {
 }
 
 bool small(const Fusion& f) {
-  return typical_product(f.schedule.graph, f.merged.loops.sizes) * typical_product(f.schedule.graph, f.merged.loops.reduce_sizes) <= 65536;
+  return typical_product(f.schedule.graph, f.merged.loops.sizes) *
+             typical_product(f.schedule.graph, f.merged.loops.reduce_sizes) <=
+         65536;
 }
 
 const FuseRule kRules[] = {
     {"epilogue", [](const Fusion& f) { return f.first.main != ir::kNone; }, [](const Fusion& f) { return f.connected; },
      "the result is still in registers of the template"},
-    {"pointwise chain", [](const Fusion& f) { return f.first.pointwise() && f.second.pointwise() && f.connected; }, [](const Fusion&) { return true; },
-     "the value is still in a register"},
-    {"pointwise siblings", [](const Fusion& f) { return f.first.pointwise() && f.second.pointwise(); }, shares_input, "both read the same elements"},
+    {"pointwise chain", [](const Fusion& f) { return f.first.pointwise() && f.second.pointwise() && f.connected; },
+     [](const Fusion&) { return true; }, "the value is still in a register"},
+    {"pointwise siblings", [](const Fusion& f) { return f.first.pointwise() && f.second.pointwise(); }, shares_input,
+     "both read the same elements"},
     {"map into reduction", [](const Fusion& f) { return f.first.pointwise() && f.second.has_reduction(); },
-     [](const Fusion& f) { return f.merged.inner_phases() <= 1 || rows_persist(f); }, "the value is stored on its way into the reduction"},
+     [](const Fusion& f) { return f.merged.inner_phases() <= 1 || rows_persist(f); },
+     "the value is stored on its way into the reduction"},
     {"map after reduction", [](const Fusion& f) { return f.first.has_reduction() && f.second.pointwise(); },
-     [](const Fusion& f) { return f.connected ? f.merged.inner_phases() == f.first.inner_phases() || rows_persist(f) : f.merged.inner_phases() <= f.first.inner_phases() && shares_input(f); },
+     [](const Fusion& f) {
+       return f.connected ? f.merged.inner_phases() == f.first.inner_phases() || rows_persist(f)
+                          : f.merged.inner_phases() <= f.first.inner_phases() && shares_input(f);
+     },
      "the reduced value is still in a register"},
-    {"reductions of one row", [](const Fusion& f) { return f.first.has_reduction() && f.second.has_reduction() && f.connected; },
+    {"reductions of one row",
+     [](const Fusion& f) { return f.first.has_reduction() && f.second.has_reduction() && f.connected; },
      [](const Fusion& f) { return f.merged.inner_phases() <= 1 || rows_persist(f); }, "the row stays in cache"},
     {"sibling reductions", [](const Fusion& f) { return f.first.has_reduction() && f.second.has_reduction(); },
-     [](const Fusion& f) { return (f.merged.inner_phases() <= 1 || rows_persist(f)) && (shares_input(f) || (both_final(f) && small(f))); },
+     [](const Fusion& f) {
+       return (f.merged.inner_phases() <= 1 || rows_persist(f)) && (shares_input(f) || (both_final(f) && small(f)));
+     },
      "both reduce the same elements"},
 };
 

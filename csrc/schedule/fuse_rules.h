@@ -18,7 +18,7 @@ struct FuseRule {
   const char* name;
   bool (*applies)(const Fusion&);  // about the kinds of the two
   bool (*worth)(const Fusion&);
-  const char* reason;              // why it is worth it
+  const char* reason;  // why it is worth it
 };
 
 /// The first row that applies decides. Null: no row, or not worth it; `refused` then names the rule.

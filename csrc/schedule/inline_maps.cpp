@@ -18,8 +18,8 @@ using ir::NodeKind;
 
 namespace {
 
-constexpr size_t kMostOps = 400;    // of one body
-constexpr size_t kMostLoads = 48;   // distinct buffers of one body
+constexpr size_t kMostOps = 400;   // of one body
+constexpr size_t kMostLoads = 48;  // distinct buffers of one body
 
 /// Who writes and who reads each buffer.
 struct Uses {
@@ -42,7 +42,11 @@ size_t loaded_buffers(const Node& a, const Node& b) {
 class Inliner {
  public:
   Inliner(Schedule& schedule, const Caps& caps)
-      : schedule_(schedule), graph_(schedule.graph), caps_(caps), visible_(visible_buffers(schedule.graph)), uses_(schedule),
+      : schedule_(schedule),
+        graph_(schedule.graph),
+        caps_(caps),
+        visible_(visible_buffers(schedule.graph)),
+        uses_(schedule),
         dependences_(node_dependences(schedule)) {}
 
   /// Values with one reader, a Map that does not evaluate them much more often.
@@ -71,7 +75,8 @@ class Inliner {
 
   bool candidate(NodeId p) const {
     const Node& node = graph_.nodes[p];
-    return node.kind == NodeKind::kMap && node.stores.size() == 1 && graph_.buffers[node.stores[0].buffer].role == ir::BufferRole::kIntermediate &&
+    return node.kind == NodeKind::kMap && node.stores.size() == 1 &&
+           graph_.buffers[node.stores[0].buffer].role == ir::BufferRole::kIntermediate &&
            uses_.writers[node.stores[0].buffer].size() == 1 && can_inline(node, node.stores[0]);
   }
 
@@ -85,7 +90,8 @@ class Inliner {
   double evaluations(NodeId c, BufferId buffer) const {
     std::vector<Coords> distinct;
     for (const Access& access : accesses(graph_.nodes[c]))
-      if (!access.store && access.buffer == buffer && std::find(distinct.begin(), distinct.end(), access.coords) == distinct.end())
+      if (!access.store && access.buffer == buffer &&
+          std::find(distinct.begin(), distinct.end(), access.coords) == distinct.end())
         distinct.push_back(access.coords);
     return count(c) * static_cast<double>(distinct.size());
   }
@@ -165,11 +171,13 @@ class Inliner {
         targets.push_back(c);
         if (consumer.kind != NodeKind::kReduce || !elementwise(p, c)) continue;
         reduced = true;
-        by_row |= reduction_strategy(graph_, consumer, caps_) == LoopStrategy::kRow && consumer.stage == ir::ReductionStage::kWhole;
+        by_row |=
+            reduction_strategy(graph_, consumer, caps_) == LoopStrategy::kRow && consumer.stage == ir::ReductionStage::kWhole;
       }
     }
     if (targets.empty()) return;
-    const double n = count(p), ops = op_cost(producer) / 4, input = bytes_read(graph_, producer), size = typical_bytes(graph_, buffer);
+    const double n = count(p), ops = op_cost(producer) / 4, input = bytes_read(graph_, producer),
+                 size = typical_bytes(graph_, buffer);
     double again = 0, reread = 0;
     for (const NodeId c : targets) {
       const double e = evaluations(c, buffer), share = std::min(1.0, e / n);
@@ -177,9 +185,10 @@ class Inliner {
       reread += size * share;
     }
     const bool stays = forced || elementwise_maps > 0;
-    const double inlined = again + (stays ? input + n * ops : 0) + (forced || elementwise_maps > 1 ? size * (1 + elementwise_maps) : 0);
+    const double inlined =
+        again + (stays ? input + n * ops : 0) + (forced || elementwise_maps > 1 ? size * (1 + elementwise_maps) : 0);
     double kept = input + n * ops + size + reread + size * elementwise_maps;
-    if (reduced) kept -= size;  // the reduction can store the value on its way
+    if (reduced) kept -= size;     // the reduction can store the value on its way
     if (by_row) kept += 2 * size;  // a value in memory keeps the passes over a row from being one launch
     if (!reduced && !stays && n > 65536) kept += caps_.is_cpu ? 65536 : 4 << 20;  // a launch of its own
     if (inlined > kept) return;
@@ -193,7 +202,8 @@ class Inliner {
     std::erase(uses_.readers[buffer], c);
     for (const BufferId b : ir::reads(producer)) {
       std::vector<NodeId>& readers = uses_.readers[b];
-      if (std::find(readers.begin(), readers.end(), c) == readers.end()) readers.insert(std::upper_bound(readers.begin(), readers.end(), c), c);
+      if (std::find(readers.begin(), readers.end(), c) == readers.end())
+        readers.insert(std::upper_bound(readers.begin(), readers.end(), c), c);
     }
     if (uses_.readers[buffer].empty() && !visible_[buffer])  // p is dead: it no longer reads
       for (const BufferId b : ir::reads(producer)) std::erase(uses_.readers[b], p);

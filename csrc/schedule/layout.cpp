@@ -89,7 +89,8 @@ std::vector<int> stride_order(const Buffer& buffer) {
   std::iota(order.begin(), order.end(), 0);
   if (*buffer.strides == contiguous_strides(buffer.sizes)) return order;
   if (order.size() == 4 && *buffer.strides == channels_last_strides(buffer.sizes)) return {0, 2, 3, 1};
-  const bool known = std::all_of(buffer.strides->begin(), buffer.strides->end(), [](const IndexExpr& e) { return e.is_const(); });
+  const bool known =
+      std::all_of(buffer.strides->begin(), buffer.strides->end(), [](const IndexExpr& e) { return e.is_const(); });
   if (known)
     std::stable_sort(order.begin(), order.end(),
                      [&](int a, int b) { return (*buffer.strides)[a].constant() > (*buffer.strides)[b].constant(); });

@@ -1,7 +1,7 @@
 // csrc/schedule/layout.h: pass: gives strides to every buffer.
 // Feature maps of convolutions, and what is connected with them element by element, are channels-last on all devices: 1x1
-// convolution is then a GEMM on them, and channels are the vector dimension of every fused chain. Everything else keeps the order
-// of its largest input. Strides that the caller was promised stay; operands that no kernel could read get a copy.
+// convolution is then a GEMM on them, and channels are the vector dimension of every fused chain. Everything else keeps the
+// order of its largest input. Strides that the caller was promised stay; operands that no kernel could read get a copy.
 #pragma once
 
 #include "csrc/schedule/pass.h"

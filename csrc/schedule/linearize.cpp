@@ -37,7 +37,8 @@ class Linearizer {
     for (size_t b = 0; b < bytes_.size(); ++b) bytes_[b] = touches_[b] > 1 ? typical_bytes(graph, static_cast<BufferId>(b)) : 0;
   }
 
-  /// Topological order. `greedy`: among the ready groups the one that frees the most and allocates the least; otherwise program order.
+  /// Topological order. `greedy`: among the ready groups the one that frees the most and allocates the least; otherwise program
+  /// order.
   std::vector<int> order(bool greedy, double& peak) const {
     const int count = static_cast<int>(touched_.size());
     std::vector<int> waiting(count), left = touches_, result;

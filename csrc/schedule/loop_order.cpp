@@ -77,9 +77,13 @@ class GroupLoops {
   }
 
  private:
-  int count(SymbolKind kind) const { return static_cast<int>(kind == SymbolKind::kLoop ? group_.sizes.size() : group_.reduce_sizes.size()); }
+  int count(SymbolKind kind) const {
+    return static_cast<int>(kind == SymbolKind::kLoop ? group_.sizes.size() : group_.reduce_sizes.size());
+  }
   Loops loops() const { return {group_.sizes, group_.reduce_sizes}; }
-  size_t position(SymbolKind kind, int loop) const { return static_cast<size_t>(loop) + (kind == SymbolKind::kLoop ? 0 : group_.sizes.size()); }
+  size_t position(SymbolKind kind, int loop) const {
+    return static_cast<size_t>(loop) + (kind == SymbolKind::kLoop ? 0 : group_.sizes.size());
+  }
 
   void update() {
     walks_.clear();
@@ -200,7 +204,8 @@ void choose_index_width(const Schedule& schedule, Group& group) {
   group.index32 = ranges.of(simplify(product(group.sizes) * product(group.reduce_sizes), ranges)).high < (int64_t{1} << 31) - 1;
   for (const NodeId id : group.nodes())
     for (const auto& list : {ir::reads(graph.nodes[id]), ir::writes(graph.nodes[id])})
-      for (const ir::BufferId buffer : list) group.index32 = group.index32 && fits_31_bits(graph, graph.buffers[buffer], ranges);
+      for (const ir::BufferId buffer : list)
+        group.index32 = group.index32 && fits_31_bits(graph, graph.buffers[buffer], ranges);
 }
 
 }  // namespace

@@ -32,7 +32,9 @@ Ranges Loops::ranges(const ir::Graph& graph) const {
   return result;
 }
 
-Loops loops_of(const ir::Node& node) { return {node.sizes, node.kind == ir::NodeKind::kReduce ? node.reduce_sizes : ir::Shape{}}; }
+Loops loops_of(const ir::Node& node) {
+  return {node.sizes, node.kind == ir::NodeKind::kReduce ? node.reduce_sizes : ir::Shape{}};
+}
 
 LoopMap identity(const Loops& loops) {
   LoopMap map;
@@ -68,7 +70,8 @@ std::optional<IndexExpr> digit_weight(const IndexExpr& e, Symbol s) {
 }
 
 /// What `s` must be for coords to equal target, by the shape of the coordinates it occurs in.
-std::optional<IndexExpr> propose(Symbol s, const IndexExpr& extent, const std::vector<Symbol>& all, const Coords& coords, const Coords& target) {
+std::optional<IndexExpr> propose(Symbol s, const IndexExpr& extent, const std::vector<Symbol>& all, const Coords& coords,
+                                 const Coords& target) {
   for (size_t d = 0; d < coords.size(); ++d)
     if (is_symbol(coords[d], s)) return target[d];
   std::optional<IndexExpr> digits;  // s is split over several coordinates

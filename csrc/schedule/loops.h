@@ -27,9 +27,9 @@ Coords substitute(const Coords& coords, const LoopMap& map, const ir::Ranges& ra
 /// `inner` maps A to B and `outer` B to C: A to C.
 LoopMap compose(const LoopMap& inner, const LoopMap& outer, const ir::Ranges& ranges);
 
-/// Solves coords(loops) = target for `loops`: plain symbols, flattened loops (i0*8 + i1) and split ones (i0 // 8, i0 % 8). Loops that
-/// the coordinates do not determine are missing from the result, unless they have extent 1. The result is verified: within the
-/// extents, and equal to `target` for all values.
+/// Solves coords(loops) = target for `loops`: plain symbols, flattened loops (i0*8 + i1) and split ones (i0 // 8, i0 % 8).
+/// Loops that the coordinates do not determine are missing from the result, unless they have extent 1. The result is verified:
+/// within the extents, and equal to `target` for all values.
 std::optional<LoopMap> solve(const Loops& loops, const Coords& coords, const Coords& target, const ir::Ranges& target_ranges);
 
 /// Whether `map` (from loops `from` to loops `to`) visits each element of `from` once. `outer_only`: among i* of `to`.

@@ -82,17 +82,20 @@ Node lower_contraction(const ir::Graph& graph, const Node& node) {
     if (c.kind == ConvolveKind::kForward) {  // r: channel of the group, filter row, filter column
       result.reduce_sizes = {b.sizes[1], b.sizes[2], b.sizes[3]};
       const IndexExpr group = floordiv(i1, floordiv(b.sizes[0], g));
-      at_a = {i0, group * b.sizes[1] + r0, i2 * c.stride[0] - c.padding[0] + r1 * c.dilation[0], i3 * c.stride[1] - c.padding[1] + r2 * c.dilation[1]};
+      at_a = {i0, group * b.sizes[1] + r0, i2 * c.stride[0] - c.padding[0] + r1 * c.dilation[0],
+              i3 * c.stride[1] - c.padding[1] + r2 * c.dilation[1]};
       at_b = {i1, r0, r1, r2};
     } else if (c.kind == ConvolveKind::kData) {  // r: filter of the group, filter row, filter column
       const IndexExpr filters = floordiv(b.sizes[0], g), group = floordiv(i1, b.sizes[1]);
       result.reduce_sizes = {filters, b.sizes[2], b.sizes[3]};
-      at_a = {i0, group * filters + r0, i2 + c.padding[0] - r1 * c.dilation[0], i3 + c.padding[1] - r2 * c.dilation[1]};  // stride: below
+      at_a = {i0, group * filters + r0, i2 + c.padding[0] - r1 * c.dilation[0],
+              i3 + c.padding[1] - r2 * c.dilation[1]};  // stride: below
       at_b = {group * filters + r0, mod(i1, b.sizes[1]), r1, r2};
     } else {  // r: image, output row, output column
       result.reduce_sizes = {b.sizes[0], b.sizes[2], b.sizes[3]};
       const IndexExpr group = floordiv(i0, floordiv(b.sizes[1], g));
-      at_a = {r0, group * node.sizes[1] + i1, r1 * c.stride[0] - c.padding[0] + i2 * c.dilation[0], r2 * c.stride[1] - c.padding[1] + i3 * c.dilation[1]};
+      at_a = {r0, group * node.sizes[1] + i1, r1 * c.stride[0] - c.padding[0] + i2 * c.dilation[0],
+              r2 * c.stride[1] - c.padding[1] + i3 * c.dilation[1]};
       at_b = {r0, i0, r1, r2};
     }
   }

@@ -8,15 +8,16 @@
 namespace ocl::schedule {
 
 MemoryPlan plan_memory(const std::vector<Interval>& intervals, int64_t alignment) {
-  OCL_ASSERT(alignment > 0 && (alignment & (alignment - 1)) == 0, "alignment must be a power of two, not " + std::to_string(alignment));
+  OCL_ASSERT(alignment > 0 && (alignment & (alignment - 1)) == 0,
+             "alignment must be a power of two, not " + std::to_string(alignment));
   MemoryPlan plan;
   plan.offsets.assign(intervals.size(), 0);
   const auto rounded = [&](int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
   std::vector<int> order(intervals.size());
   std::iota(order.begin(), order.end(), 0);
   for (const Interval& interval : intervals)
-    OCL_ASSERT(interval.last >= interval.first, "a lifetime ends at " + std::to_string(interval.last) + " before it begins at " +
-                                                    std::to_string(interval.first));
+    OCL_ASSERT(interval.last >= interval.first, "a lifetime ends at " + std::to_string(interval.last) +
+                                                    " before it begins at " + std::to_string(interval.first));
   // Large buffers first: the small ones then fill the gaps they leave.
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return intervals[a].size_bytes > intervals[b].size_bytes; });
 
@@ -43,8 +44,9 @@ MemoryPlan plan_memory(const std::vector<Interval>& intervals, int64_t alignment
     plan.offsets[index] = best;
     plan.arena_bytes = std::max(plan.arena_bytes, best + size);
     const Block block{best, best + size, interval.first, interval.last};
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), block, [](const Block& a, const Block& b) { return a.begin < b.begin; }),
-                  block);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), block, [](const Block& a, const Block& b) { return a.begin < b.begin; }),
+        block);
   }
   return plan;
 }

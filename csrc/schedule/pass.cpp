@@ -11,7 +11,8 @@ void replace_nodes(Schedule& schedule, std::vector<ir::Node> nodes, const std::v
   std::map<ir::NodeId, TemplateLaunch> launches;
   for (size_t i = 0; i < from.size(); ++i) {
     const auto it = schedule.launches.find(from[i]);
-    if (from[i] != ir::kNone && it != schedule.launches.end()) launches.emplace(static_cast<ir::NodeId>(i), std::move(it->second));
+    if (from[i] != ir::kNone && it != schedule.launches.end())
+      launches.emplace(static_cast<ir::NodeId>(i), std::move(it->second));
   }
   schedule.launches = std::move(launches);
   schedule.graph.nodes = std::move(nodes);

@@ -61,14 +61,16 @@ constexpr Order kOrder[] = {
 };
 
 size_t position(const char* name) {
-  const auto it = std::find_if(std::begin(kPasses), std::end(kPasses), [&](const Pass& pass) { return std::string_view(pass.name) == name; });
+  const auto it = std::find_if(std::begin(kPasses), std::end(kPasses),
+                               [&](const Pass& pass) { return std::string_view(pass.name) == name; });
   OCL_ASSERT(it != std::end(kPasses), std::string("no pass '") + name + "'");
   return static_cast<size_t>(it - std::begin(kPasses));
 }
 
 void check_order() {
   for (const Order& order : kOrder)
-    OCL_ASSERT(position(order.first) < position(order.second), std::string(order.first) + " must run before " + order.second + ": " + order.reason);
+    OCL_ASSERT(position(order.first) < position(order.second),
+               std::string(order.first) + " must run before " + order.second + ": " + order.reason);
 }
 
 }  // namespace

@@ -47,7 +47,8 @@ class Placer {
     schedule_.placements.assign(graph_.buffers.size(), {});
     schedule_.lifetimes.clear();
     schedule_.allocations.clear();
-    for (size_t i = 0; i < graph_.inputs.size(); ++i) schedule_.placements[graph_.inputs[i]] = {Placement::Kind::kInput, static_cast<int>(i)};
+    for (size_t i = 0; i < graph_.inputs.size(); ++i)
+      schedule_.placements[graph_.inputs[i]] = {Placement::Kind::kInput, static_cast<int>(i)};
     for (const ir::Output& output : graph_.outputs) {
       Placement& placement = schedule_.placements[output.buffer];
       if (placement.kind != Placement::Kind::kNowhere) continue;
@@ -61,7 +62,8 @@ class Placer {
       Placement& placement = schedule_.placements[b];
       if (placement.kind != Placement::Kind::kNowhere || !lives_[b].memory) continue;
       placement = {Placement::Kind::kArena, static_cast<int>(schedule_.lifetimes.size())};
-      const IndexExpr bytes = simplify(extent_elements(graph_, graph_.buffers[b]) * size_bytes(graph_.buffers[b].dtype), graph_.ranges());
+      const IndexExpr bytes =
+          simplify(extent_elements(graph_, graph_.buffers[b]) * size_bytes(graph_.buffers[b].dtype), graph_.ranges());
       schedule_.lifetimes.push_back({b, lives_[b].first, lives_[b].last, bytes});
     }
   }
@@ -82,7 +84,8 @@ class Placer {
     };
     for (const ir::NodeId id : group.nodes()) {
       const ir::Node& node = graph_.nodes[id];
-      // What this group stored before it loads from a register; everything else, and what eager ops and templates read, from memory.
+      // What this group stored before it loads from a register; everything else, and what eager ops and templates read, from
+      // memory.
       for (const BufferId b : buffers_read(schedule_, id)) touch(b, !stored.count(b) || !is_loop_nest(node), false);
       for (const BufferId b : ir::writes(node)) {
         touch(b, node.kind == ir::NodeKind::kCall, true);
@@ -102,9 +105,12 @@ class Placer {
     for (const Access& out : all) {
       if (!out.store || !arena(out.buffer) || lives_[out.buffer].first != position) continue;
       for (const Access& in : all) {
-        if (in.store || in.buffer == out.buffer || taken.count(in.buffer) || !dies(in.buffer, position) || !same_memory(in.buffer, out.buffer)) continue;
+        if (in.store || in.buffer == out.buffer || taken.count(in.buffer) || !dies(in.buffer, position) ||
+            !same_memory(in.buffer, out.buffer))
+          continue;
         const auto elsewhere = [&](const Access& a) {
-          return (a.buffer == in.buffer && &a > &out) || ((a.buffer == in.buffer || a.buffer == out.buffer) && !(a.coords == out.coords));
+          return (a.buffer == in.buffer && &a > &out) ||
+                 ((a.buffer == in.buffer || a.buffer == out.buffer) && !(a.coords == out.coords));
         };
         if (std::any_of(all.begin(), all.end(), elsewhere) || gathers(out)) continue;
         taken.insert(in.buffer);
@@ -115,21 +121,24 @@ class Placer {
   }
 
   static bool gathers(const Access& access) {
-    return std::any_of(access.coords.begin(), access.coords.end(), [](const IndexExpr& e) { return e.uses(ir::SymbolKind::kValue); });
+    return std::any_of(access.coords.begin(), access.coords.end(),
+                       [](const IndexExpr& e) { return e.uses(ir::SymbolKind::kValue); });
   }
   bool arena(BufferId b) const { return schedule_.placements[b].kind == Placement::Kind::kNowhere && lives_[b].memory; }
   bool dies(BufferId b, int position) const {
     if (lives_[b].last != position) return false;
     const Placement::Kind kind = schedule_.placements[b].kind;
     if (kind == Placement::Kind::kInput) return graph_.buffers[b].donated && !is_output(b);
-    return lives_[b].memory && lives_[b].first < position && (kind == Placement::Kind::kNowhere || (kind == Placement::Kind::kAlias && !from_input(b)));
+    return lives_[b].memory && lives_[b].first < position &&
+           (kind == Placement::Kind::kNowhere || (kind == Placement::Kind::kAlias && !from_input(b)));
   }
   bool from_input(BufferId b) const {
     while (schedule_.placements[b].kind == Placement::Kind::kAlias) b = schedule_.placements[b].index;
     return schedule_.placements[b].kind != Placement::Kind::kNowhere;
   }
   bool is_output(BufferId b) const {
-    return std::any_of(graph_.outputs.begin(), graph_.outputs.end(), [&](const ir::Output& output) { return output.buffer == b; });
+    return std::any_of(graph_.outputs.begin(), graph_.outputs.end(),
+                       [&](const ir::Output& output) { return output.buffer == b; });
   }
   bool same_memory(BufferId a, BufferId b) const {
     const Buffer &x = graph_.buffers[a], &y = graph_.buffers[b];

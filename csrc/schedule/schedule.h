@@ -26,12 +26,15 @@ enum class LoopStrategy : uint8_t {
   kColumn,      // GPU: a work-group owns 32 neighbouring outer elements, its rows of items stride over r*
 };
 
-/// Part of a kLoops group. Inner phases run for every (i*, r*), outer phases once per i*; a group with reductions may begin with an
-/// outer phase. Within a group a buffer that one of its nodes stores is loaded at the stored coordinates only, so the load is the
-/// stored value in a register (rounded to the buffer's dtype); whether it is stored to memory as well is the buffer's placement.
-///   inner phase  Map and Reduce nodes in order. A Map's value serves later nodes of the same phase, Reduce nodes included, and may be
+/// Part of a kLoops group. Inner phases run for every (i*, r*), outer phases once per i*; a group with reductions may begin
+/// with an outer phase. Within a group a buffer that one of its nodes stores is loaded at the stored coordinates only, so the
+/// load is the stored value in a register (rounded to the buffer's dtype); whether it is stored to memory as well is the
+/// buffer's placement.
+///   inner phase  Map and Reduce nodes in order. A Map's value serves later nodes of the same phase, Reduce nodes included, and
+///   may be
 ///                stored on the way. An inner phase never loads what a Map of an earlier inner phase made.
-///   outer phase  Map nodes over i*. They and later phases of either kind see the results of earlier reductions and outer Maps as
+///   outer phase  Map nodes over i*. They and later phases of either kind see the results of earlier reductions and outer Maps
+///   as
 ///                scalars of i*.
 /// An inner phase of Map nodes re-reads its inputs (they sit in cache).
 struct Phase {
@@ -41,20 +44,20 @@ struct Phase {
 
 struct Group {
   GroupKind kind = GroupKind::kLoops;
-  /// kLoops: the loops all its nodes share, outermost first, innermost contiguous; the nodes' indices are already rewritten to these
-  /// (Map nodes in an inner phase have loops i* then r*: their i(n+k) is written as r(k)). node.sizes = sizes for every node, and
-  /// node.reduce_sizes = reduce_sizes for nodes of inner phases.
+  /// kLoops: the loops all its nodes share, outermost first, innermost contiguous; the nodes' indices are already rewritten to
+  /// these (Map nodes in an inner phase have loops i* then r*: their i(n+k) is written as r(k)). node.sizes = sizes for every
+  /// node, and node.reduce_sizes = reduce_sizes for nodes of inner phases.
   ir::Shape sizes, reduce_sizes;
   LoopStrategy strategy = LoopStrategy::kPointwise;
-  std::vector<Phase> phases;          // kPointwise: one outer phase
-  int vector_width = 1;               // elements per vector step along the innermost loop (or along r for kRow)
-  bool index32 = false;               // every element offset fits 31 bits
-  ir::NodeId main = ir::kNone;        // kTemplate: the contraction or convolution
-  TemplateLaunch launch;              // kTemplate
-  std::vector<ir::NodeId> epilogue;   // kTemplate: Map nodes over the main node's loops, in order
-  std::vector<Group> members;         // kBatch
-  ir::NodeId call = ir::kNone;        // kCall
-  std::vector<std::string> reasons;   // why nodes were fused or not, for explain
+  std::vector<Phase> phases;         // kPointwise: one outer phase
+  int vector_width = 1;              // elements per vector step along the innermost loop (or along r for kRow)
+  bool index32 = false;              // every element offset fits 31 bits
+  ir::NodeId main = ir::kNone;       // kTemplate: the contraction or convolution
+  TemplateLaunch launch;             // kTemplate
+  std::vector<ir::NodeId> epilogue;  // kTemplate: Map nodes over the main node's loops, in order
+  std::vector<Group> members;        // kBatch
+  ir::NodeId call = ir::kNone;       // kCall
+  std::vector<std::string> reasons;  // why nodes were fused or not, for explain
   /// All nodes of the group in program order.
   std::vector<ir::NodeId> nodes() const;
 };
@@ -80,13 +83,13 @@ struct Placement {
 };
 
 struct Schedule {
-  ir::Graph graph;                     // after the passes; every buffer that exists has strides
+  ir::Graph graph;                                // after the passes; every buffer that exists has strides
   std::map<ir::NodeId, TemplateLaunch> launches;  // of contractions and convolutions, by choose_template
-  std::vector<Group> groups;           // in launch order
-  std::vector<Placement> placements;   // per buffer
-  std::vector<Lifetime> lifetimes;     // of kArena buffers
-  std::vector<ir::BufferId> allocations;  // kOutput: which buffer allocation i holds
-  std::vector<std::string> log;        // decisions with reasons, for explain
+  std::vector<Group> groups;                      // in launch order
+  std::vector<Placement> placements;              // per buffer
+  std::vector<Lifetime> lifetimes;                // of kArena buffers
+  std::vector<ir::BufferId> allocations;          // kOutput: which buffer allocation i holds
+  std::vector<std::string> log;                   // decisions with reasons, for explain
 };
 
 struct PassTrace {
@@ -96,8 +99,8 @@ struct PassTrace {
 };
 
 struct Options {
-  bool verify = false;   // run ir::verify between passes
-  bool fuse = true;      // off: one launch per node, for debugging
+  bool verify = false;  // run ir::verify between passes
+  bool fuse = true;     // off: one launch per node, for debugging
   std::vector<PassTrace>* trace = nullptr;
 };
 

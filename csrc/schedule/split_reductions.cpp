@@ -37,7 +37,8 @@ int main_load(const Graph& graph, const Node& node) {
   for (size_t i = 0; i < node.body.ops.size(); ++i) {
     const ir::Op& op = node.body.ops[i];
     if (op.code != ir::OpCode::kLoad) continue;
-    if (std::none_of(op.index.begin(), op.index.end(), [](const IndexExpr& e) { return e.uses(SymbolKind::kReduce); })) continue;
+    if (std::none_of(op.index.begin(), op.index.end(), [](const IndexExpr& e) { return e.uses(SymbolKind::kReduce); }))
+      continue;
     const double bytes = typical_bytes(graph, op.buffer);
     if (bytes <= best_bytes) continue;
     best = static_cast<int>(i);
@@ -58,7 +59,8 @@ LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps
   if (load != ir::kNone) {
     const Loops loops = loops_of(node);
     const std::vector<Symbol> symbols = loops.symbols();
-    const auto strides = loop_strides(graph, node.body.ops[load].buffer, node.body.ops[load].index, symbols, loops.ranges(graph));
+    const auto strides =
+        loop_strides(graph, node.body.ops[load].buffer, node.body.ops[load].index, symbols, loops.ranges(graph));
     for (size_t i = 0; i < symbols.size(); ++i)
       if (strides[i] && strides[i]->is_const(1)) (symbols[i].kind == SymbolKind::kReduce ? contiguous_r : contiguous_i) = true;
   }
@@ -81,7 +83,8 @@ double wanted_parts(const Graph& graph, const Node& node, const Caps& caps) {
     if (items >= caps.units || length * outer < 32768 || length < 1024) return 1;
     return std::min(std::ceil(4 * caps.units / items), length / 256);
   }
-  const double groups = strategy == LoopStrategy::kRow ? outer : std::ceil(outer / (strategy == LoopStrategy::kColumn ? 32 : 128));
+  const double groups =
+      strategy == LoopStrategy::kRow ? outer : std::ceil(outer / (strategy == LoopStrategy::kColumn ? 32 : 128));
   if (groups >= 2 * caps.units || length < 1024) return 1;
   return std::min(std::ceil(4 * caps.units / groups), length / 256);
 }
@@ -92,8 +95,10 @@ int64_t divisor_near(int64_t n, double wanted) {
   for (int64_t d = 1; d * d <= n; ++d)
     if (n % d == 0)
       for (const int64_t candidate : {d, n / d}) {
-        if (static_cast<double>(candidate) >= wanted) above = std::min(above, candidate);
-        else below = std::max(below, candidate);
+        if (static_cast<double>(candidate) >= wanted)
+          above = std::min(above, candidate);
+        else
+          below = std::max(below, candidate);
       }
   return static_cast<double>(above) <= 4 * wanted ? above : below;
 }

@@ -14,34 +14,35 @@ namespace ocl::schedule {
 /// The launch of a template: text parameters, inputs, integer arguments and grid. The outputs are not here: they are what the
 /// node's stores and its epilogue write, through the STORE hooks.
 struct TemplateLaunch {
-  std::string file;    // "gemm_item": kernels/gemm_item.cl
-  std::string variant; // for explain and the tuning table: "6x64 packed"
-  std::string kind;    // "gemm", "conv_forward", "conv_data", "conv_weight", "winograd", "depthwise", ...
+  std::string file;     // "gemm_item": kernels/gemm_item.cl
+  std::string variant;  // for explain and the tuning table: "6x64 packed"
+  std::string kind;     // "gemm", "conv_forward", "conv_data", "conv_weight", "winograd", "depthwise", ...
   std::vector<std::pair<std::string, std::string>> defines;  // macro, value; includes VW, the store vector's width
   /// An input: its buffer and element offset (the view's offset in the buffer).
   struct Input {
     ir::BufferId buffer = ir::kNone;
     ir::IndexExpr offset;
   };
-  std::vector<Input> inputs;              // each becomes (pointer, offset), in the kernel's argument order
+  std::vector<Input> inputs;  // each becomes (pointer, offset), in the kernel's argument order
   struct Int {
     ir::IndexExpr value;
-    bool wide = false;                    // passed as long, otherwise as int
+    bool wide = false;  // passed as long, otherwise as int
   };
-  std::vector<Int> ints;                  // after the inputs, in the kernel's argument order
-  std::array<ir::IndexExpr, 3> groups;    // work-groups per dimension
-  std::array<int, 3> local{1, 1, 1};      // local size
-  int store_width = 1;                    // VW of STOREV; 1: only STORE is used
-  int store_dim = 0;                      // which loop of the node STOREV runs along
+  std::vector<Int> ints;                // after the inputs, in the kernel's argument order
+  std::array<ir::IndexExpr, 3> groups;  // work-groups per dimension
+  std::array<int, 3> local{1, 1, 1};    // local size
+  int store_width = 1;                  // VW of STOREV; 1: only STORE is used
+  int store_dim = 0;                    // which loop of the node STOREV runs along
   /// Which loop i* of the node each coordinate argument of STORE is, in order: gemm {0, 1, 2}.
   std::vector<int> store_coords;
-  int64_t scratch_elements = 0;           // f32 workspace, passed as the last input (0: none)
+  int64_t scratch_elements = 0;  // f32 workspace, passed as the last input (0: none)
 };
 
-/// A template chooser looks at graph.nodes[node] (a kContract or kConvolve), and either declines (returns false) or fills `launch`. It may
-/// insert helper nodes in front of the node (packing copies, filter transforms, a layout conversion of an operand) and, for a split,
-/// replace the node's output by a partial buffer with a leading split dimension followed by an ordinary Reduce. It works before
-/// fusion, so these helpers fuse and batch like any node. Buffers it needs in a certain layout get `strides` set here.
+/// A template chooser looks at graph.nodes[node] (a kContract or kConvolve), and either declines (returns false) or fills
+/// `launch`. It may insert helper nodes in front of the node (packing copies, filter transforms, a layout conversion of an
+/// operand) and, for a split, replace the node's output by a partial buffer with a leading split dimension followed by an
+/// ordinary Reduce. It works before fusion, so these helpers fuse and batch like any node. Buffers it needs in a certain layout
+/// get `strides` set here.
 struct TemplateContext {
   ir::Graph& graph;
   ir::NodeId node;

@@ -1,5 +1,5 @@
-// tests/cpp/schedule_simulator.h: runs a graph node by node, and a schedule phase by phase in its planned memory, in double precision.
-// Maps and reductions over a few ops: enough to see whether scheduling keeps what a graph means.
+// tests/cpp/schedule_simulator.h: runs a graph node by node, and a schedule phase by phase in its planned memory, in double
+// precision. Maps and reductions over a few ops: enough to see whether scheduling keeps what a graph means.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,8 @@ using Loops = std::map<Symbol, int64_t>;
 
 constexpr double kPoison = -12345.678;
 
-inline int64_t eval(const IndexExpr& e, const Loops& loops, const std::vector<double>& values, const std::vector<int64_t>& symbols) {
+inline int64_t eval(const IndexExpr& e, const Loops& loops, const std::vector<double>& values,
+                    const std::vector<int64_t>& symbols) {
   return evaluate(e, [&](Symbol s) -> int64_t {
     if (s.kind == SymbolKind::kValue) return static_cast<int64_t>(values.at(s.index));
     if (s.kind == SymbolKind::kSize) return symbols.at(s.index);
@@ -50,7 +51,9 @@ struct Accumulator {
   std::string name;
   std::vector<double> a;
   explicit Accumulator(const std::string& reduction) : name(reduction) {
-    a = name == "max" ? std::vector<double>{-std::numeric_limits<double>::infinity()} : name == "welford" ? std::vector<double>{0, 0, 0} : std::vector<double>{0};
+    a = name == "max"       ? std::vector<double>{-std::numeric_limits<double>::infinity()}
+        : name == "welford" ? std::vector<double>{0, 0, 0}
+                            : std::vector<double>{0};
   }
   void step(double x) {
     if (name == "sum") a[0] += x;
@@ -70,10 +73,12 @@ class Simulator {
   Simulator(const Graph& graph, std::vector<int64_t> symbols) : graph_(graph), symbols_(std::move(symbols)) {}
   std::function<double&(BufferId, int64_t)> element;  // of a buffer, at an element offset
 
-  int64_t offset(BufferId buffer, const std::vector<IndexExpr>& index, const Loops& loops, const std::vector<double>& values) const {
+  int64_t offset(BufferId buffer, const std::vector<IndexExpr>& index, const Loops& loops,
+                 const std::vector<double>& values) const {
     int64_t result = 0;
     for (size_t d = 0; d < index.size(); ++d) {
-      const int64_t at = eval(index[d], loops, values, symbols_), size = eval(graph_.buffers[buffer].sizes[d], {}, {}, symbols_);
+      const int64_t at = eval(index[d], loops, values, symbols_),
+                    size = eval(graph_.buffers[buffer].sizes[d], {}, {}, symbols_);
       if (at < 0 || at >= size) throw std::runtime_error("simulator: out of bounds: " + graph_.buffers[buffer].name);
       result += at * eval(strides(buffer)[d], {}, {}, symbols_);
     }
@@ -106,7 +111,8 @@ class Simulator {
 
   void store_map(const Node& node, const Loops& loops) const {
     const std::vector<double> values = body(node, loops);
-    for (const Store& store : node.stores) element(store.buffer, offset(store.buffer, store.index, loops, values)) = values[store.value];
+    for (const Store& store : node.stores)
+      element(store.buffer, offset(store.buffer, store.index, loops, values)) = values[store.value];
   }
   void step(const Node& node, const Loops& loops, Accumulator& acc) const {
     const std::vector<double> values = body(node, loops);
@@ -119,7 +125,8 @@ class Simulator {
     }
   }
   void store_reduce(const Node& node, const Loops& loops, const Accumulator& acc) const {
-    for (const Store& store : node.stores) element(store.buffer, offset(store.buffer, store.index, loops, {})) = acc.a[store.value];
+    for (const Store& store : node.stores)
+      element(store.buffer, offset(store.buffer, store.index, loops, {})) = acc.a[store.value];
   }
 
   void over(const Shape& sizes, SymbolKind kind, Loops& loops, const std::function<void()>& visit, size_t d = 0) const {
@@ -157,8 +164,10 @@ class Simulator {
           if (graph_.nodes[id].kind == NodeKind::kReduce) accs.emplace(id, Accumulator(facts(graph_.nodes[id].reduction).name));
         over(group.reduce_sizes, SymbolKind::kReduce, loops, [&] {
           for (const NodeId id : phase.nodes)
-            if (accs.count(id)) step(graph_.nodes[id], loops, accs.at(id));
-            else store_map(graph_.nodes[id], loops);
+            if (accs.count(id))
+              step(graph_.nodes[id], loops, accs.at(id));
+            else
+              store_map(graph_.nodes[id], loops);
         });
         for (const auto& [id, acc] : accs) store_reduce(graph_.nodes[id], loops, acc);
       }
@@ -188,7 +197,8 @@ inline Results results(const Simulator& s, const Graph& graph, const std::vector
     Loops loops;
     std::vector<IndexExpr> index;
     for (size_t d = 0; d < graph.buffers[buffer].sizes.size(); ++d) index.push_back(IndexExpr::loop(static_cast<int>(d)));
-    s.over(graph.buffers[buffer].sizes, SymbolKind::kLoop, loops, [&] { values.push_back(s.element(buffer, s.offset(buffer, index, loops, {}))); });
+    s.over(graph.buffers[buffer].sizes, SymbolKind::kLoop, loops,
+           [&] { values.push_back(s.element(buffer, s.offset(buffer, index, loops, {}))); });
     all.push_back(std::move(values));
   };
   for (const Output& output : graph.outputs) read(output.buffer);
@@ -219,7 +229,8 @@ inline Results run_schedule(const ocl::schedule::Schedule& schedule, const std::
   const Graph& graph = schedule.graph;
   Simulator s(graph, symbols);
   std::vector<ocl::schedule::Interval> intervals;
-  for (const auto& life : schedule.lifetimes) intervals.push_back({life.first, life.last, 2 * eval(life.size_bytes, {}, {}, symbols)});  // f32 as double
+  for (const auto& life : schedule.lifetimes)
+    intervals.push_back({life.first, life.last, 2 * eval(life.size_bytes, {}, {}, symbols)});  // f32 as double
   const auto plan = plan_memory(intervals, 64);
   Memory arena(static_cast<size_t>(plan.arena_bytes / 8), kPoison);
   std::vector<Memory> own(graph.buffers.size());
@@ -231,7 +242,8 @@ inline Results run_schedule(const ocl::schedule::Schedule& schedule, const std::
   }
   s.element = [&](BufferId b, int64_t at) -> double& {
     while (schedule.placements[b].kind == Kind::kAlias) b = schedule.placements[b].index;
-    if (schedule.placements[b].kind == Kind::kArena) return arena.at(static_cast<size_t>(plan.offsets[schedule.placements[b].index] / 8 + at));
+    if (schedule.placements[b].kind == Kind::kArena)
+      return arena.at(static_cast<size_t>(plan.offsets[schedule.placements[b].index] / 8 + at));
     return own[b].at(static_cast<size_t>(at));
   };
   for (const auto& group : schedule.groups) {

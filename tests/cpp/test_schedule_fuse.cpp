@@ -196,7 +196,8 @@ TEST_CASE("convolution, bias, residual and relu are one launch beside the packin
   for (const Caps& caps : {cpu(), gpu()}) {
     Builder b;
     const Shape sizes{2, 64, 28, 28};
-    const Value x = b.input(DType::kF32, sizes, {64 * 784, 1, 28 * 64, 64}, false, false), w = input(b, {64, 64, 3, 3}, true), bias = input(b, {64}, true);
+    const Value x = b.input(DType::kF32, sizes, {64 * 784, 1, 28 * 64, 64}, false, false), w = input(b, {64, 64, 3, 3}, true),
+                bias = input(b, {64}, true);
     const Value residual = b.input(DType::kF32, sizes, {64 * 784, 1, 28 * 64, 64}, false, false);
     ConvolveAttrs attrs;
     attrs.padding = {1, 1};

@@ -28,7 +28,8 @@ class RandomGraph {
     const int count = 3 + pick(14);
     for (int i = 0; i < count; ++i) grow();
     const int outputs = 1 + pick(3);
-    for (int i = 0; i < outputs; ++i) b_.output(values_[values_.size() - 1 - pick(static_cast<int>(std::min<size_t>(values_.size(), 5)))], {});
+    for (int i = 0; i < outputs; ++i)
+      b_.output(values_[values_.size() - 1 - pick(static_cast<int>(std::min<size_t>(values_.size(), 5)))], {});
   }
   Graph finish() { return b_.finish(); }
   std::vector<int64_t> symbols() const { return symbolic_ ? std::vector<int64_t>{3} : std::vector<int64_t>{}; }
@@ -60,13 +61,20 @@ class RandomGraph {
     const char* unary[] = {"neg", "abs", "relu", "exp"};
     const char* binary[] = {"add", "sub", "mul", "maximum"};
     switch (pick(12)) {
-      case 0: case 1: {
+      case 0:
+      case 1: {
         const std::string op = unary[pick(4)];
         values_.push_back(b_.op(op, {op == "exp" ? b_.op("minimum", {x, b_.constant({true, 1, 0}, DType::kF32)}) : x}));
         return;
       }
-      case 2: case 3: case 4: case 5: values_.push_back(b_.op(binary[pick(4)], {x, partner(x)})); return;
-      case 6: case 7: {
+      case 2:
+      case 3:
+      case 4:
+      case 5:
+        values_.push_back(b_.op(binary[pick(4)], {x, partner(x)}));
+        return;
+      case 6:
+      case 7: {
         if (rank == 0) return;
         std::vector<int> dims;
         for (int d = 0; d < rank; ++d)
@@ -126,7 +134,8 @@ void check_same(const simulator::Results& a, const simulator::Results& b, const 
   for (size_t i = 0; i < a.size(); ++i) {
     REQUIRE(a[i].size() == b[i].size());
     for (size_t j = 0; j < a[i].size(); ++j) {
-      const bool same = a[i][j] == b[i][j] || std::abs(a[i][j] - b[i][j]) <= 1e-9 * (1 + std::abs(a[i][j])) || (std::isnan(a[i][j]) && std::isnan(b[i][j]));
+      const bool same = a[i][j] == b[i][j] || std::abs(a[i][j] - b[i][j]) <= 1e-9 * (1 + std::abs(a[i][j])) ||
+                        (std::isnan(a[i][j]) && std::isnan(b[i][j]));
       if (!same) FAIL("result ", i, " element ", j, ": ", a[i][j], " became ", b[i][j], "\n", text);
     }
   }
@@ -150,7 +159,8 @@ TEST_CASE("random graphs mean the same after scheduling") {
         options.verify = true;
         options.fuse = fuse;
         ocl::schedule::Schedule schedule;
-        std::string text = "seed " + std::to_string(seed) + (is_cpu ? " cpu" : " gpu") + (fuse ? " fused\n" : "\n") + graph.str();
+        std::string text =
+            "seed " + std::to_string(seed) + (is_cpu ? " cpu" : " gpu") + (fuse ? " fused\n" : "\n") + graph.str();
         try {
           schedule = make_schedule(graph, caps, options);
           text += "\n" + str(schedule);

@@ -39,7 +39,8 @@ TEST_CASE("random lifetimes never overlap in time and space") {
       CHECK(plan.offsets[a] + intervals[a].size_bytes <= plan.arena_bytes);
       for (size_t b = 0; b < a; ++b) {
         const bool same_time = intervals[a].first <= intervals[b].last && intervals[b].first <= intervals[a].last;
-        const bool same_place = plan.offsets[a] < plan.offsets[b] + intervals[b].size_bytes && plan.offsets[b] < plan.offsets[a] + intervals[a].size_bytes;
+        const bool same_place = plan.offsets[a] < plan.offsets[b] + intervals[b].size_bytes &&
+                                plan.offsets[b] < plan.offsets[a] + intervals[a].size_bytes;
         CHECK_FALSE((same_time && same_place));
       }
     }

@@ -1,4 +1,5 @@
-// csrc/schedule/templates/choosers.h: one chooser per template file: *_item for CPUs, *_group for GPUs. What a chooser does: template.h.
+// csrc/schedule/templates/choosers.h: one chooser per template file: *_item for CPUs, *_group for GPUs. What a chooser does:
+// template.h.
 #pragma once
 
 #include "csrc/schedule/template.h"
