@@ -1,6 +1,167 @@
-// csrc/codegen/batch.cpp: stub
+// csrc/codegen/batch.cpp: several independent pointwise groups in one launch. Members with equal text share a function; a work-group finds
+// its member by its index, picks that member's pointers and sizes, and runs the function once.
+//
+//   static inline void adam_3f9c1e_0(__global float* out0, ..., const int count, const int group) { ... }
+//   __kernel void adam_3f9c1e(...) {
+//     const int at = get_group_id(0);
+//     if (at < end0) { in0 = ...; count = ...; first = 0; }
+//     else { in0 = ...; count = ...; first = end0; }
+//     adam_3f9c1e_0(in0, ..., count, at - first);
+//   }
 #include "csrc/codegen/batch.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "csrc/codegen/nest.h"
 #include "csrc/support/error.h"
+
 namespace ocl::codegen {
-KernelSource generate_batch(const schedule::Schedule&, const schedule::Group&, const Caps&) { fail(ErrorKind::kInternal, "batch"); }
+
+using ir::IndexExpr;
+using schedule::Group;
+using schedule::LoopStrategy;
+
+namespace {
+
+struct Member {
+  std::unique_ptr<Nest> nest;
+  IndexExpr groups;  // work-groups
+  std::string body;
+};
+
+Member print_member(const schedule::Schedule& schedule, const Group& group, const Caps& caps, const IndexExpr& elements) {
+  OCL_ASSERT(group.strategy == LoopStrategy::kPointwise, "a batch has pointwise members only");
+  Member member;
+  member.nest = std::make_unique<Nest>(schedule, group, caps);
+  member.nest->batch_elements = elements;
+  const Grid grid = caps.is_cpu ? write_elements_cpu(*member.nest) : write_elements_gpu(*member.nest);
+  member.groups = ir::simplify(grid[0] * grid[1], member.nest->ranges);
+  Writer offsets;
+  member.nest->kernel.write_offsets(offsets);
+  for (const std::string& parameter : member.nest->kernel.parameters()) member.body += parameter + ", ";
+  member.body = "(" + member.body + "const int group) {\n" + offsets.str(1) + member.nest->body.writer().str(1) + "}\n";
+  return member;
 }
+
+/// "__global const float* in0" of "__global const float* in0, const ulong in0_offset".
+std::string pointer_variable(const std::string& parameter) { return parameter.substr(0, parameter.find(',')); }
+
+class BatchPrinter {
+ public:
+  BatchPrinter(const schedule::Schedule& schedule, const Group& group, const Caps& caps, std::vector<Member>& members)
+      : kernel_(schedule, caps, stored_buffers(schedule, group.nodes()), index32(group), "m_"), members_(members) {}
+
+  KernelSource print(const Group& group, const Caps& caps) {
+    // Members of one function stand together.
+    std::vector<std::string> functions;
+    std::vector<std::vector<size_t>> users;
+    for (size_t m = 0; m < members_.size(); ++m) {
+      const auto found = std::find(functions.begin(), functions.end(), members_[m].body);
+      const size_t f = static_cast<size_t>(found - functions.begin());
+      if (found == functions.end()) {
+        functions.push_back(members_[m].body);
+        users.emplace_back();
+      }
+      users[f].push_back(m);
+    }
+
+    Writer body;
+    body.line("const int at = get_group_id(0);");
+    std::string text;
+    size_t left = members_.size();
+    for (size_t f = 0; f < functions.size(); ++f) {
+      const std::string name = std::string(kPlaceholder) + "_" + std::to_string(f);
+      text += "static inline void " + name + functions[f] + "\n";
+      const size_t last = left - users[f].size();  // members behind this function's
+      if (last > 0) body.open("if (at < $s)", end_of(users, f));
+      else if (functions.size() > 1) body.open("");
+      print_function(body, name, users[f]);
+      if (last > 0) body.line("return;");
+      if (functions.size() > 1) body.close();
+      left = last;
+    }
+
+    const ir::Ranges ranges = kernel_.graph().ranges();
+    const std::array<size_t, 3> local{static_cast<size_t>(kernel_.dialect().items), 1, 1};
+    return kernel_.finish("batch", text, body, {ir::simplify(total_, ranges), 1, 1}, local, false);
+  }
+
+ private:
+  static bool index32(const Group& group) {
+    return std::all_of(group.members.begin(), group.members.end(), [](const Group& m) { return m.index32; });
+  }
+
+  /// The argument that holds the first work-group behind function f's members.
+  std::string end_of(const std::vector<std::vector<size_t>>& users, size_t f) {
+    IndexExpr end = 0;
+    for (size_t g = 0; g <= f; ++g)
+      for (const size_t m : users[g]) end = end + members_[m].groups;
+    return kernel_.shared_integer("end", end);
+  }
+
+  std::string outer_int(const IntArg& arg, const std::string& name) {
+    if (arg.value.op() == ir::IndexOp::kSymbol) return kernel_.size(arg.value.symbol().index);
+    return kernel_.shared_integer((name.substr(0, name.find_last_not_of("0123456789") + 1) + "_").c_str(), arg.value);
+  }
+
+  void print_function(Writer& w, const std::string& name, const std::vector<size_t>& users) {
+    const Kernel& first = members_[users[0]].nest->kernel;
+    const std::vector<std::string> parameters = first.parameters();
+    const size_t pointers = first.buffers().size();
+    const bool choose = users.size() > 1;
+    if (choose) {
+      for (size_t p = 0; p < pointers; ++p) w.line("$s; ulong $s_offset;", pointer_variable(parameters[p]), first.buffer_names()[p]);
+      for (const std::string& variable : first.int_names()) w.line("$s $s;", kernel_.index_type(), variable);
+      w.line("int first;");
+    }
+    std::string call;
+    for (size_t i = 0; i < users.size(); ++i) {
+      const Kernel& own = members_[users[i]].nest->kernel;
+      const std::string begin = total_.is_const(0) ? "0" : kernel_.shared_integer("end", total_);
+      total_ = total_ + members_[users[i]].groups;
+      if (choose && i + 1 < users.size()) w.open(i ? "else if (at < $s)" : "if (at < $s)", kernel_.shared_integer("end", total_));
+      else if (choose) w.open("else");
+      for (size_t p = 0; p < pointers; ++p) {
+        const std::string argument = kernel_.buffer(own.buffers()[p].buffer);
+        if (choose) w.line("$s = $s; $s_offset = $s_offset;", first.buffer_names()[p], argument, first.buffer_names()[p], argument);
+        else call += argument + ", " + argument + "_offset, ";
+      }
+      for (size_t k = 0; k < own.ints().size(); ++k) {
+        const std::string argument = outer_int(own.ints()[k], own.int_names()[k]);
+        if (choose) w.line("$s = $s;", first.int_names()[k], argument);
+        else call += argument + ", ";
+      }
+      if (choose) {
+        w.line("first = $s;", begin);
+        w.close();
+      } else {
+        call += begin == "0" ? "at" : "at - " + begin;
+      }
+    }
+    if (choose) {
+      for (const std::string& variable : first.buffer_names()) call += variable + ", " + variable + "_offset, ";
+      for (const std::string& variable : first.int_names()) call += variable + ", ";
+      call += "at - first";
+    }
+    w.line("$s($s);", name, call);
+  }
+
+  Kernel kernel_;
+  std::vector<Member>& members_;
+  IndexExpr total_ = 0;
+};
+
+}  // namespace
+
+KernelSource generate_batch(const schedule::Schedule& schedule, const Group& group, const Caps& caps) {
+  IndexExpr elements = 0;
+  for (const Group& member : group.members) elements = elements + ir::product(member.sizes);
+  std::vector<Member> members;
+  for (const Group& member : group.members) members.push_back(print_member(schedule, member, caps, elements));
+  KernelSource source = BatchPrinter(schedule, group, caps, members).print(group, caps);
+  source.kind = "batch";
+  return source;
+}
+
+}  // namespace ocl::codegen

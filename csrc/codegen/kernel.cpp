@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "csrc/codegen/kernel_files.h"
 #include "csrc/codegen/op_library.h"
 #include "csrc/support/error.h"
 #include "csrc/support/hash.h"
@@ -12,8 +13,8 @@ namespace ocl::codegen {
 using ir::BufferId;
 using schedule::Placement;
 
-Kernel::Kernel(const schedule::Schedule& schedule, const Caps& caps, std::set<BufferId> written, bool index32)
-    : schedule_(schedule), dialect_(make_dialect(caps)), written_(std::move(written)), wide_(!index32) {}
+Kernel::Kernel(const schedule::Schedule& schedule, const Caps& caps, std::set<BufferId> written, bool index32, std::string prefix)
+    : schedule_(schedule), dialect_(make_dialect(caps)), written_(std::move(written)), wide_(!index32), prefix_(std::move(prefix)) {}
 
 std::string Kernel::buffer(BufferId id) {
   for (size_t i = 0; i < buffers_.size(); ++i)
@@ -22,16 +23,16 @@ std::string Kernel::buffer(BufferId id) {
              "a kernel needs buffer " + graph().buffers[static_cast<size_t>(id)].name + " in memory, and it has none");
   const bool written = written_.count(id) > 0;
   buffers_.push_back({id, 0, written});
-  buffer_names_.push_back(fresh(written ? "out" : "in"));
+  buffer_names_.push_back(prefix_ + fresh(written ? "out" : "in"));
   return buffer_names_.back();
 }
 
 std::string Kernel::size(int index) {
   const ir::IndexExpr symbol = ir::IndexExpr::size(index);
   for (size_t i = 0; i < ints_.size(); ++i)
-    if (ints_[i].value == symbol && int_names_[i][0] == 's') return int_names_[i];
+    if (ints_[i].value == symbol && int_names_[i].starts_with(prefix_ + "s")) return int_names_[i];
   ints_.push_back({symbol, wide_});
-  int_names_.push_back(fresh("s"));
+  int_names_.push_back(prefix_ + fresh("s"));
   return int_names_.back();
 }
 
@@ -39,6 +40,12 @@ std::string Kernel::integer(const std::string& name, const ir::IndexExpr& value)
   ints_.push_back({value, wide_});
   int_names_.push_back(name);
   return name;
+}
+
+std::string Kernel::shared_integer(const char* prefix, const ir::IndexExpr& value) {
+  for (size_t i = 0; i < ints_.size(); ++i)
+    if (ints_[i].value == value && int_names_[i].starts_with(prefix_ + prefix)) return int_names_[i];
+  return integer(prefix_ + fresh(prefix), value);
 }
 
 std::string Kernel::fresh(const char* prefix) { return prefix + std::to_string(counts_[prefix]++); }
@@ -72,15 +79,15 @@ void Kernel::write_offsets(Writer& writer) const {
   for (const std::string& name : buffer_names_) writer.line("$s += $s_offset;", name, name);
 }
 
-KernelSource Kernel::finish(const std::string& kind, const Writer& functions, const Writer& body,
-                            std::array<ir::IndexExpr, 3> groups, std::array<size_t, 3> local) const {
+KernelSource Kernel::finish(const std::string& kind, const std::string& functions, const Writer& body,
+                            std::array<ir::IndexExpr, 3> groups, std::array<size_t, 3> local, bool add_offsets) const {
   Writer kernel;
   kernel.line("__kernel __attribute__((reqd_work_group_size($d, $d, $d)))", local[0], local[1], local[2]);
   std::string parameters;
   for (const std::string& parameter : this->parameters()) parameters += (parameters.empty() ? "" : ",\n    ") + parameter;
   kernel.open("void $s(\n    $s)", kPlaceholder, parameters);
   for (const auto& [name, declaration] : locals_) kernel.line("$s", declaration);
-  write_offsets(kernel);
+  if (add_offsets) write_offsets(kernel);
   kernel.append(body);
   kernel.close();
 
@@ -92,24 +99,43 @@ KernelSource Kernel::finish(const std::string& kind, const Writer& functions, co
   for (size_t i = 0; i < source.ints.size(); ++i) source.ints[i].slot = static_cast<int>(2 * source.buffers.size() + i);
   source.groups = groups;
   source.local = local;
-  name_and_assemble(source, kind, functions.str() + kernel.str());
+  name_and_assemble(source, kind, functions + kernel.str());
   return source;
 }
 
-void name_and_assemble(KernelSource& source, const std::string& kind, const std::string& text) {
-  std::string prelude;
-  // PyTorch rounds each op on its own: a * b + c must not become one fma behind its back.
-  prelude += "#pragma OPENCL FP_CONTRACT OFF\n";
-  const std::string functions = called_functions(text);
-  if ((functions + text).find("double") != std::string::npos) prelude += "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n";
-  if (text.find("OCL_UNROLL") != std::string::npos)
-    prelude += "#ifdef __clang__\n#define OCL_UNROLL __attribute__((opencl_unroll_hint))\n#else\n#define OCL_UNROLL\n#endif\n";
-  if (!functions.empty()) prelude += "#define OCL_INLINE static inline\n\n" + functions;
-  std::string program = prelude + "//@kernel\n" + text;
+namespace {
+
+// PyTorch rounds each op on its own: a * b + c must not become one fma behind its back.
+constexpr char kContract[] = "#pragma OPENCL FP_CONTRACT OFF\n";
+constexpr char kDouble[] = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n";
+constexpr char kUnroll[] =
+    "#ifdef __clang__\n#define OCL_UNROLL __attribute__((opencl_unroll_hint))\n#else\n#define OCL_UNROLL\n#endif\n";
+
+bool has(const std::string& text, const char* word) { return text.find(word) != std::string::npos; }
+
+void name(KernelSource& source, const std::string& kind, std::string program) {
   source.name = kind + "_" + hash_hex(program).substr(0, 12);
   for (size_t at = program.find(kPlaceholder); at != std::string::npos; at = program.find(kPlaceholder, at))
     program.replace(at, std::string(kPlaceholder).size(), source.name);
   source.text = std::move(program);
+}
+
+}  // namespace
+
+void name_and_assemble(KernelSource& source, const std::string& kind, const std::string& text) {
+  const std::string functions = called_functions(text);
+  std::string prelude = kContract;
+  if (has(functions + text, "double")) prelude += kDouble;
+  if (has(text, "OCL_UNROLL")) prelude += kUnroll;
+  if (!functions.empty()) prelude += "#define OCL_INLINE static inline\n\n" + functions;
+  name(source, kind, prelude + "//@kernel\n" + text);  // kernels with equal preludes are built together
+}
+
+void name_template(KernelSource& source, const std::string& defines, const std::string& hooks, const std::string& file) {
+  const std::string functions = called_functions(hooks + file);
+  std::string text = kContract;
+  if (has(functions + hooks, "double")) text += kDouble;
+  name(source, source.kind, text + defines + kernel_file("common") + "\n" + functions + hooks + "\n" + file);
 }
 
 std::set<BufferId> stored_buffers(const schedule::Schedule& schedule, const std::vector<ir::NodeId>& nodes) {

@@ -16,7 +16,8 @@ namespace ocl::codegen {
 class Kernel {
  public:
   /// `written`: the buffers that the group stores to; their arguments are not const.
-  Kernel(const schedule::Schedule& schedule, const Caps& caps, std::set<ir::BufferId> written, bool index32);
+  /// `prefix` of the arguments' names, where they meet names of other code.
+  Kernel(const schedule::Schedule& schedule, const Caps& caps, std::set<ir::BufferId> written, bool index32, std::string prefix = "");
 
   const schedule::Schedule& schedule() const { return schedule_; }
   const ir::Graph& graph() const { return schedule_.graph; }
@@ -30,6 +31,8 @@ class Kernel {
   std::string size(int index);
   /// An integer computed on the host.
   std::string integer(const std::string& name, const ir::IndexExpr& value);
+  /// The same, numbered, and shared by equal values.
+  std::string shared_integer(const char* prefix, const ir::IndexExpr& value);
   std::string fresh(const char* prefix);  // "v0", "v1", ...; one count per prefix
   /// A __local array of `elements`; arrays of one type are numbered by `slot` and reused by later phases.
   std::string local_array(Type type, int slot, int elements);
@@ -41,18 +44,21 @@ class Kernel {
   std::vector<std::string> argument_names() const;
   /// "in0 += in0_offset;" for every buffer.
   void write_offsets(Writer& writer) const;
+  const std::vector<std::string>& buffer_names() const { return buffer_names_; }
+  const std::vector<std::string>& int_names() const { return int_names_; }
   const std::vector<BufferArg>& buffers() const { return buffers_; }
   const std::vector<IntArg>& ints() const { return ints_; }
 
-  /// Complete program around the kernel's body; `functions` go in front of it.
-  KernelSource finish(const std::string& kind, const Writer& functions, const Writer& body,
-                      std::array<ir::IndexExpr, 3> groups, std::array<size_t, 3> local) const;
+  /// Complete program around the kernel's body; `functions` go in front of it. `add_offsets`: the body's pointers include them.
+  KernelSource finish(const std::string& kind, const std::string& functions, const Writer& body, std::array<ir::IndexExpr, 3> groups,
+                      std::array<size_t, 3> local, bool add_offsets = true) const;
 
  private:
   const schedule::Schedule& schedule_;
   Dialect dialect_;
   std::set<ir::BufferId> written_;
   bool wide_;
+  std::string prefix_;
   std::vector<BufferArg> buffers_;
   std::vector<IntArg> ints_;
   std::vector<std::string> buffer_names_, int_names_;
@@ -64,6 +70,8 @@ class Kernel {
 /// The program of `text` (functions and kernel, with kPlaceholder for the kernel's name): prelude, marker, name from the hash.
 constexpr const char* kPlaceholder = "KERNEL_PLACEHOLDER";
 void name_and_assemble(KernelSource& source, const std::string& kind, const std::string& text);
+/// The same for a hand-written kernel: `defines` (of kPlaceholder as its name too), common.cl, library functions, `hooks`, `file`.
+void name_template(KernelSource& source, const std::string& defines, const std::string& hooks, const std::string& file);
 
 /// Buffers that the nodes store to and that have memory.
 std::set<ir::BufferId> stored_buffers(const schedule::Schedule& schedule, const std::vector<ir::NodeId>& nodes);

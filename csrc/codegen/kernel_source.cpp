@@ -36,7 +36,7 @@ KernelSource generate_loops(const schedule::Schedule& schedule, const Group& gro
   }
   for (ir::IndexExpr& groups : grid) groups = ir::simplify(groups, nest.ranges);
   const std::string name = kind_of(schedule, group);
-  KernelSource source = nest.kernel.finish(name, Writer(), nest.body.writer(), grid, local);
+  KernelSource source = nest.kernel.finish(name, "", nest.body.writer(), grid, local);
   source.kind = name == "pointwise" ? "pointwise" : "reduction";
   return source;
 }

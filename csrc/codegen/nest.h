@@ -1,7 +1,7 @@
 // csrc/codegen/nest.h: the loops over i* around the phases of a group, and the grid that covers them.
 #pragma once
 
-#include <functional>
+#include <optional>
 
 #include "csrc/codegen/phases.h"
 
@@ -15,6 +15,9 @@ struct Nest {
   ir::Ranges ranges;
   Kernel kernel;
   BodyPrinter body;
+  /// Of a member of a batch: elements of all members. The nest then reads its work-group from a variable `group`, and the size of a
+  /// single loop is an argument, so that members that differ in size alone have equal text.
+  std::optional<ir::IndexExpr> batch_elements;
 };
 
 /// Work-groups per dimension of the finished kernel.

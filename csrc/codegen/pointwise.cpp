@@ -18,6 +18,7 @@ using ir::SymbolKind;
 
 namespace {
 
+constexpr int kBatchSteps = 8;        // GPU: elements of an item in a batch
 constexpr int64_t kLeastWork = 4096;  // elements of a cheap op that are worth a work-item (about 0.5 us)
 
 }  // namespace
@@ -51,14 +52,15 @@ Grid write_elements_cpu(Nest& nest) {
     return {1, 1, 1};
   }
   const size_t last = sizes.size() - 1;
-  const bool short_rows = sizes[last].is_const() && sizes[last].constant() < nest.group.vector_width;
+  const bool any_size = nest.batch_elements && sizes.size() == 1;  // text for all sizes
+  const bool short_rows = !any_size && sizes[last].is_const() && sizes[last].constant() < nest.group.vector_width;
   const int width = short_rows ? 1 : nest.group.vector_width;
   const ir::Symbol lane{SymbolKind::kLoop, static_cast<int>(last)};
   const std::string name = "i" + std::to_string(last), type = kernel.index_type();
   const IndexExpr columns = sizes[last];
   const IndexExpr rows = ir::simplify(ir::product(ir::Shape(sizes.begin(), sizes.end() - 1)), nest.ranges);
   const IndexExpr cost = ir::simplify(ir::product(nest.group.reduce_sizes), nest.ranges);
-  const IndexExpr each = elements_per_item(kernel.dialect(), rows * columns, cost);
+  const IndexExpr each = elements_per_item(kernel.dialect(), nest.batch_elements.value_or(rows * columns), cost);
 
   // Short rows stay whole; then there is one chunk of columns.
   const bool whole_rows = columns.is_const() && columns.constant() <= kLeastWork && !rows.is_const(1);
@@ -68,20 +70,30 @@ Grid write_elements_cpu(Nest& nest) {
   const bool has_rows = !rows.is_const(1);
   if (has_rows) grid[1] = ir::ceildiv(rows, row_chunk);
 
-  const std::string end_text = body.index(columns);
+  std::string group_x = "get_group_id(0)", group_y = "get_group_id(1)";
+  if (nest.batch_elements) {
+    group_x = group_y = "group";
+    if (has_rows && !whole_rows) {
+      const std::string across = kernel.integer("column_groups", grid[0]);
+      group_x = "(group % " + across + ")";
+      group_y = "(group / " + across + ")";
+    }
+  }
+
+  const std::string end_text = any_size ? kernel.integer("count", columns) : body.index(columns);
   std::string begin = "0", end = end_text;
   if (!whole_rows) {
     const std::string chunk = kernel.integer("column_chunk", column_chunk);
     begin = "begin";
     end = "end";
-    body.writer().line("const $s begin = ($s)get_group_id(0) * $s;", type, type, chunk);
+    body.writer().line("const $s begin = ($s)$s * $s;", type, type, group_x, chunk);
     body.writer().line("const $s end = min(begin + $s, ($s)($s));", type, chunk, type, end_text);
   }
   Writer unflatten;
   if (has_rows) {
     const std::string chunk = kernel.integer("row_chunk", row_chunk), rows_text = body.index(rows);
     const std::string flat = flat_type(body, rows);
-    body.writer().line("const $s first = ($s)get_group_id(1) * $s;", flat, flat, chunk);
+    body.writer().line("const $s first = ($s)$s * $s;", flat, flat, group_y, chunk);
     body.writer().line("const $s last = min(first + $s, ($s)($s));", flat, chunk, flat, rows_text);
     body.push(write_unflatten(body, unflatten, "row", flat, sizes, last, SymbolKind::kLoop));
   } else {
@@ -94,7 +106,7 @@ Grid write_elements_cpu(Nest& nest) {
   body.set_lane(lane, width);
   phases.serial();
   const Writer vector = body.pop();
-  const bool has_tail = width > 1 && !nest.ranges.known_divides(width, columns);  // chunks are multiples of the width
+  const bool has_tail = width > 1 && (any_size || !nest.ranges.known_divides(width, columns));  // chunks are multiples of the width
   Writer scalar;
   if (has_tail) {
     body.push({{lane, name}});
@@ -134,17 +146,26 @@ Grid write_elements_gpu(Nest& nest) {
   BodyPrinter& body = nest.body;
   const Dialect& dialect = nest.kernel.dialect();
   const IndexExpr total = ir::simplify(ir::product(sizes), nest.ranges);
-  const std::string type = flat_type(body, total), total_text = body.index(total);
+  const bool any_size = nest.batch_elements && sizes.size() == 1;
+  const std::string type = any_size ? nest.kernel.index_type() : flat_type(body, total);
+  const std::string total_text = any_size ? nest.kernel.integer("count", total) : body.index(total);
   Phases phases(body, nest.group);
   Writer unflatten;
   body.push(write_unflatten(body, unflatten, "at", type, sizes, sizes.size(), SymbolKind::kLoop));
   phases.serial();
   const Writer inside = body.pop();
   Writer& top = body.writer();
-  top.open("for ($s at = get_global_id(0); at < $s; at += get_global_size(0))", type, total_text);
+  if (nest.batch_elements) {
+    const int64_t chunk = int64_t{dialect.items} * kBatchSteps;
+    top.line("const $s begin = ($s)group * $d, end = min(begin + $d, ($s)($s));", type, type, chunk, chunk, type, total_text);
+    top.open("for ($s at = begin + ($s)get_local_id(0); at < end; at += $d)", type, type, dialect.items);
+  } else {
+    top.open("for ($s at = get_global_id(0); at < $s; at += get_global_size(0))", type, total_text);
+  }
   top.append(unflatten);
   top.append(inside);
   top.close();
+  if (nest.batch_elements) return {ir::ceildiv(total, int64_t{dialect.items} * kBatchSteps), 1, 1};
   return {ir::min(ir::ceildiv(total, dialect.items), IndexExpr(dialect.max_groups)), 1, 1};
 }
 

@@ -1,6 +1,115 @@
-// csrc/codegen/template_kernel.cpp: stub
+// csrc/codegen/template_kernel.cpp: fills a hand-written kernel: parameters, then common.cl, then the STORE hooks, then the file.
+//
+//   #define KERNEL_NAME gemm_3f9c1e, MR 6, VW 16, ...                       the launch's parameters
+//   kernels/common.cl, the functions of kernels/ops.cl that the hooks call
+//   #define EPILOGUE_PARAMS , __global float* e_out0, ...                   what the epilogue reads and writes
+//   static inline void epilogue(const float acc, i0, i1, i2 ...)            the main node's result and the epilogue nodes, one element
+//   static inline void epilogue_v(const float16 acc, i0, i1, i2 ...)        the same for VW elements along the store dimension
+//   #define STORE(acc, i0, i1, i2) epilogue(acc, i0, i1, i2 EPILOGUE_PASS)
+//   kernels/gemm_item.cl
 #include "csrc/codegen/template_kernel.h"
+
+#include "csrc/codegen/body.h"
+#include "csrc/codegen/kernel_files.h"
 #include "csrc/support/error.h"
+
 namespace ocl::codegen {
-KernelSource generate_template(const schedule::Schedule&, const schedule::Group&, const Caps&) { fail(ErrorKind::kInternal, "template"); }
+
+using ir::IndexExpr;
+using ir::SymbolKind;
+
+namespace {
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text += ", " + part;
+  return text;
 }
+
+/// One hook: `name`(acc, coordinates, epilogue arguments), without its parameter list, which is known when all hooks are printed.
+Writer hook_body(Kernel& kernel, const ir::Ranges& ranges, const schedule::Group& group, int width) {
+  const schedule::TemplateLaunch& launch = group.launch;
+  const ir::Node& main = kernel.graph().nodes[static_cast<size_t>(group.main)];
+  BodyPrinter body(kernel, ranges);
+  std::map<ir::Symbol, std::string> names;
+  std::vector<IndexExpr> coords;
+  for (size_t k = 0; k < main.sizes.size(); ++k) {
+    coords.push_back(IndexExpr::loop(static_cast<int>(k)));
+    names[{SymbolKind::kLoop, static_cast<int>(k)}] = "i" + std::to_string(k);
+  }
+  body.push(names);
+  body.set_lane({SymbolKind::kLoop, launch.store_dim}, width);
+  body.set_result(group.main, main.outputs.at(0), coords, {"acc", ir::DType::kF32, width, body.depth() - 1, false});
+  for (const ir::NodeId node : group.epilogue) body.run_map(node);
+  body.flush_stores();
+  const Writer inside = body.pop();
+  Writer text = body.writer();
+  text.append(inside);
+  return text;
+}
+
+}  // namespace
+
+KernelSource generate_template(const schedule::Schedule& schedule, const schedule::Group& group, const Caps& caps) {
+  const schedule::TemplateLaunch& launch = group.launch;
+  const ir::Node& main = schedule.graph.nodes[static_cast<size_t>(group.main)];
+  ir::Ranges ranges = schedule.graph.ranges();
+  for (size_t k = 0; k < main.sizes.size(); ++k) ranges.set_extent({SymbolKind::kLoop, static_cast<int>(k)}, main.sizes[k]);
+  std::vector<ir::NodeId> nodes = group.epilogue;
+  nodes.push_back(group.main);
+  Kernel kernel(schedule, caps, stored_buffers(schedule, nodes), group.index32, "e_");
+
+  std::vector<std::pair<int, Writer>> hooks;  // width, body
+  hooks.emplace_back(1, hook_body(kernel, ranges, group, 1));
+  if (launch.store_width > 1) hooks.emplace_back(launch.store_width, hook_body(kernel, ranges, group, launch.store_width));
+
+  std::vector<std::string> coordinates, parameters;
+  for (const int loop : launch.store_coords) {
+    coordinates.push_back("i" + std::to_string(loop));
+    parameters.push_back(std::string("const ") + kernel.index_type() + " i" + std::to_string(loop));
+  }
+  Writer functions;
+  functions.line("#define EPILOGUE_PARAMS $s", joined(kernel.parameters()));
+  functions.line("#define EPILOGUE_PASS $s", joined(kernel.argument_names()));
+  for (const auto& [width, text] : hooks) {
+    const char* name = width > 1 ? "epilogue_v" : "epilogue";
+    functions.open("OCL_INLINE void $s(const $t acc$s EPILOGUE_PARAMS)", name, Type{ir::DType::kF32, width}, joined(parameters));
+    kernel.write_offsets(functions);
+    functions.append(text);
+    functions.close();
+    functions.line("#define $s(acc$s) $s(acc$s EPILOGUE_PASS)", width > 1 ? "STOREV" : "STORE", joined(coordinates), name, joined(coordinates));
+  }
+
+  Writer defines;
+  defines.line("#define KERNEL_NAME $s", kPlaceholder);
+  for (const auto& [macro, value] : launch.defines) defines.line("#define $s $s", macro, value);
+
+  KernelSource source;
+  source.kind = launch.kind;
+  int slot = 0;
+  for (const auto& input : launch.inputs) {
+    source.buffers.push_back({input.buffer, input.offset, false, slot});
+    slot += 2;
+  }
+  if (launch.scratch_elements > 0) {
+    source.scratch_elements = launch.scratch_elements;
+    source.scratch_slot = slot;
+    slot += 2;
+  }
+  for (const auto& value : launch.ints) source.ints.push_back({value.value, value.wide, slot++});
+  for (BufferArg arg : kernel.buffers()) {
+    arg.slot = slot;
+    slot += 2;
+    source.buffers.push_back(arg);
+  }
+  for (IntArg arg : kernel.ints()) {
+    arg.slot = slot++;
+    source.ints.push_back(arg);
+  }
+  source.groups = launch.groups;
+  for (size_t d = 0; d < 3; ++d) source.local[d] = static_cast<size_t>(launch.local[d]);
+  name_template(source, defines.str(), functions.str(), kernel_file(launch.file));
+  return source;
+}
+
+}  // namespace ocl::codegen

@@ -135,19 +135,36 @@ class Evaluator {
   }
   size_t elements(ir::BufferId id) const {
     const ir::Buffer& b = graph_.buffers[static_cast<size_t>(id)];
+    const ir::Shape strides = b.strides ? *b.strides : ir::contiguous_strides(b.sizes);
     int64_t last = 0;
-    for (size_t d = 0; d < b.sizes.size(); ++d) last += (number(b.sizes[d]) - 1) * number((*b.strides)[d]);
+    for (size_t d = 0; d < b.sizes.size(); ++d) last += (number(b.sizes[d]) - 1) * number(strides[d]);
     return static_cast<size_t>(last + 1);
   }
   size_t offset(ir::BufferId id, const std::vector<IndexExpr>& coords) const {
     const ir::Buffer& b = graph_.buffers[static_cast<size_t>(id)];
+    const ir::Shape strides = b.strides ? *b.strides : ir::contiguous_strides(b.sizes);
     int64_t at = 0;
-    for (size_t d = 0; d < coords.size(); ++d) at += number(coords[d]) * number((*b.strides)[d]);
+    for (size_t d = 0; d < coords.size(); ++d) at += number(coords[d]) * number(strides[d]);
     return static_cast<size_t>(at);
   }
 
   void run(Memory& memory) {
     for (const ir::Node& node : graph_.nodes) {
+      if (node.kind == ir::NodeKind::kContract) {
+        for_each(node.sizes, loops_, 0, [&] {
+          double sum = 0;
+          const std::vector<int64_t> at = loops_;
+          for (int64_t k = 0; k < number(node.reduce_sizes[0]); ++k) {
+            loops_ = {at[0], at[1], k};
+            const double a = memory[static_cast<size_t>(node.operands[0].buffer)][offset(node.operands[0].buffer, node.operands[0].coords)];
+            loops_ = {at[0], k, at[2]};
+            sum += a * memory[static_cast<size_t>(node.operands[1].buffer)][offset(node.operands[1].buffer, node.operands[1].coords)];
+          }
+          loops_ = at;
+          put(memory, node.outputs[0], {IndexExpr::loop(0), IndexExpr::loop(1), IndexExpr::loop(2)}, sum);
+        });
+        continue;
+      }
       for_each(node.sizes, loops_, 0, [&] {
         if (node.kind == ir::NodeKind::kMap) {
           body(node, memory);
