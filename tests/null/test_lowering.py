@@ -218,3 +218,44 @@ def test_forbidden_fallback_names_the_op() -> None:
         node.meta["val"] = torch.empty(3, 4, device="meta")
     with pytest.raises(UnsupportedError, match=r"aten\.cumsum\.default.*\n.*float32\[3, 4\]"):
         lower_module(gm, fallback="error")
+
+
+def dropping(checkpointed: bool) -> Callable[..., Any]:
+    def block(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.dropout(x.exp(), 0.25)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) if checkpointed else block(x)
+
+    return function
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_dropout_draws_the_same_numbers_in_backward(checkpointed: bool) -> None:
+    """Only the random state is saved: the gradient belongs to the mask that forward used."""
+    from torch_ocl_compile.lowering.random import functionalise
+
+    saved: list[int] = []
+
+    def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        def partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: Any) -> Any:
+            functionalise(joint, "cpu")
+            return ocl_partition(joint, joint_inputs, **settings)
+
+        def compiler(gm: torch.fx.GraphModule, _: Any) -> Any:
+            lowered = lower_module(gm)
+            saved.append(sum(t.numel() * t.element_size() for t in lowered.traced if isinstance(t, torch.Tensor)))
+            return Call(lowered, ReferencePlan(lowered.graph, lowered.calls)).boxed()
+
+        table = ocl_decomp_table()
+        return aot_autograd(fw_compiler=compiler, bw_compiler=compiler, decompositions=table, partition_fn=partition)(
+            gm, inputs
+        )
+
+    torch._dynamo.reset()
+    x = torch.randn(1000, requires_grad=True)
+    y = torch.compile(dropping(checkpointed), backend=backend)(x)
+    (grad,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(grad, y.detach())  # d/dx exp(x) * mask / (1 - p) is the result itself
+    assert 0.2 < (y == 0).double().mean() < 0.3
+    assert saved[0] <= 2 * 4000 + 4000 + 16  # y, x or exp(x), the state

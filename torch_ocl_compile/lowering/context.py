@@ -47,12 +47,12 @@ class Context:
         self.calls: list[Callable[[list[torch.Tensor]], list[Any]]] = []
         self.val: Any = None
         self.node: torch.fx.Node | None = None
-        self.reduced_precision = False
 
     # Sizes and dtypes
 
     def size(self, x: Any) -> ir.IndexExpr:
-        return self.symbols.size(x)
+        result: ir.IndexExpr = self.symbols.size(x)
+        return result
 
     def shape(self, sizes: Sequence[Any]) -> list[ir.IndexExpr]:
         return [self.size(s) for s in sizes]

@@ -99,6 +99,7 @@ class _Lowering:
         self.donated = donated
         self.fallback = fallback
         self.builder = ir.Builder()
+        self.builder.reduced_precision = torch.get_float32_matmul_precision() != "highest"
         self.symbols = Symbols(self.builder)
         self.context = Context(self.builder, self.symbols)
         self.env: dict[torch.fx.Node, Any] = {}

@@ -19,6 +19,10 @@ prims = torch.ops.prims
 
 # Computed in the result's dtype, to which PyTorch promotes the operands (int -> float for the functions of analysis).
 ARITHMETIC: dict[str, str] = {
+    "aten.__lshift__.Scalar": "shift_left",
+    "aten.__lshift__.Tensor": "shift_left",
+    "aten.__rshift__.Scalar": "shift_right",
+    "aten.__rshift__.Tensor": "shift_right",
     "aten.abs.default": "abs",
     "aten.acos.default": "acos",
     "aten.acosh.default": "acosh",

@@ -153,7 +153,10 @@ class Nest:
         return list(self.body.store([t.id for t in terms], [d for _, d in results]))
 
     def reduce(self, reduction: str, terms: Sequence[Term], dtypes: Sequence[ir.DType]) -> list[ir.Value]:
-        """Ends the nest with a reduction over r*: one new buffer per result of the row."""
+        """Ends the nest with a reduction over r*: one new buffer per result of the row. Without r*, the one element is
+        the result of every reduction used so (sum, max and the like)."""
+        if not self.r:
+            return self.store(*zip(terms, dtypes, strict=True))
         return list(self.body.reduce(reduction, [t.id for t in terms], list(dtypes)))
 
 
