@@ -420,5 +420,6 @@ def describe(node: torch.fx.Node) -> str:
 
     listed = [text(a) for a in node.args] + [f"{k}={text(v)}" for k, v in node.kwargs.items()]
     trace = (node.meta.get("stack_trace") or "").strip().splitlines()
-    where = "\n".join("    " + line.strip() for line in trace[-2:]) or "    (unknown)"
+    last = max((i for i, line in enumerate(trace) if line.lstrip().startswith("File ")), default=len(trace))
+    where = "\n".join("    " + line.strip() for line in trace[last : last + 2]) or "    (unknown)"
     return f"  op:    {node.target}({', '.join(listed)})\n  where:\n{where}"
