@@ -279,9 +279,10 @@ OCL_INLINE M opi_argmin_wins(T x, long k, T a, long i) {
   return convert_M(x < a) | (convert_M(x == a) & convert_M(k < i));
 }
 
-// exp(x - m), and 1 for equal infinities.
-OCL_INLINE T op_exp_sub(T x, T m) {
-  return x == m ? REAL(1.0) : exp(x - m);
+// s * exp(m - n) + t * exp(k - n), n the larger of m and k: one of the two exponentials is 1, both are for equal infinities.
+OCL_INLINE T op_softmax_sum(T m, T s, T k, T t) {
+  const T e = m == k ? REAL(1.0) : exp(-fabs(k - m));
+  return k > m ? s * e + t : s + t * e;
 }
 
 // Weight of the part of b elements when it is merged with a elements.

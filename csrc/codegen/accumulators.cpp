@@ -58,15 +58,24 @@ void Accumulators::assign(Writer& writer, const Carried& to, const std::vector<s
   for (size_t i = 0; i < count(); ++i) writer.line("$s = $s;", to[i], next[i]);
 }
 
-void Accumulators::step(const Carried& carried) {
+bool Accumulators::shifted() const { return facts_.name == "welford" && n_.stage == ReductionStage::kWhole; }
+
+/// The element's values at the current width, in the accumulators' types.
+std::vector<std::string> Accumulators::inputs() {
   const int width = body_.lane_width();
-  std::vector<std::string> inputs;
+  std::vector<std::string> result;
   for (size_t i = 0; i < n_.reduced.size(); ++i) {
     const DType dtype = types_[std::min(i, types_.size() - 1)];
     Value x = body_.value(node_, n_.reduced[i]);
     x = ir::compute_type(x.dtype) == dtype ? x : body_.convert(x, dtype);
-    inputs.push_back(body_.at_width(x, width));
+    result.push_back(body_.at_width(x, width));
   }
+  return result;
+}
+
+void Accumulators::step(const Carried& carried) {
+  const int width = body_.lane_width();
+  const std::vector<std::string> inputs = this->inputs();
   if (n_.stage == ReductionStage::kFinal) {
     merge(body_.writer(), carried, inputs, width);
     return;
@@ -77,6 +86,64 @@ void Accumulators::step(const Carried& carried) {
   std::vector<std::string> texts;
   for (size_t i = 0; i < count(); ++i) texts.push_back(row_text(facts_.step[i], i, width, with));
   assign(body_.writer(), carried, texts, width);
+}
+
+Accumulators::Carried Accumulators::block_names() const {
+  Carried result = names();
+  if (shifted()) result.push_back(body_.kernel().fresh("k"));
+  return result;
+}
+
+void Accumulators::declare_block(Writer& writer, const Carried& block, int width) const {
+  declare(writer, Carried(block.begin(), block.begin() + static_cast<long>(count())), width);
+  if (shifted()) writer.line("int $s = 0;", block[3]);
+}
+
+void Accumulators::step_block(const Carried& block) {
+  if (!shifted()) {
+    step(block);
+    return;
+  }
+  const int width = body_.lane_width();
+  const std::string x = inputs()[0], d = body_.kernel().fresh("d");
+  Writer& w = body_.writer();
+  w.line("$s = $s == 0 ? $s : $s;", block[0], block[3], x, block[0]);
+  w.line("$s += 1;", block[3]);
+  w.line("const $t $s = $s - $s;", Type{types_[0], width}, d, x, block[0]);
+  w.line("$s += $s;", block[1], d);
+  w.line("$s = fma($s, $s, $s);", block[2], d, d, block[2]);
+}
+
+void Accumulators::merge_block(Writer& writer, const Carried& into, const Carried& block, int width) const {
+  if (!shifted()) {
+    merge(writer, into, block, width);
+    return;
+  }
+  const Type type{types_[0], width};
+  const std::string n = body_.kernel().fresh("n"), q = body_.kernel().fresh("n"), mean = body_.kernel().fresh("n");
+  const std::string zero = broadcast_text("0", types_[0], width);
+  writer.line("const $t $s = ($t)($s), $s = $s - $s * $s / $s;", type, n, type, block[3], q, block[2], block[1], block[1], n);
+  writer.line("const $t $s = $s + $s / $s;", type, mean, block[0], block[1], n);
+  merge(writer, into, {mean, "(" + q + " < 0 ? " + zero + " : " + q + ")", n}, width);
+}
+
+/// Lanes that hold equally many elements merge in closed form: the mean of the means, and the spread of the means added to m2.
+Accumulators::Carried Accumulators::across_equal_lanes(Writer& writer, const Carried& vector, int width) const {
+  const auto sum = [&](std::string current) {
+    for (int half = width / 2; half >= 1; half /= 2) {
+      const std::string next = body_.kernel().fresh("a");
+      const char *low = half == 1 ? ".s0" : ".lo", *high = half == 1 ? ".s1" : ".hi";
+      writer.line("$t $s = $s$s + $s$s;", Type{types_[0], half}, next, current, low, current, high);
+      current = next;
+    }
+    return current;
+  };
+  const std::string mean = sum(vector[0]), d = body_.kernel().fresh("d"), spread = body_.kernel().fresh("d");
+  writer.line("$s /= $d;", mean, width);
+  writer.line("const $t $s = $s - $s, $s = $s + $s * $s * $s;", Type{types_[0], width}, d, vector[0], mean, spread, vector[1], d, d, vector[2]);
+  const std::string m2 = sum(spread), n = body_.kernel().fresh("a");
+  writer.line("$t $s = $s.s0 * $d;", Type{types_[2], 1}, n, vector[2], width);
+  return {mean, m2, n};
 }
 
 std::vector<std::string> Accumulators::merged(const Carried& a, const Carried& b, int width) const {
@@ -95,6 +162,7 @@ void Accumulators::merge(Writer& writer, const Carried& into, const Carried& fro
 }
 
 Accumulators::Carried Accumulators::across_lanes(Writer& writer, const Carried& vector, int width) const {
+  if (shifted()) return across_equal_lanes(writer, vector, width);
   Carried current = vector;
   for (int half = width / 2; half >= 1; half /= 2) {
     Carried low, high, next = names();

@@ -19,11 +19,21 @@ class Accumulators {
   ir::DType dtype(size_t accumulator) const { return types_[accumulator]; }
   /// Long sums are taken in blocks, so that rounding errors grow with the root of the block and not of the whole.
   bool wants_blocks() const;
+  /// Blocks pay at any length.
+  bool wants_short_blocks() const { return shifted(); }
 
   Carried names() const;  // fresh ones
   void declare(Writer& writer, const Carried& carried, int width) const;
   /// One element into `carried`, at the body's current lane width.
   void step(const Carried& carried);
+
+  // A block's own accumulators: the same kind, but for Welford's mean, whose division per element they avoid: sums shifted by
+  // the block's first element, shift c, s = sum of x - c, q = sum of (x - c)^2, and a count k that all lanes share.
+  Carried block_names() const;
+  void declare_block(Writer& writer, const Carried& block, int width) const;
+  void step_block(const Carried& block);
+  void merge_block(Writer& writer, const Carried& into, const Carried& block, int width) const;
+
   /// `into` = merge(into, from); `into` has the smaller positions. Texts of `from` are read once or more.
   void merge(Writer& writer, const Carried& into, const Carried& from, int width) const;
   /// A vector's lanes merged pairwise, halves first: the scalar result, in fresh names.
@@ -32,6 +42,9 @@ class Accumulators {
   void finish(const Carried& carried, int width, int level);
 
  private:
+  bool shifted() const;
+  std::vector<std::string> inputs();
+  Carried across_equal_lanes(Writer& writer, const Carried& vector, int width) const;
   std::vector<std::string> merged(const Carried& a, const Carried& b, int width) const;
   std::string row_text(const std::string& row, size_t accumulator, int width, std::map<std::string, std::string> with) const;
   void assign(Writer& writer, const Carried& to, const std::vector<std::string>& texts, int width) const;

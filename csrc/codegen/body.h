@@ -40,6 +40,8 @@ class BodyPrinter {
   void push(const std::map<ir::Symbol, std::string>& names);
   /// Makes `symbol` of the innermost level the lane loop; before any value of the level is printed.
   void set_lane(ir::Symbol symbol, int width);
+  /// From now on, vectors whose offset is a multiple of their width may count on aligned buffers, and on a lane loop in such steps.
+  void assume_aligned(bool aligned) { aligned_ = aligned; }
   /// Leaves the innermost level: its text. Its values are forgotten.
   Writer pop();
   Writer& writer() { return levels_.back().writer; }
@@ -97,6 +99,7 @@ class BodyPrinter {
   Placed place(ir::NodeId node, const ir::IndexExpr& e);
   /// The expression at a lane (kNone: the lane loop's own symbol, a scalar).
   std::string spell(const Placed& placed, int lane) const;
+  bool is_aligned(const Placed& placed) const;
   std::string lane_offset(const Placed& placed, const std::string& base, int lane) const;
   ir::IndexExpr offset_of(ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords) const;
   std::optional<Key> key(ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords) const;
@@ -106,6 +109,7 @@ class BodyPrinter {
   std::vector<Level> levels_;
   std::optional<ir::Symbol> lane_;
   int lane_width_ = 1, lane_level_ = 0;
+  bool aligned_ = false;
   std::map<std::pair<ir::NodeId, int>, Value> memo_;
   struct Register {
     ir::BufferId buffer;

@@ -68,6 +68,13 @@ std::string BodyPrinter::lane_offset(const Placed& placed, const std::string& ba
   return lane == 0 ? base : base + " + " + std::to_string(lane * placed.coefficient->constant());
 }
 
+/// Whether the offset of lane 0 is a multiple of the vector when the lane loop's position is.
+bool BodyPrinter::is_aligned(const Placed& placed) const {
+  if (!aligned_ || !placed.coefficient || !placed.coefficient->is_const(1)) return false;
+  const auto affine = ir::affine_in(placed.e, *lane_);
+  return affine && ranges_.known_divides(lane_width_, affine->rest);
+}
+
 Value BodyPrinter::load_memory(const ir::Op& op, const Placed& offset, const std::optional<Value>& mask) {
   const DType dtype = kernel_.graph().buffers[static_cast<size_t>(op.buffer)].dtype;
   const std::string pointer = kernel_.buffer(op.buffer);
@@ -89,7 +96,7 @@ Value BodyPrinter::load_memory(const ir::Op& op, const Placed& offset, const std
   const bool contiguous = offset.coefficient && offset.coefficient->is_const(1);
   std::string base;
   std::string vector;
-  if (contiguous) vector = load_text(dtype, width, pointer, spell(offset, 0));
+  if (contiguous) vector = load_text(dtype, width, pointer, spell(offset, 0), is_aligned(offset));
   if (contiguous && !mask) return define(level, dtype, width, vector);
   if (offset.coefficient && !contiguous) {
     base = kernel_.fresh("at");
@@ -130,7 +137,7 @@ void BodyPrinter::store(const PendingStore& s) {
   }
   const int width = lane_width_;
   if (offset.coefficient && offset.coefficient->is_const(1)) {
-    w.line("$s", store_text(dtype, width, pointer, spell(offset, 0), at_width(s.value, width)));
+    w.line("$s", store_text(dtype, width, pointer, spell(offset, 0), at_width(s.value, width), is_aligned(offset)));
     return;
   }
   std::string base;

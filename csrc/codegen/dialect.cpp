@@ -30,9 +30,10 @@ Dialect make_dialect(const Caps& caps) {
   return dialect;
 }
 
-std::string load_text(DType dtype, int width, const std::string& pointer, const std::string& offset) {
+std::string load_text(DType dtype, int width, const std::string& pointer, const std::string& offset, bool aligned) {
   const std::string n = lanes(width), at = address(pointer, offset);
-  const std::string plain = width > 1 ? "vload" + n + "(0, " + at + ")" : pointer + "[" + offset + "]";
+  std::string plain = width > 1 ? "vload" + n + "(0, " + at + ")" : pointer + "[" + offset + "]";
+  if (aligned && width > 1 && dtype != DType::kF16) plain = "*(__global const " + std::string(storage_name(dtype)) + n + "*)(" + at + ")";
   switch (dtype) {
     case DType::kBool: return width > 1 ? "(convert_int" + n + "(" + plain + ") != 0)" : "(" + plain + " != 0)";
     case DType::kF16: return "vload_half" + n + "(0, " + at + ")";
@@ -42,12 +43,14 @@ std::string load_text(DType dtype, int width, const std::string& pointer, const 
   }
 }
 
-std::string store_text(DType dtype, int width, const std::string& pointer, const std::string& offset, const std::string& value) {
+std::string store_text(DType dtype, int width, const std::string& pointer, const std::string& offset, const std::string& value,
+                       bool aligned) {
   const std::string n = lanes(width), at = address(pointer, offset);
   std::string bits = value;
   if (dtype == DType::kF16) return "vstore_half" + n + "_rte(" + value + ", 0, " + at + ");";
   if (dtype == DType::kBool) bits = width > 1 ? "convert_uchar" + n + "(" + value + " & 1)" : "(uchar)" + value;
   if (dtype == DType::kBF16) bits = "op_bf16_bits_" + type_suffix({DType::kF32, width}) + "(" + value + ")";
+  if (aligned && width > 1) return "*(__global " + std::string(storage_name(dtype)) + n + "*)(" + at + ") = " + bits + ";";
   return width > 1 ? "vstore" + n + "(" + bits + ", 0, " + at + ");" : pointer + "[" + offset + "] = " + bits + ";";
 }
 

@@ -65,21 +65,33 @@ void Phases::declare(Writer& writer, const std::vector<Carried>& carried, int wi
   for (size_t i = 0; i < reductions_.size(); ++i) reductions_[i].declare(writer, carried[i], width);
 }
 
-void Phases::merge(Writer& writer, const std::vector<Carried>& into, const std::vector<Carried>& from, int width) const {
-  for (size_t i = 0; i < reductions_.size(); ++i) reductions_[i].merge(writer, into[i], from[i], width);
+std::vector<Phases::Carried> Phases::fresh_block() const {
+  std::vector<Carried> result;
+  for (const Accumulators& r : reductions_) result.push_back(r.block_names());
+  return result;
 }
 
-bool Phases::wants_blocks() const {
-  return std::any_of(reductions_.begin(), reductions_.end(), [](const Accumulators& r) { return r.wants_blocks(); });
+void Phases::declare_block(Writer& writer, const std::vector<Carried>& block, int width) const {
+  for (size_t i = 0; i < reductions_.size(); ++i) reductions_[i].declare_block(writer, block[i], width);
+}
+
+void Phases::merge_block(Writer& writer, const std::vector<Carried>& into, const std::vector<Carried>& from, int width) const {
+  for (size_t i = 0; i < reductions_.size(); ++i) reductions_[i].merge_block(writer, into[i], from[i], width);
+}
+
+bool Phases::wants_blocks(bool is_long) const {
+  return std::any_of(reductions_.begin(), reductions_.end(),
+                     [&](const Accumulators& r) { return r.wants_short_blocks() || (is_long && r.wants_blocks()); });
 }
 
 int Phases::level() const { return body_.depth() - 1; }
 
-void Phases::elements(const Phase& phase, const std::vector<Carried>& carried) {
+void Phases::elements(const Phase& phase, const std::vector<Carried>& carried, bool in_block) {
   size_t reduction = 0;
   for (const ir::NodeId node : phase.nodes) {
     if (body_.kernel().graph().nodes[static_cast<size_t>(node)].kind == NodeKind::kReduce) {
-      reductions_[reduction].step(carried[reduction]);
+      if (in_block) reductions_[reduction].step_block(carried[reduction]);
+      else reductions_[reduction].step(carried[reduction]);
       ++reduction;
     } else {
       body_.run_map(node);
@@ -118,7 +130,7 @@ void Phases::inner_serial(const Phase& phase) {
   size_t block_loop = loops;
   int64_t block = 0;
   const int64_t total = body_.ranges().of(ir::product(group_.reduce_sizes)).high;
-  if (wants_blocks() && total > kBlock) {
+  if (wants_blocks(total > kBlock)) {
     int64_t inside = 1;
     for (block_loop = loops - 1; block_loop > 0; --block_loop) {
       const IndexExpr& size = group_.reduce_sizes[block_loop];
@@ -127,7 +139,7 @@ void Phases::inner_serial(const Phase& phase) {
     }
     block = std::max<int64_t>(1, kBlock / inside);
   }
-  const std::vector<Carried> carried = fresh(), part = block ? fresh() : carried;
+  const std::vector<Carried> carried = fresh(), part = block ? fresh_block() : carried;
   declare(body_.writer(), carried, width);
   serial_loop(phase, 0, block_loop, block, carried, part);
   for (size_t i = 0; i < reductions_.size(); ++i) reductions_[i].finish(carried[i], width, level());
@@ -136,7 +148,7 @@ void Phases::inner_serial(const Phase& phase) {
 void Phases::serial_loop(const Phase& phase, size_t depth, size_t block_loop, int64_t block, const std::vector<Carried>& carried,
                          const std::vector<Carried>& part) {
   if (depth == group_.reduce_sizes.size()) {
-    elements(phase, part);
+    elements(phase, part, block > 0);
     return;
   }
   const ir::Symbol symbol{SymbolKind::kReduce, static_cast<int>(depth)};
@@ -152,11 +164,11 @@ void Phases::serial_loop(const Phase& phase, size_t depth, size_t block_loop, in
     const std::string first = body_.kernel().fresh("block"), last = body_.kernel().fresh("end");
     w.open("for ($s $s = 0; $s < $s; $s += $d)", type, first, first, end, first, block);
     w.line("const $s $s = min($s + $d, ($s)($s));", type, last, first, block, type, end);
-    declare(w, part, width);
+    declare_block(w, part, width);
     w.open("for ($s $s = $s; $s < $s; ++$s)", type, name, first, name, last, name);
     w.append(inside);
     w.close();
-    merge(w, carried, part, width);
+    merge_block(w, carried, part, width);
     w.close();
     return;
   }

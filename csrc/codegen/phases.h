@@ -43,10 +43,12 @@ class Phases {
   void begin(const schedule::Phase& phase);
   std::vector<Carried> fresh() const;
   void declare(Writer& writer, const std::vector<Carried>& carried, int width) const;
-  void merge(Writer& writer, const std::vector<Carried>& into, const std::vector<Carried>& from, int width) const;
-  bool wants_blocks() const;
+  std::vector<Carried> fresh_block() const;
+  void declare_block(Writer& writer, const std::vector<Carried>& block, int width) const;
+  void merge_block(Writer& writer, const std::vector<Carried>& into, const std::vector<Carried>& from, int width) const;
+  bool wants_blocks(bool is_long) const;
   /// The phase's nodes at the innermost level.
-  void elements(const schedule::Phase& phase, const std::vector<Carried>& carried);
+  void elements(const schedule::Phase& phase, const std::vector<Carried>& carried, bool in_block);
   /// Loop over r<depth> and those inside it. Elements go to `carried`, through a block's own accumulators at loop `block_loop`.
   void serial_loop(const schedule::Phase& phase, size_t depth, size_t block_loop, int64_t block, const std::vector<Carried>& carried,
                    const std::vector<Carried>& part);

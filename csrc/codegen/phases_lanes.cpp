@@ -30,8 +30,8 @@ void Phases::inner_lanes(const Phase& phase) {
   }
   begin(phase);
   const bool has_tail = !body_.ranges().known_divides(width_, last);
-  const bool blocks = wants_blocks() && body_.ranges().of(ir::product(group_.reduce_sizes)).high > int64_t{width_} * kBlockSteps;
-  const std::vector<Carried> carried = fresh(), part = blocks ? fresh() : carried, tail = has_tail ? fresh() : carried;
+  const bool blocks = wants_blocks(body_.ranges().of(ir::product(group_.reduce_sizes)).high > int64_t{width_} * kBlockSteps);
+  const std::vector<Carried> carried = fresh(), part = blocks ? fresh_block() : carried, tail = has_tail ? fresh() : carried;
   declare(body_.writer(), carried, width_);
   if (has_tail) declare(body_.writer(), tail, 1);
   lanes_loop(phase, 0, carried, part, tail);
@@ -61,14 +61,14 @@ void Phases::lanes_loop(const Phase& phase, size_t depth, const std::vector<Carr
 
   body_.push({{symbol, name}});
   body_.set_lane(symbol, width_);
-  elements(phase, part);
+  elements(phase, part, part != carried);
   const Writer vector = body_.pop();
   Writer scalar;
   const bool has_tail = !body_.ranges().known_divides(width_, size);
   if (has_tail) {
     body_.push({{symbol, name}});
     body_.set_lane(symbol, 1);
-    elements(phase, tail);
+    elements(phase, tail, false);
     scalar = body_.pop();
   }
 
@@ -86,11 +86,11 @@ void Phases::lanes_loop(const Phase& phase, size_t depth, const std::vector<Carr
     const std::string last = body_.kernel().fresh("end");
     w.open("for ($s$s + $d <= $s;)", start, name, width_, end);
     w.line("const $s $s = min($s + $d, ($s)($s - $d));", type, last, name, kBlockSteps * width_, type, end, width_ - 1);
-    declare(w, part, width_);
+    declare_block(w, part, width_);
     w.open("for (; $s < $s; $s += $d)", name, last, name, width_);
     w.append(vector);
     w.close();
-    merge(w, carried, part, width_);
+    merge_block(w, carried, part, width_);
     w.close();
   }
   if (has_tail) {

@@ -25,8 +25,8 @@ void Phases::inner_shared(const Phase& phase) {
   const std::string type = flat_type(body_, total), end = body_.index(total);
   const int stride = sharing_.items;
   const int64_t block_elements = int64_t{kBlockSteps} * stride;
-  const bool blocks = wants_blocks() && body_.ranges().of(total).high > block_elements;
-  const std::vector<Carried> carried = fresh(), part = blocks ? fresh() : carried;
+  const bool blocks = wants_blocks(body_.ranges().of(total).high > block_elements);
+  const std::vector<Carried> carried = fresh(), part = blocks ? fresh_block() : carried;
   declare(body_.writer(), carried, 1);
 
   // A single loop strides itself; several are taken from a flat index.
@@ -35,7 +35,7 @@ void Phases::inner_shared(const Phase& phase) {
   Writer unflatten;
   if (flat) body_.push(write_unflatten(body_, unflatten, name, type, group_.reduce_sizes, group_.reduce_sizes.size(), SymbolKind::kReduce));
   else body_.push({{{SymbolKind::kReduce, 0}, name}});
-  elements(phase, part);
+  elements(phase, part, blocks);
   const Writer inside = body_.pop();
 
   Writer& w = body_.writer();
@@ -46,14 +46,14 @@ void Phases::inner_shared(const Phase& phase) {
     to = body_.kernel().fresh("end");
     w.open("for ($s $s = $s; $s < $s; $s += $d)", step_type, from, sharing_.lane, from, end, from, block_elements);
     w.line("const $s $s = min($s + $d, ($s)($s));", step_type, to, from, block_elements, step_type, end);
-    declare(w, part, 1);
+    declare_block(w, part, 1);
   }
   w.open("for ($s $s = $s; $s < $s; $s += $d)", step_type, name, from, name, to, name, stride);
   w.append(unflatten);
   w.append(inside);
   w.close();
   if (blocks) {
-    merge(w, carried, part, 1);
+    merge_block(w, carried, part, 1);
     w.close();
   }
   if (!sharing_.live.empty()) w.close();

@@ -150,23 +150,53 @@ Grid write_elements_gpu(Nest& nest) {
   const std::string type = any_size ? nest.kernel.index_type() : flat_type(body, total);
   const std::string total_text = any_size ? nest.kernel.integer("count", total) : body.index(total);
   Phases phases(body, nest.group);
-  Writer unflatten;
-  body.push(write_unflatten(body, unflatten, "at", type, sizes, sizes.size(), SymbolKind::kLoop));
-  phases.serial();
-  const Writer inside = body.pop();
-  Writer& top = body.writer();
+  const auto element = [&](const std::string& at, int width) {
+    ir::Shape steps = sizes;
+    if (width > 1) steps.back() = ir::floordiv(steps.back(), width);
+    Writer inside;
+    std::map<ir::Symbol, std::string> names = write_unflatten(body, inside, at, type, steps, steps.size(), SymbolKind::kLoop);
+    if (width > 1) {
+      std::string& last = names[{SymbolKind::kLoop, static_cast<int>(sizes.size()) - 1}];
+      inside.line("const $s $s_first = $s * $d;", nest.kernel.index_type(), last, last, width);
+      last += "_first";
+    }
+    body.push(names);
+    body.assume_aligned(width > 1);
+    if (width > 1) body.set_lane({SymbolKind::kLoop, static_cast<int>(sizes.size()) - 1}, width);
+    phases.serial();
+    inside.append(body.pop());
+    return inside;
+  };
   if (nest.batch_elements) {
+    const Writer inside = element("at", 1);
+    Writer& top = body.writer();
     const int64_t chunk = int64_t{dialect.items} * kBatchSteps;
     top.line("const $s begin = ($s)group * $d, end = min(begin + $d, ($s)($s));", type, type, chunk, chunk, type, total_text);
     top.open("for ($s at = begin + ($s)get_local_id(0); at < end; at += $d)", type, type, dialect.items);
-  } else {
-    top.open("for ($s at = get_global_id(0); at < $s; at += get_global_size(0))", type, total_text);
+    top.append(inside);
+    top.close();
+    return {ir::ceildiv(total, chunk), 1, 1};
   }
-  top.append(unflatten);
+
+  const int width = nest.group.strategy == schedule::LoopStrategy::kPointwise && !sizes.empty() ? nest.group.vector_width : 1;
+  if (width > 1) {
+    const Writer vectors = element("at", width);
+    Writer& top = body.writer();
+    std::string offsets;
+    for (const std::string& name : nest.kernel.buffer_names()) offsets += (offsets.empty() ? "" : " | ") + name + "_offset";
+    top.open("if ((($s) & $d) == 0)", offsets, width - 1);
+    top.open("for ($s at = get_global_id(0); at < $s; at += get_global_size(0))", type, body.index(ir::floordiv(total, width)));
+    top.append(vectors);
+    top.close();
+    top.line("return;");
+    top.close();
+  }
+  const Writer inside = element("at", 1);
+  Writer& top = body.writer();
+  top.open("for ($s at = get_global_id(0); at < $s; at += get_global_size(0))", type, total_text);
   top.append(inside);
   top.close();
-  if (nest.batch_elements) return {ir::ceildiv(total, int64_t{dialect.items} * kBatchSteps), 1, 1};
-  return {ir::min(ir::ceildiv(total, dialect.items), IndexExpr(dialect.max_groups)), 1, 1};
+  return {ir::min(ir::ceildiv(total, int64_t{dialect.items} * width), IndexExpr(dialect.max_groups)), 1, 1};
 }
 
 }  // namespace ocl::codegen

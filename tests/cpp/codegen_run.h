@@ -306,9 +306,9 @@ class Evaluator {
   std::vector<double> values_;
 };
 
-/// Launches `source` on the device with `memory` in the schedule's buffers; returns the memory afterwards.
+/// Launches `source` on the device with `memory` in the schedule's buffers, `shift` elements behind where each lies; returns the memory afterwards.
 inline Memory launch(runtime::Device& device, const schedule::Schedule& schedule, const codegen::KernelSource& source, const Symbols& symbols,
-                     const Memory& memory) {
+                     const Memory& memory, size_t shift = 3) {
   Memory result = memory;
   const auto number = [&](const IndexExpr& e) { return ir::evaluate(e, [&](ir::Symbol s) { return symbols.at(s.index); }); };
   const auto programs = runtime::build_programs(device, {{source.name, source.text, "test", source.local}}, {}, "/tmp/codegen_failed");
@@ -316,7 +316,6 @@ inline Memory launch(runtime::Device& device, const schedule::Schedule& schedule
   runtime::Queue& queue = device.queue();
   std::map<ir::BufferId, void*> addresses;
   std::map<ir::BufferId, runtime::Location> places;
-  constexpr size_t kShift = 3;  // elements: offsets of arguments are not zero
   const auto bytes_of = [&](ir::BufferId id) { return static_cast<size_t>(ir::size_bytes(schedule.graph.buffers[static_cast<size_t>(id)].dtype)); };
   const auto set = [&](int slot, size_t bytes, const void* value) {
     OCL_CHECK(clSetKernelArg(kernel.get(), static_cast<cl_uint>(slot), bytes, value), source.name);
@@ -325,12 +324,12 @@ inline Memory launch(runtime::Device& device, const schedule::Schedule& schedule
     const size_t width = bytes_of(arg.buffer);
     if (!addresses.count(arg.buffer)) {
       const std::vector<char> data = pack(memory[static_cast<size_t>(arg.buffer)], schedule.graph.buffers[static_cast<size_t>(arg.buffer)].dtype);
-      addresses[arg.buffer] = device.allocator().allocate(data.size() + (kShift + 16) * width);
+      addresses[arg.buffer] = device.allocator().allocate(data.size() + (shift + 16) * width);
       places[arg.buffer] = device.allocator().resolve(addresses[arg.buffer]);
-      queue.write(places[arg.buffer].mem, places[arg.buffer].offset_bytes + kShift * width, data.data(), data.size(), true);
+      queue.write(places[arg.buffer].mem, places[arg.buffer].offset_bytes + shift * width, data.data(), data.size(), true);
     }
     const runtime::Location& at = places[arg.buffer];
-    const cl_ulong offset = at.offset_bytes / width + kShift + static_cast<cl_ulong>(number(arg.offset));
+    const cl_ulong offset = at.offset_bytes / width + shift + static_cast<cl_ulong>(number(arg.offset));
     set(arg.slot, sizeof(cl_mem), &at.mem);
     set(arg.slot + 1, sizeof offset, &offset);
   }
@@ -355,7 +354,7 @@ inline Memory launch(runtime::Device& device, const schedule::Schedule& schedule
     const DType dtype = schedule.graph.buffers[static_cast<size_t>(arg.buffer)].dtype;
     std::vector<char> data(memory[static_cast<size_t>(arg.buffer)].size() * bytes_of(arg.buffer));
     const runtime::Location& at = places[arg.buffer];
-    queue.read(at.mem, at.offset_bytes + kShift * bytes_of(arg.buffer), data.data(), data.size(), true);
+    queue.read(at.mem, at.offset_bytes + shift * bytes_of(arg.buffer), data.data(), data.size(), true);
     unpack(data, dtype, result[static_cast<size_t>(arg.buffer)]);
   }
   for (const auto& [id, address] : addresses) device.allocator().free(address);
