@@ -75,6 +75,7 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, ki
     if settings.get("interpret"):
         return eager_call(gm)
     started = time.perf_counter()
+    restride(gm, example_inputs)
     if kind == "inference":
         functionalise(gm)
     try:
@@ -96,6 +97,14 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, ki
     debug.remember(label, gm, lowered, plan)
     log.info("%s: %d nodes compiled in %.2f s", label, len(gm.graph.nodes), time.perf_counter() - started)
     return call.boxed()
+
+
+def restride(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
+    """Gives the placeholders the strides of `example_inputs`: a saved tensor arrives as the forward graph laid it out, which
+    AOTAutograd says in the inputs and not in the nodes."""
+    for node, fake in zip((n for n in gm.graph.nodes if n.op == "placeholder"), example_inputs, strict=True):
+        if isinstance(fake, torch.Tensor):
+            node.meta["val"] = fake
 
 
 def boundaries(kind: str) -> dict[str, Any]:
