@@ -1,13 +1,15 @@
 // kernels/ops.cl: bodies of the scalar operations of csrc/ir/ops.def and csrc/ir/reductions.def, each stated once for scalars and vectors.
 // csrc/codegen/op_library.h writes out the functions a kernel calls, with T as float, double, int, long, ... or a vector of these; alone,
-// the file compiles with T = float. Rules for what follows:
+// the file compiles with T = float, and int for the integers. Rules for what follows:
 //   T the type, N signed integers of T's size (what comparing two T gives), M int lanes (masks: 0/1 as scalars, 0/-1 as vectors), U unsigned N
-//   no `if` on values: c ? a : b with c of N lanes; both branches of equal type. REAL(x) is a constant, OCL_LANES the vector's width. No native_ or fast functions.
+//   no `if` on values: c ? a : b with c of N lanes; both branches of equal type. REAL(x) is a constant, OCL_LANES
+//   the vector's width. No native_ or fast functions.
 //   Functions are paragraphs between empty lines; op_ for floating point (and where no opi_ exists), opi_ for the integer types.
 #ifndef OCL_INLINE
 #define OCL_INLINE static inline
 #endif
 #ifndef T
+#define OCL_OPS_ALONE
 #define T float
 #define N int
 #define M int
@@ -41,120 +43,54 @@ OCL_INLINE float op_round_f16(float x) {
   return vload_half(0, (const half*)&bits);
 }
 
-// ---- index arithmetic: floor division and modulo for a divisor > 0 ----
-
-OCL_INLINE T opi_index_floordiv(T a, T b) {
-  return (a < (T)(0) ? a - (b - (T)(1)) : a) / b;
-}
-
-OCL_INLINE T opi_index_mod(T a, T b) {
-  const T r = a % b;
-  return r < (T)(0) ? r + b : r;
-}
-
 // ---- arithmetic ----
 
 OCL_INLINE T op_abs(T x) {
   return fabs(x);
 }
 
-OCL_INLINE T opi_abs(T x) {
-  return x < (T)(0) ? (T)(-x) : x;
-}
-
 OCL_INLINE T op_sign(T x) {
   return x > REAL(0.0) ? REAL(1.0) : (x < REAL(0.0) ? REAL(-1.0) : REAL(0.0));
-}
-
-OCL_INLINE T opi_sign(T x) {
-  return x > (T)(0) ? (T)(1) : (x < (T)(0) ? (T)(-1) : (T)(0));
 }
 
 OCL_INLINE T op_relu(T x) {
   return x < REAL(0.0) ? REAL(0.0) : x;
 }
 
-OCL_INLINE T opi_relu(T x) {
-  return x < (T)(0) ? (T)(0) : x;
-}
-
 OCL_INLINE T op_truncdiv(T a, T b) {
   return trunc(a / b);
-}
-
-// The divisors 0 (gives 0) and -1 (would overflow for the least integer) never reach the machine's division.
-OCL_INLINE T opi_truncdiv(T a, T b) {
-  const T safe = (b == (T)(0)) | ((b == (T)(-1)) & (b < (T)(0))) ? (T)(1) : b;
-  const T q = a / safe;
-  return b == (T)(0) ? (T)(0) : ((b == (T)(-1)) & (b < (T)(0)) ? as_T((U)((U)(0) - as_U(a))) : q);
 }
 
 // From the exact remainder, as c10::div_floor_floating.
 OCL_INLINE T op_floordiv(T a, T b) {
   const T m = fmod(a, b);
   T q = (a - m) / b;
-  q = (m != REAL(0.0)) & ((b < REAL(0.0)) != (m < REAL(0.0))) ? q - REAL(1.0) : q;
+  q = ((m != REAL(0.0)) & ((b < REAL(0.0)) != (m < REAL(0.0)))) ? q - REAL(1.0) : q;
   T f = floor(q);
   f = q - f > REAL(0.5) ? f + REAL(1.0) : f;
   f = q == REAL(0.0) ? copysign(REAL(0.0), a / b) : f;
   return b == REAL(0.0) ? a / b : f;
 }
 
-OCL_INLINE T opi_floordiv(T a, T b) {
-  const T q = opi_truncdiv(a, b);
-  const T r = (T)(a - (T)(q * b));
-  return (b != (T)(0)) & (r != (T)(0)) & ((r < (T)(0)) != (b < (T)(0))) ? (T)(q - (T)(1)) : q;
-}
-
 OCL_INLINE T op_fmod(T a, T b) {
   return fmod(a, b);
 }
 
-OCL_INLINE T opi_fmod(T a, T b) {
-  return b == (T)(0) ? (T)(0) : (T)(a - (T)(opi_truncdiv(a, b) * b));
-}
-
 OCL_INLINE T op_remainder(T a, T b) {
   const T m = fmod(a, b);
-  return (m != REAL(0.0)) & ((b < REAL(0.0)) != (m < REAL(0.0))) ? m + b : m;
-}
-
-OCL_INLINE T opi_remainder(T a, T b) {
-  const T r = opi_fmod(a, b);
-  return (r != (T)(0)) & ((r < (T)(0)) != (b < (T)(0))) ? (T)(r + b) : r;
+  return ((m != REAL(0.0)) & ((b < REAL(0.0)) != (m < REAL(0.0)))) ? m + b : m;
 }
 
 OCL_INLINE T op_pow(T x, T y) {
   return pow(x, y);
 }
 
-// By squaring, wrapping; a negative exponent gives 1 or -1 for bases 1 and -1, else 0.
-OCL_INLINE T opi_pow(T x, T y) {
-  T result = (T)(1), square = x, left = y < (T)(0) ? (T)(0) : y;
-  for (int bit = 0; bit < 63; ++bit) {
-    result = (left & (T)(1)) != (T)(0) ? (T)(result * square) : result;
-    square = (T)(square * square);
-    left = left >> (T)(1);
-  }
-  const T odd = (T)(y & (T)(1));
-  const T inverse = x == (T)(1) ? (T)(1) : (x == (T)(-1) ? (odd != (T)(0) ? (T)(-1) : (T)(1)) : (T)(0));
-  return y < (T)(0) ? inverse : result;
-}
-
 OCL_INLINE T op_minimum(T a, T b) {
-  return isnan(a) | (a < b) ? a : b;
+  return (isnan(a) | (a < b)) ? a : b;
 }
 
 OCL_INLINE T op_maximum(T a, T b) {
-  return isnan(a) | (a > b) ? a : b;
-}
-
-OCL_INLINE T opi_minimum(T a, T b) {
-  return min(a, b);
-}
-
-OCL_INLINE T opi_maximum(T a, T b) {
-  return max(a, b);
+  return (isnan(a) | (a > b)) ? a : b;
 }
 
 OCL_INLINE T op_fmin(T a, T b) {
@@ -163,26 +99,6 @@ OCL_INLINE T op_fmin(T a, T b) {
 
 OCL_INLINE T op_fmax(T a, T b) {
   return fmax(a, b);
-}
-
-OCL_INLINE T opi_fmin(T a, T b) {
-  return min(a, b);
-}
-
-OCL_INLINE T opi_fmax(T a, T b) {
-  return max(a, b);
-}
-
-// Shifts outside 0 .. width-1 move every bit out.
-OCL_INLINE T opi_shl(T a, T b) {
-  const T width = (T)(sizeof(a) / OCL_LANES * 8);
-  return (b < (T)(0)) | (b >= width) ? (T)(0) : (T)(a << (b & (T)(width - (T)(1))));
-}
-
-OCL_INLINE T opi_shr(T a, T b) {
-  const T width = (T)(sizeof(a) / OCL_LANES * 8);
-  const T out = a < (T)(0) ? (T)(-1) : (T)(0);
-  return (b < (T)(0)) | (b >= width) ? out : (T)(a >> (b & (T)(width - (T)(1))));
 }
 
 // ---- activations ----
@@ -209,7 +125,7 @@ OCL_INLINE T op_softplus(T x) {
 
 // log(exp(a) + exp(b)) without overflow. The first case is there because inf - inf is NaN.
 OCL_INLINE T op_logaddexp(T a, T b) {
-  return isinf(a) & (a == b) ? a : op_maximum(a, b) + log1p(exp(-fabs(a - b)));
+  return (isinf(a) & (a == b)) ? a : op_maximum(a, b) + log1p(exp(-fabs(a - b)));
 }
 
 // ---- special functions ----
@@ -254,7 +170,7 @@ OCL_INLINE T op_digamma(T v) {
   series = series * z + REAL(8.33333333333333333333e-2);
   const T tail = x < REAL(1.0e17) ? z * series : REAL(0.0);
   const T result = log(x) - REAL(0.5) / x - tail + sum - reflection;
-  const T pole = negative & (fraction == REAL(0.0)) ? (T)(NAN) : result;
+  const T pole = (negative & (fraction == REAL(0.0))) ? (T)(NAN) : result;
   return v == REAL(0.0) ? copysign((T)(INFINITY), -v) : pole;
 }
 
@@ -269,14 +185,6 @@ OCL_INLINE M op_argmax_wins(T x, long k, T a, long i) {
 OCL_INLINE M op_argmin_wins(T x, long k, T a, long i) {
   const N less = (x < a) | (isnan(x) & !isnan(a)), equal = (x == a) | (isnan(x) & isnan(a));
   return convert_M(less) | (convert_M(equal) & convert_M(k < i));
-}
-
-OCL_INLINE M opi_argmax_wins(T x, long k, T a, long i) {
-  return convert_M(x > a) | (convert_M(x == a) & convert_M(k < i));
-}
-
-OCL_INLINE M opi_argmin_wins(T x, long k, T a, long i) {
-  return convert_M(x < a) | (convert_M(x == a) & convert_M(k < i));
 }
 
 // s * exp(m - n) + t * exp(k - n), n the larger of m and k: one of the two exponentials is 1, both are for equal infinities.
@@ -324,4 +232,107 @@ OCL_INLINE float op_philox_normal(long seed, long offset, long index) {
 
 OCL_INLINE long op_philox_bits(long seed, long offset, long index) {
   return as_long(op_philox(seed, offset, index));
+}
+
+// ---- integer types ----
+#ifdef OCL_OPS_ALONE
+#undef T
+#undef as_T
+#undef convert_T
+#define T int
+#define as_T as_int
+#define convert_T convert_int
+#endif
+
+// Index arithmetic: floor division and modulo for a divisor > 0.
+OCL_INLINE T opi_index_floordiv(T a, T b) {
+  return (a < (T)(0) ? a - (b - (T)(1)) : a) / b;
+}
+
+OCL_INLINE T opi_index_mod(T a, T b) {
+  const T r = a % b;
+  return r < (T)(0) ? r + b : r;
+}
+
+OCL_INLINE T opi_abs(T x) {
+  return x < (T)(0) ? (T)(-x) : x;
+}
+
+OCL_INLINE T opi_sign(T x) {
+  return x > (T)(0) ? (T)(1) : (x < (T)(0) ? (T)(-1) : (T)(0));
+}
+
+OCL_INLINE T opi_relu(T x) {
+  return x < (T)(0) ? (T)(0) : x;
+}
+
+// The divisors 0 (gives 0) and -1 (would overflow for the least integer) never reach the machine's division.
+OCL_INLINE T opi_truncdiv(T a, T b) {
+  const T safe = ((b == (T)(0)) | ((b == (T)(-1)) & (b < (T)(0)))) ? (T)(1) : b;
+  const T q = a / safe;
+  return b == (T)(0) ? (T)(0) : (((b == (T)(-1)) & (b < (T)(0))) ? as_T((U)((U)(0) - as_U(a))) : q);
+}
+
+OCL_INLINE T opi_floordiv(T a, T b) {
+  const T q = opi_truncdiv(a, b);
+  const T r = (T)(a - (T)(q * b));
+  return ((b != (T)(0)) & (r != (T)(0)) & ((r < (T)(0)) != (b < (T)(0)))) ? (T)(q - (T)(1)) : q;
+}
+
+OCL_INLINE T opi_fmod(T a, T b) {
+  return b == (T)(0) ? (T)(0) : (T)(a - (T)(opi_truncdiv(a, b) * b));
+}
+
+OCL_INLINE T opi_remainder(T a, T b) {
+  const T r = opi_fmod(a, b);
+  return ((r != (T)(0)) & ((r < (T)(0)) != (b < (T)(0)))) ? (T)(r + b) : r;
+}
+
+// By squaring, wrapping; a negative exponent gives 1 or -1 for bases 1 and -1, else 0.
+OCL_INLINE T opi_pow(T x, T y) {
+  T result = (T)(1), square = x, left = y < (T)(0) ? (T)(0) : y;
+  for (int bit = 0; bit < 63; ++bit) {
+    result = (left & (T)(1)) != (T)(0) ? (T)(result * square) : result;
+    square = (T)(square * square);
+    left = left >> (T)(1);
+  }
+  const T odd = (T)(y & (T)(1));
+  const T inverse = x == (T)(1) ? (T)(1) : (x == (T)(-1) ? (odd != (T)(0) ? (T)(-1) : (T)(1)) : (T)(0));
+  return y < (T)(0) ? inverse : result;
+}
+
+OCL_INLINE T opi_minimum(T a, T b) {
+  return min(a, b);
+}
+
+OCL_INLINE T opi_maximum(T a, T b) {
+  return max(a, b);
+}
+
+OCL_INLINE T opi_fmin(T a, T b) {
+  return min(a, b);
+}
+
+OCL_INLINE T opi_fmax(T a, T b) {
+  return max(a, b);
+}
+
+// Shifts outside 0 .. width-1 move every bit out.
+OCL_INLINE T opi_shl(T a, T b) {
+  const T width = (T)(sizeof(a) / OCL_LANES * 8);
+  return ((b < (T)(0)) | (b >= width)) ? (T)(0) : (T)(a << (b & (T)(width - (T)(1))));
+}
+
+OCL_INLINE T opi_shr(T a, T b) {
+  const T width = (T)(sizeof(a) / OCL_LANES * 8);
+  const T out = a < (T)(0) ? (T)(-1) : (T)(0);
+  return ((b < (T)(0)) | (b >= width)) ? out : (T)(a >> (b & (T)(width - (T)(1))));
+}
+
+OCL_INLINE M opi_argmax_wins(T x, long k, T a, long i) {
+  return convert_M(x > a) | (convert_M(x == a) & convert_M(k < i));
+}
+
+OCL_INLINE M opi_argmin_wins(T x, long k, T a, long i) {
+  return convert_M(x < a) | (convert_M(x == a) & convert_M(k < i));
 }

@@ -27,7 +27,8 @@ Accumulators::Carried Accumulators::names() const {
   return result;
 }
 
-std::string Accumulators::row_text(const std::string& row, size_t accumulator, int width, std::map<std::string, std::string> with) const {
+std::string Accumulators::row_text(const std::string& row, size_t accumulator, int width,
+                                   std::map<std::string, std::string> with) const {
   with["lowest"] = broadcast_text(extreme(types_[accumulator], false), types_[accumulator], width);
   with["highest"] = broadcast_text(extreme(types_[accumulator], true), types_[accumulator], width);
   with["true"] = width > 1 ? "-1" : "1";
@@ -41,7 +42,8 @@ void Accumulators::declare(Writer& writer, const Carried& carried, int width) co
   for (size_t i = 0; i < count(); ++i) {
     const std::string identity = row_text(facts_.identities[i], i, width, {});
     const Type type{types_[i], width};
-    writer.line("$t $s = $s;", type, carried[i], width > 1 && identity[0] != '(' ? "(" + type_name(type) + ")(" + identity + ")" : identity);
+    writer.line("$t $s = $s;", type, carried[i],
+                width > 1 && identity[0] != '(' ? "(" + type_name(type) + ")(" + identity + ")" : identity);
   }
 }
 
@@ -140,7 +142,8 @@ Accumulators::Carried Accumulators::across_equal_lanes(Writer& writer, const Car
   };
   const std::string mean = sum(vector[0]), d = body_.kernel().fresh("d"), spread = body_.kernel().fresh("d");
   writer.line("$s /= $d;", mean, width);
-  writer.line("const $t $s = $s - $s, $s = $s + $s * $s * $s;", Type{types_[0], width}, d, vector[0], mean, spread, vector[1], d, d, vector[2]);
+  writer.line("const $t $s = $s - $s, $s = $s + $s * $s * $s;", Type{types_[0], width}, d, vector[0], mean, spread, vector[1],
+              d, d, vector[2]);
   const std::string m2 = sum(spread), n = body_.kernel().fresh("a");
   writer.line("$t $s = $s.s0 * $d;", Type{types_[2], 1}, n, vector[2], width);
   return {mean, m2, n};
@@ -179,7 +182,8 @@ Accumulators::Carried Accumulators::across_lanes(Writer& writer, const Carried& 
 
 void Accumulators::finish(const Carried& carried, int width, int level) {
   for (const ir::Store& store : n_.stores) {
-    const size_t i = static_cast<size_t>(n_.stage == ReductionStage::kPartial ? store.value : facts_.leave.at(static_cast<size_t>(store.value)));
+    const size_t i = static_cast<size_t>(
+        n_.stage == ReductionStage::kPartial ? store.value : facts_.leave.at(static_cast<size_t>(store.value)));
     body_.set_result(node_, store.buffer, store.index, {carried.at(i), types_[i], width, level, false});
   }
 }

@@ -1,5 +1,5 @@
-// csrc/codegen/batch.cpp: several independent pointwise groups in one launch. Members with equal text share a function; a work-group finds
-// its member by its index, picks that member's pointers and sizes, and runs the function once.
+// csrc/codegen/batch.cpp: several independent pointwise groups in one launch. Members with equal text share a function; a
+// work-group finds its member by its index, picks that member's pointers and sizes, and runs the function once.
 //
 //   static inline void adam_3f9c1e_0(__global float* out0, ..., const int count, const int group) { ... }
 //   __kernel void adam_3f9c1e(...) {
@@ -74,8 +74,10 @@ class BatchPrinter {
       const std::string name = std::string(kPlaceholder) + "_" + std::to_string(f);
       text += "static inline void " + name + functions[f] + "\n";
       const size_t last = left - users[f].size();  // members behind this function's
-      if (last > 0) body.open("if (at < $s)", end_of(users, f));
-      else if (functions.size() > 1) body.open("");
+      if (last > 0)
+        body.open("if (at < $s)", end_of(users, f));
+      else if (functions.size() > 1)
+        body.open("");
       print_function(body, name, users[f]);
       if (last > 0) body.line("return;");
       if (functions.size() > 1) body.close();
@@ -111,7 +113,8 @@ class BatchPrinter {
     const size_t pointers = first.buffers().size();
     const bool choose = users.size() > 1;
     if (choose) {
-      for (size_t p = 0; p < pointers; ++p) w.line("$s; ulong $s_offset;", pointer_variable(parameters[p]), first.buffer_names()[p]);
+      for (size_t p = 0; p < pointers; ++p)
+        w.line("$s; ulong $s_offset;", pointer_variable(parameters[p]), first.buffer_names()[p]);
       for (const std::string& variable : first.int_names()) w.line("$s $s;", kernel_.index_type(), variable);
       w.line("int first;");
     }
@@ -120,17 +123,23 @@ class BatchPrinter {
       const Kernel& own = members_[users[i]].nest->kernel;
       const std::string begin = total_.is_const(0) ? "0" : kernel_.shared_integer("end", total_);
       total_ = total_ + members_[users[i]].groups;
-      if (choose && i + 1 < users.size()) w.open(i ? "else if (at < $s)" : "if (at < $s)", kernel_.shared_integer("end", total_));
-      else if (choose) w.open("else");
+      if (choose && i + 1 < users.size())
+        w.open(i ? "else if (at < $s)" : "if (at < $s)", kernel_.shared_integer("end", total_));
+      else if (choose)
+        w.open("else");
       for (size_t p = 0; p < pointers; ++p) {
         const std::string argument = kernel_.buffer(own.buffers()[p].buffer);
-        if (choose) w.line("$s = $s; $s_offset = $s_offset;", first.buffer_names()[p], argument, first.buffer_names()[p], argument);
-        else call += argument + ", " + argument + "_offset, ";
+        if (choose)
+          w.line("$s = $s; $s_offset = $s_offset;", first.buffer_names()[p], argument, first.buffer_names()[p], argument);
+        else
+          call += argument + ", " + argument + "_offset, ";
       }
       for (size_t k = 0; k < own.ints().size(); ++k) {
         const std::string argument = outer_int(own.ints()[k], own.int_names()[k]);
-        if (choose) w.line("$s = $s;", first.int_names()[k], argument);
-        else call += argument + ", ";
+        if (choose)
+          w.line("$s = $s;", first.int_names()[k], argument);
+        else
+          call += argument + ", ";
       }
       if (choose) {
         w.line("first = $s;", begin);

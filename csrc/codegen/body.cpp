@@ -62,7 +62,9 @@ std::string op_text(const std::string& row, Type type, const std::map<std::strin
   return result;
 }
 
-BodyPrinter::BodyPrinter(Kernel& kernel, const ir::Ranges& ranges) : kernel_(kernel), ranges_(ranges) { levels_.emplace_back(); }
+BodyPrinter::BodyPrinter(Kernel& kernel, const ir::Ranges& ranges) : kernel_(kernel), ranges_(ranges) {
+  levels_.emplace_back();
+}
 
 void BodyPrinter::push(const std::map<ir::Symbol, std::string>& names) { levels_.push_back({Writer(), names}); }
 
@@ -110,11 +112,21 @@ Value BodyPrinter::value(NodeId node, int op) {
   const ir::Op& o = kernel_.graph().nodes[static_cast<size_t>(node)].body.ops.at(static_cast<size_t>(op));
   Value result;
   switch (o.code) {
-    case OpCode::kConstant: result = constant(o); break;
-    case OpCode::kIndex: result = index_value(node, o); break;
-    case OpCode::kLoad: result = load(node, o); break;
-    case OpCode::kCast: result = convert(value(node, o.args[0]), o.dtype); break;
-    default: result = operation(node, o); break;
+    case OpCode::kConstant:
+      result = constant(o);
+      break;
+    case OpCode::kIndex:
+      result = index_value(node, o);
+      break;
+    case OpCode::kLoad:
+      result = load(node, o);
+      break;
+    case OpCode::kCast:
+      result = convert(value(node, o.args[0]), o.dtype);
+      break;
+    default:
+      result = operation(node, o);
+      break;
   }
   memo_[{node, op}] = result;
   return result;
@@ -141,14 +153,16 @@ Value BodyPrinter::operation(NodeId node, const ir::Op& op) {
   std::map<std::string, std::string> with;
   for (size_t i = 0; i < args.size(); ++i) {
     // bools widen to what the row computes in; f16 and bf16 are floats already
-    const Value converted = ir::compute_type(args[i].dtype) == types.operands[i] ? args[i] : convert(args[i], types.operands[i]);
+    const Value converted =
+        ir::compute_type(args[i].dtype) == types.operands[i] ? args[i] : convert(args[i], types.operands[i]);
     std::string text = at_width(converted, width);
     if (op.code == OpCode::k_where && i == 0) text = condition_text(text, types.value, width);
     with[std::to_string(i)] = text;
   }
   const DType operand = types.operands.back();
   std::string text = op_text(row.text, {operand, width}, with);
-  if (types.value == DType::kBool && width > 1 && lane_bytes(operand) != 4) text = "convert_int" + std::to_string(width) + "(" + text + ")";
+  if (types.value == DType::kBool && width > 1 && lane_bytes(operand) != 4)
+    text = "convert_int" + std::to_string(width) + "(" + text + ")";
   else if (width == 1 && op.code != OpCode::k_where && lane_bytes(types.value) < 4)
     text = "(" + type_name({types.value, 1}) + ")" + text;  // C computes small integers in int
   else if (row.text[0] == '(')
@@ -170,7 +184,9 @@ Value BodyPrinter::index_value(NodeId node, const ir::Op& op) {
     std::string lanes;
     for (int lane = 0; lane < lane_width_; ++lane)
       lanes += (lane ? ", " : "") + std::to_string(lane * placed.coefficient->constant());
-    return convert(define(placed.level, dtype, lane_width_, "(" + type + ")(" + spell(placed, 0) + ") + (" + type + ")(" + lanes + ")"), op.dtype);
+    return convert(
+        define(placed.level, dtype, lane_width_, "(" + type + ")(" + spell(placed, 0) + ") + (" + type + ")(" + lanes + ")"),
+        op.dtype);
   }
   std::vector<std::string> lanes;
   for (int lane = 0; lane < lane_width_; ++lane) lanes.push_back(spell(placed, lane));
@@ -204,18 +220,19 @@ std::string BodyPrinter::spell(const Placed& placed, int lane) const {
     const IndexExpr here = IndexExpr::symbol(lane_->kind, lane_->index);
     e = ir::substitute(e, {{*lane_, here + lane}});
   }
-  const IndexSpelling spelling{kernel_.wide(), [&](ir::Symbol s) -> std::string {
-    if (s.kind == SymbolKind::kSize) return kernel_.size(s.index);
-    if (s.kind == SymbolKind::kValue) {
-      const Value& v = placed.values.at(s.index);
-      const std::string text = v.width > 1 ? lane_text(v.text, v.dtype, std::max(lane, 0)) : v.text;
-      const DType wanted = kernel_.wide() ? DType::kI64 : DType::kI32;
-      return v.dtype == wanted || v.constant ? text : std::string("(") + kernel_.index_type() + ")" + text;
-    }
-    for (auto level = levels_.rbegin(); level != levels_.rend(); ++level)
-      if (const auto found = level->names.find(s); found != level->names.end()) return found->second;
-    fail(ErrorKind::kInternal, "index " + placed.e.str() + " uses a loop that is not open here");
-  }};
+  const IndexSpelling spelling{
+      kernel_.wide(), [&](ir::Symbol s) -> std::string {
+        if (s.kind == SymbolKind::kSize) return kernel_.size(s.index);
+        if (s.kind == SymbolKind::kValue) {
+          const Value& v = placed.values.at(s.index);
+          const std::string text = v.width > 1 ? lane_text(v.text, v.dtype, std::max(lane, 0)) : v.text;
+          const DType wanted = kernel_.wide() ? DType::kI64 : DType::kI32;
+          return v.dtype == wanted || v.constant ? text : std::string("(") + kernel_.index_type() + ")" + text;
+        }
+        for (auto level = levels_.rbegin(); level != levels_.rend(); ++level)
+          if (const auto found = level->names.find(s); found != level->names.end()) return found->second;
+        fail(ErrorKind::kInternal, "index " + placed.e.str() + " uses a loop that is not open here");
+      }};
   return index_text(e, ranges_, spelling);
 }
 

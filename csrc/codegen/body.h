@@ -1,7 +1,9 @@
-// csrc/codegen/body.h: prints the scalar programs of a group's nodes at width 1 or W, each value at the outermost loop where it is known.
+// csrc/codegen/body.h: prints the scalar programs of a group's nodes at width 1 or W, each value at the outermost loop where it
+// is known.
 //
-// Loops are levels, outermost first. A value is written at the level of the innermost loop symbol it depends on, so what does not change in a
-// loop is computed in front of it. One loop may be the lane loop: values that depend on it are vectors of `width` consecutive iterations.
+// Loops are levels, outermost first. A value is written at the level of the innermost loop symbol it depends on, so what does
+// not change in a loop is computed in front of it. One loop may be the lane loop: values that depend on it are vectors of
+// `width` consecutive iterations.
 //
 //   level 0   size symbols, literals                const float v0 = in0[0];
 //   level 1   row -> i0                              const float v1 = in1[i0];
@@ -40,7 +42,8 @@ class BodyPrinter {
   void push(const std::map<ir::Symbol, std::string>& names);
   /// Makes `symbol` of the innermost level the lane loop; before any value of the level is printed.
   void set_lane(ir::Symbol symbol, int width);
-  /// From now on, vectors whose offset is a multiple of their width may count on aligned buffers, and on a lane loop in such steps.
+  /// From now on, vectors whose offset is a multiple of their width may count on aligned buffers, and on a lane loop in such
+  /// steps.
   void assume_aligned(bool aligned) { aligned_ = aligned; }
   /// Leaves the innermost level: its text. Its values are forgotten.
   Writer pop();

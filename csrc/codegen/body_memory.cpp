@@ -87,8 +87,9 @@ Value BodyPrinter::load_memory(const ir::Op& op, const Placed& offset, const std
     if (!mask) return define(level, dtype, 1, element);
     if (!masked_lanes) return define(level, dtype, 1, mask->text + " ? " + element + " : " + zero);
     const Value scalar = define(level, dtype, 1, "any(" + mask->text + ") ? " + element + " : " + zero);
-    return define(level, dtype, mask->width, condition_text(mask->text, dtype, mask->width) + " ? " + at_width(scalar, mask->width) +
-                                                 " : " + broadcast_text(zero, dtype, mask->width));
+    return define(level, dtype, mask->width,
+                  condition_text(mask->text, dtype, mask->width) + " ? " + at_width(scalar, mask->width) + " : " +
+                      broadcast_text(zero, dtype, mask->width));
   }
 
   const int width = lane_width_;

@@ -14,7 +14,9 @@ namespace {
 std::string lanes(int width) { return width > 1 ? std::to_string(width) : ""; }
 
 /// "p + offset" without a needless "+ 0".
-std::string address(const std::string& pointer, const std::string& offset) { return offset == "0" ? pointer : pointer + " + " + offset; }
+std::string address(const std::string& pointer, const std::string& offset) {
+  return offset == "0" ? pointer : pointer + " + " + offset;
+}
 
 const char* same_size_integer(int bytes) { return bytes == 1 ? "char" : bytes == 2 ? "short" : bytes == 4 ? "int" : "long"; }
 
@@ -33,13 +35,17 @@ Dialect make_dialect(const Caps& caps) {
 std::string load_text(DType dtype, int width, const std::string& pointer, const std::string& offset, bool aligned) {
   const std::string n = lanes(width), at = address(pointer, offset);
   std::string plain = width > 1 ? "vload" + n + "(0, " + at + ")" : pointer + "[" + offset + "]";
-  if (aligned && width > 1 && dtype != DType::kF16) plain = "*(__global const " + std::string(storage_name(dtype)) + n + "*)(" + at + ")";
+  if (aligned && width > 1 && dtype != DType::kF16)
+    plain = "*(__global const " + std::string(storage_name(dtype)) + n + "*)(" + at + ")";
   switch (dtype) {
-    case DType::kBool: return width > 1 ? "(convert_int" + n + "(" + plain + ") != 0)" : "(" + plain + " != 0)";
-    case DType::kF16: return "vload_half" + n + "(0, " + at + ")";
+    case DType::kBool:
+      return width > 1 ? "(convert_int" + n + "(" + plain + ") != 0)" : "(" + plain + " != 0)";
+    case DType::kF16:
+      return "vload_half" + n + "(0, " + at + ")";
     case DType::kBF16:
       return "as_float" + n + "(" + (width > 1 ? "convert_uint" + n + "(" + plain + ")" : "(uint)" + plain) + " << 16)";
-    default: return plain;
+    default:
+      return plain;
   }
 }
 
@@ -75,7 +81,8 @@ std::string convert_text(const std::string& text, Type from, DType to) {
     result = convert(type_name({target, 1}).c_str(), result);
   }
   if ((to == DType::kF16 || to == DType::kBF16) && from.dtype != to)
-    result = std::string(to == DType::kF16 ? "op_round_f16_" : "op_round_bf16_") + type_suffix({DType::kF32, from.width}) + "(" + result + ")";
+    result = std::string(to == DType::kF16 ? "op_round_f16_" : "op_round_bf16_") + type_suffix({DType::kF32, from.width}) +
+             "(" + result + ")";
   return result;
 }
 
@@ -100,7 +107,8 @@ std::string condition_text(const std::string& mask, DType dtype, int width) {
 }
 
 std::string pointer_parameter(const std::string& name, DType dtype, bool written) {
-  return std::string("__global ") + (written ? "" : "const ") + storage_name(dtype) + "* " + name + ", const ulong " + name + "_offset";
+  return std::string("__global ") + (written ? "" : "const ") + storage_name(dtype) + "* " + name + ", const ulong " + name +
+         "_offset";
 }
 
 }  // namespace ocl::codegen

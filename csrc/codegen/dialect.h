@@ -19,11 +19,12 @@ struct Dialect {
 Dialect make_dialect(const Caps& caps);
 
 /// Element `offset` of `pointer` as a value; f16 and bf16 widen to float, bool becomes 0/1 (a mask as a vector).
-/// `aligned`: the address is a multiple of the vector, so that GPUs may move it in one access (vload promises one element only).
+/// `aligned`: the address is a multiple of the vector, so that GPUs may move it in one access (vload promises one element
+/// only).
 std::string load_text(ir::DType dtype, int width, const std::string& pointer, const std::string& offset, bool aligned = false);
 /// Statement that stores `value` (of the dtype's compute type) at `offset`; rounds to nearest even.
-std::string store_text(ir::DType dtype, int width, const std::string& pointer, const std::string& offset, const std::string& value,
-                       bool aligned = false);
+std::string store_text(ir::DType dtype, int width, const std::string& pointer, const std::string& offset,
+                       const std::string& value, bool aligned = false);
 
 /// `text` of type `from` converted to `to` at the same width. Floats become integers by truncation; f16 and bf16 round.
 std::string convert_text(const std::string& text, Type from, ir::DType to);

@@ -17,16 +17,24 @@ namespace {
 
 const char* scalar_name(DType dtype) {
   switch (dtype) {
-    case DType::kBool: return "int";
-    case DType::kU8: return "uchar";
-    case DType::kI8: return "char";
-    case DType::kI16: return "short";
-    case DType::kI32: return "int";
-    case DType::kI64: return "long";
+    case DType::kBool:
+      return "int";
+    case DType::kU8:
+      return "uchar";
+    case DType::kI8:
+      return "char";
+    case DType::kI16:
+      return "short";
+    case DType::kI32:
+      return "int";
+    case DType::kI64:
+      return "long";
     case DType::kF16:
     case DType::kBF16:
-    case DType::kF32: return "float";
-    case DType::kF64: return "double";
+    case DType::kF32:
+      return "float";
+    case DType::kF64:
+      return "double";
   }
   return "?";
 }
@@ -38,7 +46,8 @@ struct IndexPrinter {
   const IndexSpelling& spelling;
 
   std::string number(int64_t value) const {
-    if (value >= std::numeric_limits<int32_t>::min() + 1LL && value <= std::numeric_limits<int32_t>::max()) return std::to_string(value);
+    if (value >= std::numeric_limits<int32_t>::min() + 1LL && value <= std::numeric_limits<int32_t>::max())
+      return std::to_string(value);
     return std::to_string(value) + "L";
   }
   const char* type() const { return spelling.wide ? "long" : "int"; }
@@ -57,8 +66,10 @@ struct IndexPrinter {
   }
   std::string print(const IndexExpr& e, int least) const {
     switch (e.op()) {
-      case IndexOp::kConst: return wrap(number(e.constant()), e.constant() < 0 ? kSum : kAtom, least);
-      case IndexOp::kSymbol: return spelling.name(e.symbol());
+      case IndexOp::kConst:
+        return wrap(number(e.constant()), e.constant() < 0 ? kSum : kAtom, least);
+      case IndexOp::kSymbol:
+        return spelling.name(e.symbol());
       case IndexOp::kAdd: {
         std::string text;
         for (int round = 0; round < 2; ++round)  // constants last
@@ -89,8 +100,8 @@ struct IndexPrinter {
         const bool division = e.op() == IndexOp::kFloorDiv;
         if (ranges.known_nonnegative(a) && ranges.known_nonnegative(b))
           return wrap(print(a, kProduct) + (division ? " / " : " % ") + print(b, kAtom), kProduct, least);
-        return std::string(division ? "op_index_floordiv_" : "op_index_mod_") + (spelling.wide ? "i64(" : "i32(") + print(a, kSum) +
-               ", " + print(b, kSum) + ")";
+        return std::string(division ? "op_index_floordiv_" : "op_index_mod_") + (spelling.wide ? "i64(" : "i32(") +
+               print(a, kSum) + ", " + print(b, kSum) + ")";
       }
       case IndexOp::kMin:
       case IndexOp::kMax:
@@ -106,10 +117,14 @@ std::string type_name(Type type) { return scalar_name(type.dtype) + (type.width 
 
 const char* storage_name(DType dtype) {
   switch (dtype) {
-    case DType::kBool: return "uchar";
-    case DType::kF16: return "half";
-    case DType::kBF16: return "ushort";
-    default: return scalar_name(dtype);
+    case DType::kBool:
+      return "uchar";
+    case DType::kF16:
+      return "half";
+    case DType::kBF16:
+      return "ushort";
+    default:
+      return scalar_name(dtype);
   }
 }
 
@@ -122,13 +137,20 @@ int lane_bytes(DType dtype) { return dtype == DType::kBool ? 4 : ir::size_bytes(
 
 std::string extreme(DType dtype, bool highest) {
   switch (dtype) {
-    case DType::kBool: return highest ? "1" : "0";
-    case DType::kU8: return highest ? "UCHAR_MAX" : "0";
-    case DType::kI8: return highest ? "CHAR_MAX" : "CHAR_MIN";
-    case DType::kI16: return highest ? "SHRT_MAX" : "SHRT_MIN";
-    case DType::kI32: return highest ? "INT_MAX" : "INT_MIN";
-    case DType::kI64: return highest ? "LONG_MAX" : "LONG_MIN";
-    default: return highest ? "INFINITY" : "-INFINITY";
+    case DType::kBool:
+      return highest ? "1" : "0";
+    case DType::kU8:
+      return highest ? "UCHAR_MAX" : "0";
+    case DType::kI8:
+      return highest ? "CHAR_MAX" : "CHAR_MIN";
+    case DType::kI16:
+      return highest ? "SHRT_MAX" : "SHRT_MIN";
+    case DType::kI32:
+      return highest ? "INT_MAX" : "INT_MIN";
+    case DType::kI64:
+      return highest ? "LONG_MAX" : "LONG_MIN";
+    default:
+      return highest ? "INFINITY" : "-INFINITY";
   }
 }
 

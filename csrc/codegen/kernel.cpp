@@ -13,8 +13,13 @@ namespace ocl::codegen {
 using ir::BufferId;
 using schedule::Placement;
 
-Kernel::Kernel(const schedule::Schedule& schedule, const Caps& caps, std::set<BufferId> written, bool index32, std::string prefix)
-    : schedule_(schedule), dialect_(make_dialect(caps)), written_(std::move(written)), wide_(!index32), prefix_(std::move(prefix)) {}
+Kernel::Kernel(const schedule::Schedule& schedule, const Caps& caps, std::set<BufferId> written, bool index32,
+               std::string prefix)
+    : schedule_(schedule),
+      dialect_(make_dialect(caps)),
+      written_(std::move(written)),
+      wide_(!index32),
+      prefix_(std::move(prefix)) {}
 
 std::string Kernel::buffer(BufferId id) {
   for (size_t i = 0; i < buffers_.size(); ++i)
@@ -60,8 +65,10 @@ std::string Kernel::local_array(Type type, int slot, int elements) {
 std::vector<std::string> Kernel::parameters() const {
   std::vector<std::string> result;
   for (size_t i = 0; i < buffers_.size(); ++i)
-    result.push_back(pointer_parameter(buffer_names_[i], graph().buffers[static_cast<size_t>(buffers_[i].buffer)].dtype, buffers_[i].written));
-  for (size_t i = 0; i < ints_.size(); ++i) result.push_back(std::string("const ") + (ints_[i].wide ? "long " : "int ") + int_names_[i]);
+    result.push_back(pointer_parameter(buffer_names_[i], graph().buffers[static_cast<size_t>(buffers_[i].buffer)].dtype,
+                                       buffers_[i].written));
+  for (size_t i = 0; i < ints_.size(); ++i)
+    result.push_back(std::string("const ") + (ints_[i].wide ? "long " : "int ") + int_names_[i]);
   return result;
 }
 

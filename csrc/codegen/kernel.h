@@ -17,7 +17,8 @@ class Kernel {
  public:
   /// `written`: the buffers that the group stores to; their arguments are not const.
   /// `prefix` of the arguments' names, where they meet names of other code.
-  Kernel(const schedule::Schedule& schedule, const Caps& caps, std::set<ir::BufferId> written, bool index32, std::string prefix = "");
+  Kernel(const schedule::Schedule& schedule, const Caps& caps, std::set<ir::BufferId> written, bool index32,
+         std::string prefix = "");
 
   const schedule::Schedule& schedule() const { return schedule_; }
   const ir::Graph& graph() const { return schedule_.graph; }
@@ -50,8 +51,8 @@ class Kernel {
   const std::vector<IntArg>& ints() const { return ints_; }
 
   /// Complete program around the kernel's body; `functions` go in front of it. `add_offsets`: the body's pointers include them.
-  KernelSource finish(const std::string& kind, const std::string& functions, const Writer& body, std::array<ir::IndexExpr, 3> groups,
-                      std::array<size_t, 3> local, bool add_offsets = true) const;
+  KernelSource finish(const std::string& kind, const std::string& functions, const Writer& body,
+                      std::array<ir::IndexExpr, 3> groups, std::array<size_t, 3> local, bool add_offsets = true) const;
 
  private:
   const schedule::Schedule& schedule_;
@@ -70,7 +71,8 @@ class Kernel {
 /// The program of `text` (functions and kernel, with kPlaceholder for the kernel's name): prelude, marker, name from the hash.
 constexpr const char* kPlaceholder = "KERNEL_PLACEHOLDER";
 void name_and_assemble(KernelSource& source, const std::string& kind, const std::string& text);
-/// The same for a hand-written kernel: `defines` (of kPlaceholder as its name too), common.cl, library functions, `hooks`, `file`.
+/// The same for a hand-written kernel: `defines` (of kPlaceholder as its name too), common.cl, library functions, `hooks`,
+/// `file`.
 void name_template(KernelSource& source, const std::string& defines, const std::string& hooks, const std::string& file);
 
 /// Buffers that the nodes store to and that have memory.

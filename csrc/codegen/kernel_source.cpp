@@ -45,10 +45,14 @@ KernelSource generate_loops(const schedule::Schedule& schedule, const Group& gro
 
 KernelSource generate(const schedule::Schedule& schedule, const Group& group, const Caps& caps) {
   switch (group.kind) {
-    case GroupKind::kLoops: return generate_loops(schedule, group, caps);
-    case GroupKind::kTemplate: return generate_template(schedule, group, caps);
-    case GroupKind::kBatch: return generate_batch(schedule, group, caps);
-    case GroupKind::kCall: break;
+    case GroupKind::kLoops:
+      return generate_loops(schedule, group, caps);
+    case GroupKind::kTemplate:
+      return generate_template(schedule, group, caps);
+    case GroupKind::kBatch:
+      return generate_batch(schedule, group, caps);
+    case GroupKind::kCall:
+      break;
   }
   fail(ErrorKind::kInternal, "an eager op has no kernel");
 }

@@ -26,8 +26,10 @@ std::vector<std::string> split_words(const std::string& text) {
     const bool word = is_word(text[i]);
     while (end < text.size() && is_word(text[end]) == word) ++end;
     const bool odd = parts.size() % 2 == 0;
-    if (odd == word) parts.back() += text.substr(i, end - i);
-    else parts.push_back(text.substr(i, end - i));
+    if (odd == word)
+      parts.back() += text.substr(i, end - i);
+    else
+      parts.push_back(text.substr(i, end - i));
     i = end;
   }
   return parts;
@@ -111,7 +113,8 @@ class Instance {
       if (t == "N") return lanes(integer);
       if (t == "U") return lanes("u" + integer);
       if (t == "M") return lanes("int");
-      static const std::set<std::string> types = {"char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "double"};
+      static const std::set<std::string> types = {"char", "uchar", "short", "ushort", "int",
+                                                  "uint", "long",  "ulong", "float",  "double"};
       return types.count(t) ? lanes(t) : "";
     };
     if (const std::string t = type_word(w); !t.empty()) return t;
@@ -121,7 +124,8 @@ class Instance {
         if (const std::string t = type_word(w.substr(std::string(prefix).size())); !t.empty()) return prefix + t;
     static const std::set<std::string> counted = {"vload_half", "vstore_half_rte"};
     if (counted.count(w) && type_.width > 1)
-      return w == "vload_half" ? "vload_half" + std::to_string(type_.width) : "vstore_half" + std::to_string(type_.width) + "_rte";
+      return w == "vload_half" ? "vload_half" + std::to_string(type_.width)
+                               : "vstore_half" + std::to_string(type_.width) + "_rte";
     if (w.starts_with("opi_")) return "op_" + w.substr(4) + "_" + type_suffix(type_);
     std::string name;
     Type fixed;

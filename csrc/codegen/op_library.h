@@ -1,10 +1,11 @@
 // csrc/codegen/op_library.h: the functions of kernels/ops.cl that a text calls, written out for the types it calls them with.
 //
-// kernels/ops.cl states each function once, over T. A call names the instance: op_sigmoid_f32x16 is op_sigmoid with T = float16. The rules:
+// kernels/ops.cl states each function once, over T. A call names the instance: op_sigmoid_f32x16 is op_sigmoid with T =
+// float16. The rules:
 //   T  the type          N  integers of T's size (what a comparison of two T gives)     M  int lanes (masks and bools)
-//   U  unsigned N        REAL(x)  the constant x in T                                   convert_T, as_N, ...  the builtins for these types
-//   other type names become vectors of the same width (float -> float16), except in `for (int ...)`
-//   op_<name> inside a function is the instance for the same T; functions opi_<name> serve the integer types, op_<name> floating point
+//   U  unsigned N        REAL(x)  the constant x in T                                   convert_T, as_N, ...  the builtins for
+//   these types other type names become vectors of the same width (float -> float16), except in `for (int ...)` op_<name>
+//   inside a function is the instance for the same T; functions opi_<name> serve the integer types, op_<name> floating point
 #pragma once
 
 #include <string>

@@ -23,8 +23,9 @@ const char* flat_type(const BodyPrinter& body, const IndexExpr& total) {
   return body.ranges().of(total).high < (int64_t{1} << 30) ? "int" : "long";
 }
 
-std::map<ir::Symbol, std::string> write_unflatten(BodyPrinter& body, Writer& writer, const std::string& flat, const std::string& type,
-                                                  const ir::Shape& sizes, size_t count, SymbolKind kind) {
+std::map<ir::Symbol, std::string> write_unflatten(BodyPrinter& body, Writer& writer, const std::string& flat,
+                                                  const std::string& type, const ir::Shape& sizes, size_t count,
+                                                  SymbolKind kind) {
   std::map<ir::Symbol, std::string> names;
   const std::string prefix = kind == SymbolKind::kLoop ? "i" : "r", index = body.kernel().index_type();
   const std::string narrow = index == type ? "" : "(" + index + ")";
@@ -52,7 +53,8 @@ std::map<ir::Symbol, std::string> write_unflatten(BodyPrinter& body, Writer& wri
 void Phases::begin(const Phase& phase) {
   reductions_.clear();
   for (const ir::NodeId node : phase.nodes)
-    if (body_.kernel().graph().nodes[static_cast<size_t>(node)].kind == NodeKind::kReduce) reductions_.emplace_back(body_, node);
+    if (body_.kernel().graph().nodes[static_cast<size_t>(node)].kind == NodeKind::kReduce)
+      reductions_.emplace_back(body_, node);
 }
 
 std::vector<Phases::Carried> Phases::fresh() const {
@@ -90,8 +92,10 @@ void Phases::elements(const Phase& phase, const std::vector<Carried>& carried, b
   size_t reduction = 0;
   for (const ir::NodeId node : phase.nodes) {
     if (body_.kernel().graph().nodes[static_cast<size_t>(node)].kind == NodeKind::kReduce) {
-      if (in_block) reductions_[reduction].step_block(carried[reduction]);
-      else reductions_[reduction].step(carried[reduction]);
+      if (in_block)
+        reductions_[reduction].step_block(carried[reduction]);
+      else
+        reductions_[reduction].step(carried[reduction]);
       ++reduction;
     } else {
       body_.run_map(node);
@@ -145,8 +149,8 @@ void Phases::inner_serial(const Phase& phase) {
   for (size_t i = 0; i < reductions_.size(); ++i) reductions_[i].finish(carried[i], width, level());
 }
 
-void Phases::serial_loop(const Phase& phase, size_t depth, size_t block_loop, int64_t block, const std::vector<Carried>& carried,
-                         const std::vector<Carried>& part) {
+void Phases::serial_loop(const Phase& phase, size_t depth, size_t block_loop, int64_t block,
+                         const std::vector<Carried>& carried, const std::vector<Carried>& part) {
   if (depth == group_.reduce_sizes.size()) {
     elements(phase, part, block > 0);
     return;

@@ -1,4 +1,5 @@
-// csrc/codegen/phases.h: the phases of a group for one outer element (or one vector of them): what stands inside the loops over i*.
+// csrc/codegen/phases.h: the phases of a group for one outer element (or one vector of them): what stands inside the loops over
+// i*.
 #pragma once
 
 #include <string>
@@ -11,12 +12,12 @@ namespace ocl::codegen {
 /// How the items of a GPU work-group share a reduction: `items` of them stride over r*, `rows` outer elements are side by side.
 ///   kRow: lane = local id 0 (r* contiguous across items)     kColumn: lane = local id 1 (i* contiguous across items)
 struct Sharing {
-  int items = 1;         // 1: no sharing
+  int items = 1;  // 1: no sharing
   int rows = 1;
   bool column = false;
-  std::string lane;      // name of this item's position along r*
-  std::string writes;    // condition under which outer phases store, "" for always
-  std::string live;      // condition under which this item's outer element exists, "" for always
+  std::string lane;    // name of this item's position along r*
+  std::string writes;  // condition under which outer phases store, "" for always
+  std::string live;    // condition under which this item's outer element exists, "" for always
 };
 
 class Phases {
@@ -50,10 +51,10 @@ class Phases {
   /// The phase's nodes at the innermost level.
   void elements(const schedule::Phase& phase, const std::vector<Carried>& carried, bool in_block);
   /// Loop over r<depth> and those inside it. Elements go to `carried`, through a block's own accumulators at loop `block_loop`.
-  void serial_loop(const schedule::Phase& phase, size_t depth, size_t block_loop, int64_t block, const std::vector<Carried>& carried,
-                   const std::vector<Carried>& part);
-  void lanes_loop(const schedule::Phase& phase, size_t depth, const std::vector<Carried>& carried, const std::vector<Carried>& part,
-                  const std::vector<Carried>& tail);
+  void serial_loop(const schedule::Phase& phase, size_t depth, size_t block_loop, int64_t block,
+                   const std::vector<Carried>& carried, const std::vector<Carried>& part);
+  void lanes_loop(const schedule::Phase& phase, size_t depth, const std::vector<Carried>& carried,
+                  const std::vector<Carried>& part, const std::vector<Carried>& tail);
   void write_tree(const std::vector<Carried>& carried);
   int level() const;
 
@@ -65,8 +66,9 @@ class Phases {
 };
 
 /// Writes `i<k>` for k in [0, count) from a flat index over `sizes`; returns their names.
-std::map<ir::Symbol, std::string> write_unflatten(BodyPrinter& body, Writer& writer, const std::string& flat, const std::string& type,
-                                                  const ir::Shape& sizes, size_t count, ir::SymbolKind kind);
+std::map<ir::Symbol, std::string> write_unflatten(BodyPrinter& body, Writer& writer, const std::string& flat,
+                                                  const std::string& type, const ir::Shape& sizes, size_t count,
+                                                  ir::SymbolKind kind);
 /// "int", or "long" if a flat index up to `total` (and a step beyond) may not fit.
 const char* flat_type(const BodyPrinter& body, const ir::IndexExpr& total);
 

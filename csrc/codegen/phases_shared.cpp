@@ -1,4 +1,5 @@
-// csrc/codegen/phases_shared.cpp: inner phases shared by the items of a GPU work-group: strided loops, then a tree in local memory.
+// csrc/codegen/phases_shared.cpp: inner phases shared by the items of a GPU work-group: strided loops, then a tree in local
+// memory.
 #include "csrc/codegen/phases.h"
 #include "csrc/support/error.h"
 
@@ -33,8 +34,11 @@ void Phases::inner_shared(const Phase& phase) {
   const bool flat = group_.reduce_sizes.size() > 1;
   const std::string name = flat ? body_.kernel().fresh("flat") : "r0", step_type = flat ? type : body_.kernel().index_type();
   Writer unflatten;
-  if (flat) body_.push(write_unflatten(body_, unflatten, name, type, group_.reduce_sizes, group_.reduce_sizes.size(), SymbolKind::kReduce));
-  else body_.push({{{SymbolKind::kReduce, 0}, name}});
+  if (flat)
+    body_.push(
+        write_unflatten(body_, unflatten, name, type, group_.reduce_sizes, group_.reduce_sizes.size(), SymbolKind::kReduce));
+  else
+    body_.push({{{SymbolKind::kReduce, 0}, name}});
   elements(phase, part, blocks);
   const Writer inside = body_.pop();
 
@@ -78,8 +82,10 @@ void Phases::write_tree(const std::vector<Carried>& carried) {
   const auto each = [&](const char* line, const std::string& extra) {
     for (size_t i = 0; i < reductions_.size(); ++i)
       for (size_t k = 0; k < slots[i].size(); ++k) {
-        if (std::string(line) == "store") w.line("$s[item] = $s;", slots[i][k], carried[i][k]);
-        else w.line("$s = $s[$s];", carried[i][k], slots[i][k], extra);
+        if (std::string(line) == "store")
+          w.line("$s[item] = $s;", slots[i][k], carried[i][k]);
+        else
+          w.line("$s = $s[$s];", carried[i][k], slots[i][k], extra);
       }
   };
   each("store", "");
@@ -88,15 +94,17 @@ void Phases::write_tree(const std::vector<Carried>& carried) {
   w.open("if ($s < step)", sharing_.lane);
   for (size_t i = 0; i < reductions_.size(); ++i) {
     Carried other;
-    for (const std::string& slot : slots[i]) other.push_back(slot + "[item + step" + (apart > 1 ? " * " + std::to_string(apart) : "") + "]");
+    for (const std::string& slot : slots[i])
+      other.push_back(slot + "[item + step" + (apart > 1 ? " * " + std::to_string(apart) : "") + "]");
     reductions_[i].merge(w, carried[i], other, 1);
   }
   each("store", "");
   w.close();
   w.line("barrier(CLK_LOCAL_MEM_FENCE);  // this round is complete before the next reads it");
   w.close();
-  const std::string first = sharing_.column ? "item % " + std::to_string(apart)
-                            : sharing_.rows == 1 ? "0" : "item - " + sharing_.lane;
+  const std::string first = sharing_.column      ? "item % " + std::to_string(apart)
+                            : sharing_.rows == 1 ? "0"
+                                                 : "item - " + sharing_.lane;
   each("load", first);
   w.line("barrier(CLK_LOCAL_MEM_FENCE);  // everyone has the result before the arrays are used again");
 }

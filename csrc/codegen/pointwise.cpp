@@ -1,4 +1,5 @@
-// csrc/codegen/pointwise.cpp: nests whose elements are independent: pointwise groups, and reductions that each lane does on its own.
+// csrc/codegen/pointwise.cpp: nests whose elements are independent: pointwise groups, and reductions that each lane does on its
+// own.
 //
 // CPU: a work-item owns rows [first, last) of the outer loops and columns [begin, end) of the innermost one:
 //
@@ -106,7 +107,8 @@ Grid write_elements_cpu(Nest& nest) {
   body.set_lane(lane, width);
   phases.serial();
   const Writer vector = body.pop();
-  const bool has_tail = width > 1 && (any_size || !nest.ranges.known_divides(width, columns));  // chunks are multiples of the width
+  const bool has_tail =
+      width > 1 && (any_size || !nest.ranges.known_divides(width, columns));  // chunks are multiples of the width
   Writer scalar;
   if (has_tail) {
     body.push({{lane, name}});

@@ -1,8 +1,10 @@
 // csrc/codegen/reduction.cpp: nests whose outer elements are reduced together by vector lanes (CPU) or by a work-group (GPU).
 //
 // CPU, kRow: a work-item owns rows [first, last); lanes run along r*.
-// GPU, kRow: r* is contiguous, so neighbouring items take neighbouring r:    GPU, kColumn: i* is contiguous, so neighbouring items take
-//   one group = `rows` outer elements x `items` items                          neighbouring i, and 8 rows of items stride over r
+// GPU, kRow: r* is contiguous, so neighbouring items take neighbouring r:    GPU, kColumn: i* is contiguous, so neighbouring
+// items take
+//   one group = `rows` outer elements x `items` items                          neighbouring i, and 8 rows of items stride over
+//   r
 //     item:  0 1 2 ... items-1 | 0 1 2 ...                                       item:  0 1 2 ... 31      r = 0, 8, 16, ...
 //            row 0               row 1                                                  0 1 2 ... 31      r = 1, 9, 17, ...
 #include <algorithm>
@@ -94,8 +96,8 @@ Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local) {
     top.line("const $s row = get_group_id(0);", type);
   }
   Writer unflatten;
-  body.push(write_unflatten(body, unflatten, sharing.live.empty() ? "row" : "min(row, (" + type + ")(" + rows_text + " - 1))", type,
-                            nest.group.sizes, nest.group.sizes.size(), SymbolKind::kLoop));
+  body.push(write_unflatten(body, unflatten, sharing.live.empty() ? "row" : "min(row, (" + type + ")(" + rows_text + " - 1))",
+                            type, nest.group.sizes, nest.group.sizes.size(), SymbolKind::kLoop));
   Phases phases(body, nest.group);
   phases.shared(sharing);
   const Writer inside = body.pop();

@@ -1,12 +1,12 @@
-// csrc/codegen/template_kernel.cpp: fills a hand-written kernel: parameters, then common.cl, then the STORE hooks, then the file.
+// csrc/codegen/template_kernel.cpp: fills a hand-written kernel: parameters, then common.cl, then the STORE hooks, then the
+// file.
 //
 //   #define KERNEL_NAME gemm_3f9c1e, MR 6, VW 16, ...                       the launch's parameters
 //   kernels/common.cl, the functions of kernels/ops.cl that the hooks call
 //   #define EPILOGUE_PARAMS , __global float* e_out0, ...                   what the epilogue reads and writes
-//   static inline void epilogue(const float acc, i0, i1, i2 ...)            the main node's result and the epilogue nodes, one element
-//   static inline void epilogue_v(const float16 acc, i0, i1, i2 ...)        the same for VW elements along the store dimension
-//   #define STORE(acc, i0, i1, i2) epilogue(acc, i0, i1, i2 EPILOGUE_PASS)
-//   kernels/gemm_item.cl
+//   static inline void epilogue(const float acc, i0, i1, i2 ...)            the main node's result and the epilogue nodes, one
+//   element static inline void epilogue_v(const float16 acc, i0, i1, i2 ...)        the same for VW elements along the store
+//   dimension #define STORE(acc, i0, i1, i2) epilogue(acc, i0, i1, i2 EPILOGUE_PASS) kernels/gemm_item.cl
 #include "csrc/codegen/template_kernel.h"
 
 #include "csrc/codegen/body.h"
@@ -26,7 +26,8 @@ std::string joined(const std::vector<std::string>& parts) {
   return text;
 }
 
-/// One hook: `name`(acc, coordinates, epilogue arguments), without its parameter list, which is known when all hooks are printed.
+/// One hook: `name`(acc, coordinates, epilogue arguments), without its parameter list, which is known when all hooks are
+/// printed.
 Writer hook_body(Kernel& kernel, const ir::Ranges& ranges, const schedule::Group& group, int width) {
   const schedule::TemplateLaunch& launch = group.launch;
   const ir::Node& main = kernel.graph().nodes[static_cast<size_t>(group.main)];
@@ -73,11 +74,13 @@ KernelSource generate_template(const schedule::Schedule& schedule, const schedul
   functions.line("#define EPILOGUE_PASS $s", joined(kernel.argument_names()));
   for (const auto& [width, text] : hooks) {
     const char* name = width > 1 ? "epilogue_v" : "epilogue";
-    functions.open("OCL_INLINE void $s(const $t acc$s EPILOGUE_PARAMS)", name, Type{ir::DType::kF32, width}, joined(parameters));
+    functions.open("OCL_INLINE void $s(const $t acc$s EPILOGUE_PARAMS)", name, Type{ir::DType::kF32, width},
+                   joined(parameters));
     kernel.write_offsets(functions);
     functions.append(text);
     functions.close();
-    functions.line("#define $s(acc$s) $s(acc$s EPILOGUE_PASS)", width > 1 ? "STOREV" : "STORE", joined(coordinates), name, joined(coordinates));
+    functions.line("#define $s(acc$s) $s(acc$s EPILOGUE_PASS)", width > 1 ? "STOREV" : "STORE", joined(coordinates), name,
+                   joined(coordinates));
   }
 
   Writer defines;

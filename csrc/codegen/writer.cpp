@@ -26,11 +26,20 @@ std::string fill(const char* text, const Args& args) {
     OCL_ASSERT(next != args.end(), std::string("too few arguments for '") + text + "'");
     const Writer::Arg& arg = *next++;
     switch (kind) {
-      case 's': result += std::get<std::string>(arg); break;
-      case 'd': result += std::to_string(std::get<int64_t>(arg)); break;
-      case 't': result += type_name(std::get<Type>(arg)); break;
-      case 'c': result += literal(std::get<Literal>(arg)); break;
-      default: fail(ErrorKind::kInternal, std::string("unknown placeholder in '") + text + "'");
+      case 's':
+        result += std::get<std::string>(arg);
+        break;
+      case 'd':
+        result += std::to_string(std::get<int64_t>(arg));
+        break;
+      case 't':
+        result += type_name(std::get<Type>(arg));
+        break;
+      case 'c':
+        result += literal(std::get<Literal>(arg));
+        break;
+      default:
+        fail(ErrorKind::kInternal, std::string("unknown placeholder in '") + text + "'");
     }
   }
   OCL_ASSERT(next == args.end(), std::string("too many arguments for '") + text + "'");

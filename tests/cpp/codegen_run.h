@@ -41,8 +41,9 @@ inline uint16_t to_half(float x) {
 }
 inline float from_half(uint16_t h) {
   const int exponent = (h >> 10) & 31, mantissa = h & 0x3ff;
-  const float value = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
-                      : exponent == 31 ? (mantissa ? NAN : INFINITY) : std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
+  const float value = exponent == 0    ? std::ldexp(static_cast<float>(mantissa), -24)
+                      : exponent == 31 ? (mantissa ? NAN : INFINITY)
+                                       : std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
   return h & 0x8000 ? -value : value;
 }
 inline uint16_t to_bf16(float x) {
@@ -59,14 +60,22 @@ inline float from_bf16(uint16_t b) {
 
 inline double rounded(double x, DType dtype) {
   switch (dtype) {
-    case DType::kF16: return from_half(to_half(static_cast<float>(x)));
-    case DType::kBF16: return from_bf16(to_bf16(static_cast<float>(x)));
-    case DType::kF32: return static_cast<float>(x);
-    case DType::kF64: return x;
-    case DType::kBool: return x != 0;
-    case DType::kU8: return static_cast<uint8_t>(static_cast<int64_t>(x));
-    case DType::kI8: return static_cast<int8_t>(static_cast<int64_t>(x));
-    default: return std::trunc(x);
+    case DType::kF16:
+      return from_half(to_half(static_cast<float>(x)));
+    case DType::kBF16:
+      return from_bf16(to_bf16(static_cast<float>(x)));
+    case DType::kF32:
+      return static_cast<float>(x);
+    case DType::kF64:
+      return x;
+    case DType::kBool:
+      return x != 0;
+    case DType::kU8:
+      return static_cast<uint8_t>(static_cast<int64_t>(x));
+    case DType::kI8:
+      return static_cast<int8_t>(static_cast<int64_t>(x));
+    default:
+      return std::trunc(x);
   }
 }
 
@@ -89,31 +98,71 @@ inline std::vector<char> pack(const std::vector<double>& values, DType dtype) {
   std::vector<char> bytes(values.size() * static_cast<size_t>(ir::size_bytes(dtype)));
   std::vector<double> bits(values.size());
   switch (dtype) {
-    case DType::kF16: for (size_t i = 0; i < bits.size(); ++i) bits[i] = to_half(static_cast<float>(values[i])); pack_as<uint16_t>(bits, bytes); break;
-    case DType::kBF16: for (size_t i = 0; i < bits.size(); ++i) bits[i] = to_bf16(static_cast<float>(values[i])); pack_as<uint16_t>(bits, bytes); break;
-    case DType::kF32: pack_as<float>(values, bytes); break;
-    case DType::kF64: pack_as<double>(values, bytes); break;
+    case DType::kF16:
+      for (size_t i = 0; i < bits.size(); ++i) bits[i] = to_half(static_cast<float>(values[i]));
+      pack_as<uint16_t>(bits, bytes);
+      break;
+    case DType::kBF16:
+      for (size_t i = 0; i < bits.size(); ++i) bits[i] = to_bf16(static_cast<float>(values[i]));
+      pack_as<uint16_t>(bits, bytes);
+      break;
+    case DType::kF32:
+      pack_as<float>(values, bytes);
+      break;
+    case DType::kF64:
+      pack_as<double>(values, bytes);
+      break;
     case DType::kBool:
-    case DType::kU8: pack_as<uint8_t>(values, bytes); break;
-    case DType::kI8: pack_as<int8_t>(values, bytes); break;
-    case DType::kI16: pack_as<int16_t>(values, bytes); break;
-    case DType::kI32: pack_as<int32_t>(values, bytes); break;
-    case DType::kI64: pack_as<int64_t>(values, bytes); break;
+    case DType::kU8:
+      pack_as<uint8_t>(values, bytes);
+      break;
+    case DType::kI8:
+      pack_as<int8_t>(values, bytes);
+      break;
+    case DType::kI16:
+      pack_as<int16_t>(values, bytes);
+      break;
+    case DType::kI32:
+      pack_as<int32_t>(values, bytes);
+      break;
+    case DType::kI64:
+      pack_as<int64_t>(values, bytes);
+      break;
   }
   return bytes;
 }
 inline void unpack(const std::vector<char>& bytes, DType dtype, std::vector<double>& values) {
   switch (dtype) {
-    case DType::kF16: unpack_as<uint16_t>(bytes, values); for (double& v : values) v = from_half(static_cast<uint16_t>(v)); break;
-    case DType::kBF16: unpack_as<uint16_t>(bytes, values); for (double& v : values) v = from_bf16(static_cast<uint16_t>(v)); break;
-    case DType::kF32: unpack_as<float>(bytes, values); break;
-    case DType::kF64: unpack_as<double>(bytes, values); break;
+    case DType::kF16:
+      unpack_as<uint16_t>(bytes, values);
+      for (double& v : values) v = from_half(static_cast<uint16_t>(v));
+      break;
+    case DType::kBF16:
+      unpack_as<uint16_t>(bytes, values);
+      for (double& v : values) v = from_bf16(static_cast<uint16_t>(v));
+      break;
+    case DType::kF32:
+      unpack_as<float>(bytes, values);
+      break;
+    case DType::kF64:
+      unpack_as<double>(bytes, values);
+      break;
     case DType::kBool:
-    case DType::kU8: unpack_as<uint8_t>(bytes, values); break;
-    case DType::kI8: unpack_as<int8_t>(bytes, values); break;
-    case DType::kI16: unpack_as<int16_t>(bytes, values); break;
-    case DType::kI32: unpack_as<int32_t>(bytes, values); break;
-    case DType::kI64: unpack_as<int64_t>(bytes, values); break;
+    case DType::kU8:
+      unpack_as<uint8_t>(bytes, values);
+      break;
+    case DType::kI8:
+      unpack_as<int8_t>(bytes, values);
+      break;
+    case DType::kI16:
+      unpack_as<int16_t>(bytes, values);
+      break;
+    case DType::kI32:
+      unpack_as<int32_t>(bytes, values);
+      break;
+    case DType::kI64:
+      unpack_as<int64_t>(bytes, values);
+      break;
   }
 }
 
@@ -125,10 +174,14 @@ class Evaluator {
   int64_t number(const IndexExpr& e) const {
     return ir::evaluate(e, [&](ir::Symbol s) -> int64_t {
       switch (s.kind) {
-        case SymbolKind::kSize: return symbols_.at(s.index);
-        case SymbolKind::kLoop: return loops_.at(static_cast<size_t>(s.index));
-        case SymbolKind::kReduce: return reduces_.at(static_cast<size_t>(s.index));
-        case SymbolKind::kValue: return static_cast<int64_t>(values_.at(static_cast<size_t>(s.index)));
+        case SymbolKind::kSize:
+          return symbols_.at(s.index);
+        case SymbolKind::kLoop:
+          return loops_.at(static_cast<size_t>(s.index));
+        case SymbolKind::kReduce:
+          return reduces_.at(static_cast<size_t>(s.index));
+        case SymbolKind::kValue:
+          return static_cast<int64_t>(values_.at(static_cast<size_t>(s.index)));
       }
       return 0;
     });
@@ -156,9 +209,12 @@ class Evaluator {
           const std::vector<int64_t> at = loops_;
           for (int64_t k = 0; k < number(node.reduce_sizes[0]); ++k) {
             loops_ = {at[0], at[1], k};
-            const double a = memory[static_cast<size_t>(node.operands[0].buffer)][offset(node.operands[0].buffer, node.operands[0].coords)];
+            const double a =
+                memory[static_cast<size_t>(node.operands[0].buffer)][offset(node.operands[0].buffer, node.operands[0].coords)];
             loops_ = {at[0], k, at[2]};
-            sum += a * memory[static_cast<size_t>(node.operands[1].buffer)][offset(node.operands[1].buffer, node.operands[1].coords)];
+            sum +=
+                a *
+                memory[static_cast<size_t>(node.operands[1].buffer)][offset(node.operands[1].buffer, node.operands[1].coords)];
           }
           loops_ = at;
           put(memory, node.outputs[0], {IndexExpr::loop(0), IndexExpr::loop(1), IndexExpr::loop(2)}, sum);
@@ -206,11 +262,21 @@ class Evaluator {
       for (const int arg : op.args) a.push_back(values_[static_cast<size_t>(arg)]);
       double& v = values_[i];
       switch (op.code) {
-        case ir::OpCode::kLoad: v = a.empty() || a[0] != 0 ? memory[static_cast<size_t>(op.buffer)][offset(op.buffer, op.index)] : 0; break;
-        case ir::OpCode::kConstant: v = op.constant.is_float ? op.constant.f : static_cast<double>(op.constant.i); break;
-        case ir::OpCode::kIndex: v = static_cast<double>(number(op.index[0])); break;
-        case ir::OpCode::kCast: v = rounded(a[0], op.dtype); break;
-        default: v = rounded(apply(ir::facts(op.code).name, a), op.dtype == DType::kF32 ? DType::kF64 : op.dtype); break;
+        case ir::OpCode::kLoad:
+          v = a.empty() || a[0] != 0 ? memory[static_cast<size_t>(op.buffer)][offset(op.buffer, op.index)] : 0;
+          break;
+        case ir::OpCode::kConstant:
+          v = op.constant.is_float ? op.constant.f : static_cast<double>(op.constant.i);
+          break;
+        case ir::OpCode::kIndex:
+          v = static_cast<double>(number(op.index[0]));
+          break;
+        case ir::OpCode::kCast:
+          v = rounded(a[0], op.dtype);
+          break;
+        default:
+          v = rounded(apply(ir::facts(op.code).name, a), op.dtype == DType::kF32 ? DType::kF64 : op.dtype);
+          break;
       }
     }
   }
@@ -261,7 +327,8 @@ class Evaluator {
       const double h = 1e-5;
       return (std::lgamma(a[0] + h) - std::lgamma(a[0] - h)) / (2 * h);
     }
-    if (name == "shift_left") return static_cast<double>(static_cast<int32_t>(static_cast<int64_t>(a[0]) << static_cast<int64_t>(a[1])));
+    if (name == "shift_left")
+      return static_cast<double>(static_cast<int32_t>(static_cast<int64_t>(a[0]) << static_cast<int64_t>(a[1])));
     if (name == "shift_right") return static_cast<double>(static_cast<int64_t>(a[0]) >> static_cast<int64_t>(a[1]));
     fail(ErrorKind::kInternal, "the test's evaluator has no " + name);
   }
@@ -306,24 +373,29 @@ class Evaluator {
   std::vector<double> values_;
 };
 
-/// Launches `source` on the device with `memory` in the schedule's buffers, `shift` elements behind where each lies; returns the memory afterwards.
-inline Memory launch(runtime::Device& device, const schedule::Schedule& schedule, const codegen::KernelSource& source, const Symbols& symbols,
-                     const Memory& memory, size_t shift = 3) {
+/// Launches `source` on the device with `memory` in the schedule's buffers, `shift` elements behind where each lies; returns
+/// the memory afterwards.
+inline Memory launch(runtime::Device& device, const schedule::Schedule& schedule, const codegen::KernelSource& source,
+                     const Symbols& symbols, const Memory& memory, size_t shift = 3) {
   Memory result = memory;
   const auto number = [&](const IndexExpr& e) { return ir::evaluate(e, [&](ir::Symbol s) { return symbols.at(s.index); }); };
-  const auto programs = runtime::build_programs(device, {{source.name, source.text, "test", source.local}}, {}, "/tmp/codegen_failed");
+  const auto programs =
+      runtime::build_programs(device, {{source.name, source.text, "test", source.local}}, {}, "/tmp/codegen_failed");
   const runtime::KernelHandle kernel = programs[0]->create_kernel(source.name);
   runtime::Queue& queue = device.queue();
   std::map<ir::BufferId, void*> addresses;
   std::map<ir::BufferId, runtime::Location> places;
-  const auto bytes_of = [&](ir::BufferId id) { return static_cast<size_t>(ir::size_bytes(schedule.graph.buffers[static_cast<size_t>(id)].dtype)); };
+  const auto bytes_of = [&](ir::BufferId id) {
+    return static_cast<size_t>(ir::size_bytes(schedule.graph.buffers[static_cast<size_t>(id)].dtype));
+  };
   const auto set = [&](int slot, size_t bytes, const void* value) {
     OCL_CHECK(clSetKernelArg(kernel.get(), static_cast<cl_uint>(slot), bytes, value), source.name);
   };
   for (const codegen::BufferArg& arg : source.buffers) {
     const size_t width = bytes_of(arg.buffer);
     if (!addresses.count(arg.buffer)) {
-      const std::vector<char> data = pack(memory[static_cast<size_t>(arg.buffer)], schedule.graph.buffers[static_cast<size_t>(arg.buffer)].dtype);
+      const std::vector<char> data =
+          pack(memory[static_cast<size_t>(arg.buffer)], schedule.graph.buffers[static_cast<size_t>(arg.buffer)].dtype);
       addresses[arg.buffer] = device.allocator().allocate(data.size() + (shift + 16) * width);
       places[arg.buffer] = device.allocator().resolve(addresses[arg.buffer]);
       queue.write(places[arg.buffer].mem, places[arg.buffer].offset_bytes + shift * width, data.data(), data.size(), true);
@@ -344,8 +416,10 @@ inline Memory launch(runtime::Device& device, const schedule::Schedule& schedule
   for (const codegen::IntArg& arg : source.ints) {
     const cl_long wide = number(arg.value);
     const cl_int narrow = static_cast<cl_int>(wide);
-    if (arg.wide) set(arg.slot, sizeof wide, &wide);
-    else set(arg.slot, sizeof narrow, &narrow);
+    if (arg.wide)
+      set(arg.slot, sizeof wide, &wide);
+    else
+      set(arg.slot, sizeof narrow, &narrow);
   }
   std::array<size_t, 3> global{};
   for (size_t d = 0; d < 3; ++d) global[d] = static_cast<size_t>(number(source.groups[d])) * source.local[d];

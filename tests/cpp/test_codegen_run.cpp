@@ -1,4 +1,5 @@
-// tests/cpp/test_codegen_run.cpp: generated kernels, of both device classes, on every OpenCL device found, against a slow evaluator.
+// tests/cpp/test_codegen_run.cpp: generated kernels, of both device classes, on every OpenCL device found, against a slow
+// evaluator.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
@@ -18,10 +19,10 @@ struct Case {
   LoopStrategy strategy = LoopStrategy::kPointwise;
   std::vector<schedule::Phase> phases{};  // empty: one outer phase with all nodes
   int width = 16;
-  double tolerance = 2e-6;              // relative to the largest expected value of a buffer
+  double tolerance = 2e-6;  // relative to the largest expected value of a buffer
   Symbols symbols{};
   bool index32 = true;
-  double low = -2, high = 2;            // of the inputs
+  double low = -2, high = 2;  // of the inputs
 };
 
 /// Buffers called t* stay in registers.
@@ -32,8 +33,10 @@ schedule::Schedule schedule_of(const Case& c) {
   for (size_t i = 0; i < s.graph.buffers.size(); ++i) {
     const ir::Buffer& b = s.graph.buffers[i];
     Placement p;
-    if (b.role == ir::BufferRole::kInput) p = {Placement::Kind::kInput, b.input};
-    else if (b.name[0] != 't') p = {Placement::Kind::kOutput, outputs++};
+    if (b.role == ir::BufferRole::kInput)
+      p = {Placement::Kind::kInput, b.input};
+    else if (b.name[0] != 't')
+      p = {Placement::Kind::kOutput, outputs++};
     s.placements.push_back(p);
   }
   schedule::Group group;
@@ -79,13 +82,15 @@ Memory fill(const schedule::Schedule& s, const Evaluator& evaluator, double low,
     if (b.role != ir::BufferRole::kInput) continue;
     for (double& v : memory[i])
       v = b.dtype == DType::kBool ? static_cast<double>(random() % 2)
-          : ir::is_floating(b.dtype) ? rounded(real(random), b.dtype)
-                                     : std::floor(real(random) * (b.dtype == DType::kU8 ? 0 : 3) + (b.dtype == DType::kU8 ? random() % 200 : 0));
+          : ir::is_floating(b.dtype)
+              ? rounded(real(random), b.dtype)
+              : std::floor(real(random) * (b.dtype == DType::kU8 ? 0 : 3) + (b.dtype == DType::kU8 ? random() % 200 : 0));
   }
   return memory;
 }
 
-void compare(const schedule::Schedule& s, const Memory& expected, const Memory& actual, double tolerance, const std::string& text) {
+void compare(const schedule::Schedule& s, const Memory& expected, const Memory& actual, double tolerance,
+             const std::string& text) {
   for (size_t i = 0; i < expected.size(); ++i) {
     if (s.placements[i].kind == Placement::Kind::kNowhere) continue;
     double scale = 0.1, worst = 0;
@@ -98,7 +103,10 @@ void compare(const schedule::Schedule& s, const Memory& expected, const Memory& 
       if (!(error <= worst)) worst = error, at = k;
     }
     const DType dtype = s.graph.buffers[i].dtype;
-    const double allowed = !ir::is_floating(dtype) ? 0 : dtype == DType::kF16 ? 1.2e-3 : dtype == DType::kBF16 ? 8e-3 : tolerance;
+    const double allowed = !ir::is_floating(dtype) ? 0
+                           : dtype == DType::kF16  ? 1.2e-3
+                           : dtype == DType::kBF16 ? 8e-3
+                                                   : tolerance;
     INFO("buffer b", i, " element ", at, ": expected ", expected[i][at], ", got ", actual[i][at], "\n", text);
     CHECK(worst <= allowed * scale);
   }
@@ -118,7 +126,9 @@ void check(const Case& c) {
       caps.is_cpu = is_cpu;
       caps.units = 2;
       schedule::Group group = s.groups[0];
-      if (!is_cpu) group.vector_width = !group.sizes.empty() && group.sizes.back().is_const() && group.sizes.back().constant() % 4 == 0 ? 4 : 1;
+      if (!is_cpu)
+        group.vector_width =
+            !group.sizes.empty() && group.sizes.back().is_const() && group.sizes.back().constant() % 4 == 0 ? 4 : 1;
       const codegen::KernelSource source = codegen::generate(s, group, caps);
       if (std::getenv("OCL_SHOW_KERNELS")) std::cout << source.text << "\n";
       for (const size_t shift : {3, 4})  // odd offsets, and aligned ones
@@ -169,7 +179,12 @@ node map [s0, 37]
   v5 = constant f32 -0.5
   v6 = mul f32 v4 v5
   store b4[i0, i1] = v6
-)", LoopStrategy::kPointwise, {}, 16, 2e-6, {{0, 61}}});
+)",
+         LoopStrategy::kPointwise,
+         {},
+         16,
+         2e-6,
+         {{0, 61}}});
 }
 
 TEST_CASE("masks: uniform, per lane, along a padded row") {
@@ -248,23 +263,36 @@ TEST_CASE("ops against the C library") {
 TEST_CASE("casts, comparisons and choices between dtypes of every size") {
   for (const char* d : {"f32", "f64", "i32", "i64", "i16", "i8", "u8", "f16", "bf16", "bool"}) {
     const std::string t = d;
-    check({"buffer b0 in0 f32 [100] strides [1] input 0\nbuffer b1 in1 " + t + " [100] strides [1] input 1\nbuffer b2 buf2 " + t +
-           " [100] strides [1]\nbuffer b3 buf3 bool [100] strides [1]\nbuffer b4 buf4 f32 [100] strides [1]\ninputs b0 b1\nnode map [100]\n"
-           "  v0 = load f32 b0[i0]\n  v1 = abs f32 v0\n  v2 = load " + t + " b1[i0]\n  v3 = cast " + t + " v1\n  v4 = cast f32 v2\n"
-           "  v5 = lt bool v4 v0\n  v6 = where " + (t == "f16" || t == "bf16" ? "f32" : t) + " v5 v3 v2\n  store b2[i0] = v6\n"
-           "  v7 = eq bool v3 v2\n  store b3[i0] = v7\n  v8 = cast f32 v3\n  store b4[i0] = v8\n", LoopStrategy::kPointwise, {}, 16});
+    check({"buffer b0 in0 f32 [100] strides [1] input 0\nbuffer b1 in1 " + t + " [100] strides [1] input 1\nbuffer b2 buf2 " +
+               t +
+               " [100] strides [1]\nbuffer b3 buf3 bool [100] strides [1]\nbuffer b4 buf4 f32 [100] strides [1]\ninputs b0 "
+               "b1\nnode map [100]\n"
+               "  v0 = load f32 b0[i0]\n  v1 = abs f32 v0\n  v2 = load " +
+               t + " b1[i0]\n  v3 = cast " + t +
+               " v1\n  v4 = cast f32 v2\n"
+               "  v5 = lt bool v4 v0\n  v6 = where " +
+               (t == "f16" || t == "bf16" ? "f32" : t) +
+               " v5 v3 v2\n  store b2[i0] = v6\n"
+               "  v7 = eq bool v3 v2\n  store b3[i0] = v7\n  v8 = cast f32 v3\n  store b4[i0] = v8\n",
+           LoopStrategy::kPointwise,
+           {},
+           16});
   }
 }
 
 namespace {
 
-std::string reduce_rows(const std::string& reduction, const std::string& in, const std::string& out, int rows, int cols, bool column) {
+std::string reduce_rows(const std::string& reduction, const std::string& in, const std::string& out, int rows, int cols,
+                        bool column) {
   const std::string r = std::to_string(rows), c = std::to_string(cols);
   const bool two = reduction == "welford" || reduction == "softmax", position = reduction == "argmax" || reduction == "argmin";
-  std::string text = "buffer b0 in0 " + in + (column ? " [" + c + ", " + r + "] strides [" + r + ", 1]" : " [" + r + ", " + c + "] strides [" + c + ", 1]") +
-                     " input 0\nbuffer b1 buf1 " + out + " [" + r + "] strides [1]\n";
+  std::string text =
+      "buffer b0 in0 " + in +
+      (column ? " [" + c + ", " + r + "] strides [" + r + ", 1]" : " [" + r + ", " + c + "] strides [" + c + ", 1]") +
+      " input 0\nbuffer b1 buf1 " + out + " [" + r + "] strides [1]\n";
   if (two) text += "buffer b2 buf2 " + out + " [" + r + "] strides [1]\n";
-  text += "inputs b0\nnode reduce " + reduction + " whole [" + r + "] over [" + c + "]\n  v0 = load " + in + (column ? " b0[r0, i0]\n" : " b0[i0, r0]\n");
+  text += "inputs b0\nnode reduce " + reduction + " whole [" + r + "] over [" + c + "]\n  v0 = load " + in +
+          (column ? " b0[r0, i0]\n" : " b0[i0, r0]\n");
   if (position) text += "  v1 = index i64 r0\n";
   text += position ? "  reduce v0 v1\n" : "  reduce v0\n";
   text += "  store b1[i0] = result 0\n";
@@ -331,7 +359,12 @@ node map [s0, 203]
   v4 = load f32 b5[i0]
   v5 = mul f32 v3 v4
   store b4[i0, i1] = v5
-)", LoopStrategy::kRow, {{true, {0}}, {true, {1, 2}}, {false, {3}}, {true, {4}}}, 16, 2e-6, {{0, 37}}});
+)",
+         LoopStrategy::kRow,
+         {{true, {0}}, {true, {1, 2}}, {false, {3}}, {true, {4}}},
+         16,
+         2e-6,
+         {{0, 37}}});
 }
 
 TEST_CASE("pooling windows and sums over several loops") {
@@ -342,7 +375,9 @@ node reduce max whole [2, 7, 7, 24] over [3, 3]
   v0 = load f32 b0[i0, i1*2 + r0, i2*2 + r1, i3]
   reduce v0
   store b1[i0, i1, i2, i3] = result 0
-)", LoopStrategy::kSequential, {{true, {0}}}});
+)",
+         LoopStrategy::kSequential,
+         {{true, {0}}}});
   for (const LoopStrategy strategy : {LoopStrategy::kSequential, LoopStrategy::kColumn})
     check({R"(buffer b0 in0 f32 [6, 40, 7, 50] strides [14000, 350, 50, 1] input 0
 buffer b1 buf1 f32 [50] strides [1]
@@ -351,7 +386,11 @@ node reduce sum whole [50] over [6, 40, 7]
   v0 = load f32 b0[r0, r1, r2, i0]
   reduce v0
   store b1[i0] = result 0
-)", strategy, {{true, {0}}}, 16, 1e-5});
+)",
+           strategy,
+           {{true, {0}}},
+           16,
+           1e-5});
   check({R"(buffer b0 in0 f32 [6, 40, 70] strides [2800, 70, 1] input 0
 buffer b1 buf1 f32 [40] strides [1]
 buffer b2 buf2 f32 [40] strides [1]
@@ -364,7 +403,11 @@ node reduce welford whole [40] over [6, 70]
   v0 = load f32 b0[r0, i0, r1]
   reduce v0
   store b2[i0] = result 1
-)", LoopStrategy::kRow, {{true, {0, 1}}}, 16, 1e-5});
+)",
+         LoopStrategy::kRow,
+         {{true, {0, 1}}},
+         16,
+         1e-5});
   check({R"(buffer b0 in0 f32 [5000] strides [1] input 0
 buffer b1 buf1 f32 [] strides []
 inputs b0
@@ -372,13 +415,18 @@ node reduce sum whole [] over [5000]
   v0 = load f32 b0[r0]
   reduce v0
   store b1[] = result 0
-)", LoopStrategy::kRow, {{true, {0}}}, 16, 1e-5});
+)",
+         LoopStrategy::kRow,
+         {{true, {0}}},
+         16,
+         1e-5});
 }
 
 namespace {
 
 /// The whole way: graph -> schedule -> kernels, all groups in order, outputs against the evaluator of the unscheduled graph.
-void check_graph(const std::string& text, double tolerance = 3e-6, const Symbols& symbols = {}, int* launches = nullptr, bool half_caps = false) {
+void check_graph(const std::string& text, double tolerance = 3e-6, const Symbols& symbols = {}, int* launches = nullptr,
+                 bool half_caps = false) {
   const ir::Graph graph = ir::parse_graph(text);
   Evaluator evaluator(graph, symbols);
   for_each_device([&](runtime::Device& device) {
@@ -411,11 +459,13 @@ void check_graph(const std::string& text, double tolerance = 3e-6, const Symbols
       for (const ir::Output& output : graph.outputs) {
         const auto& e = expected[static_cast<size_t>(output.buffer)];
         ir::BufferId home = output.buffer;
-        while (s.placements[static_cast<size_t>(home)].kind == Placement::Kind::kAlias) home = s.placements[static_cast<size_t>(home)].index;
+        while (s.placements[static_cast<size_t>(home)].kind == Placement::Kind::kAlias)
+          home = s.placements[static_cast<size_t>(home)].index;
         const auto& a = memory[static_cast<size_t>(output.buffer)];
         REQUIRE(a.size() == e.size());
         double scale = 1e-3, worst = 0;
-        for (size_t k = 0; k < e.size(); ++k) scale = std::max(scale, std::fabs(e[k])), worst = std::max(worst, std::fabs(e[k] - a[k]));
+        for (size_t k = 0; k < e.size(); ++k)
+          scale = std::max(scale, std::fabs(e[k])), worst = std::max(worst, std::fabs(e[k] - a[k]));
         CHECK(worst <= tolerance * scale);
       }
     }
@@ -428,13 +478,16 @@ TEST_CASE("a batch: members of one text share a function") {
   std::string text, inputs = "inputs", nodes, results;
   int id = 0;
   for (const int n : {5, 1000, 40000, 16, 333}) {
-    const std::string p = "b" + std::to_string(id), g = "b" + std::to_string(id + 1), q = "b" + std::to_string(id + 2), size = std::to_string(n);
-    text += "buffer " + p + " in f32 [" + size + "] strides [1] input " + std::to_string(id / 3 * 2) + "\nbuffer " + g + " in f32 [" + size +
-            "] strides [1] input " + std::to_string(id / 3 * 2 + 1) + "\nbuffer " + q + " buf f32 [" + size + "] strides [1]\n";
+    const std::string p = "b" + std::to_string(id), g = "b" + std::to_string(id + 1), q = "b" + std::to_string(id + 2),
+                      size = std::to_string(n);
+    text += "buffer " + p + " in f32 [" + size + "] strides [1] input " + std::to_string(id / 3 * 2) + "\nbuffer " + g +
+            " in f32 [" + size + "] strides [1] input " + std::to_string(id / 3 * 2 + 1) + "\nbuffer " + q + " buf f32 [" +
+            size + "] strides [1]\n";
     inputs += " " + p + " " + g;
     const std::string op = n == 333 ? "sub" : "add";
-    nodes += "node map [" + size + "]\n  v0 = load f32 " + p + "[i0]\n  v1 = load f32 " + g + "[i0]\n  v2 = constant f32 0.1\n  v3 = mul f32 v1 v2\n" +
-             "  v4 = " + op + " f32 v0 v3\n  store " + q + "[i0] = v4\n";
+    nodes += "node map [" + size + "]\n  v0 = load f32 " + p + "[i0]\n  v1 = load f32 " + g +
+             "[i0]\n  v2 = constant f32 0.1\n  v3 = mul f32 v1 v2\n" + "  v4 = " + op + " f32 v0 v3\n  store " + q +
+             "[i0] = v4\n";
     results += "result " + q + " [" + size + "] strides [1] offset 0\n";
     id += 3;
   }
@@ -445,13 +498,16 @@ TEST_CASE("a batch: members of one text share a function") {
 TEST_CASE("a contraction with bias and activation in its epilogue") {
   for (const auto& [m, n, k] : {std::tuple(7, 5, 3), std::tuple(37, 130, 70), std::tuple(64, 64, 64)}) {
     const std::string M = std::to_string(m), N = std::to_string(n), K = std::to_string(k);
-    check_graph("buffer b0 in0 f32 [1, " + M + ", " + K + "] strides [" + std::to_string(m * k) + ", " + K + ", 1] input 0\nbuffer b1 in1 f32 [1, " + K + ", " +
-                    N + "] strides [" + std::to_string(k * n) + ", 1, " + K + "] input 1 parameter\nbuffer b2 in2 f32 [" + N +
-                    "] strides [1] input 2\nbuffer b3 buf3 f32 [1, " + M + ", " + N + "]\nbuffer b4 buf4 f32 [1, " + M + ", " + N + "] strides [" +
-                    std::to_string(m * n) + ", " + N + ", 1]\ninputs b0 b1 b2\nnode contract [1, " + M + ", " + N + "] over [" + K +
-                    "]\n  operand b0 [1, " + M + ", " + K + "] at [i0, i1, i2]\n  operand b1 [1, " + K + ", " + N +
-                    "] at [i0, i1, i2]\n  output b3\nnode map [1, " + M + ", " + N +
-                    "]\n  v0 = load f32 b3[i0, i1, i2]\n  v1 = load f32 b2[i2]\n  v2 = add f32 v0 v1\n  v3 = tanh f32 v2\n  store b4[i0, i1, i2] = v3\n"
-                    "result b4 [1, " + M + ", " + N + "] strides [" + std::to_string(m * n) + ", " + N + ", 1] offset 0\n");
+    check_graph("buffer b0 in0 f32 [1, " + M + ", " + K + "] strides [" + std::to_string(m * k) + ", " + K +
+                ", 1] input 0\nbuffer b1 in1 f32 [1, " + K + ", " + N + "] strides [" + std::to_string(k * n) + ", 1, " + K +
+                "] input 1 parameter\nbuffer b2 in2 f32 [" + N + "] strides [1] input 2\nbuffer b3 buf3 f32 [1, " + M + ", " +
+                N + "]\nbuffer b4 buf4 f32 [1, " + M + ", " + N + "] strides [" + std::to_string(m * n) + ", " + N +
+                ", 1]\ninputs b0 b1 b2\nnode contract [1, " + M + ", " + N + "] over [" + K + "]\n  operand b0 [1, " + M +
+                ", " + K + "] at [i0, i1, i2]\n  operand b1 [1, " + K + ", " + N +
+                "] at [i0, i1, i2]\n  output b3\nnode map [1, " + M + ", " + N +
+                "]\n  v0 = load f32 b3[i0, i1, i2]\n  v1 = load f32 b2[i2]\n  v2 = add f32 v0 v1\n  v3 = tanh f32 v2\n  store "
+                "b4[i0, i1, i2] = v3\n"
+                "result b4 [1, " +
+                M + ", " + N + "] strides [" + std::to_string(m * n) + ", " + N + ", 1] offset 0\n");
   }
 }

@@ -1,0 +1,133 @@
+// tests/cpp/test_codegen_text.cpp: the writer, spelling of constants and indices, library functions, and canonical kernel
+// texts; no device.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "csrc/codegen/dialect.h"
+#include "csrc/codegen/kernel_source.h"
+#include "csrc/codegen/op_library.h"
+#include "csrc/support/error.h"
+
+using namespace ocl;
+using namespace ocl::codegen;
+using ir::DType;
+using ir::IndexExpr;
+
+namespace {
+
+std::string real(double x, DType dtype = DType::kF32) { return literal({{true, x, 0}, dtype}); }
+std::string integer(int64_t x, DType dtype) { return literal({{false, 0, x}, dtype}); }
+
+schedule::Schedule one_group(const std::string& text) {
+  schedule::Schedule s;
+  s.graph = ir::parse_graph(text);
+  for (const ir::Buffer& b : s.graph.buffers)
+    s.placements.push_back(
+        {b.role == ir::BufferRole::kInput ? schedule::Placement::Kind::kInput : schedule::Placement::Kind::kOutput, 0});
+  schedule::Group group;
+  group.sizes = s.graph.nodes[0].sizes;
+  group.phases = {{false, {0}}};
+  group.vector_width = 16;
+  group.index32 = true;
+  s.groups.push_back(group);
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("the writer fills placeholders in order and indents blocks") {
+  Writer inner;
+  inner.line("x += $c;", Literal{{true, 0.5, 0}, DType::kF32});
+  Writer w;
+  w.open("for (int $s = 0; $s < $d; ++$s)", "i", "i", 8, "i");
+  w.line("const $t a = 1;", Type{DType::kF32, 16});
+  w.append(inner);
+  w.close();
+  w.line("$$");
+  CHECK(w.str() == "for (int i = 0; i < 8; ++i) {\n  const float16 a = 1;\n  x += 0x1p-1f;\n}\n$\n");
+  CHECK_THROWS_AS(w.line("$s"), Error);
+  CHECK_THROWS_AS(w.line("none", "left"), Error);
+}
+
+TEST_CASE("constants are exact") {
+  CHECK(real(0.1) == "0x1.99999ap-4f");
+  CHECK(real(0.1, DType::kF64) == "0x1.999999999999ap-4");
+  CHECK(real(-0.0) == "-0.0f");
+  CHECK(real(1e30) == "0x1.93e594p+99f");
+  CHECK(real(NAN) == "NAN");
+  CHECK(real(-INFINITY, DType::kF64) == "-INFINITY");
+  CHECK(real(1e300) == "INFINITY");
+  CHECK(integer(5, DType::kI64) == "5L");
+  CHECK(integer(INT64_MIN, DType::kI64) == "LONG_MIN");
+  CHECK(integer(INT32_MIN, DType::kI32) == "INT_MIN");
+  CHECK(integer(7, DType::kBool) == "1");
+  CHECK(integer(3, DType::kF32) == "3.0f");
+}
+
+TEST_CASE("index expressions keep their meaning in C") {
+  ir::Ranges ranges;
+  ranges.set_extent({ir::SymbolKind::kLoop, 0}, 10);
+  ranges.set({ir::SymbolKind::kSize, 0}, {1, 100, 1});
+  const IndexSpelling narrow{
+      false, [](ir::Symbol s) {
+        return (s.kind == ir::SymbolKind::kLoop ? "i" : s.kind == ir::SymbolKind::kSize ? "s" : "r") + std::to_string(s.index);
+      }};
+  const auto text = [&](const std::string& e) { return index_text(ir::parse_index(e), ranges, narrow); };
+  CHECK(text("i0 // 3") == "i0 / 3");
+  CHECK(text("i0 % s0") == "i0 % s0");
+  CHECK(text("(r0 - 4) // s0") == "op_index_floordiv_i32(r0 - 4, s0)");
+  CHECK(text("(r0 - 4) % s0") == "op_index_mod_i32(r0 - 4, s0)");
+  CHECK(text("i0*4 - i0 // 2 + 7") == "i0 * 4 - i0 / 2 + 7");
+  CHECK(text("min(i0, 5)") == "min((int)5, i0)");
+  CHECK(text("i0 // 2 * 3") == "(i0 / 2) * 3");
+  const IndexSpelling wide{true, narrow.name};
+  CHECK(index_text(ir::parse_index("max(i0 - 4, 0)"), ranges, wide) == "max((long)0, i0 - 4)");
+  CHECK(index_text(ir::parse_index("i0*4294967296"), ranges, wide) == "i0 * 4294967296L");
+}
+
+TEST_CASE("library functions are written out for the types that call them, callees first") {
+  const std::string text = called_functions("x = op_logaddexp_f32x8(a, b) + op_logaddexp_f32x8(c, d); y = op_abs_i16(z);");
+  CHECK(text.find("OCL_INLINE float8 op_maximum_f32x8(float8 a, float8 b)") <
+        text.find("OCL_INLINE float8 op_logaddexp_f32x8(float8 a, float8 b)"));
+  CHECK(text.find("op_logaddexp_f32x8(float8 a, float8 b)") == text.rfind("op_logaddexp_f32x8(float8 a, float8 b)"));
+  CHECK(text.find("OCL_INLINE short op_abs_i16(short x) {\n  return x < (short)(0) ? (short)(-x) : x;") != std::string::npos);
+  CHECK(called_functions("op_relu_f64x2(x)").find("return x < ((double2)(0.0)) ? ((double2)(0.0)) : x;") != std::string::npos);
+  CHECK(called_functions("op_sigmoid_f32(x)").find("return 1.0f / (1.0f + exp(-x));") != std::string::npos);
+  CHECK(called_functions("a + b").empty());
+  CHECK_THROWS_AS(called_functions("op_nothing_f32(x)"), Error);
+}
+
+TEST_CASE("conversions between masks and numbers") {
+  CHECK(convert_text("v", {DType::kBool, 1}, DType::kF32) == "(float)v");
+  CHECK(convert_text("v", {DType::kBool, 16}, DType::kF32) == "convert_float16((v & 1))");
+  CHECK(convert_text("v", {DType::kF64, 4}, DType::kBool) == "convert_int4(v != 0.0)");
+  CHECK(convert_text("v", {DType::kF32, 1}, DType::kU8) == "(uchar)(int)v");
+  CHECK(broadcast_text("v", DType::kBool, 4) == "(int4)(-v)");
+  CHECK(lane_text("v", DType::kBool, 11) == "(-v.sb)");
+}
+
+TEST_CASE("equal graphs give equal text, whatever their buffers are called") {
+  const std::string a =
+      "buffer b0 in0 f32 [s0] strides [1] input 0\nbuffer b1 buf1 f32 [s0] strides [1]\ninputs b0\nnode map [s0]\n"
+      "  v0 = load f32 b0[i0]\n  v1 = relu f32 v0\n  store b1[i0] = v1\n";
+  const std::string symbol = "symbol s0 1..100000 divisor 1\n";
+  const std::string b =
+      "buffer b0 unused f32 [3] strides [1] input 0\nbuffer b1 x f32 [s1] strides [1] input 1\nbuffer b2 y f32 [s1] strides "
+      "[1]\n"
+      "inputs b0 b1\nnode map [s1]\n  v0 = constant f32 3\n  v1 = load f32 b1[i0]\n  v2 = relu f32 v1\n  store b2[i0] = v2\n";
+  const schedule::Schedule one = one_group(symbol + a), two = one_group(symbol + "symbol s1 1..100000 divisor 1\n" + b);
+  for (const bool is_cpu : {true, false}) {
+    Caps caps;
+    caps.is_cpu = is_cpu;
+    const KernelSource first = generate(one, one.groups[0], caps), second = generate(two, two.groups[0], caps);
+    CHECK(first.text == second.text);
+    CHECK(first.name == second.name);
+    CHECK(first.name.starts_with("pointwise_"));
+    CHECK(first.text.find(first.name) != std::string::npos);
+    CHECK(first.buffers.size() == 2);
+    CHECK(first.ints[0].slot == 4);
+    CHECK(first.text.find("//@kernel\n") != std::string::npos);
+  }
+}
