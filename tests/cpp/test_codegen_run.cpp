@@ -511,3 +511,40 @@ TEST_CASE("a contraction with bias and activation in its epilogue") {
                 M + ", " + N + "] strides [" + std::to_string(m * n) + ", " + N + ", 1] offset 0\n");
   }
 }
+
+TEST_CASE("Philox 4x32-10 gives the published numbers") {
+  // Random123's known answer for counter 0 and key 0: words 6627e8d5 e169c58d ...
+  Case c{R"(buffer b0 buf0 i64 [33] strides [1]
+buffer b1 buf1 i64 [33] strides [1]
+buffer b2 buf2 f32 [33] strides [1]
+buffer b3 buf3 f32 [33] strides [1]
+node map [33]
+  v0 = constant i64 0
+  v1 = index i64 i0
+  v2 = philox_bits i64 v0 v0 v1
+  v3 = constant i64 4294967295
+  v4 = bitwise_and i64 v2 v3
+  store b0[i0] = v4
+  v5 = constant i64 32
+  v6 = shift_right i64 v2 v5
+  v7 = bitwise_and i64 v6 v3
+  store b1[i0] = v7
+  v8 = philox_uniform f32 v0 v0 v1
+  store b2[i0] = v8
+  v9 = philox_normal f32 v0 v0 v1
+  store b3[i0] = v9
+)"};
+  const schedule::Schedule s = schedule_of(c);
+  for_each_device([&](runtime::Device& device) {
+    const Memory memory(4, std::vector<double>(33));
+    const Memory result = launch(device, s, codegen::generate(s, s.groups[0], device.caps()), {}, memory);
+    CHECK(result[0][0] == double{0x6627e8d5});
+    CHECK(result[1][0] == double{0xe169c58d});
+    CHECK(result[2][0] == double{0x6627e8} / (1 << 24));
+    for (size_t i = 0; i < 33; ++i) {
+      const double u = std::floor(result[0][i] / 256) / (1 << 24), angle = std::floor(result[1][i] / 256) / (1 << 24);
+      CHECK(result[2][i] == u);
+      CHECK(std::fabs(result[3][i] - std::sqrt(-2 * std::log(1 - u)) * std::cos(2 * M_PI * angle)) < 1e-5);
+    }
+  });
+}
