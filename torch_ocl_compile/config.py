@@ -111,6 +111,14 @@ option(
     choices=("eager", "error"),
 )
 option(
+    "kernel_family",
+    str,
+    "auto",
+    "Kernels that own a tile per work-item (CPUs) or per work-group (GPUs); auto: by the device.",
+    scope="compile",
+    choices=("auto", "item", "group"),
+)
+option(
     "interpret",
     bool,
     False,

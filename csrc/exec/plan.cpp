@@ -21,6 +21,14 @@ void dump(const std::string& dir, const std::string& name, const std::string& te
   file << text;
 }
 
+/// The device's caps, with the family of kernels that the options ask for.
+Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
+  Caps caps = device.caps();
+  if (options.kernel_family == "item") caps.is_cpu = true;
+  if (options.kernel_family == "group") caps.is_cpu = false;
+  return caps;
+}
+
 int node_count(const schedule::Group& group) { return static_cast<int>(group.nodes().size()); }
 
 }  // namespace
@@ -90,9 +98,10 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
   if (!text.empty()) dump(options.dump_dir, options.label + ".graph.txt", text);
   schedule::Options traced = options.schedule;
   traced.trace = &plan->passes;
+  const Caps caps = caps_for(device, options);
 
   const double start = seconds();
-  plan->schedule = schedule::make_schedule(std::move(graph), device.caps(), traced);
+  plan->schedule = schedule::make_schedule(std::move(graph), caps, traced);
   const schedule::Schedule& schedule = plan->schedule;
   plan->schedule_seconds = seconds() - start;
   if (!options.dump_dir.empty()) dump(options.dump_dir, options.label + ".schedule.txt", schedule::str(schedule));
@@ -119,7 +128,7 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
     launch.ops = node_count(group);
     launch.work = schedule::work_of(schedule, group);
     try {
-      launch.source = codegen::generate(schedule, group, device.caps());
+      launch.source = codegen::generate(schedule, group, caps);
     } catch (const Error& error) {
       fail(error.kind(), std::string(error.what()) + "\n  where: group " + std::to_string(position) + " of the " + options.label +
                              ": " + launch.origin);

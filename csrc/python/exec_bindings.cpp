@@ -81,6 +81,7 @@ std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const 
   auto result = std::make_shared<PyPlan>();
   exec::PlanOptions plan_options;
   plan_options.label = options.contains("label") ? options["label"].cast<std::string>() : "graph";
+  if (options.contains("kernel_family")) plan_options.kernel_family = options["kernel_family"].cast<std::string>();
   plan_options.schedule.fuse = !options.contains("fuse") || options["fuse"].cast<bool>();
   plan_options.schedule.verify = settings().verify;
   plan_options.failed_dir = settings().failed_dir;
@@ -193,11 +194,13 @@ py::dict render(const ir::Graph& graph, const py::dict& caps, bool fuse) {
   d["schedule"] = schedule::str(rendered.schedule);
   d["log"] = rendered.schedule.log;
   d["graph"] = py::cast(rendered.schedule.graph);
-  py::list kernels, origins;
+  py::list kernels, origins, groups;
   for (const codegen::KernelSource& source : rendered.kernels) kernels.append(kernel_dict(source));
   for (const schedule::Group& group : rendered.schedule.groups) origins.append(exec::origin_of(rendered.schedule, group));
+  for (const schedule::Group& group : rendered.schedule.groups) groups.append(group.nodes());
   d["kernels"] = kernels;
   d["origins"] = origins;
+  d["groups"] = groups;  // the nodes of each launch, in order
   return d;
 }
 
