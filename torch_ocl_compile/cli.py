@@ -15,7 +15,9 @@ def _devices(_: argparse.Namespace) -> int:
 
     for index in range(device.device_count()):
         p = device.get_device_properties(index)
-        print(f"ocl:{index}  {p.name}  ({p.platform_name}, {p.total_memory / 2**30:.1f} GiB, {p.multi_processor_count} units)")
+        print(
+            f"ocl:{index}  {p.name}  ({p.platform_name}, {p.total_memory / 2**30:.1f} GiB, {p.multi_processor_count} units)"
+        )
     for problem in device.device_problems():
         print(f"problem: {problem}")
     if device.device_count() == 0:
@@ -60,7 +62,9 @@ def parser() -> argparse.ArgumentParser:
     """All commands and their options."""
     top = argparse.ArgumentParser(prog="python -m torch_ocl_compile", description="torch.compile on OpenCL devices")
     commands = top.add_subparsers(dest="command", required=True)
-    commands.add_parser("devices", help="list the OpenCL devices in the order of ocl:0, ocl:1, ...").set_defaults(run=_devices)
+    commands.add_parser("devices", help="list the OpenCL devices in the order of ocl:0, ocl:1, ...").set_defaults(
+        run=_devices
+    )
     commands.add_parser("doctor", help="compile and check a small graph on every device").set_defaults(run=_doctor)
     demo = commands.add_parser("demo", help="train a small CNN on handwritten digits")
     demo.add_argument("--device", default="ocl", help="torch device (default: ocl)")

@@ -1,12 +1,13 @@
-# torch_ocl_compile/demo.py: the demo: a small CNN learns handwritten digits through torch.compile(model, backend="ocl").
+# torch_ocl_compile/demo.py: the demo: a small CNN learns handwritten digits through torch.compile(..., backend="ocl").
 """Trains on scikit-learn's digits (1,797 images of 8 x 8), compares with eager on the CPU, and plots loss and kernels."""
 
 from __future__ import annotations
 
+import logging
 import statistics
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,6 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ocl_compile.record import LaunchRecord, record
+
+BATCH = 64
+ENOUGH = 0.97  # test accuracy
+
+Parts = dict[str, list[LaunchRecord]]  # of one training step: forward, backward, optimizer
 
 
 class DigitNet(nn.Module):
@@ -36,8 +42,22 @@ class DigitNet(nn.Module):
         return self.fc2(x)  # type: ignore[no-any-return]
 
 
-def load_digits() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Train images [n, 1, 8, 8] in 0..1 and labels, test images and labels: four fifths and one fifth, shuffled."""
+@dataclass(frozen=True)
+class Digits:
+    """Images [n, 1, 8, 8] in 0..1 and labels [n]."""
+
+    images: Tensor
+    labels: Tensor
+
+    def to(self, device: torch.device) -> Digits:
+        return Digits(self.images.to(device), self.labels.to(device))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def load_digits() -> tuple[Digits, Digits]:
+    """Training and test set: four fifths and one fifth, shuffled."""
     from sklearn.datasets import load_digits as sklearn_digits
 
     data = sklearn_digits()
@@ -46,52 +66,156 @@ def load_digits() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
     split = len(labels) * 4 // 5
     train, test = order[:split], order[split:]
-    return images[train], labels[train], images[test], labels[test]
+    return Digits(images[train], labels[train]), Digits(images[test], labels[test])
 
 
-def _step(model: Callable[[Tensor], Tensor], optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor) -> Tensor:
-    optimizer.zero_grad(set_to_none=True)
-    loss = F.cross_entropy(model(x), y)
-    loss.backward()
-    optimizer.step()
-    return loss.detach()
+class Trainer:
+    """The network on one device, in plain PyTorch. Where `backend` is given, three functions are compiled: the loss of a
+    batch, the optimizer's step and the prediction. The batch is gathered inside the first, so that nothing runs eagerly."""
+
+    def __init__(self, device: torch.device, data: Digits, backend: str | None) -> None:
+        torch.manual_seed(0)
+        self.device = device
+        self.data = data.to(device)
+        self.model = DigitNet().to(device)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=2e-3)
+
+        def loss_of(batch: Tensor) -> Tensor:
+            return F.cross_entropy(self.model(self.data.images[batch]), self.data.labels[batch])
+
+        def predict(images: Tensor) -> Tensor:
+            return self.model(images).argmax(1)  # type: ignore[no-any-return]
+
+        def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+            return torch.compile(function, backend=backend) if backend else function
+
+        self.loss_of = compiled(loss_of)
+        self.update = compiled(self.optimizer.step)
+        self.predict = compiled(predict)
+
+    def batches(self) -> Iterator[Tensor]:
+        """One epoch in random order; the last, incomplete batch is left out, as DataLoader(drop_last=True) does."""
+        for batch in torch.randperm(len(self.data)).split(BATCH):
+            if len(batch) == BATCH:
+                yield batch.to(self.device)
+
+    def step(self, batch: Tensor) -> Tensor:
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.loss_of(batch)
+        loss.backward()
+        self.update()
+        return loss.detach()
+
+    def recorded_step(self, batch: Tensor) -> Parts:
+        """A step with the time of each kernel."""
+        self.optimizer.zero_grad(set_to_none=True)
+        with record(timing=True) as forward:
+            loss = self.loss_of(batch)
+        with record(timing=True) as backward:
+            loss.backward()
+        with record(timing=True) as optimizer:
+            self.update()
+        return {"forward": forward, "backward": backward, "optimizer": optimizer}
+
+    @torch.no_grad()
+    def predictions(self, images: Tensor) -> Tensor:
+        """Labels, on the CPU."""
+        self.model.eval()
+        labels = self.predict(images.to(self.device)).cpu()
+        self.model.train()
+        return labels  # type: ignore[no-any-return]
+
+    def wait(self) -> None:
+        if self.device.type != "cpu":
+            torch.accelerator.synchronize()
 
 
-def _step_ms(step: Callable[[], Any], wait: Callable[[], None], rounds: int = 20) -> float:
-    times = []
+def compare_steps(trainers: list[Trainer], rounds: int = 20) -> list[float]:
+    """Milliseconds of a training step for each trainer: medians, measured in turn."""
+    batch = torch.arange(BATCH)
+    times: list[list[float]] = [[] for _ in trainers]
     for _ in range(rounds):
-        start = time.perf_counter()
-        step()
-        wait()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1000
+        for trainer, mine in zip(trainers, times, strict=True):
+            there = batch.to(trainer.device)
+            trainer.step(there)  # wakes its threads and caches after the other's turn
+            trainer.wait()
+            start = time.perf_counter()
+            trainer.step(there)
+            trainer.wait()
+            mine.append((time.perf_counter() - start) * 1000)
+    return [statistics.median(mine) for mine in times]
 
 
-def accuracy(model: Callable[[Tensor], Tensor], images: Tensor, labels: Tensor) -> float:
-    """Share of images whose most likely class is the label."""
-    with torch.no_grad():
-        return (model(images).argmax(1) == labels).float().mean().item()
+def kernel_table(parts: Parts) -> Any:
+    """Launches and what was fused into them, by kind."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    launches = [launch for part in parts.values() for launch in part]
+    ops = sum(launch.ops for launch in launches)
+    table = Table(title=f"One training step: {ops} operations in {len(launches)} kernels", box=SIMPLE_HEAD)
+    table.add_column("kernels", no_wrap=True)
+    for column in (*parts, "ops", "most in one", "time"):
+        table.add_column(column, justify="right", no_wrap=True)
+    rows = []
+    for kind in {launch.kind for launch in launches}:
+        same = [launch for launch in launches if launch.kind == kind]
+        counts = [sum(launch.kind == kind for launch in part) for part in parts.values()]
+        time_us = sum(launch.time_us for launch in same)
+        rows.append((time_us, kind, counts, sum(k.ops for k in same), max(k.ops for k in same)))
+    for time_us, kind, counts, kind_ops, most in sorted(rows, reverse=True):
+        table.add_row(kind, *(str(n or "") for n in counts), str(kind_ops), str(most), f"{time_us:,.0f} us")
+    total = sum(row[0] for row in rows)
+    table.add_section()
+    counts = [len(part) for part in parts.values()]
+    table.add_row("all", *map(str, counts), str(ops), "", f"{total:,.0f} us")
+    return table
 
 
-def plot(losses: list[float], launches: list[LaunchRecord], path: str) -> None:
-    """Loss curve and the timeline of one step's kernels, as a PNG at `path`."""
+def plot(losses: list[float], parts: Parts, test: Digits, predicted: Tensor, title: str, path: str) -> None:
+    """The loss, some test images with what was read, and the timeline of one step's kernels, as a PNG at `path`."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, (top, bottom) = plt.subplots(2, 1, figsize=(10, 7))
-    top.plot(losses)
-    top.set(title="training loss", xlabel="step", ylabel="cross entropy", yscale="log")
-    kinds = sorted({launch.kind for launch in launches})
-    if launches:
-        origin = min(launch.start_ns for launch in launches)
-        for launch in launches:
-            bar = [((launch.start_ns - origin) / 1000, max(launch.time_us, 0.5))]
-            bottom.broken_barh(bar, (kinds.index(launch.kind) - 0.4, 0.8), facecolors=f"C{kinds.index(launch.kind) % 10}")
-    bottom.set(title="kernels of one training step", xlabel="microseconds on the device")
-    bottom.set_yticks(range(len(kinds)), kinds)
-    figure.tight_layout()
+    figure = plt.figure(figsize=(11, 8), layout="constrained")
+    figure.suptitle(title)
+    upper, lower = figure.subfigures(2, 1, height_ratios=(3, 2))
+    left, right = upper.subfigures(1, 2, width_ratios=(3, 2))
+
+    curve = left.subplots()
+    curve.plot(losses, color="C0", alpha=0.3, label="each step")
+    window = 20
+    smooth = [statistics.mean(losses[max(0, i - window) : i + 1]) for i in range(len(losses))]
+    curve.plot(smooth, color="C0", label=f"mean of {window} steps")
+    curve.set(title="training loss", xlabel="step", ylabel="cross entropy", yscale="log")
+    curve.legend()
+
+    wrong = (predicted != test.labels).nonzero().flatten().tolist()
+    shown = (wrong[:5] + [i for i in range(len(test)) if i not in wrong])[:20]
+    right.suptitle(f"test images: {len(wrong)} of {len(test)} misread (red: read as)", fontsize="medium")
+    for axes, i in zip(right.subplots(4, 5).flat, shown, strict=True):
+        axes.imshow(test.images[i, 0], cmap="gray_r")
+        axes.set_title(str(predicted[i].item()), color="red" if i in wrong else "black", fontsize="small", pad=2)
+        axes.axis("off")
+
+    timeline = lower.subplots()
+    times: dict[str, float] = {}
+    for launch in (launch for part in parts.values() for launch in part):
+        times[launch.kind] = times.get(launch.kind, 0) + launch.time_us
+    kinds = sorted(times, key=lambda kind: -times[kind])
+    for row, part in enumerate(parts.values()):
+        origin = min((launch.start_ns for launch in part), default=0)
+        for launch in part:
+            begin = (launch.start_ns - origin) / 1000
+            color = f"C{kinds.index(launch.kind) % 10}"
+            timeline.barh(row, launch.time_us, left=begin, color=color, edgecolor="white", linewidth=0.5)
+    timeline.set(title="kernels of one training step, each part from its start", xlabel="microseconds on the device")
+    timeline.set_yticks(range(len(parts)), [f"{name}\n{len(part)} kernels" for name, part in parts.items()])
+    timeline.invert_yaxis()
+    handles = [plt.Rectangle((0, 0), 1, 1, color=f"C{i % 10}") for i in range(len(kinds))]
+    timeline.legend(handles, kinds, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
@@ -99,69 +223,68 @@ def plot(losses: list[float], launches: list[LaunchRecord], path: str) -> None:
 def run_demo(device: str = "ocl", epochs: int = 20, output: str = "demo.png") -> int:
     """Runs the demo; returns 0 when the test accuracy reaches 97 %."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-    from rich.table import Table
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    console = Console()
-    torch.manual_seed(0)
+    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it warns of the profiler's marks in the optimizer
+    ocl: Any = torch.ocl  # type: ignore[attr-defined]
+    console = Console(highlight=False)
+
+    def say(what: str, text: str) -> None:
+        console.print(f"[bold]{what:10s}[/bold] {text}")
+
     where = torch.device(device)
-    name = torch.ocl.get_device_name(where) if where.type == "ocl" else str(where)  # type: ignore[attr-defined]
-    console.print(f"[bold]device[/bold] {where} = {name}")
-    train_x, train_y, test_x, test_y = load_digits()
-    x, y = train_x.to(where), train_y.to(where)
-    model = DigitNet().to(where)
-    compiled = torch.compile(model, backend="ocl")
-    optimizer = torch.optim.Adam(model.parameters(), lr=torch.tensor(2e-3), foreach=True)
-    compiled_step = torch.compile(optimizer.step, backend="ocl")
-
-    batch, losses = 64, []
-
-    def step(images: Tensor, labels: Tensor) -> Tensor:
-        optimizer.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(compiled(images), labels)
-        loss.backward()
-        compiled_step()
-        return loss.detach()
+    on_ocl = where.type == "ocl"
+    if on_ocl:
+        properties = ocl.get_device_properties(where)
+        name = f"{properties.name} ({properties.platform_name})"
+    else:
+        name = "without OpenCL"
+    say("device", f"{where} = {name}")
+    train, test = load_digits()
+    say(
+        "data",
+        f"{len(train) + len(test)} handwritten digits of 8 x 8: {len(train)} to train on, {len(test)} to test with",
+    )
+    ours = Trainer(where, train, "ocl" if on_ocl else None)
+    say("model", f"CNN with {sum(p.numel() for p in ours.model.parameters()):,} parameters, batch {BATCH}, Adam")
+    if on_ocl:
+        ocl.reset_fallback_counts()
 
     start = time.perf_counter()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("compiling", total=epochs)
+    first: float | None = None
+    losses: list[Tensor] = []
+    columns = (TextColumn("[bold]{task.fields[what]:10s}[/bold]"), BarColumn(30), TextColumn("{task.description}"))
+    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
+        steps = epochs * (len(train) // BATCH)
+        task = progress.add_task("building kernels (only the first time)", total=steps, what="compiling")
         for epoch in range(epochs):
-            model.train()
-            for chunk in torch.randperm(len(y)).split(batch):
-                if len(chunk) < batch:
-                    continue
-                chunk = chunk.to(where)
-                losses.append(step(x.index_select(0, chunk), y.index_select(0, chunk)))
-            progress.update(task, advance=1, description=f"epoch {epoch + 1}, loss {losses[-1].item():.3f}")
+            for batch in ours.batches():
+                losses.append(ours.step(batch))
+                if first is None:
+                    ours.wait()
+                    first = time.perf_counter() - start
+                progress.update(task, advance=1, what="training")
+            progress.update(task, description=f"epoch {epoch + 1}/{epochs}, loss {losses[-1].item():.4f}")
     seconds = time.perf_counter() - start
-    model.eval()
-    reached = accuracy(compiled, test_x.to(where), test_y.to(where))
-    console.print(f"[bold]accuracy[/bold] {reached:.2%} on {len(test_y)} test images after {seconds:.1f} s")
+    predicted = ours.predictions(test.images)
+    reached = (predicted == test.labels).float().mean().item()
+    say("trained", f"{len(losses)} steps in {seconds:.1f} s; the first, with compilation, took {first or 0:.1f} s")
+    good = reached >= ENOUGH
+    say("accuracy", f"{reached:.2%} of the test images" + ("" if good else f"; below {ENOUGH:.0%}, something is wrong"))
 
-    model.train()
-    synchronize = torch.accelerator.synchronize if where.type == "ocl" else lambda: None
-    with record(timing=True) as launches:
-        step(x[:batch], y[:batch])
-    table = Table(title=f"one training step: {len(launches)} kernels, {sum(k.ops for k in launches)} operations")
-    for column in ("kernel kind", "launches", "ops fused (largest)", "time us"):
-        table.add_column(column, justify="left" if column == "kernel kind" else "right")
-    for kind, count in Counter(k.kind for k in launches).most_common():
-        same = [k for k in launches if k.kind == kind]
-        table.add_row(kind, str(count), str(max(k.ops for k in same)), f"{sum(k.time_us for k in same):.0f}")
-    console.print(table)
-
-    eager = DigitNet()
-    eager_optimizer = torch.optim.Adam(eager.parameters(), lr=2e-3)
-    ours = _step_ms(lambda: step(x[:batch], y[:batch]), synchronize)
-    theirs = _step_ms(lambda: _step(eager, eager_optimizer, train_x[:batch], train_y[:batch]), lambda: None)
-    console.print(f"[bold]time per step[/bold] compiled on {where} {ours:.2f} ms, eager on cpu {theirs:.2f} ms")
-    fallbacks = torch.ocl.fallback_counts() if where.type == "ocl" else {}  # type: ignore[attr-defined]
-    console.print(f"[bold]ops run on the CPU[/bold] {dict(fallbacks) or 'none'}")
-    plot([loss.item() for loss in losses], launches, output)
-    console.print(f"[bold]plot[/bold] {output}")
-    if reached < 0.97:
-        console.print("the accuracy is below 97 %")
-        return 1
-    return 0
+    parts: Parts = {}
+    if on_ocl:
+        parts = ours.recorded_step(torch.arange(BATCH).to(where))
+        console.print(kernel_table(parts))
+        counts = ocl.fallback_counts()
+        say("fallbacks", ", ".join(f"{op} {n} times" for op, n in counts.items()) or "none: every op ran on the device")
+        eager = Trainer(torch.device("cpu"), train, None)
+        ours_ms, eager_ms = compare_steps([ours, eager])
+        say(
+            "a step",
+            f"{ours_ms:.2f} ms compiled on {where}, {eager_ms:.2f} ms eager on the CPU ({torch.get_num_threads()} threads)",
+        )
+    title = f"{len(losses)} training steps on {where}, {name}: test accuracy {reached:.1%}"
+    plot([loss.item() for loss in losses], parts, test, predicted, title, output)
+    say("plot", output)
+    return 0 if good else 1
