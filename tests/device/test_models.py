@@ -63,14 +63,37 @@ def test_network(ocl_device, name, batch, size, train):
     y = torch.randint(classes, (batch,))
     exact = copy.deepcopy(model).double()
     fp64 = forward_and_gradients(exact, exact, x.double(), y)
-    plain = copy.deepcopy(model)
-    fp32 = forward_and_gradients(plain, plain, x, y)
-    torch._dynamo.reset()
-    torch.ocl.reset_fallback_counts()
-    ported = copy.deepcopy(model).to(ocl_device)
-    compiled = torch.compile(ported, backend="ocl", options={"fallback": "error"})
-    ours = forward_and_gradients(ported, compiled, x.to(ocl_device), y.to(ocl_device))
+    fp32 = torch_fp32(model, x, y, ocl_device)
+    ours = compiled_results(model, x, y, ocl_device)
     assert_as_exact_as_torch(ours, fp32, fp64)
+
+
+def torch_fp32(model, x, y, ocl_device):
+    """PyTorch's own fp32 results: on CUDA for an OpenCL device that is a GPU, else on the CPU."""
+    on_gpu = not torch.ocl.get_device_properties(ocl_device).is_cpu and torch.cuda.is_available()
+    where = "cuda" if on_gpu else "cpu"
+    torch.backends.cudnn.allow_tf32 = False
+    plain = copy.deepcopy(model).to(where)
+    return forward_and_gradients(plain, plain, x.to(where), y.to(where))
+
+
+def compiled_results(model, x, y, ocl_device, **options):
+    torch._dynamo.reset()
+    ported = copy.deepcopy(model).to(ocl_device)
+    compiled = torch.compile(ported, backend="ocl", options={"fallback": "error", **options})
+    return forward_and_gradients(ported, compiled, x.to(ocl_device), y.to(ocl_device))
+
+
+@pytest.mark.parametrize("name,batch,size", [("mlp", 16, 0), ("lenet", 4, 28), ("resnet18", 2, 32)], ids=["mlp", "lenet", "resnet18"])
+def test_network_with_gpu_kernels(name, batch, size):
+    """The kernels for GPUs are portable OpenCL C: on a CPU runtime they are slow and right."""
+    torch.manual_seed(0)
+    model, x, classes = networks.make(name, batch, size)
+    model, y = without_dropout(model).train(), torch.randint(classes, (batch,))
+    exact = copy.deepcopy(model).double()
+    fp64 = forward_and_gradients(exact, exact, x.double(), y)
+    fp32 = torch_fp32(model, x, y, "ocl:0")
+    assert_as_exact_as_torch(compiled_results(model, x, y, "ocl:0", kernel_family="group"), fp32, fp64)
 
 
 def launches_of(step):
