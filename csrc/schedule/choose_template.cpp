@@ -1,9 +1,24 @@
 // csrc/schedule/choose_template.cpp: pass: a hand-written kernel for each contraction and convolution.
 #include "csrc/schedule/choose_template.h"
 
+#include <algorithm>
+
 #include "csrc/support/error.h"
 
 namespace ocl::schedule {
+
+namespace {
+
+/// Without elements to read, add up or write there is nothing to tile, and the choosers divide by the sizes.
+bool is_empty(const ir::Node& node) {
+  const auto zero = [](const ir::Shape& sizes) {
+    return std::any_of(sizes.begin(), sizes.end(), [](const ir::IndexExpr& size) { return size.is_const() && size.constant() == 0; });
+  };
+  return zero(node.sizes) || zero(node.reduce_sizes) ||
+         std::any_of(node.operands.begin(), node.operands.end(), [&](const ir::View& operand) { return zero(operand.sizes); });
+}
+
+}  // namespace
 
 void choose_template(Schedule& schedule, const Caps& caps) {
   ir::Graph& graph = schedule.graph;
@@ -18,7 +33,9 @@ void choose_template(Schedule& schedule, const Caps& caps) {
     }
     const ir::Node original = graph.nodes[i];
     bool taken = false;
+    const bool empty = is_empty(original);
     for (const TemplateRow& row : template_rows()) {
+      if (empty) break;
       if (!(caps.is_cpu ? row.on_cpu : row.on_gpu)) continue;
       std::vector<ir::Node> before, after;
       TemplateLaunch launch;
