@@ -1,8 +1,8 @@
 # torch_ocl_compile/__init__.py: registers the device `ocl` with torch, once; nothing else.
 """torch.compile(model, backend="ocl") on any OpenCL device.
 
-`import torch` alone registers the device, through the entry point "torch.backends"; `import torch_ocl_compile` does the
-same. No OpenCL runtime is loaded before a device is used.
+`import torch` alone registers the device, through the entry point "torch.backends", unless torch has CUDA devices;
+`import torch_ocl_compile` always does. No OpenCL runtime is loaded before a device is used.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ __version__ = "0.1.0"
 def _autoload() -> None:
     """Called at the end of `import torch`, perhaps while this file still runs: so it stands above the import.
 
-    What fails here is a warning: torch must work without us.
+    What fails here is a warning: torch must work without us. Where torch has CUDA devices it is left as it is, see
+    `registration.wanted`.
     """
     try:
         from torch_ocl_compile import registration
 
-        registration.register()
+        if registration.wanted():
+            registration.register()
     except Exception as error:
         warnings.warn(f"the device 'ocl' is not available: {error}", stacklevel=2)
 

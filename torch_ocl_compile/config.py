@@ -86,6 +86,13 @@ option(
     "",
     "Devices to use and their order: indices or parts of platform or device names, with commas; all if empty.",
 )
+option(
+    "autoload",
+    str,
+    "auto",
+    "Whether `import torch` alone registers the device; auto: unless torch has CUDA devices.",
+    choices=("auto", "always", "never"),
+)
 option("warn_fallback", bool, True, "Warn once per op that runs eagerly on the CPU instead of on the device.")
 option(
     "debug",

@@ -19,6 +19,21 @@ import torch
 _registered = False
 
 
+def wanted() -> bool:
+    """Whether `import torch` alone should register the device.
+
+    torch has one accelerator a process, and a registered private device is it: CUDA tensors then fail in backward
+    ("opt_parent_stream INTERNAL ASSERT"). So a torch with CUDA devices keeps them until `import torch_ocl_compile`
+    asks for ours; TORCH_OCL_AUTOLOAD=always or never decides otherwise.
+    """
+    from torch_ocl_compile import config
+
+    choice = config.get("autoload")
+    if choice != "auto":
+        return choice == "always"
+    return not (torch.backends.cuda.is_built() and torch.cuda.device_count() > 0)
+
+
 def register() -> None:
     """Raises ImportError where the extension does not load, RuntimeError where a plug-in has the private device."""
     global _registered
