@@ -2,9 +2,18 @@
 """One pytest process sees all runtimes' devices at once, as ocl:0, ocl:1, ... A test that takes `ocl_device` runs on
 each of them, or on those that `--ocl-devices` selects."""
 
+import os
 import re
+import shutil
 import sys
+import tempfile
 from pathlib import Path
+
+# Before torch is imported; a worker of pytest-xdist inherits the choice of the process that started it, cache included.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+if "TORCH_OCL_CACHE_DIR" not in os.environ:
+    os.environ["TORCH_OCL_CACHE_DIR"] = tempfile.mkdtemp(prefix="torch_ocl_tests_")
+    os.environ["TORCH_OCL_TESTS_OWN_CACHE"] = str(os.getpid())
 
 import pytest
 
@@ -20,6 +29,30 @@ def pytest_addoption(parser):
     parser.addoption(
         "--update-golden", action="store_true", help="write the golden files instead of comparing with them"
     )
+    parser.addoption(
+        "--sweep", action="store_true", help="every sample on every device, where a plain run takes some (make sweep)"
+    )
+
+
+def pytest_unconfigure(config):
+    if os.environ.get("TORCH_OCL_TESTS_OWN_CACHE") == str(os.getpid()):
+        shutil.rmtree(os.environ["TORCH_OCL_CACHE_DIR"], ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """Workers share the cores."""
+    try:
+        import torch
+    except ImportError:
+        return
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def sweep(request):
+    """Whether to run everything."""
+    return request.config.getoption("--sweep")
 
 
 def ocl_devices(selection="all"):

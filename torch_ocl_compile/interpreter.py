@@ -3,6 +3,8 @@
 over the nest's space, loads are gathers, stores are scatters, a reduction folds the trailing r dimensions.
 
     results = run_graph(graph, [sizes..., tensors...])      mutated inputs are changed in place
+
+A scheduled graph runs too: Map nodes over i* and then r* (whole rows in one kernel), both steps of split reductions.
 """
 
 from __future__ import annotations
@@ -197,16 +199,18 @@ class _Nest:
                 value = operation(name)(*converted_operands(RULES[name], operands))
             self.values.append(value.to(dtype))
 
-    def full(self, value: Tensor, reduced: bool) -> Tensor:
-        return value.expand([*self.shape, *(self.reduced if reduced else [])])
+    def full(self, value: Tensor) -> Tensor:
+        return value.expand([*self.shape, *self.reduced])
 
     def store(self, store: Any, value: Tensor) -> None:
+        """`value` has the nest's space; after a reduction that is i* alone."""
         target = self.run.buffers[store.buffer]
-        if not math.prod(self.shape):
+        space = [*self.shape, *self.reduced]
+        if not math.prod(space):
             return
         coords = [self.index(e) for e in store.index]
-        coords = [c.reshape(c.shape[: len(self.shape)]) if c.dim() > len(self.shape) else c for c in coords]
-        where = tuple(c.expand(self.shape) for c in coords)
+        coords = [c.reshape(c.shape[: len(space)]) if c.dim() > len(space) else c for c in coords]
+        where = tuple(c.expand(space) for c in coords)
         if where:
             target[where] = value.to(target.dtype)
         else:
@@ -275,6 +279,41 @@ REDUCTIONS: dict[str, Callable[..., list[Tensor]]] = {
 }
 
 
+def _best(x: Tensor, i: Tensor, largest: bool) -> list[Tensor]:
+    """Value and position: the accumulators of argmax and argmin."""
+    where = _arg(x, largest, i)
+    x, i = torch.broadcast_tensors(x, i)
+    return [torch.gather(x, -1, (i == where.unsqueeze(-1)).int().argmax(-1, keepdim=True)).squeeze(-1), where]
+
+
+def _welford_parts(x: Tensor) -> list[Tensor]:
+    mean, squares = _welford(x)
+    return [mean, squares, torch.full_like(mean, x.shape[-1])]
+
+
+def _welford_merge(mean: Tensor, squares: Tensor, count: Tensor) -> list[Tensor]:
+    n = count.double().sum(-1, keepdim=True)
+    whole = (mean.double() * count).sum(-1, keepdim=True) / n
+    merged = (squares.double() + count * (mean.double() - whole).square()).sum(-1)
+    return [whole.squeeze(-1).to(mean.dtype), merged.to(mean.dtype)]
+
+
+def _softmax_merge(largest: Tensor, total: Tensor) -> list[Tensor]:
+    whole = _extreme(largest, True)
+    shifted = torch.where(largest == whole.unsqueeze(-1), 0, largest - whole.unsqueeze(-1))
+    return [whole, (total * torch.exp(shifted)).sum(-1)]
+
+
+# Where the accumulators are not the results, or merging them is not reducing them.
+PARTIAL: dict[str, Callable[..., list[Tensor]]] = {
+    "argmax": lambda x, i: _best(x, i, True),
+    "argmin": lambda x, i: _best(x, i, False),
+    "welford": _welford_parts,
+}
+FINAL: dict[str, Callable[..., list[Tensor]]] = {"welford": _welford_merge, "softmax": _softmax_merge}
+STAGES = {"whole": REDUCTIONS, "partial": REDUCTIONS | PARTIAL, "final": REDUCTIONS | FINAL}
+
+
 class _Run:
     def __init__(
         self, graph: Any, args: Sequence[Any], calls: Sequence[Callable[[list[Tensor]], list[Tensor]]]
@@ -328,13 +367,10 @@ class _Run:
         nest.evaluate(node.ops)
         if node.kind == "map":
             for store in node.stores:
-                value = nest.values[store.value]
-                nest.store(store, nest.full(value, False))
+                nest.store(store, nest.full(nest.values[store.value]))
             return
-        if node.stage != "whole":
-            raise NotImplementedError("parts of a split reduction are not graph-level nodes")
-        flat = [nest.full(nest.values[v], True).reshape([*nest.shape, math.prod(nest.reduced)]) for v in node.reduced]
-        results = REDUCTIONS[node.reduction](*flat)
+        flat = [nest.full(nest.values[v]).reshape([*nest.shape, math.prod(nest.reduced)]) for v in node.reduced]
+        results = STAGES[node.stage][node.reduction](*flat)
         nest.reduced = []
         for store in node.stores:
             nest.store(store, results[store.value])
@@ -352,18 +388,26 @@ def convolve(node: Any, sizes: list[int], a: Tensor, b: Tensor) -> Tensor:
         return torch.nn.functional.conv2d(a, b, None, stride, padding, dilation, groups)
     settings = (stride, padding, dilation, groups)
     grad: Any = torch.nn.grad  # type: ignore[attr-defined]
-    is_data = attrs.kind == ir.ConvolveKind.kData
-    made: Tensor = grad.conv2d_input(sizes, b, a, *settings) if is_data else grad.conv2d_weight(a, sizes, b, *settings)
-    return made
+    if attrs.kind == ir.ConvolveKind.kData:
+        data: Tensor = grad.conv2d_input(sizes, b, a, *settings)
+        return data
+    # A template may sum in parts, along the first dimension, that a Reduce node adds: which part gets what is its own affair.
+    whole: Tensor = grad.conv2d_weight(a, [b.shape[1], *sizes[1:]], b, *settings)
+    return torch.cat([whole, whole.new_zeros([sizes[0] - whole.shape[0], *sizes[1:]])])
 
 
 def run_graph(
-    graph: Any, args: Sequence[Any], calls: Sequence[Callable[[list[Tensor]], list[Tensor]]] = ()
+    graph: Any,
+    args: Sequence[Any],
+    calls: Sequence[Callable[[list[Tensor]], list[Tensor]]] = (),
+    order: Sequence[int] | None = None,
 ) -> list[Tensor]:
-    """Outputs of the graph on CPU tensors. `args`: the sizes s0, s1, ... as ints, then the tensor inputs in order."""
+    """Outputs of the graph on CPU tensors. `args`: the sizes s0, s1, ... as ints, then the tensor inputs in order.
+    `order`: positions of the nodes as a schedule launches them."""
     run = _Run(graph, args, calls)
-    for node in graph.nodes:
-        run.node(node)
+    nodes = list(graph.nodes)
+    for position in range(len(nodes)) if order is None else order:
+        run.node(nodes[position])
     results = []
     for output in graph.outputs:
         shape = [run.size(s) for s in output.sizes]

@@ -116,7 +116,7 @@ void print_node(std::string& out, const Node& node, bool origins) {
     out += " groups " + std::to_string(c.groups);
   }
   out += " " + list(node.sizes);
-  if (node.kind != NodeKind::kMap) out += " over " + list(node.reduce_sizes);
+  if (node.kind != NodeKind::kMap || !node.reduce_sizes.empty()) out += " over " + list(node.reduce_sizes);
   if (node.reduced_precision) out += " reduced_precision";
   if (origins) out += comment(node.origin);
   out += "\n";
