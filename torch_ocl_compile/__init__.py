@@ -28,6 +28,8 @@ def _autoload() -> None:
 
         if registration.wanted():
             registration.register()
+        elif not getattr(__spec__, "_initializing", False):
+            del sys.modules[__name__]  # so that `import torch_ocl_compile` runs this file again, and registers
     except Exception as error:
         warnings.warn(f"the device 'ocl' is not available: {error}", stacklevel=2)
 
