@@ -95,7 +95,7 @@ Grid write_elements_cpu(Nest& nest) {
     const std::string chunk = kernel.integer("row_chunk", row_chunk), rows_text = body.index(rows);
     const std::string flat = flat_type(body, rows);
     body.writer().line("const $s first = ($s)$s * $s;", flat, flat, group_y, chunk);
-    body.writer().line("const $s last = min(first + $s, ($s)($s));", flat, chunk, flat, rows_text);
+    body.writer().line("const $s last = min(first + ($s)$s, ($s)($s));", flat, flat, chunk, flat, rows_text);
     body.push(write_unflatten(body, unflatten, "row", flat, sizes, last, SymbolKind::kLoop));
   } else {
     std::map<ir::Symbol, std::string> none;

@@ -55,7 +55,7 @@ Grid write_rows_cpu(Nest& nest) {
   const Writer inside = body.pop();
   Writer& top = body.writer();
   top.line("const $s first = ($s)get_group_id(0) * $s;", type, type, chunk_text);
-  top.line("const $s last = min(first + $s, ($s)($s));", type, chunk_text, type, rows_text);
+  top.line("const $s last = min(first + ($s)$s, ($s)($s));", type, type, chunk_text, type, rows_text);
   top.open("for ($s row = first; row < last; ++row)", type);
   top.append(unflatten);
   top.append(inside);
