@@ -1,10 +1,11 @@
 # benchmarks/models.py: whole networks, compiled and eager, in one interleaved run.
 """python benchmarks/models.py --models alexnet,resnet18 --sides eager,inductor,ocl
 
-Every side runs the same network on the same input, in turn, for --rounds rounds; the table has the median of the rounds and
-the spread (the distance of the quartiles over the median). Each timed call ends with a wait for its device. A training step is
-forward, cross entropy, backward and Adam. Compile seconds are of the first call in a new process: cold with empty caches,
-warm with those the cold one left. The ratio is to the first side (above 1: faster than it)."""
+Every side runs the same network on the same input, in a process of its own, in turn, for --rounds rounds; the table has the median
+of the rounds and the spread (the distance of the quartiles over the median). Each timed call ends with a wait for its device.
+Inputs lie on the device. A training step is forward, cross entropy, backward and Adam. Compile seconds are the first call of a new
+process: cold with empty caches, warm with those the cold one left. The ratio is to the first side (above 1: faster than it).
+`error` is the largest difference of an inference's output to fp64 on the CPU, over the largest output."""
 
 from __future__ import annotations
 
@@ -15,171 +16,121 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import networks
 
 
-def baseline_device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+class Process:
+    """A side in its process: `ask("round")` has it run and returns what it answers."""
 
+    def __init__(self, side: str, name: str, mode: str, args: argparse.Namespace, caches: str | None = None) -> None:
+        settings = {"side": side, "name": name, "mode": mode, "batch": args.batch, "size": args.size, "ocl_device": args.ocl_device,
+                    "threads": args.threads, "calls": args.calls}  # fmt: skip
+        environment = dict(os.environ)
+        if side != "ocl":
+            environment["TORCH_OCL_AUTOLOAD"] = "never"
+        if caches is not None:
+            environment |= {"TORCH_OCL_CACHE_DIR": f"{caches}/ocl", "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor", "POCL_CACHE_DIR": f"{caches}/pocl"}
+        command = [sys.executable, str(Path(__file__).with_name("side.py")), json.dumps(settings)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE if not args.verbose else None,
+                                        env=environment, text=True)  # fmt: skip
 
-def synchronize(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    elif device.type == "ocl":
-        torch.ocl.synchronize(device)
+    def ask(self, command: str):
+        assert self.process.stdin is not None and self.process.stdout is not None
+        try:
+            self.process.stdin.write(command + "\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            log = self.process.stderr.read()[-3000:] if self.process.stderr else ""
+            raise SystemExit(f"a side stopped:\n{log}")
+        return json.loads(answer)
 
+    def __enter__(self) -> Process:
+        return self
 
-class Side:
-    """One network on one side: `step()` runs it once, without waiting."""
-
-    def __init__(self, side: str, name: str, mode: str, batch: int, size: int, ocl_device: str) -> None:
-        self.side = side
-        self.device = torch.device(ocl_device) if side == "ocl" else baseline_device()
-        torch.manual_seed(0)
-        model, x, classes = networks.make(name, batch, size)
-        self.reference = model, x
-        model = model.to(self.device)
-        self.x = x.to(self.device)
-        self.y = torch.randint(classes, (batch,)).to(self.device)
-        backend = {"eager": None, "inductor": "inductor", "ocl": "ocl"}[side]
-        run = model if backend is None else torch.compile(model, backend=backend)
-        if mode == "inference":
-            model.eval()
-
-            def step():
-                with torch.no_grad():
-                    return run(self.x)
-        else:
-            model.train()
-            optimizer = torch.optim.Adam(model.parameters(), lr=torch.tensor(1e-4), foreach=True)
-            update = optimizer.step if backend is None else torch.compile(optimizer.step, backend=backend)
-
-            def step():
-                optimizer.zero_grad(set_to_none=True)
-                loss = F.cross_entropy(run(self.x), self.y)
-                loss.backward()
-                update()
-                return loss
-
-        self.step = step
-
-    def timed(self) -> float:
-        start = time.perf_counter()
-        self.step()
-        synchronize(self.device)
-        return time.perf_counter() - start
-
-    def peak_mib(self) -> float:
-        if self.device.type == "cuda":
-            return torch.cuda.max_memory_allocated() / 2**20
-        if self.device.type == "ocl":
-            return torch.ocl.max_memory_allocated(self.device) / 2**20
-        return float("nan")  # the CPU's allocator keeps no statistics
+    def __exit__(self, *exc: object) -> None:
+        self.process.kill()
+        self.process.wait()
 
 
 def first_call_seconds(side: str, name: str, mode: str, args: argparse.Namespace, caches: str) -> float:
-    """The first call in a new process that uses `caches` for its kernels."""
-    environment = dict(os.environ, TORCH_OCL_CACHE_DIR=f"{caches}/ocl", TORCHINDUCTOR_CACHE_DIR=f"{caches}/inductor")
-    command = [sys.executable, __file__, "--first-call", f"{side},{name},{mode}", "--batch", str(args.batch), "--size", str(args.size)]
-    command += ["--ocl-device", args.ocl_device, "--threads", str(args.threads)]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if result.returncode:
-        print(result.stderr[-2000:], file=sys.stderr)
-        return float("nan")
-    return float(result.stdout.split()[-1])
-
-
-def accuracy_of(side: Side) -> float:
-    """Largest difference of the output to fp64 on the CPU, over the largest output; inference only."""
-    model, x = side.reference
-    twin = networks_copy(model)
-    with torch.no_grad():
-        exact = twin(x.double().cpu())
-        got = side.step().double().cpu()
-    return ((got - exact).abs().max() / exact.abs().max()).item()
-
-
-def networks_copy(model: torch.nn.Module) -> torch.nn.Module:
-    import copy
-
-    return copy.deepcopy(model).cpu().double().eval()
+    with Process(side, name, mode, args, caches) as process:
+        return float(process.ask("first"))
 
 
 def compare(name: str, mode: str, args: argparse.Namespace) -> list[dict]:
-    sides = {side: Side(side, name, mode, args.batch, args.size, args.ocl_device) for side in args.sides}
-    for side in sides.values():
-        for _ in range(3):
-            side.timed()
-    times: dict[str, list[float]] = {side: [] for side in sides}
-    for _ in range(args.rounds):
-        for label, side in sides.items():
-            side.timed()  # wakes its threads and caches after the other side
-            inner = [side.timed() for _ in range(args.calls)]
-            times[label].append(statistics.median(inner))
+    rounds: dict[str, list[float]] = {side: [] for side in args.sides}
+    facts = {}
+    processes = {side: Process(side, name, mode, args) for side in args.sides}
+    try:
+        for process in processes.values():  # one after the other: a compiling side would disturb the others
+            process.ask("first")
+            process.ask("round")
+        for _ in range(args.rounds):
+            for side, process in processes.items():
+                rounds[side].append(float(process.ask("round")))
+        for side, process in processes.items():
+            facts[side] = process.ask("facts")
+    finally:
+        for process in processes.values():
+            process.__exit__()
+    first = statistics.median(rounds[args.sides[0]])
     rows = []
-    first = statistics.median(times[args.sides[0]])
-    for label, side in sides.items():
-        ms = statistics.median(times[label])
-        quartiles = statistics.quantiles(times[label], n=4) if args.rounds > 1 else [ms, ms, ms]
-        row = {"model": name, "mode": mode, "side": label, "device": str(side.device), "ms": ms * 1e3, "ratio": first / ms,
-               "spread": (quartiles[2] - quartiles[0]) / ms, "peak_mib": side.peak_mib(),
-               "error": accuracy_of(side) if mode == "inference" else float("nan")}  # fmt: skip
-        if args.compile_times and label != "eager":
+    for side, times in rounds.items():
+        seconds = statistics.median(times)
+        quartiles = statistics.quantiles(times, n=4) if len(times) > 1 else [seconds] * 3
+        row = {"model": name, "mode": mode, "side": side, "ms": seconds * 1e3, "ratio": first / seconds,
+               "spread": (quartiles[2] - quartiles[0]) / seconds, **facts[side]}  # fmt: skip
+        if args.compile_times and side != "eager":
             with tempfile.TemporaryDirectory() as caches:
-                row["cold_s"] = first_call_seconds(label, name, mode, args, caches)
-                row["warm_s"] = first_call_seconds(label, name, mode, args, caches)
+                row["cold_s"] = first_call_seconds(side, name, mode, args, caches)
+                row["warm_s"] = first_call_seconds(side, name, mode, args, caches)
         rows.append(row)
     return rows
 
 
+def print_row(row: dict) -> None:
+    nan = float("nan")
+    cells = [f"{row['model']:16s} {row['mode']:10s} {row['side']:9s} {row['ms']:9.2f} {row['ratio']:6.2f} {row['spread']:7.1%}"]
+    cells += [f"{row.get('cold_s', nan):7.1f} {row.get('warm_s', nan):7.1f} {row['peak_mib']:9.0f} {row['error']:8.1e}  {row['device']}"]
+    print(" ".join(cells).replace("nan", "  -"), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    split = lambda text: text.split(",")  # noqa: E731
-    parser.add_argument("--models", type=split, default=["alexnet", "resnet18"])
-    parser.add_argument("--sides", type=split, default=["eager", "inductor", "ocl"])
-    parser.add_argument("--modes", type=split, default=["inference", "training"])
+
+    def names(text: str) -> list[str]:
+        return text.split(",")
+
+    parser.add_argument("--models", type=names, default=["alexnet", "resnet18"])
+    parser.add_argument("--sides", type=names, default=["eager", "inductor", "ocl"])
+    parser.add_argument("--modes", type=names, default=["inference", "training"])
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--size", type=int, default=224, help="image height and width")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--calls", type=int, default=3)
+    parser.add_argument("--calls", type=int, default=3, help="timed calls a round")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--ocl-device", default="ocl:0")
     parser.add_argument("--no-compile-times", dest="compile_times", action="store_false")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--first-call", help=argparse.SUPPRESS)
+    parser.add_argument("--verbose", action="store_true", help="show what the sides print")
+    parser.add_argument("--json", type=Path, help="also write the rows to this file")
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    torch.backends.cudnn.allow_tf32 = False
-    if args.first_call:
-        side, name, mode = args.first_call.split(",")
-        prepared = Side(side, name, mode, args.batch, args.size, args.ocl_device)
-        print(prepared.timed())
-        return
 
-    from torch_ocl_compile import device as ocl
-
-    where = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {args.threads} threads"
-    print(f"torch {torch.__version__}, baseline on {where}, ocl on {ocl.get_device_name(args.ocl_device) if 'ocl' in args.sides else '-'}")
-    print(f"batch {args.batch}, {args.size} x {args.size}, fp32, {args.rounds} rounds of {args.calls} calls, interleaved; median\n")
-    header = f"{'model':16s} {'mode':10s} {'side':9s} {'ms':>9s} {'ratio':>6s} {'spread':>7s} {'cold s':>7s} {'warm s':>7s} {'peak MiB':>9s} {'error':>8s}"
-    print(header)
-    results = []
+    print(f"torch {torch.__version__}; batch {args.batch}, images {args.size} x {args.size}, fp32, {args.threads} CPU threads; "
+          f"{args.rounds} interleaved rounds of {args.calls} calls, median")  # fmt: skip
+    print(f"{'model':16s} {'mode':10s} {'side':9s} {'ms':>9s} {'ratio':>6s} {'spread':>7s} {'cold s':>7s} {'warm s':>7s} {'peak MiB':>9s} {'error':>8s}  device")
+    rows = []
     for name in args.models:
         for mode in args.modes:
             for row in compare(name, mode, args):
-                cold, warm = row.get("cold_s", float("nan")), row.get("warm_s", float("nan"))
-                print(f"{row['model']:16s} {row['mode']:10s} {row['side']:9s} {row['ms']:9.2f} {row['ratio']:6.2f} {row['spread']:7.1%} "
-                      f"{cold:7.1f} {warm:7.1f} {row['peak_mib']:9.0f} {row['error']:8.1e}", flush=True)  # fmt: skip
-                results.append(row)
+                print_row(row)
+                rows.append(row)
     if args.json:
-        args.json.write_text(json.dumps(results, indent=1))
+        args.json.write_text(json.dumps(rows, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,111 @@
+# benchmarks/side.py: one network on one side (eager, inductor, ocl), in a process of its own.
+"""Reads commands from standard input, one JSON object a line, and answers each with one.
+
+Each side has its own process because torch has one accelerator a process: with `ocl` registered, CUDA tensors have no backward. It
+also keeps the sides' caches, thread pools and peak memory apart. A process that waits for its command uses no core."""
+
+from __future__ import annotations
+
+import copy
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import networks
+
+
+def device_of(side: str, ocl_device: str) -> torch.device:
+    """The device of a side: eager and inductor run on CUDA where there is one, else on the CPU."""
+    if side == "ocl":
+        import torch_ocl_compile  # noqa: F401  (registers the device also where torch has CUDA)
+
+        return torch.device(ocl_device)
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Side:
+    """`step()` runs the network once, without waiting: inference, or forward, loss, backward and Adam."""
+
+    def __init__(self, side: str, name: str, mode: str, batch: int, size: int, ocl_device: str) -> None:
+        self.device = device_of(side, ocl_device)
+        torch.manual_seed(0)
+        self.model, self.example, classes = networks.make(name, batch, size)
+        self.exact = copy.deepcopy(self.model) if mode == "inference" else None
+        model = self.model.to(self.device).train(mode == "training")
+        x, y = self.example.to(self.device), torch.randint(classes, (batch,)).to(self.device)
+
+        def compiled(function):
+            return function if side == "eager" else torch.compile(function, backend=side)
+
+        if mode == "inference":
+            forward = compiled(model)
+
+            def step():
+                with torch.no_grad():
+                    return forward(x)
+        else:
+            optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, foreach=True)
+            loss = compiled(lambda x, y: F.cross_entropy(model(x), y))
+            update = compiled(optimizer.step)
+
+            def step():
+                optimizer.zero_grad(set_to_none=True)
+                loss(x, y).backward()
+                update()
+
+        self.step = step
+
+    def synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+        elif self.device.type == "ocl":
+            torch.ocl.synchronize(self.device)
+
+    def timed(self) -> float:
+        """Seconds of one step, with the wait for its device."""
+        start = time.perf_counter()
+        self.step()
+        self.synchronize()
+        return time.perf_counter() - start
+
+    def round(self, calls: int) -> float:
+        """Median of `calls` steps after one that wakes threads and caches."""
+        self.timed()
+        return statistics.median(self.timed() for _ in range(calls))
+
+    def facts(self) -> dict[str, object]:
+        """Device, peak memory in MiB, and the largest error of the output against fp64 over its largest value (inference)."""
+        if self.device.type == "cuda":
+            name, peak = torch.cuda.get_device_name(), torch.cuda.max_memory_allocated() / 2**20
+        elif self.device.type == "ocl":
+            name, peak = torch.ocl.get_device_name(self.device), torch.ocl.max_memory_allocated(self.device) / 2**20
+        else:
+            name, peak = f"CPU, {torch.get_num_threads()} threads", float("nan")  # the CPU's allocator keeps no statistics
+        error = float("nan")
+        if self.exact is not None:
+            with torch.no_grad():
+                exact = self.exact.double().eval()(self.example.double())
+            error = ((self.step().double().cpu() - exact).abs().max() / exact.abs().max()).item()
+        return {"device": name, "peak_mib": peak, "error": error}
+
+
+def main() -> None:
+    settings = json.loads(sys.argv[1])
+    torch.set_num_threads(settings["threads"])
+    torch.backends.cudnn.allow_tf32 = False
+    sys.stdout, answers = sys.stderr, sys.stdout  # what the libraries print is not an answer
+    start = time.perf_counter()
+    side = Side(*(settings[key] for key in ("side", "name", "mode", "batch", "size", "ocl_device")))
+    commands = {"first": side.timed, "round": lambda: side.round(settings["calls"]), "facts": side.facts, "setup": lambda: time.perf_counter() - start}
+    for line in sys.stdin:
+        print(json.dumps(commands[line.strip()]()), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
