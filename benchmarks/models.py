@@ -33,8 +33,8 @@ class Process:
         if caches is not None:
             environment |= {"TORCH_OCL_CACHE_DIR": f"{caches}/ocl", "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor", "POCL_CACHE_DIR": f"{caches}/pocl"}
         command = [sys.executable, str(Path(__file__).with_name("side.py")), json.dumps(settings)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE if not args.verbose else None,
-                                        env=environment, text=True)  # fmt: skip
+        self.log = None if args.verbose else tempfile.TemporaryFile("w+")  # noqa: SIM115  (a pipe nobody reads would fill up)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, env=environment, text=True)
 
     def ask(self, command: str):
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -45,8 +45,11 @@ class Process:
         except BrokenPipeError:
             answer = ""
         if not answer:
-            log = self.process.stderr.read()[-3000:] if self.process.stderr else ""
-            raise SystemExit(f"a side stopped:\n{log}")
+            self.process.wait()
+            if self.log is not None:
+                self.log.seek(0)
+                print(self.log.read()[-4000:], file=sys.stderr)
+            raise SystemExit(f"a side stopped with status {self.process.returncode}")
         return json.loads(answer)
 
     def __enter__(self) -> Process:
