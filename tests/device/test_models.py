@@ -56,25 +56,43 @@ def assert_as_exact_as_torch(ours, fp32, fp64):
 
 @pytest.mark.parametrize("train", [False, True], ids=["eval", "train"])
 @pytest.mark.parametrize("name,batch,size", NETWORKS, ids=[n[0] for n in NETWORKS])
-def test_network(ocl_device, name, batch, size, train):
+def test_network(ocl_device, name, batch, size, train, tmp_path):
     torch.manual_seed(0)
     model, x, classes = networks.make(name, batch, size)
     model = without_dropout(model).train(train)
     y = torch.randint(classes, (batch,))
     exact = copy.deepcopy(model).double()
     fp64 = forward_and_gradients(exact, exact, x.double(), y)
-    fp32 = torch_fp32(model, x, y, ocl_device)
+    fp32 = torch_fp32(model, x, y, ocl_device, tmp_path)
     ours = compiled_results(model, x, y, ocl_device)
     assert_as_exact_as_torch(ours, fp32, fp64)
 
 
-def torch_fp32(model, x, y, ocl_device):
-    """PyTorch's own fp32 results: on CUDA for an OpenCL device that is a GPU, else on the CPU."""
-    on_gpu = not torch.ocl.get_device_properties(ocl_device).is_cpu and torch.cuda.is_available()
-    where = "cuda" if on_gpu else "cpu"
+CUDA_REFERENCE = """
+    import sys
+    sys.path.insert(0, {root!r})
+    import torch
+    from tests.device.test_models import forward_and_gradients
     torch.backends.cudnn.allow_tf32 = False
-    plain = copy.deepcopy(model).to(where)
-    return forward_and_gradients(plain, plain, x.to(where), y.to(where))
+    model, x, y = torch.load({given!r}, weights_only=False)
+    model = model.cuda()
+    torch.save(forward_and_gradients(model, model, x.cuda(), y.cuda()), {result!r})
+"""
+
+
+def torch_fp32(model, x, y, ocl_device, tmp_path):
+    """PyTorch's own fp32 results: on CUDA for an OpenCL device that is a GPU, else on the CPU.
+
+    CUDA runs in a process of its own: beside a registered `ocl`, CUDA tensors have no backward."""
+    if torch.ocl.get_device_properties(ocl_device).is_cpu or not torch.cuda.is_available():
+        plain = copy.deepcopy(model)
+        return forward_and_gradients(plain, plain, x, y)
+    given, result = str(tmp_path / "given.pt"), str(tmp_path / "result.pt")
+    torch.save((model, x, y), given)
+    program = textwrap.dedent(CUDA_REFERENCE).format(root=str(ROOT), given=given, result=result)
+    environment = dict(os.environ, TORCH_OCL_AUTOLOAD="never")
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True, cwd=ROOT)
+    return torch.load(result)
 
 
 def compiled_results(model, x, y, ocl_device, **options):
@@ -85,14 +103,14 @@ def compiled_results(model, x, y, ocl_device, **options):
 
 
 @pytest.mark.parametrize("name,batch,size", [("mlp", 16, 0), ("lenet", 4, 28), ("resnet18", 2, 32)], ids=["mlp", "lenet", "resnet18"])
-def test_network_with_gpu_kernels(name, batch, size):
+def test_network_with_gpu_kernels(name, batch, size, tmp_path):
     """The kernels for GPUs are portable OpenCL C: on a CPU runtime they are slow and right."""
     torch.manual_seed(0)
     model, x, classes = networks.make(name, batch, size)
     model, y = without_dropout(model).train(), torch.randint(classes, (batch,))
     exact = copy.deepcopy(model).double()
     fp64 = forward_and_gradients(exact, exact, x.double(), y)
-    fp32 = torch_fp32(model, x, y, "ocl:0")
+    fp32 = torch_fp32(model, x, y, "ocl:0", tmp_path)
     assert_as_exact_as_torch(compiled_results(model, x, y, "ocl:0", kernel_family="group"), fp32, fp64)
 
 
