@@ -151,7 +151,7 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
     launch.bound.resize(launch.buffers.size());
     const std::string where =
         "group " + std::to_string(position) + " of the " + options.label + ": " + launch.origin;
-    texts.push_back({launch.source.name, launch.source.text, where, launch.source.local});
+    texts.push_back({launch.source.name, launch.source.text + options.appended, where, launch.source.local});
     if (!options.dump_dir.empty()) dump(options.dump_dir, options.label + "." + launch.source.name + ".cl", launch.source.text);
     step.launch = static_cast<int>(plan->launches.size());
     plan->steps.push_back(step);

@@ -23,6 +23,7 @@ struct PlanOptions {
   std::string label;       // "forward graph 3": for messages
   std::string failed_dir;  // where source and log of a kernel that does not build are saved
   std::string dump_dir;    // every kernel as a file, "" for none
+  std::string appended;    // text after every kernel: tests make one that does not build
 };
 
 /// Bytes behind one kernel argument pair: which memory, resolved at every call.

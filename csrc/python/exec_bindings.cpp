@@ -86,6 +86,7 @@ std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const 
   plan_options.schedule.verify = settings().verify;
   plan_options.failed_dir = settings().failed_dir;
   plan_options.dump_dir = settings().dump_dir;
+  if (options.contains("appended")) plan_options.appended = options["appended"].cast<std::string>();
   runtime::Device& device = aten::device_at(device_index);
   for (const py::function& call : calls) {
     // Shared with the plan's threads: reference counts are touched under the GIL only.

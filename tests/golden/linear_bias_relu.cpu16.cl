@@ -1,0 +1,437 @@
+// pointwise, groups 1 x 2 x 1, local [1, 1, 1]
+#pragma OPENCL FP_CONTRACT OFF
+//@kernel
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void pointwise_578a1eca27f9(
+    __global const float* in0, const ulong in0_offset,
+    __global float* out0, const ulong out0_offset,
+    const int row_chunk) {
+  in0 += in0_offset;
+  out0 += out0_offset;
+  const int first = (int)get_group_id(1) * row_chunk;
+  const int last = min(first + (int)row_chunk, (int)(100));
+  for (int row = first; row < last; ++row) {
+    const int i0 = row;
+    for (int i1 = 0; i1 < 64; i1 += 16) {
+      const int at0 = i0 + i1 * 100;
+      const float16 v0 = (float16)(in0[at0], in0[at0 + 100], in0[at0 + 200], in0[at0 + 300], in0[at0 + 400], in0[at0 + 500], in0[at0 + 600], in0[at0 + 700], in0[at0 + 800], in0[at0 + 900], in0[at0 + 1000], in0[at0 + 1100], in0[at0 + 1200], in0[at0 + 1300], in0[at0 + 1400], in0[at0 + 1500]);
+      vstore16(v0, 0, out0 + i0 * 64 + i1);
+    }
+  }
+}
+
+// gemm, groups 6 x 1 x 1, local [1, 1, 1]
+#pragma OPENCL FP_CONTRACT OFF
+#define KERNEL_NAME gemm_4a212bb195be
+#define VW 16
+#define MR 6
+#define NV 4
+#define MT 1
+#define A_COL_MAJOR 0
+#define B_IN_PLACE 0
+// kernels/common.cl: types, hints, loads and stores shared by all kernels; comes before any other file of a program text. OpenCL C 1.2.
+#ifndef OCL_COMMON_CL
+#define OCL_COMMON_CL
+
+// ---- hints ----
+#ifndef OCL_UNROLL                // put before a loop with constant bounds: unroll it fully
+#if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
+#define OCL_UNROLL __attribute__((opencl_unroll_hint))
+#else
+#define OCL_UNROLL
+#endif
+#endif
+#ifndef OCL_NO_UNROLL             // put before a loop with few, constant trips whose body is long: keep one copy
+#if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
+#define OCL_NO_UNROLL __attribute__((opencl_unroll_hint(1)))
+#else
+#define OCL_NO_UNROLL
+#endif
+#endif
+#ifndef OCL_INLINE                // every helper function of a kernel file
+#define OCL_INLINE static inline
+#endif
+#ifndef OCL_NOINLINE              // a rare path whose registers must not weigh on the caller's
+#define OCL_NOINLINE static __attribute__((noinline))
+#endif
+#ifndef ONE_ITEM                  // CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
+                                  // version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
+#define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
+#endif
+
+// ---- types ----
+#define OCL_CAT_(a, b) a##b
+#define OCL_CAT(a, b) OCL_CAT_(a, b)
+#ifndef VW
+#define VW 16                     // floats in a vector: 16 (AVX-512), 8 (AVX2), 4 (NEON, SSE, GPUs)
+#endif
+#define VEC OCL_CAT(float, VW)    // float16, float8 or float4
+#define VEC_UINT OCL_CAT(uint, VW)
+typedef float4 V4;
+typedef float8 V8;
+typedef float16 V16;
+
+// Storage type of the inputs: float, or IN_HALF (fp16) or IN_BF16 (upper 16 bits of a float). Arithmetic is always in float.
+#ifndef IN_T
+#if defined(IN_HALF)
+#define IN_T half
+#elif defined(IN_BF16)
+#define IN_T ushort
+#else
+#define IN_T float
+#endif
+#endif
+
+// ---- load ---- p: pointer to storage in any address space, i: index in elements, no alignment beyond the element's
+#if defined(IN_HALF)
+#define LOAD(p, i) vload_half((size_t)0, (p) + (i))
+#define LOADV(p, i) OCL_CAT(vload_half, VW)((size_t)0, (p) + (i))
+#elif defined(IN_BF16)
+#define LOAD(p, i) as_float((uint)(p)[i] << 16)
+#define LOADV(p, i) OCL_CAT(as_float, VW)(OCL_CAT(convert_uint, VW)(OCL_CAT(vload, VW)((size_t)0, (p) + (i))) << 16)
+#else
+#define LOAD(p, i) ((p)[i])
+#define LOADV(p, i) OCL_CAT(vload, VW)((size_t)0, (p) + (i))
+#endif
+#define VLOAD(p) OCL_CAT(vload, VW)((size_t)0, (p))          // VW floats from any float pointer
+
+// ---- store ----
+#define VSTORE(v, p) OCL_CAT(vstore, VW)((v), (size_t)0, (p))  // VW floats to any float pointer
+
+// ---- group family (*_group.cl): one work-group = one tile of the output, operands staged in local memory ----
+//
+// A staged tile is [depth][width + TILE_PAD] floats: the multiply loop reads float4 along the width for one depth at a time.
+// All "const int" parameters below are compile-time constants at the call, so that every loop unrolls and every private index is constant.
+#define TILE_PAD 4  // floats; rows of the transposing store (depth contiguous in memory) land on different banks
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+// Four neighbouring elements. `aligned`, the same for the whole launch: their address is a multiple of four elements, one load instead of the four
+// that compilers make of vload4. The host promises strides; where an input tensor begins is seen only at run time, by ALIGNED(offset). The
+// second path costs 5 to 10 percent on an H200, so ALIGNED_BASES drops it where the plan itself places the operands.
+#ifndef ALIGNED_BASES
+#define ALIGNED_BASES 0  // 1: all operands read as float4 begin at multiples of four elements
+#endif
+#define ALIGNED(offset) (ALIGNED_BASES || (offset) % 4 == 0)
+ALWAYS_INLINE float4 load4(__global const IN_T* p, const int aligned) {
+#if !defined(IN_HALF) && !defined(IN_BF16)
+  if (aligned) return *(__global const float4*)p;
+#endif
+  return (float4)(LOAD(p, 0), LOAD(p, 1), LOAD(p, 2), LOAD(p, 3));
+}
+
+// Work-item (x, y) of a group that is `across` items wide. 32 neighbouring items form a patch 8 wide and 4 high where this fits: they then read
+// 8 + 4 different float4 of the staged tiles and not 16 + 2.
+ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
+  if (across % 8 == 0 && down % 4 == 0)
+    return (int2)((lane & 7) + 8 * ((lane >> 5) % (across / 8)), ((lane >> 3) & 3) + 4 * ((lane >> 5) / (across / 8)));
+  return (int2)(lane % across, lane / across);
+}
+
+// Fetches this item's share of a width x depth part of a matrix, zeros outside (width_left, depth_left).
+// along_depth: depth is the contiguous dimension; quads: it is read by load4 and its extent is a multiple of 4.
+ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride, const int width_left,
+                              const int depth_left, const int lane, const int items, const int width, const int depth, const int along_depth,
+                              const int quads, const int aligned) {
+  OCL_UNROLL
+  for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
+    if (quads) {
+      const int e = lane + i * items;
+      const int w = along_depth ? e / (depth / 4) : e % (width / 4) * 4;
+      const int d = along_depth ? e % (depth / 4) * 4 : e / (width / 4);
+      held[i] = (float4)(0.0f);
+      if (w < width_left && d < depth_left && (width * depth / 4 % items == 0 || e < width * depth / 4))
+        held[i] = load4(p + (w * width_stride + d * depth_stride), aligned);
+    } else {
+      float part[4];
+      OCL_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const int e = lane + (i * 4 + j) * items;
+        const int w = along_depth ? e / depth : e % width;
+        const int d = along_depth ? e % depth : e / width;
+        part[j] = 0.0f;
+        if (w < width_left && d < depth_left && (width * depth / 4 % items == 0 || e < width * depth))
+          part[j] = LOAD(p, w * width_stride + d * depth_stride);
+      }
+      held[i] = (float4)(part[0], part[1], part[2], part[3]);
+    }
+  }
+}
+
+// Stores what tile_fetch holds into a staged tile.
+ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width, const int depth,
+                             const int along_depth, const int quads) {
+  const int row = width + TILE_PAD;
+  OCL_UNROLL
+  for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
+    if (quads) {
+      const int e = lane + i * items;
+      if (width * depth / 4 % items == 0 || e < width * depth / 4) {
+        if (along_depth) {
+          __local float* t = tile + e % (depth / 4) * 4 * row + e / (depth / 4);
+          t[0] = held[i].x;
+          t[row] = held[i].y;
+          t[2 * row] = held[i].z;
+          t[3 * row] = held[i].w;
+        } else {
+          *(__local float4*)(tile + e / (width / 4) * row + e % (width / 4) * 4) = held[i];
+        }
+      }
+    } else {
+      const float part[4] = {held[i].x, held[i].y, held[i].z, held[i].w};
+      OCL_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const int e = lane + (i * 4 + j) * items;
+        if (width * depth / 4 % items == 0 || e < width * depth)
+          tile[along_depth ? e % depth * row + e / depth : e / width * row + e % width] = part[j];
+      }
+    }
+  }
+}
+
+// acc += a-tile * b-tile over `depth`. The item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across + 4*item.x + 0..3 for
+// i < item_m/4, j < item_n/4 (both 1 or 2): blocks of 4x4 apart from each other, so that neighbouring items read neighbouring float4.
+//   acc[(i*4 + row) * (item_n/4) + j] = float4 along the columns
+ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item, const int across, const int down,
+                                 const int depth, const int item_m, const int item_n) {
+  OCL_UNROLL
+  for (int k = 0; k < depth; ++k) {
+    float4 rows[2], cols[2];
+    OCL_UNROLL
+    for (int i = 0; i < item_m / 4; ++i)
+      rows[i] = *(__local const float4*)(a + k * (down * item_m + TILE_PAD) + (i * down + item.y) * 4);
+    OCL_UNROLL
+    for (int j = 0; j < item_n / 4; ++j)
+      cols[j] = *(__local const float4*)(b + k * (across * item_n + TILE_PAD) + (j * across + item.x) * 4);
+    OCL_UNROLL
+    for (int i = 0; i < item_m / 4; ++i) {
+      OCL_UNROLL
+      for (int j = 0; j < item_n / 4; ++j) {
+        const int at = i * item_n + j;
+        acc[at] = fma((float4)(rows[i].x), cols[j], acc[at]);
+        acc[at + item_n / 4] = fma((float4)(rows[i].y), cols[j], acc[at + item_n / 4]);
+        acc[at + item_n / 2] = fma((float4)(rows[i].z), cols[j], acc[at + item_n / 2]);
+        acc[at + item_n / 4 * 3] = fma((float4)(rows[i].w), cols[j], acc[at + item_n / 4 * 3]);
+      }
+    }
+  }
+}
+
+// One lane of a vector that sits in registers; `lane` may vary.
+ALWAYS_INLINE float lane_of(const float4 v, const int lane) { return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w; }
+
+#endif  // OCL_COMMON_CL
+
+OCL_INLINE float op_relu_f32(float x) {
+  return x < 0.0f ? 0.0f : x;
+}
+
+OCL_INLINE float16 op_relu_f32x16(float16 x) {
+  return x < ((float16)(0.0f)) ? ((float16)(0.0f)) : x;
+}
+
+#define EPILOGUE_PARAMS , __global const float* e_in0, const ulong e_in0_offset, __global float* e_out0, const ulong e_out0_offset
+#define EPILOGUE_PASS , e_in0, e_in0_offset, e_out0, e_out0_offset
+OCL_INLINE void epilogue(const float acc, const int i0, const int i1, const int i2 EPILOGUE_PARAMS) {
+  e_in0 += e_in0_offset;
+  e_out0 += e_out0_offset;
+  const float v0 = e_in0[i2];
+  const float v1 = v0 + acc;
+  const float v2 = op_relu_f32(v1);
+  e_out0[i1 * 64 + i2] = v2;
+}
+#define STORE(acc, i0, i1, i2) epilogue(acc, i0, i1, i2 EPILOGUE_PASS)
+OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const int i2 EPILOGUE_PARAMS) {
+  e_in0 += e_in0_offset;
+  e_out0 += e_out0_offset;
+  const float16 v3 = vload16(0, e_in0 + i2);
+  const float16 v4 = v3 + acc;
+  const float16 v5 = op_relu_f32x16(v4);
+  vstore16(v5, 0, e_out0 + i1 * 64 + i2);
+}
+#define STOREV(acc, i0, i1, i2) epilogue_v(acc, i0, i1, i2 EPILOGUE_PASS)
+
+// kernels/gemm_item.cl: C[b][m][n] = sum over k of A[b][m][k] * B[b][k][n], then the epilogue. CPU family: one work-item = MT register tiles.
+//
+//            TN = NV*VW columns          Work-item (i, j, b) owns rows [i*MT*MR, (i+1)*MT*MR) of panel j of batch b, and all of K.
+//          +--------------------+        acc[MR][NV] stays in vector registers; A gives one broadcast scalar a row and k,
+//   MR     | acc[0][0] .. [NV-1]|        B gives NV vectors a k. K goes in blocks of K_BLOCK: each block sums into fresh
+//   rows   | ...                | x MT   accumulators which are then added to sums[] (private memory, 4*MT*MR*TN bytes), so that
+//          +--------------------+        rounding errors stay small and the block of B (K_BLOCK*TN*4 bytes) stays in L2 over the MT tiles.
+//
+// Inputs (offsets, strides in elements of IN_T):
+//   a  A_COL_MAJOR 0: A[b][m][k] at a_batch(b) + m*a_row + k            (rows in place; a_col is ignored)
+//      A_COL_MAJOR 1: A[b][m][k] at a_batch(b) + m + k*a_col            (transposed A; a_row is ignored)
+//      A_COL_MAJOR 2: A[b][m][k] at a_batch(b) + m*a_row + k*a_col      (any strides, slower)
+//   b  B_IN_PLACE 0:  packed and padded with zeros: B[b][k][n] at b_batch(b) + ((n / PANEL)*K + k)*PANEL + n % PANEL,
+//                     ceil(N/PANEL)*K*PANEL elements a batch; b_row, b_col are ignored
+//      B_IN_PLACE 1:  B[b][k][n] at b_batch(b) + k*b_row + n            (rows in place; the item packs its own panel, K_BLOCK rows at a time)
+//      B_IN_PLACE 2:  B[b][k][n] at b_batch(b) + k*b_row + n*b_col      (any strides; b_row 1 is a Linear weight [N][K])
+//      B_IN_PLACE 3:  as 1, but read where it is, without a copy: for one tile of rows (M <= MR), which would use a copy once; needs N % TN == 0
+//   a_batch(b) = (b / inner)*a_outer + (b % inner)*a_inner, the same for b_batch; a stride of 0 broadcasts.
+// Arguments: a, a_offset, b, b_offset, int M, N, K, a_row, a_col, b_row, b_col, inner, long a_outer, a_inner, b_outer, b_inner, EPILOGUE_PARAMS
+// Global size: (ceil(M / (MR*MT)), ceil(N / TN), batches), local size (1, 1, 1).
+// Hooks: STORE(acc, b, m, n), STOREV(acc, b, m, n); store dimension n.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME gemm_item
+#endif
+#ifndef MR
+#define MR 6              // rows of a register tile; MR*NV + NV + 1 <= number of vector registers (6x4 or 12x2 of 32; 4x2 of 16)
+#endif
+#ifndef NV
+#define NV 4              // vectors (of VW floats) in a row of a register tile
+#endif
+#define TN (NV * VW)      // columns of a tile
+#ifndef PANEL
+#define PANEL TN          // columns of a packed panel of B; a multiple of TN
+#endif
+#ifndef MT
+#define MT 4              // tiles (of MR rows) a work-item; 16 when there are many, more for B_IN_PLACE
+#endif
+#ifndef K_BLOCK
+#if defined(B_IN_PLACE) && (B_IN_PLACE == 1 || B_IN_PLACE == 2)
+#define K_BLOCK 256       // k summed in registers before they go to sums[]; the private copy of B has K_BLOCK*TN floats
+#else
+#define K_BLOCK 512
+#endif
+#endif
+#ifndef K_CHAINS
+#define K_CHAINS 1        // independent accumulators a tile: 4..8 when MR*NV is below 8 (small M), so that FMA latency does not set the pace
+#endif
+#ifndef A_COL_MAJOR
+#define A_COL_MAJOR 0     // layout of A, see above
+#endif
+#ifndef B_IN_PLACE
+#define B_IN_PLACE 0      // layout of B, see above
+#endif
+#ifndef EPILOGUE_STAGED
+#define EPILOGUE_STAGED 0 // 1: every tile goes through private memory to one call site of the hooks (long epilogues: less code)
+#endif
+#ifndef STORE             // alone: dense C[b][m][n]
+#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset, const int y_M, const int y_N
+#define EPILOGUE_PASS , y, y_offset, y_M, y_N
+#define STORE(acc, b, m, n) (y[y_offset + ((ulong)(b) * y_M + (m)) * y_N + (n)] = (acc))
+#define STOREV(acc, b, m, n) VSTORE(acc, y + y_offset + ((ulong)(b) * y_M + (m)) * y_N + (n))
+#endif
+
+#if A_COL_MAJOR == 0
+#define A_ROW(m) ((long)(m) * a_row)
+#define A_AT(i, k) LOAD(row[i], k)
+#elif A_COL_MAJOR == 1
+#define A_ROW(m) (m)
+#define A_AT(i, k) LOAD(row[i], (long)(k) * a_col)
+#else
+#define A_ROW(m) ((long)(m) * a_row)
+#define A_AT(i, k) LOAD(row[i], (long)(k) * a_col)
+#endif
+
+ONE_ITEM __kernel void KERNEL_NAME(
+    __global const IN_T* restrict a, const ulong a_offset, __global const IN_T* restrict b, const ulong b_offset,
+    const int M, const int N, const int K, const int a_row, const int a_col, const int b_row, const int b_col,
+    const int inner, const long a_outer, const long a_inner, const long b_outer, const long b_inner EPILOGUE_PARAMS) {
+  const int first = get_global_id(0) * (MT * MR), n0 = get_global_id(1) * TN, batch = get_global_id(2);
+  a += a_offset + (batch / inner) * a_outer + (batch % inner) * a_inner;
+  b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;
+  float sums[MT * MR * TN];
+#if B_IN_PLACE == 1 || B_IN_PLACE == 2
+  float packed[K_BLOCK * TN];
+  const int cols = min(TN, N - n0);
+#endif
+  for (int k0 = 0; k0 < K; k0 += K_BLOCK) {
+    const int kn = min(K_BLOCK, K - k0);
+#if B_IN_PLACE == 3
+    __global const IN_T* panel = b + (long)k0 * b_row + n0;
+#define B_VECTOR(k, v) LOADV(panel, (long)(k) * b_row + (v) * VW)
+#elif B_IN_PLACE
+    const float* panel = packed;
+#if B_IN_PLACE == 1
+    if (cols == TN) {
+      for (int k = 0; k < kn; ++k) {
+        __global const IN_T* from = b + (long)(k0 + k) * b_row + n0;
+        OCL_UNROLL for (int v = 0; v < NV; ++v) VSTORE(LOADV(from, v * VW), packed + k * TN + v * VW);
+      }
+    } else {
+      for (int k = 0; k < kn; ++k)
+        for (int n = 0; n < TN; ++n) packed[k * TN + n] = n < cols ? LOAD(b, (long)(k0 + k) * b_row + n0 + n) : 0.f;
+    }
+#else
+    for (int n = 0; n < TN; ++n) {
+      if (n < cols) {
+        __global const IN_T* from = b + (long)k0 * b_row + (long)(n0 + n) * b_col;
+        if (b_row == 1) { for (int k = 0; k < kn; ++k) packed[k * TN + n] = LOAD(from, k); }
+        else { for (int k = 0; k < kn; ++k) packed[k * TN + n] = LOAD(from, (long)k * b_row); }
+      } else {
+        for (int k = 0; k < kn; ++k) packed[k * TN + n] = 0.f;
+      }
+    }
+#endif
+#define B_VECTOR(k, v) VLOAD(panel + (k) * TN + (v) * VW)
+#else
+    __global const IN_T* panel = b + ((long)(n0 / PANEL) * K + k0) * PANEL + n0 % PANEL;
+#define B_VECTOR(k, v) LOADV(panel, (long)(k) * PANEL + (v) * VW)
+#endif
+    for (int t = 0; t < MT; ++t) {
+      const int m = first + t * MR;
+      if (m >= M) break;
+      VEC acc[MR][NV];
+      __global const IN_T* row[MR];
+      OCL_UNROLL for (int i = 0; i < MR; ++i) {
+        row[i] = a + A_ROW(min(m + i, M - 1));
+#if A_COL_MAJOR
+        row[i] += (long)k0 * a_col;
+#else
+        row[i] += k0;
+#endif
+        OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = (VEC)(0.f);
+      }
+      int k = 0;
+#if K_CHAINS > 1
+      VEC chain[K_CHAINS][MR][NV];
+      OCL_UNROLL for (int u = 0; u < K_CHAINS; ++u)
+        OCL_UNROLL for (int i = 0; i < MR; ++i)
+          OCL_UNROLL for (int v = 0; v < NV; ++v) chain[u][i][v] = (VEC)(0.f);
+      for (; k + K_CHAINS <= kn; k += K_CHAINS) {
+        OCL_UNROLL for (int u = 0; u < K_CHAINS; ++u)
+          OCL_UNROLL for (int v = 0; v < NV; ++v) {
+            const VEC bv = B_VECTOR(k + u, v);
+            OCL_UNROLL for (int i = 0; i < MR; ++i) chain[u][i][v] = fma((VEC)(A_AT(i, k + u)), bv, chain[u][i][v]);
+          }
+      }
+      OCL_UNROLL for (int u = 0; u < K_CHAINS; ++u)
+        OCL_UNROLL for (int i = 0; i < MR; ++i)
+          OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] += chain[u][i][v];
+#endif
+      for (; k < kn; ++k) {
+        VEC bv[NV];
+        OCL_UNROLL for (int v = 0; v < NV; ++v) bv[v] = B_VECTOR(k, v);
+        OCL_UNROLL for (int i = 0; i < MR; ++i) {
+          const VEC av = (VEC)(A_AT(i, k));
+          OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
+        }
+      }
+      float* tile = sums + t * (MR * TN);
+      if (k0 > 0) {
+        OCL_UNROLL for (int i = 0; i < MR; ++i)
+          OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] += VLOAD(tile + i * TN + v * VW);
+      }
+      const int last = k0 + kn >= K, full = m + MR <= M && n0 + TN <= N && !EPILOGUE_STAGED;
+      if (last && full) {
+#if !EPILOGUE_STAGED
+        OCL_UNROLL for (int i = 0; i < MR; ++i)
+          OCL_UNROLL for (int v = 0; v < NV; ++v) STOREV(acc[i][v], batch, m + i, n0 + v * VW);
+#endif
+      } else {  // to sums[], and from there to the hooks when this was the last block: indices of acc stay constants
+        OCL_UNROLL for (int i = 0; i < MR; ++i)
+          OCL_UNROLL for (int v = 0; v < NV; ++v) VSTORE(acc[i][v], tile + i * TN + v * VW);
+        if (last) {
+          const int rows = min(MR, M - m), width = min(TN, N - n0);
+          for (int i = 0; i < rows; ++i) {
+            int n = 0;
+            for (; n + VW <= width; n += VW) { const VEC value = VLOAD(tile + i * TN + n); STOREV(value, batch, m + i, n0 + n); }
+            for (; n < width; ++n) STORE(tile[i * TN + n], batch, m + i, n0 + n);
+          }
+        }
+      }
+    }
+  }
+}

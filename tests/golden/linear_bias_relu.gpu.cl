@@ -1,0 +1,363 @@
+// gemm, groups 2 x 1 x 1, local [64, 1, 1]
+#pragma OPENCL FP_CONTRACT OFF
+#define KERNEL_NAME gemm_db5cc480def1
+#define VW 4
+#define TILE_M 16
+#define TILE_N 64
+#define TILE_K 16
+#define ITEM_M 4
+#define ITEM_N 4
+#define A_K_MAJOR 1
+#define B_K_MAJOR 1
+#define A_VEC4 1
+#define B_VEC4 1
+#define ALIGNED_BASES 0
+// kernels/common.cl: types, hints, loads and stores shared by all kernels; comes before any other file of a program text. OpenCL C 1.2.
+#ifndef OCL_COMMON_CL
+#define OCL_COMMON_CL
+
+// ---- hints ----
+#ifndef OCL_UNROLL                // put before a loop with constant bounds: unroll it fully
+#if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
+#define OCL_UNROLL __attribute__((opencl_unroll_hint))
+#else
+#define OCL_UNROLL
+#endif
+#endif
+#ifndef OCL_NO_UNROLL             // put before a loop with few, constant trips whose body is long: keep one copy
+#if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
+#define OCL_NO_UNROLL __attribute__((opencl_unroll_hint(1)))
+#else
+#define OCL_NO_UNROLL
+#endif
+#endif
+#ifndef OCL_INLINE                // every helper function of a kernel file
+#define OCL_INLINE static inline
+#endif
+#ifndef OCL_NOINLINE              // a rare path whose registers must not weigh on the caller's
+#define OCL_NOINLINE static __attribute__((noinline))
+#endif
+#ifndef ONE_ITEM                  // CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
+                                  // version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
+#define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
+#endif
+
+// ---- types ----
+#define OCL_CAT_(a, b) a##b
+#define OCL_CAT(a, b) OCL_CAT_(a, b)
+#ifndef VW
+#define VW 16                     // floats in a vector: 16 (AVX-512), 8 (AVX2), 4 (NEON, SSE, GPUs)
+#endif
+#define VEC OCL_CAT(float, VW)    // float16, float8 or float4
+#define VEC_UINT OCL_CAT(uint, VW)
+typedef float4 V4;
+typedef float8 V8;
+typedef float16 V16;
+
+// Storage type of the inputs: float, or IN_HALF (fp16) or IN_BF16 (upper 16 bits of a float). Arithmetic is always in float.
+#ifndef IN_T
+#if defined(IN_HALF)
+#define IN_T half
+#elif defined(IN_BF16)
+#define IN_T ushort
+#else
+#define IN_T float
+#endif
+#endif
+
+// ---- load ---- p: pointer to storage in any address space, i: index in elements, no alignment beyond the element's
+#if defined(IN_HALF)
+#define LOAD(p, i) vload_half((size_t)0, (p) + (i))
+#define LOADV(p, i) OCL_CAT(vload_half, VW)((size_t)0, (p) + (i))
+#elif defined(IN_BF16)
+#define LOAD(p, i) as_float((uint)(p)[i] << 16)
+#define LOADV(p, i) OCL_CAT(as_float, VW)(OCL_CAT(convert_uint, VW)(OCL_CAT(vload, VW)((size_t)0, (p) + (i))) << 16)
+#else
+#define LOAD(p, i) ((p)[i])
+#define LOADV(p, i) OCL_CAT(vload, VW)((size_t)0, (p) + (i))
+#endif
+#define VLOAD(p) OCL_CAT(vload, VW)((size_t)0, (p))          // VW floats from any float pointer
+
+// ---- store ----
+#define VSTORE(v, p) OCL_CAT(vstore, VW)((v), (size_t)0, (p))  // VW floats to any float pointer
+
+// ---- group family (*_group.cl): one work-group = one tile of the output, operands staged in local memory ----
+//
+// A staged tile is [depth][width + TILE_PAD] floats: the multiply loop reads float4 along the width for one depth at a time.
+// All "const int" parameters below are compile-time constants at the call, so that every loop unrolls and every private index is constant.
+#define TILE_PAD 4  // floats; rows of the transposing store (depth contiguous in memory) land on different banks
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+// Four neighbouring elements. `aligned`, the same for the whole launch: their address is a multiple of four elements, one load instead of the four
+// that compilers make of vload4. The host promises strides; where an input tensor begins is seen only at run time, by ALIGNED(offset). The
+// second path costs 5 to 10 percent on an H200, so ALIGNED_BASES drops it where the plan itself places the operands.
+#ifndef ALIGNED_BASES
+#define ALIGNED_BASES 0  // 1: all operands read as float4 begin at multiples of four elements
+#endif
+#define ALIGNED(offset) (ALIGNED_BASES || (offset) % 4 == 0)
+ALWAYS_INLINE float4 load4(__global const IN_T* p, const int aligned) {
+#if !defined(IN_HALF) && !defined(IN_BF16)
+  if (aligned) return *(__global const float4*)p;
+#endif
+  return (float4)(LOAD(p, 0), LOAD(p, 1), LOAD(p, 2), LOAD(p, 3));
+}
+
+// Work-item (x, y) of a group that is `across` items wide. 32 neighbouring items form a patch 8 wide and 4 high where this fits: they then read
+// 8 + 4 different float4 of the staged tiles and not 16 + 2.
+ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
+  if (across % 8 == 0 && down % 4 == 0)
+    return (int2)((lane & 7) + 8 * ((lane >> 5) % (across / 8)), ((lane >> 3) & 3) + 4 * ((lane >> 5) / (across / 8)));
+  return (int2)(lane % across, lane / across);
+}
+
+// Fetches this item's share of a width x depth part of a matrix, zeros outside (width_left, depth_left).
+// along_depth: depth is the contiguous dimension; quads: it is read by load4 and its extent is a multiple of 4.
+ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride, const int width_left,
+                              const int depth_left, const int lane, const int items, const int width, const int depth, const int along_depth,
+                              const int quads, const int aligned) {
+  OCL_UNROLL
+  for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
+    if (quads) {
+      const int e = lane + i * items;
+      const int w = along_depth ? e / (depth / 4) : e % (width / 4) * 4;
+      const int d = along_depth ? e % (depth / 4) * 4 : e / (width / 4);
+      held[i] = (float4)(0.0f);
+      if (w < width_left && d < depth_left && (width * depth / 4 % items == 0 || e < width * depth / 4))
+        held[i] = load4(p + (w * width_stride + d * depth_stride), aligned);
+    } else {
+      float part[4];
+      OCL_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const int e = lane + (i * 4 + j) * items;
+        const int w = along_depth ? e / depth : e % width;
+        const int d = along_depth ? e % depth : e / width;
+        part[j] = 0.0f;
+        if (w < width_left && d < depth_left && (width * depth / 4 % items == 0 || e < width * depth))
+          part[j] = LOAD(p, w * width_stride + d * depth_stride);
+      }
+      held[i] = (float4)(part[0], part[1], part[2], part[3]);
+    }
+  }
+}
+
+// Stores what tile_fetch holds into a staged tile.
+ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width, const int depth,
+                             const int along_depth, const int quads) {
+  const int row = width + TILE_PAD;
+  OCL_UNROLL
+  for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
+    if (quads) {
+      const int e = lane + i * items;
+      if (width * depth / 4 % items == 0 || e < width * depth / 4) {
+        if (along_depth) {
+          __local float* t = tile + e % (depth / 4) * 4 * row + e / (depth / 4);
+          t[0] = held[i].x;
+          t[row] = held[i].y;
+          t[2 * row] = held[i].z;
+          t[3 * row] = held[i].w;
+        } else {
+          *(__local float4*)(tile + e / (width / 4) * row + e % (width / 4) * 4) = held[i];
+        }
+      }
+    } else {
+      const float part[4] = {held[i].x, held[i].y, held[i].z, held[i].w};
+      OCL_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const int e = lane + (i * 4 + j) * items;
+        if (width * depth / 4 % items == 0 || e < width * depth)
+          tile[along_depth ? e % depth * row + e / depth : e / width * row + e % width] = part[j];
+      }
+    }
+  }
+}
+
+// acc += a-tile * b-tile over `depth`. The item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across + 4*item.x + 0..3 for
+// i < item_m/4, j < item_n/4 (both 1 or 2): blocks of 4x4 apart from each other, so that neighbouring items read neighbouring float4.
+//   acc[(i*4 + row) * (item_n/4) + j] = float4 along the columns
+ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item, const int across, const int down,
+                                 const int depth, const int item_m, const int item_n) {
+  OCL_UNROLL
+  for (int k = 0; k < depth; ++k) {
+    float4 rows[2], cols[2];
+    OCL_UNROLL
+    for (int i = 0; i < item_m / 4; ++i)
+      rows[i] = *(__local const float4*)(a + k * (down * item_m + TILE_PAD) + (i * down + item.y) * 4);
+    OCL_UNROLL
+    for (int j = 0; j < item_n / 4; ++j)
+      cols[j] = *(__local const float4*)(b + k * (across * item_n + TILE_PAD) + (j * across + item.x) * 4);
+    OCL_UNROLL
+    for (int i = 0; i < item_m / 4; ++i) {
+      OCL_UNROLL
+      for (int j = 0; j < item_n / 4; ++j) {
+        const int at = i * item_n + j;
+        acc[at] = fma((float4)(rows[i].x), cols[j], acc[at]);
+        acc[at + item_n / 4] = fma((float4)(rows[i].y), cols[j], acc[at + item_n / 4]);
+        acc[at + item_n / 2] = fma((float4)(rows[i].z), cols[j], acc[at + item_n / 2]);
+        acc[at + item_n / 4 * 3] = fma((float4)(rows[i].w), cols[j], acc[at + item_n / 4 * 3]);
+      }
+    }
+  }
+}
+
+// One lane of a vector that sits in registers; `lane` may vary.
+ALWAYS_INLINE float lane_of(const float4 v, const int lane) { return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w; }
+
+#endif  // OCL_COMMON_CL
+
+OCL_INLINE float op_relu_f32(float x) {
+  return x < 0.0f ? 0.0f : x;
+}
+
+OCL_INLINE float4 op_relu_f32x4(float4 x) {
+  return x < ((float4)(0.0f)) ? ((float4)(0.0f)) : x;
+}
+
+#define EPILOGUE_PARAMS , __global const float* e_in0, const ulong e_in0_offset, __global float* e_out0, const ulong e_out0_offset
+#define EPILOGUE_PASS , e_in0, e_in0_offset, e_out0, e_out0_offset
+OCL_INLINE void epilogue(const float acc, const int i0, const int i1, const int i2 EPILOGUE_PARAMS) {
+  e_in0 += e_in0_offset;
+  e_out0 += e_out0_offset;
+  const float v0 = e_in0[i2];
+  const float v1 = v0 + acc;
+  const float v2 = op_relu_f32(v1);
+  e_out0[i1 * 64 + i2] = v2;
+}
+#define STORE(acc, i0, i1, i2) epilogue(acc, i0, i1, i2 EPILOGUE_PASS)
+OCL_INLINE void epilogue_v(const float4 acc, const int i0, const int i1, const int i2 EPILOGUE_PARAMS) {
+  e_in0 += e_in0_offset;
+  e_out0 += e_out0_offset;
+  const float4 v3 = vload4(0, e_in0 + i2);
+  const float4 v4 = v3 + acc;
+  const float4 v5 = op_relu_f32x4(v4);
+  vstore4(v5, 0, e_out0 + i1 * 64 + i2);
+}
+#define STOREV(acc, i0, i1, i2) epilogue_v(acc, i0, i1, i2 EPILOGUE_PASS)
+
+// kernels/gemm_group.cl: batched matrix product on GPUs, C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n], fp32 accumulation.
+//
+// One work-group computes a TILE_M x TILE_N tile of C, one work-item ITEM_M x ITEM_N of it as blocks of 4x4 (common.cl: tile_multiply).
+// Each step of TILE_K fetches the next part of both operands into registers, multiplies the current part from local memory, then keeps the fetched part
+// in the other local buffer: one barrier a step.
+//
+//                  TILE_N            local memory, twice:  a_tile [TILE_K][TILE_M+4], b_tile [TILE_K][TILE_N+4]
+//             +-----+-----+
+//      B      | k   |     | TILE_K
+//             +-----+-----+          item (x, y): columns 4x..4x+3 and TILE_N/2 + 4x.. , rows 4y..4y+3 and TILE_M/2 + 4y..
+//  +---+      +-----+-----+
+//  | k |      |4x4  |4x4  |
+//  |   |      |     |     | TILE_M
+//  +---+      +-----+-----+
+//  |   |      |4x4  |4x4  |
+//  +---+      +-----+-----+
+//    A           C
+//
+// Arguments: a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner, b_row, b_col
+//   epilogue.
+//   strides in elements: A[b,m,k] at a_offset + b/inner*a_outer + b%inner*a_inner + m*a_row + k*a_col, B[b,k,n] likewise with k*b_row + n*b_col (inner: a
+//   batch of two dimensions, such as heads; 1 if it is one). Any strides, 0 broadcasts; the macros below choose the loads, the wrong order is only slow,
+//   a broken promise of *_VEC4 is wrong.
+// Grid: global (ceil(M/TILE_M) * ceil(N/TILE_N) * GROUP, 1, batch), local (GROUP, 1, 1).
+// Hooks: STORE(acc, b, m, n). Store dimension n, VW = 4. A long K is split by its caller into a batch: outer strides of K/splits along k.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME gemm_group
+#endif
+#ifndef TILE_M
+#define TILE_M 128  // rows of C a work-group, a multiple of 4 * ITEM_M
+#endif
+#ifndef TILE_N
+#define TILE_N 128  // columns of C a work-group
+#endif
+#ifndef TILE_K
+#define TILE_K 16  // depth of one step, 8 or 16
+#endif
+#ifndef ITEM_M
+#define ITEM_M 8  // rows of C a work-item, 4 or 8
+#endif
+#ifndef ITEM_N
+#define ITEM_N 8  // columns of C a work-item, 4 or 8
+#endif
+#ifndef A_K_MAJOR
+#define A_K_MAJOR 1  // 1: k is the contiguous dimension of A, 0: m is
+#endif
+#ifndef B_K_MAJOR
+#define B_K_MAJOR 0  // 1: k is the contiguous dimension of B, 0: n is
+#endif
+#ifndef A_VEC4
+#define A_VEC4 0  // 1: A's contiguous dimension has stride 1 and an extent that is a multiple of 4; the other strides too
+#endif
+#ifndef B_VEC4
+#define B_VEC4 0  // the same for B
+#endif
+#ifndef STORE
+#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset
+#define Y_AT(b, m, n) (y_offset + ((ulong)(b)*M + (m)) * N + (n))
+#define STORE(acc, b, m, n) (y[Y_AT(b, m, n)] = (acc))
+#define STOREV(acc, b, m, n) vstore4(acc, 0, y + Y_AT(b, m, n))
+#endif
+#define ACROSS (TILE_N / ITEM_N)  // work-items along the columns
+#define DOWN (TILE_M / ITEM_M)    // and along the rows
+#define GROUP (ACROSS * DOWN)     // 64..256
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+void KERNEL_NAME(__global const IN_T* a, const ulong a_offset,  // [batch, M, K] by strides
+                 __global const IN_T* b, const ulong b_offset,  // [batch, K, N] by strides
+                 const int M, const int N, const int K, const int inner,
+                 const long a_outer, const long a_inner, const long a_row, const long a_col,
+                 const long b_outer, const long b_inner, const long b_row, const long b_col
+                 EPILOGUE_PARAMS) {
+  __local float4 a_tile[2][TILE_K * (TILE_M + TILE_PAD) / 4];
+  __local float4 b_tile[2][TILE_K * (TILE_N + TILE_PAD) / 4];
+  const int lane = get_local_id(0);
+  const int2 item = tile_item(lane, ACROSS, DOWN);
+  const int n_tiles = (N + TILE_N - 1) / TILE_N;
+  const int m0 = (int)get_group_id(0) / n_tiles * TILE_M;  // neighbouring groups share rows of A
+  const int n0 = (int)get_group_id(0) % n_tiles * TILE_N;
+  const int batch = get_group_id(2);
+  // The contiguous stride is spelled as 1 where it is promised.
+  const long a_width = A_VEC4 && !A_K_MAJOR ? 1 : a_row, a_depth = A_VEC4 && A_K_MAJOR ? 1 : a_col;
+  const long b_width = B_VEC4 && !B_K_MAJOR ? 1 : b_col, b_depth = B_VEC4 && B_K_MAJOR ? 1 : b_row;
+  a += a_offset + batch / inner * a_outer + batch % inner * a_inner + m0 * a_width;
+  b += b_offset + batch / inner * b_outer + batch % inner * b_inner + n0 * b_width;
+
+  float4 acc[ITEM_M * ITEM_N / 4];
+  OCL_UNROLL
+  for (int i = 0; i < ITEM_M * ITEM_N / 4; ++i) acc[i] = (float4)(0.0f);
+  float4 a_held[(TILE_M * TILE_K / 4 + GROUP - 1) / GROUP], b_held[(TILE_N * TILE_K / 4 + GROUP - 1) / GROUP];
+  tile_fetch(a_held, a, a_width, a_depth, M - m0, K, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4, ALIGNED(a_offset));
+  tile_fetch(b_held, b, b_width, b_depth, N - n0, K, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4, ALIGNED(b_offset));
+  tile_keep((__local float*)a_tile[0], a_held, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
+  tile_keep((__local float*)b_tile[0], b_held, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4);
+  barrier(CLK_LOCAL_MEM_FENCE);  // the first part of both operands is in buffer 0
+  int now = 0;
+  for (int k = 0; k < K; k += TILE_K) {
+    const int left = K - k - TILE_K;
+    if (left > 0) {
+      a += TILE_K * a_depth;
+      b += TILE_K * b_depth;
+      tile_fetch(a_held, a, a_width, a_depth, M - m0, left, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4, ALIGNED(a_offset));
+      tile_fetch(b_held, b, b_width, b_depth, N - n0, left, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4, ALIGNED(b_offset));
+    }
+    tile_multiply(acc, (__local const float*)a_tile[now], (__local const float*)b_tile[now], item, ACROSS, DOWN, TILE_K, ITEM_M, ITEM_N);
+    now ^= 1;
+    if (left > 0) {
+      tile_keep((__local float*)a_tile[now], a_held, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
+      tile_keep((__local float*)b_tile[now], b_held, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);  // the next part is complete, and everyone has read the current one: its buffer is free
+  }
+
+  OCL_UNROLL
+  for (int i = 0; i < ITEM_M; ++i) {
+    const int m = m0 + (i / 4 * DOWN + item.y) * 4 + i % 4;
+    OCL_UNROLL
+    for (int j = 0; j < ITEM_N / 4; ++j) {
+      const int n = n0 + (j * ACROSS + item.x) * 4;
+      const float4 value = acc[i * (ITEM_N / 4) + j];
+      if (m < M) {
+        if (n + 3 < N) STOREV(value, batch, m, n);
+        else for (int l = 0; l < N - n; ++l) STORE(lane_of(value, l), batch, m, n + l);
+      }
+    }
+  }
+}
