@@ -1,7 +1,10 @@
-# torch_ocl_compile/_C.pyi: the typed face of the C++ core.
+# torch_ocl_compile/_C/__init__.pyi: the typed face of the C++ core; its parts are ir.pyi and exec.pyi.
 from typing import Any
 
 import torch
+
+from torch_ocl_compile._C import exec as exec
+from torch_ocl_compile._C import ir as ir
 
 # Devices (csrc/python/device_bindings.cpp). An index of -1 is the thread's current device.
 def set_device_sources(selection: str, vendor_libraries: list[str]) -> None: ...
@@ -26,4 +29,3 @@ def reset_fallback_counts() -> None: ...
 def set_fallback_warnings(on: bool) -> None: ...
 def set_sdp_choice(choice: int) -> None: ...
 def tensor_location(tensor: torch.Tensor) -> tuple[int, int]: ...
-def __getattr__(name: str) -> Any: ...  # the graph builder and exec, typed where they are used

@@ -1,0 +1,38 @@
+# torch_ocl_compile/_C/exec.pyi: the typed face of csrc/python/exec_bindings.cpp: compile, run, read what ran.
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from torch_ocl_compile._C import ir
+
+EagerCall = Callable[[list[torch.Tensor]], list[torch.Tensor]]
+
+# The process's cache (an empty path: none), where the sources of failed kernels go, and dumps.
+def configure(cache_path: str, budget_bytes: int, failed_dir: str, dump_dir: str, verify: bool) -> None: ...
+def cache_stats() -> dict[str, Any]: ...
+def cache_clear() -> None: ...
+def build_counters() -> dict[str, Any]: ...  # built, from_binary, rejected, build_seconds
+
+# Plans. `options`: of scope "compile" in config.py, and "label".
+def compile(graph: ir.Graph, device_index: int, calls: Sequence[EagerCall], options: Mapping[str, object]) -> Plan: ...
+
+# Schedule and kernels as text, for a device of these capabilities; needs none.
+def render(graph: ir.Graph, caps: Mapping[str, object], fuse: bool = True) -> dict[str, Any]: ...
+
+# Launch records, of all plans: see record.py.
+def begin_recording(timing: bool) -> None: ...
+def end_recording() -> list[dict[str, Any]]: ...
+
+class Plan:
+    @property
+    def log(self) -> list[str]: ...  # what the scheduler decided
+    @property
+    def arena_bytes(self) -> int: ...
+    @property
+    def launch_count(self) -> int: ...
+    def run(self, args: list[Any]) -> list[torch.Tensor]: ...  # sizes s0, s1, ..., then tensors
+    def describe(self) -> list[dict[str, Any]]: ...  # a launch each: name, kind, text, origin, ops, bytes, flops
+    def timings(self) -> dict[str, Any]: ...  # seconds; passes as (name, milliseconds, changed)
+    def output_strides(self) -> list[list[int]]: ...  # an empty list where symbolic
+    def schedule(self) -> str: ...
