@@ -15,7 +15,7 @@ import torch
 from torch_ocl_compile import config, debug
 from torch_ocl_compile.call import Call, eager_call
 from torch_ocl_compile.decompositions import ocl_decomp_table
-from torch_ocl_compile.errors import ConfigError, OclError, UnsupportedError
+from torch_ocl_compile.errors import ConfigError, FallbackError, OclError, UnsupportedError
 from torch_ocl_compile.joint_graph import ocl_partition
 from torch_ocl_compile.lowering.fallback import record
 from torch_ocl_compile.lowering.graph import Lowered, lower_module
@@ -80,14 +80,13 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, ki
         functionalise(gm)
     try:
         lowered = lower_module(gm, **boundaries(kind), fallback=str(settings.get("fallback", "eager")))
+    except FallbackError:
+        raise
     except UnsupportedError as error:
-        if settings.get("fallback") == "error":
-            raise
-        record(f"the whole {kind} graph", str(error))
-        return eager_call(gm)
+        return whole_graph_eagerly(gm, kind, settings, str(error))
     if lowered.device.type == "cpu":
-        record(f"the whole {kind} graph", "all of its tensors are on the CPU; move model and data to 'ocl'")
-        return eager_call(gm)
+        reason = "none of its tensors is on an ocl device; move model and data to 'ocl'"
+        return whole_graph_eagerly(gm, kind, settings, reason)
     check_device(lowered.device)
     debug.dump(label, "graph.txt", lowered.graph.str)
     plan = make_plan(lowered, settings, label)
@@ -99,9 +98,18 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, ki
     return call.boxed()
 
 
+def whole_graph_eagerly(gm: torch.fx.GraphModule, kind: str, settings: Options, reason: str) -> Any:
+    """For what no plan can do. Raises FallbackError where that is forbidden."""
+    if settings.get("fallback") == "error":
+        message = f"the whole {kind} graph would run eagerly, which options={{'fallback': 'error'}} forbids.\n"
+        raise FallbackError(f"{message}  why:   {reason}")
+    record(f"the whole {kind} graph", reason)
+    return eager_call(gm)
+
+
 def restride(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
-    """Gives the placeholders the strides of `example_inputs`: a saved tensor arrives as the forward graph laid it out, which
-    AOTAutograd says in the inputs and not in the nodes."""
+    """Gives the placeholders the strides of `example_inputs`: a saved tensor arrives as the forward graph laid it
+    out, which AOTAutograd says in the inputs and not in the nodes."""
     for node, fake in zip((n for n in gm.graph.nodes if n.op == "placeholder"), example_inputs, strict=True):
         if isinstance(fake, torch.Tensor):
             node.meta["val"] = fake

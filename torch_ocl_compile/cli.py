@@ -15,9 +15,8 @@ def _devices(_: argparse.Namespace) -> int:
 
     for index in range(device.device_count()):
         p = device.get_device_properties(index)
-        print(
-            f"ocl:{index}  {p.name}  ({p.platform_name}, {p.total_memory / 2**30:.1f} GiB, {p.multi_processor_count} units)"
-        )
+        size = f"{p.total_memory / 2**30:.1f} GiB, {p.multi_processor_count} units"
+        print(f"ocl:{index}  {p.name}  ({p.platform_name}, {size}, driver {p.driver})")
     for problem in device.device_problems():
         print(f"problem: {problem}")
     if device.device_count() == 0:

@@ -1,5 +1,5 @@
 # torch_ocl_compile/demo.py: the demo: a small CNN learns handwritten digits through torch.compile(..., backend="ocl").
-"""Trains on scikit-learn's digits (1,797 images of 8 x 8), compares with eager on the CPU, and plots loss and kernels."""
+"""Trains on scikit-learn's digits, compares with eager on the CPU, and plots loss and kernels."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def load_digits() -> tuple[Digits, Digits]:
 
 
 class Trainer:
-    """The network on one device, in plain PyTorch. Where `backend` is given, three functions are compiled: the loss of a
-    batch, the optimizer's step and the prediction. The batch is gathered inside the first, so that nothing runs eagerly."""
+    """The network on one device, in plain PyTorch. Where `backend` is given, three functions are compiled: the loss of
+    a batch, the optimizer's step and the prediction. The batch is gathered in the first: nothing runs eagerly."""
 
     def __init__(self, device: torch.device, data: Digits, backend: str | None) -> None:
         torch.manual_seed(0)
@@ -101,7 +101,7 @@ class Trainer:
 
     def step(self, batch: Tensor) -> Tensor:
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.loss_of(batch)
+        loss: Tensor = self.loss_of(batch)
         loss.backward()
         self.update()
         return loss.detach()
@@ -110,7 +110,7 @@ class Trainer:
         """A step with the time of each kernel."""
         self.optimizer.zero_grad(set_to_none=True)
         with record(timing=True) as forward:
-            loss = self.loss_of(batch)
+            loss: Tensor = self.loss_of(batch)
         with record(timing=True) as backward:
             loss.backward()
         with record(timing=True) as optimizer:
@@ -121,9 +121,9 @@ class Trainer:
     def predictions(self, images: Tensor) -> Tensor:
         """Labels, on the CPU."""
         self.model.eval()
-        labels = self.predict(images.to(self.device)).cpu()
+        labels: Tensor = self.predict(images.to(self.device)).cpu()
         self.model.train()
-        return labels  # type: ignore[no-any-return]
+        return labels
 
     def wait(self) -> None:
         if self.device.type != "cpu":
@@ -178,10 +178,12 @@ def plot(losses: list[float], parts: Parts, test: Digits, predicted: Tensor, tit
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.patches import Patch
 
     figure = plt.figure(figsize=(11, 8), layout="constrained")
     figure.suptitle(title)
-    upper, lower = figure.subfigures(2, 1, height_ratios=(3, 2))
+    rows: Any = figure.subfigures(2, 1, height_ratios=(3, 2))
+    upper, lower = rows
     left, right = upper.subfigures(1, 2, width_ratios=(3, 2))
 
     curve = left.subplots()
@@ -214,7 +216,7 @@ def plot(losses: list[float], parts: Parts, test: Digits, predicted: Tensor, tit
     timeline.set(title="kernels of one training step, each part from its start", xlabel="microseconds on the device")
     timeline.set_yticks(range(len(parts)), [f"{name}\n{len(part)} kernels" for name, part in parts.items()])
     timeline.invert_yaxis()
-    handles = [plt.Rectangle((0, 0), 1, 1, color=f"C{i % 10}") for i in range(len(kinds))]
+    handles = [Patch(color=f"C{i % 10}") for i in range(len(kinds))]
     timeline.legend(handles, kinds, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
     figure.savefig(path, dpi=110)
     plt.close(figure)
@@ -280,10 +282,8 @@ def run_demo(device: str = "ocl", epochs: int = 20, output: str = "demo.png") ->
         say("fallbacks", ", ".join(f"{op} {n} times" for op, n in counts.items()) or "none: every op ran on the device")
         eager = Trainer(torch.device("cpu"), train, None)
         ours_ms, eager_ms = compare_steps([ours, eager])
-        say(
-            "a step",
-            f"{ours_ms:.2f} ms compiled on {where}, {eager_ms:.2f} ms eager on the CPU ({torch.get_num_threads()} threads)",
-        )
+        threads = torch.get_num_threads()
+        say("a step", f"{ours_ms:.2f} ms compiled on {where}, {eager_ms:.2f} ms eager on the CPU ({threads} threads)")
     title = f"{len(losses)} training steps on {where}, {name}: test accuracy {reached:.1%}"
     plot([loss.item() for loss in losses], parts, test, predicted, title, output)
     say("plot", output)

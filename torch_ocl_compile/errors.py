@@ -12,6 +12,7 @@ __all__ = [
     "BuildError",
     "ConfigError",
     "DeviceError",
+    "FallbackError",
     "InternalError",
     "OclError",
     "OutOfMemoryError",
@@ -29,6 +30,10 @@ class ConfigError(OclError, ValueError):
 
 class UnsupportedError(OclError, NotImplementedError):
     """The caller's: a dtype or an op that the device or the compiler cannot do. Names the way around."""
+
+
+class FallbackError(UnsupportedError):
+    """The caller's: an op that only runs eagerly, where options={"fallback": "error"} forbids that. Names the op."""
 
 
 class DeviceError(OclError):

@@ -12,7 +12,7 @@ import torch
 from torch._ops import OpOverload
 
 from torch_ocl_compile._C import ir
-from torch_ocl_compile.errors import InternalError, OclError, UnsupportedError
+from torch_ocl_compile.errors import FallbackError, InternalError, OclError, UnsupportedError
 from torch_ocl_compile.host_part import Part, classify, extract, graph_device, tensors_of
 from torch_ocl_compile.lowering.context import Context, ir_dtype
 from torch_ocl_compile.lowering.fallback import lower_call, record
@@ -30,6 +30,10 @@ NO_EFFECT = {
     "aten.sym_constrain_range.default",
     "aten.sym_constrain_range_for_size.default",
 }
+FALLBACK_REMEDY = (
+    "  do:    leave the option out (the op then runs on the CPU and is counted in torch.ocl.fallback_counts()),\n"
+    "         use other ops, or add a lowering: docs/adding_an_op.md"
+)
 CPU_CONSTANTS = {aten.full.default, aten.scalar_tensor.default, aten.lift_fresh_copy.default}
 
 
@@ -114,7 +118,10 @@ class _Lowering:
         self.symbols.bind_inputs([n.meta.get("val") for n in self.placeholders])
         for position, node in enumerate(self.placeholders):
             if self.parts[node] is Part.DEVICE:
-                self.env[node] = self.add_input(node.meta["val"], Source("argument", position), position)
+                try:
+                    self.env[node] = self.add_input(node.meta["val"], Source("argument", position), position)
+                except UnsupportedError as error:
+                    raise UnsupportedError(f"{error}: input {describe_value(node)}") from error
         self.bring_host_values()
         for node in self.gm.graph.nodes:
             if node.op == "get_attr" and self.parts[node] is Part.DEVICE and node not in self.env:
@@ -206,6 +213,8 @@ class _Lowering:
             c.node, c.val = node, node.meta.get("val")
             self.builder.origin = _origin(node)
             return self.apply(node, args, kwargs)
+        except FallbackError as error:
+            raise FallbackError(f"{error}\n{describe(node)}\n{FALLBACK_REMEDY}") from error
         except OclError as error:
             raise type(error)(f"{error}\n{describe(node)}") from error
         except Exception as error:
@@ -228,7 +237,7 @@ class _Lowering:
             return result
         reason = "no lowering" if lowering is None else "no lowering for these arguments"
         if self.fallback == "error":
-            raise _fallback_error(f"{name} has {reason} and options={{'fallback': 'error'}} forbids to run it eagerly")
+            raise FallbackError(f"{name} has {reason}, and options={{'fallback': 'error'}} forbids to run it eagerly.")
         record(name, reason)
         return lower_call(self.context, target, args, kwargs)
 
@@ -386,13 +395,6 @@ def _packed_dtype(node: torch.fx.Node) -> torch.dtype:
     return dtype if wide else torch.float32
 
 
-def _fallback_error(message: str) -> OclError:
-    import torch_ocl_compile.errors as errors
-
-    kind: type[OclError] = getattr(errors, "FallbackError", UnsupportedError)
-    return kind(message)
-
-
 def source_line(node: torch.fx.Node) -> str:
     """model.py:61 of the user's code, "" if unknown."""
     found = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
@@ -406,16 +408,20 @@ def _origin(node: torch.fx.Node) -> ir.Origin:
     return ir.Origin(str(node.target), source_line(node))
 
 
+def describe_value(node: torch.fx.Node) -> str:
+    value = node.meta.get("val")
+    if isinstance(value, torch.Tensor):
+        kind = str(value.dtype).removeprefix("torch.")
+        return f"{node.name}: {kind}{list(value.shape)} on {value.device}"
+    return f"{node.name}: {value}"
+
+
 def describe(node: torch.fx.Node) -> str:
     """Op, operands and place in the model, for messages."""
 
     def text(a: Any) -> str:
         if isinstance(a, torch.fx.Node):
-            value = a.meta.get("val")
-            if isinstance(value, torch.Tensor):
-                kind = str(value.dtype).removeprefix("torch.")
-                return f"{a.name}: {kind}{list(value.shape)} on {value.device}"
-            return f"{a.name}: {value}"
+            return describe_value(a)
         return f"[{', '.join(text(x) for x in a)}]" if isinstance(a, (list, tuple)) else repr(a)
 
     listed = [text(a) for a in node.args] + [f"{k}={text(v)}" for k, v in node.kwargs.items()]
