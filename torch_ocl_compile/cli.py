@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
 import torch
+
+from torch_ocl_compile import __version__
 
 
 def _devices(_: argparse.Namespace) -> int:
@@ -16,7 +19,7 @@ def _devices(_: argparse.Namespace) -> int:
     for index in range(device.device_count()):
         p = device.get_device_properties(index)
         size = f"{p.total_memory / 2**30:.1f} GiB, {p.multi_processor_count} units"
-        print(f"ocl:{index}  {p.name}  ({p.platform_name}, {size}, driver {p.driver})")
+        print(f"ocl:{index}  {p.name}  ({p.platform_name}, {size}, driver {p.driver.split(',')[0]})")
     for problem in device.device_problems():
         print(f"problem: {problem}")
     if device.device_count() == 0:
@@ -26,17 +29,31 @@ def _devices(_: argparse.Namespace) -> int:
 
 
 def _doctor(args: argparse.Namespace) -> int:
+    from torch_ocl_compile import config, device
+    from torch_ocl_compile.doctor import examine
+    from torch_ocl_compile.errors import OclError
+
     status = _devices(args)
-    if status:
-        return status
-    print(f"torch {torch.__version__}, Python {sys.version.split()[0]}")
-    x = torch.randn(64, 64)
-    for index in range(torch.ocl.device_count()):  # type: ignore[attr-defined]
-        compiled = torch.compile(lambda t: (t @ t).relu().sum(dim=1), backend="ocl")
-        got = compiled(x.to(f"ocl:{index}")).cpu()
-        error = (got - (x @ x).relu().sum(dim=1)).abs().max().item()
-        print(f"ocl:{index}: a compiled product and sum differ from the CPU by at most {error:.1e}")
-        status |= int(not error < 1e-3)
+    print(
+        f"torch {torch.__version__}, torch_ocl_compile {__version__}, Python {sys.version.split()[0]}, {sys.platform}"
+    )
+    changed = [
+        f"{row.variable}={config.get(row.name)}" for row in config.options().values() if row.variable in os.environ
+    ]
+    print("environment:", ", ".join(changed) or "no TORCH_OCL_ variable is set")
+    for index in range(device.device_count()):
+        try:
+            found = examine(torch.device("ocl", index))
+        except (OclError, RuntimeError) as error:
+            print(f"ocl:{index}: FAILED\n{error}")
+            status = 1
+            continue
+        verdict = "good" if found.healthy else "WRONG RESULTS"
+        print(
+            f"ocl:{index}: {verdict}: a training step in {found.kernels} kernels, within {found.error:.0e} of the CPU; "
+            f"{found.first_seconds:.1f} s with compilation, {found.step_ms:.1f} ms then"
+        )
+        status |= int(not found.healthy)
     return status
 
 
@@ -52,8 +69,14 @@ def _cache(args: argparse.Namespace) -> int:
     config.configure_core()
     if args.action == "clear":
         _C.exec.cache_clear()
-    for key, value in _C.exec.cache_stats().items():
-        print(f"{key:10s} {value}")
+    stats = _C.exec.cache_stats()
+    if not stats.get("enabled"):
+        print(f"off: {stats.get('problem') or 'TORCH_OCL_CACHE_SIZE_MB is 0'}")
+        return 1
+    budget = int(config.get("cache_size_mb"))
+    print(f"{stats['path']}\n{stats['entries']} entries, {stats['bytes'] / 2**20:.1f} MiB of {budget} MiB")
+    if stats["problem"]:
+        print(f"problem: {stats['problem']}")
     return 0
 
 
@@ -64,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("devices", help="list the OpenCL devices in the order of ocl:0, ocl:1, ...").set_defaults(
         run=_devices
     )
-    commands.add_parser("doctor", help="compile and check a small graph on every device").set_defaults(run=_doctor)
+    commands.add_parser("doctor", help="compile and check a small network on every device").set_defaults(run=_doctor)
     demo = commands.add_parser("demo", help="train a small CNN on handwritten digits")
     demo.add_argument("--device", default="ocl", help="torch device (default: ocl)")
     demo.add_argument("--epochs", type=int, default=20)

@@ -86,7 +86,7 @@ def explain(model: Callable[..., Any], *inputs: Any, **kwargs: Any) -> str:
             f"{record.label}: {record.fx_nodes} aten nodes, {record.kernels} launches, {record.calls} eager calls"
         )
         for kernel in record.plan.describe():
-            lines.append(f"  {kernel.get('name', '?')}: {kernel.get('ops', kernel.get('origin', ''))}")
+            lines.append(f"  {kernel['name']}: {kernel['ops']} ops, {kernel['origin']}")
     for name, count in fallback_counts().items():
         if count > before.get(name, 0):
             lines.append(f"eager: {name}")

@@ -102,9 +102,9 @@ def _register_with_dynamo(module: ModuleType) -> None:
 
 
 def _keep_dynamo_out(module: ModuleType) -> None:
-    """Dynamo compiles any Python frame it meets, ours included: only current.py and demo.py are written for that."""
+    """Dynamo compiles any Python frame it meets, ours included: only these three are written for that."""
     for part in pkgutil.iter_modules([str(Path(__file__).parent)]):
-        if part.name not in ("current", "demo", "_C"):
+        if part.name not in ("current", "demo", "doctor", "_C"):
             module.add(f"torch_ocl_compile.{part.name}")
 
 

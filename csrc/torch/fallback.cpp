@@ -119,9 +119,9 @@ void count_fallback(const std::string& op) {
     first = ++g_counts[op] == 1;
   }
   if (first && g_warn)
-    TORCH_WARN(op, " has no eager ocl kernel and runs on the CPU, with copies both ways (this is said once per op; "
-               "torch.ocl.fallback_counts() counts them). Inside torch.compile(..., backend='ocl') it is compiled. "
-               "TORCH_OCL_WARN_FALLBACK=0 silences this.");
+    TORCH_WARN(op, " has no eager ocl kernel and runs on the CPU, with copies both ways (said once per op; "
+               "torch.ocl.fallback_counts() counts them; TORCH_OCL_WARN_FALLBACK=0 silences this). "
+               "Most ops are compiled where a function compiled with backend='ocl' contains them.");
 }
 
 std::map<std::string, int64_t> fallback_counts() {
