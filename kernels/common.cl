@@ -10,14 +10,22 @@
 #define OCL_UNROLL
 #endif
 #endif
+#ifndef OCL_NO_UNROLL             // put before a loop with few, constant trips whose body is long: keep one copy
+#if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
+#define OCL_NO_UNROLL __attribute__((opencl_unroll_hint(1)))
+#else
+#define OCL_NO_UNROLL
+#endif
+#endif
 #ifndef OCL_INLINE                // every helper function of a kernel file
 #define OCL_INLINE static inline
 #endif
 #ifndef OCL_NOINLINE              // a rare path whose registers must not weigh on the caller's
 #define OCL_NOINLINE static __attribute__((noinline))
 #endif
-#ifndef ONE_ITEM                  // CPU family: a work-group is one work-item
-#define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1)))
+#ifndef ONE_ITEM                  // CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
+                                  // version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
+#define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
 #endif
 
 // ---- types ----
@@ -175,6 +183,15 @@ ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local co
         acc[at + item_n / 4 * 3] = fma((float4)(rows[i].w), cols[j], acc[at + item_n / 4 * 3]);
       }
     }
+  }
+}
+
+// total += acc; acc = 0: every SUM_STEPS steps of a long sum, so that its rounding errors grow with the root of a short one.
+ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
+  OCL_UNROLL
+  for (int i = 0; i < quads; ++i) {
+    total[i] += acc[i];
+    acc[i] = (float4)(0.0f);
   }
 }
 

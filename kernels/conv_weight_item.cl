@@ -31,6 +31,9 @@
 #ifndef PIXEL_BLOCK
 #define PIXEL_BLOCK 224   // pixels of dy packed at a time; 4*PIXEL_BLOCK*TN bytes
 #endif
+#ifndef WHOLE_VECTORS
+#define WHOLE_VECTORS 0   // 1: K % VW == 0, no channel is stored alone
+#endif
 #ifndef STORE             // alone: dense y[split*groups*K + k][c][r][s]; scattered, since k is not innermost
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset, const int y_C, const int y_R, const int y_S
 #define EPILOGUE_PASS , y, y_offset, y_C, y_R, y_S
@@ -142,6 +145,8 @@ ONE_ITEM __kernel void KERNEL_NAME(
     const int c = (j_first + i) % C, tap = (j_first + i) / C, k_out = (split * groups + group) * K + k0;
     int k = 0;
     for (; k + VW <= cols; k += VW) { const VEC value = VLOAD(sums + i * TN + k); STOREV(value, k_out + k, c, tap / S, tap % S); }
+#if !WHOLE_VECTORS
     for (; k < cols; ++k) STORE(sums[i * TN + k], k_out + k, c, tap / S, tap % S);
+#endif
   }
 }

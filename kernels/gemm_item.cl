@@ -51,8 +51,8 @@
 #ifndef B_IN_PLACE
 #define B_IN_PLACE 0      // layout of B, see above
 #endif
-#ifndef EPILOGUE_STAGED
-#define EPILOGUE_STAGED 0 // 1: every tile goes through private memory to one call site of the hooks (long epilogues: less code)
+#ifndef WHOLE_VECTORS
+#define WHOLE_VECTORS 0   // 1: N % VW == 0, no column is stored alone
 #endif
 #ifndef STORE             // alone: dense C[b][m][n]
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset, const int y_M, const int y_N
@@ -161,23 +161,19 @@ ONE_ITEM __kernel void KERNEL_NAME(
         OCL_UNROLL for (int i = 0; i < MR; ++i)
           OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] += VLOAD(tile + i * TN + v * VW);
       }
-      const int last = k0 + kn >= K, full = m + MR <= M && n0 + TN <= N && !EPILOGUE_STAGED;
-      if (last && full) {
-#if !EPILOGUE_STAGED
-        OCL_UNROLL for (int i = 0; i < MR; ++i)
-          OCL_UNROLL for (int v = 0; v < NV; ++v) STOREV(acc[i][v], batch, m + i, n0 + v * VW);
-#endif
-      } else {  // to sums[], and from there to the hooks when this was the last block: indices of acc stay constants
-        OCL_UNROLL for (int i = 0; i < MR; ++i)
-          OCL_UNROLL for (int v = 0; v < NV; ++v) VSTORE(acc[i][v], tile + i * TN + v * VW);
-        if (last) {
-          const int rows = min(MR, M - m), width = min(TN, N - n0);
-          for (int i = 0; i < rows; ++i) {
-            int n = 0;
-            for (; n + VW <= width; n += VW) { const VEC value = VLOAD(tile + i * TN + n); STOREV(value, batch, m + i, n0 + n); }
-            for (; n < width; ++n) STORE(tile[i * TN + n], batch, m + i, n0 + n);
-          }
+      OCL_UNROLL for (int i = 0; i < MR; ++i)
+        OCL_UNROLL for (int v = 0; v < NV; ++v) VSTORE(acc[i][v], tile + i * TN + v * VW);
+      if (k0 + kn < K) continue;
+      const int rows = min(MR, M - m), width = min(TN, N - n0);  // one call site of the hooks, in a loop: they may be long
+      OCL_NO_UNROLL for (int i = 0; i < rows; ++i) {
+        int n = 0;
+        OCL_NO_UNROLL for (; n + VW <= width; n += VW) {
+          const VEC value = VLOAD(tile + i * TN + n);
+          STOREV(value, batch, m + i, n0 + n);
         }
+#if !WHOLE_VECTORS
+        OCL_NO_UNROLL for (; n < width; ++n) STORE(tile[i * TN + n], batch, m + i, n0 + n);
+#endif
       }
     }
   }

@@ -17,8 +17,9 @@
 //                               `------------------- scratch of this item, Cv = C rounded up to VW ----'
 //   x        NHWC: x[n*x_n + h*x_h + w*x_w + c]
 //   u        as above, PANEL == TN
+//   zeros    C zeros
 //   scratch  float, 16*tile_block*(Cv + TN) elements for each work-item (global size 0 * global size 1)
-//   Arguments: x, x_offset, u, u_offset, scratch, scratch_offset, int batch, C, in_h, in_w, K, out_h, out_w, pad_h, pad_w, x_h, x_w,
+//   Arguments: x, x_offset, u, u_offset, zeros, zeros_offset, scratch, scratch_offset, int batch, C, in_h, in_w, K, out_h, out_w, pad_h, pad_w, x_h, x_w,
 //     tile_block, panels_per_item, long x_n, EPILOGUE_PARAMS
 //   Global size: (items, ceil(ceil(K/TN) / panels_per_item), 1), local (1, 1, 1); items: as many as keep all cores busy, at most ceil(tiles / tile_block),
 //     tiles = batch*ceil(out_h/2)*ceil(out_w/2). Good: tile_block 24, 16*tile_block*(C + TN)*4 bytes <= 1 MB; few tiles and many channels: all tiles, one panel.
@@ -36,6 +37,9 @@
 #define NV 4              // vectors (of VW floats) of output channels in a register tile
 #endif
 #define TN (NV * VW)      // output channels of a panel
+#ifndef WHOLE_VECTORS
+#define WHOLE_VECTORS 0   // 1: C and K are multiples of VW
+#endif
 #ifndef PANEL
 #define PANEL TN          // the same, for the filter transform
 #endif
@@ -120,7 +124,7 @@ OCL_INLINE void multiply_tile(__global const float* a, const int pitch, __global
 
 ONE_ITEM __kernel void KERNEL_NAME(
     __global const IN_T* restrict x, const ulong x_offset, __global const IN_T* restrict u, const ulong u_offset,
-    __global float* restrict scratch, const ulong scratch_offset,
+    __global const IN_T* restrict zeros, const ulong zeros_offset, __global float* restrict scratch, const ulong scratch_offset,
     const int batch, const int C, const int in_h, const int in_w, const int K, const int out_h, const int out_w, const int pad_h, const int pad_w,
     const int x_h, const int x_w, const int tile_block, const int panels_per_item, const long x_n EPILOGUE_PARAMS) {
   const int item = get_global_id(0), items = get_global_size(0), panels = (K + TN - 1) / TN;
@@ -131,28 +135,35 @@ ONE_ITEM __kernel void KERNEL_NAME(
   __global float* M = V + (size_t)(16 * tile_block) * pitch;
   x += x_offset;
   u += u_offset;
+  zeros += zeros_offset;
   for (int block = item * tile_block; block < tiles; block += items * tile_block) {
     const int count = min(tile_block, tiles - block);
     for (int t = 0; t < count; ++t) {
       const int tile = block + t, iw = tile % tiles_w * 2 - pad_w, ih = tile / tiles_w % tiles_h * 2 - pad_h;
       __global const IN_T* image = x + tile / tiles_w / tiles_h * x_n;
+      __global const IN_T* patch[16];  // the pixels of the tile, zeros[] outside the image
+      OCL_NO_UNROLL for (int i = 0; i < 16; ++i) {
+        const int h = ih + i / 4, w = iw + i % 4;
+        patch[i] = image + ((long)h * x_h + (long)w * x_w);
+        if (h < 0 || h >= in_h || w < 0 || w >= in_w) patch[i] = zeros;
+      }
       for (int c = 0; c < C; c += VW) {
+#if WHOLE_VECTORS
+#define PATCH(i) LOADV(patch[i], c)
+#else
+        float lanes[16 * VW];  // the last channels alone: x may end there
+        if (c + VW > C) {
+          for (int i = 0; i < 16; ++i)
+            for (int l = 0; l < VW; ++l) lanes[i * VW + l] = c + l < C ? LOAD(patch[i], c + l) : 0.f;
+        } else {
+          OCL_UNROLL for (int i = 0; i < 16; ++i) VSTORE(LOADV(patch[i], c), lanes + i * VW);
+        }
+#define PATCH(i) VLOAD(lanes + (i) * VW)
+#endif
         VEC half_done[4][4];  // B' d
         OCL_UNROLL for (int s = 0; s < 4; ++s) {
           VEC d[4], o[4];
-          OCL_UNROLL for (int r = 0; r < 4; ++r) {
-            const int h = ih + r, w = iw + s;
-            d[r] = (VEC)(0.f);
-            if (h >= 0 && h < in_h && w >= 0 && w < in_w) {
-              __global const IN_T* from = image + (long)h * x_h + (long)w * x_w + c;
-              if (c + VW <= C) d[r] = LOADV(from, 0);
-              else {  // the last channels: x may end here
-                float lanes[VW];
-                for (int l = 0; l < VW; ++l) lanes[l] = c + l < C ? LOAD(from, l) : 0.f;
-                d[r] = VLOAD(lanes);
-              }
-            }
-          }
+          OCL_UNROLL for (int r = 0; r < 4; ++r) d[r] = PATCH(r * 4 + s);
           transform_input(d, o);
           OCL_UNROLL for (int r = 0; r < 4; ++r) half_done[r][s] = o[r];
         }
@@ -179,18 +190,23 @@ ONE_ITEM __kernel void KERNEL_NAME(
             transform_output(d, o);
             OCL_UNROLL for (int r = 0; r < 2; ++r) half_done[r][s] = o[r];
           }
+          float outputs[4 * VW];  // one call site of the hooks
           OCL_UNROLL for (int r = 0; r < 2; ++r) {
             VEC o[2];
             transform_output(half_done[r], o);
-            OCL_UNROLL for (int s = 0; s < 2; ++s)
-              if (oh + r < out_h && ow + s < out_w) {
-                if (k + VW <= K) STOREV(o[s], n, k, oh + r, ow + s);
-                else {
-                  float lanes[VW];
-                  VSTORE(o[s], lanes);
-                  for (int l = 0; l < K - k; ++l) STORE(lanes[l], n, k + l, oh + r, ow + s);
-                }
-              }
+            OCL_UNROLL for (int s = 0; s < 2; ++s) VSTORE(o[s], outputs + (r * 2 + s) * VW);
+          }
+          OCL_NO_UNROLL for (int i = 0; i < 4; ++i) {
+            const int h = oh + i / 2, w = ow + i % 2;
+            if (h >= out_h || w >= out_w) continue;
+#if !WHOLE_VECTORS
+            if (k + VW > K) {
+              for (int l = 0; l < K - k; ++l) STORE(outputs[i * VW + l], n, k + l, h, w);
+              continue;
+            }
+#endif
+            const VEC value = VLOAD(outputs + i * VW);
+            STOREV(value, n, k, h, w);
           }
         }
       }

@@ -1,5 +1,6 @@
 // csrc/schedule/templates/conv_item.cpp: convolution forward and data gradient on CPUs by kernels/conv_item.cl, any groups.
 #include <algorithm>
+#include <array>
 
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/item_operands.h"
@@ -20,28 +21,33 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   const int vw = caps.vector_floats;
   const int64_t C = channels_in.constant() / conv.groups, K = channels_out.constant() / conv.groups;
 
-  // What the inner loop runs along: the channels of a pixel, or, when they are few, a row of the filter.
+  // What the inner loop runs along: the channels of a pixel, or, when they are few, a row of the filter, in a padded copy that no tap leaves.
   std::optional<Operand> input = strided_operand(context, x, kChannelsLast);
-  const bool unit_dilation = conv.dilation[1] == 1;
-  int run = -1;
-  if (input && C <= 4 && !gradient && unit_dilation && S.constant() > 1) {
-    if (input->strides[1].is_const(1) && input->strides[3].is_const(C) && conv.groups == 1) run = 1;
-    else if (input->strides[3].is_const(1)) run = 2;
+  const bool filter_rows = C <= 4 && !gradient && conv.dilation[1] == 1 && S.constant() > 1 && conv.groups == 1;
+  ir::Shape image = {x.sizes[2], x.sizes[3]};
+  std::array<IndexExpr, 2> padding = {conv.padding[0], conv.padding[1]};
+  if (filter_rows) {
+    const bool padded = conv.padding[0] > 0 || conv.padding[1] > 0;
+    if (padded || !input || !input->strides[1].is_const(1) || !input->strides[3].is_const(C)) {
+      for (int d = 0; d < 2; ++d) image[d] = image[d] + 2 * conv.padding[d];
+      const IndexExpr h = IndexExpr::loop(1) - conv.padding[0], w_in = IndexExpr::loop(2) - conv.padding[1];
+      const Operand copy = copied_operand(context, x, {x.sizes[0], image[0], image[1], C}, {IndexExpr::loop(0), IndexExpr::loop(3), h, w_in},
+                                          {{-1, h}, {h, x.sizes[2]}, {-1, w_in}, {w_in, x.sizes[3]}});
+      input = Operand{copy.input, {copy.strides[0], 1, copy.strides[1], copy.strides[2]}};
+      padding = {0, 0};
+    }
+  } else if (!input || !(input->strides[1].is_const(1) || channels_in.is_const(1))) {
+    input = dense_copy(context, x, kChannelsLast);
   }
-  if (run < 0) {
-    run = 0;
-    if (!input || !(input->strides[1].is_const(1) || channels_in.is_const(1))) input = dense_copy(context, x, kChannelsLast);
-  }
-  const int64_t run_length = run == 0 ? C : run == 1 ? C * S.constant() : S.constant();
+  const int64_t run_length = filter_rows ? C * S.constant() : C;
   const int64_t taps = C * R.constant() * S.constant() / run_length;
 
-  // Weights as zero-padded panels [group][panel][R][S][C][width] ([R][C][S] for run 2).
+  // Weights as zero-padded panels [group][panel][R][S][C][width].
   const Tile tile = choose_tile(caps, 6 * 8 * 49, K);
   const int width = tile.vectors * vw;
   const IndexExpr group = IndexExpr::loop(0), k = IndexExpr::loop(1) * width + IndexExpr::loop(5), r = IndexExpr::loop(2);
-  const IndexExpr s = IndexExpr::loop(run == 2 ? 4 : 3), c = IndexExpr::loop(run == 2 ? 3 : 4);
-  const ir::Shape packed_sizes = run == 2 ? ir::Shape{conv.groups, ir::ceildiv(K, width), R, C, S, width}
-                                          : ir::Shape{conv.groups, ir::ceildiv(K, width), R, S, C, width};
+  const IndexExpr s = IndexExpr::loop(3), c = IndexExpr::loop(4);
+  const ir::Shape packed_sizes = {conv.groups, ir::ceildiv(K, width), R, S, C, width};
   const Operand packed = gradient ? copied_operand(context, w, packed_sizes, {group * C + c, k, r, s}, {{k, K}})
                                   : copied_operand(context, w, packed_sizes, {group * K + k, c, r, s}, {{k, K}});
   lay_out(context.graph, node.outputs[0], kChannelsLast);
@@ -55,18 +61,19 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   launch = TemplateLaunch{};
   launch.file = "conv_item";
   launch.kind = gradient ? "conv_data" : "conv_forward";
-  launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + (run == 0 ? " channels" : run == 1 ? " filter rows" : " filter rows, planar");
+  launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + (filter_rows ? " filter rows" : " channels");
   define_types(context, launch, vw);
   define(launch, "MR", tile.rows);
   define(launch, "NV", tile.vectors);
   define(launch, "MT", mt);
-  define(launch, "RUN", run);
+  define(launch, "RUN", filter_rows);
   define(launch, "DATA_GRADIENT", gradient);
-  launch.inputs = {input->input, packed.input};
-  const int64_t tap_block = std::clamp<int64_t>((512 + run_length - 1) / run_length, 1, taps);
+  define(launch, "WHOLE_VECTORS", K % vw == 0);
+  launch.inputs = {input->input, packed.input, zero_row(context, filter_rows ? 1 : C)};
+  const int64_t most_taps = std::clamp<int64_t>(640 / run_length, 1, taps), tap_blocks = (taps + most_taps - 1) / most_taps;
   pass(launch,
-       {node.sizes[0], C, x.sizes[2], x.sizes[3], K, node.sizes[2], node.sizes[3], conv.groups, R, S, conv.stride[0], conv.stride[1], conv.padding[0],
-        conv.padding[1], conv.dilation[0], conv.dilation[1], input->strides[2], input->strides[3], input->strides[1], tap_block},
+       {node.sizes[0], C, image[0], image[1], K, node.sizes[2], node.sizes[3], conv.groups, R, S, conv.stride[0], conv.stride[1], padding[0],
+        padding[1], conv.dilation[0], conv.dilation[1], input->strides[2], input->strides[3], input->strides[1], (taps + tap_blocks - 1) / tap_blocks},
        {input->strides[0]});
   launch.groups = {ir::ceildiv(pixels, tile.rows * mt), ir::ceildiv(K, width) * conv.groups, phase_h * phase_w};
   launch.store_width = vw;

@@ -39,6 +39,7 @@ bool choose_conv_weight_item(TemplateContext& context, TemplateLaunch& launch) {
   define(launch, "MR", mr);
   define(launch, "NV", nv);
   define(launch, "MT", mt);
+  define(launch, "WHOLE_VECTORS", K % vw == 0);
   launch.inputs = {input->input, gradient->input};
   pass(launch,
        {x.sizes[0], C, x.sizes[2], x.sizes[3], K, dy.sizes[2], dy.sizes[3], conv.groups, R, S, conv.stride[0], conv.stride[1], conv.padding[0], conv.padding[1],

@@ -134,6 +134,7 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
   define(launch, "MT", mt);
   define(launch, "A_COL_MAJOR", a_layout);
   define(launch, "B_IN_PLACE", b_layout);
+  define(launch, "WHOLE_VECTORS", N.is_const() && columns % vw == 0);
   if (chains > 1) define(launch, "K_CHAINS", chains);
   launch.inputs = {a->input, b->input};
   pass(launch, {M, N, K, a->row, a->col, b->row, b->col, inner}, {a->outer_stride, a->inner_stride, b->outer_stride, b->inner_stride});

@@ -162,6 +162,38 @@ Operand dense_copy(TemplateContext& context, const ir::View& view, const std::ve
   return copied_operand(context, view, view.sizes, coords, {}, dense_strides(view.sizes, order));
 }
 
+TemplateLaunch::Input zero_row(TemplateContext& context, const IndexExpr& count) {
+  ir::Graph& graph = context.graph;
+  const ir::Node& node = graph.nodes[context.node];
+  ir::Buffer row;
+  row.dtype = graph.buffers[node.operands[0].buffer].dtype;
+  row.sizes = {count};
+  row.strides = ir::contiguous_strides(row.sizes);
+
+  ir::Node fill;
+  fill.kind = ir::NodeKind::kMap;
+  fill.origin = node.origin;
+  fill.sizes = row.sizes;
+  ir::Op zero;
+  zero.code = ir::OpCode::kConstant;
+  zero.dtype = ir::compute_type(row.dtype);
+  fill.body.ops = {zero};
+  if (row.dtype != zero.dtype) {
+    ir::Op cast;
+    cast.code = ir::OpCode::kCast;
+    cast.dtype = row.dtype;
+    cast.args = {0};
+    fill.body.ops.push_back(cast);
+  }
+  ir::Store store;
+  store.buffer = graph.add_buffer(row);
+  store.index = {IndexExpr::loop(0)};
+  store.value = static_cast<int>(fill.body.ops.size()) - 1;
+  fill.stores = {store};
+  context.before.push_back(std::move(fill));
+  return {store.buffer, 0};
+}
+
 void split_output(TemplateContext& context, int64_t splits, const std::vector<int>& order) {
   ir::Graph& graph = context.graph;
   const ir::BufferId whole = graph.nodes[context.node].outputs[0];

@@ -42,6 +42,9 @@ Operand copied_operand(TemplateContext& context, const ir::View& view, ir::Shape
 /// The view's elements in a new dense buffer with the dimensions of `order` from the outermost to the innermost.
 Operand dense_copy(TemplateContext& context, const ir::View& view, const std::vector<int>& order);
 
+/// `count` zeros in the storage type of the node's first operand: what a kernel reads outside an image, instead of testing each load.
+TemplateLaunch::Input zero_row(TemplateContext& context, const ir::IndexExpr& count);
+
 /// Makes the output's first dimension `splits` times as long (partial results one after another, dense in `order` from the outermost to the innermost
 /// dimension) and adds the ordered sum of the parts behind the node.
 void split_output(TemplateContext& context, int64_t splits, const std::vector<int>& order);

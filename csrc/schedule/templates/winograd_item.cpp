@@ -146,7 +146,8 @@ bool choose_winograd_item(TemplateContext& context, TemplateLaunch& launch) {
   define_types(context, launch, vw);
   define(launch, "MR", tile.rows);
   define(launch, "NV", tile.vectors);
-  launch.inputs = {input->input, filters.input};
+  define(launch, "WHOLE_VECTORS", K % vw == 0 && C % vw == 0);
+  launch.inputs = {input->input, filters.input, zero_row(context, C)};
   launch.scratch_elements = items * shares * 16 * block * (pitch + width);
   const int pad_h = gradient ? 2 - conv.padding[0] : conv.padding[0], pad_w = gradient ? 2 - conv.padding[1] : conv.padding[1];
   pass(launch,
