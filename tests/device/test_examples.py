@@ -1,0 +1,57 @@
+# tests/device/test_examples.py: examples/mnist.py on small files: it reads idx, trains, continues, and changes device.
+import gzip
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+COUNTS = {"train": 128, "t10k": 40}  # the last test batch is incomplete
+
+
+def write_mnist(folder):
+    """Four idx files, half of them gzipped: images of the digit k have k + 1 bright rows."""
+    rng = np.random.default_rng(0)
+    for part, count in COUNTS.items():
+        labels = rng.integers(0, 10, count, dtype=np.uint8)
+        images = rng.integers(0, 40, (count, 28, 28), dtype=np.uint8)
+        for image, label in zip(images, labels, strict=True):
+            image[: 2 * label + 2] += 200
+        (folder / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x0801, count) + labels.tobytes())
+        with gzip.open(folder / f"{part}-images-idx3-ubyte.gz", "wb") as file:
+            file.write(struct.pack(">IIII", 0x0803, count, 28, 28) + images.tobytes())
+
+
+def run(folder, device):
+    command = [sys.executable, str(ROOT / "examples" / "mnist.py"), "--device", device, "--epochs", "1", "--batch", "32"]
+    command += ["--data", str(folder), "--checkpoint", str(folder / "model.pt")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "has no eager ocl kernel" not in result.stderr, "an op stands outside the compiled functions"
+    return result.stdout.splitlines()
+
+
+def test_mnist(tmp_path):
+    if torch.ocl.device_count() == 0:
+        pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
+    write_mnist(tmp_path)
+    first = run(tmp_path, "ocl")
+    assert first[-1].startswith("epoch 1: loss ")
+    second = run(tmp_path, "cpu")
+    assert second[0].startswith("continuing from ") and second[-1].startswith("epoch 2: loss ")
+
+
+def test_another_file_is_refused(tmp_path):
+    sys.path.insert(0, str(ROOT / "examples"))
+    try:
+        import mnist
+    finally:
+        sys.path.pop(0)
+    path = tmp_path / "labels"
+    path.write_bytes(struct.pack(">II", 0x0D01, 0))
+    with pytest.raises(ValueError, match="no MNIST idx file"):
+        mnist.read_idx(path)
