@@ -34,6 +34,14 @@
 #ifndef TILE_K
 #define TILE_K 16  // depth of one step, 8 or 16
 #endif
+#ifndef SUM_STEPS
+#define SUM_STEPS 0  // steps after which the running sum joins the total; 0: one running sum
+#endif
+#if SUM_STEPS
+#define SUM_OF(i) (total[i] + acc[i])
+#else
+#define SUM_OF(i) acc[i]
+#endif
 #ifndef ITEM_M
 #define ITEM_M 8  // pixels a work-item, 4 or 8
 #endif
@@ -142,6 +150,12 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, group
   float4 acc[ITEM_M * ITEM_N / 4];
   OCL_UNROLL
   for (int i = 0; i < ITEM_M * ITEM_N / 4; ++i) acc[i] = (float4)(0.0f);
+#if SUM_STEPS
+  float4 total[ITEM_M * ITEM_N / 4];
+  int summed = 0;
+  OCL_UNROLL
+  for (int i = 0; i < ITEM_M * ITEM_N / 4; ++i) total[i] = (float4)(0.0f);
+#endif
   float4 x_held[X_HELD], w_held[W_HELD];
 
 #if FLAT
@@ -242,6 +256,9 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, group
     more = MORE_STEPS;
     if (more) FETCH_STEP
     tile_multiply(acc, (__local const float*)x_tile[now], (__local const float*)w_tile[now], item, ACROSS, DOWN, TILE_K, ITEM_M, ITEM_N);
+#if SUM_STEPS
+    if (++summed % SUM_STEPS == 0) tile_flush(total, acc, ITEM_M * ITEM_N / 4);
+#endif
     now ^= 1;
     if (more) KEEP_STEP(now)
     barrier(CLK_LOCAL_MEM_FENCE);  // the next part is complete, and everyone has read the current one: its buffer is free
@@ -255,7 +272,7 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, group
     OCL_UNROLL
     for (int j = 0; j < ITEM_N / 4; ++j) {
       const int k = k0 + (j * ACROSS + item.x) * 4;
-      const float4 value = acc[i * (ITEM_N / 4) + j];
+      const float4 value = SUM_OF(i * (ITEM_N / 4) + j);
       if (m < pixels && h < out_h && w_ < out_w) {
         if (k + 3 < K) STOREV(value, p.n, group * K + k, h, w_);
         else for (int l = 0; l < K - k; ++l) STORE(lane_of(value, l), p.n, group * K + k + l, h, w_);

@@ -29,6 +29,14 @@
 #ifndef TILE_K
 #define TILE_K 16  // pixels of one step, 8 or 16
 #endif
+#ifndef SUM_STEPS
+#define SUM_STEPS 0  // steps after which the running sum joins the total; 0: one running sum
+#endif
+#if SUM_STEPS
+#define SUM_OF(i) (total[i] + acc[i])
+#else
+#define SUM_OF(i) acc[i]
+#endif
 #ifndef ITEM_M
 #define ITEM_M 8  // filters a work-item, 4 or 8
 #endif
@@ -134,6 +142,12 @@ void KERNEL_NAME(__global const IN_T* dy, const ulong dy_offset,  // [batch, gro
   float4 acc[ITEM_M * ITEM_N / 4];
   OCL_UNROLL
   for (int i = 0; i < ITEM_M * ITEM_N / 4; ++i) acc[i] = (float4)(0.0f);
+#if SUM_STEPS
+  float4 total[ITEM_M * ITEM_N / 4];
+  int summed = 0;
+  OCL_UNROLL
+  for (int i = 0; i < ITEM_M * ITEM_N / 4; ++i) total[i] = (float4)(0.0f);
+#endif
   float4 dy_held[DY_HELD], x_held[X_HELD];
 
   int now = 0;
@@ -183,6 +197,9 @@ void KERNEL_NAME(__global const IN_T* dy, const ulong dy_offset,  // [batch, gro
     }
     if (pixel >= begin) {
       tile_multiply(acc, (__local const float*)dy_tile[now], (__local const float*)x_tile[now], item, ACROSS, DOWN, TILE_K, ITEM_M, ITEM_N);
+#if SUM_STEPS
+      if (++summed % SUM_STEPS == 0) tile_flush(total, acc, ITEM_M * ITEM_N / 4);
+#endif
       now ^= 1;
     }
     if (more) {
@@ -199,7 +216,7 @@ void KERNEL_NAME(__global const IN_T* dy, const ulong dy_offset,  // [batch, gro
     OCL_UNROLL
     for (int j = 0; j < ITEM_N / 4; ++j) {
       const int column = n0 + (j * ACROSS + item.x) * 4;
-      const float4 value = acc[i * (ITEM_N / 4) + j];
+      const float4 value = SUM_OF(i * (ITEM_N / 4) + j);
       if (k < K) {
         if (C % 4 == 0) {
           const int at = column / C;

@@ -43,7 +43,7 @@ bool choose_conv_group(TemplateContext& context, TemplateLaunch& launch) {
   launch.kind = data ? "conv_data" : "conv_forward";
   launch.variant = tile.name() + (flat ? " flat" : "");
   define_types(context, launch, 4);
-  use_tile(launch, tile);
+  use_tile(launch, tile, typical(R * S * C, 576));
   define(launch, "DATA_GRADIENT", data);
   define(launch, "FLAT", flat);
   if (!flat) define(launch, "X_VEC4", quads(context, {C, image->strides[0], image->strides[2], image->strides[3]}));

@@ -41,7 +41,7 @@ bool choose_conv_weight_group(TemplateContext& context, TemplateLaunch& launch) 
   launch.kind = "conv_weight";
   launch.variant = tile.name() + (splits > 1 ? " in " + std::to_string(splits) + " parts" : "");
   define_types(context, launch, 4);
-  use_tile(launch, tile);
+  use_tile(launch, tile, pixels / splits);
   define(launch, "DY_VEC4", channels_contiguous(gradient) && quads(context, {K, gradient.strides[0], gradient.strides[2], gradient.strides[3]}));
   define(launch, "X_VEC4", channels_contiguous(from) && quads(context, {C, from.strides[0], from.strides[2], from.strides[3]}));
   if (constants({R, S})) {

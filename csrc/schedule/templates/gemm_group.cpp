@@ -113,7 +113,7 @@ bool choose_gemm_group(TemplateContext& context, TemplateLaunch& launch) {
   launch.kind = "gemm";
   launch.variant = tile.name() + (splits > 1 ? " in " + std::to_string(splits) + " parts" : "");
   define_types(context, launch, 4);
-  use_tile(launch, tile);
+  use_tile(launch, tile, typical(K, 512));
   define(launch, "A_K_MAJOR", a_along_k);
   define(launch, "B_K_MAJOR", b_along_k);
   define(launch, "A_VEC4", (a_along_k ? a.col : a.row).is_const(1) && quads(context, {a_along_k ? K : M, a_along_k ? a.row : a.col, a.outer, a.inner}));

@@ -7,6 +7,11 @@ namespace ocl::schedule {
 
 using ir::IndexExpr;
 
+namespace {
+constexpr int kTileDepth = 16;  // of one step
+constexpr int kSumDepth = 256;  // of one running sum: its error stays below twice that of libraries that sum in blocks
+}  // namespace
+
 GroupTile choose_group_tile(const Caps& caps, const std::vector<GroupTile>& among, int64_t rows, int64_t columns, int64_t others) {
   GroupTile best = among.front();
   double least = 0;
@@ -23,10 +28,12 @@ GroupTile choose_group_tile(const Caps& caps, const std::vector<GroupTile>& amon
   return best;
 }
 
-void use_tile(TemplateLaunch& launch, const GroupTile& tile) {
+void use_tile(TemplateLaunch& launch, const GroupTile& tile, int64_t depth) {
   define(launch, "TILE_M", tile.rows);
   define(launch, "TILE_N", tile.columns);
-  define(launch, "TILE_K", 16);
+  define(launch, "TILE_K", kTileDepth);
+  // A second set of sums costs registers; short sums do without.
+  define(launch, "SUM_STEPS", depth > 3 * kSumDepth ? kSumDepth / kTileDepth : 0);
   define(launch, "ITEM_M", tile.item_rows);
   define(launch, "ITEM_N", tile.item_columns);
   launch.local = {tile.items(), 1, 1};

@@ -18,8 +18,8 @@ struct GroupTile {
 
 /// The tile of `among` that finishes rows x columns (times `others` of them) first: whole rounds over the compute units, by the tile's rate.
 GroupTile choose_group_tile(const Caps& caps, const std::vector<GroupTile>& among, int64_t rows, int64_t columns, int64_t others);
-/// Defines TILE_M, TILE_N, TILE_K, ITEM_M, ITEM_N and sets the local size.
-void use_tile(TemplateLaunch& launch, const GroupTile& tile);
+/// Defines TILE_M, TILE_N, TILE_K, ITEM_M, ITEM_N, and SUM_STEPS for sums of `depth` products; sets the local size.
+void use_tile(TemplateLaunch& launch, const GroupTile& tile, int64_t depth);
 
 /// Whether all are known to be multiples of 4: the kernels then load float4.
 bool quads(const TemplateContext& context, const std::vector<ir::IndexExpr>& sizes);
