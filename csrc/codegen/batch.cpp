@@ -1,5 +1,6 @@
-// csrc/codegen/batch.cpp: several independent pointwise groups in one launch. Members with equal text share a function; a
-// work-group finds its member by its index, picks that member's pointers and sizes, and runs the function once.
+// csrc/codegen/batch.cpp: several independent groups in one launch: pointwise ones, and reductions that each lane does on its
+// own. Members with equal text share a function; a work-group finds its member by its index, picks that member's pointers and
+// sizes, and runs the function once.
 //
 //   static inline void adam_3f9c1e_0(__global float* out0, ..., const int count, const int group) { ... }
 //   __kernel void adam_3f9c1e(...) {
@@ -31,7 +32,8 @@ struct Member {
 };
 
 Member print_member(const schedule::Schedule& schedule, const Group& group, const Caps& caps, const IndexExpr& elements) {
-  OCL_ASSERT(group.strategy == LoopStrategy::kPointwise, "a batch has pointwise members only");
+  OCL_ASSERT(group.strategy == LoopStrategy::kPointwise || group.strategy == LoopStrategy::kSequential,
+             "in a batch each lane works on its own");
   Member member;
   member.nest = std::make_unique<Nest>(schedule, group, caps);
   member.nest->batch_elements = elements;

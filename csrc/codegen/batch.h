@@ -1,4 +1,4 @@
-// csrc/codegen/batch.h: several independent pointwise groups in one launch.
+// csrc/codegen/batch.h: several independent groups in one launch, each lane on its own.
 #pragma once
 
 #include "csrc/codegen/kernel_source.h"

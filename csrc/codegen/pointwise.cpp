@@ -19,7 +19,7 @@ using ir::SymbolKind;
 
 namespace {
 
-constexpr int kBatchSteps = 8;        // GPU: elements of an item in a batch
+constexpr int kBatchSteps = 8;        // GPU: elements of an item in a batch, if nothing is reduced
 constexpr int64_t kLeastWork = 4096;  // elements of a cheap op that are worth a work-item (about 0.5 us)
 
 }  // namespace
@@ -172,7 +172,8 @@ Grid write_elements_gpu(Nest& nest) {
   if (nest.batch_elements) {
     const Writer inside = element("at", 1);
     Writer& top = body.writer();
-    const int64_t chunk = int64_t{dialect.items} * kBatchSteps;
+    const bool pointwise = nest.group.strategy == schedule::LoopStrategy::kPointwise;
+    const int64_t chunk = int64_t{dialect.items} * (pointwise ? kBatchSteps : 1);
     top.line("const $s begin = ($s)group * $d, end = min(begin + $d, ($s)($s));", type, type, chunk, chunk, type, total_text);
     top.open("for ($s at = begin + ($s)get_local_id(0); at < end; at += $d)", type, type, dialect.items);
     top.append(inside);

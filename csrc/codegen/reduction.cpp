@@ -1,12 +1,13 @@
 // csrc/codegen/reduction.cpp: nests whose outer elements are reduced together by vector lanes (CPU) or by a work-group (GPU).
 //
 // CPU, kRow: a work-item owns rows [first, last); lanes run along r*.
-// GPU, kRow: r* is contiguous, so neighbouring items take neighbouring r:    GPU, kColumn: i* is contiguous, so neighbouring
-// items take
-//   one group = `rows` outer elements x `items` items                          neighbouring i, and 8 rows of items stride over
-//   r
-//     item:  0 1 2 ... items-1 | 0 1 2 ...                                       item:  0 1 2 ... 31      r = 0, 8, 16, ...
-//            row 0               row 1                                                  0 1 2 ... 31      r = 1, 9, 17, ...
+// GPU, kRow: r* is contiguous, so neighbouring items take neighbouring r. One group is `rows` outer elements x `items` items:
+//     item:  0 1 2 ... items-1 | 0 1 2 ...
+//            row 0               row 1
+// GPU, kColumn: i* is contiguous, so neighbouring items take neighbouring i, and rows of items stride over r. 256 items:
+//     item:  0 1 2 ... 31      r = 0, 8, 16, ...
+//            0 1 2 ... 31      r = 1, 9, 17, ...
+// Where few groups run, each has few columns, and as many items as a group can have.
 #include <algorithm>
 
 #include "csrc/codegen/nest.h"
@@ -20,13 +21,29 @@ using schedule::LoopStrategy;
 
 namespace {
 
-constexpr int kColumns = 32;  // outer elements side by side in a kColumn group
+constexpr int64_t kLong = 2048;  // elements per outer element that are worth a group of more than the usual size
 
 /// Items that share a row: enough for coalesced reads and short trees, the whole group for long rows.
-int items_per_row(const Dialect& dialect, int64_t longest) {
-  int items = dialect.items;
+int items_per_row(int group, int64_t longest) {
+  int items = group;
   while (items > 32 && longest < int64_t{items} * 4) items /= 2;
   return items;
+}
+
+/// Items of a group: the usual number, or for long rows and narrow columns the most whose accumulators take half of the local
+/// memory.
+int items_per_group(const Nest& nest, int64_t longest) {
+  const Dialect& dialect = nest.kernel.dialect();
+  const bool column = nest.group.strategy == LoopStrategy::kColumn;
+  if (longest < kLong || (column && nest.group.columns == 32)) return dialect.items;
+  int64_t bytes = 0;
+  for (const ir::NodeId id : nest.group.nodes()) {
+    const ir::Node& node = nest.kernel.graph().nodes[static_cast<size_t>(id)];
+    if (node.kind == ir::NodeKind::kReduce) bytes += 8 * ir::facts(node.reduction).accumulators;
+  }
+  int items = dialect.items;
+  while (items * 2 <= dialect.most_items && items * 2 * bytes <= dialect.local_bytes / 2) items *= 2;
+  return column ? items : std::max(dialect.items, items_per_row(items, longest));
 }
 
 }  // namespace
@@ -65,16 +82,17 @@ Grid write_rows_cpu(Nest& nest) {
 
 Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local) {
   BodyPrinter& body = nest.body;
-  const Dialect& dialect = nest.kernel.dialect();
   const IndexExpr rows = ir::simplify(ir::product(nest.group.sizes), nest.ranges);
   const IndexExpr cost = ir::simplify(ir::product(nest.group.reduce_sizes), nest.ranges);
   Sharing sharing;
   sharing.column = nest.group.strategy == LoopStrategy::kColumn;
-  sharing.items = sharing.column ? std::max(1, dialect.items / kColumns) : items_per_row(dialect, nest.ranges.of(cost).high);
-  sharing.rows = dialect.items / sharing.items;
+  const int64_t longest = nest.ranges.of(cost).high;
+  const int items = items_per_group(nest, longest);
+  sharing.items = sharing.column ? std::max(1, items / nest.group.columns) : items_per_row(items, longest);
+  sharing.rows = items / sharing.items;
   sharing.lane = "lane";
   sharing.writes = "lane == 0";
-  *local = {static_cast<size_t>(dialect.items), 1, 1};
+  *local = {static_cast<size_t>(items), 1, 1};
 
   const std::string type = flat_type(body, rows), rows_text = body.index(rows);
   Writer& top = body.writer();

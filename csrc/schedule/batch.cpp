@@ -1,4 +1,4 @@
-// csrc/schedule/batch.cpp: pass: independent small pointwise groups become one launch.
+// csrc/schedule/batch.cpp: pass: independent small groups become one launch.
 #include "csrc/schedule/batch.h"
 
 #include <algorithm>
@@ -12,6 +12,8 @@ namespace ocl::schedule {
 namespace {
 
 constexpr double kMostElements = 32 << 20;  // of a member: beyond this a launch is nothing beside the work
+constexpr double kMostSteps = 256;          // of a lane of a member
+constexpr double kLeastHeld = 64 << 20;     // bytes of partial results that may always wait for company
 constexpr int kMostBuffers = 100;           // of a batch: registers and kernel text
 constexpr int kIntBytes = 512;              // left for integer arguments
 
@@ -21,25 +23,32 @@ class Batcher {
       : schedule_(schedule),
         most_buffers_(std::min(kMostBuffers, (caps.max_kernel_arg_bytes - kIntBytes) / 16)),
         edges_(group_dependences(schedule)),
+        visible_(visible_buffers(schedule.graph)),
         shared_(shared_buffers(schedule)),
-        home_(schedule.groups.size(), -1) {}
+        home_(schedule.groups.size(), -1) {
+    for (size_t b = 0; b < schedule.graph.buffers.size(); ++b)
+      most_held_ = std::max(most_held_, typical_bytes(schedule.graph, static_cast<ir::BufferId>(b)));
+  }
 
   void run() {
     // The graph's inputs decide how much of a group is known early: a large activation must not wait for company.
     for (int g = 0; g < static_cast<int>(schedule_.groups.size()); ++g) {
       if (!candidate(schedule_.groups[g])) continue;
       const std::set<ir::BufferId> own = buffers(schedule_.groups[g]);
+      const double held = held_bytes(schedule_.groups[g]);
       for (size_t b = 0; b < batches_.size() && home_[g] < 0; ++b) {
         std::set<ir::BufferId> all = batches_[b].buffers;
         all.insert(own.begin(), own.end());
-        if (static_cast<int>(all.size()) > most_buffers_ || !independent(static_cast<int>(b), g)) continue;
+        if (static_cast<int>(all.size()) > most_buffers_ || batches_[b].held + held > most_held_) continue;
+        if (!independent(static_cast<int>(b), g)) continue;
         batches_[b].members.push_back(g);
         batches_[b].buffers = std::move(all);
+        batches_[b].held += held;
         home_[g] = static_cast<int>(b);
       }
       if (home_[g] >= 0 || static_cast<int>(own.size()) > most_buffers_) continue;
       home_[g] = static_cast<int>(batches_.size());
-      batches_.push_back({{g}, own});
+      batches_.push_back({{g}, own, held});
     }
     rebuild();
   }
@@ -48,11 +57,33 @@ class Batcher {
   struct Batch {
     std::vector<int> members;  // groups
     std::set<ir::BufferId> buffers;
+    double held = 0;  // bytes that wait for the batch
   };
 
   bool candidate(const Group& group) const {
-    if (group.kind != GroupKind::kLoops || group.strategy != LoopStrategy::kPointwise) return false;
-    return typical_product(schedule_.graph, group.sizes) <= limit(group);
+    if (group.kind != GroupKind::kLoops) return false;
+    const double elements = typical_product(schedule_.graph, group.sizes);
+    if (group.strategy == LoopStrategy::kPointwise) return elements <= limit(group);
+    const double steps = typical_product(schedule_.graph, group.reduce_sizes);
+    return group.strategy == LoopStrategy::kSequential && steps <= kMostSteps &&
+           elements * steps <= (leaves(group) ? kMostElements : limit(group)) && held_bytes(group) <= most_held_;
+  }
+
+  /// Whether everything that the group stores is the caller's, so that no other group waits for it (gradients).
+  bool leaves(const Group& group) const {
+    for (const ir::NodeId node : group.nodes())
+      for (const ir::BufferId b : ir::writes(schedule_.graph.nodes[node]))
+        if (shared_[b] && !visible_[b]) return false;
+    return true;
+  }
+
+  /// Bytes of intermediate results that a reduction keeps alive until it runs.
+  double held_bytes(const Group& group) const {
+    if (group.strategy == LoopStrategy::kPointwise) return 0;
+    double bytes = 0;
+    for (const ir::BufferId b : buffers(group))
+      if (!visible_[b]) bytes += typical_bytes(schedule_.graph, b);
+    return bytes;
   }
 
   /// Groups that work on the caller's tensors alone (packing, optimizers) may be large; others would wait for each other.
@@ -125,8 +156,7 @@ class Batcher {
       if (batches_[b].members.back() != static_cast<int>(g)) continue;  // linearize finds the place
       Group group;
       group.kind = GroupKind::kBatch;
-      group.reasons.push_back("batch: " + std::to_string(batches_[b].members.size()) +
-                              " independent pointwise groups in one launch");
+      group.reasons.push_back("batch: " + std::to_string(batches_[b].members.size()) + " independent groups in one launch");
       for (const int member : batches_[b].members) group.members.push_back(std::move(schedule_.groups[member]));
       groups.push_back(std::move(group));
     }
@@ -136,7 +166,8 @@ class Batcher {
   Schedule& schedule_;
   const int most_buffers_;
   const Dependences edges_;
-  const std::vector<bool> shared_;
+  const std::vector<bool> visible_, shared_;
+  double most_held_ = kLeastHeld;  // no more than one large activation takes
   std::vector<Batch> batches_;
   std::vector<int> home_;  // batch of each group
 };

@@ -1,5 +1,5 @@
-// csrc/schedule/batch.h: pass: independent small pointwise groups become one launch: weight packing, counters, optimizer
-// updates.
+// csrc/schedule/batch.h: pass: independent small groups become one launch: weight packing, counters, optimizer updates, ordered
+// sums of split weight gradients.
 #pragma once
 
 #include "csrc/schedule/pass.h"

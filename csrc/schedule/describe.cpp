@@ -94,6 +94,7 @@ void print(std::ostringstream& out, const Schedule& schedule, const Group& group
   if (group.kind == GroupKind::kLoops) {
     out << " " << name(group.strategy) << " " << list(group.sizes);
     if (!group.reduce_sizes.empty()) out << " over " << list(group.reduce_sizes);
+    if (group.strategy == LoopStrategy::kColumn) out << " columns " << group.columns;
     out << " vector " << group.vector_width << (group.index32 ? " index32" : "");
     for (const Phase& phase : group.phases) out << (phase.inner ? " inner" : " outer") << list(phase.nodes);
   } else if (group.kind == GroupKind::kTemplate) {

@@ -171,8 +171,8 @@ class Inliner {
         targets.push_back(c);
         if (consumer.kind != NodeKind::kReduce || !elementwise(p, c)) continue;
         reduced = true;
-        by_row |=
-            reduction_strategy(graph_, consumer, caps_) == LoopStrategy::kRow && consumer.stage == ir::ReductionStage::kWhole;
+        by_row |= reduction_strategy(graph_, consumer, caps_) != LoopStrategy::kSequential &&
+                  consumer.stage == ir::ReductionStage::kWhole;
       }
     }
     if (targets.empty()) return;

@@ -48,7 +48,11 @@ class GroupLoops {
 
   void choose_vector_width(const Caps& caps) {
     group_.vector_width = 1;
-    if (group_.strategy == LoopStrategy::kColumn) return;
+    if (group_.strategy == LoopStrategy::kColumn) {
+      group_.columns =
+          columns_per_group(typical_product(graph_, group_.sizes), typical_product(graph_, group_.reduce_sizes), caps);
+      return;
+    }
     const bool row = group_.strategy == LoopStrategy::kRow;
     const ir::Shape& sizes = row ? group_.reduce_sizes : group_.sizes;
     if (sizes.empty()) return;

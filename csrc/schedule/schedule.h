@@ -14,7 +14,7 @@ namespace ocl::schedule {
 enum class GroupKind : uint8_t {
   kLoops,     // generated: phases over one iteration space
   kTemplate,  // hand-written kernel with an epilogue of Map nodes over the output's elements
-  kBatch,     // several independent kLoops groups without reductions in one launch ("foreach": optimizers, packing)
+  kBatch,     // several independent kLoops groups in one launch, kPointwise and kSequential ("foreach": optimizers, packing)
   kCall,      // an eager op
 };
 
@@ -23,7 +23,7 @@ enum class LoopStrategy : uint8_t {
   kPointwise,   // no reduction
   kSequential,  // each lane (vector lane or work-item) owns one outer element and loops over r* (pooling, columns)
   kRow,         // r* are contiguous: one item (CPU) or one work-group (GPU) per outer element
-  kColumn,      // GPU: a work-group owns 32 neighbouring outer elements, its rows of items stride over r*
+  kColumn,      // GPU: a work-group owns `columns` neighbouring outer elements, its rows of items stride over r*
 };
 
 /// Part of a kLoops group. Inner phases run for every (i*, r*), outer phases once per i*; a group with reductions may begin
@@ -51,6 +51,7 @@ struct Group {
   LoopStrategy strategy = LoopStrategy::kPointwise;
   std::vector<Phase> phases;         // kPointwise: one outer phase
   int vector_width = 1;              // elements per vector step along the innermost loop (or along r for kRow)
+  int columns = 32;                  // kColumn: a power of two
   bool index32 = false;              // every element offset fits 31 bits
   ir::NodeId main = ir::kNone;       // kTemplate: the contraction or convolution
   TemplateLaunch launch;             // kTemplate

@@ -47,7 +47,8 @@ int main_load(const Graph& graph, const Node& node) {
   return best;
 }
 
-constexpr double kShort = 128;  // reductions up to this length stay in one lane (pooling windows)
+constexpr double kShort = 128;        // reductions up to this length stay in one lane (pooling windows)
+constexpr double kShare = 128 << 10;  // elements that one work-group reads in about the time of two launches
 
 }  // namespace
 
@@ -72,6 +73,18 @@ LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps
   return length <= kShort || outer >= 1024 ? LoopStrategy::kSequential : LoopStrategy::kRow;
 }
 
+int columns_per_group(double outer, double length, const Caps& caps) {
+  int columns = 32;
+  while (columns > 4 && (std::ceil(outer / columns) * 3 < caps.units || length * columns > kShare)) columns /= 2;
+  return columns;
+}
+
+bool enough_groups(LoopStrategy strategy, double outer, double length, const Caps& caps) {
+  if (caps.is_cpu || (strategy != LoopStrategy::kRow && strategy != LoopStrategy::kColumn)) return false;
+  const int columns = strategy == LoopStrategy::kColumn ? columns_per_group(outer, length, caps) : 1;
+  return std::ceil(outer / columns) * 3 >= caps.units && length * columns <= kShare;
+}
+
 namespace {
 
 /// Into how many parts a reduction should be cut; 1: not at all.
@@ -85,7 +98,7 @@ double wanted_parts(const Graph& graph, const Node& node, const Caps& caps) {
   }
   const double groups =
       strategy == LoopStrategy::kRow ? outer : std::ceil(outer / (strategy == LoopStrategy::kColumn ? 32 : 128));
-  if (groups >= 2 * caps.units || length < 1024) return 1;
+  if (groups >= 2 * caps.units || length < 1024 || enough_groups(strategy, outer, length, caps)) return 1;
   return std::min(std::ceil(4 * caps.units / groups), length / 256);
 }
 

@@ -11,6 +11,13 @@ void split_reductions(Schedule& schedule, const Caps& caps);
 /// How the loops of a Reduce node should run, from the strides of its largest operand. The buffers must have strides.
 LoopStrategy reduction_strategy(const ir::Graph& graph, const ir::Node& node, const Caps& caps);
 
+/// kColumn: outer elements side by side in a work-group: few enough that a third of the units has a group, and that none has
+/// much more to read than others.
+int columns_per_group(double outer, double length, const Caps& caps);
+/// Whether a kRow or kColumn reduction of a GPU, one group per row or per columns, is worth it although few groups run: cutting
+/// it costs a launch, and so does each pass over its elements.
+bool enough_groups(LoopStrategy strategy, double outer, double length, const Caps& caps);
+
 /// Innermost loop of a coordinate list that has stride 1, and the stride of each loop; nullopt where the offset is not affine.
 std::vector<std::optional<ir::IndexExpr>> loop_strides(const ir::Graph& graph, ir::BufferId buffer,
                                                        const std::vector<ir::IndexExpr>& coords,

@@ -23,6 +23,7 @@ struct Case {
   Symbols symbols{};
   bool index32 = true;
   double low = -2, high = 2;  // of the inputs
+  int columns = 32;
 };
 
 /// Buffers called t* stay in registers.
@@ -44,6 +45,7 @@ schedule::Schedule schedule_of(const Case& c) {
   group.strategy = c.strategy;
   group.phases = c.phases;
   group.vector_width = c.width;
+  group.columns = c.columns;
   group.index32 = c.index32;
   for (const ir::Node& node : s.graph.nodes)
     if (node.kind == ir::NodeKind::kReduce) group.reduce_sizes = node.reduce_sizes, group.sizes = node.sizes;
@@ -324,6 +326,17 @@ TEST_CASE("every reduction, rows and columns") {
   }
 }
 
+TEST_CASE("narrow columns: a group has few of them, and many items for long ones") {
+  for (const int columns : {4, 8, 16})
+    for (const auto& [rows, cols] : {std::pair(6, 5000), std::pair(64, 3000), std::pair(33, 257)})
+      for (const char* name : {"sum", "argmax", "welford"}) {
+        const std::string n = name, out = n.starts_with("arg") ? "i64" : "f32";
+        Case c{reduce_rows(n, "f32", out, rows, cols, true), LoopStrategy::kColumn, {{true, {0}}}, 16, 1e-5};
+        c.columns = columns;
+        check(c);
+      }
+}
+
 TEST_CASE("softmax of rows: max, sum of exponentials, quotient; results of reductions in later phases") {
   check({R"(symbol s0 1..4096 divisor 1
 buffer b0 in0 f32 [s0, 203] strides [203, 1] input 0
@@ -490,6 +503,27 @@ TEST_CASE("a batch: members of one text share a function") {
              "[i0] = v4\n";
     results += "result " + q + " [" + size + "] strides [1] offset 0\n";
     id += 3;
+  }
+  int launches = 1;
+  check_graph(text + inputs + "\n" + nodes + results, 2e-6, {}, &launches);
+}
+
+TEST_CASE("a batch of ordered sums: members of one text, and of other lengths, beside a pointwise one") {
+  std::string text, inputs = "inputs", nodes, results;
+  int id = 0;
+  for (const auto& [length, n] :
+       {std::pair(8, 700), std::pair(59, 5), std::pair(8, 40000), std::pair(3, 333), std::pair(1, 99)}) {
+    const std::string x = "b" + std::to_string(id), y = "b" + std::to_string(id + 1), size = std::to_string(n),
+                      parts = std::to_string(length);
+    text += "buffer " + x + " in f32 [" + parts + ", " + size + "] strides [" + size + ", 1] input " + std::to_string(id / 2) +
+            "\nbuffer " + y + " buf f32 [" + size + "] strides [1]\n";
+    inputs += " " + x;
+    nodes += length == 1
+                 ? "node map [" + size + "]\n  v0 = load f32 " + x + "[0, i0]\n  v1 = exp f32 v0\n  store " + y + "[i0] = v1\n"
+                 : "node reduce sum whole [" + size + "] over [" + parts + "]\n  v0 = load f32 " + x +
+                       "[r0, i0]\n  reduce v0\n  store " + y + "[i0] = result 0\n";
+    results += "result " + y + " [" + size + "] strides [1] offset 0\n";
+    id += 2;
   }
   int launches = 1;
   check_graph(text + inputs + "\n" + nodes + results, 2e-6, {}, &launches);

@@ -229,6 +229,48 @@ TEST_CASE("batch norm in training is two launches: statistics with all per-chann
   CHECK(s.groups[0].strategy == LoopStrategy::kSequential);
 }
 
+TEST_CASE("batch norm of many channels is one launch on GPUs: columns narrow enough that many units have some") {
+  for (const auto& [channels, columns] : {std::pair(512, 8), std::pair(256, 4)}) {
+    Builder b;
+    const Shape strides{channels * 196, 1, 14 * channels, channels};
+    const Value x = b.input(DType::kF32, {16, channels, 14, 14}, strides, false, false), running = input(b, {channels});
+    std::vector<Value> saved;
+    b.output(b.op("relu", {batch_norm_statistics(b, x, running, saved)}), strides);
+    for (const Value& value : saved) b.output(value, {});
+    const Schedule s = scheduled(b, gpu());
+    REQUIRE(s.groups.size() == 1);
+    CHECK(s.groups[0].strategy == LoopStrategy::kColumn);
+    CHECK(s.groups[0].columns == columns);
+  }
+}
+
+TEST_CASE("batch norm of few channels is three launches on GPUs: its statistics are split") {
+  Builder b;
+  const Value x = b.input(DType::kF32, {16, 64, 56, 56}, {64 * 3136, 1, 56 * 64, 64}, false, false), running = input(b, {64});
+  std::vector<Value> saved;
+  b.output(batch_norm_statistics(b, x, running, saved), {64 * 3136, 1, 56 * 64, 64});
+  CHECK(scheduled(b, gpu()).groups.size() == 3);
+}
+
+TEST_CASE("ordered sums of partial results are one launch, unless too many bytes wait for it") {
+  for (const Caps& caps : {cpu(), gpu()})
+    for (const bool large : {false, true}) {
+      Builder b;
+      const int64_t n = large ? 1024 : 32;  // the partial results of one: 32 MB
+      for (int i = 0; i < 6; ++i) {
+        const Value parts = b.contract(input(b, {8, n, 4}), input(b, {8, 4, n}), DType::kF32);
+        b.output(b.reduce("sum", parts, {0}, false)[0], {n, 1});
+      }
+      int batches = 0, alone = 0;
+      for (const auto& group : scheduled(b, caps).groups) {
+        batches += group.kind == GroupKind::kBatch && group.members[0].strategy == LoopStrategy::kSequential;
+        alone += group.kind == GroupKind::kLoops && group.strategy == LoopStrategy::kSequential;
+      }
+      CHECK(batches == (large ? 3 : 1));
+      CHECK(alone == 0);
+    }
+}
+
 TEST_CASE("layer norm is one launch") {
   Builder b;
   const Value x = input(b, {8, 512, 768}), weight = input(b, {768}), bias = input(b, {768});
