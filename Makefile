@@ -6,14 +6,18 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find csrc kernels cmake -type f) CMakeLists.txt pyproject.toml
 
-.PHONY: demo test lint bench clean setup build
+.PHONY: demo test sweep lint bench clean setup build
 
 demo: build
 	$(BIN)/python -m torch_ocl_compile demo
 
 test: build $(VENV)/.cpp_tests
-	ctest --test-dir build/cpp --output-on-failure
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/ctest --test-dir build/cpp --output-on-failure -j 2
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests
+
+# Every case on every device; `make test` takes samples on all but the first.
+sweep: build
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --sweep tests
 
 lint: build
 	$(BIN)/pip install -q ruff mypy clang-format

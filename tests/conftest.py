@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 
 # Before torch is imported; a worker of pytest-xdist inherits the choice of the process that started it, cache included.
@@ -32,6 +33,34 @@ def pytest_addoption(parser):
     parser.addoption(
         "--sweep", action="store_true", help="every sample on every device, where a plain run takes some (make sweep)"
     )
+
+
+def pytest_configure(config):
+    config.addinivalue_line(
+        "markers",
+        "sampled(every=n, keep=pattern): on devices after the first only every n-th case, and those that match; all by --sweep",
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    """Every OpenCL runtime compiles every kernel anew, some slowly: the others than the first see samples."""
+    if config.getoption("--sweep"):
+        return
+    kept, left_out = [], []
+    first = next((device for device, _ in ocl_devices(config.getoption("--ocl-devices"))), None)
+    for item in items:
+        mark = item.get_closest_marker("sampled")
+        device = item.callspec.params.get("ocl_device") if mark and hasattr(item, "callspec") else None
+        wanted = device in (None, first) or _in_sample(re.sub(r"ocl\d+-[a-z]+", "", item.name), **mark.kwargs)
+        (kept if wanted else left_out).append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
+
+
+def _in_sample(name, every=0, keep=""):
+    """By a hash of the case's name: adding a case changes no other's lot."""
+    return bool(every and zlib.crc32(name.encode()) % every == 0 or keep and re.search(keep, name))
 
 
 def pytest_unconfigure(config):

@@ -22,7 +22,7 @@ from torch_ocl_compile.joint_graph import ocl_partition
 from torch_ocl_compile.lowering.graph import lower_module
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-import networks  # noqa: E402, F401  (test_schedule reads it from here)
+import networks  # noqa: F401  (test_schedule reads it from here)
 
 Calls = list[Callable[..., Any]]
 
