@@ -31,10 +31,16 @@ class Process:
         if side != "ocl":
             environment["TORCH_OCL_AUTOLOAD"] = "never"
         if caches is not None:
-            environment |= {"TORCH_OCL_CACHE_DIR": f"{caches}/ocl", "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor", "POCL_CACHE_DIR": f"{caches}/pocl"}
+            environment |= {
+                "TORCH_OCL_CACHE_DIR": f"{caches}/ocl",
+                "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor",
+                "POCL_CACHE_DIR": f"{caches}/pocl",
+            }
         command = [sys.executable, str(Path(__file__).with_name("side.py")), json.dumps(settings)]
         self.log = None if args.verbose else tempfile.TemporaryFile("w+")  # noqa: SIM115  (a pipe nobody reads would fill up)
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, env=environment, text=True)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, env=environment, text=True
+        )
 
     def ask(self, command: str):
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -98,8 +104,12 @@ def compare(name: str, mode: str, args: argparse.Namespace) -> list[dict]:
 
 def print_row(row: dict) -> None:
     nan = float("nan")
-    cells = [f"{row['model']:16s} {row['mode']:10s} {row['side']:9s} {row['ms']:9.2f} {row['ratio']:6.2f} {row['spread']:7.1%}"]
-    cells += [f"{row.get('cold_s', nan):7.1f} {row.get('warm_s', nan):7.1f} {row['peak_mib']:9.0f} {row['error']:8.1e}  {row['device']}"]
+    cells = [
+        f"{row['model']:16s} {row['mode']:10s} {row['side']:9s} {row['ms']:9.2f} {row['ratio']:6.2f} {row['spread']:7.1%}"
+    ]
+    cells += [
+        f"{row.get('cold_s', nan):7.1f} {row.get('warm_s', nan):7.1f} {row['peak_mib']:9.0f} {row['error']:8.1e}  {row['device']}"
+    ]
     print(" ".join(cells).replace("nan", "  -"), flush=True)
 
 
@@ -125,7 +135,10 @@ def main() -> None:
 
     print(f"torch {torch.__version__}; batch {args.batch}, images {args.size} x {args.size}, fp32, {args.threads} CPU threads; "
           f"{args.rounds} interleaved rounds of {args.calls} calls, median")  # fmt: skip
-    print(f"{'model':16s} {'mode':10s} {'side':9s} {'ms':>9s} {'ratio':>6s} {'spread':>7s} {'cold s':>7s} {'warm s':>7s} {'peak MiB':>9s} {'error':>8s}  device")
+    print(
+        f"{'model':16s} {'mode':10s} {'side':9s} {'ms':>9s} {'ratio':>6s} {'spread':>7s} {'cold s':>7s} {'warm s':>7s} "
+        f"{'peak MiB':>9s} {'error':>8s}  device"
+    )
     rows = []
     for name in args.models:
         for mode in args.modes:

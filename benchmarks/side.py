@@ -86,7 +86,10 @@ class Side:
         elif self.device.type == "ocl":
             name, peak = torch.ocl.get_device_name(self.device), torch.ocl.max_memory_allocated(self.device) / 2**20
         else:
-            name, peak = f"CPU, {torch.get_num_threads()} threads", float("nan")  # the CPU's allocator keeps no statistics
+            name, peak = (
+                f"CPU, {torch.get_num_threads()} threads",
+                float("nan"),
+            )  # the CPU's allocator keeps no statistics
         error = float("nan")
         if self.exact is not None:
             with torch.no_grad():
@@ -102,7 +105,12 @@ def main() -> None:
     sys.stdout, answers = sys.stderr, sys.stdout  # what the libraries print is not an answer
     start = time.perf_counter()
     side = Side(*(settings[key] for key in ("side", "name", "mode", "batch", "size", "ocl_device")))
-    commands = {"first": side.timed, "round": lambda: side.round(settings["calls"]), "facts": side.facts, "setup": lambda: time.perf_counter() - start}
+    commands = {
+        "first": side.timed,
+        "round": lambda: side.round(settings["calls"]),
+        "facts": side.facts,
+        "setup": lambda: time.perf_counter() - start,
+    }
     for line in sys.stdin:
         print(json.dumps(commands[line.strip()]()), file=answers, flush=True)
 

@@ -19,7 +19,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 def read_idx(path: Path) -> Tensor:
     """One idx file (magic 0x0801 labels or 0x0803 images) as a uint8 tensor. Raises ValueError on another format."""
-    raw = gzip.open(path).read() if path.suffix == ".gz" else path.read_bytes()
+    raw = path.read_bytes()
+    if path.suffix == ".gz":
+        raw = gzip.decompress(raw)
     magic, count = struct.unpack(">II", raw[:8])
     if magic == 0x0801:
         return torch.frombuffer(bytearray(raw[8:]), dtype=torch.uint8)
@@ -89,7 +91,10 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument(
-        "--checkpoint", type=Path, default=Path("mnist.pt"), help="written after each epoch; continued from if it exists"
+        "--checkpoint",
+        type=Path,
+        default=Path("mnist.pt"),
+        help="written after each epoch; continued from if it exists",
     )
     args = parser.parse_args()
 

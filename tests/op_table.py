@@ -1,5 +1,5 @@
 # tests/op_table.py: one row per op: what to call, with which inputs. Read by tests/null, tests/device, benchmarks.
-# ruff: noqa: E501, SIM905  (a table: a row is a line)
+# ruff: noqa: SIM905  (a table: a row is a line)
 """Samples are made on the CPU from a fixed seed; whoever runs a row moves them."""
 
 from __future__ import annotations

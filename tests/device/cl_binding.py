@@ -1,6 +1,7 @@
-"""tests/device/cl_binding.py: a small OpenCL binding over ctypes, so that a kernel file can be built and run without the rest of the package.
+"""tests/device/cl_binding.py: a small OpenCL binding over ctypes: a kernel file is built and run without the rest of the package.
 
 CPU devices use the memory of torch CPU tensors in place; other devices get copies around each launch."""
+
 import ctypes as C
 import itertools
 from dataclasses import dataclass
@@ -12,7 +13,13 @@ P = C.c_void_p
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 try:
     lib = C.CDLL("libOpenCL.so.1")
-    for _name in ("clCreateContext", "clCreateCommandQueue", "clCreateBuffer", "clCreateProgramWithSource", "clCreateKernel"):
+    for _name in (
+        "clCreateContext",
+        "clCreateCommandQueue",
+        "clCreateBuffer",
+        "clCreateProgramWithSource",
+        "clCreateKernel",
+    ):
         getattr(lib, _name).restype = P
 except OSError:  # no loader on this machine: devices() is empty
     lib = None
@@ -80,12 +87,23 @@ class Kernel:
 
         def put(value) -> None:
             i = next(slot)
-            check(lib.clSetKernelArg(self.handle, i, C.c_size_t(C.sizeof(value)), C.byref(value)), f"{self.name}: argument {i}")
+            check(
+                lib.clSetKernelArg(self.handle, i, C.c_size_t(C.sizeof(value)), C.byref(value)),
+                f"{self.name}: argument {i}",
+            )
 
         for a in args:
             if isinstance(a, torch.Tensor):
                 error, size = C.c_int(), max(4, a.untyped_storage().nbytes())
-                memory = P(lib.clCreateBuffer(self.device.context, C.c_ulong(1 | 8), C.c_size_t(size), P(a.untyped_storage().data_ptr()), C.byref(error)))
+                memory = P(
+                    lib.clCreateBuffer(
+                        self.device.context,
+                        C.c_ulong(1 | 8),
+                        C.c_size_t(size),
+                        P(a.untyped_storage().data_ptr()),
+                        C.byref(error),
+                    )
+                )
                 check(error.value, "clCreateBuffer")
                 keep.append((memory, a))
                 put(memory)
@@ -93,10 +111,13 @@ class Kernel:
             else:
                 put(C.c_long(a.value) if isinstance(a, Long) else C.c_int(a))
         n = len(global_size)
-        g, l = (C.c_size_t * n)(*global_size), (C.c_size_t * n)(*(local_size or [1] * n))
+        size, group = (C.c_size_t * n)(*global_size), (C.c_size_t * n)(*(local_size or [1] * n))
 
         def call(keep=keep) -> None:
-            check(lib.clEnqueueNDRangeKernel(self.device.queue, self.handle, n, None, g, l, 0, None, None), self.name)
+            check(
+                lib.clEnqueueNDRangeKernel(self.device.queue, self.handle, n, None, size, group, 0, None, None),
+                self.name,
+            )
 
         return call
 

@@ -27,7 +27,16 @@ def write_mnist(folder):
 
 
 def run(folder, device):
-    command = [sys.executable, str(ROOT / "examples" / "mnist.py"), "--device", device, "--epochs", "1", "--batch", "32"]
+    command = [
+        sys.executable,
+        str(ROOT / "examples" / "mnist.py"),
+        "--device",
+        device,
+        "--epochs",
+        "1",
+        "--batch",
+        "32",
+    ]
     command += ["--data", str(folder), "--checkpoint", str(folder / "model.pt")]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -2,7 +2,6 @@
 import pytest
 import torch
 import torch.nn.functional as F
-
 from cl_binding import Long, devices
 
 DEVICES = devices()

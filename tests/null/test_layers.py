@@ -73,15 +73,31 @@ def module_imports(path):
 def test_python_layers(part):
     base = ROOT / "torch_ocl_compile" / part
     files = sorted(base.rglob("*.py")) if base.is_dir() else [base.with_suffix(".py")]
-    wrong = [f"{f.relative_to(ROOT)} imports {name}" for f in files for name in module_imports(f) if name in PYTHON_FORBIDDEN[part]]
+    wrong = [
+        f"{f.relative_to(ROOT)} imports {name}"
+        for f in files
+        for name in module_imports(f)
+        if name in PYTHON_FORBIDDEN[part]
+    ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_every_file_states_its_purpose():
     missing = []
-    for pattern in ("csrc/**/*.h", "csrc/**/*.cpp", "csrc/**/*.def", "kernels/*.cl", "torch_ocl_compile/**/*.py", "tests/**/*.py", "benchmarks/*.py"):
+    for pattern in (
+        "csrc/**/*.h",
+        "csrc/**/*.cpp",
+        "csrc/**/*.def",
+        "kernels/*.cl",
+        "torch_ocl_compile/**/*.py",
+        "tests/**/*.py",
+        "benchmarks/*.py",
+    ):
         for path in ROOT.glob(pattern):
             first = path.read_text().split("\n", 1)[0]
-            if not first.startswith((f"// {path.relative_to(ROOT)}", f"# {path.relative_to(ROOT)}")) and path.name not in first:
+            if (
+                not first.startswith((f"// {path.relative_to(ROOT)}", f"# {path.relative_to(ROOT)}"))
+                and path.name not in first
+            ):
                 missing.append(str(path.relative_to(ROOT)))
     assert not missing, "no purpose line: " + ", ".join(missing)
