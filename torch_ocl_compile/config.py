@@ -98,7 +98,7 @@ option(
     "debug",
     int,
     0,
-    "Print: 1 devices and compiles, 2 + launches with times, 3 + passes that changed something, 4 + kernel text.",
+    "Reserved, without effect yet; TORCH_LOGS and dump show what was compiled.",
 )
 option("dump", str, "", "Folder for every kernel as a file, with its graph and build log; nothing is written if empty.")
 option("cache_dir", str, "", "Folder of the kernel, plan and tuning cache; the user's cache folder if empty.")
@@ -136,7 +136,7 @@ option(
     "max_autotune",
     bool,
     False,
-    "Measure kernel variants instead of ranking them by formula; also mode='max-autotune'.",
+    "Reserved, without effect yet: to measure kernel variants; also mode='max-autotune'.",
     scope="compile",
 )
 

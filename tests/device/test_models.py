@@ -114,7 +114,9 @@ def compiled_results(model, x, y, ocl_device, **options):
     return forward_and_gradients(ported, compiled, x.to(ocl_device), y.to(ocl_device))
 
 
-@pytest.mark.parametrize("name,batch,size", [("mlp", 16, 0), ("lenet", 4, 28), ("resnet18", 2, 32)], ids=["mlp", "lenet", "resnet18"])
+@pytest.mark.parametrize(
+    "name,batch,size", [("mlp", 16, 0), ("lenet", 4, 28), ("resnet18", 2, 32)], ids=["mlp", "lenet", "resnet18"]
+)
 def test_network_with_gpu_kernels(name, batch, size, tmp_path):
     """The kernels for GPUs are portable OpenCL C: on a CPU runtime they are slow and right."""
     check_network(name, batch, size, True, "ocl:0", tmp_path, kernel_family="group")
@@ -165,7 +167,11 @@ def test_dropout_mask_is_the_same_in_backward(ocl_device):
     assert torch.equal(compiled(x.detach()).cpu(), out.detach().cpu())
 
 
-@pytest.mark.parametrize("make", [lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), lambda p: torch.optim.Adam(p, lr=0.01)], ids=["sgd", "adam"])
+@pytest.mark.parametrize(
+    "make",
+    [lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), lambda p: torch.optim.Adam(p, lr=0.01)],
+    ids=["sgd", "adam"],
+)
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_optimizer_steps(ocl_device, make, compiled):
     torch._dynamo.reset()
@@ -184,7 +190,9 @@ def test_optimizer_steps(ocl_device, make, compiled):
         F.cross_entropy(run(x.to(ocl_device)), y.to(ocl_device)).backward()
         step()
     for (name, a), b in zip(model.named_parameters(), twin.parameters(), strict=True):
-        torch.testing.assert_close(b.detach().cpu(), a.detach(), rtol=2e-4, atol=2e-5, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            b.detach().cpu(), a.detach(), rtol=2e-4, atol=2e-5, msg=lambda m, n=name: f"{n}: {m}"
+        )
 
 
 def test_same_bits_every_run(ocl_device):
@@ -224,7 +232,9 @@ def test_second_process_builds_nothing(ocl_device, tmp_path):
     program = textwrap.dedent(PROCESS).format(benchmarks=str(ROOT / "benchmarks"), device=str(ocl_device))
     counts = []
     for _ in range(2):
-        result = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, cwd=ROOT)
+        result = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, cwd=ROOT
+        )
         assert result.returncode == 0, result.stderr[-3000:]
         counts.append([int(n) for n in result.stdout.split()[-2:]])
     assert counts[0][0] > 0
