@@ -39,7 +39,10 @@ int items_per_group(const Nest& nest, int64_t longest) {
   int64_t bytes = 0;
   for (const ir::NodeId id : nest.group.nodes()) {
     const ir::Node& node = nest.kernel.graph().nodes[static_cast<size_t>(id)];
-    if (node.kind == ir::NodeKind::kReduce) bytes += 8 * ir::facts(node.reduction).accumulators;
+    if (node.kind != ir::NodeKind::kReduce) continue;
+    const ir::DType input = node.body.ops[static_cast<size_t>(node.reduced[0])].dtype;
+    for (int a = 0; a < ir::facts(node.reduction).accumulators; ++a)
+      bytes += std::max(4, lane_bytes(ir::accumulator_dtype(node.reduction, a, input)));
   }
   int items = dialect.items;
   while (items * 2 <= dialect.most_items && items * 2 * bytes <= dialect.local_bytes / 2) items *= 2;
