@@ -49,15 +49,50 @@ Writer hook_body(Kernel& kernel, const ir::Ranges& ranges, const schedule::Group
   return text;
 }
 
+constexpr int kFirstStride = 1 << 20;  // size symbols from here on stand for constant strides of the epilogue's buffers
+
+/// Makes the constant strides of the buffers that the nodes touch arguments: layers that differ in their sizes alone then share a
+/// kernel. Equal strides are one argument, numbered in the order of the nodes. Returns the arguments' values.
+std::map<ir::Symbol, IndexExpr> strides_as_arguments(ir::Graph& graph, const std::vector<ir::NodeId>& nodes) {
+  std::map<int64_t, IndexExpr> symbols;
+  std::map<ir::Symbol, IndexExpr> values;
+  std::set<ir::BufferId> done;
+  auto visit = [&](ir::BufferId id) {
+    if (!done.insert(id).second) return;
+    ir::Buffer& buffer = graph.buffers[static_cast<size_t>(id)];
+    if (!buffer.strides) return;
+    for (IndexExpr& stride : *buffer.strides) {
+      if (!stride.is_const() || stride.constant() <= 1) continue;
+      const int64_t value = stride.constant();
+      auto found = symbols.find(value);
+      if (found == symbols.end())
+        found = symbols.emplace(value, IndexExpr::size(kFirstStride + static_cast<int>(symbols.size()))).first;
+      stride = found->second;
+      values.emplace(stride.symbol(), IndexExpr(value));
+    }
+  };
+  for (const ir::NodeId id : nodes) {
+    const ir::Node& node = graph.nodes[static_cast<size_t>(id)];
+    for (const ir::BufferId output : node.outputs) visit(output);
+    for (const ir::Op& op : node.body.ops)
+      if (op.code == ir::OpCode::kLoad) visit(op.buffer);
+    for (const ir::Store& store : node.stores) visit(store.buffer);
+  }
+  return values;
+}
+
 }  // namespace
 
-KernelSource generate_template(const schedule::Schedule& schedule, const schedule::Group& group, const Caps& caps) {
+KernelSource generate_template(const schedule::Schedule& planned, const schedule::Group& group, const Caps& caps) {
   const schedule::TemplateLaunch& launch = group.launch;
+  schedule::Schedule schedule = planned;
+  std::vector<ir::NodeId> nodes = {group.main};
+  nodes.insert(nodes.end(), group.epilogue.begin(), group.epilogue.end());
+  std::map<ir::Symbol, IndexExpr> strides;
+  if (caps.is_cpu) strides = strides_as_arguments(schedule.graph, nodes);  // GPUs read alignment from them
   const ir::Node& main = schedule.graph.nodes[static_cast<size_t>(group.main)];
   ir::Ranges ranges = schedule.graph.ranges();
   for (size_t k = 0; k < main.sizes.size(); ++k) ranges.set_extent({SymbolKind::kLoop, static_cast<int>(k)}, main.sizes[k]);
-  std::vector<ir::NodeId> nodes = group.epilogue;
-  nodes.push_back(group.main);
   Kernel kernel(schedule, caps, stored_buffers(schedule, nodes), group.index32, "e_");
 
   std::vector<std::pair<int, Writer>> hooks;  // width, body
@@ -107,6 +142,7 @@ KernelSource generate_template(const schedule::Schedule& schedule, const schedul
   }
   for (IntArg arg : kernel.ints()) {
     arg.slot = slot++;
+    arg.value = ir::substitute(arg.value, strides);
     source.ints.push_back(arg);
   }
   source.groups = launch.groups;

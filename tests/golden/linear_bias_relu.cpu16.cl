@@ -22,13 +22,14 @@ void pointwise_578a1eca27f9(
 
 // gemm, groups 6 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_4a212bb195be
+#define KERNEL_NAME gemm_4dc65d48f95a
 #define VW 16
 #define MR 6
 #define NV 4
 #define MT 1
 #define A_COL_MAJOR 0
 #define B_IN_PLACE 0
+#define WHOLE_VECTORS 1
 // kernels/common.cl: types, hints, loads and stores shared by all kernels; comes before any other file of a program text. OpenCL C 1.2.
 #ifndef OCL_COMMON_CL
 #define OCL_COMMON_CL
@@ -217,6 +218,15 @@ ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local co
   }
 }
 
+// total += acc; acc = 0: every SUM_STEPS steps of a long sum, so that its rounding errors grow with the root of a short one.
+ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
+  OCL_UNROLL
+  for (int i = 0; i < quads; ++i) {
+    total[i] += acc[i];
+    acc[i] = (float4)(0.0f);
+  }
+}
+
 // One lane of a vector that sits in registers; `lane` may vary.
 ALWAYS_INLINE float lane_of(const float4 v, const int lane) { return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w; }
 
@@ -230,15 +240,15 @@ OCL_INLINE float16 op_relu_f32x16(float16 x) {
   return x < ((float16)(0.0f)) ? ((float16)(0.0f)) : x;
 }
 
-#define EPILOGUE_PARAMS , __global const float* e_in0, const ulong e_in0_offset, __global float* e_out0, const ulong e_out0_offset
-#define EPILOGUE_PASS , e_in0, e_in0_offset, e_out0, e_out0_offset
+#define EPILOGUE_PARAMS , __global const float* e_in0, const ulong e_in0_offset, __global float* e_out0, const ulong e_out0_offset, const int e_s0
+#define EPILOGUE_PASS , e_in0, e_in0_offset, e_out0, e_out0_offset, e_s0
 OCL_INLINE void epilogue(const float acc, const int i0, const int i1, const int i2 EPILOGUE_PARAMS) {
   e_in0 += e_in0_offset;
   e_out0 += e_out0_offset;
   const float v0 = e_in0[i2];
   const float v1 = v0 + acc;
   const float v2 = op_relu_f32(v1);
-  e_out0[i1 * 64 + i2] = v2;
+  e_out0[e_s0 * i1 + i2] = v2;
 }
 #define STORE(acc, i0, i1, i2) epilogue(acc, i0, i1, i2 EPILOGUE_PASS)
 OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const int i2 EPILOGUE_PARAMS) {
@@ -247,7 +257,7 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
   const float16 v3 = vload16(0, e_in0 + i2);
   const float16 v4 = v3 + acc;
   const float16 v5 = op_relu_f32x16(v4);
-  vstore16(v5, 0, e_out0 + i1 * 64 + i2);
+  vstore16(v5, 0, e_out0 + e_s0 * i1 + i2);
 }
 #define STOREV(acc, i0, i1, i2) epilogue_v(acc, i0, i1, i2 EPILOGUE_PASS)
 
@@ -304,8 +314,8 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 #ifndef B_IN_PLACE
 #define B_IN_PLACE 0      // layout of B, see above
 #endif
-#ifndef EPILOGUE_STAGED
-#define EPILOGUE_STAGED 0 // 1: every tile goes through private memory to one call site of the hooks (long epilogues: less code)
+#ifndef WHOLE_VECTORS
+#define WHOLE_VECTORS 0   // 1: N % VW == 0, no column is stored alone
 #endif
 #ifndef STORE             // alone: dense C[b][m][n]
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset, const int y_M, const int y_N
@@ -414,23 +424,19 @@ ONE_ITEM __kernel void KERNEL_NAME(
         OCL_UNROLL for (int i = 0; i < MR; ++i)
           OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] += VLOAD(tile + i * TN + v * VW);
       }
-      const int last = k0 + kn >= K, full = m + MR <= M && n0 + TN <= N && !EPILOGUE_STAGED;
-      if (last && full) {
-#if !EPILOGUE_STAGED
-        OCL_UNROLL for (int i = 0; i < MR; ++i)
-          OCL_UNROLL for (int v = 0; v < NV; ++v) STOREV(acc[i][v], batch, m + i, n0 + v * VW);
-#endif
-      } else {  // to sums[], and from there to the hooks when this was the last block: indices of acc stay constants
-        OCL_UNROLL for (int i = 0; i < MR; ++i)
-          OCL_UNROLL for (int v = 0; v < NV; ++v) VSTORE(acc[i][v], tile + i * TN + v * VW);
-        if (last) {
-          const int rows = min(MR, M - m), width = min(TN, N - n0);
-          for (int i = 0; i < rows; ++i) {
-            int n = 0;
-            for (; n + VW <= width; n += VW) { const VEC value = VLOAD(tile + i * TN + n); STOREV(value, batch, m + i, n0 + n); }
-            for (; n < width; ++n) STORE(tile[i * TN + n], batch, m + i, n0 + n);
-          }
+      OCL_UNROLL for (int i = 0; i < MR; ++i)
+        OCL_UNROLL for (int v = 0; v < NV; ++v) VSTORE(acc[i][v], tile + i * TN + v * VW);
+      if (k0 + kn < K) continue;
+      const int rows = min(MR, M - m), width = min(TN, N - n0);  // one call site of the hooks, in a loop: they may be long
+      OCL_NO_UNROLL for (int i = 0; i < rows; ++i) {
+        int n = 0;
+        OCL_NO_UNROLL for (; n + VW <= width; n += VW) {
+          const VEC value = VLOAD(tile + i * TN + n);
+          STOREV(value, batch, m + i, n0 + n);
         }
+#if !WHOLE_VECTORS
+        OCL_NO_UNROLL for (; n < width; ++n) STORE(tile[i * TN + n], batch, m + i, n0 + n);
+#endif
       }
     }
   }
