@@ -92,7 +92,7 @@ def _let_autograd_finish() -> None:
     from torch_ocl_compile import _C
 
     if _C.used_by_other_threads():
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
 def _register_with_dynamo(module: ModuleType) -> None:

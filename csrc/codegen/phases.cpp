@@ -14,7 +14,7 @@ using schedule::Phase;
 
 namespace {
 
-constexpr int64_t kBlock = 512;       // elements that go into one accumulator before it is added to the next level
+constexpr int64_t kBlock = 64;        // elements that go into one accumulator before it is added to the next level
 constexpr int64_t kUnrollLimit = 16;  // loops up to this length are unrolled
 
 }  // namespace

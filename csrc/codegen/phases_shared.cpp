@@ -11,7 +11,7 @@ using schedule::Phase;
 
 namespace {
 
-constexpr int kBlockSteps = 512;  // elements of one item into one accumulator
+constexpr int kBlockSteps = 128;  // elements of one item into one accumulator
 
 }  // namespace
 

@@ -1,10 +1,11 @@
 // gemm, groups 2 x 1 x 1, local [64, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_db5cc480def1
+#define KERNEL_NAME gemm_db424b14b72d
 #define VW 4
 #define TILE_M 16
 #define TILE_N 64
 #define TILE_K 16
+#define SUM_STEPS 0
 #define ITEM_M 4
 #define ITEM_N 4
 #define A_K_MAJOR 1
@@ -200,6 +201,15 @@ ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local co
   }
 }
 
+// total += acc; acc = 0: every SUM_STEPS steps of a long sum, so that its rounding errors grow with the root of a short one.
+ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
+  OCL_UNROLL
+  for (int i = 0; i < quads; ++i) {
+    total[i] += acc[i];
+    acc[i] = (float4)(0.0f);
+  }
+}
+
 // One lane of a vector that sits in registers; `lane` may vary.
 ALWAYS_INLINE float lane_of(const float4 v, const int lane) { return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w; }
 
@@ -271,6 +281,14 @@ OCL_INLINE void epilogue_v(const float4 acc, const int i0, const int i1, const i
 #ifndef TILE_K
 #define TILE_K 16  // depth of one step, 8 or 16
 #endif
+#ifndef SUM_STEPS
+#define SUM_STEPS 0  // steps after which the running sum joins the total; 0: one running sum
+#endif
+#if SUM_STEPS
+#define SUM_OF(i) (total[i] + acc[i])
+#else
+#define SUM_OF(i) acc[i]
+#endif
 #ifndef ITEM_M
 #define ITEM_M 8  // rows of C a work-item, 4 or 8
 #endif
@@ -323,6 +341,12 @@ void KERNEL_NAME(__global const IN_T* a, const ulong a_offset,  // [batch, M, K]
   float4 acc[ITEM_M * ITEM_N / 4];
   OCL_UNROLL
   for (int i = 0; i < ITEM_M * ITEM_N / 4; ++i) acc[i] = (float4)(0.0f);
+#if SUM_STEPS
+  float4 total[ITEM_M * ITEM_N / 4];
+  int summed = 0;
+  OCL_UNROLL
+  for (int i = 0; i < ITEM_M * ITEM_N / 4; ++i) total[i] = (float4)(0.0f);
+#endif
   float4 a_held[(TILE_M * TILE_K / 4 + GROUP - 1) / GROUP], b_held[(TILE_N * TILE_K / 4 + GROUP - 1) / GROUP];
   tile_fetch(a_held, a, a_width, a_depth, M - m0, K, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4, ALIGNED(a_offset));
   tile_fetch(b_held, b, b_width, b_depth, N - n0, K, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4, ALIGNED(b_offset));
@@ -339,6 +363,9 @@ void KERNEL_NAME(__global const IN_T* a, const ulong a_offset,  // [batch, M, K]
       tile_fetch(b_held, b, b_width, b_depth, N - n0, left, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4, ALIGNED(b_offset));
     }
     tile_multiply(acc, (__local const float*)a_tile[now], (__local const float*)b_tile[now], item, ACROSS, DOWN, TILE_K, ITEM_M, ITEM_N);
+#if SUM_STEPS
+    if (++summed % SUM_STEPS == 0) tile_flush(total, acc, ITEM_M * ITEM_N / 4);
+#endif
     now ^= 1;
     if (left > 0) {
       tile_keep((__local float*)a_tile[now], a_held, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
@@ -353,7 +380,7 @@ void KERNEL_NAME(__global const IN_T* a, const ulong a_offset,  // [batch, M, K]
     OCL_UNROLL
     for (int j = 0; j < ITEM_N / 4; ++j) {
       const int n = n0 + (j * ACROSS + item.x) * 4;
-      const float4 value = acc[i * (ITEM_N / 4) + j];
+      const float4 value = SUM_OF(i * (ITEM_N / 4) + j);
       if (m < M) {
         if (n + 3 < N) STOREV(value, batch, m, n);
         else for (int l = 0; l < N - n; ++l) STORE(lane_of(value, l), batch, m, n + l);
