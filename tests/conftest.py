@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(config, items):
 
 def _in_sample(name, every=0, keep=""):
     """By a hash of the case's name: adding a case changes no other's lot."""
-    return bool(every and zlib.crc32(name.encode()) % every == 0 or keep and re.search(keep, name))
+    return bool((every and zlib.crc32(name.encode()) % every == 0) or (keep and re.search(keep, name)))
 
 
 def pytest_unconfigure(config):
