@@ -35,6 +35,7 @@ class Process:
                 "TORCH_OCL_CACHE_DIR": f"{caches}/ocl",
                 "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor",
                 "POCL_CACHE_DIR": f"{caches}/pocl",
+                "CUDA_CACHE_PATH": f"{caches}/nv",
             }
         command = [sys.executable, str(Path(__file__).with_name("side.py")), json.dumps(settings)]
         self.log = None if args.verbose else tempfile.TemporaryFile("w+")  # noqa: SIM115  (a pipe nobody reads would fill up)

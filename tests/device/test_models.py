@@ -115,7 +115,7 @@ def compiled_results(model, x, y, ocl_device, **options):
 
 
 @pytest.mark.parametrize(
-    "name,batch,size", [("mlp", 16, 0), ("lenet", 4, 28), ("resnet18", 2, 32)], ids=["mlp", "lenet", "resnet18"]
+    "name,batch,size", [("mlp", 16, 0), ("lenet", 4, 28), ("resnet18", 2, 64)], ids=["mlp", "lenet", "resnet18"]
 )
 def test_network_with_gpu_kernels(name, batch, size, tmp_path):
     """The kernels for GPUs are portable OpenCL C: on a CPU runtime they are slow and right."""
