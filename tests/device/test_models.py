@@ -49,7 +49,8 @@ def assert_as_exact_as_torch(ours, fp32, fp64):
     worse = []
     for name, exact in fp64.items():
         scale = exact.pow(2).mean().sqrt().item()
-        if name.endswith("running_mean"):  # small by cancellation: the scale is that of what a step (momentum 0.1) averages
+        # Small by cancellation: its scale is that of what a step (momentum 0.1) averages.
+        if name.endswith("running_mean"):
             scale = max(scale, 0.1 * fp64[name.replace("running_mean", "running_var")].mean().sqrt().item())
         mine, theirs = rmse(ours[name], exact), rmse(fp32[name], exact)
         if not mine <= 2 * theirs + 3.6e-7 * scale + 1e-12:
