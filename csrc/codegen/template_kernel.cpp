@@ -51,8 +51,8 @@ Writer hook_body(Kernel& kernel, const ir::Ranges& ranges, const schedule::Group
 
 constexpr int kFirstStride = 1 << 20;  // size symbols from here on stand for constant strides of the epilogue's buffers
 
-/// Makes the constant strides of the buffers that the nodes touch arguments: layers that differ in their sizes alone then share a
-/// kernel. Equal strides are one argument, numbered in the order of the nodes. Returns the arguments' values.
+/// Makes the constant strides of the buffers that the nodes touch arguments: layers that differ in their sizes alone then share
+/// a kernel. Equal strides are one argument, numbered in the order of the nodes. Returns the arguments' values.
 std::map<ir::Symbol, IndexExpr> strides_as_arguments(ir::Graph& graph, const std::vector<ir::NodeId>& nodes) {
   std::map<int64_t, IndexExpr> symbols;
   std::map<ir::Symbol, IndexExpr> values;

@@ -43,7 +43,8 @@ void bind_launch(const Plan& plan, Launch& launch) {
       const cl_long wide = value;
       OCL_CHECK(clSetKernelArg(launch.kernel.get(), slot, sizeof(wide), &wide), source.name);
     } else {
-      OCL_ASSERT(launch.empty || (value >= INT32_MIN && value <= INT32_MAX), "an int argument of " + source.name + " does not fit");
+      OCL_ASSERT(launch.empty || (value >= INT32_MIN && value <= INT32_MAX),
+                 "an int argument of " + source.name + " does not fit");
       const cl_int narrow = static_cast<cl_int>(value);
       OCL_CHECK(clSetKernelArg(launch.kernel.get(), slot, sizeof(narrow), &narrow), source.name);
     }
@@ -77,7 +78,8 @@ void patch(const Plan& plan, Launch& launch, const Memory& memory) {
   for (size_t i = 0; i < launch.buffers.size(); ++i) {
     const BufferSource& source = launch.buffers[i];
     const runtime::Location at = locate(plan, memory, source);
-    const cl_ulong offset = at.offset_bytes / static_cast<size_t>(source.element_bytes) + static_cast<cl_ulong>(launch.offsets[i]);
+    const cl_ulong offset =
+        at.offset_bytes / static_cast<size_t>(source.element_bytes) + static_cast<cl_ulong>(launch.offsets[i]);
     Launch::Bound& bound = launch.bound[i];
     const cl_uint slot = static_cast<cl_uint>(source.slot);
     if (bound.mem != at.mem || at.mem == nullptr) {
@@ -98,7 +100,8 @@ void enqueue(Plan& plan, Launch& launch, runtime::Queue& queue) {
     return;
   }
   cl_event event = nullptr;
-  queue.launch(launch.kernel.get(), 3, launch.global, launch.source.local, runtime::recording_times() ? &event : nullptr, launch.name_id);
+  queue.launch(launch.kernel.get(), 3, launch.global, launch.source.local, runtime::recording_times() ? &event : nullptr,
+               launch.name_id);
   runtime::LaunchRecord record;
   record.kernel = launch.source.name;
   record.kind = launch.source.kind;

@@ -11,12 +11,13 @@ namespace ocl::exec {
 
 /// Runs an eager op in the middle of a plan: operands and results as addresses on the plan's device.
 struct CallOperand {
-  void* address = nullptr;             // of element 0 of the buffer
-  std::vector<int64_t> sizes, strides; // elements
-  int64_t offset = 0;                  // elements
+  void* address = nullptr;              // of element 0 of the buffer
+  std::vector<int64_t> sizes, strides;  // elements
+  int64_t offset = 0;                   // elements
   ir::DType dtype = ir::DType::kF32;
 };
-using CallHandler = std::function<void(int call, const std::vector<CallOperand>& operands, const std::vector<CallOperand>& results)>;
+using CallHandler =
+    std::function<void(int call, const std::vector<CallOperand>& operands, const std::vector<CallOperand>& results)>;
 
 /// Concrete shape of one tensor of the caller.
 struct TensorShape {

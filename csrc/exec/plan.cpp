@@ -12,9 +12,7 @@
 namespace ocl::exec {
 namespace {
 
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 void dump(const std::string& dir, const std::string& name, const std::string& text) {
   std::ofstream file(dir + "/" + name);
@@ -130,8 +128,8 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
     try {
       launch.source = codegen::generate(schedule, group, caps);
     } catch (const Error& error) {
-      fail(error.kind(), std::string(error.what()) + "\n  where: group " + std::to_string(position) + " of the " + options.label +
-                             ": " + launch.origin);
+      fail(error.kind(), std::string(error.what()) + "\n  where: group " + std::to_string(position) + " of the " +
+                             options.label + ": " + launch.origin);
     }
     for (const codegen::BufferArg& arg : launch.source.buffers) {
       BufferSource source = source_of(*plan, arg.buffer);
@@ -149,8 +147,7 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
       launch.buffers.push_back(source);
     }
     launch.bound.resize(launch.buffers.size());
-    const std::string where =
-        "group " + std::to_string(position) + " of the " + options.label + ": " + launch.origin;
+    const std::string where = "group " + std::to_string(position) + " of the " + options.label + ": " + launch.origin;
     texts.push_back({launch.source.name, launch.source.text + options.appended, where, launch.source.local});
     if (!options.dump_dir.empty()) dump(options.dump_dir, options.label + "." + launch.source.name + ".cl", launch.source.text);
     step.launch = static_cast<int>(plan->launches.size());

@@ -20,17 +20,17 @@ namespace ocl::exec {
 struct PlanOptions {
   schedule::Options schedule;
   std::string kernel_family;  // "item" or "group": kernels for CPUs or GPUs whatever the device is; "" or "auto": by its caps
-  std::string label;       // "forward graph 3": for messages
-  std::string failed_dir;  // where source and log of a kernel that does not build are saved
-  std::string dump_dir;    // every kernel as a file, "" for none
-  std::string appended;    // text after every kernel: tests make one that does not build
+  std::string label;          // "forward graph 3": for messages
+  std::string failed_dir;     // where source and log of a kernel that does not build are saved
+  std::string dump_dir;       // every kernel as a file, "" for none
+  std::string appended;       // text after every kernel: tests make one that does not build
 };
 
 /// Bytes behind one kernel argument pair: which memory, resolved at every call.
 struct BufferSource {
   enum class Kind : uint8_t { kInput, kOutput, kArena, kScratch };
   Kind kind = Kind::kInput;
-  int index = 0;       // input position, output allocation, or interval of the memory plan
+  int index = 0;  // input position, output allocation, or interval of the memory plan
   int element_bytes = 4;
   ir::IndexExpr offset;  // elements
   int slot = 0;          // kernel argument of the pointer; its offset is slot + 1
@@ -43,7 +43,7 @@ struct Launch {
   runtime::KernelHandle kernel;
   std::string origin;
   int ops = 0;
-  int name_id = 0;       // of the kernel, for the queue's error messages
+  int name_id = 0;  // of the kernel, for the queue's error messages
   schedule::Work work;
   // State of the last call
   struct Bound {
@@ -53,11 +53,11 @@ struct Launch {
   std::vector<Bound> bound;
   std::vector<int64_t> offsets;  // elements, for the current symbols
   std::array<size_t, 3> global{1, 1, 1};
-  bool empty = false;            // some grid dimension is zero: nothing to launch
+  bool empty = false;  // some grid dimension is zero: nothing to launch
 };
 
 struct Step {
-  int launch = ir::kNone;  // index into launches, or
+  int launch = ir::kNone;       // index into launches, or
   ir::NodeId call = ir::kNone;  // a kCall node
 };
 
@@ -69,7 +69,7 @@ struct Plan {
   std::vector<Step> steps;
   std::vector<schedule::Interval> intervals;  // arena buffers, then scratch
   std::vector<ir::IndexExpr> interval_bytes;
-  std::vector<int> interval_of;               // per buffer, kNone if not in the arena
+  std::vector<int> interval_of;  // per buffer, kNone if not in the arena
   std::vector<std::shared_ptr<runtime::Program>> programs;
   std::vector<schedule::PassTrace> passes;
   double schedule_seconds = 0, codegen_seconds = 0, build_seconds = 0;

@@ -42,14 +42,15 @@ class BodyBuilder {
   std::vector<Value> store(const std::vector<int>& values, const std::vector<DType>& dtypes);
   /// Ends the nest with a store of `value` (op number) to the elements that `target` views, whose sizes are the nest's.
   void store_into(const Value& target, int value);
-  /// Ends the nest with a store to buffer `target` at the given coordinates of the value, over i* and v* (scatter: no two alike).
+  /// Ends the nest with a store to buffer `target` at the given coordinates of the value, over i* and v* (scatter: no two
+  /// alike).
   void store_at(const Value& target, const std::vector<IndexExpr>& coords, int value);
-  /// Ends the nest with a reduction over r*; one new buffer per result of the row (shape `sizes`). argmax and argmin take the value alone:
-  /// its position, row-major over r*, is added.
+  /// Ends the nest with a reduction over r*; one new buffer per result of the row (shape `sizes`). argmax and argmin take the
+  /// value alone: its position, row-major over r*, is added.
   std::vector<Value> reduce(const std::string& reduction, const std::vector<int>& values, const std::vector<DType>& dtypes);
   /// The same; the new buffers have other sizes than the nest, and the results go to `coords` in them.
-  std::vector<Value> reduce_into(const std::string& reduction, std::vector<int> values, const std::vector<DType>& dtypes, const Shape& sizes,
-                                 const std::vector<IndexExpr>& coords);
+  std::vector<Value> reduce_into(const std::string& reduction, std::vector<int> values, const std::vector<DType>& dtypes,
+                                 const Shape& sizes, const std::vector<IndexExpr>& coords);
 
  private:
   Builder& builder_;
@@ -59,7 +60,7 @@ class BodyBuilder {
 class Builder {
  public:
   Graph graph;
-  Origin origin;  // given to the nodes made from now on; the lowering sets it per FX node
+  Origin origin;                   // given to the nodes made from now on; the lowering sets it per FX node
   bool reduced_precision = false;  // given to contractions and convolutions made from now on: TF32-like rounding is allowed
 
   // Inputs
@@ -74,19 +75,21 @@ class Builder {
   Value reshape(const Value& x, const Shape& sizes) const;
   Value permute(const Value& x, const std::vector<int>& dims) const;
   Value expand(const Value& x, const Shape& sizes) const;
-  Value slice(const Value& x, int dim, const IndexExpr& start, const IndexExpr& end, const IndexExpr& step) const;  // bounds already normalised
+  Value slice(const Value& x, int dim, const IndexExpr& start, const IndexExpr& end,
+              const IndexExpr& step) const;  // bounds already normalised
   Value select(const Value& x, int dim, const IndexExpr& index) const;
   Value flip(const Value& x, const std::vector<int>& dims) const;
   Value squeeze(const Value& x, const std::vector<int>& dims) const;
   Value unsqueeze(const Value& x, int dim) const;
   Value diagonal(const Value& x, int offset, int dim1, int dim2) const;
-  /// Window with the given strides on the value's elements in row-major order. For a whole input: on its memory, whose strides are dense in
-  /// some order of dimensions; `offset` counts from its first element. Throws UnsupportedError on an input with gaps.
+  /// Window with the given strides on the value's elements in row-major order. For a whole input: on its memory, whose strides
+  /// are dense in some order of dimensions; `offset` counts from its first element. Throws UnsupportedError on an input with
+  /// gaps.
   Value as_strided(const Value& x, const Shape& sizes, const Shape& strides, const IndexExpr& offset);
 
   // Nodes
-  /// One op of ops.def over broadcast values. dtypes follow the row's rule from the operands' dtypes; the result is rounded to `dtype`
-  /// if given (storage type of the result).
+  /// One op of ops.def over broadcast values. dtypes follow the row's rule from the operands' dtypes; the result is rounded to
+  /// `dtype` if given (storage type of the result).
   Value op(const std::string& name, const std::vector<Value>& args, std::optional<DType> dtype = {});
   Value cast(const Value& x, DType dtype);
   /// A buffer with the value's elements: the value itself if it already is a whole buffer.
@@ -94,7 +97,7 @@ class Builder {
   Value copy(const Value& x);  // always a new buffer
   std::vector<Value> reduce(const std::string& reduction, const Value& x, const std::vector<int>& dims, bool keepdim,
                             std::optional<DType> dtype = {});
-  Value concat(const std::vector<Value>& xs, int dim);  // one buffer, one node per piece
+  Value concat(const std::vector<Value>& xs, int dim);          // one buffer, one node per piece
   Value contract(const Value& a, const Value& b, DType dtype);  // a [b, m, k], b [b, k, n] -> [b, m, n]
   Value convolve(const Value& x, const Value& w, const ConvolveAttrs& attrs, const Shape& sizes, DType dtype);
   std::vector<Value> call(int call, const std::vector<Value>& args, const std::vector<std::pair<DType, Shape>>& results,

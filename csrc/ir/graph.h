@@ -29,10 +29,10 @@ struct Buffer {
   Shape sizes;
   std::optional<Shape> strides;
   BufferRole role = BufferRole::kIntermediate;
-  int input = kNone;         // position among the graph's tensor inputs
-  bool is_parameter = false; // an input that stays the same tensor from call to call (weights)
-  bool donated = false;      // an input that this graph may overwrite
-  std::string name;          // "buf3", "in0": printed, never decides anything
+  int input = kNone;          // position among the graph's tensor inputs
+  bool is_parameter = false;  // an input that stays the same tensor from call to call (weights)
+  bool donated = false;       // an input that this graph may overwrite
+  std::string name;           // "buf3", "in0": printed, never decides anything
 };
 
 /// One row of ops.def.
@@ -58,11 +58,12 @@ struct Scalar {
 /// One operation of a body; its value is named by its position. Args are positions of earlier operations.
 struct Op {
   OpCode code = OpCode::kConstant;
-  DType dtype = DType::kF32;  // of the value. A load gives the buffer's compute_type. f16 and bf16 appear only at casts: a cast to f16
-                              // rounds, and its value is held as f32; operands with such a dtype are read as their compute_type
+  DType dtype =
+      DType::kF32;  // of the value. A load gives the buffer's compute_type. f16 and bf16 appear only at casts: a cast to f16
+                    // rounds, and its value is held as f32; operands with such a dtype are read as their compute_type
   std::vector<int> args;
-  Scalar constant;            // kConstant
-  BufferId buffer = kNone;    // kLoad
+  Scalar constant;               // kConstant
+  BufferId buffer = kNone;       // kLoad
   std::vector<IndexExpr> index;  // kLoad: one coordinate per dimension of the buffer; kIndex: one expression.
                                  // Over i*, r*, s* and v* (the value of an earlier op of this body)
 };
@@ -72,8 +73,8 @@ struct Body {
   std::vector<Op> ops;
 };
 
-/// Writes op `value` of the body (Map) or result `value` of the reduction (Reduce) to a buffer. A Map's value has the buffer's compute_type;
-/// a result is converted to the buffer's dtype as kCast does.
+/// Writes op `value` of the body (Map) or result `value` of the reduction (Reduce) to a buffer. A Map's value has the buffer's
+/// compute_type; a result is converted to the buffer's dtype as kCast does.
 struct Store {
   BufferId buffer = kNone;
   std::vector<IndexExpr> index;  // coordinates over i* (and v*)
@@ -132,28 +133,28 @@ struct Node {
   std::vector<Store> stores;
   ReductionCode reduction = ReductionCode::kCount;
   ReductionStage stage = ReductionStage::kWhole;
-  std::vector<int> reduced;         // kReduce: body ops that enter the reduction (one per input of its row)
-  std::vector<View> operands;       // kContract, kConvolve, kCall
-  std::vector<BufferId> outputs;    // kContract, kConvolve: one; kCall: any number. Map and Reduce write by stores
+  std::vector<int> reduced;       // kReduce: body ops that enter the reduction (one per input of its row)
+  std::vector<View> operands;     // kContract, kConvolve, kCall
+  std::vector<BufferId> outputs;  // kContract, kConvolve: one; kCall: any number. Map and Reduce write by stores
   ConvolveAttrs convolve;
-  bool reduced_precision = false;   // kContract, kConvolve: TF32-like rounding of inputs is allowed
-  int call = kNone;                 // kCall: index in the list that Python keeps
+  bool reduced_precision = false;  // kContract, kConvolve: TF32-like rounding of inputs is allowed
+  int call = kNone;                // kCall: index in the list that Python keeps
 };
 
-/// What the caller gets: a strided window on a buffer (possibly an input). Empty strides: the whole buffer in whatever dense layout the
-/// layout pass gives it.
+/// What the caller gets: a strided window on a buffer (possibly an input). Empty strides: the whole buffer in whatever dense
+/// layout the layout pass gives it.
 struct Output {
   BufferId buffer = kNone;
   Shape sizes;
-  Shape strides;         // elements; empty (for a buffer of one dimension or more): the buffer's own
-  IndexExpr offset;      // elements
+  Shape strides;     // elements; empty (for a buffer of one dimension or more): the buffer's own
+  IndexExpr offset;  // elements
 };
 
 struct Graph {
   std::vector<Buffer> buffers;
   std::vector<Node> nodes;
-  std::vector<BufferId> inputs;   // tensor inputs in order
-  int symbols = 0;                // s0 .. s(n-1): integer arguments in order
+  std::vector<BufferId> inputs;  // tensor inputs in order
+  int symbols = 0;               // s0 .. s(n-1): integer arguments in order
   std::vector<Range> symbol_ranges;
   std::vector<Output> outputs;
 
@@ -161,8 +162,8 @@ struct Graph {
   NodeId add_node(Node node);
   /// Ranges of the size symbols, plus the loops of `node` if given.
   Ranges ranges(const Node* node = nullptr) const;
-  /// Readable text with everything that the graph holds; parse_graph reads it back exactly. Without origins it is a cache key that
-  /// equal graphs from different source lines share.
+  /// Readable text with everything that the graph holds; parse_graph reads it back exactly. Without origins it is a cache key
+  /// that equal graphs from different source lines share.
   std::string str(bool origins = true) const;
 };
 
@@ -203,8 +204,8 @@ struct OpFacts {
 const OpFacts& facts(OpCode code);
 OpCode op_code(const std::string& name);  // throws InternalError
 
-/// The types that an op of ops.def converts its operands to, and the type of its value; from the operands' dtypes by the row's rule.
-/// Throws UnsupportedError if the op does not take them (bits of a float).
+/// The types that an op of ops.def converts its operands to, and the type of its value; from the operands' dtypes by the row's
+/// rule. Throws UnsupportedError if the op does not take them (bits of a float).
 struct OpTypes {
   std::vector<DType> operands;
   DType value = DType::kF32;
@@ -217,9 +218,9 @@ DType promote(DType a, DType b);
 /// A row of reductions.def, its lists taken apart.
 struct ReductionFacts {
   std::string name;
-  int inputs = 1;        // values that enter per element
-  int accumulators = 1;  // values carried
-  int results = 1;       // values that leave
+  int inputs = 1;                                           // values that enter per element
+  int accumulators = 1;                                     // values carried
+  int results = 1;                                          // values that leave
   std::vector<std::string> types, identities, step, merge;  // per accumulator
   std::vector<int> leave;                                   // per result: which accumulator
 };

@@ -86,7 +86,7 @@ class Ranges {
   void set(Symbol s, Range range);
   /// A loop 0 <= s < extent, whose extent may be symbolic.
   void set_extent(Symbol s, const IndexExpr& extent);
-  Range of(const IndexExpr& e) const;                      // conservative bounds
+  Range of(const IndexExpr& e) const;  // conservative bounds
   std::optional<IndexExpr> extent(Symbol s) const;
   bool known_nonnegative(const IndexExpr& e) const;
   bool known_less(const IndexExpr& a, const IndexExpr& b) const;  // a < b for all values

@@ -1,8 +1,8 @@
 // csrc/python/errors.cpp: every function of _C raises the classes of torch_ocl_compile/errors.py.
+#include "csrc/torch/errors.h"
+
 #include <pybind11/pybind11.h>
 #include <torch/csrc/Exceptions.h>
-
-#include "csrc/torch/errors.h"
 
 namespace py = pybind11;
 

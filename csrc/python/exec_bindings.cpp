@@ -77,7 +77,8 @@ struct PyPlan {
   std::vector<aten::EagerCall> calls;
 };
 
-std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const std::vector<py::function>& calls, const py::dict& options) {
+std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const std::vector<py::function>& calls,
+                                const py::dict& options) {
   auto result = std::make_shared<PyPlan>();
   exec::PlanOptions plan_options;
   plan_options.label = options.contains("label") ? options["label"].cast<std::string>() : "graph";
@@ -164,7 +165,8 @@ py::dict timings(PyPlan& self) {
   d["codegen_seconds"] = self.plan->codegen_seconds;
   d["build_seconds"] = self.plan->build_seconds;
   py::list passes;
-  for (const schedule::PassTrace& pass : self.plan->passes) passes.append(py::make_tuple(pass.name, pass.milliseconds, pass.changed));
+  for (const schedule::PassTrace& pass : self.plan->passes)
+    passes.append(py::make_tuple(pass.name, pass.milliseconds, pass.changed));
   d["passes"] = passes;
   return d;
 }
@@ -230,7 +232,8 @@ py::list records() {
 
 void bind_exec(py::module_& m) {
   py::module_ e = m.def_submodule("exec", "Plans: compiled graphs and what they did.");
-  e.def("configure", &configure, py::arg("cache_path"), py::arg("budget_bytes"), py::arg("failed_dir"), py::arg("dump_dir"), py::arg("verify"));
+  e.def("configure", &configure, py::arg("cache_path"), py::arg("budget_bytes"), py::arg("failed_dir"), py::arg("dump_dir"),
+        py::arg("verify"));
   e.def("cache_stats", &cache_stats);
   e.def("cache_clear", [] {
     if (settings().cache) settings().cache->clear();

@@ -13,8 +13,8 @@ PinnedBlock::PinnedBlock(size_t bytes, Device* device) : bytes_(bytes) {
     cl_int status = CL_SUCCESS;
     MemHandle mem(clCreateBuffer(device->context(), CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, nullptr, &status));
     if (status == CL_SUCCESS) {
-      address_ = static_cast<char*>(clEnqueueMapBuffer(device->queue().get(), mem.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes,
-                                                       0, nullptr, nullptr, &status));
+      address_ = static_cast<char*>(clEnqueueMapBuffer(device->queue().get(), mem.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                                       bytes, 0, nullptr, nullptr, &status));
       if (status == CL_SUCCESS)
         mapped_ = std::move(mem);
       else

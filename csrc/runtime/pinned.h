@@ -9,8 +9,8 @@ namespace ocl::runtime {
 
 class Device;
 
-/// A block of the driver's own host memory, mapped for good, or ordinary page-aligned memory where there is no device, where the
-/// device shares the host's memory, or where the driver has none.
+/// A block of the driver's own host memory, mapped for good, or ordinary page-aligned memory where there is no device, where
+/// the device shares the host's memory, or where the driver has none.
 class PinnedBlock {
  public:
   /// `bytes` is a multiple of the page size. Throws kOutOfMemory.

@@ -12,7 +12,8 @@ namespace {
 /// Without elements to read, add up or write there is nothing to tile, and the choosers divide by the sizes.
 bool is_empty(const ir::Node& node) {
   const auto zero = [](const ir::Shape& sizes) {
-    return std::any_of(sizes.begin(), sizes.end(), [](const ir::IndexExpr& size) { return size.is_const() && size.constant() == 0; });
+    return std::any_of(sizes.begin(), sizes.end(),
+                       [](const ir::IndexExpr& size) { return size.is_const() && size.constant() == 0; });
   };
   return zero(node.sizes) || zero(node.reduce_sizes) ||
          std::any_of(node.operands.begin(), node.operands.end(), [&](const ir::View& operand) { return zero(operand.sizes); });

@@ -8,21 +8,21 @@ namespace ocl {
 
 /// Capabilities of one device, probed once. Nothing above the probes asks for a vendor's name.
 struct Caps {
-  bool is_cpu = true;                  // work-item per tile kernels (true) or work-group per tile kernels (false)
-  int vector_floats = 16;              // native vector width in floats: 4, 8 or 16; CPU register tiles are sized by it
-  int units = 2;                       // compute units (cores of a CPU)
-  int64_t local_bytes = 32 * 1024;     // usable __local bytes per work-group
-  bool local_real = false;             // __local is faster than global memory
-  int max_group_size = 4096;           // most work-items in a group
-  int64_t global_bytes = 1LL << 33;    // device memory
-  int64_t max_alloc_bytes = 1LL << 31; // largest single allocation
-  int base_align_bytes = 128;          // alignment of a buffer's base address
-  bool unified = true;                 // host and device share memory
-  bool fp64 = true;                    // double arithmetic
-  bool fp16_arith = false;             // half arithmetic; storage as half always works through vload_half
-  int subgroup_size = 0;               // 0: no subgroup operations
-  bool lazy_jit = false;               // code is made at the first launch, not by clBuildProgram; not probed yet: nothing asks
-  int max_kernel_arg_bytes = 4096;     // limit on the bytes of a kernel's arguments
+  bool is_cpu = true;                   // work-item per tile kernels (true) or work-group per tile kernels (false)
+  int vector_floats = 16;               // native vector width in floats: 4, 8 or 16; CPU register tiles are sized by it
+  int units = 2;                        // compute units (cores of a CPU)
+  int64_t local_bytes = 32 * 1024;      // usable __local bytes per work-group
+  bool local_real = false;              // __local is faster than global memory
+  int max_group_size = 4096;            // most work-items in a group
+  int64_t global_bytes = 1LL << 33;     // device memory
+  int64_t max_alloc_bytes = 1LL << 31;  // largest single allocation
+  int base_align_bytes = 128;           // alignment of a buffer's base address
+  bool unified = true;                  // host and device share memory
+  bool fp64 = true;                     // double arithmetic
+  bool fp16_arith = false;              // half arithmetic; storage as half always works through vload_half
+  int subgroup_size = 0;                // 0: no subgroup operations
+  bool lazy_jit = false;                // code is made at the first launch, not by clBuildProgram; not probed yet: nothing asks
+  int max_kernel_arg_bytes = 4096;      // limit on the bytes of a kernel's arguments
 };
 
 }  // namespace ocl

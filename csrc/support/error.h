@@ -23,11 +23,11 @@ class Error : public std::runtime_error {
 [[noreturn]] inline void fail(ErrorKind kind, std::string message) { throw Error(kind, std::move(message)); }
 
 /// Throws an InternalError unless `condition` holds: for what only a bug of ours can break.
-#define OCL_ASSERT(condition, message)                                                              \
-  do {                                                                                              \
-    if (!(condition))                                                                               \
-      ::ocl::fail(::ocl::ErrorKind::kInternal, std::string(message) + " [" #condition ", " __FILE__ ":" + \
-                                                   std::to_string(__LINE__) + "]");                 \
+#define OCL_ASSERT(condition, message)                                                                        \
+  do {                                                                                                        \
+    if (!(condition))                                                                                         \
+      ::ocl::fail(::ocl::ErrorKind::kInternal,                                                                \
+                  std::string(message) + " [" #condition ", " __FILE__ ":" + std::to_string(__LINE__) + "]"); \
   } while (false)
 
 }  // namespace ocl

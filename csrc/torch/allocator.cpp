@@ -1,5 +1,7 @@
 // csrc/torch/allocator.cpp: runtime's allocator as torch's device allocator. A storage's pointer is a reserved address and its
 // context at once, so raw_allocate works too.
+#include "csrc/runtime/allocator.h"
+
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
@@ -7,7 +9,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "csrc/runtime/allocator.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/tensor_location.h"

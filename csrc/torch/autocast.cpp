@@ -1,4 +1,5 @@
-// csrc/torch/autocast.cpp: torch.autocast('ocl'): torch's own lists of what runs in low precision, in float32, or in the widest.
+// csrc/torch/autocast.cpp: torch.autocast('ocl'): torch's own lists of what runs in low precision, in float32, or in the
+// widest.
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
@@ -13,8 +14,9 @@ namespace at::autocast {
 #define OCL_PROMOTE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
 
 static Tensor unsafe_in_half(const Tensor&, const Tensor&, const std::optional<Tensor>&, int64_t) {
-  TORCH_CHECK(false, "binary_cross_entropy is not safe under autocast: its input is a probability that half precision rounds to "
-                     "0 or 1.\n  do: use binary_cross_entropy_with_logits, or leave autocast for the loss");
+  TORCH_CHECK(false,
+              "binary_cross_entropy is not safe under autocast: its input is a probability that half precision rounds to "
+              "0 or 1.\n  do: use binary_cross_entropy_with_logits, or leave autocast for the loss");
 }
 
 TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {

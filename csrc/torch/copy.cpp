@@ -1,8 +1,6 @@
-// csrc/torch/copy.cpp: copies between any two places: host and device, within a device, between devices; any dtypes and strides.
-// What is dense and alike on both sides is one transfer; strides and conversions within a device are kernels/copy.cl; what that
-// cannot convert (complex, 8-bit floats) goes through the host.
-#include "csrc/torch/tensor_location.h"
-
+// csrc/torch/copy.cpp: copies between any two places: host and device, within a device, between devices; any dtypes and
+// strides. What is dense and alike on both sides is one transfer; strides and conversions within a device are kernels/copy.cl;
+// what that cannot convert (complex, 8-bit floats) goes through the host.
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
@@ -37,20 +35,34 @@ struct Shape {
 /// Element type in kernels/copy.cl; nullptr if it cannot convert from or to `dtype`.
 const char* kernel_type(at::ScalarType dtype) {
   switch (dtype) {
-    case at::kBool: return "boolean";
-    case at::kByte: return "u8";
-    case at::kChar: return "i8";
-    case at::kShort: return "i16";
-    case at::kInt: return "i32";
-    case at::kLong: return "i64";
-    case at::kUInt16: return "u16";
-    case at::kUInt32: return "u32";
-    case at::kUInt64: return "u64";
-    case at::kHalf: return "f16";
-    case at::kBFloat16: return "bf16";
-    case at::kFloat: return "f32";
-    case at::kDouble: return "f64";
-    default: return nullptr;
+    case at::kBool:
+      return "boolean";
+    case at::kByte:
+      return "u8";
+    case at::kChar:
+      return "i8";
+    case at::kShort:
+      return "i16";
+    case at::kInt:
+      return "i32";
+    case at::kLong:
+      return "i64";
+    case at::kUInt16:
+      return "u16";
+    case at::kUInt32:
+      return "u32";
+    case at::kUInt64:
+      return "u64";
+    case at::kHalf:
+      return "f16";
+    case at::kBFloat16:
+      return "bf16";
+    case at::kFloat:
+      return "f32";
+    case at::kDouble:
+      return "f64";
+    default:
+      return nullptr;
   }
 }
 
@@ -242,8 +254,9 @@ void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_block
     // Convert on the device when the result can go straight to its place, else only gather.
     const bool direct = dst.is_non_overlapping_and_dense() &&
                         !kernel_types(src.scalar_type(), dst.scalar_type(), src.device().index()).first.empty();
-    const at::Tensor dense = direct ? at::empty_strided(dst.sizes(), dst.strides(), dst.options().device(src.device()).pinned_memory(false))
-                                    : contiguous_like(src, src.scalar_type(), src.device());
+    const at::Tensor dense =
+        direct ? at::empty_strided(dst.sizes(), dst.strides(), dst.options().device(src.device()).pinned_memory(false))
+               : contiguous_like(src, src.scalar_type(), src.device());
     copy_physical(src, dense, false);
     return device_to_host(dense, dst, non_blocking);
   }
@@ -258,7 +271,8 @@ void within_device(const at::Tensor& src, const at::Tensor& dst) {
     const runtime::Location from = location(src), to = location(dst);
     const size_t bytes = dst.nbytes();
     if (from.mem == to.mem && from.offset_bytes == to.offset_bytes) return;
-    const bool overlap = from.mem == to.mem && from.offset_bytes < to.offset_bytes + bytes && to.offset_bytes < from.offset_bytes + bytes;
+    const bool overlap =
+        from.mem == to.mem && from.offset_bytes < to.offset_bytes + bytes && to.offset_bytes < from.offset_bytes + bytes;
     if (overlap) return within_device(src.clone(), dst);
     return current_queue(device.index()).copy(from.mem, from.offset_bytes, to.mem, to.offset_bytes, bytes);
   }
@@ -316,7 +330,8 @@ runtime::Location location(const at::Tensor& tensor) {
 void copy_tensor(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   if (dst.numel() == 0) return;
   const at::Tensor from = src.sizes() == dst.sizes() ? src : src.expand(dst.sizes());
-  if (from.is_conj() == dst.is_conj() && from.is_neg() == dst.is_neg()) return copy_physical(physical(from), physical(dst), non_blocking);
+  if (from.is_conj() == dst.is_conj() && from.is_neg() == dst.is_neg())
+    return copy_physical(physical(from), physical(dst), non_blocking);
   // One side is a lazy conjugate or negative of its memory: let the host resolve it.
   at::Tensor host = contiguous_like(from, from.scalar_type(), at::kCPU);
   copy_physical(physical(from), host, false);

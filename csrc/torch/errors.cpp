@@ -11,12 +11,18 @@ namespace {
 
 const char* class_name(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::kConfig: return "ConfigError";
-    case ErrorKind::kUnsupported: return "UnsupportedError";
-    case ErrorKind::kDevice: return "DeviceError";
-    case ErrorKind::kBuild: return "BuildError";
-    case ErrorKind::kOutOfMemory: return "OutOfMemoryError";
-    case ErrorKind::kInternal: return "InternalError";
+    case ErrorKind::kConfig:
+      return "ConfigError";
+    case ErrorKind::kUnsupported:
+      return "UnsupportedError";
+    case ErrorKind::kDevice:
+      return "DeviceError";
+    case ErrorKind::kBuild:
+      return "BuildError";
+    case ErrorKind::kOutOfMemory:
+      return "OutOfMemoryError";
+    case ErrorKind::kInternal:
+      return "InternalError";
   }
   return "InternalError";
 }

@@ -1,5 +1,8 @@
-// csrc/torch/fallback.cpp: ops without a kernel of ours run on the CPU: inputs are copied there, results back. Each is counted and
-// warned of once. Random ops draw from a CPU generator that follows from our generator's (seed, offset), and so are reproducible.
+// csrc/torch/fallback.cpp: ops without a kernel of ours run on the CPU: inputs are copied there, results back. Each is counted
+// and warned of once. Random ops draw from a CPU generator that follows from our generator's (seed, offset), and so are
+// reproducible.
+#include "csrc/torch/fallback.h"
+
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/native/CPUFallback.h>
 #include <torch/library.h>
@@ -13,7 +16,6 @@
 
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
-#include "csrc/torch/fallback.h"
 #include "csrc/torch/generator.h"
 #include "csrc/torch/tensor_location.h"
 
@@ -52,8 +54,9 @@ void check_devices(const c10::OperatorHandle& op, const torch::jit::Stack& stack
     if (!seen.has_value()) seen = t.device();
     if (t.device() == *seen) return;
     const at::Device &a = *seen, b = t.device();
-    fail(ErrorKind::kConfig, c10::toString(op.operator_name()) + ": expected all tensors on one device, got " + a.str() + " and " +
-                                 b.str() + ".\n  do: move one, for example x.to('" + (a.is_cpu() ? b : a).str() + "')");
+    fail(ErrorKind::kConfig, c10::toString(op.operator_name()) + ": expected all tensors on one device, got " + a.str() +
+                                 " and " + b.str() + ".\n  do: move one, for example x.to('" + (a.is_cpu() ? b : a).str() +
+                                 "')");
   };
   for (size_t i = stack.size() - arguments.size(); i < stack.size(); ++i) {
     if (stack[i].isTensor()) {
@@ -119,7 +122,8 @@ void count_fallback(const std::string& op) {
     first = ++g_counts[op] == 1;
   }
   if (first && g_warn)
-    TORCH_WARN(op, " has no eager ocl kernel and runs on the CPU, with copies both ways (said once per op; "
+    TORCH_WARN(op,
+               " has no eager ocl kernel and runs on the CPU, with copies both ways (said once per op; "
                "torch.ocl.fallback_counts() counts them; TORCH_OCL_WARN_FALLBACK=0 silences this). "
                "Most ops are compiled where a function compiled with backend='ocl' contains them.");
 }

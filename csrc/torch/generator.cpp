@@ -58,8 +58,9 @@ c10::intrusive_ptr<c10::TensorImpl> OclGenerator::get_state() const {
 void OclGenerator::set_state(const c10::TensorImpl& state) {
   TORCH_CHECK_TYPE(state.device_type() == c10::kCPU && state.dtype() == caffe2::TypeMeta::Make<uint8_t>() &&
                        state.numel() == kStateBytes && state.is_contiguous(),
-                   "an ocl generator's state is a contiguous uint8 tensor of ", kStateBytes, " elements on the CPU, not one of ",
-                   state.numel(), " elements of ", state.dtype().name(), " on ", state.device());
+                   "an ocl generator's state is a contiguous uint8 tensor of ", kStateBytes,
+                   " elements on the CPU, not one of ", state.numel(), " elements of ", state.dtype().name(), " on ",
+                   state.device());
   const auto* bytes = static_cast<const uint8_t*>(state.data());
   std::memcpy(&seed_, bytes, sizeof seed_);
   std::memcpy(&offset_, bytes + sizeof seed_, sizeof offset_);

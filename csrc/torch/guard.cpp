@@ -1,5 +1,5 @@
-// csrc/torch/guard.cpp: devices, streams and events as torch's generic code drives them. A stream is a queue, its id the queue's
-// number; an event is a marker in a queue.
+// csrc/torch/guard.cpp: devices, streams and events as torch's generic code drives them. A stream is a queue, its id the
+// queue's number; an event is a marker in a queue.
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/headeronly/version.h>
@@ -33,7 +33,9 @@ class OclGuard final : public c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(c10::Device device) const noexcept override { set_current_device(device.index()); }
   c10::DeviceIndex deviceCount() const noexcept override { return static_cast<c10::DeviceIndex>(device_count()); }
 
-  c10::Stream getStream(c10::Device device) const override { return stream_of(index_of(device), current_stream(index_of(device))); }
+  c10::Stream getStream(c10::Device device) const override {
+    return stream_of(index_of(device), current_stream(index_of(device)));
+  }
   c10::Stream getDefaultStream(c10::Device device) const override { return stream_of(index_of(device), 0); }
   c10::Stream getNewStream(c10::Device device, int = 0) const override {
     return at_boundary([&] { return stream_of(index_of(device), new_stream(index_of(device))); });
@@ -84,7 +86,8 @@ class OclGuard final : public c10::impl::DeviceGuardImplInterface {
   double elapsedTime(void* start, void* end, const c10::DeviceIndex) const override {
     TORCH_CHECK(start != nullptr && end != nullptr, "elapsed_time: both events must have been recorded");
     TORCH_CHECK(event_of(start)->timed() && event_of(end)->timed(), "elapsed_time: create both events with enable_timing=True");
-    return std::chrono::duration<double, std::milli>(event_of(end)->completion_time() - event_of(start)->completion_time()).count();
+    return std::chrono::duration<double, std::milli>(event_of(end)->completion_time() - event_of(start)->completion_time())
+        .count();
   }
   void recordDataPtrOnStream(const c10::DataPtr& ptr, const c10::Stream& stream) const override {
     static_cast<c10::DeviceAllocator*>(device_allocator())->recordStream(ptr, stream);

@@ -33,9 +33,8 @@ class OclHostAllocator final : public at::HostAllocator {
   void copy_data(void* dst, const void* src, size_t bytes) const override { std::memcpy(dst, src, bytes); }
 
   bool record_event(void* address, void*, c10::Stream stream) override {
-    return at_boundary([&] {
-      return hold_until_done(address, device_at(stream.device_index()).queue(static_cast<int>(stream.id())));
-    });
+    return at_boundary(
+        [&] { return hold_until_done(address, device_at(stream.device_index()).queue(static_cast<int>(stream.id()))); });
   }
 
   void empty_cache() override {

@@ -1,6 +1,6 @@
-// csrc/torch/nn_ops.cpp: eager ops that cannot take the general fallback: convolution, attention, LSTM and GRU cells, which torch
-// sends to a private device under names that the CPU has no kernel for, and batch norm, whose schema hides what it writes.
-// They run on the CPU by the plain formula, counted as fallbacks.
+// csrc/torch/nn_ops.cpp: eager ops that cannot take the general fallback: convolution, attention, LSTM and GRU cells, which
+// torch sends to a private device under names that the CPU has no kernel for, and batch norm, whose schema hides what it
+// writes. They run on the CPU by the plain formula, counted as fallbacks.
 #include <ATen/ATen.h>
 #include <ATen/native/transformers/attention.h>
 #include <torch/library.h>
@@ -26,31 +26,35 @@ OptionalTensor host(const OptionalTensor& t) { return t.has_value() && t->define
 at::Tensor back(const at::Tensor& t, at::Device device) { return t.defined() ? t.to(device) : t; }
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const OptionalTensor& bias, at::IntArrayRef stride,
-                       at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding, int64_t groups) {
+                       at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
+                       int64_t groups) {
   count_fallback("aten::convolution_overrideable");
-  return back(at::convolution(host(input), host(weight), host(bias), stride, padding, dilation, transposed, output_padding, groups),
-              input.device());
+  return back(
+      at::convolution(host(input), host(weight), host(bias), stride, padding, dilation, transposed, output_padding, groups),
+      input.device());
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
-                                                                    at::IntArrayRef stride, at::IntArrayRef padding,
-                                                                    at::IntArrayRef dilation, bool transposed,
-                                                                    at::IntArrayRef output_padding, int64_t groups,
-                                                                    std::array<bool, 3> mask) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Tensor& grad, const at::Tensor& input,
+                                                                    const at::Tensor& weight, at::IntArrayRef stride,
+                                                                    at::IntArrayRef padding, at::IntArrayRef dilation,
+                                                                    bool transposed, at::IntArrayRef output_padding,
+                                                                    int64_t groups, std::array<bool, 3> mask) {
   count_fallback("aten::convolution_backward_overrideable");
   const int64_t outputs = weight.size(transposed ? 1 : 0) * (transposed ? groups : 1);
-  auto [gi, gw, gb] = at::convolution_backward(host(grad), host(input), host(weight), at::IntArrayRef{outputs}, stride, padding, dilation,
-                                               transposed, output_padding, groups, mask);
+  auto [gi, gw, gb] = at::convolution_backward(host(grad), host(input), host(weight), at::IntArrayRef{outputs}, stride, padding,
+                                               dilation, transposed, output_padding, groups, mask);
   return {back(gi, input.device()), back(gw, input.device()), back(gb, input.device())};
 }
 
 /// Not left to the general fallback: it writes running_mean and running_var, but its schema does not say so.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-                                                          const OptionalTensor& running_mean, const OptionalTensor& running_var,
-                                                          bool training, double momentum, double eps) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm(const at::Tensor& input, const OptionalTensor& weight,
+                                                          const OptionalTensor& bias, const OptionalTensor& running_mean,
+                                                          const OptionalTensor& running_var, bool training, double momentum,
+                                                          double eps) {
   count_fallback("aten::native_batch_norm");
   const OptionalTensor mean = host(running_mean), var = host(running_var);
-  auto [out, save_mean, save_invstd] = at::native_batch_norm(host(input), host(weight), host(bias), mean, var, training, momentum, eps);
+  auto [out, save_mean, save_invstd] =
+      at::native_batch_norm(host(input), host(weight), host(bias), mean, var, training, momentum, eps);
   if (training && mean.has_value()) running_mean->copy_(*mean);
   if (training && var.has_value()) running_var->copy_(*var);
   return {back(out, input.device()), back(save_mean, input.device()), back(save_invstd, input.device())};
@@ -75,7 +79,8 @@ struct Attention {
 
 at::ScalarType accumulate_type(const at::Tensor& t) { return t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 
-Attention attention_inputs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const OptionalTensor& bias, std::optional<double> scale) {
+Attention attention_inputs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const OptionalTensor& bias,
+                           std::optional<double> scale) {
   const at::ScalarType type = accumulate_type(q);
   Attention a{host(q).to(type), host(k).to(type), host(v).to(type), {}};
   a.group = q.size(-3) / k.size(-3);
@@ -98,9 +103,9 @@ at::Tensor dropout_mask(const at::Tensor& like, double p, uint64_t seed, uint64_
   return at::empty_like(like).bernoulli_(1 - p, cpu_generator(seed, offset)).div_(1 - p);
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor> attention(
-    const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const OptionalTensor& bias, double p, bool causal, bool,
-    std::optional<double> scale) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor>
+attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const OptionalTensor& bias, double p, bool causal,
+          bool, std::optional<double> scale) {
   count_fallback("aten::_scaled_dot_product_fused_attention_overrideable");
   const Attention a = attention_inputs(q, k, v, bias, scale);
   const at::Tensor scores = a.scores(causal);
@@ -113,9 +118,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::Sym
     probabilities = probabilities * dropout_mask(probabilities, p, seed, offset);
   }
   const at::Tensor product = at::matmul(probabilities, a.v).to(q.scalar_type());
-  at::Tensor out = q.size(-1) == v.size(-1) ? at::empty_strided(q.sizes(), q.strides(), q.options()) : at::empty(product.sizes(), q.options());
+  at::Tensor out = q.size(-1) == v.size(-1) ? at::empty_strided(q.sizes(), q.strides(), q.options())
+                                            : at::empty(product.sizes(), q.options());
   out.copy_(product);
-  const auto state = [&](uint64_t x) { return at::scalar_tensor(static_cast<int64_t>(x), at::dtype(at::kLong)).to(q.device()); };
+  const auto state = [&](uint64_t x) {
+    return at::scalar_tensor(static_cast<int64_t>(x), at::dtype(at::kLong)).to(q.device());
+  };
   return {out, lse.to(at::kFloat).to(q.device()), {}, {}, q.size(-2), k.size(-2), state(seed), state(offset), {}};
 }
 
@@ -144,13 +152,16 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
     gv = fold(gv);
   }
   if (mask[3] && bias.defined()) gb = grad_s.sum_to_size(bias.sizes()).to(bias.scalar_type()).to(q.device());
-  const auto like = [&](const at::Tensor& t, const at::Tensor& model) { return at::empty_like(model).copy_(t.to(model.scalar_type())); };
+  const auto like = [&](const at::Tensor& t, const at::Tensor& model) {
+    return at::empty_like(model).copy_(t.to(model.scalar_type()));
+  };
   return {like(gq, q), like(gk, k), like(gv, v), gb};
 }
 
 // LSTM and GRU cells. The workspace is ours: what backward needs, along the last dimension.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(const at::Tensor& input_gates, const at::Tensor& hidden_gates, const at::Tensor& cx,
-                                                         const OptionalTensor& input_bias, const OptionalTensor& hidden_bias) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(const at::Tensor& input_gates, const at::Tensor& hidden_gates,
+                                                         const at::Tensor& cx, const OptionalTensor& input_bias,
+                                                         const OptionalTensor& hidden_bias) {
   count_fallback("aten::_thnn_fused_lstm_cell");
   at::Tensor gates = host(input_gates) + host(hidden_gates);
   if (input_bias.has_value() && input_bias->defined()) gates = gates + host(*input_bias) + host(*hidden_bias);
@@ -173,7 +184,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(const Optional
   const at::Tensor gh = has_hy ? host(*grad_hy) : at::zeros_like(tanh_c);
   at::Tensor gc = gh * o * (1 - tanh_c * tanh_c);
   if (has_cy) gc = gc + host(*grad_cy);
-  const at::Tensor grad_gates = at::cat({gc * g * i * (1 - i), gc * host(cx) * f * (1 - f), gc * i * (1 - g * g), gh * tanh_c * o * (1 - o)}, 1);
+  const at::Tensor grad_gates =
+      at::cat({gc * g * i * (1 - i), gc * host(cx) * f * (1 - f), gc * i * (1 - g * g), gh * tanh_c * o * (1 - o)}, 1);
   const at::Device device = cx.device();
   return {back(grad_gates, device), back(gc * f, device), has_bias ? back(grad_gates.sum(0), device) : at::Tensor()};
 }
@@ -187,12 +199,14 @@ std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input_gates, const
     hidden = hidden + host(*hidden_bias);
   }
   const auto in = input.chunk(3, 1), hid = hidden.chunk(3, 1);
-  const at::Tensor h = host(hx), r = (in[0] + hid[0]).sigmoid(), z = (in[1] + hid[1]).sigmoid(), n = (in[2] + r * hid[2]).tanh();
+  const at::Tensor h = host(hx), r = (in[0] + hid[0]).sigmoid(), z = (in[1] + hid[1]).sigmoid(),
+                   n = (in[2] + r * hid[2]).tanh();
   const at::Device device = hx.device();
   return {back(n + z * (h - n), device), back(at::cat({r, z, n, h, hid[2]}, 1), device)};
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_backward(const at::Tensor& grad_hy, const at::Tensor& workspace,
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_backward(const at::Tensor& grad_hy,
+                                                                                         const at::Tensor& workspace,
                                                                                          bool has_bias) {
   count_fallback("aten::_thnn_fused_gru_cell_backward");
   const auto part = host(workspace).chunk(5, 1);
@@ -206,7 +220,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_
 
 }  // namespace
 
-int64_t choose_sdp(const at::Tensor&, const at::Tensor&, const at::Tensor&, const OptionalTensor&, double, bool, std::optional<double>, bool) {
+int64_t choose_sdp(const at::Tensor&, const at::Tensor&, const at::Tensor&, const OptionalTensor&, double, bool,
+                   std::optional<double>, bool) {
   // torch.nn.attention.sdpa_kernel(...) of the caller comes first.
   const int64_t choice = g_sdp_choice;
   return choice != 0 && at::globalContext().userEnabledOverrideableSDP() ? choice : 0;

@@ -83,9 +83,11 @@ at::Tensor& set_storage_offset(at::Tensor& self, at::Storage source, c10::SymInt
                                c10::SymIntArrayRef stride) {
   const auto sizes = C10_AS_INTARRAYREF_SLOW(size), strides = C10_AS_INTARRAYREF_SLOW(stride);
   const int64_t first = offset.expect_int();
-  TORCH_CHECK(strides.empty() || strides.size() == sizes.size(), "set_: ", sizes.size(), " sizes but ", strides.size(), " strides");
+  TORCH_CHECK(strides.empty() || strides.size() == sizes.size(), "set_: ", sizes.size(), " sizes but ", strides.size(),
+              " strides");
   TORCH_CHECK(first >= 0, "set_: invalid storage offset ", first);
-  TORCH_CHECK(source.device_type() == c10::kPrivateUse1, "set_: the storage is on ", source.device(), ", the tensor on ", self.device());
+  TORCH_CHECK(source.device_type() == c10::kPrivateUse1, "set_: the storage is on ", source.device(), ", the tensor on ",
+              self.device());
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
   impl->set_storage_keep_dtype(std::move(source));
   impl->set_storage_offset(first);
@@ -108,11 +110,14 @@ at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) {
                             c10::fromIntArrayRefSlow(source.strides()));
 }
 
-at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::SymInt> offset) {
+at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
+                      std::optional<c10::SymInt> offset) {
   return at::native::as_strided_tensorimpl(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
                                            offset.has_value() ? std::optional<int64_t>(offset->expect_int()) : std::nullopt);
 }
-at::Tensor view(const at::Tensor& self, c10::SymIntArrayRef size) { return at::native::view(self, C10_AS_INTARRAYREF_SLOW(size)); }
+at::Tensor view(const at::Tensor& self, c10::SymIntArrayRef size) {
+  return at::native::view(self, C10_AS_INTARRAYREF_SLOW(size));
+}
 at::Tensor reshape_alias(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
   return at::native::_reshape_alias(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
 }
@@ -120,7 +125,6 @@ at::Tensor reshape_alias(const at::Tensor& self, c10::SymIntArrayRef size, c10::
 void record_stream(at::Tensor& self, c10::Stream stream) {
   static_cast<c10::DeviceAllocator*>(device_allocator())->recordStream(self.storage().data_ptr(), stream);
 }
-
 
 }  // namespace
 

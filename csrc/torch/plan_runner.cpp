@@ -14,10 +14,11 @@
 namespace ocl::aten {
 namespace {
 
-constexpr std::pair<ir::DType, at::ScalarType> kTypes[] = {
-    {ir::DType::kBool, at::kBool}, {ir::DType::kU8, at::kByte},  {ir::DType::kI8, at::kChar},      {ir::DType::kI16, at::kShort},
-    {ir::DType::kI32, at::kInt},   {ir::DType::kI64, at::kLong}, {ir::DType::kF16, at::kHalf},     {ir::DType::kBF16, at::kBFloat16},
-    {ir::DType::kF32, at::kFloat}, {ir::DType::kF64, at::kDouble}};
+constexpr std::pair<ir::DType, at::ScalarType> kTypes[] = {{ir::DType::kBool, at::kBool}, {ir::DType::kU8, at::kByte},
+                                                           {ir::DType::kI8, at::kChar},   {ir::DType::kI16, at::kShort},
+                                                           {ir::DType::kI32, at::kInt},   {ir::DType::kI64, at::kLong},
+                                                           {ir::DType::kF16, at::kHalf},  {ir::DType::kBF16, at::kBFloat16},
+                                                           {ir::DType::kF32, at::kFloat}, {ir::DType::kF64, at::kDouble}};
 
 /// Device copies of the CPU scalars of one call; given back when everything is enqueued.
 struct Uploads {
@@ -56,8 +57,9 @@ void check_input(const exec::Plan& plan, const at::Tensor& tensor, size_t positi
 at::Tensor at_address(const exec::CallOperand& operand, int device) {
   void* first = static_cast<char*>(operand.address) + operand.offset * ir::size_bytes(operand.dtype);
   const at::Device where(at::kPrivateUse1, static_cast<c10::DeviceIndex>(device));
-  return at::from_blob(first, operand.sizes, operand.strides, [](void*) {}, at::TensorOptions().dtype(scalar_type(operand.dtype)).device(where),
-                       where);
+  return at::from_blob(
+      first, operand.sizes, operand.strides, [](void*) {}, at::TensorOptions().dtype(scalar_type(operand.dtype)).device(where),
+      where);
 }
 
 }  // namespace
@@ -71,7 +73,8 @@ at::ScalarType scalar_type(ir::DType dtype) {
 ir::DType ir_dtype(at::ScalarType type) {
   for (const auto& [ours, torchs] : kTypes)
     if (torchs == type) return ours;
-  fail(ErrorKind::kUnsupported, std::string("dtype ") + at::toString(type) + " has no kernels on ocl; convert the tensor first");
+  fail(ErrorKind::kUnsupported,
+       std::string("dtype ") + at::toString(type) + " has no kernels on ocl; convert the tensor first");
 }
 
 std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>& calls, const std::vector<int64_t>& symbols,
@@ -123,7 +126,8 @@ std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>&
     const bool is_input = source.kind == exec::BufferSource::Kind::kInput;
     const at::Tensor& base = is_input ? inputs[source.index] : allocated[source.index];
     const exec::TensorShape shape = exec::output_shape(plan, static_cast<int>(i));
-    const bool whole = shape.offset == 0 && base.sizes() == at::IntArrayRef(shape.sizes) && base.strides() == at::IntArrayRef(shape.strides);
+    const bool whole =
+        shape.offset == 0 && base.sizes() == at::IntArrayRef(shape.sizes) && base.strides() == at::IntArrayRef(shape.strides);
     outputs.push_back(whole ? base : base.as_strided(shape.sizes, shape.strides, base.storage_offset() + shape.offset));
   }
   return outputs;

@@ -7,18 +7,21 @@ namespace {
 
 using ir::IndexExpr;
 
-const std::vector<GroupTile> kTiles = {{64, 64, 8, 4, 1.0}, {128, 64, 8, 8, 0.98}, {64, 128, 8, 8, 0.95}, {128, 32, 8, 4, 0.8}, {32, 64, 4, 4, 0.6}};
+const std::vector<GroupTile> kTiles = {
+    {64, 64, 8, 4, 1.0}, {128, 64, 8, 8, 0.98}, {64, 128, 8, 8, 0.95}, {128, 32, 8, 4, 0.8}, {32, 64, 4, 4, 0.6}};
 
 }  // namespace
 
 bool choose_conv_group(TemplateContext& context, TemplateLaunch& launch) {
   const ir::Node node = context.graph.nodes[context.node];
-  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind == ir::ConvolveKind::kWeight || !loadable(context)) return false;
+  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind == ir::ConvolveKind::kWeight || !loadable(context))
+    return false;
   const bool data = node.convolve.kind == ir::ConvolveKind::kData;
   const ir::ConvolveAttrs& attrs = node.convolve;
   const ir::View &x = node.operands[0], &w = node.operands[1];
   const IndexExpr groups = attrs.groups, batch = node.sizes[0], R = w.sizes[2], S = w.sizes[3];
-  const IndexExpr C = ir::floordiv(x.sizes[1], groups), K = ir::floordiv(node.sizes[1], groups);  // read and produced channels of a group
+  const IndexExpr C = ir::floordiv(x.sizes[1], groups),
+                  K = ir::floordiv(node.sizes[1], groups);  // read and produced channels of a group
   const int64_t channels = typical(C, 64);
 
   // Few channels: steps over the flattened (r, s, c), any channel stride. Else channels contiguous, in place or copied.
@@ -36,7 +39,9 @@ bool choose_conv_group(TemplateContext& context, TemplateLaunch& launch) {
   const IndexExpr step_h = data ? attrs.stride[0] : 1, step_w = data ? attrs.stride[1] : 1;
   const IndexExpr pixels = batch * ir::ceildiv(node.sizes[2], step_h) * ir::ceildiv(node.sizes[3], step_w);
   const int64_t phases = data ? static_cast<int64_t>(attrs.stride[0]) * attrs.stride[1] : 1;
-  const GroupTile tile = flat ? kTiles[typical(K, 64) > 32 ? 0 : 3] : choose_group_tile(context.caps, kTiles, typical(pixels, 50176), typical(K, 64), attrs.groups * phases);
+  const GroupTile tile =
+      flat ? kTiles[typical(K, 64) > 32 ? 0 : 3]
+           : choose_group_tile(context.caps, kTiles, typical(pixels, 50176), typical(K, 64), attrs.groups * phases);
 
   launch = TemplateLaunch{};
   launch.file = "conv_group";
@@ -55,8 +60,9 @@ bool choose_conv_group(TemplateContext& context, TemplateLaunch& launch) {
   }
   launch.inputs = {image->input, weight.input};
   define_alignment(context, launch);
-  pass(launch, {batch, C, K, x.sizes[2], x.sizes[3], node.sizes[2], node.sizes[3], R, S, attrs.stride[0], attrs.stride[1], attrs.padding[0],
-                attrs.padding[1], attrs.dilation[0], attrs.dilation[1]},
+  pass(launch,
+       {batch, C, K, x.sizes[2], x.sizes[3], node.sizes[2], node.sizes[3], R, S, attrs.stride[0], attrs.stride[1],
+        attrs.padding[0], attrs.padding[1], attrs.dilation[0], attrs.dilation[1]},
        {image->strides[0]});
   pass(launch, {image->strides[2], image->strides[3], image->strides[1]});
   launch.groups = {ir::ceildiv(pixels, tile.rows) * ir::ceildiv(K, tile.columns), groups, phases};

@@ -11,7 +11,8 @@ using ir::IndexExpr;
 
 bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   const ir::Node node = context.graph.nodes[context.node];
-  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind == ir::ConvolveKind::kWeight || !loadable(context)) return false;
+  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind == ir::ConvolveKind::kWeight || !loadable(context))
+    return false;
   const ir::ConvolveAttrs& conv = node.convolve;
   const bool gradient = conv.kind == ir::ConvolveKind::kData;
   const ir::View &x = node.operands[0], &w = node.operands[1];
@@ -21,7 +22,8 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   const int vw = caps.vector_floats;
   const int64_t C = channels_in.constant() / conv.groups, K = channels_out.constant() / conv.groups;
 
-  // What the inner loop runs along: the channels of a pixel, or, when they are few, a row of the filter, in a padded copy that no tap leaves.
+  // What the inner loop runs along: the channels of a pixel, or, when they are few, a row of the filter, in a padded copy that
+  // no tap leaves.
   std::optional<Operand> input = strided_operand(context, x, kChannelsLast);
   const bool filter_rows = C <= 4 && !gradient && conv.dilation[1] == 1 && S.constant() > 1 && conv.groups == 1;
   ir::Shape image = {x.sizes[2], x.sizes[3]};
@@ -31,8 +33,9 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
     if (padded || !input || !input->strides[1].is_const(1) || !input->strides[3].is_const(C)) {
       for (int d = 0; d < 2; ++d) image[d] = image[d] + 2 * conv.padding[d];
       const IndexExpr h = IndexExpr::loop(1) - conv.padding[0], w_in = IndexExpr::loop(2) - conv.padding[1];
-      const Operand copy = copied_operand(context, x, {x.sizes[0], image[0], image[1], C}, {IndexExpr::loop(0), IndexExpr::loop(3), h, w_in},
-                                          {{-1, h}, {h, x.sizes[2]}, {-1, w_in}, {w_in, x.sizes[3]}});
+      const Operand copy =
+          copied_operand(context, x, {x.sizes[0], image[0], image[1], C}, {IndexExpr::loop(0), IndexExpr::loop(3), h, w_in},
+                         {{-1, h}, {h, x.sizes[2]}, {-1, w_in}, {w_in, x.sizes[3]}});
       input = Operand{copy.input, {copy.strides[0], 1, copy.strides[1], copy.strides[2]}};
       padding = {0, 0};
     }
@@ -72,8 +75,26 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   launch.inputs = {input->input, packed.input, zero_row(context, filter_rows ? 1 : C)};
   const int64_t most_taps = std::clamp<int64_t>(640 / run_length, 1, taps), tap_blocks = (taps + most_taps - 1) / most_taps;
   pass(launch,
-       {node.sizes[0], C, image[0], image[1], K, node.sizes[2], node.sizes[3], conv.groups, R, S, conv.stride[0], conv.stride[1], padding[0],
-        padding[1], conv.dilation[0], conv.dilation[1], input->strides[2], input->strides[3], input->strides[1], (taps + tap_blocks - 1) / tap_blocks},
+       {node.sizes[0],
+        C,
+        image[0],
+        image[1],
+        K,
+        node.sizes[2],
+        node.sizes[3],
+        conv.groups,
+        R,
+        S,
+        conv.stride[0],
+        conv.stride[1],
+        padding[0],
+        padding[1],
+        conv.dilation[0],
+        conv.dilation[1],
+        input->strides[2],
+        input->strides[3],
+        input->strides[1],
+        (taps + tap_blocks - 1) / tap_blocks},
        {input->strides[0]});
   launch.groups = {ir::ceildiv(pixels, tile.rows * mt), ir::ceildiv(K, width) * conv.groups, phase_h * phase_w};
   launch.store_width = vw;

@@ -20,7 +20,8 @@ Operand any_strides(TemplateContext& context, const ir::View& view) {
 
 bool choose_conv_weight_group(TemplateContext& context, TemplateLaunch& launch) {
   const ir::Node node = context.graph.nodes[context.node];
-  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind != ir::ConvolveKind::kWeight || !loadable(context)) return false;
+  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind != ir::ConvolveKind::kWeight || !loadable(context))
+    return false;
   const ir::ConvolveAttrs& attrs = node.convolve;
   const ir::View &x = node.operands[0], &dy = node.operands[1];
   const IndexExpr groups = attrs.groups, batch = x.sizes[0], P = dy.sizes[2], Q = dy.sizes[3];
@@ -42,7 +43,8 @@ bool choose_conv_weight_group(TemplateContext& context, TemplateLaunch& launch) 
   launch.variant = tile.name() + (splits > 1 ? " in " + std::to_string(splits) + " parts" : "");
   define_types(context, launch, 4);
   use_tile(launch, tile, pixels / splits);
-  define(launch, "DY_VEC4", channels_contiguous(gradient) && quads(context, {K, gradient.strides[0], gradient.strides[2], gradient.strides[3]}));
+  define(launch, "DY_VEC4",
+         channels_contiguous(gradient) && quads(context, {K, gradient.strides[0], gradient.strides[2], gradient.strides[3]}));
   define(launch, "X_VEC4", channels_contiguous(from) && quads(context, {C, from.strides[0], from.strides[2], from.strides[3]}));
   if (constants({R, S})) {
     define(launch, "FILTER_R", R.constant());
@@ -50,8 +52,8 @@ bool choose_conv_weight_group(TemplateContext& context, TemplateLaunch& launch) 
   }
   launch.inputs = {gradient.input, from.input};
   define_alignment(context, launch);
-  pass(launch, {batch, C, K, x.sizes[2], x.sizes[3], P, Q, R, S, attrs.stride[0], attrs.stride[1], attrs.padding[0], attrs.padding[1], attrs.dilation[0],
-                attrs.dilation[1], split_pixels});
+  pass(launch, {batch, C, K, x.sizes[2], x.sizes[3], P, Q, R, S, attrs.stride[0], attrs.stride[1], attrs.padding[0],
+                attrs.padding[1], attrs.dilation[0], attrs.dilation[1], split_pixels});
   for (const Operand& operand : {gradient, from}) {
     pass(launch, {}, {operand.strides[0]});
     pass(launch, {operand.strides[2], operand.strides[3], operand.strides[1]});

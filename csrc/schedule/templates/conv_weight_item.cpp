@@ -1,4 +1,5 @@
-// csrc/schedule/templates/conv_weight_item.cpp: weight gradients of convolutions on CPUs by kernels/conv_weight_item.cl, any groups.
+// csrc/schedule/templates/conv_weight_item.cpp: weight gradients of convolutions on CPUs by kernels/conv_weight_item.cl, any
+// groups.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"
@@ -10,22 +11,26 @@ using ir::IndexExpr;
 
 bool choose_conv_weight_item(TemplateContext& context, TemplateLaunch& launch) {
   const ir::Node node = context.graph.nodes[context.node];
-  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind != ir::ConvolveKind::kWeight || !loadable(context)) return false;
+  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind != ir::ConvolveKind::kWeight || !loadable(context))
+    return false;
   const ir::ConvolveAttrs& conv = node.convolve;
   const ir::View &x = node.operands[0], &dy = node.operands[1];
   if (!constants(node.sizes)) return false;
-  const int64_t K = node.sizes[0].constant() / conv.groups, C = node.sizes[1].constant(), R = node.sizes[2].constant(), S = node.sizes[3].constant();
+  const int64_t K = node.sizes[0].constant() / conv.groups, C = node.sizes[1].constant(), R = node.sizes[2].constant(),
+                S = node.sizes[3].constant();
   const Caps& caps = context.caps;
   const int vw = caps.vector_floats;
 
-  std::optional<Operand> input = strided_operand(context, x, kChannelsLast), gradient = strided_operand(context, dy, kChannelsLast);
+  std::optional<Operand> input = strided_operand(context, x, kChannelsLast),
+                         gradient = strided_operand(context, dy, kChannelsLast);
   if (!input) input = dense_copy(context, x, kChannelsLast);
   if (!gradient) gradient = dense_copy(context, dy, kChannelsLast);
 
   // 8 rows: as many pointers as fit in scalar registers.
   const int mr = vw == 8 ? 4 : 8, nv = vw == 4 ? 3 : K <= vw ? 1 : 2, width = nv * vw;
   const int64_t row_tiles = (R * S * C + mr - 1) / mr, panels = (K + width - 1) / width * conv.groups;
-  const int64_t pixels = typical(dy.sizes[0], 8) * typical(dy.sizes[2], 28) * typical(dy.sizes[3], 28), blocks = (pixels + 223) / 224;
+  const int64_t pixels = typical(dy.sizes[0], 8) * typical(dy.sizes[2], 28) * typical(dy.sizes[3], 28),
+                blocks = (pixels + 223) / 224;
   const int64_t wanted = 4 * static_cast<int64_t>(caps.units);
   const int64_t mt = std::min<int64_t>(row_tiles, 18);  // sums of 18 KB at 8x32
   const int64_t items = (row_tiles + mt - 1) / mt * panels;
@@ -34,7 +39,8 @@ bool choose_conv_weight_item(TemplateContext& context, TemplateLaunch& launch) {
   launch = TemplateLaunch{};
   launch.file = "conv_weight_item";
   launch.kind = "conv_weight";
-  launch.variant = std::to_string(mr) + "x" + std::to_string(width) + " in place" + (splits > 1 ? ", " + std::to_string(splits) + " splits" : "");
+  launch.variant = std::to_string(mr) + "x" + std::to_string(width) + " in place" +
+                   (splits > 1 ? ", " + std::to_string(splits) + " splits" : "");
   define_types(context, launch, vw);
   define(launch, "MR", mr);
   define(launch, "NV", nv);
@@ -42,8 +48,27 @@ bool choose_conv_weight_item(TemplateContext& context, TemplateLaunch& launch) {
   define(launch, "WHOLE_VECTORS", K % vw == 0);
   launch.inputs = {input->input, gradient->input};
   pass(launch,
-       {x.sizes[0], C, x.sizes[2], x.sizes[3], K, dy.sizes[2], dy.sizes[3], conv.groups, R, S, conv.stride[0], conv.stride[1], conv.padding[0], conv.padding[1],
-        conv.dilation[0], conv.dilation[1], input->strides[2], input->strides[3], input->strides[1], gradient->strides[2], gradient->strides[3],
+       {x.sizes[0],
+        C,
+        x.sizes[2],
+        x.sizes[3],
+        K,
+        dy.sizes[2],
+        dy.sizes[3],
+        conv.groups,
+        R,
+        S,
+        conv.stride[0],
+        conv.stride[1],
+        conv.padding[0],
+        conv.padding[1],
+        conv.dilation[0],
+        conv.dilation[1],
+        input->strides[2],
+        input->strides[3],
+        input->strides[1],
+        gradient->strides[2],
+        gradient->strides[3],
         gradient->strides[1]},
        {input->strides[0], gradient->strides[0]});
   launch.groups = {panels, ir::ceildiv(row_tiles, mt), splits};

@@ -1,4 +1,5 @@
-// csrc/schedule/templates/depthwise_group.cpp: convolution with one filter a channel, and both gradients, on GPUs by kernels/depthwise_group.cl.
+// csrc/schedule/templates/depthwise_group.cpp: convolution with one filter a channel, and both gradients, on GPUs by
+// kernels/depthwise_group.cl.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"
@@ -37,7 +38,8 @@ bool choose_depthwise_group(TemplateContext& context, TemplateLaunch& launch) {
   const bool one_filter = channels.is_const(attrs.groups) && (weight ? second.sizes[1] : node.sizes[1]).is_const(attrs.groups);
   if (!one_filter || attrs.groups == 1 || !constants({filter[2], filter[3]})) return false;
   const int64_t R = filter[2].constant(), S = filter[3].constant();
-  if (R > 11 || S > 11 || std::max(attrs.stride[0], attrs.stride[1]) > 4 || std::max(attrs.dilation[0], attrs.dilation[1]) > 4) return false;
+  if (R > 11 || S > 11 || std::max(attrs.stride[0], attrs.stride[1]) > 4 || std::max(attrs.dilation[0], attrs.dilation[1]) > 4)
+    return false;
   const int strip = 4 % attrs.stride[1] == 0 ? 4 : attrs.stride[1];
 
   launch = TemplateLaunch{};
@@ -57,7 +59,8 @@ bool choose_depthwise_group(TemplateContext& context, TemplateLaunch& launch) {
   if (!weight) {
     const bool data = kind == ir::ConvolveKind::kData;
     const Operand image = any_strides(context, first);
-    const Operand packed = copied_operand(context, second, {R, S, channels}, {IndexExpr::loop(2), 0, IndexExpr::loop(0), IndexExpr::loop(1)});
+    const Operand packed =
+        copied_operand(context, second, {R, S, channels}, {IndexExpr::loop(2), 0, IndexExpr::loop(0), IndexExpr::loop(1)});
     const IndexExpr strips = ir::ceildiv(node.sizes[3] + (data ? attrs.padding[1] % attrs.stride[1] : 0), strip);
     launch.variant = data ? "data" : "forward";
     define(launch, "OPERATION", data ? 1 : 0);
@@ -74,18 +77,21 @@ bool choose_depthwise_group(TemplateContext& context, TemplateLaunch& launch) {
   }
 
   const Operand x = any_strides(context, first), dy = any_strides(context, second);
-  const int64_t rows = R * S <= 25 ? R : 1, row_groups = (R + rows - 1) / rows, wide = (channels.constant() + 63) / 64 * row_groups;
+  const int64_t rows = R * S <= 25 ? R : 1, row_groups = (R + rows - 1) / rows,
+                wide = (channels.constant() + 63) / 64 * row_groups;
   const IndexExpr strips = first.sizes[0] * second.sizes[2] * ir::ceildiv(second.sizes[3], strip);
   const int64_t wanted = std::clamp<int64_t>(typical(strips, 12544) / 64, 1, (4 * context.caps.units + wide - 1) / wide);
   const IndexExpr split_strips = ir::ceildiv(strips, wanted);
-  const int64_t splits = split_strips.is_const() ? (strips.constant() + split_strips.constant() - 1) / split_strips.constant() : wanted;
+  const int64_t splits =
+      split_strips.is_const() ? (strips.constant() + split_strips.constant() - 1) / split_strips.constant() : wanted;
   launch.variant = "weight in " + std::to_string(splits) + " parts";
   define(launch, "OPERATION", 2);
   define(launch, "ROWS", rows);
   define(launch, "QUADS", read_as_quads(context, x, channels) && read_as_quads(context, dy, channels));
   launch.inputs = {dy.input, x.input};
   define_alignment(context, launch);
-  pass(launch, {first.sizes[0], channels, first.sizes[2], first.sizes[3], second.sizes[2], second.sizes[3], attrs.padding[0], attrs.padding[1], split_strips});
+  pass(launch, {first.sizes[0], channels, first.sizes[2], first.sizes[3], second.sizes[2], second.sizes[3], attrs.padding[0],
+                attrs.padding[1], split_strips});
   pass_strides(launch, dy);
   pass_strides(launch, x);
   launch.groups = {ir::ceildiv(channels, 64), row_groups, splits};

@@ -15,7 +15,8 @@ bool choose_depthwise_item(TemplateContext& context, TemplateLaunch& launch) {
   const bool weight = conv.kind == ir::ConvolveKind::kWeight;
   const ir::View &x = node.operands[0], &other = node.operands[1];  // other: filters, or dy
   const ir::Shape& filter = weight ? node.sizes : other.sizes;
-  if (!constants(filter) || !x.sizes[1].is_const(conv.groups) || !filter[0].is_const(conv.groups) || !filter[1].is_const(1)) return false;
+  if (!constants(filter) || !x.sizes[1].is_const(conv.groups) || !filter[0].is_const(conv.groups) || !filter[1].is_const(1))
+    return false;
   const int64_t C = conv.groups, R = filter[2].constant(), S = filter[3].constant();
   const Caps& caps = context.caps;
   int vw = caps.vector_floats;
@@ -47,8 +48,8 @@ bool choose_depthwise_item(TemplateContext& context, TemplateLaunch& launch) {
     launch.variant = "weight gradient";
     launch.inputs = {input->input, gradient->input};
     pass(launch,
-         {x.sizes[0], C, x.sizes[2], x.sizes[3], other.sizes[2], other.sizes[3], conv.padding[0], conv.padding[1], input->strides[2], input->strides[3],
-          gradient->strides[2], gradient->strides[3]},
+         {x.sizes[0], C, x.sizes[2], x.sizes[3], other.sizes[2], other.sizes[3], conv.padding[0], conv.padding[1],
+          input->strides[2], input->strides[3], gradient->strides[2], gradient->strides[3]},
          {input->strides[0], gradient->strides[0]});
     launch.groups = {blocks, splits, 1};
     launch.store_dim = 0;
@@ -64,7 +65,8 @@ bool choose_depthwise_item(TemplateContext& context, TemplateLaunch& launch) {
   launch.variant = conv.kind == ir::ConvolveKind::kData ? "data gradient" : "forward";
   launch.inputs = {input->input, packed.input};
   pass(launch,
-       {x.sizes[0], C, x.sizes[2], x.sizes[3], node.sizes[2], node.sizes[3], conv.padding[0], conv.padding[1], input->strides[2], input->strides[3], per_item},
+       {x.sizes[0], C, x.sizes[2], x.sizes[3], node.sizes[2], node.sizes[3], conv.padding[0], conv.padding[1],
+        input->strides[2], input->strides[3], per_item},
        {input->strides[0]});
   launch.groups = {node.sizes[0] * node.sizes[2], ir::ceildiv(blocks, per_item), 1};
   launch.store_dim = 1;

@@ -9,7 +9,8 @@ namespace {
 
 using ir::IndexExpr;
 
-const std::vector<GroupTile> kTiles = {{128, 64, 8, 4, 1.0}, {64, 128, 8, 8, 0.98}, {64, 64, 8, 4, 0.93}, {32, 64, 4, 4, 0.6}, {16, 64, 4, 4, 0.35}};
+const std::vector<GroupTile> kTiles = {
+    {128, 64, 8, 4, 1.0}, {64, 128, 8, 8, 0.98}, {64, 64, 8, 4, 0.93}, {32, 64, 4, 4, 0.6}, {16, 64, 4, 4, 0.35}};
 
 /// A batch of matrices: element (b, i, j) at offset + (b / inner)*outer_stride + (b % inner)*inner_stride + i*row + j*col.
 struct Matrices {
@@ -43,7 +44,8 @@ std::optional<Matrices> in_place(TemplateContext& context, const ir::View& view,
   for (int d = 1; d < 3; ++d) ranges.set_extent({ir::SymbolKind::kLoop, d}, view.sizes[d]);
   ranges.set_extent(q.symbol(), ir::ceildiv(view.sizes[0], inner));
   ranges.set_extent(r.symbol(), inner);
-  IndexExpr rest = ir::simplify(ir::substitute(offset_of(context, view), {{IndexExpr::loop(0).symbol(), inner.is_const(1) ? q : q * inner + r}}), ranges);
+  IndexExpr rest = ir::simplify(
+      ir::substitute(offset_of(context, view), {{IndexExpr::loop(0).symbol(), inner.is_const(1) ? q : q * inner + r}}), ranges);
   std::array<IndexExpr, 4> steps;
   const std::array<IndexExpr, 4> loops = {q, r, IndexExpr::loop(1), IndexExpr::loop(2)};
   for (size_t i = 0; i < loops.size(); ++i) {
@@ -59,7 +61,8 @@ std::optional<Matrices> in_place(TemplateContext& context, const ir::View& view,
 Matrices matrices(TemplateContext& context, const ir::View& view, const IndexExpr& inner) {
   if (const auto found = in_place(context, view, inner)) return *found;
   const Operand copy = dense_copy(context, view, {0, 1, 2});
-  return {copy.input, copy.strides[0] * inner, inner.is_const(1) ? IndexExpr(0) : copy.strides[0], copy.strides[1], copy.strides[2]};
+  return {copy.input, copy.strides[0] * inner, inner.is_const(1) ? IndexExpr(0) : copy.strides[0], copy.strides[1],
+          copy.strides[2]};
 }
 
 /// Parts of K that fill the device when the output has few tiles: a divisor of K that leaves 256 or more to a part.
@@ -94,10 +97,13 @@ bool choose_gemm_group(TemplateContext& context, TemplateLaunch& launch) {
   if (context.graph.nodes[context.node].kind != ir::NodeKind::kContract || !loadable(context)) return false;
   const ir::Shape whole = context.graph.nodes[context.node].sizes;
   const int64_t rows = typical(whole[1], 512), columns = typical(whole[2], 512), batches = typical(whole[0], 8);
-  const int64_t depth = typical(context.graph.nodes[context.node].reduce_sizes[0], 512);  // in parts of 256 it gives more tiles to spread
-  const GroupTile tile = choose_group_tile(context.caps, kTiles, rows, columns, batches * std::clamp<int64_t>(depth / 256, 1, 64));
+  const int64_t depth =
+      typical(context.graph.nodes[context.node].reduce_sizes[0], 512);  // in parts of 256 it gives more tiles to spread
+  const GroupTile tile =
+      choose_group_tile(context.caps, kTiles, rows, columns, batches * std::clamp<int64_t>(depth / 256, 1, 64));
   const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * batches;
-  const int64_t splits = constants(whole) ? choose_splits(context.caps, tiles, context.graph.nodes[context.node].reduce_sizes[0]) : 1;
+  const int64_t splits =
+      constants(whole) ? choose_splits(context.caps, tiles, context.graph.nodes[context.node].reduce_sizes[0]) : 1;
   if (splits > 1) split_depth(context, splits);
 
   const ir::Node node = context.graph.nodes[context.node];
@@ -116,8 +122,12 @@ bool choose_gemm_group(TemplateContext& context, TemplateLaunch& launch) {
   use_tile(launch, tile, typical(K, 512));
   define(launch, "A_K_MAJOR", a_along_k);
   define(launch, "B_K_MAJOR", b_along_k);
-  define(launch, "A_VEC4", (a_along_k ? a.col : a.row).is_const(1) && quads(context, {a_along_k ? K : M, a_along_k ? a.row : a.col, a.outer, a.inner}));
-  define(launch, "B_VEC4", (b_along_k ? b.row : b.col).is_const(1) && quads(context, {b_along_k ? K : N, b_along_k ? b.col : b.row, b.outer, b.inner}));
+  define(launch, "A_VEC4",
+         (a_along_k ? a.col : a.row).is_const(1) &&
+             quads(context, {a_along_k ? K : M, a_along_k ? a.row : a.col, a.outer, a.inner}));
+  define(launch, "B_VEC4",
+         (b_along_k ? b.row : b.col).is_const(1) &&
+             quads(context, {b_along_k ? K : N, b_along_k ? b.col : b.row, b.outer, b.inner}));
   launch.inputs = {a.input, b.input};
   define_alignment(context, launch);
   pass(launch, {M, N, K, inner}, {a.outer, a.inner, a.row, a.col, b.outer, b.inner, b.row, b.col});

@@ -1,4 +1,5 @@
-// csrc/schedule/templates/gemm_item.cpp: matrix products on CPUs by kernels/gemm_item.cl, or gemm_dot_item.cl for few rows and a weight [N][K].
+// csrc/schedule/templates/gemm_item.cpp: matrix products on CPUs by kernels/gemm_item.cl, or gemm_dot_item.cl for few rows and
+// a weight [N][K].
 #include <algorithm>
 #include <array>
 #include <map>
@@ -46,7 +47,8 @@ std::optional<Matrices> matrices(TemplateContext& context, const ir::View& view,
   for (int d = 1; d < 3; ++d) ranges.set_extent({ir::SymbolKind::kLoop, d}, view.sizes[d]);
   ranges.set_extent(q.symbol(), ir::ceildiv(view.sizes[0], inner));
   ranges.set_extent(r.symbol(), inner);
-  IndexExpr rest = ir::simplify(ir::substitute(offset_of(context, view), {{IndexExpr::loop(0).symbol(), inner.is_const(1) ? q : q * inner + r}}), ranges);
+  IndexExpr rest = ir::simplify(
+      ir::substitute(offset_of(context, view), {{IndexExpr::loop(0).symbol(), inner.is_const(1) ? q : q * inner + r}}), ranges);
   std::array<IndexExpr, 4> steps;
   const std::array<IndexExpr, 4> loops = {q, r, IndexExpr::loop(1), IndexExpr::loop(2)};
   for (size_t i = 0; i < loops.size(); ++i) {
@@ -61,7 +63,8 @@ std::optional<Matrices> matrices(TemplateContext& context, const ir::View& view,
 
 Matrices dense_matrices(TemplateContext& context, const ir::View& view, const IndexExpr& inner) {
   const Operand copy = dense_copy(context, view, {0, 1, 2});
-  return {copy.input, copy.strides[0] * inner, inner.is_const(1) ? IndexExpr(0) : copy.strides[0], copy.strides[1], copy.strides[2]};
+  return {copy.input, copy.strides[0] * inner, inner.is_const(1) ? IndexExpr(0) : copy.strides[0], copy.strides[1],
+          copy.strides[2]};
 }
 
 }  // namespace
@@ -109,8 +112,10 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
     while (chains < 8 && tile.rows * tile.vectors * chains * 2 <= 8) chains *= 2;
   }
   const int width = tile.vectors * vw;
-  if (a->col.is_const(1)) a_layout = 0;
-  else if (a->row.is_const(1)) a_layout = 1;
+  if (a->col.is_const(1))
+    a_layout = 0;
+  else if (a->row.is_const(1))
+    a_layout = 1;
   const bool one_tile = M.is_const() && rows <= tile.rows;
   const int64_t row_tiles = (rows + tile.rows - 1) / tile.rows, panels = (columns + width - 1) / width * batches;
   int mt = one_tile ? 1 : choose_run(caps, row_tiles, panels, 16);
@@ -123,7 +128,8 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
     const IndexExpr count = shared ? IndexExpr(1) : batch;
     const Operand packed = copied_operand(context, node.operands[1], {count, ir::ceildiv(N, width), K, width},
                                           {IndexExpr::loop(0), IndexExpr::loop(2), column}, {{column, N}});
-    b = Matrices{packed.input, shared ? IndexExpr(0) : packed.strides[0] * inner, shared || inner.is_const(1) ? IndexExpr(0) : packed.strides[0], 0, 0};
+    b = Matrices{packed.input, shared ? IndexExpr(0) : packed.strides[0] * inner,
+                 shared || inner.is_const(1) ? IndexExpr(0) : packed.strides[0], 0, 0};
     mt = std::min(mt, 8);
   }
   launch.file = "gemm_item";
@@ -137,7 +143,8 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
   define(launch, "WHOLE_VECTORS", N.is_const() && columns % vw == 0);
   if (chains > 1) define(launch, "K_CHAINS", chains);
   launch.inputs = {a->input, b->input};
-  pass(launch, {M, N, K, a->row, a->col, b->row, b->col, inner}, {a->outer_stride, a->inner_stride, b->outer_stride, b->inner_stride});
+  pass(launch, {M, N, K, a->row, a->col, b->row, b->col, inner},
+       {a->outer_stride, a->inner_stride, b->outer_stride, b->inner_stride});
   launch.groups = {ir::ceildiv(M, tile.rows * mt), ir::ceildiv(N, width), batch};
   return true;
 }

@@ -12,11 +12,13 @@ constexpr int kTileDepth = 16;  // of one step
 constexpr int kSumDepth = 256;  // of one running sum: its error stays below twice that of libraries that sum in blocks
 }  // namespace
 
-GroupTile choose_group_tile(const Caps& caps, const std::vector<GroupTile>& among, int64_t rows, int64_t columns, int64_t others) {
+GroupTile choose_group_tile(const Caps& caps, const std::vector<GroupTile>& among, int64_t rows, int64_t columns,
+                            int64_t others) {
   GroupTile best = among.front();
   double least = 0;
   for (const GroupTile& tile : among) {
-    if (tile.items() > caps.max_group_size || 2 * 16 * (tile.rows + tile.columns + 8) * 4 > caps.local_bytes) continue;  // two staged tiles a step
+    if (tile.items() > caps.max_group_size || 2 * 16 * (tile.rows + tile.columns + 8) * 4 > caps.local_bytes)
+      continue;  // two staged tiles a step
     const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * others;
     const int64_t rounds = (tiles + caps.units - 1) / caps.units;
     const double time = static_cast<double>(rounds) * tile.rows * tile.columns / tile.rate;

@@ -1,4 +1,5 @@
-// csrc/schedule/templates/group_tiles.h: what the choosers of the GPU family share: tiles of a work-group, promises about alignment.
+// csrc/schedule/templates/group_tiles.h: what the choosers of the GPU family share: tiles of a work-group, promises about
+// alignment.
 #pragma once
 
 #include <string>
@@ -16,15 +17,17 @@ struct GroupTile {
   std::string name() const { return std::to_string(rows) + "x" + std::to_string(columns); }
 };
 
-/// The tile of `among` that finishes rows x columns (times `others` of them) first: whole rounds over the compute units, by the tile's rate.
-GroupTile choose_group_tile(const Caps& caps, const std::vector<GroupTile>& among, int64_t rows, int64_t columns, int64_t others);
+/// The tile of `among` that finishes rows x columns (times `others` of them) first: whole rounds over the compute units, by the
+/// tile's rate.
+GroupTile choose_group_tile(const Caps& caps, const std::vector<GroupTile>& among, int64_t rows, int64_t columns,
+                            int64_t others);
 /// Defines TILE_M, TILE_N, TILE_K, ITEM_M, ITEM_N, and SUM_STEPS for sums of `depth` products; sets the local size.
 void use_tile(TemplateLaunch& launch, const GroupTile& tile, int64_t depth);
 
 /// Whether all are known to be multiples of 4: the kernels then load float4.
 bool quads(const TemplateContext& context, const std::vector<ir::IndexExpr>& sizes);
-/// Defines ALIGNED_BASES: whether every input is memory that the plan places (at multiples of 16 bytes), read from a multiple of 4 elements on. Where a
-/// graph input begins is the caller's choice; the kernels then look at run time.
+/// Defines ALIGNED_BASES: whether every input is memory that the plan places (at multiples of 16 bytes), read from a multiple
+/// of 4 elements on. Where a graph input begins is the caller's choice; the kernels then look at run time.
 void define_alignment(const TemplateContext& context, TemplateLaunch& launch);
 /// The operand's strides as the GPU kernels take images: channel stride 1 known.
 bool channels_contiguous(const Operand& operand);

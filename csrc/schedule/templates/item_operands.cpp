@@ -23,7 +23,9 @@ bool loadable(const TemplateContext& context) {
          (type == ir::DType::kF32 || type == ir::DType::kF16 || type == ir::DType::kBF16);
 }
 
-void define(TemplateLaunch& launch, const std::string& name, int64_t value) { launch.defines.emplace_back(name, std::to_string(value)); }
+void define(TemplateLaunch& launch, const std::string& name, int64_t value) {
+  launch.defines.emplace_back(name, std::to_string(value));
+}
 
 void define_types(const TemplateContext& context, TemplateLaunch& launch, int vector_width) {
   const ir::Node& node = context.graph.nodes[context.node];
@@ -232,10 +234,12 @@ void split_output(TemplateContext& context, int64_t splits, const std::vector<in
 }
 
 Tile choose_tile(const Caps& caps, int64_t rows, int64_t columns) {
-  // 24 accumulators + NV + 1 of 32 registers; 8 of the 16 that 8-wide vectors come with. A narrow tile loads more scalars a multiply-add.
+  // 24 accumulators + NV + 1 of 32 registers; 8 of the 16 that 8-wide vectors come with. A narrow tile loads more scalars a
+  // multiply-add.
   const bool many = caps.vector_floats != 8;
-  const std::vector<std::pair<Tile, double>> tiles = many ? std::vector<std::pair<Tile, double>>{{{6, 4}, 1.0}, {{8, 3}, 1.02}, {{12, 2}, 1.03}, {{12, 1}, 1.5}}
-                                                          : std::vector<std::pair<Tile, double>>{{{6, 2}, 1.0}, {{10, 1}, 1.4}};
+  const std::vector<std::pair<Tile, double>> tiles =
+      many ? std::vector<std::pair<Tile, double>>{{{6, 4}, 1.0}, {{8, 3}, 1.02}, {{12, 2}, 1.03}, {{12, 1}, 1.5}}
+           : std::vector<std::pair<Tile, double>>{{{6, 2}, 1.0}, {{10, 1}, 1.4}};
   Tile best = tiles[0].first;
   double least = 0;
   for (const auto& [tile, cost] : tiles) {

@@ -1,4 +1,5 @@
-// csrc/schedule/templates/item_operands.h: what the choosers of the CPU family share: operands as strided memory, copies in front of a node.
+// csrc/schedule/templates/item_operands.h: what the choosers of the CPU family share: operands as strided memory, copies in
+// front of a node.
 #pragma once
 
 #include <optional>
@@ -32,21 +33,25 @@ struct Operand {
   TemplateLaunch::Input input;
   std::vector<ir::IndexExpr> strides;
 };
-/// nullopt if the view is no strided window. A flexible buffer that the view covers is laid out in `order` first, another one row-major.
+/// nullopt if the view is no strided window. A flexible buffer that the view covers is laid out in `order` first, another one
+/// row-major.
 std::optional<Operand> strided_operand(TemplateContext& context, const ir::View& view, const std::vector<int>& order);
 
-/// A Map in front of the node: a new buffer of shape `sizes` (row-major, or with `strides`) whose element i* is the view's element at `coords`
-/// (over i*), or zero where some `first >= second` of `inside`. Same storage type as the view's buffer.
-Operand copied_operand(TemplateContext& context, const ir::View& view, ir::Shape sizes, const std::vector<ir::IndexExpr>& coords,
-                       const std::vector<std::pair<ir::IndexExpr, ir::IndexExpr>>& inside = {}, std::optional<ir::Shape> strides = {});
+/// A Map in front of the node: a new buffer of shape `sizes` (row-major, or with `strides`) whose element i* is the view's
+/// element at `coords` (over i*), or zero where some `first >= second` of `inside`. Same storage type as the view's buffer.
+Operand copied_operand(TemplateContext& context, const ir::View& view, ir::Shape sizes,
+                       const std::vector<ir::IndexExpr>& coords,
+                       const std::vector<std::pair<ir::IndexExpr, ir::IndexExpr>>& inside = {},
+                       std::optional<ir::Shape> strides = {});
 /// The view's elements in a new dense buffer with the dimensions of `order` from the outermost to the innermost.
 Operand dense_copy(TemplateContext& context, const ir::View& view, const std::vector<int>& order);
 
-/// `count` zeros in the storage type of the node's first operand: what a kernel reads outside an image, instead of testing each load.
+/// `count` zeros in the storage type of the node's first operand: what a kernel reads outside an image, instead of testing each
+/// load.
 TemplateLaunch::Input zero_row(TemplateContext& context, const ir::IndexExpr& count);
 
-/// Makes the output's first dimension `splits` times as long (partial results one after another, dense in `order` from the outermost to the innermost
-/// dimension) and adds the ordered sum of the parts behind the node.
+/// Makes the output's first dimension `splits` times as long (partial results one after another, dense in `order` from the
+/// outermost to the innermost dimension) and adds the ordered sum of the parts behind the node.
 void split_output(TemplateContext& context, int64_t splits, const std::vector<int>& order);
 
 /// Register tiles by the number of vector registers that a vector width implies (32 for 16 floats and NEON, 16 for AVX2).

@@ -1,4 +1,5 @@
-// csrc/schedule/templates/winograd_group.cpp: 3x3 convolution with stride 1, and its data gradient, on GPUs by kernels/winograd_group.cl.
+// csrc/schedule/templates/winograd_group.cpp: 3x3 convolution with stride 1, and its data gradient, on GPUs by
+// kernels/winograd_group.cl.
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/group_tiles.h"
 
@@ -28,11 +29,14 @@ int apply(ir::Node& node, const char* name, int left, int right) {
 /// G * (g0, g1, g2): the four points of F(2, 3).
 std::array<int, 4> points(ir::Node& node, int g0, int g1, int g2) {
   const int half = constant(node, 0.5), outer = apply(node, "add", g0, g2);
-  return {g0, apply(node, "mul", half, apply(node, "add", outer, g1)), apply(node, "mul", half, apply(node, "sub", outer, g1)), g2};
+  return {g0, apply(node, "mul", half, apply(node, "add", outer, g1)), apply(node, "mul", half, apply(node, "sub", outer, g1)),
+          g2};
 }
 
-/// G g G^T of every filter as an ordinary Map that writes u [16][C][K]; `turned` by 180 degrees with the channels exchanged for the data gradient.
-TemplateLaunch::Input transformed(TemplateContext& context, const ir::View& w, const IndexExpr& C, const IndexExpr& K, bool turned) {
+/// G g G^T of every filter as an ordinary Map that writes u [16][C][K]; `turned` by 180 degrees with the channels exchanged for
+/// the data gradient.
+TemplateLaunch::Input transformed(TemplateContext& context, const ir::View& w, const IndexExpr& C, const IndexExpr& K,
+                                  bool turned) {
   ir::Buffer buffer;
   buffer.sizes = {16, C, K};
   buffer.strides = ir::contiguous_strides(buffer.sizes);
@@ -71,20 +75,24 @@ TemplateLaunch::Input transformed(TemplateContext& context, const ir::View& w, c
 
 bool choose_winograd_group(TemplateContext& context, TemplateLaunch& launch) {
   const ir::Node node = context.graph.nodes[context.node];
-  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind == ir::ConvolveKind::kWeight || !loadable(context)) return false;
+  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind == ir::ConvolveKind::kWeight || !loadable(context))
+    return false;
   const bool data = node.convolve.kind == ir::ConvolveKind::kData;
   const ir::ConvolveAttrs& attrs = node.convolve;
   const ir::View &x = node.operands[0], &w = node.operands[1];
   const std::array<int, 2> one{1, 1};
-  if (attrs.groups != 1 || attrs.stride != one || attrs.dilation != one || !w.sizes[2].is_const(3) || !w.sizes[3].is_const(3)) return false;
+  if (attrs.groups != 1 || attrs.stride != one || attrs.dilation != one || !w.sizes[2].is_const(3) || !w.sizes[3].is_const(3))
+    return false;
   if (context.graph.buffers[x.buffer].dtype != ir::DType::kF32 || context.caps.max_group_size < 256) return false;
   if (context.caps.local_bytes < 36864) return false;  // kernels/winograd_group.cl: LOCAL_FLOATS
   const IndexExpr batch = node.sizes[0], K = node.sizes[1], P = node.sizes[2], Q = node.sizes[3], C = x.sizes[1];
   if (!constants({batch, C, K, P, Q})) return false;
-  // 1.05 to 1.2 times the speed of conv_group where its groups fill the device and few outputs are cut off (H200: 56x56 to 14x14; not 7x7).
+  // 1.05 to 1.2 times the speed of conv_group where its groups fill the device and few outputs are cut off (H200: 56x56 to
+  // 14x14; not 7x7).
   const IndexExpr patches = batch * ir::ceildiv(P, 2) * ir::ceildiv(Q, 2);
   const IndexExpr work_groups = ir::ceildiv(patches, 32) * ir::ceildiv(K, 32);
-  if (C.constant() < 32 || K.constant() < 32 || work_groups.constant() < 4 * static_cast<int64_t>(context.caps.units)) return false;
+  if (C.constant() < 32 || K.constant() < 32 || work_groups.constant() < 4 * static_cast<int64_t>(context.caps.units))
+    return false;
   if (patches.constant() * 4 * 10 > batch.constant() * P.constant() * Q.constant() * 11) return false;
 
   const Operand image = channels_last_operand(context, x);

@@ -1,5 +1,6 @@
-// csrc/schedule/templates/winograd_item.cpp: 3x3 convolutions of stride 1 and their data gradients on CPUs by kernels/winograd_item.cl.
-// The filters are transformed by generated Maps (G g, then (G g) G'), which fuse and batch like any node.
+// csrc/schedule/templates/winograd_item.cpp: 3x3 convolutions of stride 1 and their data gradients on CPUs by
+// kernels/winograd_item.cl. The filters are transformed by generated Maps (G g, then (G g) G'), which fuse and batch like any
+// node.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -12,8 +13,8 @@ namespace {
 
 using ir::IndexExpr;
 
-/// U[16][panel][C][width] from the filters g[k][c][r][s] of the view at coords(k, c, r, s): u[a][b] = sum over r, s of G[a][r] g[r][s] G[b][s],
-/// one Map with the nine loads and sixteen stores. Zero where k >= K.
+/// U[16][panel][C][width] from the filters g[k][c][r][s] of the view at coords(k, c, r, s): u[a][b] = sum over r, s of G[a][r]
+/// g[r][s] G[b][s], one Map with the nine loads and sixteen stores. Zero where k >= K.
 Operand transformed_filters(TemplateContext& context, const ir::View& w, int64_t K, int64_t C, int width, bool gradient) {
   ir::Graph& graph = context.graph;
   const IndexExpr panels = ir::ceildiv(K, width);
@@ -63,14 +64,16 @@ Operand transformed_filters(TemplateContext& context, const ir::View& w, int64_t
     const int ends = op(ir::OpCode::k_add, ir::DType::kF32, {d[0], d[2]});
     const int even = op(ir::OpCode::k_mul, ir::DType::kF32, {ends, half_value});
     const int odd = op(ir::OpCode::k_mul, ir::DType::kF32, {d[1], half_value});
-    const int sum = op(ir::OpCode::k_add, ir::DType::kF32, {even, odd}), difference = op(ir::OpCode::k_sub, ir::DType::kF32, {even, odd});
+    const int sum = op(ir::OpCode::k_add, ir::DType::kF32, {even, odd}),
+              difference = op(ir::OpCode::k_sub, ir::DType::kF32, {even, odd});
     return std::array<int, 4>{d[0], sum, difference, d[2]};
   };
   std::array<std::array<int, 3>, 4> half_done;  // G g
   for (int s = 0; s < 3; ++s) {
     std::array<int, 3> column;
     for (int r = 0; r < 3; ++r) {
-      const std::vector<IndexExpr> coords = gradient ? std::vector<IndexExpr>{c, k, 2 - r, 2 - s} : std::vector<IndexExpr>{k, c, r, s};
+      const std::vector<IndexExpr> coords =
+          gradient ? std::vector<IndexExpr>{c, k, 2 - r, 2 - s} : std::vector<IndexExpr>{k, c, r, s};
       std::map<ir::Symbol, IndexExpr> with;
       for (int d = 0; d < 4; ++d) with.emplace(ir::Symbol{ir::SymbolKind::kLoop, d}, coords[d]);
       ir::Op load;
@@ -107,7 +110,8 @@ bool choose_winograd_item(TemplateContext& context, TemplateLaunch& launch) {
   const bool gradient = conv.kind == ir::ConvolveKind::kData;
   const ir::View &x = node.operands[0], &w = node.operands[1];
   for (const ir::View& view : node.operands)
-    if (context.graph.buffers[view.buffer].dtype != ir::DType::kF32) return false;  // transformed filters need all of f32's bits
+    if (context.graph.buffers[view.buffer].dtype != ir::DType::kF32)
+      return false;  // transformed filters need all of f32's bits
   if (conv.groups != 1 || conv.stride != std::array<int, 2>{1, 1} || conv.dilation != std::array<int, 2>{1, 1}) return false;
   if (!w.sizes[2].is_const(3) || !w.sizes[3].is_const(3) || !constants({x.sizes[1], node.sizes[1]})) return false;
   if (gradient && (conv.padding[0] > 2 || conv.padding[1] > 2)) return false;
@@ -125,7 +129,8 @@ bool choose_winograd_item(TemplateContext& context, TemplateLaunch& launch) {
   const int width = tile.vectors * vw;
   const Operand filters = transformed_filters(context, w, K, C, width, gradient);
 
-  // A block of tiles: 16 * block * (C + width) floats within 1 MB; all tiles of a core when they are few, for then the filters are the larger traffic.
+  // A block of tiles: 16 * block * (C + width) floats within 1 MB; all tiles of a core when they are few, for then the filters
+  // are the larger traffic.
   const int64_t panels = (K + width - 1) / width, pitch = (C + vw - 1) / vw * vw, units = caps.units;
   const int64_t fits = std::max<int64_t>(tile.rows, (1 << 20) / (64 * (pitch + width)));
   int64_t items = 2 * units, block = std::min<int64_t>(fits, 24), shares = 1;
@@ -151,7 +156,8 @@ bool choose_winograd_item(TemplateContext& context, TemplateLaunch& launch) {
   launch.scratch_elements = items * shares * 16 * block * (pitch + width);
   const int pad_h = gradient ? 2 - conv.padding[0] : conv.padding[0], pad_w = gradient ? 2 - conv.padding[1] : conv.padding[1];
   pass(launch,
-       {node.sizes[0], C, x.sizes[2], x.sizes[3], K, node.sizes[2], node.sizes[3], pad_h, pad_w, input->strides[2], input->strides[3], block, panels_per_item},
+       {node.sizes[0], C, x.sizes[2], x.sizes[3], K, node.sizes[2], node.sizes[3], pad_h, pad_w, input->strides[2],
+        input->strides[3], block, panels_per_item},
        {input->strides[0]});
   launch.groups = {items, shares, 1};
   launch.store_width = vw;
