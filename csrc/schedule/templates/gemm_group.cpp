@@ -3,6 +3,7 @@
 
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/group_tiles.h"
+#include "csrc/schedule/templates/matrix_operands.h"
 
 namespace ocl::schedule {
 namespace {
@@ -12,57 +13,9 @@ using ir::IndexExpr;
 const std::vector<GroupTile> kTiles = {
     {128, 64, 8, 4, 1.0}, {64, 128, 8, 8, 0.98}, {64, 64, 8, 4, 0.93}, {32, 64, 4, 4, 0.6}, {16, 64, 4, 4, 0.35}};
 
-/// A batch of matrices: element (b, i, j) at offset + (b / inner)*outer_stride + (b % inner)*inner_stride + i*row + j*col.
-struct Matrices {
-  TemplateLaunch::Input input;
-  IndexExpr outer, inner, row, col;
-};
-
-/// The n of some b / n or b % n: the batch is two dimensions flattened (batch and heads, or splits and batch).
-std::optional<IndexExpr> batch_factor(const IndexExpr& e) {
-  if (e.is_const() || e.op() == ir::IndexOp::kSymbol) return std::nullopt;
-  const bool divides = e.op() == ir::IndexOp::kFloorDiv || e.op() == ir::IndexOp::kMod;
-  if (divides && e.args()[0] == IndexExpr::loop(0) && !e.args()[1].uses(ir::SymbolKind::kLoop)) return e.args()[1];
-  for (const IndexExpr& arg : e.args())
-    if (auto found = batch_factor(arg)) return found;
-  return std::nullopt;
-}
-
-IndexExpr offset_of(TemplateContext& context, const ir::View& view) {
-  std::vector<int> row_major(context.graph.buffers[view.buffer].sizes.size());
-  for (size_t d = 0; d < row_major.size(); ++d) row_major[d] = static_cast<int>(d);
-  lay_out(context.graph, view.buffer, row_major);
-  ir::Ranges ranges = context.graph.ranges();
-  for (int d = 0; d < 3; ++d) ranges.set_extent({ir::SymbolKind::kLoop, d}, view.sizes[d]);
-  return ir::linear_offset(context.graph.buffers[view.buffer], view.coords, ranges);
-}
-
-/// The view with b = q*inner + r, if its offset is then affine in q, r, i and j.
-std::optional<Matrices> in_place(TemplateContext& context, const ir::View& view, const IndexExpr& inner) {
-  const IndexExpr q = IndexExpr::loop(3), r = IndexExpr::loop(4);
-  ir::Ranges ranges = context.graph.ranges();
-  for (int d = 1; d < 3; ++d) ranges.set_extent({ir::SymbolKind::kLoop, d}, view.sizes[d]);
-  ranges.set_extent(q.symbol(), ir::ceildiv(view.sizes[0], inner));
-  ranges.set_extent(r.symbol(), inner);
-  IndexExpr rest = ir::simplify(
-      ir::substitute(offset_of(context, view), {{IndexExpr::loop(0).symbol(), inner.is_const(1) ? q : q * inner + r}}), ranges);
-  std::array<IndexExpr, 4> steps;
-  const std::array<IndexExpr, 4> loops = {q, r, IndexExpr::loop(1), IndexExpr::loop(2)};
-  for (size_t i = 0; i < loops.size(); ++i) {
-    const auto affine = ir::affine_in(rest, loops[i].symbol());
-    if (!affine || affine->coefficient.uses(ir::SymbolKind::kLoop)) return std::nullopt;
-    steps[i] = ir::simplify(affine->coefficient, ranges);
-    rest = ir::simplify(affine->rest, ranges);
-  }
-  if (rest.uses(ir::SymbolKind::kLoop)) return std::nullopt;
-  return Matrices{{view.buffer, rest}, steps[0], steps[1], steps[2], steps[3]};
-}
-
 Matrices matrices(TemplateContext& context, const ir::View& view, const IndexExpr& inner) {
-  if (const auto found = in_place(context, view, inner)) return *found;
-  const Operand copy = dense_copy(context, view, {0, 1, 2});
-  return {copy.input, copy.strides[0] * inner, inner.is_const(1) ? IndexExpr(0) : copy.strides[0], copy.strides[1],
-          copy.strides[2]};
+  if (const auto found = matrices_in_place(context, view, inner)) return *found;
+  return dense_matrices(context, view, inner);
 }
 
 /// Parts of K that fill the device when the output has few tiles: a divisor of K that leaves 256 or more to a part.

@@ -6,66 +6,12 @@
 
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/item_operands.h"
+#include "csrc/schedule/templates/matrix_operands.h"
 
 namespace ocl::schedule {
 namespace {
 
 using ir::IndexExpr;
-
-/// A batch of matrices: element (b, i, j) at offset + (b / inner)*outer_stride + (b % inner)*inner_stride + i*row + j*col.
-struct Matrices {
-  TemplateLaunch::Input input;
-  IndexExpr outer_stride, inner_stride, row, col;
-};
-
-/// The n of some b / n or b % n in the expression: the batch is two dimensions flattened (batch and heads).
-std::optional<IndexExpr> batch_factor(const IndexExpr& e) {
-  if (e.is_const() || e.op() == ir::IndexOp::kSymbol) return std::nullopt;
-  const bool divides = e.op() == ir::IndexOp::kFloorDiv || e.op() == ir::IndexOp::kMod;
-  if (divides && e.args()[0] == IndexExpr::loop(0) && !e.args()[1].uses(ir::SymbolKind::kLoop)) return e.args()[1];
-  for (const IndexExpr& arg : e.args())
-    if (auto found = batch_factor(arg)) return found;
-  return std::nullopt;
-}
-
-IndexExpr offset_of(TemplateContext& context, const ir::View& view) {
-  const std::vector<int> order = [&] {
-    std::vector<int> dims(context.graph.buffers[view.buffer].sizes.size());
-    for (size_t d = 0; d < dims.size(); ++d) dims[d] = static_cast<int>(d);
-    return dims;
-  }();
-  lay_out(context.graph, view.buffer, order);
-  ir::Ranges ranges = context.graph.ranges();
-  for (int d = 0; d < 3; ++d) ranges.set_extent({ir::SymbolKind::kLoop, d}, view.sizes[d]);
-  return ir::linear_offset(context.graph.buffers[view.buffer], view.coords, ranges);
-}
-
-/// The view with b = q*inner + r, if its offset is then affine in q, r, i and j.
-std::optional<Matrices> matrices(TemplateContext& context, const ir::View& view, const IndexExpr& inner) {
-  const IndexExpr q = IndexExpr::loop(3), r = IndexExpr::loop(4);
-  ir::Ranges ranges = context.graph.ranges();
-  for (int d = 1; d < 3; ++d) ranges.set_extent({ir::SymbolKind::kLoop, d}, view.sizes[d]);
-  ranges.set_extent(q.symbol(), ir::ceildiv(view.sizes[0], inner));
-  ranges.set_extent(r.symbol(), inner);
-  IndexExpr rest = ir::simplify(
-      ir::substitute(offset_of(context, view), {{IndexExpr::loop(0).symbol(), inner.is_const(1) ? q : q * inner + r}}), ranges);
-  std::array<IndexExpr, 4> steps;
-  const std::array<IndexExpr, 4> loops = {q, r, IndexExpr::loop(1), IndexExpr::loop(2)};
-  for (size_t i = 0; i < loops.size(); ++i) {
-    const auto affine = ir::affine_in(rest, loops[i].symbol());
-    if (!affine || affine->coefficient.uses(ir::SymbolKind::kLoop)) return std::nullopt;
-    steps[i] = ir::simplify(affine->coefficient, ranges);
-    rest = ir::simplify(affine->rest, ranges);
-  }
-  if (rest.uses(ir::SymbolKind::kLoop)) return std::nullopt;
-  return Matrices{{view.buffer, rest}, steps[0], steps[1], steps[2], steps[3]};
-}
-
-Matrices dense_matrices(TemplateContext& context, const ir::View& view, const IndexExpr& inner) {
-  const Operand copy = dense_copy(context, view, {0, 1, 2});
-  return {copy.input, copy.strides[0] * inner, inner.is_const(1) ? IndexExpr(0) : copy.strides[0], copy.strides[1],
-          copy.strides[2]};
-}
 
 }  // namespace
 
@@ -80,7 +26,8 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
   IndexExpr inner = 1;
   for (const ir::View& view : node.operands)
     if (const auto factor = batch_factor(offset_of(context, view)); factor && inner.is_const(1)) inner = *factor;
-  std::optional<Matrices> a = matrices(context, node.operands[0], inner), b = matrices(context, node.operands[1], inner);
+  std::optional<Matrices> a = matrices_in_place(context, node.operands[0], inner),
+                          b = matrices_in_place(context, node.operands[1], inner);
   if (!a || (!a->col.is_const(1) && !a->row.is_const(1) && columns >= 32)) a = dense_matrices(context, node.operands[0], inner);
   if (!b) b = dense_matrices(context, node.operands[1], inner);
 
@@ -99,7 +46,7 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
     define(launch, "NR", nr);
     define(launch, "MT", mt);
     launch.inputs = {a->input, b->input};
-    pass(launch, {M, N, K, a->row, b->col, inner}, {a->outer_stride, a->inner_stride, b->outer_stride, b->inner_stride});
+    pass(launch, {M, N, K, a->row, b->col, inner}, {a->outer, a->inner, b->outer, b->inner});
     launch.groups = {ir::ceildiv(N, nr * mt), batch, 1};
     return true;
   }
@@ -124,7 +71,7 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
   } else {  // a panel [K][width] is packed once, by a launch of its own: the item would do it again for each block of rows
     b_layout = 0;
     const IndexExpr column = IndexExpr::loop(1) * width + IndexExpr::loop(3);
-    const bool shared = b->outer_stride.is_const(0) && b->inner_stride.is_const(0);
+    const bool shared = b->outer.is_const(0) && b->inner.is_const(0);
     const IndexExpr count = shared ? IndexExpr(1) : batch;
     const Operand packed = copied_operand(context, node.operands[1], {count, ir::ceildiv(N, width), K, width},
                                           {IndexExpr::loop(0), IndexExpr::loop(2), column}, {{column, N}});
@@ -143,8 +90,7 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
   define(launch, "WHOLE_VECTORS", N.is_const() && columns % vw == 0);
   if (chains > 1) define(launch, "K_CHAINS", chains);
   launch.inputs = {a->input, b->input};
-  pass(launch, {M, N, K, a->row, a->col, b->row, b->col, inner},
-       {a->outer_stride, a->inner_stride, b->outer_stride, b->inner_stride});
+  pass(launch, {M, N, K, a->row, a->col, b->row, b->col, inner}, {a->outer, a->inner, b->outer, b->inner});
   launch.groups = {ir::ceildiv(M, tile.rows * mt), ir::ceildiv(N, width), batch};
   return true;
 }

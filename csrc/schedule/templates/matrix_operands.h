@@ -1,0 +1,25 @@
+// csrc/schedule/templates/matrix_operands.h: operands of matrix products as batches of strided matrices, for both families.
+#pragma once
+
+#include <optional>
+
+#include "csrc/schedule/templates/item_operands.h"
+
+namespace ocl::schedule {
+
+/// A batch of matrices: element (b, i, j) at offset + (b / inner)*outer_stride + (b % inner)*inner_stride + i*row + j*col.
+struct Matrices {
+  TemplateLaunch::Input input;
+  ir::IndexExpr outer, inner, row, col;
+};
+
+/// The n of some b / n or b % n: the batch is two dimensions flattened (batch and heads, or splits and batch).
+std::optional<ir::IndexExpr> batch_factor(const ir::IndexExpr& e);
+/// Element offset of a view [b, i, j] over i0, i1, i2; gives its buffer a row-major layout if it has none.
+ir::IndexExpr offset_of(TemplateContext& context, const ir::View& view);
+/// The view with b = q*inner + r, if its offset is then affine in q, r, i and j.
+std::optional<Matrices> matrices_in_place(TemplateContext& context, const ir::View& view, const ir::IndexExpr& inner);
+/// A row-major copy of the view.
+Matrices dense_matrices(TemplateContext& context, const ir::View& view, const ir::IndexExpr& inner);
+
+}  // namespace ocl::schedule
