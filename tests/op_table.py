@@ -1,86 +1,16 @@
 # tests/op_table.py: one row per op: what to call, with which inputs. Read by tests/null, tests/device, benchmarks.
 # ruff: noqa: SIM905  (a table: a row is a line)
-"""Samples are made on the CPU from a fixed seed; whoever runs a row moves them."""
+"""Large families have tables of their own, op_table_<family>.py, concatenated into OPS at the end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-Sample = tuple[Any, ...]
-FLOAT = (torch.float32,)
-NUMBERS = (torch.float32, torch.int64)
-ALL = (torch.float32, torch.int64, torch.bool)
-
-
-@dataclass(frozen=True)
-class Op:
-    """`call(*sample)` for every sample of every dtype; gradients of floating-point inputs too if `gradient`."""
-
-    name: str
-    call: Callable[..., Any]
-    samples: Callable[[torch.dtype], list[Sample]]
-    dtypes: tuple[torch.dtype, ...] = FLOAT
-    gradient: bool = True
-    constants: tuple[int, ...] = ()  # arguments that PyTorch has no gradient for
-    rtol: float | None = None
-    atol: float | None = None
-
-
-def make(*shape: int, dtype: torch.dtype = torch.float32, low: float = -2, high: float = 2) -> torch.Tensor:
-    """Reproducible values in [low, high)."""
-    generator = torch.Generator().manual_seed(sum((i + 1) * s for i, s in enumerate(shape)) + 17)
-    if dtype is torch.bool:
-        return torch.rand(shape, generator=generator) > 0.5
-    x = torch.rand(shape, generator=generator, dtype=torch.float64) * (high - low) + low
-    return (x * 5).round().to(dtype) if not dtype.is_floating_point else x.to(dtype)
-
-
-def one(low: float = -2, high: float = 2) -> Callable[[torch.dtype], list[Sample]]:
-    """Vectors, a scalar, an empty tensor, a transposed and an offset view."""
-
-    def samples(dtype: torch.dtype) -> list[Sample]:
-        def m(*s: int) -> torch.Tensor:
-            return make(*s, dtype=dtype, low=low, high=high)
-
-        return [(m(3, 5),), (m(),), (m(0, 4),), (m(4, 7).t(),), (m(9, 6)[1:, ::2],)]
-
-    return samples
-
-
-def two(low: float = -2, high: float = 2) -> Callable[[torch.dtype], list[Sample]]:
-    """Equal shapes, broadcasts on either side, a scalar, a stride of 0."""
-
-    def samples(dtype: torch.dtype) -> list[Sample]:
-        def m(*s: int) -> torch.Tensor:
-            return make(*s, dtype=dtype, low=low, high=high)
-
-        return [
-            (m(3, 5), m(3, 5).flip(0)),
-            (m(3, 5), m(5)),
-            (m(4, 1), m(1, 3)),
-            (m(2, 3), m()),
-            (m(2, 3), m(1).expand(3)),
-        ]
-
-    return samples
-
-
-def fixed(*samples: Callable[[], Sample]) -> Callable[[torch.dtype], list[Sample]]:
-    return lambda _: [s() for s in samples]
-
-
-def special() -> torch.Tensor:
-    return torch.tensor([0.0, -0.0, 1.0, -1.0, float("inf"), -float("inf"), float("nan"), 1e-30, 3e38])
-
-
-def labels(*shape: int, classes: int = 10) -> torch.Tensor:
-    return make(*shape, dtype=torch.int64, low=0, high=100).abs() % classes
-
+from tests.op_row import ALL, FLOAT, NUMBERS, Op, Sample, fixed, labels, make, one, special, two
 
 UNARY = (
     "abs acos asin asinh atan ceil cos cosh erf erfc exp exp2 expm1 floor frac isfinite isinf isnan log1p neg relu round sgn"
@@ -269,7 +199,7 @@ def _contractions() -> list[Op]:
         Op("conv_transpose2d", lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, 1),
            fixed(lambda: (image(), make(4, 5, 3, 3), make(5)))),
         Op("conv_transpose1d", lambda x, w: F.conv_transpose1d(x, w, None, 2), fixed(lambda: (make(2, 4, 6), make(4, 3, 3)))),
-        Op("conv3d", F.conv3d, fixed(lambda: (make(1, 2, 4, 5, 6), make(3, 2, 2, 2, 2)))),
+        Op("conv3d", F.conv3d, fixed(lambda: (make(1, 2, 4, 5, 6), make(3, 2, 2, 2, 2))), fallback=True),
     ]  # fmt: skip
 
 
@@ -323,7 +253,7 @@ def _networks() -> list[Op]:
         Op("huber_loss", F.huber_loss, fixed(lambda: (make(5, 4), make(5, 4) * 2))),
         Op("bce_with_logits", F.binary_cross_entropy_with_logits, fixed(lambda: (make(5, 4), make(5, 4, low=0, high=1)))),
         Op("kl_div", lambda x, y: F.kl_div(x, y, reduction="batchmean"), fixed(lambda: (make(5, 4), make(5, 4, low=0.1, high=1)))),
-        Op("cumsum_fallback", lambda x: x.cumsum(1) + 1, ones),
+        Op("cumsum_fallback", lambda x: x.cumsum(1) + 1, ones, fallback=True),
     ]  # fmt: skip
 
 

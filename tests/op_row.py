@@ -1,0 +1,81 @@
+# tests/op_row.py: what a row of the op tables is, and the inputs that rows are made of.
+"""Samples are made on the CPU from a fixed seed; whoever runs a row moves them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+Sample = tuple[Any, ...]
+FLOAT = (torch.float32,)
+NUMBERS = (torch.float32, torch.int64)
+ALL = (torch.float32, torch.int64, torch.bool)
+
+
+@dataclass(frozen=True)
+class Op:
+    """`call(*sample)` for every sample of every dtype; gradients of floating-point inputs too if `gradient`."""
+
+    name: str
+    call: Callable[..., Any]
+    samples: Callable[[torch.dtype], list[Sample]]
+    dtypes: tuple[torch.dtype, ...] = FLOAT
+    gradient: bool = True
+    constants: tuple[int, ...] = ()  # arguments that PyTorch has no gradient for
+    rtol: float | None = None
+    atol: float | None = None
+    fallback: bool = False  # some part runs eagerly, and is meant to
+
+
+def make(*shape: int, dtype: torch.dtype = torch.float32, low: float = -2, high: float = 2) -> torch.Tensor:
+    """Reproducible values in [low, high)."""
+    generator = torch.Generator().manual_seed(sum((i + 1) * s for i, s in enumerate(shape)) + 17)
+    if dtype is torch.bool:
+        return torch.rand(shape, generator=generator) > 0.5
+    x = torch.rand(shape, generator=generator, dtype=torch.float64) * (high - low) + low
+    return (x * 5).round().to(dtype) if not dtype.is_floating_point else x.to(dtype)
+
+
+def one(low: float = -2, high: float = 2) -> Callable[[torch.dtype], list[Sample]]:
+    """Vectors, a scalar, an empty tensor, a transposed and an offset view."""
+
+    def samples(dtype: torch.dtype) -> list[Sample]:
+        def m(*s: int) -> torch.Tensor:
+            return make(*s, dtype=dtype, low=low, high=high)
+
+        return [(m(3, 5),), (m(),), (m(0, 4),), (m(4, 7).t(),), (m(9, 6)[1:, ::2],)]
+
+    return samples
+
+
+def two(low: float = -2, high: float = 2) -> Callable[[torch.dtype], list[Sample]]:
+    """Equal shapes, broadcasts on either side, a scalar, a stride of 0."""
+
+    def samples(dtype: torch.dtype) -> list[Sample]:
+        def m(*s: int) -> torch.Tensor:
+            return make(*s, dtype=dtype, low=low, high=high)
+
+        return [
+            (m(3, 5), m(3, 5).flip(0)),
+            (m(3, 5), m(5)),
+            (m(4, 1), m(1, 3)),
+            (m(2, 3), m()),
+            (m(2, 3), m(1).expand(3)),
+        ]
+
+    return samples
+
+
+def fixed(*samples: Callable[[], Sample]) -> Callable[[torch.dtype], list[Sample]]:
+    return lambda _: [s() for s in samples]
+
+
+def special() -> torch.Tensor:
+    return torch.tensor([0.0, -0.0, 1.0, -1.0, float("inf"), -float("inf"), float("nan"), 1e-30, 3e38])
+
+
+def labels(*shape: int, classes: int = 10) -> torch.Tensor:
+    return make(*shape, dtype=torch.int64, low=0, high=100).abs() % classes
