@@ -126,6 +126,13 @@ option(
     choices=("auto", "item", "group"),
 )
 option(
+    "disable",
+    str,
+    "",
+    "Capabilities of a device not to use, with commas: wgmma (matrix units by inline instructions).",
+    scope="compile",
+)
+option(
     "interpret",
     bool,
     False,

@@ -77,6 +77,7 @@ class DeviceProperties:
     unified_memory: bool
     has_fp64: bool
     has_fp16_arithmetic: bool
+    has_wgmma: bool  # warpgroup matrix units, used through inline instructions
 
 
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:

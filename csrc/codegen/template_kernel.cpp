@@ -147,7 +147,9 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
   }
   source.groups = launch.groups;
   for (size_t d = 0; d < 3; ++d) source.local[d] = static_cast<size_t>(launch.local[d]);
-  name_template(source, defines.str(), functions.str(), kernel_file(launch.file));
+  name_template(source, defines.str(), functions.str(),
+                launch.library.empty() ? kernel_file(launch.file)
+                                       : kernel_file(launch.library) + ("\n" + std::string(kernel_file(launch.file))));
   return source;
 }
 

@@ -24,6 +24,7 @@ Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
   Caps caps = device.caps();
   if (options.kernel_family == "item") caps.is_cpu = true;
   if (options.kernel_family == "group") caps.is_cpu = false;
+  if (("," + options.disable + ",").find(",wgmma,") != std::string::npos) caps.wgmma = false;
   return caps;
 }
 

@@ -19,6 +19,7 @@ namespace ocl::exec {
 
 struct PlanOptions {
   schedule::Options schedule;
+  std::string disable;        // capabilities not to use, with commas: "wgmma"
   std::string kernel_family;  // "item" or "group": kernels for CPUs or GPUs whatever the device is; "" or "auto": by its caps
   std::string label;          // "forward graph 3": for messages
   std::string failed_dir;     // where source and log of a kernel that does not build are saved

@@ -30,6 +30,7 @@ py::dict device_properties(int index) {
   p["unified_memory"] = caps.unified;
   p["has_fp64"] = aten::has_fp64(device.index());
   p["has_fp16_arithmetic"] = caps.fp16_arith;
+  p["has_wgmma"] = caps.wgmma;
   return p;
 }
 

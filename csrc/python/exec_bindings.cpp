@@ -82,6 +82,7 @@ std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const 
   auto result = std::make_shared<PyPlan>();
   exec::PlanOptions plan_options;
   plan_options.label = options.contains("label") ? options["label"].cast<std::string>() : "graph";
+  if (options.contains("disable")) plan_options.disable = options["disable"].cast<std::string>();
   if (options.contains("kernel_family")) plan_options.kernel_family = options["kernel_family"].cast<std::string>();
   plan_options.schedule.fuse = !options.contains("fuse") || options["fuse"].cast<bool>();
   plan_options.schedule.verify = settings().verify;
@@ -183,6 +184,7 @@ Caps caps_from(const py::dict& d) {
   take("local_real", caps.local_real);
   take("max_group_size", caps.max_group_size);
   take("fp64", caps.fp64);
+  take("wgmma", caps.wgmma);
   take("lazy_jit", caps.lazy_jit);
   take("max_kernel_arg_bytes", caps.max_kernel_arg_bytes);
   return caps;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "csrc/runtime/hidden_instructions.h"
+
 namespace ocl::runtime {
 namespace {
 
@@ -88,6 +90,10 @@ Caps probe_caps(cl_device_id device, cl_context context) {
     const int size = build_probe(device, context, text, "");
     caps.subgroup_size = size > 1 ? size : 0;
   }
+  // Only compilers that take this instruction may have the units.
+  const char* rounds =
+      "__kernel void k(__global uint* p) { uint r; asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(r) : \"f\"(1.0f)); p[0] = r; }";
+  caps.wgmma = build_probe(device, context, rounds, "") > 0 && probe_wgmma(context, device, "");
   return caps;
 }
 

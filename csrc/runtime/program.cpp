@@ -15,6 +15,7 @@
 #include <unordered_map>
 
 #include "csrc/runtime/device.h"
+#include "csrc/runtime/hidden_instructions.h"
 #include "csrc/support/hash.h"
 #include "csrc/support/log.h"
 
@@ -127,6 +128,13 @@ Built compile(Device& device, const std::string& source) {
   if (built.status != CL_SUCCESS) return built;
   const cl_device_id id = device.id();
   built.status = clBuildProgram(built.handle.get(), 1, &id, device.build_options().c_str(), nullptr, nullptr);
+  if (built.status == CL_SUCCESS && hides_instructions(source)) {
+    cl_int status = CL_SUCCESS;
+    ProgramHandle whole =
+        uncover_instructions(device.context(), id, built.handle.get(), device.build_options().c_str(), &status);
+    built.status = status;
+    if (whole) built.handle = std::move(whole);
+  }
   if (built.status != CL_SUCCESS || log_enabled(LogLevel::kDebug)) built.log = build_log(built.handle.get(), id);
   return built;
 }

@@ -1,4 +1,5 @@
-// csrc/schedule/templates/choosers.h: one chooser per template file: *_item for CPUs, *_group for GPUs. What a chooser does:
+// csrc/schedule/templates/choosers.h: one chooser per template file: *_item for CPUs, *_group for GPUs, *_wgmma for their
+// matrix units. What a chooser does:
 // template.h.
 #pragma once
 
@@ -16,5 +17,9 @@ bool choose_winograd_group(TemplateContext& context, TemplateLaunch& launch);
 bool choose_conv_group(TemplateContext& context, TemplateLaunch& launch);
 bool choose_conv_weight_group(TemplateContext& context, TemplateLaunch& launch);
 bool choose_gemm_group(TemplateContext& context, TemplateLaunch& launch);
+
+bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch);
+bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch);
+bool choose_gemm_wgmma(TemplateContext& context, TemplateLaunch& launch);
 
 }  // namespace ocl::schedule

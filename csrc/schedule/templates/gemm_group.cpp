@@ -13,37 +13,6 @@ using ir::IndexExpr;
 const std::vector<GroupTile> kTiles = {
     {128, 64, 8, 4, 1.0}, {64, 128, 8, 8, 0.98}, {64, 64, 8, 4, 0.93}, {32, 64, 4, 4, 0.6}, {16, 64, 4, 4, 0.35}};
 
-Matrices matrices(TemplateContext& context, const ir::View& view, const IndexExpr& inner) {
-  if (const auto found = matrices_in_place(context, view, inner)) return *found;
-  return dense_matrices(context, view, inner);
-}
-
-/// Parts of K that fill the device when the output has few tiles: a divisor of K that leaves 256 or more to a part.
-int64_t choose_splits(const Caps& caps, int64_t tiles, const IndexExpr& K) {
-  int64_t best = 1;
-  if (!K.is_const()) return best;
-  for (int64_t splits = 2; splits <= 64 && best * tiles < 2 * static_cast<int64_t>(caps.units); ++splits)
-    if (K.constant() % (splits * 4) == 0 && K.constant() / splits >= 256) best = splits;
-  return best;
-}
-
-/// The contraction as one with splits*batch smaller ones; matrix s*batch + b has part s of K of matrix b.
-void split_depth(TemplateContext& context, int64_t splits) {
-  ir::Node& node = context.graph.nodes[context.node];
-  const IndexExpr batch = node.sizes[0], depth = ir::floordiv(node.reduce_sizes[0], splits), b = IndexExpr::loop(0);
-  for (int operand = 0; operand < 2; ++operand) {
-    ir::View& view = node.operands[static_cast<size_t>(operand)];
-    const int along = operand == 0 ? 2 : 1;  // k's dimension
-    for (IndexExpr& e : view.coords)
-      e = ir::substitute(e, {{b.symbol(), batch.is_const(1) ? IndexExpr(0) : ir::mod(b, batch)},
-                             {IndexExpr::loop(along).symbol(), ir::floordiv(b, batch) * depth + IndexExpr::loop(along)}});
-    view.sizes[0] = batch * splits;
-    view.sizes[static_cast<size_t>(along)] = depth;
-  }
-  node.reduce_sizes[0] = depth;
-  split_output(context, splits, {0, 1, 2});
-}
-
 }  // namespace
 
 bool choose_gemm_group(TemplateContext& context, TemplateLaunch& launch) {

@@ -51,4 +51,33 @@ Matrices dense_matrices(TemplateContext& context, const ir::View& view, const In
           copy.strides[2]};
 }
 
+Matrices matrices(TemplateContext& context, const ir::View& view, const IndexExpr& inner) {
+  if (const auto found = matrices_in_place(context, view, inner)) return *found;
+  return dense_matrices(context, view, inner);
+}
+
+int64_t choose_splits(const Caps& caps, int64_t tiles, const IndexExpr& K) {
+  int64_t best = 1;
+  if (!K.is_const()) return best;
+  for (int64_t splits = 2; splits <= 64 && best * tiles < 2 * static_cast<int64_t>(caps.units); ++splits)
+    if (K.constant() % (splits * 4) == 0 && K.constant() / splits >= 256) best = splits;
+  return best;
+}
+
+void split_depth(TemplateContext& context, int64_t splits) {
+  ir::Node& node = context.graph.nodes[context.node];
+  const IndexExpr batch = node.sizes[0], depth = ir::floordiv(node.reduce_sizes[0], splits), b = IndexExpr::loop(0);
+  for (int operand = 0; operand < 2; ++operand) {
+    ir::View& view = node.operands[static_cast<size_t>(operand)];
+    const int along = operand == 0 ? 2 : 1;  // k's dimension
+    for (IndexExpr& e : view.coords)
+      e = ir::substitute(e, {{b.symbol(), batch.is_const(1) ? IndexExpr(0) : ir::mod(b, batch)},
+                             {IndexExpr::loop(along).symbol(), ir::floordiv(b, batch) * depth + IndexExpr::loop(along)}});
+    view.sizes[0] = batch * splits;
+    view.sizes[static_cast<size_t>(along)] = depth;
+  }
+  node.reduce_sizes[0] = depth;
+  split_output(context, splits, {0, 1, 2});
+}
+
 }  // namespace ocl::schedule

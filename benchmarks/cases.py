@@ -1,0 +1,109 @@
+# benchmarks/cases.py: single operations to time: inputs, call, multiply-adds, bytes.
+"""Read by ops.py. A case's inputs are made on the CPU from a fixed seed; `call(*inputs)` is the operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+
+@dataclass(frozen=True)
+class Case:
+    """`flops` counts a multiply-add as two; `bytes` is the least that must move: every input and output once."""
+
+    name: str
+    group: str
+    shapes: tuple[tuple[int, ...], ...]
+    call: Callable[..., object]
+    flops: float = 0
+    bytes: float = 0
+    images: bool = False  # inputs of four dimensions may lie channels-last
+    dtype: torch.dtype = torch.float32
+
+    def inputs(self) -> list[torch.Tensor]:
+        generator = torch.Generator().manual_seed(1)
+        return [torch.randn(s, generator=generator).to(self.dtype) for s in self.shapes]
+
+
+def gemm(m: int, n: int, k: int) -> Case:
+    return Case(f"{m}x{n}x{k}", "gemm", ((m, k), (k, n)), torch.mm, 2.0 * m * n * k, 4.0 * (m * n + m * k + n * k))
+
+
+# The convolutions of ResNet and VGG at batch 64: image, channels in and out, filter, stride.
+CONVOLUTIONS = [
+    (56, 64, 64, 3, 1), (28, 128, 128, 3, 1), (14, 256, 256, 3, 1), (7, 512, 512, 3, 1),
+    (56, 64, 256, 1, 1), (56, 256, 64, 1, 1), (14, 1024, 256, 1, 1), (14, 256, 1024, 1, 1),
+    (56, 128, 128, 3, 2), (224, 64, 64, 3, 1), (112, 128, 128, 3, 1), (28, 512, 512, 3, 1),
+]  # fmt: skip
+
+
+def convolutions(batch: int) -> list[Case]:
+    cases = []
+    for size, c, k, r, stride in CONVOLUTIONS:
+        out = (size + 2 * (r // 2) - r) // stride + 1
+        x, w, y = (batch, c, size, size), (k, c, r, r), (batch, k, out, out)
+        flops = 2.0 * batch * out * out * k * c * r * r
+        moved = 4.0 * sum(torch.Size(s).numel() for s in (x, w, y))
+        name = f"{size}x{size} {c}>{k} {r}x{r}" + (f" s{stride}" if stride > 1 else "")
+        conv = (None, (stride, stride), (r // 2, r // 2), (1, 1), False, (0, 0), 1)
+
+        def forward(x, w, conv=conv):
+            return torch.ops.aten.convolution(x, w, *conv)
+
+        def data(dy, x, w, conv=conv):
+            return torch.ops.aten.convolution_backward(dy, x, w, *conv, (True, False, False))[0]
+
+        def weight(dy, x, w, conv=conv):
+            return torch.ops.aten.convolution_backward(dy, x, w, *conv, (False, True, False))[1]
+
+        cases.append(Case(name, "conv", (x, w), forward, flops, moved, images=True))
+        cases.append(Case(name, "conv_data", (y, x, w), data, flops, moved, images=True))
+        cases.append(Case(name, "conv_weight", (y, x, w), weight, flops, moved, images=True))
+    return cases
+
+
+def memory_bound(rows: int, columns: int) -> list[Case]:
+    shape, n = (rows, columns), 4.0 * rows * columns
+    return [
+        Case("copy", "memory", (shape,), lambda x: x + 1.0, bytes=2 * n),
+        Case("pointwise chain", "memory", (shape, shape), lambda a, b: F.gelu(a * b + a) - b, bytes=3 * n),
+        Case("softmax", "memory", (shape,), lambda x: torch.softmax(x, -1), bytes=2 * n),
+        Case("layer norm", "memory", (shape, (columns,), (columns,)), lambda x, w, b: F.layer_norm(x, w.shape, w, b), bytes=2 * n),
+        Case("batch norm, training", "memory", ((64, 64, 112, 112), (64,), (64,)),
+             lambda x, w, b: F.batch_norm(x, None, None, w, b, True), bytes=3 * 4.0 * 64 * 64 * 112 * 112, images=True),
+    ]  # fmt: skip
+
+
+def attention(batch: int, heads: int, length: int, size: int, dtype: torch.dtype) -> list[Case]:
+    shape, element = (batch, heads, length, size), torch.finfo(dtype).bits / 8
+    flops = 4.0 * batch * heads * length * length * size
+    moved = 4 * element * torch.Size(shape).numel()
+
+    def backward(q, k, v, dy):
+        with torch.enable_grad():
+            q, k, v = (t.detach().requires_grad_() for t in (q, k, v))
+            return torch.autograd.grad(F.scaled_dot_product_attention(q, k, v), (q, k, v), dy)
+
+    name = f"{batch}x{heads}x{length}x{size} {str(dtype).removeprefix('torch.')}"
+    return [
+        Case(name, "attention", (shape,) * 3, F.scaled_dot_product_attention, flops, moved, dtype=dtype),
+        Case(name, "attention_grad", (shape,) * 4, backward, 3.5 * flops, 2 * moved, dtype=dtype),
+    ]
+
+
+def all_cases(batch: int = 64) -> list[Case]:
+    gpu = batch >= 32
+    sizes = (1024, 2048, 4096, 8192) if gpu else (512, 1024, 2048)
+    cases = [gemm(n, n, n) for n in sizes]
+    # A transformer layer of width 768 over 4096 tokens, and its head over a vocabulary; a classifier's head.
+    tokens = 4096 if gpu else 1024
+    cases += [gemm(tokens, 2304, 768), gemm(tokens, 3072, 768), gemm(tokens, 768, 3072), gemm(64, 4096, 9216)]
+    cases += convolutions(batch)
+    cases += memory_bound(16384 if gpu else 1024, 1024)
+    cases += attention(8, 12, 2048 if gpu else 512, 64, torch.float32) + attention(
+        8, 12, 2048 if gpu else 512, 64, torch.bfloat16
+    )
+    return cases

@@ -1,0 +1,171 @@
+# benchmarks/ops.py: single operations, eager and compiled, in one interleaved run, with their share of the device's roofline.
+"""python benchmarks/ops.py --groups gemm,conv --sides eager,ocl --flops 60e12 --bandwidth 4.0e12
+
+Every side is a process of its own; a round times --calls calls in a row and one wait, per call; the table has the median of the
+rounds. Convolutions run on the side `eager` in the faster of the two memory formats, on the others channels-last. `roofline` is the least time
+that the given --flops (a second, multiply-add = 2) and --bandwidth (bytes a second) allow, over the time; `error` the RMSE to fp64 of
+a part of the result over the result's RMS. The ratio is to the first side. The last lines are geometric means by group."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import cases as table
+
+
+def worker(settings: dict) -> None:
+    """Answers "i" (prepare case i), "t" (time it), "e" (its error), one JSON value a line."""
+    from side import device_of
+
+    torch.set_num_threads(settings["threads"])
+    torch.backends.cudnn.allow_tf32 = settings["tf32"]
+    torch.set_float32_matmul_precision("high" if settings["tf32"] else "highest")
+    side, calls = settings["side"], settings["calls"]
+    device = device_of(side, settings["ocl_device"])
+    sys.stdout, answers = sys.stderr, sys.stdout
+    state: dict = {}
+
+    def wait() -> None:
+        if device.type != "cpu":
+            (torch.cuda if device.type == "cuda" else torch.ocl).synchronize()
+
+    def timed(call, inputs, n: int) -> float:
+        start = time.perf_counter()
+        for _ in range(n):
+            call(*inputs)
+        wait()
+        return (time.perf_counter() - start) / n
+
+    def prepare(index: int) -> float:
+        case = settings["cases"][index]
+        inputs = [x.to(device) for x in case.inputs()]
+        state.update(case=case, inputs=inputs, call=case.call)
+        formats = [inputs]
+        if case.images:
+            last = [x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs]
+            formats = [inputs, last] if side == "eager" else [last]
+        if side != "eager":
+            torch._dynamo.reset()
+            state["call"] = torch.compile(case.call, backend=side, dynamic=False)
+        best = float("inf")
+        with torch.no_grad():
+            for given in formats:
+                for _ in range(3):
+                    seconds = timed(state["call"], given, 3)
+                if seconds < best:
+                    best, state["inputs"] = seconds, given
+        state["calls"] = max(1, min(calls, int(0.2 / best)))
+        return best
+
+    def error() -> float:
+        """On up to 2^16 elements of the first result, for operations whose fp64 result is quick to have."""
+        case, flat = state["case"], 1 << 16
+        if case.flops > 3e11 or case.group == "attention_grad":
+            return float("nan")
+        with torch.no_grad():
+            exact = case.call(*(x.double() for x in case.inputs()))
+            got = state["call"](*state["inputs"])
+        got, exact = (t.double().cpu().flatten() for t in (got, exact))
+        step = max(1, exact.numel() // flat)
+        got, exact = got[::step], exact[::step]
+        return ((got - exact).pow(2).mean().sqrt() / exact.pow(2).mean().sqrt()).item()
+
+    def run() -> float:
+        with torch.no_grad():
+            return timed(state["call"], state["inputs"], state["calls"])
+
+    for line in sys.stdin:
+        command, _, argument = line.strip().partition(" ")
+        result = prepare(int(argument)) if command == "i" else run() if command == "t" else error()
+        print(json.dumps(result), file=answers, flush=True)
+
+
+class Side:
+    def __init__(self, side: str, args: argparse.Namespace) -> None:
+        environment = dict(os.environ) | ({"TORCH_OCL_AUTOLOAD": "never"} if side != "ocl" else {})
+        settings = {key: getattr(args, key) for key in ("calls", "threads", "ocl_device", "batch", "groups", "tf32")}
+        command = [sys.executable, __file__, "--worker", json.dumps(settings | {"side": side})]
+        error = None if args.verbose else subprocess.DEVNULL
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=error, env=environment, text=True
+        )
+
+    def ask(self, command: str) -> float:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise SystemExit(f"a side stopped with status {self.process.wait()}; --verbose shows what it said")
+        return float(json.loads(answer))
+
+
+def chosen(batch: int, groups: list[str]) -> list[table.Case]:
+    return [c for c in table.all_cases(batch) if not groups or c.group in groups]
+
+
+def main() -> None:
+    def names(text: str) -> list[str]:
+        return text.split(",")
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--groups", type=names, default=[], help="gemm, conv, conv_data, conv_weight, memory, attention, ...")
+    parser.add_argument("--sides", type=names, default=["eager", "ocl"])
+    parser.add_argument("--batch", type=int, default=64, help="images a convolution; below 32 the other cases shrink too")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--calls", type=int, default=20)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--flops", type=float, default=float("nan"), help="the device's peak, operations a second")
+    parser.add_argument("--bandwidth", type=float, default=float("nan"), help="the device's copy bandwidth, bytes a second")
+    parser.add_argument("--tf32", action="store_true", help="allow TF32 on every side")
+    parser.add_argument("--ocl-device", default="ocl:0")
+    parser.add_argument("--no-errors", dest="errors", action="store_false")
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    if args.worker:
+        settings = json.loads(args.worker)
+        worker(settings | {"cases": chosen(settings["batch"], settings["groups"])})
+        return
+
+    print(f"torch {torch.__version__}; {args.rounds} interleaved rounds of up to {args.calls} calls, median")
+    print(f"{'group':14s} {'case':26s} {'side':9s} {'ms':>9s} {'ratio':>6s} {'TFLOP/s':>8s} {'GB/s':>7s} {'roofline':>8s} {'error':>8s}")
+    sides = {name: Side(name, args) for name in args.sides}
+    rows, ratios = [], {}
+    for index, case in enumerate(chosen(args.batch, args.groups)):
+        times: dict[str, list[float]] = {name: [] for name in sides}
+        for side in sides.values():
+            side.ask(f"i {index}")
+        for _ in range(args.rounds):
+            for name, side in sides.items():
+                times[name].append(side.ask("t"))
+        first = statistics.median(times[args.sides[0]])
+        for name, side in sides.items():
+            seconds = statistics.median(times[name])
+            least = max(v for v in (case.flops / args.flops, case.bytes / args.bandwidth, 0.0) if v == v)
+            row = {"group": case.group, "case": case.name, "side": name, "ms": seconds * 1e3, "ratio": first / seconds,
+                   "tflops": case.flops / seconds / 1e12, "gbytes": case.bytes / seconds / 1e9,
+                   "roofline": least / seconds, "error": side.ask("e") if args.errors else float("nan")}  # fmt: skip
+            rows.append(row)
+            ratios.setdefault((case.group, name), []).append(row["ratio"])
+            print(f"{case.group:14s} {case.name:26s} {name:9s} {row['ms']:9.3f} {row['ratio']:6.2f} {row['tflops']:8.2f} "
+                  f"{row['gbytes']:7.0f} {row['roofline']:8.0%} {row['error']:8.1e}", flush=True)  # fmt: skip
+    for (group, name), values in ratios.items():
+        print(f"geometric mean {group:14s} {name:9s} {statistics.geometric_mean(values):6.2f}")
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+// csrc/schedule/templates/conv_wgmma.cpp: convolution and its gradients on matrix units by kernels/conv_wgmma.cl and
+// kernels/conv_weight_wgmma.cl.
+#include <algorithm>
+
+#include "csrc/schedule/templates/choosers.h"
+#include "csrc/schedule/templates/group_tiles.h"
+#include "csrc/schedule/templates/wgmma_tiles.h"
+
+namespace ocl::schedule {
+namespace {
+
+using ir::IndexExpr;
+
+/// The image with contiguous channels, their number a multiple of 4: in place, or a copy padded with zeros.
+Operand quads_of_channels(TemplateContext& context, const ir::View& x, const IndexExpr& channels) {
+  if (quads(context, {channels})) {
+    const Operand image = channels_last_operand(context, x);
+    if (quads(context, {image.strides[0], image.strides[2], image.strides[3]})) return image;
+    return dense_copy(context, x, kChannelsLast);
+  }
+  const IndexExpr padded = ir::ceildiv(channels, 4) * 4, c = IndexExpr::loop(3);
+  const Operand copy = copied_operand(context, x, {x.sizes[0], x.sizes[2], x.sizes[3], padded},
+                                      {IndexExpr::loop(0), c, IndexExpr::loop(1), IndexExpr::loop(2)}, {{c, channels}});
+  return {copy.input, {copy.strides[0], 1, copy.strides[1], copy.strides[2]}};
+}
+
+}  // namespace
+
+bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch) {
+  const ir::Node node = context.graph.nodes[context.node];
+  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind == ir::ConvolveKind::kWeight || !takes_wgmma(context))
+    return false;
+  const bool data = node.convolve.kind == ir::ConvolveKind::kData;
+  const ir::ConvolveAttrs& attrs = node.convolve;
+  const ir::View &x = node.operands[0], &w = node.operands[1];
+  const IndexExpr groups = attrs.groups, batch = node.sizes[0], R = w.sizes[2], S = w.sizes[3];
+  const IndexExpr C = ir::floordiv(x.sizes[1], groups), K = ir::floordiv(node.sizes[1], groups);  // of a group
+  if (typical(K, 64) < 24 || typical(R * S * C, 576) < 16) return false;  // most of a tile would be empty
+  if (attrs.groups > 1 && !quads(context, {C})) return false;
+  if (typical(x.sizes[2], 1) > 8000 || typical(x.sizes[3], 1) > 8000) return false;  // the kernel keeps coordinates in 16 bits
+
+  const Operand image = quads_of_channels(context, x, x.sizes[1]);
+  const IndexExpr depth = attrs.groups > 1 ? C : ir::ceildiv(C, 4) * 4;  // channels as they lie in the image
+  const IndexExpr k = IndexExpr::loop(0), r = IndexExpr::loop(1), s = IndexExpr::loop(2), c = IndexExpr::loop(3);
+  std::vector<IndexExpr> from = {k, c, r, s};
+  if (data) from = {ir::floordiv(k, K) * C + c, ir::mod(k, K), r, s};
+  const Operand weight = copied_operand(context, w, {node.sizes[1], R, S, depth}, from, {{c, C}});
+
+  const IndexExpr step_h = data ? attrs.stride[0] : 1, step_w = data ? attrs.stride[1] : 1;
+  const IndexExpr pixels = batch * ir::ceildiv(node.sizes[2], step_h) * ir::ceildiv(node.sizes[3], step_w);
+  const int64_t phases = data ? static_cast<int64_t>(attrs.stride[0]) * attrs.stride[1] : 1;
+  const UnitTile tile = choose_unit_tile(context.caps, typical(pixels, 50176), typical(K, 64), attrs.groups * phases);
+
+  launch = TemplateLaunch{};
+  launch.kind = data ? "conv_data" : "conv_forward";
+  use_unit_tile(context, launch, "conv_wgmma", tile);
+  define(launch, "DATA_GRADIENT", data);
+  launch.inputs = {image.input, weight.input};
+  define_alignment(context, launch);
+  pass(launch,
+       {batch, depth, K, x.sizes[2], x.sizes[3], node.sizes[2], node.sizes[3], R, S, attrs.stride[0], attrs.stride[1],
+        attrs.padding[0], attrs.padding[1], attrs.dilation[0], attrs.dilation[1]},
+       {image.strides[0]});
+  pass(launch, {image.strides[2], image.strides[3], image.strides[1]});
+  launch.groups = {ir::ceildiv(pixels, tile.rows) * ir::ceildiv(K, tile.columns), groups, phases};
+  launch.store_coords = {0, 1, 2, 3};
+  launch.store_dim = 1;
+  lay_out(context.graph, node.outputs[0], kChannelsLast);
+  return true;
+}
+
+bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch) {
+  const ir::Node node = context.graph.nodes[context.node];
+  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind != ir::ConvolveKind::kWeight || !takes_wgmma(context))
+    return false;
+  const ir::ConvolveAttrs& attrs = node.convolve;
+  const ir::View &x = node.operands[0], &dy = node.operands[1];
+  const IndexExpr groups = attrs.groups, batch = x.sizes[0], P = dy.sizes[2], Q = dy.sizes[3];
+  const IndexExpr C = node.sizes[1], K = ir::floordiv(node.sizes[0], groups), R = node.sizes[2], S = node.sizes[3];
+  if (!quads(context, {K}) || !constants({R, S, C, K})) return false;
+  if (K.constant() < 24 || typical(R * S * C, 576) < 24 || (attrs.groups > 1 && !quads(context, {C}))) return false;
+  if (typical(x.sizes[2], 1) > 8000 || typical(x.sizes[3], 1) > 8000) return false;
+  if (!quads(context, {C})) return false;
+
+  const Operand image = quads_of_channels(context, x, x.sizes[1]), gradient = quads_of_channels(context, dy, dy.sizes[1]);
+  const bool dense = ir::simplify(gradient.strides[3] * Q, context.graph.ranges()) == gradient.strides[2] &&
+                     ir::simplify(gradient.strides[2] * P, context.graph.ranges()) == gradient.strides[0];
+
+  const int64_t rows = K.constant(), columns = typical(R * S * C, 576), pixels = typical(batch * P * Q, 50176);
+  const UnitTile tile = {rows <= 64 ? 64 : 128, columns <= 64 ? 64 : 128, 1};
+  const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * attrs.groups;
+  // One work-group a unit at a time: two rounds fill the device evenly; a split is long enough to pay for its partial result.
+  const int64_t wanted = std::min((2 * context.caps.units + tiles - 1) / tiles, std::max<int64_t>(1, pixels / 512));
+  const IndexExpr split_pixels = ir::ceildiv(ir::ceildiv(batch * P * Q, wanted), 32) * 32;
+  // With sizes known only at run time a split may come out empty: it then stores zeros.
+  const int64_t splits = split_pixels.is_const() ? (pixels + split_pixels.constant() - 1) / split_pixels.constant() : wanted;
+
+  launch = TemplateLaunch{};
+  launch.kind = "conv_weight";
+  use_unit_tile(context, launch, "conv_weight_wgmma", tile);
+  if (splits > 1) launch.variant += " in " + std::to_string(splits) + " parts";
+  define(launch, "DY_DENSE", dense);
+  launch.inputs = {gradient.input, image.input};
+  define_alignment(context, launch);
+  pass(launch, {batch, C, K, x.sizes[2], x.sizes[3], P, Q, R, S, attrs.stride[0], attrs.stride[1], attrs.padding[0],
+                attrs.padding[1], attrs.dilation[0], attrs.dilation[1], split_pixels});
+  for (const Operand& operand : {gradient, image}) {
+    pass(launch, {}, {operand.strides[0]});
+    pass(launch, {operand.strides[2], operand.strides[3], operand.strides[1]});
+  }
+  launch.groups = {ir::ceildiv(R * S * C, tile.columns) * ir::ceildiv(K, tile.rows), groups, splits};
+  launch.store_coords = {0, 1, 2, 3};
+  launch.store_dim = 1;
+  if (splits > 1) {
+    lay_out(context.graph, node.outputs[0], {0, 1, 2, 3});
+    split_output(context, splits, kChannelsLast);
+  } else {
+    lay_out(context.graph, node.outputs[0], kChannelsLast);
+  }
+  return true;
+}
+
+}  // namespace ocl::schedule

@@ -1,0 +1,136 @@
+// kernels/conv_wgmma.cl: 2-D convolution on the matrix unit as an implicit GEMM, forward and (DATA_GRADIENT) gradient with respect to the input.
+//
+// What is computed, the arguments and the phases of a strided gradient are those of conv_group.cl; the pipeline is that of wgmma.cl. GEMM with
+// M = pixels of y, N = produced channels k, depth = the used taps (r, s), with the channels c of each innermost: a quad of the depth is 4 channels of
+// one tap, so C is a multiple of 4 and a step may cross taps.
+//
+// Arguments: x, x_offset, w, w_offset, int batch, C, K (per group), in_h, in_w (of x), out_h, out_w (of y), R, S, stride_h, stride_w, pad_h, pad_w,
+//   dilation_h, dilation_w, long x_n, int x_h, x_w, x_c (x_c is 1; C and the other strides are multiples of 4), epilogue.
+//   w packed [groups * K][R][S][C]: forward from weight [groups*K, C, R, S], gradient from weight [groups*C, K, R, S].
+// Grid: global (ceil(pixels/TILE_M) * ceil(K/TILE_N) * GROUP, groups, phases), local (GROUP, 1, 1); pixels and phases as for conv_group.cl.
+// Hooks: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW = 2.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME conv_wgmma
+#endif
+#ifndef DATA_GRADIENT
+#define DATA_GRADIENT 0  // 1: gradient with respect to the input
+#endif
+#ifndef STORE
+#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset  // NHWC
+#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n)*out_h + (h)) * out_w + (w)) * (get_global_size(1) * K) + (k))
+#define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
+#define STOREV(acc, n, k, h, w) vstore2(acc, 0, y + Y_AT(n, k, h, w))
+#endif
+#define OUTSIDE (-0x4000)  // a coordinate that no tap brings back into the image
+
+// The taps that a phase uses: first, first + apart, ... below the filter's size; tap t reads x `shift - t * turn` further than tap 0.
+typedef struct {
+  int first, apart, count;
+} Taps;
+
+ALWAYS_INLINE Taps taps_of(const int size, const int phase, const int pad, const int stride, const int dilation) {
+  Taps taps = {0, 1, size};
+  if (DATA_GRADIENT) {
+    while (taps.first < size && (phase + pad - taps.first * dilation) % stride != 0) ++taps.first;
+    while (taps.first + taps.apart < size && taps.apart * dilation % stride != 0) ++taps.apart;
+    taps.count = (size - taps.first + taps.apart - 1) / taps.apart;
+  }
+  return taps;
+}
+// Where a tap finds a pixel, relative to the pixel's own place.
+ALWAYS_INLINE int shift_of(const int tap, const int phase, const int pad, const int stride, const int dilation) {
+  return DATA_GRADIENT ? (phase + pad - tap * dilation) / stride : tap * dilation;
+}
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+void KERNEL_NAME(__global const float* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
+                 __global const float* w, const ulong w_offset,  // [groups * K][R][S][C]
+                 const int batch, const int C, const int K,
+                 const int in_h, const int in_w, const int out_h, const int out_w,
+                 const int R, const int S,
+                 const int stride_h, const int stride_w, const int pad_h, const int pad_w, const int dilation_h, const int dilation_w,
+                 const long x_n, const int x_h, const int x_w, const int x_c
+                 EPILOGUE_PARAMS) {
+  PIPELINE(line);
+#if DATA_GRADIENT
+  const int step_h = stride_h, step_w = stride_w;
+  const int phase_h = (int)get_group_id(2) / stride_w, phase_w = (int)get_group_id(2) % stride_w;
+#else
+  const int step_h = 1, step_w = 1, phase_h = 0, phase_w = 0;
+#endif
+  const int rows = (out_h + step_h - 1) / step_h, columns = (out_w + step_w - 1) / step_w, pixels = batch * rows * columns;
+  const int2 tile = tile_of_group((pixels + TILE_M - 1) / TILE_M, (K + TILE_N - 1) / TILE_N);
+  const int m0 = tile.x * TILE_M, k0 = tile.y * TILE_N, group = get_group_id(1);
+  const Taps down = taps_of(R, phase_h, pad_h, stride_h, dilation_h), across = taps_of(S, phase_w, pad_w, stride_w, dilation_w);
+  const int depth = down.count * across.count * C, steps = (depth + TILE_K - 1) / TILE_K;
+
+  if (get_local_id(0) >= CONSUMERS * 128) {
+    const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, row = p >> 3;
+    const int aligned = ALIGNED(x_offset);
+    __global const float* from[A_QUADS];
+    int at[A_QUADS];  // row and column of the pixel's place, 16 bits each
+    OCL_UNROLL
+    for (int i = 0; i < A_QUADS; ++i) {
+      const int m = m0 + row + i * ROWS_APART, column = m % columns, line_of = m / columns % rows, n = m / columns / rows;
+      const int h = m < pixels ? DATA_GRADIENT ? line_of : line_of * stride_h - pad_h : OUTSIDE;
+      const int v = DATA_GRADIENT ? column : column * stride_w - pad_w;
+      from[i] = x + (x_offset + min(n, batch - 1) * x_n + (long)group * C + h * (long)x_h + v * (long)x_w);
+      at[i] = (h << 16) | (v & 0xffff);
+    }
+    w += w_offset + ((long)group * K + k0 + row) * R * S * C;
+    const int w_rows = ROWS_APART * R * S * C;
+    int c = quad * 4, r = 0, s = 0;  // r and s count used taps
+#define NEXT_QUAD(by)                    \
+  c += by;                               \
+  while (c >= C) {                       \
+    c -= C;                              \
+    if (++s == across.count) s = 0, ++r; \
+  }
+    NEXT_QUAD(0)
+    float4 held[B_QUADS];
+    int a_c = c, a_h = 0, a_w = 0, a_inside = 0;
+    for (int step = 0; step <= steps; ++step) {
+      if (step > 0) {
+        __local float* stage = produce_begin(line, step - 1);
+        const int shift = a_h * x_h + a_w * x_w + a_c;
+        OCL_UNROLL
+        for (int i = 0; i < A_QUADS; ++i) {
+          const int h = (at[i] >> 16) + a_h, v = (short)(at[i] & 0xffff) + a_w;
+          const int inside = a_inside && (uint)h < (uint)in_h && (uint)v < (uint)in_w;
+          stage_quad(stage + row_quad(row + i * ROWS_APART, quad), inside ? from[i] + shift : x, 1, inside ? 4 : 0, aligned);
+        }
+        OCL_UNROLL
+        for (int i = 0; i < B_QUADS; ++i) keep_row_quad(stage + A_FLOATS, row + i * ROWS_APART, quad, held[i]);
+        produce_end(line, step - 1);
+      }
+      if (step == steps) return;
+      const int tap_r = down.first + r * down.apart, tap_s = across.first + s * across.apart;
+      a_inside = r < down.count;
+      a_c = c;
+      a_h = shift_of(tap_r, phase_h, pad_h, stride_h, dilation_h);
+      a_w = shift_of(tap_s, phase_w, pad_w, stride_w, dilation_w);
+      __global const float* w_at = w + ((tap_r * S + tap_s) * C + c);
+      OCL_UNROLL
+      for (int i = 0; i < B_QUADS; ++i)
+        held[i] = fetch_quad(w_at + i * w_rows, 1, a_inside && k0 + row + i * ROWS_APART < K ? 4 : 0, 1);
+      NEXT_QUAD(TILE_K)
+    }
+    return;
+  }
+
+  float total[TILE_N / 2];
+  consume(total, line, steps, 1);
+  const int lane = get_local_id(0) & 31, m = m0 + (get_local_id(0) >> 5) * 16 + (lane >> 2);
+  OCL_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    const int pixel = m + i * 8, h = pixel / columns % rows * step_h + phase_h, v = pixel % columns * step_w + phase_w, n = pixel / columns / rows;
+    if (pixel < pixels && h < out_h && v < out_w) {
+      OCL_UNROLL
+      for (int j = 0; j < TILE_N / 8; ++j) {
+        const int k = k0 + j * 8 + (lane & 3) * 2, at = 4 * j + 2 * i;
+        if (k + 1 < K) STOREV((float2)(total[at], total[at + 1]), n, group * K + k, h, v);
+        else if (k < K) STORE(total[at], n, group * K + k, h, v);
+      }
+    }
+  }
+}

@@ -1,0 +1,108 @@
+// kernels/gemm_wgmma.cl: batched matrix product on the matrix unit, C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n]; the pipeline of wgmma.cl.
+//
+// Arguments, strides and hooks are those of gemm_group.cl:
+//   a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner, b_row, b_col, epilogue.
+// Grid: global (ceil(M/TILE_M) * ceil(N/TILE_N) * GROUP, 1, batch), local (GROUP, 1, 1).
+// Hooks: STORE(acc, b, m, n). Store dimension n, VW = 2.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME gemm_wgmma
+#endif
+#ifndef A_K_MAJOR
+#define A_K_MAJOR 1  // 1: k is the contiguous dimension of A, 0: m is
+#endif
+#ifndef B_K_MAJOR
+#define B_K_MAJOR 0  // 1: k is the contiguous dimension of B, 0: n is
+#endif
+#ifndef A_VEC4
+#define A_VEC4 0  // 1: A's contiguous dimension has stride 1 and an extent that is a multiple of 4; the other strides too
+#endif
+#ifndef B_VEC4
+#define B_VEC4 0  // the same for B
+#endif
+#ifndef STORE
+#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset
+#define Y_AT(b, m, n) (y_offset + ((ulong)(b)*M + (m)) * N + (n))
+#define STORE(acc, b, m, n) (y[Y_AT(b, m, n)] = (acc))
+#define STOREV(acc, b, m, n) vstore2(acc, 0, y + Y_AT(b, m, n))
+#endif
+
+// One producer's share of A, for `steps` steps; `quads`: by 16 bytes.
+ALWAYS_INLINE void produce(const Pipeline line, __global const float* a, __global const float* b, const int steps, const int m_left,
+                           const int n_left, const int K, const long a_width, const long a_depth, const long b_width, const long b_depth,
+                           const int a_quads, const int b_quads) {
+  const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, row = p >> 3;   // along the depth: 8 producers a row
+  const int b_first = (p >> 5) * (TILE_N / 4), b_at = p & 31;                    // along the columns of B: a depth each, a quarter of the tile
+  const int a_quad = p % (TILE_M / 4), a_at = p / (TILE_M / 4);                  // along the rows of A
+  float4 held[B_QUADS];
+  for (int step = 0; step <= steps; ++step) {
+    if (step > 0) {
+      __local float* stage = produce_begin(line, step - 1);
+      const int k = (step - 1) * TILE_K;
+      OCL_UNROLL
+      for (int i = 0; i < A_QUADS; ++i) {
+        if (A_K_MAJOR) {
+          const int m = row + i * ROWS_APART;
+          const int valid = m < m_left ? K - k - quad * 4 : 0;
+          stage_quad(stage + row_quad(m, quad), valid > 0 ? a + m * a_width + (k + quad * 4) * a_depth : a, a_depth, valid, a_quads);
+        } else {
+          const int depth = a_at + i * (PRODUCERS / (TILE_M / 4));
+          const int valid = k + depth < K ? m_left - a_quad * 4 : 0;
+          stage_quad(stage + column_quad(depth, a_quad), valid > 0 ? a + a_quad * 4 * a_width + (k + depth) * a_depth : a, a_width, valid, a_quads);
+        }
+      }
+      OCL_UNROLL
+      for (int i = 0; i < B_QUADS; ++i) {
+        if (B_K_MAJOR) keep_row_quad(stage + A_FLOATS, row + i * ROWS_APART, quad, held[i]);
+        else keep_column_quad(stage + A_FLOATS, b_first + i * 4, b_at, held[i]);
+      }
+      produce_end(line, step - 1);
+    }
+    if (step == steps) return;
+    OCL_UNROLL
+    for (int i = 0; i < B_QUADS; ++i) {  // of the next step: on its way while the stage is still in use
+      const int k = step * TILE_K;
+      if (B_K_MAJOR) {
+        const int n = row + i * ROWS_APART;
+        held[i] = fetch_quad(b + n * b_width + (k + quad * 4) * b_depth, b_depth, n < n_left ? K - k - quad * 4 : 0, b_quads);
+      } else {
+        const int n = b_first + i * 4;
+        held[i] = fetch_quad(b + n * b_width + (k + b_at) * b_depth, b_width, k + b_at < K ? n_left - n : 0, b_quads);
+      }
+    }
+  }
+}
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+void KERNEL_NAME(__global const float* a, const ulong a_offset,  // [batch, M, K] by strides
+                 __global const float* b, const ulong b_offset,  // [batch, K, N] by strides
+                 const int M, const int N, const int K, const int inner,
+                 const long a_outer, const long a_inner, const long a_row, const long a_col,
+                 const long b_outer, const long b_inner, const long b_row, const long b_col
+                 EPILOGUE_PARAMS) {
+  PIPELINE(line);
+  const int2 tile = tile_of_group((M + TILE_M - 1) / TILE_M, (N + TILE_N - 1) / TILE_N);
+  const int m0 = tile.x * TILE_M, n0 = tile.y * TILE_N, batch = get_group_id(2), steps = (K + TILE_K - 1) / TILE_K;
+  if (get_local_id(0) >= CONSUMERS * 128) {
+    // The contiguous stride is spelled as 1 where it is promised.
+    const long a_width = A_VEC4 && !A_K_MAJOR ? 1 : a_row, a_depth = A_VEC4 && A_K_MAJOR ? 1 : a_col;
+    const long b_width = B_VEC4 && !B_K_MAJOR ? 1 : b_col, b_depth = B_VEC4 && B_K_MAJOR ? 1 : b_row;
+    a += a_offset + batch / inner * a_outer + batch % inner * a_inner + m0 * a_width;
+    b += b_offset + batch / inner * b_outer + batch % inner * b_inner + n0 * b_width;
+    if (ALIGNED(a_offset) && ALIGNED(b_offset))
+      produce(line, a, b, steps, M - m0, N - n0, K, a_width, a_depth, b_width, b_depth, A_VEC4, B_VEC4);
+    else
+      produce(line, a, b, steps, M - m0, N - n0, K, a_width, a_depth, b_width, b_depth, 0, 0);
+    return;
+  }
+  float total[TILE_N / 2];
+  consume(total, line, steps, A_K_MAJOR);
+  const int lane = get_local_id(0) & 31, m = m0 + (get_local_id(0) >> 5) * 16 + (lane >> 2);
+  OCL_UNROLL
+  for (int j = 0; j < TILE_N / 4; ++j) {
+    const int row = m + (j & 1) * 8, n = n0 + (j >> 1) * 8 + (lane & 3) * 2;
+    if (row < M) {
+      if (n + 1 < N) STOREV((float2)(total[2 * j], total[2 * j + 1]), batch, row, n);
+      else if (n < N) STORE(total[2 * j], batch, row, n);
+    }
+  }
+}

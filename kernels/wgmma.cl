@@ -1,0 +1,273 @@
+// kernels/wgmma.cl: the matrix-unit pipeline of the *_wgmma.cl kernels: instructions, staging of both operands, the multiply loop.
+//
+// A work-group computes a TILE_M x TILE_N tile of C in fp32. One warpgroup (128 work-items) produces: it brings 32 of the depth a step into one of
+// STAGES buffers. TILE_M / 64 warpgroups consume: each multiplies its 64 rows, A from registers, B from local memory, on the matrix unit.
+//
+//   producer                         local memory, STAGES times                     consumer w: rows 64w .. 64w+63
+//   A by cp.async (any strides)  ->  a [TILE_M][32] (or [32][TILE_M])           ->  registers, split there
+//   B through registers, split   ->  b high part [TILE_N][32], then low part    ->  read by the matrix unit
+//                                    full[stage], empty[stage]: mbarriers
+//
+// The unit multiplies TF32 (10 bits of mantissa). With TERMS 3 a float is high + low, both TF32, and low*high' + high*low' + high*high' has the error
+// of fp32 or less. The unit truncates its running sums, so each step starts a new one, which is added to the total in fp32 registers: that is
+// what keeps sums of thousands of products as exact as in fp32. Operands that are not finite give NaN. With TERMS 1 (TF32 allowed) there is
+// only the high part.
+//
+// Text after //@ is a comment for the compiler, which knows a smaller instruction set than the driver's assembler; the runtime uncovers it (program.cpp).
+#ifndef TILE_M
+#define TILE_M 128  // rows of C a work-group: 64 a consumer
+#endif
+#ifndef TILE_N
+#define TILE_N 128  // columns of C a work-group: 64 or 128
+#endif
+#ifndef STAGES
+#define STAGES 4  // buffers in local memory
+#endif
+#ifndef TERMS
+#define TERMS 3  // products a pair of floats: 3 (fp32), 1 (TF32)
+#endif
+#define TILE_K 32                             // depth of a step: rows of 128 bytes, the unit's widest swizzle
+#define CONSUMERS (TILE_M / 64)
+#define PRODUCERS 128                         // work-items that stage, after the consumers
+#define GROUP (CONSUMERS * 128 + PRODUCERS)
+#define A_FLOATS (TILE_M * TILE_K)
+#define B_FLOATS (TILE_N * TILE_K)
+#define STAGE_FLOATS (A_FLOATS + (TERMS == 3 ? 2 : 1) * B_FLOATS)
+#define ROWS_APART (PRODUCERS / 8)            // rows between two quads of a producer when 8 producers share a row
+#define A_QUADS (TILE_M * TILE_K / 4 / PRODUCERS)
+#define B_QUADS (TILE_N * TILE_K / 4 / PRODUCERS)
+
+// ---- instructions ----
+ALWAYS_INLINE uint local_address(__local const void* p) { return (uint)(size_t)p; }
+// The nearest TF32, ties away from zero, as the bits of a float.
+ALWAYS_INLINE uint to_tf32(const float x) {
+  uint r;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+  return r;
+}
+ALWAYS_INLINE void barrier_init(const uint bar, const uint arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(bar), "r"(arrivals) : "memory");
+}
+ALWAYS_INLINE void barrier_arrive(const uint bar) {
+  asm volatile("{ .reg .b64 t; mbarrier.arrive.shared.b64 t, [%0]; }" ::"r"(bar) : "memory");
+}
+// Arrives when this work-item's copies by copy_16 and copy_4 so far are complete.
+ALWAYS_INLINE void barrier_arrive_after_copies(const uint bar) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(bar) : "memory");
+}
+ALWAYS_INLINE void barrier_wait(const uint bar, const uint parity) {
+  uint done;
+  do {
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done) : "r"(bar), "r"(parity) : "memory");
+  } while (!done);
+}
+// Orders this work-item's stores to local memory before the matrix unit's reads.
+ALWAYS_INLINE void fence_for_unit(void) { asm volatile("fence.proxy.async;" ::: "memory"); }
+// 16 or 4 bytes from global to local memory without registers; `bytes` of them are read, the rest is zero.
+ALWAYS_INLINE void copy_16(const uint to, __global const float* from, const uint bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"((ulong)(size_t)from), "r"(bytes) : "memory");
+}
+ALWAYS_INLINE void copy_4(const uint to, __global const float* from, const uint bytes) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"((ulong)(size_t)from), "r"(bytes) : "memory");
+}
+// d (64 rows x N, a warpgroup's registers) = a (64 x 8, registers) * b (8 x N, descriptor of local memory), added to d if keep is "1".
+#define MULTIPLY_64(d, a, b, keep) \
+  asm volatile("//@{ .reg .pred p; setp.ne.b32 p, " keep ", 0; wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {" \
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+               "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
+               "}, {%32, %33, %34, %35}, %36, p, 1, 1; }" \
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
+                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
+                 "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
+                 "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]) \
+               : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b))
+#define MULTIPLY_128(d, a, b, keep) \
+  asm volatile("//@{ .reg .pred p; setp.ne.b32 p, " keep ", 0; wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {" \
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+               "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+               "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+               "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63" \
+               "}, {%64, %65, %66, %67}, %68, p, 1, 1; }" \
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
+                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
+                 "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
+                 "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
+                 "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
+                 "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
+                 "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
+                 "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]) \
+               : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b))
+#if TILE_N == 128
+#define MULTIPLY MULTIPLY_128
+#else
+#define MULTIPLY MULTIPLY_64
+#endif
+#define UNIT_BEGIN() asm volatile("//@wgmma.fence.sync.aligned;" ::: "memory")
+#define UNIT_END()                                                        \
+  asm volatile("//@wgmma.commit_group.sync.aligned;" ::: "memory");       \
+  asm volatile("//@wgmma.wait_group.sync.aligned 0;" ::: "memory")
+
+// ---- where an element lies in a stage ----
+// Rows of 32 floats; the 8 quads of a row are permuted by the row, so that 8 rows read at once touch different banks.
+ALWAYS_INLINE int row_quad(const int row, const int quad) { return row * TILE_K + ((quad ^ (row & 7)) << 2); }
+// The same for A with m contiguous: [32][TILE_M], the quads of m permuted by the depth.
+ALWAYS_INLINE int column_quad(const int depth, const int quad) { return depth * TILE_M + ((quad ^ ((depth & 3) << 1)) << 2); }
+
+// ---- pipeline ----
+typedef struct {
+  __local float* stages;
+  uint full, empty;  // local addresses of STAGES mbarriers each
+} Pipeline;
+
+#define PIPELINE(name)                                                                \
+  __local float name##_stages[STAGES * STAGE_FLOATS] __attribute__((aligned(1024)));  \
+  __local ulong name##_bars[2 * STAGES];                                              \
+  const Pipeline name = {name##_stages, local_address(name##_bars), local_address(name##_bars) + 8 * STAGES}; \
+  pipeline_init(name)
+
+ALWAYS_INLINE void pipeline_init(const Pipeline p) {
+  if (get_local_id(0) == 0) {
+    for (int i = 0; i < STAGES; ++i) {
+      barrier_init(p.full + 8 * i, 2 * PRODUCERS);  // copies of A, stores of B
+      barrier_init(p.empty + 8 * i, CONSUMERS);
+    }
+    fence_for_unit();
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+}
+// The stage of a step once its consumers have left it.
+ALWAYS_INLINE __local float* produce_begin(const Pipeline p, const int step) {
+  const int stage = step % STAGES;
+  if (step >= STAGES) barrier_wait(p.empty + 8 * stage, (step / STAGES - 1) & 1);
+  return p.stages + stage * STAGE_FLOATS;
+}
+ALWAYS_INLINE void produce_end(const Pipeline p, const int step) {
+  const uint full = p.full + 8 * (step % STAGES);
+  fence_for_unit();
+  barrier_arrive(full);
+  barrier_arrive_after_copies(full);
+}
+// Four floats `stride` apart, `valid` of them inside the matrix; quads: neighbours at a multiple of 16 bytes, all or none of them inside.
+ALWAYS_INLINE void stage_quad(__local float* to, __global const float* from, const long stride, const int valid, const int quads) {
+  const uint at = local_address(to);
+  if (quads) {
+    copy_16(at, from, valid > 0 ? 16 : 0);
+  } else {
+    OCL_UNROLL
+    for (int j = 0; j < 4; ++j) copy_4(at + 4 * j, j < valid ? from + j * stride : from, j < valid ? 4 : 0);
+  }
+}
+ALWAYS_INLINE float4 fetch_quad(__global const float* from, const long stride, const int valid, const int quads) {
+  float4 v = (float4)(0.0f);
+  if (quads) {
+    if (valid > 0) v = *(__global const float4*)from;
+  } else {
+    if (valid > 0) v.x = from[0];
+    if (valid > 1) v.y = from[stride];
+    if (valid > 2) v.z = from[2 * stride];
+    if (valid > 3) v.w = from[3 * stride];
+  }
+  return v;
+}
+// A quad of B along the depth.
+ALWAYS_INLINE void keep_row_quad(__local float* b, const int row, const int quad, const float4 v) {
+  const float4 high = as_float4((uint4)(to_tf32(v.x), to_tf32(v.y), to_tf32(v.z), to_tf32(v.w)));
+  const int at = row_quad(row, quad);
+  *(__local float4*)(b + at) = high;
+#if TERMS == 3
+  const float4 rest = v - high;
+  *(__local float4*)(b + B_FLOATS + at) = as_float4((uint4)(to_tf32(rest.x), to_tf32(rest.y), to_tf32(rest.z), to_tf32(rest.w)));
+#endif
+}
+// A quad of B along its columns, at one depth: neighbouring work-items hold neighbouring depths, so the stores meet 32 banks.
+ALWAYS_INLINE void keep_column_quad(__local float* b, const int row, const int depth, const float4 v) {
+  const float part[4] = {v.x, v.y, v.z, v.w};
+  OCL_UNROLL
+  for (int j = 0; j < 4; ++j) {
+    const int at = row_quad(row + j, depth >> 2) + (depth & 3);
+    const float high = as_float(to_tf32(part[j]));
+    b[at] = high;
+#if TERMS == 3
+    b[B_FLOATS + at] = as_float(to_tf32(part[j] - high));
+#endif
+  }
+}
+
+// ---- consumer ----
+// The fragment of A that the unit takes from this work-item, for 8 of the depth: rows r and r + 8, depths d and d + 4.
+ALWAYS_INLINE void read_fragment(float* x, __local const float* a, const int k8, const int a_rows) {
+  const int lane = get_local_id(0) & 31, row = (get_local_id(0) >> 5) * 16 + (lane >> 2), depth = lane & 3;
+  if (a_rows) {
+    const int first = row_quad(row, 2 * k8) + depth, second = row_quad(row, 2 * k8 + 1) + depth;
+    x[0] = a[first];
+    x[1] = a[first + 8 * TILE_K];
+    x[2] = a[second];
+    x[3] = a[second + 8 * TILE_K];
+  } else {
+    const int first = column_quad(8 * k8 + depth, row >> 2) + (row & 3), second = column_quad(8 * k8 + depth, (row + 8) >> 2) + (row & 3);
+    x[0] = a[first];
+    x[1] = a[second];
+    x[2] = a[first + 4 * TILE_M];
+    x[3] = a[second + 4 * TILE_M];
+  }
+}
+
+// total[2*j .. 2*j+1]: of TILE_N / 8 blocks of 8 columns, row r (even j) or r + 8 (odd j), columns (j/2)*8 + 2*(lane % 4) and the next.
+ALWAYS_INLINE void consume(float* total, const Pipeline p, const int steps, const int a_rows) {
+  float sum[TILE_N / 2];
+  uint high[16], low[16];
+  OCL_UNROLL
+  for (int i = 0; i < TILE_N / 2; ++i) total[i] = sum[i] = 0.0f;
+  for (int step = 0; step < steps; ++step) {
+    const int stage = step % STAGES;
+    barrier_wait(p.full + 8 * stage, (step / STAGES) & 1);
+    __local const float* a = p.stages + stage * STAGE_FLOATS;
+    OCL_UNROLL
+    for (int k8 = 0; k8 < 4; ++k8) {
+      float x[4];
+      read_fragment(x, a, k8, a_rows);
+      OCL_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        high[4 * k8 + j] = to_tf32(x[j]);
+        low[4 * k8 + j] = to_tf32(x[j] - as_float(high[4 * k8 + j]));
+      }
+    }
+    // Descriptor: address / 16, 128-byte swizzle, 1024 bytes from one block of 8 rows to the next; 8 of the depth are 2 units further.
+    const ulong b_high = ((ulong)1 << 16) | ((ulong)64 << 32) | ((ulong)1 << 62) | ((local_address(a + A_FLOATS) & 0x3FFFF) >> 4);
+    UNIT_BEGIN();
+#if TERMS == 3
+    const ulong b_low = b_high + B_FLOATS / 4;
+    MULTIPLY(sum, low, b_high, "0");
+    MULTIPLY(sum, high, b_low, "1");
+    MULTIPLY(sum, high, b_high, "1");
+    MULTIPLY(sum, low + 4, b_high + 2, "1");
+    MULTIPLY(sum, high + 4, b_low + 2, "1");
+    MULTIPLY(sum, high + 4, b_high + 2, "1");
+    MULTIPLY(sum, low + 8, b_high + 4, "1");
+    MULTIPLY(sum, high + 8, b_low + 4, "1");
+    MULTIPLY(sum, high + 8, b_high + 4, "1");
+    MULTIPLY(sum, low + 12, b_high + 6, "1");
+    MULTIPLY(sum, high + 12, b_low + 6, "1");
+    MULTIPLY(sum, high + 12, b_high + 6, "1");
+#else
+    MULTIPLY(sum, high, b_high, "0");
+    MULTIPLY(sum, high + 4, b_high + 2, "1");
+    MULTIPLY(sum, high + 8, b_high + 4, "1");
+    MULTIPLY(sum, high + 12, b_high + 6, "1");
+#endif
+    UNIT_END();
+    if ((get_local_id(0) & 127) == 0) barrier_arrive(p.empty + 8 * stage);
+    OCL_UNROLL
+    for (int i = 0; i < TILE_N / 2; ++i) {
+      asm volatile("" : "+f"(sum[i]));  // the sums are not ready before UNIT_END
+      total[i] += sum[i];
+    }
+  }
+}
+
+// Tiles in bands of 8 rows: the groups that run at once share operands in the cache. Gives row and column of this group's tile.
+ALWAYS_INLINE int2 tile_of_group(const int m_tiles, const int n_tiles) {
+  const int g = get_group_id(0), band = g / (8 * n_tiles) * 8, rows = min(m_tiles - band, 8), in_band = g - band * n_tiles;
+  return (int2)(band + in_band % rows, in_band / rows);
+}
