@@ -7,16 +7,20 @@ from typing import Any
 
 import torch
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch.utils.checkpoint import CheckpointPolicy
 
 from torch_ocl_compile.lowering.random import functionalise
 
 aten = torch.ops.aten
+# In training they use the statistics of the batch; what ran before matters to the update alone.
+BATCH_NORM = {aten._native_batch_norm_legit_functional.default, aten.native_batch_norm_backward.default}
 
 
 def ocl_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: Any) -> Any:
     """AOTAutograd's partition_fn: (forward, backward)."""
     functionalise(joint)
     pool_by_offsets(joint)
+    keep_overwritten(joint.graph)
     return min_cut_rematerialization_partition(joint, joint_inputs, **settings)
 
 
@@ -46,6 +50,21 @@ def pool_by_offsets(graph_module: torch.fx.GraphModule) -> int:
         graph.lint()
         graph_module.recompile()
     return changed
+
+
+def keep_overwritten(graph: torch.fx.Graph) -> None:
+    """Inputs that the forward graph overwrites: backward must not read or recompute from them, for it runs after that."""
+    for copy in [n for n in graph.nodes if n.target is aten.copy_.default and n.args[0].op == "placeholder"]:
+        target = copy.args[0]
+        readers = [n for n in target.users if n is not copy and n.op != "output" and n.target not in BATCH_NORM]
+        if all(set(n.users) <= {copy} for n in readers):  # a counter that only counts
+            continue
+        with graph.inserting_before(min(readers)):
+            old = graph.call_function(aten.clone.default, (target,))
+        old.meta.update(target.meta)
+        old.meta["recompute"], old.meta["ac_graph_id"] = CheckpointPolicy.MUST_SAVE, 0
+        for reader in readers:
+            reader.replace_input_with(target, old)
 
 
 def _size(graph: torch.fx.Graph, x: torch.fx.Node, dim: int) -> Any:

@@ -1,5 +1,6 @@
 // csrc/schedule/describe.cpp: a schedule as text, a group's nodes, and the bytes and flops of a group.
 #include <algorithm>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -28,18 +29,23 @@ std::vector<ir::NodeId> Group::nodes() const {
 Work work_of(const Schedule& schedule, const Group& group) {
   const ir::Graph& graph = schedule.graph;
   Work work;
-  std::set<BufferId> counted;
-  const auto touch = [&](BufferId buffer) {
+  // Elements per buffer: an access touches one per point of its nest, all accesses together no more than there are.
+  std::map<BufferId, IndexExpr> touched;
+  const auto touch = [&](BufferId buffer, const IndexExpr& elements) {
     const bool registers = static_cast<size_t>(buffer) < schedule.placements.size() &&
                            schedule.placements[buffer].kind == Placement::Kind::kNowhere;
-    if (registers || !counted.insert(buffer).second) return;
-    work.bytes = work.bytes + product(graph.buffers[buffer].sizes) * size_bytes(graph.buffers[buffer].dtype);
+    if (!registers) touched[buffer] = touched[buffer] + elements;
   };
   for (const ir::NodeId id : group.nodes()) {
     const ir::Node& node = graph.nodes[id];
-    for (const BufferId b : buffers_read(schedule, id)) touch(b);
-    for (const BufferId b : ir::writes(node)) touch(b);
     const IndexExpr count = product(node.sizes);
+    if (is_loop_nest(node)) {
+      for (const Access& access : accesses(node))
+        touch(access.buffer, access.store ? count : count * product(node.reduce_sizes));
+    } else {
+      for (const BufferId b : buffers_read(schedule, id)) touch(b, product(graph.buffers[b].sizes));
+      for (const BufferId b : ir::writes(node)) touch(b, product(graph.buffers[b].sizes));
+    }
     if (node.kind == ir::NodeKind::kContract) {
       work.flops = work.flops + count * product(node.reduce_sizes) * 2;
     } else if (node.kind == ir::NodeKind::kConvolve) {
@@ -56,6 +62,8 @@ Work work_of(const Schedule& schedule, const Group& group) {
       work.flops = work.flops + count * product(node.reduce_sizes) * ops;
     }
   }
+  for (const auto& [buffer, elements] : touched)
+    work.bytes = work.bytes + min(elements, product(graph.buffers[buffer].sizes)) * size_bytes(graph.buffers[buffer].dtype);
   work.bytes = simplify(work.bytes, graph.ranges());
   work.flops = simplify(work.flops, graph.ranges());
   return work;
@@ -84,7 +92,7 @@ std::string list(const ir::Shape& sizes) {
 
 std::string list(const std::vector<ir::NodeId>& nodes) {
   std::string text;
-  for (const ir::NodeId node : nodes) text += " " + std::to_string(node);
+  for (const ir::NodeId node : nodes) text.append(" ").append(std::to_string(node));
   return text;
 }
 

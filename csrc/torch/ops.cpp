@@ -126,8 +126,7 @@ at::Tensor reshape_alias(const at::Tensor& self, c10::SymIntArrayRef size, c10::
 /// optimizers that hold them.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
   const auto plain = [](const at::Tensor& t) {
-    return t.layout() == at::kStrided && (t.is_cpu() || t.is_privateuseone()) &&
-           !t.key_set().has(c10::DispatchKey::Python);
+    return t.layout() == at::kStrided && (t.is_cpu() || t.is_privateuseone()) && !t.key_set().has(c10::DispatchKey::Python);
   };
   return plain(self) && plain(from);
 }

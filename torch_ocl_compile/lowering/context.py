@@ -47,6 +47,7 @@ class Context:
         self.calls: list[Callable[[list[torch.Tensor]], list[Any]]] = []
         self.val: Any = None
         self.node: torch.fx.Node | None = None
+        self.in_place = False  # whether the node at hand may store into the memory of its first argument
 
     # Sizes and dtypes
 
@@ -130,6 +131,10 @@ class Context:
         terms = [m if isinstance(m, Term) else nest.constant(m, d) for m, d in zip(results, dtypes, strict=True)]
         stored = nest.store(*zip(terms, dtypes, strict=True))
         return tuple(stored) if isinstance(made, tuple) else stored[0]
+
+    def destination(self, x: ir.Value) -> ir.Value:
+        """What a scatter stores into: x itself where its old contents are not needed again, else a copy."""
+        return x if self.in_place else self.builder.copy(x)
 
     def cast(self, x: ir.Value, dtype: ir.DType) -> ir.Value:
         return x if x.dtype == dtype else self.builder.cast(x, dtype)

@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch.utils._pytree import tree_leaves
 
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.errors import FallbackError, InternalError, OclError, UnsupportedError
 from torch_ocl_compile.host_part import Part, classify, extract, graph_device, tensors_of
 from torch_ocl_compile.lowering.context import Context, ir_dtype
 from torch_ocl_compile.lowering.fallback import lower_call, record
+from torch_ocl_compile.lowering.in_place import scatters_into_inputs
 from torch_ocl_compile.lowering.registry import find
 from torch_ocl_compile.symbolic import Symbols, SymbolSource
 
@@ -112,7 +114,7 @@ class _Lowering:
         self.parts = classify(gm.graph, self.device)
         self.placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
         self.host_values: list[torch.fx.Node] = []  # results of the part before, in order
-        self.mutated: set[int] = set()  # buffers of inputs that are written
+        self.into_inputs = scatters_into_inputs(gm.graph)
 
     def run(self) -> Lowered:
         self.symbols.bind_inputs([n.meta.get("val") for n in self.placeholders])
@@ -211,6 +213,7 @@ class _Lowering:
             args = [self.argument(a) for a in node.args]
             kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
             c.node, c.val = node, node.meta.get("val")
+            c.in_place = node in self.into_inputs and self.may_overwrite(node, args[0])
             self.builder.origin = _origin(node)
             return self.apply(node, args, kwargs)
         except FallbackError as error:
@@ -243,8 +246,9 @@ class _Lowering:
 
     def store(self, node: torch.fx.Node, target: ir.Value, value: ir.Value) -> ir.Value:
         """copy_ into an input. What still views the old contents is copied first."""
+        if _is_view(value, target.buffer) and value.coords == target.coords and value.dtype == target.dtype:
+            return target  # scatters stored it already
         self.keep_old_contents(node, target)
-        self.mutated.add(target.buffer)
         c = self.context
         value = c.cast(value, target.dtype)
         if len(value.sizes) != len(target.sizes) or value.sizes != target.sizes:
@@ -253,17 +257,36 @@ class _Lowering:
         return target
 
     def keep_old_contents(self, node: torch.fx.Node, target: ir.Value) -> None:
+        for reader, source in self.later_reads(node):
+            if reader is node and source is node.args[1]:
+                continue
+            value: Any = self.env.get(source)
+            if _is_view(value, target.buffer) and storage(source) is not storage(_root(node)):
+                self.env[source] = self.builder.copy(value)
+
+    def may_overwrite(self, node: torch.fx.Node, target: Any) -> bool:
+        """Whether nobody but `node`, which stores into the memory of `target`, reads what is there from now on."""
+        if not isinstance(target, ir.Value) or target.kind != ir.ValueKind.kView:
+            return False
+        if sum(a is node.args[0] for a in tree_leaves((node.args, node.kwargs))) > 1:
+            return False
+        for reader, source in self.later_reads(node):
+            scatter = reader in self.into_inputs
+            if (scatter or reader.target is aten.copy_.default) and source is reader.args[0]:
+                continue  # what it does not replace is what it finds there
+            if scatter and source in self.into_inputs:
+                continue  # the part that it replaces is in its place already
+            if any(_is_view(v, target.buffer) for v in tree_leaves(self.env.get(source))):
+                return False
+        return True
+
+    def later_reads(self, node: torch.fx.Node) -> Iterator[tuple[torch.fx.Node, torch.fx.Node]]:
+        """(reader, what it reads) from `node` on."""
         later = False
         for reader in self.gm.graph.nodes:
             later = later or reader is node
-            if not later or reader.op not in ("call_function", "output"):
-                continue
-            for source in reader.all_input_nodes:
-                if reader is node and source is node.args[1]:
-                    continue
-                value: Any = self.env.get(source)
-                if _views(value, target.buffer) and storage(source) is not storage(_root(node)):
-                    self.env[source] = self.builder.copy(value)
+            if later and reader.op in ("call_function", "output"):
+                yield from ((reader, source) for source in reader.all_input_nodes)
 
     # Results
 
@@ -358,7 +381,7 @@ def _root(node: torch.fx.Node) -> torch.fx.Node:
     return target
 
 
-def _views(value: Any, buffer: int) -> bool:
+def _is_view(value: Any, buffer: int) -> bool:
     return isinstance(value, ir.Value) and value.kind == ir.ValueKind.kView and value.buffer == buffer
 
 

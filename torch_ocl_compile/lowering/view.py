@@ -236,15 +236,27 @@ def slice_scatter(
 
 def _replace(c: Context, x: ir.Value, source: ir.Value, dim: int, start: ir.IndexExpr, step: ir.IndexExpr) -> ir.Value:
     """x with `source` at start, start + step, ... of `dim`."""
+    length = source.sizes[dim]
+    if c.in_place:
+        return _store(c, x, c.builder.slice(x, dim, start, start + length * step, step), source)
     nest = c.nest(c.val.shape)
     distance = nest.i[dim] - start
     where = ir.floordiv(distance, step)
-    mask = nest.inside(where, source.sizes[dim])
+    mask = nest.inside(where, length)
     if not step.is_const(1):
         mask = mask & nest.index(ir.mod(distance, step)).eq(0)
     inner = nest.load(source, [where if d == dim else i for d, i in enumerate(nest.i)], mask)
     outer = nest.load(x, nest.i)
     return nest.store((t.where(mask, inner.cast(outer.dtype), outer), c.dtype))[0]
+
+
+def _store(c: Context, x: ir.Value, window: ir.Value, source: ir.Value) -> ir.Value:
+    """x, after `source` was stored to its elements in `window`."""
+    source = c.builder.expand(c.cast(source, x.dtype), window.sizes)
+    is_there = source.kind == ir.ValueKind.kView and source.buffer == x.buffer and source.coords == window.coords
+    if not is_there:
+        c.builder.copy_into(window, source)
+    return x
 
 
 @lower(aten.diagonal_scatter.default)
@@ -253,6 +265,8 @@ def diagonal_scatter(
 ) -> ir.Value:
     rank = len(x.sizes)
     dim1, dim2 = dim1 % rank, dim2 % rank
+    if c.in_place:
+        return _store(c, x, c.builder.diagonal(x, offset, dim1, dim2), source)
     nest = c.nest(c.val.shape)
     along = nest.i[dim1] if offset >= 0 else nest.i[dim1] + c.size(offset)
     mask = nest.index(nest.i[dim2] - nest.i[dim1]).eq(offset)

@@ -1,0 +1,68 @@
+# torch_ocl_compile/lowering/in_place.py: which functional scatters may write straight into an input.
+"""`cache[:, i] = k` reaches us as `copy_(cache, select_scatter(cache, k, 1, i))`. Written as it reads, that moves the
+whole cache twice; a scatter found here stores its few rows into the input, and the copy_ has nothing left to do."""
+
+from __future__ import annotations
+
+import torch
+
+from torch_ocl_compile.lowering.registry import overload
+
+aten = torch.ops.aten
+
+# Ops whose result is args[0] with some elements replaced or added to; their lowerings begin with Context.destination.
+SCATTERS = {
+    overload(name)
+    for name in (
+        *("aten.select_scatter.default", "aten.slice_scatter.default", "aten.diagonal_scatter.default"),
+        *("aten.index_put.default", "aten._unsafe_index_put.default", "aten.index_copy.default"),
+        *("aten.scatter.src", "aten.scatter.value", "aten.scatter_add.default", "aten.index_add.default"),
+        *("aten.masked_scatter.default", "aten.scatter_reduce.two", "aten.index_fill.int_Scalar"),
+    )
+} - {None}
+# The view that reads what the scatter writes: of it, a scatter may be the source of another.
+INVERSES = {
+    aten.select_scatter.default: aten.select.int,
+    aten.slice_scatter.default: aten.slice.Tensor,
+    aten.diagonal_scatter.default: aten.diagonal.default,
+}
+SAME = {aten.alias.default, aten.detach.default}
+
+
+def scatters_into_inputs(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+    """The scatters between a placeholder and the copy_ that ends in it."""
+    found: set[torch.fx.Node] = set()
+    for node in graph.nodes:
+        if node.target is aten.copy_.default and node.args[0].op == "placeholder":
+            found |= _chain(node.args[1], node.args[0]) or set()
+    return found
+
+
+def _chain(node: torch.fx.Node, start: torch.fx.Node) -> set[torch.fx.Node] | None:
+    """The scatters that lead from `start` to `node`, each with those inside its source; None if something else does."""
+    found: set[torch.fx.Node] = set()
+    while node is not start:
+        if node.op != "call_function" or not node.args or not isinstance(node.args[0], torch.fx.Node):
+            return None
+        if node.target in SCATTERS:
+            found.add(node)
+            found |= _inner(node)
+        elif node.target not in SAME:
+            return None
+        node = node.args[0]
+    return found
+
+
+def _inner(outer: torch.fx.Node) -> set[torch.fx.Node]:
+    """`x[0][i] = y`: scatters whose result is the source of `outer`, and which begin with the view that it replaces."""
+    base, source, *where = outer.args
+    inverse = INVERSES.get(outer.target)
+    if inverse is None or not isinstance(source, torch.fx.Node):
+        return set()
+    view = source
+    while view.target in SCATTERS or view.target in SAME:
+        assert isinstance(view.args[0], torch.fx.Node)
+        view = view.args[0]
+    if view.target is not inverse or view.args != (base, *where) or view.kwargs != outer.kwargs:
+        return set()
+    return _chain(source, view) or set()
