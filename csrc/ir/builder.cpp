@@ -258,13 +258,27 @@ Value Builder::convolve(const Value& x, const Value& w, const ConvolveAttrs& att
   return result;
 }
 
+/// A tensor's strides are not negative: a flipped view is no operand of an eager op.
+static bool runs_backwards(const Value& x) {
+  for (const IndexExpr& coord : x.coords) {
+    for (size_t d = 0; d < x.sizes.size(); ++d) {
+      const auto affine = affine_in(coord, {SymbolKind::kLoop, static_cast<int>(d)});
+      if (affine && affine->coefficient.is_const() && affine->coefficient.constant() < 0) return true;
+    }
+  }
+  return false;
+}
+
 std::vector<Value> Builder::call(int call, const std::vector<Value>& args, const std::vector<std::pair<DType, Shape>>& results,
                                  const std::vector<Shape>& strides) {
   Node node;
   node.kind = NodeKind::kCall;
   node.origin = origin;
   node.call = call;
-  for (const Value& arg : args) node.operands.push_back(as_view(arg.kind == Value::Kind::kView ? arg : copy(arg)));
+  for (const Value& arg : args) {
+    const bool is_window = arg.kind == Value::Kind::kView && !runs_backwards(arg);
+    node.operands.push_back(as_view(is_window ? arg : copy(arg)));
+  }
   std::vector<Value> values;
   for (size_t i = 0; i < results.size(); ++i) {
     values.push_back(new_buffer(results[i].first, results[i].second));

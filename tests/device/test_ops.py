@@ -26,20 +26,20 @@ def move(sample: Any, device: str) -> Any:
     return tree_map_only(torch.Tensor, one, sample)
 
 
-def leaves(op: Op, sample: tuple[Any, ...]) -> list[torch.Tensor]:
-    """Turns the floating-point arguments into leaves that want gradients."""
-    found = []
+def with_leaves(op: Op, sample: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[torch.Tensor]]:
+    """The sample with its floating-point arguments as leaves that want gradients, and these leaves."""
+    arguments, found = list(sample), []
     for i, x in enumerate(sample):
         if isinstance(x, torch.Tensor) and x.is_floating_point() and i not in op.constants:
-            found.append(x.detach().requires_grad_())
-    return found
+            arguments[i] = x.detach().requires_grad_()
+            found.append(arguments[i])
+    return tuple(arguments), found
 
 
 def gradients(op: Op, call: Any, sample: tuple[Any, ...]) -> list[Any]:
-    inputs = leaves(op, sample)
-    outputs = [o for o in tree_flatten(call(*sample))[0] if isinstance(o, torch.Tensor) and o.requires_grad]
-    if not inputs or not outputs:
-        return []
+    arguments, inputs = with_leaves(op, sample)
+    outputs = [o for o in tree_flatten(call(*arguments))[0] if isinstance(o, torch.Tensor) and o.requires_grad]
+    assert inputs and outputs, "the row promises gradients"
     weights = [(torch.arange(o.numel()).view(o.shape) % 7 + 1).to(o.dtype).to(o.device) for o in outputs]
     return list(torch.autograd.grad(outputs, inputs, weights, allow_unused=True))
 
