@@ -52,7 +52,7 @@ bool completes(cl_event event, std::chrono::milliseconds limit) {
 
 }  // namespace
 
-bool hides_instructions(const std::string& source) { return source.find(kMark) != std::string::npos; }
+bool hides_instructions(const std::string& source) { return source.find("\"" + std::string(kMark)) != std::string::npos; }
 
 ProgramHandle uncover_instructions(cl_context context, cl_device_id device, cl_program program, const char* options,
                                    cl_int* status) {
