@@ -2,7 +2,7 @@
 //
 // What is computed, the arguments and the splits over pixels are those of conv_weight_group.cl; the pipeline is that of wgmma.cl. GEMM with M = filters k
 // (A = dy, filters contiguous), N = (r, s, c) flattened with c fastest (B = x; a quad is 4 channels of one tap, so C is a multiple of 4), depth = pixels
-// of dy. A producer of x follows one pixel of each step over all its columns, whose taps never change.
+// of dy. A producer of x keeps its columns, so their tap, and walks over the pixels.
 //
 // Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), H, W (of x), P, Q (of dy), R, S, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w,
 //   split_pixels (pixels a split, a multiple of TILE_K), long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c (channel strides are 1, C, K and the
@@ -43,17 +43,15 @@ void KERNEL_NAME(__global const float* dy, const ulong dy_offset,  // [batch, gr
   if (get_local_id(0) >= CONSUMERS * 128) {
     const int p = get_local_id(0) - CONSUMERS * 128;
     const int a_quad = p % (TILE_M / 4), a_at = p / (TILE_M / 4), a_valid = K - m0 - a_quad * 4;
-    const int b_first = n0 + (p >> 5) * (TILE_N / 4), b_at = p & 31;
     const int dy_aligned = ALIGNED(dy_offset), x_aligned = ALIGNED(x_offset);
     dy += dy_offset + (long)group * K + m0 + a_quad * 4;
     x += x_offset + (long)group * C;
-    int shift[B_QUADS], tap[B_QUADS];  // of each quad of columns: offset in x; rows and columns further, 16 bits each
-    OCL_UNROLL
-    for (int i = 0; i < B_QUADS; ++i) {
-      const int n = b_first + i * 4, s = n / C % S, r = n / C / S;
-      shift[i] = r * dilation_h * x_h + s * dilation_w * x_w + n % C;
-      tap[i] = n < width ? (r * dilation_h << 16) | (s * dilation_w) : 0x4000 << 16;
-    }
+    // The columns of x that this item brings: one tap, 4 channels. It walks over the pixels 4 at a time, which are `depth_of` apart.
+    const int column = n0 + column_of(p), tap_s = column / C % S, tap_r = column / C / S;
+    const int low_h = tap_r * dilation_h - pad_h, low_w = tap_s * dilation_w - pad_w;
+    x += column % C;
+    const int start = first + depth_of(p, 0);
+    int q = start % Q, row_p = start / Q % P, n = start / Q / P, at = start;
     float4 held[B_QUADS];
     for (int step = 0; step <= steps; ++step) {
       if (step > 0) {
@@ -66,17 +64,23 @@ void KERNEL_NAME(__global const float* dy, const ulong dy_offset,  // [batch, gr
           stage_quad(stage + column_quad(depth, a_quad), valid > 0 ? dy + from : x, 1, valid, dy_aligned);
         }
         OCL_UNROLL
-        for (int i = 0; i < B_QUADS; ++i) keep_column_quad(stage + A_FLOATS, b_first - n0 + i * 4, b_at, held[i]);
+        for (int i = 0; i < B_QUADS; ++i) keep_column_quad(stage + A_FLOATS, p, i, held[i]);
         produce_end(line, step - 1);
       }
       if (step == steps) return;
-      const int pixel = first + step * TILE_K + b_at;
-      const int h = pixel < last ? pixel / Q % P * stride_h - pad_h : -0x8000, v = pixel % Q * stride_w - pad_w;
-      __global const float* from = x + (min(pixel / Q / P, batch - 1) * x_n + h * (long)x_h + v * (long)x_w);
       OCL_UNROLL
       for (int i = 0; i < B_QUADS; ++i) {
-        const int inside = (uint)(h + (tap[i] >> 16)) < (uint)H && (uint)(v + (tap[i] & 0xffff)) < (uint)W;
-        held[i] = fetch_quad(from + shift[i], 1, inside ? 4 : 0, x_aligned);
+        const int h = row_p * stride_h + low_h, v = q * stride_w + low_w;
+        const int inside = at < last && column < width && (uint)h < (uint)H && (uint)v < (uint)W;
+        held[i] = fetch_quad(x + (n * x_n + h * (long)x_h + v * (long)x_w), 1, inside ? 4 : 0, x_aligned);
+        // The quads of a step are 4 pixels apart; the last one is followed by the first of the next step.
+        const int by = i + 1 < B_QUADS ? 4 : TILE_K - 4 * (B_QUADS - 1);
+        at += by;
+        q += by;
+        while (q >= Q) {
+          q -= Q;
+          if (++row_p == P) row_p = 0, ++n;
+        }
       }
     }
     return;

@@ -31,7 +31,6 @@ ALWAYS_INLINE void produce(const Pipeline line, __global const float* a, __globa
                            const int n_left, const int K, const long a_width, const long a_depth, const long b_width, const long b_depth,
                            const int a_quads, const int b_quads) {
   const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, row = p >> 3;   // along the depth: 8 producers a row
-  const int b_first = (p >> 5) * (TILE_N / 4), b_at = p & 31;                    // along the columns of B: a depth each, a quarter of the tile
   const int a_quad = p % (TILE_M / 4), a_at = p / (TILE_M / 4);                  // along the rows of A
   float4 held[B_QUADS];
   for (int step = 0; step <= steps; ++step) {
@@ -53,7 +52,7 @@ ALWAYS_INLINE void produce(const Pipeline line, __global const float* a, __globa
       OCL_UNROLL
       for (int i = 0; i < B_QUADS; ++i) {
         if (B_K_MAJOR) keep_row_quad(stage + A_FLOATS, row + i * ROWS_APART, quad, held[i]);
-        else keep_column_quad(stage + A_FLOATS, b_first + i * 4, b_at, held[i]);
+        else keep_column_quad(stage + A_FLOATS, p, i, held[i]);
       }
       produce_end(line, step - 1);
     }
@@ -65,8 +64,8 @@ ALWAYS_INLINE void produce(const Pipeline line, __global const float* a, __globa
         const int n = row + i * ROWS_APART;
         held[i] = fetch_quad(b + n * b_width + (k + quad * 4) * b_depth, b_depth, n < n_left ? K - k - quad * 4 : 0, b_quads);
       } else {
-        const int n = b_first + i * 4;
-        held[i] = fetch_quad(b + n * b_width + (k + b_at) * b_depth, b_width, k + b_at < K ? n_left - n : 0, b_quads);
+        const int n = column_of(p), at = k + depth_of(p, i);
+        held[i] = fetch_quad(b + n * b_width + at * b_depth, b_width, at < K ? n_left - n : 0, b_quads);
       }
     }
   }

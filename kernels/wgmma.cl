@@ -39,12 +39,10 @@
 
 // ---- instructions ----
 ALWAYS_INLINE uint local_address(__local const void* p) { return (uint)(size_t)p; }
-// The nearest TF32, ties away from zero, as the bits of a float.
-ALWAYS_INLINE uint to_tf32(const float x) {
-  uint r;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
-  return r;
-}
+// The nearest TF32, ties away from zero, as the bits of a float. Integer instructions: the conversion instruction runs at an eighth of their rate.
+ALWAYS_INLINE uint to_tf32(const float x) { return (as_uint(x) + 0x1000u) & 0xFFFFE000u; }
+// The same for an operand of the unit, which does not look at the 13 lowest bits.
+ALWAYS_INLINE uint for_unit(const float x) { return as_uint(x) + 0x1000u; }
 ALWAYS_INLINE void barrier_init(const uint bar, const uint arrivals) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(bar), "r"(arrivals) : "memory");
 }
@@ -177,19 +175,25 @@ ALWAYS_INLINE void keep_row_quad(__local float* b, const int row, const int quad
   *(__local float4*)(b + at) = high;
 #if TERMS == 3
   const float4 rest = v - high;
-  *(__local float4*)(b + B_FLOATS + at) = as_float4((uint4)(to_tf32(rest.x), to_tf32(rest.y), to_tf32(rest.z), to_tf32(rest.w)));
+  *(__local float4*)(b + B_FLOATS + at) = as_float4((uint4)(for_unit(rest.x), for_unit(rest.y), for_unit(rest.z), for_unit(rest.w)));
 #endif
 }
-// A quad of B along its columns, at one depth: neighbouring work-items hold neighbouring depths, so the stores meet 32 banks.
-ALWAYS_INLINE void keep_column_quad(__local float* b, const int row, const int depth, const float4 v) {
+// A producer's share of B when its columns are contiguous: 4 neighbouring depths x 8 neighbouring quads of columns a warp, so that loads take whole
+// cache lines. Quad i is at columns column_of .. +3 and depth depth_of.
+ALWAYS_INLINE int column_of(const int p) { return ((p >> 5) * B_QUADS >> 3) * 32 + (p & 7) * 4; }
+ALWAYS_INLINE int depth_of(const int p, const int i) { return (((p >> 5) * B_QUADS + i) & 7) * 4 + ((p >> 3) & 3); }
+// Transposes it: element j of work-item p goes to row column + (j + p/2) % 4, so that the 32 stores of a warp meet 32 banks.
+ALWAYS_INLINE void keep_column_quad(__local float* b, const int p, const int i, const float4 given) {
+  const int turn = (p >> 1) & 3, column = column_of(p), depth = depth_of(p, i);
+  const float4 half_turned = turn & 1 ? given.yzwx : given, v = turn & 2 ? half_turned.zwxy : half_turned;
   const float part[4] = {v.x, v.y, v.z, v.w};
   OCL_UNROLL
   for (int j = 0; j < 4; ++j) {
-    const int at = row_quad(row + j, depth >> 2) + (depth & 3);
+    const int at = row_quad(column + ((j + turn) & 3), depth >> 2) + (depth & 3);
     const float high = as_float(to_tf32(part[j]));
     b[at] = high;
 #if TERMS == 3
-    b[B_FLOATS + at] = as_float(to_tf32(part[j] - high));
+    b[B_FLOATS + at] = as_float(for_unit(part[j] - high));
 #endif
   }
 }
@@ -230,7 +234,7 @@ ALWAYS_INLINE void consume(float* total, const Pipeline p, const int steps, cons
       OCL_UNROLL
       for (int j = 0; j < 4; ++j) {
         high[4 * k8 + j] = to_tf32(x[j]);
-        low[4 * k8 + j] = to_tf32(x[j] - as_float(high[4 * k8 + j]));
+        low[4 * k8 + j] = for_unit(x[j] - as_float(high[4 * k8 + j]));
       }
     }
     // Descriptor: address / 16, 128-byte swizzle, 1024 bytes from one block of 8 rows to the next; 8 of the depth are 2 units further.
