@@ -136,6 +136,10 @@ class Call:
             return lambda inputs, host: constant
         if source.kind == "host":
             return lambda inputs, host: host[source.position].to(device, non_blocking=True)
+        if source.kind == "numbers":
+            return lambda inputs, host: torch.tensor([inputs[p] for p in source.packed], dtype=source.dtype).to(
+                device, non_blocking=True
+            )
 
         def pack(inputs: list[Any], host: tuple[Any, ...]) -> Any:
             values = [host[k] for k in source.packed]

@@ -93,6 +93,13 @@ option(
     "Whether `import torch` alone registers the device; auto: unless torch has CUDA devices.",
     choices=("auto", "always", "never"),
 )
+option(
+    "eager",
+    str,
+    "compile",
+    "How ops outside of compiled functions run: each compiled on its own, or on the CPU.",
+    choices=("compile", "cpu"),
+)
 option("warn_fallback", bool, True, "Warn once per op that runs eagerly on the CPU instead of on the device.")
 option(
     "debug",

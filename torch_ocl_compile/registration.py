@@ -44,6 +44,8 @@ def register() -> None:
 
     _C.set_device_sources(str(config.get("devices")), runtimes.vendor_libraries())
     _C.set_fallback_warnings(bool(config.get("warn_fallback")))
+    if config.get("eager") == "compile":
+        _C.set_eager_compiler(_compile_eager)
     utils: Any = torch.utils
     utils.rename_privateuse1_backend("ocl")
     torch._register_device_module("ocl", device)
@@ -57,6 +59,13 @@ def register() -> None:
     _when_imported("torch._dynamo.trace_rules", _keep_dynamo_out)
     atexit.register(_let_autograd_finish)
     _registered = True
+
+
+def _compile_eager(*call: Any) -> Any:
+    """Imports the compiler when the first op needs it."""
+    from torch_ocl_compile import eager
+
+    return eager.compile_op(*call)
 
 
 def _load_extension() -> None:

@@ -5,6 +5,7 @@
 #include "csrc/exec/executor.h"
 #include "csrc/exec/plan.h"
 #include "csrc/python/pch.h"
+#include "csrc/python/plan_object.h"
 #include "csrc/runtime/history.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/plan_runner.h"
@@ -70,12 +71,6 @@ py::dict build_counters() {
   d["build_seconds"] = c.build_seconds;
   return d;
 }
-
-/// A compiled graph as Python holds it.
-struct PyPlan {
-  std::unique_ptr<exec::Plan> plan;
-  std::vector<aten::EagerCall> calls;
-};
 
 std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const std::vector<py::function>& calls,
                                 const py::dict& options) {

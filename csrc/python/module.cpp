@@ -7,6 +7,7 @@ namespace ocl::python {
 
 void bind_errors(py::module_& m);
 void bind_device(py::module_& m);
+void bind_eager(py::module_& m);
 __attribute__((weak)) void bind_ir(py::module_& m);
 __attribute__((weak)) void bind_exec(py::module_& m);
 
@@ -16,6 +17,7 @@ PYBIND11_MODULE(_C, m) {
   m.doc() = "The C++ core of torch_ocl_compile.";
   ocl::python::bind_errors(m);
   ocl::python::bind_device(m);
+  ocl::python::bind_eager(m);
   if (ocl::python::bind_ir) ocl::python::bind_ir(m);
   if (ocl::python::bind_exec) ocl::python::bind_exec(m);
 }

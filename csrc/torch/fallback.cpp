@@ -1,6 +1,6 @@
-// csrc/torch/fallback.cpp: ops without a kernel of ours run on the CPU: inputs are copied there, results back. Each is counted
-// and warned of once. Random ops draw from a CPU generator that follows from our generator's (seed, offset), and so are
-// reproducible.
+// csrc/torch/fallback.cpp: ops without a kernel of ours are compiled (eager.h), or else run on the CPU: inputs are copied there,
+// results back. Each of the latter is counted and warned of once. Random ops draw from a CPU generator that follows from our
+// generator's (seed, offset), and so are reproducible.
 #include "csrc/torch/fallback.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "csrc/torch/device_state.h"
+#include "csrc/torch/eager.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/generator.h"
 #include "csrc/torch/tensor_location.h"
@@ -95,6 +96,7 @@ class DefaultGeneratorAs {
 
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   at_boundary([&] { check_devices(op, *stack); });
+  if (run_compiled(op, stack)) return;
   count_fallback(c10::toString(op.operator_name()));
   if (!op.hasTag(at::Tag::nondeterministic_seeded)) return at::native::cpu_fallback(op, stack);
   const auto& arguments = op.schema().arguments();
@@ -123,7 +125,7 @@ void count_fallback(const std::string& op) {
   }
   if (first && g_warn)
     TORCH_WARN(op,
-               " has no eager ocl kernel and runs on the CPU, with copies both ways (said once per op; "
+               " cannot be compiled for ocl on its own and runs on the CPU, with copies both ways (said once per op; "
                "torch.ocl.fallback_counts() counts them; TORCH_OCL_WARN_FALLBACK=0 silences this). "
                "Most ops are compiled where a function compiled with backend='ocl' contains them.");
 }
@@ -141,5 +143,16 @@ void reset_fallback_counts() {
 void set_fallback_warnings(bool on) { g_warn = on; }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+
+/// Ops that torch takes apart on a device without kernels for them, though one plan does it all: lists of tensors, norms.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  constexpr std::array<std::string_view, 3> kWhole = {"aten::native_layer_norm", "aten::native_group_norm", "aten::embedding"};
+  for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
+    const bool whole = op.name.rfind("aten::_foreach_", 0) == 0 || std::find(kWhole.begin(), kWhole.end(), op.name) != kWhole.end();
+    const bool is_out = op.overload_name == "out" || op.overload_name.find("_out") != std::string::npos;
+    if (!whole || is_out) continue;
+    m.impl(c10::toString(op).c_str(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  }
+}
 
 }  // namespace ocl::aten

@@ -20,18 +20,30 @@ constexpr std::pair<ir::DType, at::ScalarType> kTypes[] = {{ir::DType::kBool, at
                                                            {ir::DType::kF16, at::kHalf},  {ir::DType::kBF16, at::kBFloat16},
                                                            {ir::DType::kF32, at::kFloat}, {ir::DType::kF64, at::kDouble}};
 
-/// Device copies of the CPU scalars of one call; given back when everything is enqueued.
+constexpr size_t kPattern = 128;     // bytes: the most that one fill takes
+constexpr size_t kMostFilled = 512;  // bytes of a CPU tensor that fills may upload
+
+bool is_small_host_tensor(const at::Tensor& tensor) {
+  return tensor.is_cpu() && (tensor.numel() == 1 || (tensor.is_contiguous() && tensor.nbytes() <= kMostFilled));
+}
+
+/// Device copies of the small CPU tensors of one call; given back when everything is enqueued.
 struct Uploads {
   runtime::Device& device;
   std::vector<void*> addresses;
 
-  void* add(const at::Tensor& scalar) {
-    const size_t bytes = scalar.element_size();
+  void* add(const at::Tensor& values) {
+    const size_t bytes = values.nbytes();
     void* address = device.allocator().allocate(bytes);
     addresses.push_back(address);
     const runtime::Location at = device.allocator().resolve(address);
-    // A fill takes its pattern at the call, so the host value may change at once.
-    device.queue(current_stream(device.index())).fill(at.mem, at.offset_bytes, bytes, scalar.const_data_ptr(), bytes);
+    runtime::Queue& queue = device.queue(current_stream(device.index()));
+    const char* host = static_cast<const char*>(values.const_data_ptr());
+    // A fill takes its pattern at the call, so the host values may change at once. Patterns are powers of two.
+    for (size_t done = 0, step = kPattern; done < bytes; done += step) {
+      while (step > bytes - done) step /= 2;
+      queue.fill(at.mem, at.offset_bytes + done, step, host + done, step);
+    }
     return address;
   }
   ~Uploads() {
@@ -44,7 +56,7 @@ void check_input(const exec::Plan& plan, const at::Tensor& tensor, size_t positi
   const ir::Buffer& buffer = graph.buffers[graph.inputs[position]];
   std::ostringstream problem;
   const bool here = tensor.device().is_privateuseone() && tensor.device().index() == plan.device->index();
-  if (!here && !(tensor.device().is_cpu() && tensor.numel() == 1))
+  if (!here && !is_small_host_tensor(tensor))
     problem << "is on " << tensor.device() << ", but the graph was compiled for ocl:" << plan.device->index()
             << "; move it with .to('ocl:" << plan.device->index() << "')";
   else if (ir_dtype(tensor.scalar_type()) != buffer.dtype)

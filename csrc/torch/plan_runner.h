@@ -14,7 +14,7 @@ namespace ocl::aten {
 using EagerCall = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 
 /// Enqueues the plan on the current stream of its device; returns one tensor per graph output and waits for nothing.
-/// `symbols` are the graph's sizes; `inputs` its tensors: on the plan's device, or CPU tensors of one element, whose value is
+/// `symbols` are the graph's sizes; `inputs` its tensors: on the plan's device, or small CPU tensors, whose values are
 /// uploaded with the call. Throws ConfigError for a tensor on another device or of another dtype.
 std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>& calls, const std::vector<int64_t>& symbols,
                                  const std::vector<at::Tensor>& inputs);

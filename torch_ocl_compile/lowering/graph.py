@@ -42,12 +42,12 @@ CPU_CONSTANTS = {aten.full.default, aten.scalar_tensor.default, aten.lift_fresh_
 @dataclass(frozen=True)
 class Source:
     """Where a tensor input of the ir.Graph comes from: argument `position` of the call, an attribute of the module, a
-    host value moved to the device, or several 0-dim host values packed into one tensor."""
+    host value moved to the device, several 0-dim host values packed into one tensor, or several float arguments."""
 
-    kind: str  # "argument", "attribute", "host", "packed"
+    kind: str  # "argument", "attribute", "host", "packed", "numbers"
     position: int = 0
     tensor: torch.Tensor | None = None
-    packed: tuple[int, ...] = ()  # positions among the host values
+    packed: tuple[int, ...] = ()  # positions among the host values, for "numbers" among the arguments
     dtype: torch.dtype | None = None
 
 
@@ -74,6 +74,7 @@ class Lowered:
     before: tuple[Callable[..., Any], list[int]] | None = None  # and the arguments it takes, by position
     after: tuple[Callable[..., Any], list[Result]] | None = None
     sources: list[SymbolSource] = field(default_factory=list)
+    host_values: list[torch.fx.Node] = field(default_factory=list)  # the results of `before`
 
 
 def lower_graph(gm: torch.fx.GraphModule, fake_inputs: Sequence[Any] = (), **settings: Any) -> ir.Graph:
@@ -125,6 +126,7 @@ class _Lowering:
                 except UnsupportedError as error:
                     raise UnsupportedError(f"{error}: input {describe_value(node)}") from error
         self.bring_host_values()
+        self.bring_numbers()
         for node in self.gm.graph.nodes:
             if node.op == "get_attr" and self.parts[node] is Part.DEVICE and node not in self.env:
                 self.bring_attribute(node)
@@ -173,6 +175,19 @@ class _Lowering:
             packed = self.builder.input(ir_dtype(dtype), [size], [ir.IndexExpr(1)], False, False)
             for k, node in enumerate(nodes):
                 self.env[node] = self.builder.select(packed, 0, ir.IndexExpr(k))
+
+    def bring_numbers(self) -> None:
+        """Float arguments, packed into one tensor: a new value needs no new plan."""
+        nodes = [n for n in self.placeholders if isinstance(n.meta.get("val"), torch.SymFloat) and n.users]
+        if not nodes:
+            return
+        wide = any(t.dtype is torch.float64 for n in self.placeholders for t in tensors_of(n.meta.get("val")))
+        dtype = torch.float64 if wide else torch.float32
+        positions = tuple(self.placeholders.index(n) for n in nodes)
+        self.inputs.append(Source("numbers", packed=positions, dtype=dtype))
+        packed = self.builder.input(ir_dtype(dtype), [ir.IndexExpr(len(nodes))], [ir.IndexExpr(1)], False, False)
+        for k, node in enumerate(nodes):
+            self.env[node] = self.builder.select(packed, 0, ir.IndexExpr(k))
 
     def host_value(self, node: torch.fx.Node) -> int:
         if node not in self.host_values:
@@ -339,6 +354,7 @@ class _Lowering:
             before,
             late,
             self.symbols.sources,
+            self.host_values,
         )
 
     def emit(self, node: torch.fx.Node, strides: list[Any], owners: dict[int, Any]) -> None:

@@ -1,0 +1,84 @@
+// csrc/python/eager_bindings.cpp: the compiler of eager ops: torch_ocl_compile/eager.py, called with one op's arguments.
+#include <torch/csrc/jit/python/pybind_utils.h>
+
+#include "csrc/python/plan_object.h"
+#include "csrc/torch/eager.h"
+
+namespace py = pybind11;
+
+namespace ocl::python {
+
+namespace {
+
+aten::EagerInput input_from(const py::tuple& t) {
+  aten::EagerInput input;
+  const auto kind = t[0].cast<std::string>();
+  if (kind == "tensor") {
+    input.leaf = t[1].cast<int>();
+  } else if (kind == "numbers") {
+    input.kind = aten::EagerInput::Kind::kNumbers;
+    input.leaves = t[1].cast<std::vector<int>>();
+    input.dtype = t[2].cast<at::ScalarType>();
+  } else {
+    input.kind = aten::EagerInput::Kind::kState;
+    input.leaf = t[1].cast<int>();
+    input.count = t[2].cast<uint64_t>();
+  }
+  return input;
+}
+
+std::shared_ptr<const aten::EagerPlan> plan_from(const py::object& made) {
+  if (made.is_none()) return nullptr;
+  auto eager = std::make_shared<aten::EagerPlan>();
+  eager->resizes = made.attr("resizes").cast<std::vector<std::pair<int, std::vector<int64_t>>>>();
+  if (!eager->resizes.empty()) return eager;
+  const auto plan = made.attr("plan").cast<std::shared_ptr<PyPlan>>();
+  eager->plan = std::shared_ptr<exec::Plan>(plan, plan->plan.get());
+  for (const py::handle input : made.attr("inputs")) eager->inputs.push_back(input_from(input.cast<py::tuple>()));
+  eager->symbols = made.attr("symbols").cast<std::vector<std::pair<int, int>>>();
+  for (const py::handle value : made.attr("returns")) {
+    const auto [is_list, tensors] = value.cast<std::pair<bool, std::vector<std::pair<bool, int>>>>();
+    eager->returns.push_back({is_list, tensors});
+  }
+  return eager;
+}
+
+std::shared_ptr<const aten::EagerPlan> compile(const py::function& compiler, const c10::OperatorHandle& op,
+                                               const torch::jit::Stack& stack, const aten::EagerArguments& arguments,
+                                               aten::KeyLevel level) {
+  const size_t count = op.schema().arguments().size();
+  py::list values;
+  for (size_t i = 0; i < count; ++i) values.append(torch::jit::toPyObject(stack[stack.size() - count + i]));
+  return plan_from(compiler(op.schema().name(), op.schema().overload_name(), values, arguments.same, static_cast<int>(level)));
+}
+
+}  // namespace
+
+void bind_eager(py::module_& m) {
+  m.def(
+      "set_eager_compiler",
+      [](const py::object& compiler) {
+        if (compiler.is_none()) return aten::set_eager_compiler({});
+        // Held for good: it may be called, and could be dropped, when the interpreter is no more.
+        const auto* held = new py::function(compiler.cast<py::function>());
+        aten::set_eager_compiler([held](const c10::OperatorHandle& op, const torch::jit::Stack& stack,
+                                        const aten::EagerArguments& arguments, aten::KeyLevel level) {
+          if (!Py_IsInitialized()) return std::shared_ptr<const aten::EagerPlan>();
+          const py::gil_scoped_acquire gil;
+          try {
+            return compile(*held, op, stack, arguments, level);
+          } catch (py::error_already_set& error) {  // an interrupt; all else the compiler has dealt with
+            error.restore();
+            python_error raised;
+            raised.persist();
+            throw raised;
+          }
+        });
+      },
+      py::arg("compiler"));
+  m.def(
+      "is_wrapped_number", [](const at::Tensor& t) { return t.unsafeGetTensorImpl()->is_wrapped_number(); }, py::arg("tensor"));
+  m.def("never_compile_on_this_thread", &aten::never_compile_on_this_thread);
+}
+
+}  // namespace ocl::python

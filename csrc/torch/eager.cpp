@@ -1,0 +1,213 @@
+// csrc/torch/eager.cpp: the plans of eager ops by key, and a call of one. What varies from call to call (sizes, floats) becomes
+// an argument of the plan after a few different values; until then plans know it all, which makes the better kernels.
+#include "csrc/torch/eager.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/Resize.h>
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+
+#include "csrc/torch/errors.h"
+#include "csrc/torch/generator.h"
+#include "csrc/torch/plan_runner.h"
+#include "csrc/torch/tensor_location.h"
+
+namespace ocl::aten {
+
+namespace {
+
+constexpr int kExactNumbers = 3;       // plans that differ in numbers alone before numbers become arguments
+constexpr int kExactSizes = 4;         // plans that differ in sizes before sizes become arguments
+constexpr int kMostExact = 48;         // of a class whose sizes cannot become arguments; further ones run on the CPU
+constexpr int kMostFailures = 4;       // of a class of which nothing could be compiled: no more attempts
+constexpr int64_t kMostPacked = 64;    // numbers that need no copy of their own
+constexpr size_t kMostPlans = 1 << 13;  // exact plans; then all are forgotten, and those in use come back
+
+using PlanPointer = std::shared_ptr<const EagerPlan>;
+
+/// Calls that differ in what a level leaves out.
+struct Class {
+  PlanPointer plan;     // serves them all
+  bool failed = false;  // no such plan exists
+  int compiled = 0, failures = 0;  // exact plans and failures among them
+};
+
+struct Cache {
+  std::mutex mutex;
+  EagerCompiler compiler;
+  std::unordered_map<std::string, PlanPointer> exact;  // null: runs on the CPU
+  std::unordered_map<std::string, Class> classes;
+};
+Cache& cache() {
+  static Cache* instance = new Cache;  // never destroyed: threads may outlive static destruction
+  return *instance;
+}
+
+thread_local bool t_never = false;
+
+PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const EagerArguments& arguments) {
+  Cache& c = cache();
+  const std::string exact = key_of(op, arguments, KeyLevel::kExact);
+  std::unique_lock lock(c.mutex);
+  if (!c.compiler) return nullptr;
+  if (const auto found = c.exact.find(exact); found != c.exact.end()) return found->second;
+
+  const std::string by_number = arguments.has_floats ? key_of(op, arguments, KeyLevel::kNumbers) : std::string();
+  const std::string by_size = key_of(op, arguments, KeyLevel::kSizes);
+  const auto compile = [&](KeyLevel level) {
+    const EagerCompiler compiler = c.compiler;
+    lock.unlock();
+    PlanPointer plan = compiler(op, stack, arguments, level);
+    lock.lock();
+    return plan;
+  };
+  const auto generalise = [&](const std::string& key, KeyLevel level, int after) -> PlanPointer {
+    if (Class& known = c.classes[key]; known.plan || known.failed || known.compiled < after) return known.plan;
+    PlanPointer plan = compile(level);
+    c.classes[key].plan = plan;
+    c.classes[key].failed = plan == nullptr;
+    return plan;
+  };
+  if (arguments.has_floats)
+    if (PlanPointer plan = generalise(by_number, KeyLevel::kNumbers, kExactNumbers)) return plan;
+  if (PlanPointer plan = generalise(by_size, KeyLevel::kSizes, kExactSizes)) return plan;
+  {
+    const Class& known = c.classes[by_size];
+    if (known.failures >= kMostFailures && known.compiled == known.failures) return nullptr;
+    if (known.failed && known.compiled >= kMostExact) return nullptr;
+  }
+  PlanPointer plan = compile(KeyLevel::kExact);
+  if (plan && !plan->resizes.empty()) return plan;  // says nothing of the op
+  if (c.exact.size() >= kMostPlans) c.exact.clear();
+  c.exact[exact] = plan;
+  for (const std::string* key : {&by_number, &by_size}) {
+    if (key->empty()) continue;
+    ++c.classes[*key].compiled;
+    c.classes[*key].failures += plan == nullptr;
+  }
+  return plan;
+}
+
+bool is_written(const c10::OperatorHandle& op, int argument) {
+  const c10::AliasInfo* alias = op.schema().arguments()[argument].alias_info();
+  return alias != nullptr && alias->isWrite();
+}
+
+/// Whether nothing that is written overlaps another argument in part. Throws torch's error for a tensor that overlaps itself.
+bool memory_is_clear(const c10::OperatorHandle& op, const EagerArguments& arguments) {
+  if (!op.schema().is_mutable()) return true;
+  std::vector<std::pair<const void*, int>> storages;
+  for (size_t i = 0; i < arguments.leaves.size(); ++i) {
+    const c10::IValue& value = arguments.leaves[i];
+    if (!value.isTensor() || !value.toTensor().defined() || arguments.same[i] != static_cast<int>(i)) continue;
+    if (is_written(op, arguments.argument[i])) at::assert_no_internal_overlap(value.toTensor());
+    storages.emplace_back(value.toTensor().storage().unsafeGetStorageImpl(), static_cast<int>(i));
+  }
+  std::sort(storages.begin(), storages.end());
+  for (size_t i = 0; i < storages.size(); ++i)
+    for (size_t j = i + 1; j < storages.size() && storages[j].first == storages[i].first; ++j) {
+      const int a = storages[i].second, b = storages[j].second;
+      if (!is_written(op, arguments.argument[a]) && !is_written(op, arguments.argument[b])) continue;
+      if (at::get_overlap_status(arguments.leaves[a].toTensor(), arguments.leaves[b].toTensor()) != at::MemOverlapStatus::No)
+        return false;
+    }
+  return true;
+}
+
+double number_of(const c10::IValue& value) {
+  if (value.isTensor()) return value.toTensor().item<double>();
+  return value.isDouble() ? value.toDouble() : static_cast<double>(value.toInt());
+}
+
+at::Tensor pack(const EagerInput& input, const EagerArguments& arguments, c10::DeviceIndex device) {
+  const at::Tensor packed = at::empty({static_cast<int64_t>(input.leaves.size())}, at::device(at::kCPU).dtype(input.dtype));
+  if (input.dtype == at::kFloat) {
+    auto* out = packed.mutable_data_ptr<float>();
+    for (const int leaf : input.leaves) *out++ = static_cast<float>(number_of(arguments.leaves[leaf]));
+  } else {
+    for (size_t i = 0; i < input.leaves.size(); ++i) {
+      const c10::IValue& value = arguments.leaves[input.leaves[i]];
+      packed[static_cast<int64_t>(i)].fill_(value.isTensor() ? value.toTensor().item() : at::Scalar(number_of(value)));
+    }
+  }
+  // Short ones travel with the call, see plan_runner.cpp.
+  return packed.numel() <= kMostPacked ? packed : packed.to(at::Device(at::kPrivateUse1, device), /*non_blocking=*/true);
+}
+
+at::Tensor random_state(const EagerInput& input, const EagerArguments& arguments, int device) {
+  std::optional<at::Generator> given;
+  if (input.leaf >= 0 && arguments.leaves[input.leaf].isGenerator()) given = arguments.leaves[input.leaf].toGenerator();
+  const auto [seed, offset] = generator_for(given, device).reserve(input.count);
+  const at::Tensor state = at::empty({2}, at::device(at::kCPU).dtype(at::kLong));
+  state.mutable_data_ptr<int64_t>()[0] = static_cast<int64_t>(seed);
+  state.mutable_data_ptr<int64_t>()[1] = static_cast<int64_t>(offset);
+  return state;
+}
+
+std::vector<at::Tensor> call(const EagerPlan& eager, const EagerArguments& arguments) {
+  std::vector<at::Tensor> inputs;
+  inputs.reserve(eager.inputs.size());
+  for (const EagerInput& input : eager.inputs) {
+    switch (input.kind) {
+      case EagerInput::Kind::kTensor:
+        inputs.push_back(arguments.leaves[input.leaf].toTensor());
+        break;
+      case EagerInput::Kind::kNumbers:
+        inputs.push_back(pack(input, arguments, static_cast<c10::DeviceIndex>(eager.plan->device->index())));
+        break;
+      case EagerInput::Kind::kState:
+        inputs.push_back(random_state(input, arguments, eager.plan->device->index()));
+        break;
+    }
+  }
+  std::vector<int64_t> symbols;
+  for (const auto& [leaf, dim] : eager.symbols) symbols.push_back(arguments.leaves[leaf].toTensor().size(dim));
+  return run_plan(*eager.plan, {}, symbols, inputs);
+}
+
+void push_returns(const EagerPlan& eager, const EagerArguments& arguments, const std::vector<at::Tensor>& outputs,
+                  torch::jit::Stack& stack) {
+  const auto tensor = [&](const std::pair<bool, int>& source) {
+    if (source.second < 0) return at::Tensor();
+    return source.first ? outputs[source.second] : arguments.leaves[source.second].toTensor();
+  };
+  for (const EagerReturn& value : eager.returns) {
+    if (!value.is_list) {
+      stack.emplace_back(tensor(value.tensors.front()));
+      continue;
+    }
+    c10::List<at::Tensor> list;
+    for (const auto& source : value.tensors) list.push_back(tensor(source));
+    stack.emplace_back(std::move(list));
+  }
+}
+
+}  // namespace
+
+void set_eager_compiler(EagerCompiler compiler) {
+  const std::lock_guard lock(cache().mutex);
+  cache().compiler = std::move(compiler);
+}
+
+void never_compile_on_this_thread() { t_never = true; }
+
+bool run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (t_never) return false;
+  EagerArguments arguments = flatten(op, *stack);
+  if (!arguments.supported || !memory_is_clear(op, arguments)) return false;
+  PlanPointer eager = find_or_compile(op, *stack, arguments);
+  if (eager && !eager->resizes.empty()) {
+    for (const auto& [leaf, sizes] : eager->resizes) at::native::resize_output(arguments.leaves[leaf].toTensor(), sizes);
+    arguments = flatten(op, *stack);
+    eager = find_or_compile(op, *stack, arguments);
+  }
+  if (!eager || !eager->plan) return false;
+  const std::vector<at::Tensor> outputs = at_boundary([&] { return call(*eager, arguments); });
+  torch::jit::drop(*stack, op.schema().arguments().size());
+  push_returns(*eager, arguments, outputs, *stack);
+  return true;
+}
+
+}  // namespace ocl::aten

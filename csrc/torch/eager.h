@@ -1,0 +1,68 @@
+// csrc/torch/eager.h: an eager op without a kernel of its own, run as a compiled graph of one op.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "csrc/exec/plan.h"
+#include "csrc/torch/eager_key.h"
+
+namespace ocl::aten {
+
+/// Where one tensor of a plan comes from at a call.
+struct EagerInput {
+  enum class Kind : uint8_t {
+    kTensor,   // leaf `leaf`
+    kNumbers,  // several leaves (floats, scalars on the CPU) packed into one tensor of `dtype`
+    kState,    // (seed, offset) of a generator: leaf `leaf`, or the device's if there is none; reserves `count` counters
+  };
+  Kind kind = Kind::kTensor;
+  int leaf = -1;
+  std::vector<int> leaves = {};
+  at::ScalarType dtype = at::kFloat;
+  uint64_t count = 0;
+};
+
+/// One value of the schema's returns: an output of the plan, or an argument that was written.
+struct EagerReturn {
+  bool is_list = false;
+  std::vector<std::pair<bool, int>> tensors = {};  // (is an output of the plan, output or leaf); an index below 0: none
+};
+
+/// What runs when an op is called with arguments of one key. Either a plan, or tensors to resize before the key is known.
+struct EagerPlan {
+  std::shared_ptr<exec::Plan> plan;
+  std::vector<EagerInput> inputs;
+  std::vector<std::pair<int, int>> symbols;  // (leaf, dimension) of each size symbol
+  std::vector<EagerReturn> returns;
+  std::vector<std::pair<int, std::vector<int64_t>>> resizes;  // leaf, sizes
+};
+
+/// Compiles one op; null if the compiler cannot. May take the GIL.
+using EagerCompiler = std::function<std::shared_ptr<const EagerPlan>(
+    const c10::OperatorHandle& op, const torch::jit::Stack& stack, const EagerArguments& arguments, KeyLevel level)>;
+
+/// Without a compiler (the start, and TORCH_OCL_EAGER=cpu) nothing is compiled.
+void set_eager_compiler(EagerCompiler compiler);
+/// The calling thread runs ops on the CPU from now: it is the one that compiles.
+void never_compile_on_this_thread();
+
+/// Runs the op if it can be compiled: takes the arguments from the stack and leaves the results there. False: nothing happened.
+bool run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+/// The same for an op whose unboxed kernel stands in nn_ops.cpp: its results, or nothing.
+template <class... Args>
+std::optional<torch::jit::Stack> run_compiled(const char* name, Args&&... args) {
+  torch::jit::Stack stack;
+  torch::jit::push(stack, std::forward<Args>(args)...);
+  if (!run_compiled(c10::Dispatcher::singleton().findSchemaOrThrow(name, ""), &stack)) return std::nullopt;
+  return stack;
+}
+
+}  // namespace ocl::aten

@@ -1,0 +1,177 @@
+// csrc/torch/eager_key.cpp: see eager_key.h. A key is a string of bytes: building and hashing it takes about a microsecond.
+#include "csrc/torch/eager_key.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace ocl::aten {
+
+namespace {
+
+class KeyWriter {
+ public:
+  explicit KeyWriter(KeyLevel level) : level_(level) { key_.reserve(256); }
+
+  template <class T>
+  void raw(const T& value) {
+    key_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void tag(char c) { key_.push_back(c); }
+  void text(const std::string& s) {
+    raw(static_cast<uint32_t>(s.size()));
+    key_ += s;
+  }
+
+  void tensor(const at::Tensor& t, int same) {
+    tag('T');
+    raw(same);
+    raw(t.scalar_type());
+    raw(t.device().type());
+    raw(t.device().index());
+    raw(static_cast<uint16_t>(t.dim()));
+    if (level_ != KeyLevel::kSizes) {
+      for (const int64_t size : t.sizes()) raw(size);
+      for (const int64_t stride : t.strides()) raw(stride);
+      return;
+    }
+    for (const int64_t size : t.sizes()) size_class(size);
+    stride_class(t);
+  }
+
+  void host_scalar(const at::Tensor& t) {
+    const bool number = t.unsafeGetTensorImpl()->is_wrapped_number();
+    tag(number ? 'w' : 't');
+    raw(t.scalar_type());
+    raw(static_cast<uint16_t>(t.dim()));
+    if (number && !(level_ != KeyLevel::kExact && t.is_floating_point())) value_of(t);
+  }
+
+  std::string take() { return std::move(key_); }
+
+ private:
+  void value_of(const at::Tensor& t) {
+    if (t.is_floating_point())
+      raw(t.item<double>());
+    else
+      raw(t.item<int64_t>());
+  }
+
+  /// 0 and 1 as such; others by the order in which they first occurred: equal sizes stay equal.
+  void size_class(int64_t size) {
+    if (size <= 1) return tag(size == 0 ? '0' : '1');
+    const auto found = std::find(seen_.begin(), seen_.end(), size);
+    tag('s');
+    raw(static_cast<uint16_t>(found - seen_.begin()));
+    if (found == seen_.end()) seen_.push_back(size);
+  }
+
+  /// The order of the dimensions of a dense tensor, else its strides.
+  void stride_class(const at::Tensor& t) {
+    if (t.is_contiguous()) return tag('c');
+    if (!t.is_non_overlapping_and_dense()) {
+      tag('x');
+      for (const int64_t stride : t.strides()) raw(stride);
+      return;
+    }
+    std::vector<uint8_t> order(t.dim());
+    std::iota(order.begin(), order.end(), uint8_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](uint8_t a, uint8_t b) { return t.stride(a) > t.stride(b); });
+    tag('p');
+    for (const uint8_t d : order) raw(d);
+  }
+
+  const KeyLevel level_;
+  std::string key_;
+  std::vector<int64_t> seen_;
+};
+
+/// Two arguments that are one tensor, or two views of exactly the same elements.
+bool is_same(const at::Tensor& a, const at::Tensor& b) {
+  return a.unsafeGetTensorImpl() == b.unsafeGetTensorImpl() ||
+         (a.numel() > 0 && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
+          a.const_data_ptr() == b.const_data_ptr());
+}
+
+}  // namespace
+
+bool is_host_scalar(const at::Tensor& tensor) { return tensor.device().is_cpu() && tensor.dim() == 0; }
+
+EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  EagerArguments result;
+  const size_t count = op.schema().arguments().size();
+  std::vector<std::pair<const void*, int>> data;  // of the tensors so far, for `same`
+  const auto add = [&](const c10::IValue& value, int argument) {
+    const int leaf = static_cast<int>(result.leaves.size());
+    int same = leaf;
+    if (value.isTensor() && value.toTensor().defined()) {
+      const at::Tensor& t = value.toTensor();
+      if (is_host_scalar(t)) {
+        result.has_floats |= t.unsafeGetTensorImpl()->is_wrapped_number() && t.is_floating_point();
+        result.supported &= !t.is_complex();
+      } else if (t.device().is_privateuseone() && t.layout() == at::kStrided && !t.is_complex()) {
+        const void* address = t.numel() > 0 ? t.const_data_ptr() : static_cast<const void*>(t.unsafeGetTensorImpl());
+        for (const auto& [other, position] : data)
+          if (other == address && same == leaf && is_same(result.leaves[position].toTensor(), t)) same = position;
+        data.emplace_back(address, leaf);
+      } else {
+        result.supported = false;
+      }
+    }
+    result.has_floats |= value.isDouble();
+    result.supported &= !value.isComplexDouble();
+    result.leaves.push_back(value);
+    result.argument.push_back(argument);
+    result.same.push_back(same);
+  };
+  for (size_t i = 0; i < count; ++i) {
+    const c10::IValue& value = stack[stack.size() - count + i];
+    const int argument = static_cast<int>(i);
+    if (!value.isList()) {
+      add(value, argument);
+      continue;
+    }
+    for (const c10::IValue& element : value.toListRef()) add(element, argument);
+  }
+  return result;
+}
+
+std::string key_of(const c10::OperatorHandle& op, const EagerArguments& arguments, KeyLevel level) {
+  KeyWriter key(level);
+  key.raw(&op.schema());  // a registered schema stays where it is
+  key.raw(level);
+  for (size_t i = 0; i < arguments.leaves.size(); ++i) {
+    const c10::IValue& value = arguments.leaves[i];
+    if (i > 0 && arguments.argument[i] == arguments.argument[i - 1]) key.tag(',');
+    else key.raw(static_cast<uint16_t>(arguments.argument[i]));
+    if (value.isTensor() && value.toTensor().defined()) {
+      if (is_host_scalar(value.toTensor()))
+        key.host_scalar(value.toTensor());
+      else
+        key.tensor(value.toTensor(), arguments.same[i]);
+    } else if (value.isDouble()) {
+      key.tag('d');
+      if (level == KeyLevel::kExact) key.raw(value.toDouble());
+    } else if (value.isInt() || value.isSymInt()) {
+      key.tag('i');
+      key.raw(value.isInt() ? value.toInt() : value.toSymInt().expect_int());
+    } else if (value.isBool()) {
+      key.tag(value.toBool() ? '+' : '-');
+    } else if (value.isString()) {
+      key.tag('"');
+      key.text(value.toStringRef());
+    } else if (value.isDevice()) {
+      key.tag('v');
+      key.raw(value.toDevice().type());
+      key.raw(value.toDevice().index());
+    } else if (value.isGenerator()) {
+      key.tag('g');
+    } else {
+      key.tag('n');
+    }
+  }
+  return key.take();
+}
+
+}  // namespace ocl::aten

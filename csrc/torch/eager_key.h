@@ -1,0 +1,34 @@
+// csrc/torch/eager_key.h: the arguments of one eager call as a flat list of leaves, and the key under which its plan is kept.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <string>
+#include <vector>
+
+namespace ocl::aten {
+
+/// How much of a call its plan depends on. A plan of a higher level serves more calls and knows less of each.
+enum class KeyLevel : uint8_t {
+  kExact,    // every size and every number
+  kNumbers,  // floats are arguments of the plan
+  kSizes,    // so are sizes; ranks, sizes of 1 and which sizes are equal still count
+};
+
+/// The arguments in schema order, lists taken apart; None is a leaf too.
+struct EagerArguments {
+  std::vector<c10::IValue> leaves;
+  std::vector<int> argument;  // of each leaf, by position in the schema
+  std::vector<int> same;      // first leaf that is the same tensor, usually the leaf itself
+  bool has_floats = false;    // some leaf is not part of a key of level kNumbers
+  bool supported = true;      // false: complex numbers, sparse tensors, CPU tensors with elements to copy
+};
+
+EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
+std::string key_of(const c10::OperatorHandle& op, const EagerArguments& arguments, KeyLevel level);
+
+/// A tensor whose one element is a number: a Python number that met a tensor, or a CPU scalar.
+bool is_host_scalar(const at::Tensor& tensor);
+
+}  // namespace ocl::aten

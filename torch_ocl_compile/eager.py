@@ -1,0 +1,305 @@
+# torch_ocl_compile/eager.py: one op called outside of compiled functions -> a plan.
+"""Called by csrc/torch/eager.cpp when it has no plan for an op's arguments. The op is traced on fake tensors, in its
+functional form, and lowered like any graph; what it writes becomes a store into the argument. What fails for whatever
+reason runs on the CPU, counted there; `reasons()` says why."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import enum
+import itertools
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from torch_ocl_compile import _C, config, debug
+from torch_ocl_compile.errors import UnsupportedError
+
+log = logging.getLogger(__name__)
+
+aten = torch.ops.aten
+_REASONS: dict[str, str] = {}
+_labels = itertools.count()
+
+
+class Level(enum.IntEnum):
+    """csrc/torch/eager_key.h: what a plan knows of its call."""
+
+    EXACT = 0
+    NUMBERS = 1
+    SIZES = 2
+
+
+@dataclass
+class EagerPlan:
+    """Read by csrc/python/eager_bindings.cpp. Leaves: the arguments in schema order, lists taken apart."""
+
+    plan: Any = None
+    inputs: list[tuple[Any, ...]] = field(default_factory=list)  # ("tensor", leaf), ("numbers", leaves, dtype), ...
+    symbols: list[tuple[int, int]] = field(default_factory=list)  # leaf, dimension
+    returns: list[tuple[bool, list[tuple[bool, int]]]] = field(default_factory=list)
+    resizes: list[tuple[int, list[int]]] = field(default_factory=list)
+
+
+def compile_op(name: str, overload: str, args: list[Any], same: list[int], level: int) -> EagerPlan | None:
+    """The plan for a call, None if there is none. `same`: for each leaf the first that is the same tensor."""
+    label = f"{name}.{overload}" if overload else name
+    try:
+        return _worker().submit(_compile, name, overload, args, same, Level(level)).result()
+    except Exception as error:
+        _REASONS[label] = f"{type(error).__name__}: {error}"
+        log.debug("%s is not compiled (%s): %s", label, Level(level).name.lower(), _REASONS[label])
+        return None
+
+
+def reasons() -> dict[str, str]:
+    """Why ops could not be compiled, the latest reason of each."""
+    return dict(_REASONS)
+
+
+_pool: tuple[int, concurrent.futures.ThreadPoolExecutor] | None = None
+
+
+def _worker() -> concurrent.futures.ThreadPoolExecutor:
+    """A thread of our own traces: none of the caller's modes (autograd, autocast, functorch, fake tensors) reach it."""
+    global _pool
+    if _pool is None or _pool[0] != os.getpid():
+        pool = concurrent.futures.ThreadPoolExecutor(1, "ocl_eager", initializer=_C.never_compile_on_this_thread)
+        _pool = (os.getpid(), pool)
+    return _pool[1]
+
+
+def _compile(name: str, overload: str, args: list[Any], same: list[int], level: Level) -> EagerPlan:
+    from torch_ocl_compile.backend import make_plan
+    from torch_ocl_compile.lowering.graph import lower_module
+    from torch_ocl_compile.lowering.random import functionalise
+
+    namespace, packet = name.split("::")
+    op = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
+    label = f"eager_{packet}_{next(_labels)}"
+    with torch.no_grad():
+        traced = _Trace(op, args, same, level)
+        gm = traced.graph_module
+        debug.dump(label, "fx.txt", lambda: gm.print_readable(print_output=False))
+        resizes = traced.resizes()
+        if resizes:
+            return EagerPlan(resizes=resizes)
+        functionalise(gm)
+        lowered = lower_module(gm, fallback="error")
+    if lowered.device.type == "cpu":
+        raise UnsupportedError("none of its tensors is on an ocl device")
+    debug.dump(label, "graph.txt", lowered.graph.str)
+    inputs = [traced.input(source, lowered) for source in lowered.inputs]
+    symbols = [traced.symbol(s) for s in lowered.sources]
+    if any(r.kind not in ("plan", "argument") for r in lowered.results) or lowered.after is not None:
+        raise UnsupportedError("a result is computed on the host")
+    results = [
+        (True, r.position) if r.kind == "plan" else (False, traced.leaf_of[r.position]) for r in lowered.results
+    ]
+    plan = make_plan(lowered, dict(config.compile_options(None)), label)
+    log.debug("%s: compiled for %s, %d launches", label, level.name.lower(), plan.launch_count)
+    return EagerPlan(plan, inputs, symbols, traced.returns(results))
+
+
+class _Trace:
+    """The graph of one op, and which leaf each of its placeholders is."""
+
+    def __init__(self, op: Any, args: list[Any], same: list[int], level: Level) -> None:
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        from torch_ocl_compile.eager_forms import form_of
+
+        self.op = op
+        self.form = form_of(op)
+        self.level = level
+        self.leaves, self.spec = tree_flatten(args)
+        self.same = same
+        self.arguments = [i for i, a in enumerate(args) for _ in range(len(a) if isinstance(a, (list, tuple)) else 1)]
+        self.env = ShapeEnv()
+        self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
+        tensors = [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
+        self.has_dims = any(t.dim() > 0 for t in tensors)
+        self.wide = any(t.dtype is torch.float64 and not _is_number(t) for t in tensors)
+        self.symbols: dict[int, Any] = {}  # size -> SymInt
+        self.leaf_of: list[int] = []  # of each placeholder
+        self.fresh: list[Any] = []  # of each return: the positions of its results, or the argument it is
+        self.graph_module = self._trace()
+
+    def _trace(self) -> torch.fx.GraphModule:
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        from torch_ocl_compile.decompositions import ocl_decomp_table
+
+        with self.mode:
+            fakes = [self._placeholder(i, leaf) for i, leaf in enumerate(self.leaves)]
+            self.leaf_of = [i for i, fake in enumerate(fakes) if fake is not None]
+            function = torch.func.functionalize(self._call, remove="mutations_and_views")
+            made: torch.fx.GraphModule = make_fx(function, decomposition_table=ocl_decomp_table())(
+                *(fake for fake in fakes if fake is not None)
+            )
+        if any(self._is_special(guard.expr) for guard in self.env.guards):
+            raise UnsupportedError(f"its graph holds for some values only: {self.env.guards}")
+        made.graph.eliminate_dead_code()
+        made.recompile()
+        return made
+
+    def _is_special(self, expr: Any) -> bool:
+        """Whether a guard says more than the key does."""
+        return bool(expr.free_symbols)
+
+    def _placeholder(self, i: int, leaf: Any) -> Any:
+        """The fake argument that stands for a leaf; None for what the graph holds as a constant."""
+        if isinstance(leaf, torch.Tensor):
+            if self.same[i] != i:
+                return None
+            if _is_number(leaf):
+                return self._number(i, leaf)
+            sizes, strides = list(leaf.shape), list(leaf.stride())
+            if self.level is Level.SIZES:
+                sizes, strides = self._symbolic(i, leaf)
+            return torch.empty_strided(sizes, strides, dtype=leaf.dtype, device=leaf.device)
+        if isinstance(leaf, float) and self.level is not Level.EXACT:
+            return self._symbolic_float(i, leaf)
+        return None
+
+    def _number(self, i: int, leaf: torch.Tensor) -> Any:
+        """A CPU scalar. Where it stands for a Python number its type must not decide the result's: float32 takes part
+        like a Python float beside a tensor that has dimensions."""
+        if not _C.is_wrapped_number(leaf):
+            return torch.empty((), dtype=leaf.dtype)
+        if self.level is Level.EXACT or not leaf.is_floating_point():
+            return None
+        if not self.has_dims:
+            raise UnsupportedError("a Python number beside scalars has no dtype of its own")
+        return torch.empty((), dtype=torch.float64 if self.wide else torch.get_default_dtype())
+
+    def _symbolic_float(self, i: int, value: float) -> Any:
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+        source = ConstantSource(f"number_{i}")
+        symbol = self.env.create_unspecified_symbol(value, source=source, dynamic_dim=DimDynamic.DYNAMIC)
+        return self.env.create_symfloatnode(symbol, hint=value, source=source)
+
+    def _symbolic(self, i: int, leaf: torch.Tensor) -> tuple[list[Any], list[Any]]:
+        """Sizes as symbols, equal ones as the same; strides follow from them where the tensor is dense."""
+        sizes = [self._symbolic_size(i, d, size) for d, size in enumerate(leaf.shape)]
+        if not (leaf.is_contiguous() or torch._C._is_non_overlapping_and_dense(leaf)):
+            return sizes, list(leaf.stride())
+        order = sorted(range(leaf.dim()), key=lambda d: -leaf.stride(d))
+        strides: list[Any] = [1] * leaf.dim()
+        if leaf.is_contiguous():
+            order = list(range(leaf.dim()))
+        step: Any = 1
+        for d in reversed(order):
+            strides[d] = step
+            step = step * (sizes[d] if leaf.shape[d] > 1 else 1)
+        return sizes, strides
+
+    def _symbolic_size(self, i: int, d: int, size: int) -> Any:
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+        if size <= 1:
+            return size
+        if size not in self.symbols:
+            source = ConstantSource(f"size_{i}_{d}")
+            symbol = self.env.create_symbol(size, source=source, dynamic_dim=DimDynamic.DYNAMIC)
+            self.symbols[size] = self.env.create_symintnode(symbol, hint=size, source=source)
+        return self.symbols[size]
+
+    def _call(self, *given: Any) -> list[torch.Tensor]:
+        """The op on its leaves; returns the results that are not its arguments, one after the other."""
+        leaves = [leaf.item() if isinstance(leaf, torch.Tensor) and _is_number(leaf) else leaf for leaf in self.leaves]
+        for value, i in zip(given, self.leaf_of, strict=True):
+            leaves[i] = value
+        for i, first in enumerate(self.same):
+            if first != i:
+                leaves[i] = leaves[first]
+        leaves = [None if isinstance(leaf, torch.Generator) else leaf for leaf in leaves]
+        values = tree_unflatten(leaves, self.spec)
+        schema = self.op._schema
+        kwargs = {a.name: v for a, v in zip(schema.arguments, values, strict=True) if a.kwarg_only}
+        made = self.form(*values[: len(values) - len(kwargs)], **kwargs)
+        returned = made if isinstance(made, tuple) else (made,) if schema.returns else ()
+        results: list[torch.Tensor] = []
+        self.fresh = []
+        for value, declared in zip(returned, schema.returns, strict=True):
+            written = _written_argument(schema, declared)
+            if written is not None:
+                self.fresh.append(written)
+                continue
+            listed = list(value) if isinstance(value, (list, tuple)) else [value]
+            if not all(isinstance(t, torch.Tensor) for t in listed):
+                raise UnsupportedError("it returns something that is no tensor")
+            self.fresh.append((isinstance(value, (list, tuple)), len(listed)))
+            results += listed
+        return results
+
+    def resizes(self) -> list[tuple[int, list[int]]]:
+        """out= arguments that have another size than the result."""
+        found = []
+        placeholders = [n for n in self.graph_module.graph.nodes if n.op == "placeholder"]
+        for node in self.graph_module.graph.nodes:
+            if node.target is aten.resize_.default:
+                if self.level is Level.SIZES:
+                    raise UnsupportedError("it resizes an argument")
+                found.append((self.leaf_of[placeholders.index(node.args[0])], [int(s) for s in node.args[1]]))
+        return found
+
+    def returns(self, results: Sequence[tuple[bool, int]]) -> list[tuple[bool, list[tuple[bool, int]]]]:
+        """`results`, of the graph, as the schema's returns."""
+        made: list[tuple[bool, list[tuple[bool, int]]]] = []
+        left = list(results)
+        for source in self.fresh:
+            if isinstance(source, int):
+                positions = [i for i, argument in enumerate(self.arguments) if argument == source]
+                made.append((isinstance(self.op._schema.arguments[source].type, torch.ListType), [(False, p) for p in positions]))
+            else:
+                is_list, count = source
+                made.append((is_list, left[:count]))
+                left = left[count:]
+        return made
+
+    def input(self, source: Any, lowered: Any) -> tuple[Any, ...]:
+        """An input of the plan, by leaf."""
+        if source.kind == "argument":
+            return ("tensor", self.leaf_of[source.position])
+        if source.kind == "numbers":
+            return ("numbers", [self.leaf_of[p] for p in source.packed], source.dtype)
+        placeholders = [n for n in self.graph_module.graph.nodes if n.op == "placeholder"]
+        if source.kind == "packed":
+            nodes = [lowered.host_values[k] for k in source.packed]
+            if all(n in placeholders for n in nodes):
+                return ("numbers", [self.leaf_of[placeholders.index(n)] for n in nodes], source.dtype)
+        if source.kind == "host":
+            node = lowered.host_values[source.position]
+            if node.target is torch.ops.ocl.rng_reserve.default:
+                generators = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, torch.Generator)]
+                return ("state", generators[0] if generators else -1, node.args[1])
+        raise UnsupportedError(f"an input of its graph is computed on the host ({source.kind})")
+
+    def symbol(self, source: Any) -> tuple[int, int]:
+        if source.dim is None:
+            raise UnsupportedError("an integer argument is symbolic")
+        return self.leaf_of[source.position], source.dim
+
+
+def _is_number(t: torch.Tensor) -> bool:
+    return t.device.type == "cpu" and t.dim() == 0
+
+
+def _written_argument(schema: Any, declared: Any) -> int | None:
+    """The position of the argument that a return is, None for a fresh result."""
+    if declared.alias_info is None or not declared.alias_info.is_write:
+        return None
+    for i, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.before_set == declared.alias_info.before_set:
+            return i
+    return None

@@ -1,0 +1,54 @@
+# torch_ocl_compile/eager_forms.py: how eager ops are written for tracing, where the op itself is not what to trace.
+"""torch sends some ops to a private device under names or schemas of their own; others have no functional form. A form
+takes the op's arguments in the schema's order and may write into them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+
+FORMS: dict[str, Callable[..., Any]] = {}
+
+
+def form(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            FORMS[name] = function
+        return function
+
+    return register
+
+
+def form_of(op: Any) -> Callable[..., Any]:
+    """What to trace for an overload: its form, or itself."""
+    found: Callable[..., Any] = FORMS.get(str(op), op)
+    return found
+
+
+@form("aten.convolution_overrideable.default")
+def convolution(*args: Any) -> Any:
+    return aten.convolution(*args)
+
+
+@form("aten.convolution_backward_overrideable.default")
+def convolution_backward(
+    grad: Any, x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any, groups: int,
+    mask: Any,
+) -> Any:  # fmt: skip
+    outputs = weight.shape[1] * groups if transposed else weight.shape[0]
+    return aten.convolution_backward(
+        grad, x, weight, [outputs], stride, padding, dilation, transposed, extra, groups, mask
+    )
+
+
+@form("aten.native_batch_norm.default")
+def batch_norm(
+    x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    if running_mean is None:
+        return aten._native_batch_norm_legit.no_stats(x, weight, bias, training, momentum, eps)
+    return aten._native_batch_norm_legit(x, weight, bias, running_mean, running_var, training, momentum, eps)
