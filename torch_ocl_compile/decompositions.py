@@ -11,6 +11,7 @@ import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
 import torch_ocl_compile.graph_ops  # noqa: F401  (defines torch.ops.ocl)
+from torch_ocl_compile.random_forms import DECOMPOSITIONS
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -138,6 +139,7 @@ def _table() -> dict[Any, Callable[..., Any]]:
             del table[target]
     table.pop(aten.max_pool2d_with_indices_backward.default, None)
     table.update(OVERRIDES)
+    table.update(DECOMPOSITIONS)
     return table
 
 

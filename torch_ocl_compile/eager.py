@@ -24,6 +24,9 @@ from torch_ocl_compile.errors import UnsupportedError
 log = logging.getLogger(__name__)
 
 aten = torch.ops.aten
+# One value of the schema's returns: a number, or (is it a list, [(is it the plan's, output or leaf)]).
+Return = int | tuple[bool, list[tuple[bool, int]]]
+
 _REASONS: dict[str, str] = {}
 _labels = itertools.count()
 
@@ -43,7 +46,7 @@ class EagerPlan:
     plan: Any = None
     inputs: list[tuple[Any, ...]] = field(default_factory=list)  # ("tensor", leaf), ("numbers", leaves, dtype), ...
     symbols: list[tuple[int, int]] = field(default_factory=list)  # leaf, dimension
-    returns: list[tuple[bool, list[tuple[bool, int]]]] = field(default_factory=list)
+    returns: list[Return] = field(default_factory=list)
     resizes: list[tuple[int, list[int]]] = field(default_factory=list)
 
 
@@ -128,7 +131,7 @@ class _Trace:
         self.wide = any(t.dtype is torch.float64 and not _is_number(t) for t in tensors)
         self.symbols: dict[int, Any] = {}  # size -> SymInt
         self.leaf_of: list[int] = []  # of each placeholder
-        self.fresh: list[Any] = []  # of each return: the positions of its results, or the argument it is
+        self.fresh: list[Any] = []  # of each return: (is it a list, which are there), (number,), or the argument it is
         self.graph_module = self._trace()
 
     def _trace(self) -> torch.fx.GraphModule:
@@ -236,10 +239,13 @@ class _Trace:
                 self.fresh.append(written)
                 continue
             listed = list(value) if isinstance(value, (list, tuple)) else [value]
-            if not all(isinstance(t, torch.Tensor) for t in listed):
+            if not all(t is None or type(t) is int or isinstance(t, torch.Tensor) for t in listed):
                 raise UnsupportedError("it returns something that is no tensor")
-            self.fresh.append((isinstance(value, (list, tuple)), len(listed)))
-            results += listed
+            if type(value) is int:
+                self.fresh.append((value,))
+                continue
+            self.fresh.append((isinstance(value, (list, tuple)), [t is not None for t in listed]))
+            results += [t for t in listed if t is not None]
         return results
 
     def resizes(self) -> list[tuple[int, list[int]]]:
@@ -253,18 +259,19 @@ class _Trace:
                 found.append((self.leaf_of[placeholders.index(node.args[0])], [int(s) for s in node.args[1]]))
         return found
 
-    def returns(self, results: Sequence[tuple[bool, int]]) -> list[tuple[bool, list[tuple[bool, int]]]]:
+    def returns(self, results: Sequence[tuple[bool, int]]) -> list[Return]:
         """`results`, of the graph, as the schema's returns."""
-        made: list[tuple[bool, list[tuple[bool, int]]]] = []
-        left = list(results)
+        made: list[Return] = []
+        left = iter(results)
         for source in self.fresh:
             if isinstance(source, int):
-                positions = [i for i, argument in enumerate(self.arguments) if argument == source]
-                made.append((isinstance(self.op._schema.arguments[source].type, torch.ListType), [(False, p) for p in positions]))
+                is_list = isinstance(self.op._schema.arguments[source].type, torch.ListType)
+                made.append((is_list, [(False, i) for i, a in enumerate(self.arguments) if a == source]))
+            elif len(source) == 1:
+                made.append(source[0])
             else:
-                is_list, count = source
-                made.append((is_list, left[:count]))
-                left = left[count:]
+                is_list, present = source
+                made.append((is_list, [next(left) if there else (False, -1) for there in present]))
         return made
 
     def input(self, source: Any, lowered: Any) -> tuple[Any, ...]:

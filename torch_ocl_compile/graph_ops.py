@@ -9,14 +9,20 @@ from typing import Any
 import torch
 
 from torch_ocl_compile import _C
-from torch_ocl_compile.philox import philox_normal, philox_uniform
+from torch_ocl_compile.philox import philox_bits, philox_normal, philox_uniform
 
 aten = torch.ops.aten
+
+# How many uniform numbers a half has: those that it holds exactly.
+UNIFORM_STEPS = {torch.float16: 2**11, torch.bfloat16: 2**8}
 
 LIBRARY = torch.library.Library("ocl", "FRAGMENT")
 LIBRARY.define("rng_reserve(Device device, int streams) -> Tensor")
 LIBRARY.define("uniform(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
 LIBRARY.define("normal(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
+LIBRARY.define(
+    "randint(Tensor state, SymInt[] size, int stream, ScalarType dtype, SymInt low, SymInt high) -> Tensor"
+)
 # max_pool2d_with_indices_backward without the input, of which only the size matters: backward then need not keep it.
 LIBRARY.define(
     "max_pool2d_backward(Tensor grad, Tensor offsets, SymInt[] size, int[] kernel, int[] stride, int[] padding,"
@@ -39,7 +45,15 @@ def _numbers(make: Any, state: torch.Tensor, size: Sequence[int], stream: int, d
 
 
 def uniform(state: torch.Tensor, size: Sequence[int], stream: int, dtype: torch.dtype) -> torch.Tensor:
-    return _numbers(philox_uniform, state, size, stream, dtype)
+    drawn = _numbers(philox_uniform, state, size, stream, torch.float32)
+    steps = UNIFORM_STEPS.get(dtype)
+    return (drawn if steps is None else torch.floor(drawn * steps) / steps).to(dtype)
+
+
+def randint(
+    state: torch.Tensor, size: Sequence[int], stream: int, dtype: torch.dtype, low: int, high: int
+) -> torch.Tensor:
+    return _numbers(lambda *call: low + (philox_bits(*call) & (2**63 - 1)) % (high - low), state, size, stream, dtype)
 
 
 def normal(state: torch.Tensor, size: Sequence[int], stream: int, dtype: torch.dtype) -> torch.Tensor:
@@ -64,7 +78,9 @@ def max_pool2d_backward(
     return result
 
 
-def _fake_numbers(state: torch.Tensor, size: Sequence[Any], stream: int, dtype: torch.dtype) -> torch.Tensor:
+def _fake_numbers(
+    state: torch.Tensor, size: Sequence[Any], stream: int, dtype: torch.dtype, *_: Any
+) -> torch.Tensor:
     return state.new_empty(size, dtype=dtype)
 
 
@@ -81,6 +97,7 @@ torch.library.register_fake("ocl::rng_reserve", fake_reserve, lib=LIBRARY)
 for _name, _eager, _fake in (
     ("uniform", uniform, _fake_numbers),
     ("normal", normal, _fake_numbers),
+    ("randint", randint, _fake_numbers),
     ("max_pool2d_backward", max_pool2d_backward, _fake_max_pool2d_backward),
 ):
     LIBRARY.impl(_name, _eager, "CompositeExplicitAutograd")

@@ -55,3 +55,9 @@ def philox_uniform(seed: int, offset: int, size: Sequence[int]) -> torch.Tensor:
 
 def philox_normal(seed: int, offset: int, size: Sequence[int]) -> torch.Tensor:
     return normal_of(philox(torch.tensor(seed), torch.tensor(offset), _elements(size)))
+
+
+def philox_bits(seed: int, offset: int, size: Sequence[int]) -> torch.Tensor:
+    """64 random bits per element, as int64: words 1 and 0."""
+    words = philox(torch.tensor(seed), torch.tensor(offset), _elements(size))
+    return (words[1] << 32) | words[0]

@@ -37,8 +37,11 @@ std::shared_ptr<const aten::EagerPlan> plan_from(const py::object& made) {
   for (const py::handle input : made.attr("inputs")) eager->inputs.push_back(input_from(input.cast<py::tuple>()));
   eager->symbols = made.attr("symbols").cast<std::vector<std::pair<int, int>>>();
   for (const py::handle value : made.attr("returns")) {
-    const auto [is_list, tensors] = value.cast<std::pair<bool, std::vector<std::pair<bool, int>>>>();
-    eager->returns.push_back({is_list, tensors});
+    if (py::isinstance<py::int_>(value))
+      eager->returns.push_back({false, {}, value.cast<int64_t>()});
+    else
+      eager->returns.push_back({value.cast<py::tuple>()[0].cast<bool>(),
+                                value.cast<py::tuple>()[1].cast<std::vector<std::pair<bool, int>>>()});
   }
   return eager;
 }

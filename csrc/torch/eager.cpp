@@ -174,6 +174,10 @@ void push_returns(const EagerPlan& eager, const EagerArguments& arguments, const
     return source.first ? outputs[source.second] : arguments.leaves[source.second].toTensor();
   };
   for (const EagerReturn& value : eager.returns) {
+    if (value.number.has_value()) {
+      stack.emplace_back(*value.number);
+      continue;
+    }
     if (!value.is_list) {
       stack.emplace_back(tensor(value.tensors.front()));
       continue;

@@ -29,10 +29,11 @@ struct EagerInput {
   uint64_t count = 0;
 };
 
-/// One value of the schema's returns: an output of the plan, or an argument that was written.
+/// One value of the schema's returns: outputs of the plan, arguments that were written, or a number.
 struct EagerReturn {
   bool is_list = false;
   std::vector<std::pair<bool, int>> tensors = {};  // (is an output of the plan, output or leaf); an index below 0: none
+  std::optional<int64_t> number = std::nullopt;    // instead of tensors
 };
 
 /// What runs when an op is called with arguments of one key. Either a plan, or tensors to resize before the key is known.
@@ -55,14 +56,5 @@ void never_compile_on_this_thread();
 
 /// Runs the op if it can be compiled: takes the arguments from the stack and leaves the results there. False: nothing happened.
 bool run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack);
-
-/// The same for an op whose unboxed kernel stands in nn_ops.cpp: its results, or nothing.
-template <class... Args>
-std::optional<torch::jit::Stack> run_compiled(const char* name, Args&&... args) {
-  torch::jit::Stack stack;
-  torch::jit::push(stack, std::forward<Args>(args)...);
-  if (!run_compiled(c10::Dispatcher::singleton().findSchemaOrThrow(name, ""), &stack)) return std::nullopt;
-  return stack;
-}
 
 }  // namespace ocl::aten

@@ -1,6 +1,6 @@
 // csrc/torch/nn_ops.cpp: eager ops that cannot take the general fallback: convolution, attention, LSTM and GRU cells, which
 // torch sends to a private device under names that the CPU has no kernel for, and batch norm, whose schema hides what it
-// writes. They run on the CPU by the plain formula, counted as fallbacks.
+// writes. What cannot be compiled runs on the CPU by the plain formula, counted as a fallback.
 #include <ATen/ATen.h>
 #include <ATen/native/transformers/attention.h>
 #include <torch/library.h>
@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "csrc/torch/device_state.h"
+#include "csrc/torch/eager.h"
 #include "csrc/torch/generator.h"
 #include "csrc/torch/tensor_location.h"
 
@@ -229,16 +230,31 @@ int64_t choose_sdp(const at::Tensor&, const at::Tensor&, const at::Tensor&, cons
 
 void set_sdp_choice(int64_t choice) { g_sdp_choice = choice; }
 
+namespace {
+
+/// The kernel of an op that is compiled where possible, and otherwise computed by a function above.
+template <class Function>
+void compiled_or(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (run_compiled(op, stack)) return;
+  using Kernel = typename c10::impl::WrapFunctionIntoFunctor<Function>::type;
+  static Kernel kernel;
+  c10::impl::make_boxed_from_unboxed_functor<Kernel, false>::call(&kernel, op, keys, stack);
+}
+
+}  // namespace
+
+#define OCL_COMPILED_OR(function) torch::CppFunction::makeFromBoxedFunction<&compiled_or<TORCH_FN_TYPE(function)>>()
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("convolution_overrideable", convolution);
-  m.impl("convolution_backward_overrideable", convolution_backward);
-  m.impl("native_batch_norm", batch_norm);
-  m.impl("_scaled_dot_product_fused_attention_overrideable", attention);
-  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", attention_backward);
-  m.impl("_thnn_fused_lstm_cell", lstm_cell);
-  m.impl("_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward);
-  m.impl("_thnn_fused_gru_cell", gru_cell);
-  m.impl("_thnn_fused_gru_cell_backward", gru_cell_backward);
+  m.impl("convolution_overrideable", OCL_COMPILED_OR(convolution));
+  m.impl("convolution_backward_overrideable", OCL_COMPILED_OR(convolution_backward));
+  m.impl("native_batch_norm", OCL_COMPILED_OR(batch_norm));
+  m.impl("_scaled_dot_product_fused_attention_overrideable", OCL_COMPILED_OR(attention));
+  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", OCL_COMPILED_OR(attention_backward));
+  m.impl("_thnn_fused_lstm_cell", OCL_COMPILED_OR(lstm_cell));
+  m.impl("_thnn_fused_lstm_cell_backward_impl", OCL_COMPILED_OR(lstm_cell_backward));
+  m.impl("_thnn_fused_gru_cell", OCL_COMPILED_OR(gru_cell));
+  m.impl("_thnn_fused_gru_cell_backward", OCL_COMPILED_OR(gru_cell_backward));
 }
 
 }  // namespace ocl::aten

@@ -5,28 +5,32 @@ ops in their place, before the graph is cut into forward and backward:
     ocl::rng_reserve(device) -> state       int64 [seed, offset]; advances the device's generator; the only effect
     ocl::uniform(state, size, stream, ...)  Philox of (seed, offset + stream, element): pure, so recomputing is free
 
-Only `state`, 16 bytes, is saved for backward.
+Only `state`, 16 bytes, is saved for backward. Other distributions are made of these three: random_forms.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils.checkpoint import CheckpointPolicy
 
 from torch_ocl_compile._C import ir
-from torch_ocl_compile.graph_ops import fake_reserve
+from torch_ocl_compile.graph_ops import UNIFORM_STEPS, fake_reserve
 from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context
 from torch_ocl_compile.lowering.registry import lower
+from torch_ocl_compile.lowering.term import Nest, Term
 
 aten = torch.ops.aten
 
-# overload -> (our op, position of the size)
-DRAWS: dict[Any, tuple[Any, int]] = {
-    aten.rand.default: (torch.ops.ocl.uniform.default, 0),
-    aten.randn.default: (torch.ops.ocl.normal.default, 0),
+# overload -> our op, position of the size, arguments after the dtype
+DRAWS: dict[Any, tuple[Any, int, Callable[[torch.fx.Node], tuple[Any, ...]]]] = {
+    aten.rand.default: (torch.ops.ocl.uniform.default, 0, lambda n: ()),
+    aten.randn.default: (torch.ops.ocl.normal.default, 0, lambda n: ()),
+    aten.randint.default: (torch.ops.ocl.randint.default, 1, lambda n: (0, n.args[0])),
+    aten.randint.low: (torch.ops.ocl.randint.default, 2, lambda n: (n.args[0], n.args[1])),
 }
 COMPARE = {aten.gt.Scalar, aten.ge.Scalar, aten.lt.Scalar, aten.le.Scalar}
 
@@ -51,10 +55,11 @@ def functionalise(graph_module: torch.fx.GraphModule, device_type: str = "ocl") 
                 state.meta["val"] = fake_reserve(device, total)
             _tag(state, CheckpointPolicy.MUST_SAVE)
             states[device] = state
-        target, position = DRAWS[node.target]
+        target, position, extra = DRAWS[node.target]
         stream = streams[device] = streams.get(device, -1) + 1
         with graph.inserting_before(node):
-            drawn = graph.call_function(target, (states[device], node.args[position], stream, node.meta["val"].dtype))
+            settings = (node.args[position], stream, node.meta["val"].dtype, *extra(node))
+            drawn = graph.call_function(target, (states[device], *settings))
         drawn.meta.update(node.meta)
         _tag(drawn, CheckpointPolicy.PREFER_RECOMPUTE)
         for user in list(node.users):
@@ -79,18 +84,38 @@ def _tag(node: torch.fx.Node, policy: CheckpointPolicy) -> None:
         node.meta["ac_graph_id"] = 0
 
 
-def _lower_numbers(op: str) -> Any:
-    def numbers(c: Context, state: ir.Value, size: Any, stream: int, dtype: torch.dtype) -> ir.Value:
-        sizes = c.sizes
-        nest = c.nest(c.val.shape)
-        element = ir.IndexExpr(0)
-        for i, s in zip(nest.i, sizes, strict=True):
-            element = element * s + i
-        seed, offset = nest.load(state, [0]), nest.load(state, [1])
-        return nest.store((t.call(op, seed, offset + stream, nest.index(element)), c.dtype))[0]
-
-    return numbers
+def _draw(c: Context, op: str, state: ir.Value, stream: int) -> tuple[Nest, Term]:
+    """A nest over the result, and `op` of its element there."""
+    nest = c.nest(c.val.shape)
+    element = ir.IndexExpr(0)
+    for i, s in zip(nest.i, c.sizes, strict=True):
+        element = element * s + i
+    seed, offset = nest.load(state, [0]), nest.load(state, [1])
+    return nest, t.call(op, seed, offset + stream, nest.index(element))
 
 
-lower(torch.ops.ocl.uniform.default)(_lower_numbers("philox_uniform"))
-lower(torch.ops.ocl.normal.default)(_lower_numbers("philox_normal"))
+@lower(torch.ops.ocl.uniform.default)
+def uniform(c: Context, state: ir.Value, size: Any, stream: int, dtype: torch.dtype) -> ir.Value:
+    """Of a half as many bits as it holds, so that none rounds up to 1."""
+    nest, drawn = _draw(c, "philox_uniform", state, stream)
+    steps = UNIFORM_STEPS.get(dtype)
+    if steps is not None:
+        drawn = t.call("floor", drawn * float(steps)) * (1 / steps)
+    return nest.store((drawn, c.dtype))[0]
+
+
+@lower(torch.ops.ocl.normal.default)
+def normal(c: Context, state: ir.Value, size: Any, stream: int, dtype: torch.dtype) -> ir.Value:
+    nest, drawn = _draw(c, "philox_normal", state, stream)
+    return nest.store((drawn, c.dtype))[0]
+
+
+@lower(torch.ops.ocl.randint.default)
+def randint(
+    c: Context, state: ir.Value, size: Any, stream: int, dtype: torch.dtype, low: Any, high: Any
+) -> ir.Value:
+    """low + 63 random bits modulo the width: even to a part in 2^63 / width."""
+    nest, bits = _draw(c, "philox_bits", state, stream)
+    first, end = nest.index(c.size(low)), nest.index(c.size(high))
+    positive = t.call("bitwise_and", bits, nest.constant(2**63 - 1, ir.DType.kI64))
+    return nest.store((first + t.call("remainder", positive, end - first), c.dtype))[0]
