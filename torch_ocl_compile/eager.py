@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import enum
+import functools
 import itertools
 import logging
 import os
@@ -102,9 +103,7 @@ def _compile(name: str, overload: str, args: list[Any], same: list[int], level: 
     symbols = [traced.symbol(s) for s in lowered.sources]
     if any(r.kind not in ("plan", "argument") for r in lowered.results) or lowered.after is not None:
         raise UnsupportedError("a result is computed on the host")
-    results = [
-        (True, r.position) if r.kind == "plan" else (False, traced.leaf_of[r.position]) for r in lowered.results
-    ]
+    results = [(True, r.position) if r.kind == "plan" else (False, traced.leaf_of[r.position]) for r in lowered.results]
     plan = make_plan(lowered, dict(config.compile_options(None)), label)
     log.debug("%s: compiled for %s, %d launches", label, level.name.lower(), plan.launch_count)
     return EagerPlan(plan, inputs, symbols, traced.returns(results))
@@ -126,9 +125,9 @@ class _Trace:
         self.arguments = [i for i, a in enumerate(args) for _ in range(len(a) if isinstance(a, (list, tuple)) else 1)]
         self.env = ShapeEnv()
         self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
-        tensors = [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
-        self.has_dims = any(t.dim() > 0 for t in tensors)
-        self.wide = any(t.dtype is torch.float64 and not _is_number(t) for t in tensors)
+        self.tensors = [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
+        self.has_dims = any(t.dim() > 0 for t in self.tensors)
+        self.numbers = {i: leaf.item() for i, leaf in enumerate(self.leaves) if _is_number(leaf)}
         self.symbols: dict[int, Any] = {}  # size -> SymInt
         self.leaf_of: list[int] = []  # of each placeholder
         self.fresh: list[Any] = []  # of each return: (is it a list, which are there), (number,), or the argument it is
@@ -142,7 +141,7 @@ class _Trace:
         with self.mode:
             fakes = [self._placeholder(i, leaf) for i, leaf in enumerate(self.leaves)]
             self.leaf_of = [i for i, fake in enumerate(fakes) if fake is not None]
-            function = torch.func.functionalize(self._call, remove="mutations_and_views")
+            function = torch.func.functionalize(self._call, remove="mutations")
             made: torch.fx.GraphModule = make_fx(function, decomposition_table=ocl_decomp_table())(
                 *(fake for fake in fakes if fake is not None)
             )
@@ -172,15 +171,31 @@ class _Trace:
         return None
 
     def _number(self, i: int, leaf: torch.Tensor) -> Any:
-        """A CPU scalar. Where it stands for a Python number its type must not decide the result's: float32 takes part
-        like a Python float beside a tensor that has dimensions."""
+        """The fake argument for a CPU scalar; None for a Python number that the graph knows."""
         if not _C.is_wrapped_number(leaf):
             return torch.empty((), dtype=leaf.dtype)
         if self.level is Level.EXACT or not leaf.is_floating_point():
             return None
-        if not self.has_dims:
-            raise UnsupportedError("a Python number beside scalars has no dtype of its own")
-        return torch.empty((), dtype=torch.float64 if self.wide else torch.get_default_dtype())
+        return torch.empty((), dtype=self._number_type(leaf))
+
+    def _number_type(self, leaf: torch.Tensor) -> torch.dtype:
+        """For a scalar tensor in the place of a Python number: a dtype that promotes the result as the number would."""
+        kinds = [t.dtype for t in self.tensors if not _is_number(t)]
+        if leaf.is_floating_point():
+            kinds = [d for d in kinds if d.is_floating_point]
+            plain = torch.get_default_dtype()
+        else:
+            kinds = [d for d in kinds if d is not torch.bool]
+            plain = leaf.dtype
+        if torch.float64 in kinds:
+            return torch.float64
+        return plain if self.has_dims or not kinds else functools.reduce(torch.promote_types, kinds)
+
+    def _constant(self, i: int, leaf: Any) -> Any:
+        """A leaf that no placeholder stands for, as the op takes it."""
+        if isinstance(leaf, torch.Generator):
+            return None
+        return torch.full((), self.numbers[i], dtype=self._number_type(leaf)) if i in self.numbers else leaf
 
     def _symbolic_float(self, i: int, value: float) -> Any:
         from torch._dynamo.source import ConstantSource
@@ -193,16 +208,17 @@ class _Trace:
     def _symbolic(self, i: int, leaf: torch.Tensor) -> tuple[list[Any], list[Any]]:
         """Sizes as symbols, equal ones as the same; strides follow from them where the tensor is dense."""
         sizes = [self._symbolic_size(i, d, size) for d, size in enumerate(leaf.shape)]
-        if not (leaf.is_contiguous() or torch._C._is_non_overlapping_and_dense(leaf)):
-            return sizes, list(leaf.stride())
-        order = sorted(range(leaf.dim()), key=lambda d: -leaf.stride(d))
+        given = list(leaf.stride())
+        order = list(range(leaf.dim())) if leaf.is_contiguous() else sorted(range(leaf.dim()), key=lambda d: -given[d])
         strides: list[Any] = [1] * leaf.dim()
-        if leaf.is_contiguous():
-            order = list(range(leaf.dim()))
         step: Any = 1
+        numel = 1
         for d in reversed(order):
+            if leaf.shape[d] > 1 and given[d] != numel:
+                return sizes, given
             strides[d] = step
             step = step * (sizes[d] if leaf.shape[d] > 1 else 1)
+            numel *= max(leaf.shape[d], 1)
         return sizes, strides
 
     def _symbolic_size(self, i: int, d: int, size: int) -> Any:
@@ -219,13 +235,11 @@ class _Trace:
 
     def _call(self, *given: Any) -> list[torch.Tensor]:
         """The op on its leaves; returns the results that are not its arguments, one after the other."""
-        leaves = [leaf.item() if isinstance(leaf, torch.Tensor) and _is_number(leaf) else leaf for leaf in self.leaves]
-        for value, i in zip(given, self.leaf_of, strict=True):
-            leaves[i] = value
+        placed = dict(zip(self.leaf_of, given, strict=True))
+        leaves = [placed[i] if i in placed else self._constant(i, leaf) for i, leaf in enumerate(self.leaves)]
         for i, first in enumerate(self.same):
             if first != i:
                 leaves[i] = leaves[first]
-        leaves = [None if isinstance(leaf, torch.Generator) else leaf for leaf in leaves]
         values = tree_unflatten(leaves, self.spec)
         schema = self.op._schema
         kwargs = {a.name: v for a, v in zip(schema.arguments, values, strict=True) if a.kwarg_only}
@@ -298,8 +312,8 @@ class _Trace:
         return self.leaf_of[source.position], source.dim
 
 
-def _is_number(t: torch.Tensor) -> bool:
-    return t.device.type == "cpu" and t.dim() == 0
+def _is_number(t: Any) -> bool:
+    return isinstance(t, torch.Tensor) and t.device.type == "cpu" and t.dim() == 0
 
 
 def _written_argument(schema: Any, declared: Any) -> int | None:

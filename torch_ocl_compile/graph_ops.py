@@ -20,9 +20,7 @@ LIBRARY = torch.library.Library("ocl", "FRAGMENT")
 LIBRARY.define("rng_reserve(Device device, int streams) -> Tensor")
 LIBRARY.define("uniform(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
 LIBRARY.define("normal(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
-LIBRARY.define(
-    "randint(Tensor state, SymInt[] size, int stream, ScalarType dtype, SymInt low, SymInt high) -> Tensor"
-)
+LIBRARY.define("randint(Tensor state, SymInt[] size, int stream, ScalarType dtype, SymInt low, SymInt high) -> Tensor")
 # max_pool2d_with_indices_backward without the input, of which only the size matters: backward then need not keep it.
 LIBRARY.define(
     "max_pool2d_backward(Tensor grad, Tensor offsets, SymInt[] size, int[] kernel, int[] stride, int[] padding,"
@@ -78,9 +76,7 @@ def max_pool2d_backward(
     return result
 
 
-def _fake_numbers(
-    state: torch.Tensor, size: Sequence[Any], stream: int, dtype: torch.dtype, *_: Any
-) -> torch.Tensor:
+def _fake_numbers(state: torch.Tensor, size: Sequence[Any], stream: int, dtype: torch.dtype, *_: Any) -> torch.Tensor:
     return state.new_empty(size, dtype=dtype)
 
 

@@ -30,9 +30,7 @@ def _randn(x: Any) -> Any:
     return torch.randn(x.shape, dtype=_draw_type(x.dtype), device=x.device)
 
 
-def _row(
-    functional: str, in_place: str = ""
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _row(functional: str, in_place: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Makes `function(x, ...)` what these overloads compute; the result has x's dtype."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -40,8 +40,8 @@ std::shared_ptr<const aten::EagerPlan> plan_from(const py::object& made) {
     if (py::isinstance<py::int_>(value))
       eager->returns.push_back({false, {}, value.cast<int64_t>()});
     else
-      eager->returns.push_back({value.cast<py::tuple>()[0].cast<bool>(),
-                                value.cast<py::tuple>()[1].cast<std::vector<std::pair<bool, int>>>()});
+      eager->returns.push_back(
+          {value.cast<py::tuple>()[0].cast<bool>(), value.cast<py::tuple>()[1].cast<std::vector<std::pair<bool, int>>>()});
   }
   return eager;
 }
@@ -51,7 +51,12 @@ std::shared_ptr<const aten::EagerPlan> compile(const py::function& compiler, con
                                                aten::KeyLevel level) {
   const size_t count = op.schema().arguments().size();
   py::list values;
-  for (size_t i = 0; i < count; ++i) values.append(torch::jit::toPyObject(stack[stack.size() - count + i]));
+  for (size_t i = 0; i < count; ++i) {
+    const c10::IValue& value = stack[stack.size() - count + i];
+    // toPyObject makes a number of a tensor that stands for one.
+    const bool tensor = value.isTensor() && value.toTensor().defined();
+    values.append(tensor ? py::cast(value.toTensor()) : torch::jit::toPyObject(value));
+  }
   return plan_from(compiler(op.schema().name(), op.schema().overload_name(), values, arguments.same, static_cast<int>(level)));
 }
 

@@ -18,19 +18,19 @@ namespace ocl::aten {
 
 namespace {
 
-constexpr int kExactNumbers = 3;       // plans that differ in numbers alone before numbers become arguments
-constexpr int kExactSizes = 4;         // plans that differ in sizes before sizes become arguments
-constexpr int kMostExact = 48;         // of a class whose sizes cannot become arguments; further ones run on the CPU
-constexpr int kMostFailures = 4;       // of a class of which nothing could be compiled: no more attempts
-constexpr int64_t kMostPacked = 64;    // numbers that need no copy of their own
+constexpr int kExactNumbers = 3;        // plans that differ in numbers alone before numbers become arguments
+constexpr int kExactSizes = 4;          // plans that differ in sizes before sizes become arguments
+constexpr int kMostExact = 48;          // of a class whose sizes cannot become arguments; further ones run on the CPU
+constexpr int kMostFailures = 4;        // of a class of which nothing could be compiled: no more attempts
+constexpr int64_t kMostPacked = 64;     // numbers that need no copy of their own
 constexpr size_t kMostPlans = 1 << 13;  // exact plans; then all are forgotten, and those in use come back
 
 using PlanPointer = std::shared_ptr<const EagerPlan>;
 
 /// Calls that differ in what a level leaves out.
 struct Class {
-  PlanPointer plan;     // serves them all
-  bool failed = false;  // no such plan exists
+  PlanPointer plan;                // serves them all
+  bool failed = false;             // no such plan exists
   int compiled = 0, failures = 0;  // exact plans and failures among them
 };
 

@@ -143,8 +143,10 @@ std::string key_of(const c10::OperatorHandle& op, const EagerArguments& argument
   key.raw(level);
   for (size_t i = 0; i < arguments.leaves.size(); ++i) {
     const c10::IValue& value = arguments.leaves[i];
-    if (i > 0 && arguments.argument[i] == arguments.argument[i - 1]) key.tag(',');
-    else key.raw(static_cast<uint16_t>(arguments.argument[i]));
+    if (i > 0 && arguments.argument[i] == arguments.argument[i - 1])
+      key.tag(',');
+    else
+      key.raw(static_cast<uint16_t>(arguments.argument[i]));
     if (value.isTensor() && value.toTensor().defined()) {
       if (is_host_scalar(value.toTensor()))
         key.host_scalar(value.toTensor());

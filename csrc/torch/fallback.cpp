@@ -1,6 +1,6 @@
-// csrc/torch/fallback.cpp: ops without a kernel of ours are compiled (eager.h), or else run on the CPU: inputs are copied there,
-// results back. Each of the latter is counted and warned of once. Random ops draw from a CPU generator that follows from our
-// generator's (seed, offset), and so are reproducible.
+// csrc/torch/fallback.cpp: ops without a kernel of ours are compiled (eager.h), or else run on the CPU: inputs are copied
+// there, results back. Each of the latter is counted and warned of once. Random ops draw from a CPU generator that follows from
+// our generator's (seed, offset), and so are reproducible.
 #include "csrc/torch/fallback.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -148,7 +148,8 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromB
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   constexpr std::array<std::string_view, 3> kWhole = {"aten::native_layer_norm", "aten::native_group_norm", "aten::embedding"};
   for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
-    const bool whole = op.name.rfind("aten::_foreach_", 0) == 0 || std::find(kWhole.begin(), kWhole.end(), op.name) != kWhole.end();
+    const bool whole =
+        op.name.rfind("aten::_foreach_", 0) == 0 || std::find(kWhole.begin(), kWhole.end(), op.name) != kWhole.end();
     const bool is_out = op.overload_name == "out" || op.overload_name.find("_out") != std::string::npos;
     if (!whole || is_out) continue;
     m.impl(c10::toString(op).c_str(), torch::CppFunction::makeFromBoxedFunction<&fallback>());

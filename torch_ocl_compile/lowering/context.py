@@ -126,7 +126,8 @@ class Context:
                 return nest.index(self.size(a.node.expr)).cast(compute)
             return a
 
-        made = formula(*(operand(a, position in raw) for position, a in enumerate(args)), **settings)
+        terms_of = {k: operand(v, False) for k, v in settings.items()}  # a setting that is a value has no dimensions
+        made = formula(*(operand(a, position in raw) for position, a in enumerate(args)), **terms_of)
         results = made if isinstance(made, tuple) else (made,)
         terms = [m if isinstance(m, Term) else nest.constant(m, d) for m, d in zip(results, dtypes, strict=True)]
         stored = nest.store(*zip(terms, dtypes, strict=True))

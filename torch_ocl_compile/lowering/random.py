@@ -111,9 +111,7 @@ def normal(c: Context, state: ir.Value, size: Any, stream: int, dtype: torch.dty
 
 
 @lower(torch.ops.ocl.randint.default)
-def randint(
-    c: Context, state: ir.Value, size: Any, stream: int, dtype: torch.dtype, low: Any, high: Any
-) -> ir.Value:
+def randint(c: Context, state: ir.Value, size: Any, stream: int, dtype: torch.dtype, low: Any, high: Any) -> ir.Value:
     """low + 63 random bits modulo the width: even to a part in 2^63 / width."""
     nest, bits = _draw(c, "philox_bits", state, stream)
     first, end = nest.index(c.size(low)), nest.index(c.size(high))

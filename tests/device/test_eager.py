@@ -1,0 +1,185 @@
+# tests/device/test_eager.py: ops outside of compiled functions: each compiled, few plans for many calls, the CPU for the rest.
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from torch_ocl_compile import eager
+
+
+def to(value: Any, device: str) -> Any:
+    return torch.utils._pytree.tree_map_only(torch.Tensor, lambda t: t.to(device), value)
+
+
+def check(call: Any, *args: Any, device: str, falls_back: bool = False) -> None:
+    """`call` on the device is what it is on the CPU, and runs there or not."""
+    torch.ocl.reset_fallback_counts()
+    torch.testing.assert_close(to(call(*to(args, device)), "cpu"), call(*args))
+    counts = torch.ocl.fallback_counts()
+    assert bool(counts) == falls_back, (counts, eager.reasons())
+
+
+X, Y = torch.linspace(-2, 2, 12).view(3, 4), torch.linspace(3, -1, 12).view(3, 4)
+
+
+def in_place(call: Any) -> Any:
+    """`call` on a copy of its first argument; what it left there."""
+
+    def run(x: torch.Tensor, *rest: Any) -> torch.Tensor:
+        x = x.clone()
+        call(x, *rest)
+        return x
+
+    return run
+
+
+def strided(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    out = torch.zeros(4, 6, device=x.device)
+    out[:, 1:4].t().add_(x).mul_(y.t().contiguous().t())
+    return out
+
+
+CASES = {
+    "add": (torch.add, X, Y),
+    "number": (lambda x: x * 2.5 - 1, X),
+    "integers and a float": (lambda x: x * 2.5, torch.arange(5)),
+    "a float in front": (lambda x: 1 / x, Y + 5),
+    "scalars": (lambda x: x.sum() / 3 + 0.5, X),
+    "half scalars": (lambda x: x.half().sum() * 1.5, X),
+    "numbers of ops that take none": (lambda x: (x.fmod(1.5), x.sum().half().fmod(0.75), torch.arange(5).to(x.device).fmod(3)), X),
+    "alpha": (lambda x, y: torch.add(x, y, alpha=0.3), X, Y),
+    "broadcast": (lambda x, y: x + y, X, Y[0]),
+    "twice the same": (lambda x: x.add_(x).mul_(x), X.clone()),
+    "add_": (in_place(lambda x, y: x.add_(y, alpha=2)), X, Y),
+    "relu_": (in_place(lambda x: x.relu_()), X),
+    "strided": (strided, X, Y),
+    "out": (lambda x, y: torch.add(x, y, out=torch.empty(3, 4, device=x.device)), X, Y),
+    "out to resize": (lambda x, y: torch.mul(x, y, out=torch.empty(0, device=x.device)), X, Y),
+    "out of another dtype": (lambda x, y: torch.add(x, y, out=torch.empty(3, 4, device=x.device, dtype=torch.half)), X, Y),
+    "two results": (lambda x: torch.max(x, 1), X),
+    "list results": (lambda x, y: torch._foreach_mul([x, y], 2.0), X, Y),
+    "list in place": (in_place(lambda x, y: torch._foreach_add_([x], [y], alpha=0.5)), X, Y),
+    "reduction": (lambda x: (x.sum(), x.mean(0), x.amax(1)), X),
+    "softmax": (lambda x: x.softmax(-1), X),
+    "layer_norm": (lambda x: F.layer_norm(x, (4,)), X),
+    "matmul": (lambda x, y: x @ y.t(), X, Y),
+    "where": (lambda x, y: torch.where(x > 0, x, y), X, Y),
+    "cat": (lambda x, y: torch.cat([x, y], 1), X, Y),
+    "arange": (lambda x: x + torch.arange(4, device=x.device), X),
+    "no elements": (lambda x: x[:0] * 2, X),
+    "conv": (F.conv2d, torch.randn(2, 3, 6, 6), torch.randn(4, 3, 3, 3)),
+    "nonzero": (torch.nonzero, X > 0),
+    "masked_select": (lambda x: x.masked_select(x > 0), X),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_op(name: str, ocl_device: str) -> None:
+    call, *args = CASES[name]
+    check(call, *args, device=ocl_device, falls_back=name in ("nonzero", "masked_select"))
+
+
+def test_gradients(ocl_device: str) -> None:
+    def run(x: torch.Tensor, y: torch.Tensor) -> tuple[Any, ...]:
+        x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
+        return torch.autograd.grad((F.gelu(x @ y.t()) * x.sum(1)).square().mean(), (x, y))
+
+    check(run, X, Y, device=ocl_device)
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+def test_modes(mode: Any, ocl_device: str) -> None:
+    with mode():
+        check(lambda x: (x * 3).exp_().sum(), X, device=ocl_device)
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """What is compiled from here on: op and level."""
+    made: list[tuple[str, str]] = []
+    original = eager._compile
+
+    def spy(name: str, overload: str, args: Any, same: Any, level: eager.Level) -> Any:
+        plan = original(name, overload, args, same, level)
+        made.append((f"{name}.{overload}", level.name))
+        return plan
+
+    monkeypatch.setattr(eager, "_compile", spy)
+    return made
+
+
+def test_sizes_become_arguments(ocl_device: str, compiled: list[tuple[str, str]]) -> None:
+    for n in range(2, 30):
+        x = torch.randn(n, 2 * n + 1, dtype=torch.float16)
+        check(lambda x: torch.atan2(x, x[:1]), x, device=ocl_device)
+    levels = [level for name, level in compiled if "atan2" in name]
+    assert levels == ["EXACT"] * 4 + ["SIZES"]
+
+
+def test_numbers_become_arguments(ocl_device: str, compiled: list[tuple[str, str]]) -> None:
+    for n in range(20):
+        value = 0.1 * n + 0.05
+        check(in_place(lambda x, y, v=value: x.addcdiv_(x, y, value=v)), X, Y + 9, device=ocl_device)
+        check(lambda x, v=value: x.fmod(v), torch.arange(12), device=ocl_device)
+    levels = [level for name, level in compiled if "addcdiv" in name]
+    assert levels == ["EXACT"] * 3 + ["NUMBERS"]
+    levels = [level for name, level in compiled if "fmod" in name]
+    assert levels == ["EXACT"] * 3 + ["NUMBERS"]
+
+
+def test_a_plan_is_found_again(ocl_device: str, compiled: list[tuple[str, str]]) -> None:
+    x = torch.randn(7, 11, device=ocl_device)
+    first = torch.hypot(x, x)
+    for _ in range(5):
+        torch.testing.assert_close(torch.hypot(x, x).cpu(), first.cpu(), rtol=0, atol=0)
+    assert [name for name, _ in compiled] == ["aten::normal_.", "aten::hypot.out"]
+
+
+def test_overlapping_memory(ocl_device: str) -> None:
+    """Arguments that share some elements with the result are computed from a copy, by the CPU or an error."""
+    x = torch.arange(6.0, device=ocl_device)
+    with pytest.raises(RuntimeError, match="memory location"):
+        x[:1].expand(3).add_(1)
+    with pytest.raises(RuntimeError):
+        torch.add(x[1:], torch.ones(4, device=ocl_device))
+
+
+def test_option_cpu(ocl_device: str) -> None:
+    import subprocess
+    import sys
+
+    program = f"""
+import os
+os.environ["TORCH_OCL_EAGER"] = "cpu"
+import torch, torch_ocl_compile
+x = torch.ones(3, device="{ocl_device}")
+assert (x + x).tolist() == [2, 2, 2]
+assert torch.ocl.fallback_counts() == {{"aten::add.out": 1}}, torch.ocl.fallback_counts()
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_under_other_modes(ocl_device: str) -> None:
+    """The caller's modes do not reach the trace of an op."""
+    x = X.to(ocl_device)
+    with torch.autocast("ocl", dtype=torch.bfloat16):
+        assert (x.view(12) * 7.25).dtype == torch.float32
+        assert (x @ x.t()).dtype == torch.bfloat16
+    torch.testing.assert_close(torch.func.vmap(lambda v: v.asinh() + 1)(x).cpu(), X.asinh() + 1)
+    torch.testing.assert_close(torch.func.grad(lambda v: v.sinh().sum())(x).cpu(), X.cosh())
+    with torch.device(ocl_device):
+        assert (torch.ones(3) * 5.5).cpu().tolist() == [5.5] * 3
+
+
+def test_threads(ocl_device: str) -> None:
+    import concurrent.futures
+
+    x = torch.arange(32.0)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda k: ((x.to(ocl_device) + k).exp2() - 1).cpu(), [k % 3 for k in range(24)]))
+    for k, got in enumerate(results):
+        torch.testing.assert_close(got, (x + k % 3).exp2() - 1)
