@@ -152,7 +152,7 @@ OCL_INLINE T op_erfinv(T y) {
 OCL_INLINE T op_digamma(T v) {
   const N negative = v < REAL(0.0);
   const T pi = REAL(3.14159265358979323846);
-  const T fraction = v - trunc(v);
+  const T fraction = v - rint(v);  // in [-1/2, 1/2], exactly: the tangent has no pole inside
   const T reflection = negative ? pi / tan(pi * fraction) : REAL(0.0);
   T x = negative ? REAL(1.0) - v : v;
   T sum = REAL(0.0);

@@ -38,7 +38,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line(
         "markers",
-        "sampled(every=n, keep=pattern): on devices after the first only every n-th case, and those that match; all by --sweep",
+        "sampled(every=n, keep=pattern, first=False): on devices after the first (with first=True: on all) only every n-th case,"
+        " and those that match; all by --sweep",
     )
 
 
@@ -51,16 +52,16 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         mark = item.get_closest_marker("sampled")
         device = item.callspec.params.get("ocl_device") if mark and hasattr(item, "callspec") else None
-        wanted = device in (None, first) or _in_sample(re.sub(r"ocl\d+-[a-z]+", "", item.name), **mark.kwargs)
+        wanted = device is None or _in_sample(re.sub(r"ocl\d+-[a-z]+", "", item.name), device == first, **mark.kwargs)
         (kept if wanted else left_out).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
 
 
-def _in_sample(name, every=0, keep=""):
+def _in_sample(name, on_first, every=0, keep="", first=False):
     """By a hash of the case's name: adding a case changes no other's lot."""
-    return bool((every and zlib.crc32(name.encode()) % every == 0) or (keep and re.search(keep, name)))
+    return (on_first and not first) or bool((every and zlib.crc32(name.encode()) % every == 0) or (keep and re.search(keep, name)))
 
 
 def pytest_unconfigure(config):

@@ -42,6 +42,11 @@ def next_label(kind: str) -> str:
     return f"{kind}_{_labels - 1}"
 
 
+def compiled_graphs() -> int:
+    """How many graphs have come to the compiler in this process."""
+    return _labels
+
+
 def remember(label: str, gm: torch.fx.GraphModule, lowered: Any, plan: Any) -> None:
     graph = lowered.graph
     record = Record(label, len(gm.graph.nodes), plan.launch_count, len(lowered.calls), graph.str, plan)

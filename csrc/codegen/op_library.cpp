@@ -1,4 +1,4 @@
-// csrc/codegen/op_library.cpp: instances of the functions of kernels/ops.cl.
+// csrc/codegen/op_library.cpp: instances of the functions of kernels/ops.cl and kernels/special*.cl.
 #include "csrc/codegen/op_library.h"
 
 #include <cctype>
@@ -35,24 +35,27 @@ std::vector<std::string> split_words(const std::string& text) {
   return parts;
 }
 
-/// Functions of ops.cl by name: the paragraphs (between empty lines) that define one.
+/// Adds the functions of a file by name: the paragraphs (between empty lines) that define one.
+void add_paragraphs(const std::string& file, std::map<std::string, std::string>* result) {
+  for (size_t begin = 0; begin < file.size();) {
+    size_t end = file.find("\n\n", begin);
+    if (end == std::string::npos) end = file.size();
+    const std::string text = file.substr(begin, end - begin);
+    const size_t define = text.find("OCL_INLINE ");
+    if (define != std::string::npos && (define == 0 || text[define - 1] == '\n')) {
+      const size_t open = text.find('(', define);
+      size_t name = open;
+      while (name > 0 && is_word(text[name - 1])) --name;
+      result->emplace(text.substr(name, open - name), text);
+    }
+    begin = end + 2;
+  }
+}
+
 const std::map<std::string, std::string>& paragraphs() {
   static const auto table = [] {
     std::map<std::string, std::string> result;
-    const std::string file = kernel_file("ops");
-    for (size_t begin = 0; begin < file.size();) {
-      size_t end = file.find("\n\n", begin);
-      if (end == std::string::npos) end = file.size();
-      const std::string text = file.substr(begin, end - begin);
-      const size_t define = text.find("OCL_INLINE ");
-      if (define != std::string::npos && (define == 0 || text[define - 1] == '\n')) {
-        const size_t open = text.find('(', define);
-        size_t name = open;
-        while (name > 0 && is_word(text[name - 1])) --name;
-        result.emplace(text.substr(name, open - name), text);
-      }
-      begin = end + 2;
-    }
+    for (const char* file : {"ops", "special", "special_series"}) add_paragraphs(kernel_file(file), &result);
     return result;
   }();
   return table;
@@ -170,7 +173,7 @@ class Collector {
       auto found = table.end();
       if (!ir::is_floating(type.dtype)) found = table.find(integer);
       if (found == table.end()) found = table.find(name);
-      OCL_ASSERT(found != table.end(), "kernels/ops.cl has no function for " + parts[i]);
+      OCL_ASSERT(found != table.end(), "kernels/ops.cl and kernels/special.cl have no function for " + parts[i]);
       const std::string instance = Instance(found->second, type).text();
       scan(instance);
       result_ += instance + "\n\n";

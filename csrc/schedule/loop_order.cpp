@@ -135,6 +135,7 @@ class GroupLoops {
     const size_t outer = position(kind, a);
     const ir::Shape& sizes = kind == SymbolKind::kLoop ? group_.sizes : group_.reduce_sizes;
     const ir::Ranges ranges = loops().ranges(graph_);
+    if (sizes[a + 1].is_const(0)) return false;  // runs never: there is no quotient to write
     for (const Walk& walk : walks_) {
       const auto &x = walk.strides[outer], &y = walk.strides[outer + 1];
       if (!x || !y || !simplify(*x - *y * sizes[a + 1], ranges).is_const(0)) return false;

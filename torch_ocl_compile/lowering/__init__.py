@@ -15,6 +15,7 @@ from torch_ocl_compile.lowering import (
     pooling,
     random,
     reduction,
+    special,
     view,
 )
 
@@ -32,5 +33,6 @@ __all__ = [
     "pooling",
     "random",
     "reduction",
+    "special",
     "view",
 ]

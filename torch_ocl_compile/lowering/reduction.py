@@ -130,6 +130,8 @@ def welford(c: Context, x: ir.Value, dim: Any, keepdim: bool, dtype: ir.DType) -
         x = c.builder.unsqueeze(x, 0)
         return welford(c, x, [0], False, dtype)
     mean, squares = c.builder.reduce("welford", x, dims_of(dim, len(x.sizes)), keepdim, dtype)[:2]
+    if count(c, x, dim).is_const(0):
+        mean = c.constant(float("nan"), dtype, mean.sizes)
     return mean, squares
 
 

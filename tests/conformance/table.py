@@ -1,0 +1,125 @@
+# tests/conformance/table.py: docs/conformance.md from the results of one or several runtimes.
+"""Every number is counted from the results; the reasons are those of expected.csv, else what was observed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tests.conformance.expected import INDUCTOR, inductor_entries, reason_for
+from tests.conformance.workers import ROOT
+
+Outcome = dict[str, Any]
+PAGE = ROOT / "docs" / "conformance.md"
+COMMAND = "make conformance"
+
+
+def write(results: list[dict[str, Any]]) -> None:
+    PAGE.write_text(page(results))
+
+
+def page(results: list[dict[str, Any]]) -> str:
+    lines = [
+        "# Conformance",
+        "",
+        "PyTorch describes its operators in `op_db` and its modules in `module_db`, each entry with samples. They run compiled",
+        "with `backend=\"ocl\"` and are compared with PyTorch on the CPU, forward and, where there is a derivative, backward",
+        f"(`tests/conformance`, `tests/device/test_opinfo.py`). This page is written by `{COMMAND}`.",
+        "",
+        "- *passes*: every sample gives PyTorch's dtype, shape and values (`assert_close` with its defaults; what lies outside may",
+        "  have at most twice PyTorch's own error against fp64). Random results are compared in dtype and shape.",
+        "- *on the device*: passes, and nothing of it ran on the CPU: no eager op, no copy there and back.",
+        "- Entries of which PyTorch's own samples fail on the CPU are not counted.",
+        "",
+    ]
+    for result in results:
+        lines += [f"## {result['runtime']}, torch {result['torch']}", ""]
+        if result["all_samples"]:
+            lines += ["With all samples of every entry.", ""]
+        lines += summary(result["outcomes"])
+        lines += details(result)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def by_entry(outcomes: Iterable[Outcome], dtype: str, kind: str) -> dict[str, list[Outcome]]:
+    """The directions of each entry that PyTorch runs."""
+    found: dict[str, list[Outcome]] = {}
+    for o in outcomes:
+        if o["case"].startswith(f"{kind}:") and o["case"].endswith(f":{dtype}") and o["status"] != "skip":
+            found.setdefault(o["case"].rsplit(":", 1)[0], []).append(o)
+    return found
+
+
+def passes(directions: list[Outcome]) -> bool:
+    return all(o["status"] == "pass" for o in directions)
+
+
+def on_device(directions: list[Outcome]) -> bool:
+    return passes(directions) and not any(o["eager"] for o in directions)
+
+
+def summary(outcomes: list[Outcome]) -> list[str]:
+    lines = ["| entries | dtype | number | pass forward | pass backward | pass both | on the device |", "|---|---|--:|--:|--:|--:|--:|"]
+    compiled = inductor_entries()
+    for kind, dtypes in (("op", ("float32", "float16", "bfloat16", "int64", "bool")), ("module", ("float32",))):
+        for dtype in dtypes:
+            entries = by_entry(outcomes, dtype, kind)
+            if entries:
+                lines.append(row(f"{kind}_db", dtype, entries))
+            if compiled and dtype == "float32" and kind == "op":
+                chosen = {e: d for e, d in entries.items() if e in compiled}
+                lines.append(row(f"{kind}_db, those that Inductor compiles", dtype, chosen))
+    note = f"Inductor's entries are those of `{INDUCTOR.relative_to(ROOT)}`." if compiled else ""
+    return [*lines, "", *([note, ""] if note else [])]
+
+
+def row(title: str, dtype: str, entries: dict[str, list[Outcome]]) -> str:
+    number = len(entries)
+
+    def share(count: int, total: int = number) -> str:
+        return f"{count} ({100 * count / total:.1f} %)" if total else "-"
+
+    def passing(direction: str) -> str:
+        found = [o for d in entries.values() for o in d if o["direction"] == direction]
+        return share(sum(o["status"] == "pass" for o in found), len(found))
+
+    both, device = (sum(map(test, entries.values())) for test in (passes, on_device))
+    return f"| {title} | {dtype} | {number} | {passing('forward')} | {passing('backward')} | {share(both)} | {share(device)} |"
+
+
+def details(result: dict[str, Any]) -> list[str]:
+    outcomes, runtime = result["outcomes"], result["runtime"]
+
+    def reason(o: Outcome) -> str:
+        return reason_for(o["case"], o["direction"], runtime) or o["reason"]
+
+    failing = grouped((o for o in outcomes if o["status"] == "fail"), reason)
+    lines = ["### Not passing", "", *(failing or ["Nothing."]), "", "### Passing, with ops that run on the CPU (float32)", ""]
+    eager: dict[str, set[str]] = {}
+    for o in outcomes:
+        if o["status"] == "pass" and o["eager"] and o["case"].endswith(":float32"):
+            eager.setdefault(o["case"].split(":")[1], set()).update(map(short, o["eager"]))
+    lines += ["| entry | what runs on the CPU |", "|---|---|"]
+    lines += [f"| {entry} | {', '.join(sorted(ops))} |" for entry, ops in sorted(eager.items())]
+    return [*lines, ""]
+
+
+def short(eager: str) -> str:
+    """ "aten.cumsum.default: no lowering" -> "aten.cumsum.default"."""
+    name = eager.removeprefix("eager ").replace("aten::", "aten.")
+    if name.startswith("the whole"):
+        return name.partition(": ")[2].partition(": input")[0]
+    return name.partition(":")[0]
+
+
+def grouped(outcomes: Iterable[Outcome], reason: Callable[[Outcome], str]) -> list[str]:
+    """One line per entry and reason, the dtypes and directions together."""
+    found: dict[tuple[str, str], Counter[str]] = {}
+    for o in outcomes:
+        _, entry, dtype = o["case"].split(":")
+        found.setdefault((entry, reason(o).replace("|", "/")), Counter())[f"{dtype} {o['direction']}"] += 1
+    if not found:
+        return []
+    lines = ["| entry | where | why |", "|---|---|---|"]
+    return lines + [f"| {entry} | {', '.join(sorted(where))} | {why} |" for (entry, why), where in sorted(found.items())]

@@ -1,0 +1,121 @@
+# tests/conformance/workers.py: runs cases in processes of their own: one that crashes or hangs costs one case.
+"""`run_all` keeps `jobs` workers busy; a worker (this file as a program) reads "case direction" lines and answers each
+with one line of JSON on the descriptor it was given."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+Task = tuple[str, str]  # case, direction
+
+
+class Worker:
+    """A process with a pipe in each direction; started when it is first needed."""
+
+    def __init__(self, arguments: Sequence[str], limit_s: float) -> None:
+        self.arguments, self.limit_s = list(arguments), limit_s
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> subprocess.Popen[bytes]:
+        self.answers, theirs = os.pipe()
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_OCL_WARN_FALLBACK": "0"}
+        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [environment.get("PYTHONPATH")])])
+        command = [sys.executable, "-m", "tests.conformance.workers", str(theirs), *self.arguments]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT,
+            env=environment, pass_fds=[theirs],
+        )  # fmt: skip
+        os.close(theirs)
+        return self.process
+
+    def run(self, task: Task) -> dict[str, Any]:
+        process = self.process or self.start()
+        try:
+            assert process.stdin is not None
+            process.stdin.write(" ".join(task).encode() + b"\n")
+            process.stdin.flush()
+            line = self.read_line()
+        except BrokenPipeError:
+            line = b""
+        if line:
+            found: dict[str, Any] = json.loads(line)
+            return found
+        hung = process.poll() is None and line is None
+        self.stop()
+        reason = f"did not end within {self.limit_s:.0f} s" if hung else f"the process ended ({process.returncode})"
+        return {"case": task[0], "direction": task[1], "status": "fail", "reason": reason, "eager": {}}
+
+    def read_line(self) -> bytes | None:
+        """A line, b"" when the process has ended, None when it took too long."""
+        data = b""
+        while not data.endswith(b"\n"):
+            if not select.select([self.answers], [], [], self.limit_s)[0]:
+                return None
+            piece = os.read(self.answers, 65536)
+            if not piece:
+                return b""
+            data += piece
+        return data
+
+    def stop(self) -> None:
+        if self.process is None:
+            return
+        self.process.kill()
+        self.process.wait()
+        os.close(self.answers)
+        self.process = None
+
+
+def run_all(tasks: Sequence[Task], arguments: Sequence[str], jobs: int, limit_s: float) -> Iterator[dict[str, Any]]:
+    """The outcomes, in the order in which they come."""
+    waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
+    done: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    for task in tasks:
+        waiting.put(task)
+
+    def work() -> None:
+        worker = Worker(arguments, limit_s)
+        while True:
+            try:
+                task = waiting.get_nowait()
+            except queue.Empty:
+                return worker.stop()
+            done.put(worker.run(task))
+
+    for _ in range(min(jobs, len(tasks))):
+        threading.Thread(target=work, daemon=True).start()
+    for _ in tasks:
+        yield done.get()
+
+
+def main(answers: int, device: str, backend: str, most: str) -> None:
+    import torch
+
+    import torch_ocl_compile  # noqa: F401
+    from tests.conformance import cases
+
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        case, direction = line.split()
+        try:
+            outcome = cases.run(
+                cases.find(case), direction, device, backend=backend, most=None if most == "all" else int(most)
+            ).as_dict()
+        except Exception as error:
+            reason = f"the runner fails: {type(error).__name__}: {cases.first_line(error)}"
+            outcome = {"case": case, "direction": direction, "status": "fail", "reason": reason, "eager": {}}
+        os.write(answers, json.dumps(outcome).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), *sys.argv[2:5])

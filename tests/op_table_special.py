@@ -1,0 +1,52 @@
+# tests/op_table_special.py: rows of op_table for torch.special; concatenated there.
+"""Tolerances: PyTorch computes some of these in float32 with an error of several units in the last place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from tests.op_table import Op, Sample, make
+
+S = torch.special
+FUNCTIONS = (
+    "i0 i0e i1 i1e modified_bessel_i0 modified_bessel_i1 bessel_j0 bessel_j1 spherical_bessel_j0 airy_ai erfcx log_ndtr"
+)
+POSITIVE = (
+    "modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1 bessel_y0 bessel_y1"
+)
+POLYNOMIALS = [
+    *(f"{shift}chebyshev_polynomial_{kind}" for shift in ("", "shifted_") for kind in "tuvw"),
+    *("hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p"),
+]
+DIFFERENTIABLE = {"i0", "i0e", "i1", "i1e", "erfcx", "log_ndtr"}
+
+
+def spread(low: float, high: float) -> Callable[[torch.dtype], list[Sample]]:
+    """Both ranges of every series, and the ends."""
+    return lambda dtype: [(make(9, 7, dtype=dtype, low=low, high=high),), (make(dtype=dtype, low=low, high=high),)]
+
+
+def degrees(_: torch.dtype) -> list[Sample]:
+    n = torch.arange(-1, 9, dtype=torch.float32)
+    return [(make(6, 1, low=-1.5, high=1.5), n), (torch.tensor([-1.0, 0.0, 1.0]), torch.tensor([4.0, 5.0, 2.7]))]
+
+
+def pairs(_: torch.dtype) -> list[Sample]:
+    return [(make(7, 5, low=0.1, high=20), make(5, low=0.1, high=20)), (make(4, low=1.5, high=9), make(4, low=0.5, high=30))]
+
+
+TOLERANCES = {"rtol": 1e-4, "atol": 1e-5}
+OPS: list[Op] = [
+    *(Op(n, getattr(S, n), spread(-12, 12), gradient=n in DIFFERENTIABLE, **TOLERANCES) for n in FUNCTIONS.split()),
+    *(Op(n, getattr(S, n), spread(0.05, 15), gradient=False, **TOLERANCES) for n in POSITIVE.split()),
+    *(Op(n, getattr(S, n), degrees, gradient=False, **TOLERANCES) for n in POLYNOMIALS),
+    Op("ndtri", S.ndtri, spread(0.001, 0.999), **TOLERANCES),
+    Op("zeta", S.zeta, lambda d: [(make(6, 1, low=1.1, high=9), make(5, low=0.2, high=20))], gradient=False),
+    Op("igamma", torch.igamma, pairs, gradient=False, **TOLERANCES),
+    Op("igammac", torch.igammac, pairs, gradient=False, **TOLERANCES),
+    *(Op(f"polygamma_{n}", lambda x, n=n: torch.polygamma(n, x), spread(0.1, 9), rtol=1e-4) for n in (1, 2, 3)),
+    Op("frexp", lambda x: torch.frexp(x)[:2], spread(-9, 9), gradient=False),
+    Op("ldexp", torch.ldexp, lambda d: [(make(5, 4), make(4, dtype=torch.int64))]),
+]
