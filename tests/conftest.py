@@ -61,7 +61,9 @@ def pytest_collection_modifyitems(config, items):
 
 def _in_sample(name, on_first, every=0, keep="", first=False):
     """By a hash of the case's name: adding a case changes no other's lot."""
-    return (on_first and not first) or bool((every and zlib.crc32(name.encode()) % every == 0) or (keep and re.search(keep, name)))
+    return (on_first and not first) or bool(
+        (every and zlib.crc32(name.encode()) % every == 0) or (keep and re.search(keep, name))
+    )
 
 
 def pytest_unconfigure(config):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from tests.op_table import Op, Sample, make
+from tests.op_row import Op, Sample, make
 
 S = torch.special
 FUNCTIONS = (
@@ -34,7 +34,10 @@ def degrees(_: torch.dtype) -> list[Sample]:
 
 
 def pairs(_: torch.dtype) -> list[Sample]:
-    return [(make(7, 5, low=0.1, high=20), make(5, low=0.1, high=20)), (make(4, low=1.5, high=9), make(4, low=0.5, high=30))]
+    return [
+        (make(7, 5, low=0.1, high=20), make(5, low=0.1, high=20)),
+        (make(4, low=1.5, high=9), make(4, low=0.5, high=30)),
+    ]
 
 
 TOLERANCES = {"rtol": 1e-4, "atol": 1e-5}
@@ -46,7 +49,7 @@ OPS: list[Op] = [
     Op("zeta", S.zeta, lambda d: [(make(6, 1, low=1.1, high=9), make(5, low=0.2, high=20))], gradient=False),
     Op("igamma", torch.igamma, pairs, gradient=False, **TOLERANCES),
     Op("igammac", torch.igammac, pairs, gradient=False, **TOLERANCES),
-    *(Op(f"polygamma_{n}", lambda x, n=n: torch.polygamma(n, x), spread(0.1, 9), rtol=1e-4) for n in (1, 2, 3)),
+    *(Op(f"polygamma_{n}", lambda x, n=n: torch.polygamma(n, x), spread(0.1, 9), **TOLERANCES) for n in (1, 2, 3)),
     Op("frexp", lambda x: torch.frexp(x)[:2], spread(-9, 9), gradient=False),
     Op("ldexp", torch.ldexp, lambda d: [(make(5, 4), make(4, dtype=torch.int64))]),
 ]

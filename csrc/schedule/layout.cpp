@@ -115,13 +115,6 @@ Shape inherited_strides(const Graph& graph, const Node& node, const ir::Store& s
   return dense_strides(buffer.sizes, stride_order(*best));
 }
 
-/// Whether a tensor can describe the window: torch has no strides below zero.
-bool is_tensor(const Graph& graph, const ir::Strided& window) {
-  const ir::Ranges ranges = graph.ranges();
-  return std::all_of(window.strides.begin(), window.strides.end(),
-                     [&](const ir::IndexExpr& stride) { return ranges.known_nonnegative(stride); });
-}
-
 /// Copies in front of `node` for operands that no kernel reads as they lie.
 void convert_operands(Graph& graph, Node& node, std::vector<Node>& nodes) {
   if (is_loop_nest(node)) return;
@@ -134,7 +127,7 @@ void convert_operands(Graph& graph, Node& node, std::vector<Node>& nodes) {
       const bool few = view.sizes[1].is_const() && view.sizes[1].constant() <= 4;
       if (window && (few || window->strides[1].is_const(1))) continue;
       nodes.push_back(copy_of_view(graph, view, channels_last_strides(view.sizes), node.origin));
-    } else if (!window || (node.kind == NodeKind::kCall && !is_tensor(graph, *window))) {
+    } else if (!window) {
       nodes.push_back(copy_of_view(graph, view, contiguous_strides(view.sizes), node.origin));
     }
   }

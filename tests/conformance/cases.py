@@ -155,7 +155,9 @@ def module_samples(case: Case, gradient: bool) -> Iterator[Sample]:
                 with torch.no_grad():
                     for owner in mine.modules():
                         for name, p in owner._parameters.items():
-                            owner._parameters[name] = None if p is None else torch.nn.Parameter(move(p), p.requires_grad)
+                            owner._parameters[name] = (
+                                None if p is None else torch.nn.Parameter(move(p), p.requires_grad)
+                            )
                         for name, b in owner._buffers.items():
                             owner._buffers[name] = None if b is None else move(b)
                 inputs, settings = tree_map(move, (forward.args, forward.kwargs))
@@ -194,7 +196,11 @@ def in_the_open(function: Any) -> Any:
     if not isinstance(function, types.FunctionType) or code is None or "torch/testing" not in code.co_filename:
         return function
     copied = types.FunctionType(
-        code.replace(co_filename=__file__), function.__globals__, function.__name__, function.__defaults__, function.__closure__
+        code.replace(co_filename=__file__),
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
     )
     copied.__kwdefaults__ = function.__kwdefaults__
     return copied

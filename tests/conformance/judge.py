@@ -70,11 +70,13 @@ def closeness(got: torch.Tensor, expected: torch.Tensor) -> str:
 
 
 def as_exact(got: torch.Tensor, expected: torch.Tensor, exact: Any, wrong: str) -> str:
-    """"" if the error against fp64 is at most twice PyTorch's, as a whole and in the worst place; else `wrong`."""
+    """ "" if the error against fp64 is at most twice PyTorch's, as a whole and in the worst place; else `wrong`."""
     if not isinstance(exact, torch.Tensor) or exact.shape != got.shape:
         return wrong
     if got.is_complex():
-        got, expected, exact = (torch.view_as_real(x.resolve_conj()) for x in (got, expected, exact.to(torch.complex128)))
+        got, expected, exact = (
+            torch.view_as_real(x.resolve_conj()) for x in (got, expected, exact.to(torch.complex128))
+        )
     rounded, exact = exact.to(got.dtype), exact.double()
     finite = rounded.isfinite() & expected.isfinite() & got.isfinite()
     same = (got == expected) | (got == rounded) | (got.isnan() & (expected.isnan() | rounded.isnan()))

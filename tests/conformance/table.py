@@ -24,7 +24,7 @@ def page(results: list[dict[str, Any]]) -> str:
         "# Conformance",
         "",
         "PyTorch describes its operators in `op_db` and its modules in `module_db`, each entry with samples. They run compiled",
-        "with `backend=\"ocl\"` and are compared with PyTorch on the CPU, forward and, where there is a derivative, backward",
+        'with `backend="ocl"` and are compared with PyTorch on the CPU, forward and, where there is a derivative, backward',
         f"(`tests/conformance`, `tests/device/test_opinfo.py`). This page is written by `{COMMAND}`.",
         "",
         "- *passes*: every sample gives PyTorch's dtype, shape and values (`assert_close` with its defaults; what lies outside may",
@@ -60,7 +60,10 @@ def on_device(directions: list[Outcome]) -> bool:
 
 
 def summary(outcomes: list[Outcome]) -> list[str]:
-    lines = ["| entries | dtype | number | pass forward | pass backward | pass both | on the device |", "|---|---|--:|--:|--:|--:|--:|"]
+    lines = [
+        "| entries | dtype | number | pass forward | pass backward | pass both | on the device |",
+        "|---|---|--:|--:|--:|--:|--:|",
+    ]
     compiled = inductor_entries()
     for kind, dtypes in (("op", ("float32", "float16", "bfloat16", "int64", "bool")), ("module", ("float32",))):
         for dtype in dtypes:
@@ -95,7 +98,14 @@ def details(result: dict[str, Any]) -> list[str]:
         return reason_for(o["case"], o["direction"], runtime) or o["reason"]
 
     failing = grouped((o for o in outcomes if o["status"] == "fail"), reason)
-    lines = ["### Not passing", "", *(failing or ["Nothing."]), "", "### Passing, with ops that run on the CPU (float32)", ""]
+    lines = [
+        "### Not passing",
+        "",
+        *(failing or ["Nothing."]),
+        "",
+        "### Passing, with ops that run on the CPU (float32)",
+        "",
+    ]
     eager: dict[str, set[str]] = {}
     for o in outcomes:
         if o["status"] == "pass" and o["eager"] and o["case"].endswith(":float32"):
@@ -122,4 +132,6 @@ def grouped(outcomes: Iterable[Outcome], reason: Callable[[Outcome], str]) -> li
     if not found:
         return []
     lines = ["| entry | where | why |", "|---|---|---|"]
-    return lines + [f"| {entry} | {', '.join(sorted(where))} | {why} |" for (entry, why), where in sorted(found.items())]
+    return lines + [
+        f"| {entry} | {', '.join(sorted(where))} | {why} |" for (entry, why), where in sorted(found.items())
+    ]
