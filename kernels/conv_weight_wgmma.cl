@@ -15,6 +15,9 @@
 #ifndef DY_DENSE
 #define DY_DENSE 0  // 1: the pixels of dy lie dy_w apart, over rows and images
 #endif
+#ifndef STORED_C
+#define STORED_C C  // channels that are stored: less than C where x is padded to quads of channels
+#endif
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset  // [split * filters + k][r][s][c]
 #define Y_AT(k, c, r, s) (y_offset + (((ulong)(k)*R + (r)) * S + (s)) * C + (c))
@@ -52,36 +55,45 @@ void KERNEL_NAME(__global const float* dy, const ulong dy_offset,  // [batch, gr
     x += column % C;
     const int start = first + depth_of(p, 0);
     int q = start % Q, row_p = start / Q % P, n = start / Q / P, at = start;
-    float4 held[B_QUADS];
-    for (int step = 0; step <= steps; ++step) {
-      if (step > 0) {
-        __local float* stage = produce_begin(line, step - 1);
-        OCL_UNROLL
-        for (int i = 0; i < A_QUADS; ++i) {
-          const int depth = a_at + i * (PRODUCERS / (TILE_M / 4)), pixel = first + (step - 1) * TILE_K + depth;
-          const int valid = pixel < last ? a_valid : 0;
-          const long from = DY_DENSE ? (long)pixel * dy_w : pixel / Q / P * dy_n + pixel / Q % P * (long)dy_h + pixel % Q * (long)dy_w;
-          stage_quad(stage + column_quad(depth, a_quad), valid > 0 ? dy + from : x, 1, valid, dy_aligned);
-        }
-        OCL_UNROLL
-        for (int i = 0; i < B_QUADS; ++i) keep_column_quad(stage + A_FLOATS, p, i, held[i]);
-        produce_end(line, step - 1);
-      }
-      if (step == steps) return;
-      OCL_UNROLL
-      for (int i = 0; i < B_QUADS; ++i) {
-        const int h = row_p * stride_h + low_h, v = q * stride_w + low_w;
-        const int inside = at < last && column < width && (uint)h < (uint)H && (uint)v < (uint)W;
-        held[i] = fetch_quad(x + (n * x_n + h * (long)x_h + v * (long)x_w), 1, inside ? 4 : 0, x_aligned);
-        // The quads of a step are 4 pixels apart; the last one is followed by the first of the next step.
-        const int by = i + 1 < B_QUADS ? 4 : TILE_K - 4 * (B_QUADS - 1);
-        at += by;
-        q += by;
-        while (q >= Q) {
-          q -= Q;
-          if (++row_p == P) row_p = 0, ++n;
-        }
-      }
+    // x is fetched two steps ahead: the latency of memory is longer than a step.
+    float4 even[B_QUADS], odd[B_QUADS];
+// The quads of a step are 4 pixels apart; the last one is followed by the first of the next step.
+#define FETCH(held)                                                                                             \
+  {                                                                                                             \
+    OCL_UNROLL                                                                                                  \
+    for (int i = 0; i < B_QUADS; ++i) {                                                                         \
+      const int h = row_p * stride_h + low_h, v = q * stride_w + low_w;                                         \
+      const int inside = at < last && column < width && (uint)h < (uint)H && (uint)v < (uint)W;                 \
+      held[i] = fetch_quad(x + (n * x_n + h * (long)x_h + v * (long)x_w), 1, inside ? 4 : 0, x_aligned);        \
+      const int by = i + 1 < B_QUADS ? 4 : TILE_K - 4 * (B_QUADS - 1);                                          \
+      at += by;                                                                                                 \
+      q += by;                                                                                                  \
+      while (q >= Q) {                                                                                          \
+        q -= Q;                                                                                                 \
+        if (++row_p == P) row_p = 0, ++n;                                                                       \
+      }                                                                                                         \
+    }                                                                                                           \
+  }
+#define PUT(held, step)                                                                                         \
+  {                                                                                                             \
+    __local float* stage = produce_begin(line, step);                                                           \
+    OCL_UNROLL                                                                                                  \
+    for (int i = 0; i < A_QUADS; ++i) {                                                                         \
+      const int depth = a_at + i * (PRODUCERS / (TILE_M / 4)), pixel = first + (step) * TILE_K + depth;         \
+      const int valid = pixel < last ? a_valid : 0;                                                             \
+      const long from = DY_DENSE ? (long)pixel * dy_w                                                           \
+                                 : pixel / Q / P * dy_n + pixel / Q % P * (long)dy_h + pixel % Q * (long)dy_w;  \
+      stage_quad(stage + column_quad(depth, a_quad), valid > 0 ? dy + from : x, 1, valid, dy_aligned);          \
+    }                                                                                                           \
+    OCL_UNROLL                                                                                                  \
+    for (int i = 0; i < B_QUADS; ++i) keep_column_quad(stage + A_FLOATS, p, i, held[i]);                        \
+    produce_end(line, step);                                                                                    \
+  }
+    for (int step = 0; step < steps + 2; step += 2) {
+      if (step >= 2) PUT(even, step - 2)
+      if (step < steps) FETCH(even)
+      if (step >= 2 && step - 1 < steps) PUT(odd, step - 1)
+      if (step + 1 < steps) FETCH(odd)
     }
     return;
   }
@@ -94,8 +106,12 @@ void KERNEL_NAME(__global const float* dy, const ulong dy_offset,  // [batch, gr
   for (int j = 0; j < TILE_N / 8; ++j) {
     const int n = n0 + j * 8 + (lane & 3) * 2, c = n % C, s = n / C % S, r = n / C / S;
     if (n < width) {  // C is a multiple of 4: a pair never straddles taps
-      if (m < K) STOREV((float2)(total[4 * j], total[4 * j + 1]), filters + m, c, r, s);
-      if (m + 8 < K) STOREV((float2)(total[4 * j + 2], total[4 * j + 3]), filters + m + 8, c, r, s);
+      OCL_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        const int at = 4 * j + 2 * i, k = filters + m + 8 * i;
+        if (m + 8 * i < K && c + 1 < STORED_C) STOREV((float2)(total[at], total[at + 1]), k, c, r, s);
+        else if (m + 8 * i < K && c < STORED_C) STORE(total[at], k, c, r, s);
+      }
     }
   }
 }

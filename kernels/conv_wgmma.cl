@@ -42,6 +42,20 @@ ALWAYS_INLINE int shift_of(const int tap, const int phase, const int pad, const 
   return DATA_GRADIENT ? (phase + pad - tap * dilation) / stride : tap * dilation;
 }
 
+// A quad of the depth: channels c .. c+3 of used tap (r, s).
+typedef struct {
+  int c, r, s;
+} Place;
+
+ALWAYS_INLINE Place further(Place at, const int by, const int C, const int across) {
+  at.c += by;
+  while (at.c >= C) {
+    at.c -= C;
+    if (++at.s == across) at.s = 0, ++at.r;
+  }
+  return at;
+}
+
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 void KERNEL_NAME(__global const float* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
                  __global const float* w, const ulong w_offset,  // [groups * K][R][S][C]
@@ -79,41 +93,41 @@ void KERNEL_NAME(__global const float* x, const ulong x_offset,  // [batch, grou
     }
     w += w_offset + ((long)group * K + k0 + row) * R * S * C;
     const int w_rows = ROWS_APART * R * S * C;
-    int c = quad * 4, r = 0, s = 0;  // r and s count used taps
-#define NEXT_QUAD(by)                    \
-  c += by;                               \
-  while (c >= C) {                       \
-    c -= C;                              \
-    if (++s == across.count) s = 0, ++r; \
+    Place a_at = {0, 0, 0}, b_at;
+    a_at = b_at = further(a_at, quad * 4, C, across.count);
+    // Filters are fetched two steps ahead: the latency of memory is longer than a step.
+    float4 even[B_QUADS], odd[B_QUADS];
+#define FETCH(held)                                                                                                      \
+  {                                                                                                                      \
+    const int tap = (down.first + b_at.r * down.apart) * S + across.first + b_at.s * across.apart;                       \
+    OCL_UNROLL                                                                                                           \
+    for (int i = 0; i < B_QUADS; ++i)                                                                                    \
+      held[i] = fetch_quad(w + (i * w_rows + tap * C + b_at.c), 1,                                                       \
+                           b_at.r < down.count && k0 + row + i * ROWS_APART < K ? 4 : 0, 1);                             \
+    b_at = further(b_at, TILE_K, C, across.count);                                                                       \
   }
-    NEXT_QUAD(0)
-    float4 held[B_QUADS];
-    int a_c = c, a_h = 0, a_w = 0, a_inside = 0;
-    for (int step = 0; step <= steps; ++step) {
-      if (step > 0) {
-        __local float* stage = produce_begin(line, step - 1);
-        const int shift = a_h * x_h + a_w * x_w + a_c;
-        OCL_UNROLL
-        for (int i = 0; i < A_QUADS; ++i) {
-          const int h = (at[i] >> 16) + a_h, v = (short)(at[i] & 0xffff) + a_w;
-          const int inside = a_inside && (uint)h < (uint)in_h && (uint)v < (uint)in_w;
-          stage_quad(stage + row_quad(row + i * ROWS_APART, quad), inside ? from[i] + shift : x, 1, inside ? 4 : 0, aligned);
-        }
-        OCL_UNROLL
-        for (int i = 0; i < B_QUADS; ++i) keep_row_quad(stage + A_FLOATS, row + i * ROWS_APART, quad, held[i]);
-        produce_end(line, step - 1);
-      }
-      if (step == steps) return;
-      const int tap_r = down.first + r * down.apart, tap_s = across.first + s * across.apart;
-      a_inside = r < down.count;
-      a_c = c;
-      a_h = shift_of(tap_r, phase_h, pad_h, stride_h, dilation_h);
-      a_w = shift_of(tap_s, phase_w, pad_w, stride_w, dilation_w);
-      __global const float* w_at = w + ((tap_r * S + tap_s) * C + c);
-      OCL_UNROLL
-      for (int i = 0; i < B_QUADS; ++i)
-        held[i] = fetch_quad(w_at + i * w_rows, 1, a_inside && k0 + row + i * ROWS_APART < K ? 4 : 0, 1);
-      NEXT_QUAD(TILE_K)
+#define PUT(held, step)                                                                                                  \
+  {                                                                                                                      \
+    const int over_h = shift_of(down.first + a_at.r * down.apart, phase_h, pad_h, stride_h, dilation_h);                 \
+    const int over_w = shift_of(across.first + a_at.s * across.apart, phase_w, pad_w, stride_w, dilation_w);             \
+    const int shift = over_h * x_h + over_w * x_w + a_at.c, used = a_at.r < down.count;                                  \
+    __local float* stage = produce_begin(line, step);                                                                    \
+    OCL_UNROLL                                                                                                           \
+    for (int i = 0; i < A_QUADS; ++i) {                                                                                  \
+      const int h = (at[i] >> 16) + over_h, v = (short)(at[i] & 0xffff) + over_w;                                        \
+      const int inside = used && (uint)h < (uint)in_h && (uint)v < (uint)in_w;                                           \
+      stage_quad(stage + row_quad(row + i * ROWS_APART, quad), inside ? from[i] + shift : x, 1, inside ? 4 : 0, aligned); \
+    }                                                                                                                    \
+    OCL_UNROLL                                                                                                           \
+    for (int i = 0; i < B_QUADS; ++i) keep_row_quad(stage + A_FLOATS, row + i * ROWS_APART, quad, held[i]);              \
+    produce_end(line, step);                                                                                             \
+    a_at = further(a_at, TILE_K, C, across.count);                                                                       \
+  }
+    for (int step = 0; step < steps + 2; step += 2) {
+      if (step >= 2) PUT(even, step - 2)
+      if (step < steps) FETCH(even)
+      if (step >= 2 && step - 1 < steps) PUT(odd, step - 1)
+      if (step + 1 < steps) FETCH(odd)
     }
     return;
   }

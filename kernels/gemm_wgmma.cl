@@ -26,48 +26,53 @@
 #define STOREV(acc, b, m, n) vstore2(acc, 0, y + Y_AT(b, m, n))
 #endif
 
-// One producer's share of A, for `steps` steps; `quads`: by 16 bytes.
-ALWAYS_INLINE void produce(const Pipeline line, __global const float* a, __global const float* b, const int steps, const int m_left,
-                           const int n_left, const int K, const long a_width, const long a_depth, const long b_width, const long b_depth,
-                           const int a_quads, const int b_quads) {
-  const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, row = p >> 3;   // along the depth: 8 producers a row
-  const int a_quad = p % (TILE_M / 4), a_at = p / (TILE_M / 4);                  // along the rows of A
-  float4 held[B_QUADS];
-  for (int step = 0; step <= steps; ++step) {
-    if (step > 0) {
-      __local float* stage = produce_begin(line, step - 1);
-      const int k = (step - 1) * TILE_K;
-      OCL_UNROLL
-      for (int i = 0; i < A_QUADS; ++i) {
-        if (A_K_MAJOR) {
-          const int m = row + i * ROWS_APART;
-          const int valid = m < m_left ? K - k - quad * 4 : 0;
-          stage_quad(stage + row_quad(m, quad), valid > 0 ? a + m * a_width + (k + quad * 4) * a_depth : a, a_depth, valid, a_quads);
-        } else {
-          const int depth = a_at + i * (PRODUCERS / (TILE_M / 4));
-          const int valid = k + depth < K ? m_left - a_quad * 4 : 0;
-          stage_quad(stage + column_quad(depth, a_quad), valid > 0 ? a + a_quad * 4 * a_width + (k + depth) * a_depth : a, a_width, valid, a_quads);
-        }
-      }
-      OCL_UNROLL
-      for (int i = 0; i < B_QUADS; ++i) {
-        if (B_K_MAJOR) keep_row_quad(stage + A_FLOATS, row + i * ROWS_APART, quad, held[i]);
-        else keep_column_quad(stage + A_FLOATS, p, i, held[i]);
-      }
-      produce_end(line, step - 1);
-    }
-    if (step == steps) return;
-    OCL_UNROLL
-    for (int i = 0; i < B_QUADS; ++i) {  // of the next step: on its way while the stage is still in use
-      const int k = step * TILE_K;
-      if (B_K_MAJOR) {
-        const int n = row + i * ROWS_APART;
-        held[i] = fetch_quad(b + n * b_width + (k + quad * 4) * b_depth, b_depth, n < n_left ? K - k - quad * 4 : 0, b_quads);
-      } else {
-        const int n = column_of(p), at = k + depth_of(p, i);
-        held[i] = fetch_quad(b + n * b_width + at * b_depth, b_width, at < K ? n_left - n : 0, b_quads);
-      }
-    }
+// The operands of a group as its producers see them.
+typedef struct {
+  __global const float *a, *b;
+  int m_left, n_left, K;
+  long a_width, a_depth, b_width, b_depth;
+} Operands;
+
+// This producer's share of B at a step, into registers; `quads`: by 16 bytes.
+ALWAYS_INLINE void fetch(float4* held, const Operands o, const int step, const int quads) {
+  const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, row = p >> 3;
+  OCL_UNROLL
+  for (int i = 0; i < B_QUADS; ++i) {
+    const int n = B_K_MAJOR ? row + i * ROWS_APART : column_of(p), k = step * TILE_K + (B_K_MAJOR ? quad * 4 : depth_of(p, i));
+    const int valid = B_K_MAJOR ? n < o.n_left ? o.K - k : 0 : k < o.K ? o.n_left - n : 0;
+    held[i] = fetch_quad(o.b + n * o.b_width + k * o.b_depth, B_K_MAJOR ? o.b_depth : o.b_width, valid, quads);
+  }
+}
+
+// This producer's share of a step: A from memory, B from registers.
+ALWAYS_INLINE void put(const Pipeline line, const float4* held, const Operands o, const int step, const int quads) {
+  const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, row = p >> 3;
+  const int a_quad = p % (TILE_M / 4), a_at = p / (TILE_M / 4);  // along the rows of A
+  __local float* stage = produce_begin(line, step);
+  OCL_UNROLL
+  for (int i = 0; i < A_QUADS; ++i) {
+    const int m = A_K_MAJOR ? row + i * ROWS_APART : a_quad * 4;
+    const int depth = A_K_MAJOR ? quad * 4 : a_at + i * (PRODUCERS / (TILE_M / 4)), k = step * TILE_K + depth;
+    const int valid = A_K_MAJOR ? m < o.m_left ? o.K - k : 0 : k < o.K ? o.m_left - m : 0;
+    __local float* to = stage + (A_K_MAJOR ? row_quad(m, quad) : column_quad(depth, a_quad));
+    stage_quad(to, valid > 0 ? o.a + m * o.a_width + k * o.a_depth : o.a, A_K_MAJOR ? o.a_depth : o.a_width, valid, quads);
+  }
+  OCL_UNROLL
+  for (int i = 0; i < B_QUADS; ++i) {
+    if (B_K_MAJOR) keep_row_quad(stage + A_FLOATS, row + i * ROWS_APART, quad, held[i]);
+    else keep_column_quad(stage + A_FLOATS, p, i, held[i]);
+  }
+  produce_end(line, step);
+}
+
+// B is fetched two steps ahead: the latency of memory is longer than a step.
+ALWAYS_INLINE void produce(const Pipeline line, const Operands o, const int steps, const int a_quads, const int b_quads) {
+  float4 even[B_QUADS], odd[B_QUADS];
+  for (int step = 0; step < steps + 2; step += 2) {
+    if (step >= 2) put(line, even, o, step - 2, a_quads);
+    if (step < steps) fetch(even, o, step, b_quads);
+    if (step >= 2 && step - 1 < steps) put(line, odd, o, step - 1, a_quads);
+    if (step + 1 < steps) fetch(odd, o, step + 1, b_quads);
   }
 }
 
@@ -87,10 +92,9 @@ void KERNEL_NAME(__global const float* a, const ulong a_offset,  // [batch, M, K
     const long b_width = B_VEC4 && !B_K_MAJOR ? 1 : b_col, b_depth = B_VEC4 && B_K_MAJOR ? 1 : b_row;
     a += a_offset + batch / inner * a_outer + batch % inner * a_inner + m0 * a_width;
     b += b_offset + batch / inner * b_outer + batch % inner * b_inner + n0 * b_width;
-    if (ALIGNED(a_offset) && ALIGNED(b_offset))
-      produce(line, a, b, steps, M - m0, N - n0, K, a_width, a_depth, b_width, b_depth, A_VEC4, B_VEC4);
-    else
-      produce(line, a, b, steps, M - m0, N - n0, K, a_width, a_depth, b_width, b_depth, 0, 0);
+    const Operands o = {a, b, M - m0, N - n0, K, a_width, a_depth, b_width, b_depth};
+    if (ALIGNED(a_offset) && ALIGNED(b_offset)) produce(line, o, steps, A_VEC4, B_VEC4);
+    else produce(line, o, steps, 0, 0);
     return;
   }
   float total[TILE_N / 2];

@@ -80,13 +80,13 @@ bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch) 
   if (!quads(context, {K}) || !constants({R, S, C, K})) return false;
   if (K.constant() < 24 || typical(R * S * C, 576) < 24 || (attrs.groups > 1 && !quads(context, {C}))) return false;
   if (typical(x.sizes[2], 1) > 8000 || typical(x.sizes[3], 1) > 8000) return false;
-  if (!quads(context, {C})) return false;
 
+  const IndexExpr depth = attrs.groups > 1 ? C : ir::ceildiv(C, 4) * 4;  // channels as they lie in the image
   const Operand image = quads_of_channels(context, x, x.sizes[1]), gradient = quads_of_channels(context, dy, dy.sizes[1]);
   const bool dense = ir::simplify(gradient.strides[3] * Q, context.graph.ranges()) == gradient.strides[2] &&
                      ir::simplify(gradient.strides[2] * P, context.graph.ranges()) == gradient.strides[0];
 
-  const int64_t rows = K.constant(), columns = typical(R * S * C, 576), pixels = typical(batch * P * Q, 50176);
+  const int64_t rows = K.constant(), columns = typical(R * S * depth, 576), pixels = typical(batch * P * Q, 50176);
   const UnitTile tile = {rows <= 64 ? 64 : 128, columns <= 64 ? 64 : 128, 1};
   const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * attrs.groups;
   // One work-group a unit at a time: two rounds fill the device evenly; a split is long enough to pay for its partial result.
@@ -100,15 +100,16 @@ bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch) 
   use_unit_tile(context, launch, "conv_weight_wgmma", tile);
   if (splits > 1) launch.variant += " in " + std::to_string(splits) + " parts";
   define(launch, "DY_DENSE", dense);
+  if (!quads(context, {C})) define(launch, "STORED_C", C.constant());
   launch.inputs = {gradient.input, image.input};
   define_alignment(context, launch);
-  pass(launch, {batch, C, K, x.sizes[2], x.sizes[3], P, Q, R, S, attrs.stride[0], attrs.stride[1], attrs.padding[0],
+  pass(launch, {batch, depth, K, x.sizes[2], x.sizes[3], P, Q, R, S, attrs.stride[0], attrs.stride[1], attrs.padding[0],
                 attrs.padding[1], attrs.dilation[0], attrs.dilation[1], split_pixels});
   for (const Operand& operand : {gradient, image}) {
     pass(launch, {}, {operand.strides[0]});
     pass(launch, {operand.strides[2], operand.strides[3], operand.strides[1]});
   }
-  launch.groups = {ir::ceildiv(R * S * C, tile.columns) * ir::ceildiv(K, tile.rows), groups, splits};
+  launch.groups = {ir::ceildiv(R * S * depth, tile.columns) * ir::ceildiv(K, tile.rows), groups, splits};
   launch.store_coords = {0, 1, 2, 3};
   launch.store_dim = 1;
   if (splits > 1) {
