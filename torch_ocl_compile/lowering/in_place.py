@@ -4,6 +4,8 @@ whole cache twice; a scatter found here stores its few rows into the input, and 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from torch_ocl_compile.lowering.registry import overload
@@ -21,7 +23,7 @@ SCATTERS = {
     )
 } - {None}
 # The view that reads what the scatter writes: of it, a scatter may be the source of another.
-INVERSES = {
+INVERSES: dict[Any, Any] = {
     aten.select_scatter.default: aten.select.int,
     aten.slice_scatter.default: aten.slice.Tensor,
     aten.diagonal_scatter.default: aten.diagonal.default,
