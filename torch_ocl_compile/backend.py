@@ -17,6 +17,7 @@ from torch_ocl_compile.call import Call, eager_call
 from torch_ocl_compile.decompositions import ocl_decomp_table
 from torch_ocl_compile.errors import ConfigError, FallbackError, OclError, UnsupportedError
 from torch_ocl_compile.joint_graph import ocl_partition
+from torch_ocl_compile.lowering.checks import Refused
 from torch_ocl_compile.lowering.fallback import record
 from torch_ocl_compile.lowering.graph import Lowered, lower_module
 from torch_ocl_compile.lowering.random import functionalise
@@ -79,9 +80,12 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, ki
     if kind == "inference":
         functionalise(gm)
     try:
-        lowered = lower_module(gm, **boundaries(kind), fallback=str(settings.get("fallback", "eager")))
+        lowered = lower_module(gm, **boundaries(kind), fallback=str(settings.get("fallback", "eager")), debug=bool(settings.get("debug")))
     except FallbackError:
         raise
+    except Refused as error:  # running it raises PyTorch's own error
+        log.info("%s is not compiled: %s", label, error)
+        return eager_call(gm)
     except UnsupportedError as error:
         return whole_graph_eagerly(gm, kind, settings, str(error))
     if lowered.device.type == "cpu":

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from torch_ocl_compile.lowering.bounds import FINE
 from torch_ocl_compile.lowering.graph import Lowered, Result, Source
 
 Boxed = Callable[[list[Any]], list[Any]]
@@ -38,9 +39,18 @@ class Call:
     def __init__(self, lowered: Lowered, plan: Any) -> None:
         self.lowered = lowered
         self.plan = plan
+        self.run_plan = self._checked_run if lowered.checked else plan.run
         self.has_kernels = bool(lowered.graph.nodes or lowered.graph.outputs)
         self.moved = [self._mover(s) for s in lowered.inputs if s.kind != "argument"]
         self.numbers = {i: lowered.symbols.evaluator(r.expr) for i, r in enumerate(lowered.results) if _is_symbolic(r)}
+
+    def _checked_run(self, inputs: list[Any]) -> list[Any]:
+        """Waits for the results. Raises IndexError on an index outside its dimension."""
+        outputs: list[Any] = self.plan.run(inputs)
+        for checked, found in zip(self.lowered.checked, outputs.pop().tolist(), strict=True):
+            if found != FINE:
+                raise IndexError(checked.message(found))
+        return outputs
 
     def boxed(self) -> Boxed:
         low = self.lowered
@@ -50,7 +60,7 @@ class Call:
         return self._general()
 
     def _plain(self) -> Boxed:
-        plan_run = self.plan.run
+        plan_run = self.run_plan
         positions = [s.position for s in self.lowered.inputs]
         takes_all = positions == list(range(len(positions)))
         results = self.lowered.results
@@ -64,7 +74,7 @@ class Call:
 
             return mark_boxed(run_all)
         # Pool: the plan's outputs, then the arguments, then None.
-        count = len(self.lowered.graph.outputs)
+        count = len(self.lowered.graph.outputs) - bool(self.lowered.checked)
         places = [
             r.position if r.kind == "plan" else count + r.position if r.kind == "argument" else -1 for r in results
         ]
@@ -94,7 +104,7 @@ class Call:
                     host = function(*(inputs[p] for p in taken))
             outputs: list[Any] = []
             if self.has_kernels:
-                outputs = self.plan.run([*symbols, *(get(inputs, host) for get in getters)])
+                outputs = self.run_plan([*symbols, *(get(inputs, host) for get in getters)])
 
             def pick(result: Result) -> Any:
                 kind = result.kind

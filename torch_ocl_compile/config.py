@@ -103,9 +103,11 @@ option(
 option("warn_fallback", bool, True, "Warn once per op that runs eagerly on the CPU instead of on the device.")
 option(
     "debug",
-    int,
-    0,
-    "Reserved, without effect yet; TORCH_LOGS and dump show what was compiled.",
+    bool,
+    False,
+    "Check the indices of gathers, scatters, embeddings and losses: one out of range raises IndexError with op and line. "
+    "Every call then waits for its results.",
+    scope="compile",
 )
 option("dump", str, "", "Folder for every kernel as a file, with its graph and build log; nothing is written if empty.")
 option("cache_dir", str, "", "Folder of the kernel, plan and tuning cache; the user's cache folder if empty.")

@@ -31,7 +31,7 @@ def test_compile_options():
     ("attempt", "message"),
     [
         (lambda: config.get("nonesuch"), "'nonesuch' is unknown; there are .*cache_dir"),
-        (lambda: config.set("debug", "loud"), "option 'debug': 'loud' is not an integer"),
+        (lambda: config.set("cache_size_mb", "much"), "option 'cache_size_mb': 'much' is not an integer"),
         (lambda: config.compile_options({"fallback": "maybe"}), "'fallback': 'maybe' is not one of 'eager', 'error'"),
         (lambda: config.compile_options({"devices": "0"}), "'devices' is unknown to the ocl backend"),
     ],

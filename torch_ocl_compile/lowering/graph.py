@@ -15,6 +15,8 @@ from torch.utils._pytree import tree_leaves
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.errors import FallbackError, InternalError, OclError, UnsupportedError
 from torch_ocl_compile.host_part import Part, classify, extract, graph_device, tensors_of
+from torch_ocl_compile.lowering.bounds import Checked, find_outside
+from torch_ocl_compile.lowering.checks import Refused, refuse_bad_arguments
 from torch_ocl_compile.lowering.context import Context, ir_dtype
 from torch_ocl_compile.lowering.fallback import lower_call, record
 from torch_ocl_compile.lowering.in_place import scatters_into_inputs
@@ -75,6 +77,7 @@ class Lowered:
     after: tuple[Callable[..., Any], list[Result]] | None = None
     sources: list[SymbolSource] = field(default_factory=list)
     host_values: list[torch.fx.Node] = field(default_factory=list)  # the results of `before`
+    checked: list[Checked] = field(default_factory=list)  # what the last output of the ir.Graph tells, if not empty
 
 
 def lower_graph(gm: torch.fx.GraphModule, fake_inputs: Sequence[Any] = (), **settings: Any) -> ir.Graph:
@@ -91,20 +94,29 @@ def lower_module(
     parameters: Sequence[int] = (),
     donated: Sequence[int] = (),
     fallback: str = "eager",
+    debug: bool = False,
 ) -> Lowered:
     """Lowers a graph. Results from `saved_from` on may have any strides; `parameters`, `donated`: input positions."""
-    return _Lowering(gm, saved_from, set(parameters), set(donated), fallback).run()
+    return _Lowering(gm, saved_from, set(parameters), set(donated), fallback, debug).run()
 
 
 class _Lowering:
     def __init__(
-        self, gm: torch.fx.GraphModule, saved_from: int | None, parameters: set[int], donated: set[int], fallback: str
+        self,
+        gm: torch.fx.GraphModule,
+        saved_from: int | None,
+        parameters: set[int],
+        donated: set[int],
+        fallback: str,
+        debug: bool,
     ) -> None:
         self.gm = gm
         self.saved_from = saved_from
         self.parameters = parameters
         self.donated = donated
         self.fallback = fallback
+        self.debug = debug
+        self.outside: list[tuple[Checked, ir.Value]] = []
         self.builder = ir.Builder()
         self.builder.reduced_precision = torch.get_float32_matmul_precision() != "highest"
         self.symbols = Symbols(self.builder)
@@ -225,6 +237,7 @@ class _Lowering:
     def lower_node(self, node: torch.fx.Node) -> Any:
         c = self.context
         try:
+            refuse_bad_arguments(node)
             args = [self.argument(a) for a in node.args]
             kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
             c.node, c.val = node, node.meta.get("val")
@@ -233,6 +246,8 @@ class _Lowering:
             return self.apply(node, args, kwargs)
         except FallbackError as error:
             raise FallbackError(f"{error}\n{describe(node)}\n{FALLBACK_REMEDY}") from error
+        except Refused:
+            raise
         except OclError as error:
             raise type(error)(f"{error}\n{describe(node)}") from error
         except Exception as error:
@@ -249,6 +264,9 @@ class _Lowering:
             return self.store(node, args[0], args[1])
         if not isinstance(target, OpOverload):
             raise UnsupportedError(f"{name} has no lowering and cannot be called from a plan")
+        if self.debug:
+            for bound, found in find_outside(self.context, target, args, kwargs):
+                self.outside.append((Checked(bound.dim, str(bound.size), describe(node)), found))
         lowering = find(target)
         result = NotImplemented if lowering is None else lowering(self.context, *args, **kwargs)
         if result is not NotImplemented:
@@ -343,6 +361,8 @@ class _Lowering:
                 results.append(plan_result(node, [] if free else self.context.shape(fake.stride())))
         late = self.late_part(after, plan_result)
         before = self.early_part()
+        if self.outside:
+            self.builder.output(self.builder.concat([found for _, found in self.outside], 0), [ir.IndexExpr(1)])
         return Lowered(
             self.builder.finish(),
             self.context.calls,
@@ -355,6 +375,7 @@ class _Lowering:
             late,
             self.symbols.sources,
             self.host_values,
+            [checked for checked, _ in self.outside],
         )
 
     def emit(self, node: torch.fx.Node, strides: list[Any], owners: dict[int, Any]) -> None:

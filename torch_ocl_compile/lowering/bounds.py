@@ -1,0 +1,106 @@
+# torch_ocl_compile/lowering/bounds.py: options={"debug": True}: which indices lie outside their dimension.
+"""Without it an index outside reads the nearest element and stores nothing. With it each op that takes indices gets a
+reduction beside it that finds one such index, and the call raises IndexError for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.lowering import term as t
+from torch_ocl_compile.lowering.context import Context
+from torch_ocl_compile.lowering.registry import overload
+from torch_ocl_compile.lowering.term import Nest
+
+FINE = -(2**63)  # what the reduction finds where all indices are in range
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Indices that must lie in [low, size) of dimension `dim`, or equal `ignored`."""
+
+    index: ir.Value
+    dim: int
+    size: ir.IndexExpr
+    from_end: bool = False  # negative ones count from the end
+    ignored: int | None = None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One bound in the compiled graph, for the message."""
+
+    dim: int
+    size: str
+    where: str
+
+    def message(self, found: int) -> str:
+        return f"index {found} is out of bounds for dimension {self.dim} with size {self.size}\n{self.where}"
+
+
+Rule = Callable[..., "list[Bound]"]
+RULES: dict[Any, Rule] = {}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    def register(function: Rule) -> Rule:
+        RULES.update({found: function for name in names if (found := overload(name)) is not None})
+        return function
+
+    return register
+
+
+def size_of(x: ir.Value, dim: int) -> ir.IndexExpr:
+    return x.sizes[dim % len(x.sizes)] if x.sizes else ir.IndexExpr(1)
+
+
+@rule("aten.embedding.default")
+def embedding(weight: ir.Value, index: ir.Value, *_: Any) -> list[Bound]:
+    return [Bound(index, 0, size_of(weight, 0))]
+
+
+@rule(
+    *("aten.gather.default", "aten.index_select.default", "aten.index_add.default", "aten.index_copy.default"),
+    *("aten.scatter.src", "aten.scatter.value", "aten.scatter.reduce", "aten.scatter.value_reduce"),
+    *("aten.scatter_add.default", "aten.scatter_reduce.two", "aten.index_reduce.default"),
+)
+def along_dim(x: ir.Value, dim: int, index: ir.Value, *_: Any, **__: Any) -> list[Bound]:
+    return [Bound(index, dim, size_of(x, dim))]
+
+
+@rule("aten.index.Tensor", "aten.index_put.default")
+def advanced(x: ir.Value, indices: Sequence[ir.Value | None], *_: Any, **__: Any) -> list[Bound]:
+    masks = (ir.DType.kBool, ir.DType.kU8)
+    return [
+        Bound(i, d, size_of(x, d), from_end=True)
+        for d, i in enumerate(indices)
+        if i is not None and i.dtype not in masks
+    ]
+
+
+@rule("aten.take.default", "aten.put.default")
+def flat(x: ir.Value, index: ir.Value, *_: Any, **__: Any) -> list[Bound]:
+    return [Bound(index, 0, ir.product(list(x.sizes)), from_end=True)]
+
+
+@rule("aten.nll_loss_forward.default", "aten.nll_loss2d_forward.default")
+def nll_loss(x: ir.Value, target: ir.Value, weight: Any, reduction: int, ignored: int) -> list[Bound]:
+    dim = 1 if len(x.sizes) > 1 else 0
+    return [Bound(target, dim, size_of(x, dim), ignored=ignored)]
+
+
+def find_outside(c: Context, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[tuple[Bound, ir.Value]]:
+    """For each bound of the op, a value of shape [1]: an index that breaks it, or FINE."""
+    found = []
+    for bound in RULES[target](*args, **kwargs) if target in RULES else ():
+        nest = Nest(c.builder, [ir.IndexExpr(1)], list(bound.index.sizes))
+        at = nest.load(bound.index, nest.r).cast(ir.DType.kI64)
+        size = nest.index(bound.size)
+        outside = (at >= size) | (at < -size if bound.from_end else at < 0)
+        if bound.ignored is not None:
+            outside = outside & at.ne(bound.ignored)
+        fine = nest.constant(FINE, ir.DType.kI64)
+        found.append((bound, nest.reduce("max", [t.where(outside, at, fine)], [ir.DType.kI64])[0]))
+    return found

@@ -1,0 +1,113 @@
+# torch_ocl_compile/lowering/checks.py: what PyTorch's kernels refuse and its fake tensors let pass.
+"""Shape and dtype errors come from tracing, with PyTorch's own messages. A few ops check in their kernels only: a graph
+with such arguments is not compiled, so that running it raises what eager PyTorch raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from torch_ocl_compile.lowering.registry import overload
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+Check = Callable[..., "bool | torch.SymBool"]
+
+
+class Refused(Exception):
+    """Eager PyTorch raises on these arguments."""
+
+
+CHECKS: dict[Any, Check] = {}
+
+
+def check(*names: str) -> Callable[[Check], Check]:
+    """The function says whether the arguments, tensors as fakes, are wrong."""
+
+    def register(function: Check) -> Check:
+        CHECKS.update({found: function for name in names if (found := overload(name)) is not None})
+        return function
+
+    return register
+
+
+def refuse_bad_arguments(node: torch.fx.Node) -> None:
+    """Raises Refused."""
+    wrong = CHECKS.get(node.target)
+    if wrong is None:
+        return
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
+    if statically_known_true(wrong(*args, **kwargs)):
+        raise Refused(f"{node.target} refuses its arguments")
+
+
+@check("aten._softmax.default", "aten._log_softmax.default")
+def softmax(x: Tensor, dim: int, *_: Any) -> bool:
+    rank = max(x.dim(), 1)
+    return not -rank <= dim < rank or not x.dtype.is_floating_point
+
+
+@check("aten.index_select.default")
+def index_select(x: Tensor, dim: int, index: Tensor) -> bool:
+    return index.dim() > 1 or index.dtype not in (torch.int32, torch.int64)
+
+
+@check("aten.select_scatter.default")
+def select_scatter(x: Tensor, source: Tensor, dim: int, index: Any) -> Any:
+    size = x.shape[dim]
+    dim %= x.dim()
+    return _other(source.shape, (*x.shape[:dim], *x.shape[dim + 1 :])) or index >= size or index < -size
+
+
+@check("aten.slice_scatter.default")
+def slice_scatter(x: Tensor, source: Tensor, *window: Any) -> bool:
+    return _other(source.shape, aten.slice.Tensor(x, *window).shape)
+
+
+@check("aten.mm.default", "aten.bmm.default")
+def contract(a: Tensor, b: Tensor, *_: Any) -> bool:
+    return a.dtype != b.dtype
+
+
+@check("aten.addmm.default", "aten.baddbmm.default")
+def contract_and_add(x: Tensor, a: Tensor, b: Tensor, **_: Any) -> bool:
+    return a.dtype != b.dtype or x.dtype != a.dtype
+
+
+@check("aten.convolution.default")
+def convolution(
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> bool:
+    limit = max((*stride, *dilation))
+    return transposed and any(p >= limit for p in output_padding)
+
+
+@check("aten.max.default", "aten.min.default", "aten.argmax.default", "aten.argmin.default")
+def extreme(x: Tensor, dim: int | None = None, *_: Any) -> Any:
+    return dim is None and x.numel() == 0
+
+
+@check("aten.pow.Tensor_Scalar")
+def power(x: Tensor, exponent: Any) -> bool:
+    integer = not x.dtype.is_floating_point and not x.dtype.is_complex and x.dtype is not torch.bool
+    return integer and isinstance(exponent, int) and exponent < 0
+
+
+@check("aten.native_dropout.default")
+def dropout(x: Tensor, p: float, train: bool | None) -> bool:
+    return not 0 <= p <= 1
+
+
+def _other(have: Sequence[Any], want: Sequence[Any]) -> bool:
+    return len(have) != len(want) or any(statically_known_true(a != b) for a, b in zip(have, want, strict=True))
