@@ -80,7 +80,9 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, ki
     if kind == "inference":
         functionalise(gm)
     try:
-        lowered = lower_module(gm, **boundaries(kind), fallback=str(settings.get("fallback", "eager")), debug=bool(settings.get("debug")))
+        lowered = lower_module(
+            gm, **boundaries(kind), fallback=str(settings.get("fallback", "eager")), debug=bool(settings.get("debug"))
+        )
     except FallbackError:
         raise
     except Refused as error:  # running it raises PyTorch's own error
