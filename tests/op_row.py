@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_flatten, tree_map_only
 
 Sample = tuple[Any, ...]
 FLOAT = (torch.float32,)
 NUMBERS = (torch.float32, torch.int64)
+HALVES = (torch.float16, torch.bfloat16)
 ALL = (torch.float32, torch.int64, torch.bool)
 
 
@@ -79,3 +81,26 @@ def special() -> torch.Tensor:
 
 def labels(*shape: int, classes: int = 10) -> torch.Tensor:
     return make(*shape, dtype=torch.int64, low=0, high=100).abs() % classes
+
+
+def to_cpu(value: Any) -> Any:
+    return tree_map_only(torch.Tensor, lambda x: x.detach().cpu(), value)
+
+
+def same(got: Any, expected: Any, op: Op) -> None:
+    """`expected` may be wider than halves that were got: then a few roundings on the tensor's scale are allowed."""
+    got, expected = tree_flatten(to_cpu(got))[0], tree_flatten(to_cpu(expected))[0]
+    assert len(got) == len(expected)
+    for a, b in zip(got, expected, strict=True):
+        rtol, atol = op.rtol, op.atol
+        if isinstance(a, torch.Tensor) and a.dtype in HALVES and b.dtype is torch.float32:
+            eps = torch.finfo(a.dtype).eps
+            scale = b[b.isfinite()].abs().max().item() if b.isfinite().any() else 0.0
+            rtol, atol, b = 2 * eps, 2 * eps * scale, b.to(a.dtype)
+        torch.testing.assert_close(a, b, rtol=rtol, atol=atol, equal_nan=True)
+
+
+def widened(sample: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The sample with its halves as float32."""
+    result: tuple[Any, ...] = tree_map_only(torch.Tensor, lambda x: x.float() if x.dtype in HALVES else x, sample)
+    return result

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
 import torch_ocl_compile.graph_ops  # noqa: F401  (defines torch.ops.ocl)
+from torch_ocl_compile.nn_decompositions import NN_DECOMPOSITIONS
 from torch_ocl_compile.random_forms import DECOMPOSITIONS
 
 aten = torch.ops.aten
@@ -27,10 +29,12 @@ WHOLE = [
     "_log_softmax",
     "_log_softmax_backward_data",
     "_safe_softmax",
-    "avg_pool2d",
-    "avg_pool2d_backward",
-    "_adaptive_avg_pool2d",
-    "_adaptive_avg_pool2d_backward",
+    *(f"avg_pool{d}d{b}" for d in (2, 3) for b in ("", "_backward")),
+    *(f"_adaptive_avg_pool{d}d{b}" for d in (2, 3) for b in ("", "_backward")),
+    *(f"adaptive_max_pool{d}d{b}" for d in (2, 3) for b in ("", "_backward")),
+    *(f"{kind}_pad{d}d{b}" for kind in ("reflection", "replication") for d in (1, 2, 3) for b in ("", "_backward")),
+    "im2col",
+    "col2im",
     "nll_loss_forward",
     "nll_loss_backward",
     "nll_loss2d_forward",
@@ -98,33 +102,33 @@ def split_bias_grad(grad: Any, x: Any, w: Any, bias_sizes: Any, *rest: Any) -> A
     return gx, gw, gb
 
 
-def _pair(v: Any) -> list[int]:
-    listed = [v] if isinstance(v, int) else list(v)
-    return listed * 2 if len(listed) == 1 else listed
+def _pool_by_offsets(spatial: int) -> Callable[..., Any]:
+    def max_pool_with_indices(
+        x: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    ) -> Any:
+        """Keeps the position in the window as int8 instead of an int64 index, which is recomputed where it is used."""
 
+        def each(v: Any) -> list[int]:
+            listed = [v] if isinstance(v, int) else list(v)
+            return listed * spatial if len(listed) == 1 else listed
 
-def max_pool2d_with_indices(
-    x: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-) -> Any:
-    """Keeps the position in the window as int8 instead of an int64 index; the index is recomputed where it is used."""
-    kernel, padding, dilation = _pair(kernel_size), _pair(padding), _pair(dilation)
-    stride = _pair(stride) if stride else kernel
-    if kernel[0] * kernel[1] > MAX_WINDOW or x.dtype not in (
-        torch.float32,
-        torch.float16,
-        torch.bfloat16,
-        torch.float64,
-    ):
-        return NotImplemented
-    out, offsets = prims._low_memory_max_pool_with_offsets(x, kernel, stride, padding, dilation, ceil_mode)
-    plane = x.shape[-2:]
-    indices = prims._low_memory_max_pool_offsets_to_indices(offsets, kernel, plane, stride, padding, dilation)
-    return out, indices
+        kernel, padding, dilation = each(kernel_size), each(padding), each(dilation)
+        stride = each(stride) if stride else kernel
+        if math.prod(kernel) > MAX_WINDOW or not x.dtype.is_floating_point:
+            return NotImplemented
+        out, offsets = prims._low_memory_max_pool_with_offsets(x, kernel, stride, padding, dilation, ceil_mode)
+        plane = x.shape[-spatial:]
+        indices = prims._low_memory_max_pool_offsets_to_indices(offsets, kernel, plane, stride, padding, dilation)
+        return out, indices
+
+    return max_pool_with_indices
 
 
 OVERRIDES: dict[Any, Callable[..., Any]] = {
     aten.convolution_backward.default: split_bias_grad,
-    aten.max_pool2d_with_indices.default: max_pool2d_with_indices,
+    aten.max_pool2d_with_indices.default: _pool_by_offsets(2),
+    aten.max_pool3d_with_indices.default: _pool_by_offsets(3),
+    **NN_DECOMPOSITIONS,
 }
 
 
@@ -137,7 +141,8 @@ def _table() -> dict[Any, Callable[..., Any]]:
         is_whole = isinstance(target, OpOverload) and target.namespace == "aten" and target._opname in WHOLE
         if is_whole and str(target) not in STILL_APART:
             del table[target]
-    table.pop(aten.max_pool2d_with_indices_backward.default, None)
+    for pool in (aten.max_pool2d_with_indices_backward, aten.max_pool3d_with_indices_backward):
+        table.pop(pool.default, None)
     table.update(OVERRIDES)
     table.update(DECOMPOSITIONS)
     return table

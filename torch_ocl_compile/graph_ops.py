@@ -21,9 +21,9 @@ LIBRARY.define("rng_reserve(Device device, int streams) -> Tensor")
 LIBRARY.define("uniform(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
 LIBRARY.define("normal(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
 LIBRARY.define("randint(Tensor state, SymInt[] size, int stream, ScalarType dtype, SymInt low, SymInt high) -> Tensor")
-# max_pool2d_with_indices_backward without the input, of which only the size matters: backward then need not keep it.
+# max_pool{2,3}d_with_indices_backward without the input, of which only the size matters: backward then need not keep it.
 LIBRARY.define(
-    "max_pool2d_backward(Tensor grad, Tensor offsets, SymInt[] size, int[] kernel, int[] stride, int[] padding,"
+    "max_pool_backward(Tensor grad, Tensor offsets, SymInt[] size, int[] kernel, int[] stride, int[] padding,"
     " int[] dilation) -> Tensor"
 )
 
@@ -58,7 +58,7 @@ def normal(state: torch.Tensor, size: Sequence[int], stream: int, dtype: torch.d
     return _numbers(philox_normal, state, size, stream, dtype)
 
 
-def max_pool2d_backward(
+def max_pool_backward(
     grad: torch.Tensor,
     offsets: torch.Tensor,
     size: Sequence[int],
@@ -67,12 +67,11 @@ def max_pool2d_backward(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> torch.Tensor:
-    prims = torch.ops.prims
-    indices = prims._low_memory_max_pool_offsets_to_indices(offsets, kernel, size[-2:], stride, padding, dilation)
-    x = grad.new_empty(size)
-    result: torch.Tensor = aten.max_pool2d_with_indices_backward(
-        grad, x, kernel, stride, padding, dilation, False, indices
-    )
+    prims, spatial = torch.ops.prims, len(kernel)
+    plane = size[-spatial:]
+    indices = prims._low_memory_max_pool_offsets_to_indices(offsets, kernel, plane, stride, padding, dilation)
+    backward = aten.max_pool3d_with_indices_backward if spatial == 3 else aten.max_pool2d_with_indices_backward
+    result: torch.Tensor = backward(grad, grad.new_empty(size), kernel, stride, padding, dilation, False, indices)
     return result
 
 
@@ -84,7 +83,7 @@ def fake_reserve(device: torch.device, streams: int) -> torch.Tensor:
     return torch.empty(2, dtype=torch.int64, device=device)
 
 
-def _fake_max_pool2d_backward(grad: torch.Tensor, offsets: torch.Tensor, size: Sequence[Any], *_: Any) -> torch.Tensor:
+def _fake_max_pool_backward(grad: torch.Tensor, offsets: torch.Tensor, size: Sequence[Any], *_: Any) -> torch.Tensor:
     return grad.new_empty(size)
 
 
@@ -94,7 +93,7 @@ for _name, _eager, _fake in (
     ("uniform", uniform, _fake_numbers),
     ("normal", normal, _fake_numbers),
     ("randint", randint, _fake_numbers),
-    ("max_pool2d_backward", max_pool2d_backward, _fake_max_pool2d_backward),
+    ("max_pool_backward", max_pool_backward, _fake_max_pool_backward),
 ):
     LIBRARY.impl(_name, _eager, "CompositeExplicitAutograd")
     torch.library.register_fake(f"ocl::{_name}", _fake, lib=LIBRARY)

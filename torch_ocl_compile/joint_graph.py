@@ -12,6 +12,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 from torch_ocl_compile.lowering.random import functionalise
 
 aten = torch.ops.aten
+POOL_GRADIENTS = (aten.max_pool2d_with_indices_backward.default, aten.max_pool3d_with_indices_backward.default)
 # In training they use the statistics of the batch; what ran before matters to the update alone.
 BATCH_NORM = {aten._native_batch_norm_legit_functional.default, aten.native_batch_norm_backward.default}
 
@@ -25,12 +26,12 @@ def ocl_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: An
 
 
 def pool_by_offsets(graph_module: torch.fx.GraphModule) -> int:
-    """max_pool2d's gradient from the window offsets that forward keeps, without indices and input; returns how many."""
+    """max pooling's gradient from the window offsets that forward keeps, without indices and input; returns how many."""
     graph = graph_module.graph
     offsets_to_indices = torch.ops.prims._low_memory_max_pool_offsets_to_indices.default
     changed = 0
     for node in list(graph.nodes):
-        if node.target is not aten.max_pool2d_with_indices_backward.default:
+        if node.target not in POOL_GRADIENTS:
             continue
         grad, x, kernel, stride, padding, dilation, _, indices = node.args
         if indices.target is not offsets_to_indices:
@@ -39,7 +40,7 @@ def pool_by_offsets(graph_module: torch.fx.GraphModule) -> int:
         with graph.inserting_before(node):
             size = [_size(graph, x, d) for d in range(x.meta["val"].dim())]
             made = graph.call_function(
-                torch.ops.ocl.max_pool2d_backward.default, (grad, offsets, size, kernel, stride, padding, dilation)
+                torch.ops.ocl.max_pool_backward.default, (grad, offsets, size, kernel, stride, padding, dilation)
             )
         made.meta.update(node.meta)
         node.replace_all_uses_with(made)

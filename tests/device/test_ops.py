@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch.utils._pytree import tree_flatten, tree_map_only
 
-from tests.op_table import OPS, Op
+from tests.op_row import Op, same, to_cpu, widened
+from tests.op_table import OPS
 from torch_ocl_compile import debug
-
-HALVES = (torch.float16, torch.bfloat16)
 
 
 def move(sample: Any, device: str) -> Any:
@@ -42,29 +41,6 @@ def gradients(op: Op, call: Any, sample: tuple[Any, ...]) -> list[Any]:
     assert inputs and outputs, "the row promises gradients"
     weights = [(torch.arange(o.numel()).view(o.shape) % 7 + 1).to(o.dtype).to(o.device) for o in outputs]
     return list(torch.autograd.grad(outputs, inputs, weights, allow_unused=True))
-
-
-def to_cpu(value: Any) -> Any:
-    return tree_map_only(torch.Tensor, lambda x: x.detach().cpu(), value)
-
-
-def same(got: Any, expected: Any, op: Op) -> None:
-    """`expected` may be wider than halves that were got: then a few roundings on the tensor's scale are allowed."""
-    got, expected = tree_flatten(to_cpu(got))[0], tree_flatten(to_cpu(expected))[0]
-    assert len(got) == len(expected)
-    for a, b in zip(got, expected, strict=True):
-        rtol, atol = op.rtol, op.atol
-        if isinstance(a, torch.Tensor) and a.dtype in HALVES and b.dtype is torch.float32:
-            eps = torch.finfo(a.dtype).eps
-            scale = b[b.isfinite()].abs().max().item() if b.isfinite().any() else 0.0
-            rtol, atol, b = 2 * eps, 2 * eps * scale, b.to(a.dtype)
-        torch.testing.assert_close(a, b, rtol=rtol, atol=atol, equal_nan=True)
-
-
-def widened(sample: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The sample with its halves as float32."""
-    result: tuple[Any, ...] = tree_map_only(torch.Tensor, lambda x: x.float() if x.dtype in HALVES else x, sample)
-    return result
 
 
 def cases() -> list[Any]:

@@ -12,7 +12,8 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch.utils._pytree import tree_flatten
 
-from tests.op_table import OPS, Op
+from tests.op_row import Op, same, widened
+from tests.op_table import INTERPRETED
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.call import Call
 from torch_ocl_compile.decompositions import ocl_decomp_table
@@ -66,24 +67,25 @@ def gradients(outputs: Any, sample: tuple[Any, ...]) -> list[Any]:
 
 
 def cases() -> list[Any]:
-    return [pytest.param(op, d, id=f"{op.name}-{str(d).removeprefix('torch.')}") for op in OPS for d in op.dtypes]
+    return [
+        pytest.param(op, d, id=f"{op.name}-{str(d).removeprefix('torch.')}") for op in INTERPRETED for d in op.dtypes
+    ]
 
 
 @pytest.mark.parametrize("op, dtype", cases())
 def test_op(op: Op, dtype: torch.dtype) -> None:
     function = compiled(op.call, dynamic=False)
     for sample in op.samples(dtype):
-        expected = op.call(*sample)
-        torch.testing.assert_close(function(*sample), expected, rtol=op.rtol, atol=op.atol, equal_nan=True)
+        same(function(*sample), op.call(*widened(sample)), op)
         if op.gradient and dtype.is_floating_point:
-            ours, theirs = with_gradients(op, sample), with_gradients(op, sample)
+            ours, theirs = with_gradients(op, sample), with_gradients(op, widened(sample))
             got, want = gradients(function(*ours), ours), gradients(op.call(*theirs), theirs)
-            torch.testing.assert_close(got, want, rtol=op.rtol, atol=op.atol, equal_nan=True)
+            same(got, want, op)
 
 
 # Their decomposition gives row-major results where eager follows the input; what was traced is the contract.
 TRACED_OTHERWISE = {"logsigmoid", "pow_base"}
-STRIDED = [o for o in OPS if o.dtypes[0] is torch.float32 and o.name not in TRACED_OTHERWISE]
+STRIDED = [o for o in INTERPRETED if o.dtypes[0] is torch.float32 and o.name not in TRACED_OTHERWISE]
 
 
 @pytest.mark.parametrize("op", STRIDED, ids=lambda o: o.name)

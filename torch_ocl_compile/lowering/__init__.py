@@ -6,11 +6,15 @@ import torch._inductor.inductor_prims  # noqa: F401  defines prims that rows ref
 from torch_ocl_compile import graph_ops  # noqa: F401  (defines torch.ops.ocl)
 from torch_ocl_compile.lowering import (
     activation,
+    adaptive_pooling,
     contraction,
+    convolution,
     factory,
+    folding,
     indexing,
     loss,
     normalization,
+    padding,
     pointwise,
     pooling,
     random,
@@ -23,12 +27,16 @@ from torch_ocl_compile.lowering import foreach  # isort: skip  (its rows refer t
 
 __all__ = [
     "activation",
+    "adaptive_pooling",
     "contraction",
+    "convolution",
     "factory",
+    "folding",
     "foreach",
     "indexing",
     "loss",
     "normalization",
+    "padding",
     "pointwise",
     "pooling",
     "random",

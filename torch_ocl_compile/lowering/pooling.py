@@ -1,4 +1,4 @@
-# torch_ocl_compile/lowering/pooling.py: max, average and adaptive pooling of [.., h, w], forward and backward.
+# torch_ocl_compile/lowering/pooling.py: max and average pooling of one to three dimensions, forward and backward.
 """A pool is a reduction over its window with masked loads. Its gradient is a gather over the windows that cover a
 pixel: no atomics, so the same bits on every run.
 
@@ -7,6 +7,8 @@ pixel: no atomics, so the same bits on every run.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,22 +39,28 @@ class Window:
         return -(-((self.kernel - 1) * self.dilation + 1) // self.stride)
 
 
-def windows(kernel: Sequence[int], stride: Sequence[int], padding: Any = 0, dilation: Any = 1) -> list[Window]:
-    def pair(v: Any) -> list[int]:
+def windows(
+    kernel: Sequence[int], stride: Sequence[int], padding: Any = 0, dilation: Any = 1, spatial: int = 2
+) -> list[Window]:
+    """One per spatial dimension; one number may stand for all."""
+
+    def each(v: Any) -> list[int]:
         listed = [v] if isinstance(v, int) else list(v)
-        return [static_int(n, "a pooling window") for n in (listed * 2 if len(listed) == 1 else listed)]
+        return [static_int(n, "a pooling window") for n in (listed * spatial if len(listed) == 1 else listed)]
 
-    return [Window(*w) for w in zip(pair(kernel), pair(stride or kernel), pair(padding), pair(dilation), strict=True)]
+    return [Window(*w) for w in zip(each(kernel), each(stride or kernel), each(padding), each(dilation), strict=True)]
 
 
-def _both(c: Context, nest: Nest, x: ir.Value, at: Sequence[ir.IndexExpr]) -> Term:
-    """The two spatial coordinates are inside x."""
-    return nest.inside(at[0], x.sizes[-2]) & nest.inside(at[1], x.sizes[-1])
+def all_inside(nest: Nest, x: ir.Value, at: Sequence[ir.IndexExpr]) -> Term:
+    """The spatial coordinates are inside x."""
+    parts = [nest.inside(a, size) for a, size in zip(at, x.sizes[-len(at) :], strict=True)]
+    return functools.reduce(lambda a, b: a & b, parts)
 
 
 def _window_coords(nest: Nest, ws: Sequence[Window]) -> list[ir.IndexExpr]:
-    """Input pixel of the nest's output point (last two i) and window position (r0, r1)."""
-    return [i * w.stride - w.padding + r * w.dilation for i, r, w in zip(nest.i[-2:], nest.r, ws, strict=True)]
+    """Input pixel of the nest's output point (the last i) and window position (r)."""
+    spatial = nest.i[-len(ws) :]
+    return [i * w.stride - w.padding + r * w.dilation for i, r, w in zip(spatial, nest.r, ws, strict=True)]
 
 
 def _windowed(c: Context, shape: Sequence[Any], ws: Sequence[Window]) -> Nest:
@@ -68,14 +76,14 @@ def _lowest(dtype: ir.DType) -> float | int:
 
 
 def max_pool(c: Context, x: ir.Value, ws: Sequence[Window], fake: torch.Tensor) -> tuple[ir.Value, ir.Value]:
-    """(largest element of each window, its position r0 * kernel_w + r1 as int64). A NaN is larger than all.
+    """(largest element of each window, its position in the window, row-major, as int64). A NaN is larger than all.
     Two reductions over the same loads: they fuse, and inference drops the second."""
 
     def windowed(reduction: str, dtype: ir.DType) -> ir.Value:
         nest = _windowed(c, fake.shape, ws)
         at = _window_coords(nest, ws)
-        mask = _both(c, nest, x, at) if any(w.padding for w in ws) or _overhangs(x, ws, fake) else None
-        value = nest.load(x, [*nest.i[:-2], *at], mask)
+        mask = all_inside(nest, x, at) if any(w.padding for w in ws) or _overhangs(x, ws, fake) else None
+        value = nest.load(x, [*nest.i[: -len(ws)], *at], mask)
         if mask is not None:
             value = t.where(mask, value, _lowest(value.dtype))
         return nest.reduce(reduction, [value], [dtype])[0]
@@ -85,7 +93,7 @@ def max_pool(c: Context, x: ir.Value, ws: Sequence[Window], fake: torch.Tensor) 
 
 def _overhangs(x: ir.Value, ws: Sequence[Window], fake: torch.Tensor) -> bool:
     """With ceil_mode the last window may stick out; unknown sizes count as yes."""
-    for size, out, w in zip(x.sizes[-2:], fake.shape[-2:], ws, strict=True):
+    for size, out, w in zip(x.sizes[-len(ws) :], fake.shape[-len(ws) :], ws, strict=True):
         if not size.is_const() or not isinstance(out, int):
             return True
         if (out - 1) * w.stride + (w.kernel - 1) * w.dilation >= size.constant() + w.padding:
@@ -93,25 +101,37 @@ def _overhangs(x: ir.Value, ws: Sequence[Window], fake: torch.Tensor) -> bool:
     return False
 
 
-def _plane_index(offset: Term, nest: Nest, ws: Sequence[Window], width: ir.IndexExpr) -> Term:
-    """Window position -> index in the input's plane, h * width + w."""
-    o = offset.cast(ir.DType.kI64)
-    row = t.call("floordiv", o, ws[1].kernel)
-    column = o - row * ws[1].kernel
-    h = nest.index(nest.i[-2] * ws[0].stride - ws[0].padding) + row * ws[0].dilation
-    w = nest.index(nest.i[-1] * ws[1].stride - ws[1].padding) + column * ws[1].dilation
-    return h * nest.index(width) + w
+def _plane_index(offset: Term, nest: Nest, ws: Sequence[Window], sizes: Sequence[ir.IndexExpr]) -> Term:
+    """Window position -> index in the input's plane (its last dimensions `sizes`), row-major."""
+    left = offset.cast(ir.DType.kI64)
+    plane: Term | None = None
+    stride = ir.IndexExpr(1)
+    for d in reversed(range(len(ws))):
+        w = ws[d]
+        above = t.call("floordiv", left, w.kernel) if d else nest.constant(0, ir.DType.kI64)
+        along = nest.index(nest.i[d - len(ws)] * w.stride - w.padding) + (left - above * w.kernel) * w.dilation
+        part = along * nest.index(stride)
+        plane = part if plane is None else plane + part
+        left, stride = above, stride * sizes[d]
+    assert plane is not None
+    return plane
 
 
-@lower(aten.max_pool2d_with_indices.default)
-def max_pool2d(
+@lower(aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default)
+def max_pool_with_indices(
     c: Context, x: ir.Value, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
 ) -> Any:
-    ws = windows(kernel, stride, padding, dilation)
+    ws = windows(kernel, stride, padding, dilation, _spatial(c))
     largest, position = max_pool(c, x, ws, c.val[0])
     nest = c.nest(c.val[1].shape)
-    plane = _plane_index(nest.load(position, nest.i), nest, ws, x.sizes[-1])
+    plane = _plane_index(nest.load(position, nest.i), nest, ws, x.sizes[-len(ws) :])
     return largest, nest.store((plane, ir.DType.kI64))[0]
+
+
+def _spatial(c: Context) -> int:
+    """3 for the pools over volumes, by name: their inputs may lack the batch."""
+    assert c.node is not None
+    return 3 if "3d" in str(c.node.target) else 2
 
 
 @lower("prims._low_memory_max_pool_with_offsets.default")
@@ -119,7 +139,8 @@ def low_memory_max_pool(
     c: Context, x: ir.Value, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
 ) -> Any:
     """Position inside the window as int8: an eighth of an index to keep for backward."""
-    largest, position = max_pool(c, x, windows(kernel, stride, padding, dilation), c.val[0])
+    ws = windows(kernel, stride, padding, dilation, len(kernel))
+    largest, position = max_pool(c, x, ws, c.val[0])
     return largest, c.cast(position, ir.DType.kI8)
 
 
@@ -128,15 +149,15 @@ def low_memory_indices(
     c: Context, offsets: ir.Value, kernel: Any, input_size: Any, stride: Any, padding: Any, dilation: Any
 ) -> ir.Value:
     nest = c.nest(c.val.shape)
-    ws = windows(kernel, stride, padding, dilation)
-    plane = _plane_index(nest.load(offsets, nest.i), nest, ws, c.size(input_size[-1]))
+    ws = windows(kernel, stride, padding, dilation, len(kernel))
+    plane = _plane_index(nest.load(offsets, nest.i), nest, ws, c.shape(input_size)[-len(ws) :])
     return nest.store((plane, ir.DType.kI64))[0]
 
 
 def _covering(nest: Nest, ws: Sequence[Window]) -> tuple[list[ir.IndexExpr], list[ir.IndexExpr]]:
-    """For input pixel (last two i) and candidate r: the output o and pixel's distance from o's window start."""
+    """For input pixel (the last i) and candidate r: the output o and pixel's distance from o's window start."""
     outs, distances = [], []
-    for i, r, w in zip(nest.i[-2:], nest.r, ws, strict=True):
+    for i, r, w in zip(nest.i[-len(ws) :], nest.r, ws, strict=True):
         out = ir.floordiv(i + w.padding, ir.IndexExpr(w.stride)) - r
         outs.append(out)
         distances.append(i + w.padding - out * w.stride)
@@ -162,7 +183,7 @@ def _gather_windows(
 ) -> tuple[Nest, Any, Any, Term]:
     nest = c.nest(shape, [w.covering for w in ws])
     outs, distances = _covering(nest, ws)
-    mask = _both(c, nest, grad, outs)
+    mask = all_inside(nest, grad, outs)
     reached = _reached(nest, distances, ws)
     return nest, outs, distances, mask if reached is None else mask & reached
 
@@ -173,20 +194,24 @@ def max_pool_backward(
     """Each pixel adds the gradients of the windows whose maximum it was. `positions`: indices in the plane, or offsets
     inside the window."""
     nest, outs, distances, mask = _gather_windows(c, grad, ws, fake.shape)
-    at = [*nest.i[:-2], *outs]
+    at = [*nest.i[: -len(ws)], *outs]
     if is_offset:
-        rows = ir.floordiv(distances[0], ir.IndexExpr(ws[0].dilation))
-        columns = ir.floordiv(distances[1], ir.IndexExpr(ws[1].dilation))
-        mine = rows * ws[1].kernel + columns
+        steps = [ir.floordiv(d, ir.IndexExpr(w.dilation)) for d, w in zip(distances, ws, strict=True)]
+        mine = row_major(steps, [ir.IndexExpr(w.kernel) for w in ws])
     else:
-        mine = nest.i[-2] * c.size(fake.shape[-1]) + nest.i[-1]
+        mine = row_major(nest.i[-len(ws) :], c.shape(fake.shape)[-len(ws) :])
     chosen = nest.load(positions, at, mask).cast(ir.DType.kI64).eq(nest.index(mine))
     value = t.where(mask & chosen, nest.load(grad, at, mask), 0)
     return nest.reduce("sum", [value], [ir_dtype(fake.dtype)])[0]
 
 
-@lower(aten.max_pool2d_with_indices_backward.default)
-def max_pool2d_backward(
+def row_major(at: Sequence[ir.IndexExpr], sizes: Sequence[ir.IndexExpr]) -> ir.IndexExpr:
+    """Position of a point of a space."""
+    return functools.reduce(lambda done, d: done * sizes[d] + at[d], range(len(at)), ir.IndexExpr(0))
+
+
+@lower(aten.max_pool2d_with_indices_backward.default, aten.max_pool3d_with_indices_backward.default)
+def max_pool_with_indices_backward(
     c: Context,
     grad: ir.Value,
     x: ir.Value,
@@ -197,14 +222,16 @@ def max_pool2d_backward(
     ceil: bool,
     indices: ir.Value,
 ) -> ir.Value:
-    return max_pool_backward(c, grad, indices, False, windows(kernel, stride, padding, dilation), c.val)
+    ws = windows(kernel, stride, padding, dilation, _spatial(c))
+    return max_pool_backward(c, grad, indices, False, ws, c.val)
 
 
-@lower("ocl.max_pool2d_backward.default")
-def own_max_pool2d_backward(
+@lower("ocl.max_pool_backward.default")
+def own_max_pool_backward(
     c: Context, grad: ir.Value, offsets: ir.Value, size: Any, kernel: Any, stride: Any, padding: Any, dilation: Any
 ) -> ir.Value:
-    return max_pool_backward(c, grad, offsets, True, windows(kernel, stride, padding, dilation), c.val)
+    ws = windows(kernel, stride, padding, dilation, len(kernel))
+    return max_pool_backward(c, grad, offsets, True, ws, c.val)
 
 
 def _divisor(
@@ -222,17 +249,17 @@ def _divisor(
     if all(w.padding == 0 for w in ws) and not include_pad:
         include_pad = True  # the two rules differ only in the padding; overhang is clipped by both
     sides: list[ir.IndexExpr] = []
-    for o, size, w in zip(outs, x_sizes[-2:], ws, strict=True):
+    for o, size, w in zip(outs, x_sizes[-len(ws) :], ws, strict=True):
         start = o * w.stride - w.padding
         end = ir.min(start + w.kernel, size + w.padding)
         if not include_pad:
             start, end = ir.max(start, ir.IndexExpr(0)), ir.min(end, size)
         sides.append(end - start)
-    return nest.index(sides[0] * sides[1]).cast(ir.DType.kF32)
+    return nest.index(ir.product(sides)).cast(ir.DType.kF32)
 
 
-@lower(aten.avg_pool2d.default)
-def avg_pool2d(
+@lower(aten.avg_pool2d.default, aten.avg_pool3d.default)
+def avg_pool(
     c: Context,
     x: ir.Value,
     kernel: Any,
@@ -242,23 +269,23 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> ir.Value:
-    ws = windows(kernel, stride, padding)
+    ws = windows(kernel, stride, padding, spatial=_spatial(c))
     nest = _windowed(c, c.val.shape, ws)
     at = _window_coords(nest, ws)
     clipped = any(w.padding for w in ws) or _overhangs(x, ws, c.val)
-    mask = _both(c, nest, x, at) if clipped else None
-    total = nest.reduce("sum", [nest.load(x, [*nest.i[:-2], *at], mask)], [ir.compute_type(c.dtype)])[0]
+    mask = all_inside(nest, x, at) if clipped else None
+    total = nest.reduce("sum", [nest.load(x, [*nest.i[: -len(ws)], *at], mask)], [ir.compute_type(c.dtype)])[0]
     after = c.nest(c.val.shape)
     value = after.load(total, after.i)
     if divisor_override or not clipped:
-        divisor: Term | float = float(divisor_override or ws[0].kernel * ws[1].kernel)
+        divisor: Term | float = float(divisor_override or math.prod(w.kernel for w in ws))
     else:
-        divisor = _divisor(c, after, after.i[-2:], x.sizes, ws, count_include_pad, None)
+        divisor = _divisor(c, after, after.i[-len(ws) :], x.sizes, ws, count_include_pad, None)
     return after.store((value / divisor, c.dtype))[0]
 
 
-@lower(aten.avg_pool2d_backward.default)
-def avg_pool2d_backward(
+@lower(aten.avg_pool2d_backward.default, aten.avg_pool3d_backward.default)
+def avg_pool_backward(
     c: Context,
     grad: ir.Value,
     x: ir.Value,
@@ -269,69 +296,9 @@ def avg_pool2d_backward(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> ir.Value:
-    ws = windows(kernel, stride, padding)
+    ws = windows(kernel, stride, padding, spatial=_spatial(c))
     nest, outs, _, mask = _gather_windows(c, grad, ws, c.val.shape)
-    value = nest.load(grad, [*nest.i[:-2], *outs], mask)
+    value = nest.load(grad, [*nest.i[: -len(ws)], *outs], mask)
     divisor = _divisor(c, nest, outs, x.sizes, ws, count_include_pad, divisor_override)
     share = t.where(mask, value / (divisor.cast(value.dtype) if isinstance(divisor, Term) else divisor), 0.0)
-    return nest.reduce("sum", [share], [c.dtype])[0]
-
-
-def _adaptive_range(o: ir.IndexExpr, size: ir.IndexExpr, out: ir.IndexExpr) -> tuple[ir.IndexExpr, ir.IndexExpr]:
-    """Output o averages [o * size // out, ceil((o + 1) * size / out))."""
-    return ir.floordiv(o * size, out), ir.ceildiv((o + 1) * size, out)
-
-
-def _longest(size: int, out: int) -> int:
-    return max(-(-(o + 1) * size // out) - o * size // out for o in range(out))
-
-
-@lower(aten._adaptive_avg_pool2d.default)
-def adaptive_avg_pool2d(c: Context, x: ir.Value, output_size: Any) -> ir.Value:
-    ins, outs = x.sizes[-2:], c.sizes[-2:]
-    longest = [
-        ir.IndexExpr(_longest(i.constant(), o.constant())) if i.is_const() and o.is_const() else ir.ceildiv(i, o) + 1
-        for i, o in zip(ins, outs, strict=True)
-    ]
-    nest = c.nest(c.val.shape, longest)
-    at, mask, uniform = [], None, True
-    for i, r, size, out in zip(nest.i[-2:], nest.r, ins, outs, strict=True):
-        start, end = _adaptive_range(i, size, out)
-        at.append(start + r)
-        if not (size.is_const() and out.is_const() and size.constant() % out.constant() == 0):
-            uniform = False
-            part = nest.index(start + r) < nest.index(end)
-            mask = part if mask is None else mask & part
-    total = nest.reduce("sum", [nest.load(x, [*nest.i[:-2], *at], mask)], [ir.compute_type(c.dtype)])[0]
-    after = c.nest(c.val.shape)
-    value = after.load(total, after.i)
-    if uniform:
-        return after.store((value / float(longest[0].constant() * longest[1].constant()), c.dtype))[0]
-    return after.store((value / _adaptive_count(after, after.i[-2:], ins, outs).cast(value.dtype), c.dtype))[0]
-
-
-def _adaptive_count(
-    nest: Nest, at: Sequence[ir.IndexExpr], ins: Sequence[ir.IndexExpr], outs: Sequence[ir.IndexExpr]
-) -> Term:
-    sides = []
-    for i, size, out in zip(at, ins, outs, strict=True):
-        start, end = _adaptive_range(i, size, out)
-        sides.append(end - start)
-    return nest.index(sides[0] * sides[1])
-
-
-@lower(aten._adaptive_avg_pool2d_backward.default)
-def adaptive_avg_pool2d_backward(c: Context, grad: ir.Value, x: ir.Value) -> ir.Value:
-    """Pixel h is averaged into outputs [h * out // size, ceil((h + 1) * out / size))."""
-    ins, outs = x.sizes[-2:], grad.sizes[-2:]
-    nest = c.nest(c.val.shape, [ir.ceildiv(o, i) + 1 for i, o in zip(ins, outs, strict=True)])
-    at, mask = [], None
-    for h, r, size, out in zip(nest.i[-2:], nest.r, ins, outs, strict=True):
-        first, last = _adaptive_range(h, out, size)
-        at.append(first + r)
-        part = nest.index(first + r) < nest.index(last)
-        mask = part if mask is None else mask & part
-    assert mask is not None
-    value = nest.load(grad, [*nest.i[:-2], *at], mask)
-    share = t.where(mask, value / _adaptive_count(nest, at, ins, outs).cast(value.dtype), 0.0)
     return nest.reduce("sum", [share], [c.dtype])[0]

@@ -1,0 +1,216 @@
+# torch_ocl_compile/lowering/convolution.py: convolutions of one to three dimensions, transposed and grouped; gradients.
+"""The kernels are two-dimensional. One dimension gains a unit dimension in front; of three, the taps of the first are
+folded into the channels:
+
+    x [n, c, d, h, w]        ->  windows of depth [n * od, c * kd, h, w]         (a copy, or a view where kd is 1)
+    w [k, c / g, kd, r, s]   ->  the same memory, [k, c / g * kd, r, s]
+
+so that forward and weight gradient are those of the plane, and the data gradient is the plane's, summed over the taps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.lowering import term as t
+from torch_ocl_compile.lowering.context import Context, ir_dtype
+from torch_ocl_compile.lowering.registry import lower
+
+aten = torch.ops.aten
+Kind = ir.ConvolveKind
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One entry per spatial dimension."""
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+    @property
+    def spatial(self) -> int:
+        return len(self.stride)
+
+    def attributes(self, kind: ir.ConvolveKind) -> ir.ConvolveAttrs:
+        """Of the plane: the last two dimensions."""
+        result = ir.ConvolveAttrs()
+        result.kind = kind
+        result.stride, result.padding, result.dilation = list(self.stride), list(self.padding), list(self.dilation)
+        result.groups = self.groups
+        return result
+
+    def plane(self) -> Settings:
+        """Without the dimension in front."""
+        return replace(self, stride=self.stride[1:], padding=self.padding[1:], dilation=self.dilation[1:])
+
+    def line(self) -> Settings:
+        """With a unit dimension in front."""
+        return Settings((1, *self.stride), (0, *self.padding), (1, *self.dilation), self.groups)
+
+
+def settings_of(
+    stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int, spatial: int
+) -> Settings:
+    """One number may stand for all dimensions."""
+
+    def each(values: Sequence[int]) -> tuple[int, ...]:
+        return tuple(values) * spatial if len(values) == 1 else tuple(values)
+
+    return Settings(each(stride), each(padding), each(dilation), groups)
+
+
+def convolve(
+    c: Context,
+    kind: ir.ConvolveKind,
+    a: ir.Value,
+    b: ir.Value,
+    settings: Settings,
+    sizes: list[ir.IndexExpr],
+    dtype: ir.DType,
+) -> ir.Value:
+    """The operands and result of ir.ConvolveKind, in any number of dimensions; `sizes` are the result's."""
+    if settings.spatial == 2:
+        return c.builder.convolve(a, b, settings.attributes(kind), sizes, dtype)
+    if settings.spatial == 1:
+        a, b = c.builder.unsqueeze(a, 2), c.builder.unsqueeze(b, 2)
+        planar = [*sizes[:2], ir.IndexExpr(1), sizes[2]]
+        return c.builder.squeeze(convolve(c, kind, a, b, settings.line(), planar, dtype), [2])
+    if settings.spatial != 3:
+        raise NotImplementedError(f"a convolution of {settings.spatial} dimensions")
+    plane = settings.plane()
+    if kind == Kind.kForward:
+        x = windows_of_depth(c, a, b.sizes[2], sizes[2], settings)
+        flat = [sizes[0] * sizes[2], sizes[1], *sizes[3:]]
+        return _unfolded(c, convolve(c, kind, x, _folded_filter(c, b), plane, flat, dtype), sizes[0])
+    if kind == Kind.kWeight:
+        x = windows_of_depth(c, a, sizes[2], b.sizes[2], settings)
+        flat = [sizes[0], sizes[1] * sizes[2], *sizes[3:]]
+        return c.builder.reshape(convolve(c, kind, x, _folded(c, b), plane, flat, dtype), sizes)
+    flat = [a.sizes[0] * a.sizes[2], sizes[1] * b.sizes[2], *sizes[3:]]
+    wide = ir.compute_type(dtype)
+    pieces = convolve(c, kind, _folded(c, a), _folded_filter(c, b), plane, flat, wide)
+    return _sum_of_taps(c, pieces, a.sizes[2], b.sizes[2], settings, sizes, dtype)
+
+
+def _folded(c: Context, x: ir.Value) -> ir.Value:
+    """[n, c, d, h, w] -> [n * d, c, h, w], a view."""
+    n, channels, depth, *plane = x.sizes
+    return c.builder.reshape(c.builder.permute(x, [0, 2, 1, 3, 4]), [n * depth, channels, *plane])
+
+
+def _unfolded(c: Context, x: ir.Value, n: ir.IndexExpr) -> ir.Value:
+    """[n * d, c, h, w] -> [n, c, d, h, w], a view."""
+    depth = ir.floordiv(x.sizes[0], n)
+    return c.builder.permute(c.builder.reshape(x, [n, depth, *x.sizes[1:]]), [0, 2, 1, 3, 4])
+
+
+def _folded_filter(c: Context, w: ir.Value) -> ir.Value:
+    """[k, c, kd, r, s] -> [k, c * kd, r, s], a view."""
+    return c.builder.reshape(w, [w.sizes[0], w.sizes[1] * w.sizes[2], *w.sizes[3:]])
+
+
+def windows_of_depth(c: Context, x: ir.Value, taps: ir.IndexExpr, out: ir.IndexExpr, settings: Settings) -> ir.Value:
+    """[n, c, d, h, w] -> [n * out, c * taps, h, w]: the slices that each output slice reads."""
+    stride, padding, dilation = settings.stride[0], settings.padding[0], settings.dilation[0]
+    if taps.is_const(1) and stride == 1 and padding == 0:
+        return _folded(c, x)
+    n, channels, depth, *plane = x.sizes
+    nest = t.Nest(c.builder, [n, out, channels, taps, *plane])
+    at = nest.i[1] * stride - padding + nest.i[3] * dilation
+    value = nest.load(x, [nest.i[0], nest.i[2], at, *nest.i[4:]], nest.inside(at, depth))
+    copied = nest.store((value, x.dtype))[0]
+    return c.builder.reshape(copied, [n * out, channels * taps, *plane])
+
+
+def _sum_of_taps(
+    c: Context,
+    pieces: ir.Value,
+    out: ir.IndexExpr,
+    taps: ir.IndexExpr,
+    settings: Settings,
+    sizes: list[ir.IndexExpr],
+    dtype: ir.DType,
+) -> ir.Value:
+    """[n * out, c * taps, h, w] -> [n, c, d, h, w]: a slice sums what the output slices that read it hand back."""
+    stride, padding, dilation = settings.stride[0], settings.padding[0], settings.dilation[0]
+    nest = t.Nest(c.builder, sizes, [taps])
+    n, channel, depth, *plane = nest.i
+    reached = depth + padding - nest.r[0] * dilation
+    source = ir.floordiv(reached, ir.IndexExpr(stride))
+    mask = nest.inside(source, out)
+    if stride > 1:
+        mask = mask & nest.index(ir.mod(reached, ir.IndexExpr(stride))).eq(0)
+    value = nest.load(pieces, [n * out + source, channel * taps + nest.r[0], *plane], mask)
+    return nest.reduce("sum", [value], [dtype])[0]
+
+
+def integer_convolution(c: Context, x: ir.Value, w: ir.Value, settings: Settings) -> ir.Value:
+    """Sums of products in the result's own type: no kernel of ours multiplies integers."""
+    nest = t.Nest(c.builder, c.sizes, w.sizes[1:])
+    n, k, *out = nest.i
+    channel = ir.floordiv(k, ir.floordiv(w.sizes[0], ir.IndexExpr(settings.groups))) * w.sizes[1] + nest.r[0]
+    at, mask = [], None
+    for i, r, stride, padding, dilation, size in zip(
+        out, nest.r[1:], settings.stride, settings.padding, settings.dilation, x.sizes[2:], strict=True
+    ):
+        at.append(i * stride - padding + r * dilation)
+        inside = nest.inside(at[-1], size)
+        mask = inside if mask is None else mask & inside
+    product = nest.load(x, [n, channel, *at], mask).cast(c.dtype) * nest.load(w, [k, *nest.r]).cast(c.dtype)
+    return nest.reduce("sum", [product], [c.dtype])[0]
+
+
+@lower(aten.convolution.default, "aten.convolution_overrideable.default")
+def convolution(
+    c: Context,
+    x: ir.Value,
+    w: ir.Value,
+    bias: ir.Value | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Any:
+    """A transposed convolution is the data gradient of the one it transposes."""
+    spatial = len(x.sizes) - 2
+    settings = settings_of(stride, padding, dilation, groups, spatial)
+    if ir.is_floating(c.dtype):
+        y = convolve(c, Kind.kData if transposed else Kind.kForward, x, w, settings, c.sizes, c.dtype)
+    elif not transposed:
+        y = integer_convolution(c, x, w, settings)
+    else:
+        return NotImplemented
+    if bias is None:
+        return y
+    column = c.builder.reshape(bias, [bias.sizes[0], *[ir.IndexExpr(1)] * spatial])
+    return c.pointwise(lambda a, b: a + b, y, column)
+
+
+@lower(aten.convolution_backward.default, "aten.convolution_backward_overrideable.default")
+def convolution_backward(c: Context, grad: ir.Value, x: ir.Value, w: ir.Value, *rest: Any) -> Any:
+    """(grad of x, of w, of bias), each if its bit of the mask is set."""
+    stride, padding, dilation, transposed, _, groups, mask = rest[-7:]
+    settings = settings_of(stride, padding, dilation, groups, len(x.sizes) - 2)
+
+    def run(kind: ir.ConvolveKind, a: ir.Value, b: ir.Value, position: int) -> ir.Value | None:
+        fake = c.val[position]
+        if not mask[position] or fake is None:
+            return None
+        return convolve(c, kind, a, b, settings, c.shape(fake.shape), ir_dtype(fake.dtype))
+
+    gx = run(Kind.kForward if transposed else Kind.kData, grad, w, 0)
+    # The transposed convolution's weight gradient is that of the convolution which maps grad's space to x's.
+    gw = run(Kind.kWeight, grad, x, 1) if transposed else run(Kind.kWeight, x, grad, 1)
+    gb = None
+    if mask[2]:
+        gb = c.builder.reduce("sum", grad, [0, *range(2, len(grad.sizes))], False, grad.dtype)[0]
+    return gx, gw, gb

@@ -1,0 +1,100 @@
+# torch_ocl_compile/lowering/padding.py: reflection and replication padding of one to three dimensions, and gradients.
+"""Forward loads at a mirrored or clamped coordinate. Backward is a gather over the outputs that an element went to, so
+that nothing is accumulated in memory. Constant padding is in view.py; circular padding is made of slices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.lowering.context import Context
+from torch_ocl_compile.lowering.registry import lower
+from torch_ocl_compile.lowering.term import Nest, Term
+
+
+def _pairs(c: Context, pad: Sequence[Any]) -> list[tuple[ir.IndexExpr, ir.IndexExpr]]:
+    """(before, after) per padded dimension, the first dimension first."""
+    sizes = c.shape(pad)
+    return [(sizes[2 * d], sizes[2 * d + 1]) for d in reversed(range(len(pad) // 2))]
+
+
+def _reflected(at: ir.IndexExpr, size: ir.IndexExpr) -> ir.IndexExpr:
+    """Mirrored at element 0 and at the last one, neither of which is repeated."""
+    above = ir.max(at, at * -1)
+    beyond = size - 1 - above
+    return size - 1 - ir.max(beyond, beyond * -1)
+
+
+def _clamped(at: ir.IndexExpr, size: ir.IndexExpr) -> ir.IndexExpr:
+    return ir.max(ir.min(at, size - 1), ir.IndexExpr(0))
+
+
+def _padded(c: Context, x: ir.Value, pad: Sequence[Any], source: Any) -> ir.Value:
+    pads = _pairs(c, pad)
+    nest = c.nest(c.val.shape)
+    outer = len(x.sizes) - len(pads)
+    at = nest.i[:outer]
+    for i, (before, _), size in zip(nest.i[outer:], pads, x.sizes[outer:], strict=True):
+        at.append(source(i - before, size))
+    return nest.store((nest.load(x, at), c.dtype))[0]
+
+
+def _gathered(c: Context, grad: ir.Value, pad: Sequence[Any], count: Any, candidate: Any) -> ir.Value:
+    """Sum over the outputs that each element went to. `count(before, after)`: how many candidates there are in a
+    dimension; `candidate(nest, j, r, before, after, size)`: the r-th for element j, and when it is one."""
+    pads = _pairs(c, pad)
+    nest = c.nest(c.val.shape, [count(*p) for p in pads])
+    outer = len(grad.sizes) - len(pads)
+    at, mask = nest.i[:outer], None
+    for j, r, p, size, out in zip(nest.i[outer:], nest.r, pads, c.sizes[outer:], grad.sizes[outer:], strict=True):
+        position, valid = candidate(nest, j, r, *p, size)
+        at.append(position)
+        part = nest.inside(position, out) & valid
+        mask = part if mask is None else mask & part
+    return nest.reduce("sum", [nest.load(grad, at, mask)], [c.dtype])[0]
+
+
+def _mirror_images(before: ir.IndexExpr, after: ir.IndexExpr) -> ir.IndexExpr:
+    unpadded = before.is_const(0) and after.is_const(0)
+    return ir.IndexExpr(1 if unpadded else 3)
+
+
+def _mirror_image(
+    nest: Nest, j: ir.IndexExpr, r: ir.IndexExpr, before: ir.IndexExpr, after: ir.IndexExpr, size: ir.IndexExpr
+) -> tuple[ir.IndexExpr, Term]:
+    """r = 0: the element itself, at before + j; 1: mirrored at the front, before - j; 2: at the end."""
+    if before.is_const(0) and after.is_const(0):
+        return j, nest.index(j) >= 0
+    turned = ir.min(r, ir.IndexExpr(1))
+    position = before + j - j * turned * 2 + (size - 1) * ir.floordiv(r, ir.IndexExpr(2)) * 2
+    which, element = nest.index(r), nest.index(j)
+    valid = which.eq(0) | (which.eq(1) & (element > 0)) | (which.eq(2) & (element < nest.index(size - 1)))
+    return position, valid
+
+
+def _copies(before: ir.IndexExpr, after: ir.IndexExpr) -> ir.IndexExpr:
+    zero = ir.IndexExpr(0)
+    return ir.max(before, zero) + ir.max(after, zero) + 1
+
+
+def _copy(
+    nest: Nest, j: ir.IndexExpr, r: ir.IndexExpr, before: ir.IndexExpr, after: ir.IndexExpr, size: ir.IndexExpr
+) -> tuple[ir.IndexExpr, Term]:
+    """Outputs at most `before` in front of the element's own place and `after` behind it."""
+    own = j - ir.max(before, ir.IndexExpr(0)) + r
+    return own + before, nest.index(_clamped(own, size)).eq(nest.index(j))
+
+
+def _rows(spatial: int) -> None:
+    reflection, replication = f"aten.reflection_pad{spatial}d", f"aten.replication_pad{spatial}d"
+    lower(f"{reflection}.default")(lambda c, x, pad: _padded(c, x, pad, _reflected))
+    lower(f"{replication}.default")(lambda c, x, pad: _padded(c, x, pad, _clamped))
+    lower(f"{reflection}_backward.default")(
+        lambda c, grad, x, pad: _gathered(c, grad, pad, _mirror_images, _mirror_image)
+    )
+    lower(f"{replication}_backward.default")(lambda c, grad, x, pad: _gathered(c, grad, pad, _copies, _copy))
+
+
+for _spatial in (1, 2, 3):
+    _rows(_spatial)

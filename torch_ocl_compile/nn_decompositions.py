@@ -1,0 +1,135 @@
+# torch_ocl_compile/nn_decompositions.py: neural-network ops that PyTorch's tables leave whole, in terms of others.
+"""Formulas of ATen's fused kernels. Halves are computed in float32 and rounded once, as the fused kernels do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._decomp.decompositions import pw_cast_for_opmath
+from torch._ops import OpOverload
+
+aten = torch.ops.aten
+NN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {}
+
+
+def decompose(target: OpOverload) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes the function the decomposition of an overload."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        NN_DECOMPOSITIONS[target] = pw_cast_for_opmath(function)
+        return function
+
+    return register
+
+
+@decompose(aten.glu.default)
+def glu(x: Tensor, dim: int = -1) -> Tensor:
+    half = x.shape[dim] // 2
+    return x.narrow(dim, 0, half) * x.narrow(dim, half, half).sigmoid()
+
+
+@decompose(aten._trilinear.default)
+def trilinear(
+    a: Tensor, b: Tensor, c: Tensor, expand1: Any, expand2: Any, expand3: Any, sumdim: Any, unroll_dim: int = 1
+) -> Tensor:
+    """sum over `sumdim` of the product, after unit dimensions are put in at the given places."""
+    for dim in expand1:
+        a = a.unsqueeze(dim)
+    for dim in expand2:
+        b = b.unsqueeze(dim)
+    for dim in expand3:
+        c = c.unsqueeze(dim)
+    product = a * b * c
+    return product.sum(list(sumdim)) if sumdim else product
+
+
+def _gates(i: Tensor, h: Tensor, bias_i: Tensor | None, bias_h: Tensor | None) -> tuple[Tensor, Tensor]:
+    return (i if bias_i is None else i + bias_i), (h if bias_h is None else h + bias_h)
+
+
+@decompose(aten._thnn_fused_lstm_cell.default)
+def lstm_cell(
+    input_gates: Tensor, hidden_gates: Tensor, cx: Tensor, bias_i: Tensor | None = None, bias_h: Tensor | None = None
+) -> Any:
+    """(h, c, the four activated gates in PyTorch's order: in, forget, cell, out)."""
+    from_x, from_h = _gates(input_gates, hidden_gates, bias_i, bias_h)
+    i, f, g, o = (from_x + from_h).chunk(4, 1)
+    i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+    cy = f * cx + i * g
+    return o * cy.tanh(), cy, torch.cat([i, f, g, o], 1)
+
+
+@decompose(aten._thnn_fused_lstm_cell_backward_impl.default)
+def lstm_cell_backward(
+    grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool
+) -> Any:
+    i, f, g, o = workspace.chunk(4, 1)
+    squashed = cy.tanh()
+    grad_c = torch.zeros_like(cy) if grad_cy is None else grad_cy
+    grad_o = torch.zeros_like(o)
+    if grad_hy is not None:
+        grad_c = grad_c + grad_hy * o * (1 - squashed * squashed)
+        grad_o = grad_hy * squashed * o * (1 - o)
+    parts = [grad_c * g * i * (1 - i), grad_c * cx * f * (1 - f), grad_c * i * (1 - g * g), grad_o]
+    gates = torch.cat(parts, 1)
+    return gates, grad_c * f, gates.sum(0) if has_bias else None
+
+
+@decompose(aten._thnn_fused_gru_cell.default)
+def gru_cell(
+    input_gates: Tensor, hidden_gates: Tensor, hx: Tensor, bias_i: Tensor | None = None, bias_h: Tensor | None = None
+) -> Any:
+    """(h, what the gradient needs: reset, update and new gate, h before, the hidden part of the new gate)."""
+    from_x, from_h = _gates(input_gates, hidden_gates, bias_i, bias_h)
+    (xr, xz, xn), (hr, hz, hn) = from_x.chunk(3, 1), from_h.chunk(3, 1)
+    r, z = (xr + hr).sigmoid(), (xz + hz).sigmoid()
+    n = (xn + r * hn).tanh()
+    return n + z * (hx - n), torch.cat([r, z, n, hx, hn], 1)
+
+
+@decompose(aten._thnn_fused_gru_cell_backward.default)
+def gru_cell_backward(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> Any:
+    r, z, n, hx, hn = workspace.chunk(5, 1)
+    grad_n = grad_hy * (1 - z) * (1 - n * n)
+    grad_z = grad_hy * (hx - n) * z * (1 - z)
+    grad_r = grad_n * hn * r * (1 - r)
+    from_x, from_h = torch.cat([grad_r, grad_z, grad_n], 1), torch.cat([grad_r, grad_z, grad_n * r], 1)
+    biases = (from_x.sum(0), from_h.sum(0)) if has_bias else (None, None)
+    return from_x, from_h, grad_hy * z, *biases
+
+
+@decompose(aten._weight_norm_interface_backward.default)
+def weight_norm_backward(grad_w: Tensor, v: Tensor, g: Tensor, norms: Tensor, dim: int) -> Any:
+    """w = v * g / norm(v), the norm over all dimensions but `dim`."""
+    others = [d for d in range(v.dim()) if d != dim % v.dim()]
+    along = (grad_w * v).sum(others, keepdim=True) / norms
+    return g / norms * (grad_w - v * (along / norms)), along
+
+
+@decompose(aten._cdist_forward.default)
+def cdist(x: Tensor, y: Tensor, p: float, compute_mode: int | None) -> Tensor:
+    """[.., n, d], [.., m, d] -> [.., n, m]: always from the differences, never by a matrix product."""
+    result: Tensor = torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1)
+    return result
+
+
+@decompose(aten._cdist_backward.default)
+def cdist_backward(grad: Tensor, x: Tensor, y: Tensor, p: float, distances: Tensor) -> Tensor:
+    """Gradient of x; 0 where two points coincide."""
+    if p == 0:
+        return torch.zeros_like(x)
+    difference = x.unsqueeze(-2) - y.unsqueeze(-3)
+    d, g = distances.unsqueeze(-1), grad.unsqueeze(-1)
+    if p == float("inf"):
+        slope = torch.where(difference.abs() == d, difference.sign(), 0.0)
+    elif p == 1:
+        slope = difference.sign()
+    elif p == 2:
+        slope = difference / d
+    else:
+        slope = difference.sign() * (difference.abs() / d) ** (p - 1)
+    apart = (d != 0) & (difference != 0)
+    return torch.where(apart, slope * g, 0.0).sum(-2)
