@@ -1,8 +1,8 @@
 # benchmarks/ops.py: single operations, eager and compiled, in one interleaved run, with their share of the device's roofline.
 """python benchmarks/ops.py --groups gemm,conv --sides eager,ocl --flops 60e12 --bandwidth 4.0e12
 
-Every side is a process of its own; a round times --calls calls in a row and one wait, per call; the table has the median of the
-rounds. Convolutions run on the side `eager` in the faster of the two memory formats, on the others channels-last. `roofline` is the least time
+Every side is a process of its own; a round times --calls calls in a row and one wait, per call (calls of less than a millisecond compute
+several independent results, so that the host's cost of a call does not hide them); the table has the median of the rounds. Convolutions run on the side `eager` in the faster of the two memory formats, on the others channels-last. `roofline` is the least time
 that the given --flops (a second, multiply-add = 2) and --bandwidth (bytes a second) allow, over the time; `error` the RMSE to fp64 of
 a part of the result over the result's RMS. The ratio is to the first side. The last lines are geometric means by group."""
 
@@ -49,7 +49,7 @@ def worker(settings: dict) -> None:
     def prepare(index: int) -> float:
         case = settings["cases"][index]
         inputs = [x.to(device) for x in case.inputs()]
-        state.update(case=case, inputs=inputs, call=case.call)
+        state.update(case=case, inputs=inputs, copies=1, call=case.call)
         formats = [inputs]
         if case.images:
             last = [x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs]
@@ -64,7 +64,19 @@ def worker(settings: dict) -> None:
                     seconds = timed(state["call"], given, 3)
                 if seconds < best:
                     best, state["inputs"] = seconds, given
-        state["calls"] = max(1, min(calls, int(0.2 / best)))
+        # A call on the host costs some tens of microseconds: short operations are timed as several independent ones a call.
+        copies = max(1, min(16, int(1e-3 / best)))
+        if copies > 1:
+            given, n = state["inputs"], len(state["inputs"])
+            state["inputs"] = given * copies if side == "eager" else [x.clone() for _ in range(copies) for x in given]
+
+            def several(*xs, one=case.call, n=n):
+                return [one(*xs[i : i + n]) for i in range(0, len(xs), n)]
+
+            state["call"] = several if side == "eager" else torch.compile(several, backend=side, dynamic=False)
+            with torch.no_grad():
+                best = min(timed(state["call"], state["inputs"], 2) for _ in range(3)) / copies
+        state["copies"], state["calls"] = copies, max(1, min(calls, int(0.2 / (best * copies))))
         return best
 
     def error() -> float:
@@ -75,6 +87,7 @@ def worker(settings: dict) -> None:
         with torch.no_grad():
             exact = case.call(*(x.double() for x in case.inputs()))
             got = state["call"](*state["inputs"])
+            got = got[0] if state["copies"] > 1 else got
         got, exact = (t.double().cpu().flatten() for t in (got, exact))
         step = max(1, exact.numel() // flat)
         got, exact = got[::step], exact[::step]
@@ -82,7 +95,7 @@ def worker(settings: dict) -> None:
 
     def run() -> float:
         with torch.no_grad():
-            return timed(state["call"], state["inputs"], state["calls"])
+            return timed(state["call"], state["inputs"], state["calls"]) / state["copies"]
 
     for line in sys.stdin:
         command, _, argument = line.strip().partition(" ")

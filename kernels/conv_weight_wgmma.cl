@@ -38,7 +38,7 @@ void KERNEL_NAME(__global const float* dy, const ulong dy_offset,  // [batch, gr
                  EPILOGUE_PARAMS) {
   PIPELINE(line);
   const int width = R * S * C, pixels = batch * P * Q, group = get_group_id(1), split = get_group_id(2);
-  const int2 tile = tile_of_group((K + TILE_M - 1) / TILE_M, (width + TILE_N - 1) / TILE_N);
+  const int2 tile = tile_at(get_group_id(0), (K + TILE_M - 1) / TILE_M, (width + TILE_N - 1) / TILE_N);
   const int m0 = tile.x * TILE_M, n0 = tile.y * TILE_N;
   const int first = split * split_pixels, last = min(pixels, first + split_pixels);
   const int steps = max(0, (last - first + TILE_K - 1) / TILE_K);
@@ -58,36 +58,36 @@ void KERNEL_NAME(__global const float* dy, const ulong dy_offset,  // [batch, gr
     // x is fetched two steps ahead: the latency of memory is longer than a step.
     float4 even[B_QUADS], odd[B_QUADS];
 // The quads of a step are 4 pixels apart; the last one is followed by the first of the next step.
-#define FETCH(held)                                                                                             \
-  {                                                                                                             \
-    OCL_UNROLL                                                                                                  \
-    for (int i = 0; i < B_QUADS; ++i) {                                                                         \
-      const int h = row_p * stride_h + low_h, v = q * stride_w + low_w;                                         \
-      const int inside = at < last && column < width && (uint)h < (uint)H && (uint)v < (uint)W;                 \
-      held[i] = fetch_quad(x + (n * x_n + h * (long)x_h + v * (long)x_w), 1, inside ? 4 : 0, x_aligned);        \
-      const int by = i + 1 < B_QUADS ? 4 : TILE_K - 4 * (B_QUADS - 1);                                          \
-      at += by;                                                                                                 \
-      q += by;                                                                                                  \
-      while (q >= Q) {                                                                                          \
-        q -= Q;                                                                                                 \
-        if (++row_p == P) row_p = 0, ++n;                                                                       \
-      }                                                                                                         \
-    }                                                                                                           \
+#define FETCH(held)                                                                                      \
+  {                                                                                                      \
+    OCL_UNROLL                                                                                           \
+    for (int i = 0; i < B_QUADS; ++i) {                                                                  \
+      const int h = row_p * stride_h + low_h, v = q * stride_w + low_w;                                  \
+      const int inside = at < last && column < width && (uint)h < (uint)H && (uint)v < (uint)W;          \
+      held[i] = fetch_quad(x + (n * x_n + h * (long)x_h + v * (long)x_w), 1, inside ? 4 : 0, x_aligned); \
+      const int by = i + 1 < B_QUADS ? 4 : TILE_K - 4 * (B_QUADS - 1);                                   \
+      at += by;                                                                                          \
+      q += by;                                                                                           \
+      while (q >= Q) {                                                                                   \
+        q -= Q;                                                                                          \
+        if (++row_p == P) row_p = 0, ++n;                                                                \
+      }                                                                                                  \
+    }                                                                                                    \
   }
-#define PUT(held, step)                                                                                         \
-  {                                                                                                             \
-    __local float* stage = produce_begin(line, step);                                                           \
-    OCL_UNROLL                                                                                                  \
-    for (int i = 0; i < A_QUADS; ++i) {                                                                         \
-      const int depth = a_at + i * (PRODUCERS / (TILE_M / 4)), pixel = first + (step) * TILE_K + depth;         \
-      const int valid = pixel < last ? a_valid : 0;                                                             \
-      const long from = DY_DENSE ? (long)pixel * dy_w                                                           \
-                                 : pixel / Q / P * dy_n + pixel / Q % P * (long)dy_h + pixel % Q * (long)dy_w;  \
-      stage_quad(stage + column_quad(depth, a_quad), valid > 0 ? dy + from : x, 1, valid, dy_aligned);          \
-    }                                                                                                           \
-    OCL_UNROLL                                                                                                  \
-    for (int i = 0; i < B_QUADS; ++i) keep_column_quad(stage + A_FLOATS, p, i, held[i]);                        \
-    produce_end(line, step);                                                                                    \
+#define PUT(held, step)                                                                                        \
+  {                                                                                                            \
+    __local float* stage = produce_begin(line, step);                                                          \
+    OCL_UNROLL                                                                                                 \
+    for (int i = 0; i < A_QUADS; ++i) {                                                                        \
+      const int depth = a_at + i * (PRODUCERS / (TILE_M / 4)), pixel = first + (step) * TILE_K + depth;        \
+      const int valid = pixel < last ? a_valid : 0;                                                            \
+      const long from = DY_DENSE ? (long)pixel * dy_w                                                          \
+                                 : pixel / Q / P * dy_n + pixel / Q % P * (long)dy_h + pixel % Q * (long)dy_w; \
+      stage_quad(stage + column_quad(depth, a_quad), valid > 0 ? dy + from : x, 1, valid, dy_aligned);         \
+    }                                                                                                          \
+    OCL_UNROLL                                                                                                 \
+    for (int i = 0; i < B_QUADS; ++i) keep_column_quad(stage + A_FLOATS, p, i, held[i]);                       \
+    produce_end(line, step);                                                                                   \
   }
     for (int step = 0; step < steps + 2; step += 2) {
       if (step >= 2) PUT(even, step - 2)
@@ -99,7 +99,7 @@ void KERNEL_NAME(__global const float* dy, const ulong dy_offset,  // [batch, gr
   }
 
   float total[TILE_N / 2];
-  consume(total, line, steps, 0);
+  consume(total, line, 0, steps, 0);
   const int lane = get_local_id(0) & 31, m = m0 + (get_local_id(0) >> 5) * 16 + (lane >> 2);
   const int filters = split * (int)get_global_size(1) * K + group * K;
   OCL_UNROLL

@@ -7,7 +7,7 @@
 // Arguments: x, x_offset, w, w_offset, int batch, C, K (per group), in_h, in_w (of x), out_h, out_w (of y), R, S, stride_h, stride_w, pad_h, pad_w,
 //   dilation_h, dilation_w, long x_n, int x_h, x_w, x_c (x_c is 1; C and the other strides are multiples of 4), epilogue.
 //   w packed [groups * K][R][S][C]: forward from weight [groups*K, C, R, S], gradient from weight [groups*C, K, R, S].
-// Grid: global (ceil(pixels/TILE_M) * ceil(K/TILE_N) * GROUP, groups, phases), local (GROUP, 1, 1); pixels and phases as for conv_group.cl.
+// Grid: global (any number of groups up to ceil(pixels/TILE_M) * ceil(K/TILE_N), times GROUP, groups, phases), local (GROUP, 1, 1); pixels and phases as for conv_group.cl.
 // Hooks: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW = 2.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_wgmma
@@ -73,77 +73,88 @@ void KERNEL_NAME(__global const float* x, const ulong x_offset,  // [batch, grou
   const int step_h = 1, step_w = 1, phase_h = 0, phase_w = 0;
 #endif
   const int rows = (out_h + step_h - 1) / step_h, columns = (out_w + step_w - 1) / step_w, pixels = batch * rows * columns;
-  const int2 tile = tile_of_group((pixels + TILE_M - 1) / TILE_M, (K + TILE_N - 1) / TILE_N);
-  const int m0 = tile.x * TILE_M, k0 = tile.y * TILE_N, group = get_group_id(1);
+  const int m_tiles = (pixels + TILE_M - 1) / TILE_M, k_tiles = (K + TILE_N - 1) / TILE_N, group = get_group_id(1);
   const Taps down = taps_of(R, phase_h, pad_h, stride_h, dilation_h), across = taps_of(S, phase_w, pad_w, stride_w, dilation_w);
   const int depth = down.count * across.count * C, steps = (depth + TILE_K - 1) / TILE_K;
+
+  int begin = 0;  // steps of the tiles before
 
   if (get_local_id(0) >= CONSUMERS * 128) {
     const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, row = p >> 3;
     const int aligned = ALIGNED(x_offset);
-    __global const float* from[A_QUADS];
-    int at[A_QUADS];  // row and column of the pixel's place, 16 bits each
-    OCL_UNROLL
-    for (int i = 0; i < A_QUADS; ++i) {
-      const int m = m0 + row + i * ROWS_APART, column = m % columns, line_of = m / columns % rows, n = m / columns / rows;
-      const int h = m < pixels ? DATA_GRADIENT ? line_of : line_of * stride_h - pad_h : OUTSIDE;
-      const int v = DATA_GRADIENT ? column : column * stride_w - pad_w;
-      from[i] = x + (x_offset + min(n, batch - 1) * x_n + (long)group * C + h * (long)x_h + v * (long)x_w);
-      at[i] = (h << 16) | (v & 0xffff);
-    }
-    w += w_offset + ((long)group * K + k0 + row) * R * S * C;
-    const int w_rows = ROWS_APART * R * S * C;
-    Place a_at = {0, 0, 0}, b_at;
-    a_at = b_at = further(a_at, quad * 4, C, across.count);
-    // Filters are fetched two steps ahead: the latency of memory is longer than a step.
-    float4 even[B_QUADS], odd[B_QUADS];
-#define FETCH(held)                                                                                                      \
-  {                                                                                                                      \
-    const int tap = (down.first + b_at.r * down.apart) * S + across.first + b_at.s * across.apart;                       \
-    OCL_UNROLL                                                                                                           \
-    for (int i = 0; i < B_QUADS; ++i)                                                                                    \
-      held[i] = fetch_quad(w + (i * w_rows + tap * C + b_at.c), 1,                                                       \
-                           b_at.r < down.count && k0 + row + i * ROWS_APART < K ? 4 : 0, 1);                             \
-    b_at = further(b_at, TILE_K, C, across.count);                                                                       \
+    FOR_TILES(g, m_tiles * k_tiles) {
+      const int2 tile = tile_at(g, m_tiles, k_tiles);
+      const int m0 = tile.x * TILE_M, k0 = tile.y * TILE_N;
+      __global const float* from[A_QUADS];
+      int at[A_QUADS];  // row and column of the pixel's place, 16 bits each
+      OCL_UNROLL
+      for (int i = 0; i < A_QUADS; ++i) {
+        const int m = m0 + row + i * ROWS_APART, column = m % columns, line_of = m / columns % rows, n = m / columns / rows;
+        const int h = m < pixels ? DATA_GRADIENT ? line_of : line_of * stride_h - pad_h : OUTSIDE;
+        const int v = DATA_GRADIENT ? column : column * stride_w - pad_w;
+        from[i] = x + (x_offset + min(n, batch - 1) * x_n + (long)group * C + h * (long)x_h + v * (long)x_w);
+        at[i] = (h << 16) | (v & 0xffff);
+      }
+      __global const float* filters = w + (w_offset + ((long)group * K + k0 + row) * R * S * C);
+      const int w_rows = ROWS_APART * R * S * C;
+      Place a_at = {0, 0, 0}, b_at;
+      a_at = b_at = further(a_at, quad * 4, C, across.count);
+      // Filters are fetched two steps ahead: the latency of memory is longer than a step.
+      float4 even[B_QUADS], odd[B_QUADS];
+#define FETCH(held)                                                                                \
+  {                                                                                                \
+    const int tap = (down.first + b_at.r * down.apart) * S + across.first + b_at.s * across.apart; \
+    OCL_UNROLL                                                                                     \
+    for (int i = 0; i < B_QUADS; ++i)                                                              \
+      held[i] = fetch_quad(filters + (i * w_rows + tap * C + b_at.c), 1,                           \
+                           b_at.r < down.count && k0 + row + i * ROWS_APART < K ? 4 : 0, 1);       \
+    b_at = further(b_at, TILE_K, C, across.count);                                                 \
   }
-#define PUT(held, step)                                                                                                  \
-  {                                                                                                                      \
-    const int over_h = shift_of(down.first + a_at.r * down.apart, phase_h, pad_h, stride_h, dilation_h);                 \
-    const int over_w = shift_of(across.first + a_at.s * across.apart, phase_w, pad_w, stride_w, dilation_w);             \
-    const int shift = over_h * x_h + over_w * x_w + a_at.c, used = a_at.r < down.count;                                  \
-    __local float* stage = produce_begin(line, step);                                                                    \
-    OCL_UNROLL                                                                                                           \
-    for (int i = 0; i < A_QUADS; ++i) {                                                                                  \
-      const int h = (at[i] >> 16) + over_h, v = (short)(at[i] & 0xffff) + over_w;                                        \
-      const int inside = used && (uint)h < (uint)in_h && (uint)v < (uint)in_w;                                           \
+#define PUT(held, step)                                                                                                   \
+  {                                                                                                                       \
+    const int over_h = shift_of(down.first + a_at.r * down.apart, phase_h, pad_h, stride_h, dilation_h);                  \
+    const int over_w = shift_of(across.first + a_at.s * across.apart, phase_w, pad_w, stride_w, dilation_w);              \
+    const int shift = over_h * x_h + over_w * x_w + a_at.c, used = a_at.r < down.count;                                   \
+    __local float* stage = produce_begin(line, begin + step);                                                             \
+    OCL_UNROLL                                                                                                            \
+    for (int i = 0; i < A_QUADS; ++i) {                                                                                   \
+      const int h = (at[i] >> 16) + over_h, v = (short)(at[i] & 0xffff) + over_w;                                         \
+      const int inside = used && (uint)h < (uint)in_h && (uint)v < (uint)in_w;                                            \
       stage_quad(stage + row_quad(row + i * ROWS_APART, quad), inside ? from[i] + shift : x, 1, inside ? 4 : 0, aligned); \
-    }                                                                                                                    \
-    OCL_UNROLL                                                                                                           \
-    for (int i = 0; i < B_QUADS; ++i) keep_row_quad(stage + A_FLOATS, row + i * ROWS_APART, quad, held[i]);              \
-    produce_end(line, step);                                                                                             \
-    a_at = further(a_at, TILE_K, C, across.count);                                                                       \
+    }                                                                                                                     \
+    OCL_UNROLL                                                                                                            \
+    for (int i = 0; i < B_QUADS; ++i) keep_row_quad(stage + A_FLOATS, row + i * ROWS_APART, quad, held[i]);               \
+    produce_end(line, begin + step);                                                                                      \
+    a_at = further(a_at, TILE_K, C, across.count);                                                                        \
   }
-    for (int step = 0; step < steps + 2; step += 2) {
-      if (step >= 2) PUT(even, step - 2)
-      if (step < steps) FETCH(even)
-      if (step >= 2 && step - 1 < steps) PUT(odd, step - 1)
-      if (step + 1 < steps) FETCH(odd)
+      for (int step = 0; step < steps + 2; step += 2) {
+        if (step >= 2) PUT(even, step - 2)
+        if (step < steps) FETCH(even)
+        if (step >= 2 && step - 1 < steps) PUT(odd, step - 1)
+        if (step + 1 < steps) FETCH(odd)
+      }
+      begin += steps;
     }
     return;
   }
 
-  float total[TILE_N / 2];
-  consume(total, line, steps, 1);
-  const int lane = get_local_id(0) & 31, m = m0 + (get_local_id(0) >> 5) * 16 + (lane >> 2);
-  OCL_UNROLL
-  for (int i = 0; i < 2; ++i) {
-    const int pixel = m + i * 8, h = pixel / columns % rows * step_h + phase_h, v = pixel % columns * step_w + phase_w, n = pixel / columns / rows;
-    if (pixel < pixels && h < out_h && v < out_w) {
-      OCL_UNROLL
-      for (int j = 0; j < TILE_N / 8; ++j) {
-        const int k = k0 + j * 8 + (lane & 3) * 2, at = 4 * j + 2 * i;
-        if (k + 1 < K) STOREV((float2)(total[at], total[at + 1]), n, group * K + k, h, v);
-        else if (k < K) STORE(total[at], n, group * K + k, h, v);
+  const int lane = get_local_id(0) & 31;
+  FOR_TILES(g, m_tiles * k_tiles) {
+    const int2 tile = tile_at(g, m_tiles, k_tiles);
+    const int m = tile.x * TILE_M + (get_local_id(0) >> 5) * 16 + (lane >> 2);
+    float total[TILE_N / 2];
+    consume(total, line, begin, begin + steps, 1);
+    begin += steps;
+    OCL_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const int pixel = m + i * 8, h = pixel / columns % rows * step_h + phase_h, v = pixel % columns * step_w + phase_w, n = pixel / columns / rows;
+      if (pixel < pixels && h < out_h && v < out_w) {
+        OCL_UNROLL
+        for (int j = 0; j < TILE_N / 8; ++j) {
+          const int k = tile.y * TILE_N + j * 8 + (lane & 3) * 2, at = 4 * j + 2 * i;
+          if (k + 1 < K) STOREV((float2)(total[at], total[at + 1]), n, group * K + k, h, v);
+          else if (k < K) STORE(total[at], n, group * K + k, h, v);
+        }
       }
     }
   }

@@ -2,7 +2,7 @@
 //
 // Arguments, strides and hooks are those of gemm_group.cl:
 //   a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner, b_row, b_col, epilogue.
-// Grid: global (ceil(M/TILE_M) * ceil(N/TILE_N) * GROUP, 1, batch), local (GROUP, 1, 1).
+// Grid: global (any number of groups up to ceil(M/TILE_M) * ceil(N/TILE_N), times GROUP, 1, batch), local (GROUP, 1, 1).
 // Hooks: STORE(acc, b, m, n). Store dimension n, VW = 2.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_wgmma
@@ -45,10 +45,11 @@ ALWAYS_INLINE void fetch(float4* held, const Operands o, const int step, const i
 }
 
 // This producer's share of a step: A from memory, B from registers.
-ALWAYS_INLINE void put(const Pipeline line, const float4* held, const Operands o, const int step, const int quads) {
+ALWAYS_INLINE void put(const Pipeline line, const float4* held, const Operands o, const int begin, const int step,
+                       const int quads) {
   const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, row = p >> 3;
   const int a_quad = p % (TILE_M / 4), a_at = p / (TILE_M / 4);  // along the rows of A
-  __local float* stage = produce_begin(line, step);
+  __local float* stage = produce_begin(line, begin + step);
   OCL_UNROLL
   for (int i = 0; i < A_QUADS; ++i) {
     const int m = A_K_MAJOR ? row + i * ROWS_APART : a_quad * 4;
@@ -62,16 +63,16 @@ ALWAYS_INLINE void put(const Pipeline line, const float4* held, const Operands o
     if (B_K_MAJOR) keep_row_quad(stage + A_FLOATS, row + i * ROWS_APART, quad, held[i]);
     else keep_column_quad(stage + A_FLOATS, p, i, held[i]);
   }
-  produce_end(line, step);
+  produce_end(line, begin + step);
 }
 
 // B is fetched two steps ahead: the latency of memory is longer than a step.
-ALWAYS_INLINE void produce(const Pipeline line, const Operands o, const int steps, const int a_quads, const int b_quads) {
+ALWAYS_INLINE void produce(const Pipeline line, const Operands o, const int begin, const int steps, const int a_quads, const int b_quads) {
   float4 even[B_QUADS], odd[B_QUADS];
   for (int step = 0; step < steps + 2; step += 2) {
-    if (step >= 2) put(line, even, o, step - 2, a_quads);
+    if (step >= 2) put(line, even, o, begin, step - 2, a_quads);
     if (step < steps) fetch(even, o, step, b_quads);
-    if (step >= 2 && step - 1 < steps) put(line, odd, o, step - 1, a_quads);
+    if (step >= 2 && step - 1 < steps) put(line, odd, o, begin, step - 1, a_quads);
     if (step + 1 < steps) fetch(odd, o, step + 1, b_quads);
   }
 }
@@ -84,28 +85,39 @@ void KERNEL_NAME(__global const float* a, const ulong a_offset,  // [batch, M, K
                  const long b_outer, const long b_inner, const long b_row, const long b_col
                  EPILOGUE_PARAMS) {
   PIPELINE(line);
-  const int2 tile = tile_of_group((M + TILE_M - 1) / TILE_M, (N + TILE_N - 1) / TILE_N);
-  const int m0 = tile.x * TILE_M, n0 = tile.y * TILE_N, batch = get_group_id(2), steps = (K + TILE_K - 1) / TILE_K;
+  const int m_tiles = (M + TILE_M - 1) / TILE_M, n_tiles = (N + TILE_N - 1) / TILE_N, batch = get_group_id(2);
+  const int steps = (K + TILE_K - 1) / TILE_K;
+  int begin = 0;  // steps of the tiles before
   if (get_local_id(0) >= CONSUMERS * 128) {
     // The contiguous stride is spelled as 1 where it is promised.
     const long a_width = A_VEC4 && !A_K_MAJOR ? 1 : a_row, a_depth = A_VEC4 && A_K_MAJOR ? 1 : a_col;
     const long b_width = B_VEC4 && !B_K_MAJOR ? 1 : b_col, b_depth = B_VEC4 && B_K_MAJOR ? 1 : b_row;
-    a += a_offset + batch / inner * a_outer + batch % inner * a_inner + m0 * a_width;
-    b += b_offset + batch / inner * b_outer + batch % inner * b_inner + n0 * b_width;
-    const Operands o = {a, b, M - m0, N - n0, K, a_width, a_depth, b_width, b_depth};
-    if (ALIGNED(a_offset) && ALIGNED(b_offset)) produce(line, o, steps, A_VEC4, B_VEC4);
-    else produce(line, o, steps, 0, 0);
+    a += a_offset + batch / inner * a_outer + batch % inner * a_inner;
+    b += b_offset + batch / inner * b_outer + batch % inner * b_inner;
+    FOR_TILES(g, m_tiles * n_tiles) {
+      const int2 tile = tile_at(g, m_tiles, n_tiles);
+      const int m0 = tile.x * TILE_M, n0 = tile.y * TILE_N;
+      const Operands o = {a + m0 * a_width, b + n0 * b_width, M - m0, N - n0, K, a_width, a_depth, b_width, b_depth};
+      if (ALIGNED(a_offset) && ALIGNED(b_offset)) produce(line, o, begin, steps, A_VEC4, B_VEC4);
+      else produce(line, o, begin, steps, 0, 0);
+      begin += steps;
+    }
     return;
   }
-  float total[TILE_N / 2];
-  consume(total, line, steps, A_K_MAJOR);
-  const int lane = get_local_id(0) & 31, m = m0 + (get_local_id(0) >> 5) * 16 + (lane >> 2);
-  OCL_UNROLL
-  for (int j = 0; j < TILE_N / 4; ++j) {
-    const int row = m + (j & 1) * 8, n = n0 + (j >> 1) * 8 + (lane & 3) * 2;
-    if (row < M) {
-      if (n + 1 < N) STOREV((float2)(total[2 * j], total[2 * j + 1]), batch, row, n);
-      else if (n < N) STORE(total[2 * j], batch, row, n);
+  const int lane = get_local_id(0) & 31;
+  FOR_TILES(g, m_tiles * n_tiles) {
+    const int2 tile = tile_at(g, m_tiles, n_tiles);
+    const int m = tile.x * TILE_M + (get_local_id(0) >> 5) * 16 + (lane >> 2);
+    float total[TILE_N / 2];
+    consume(total, line, begin, begin + steps, A_K_MAJOR);
+    begin += steps;
+    OCL_UNROLL
+    for (int j = 0; j < TILE_N / 4; ++j) {
+      const int row = m + (j & 1) * 8, n = tile.y * TILE_N + (j >> 1) * 8 + (lane & 3) * 2;
+      if (row < M) {
+        if (n + 1 < N) STOREV((float2)(total[2 * j], total[2 * j + 1]), batch, row, n);
+        else if (n < N) STORE(total[2 * j], batch, row, n);
+      }
     }
   }
 }

@@ -60,8 +60,8 @@ ALWAYS_INLINE void barrier_wait(const uint bar, const uint parity) {
                  : "=r"(done) : "r"(bar), "r"(parity) : "memory");
   } while (!done);
 }
-// Orders this work-item's stores to local memory before the matrix unit's reads.
-ALWAYS_INLINE void fence_for_unit(void) { asm volatile("fence.proxy.async;" ::: "memory"); }
+// Orders this work-item's stores to local memory before the matrix unit's reads. For all memory it would also wait for loads on their way.
+ALWAYS_INLINE void fence_for_unit(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // 16 or 4 bytes from global to local memory without registers; `bytes` of them are read, the rest is zero.
 ALWAYS_INLINE void copy_16(const uint to, __global const float* from, const uint bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"((ulong)(size_t)from), "r"(bytes) : "memory");
@@ -128,7 +128,7 @@ ALWAYS_INLINE void pipeline_init(const Pipeline p) {
   if (get_local_id(0) == 0) {
     for (int i = 0; i < STAGES; ++i) {
       barrier_init(p.full + 8 * i, 2 * PRODUCERS);  // copies of A, stores of B
-      barrier_init(p.empty + 8 * i, CONSUMERS);
+      barrier_init(p.empty + 8 * i, CONSUMERS * 4);  // each warp of the consumers
     }
     fence_for_unit();
   }
@@ -218,12 +218,13 @@ ALWAYS_INLINE void read_fragment(float* x, __local const float* a, const int k8,
 }
 
 // total[2*j .. 2*j+1]: of TILE_N / 8 blocks of 8 columns, row r (even j) or r + 8 (odd j), columns (j/2)*8 + 2*(lane % 4) and the next.
-ALWAYS_INLINE void consume(float* total, const Pipeline p, const int steps, const int a_rows) {
+// The steps are begin .. end - 1 of those that the pipeline's producers count.
+ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, const int end, const int a_rows) {
   float sum[TILE_N / 2];
   uint high[16], low[16];
   OCL_UNROLL
   for (int i = 0; i < TILE_N / 2; ++i) total[i] = sum[i] = 0.0f;
-  for (int step = 0; step < steps; ++step) {
+  for (int step = begin; step < end; ++step) {
     const int stage = step % STAGES;
     barrier_wait(p.full + 8 * stage, (step / STAGES) & 1);
     __local const float* a = p.stages + stage * STAGE_FLOATS;
@@ -261,7 +262,7 @@ ALWAYS_INLINE void consume(float* total, const Pipeline p, const int steps, cons
     MULTIPLY(sum, high + 12, b_high + 6, "1");
 #endif
     UNIT_END();
-    if ((get_local_id(0) & 127) == 0) barrier_arrive(p.empty + 8 * stage);
+    if ((get_local_id(0) & 31) == 0) barrier_arrive(p.empty + 8 * stage);
     OCL_UNROLL
     for (int i = 0; i < TILE_N / 2; ++i) {
       asm volatile("" : "+f"(sum[i]));  // the sums are not ready before UNIT_END
@@ -270,8 +271,10 @@ ALWAYS_INLINE void consume(float* total, const Pipeline p, const int steps, cons
   }
 }
 
-// Tiles in bands of 8 rows: the groups that run at once share operands in the cache. Gives row and column of this group's tile.
-ALWAYS_INLINE int2 tile_of_group(const int m_tiles, const int n_tiles) {
-  const int g = get_group_id(0), band = g / (8 * n_tiles) * 8, rows = min(m_tiles - band, 8), in_band = g - band * n_tiles;
+// Tile number g, in bands of 8 rows: the groups that run at once share operands in the cache. Gives row and column of the tile.
+ALWAYS_INLINE int2 tile_at(const int g, const int m_tiles, const int n_tiles) {
+  const int band = g / (8 * n_tiles) * 8, rows = min(m_tiles - band, 8), in_band = g - band * n_tiles;
   return (int2)(band + in_band % rows, in_band / rows);
 }
+// A group takes every get_num_groups(0)-th tile: its producers bring the next tile while its consumers store the last one.
+#define FOR_TILES(g, tiles) for (int g = get_group_id(0); g < (tiles); g += get_num_groups(0))

@@ -62,7 +62,8 @@ bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch) {
         attrs.padding[0], attrs.padding[1], attrs.dilation[0], attrs.dilation[1]},
        {image.strides[0]});
   pass(launch, {image.strides[2], image.strides[3], image.strides[1]});
-  launch.groups = {ir::ceildiv(pixels, tile.rows) * ir::ceildiv(K, tile.columns), groups, phases};
+  const IndexExpr tiles = ir::ceildiv(pixels, tile.rows) * ir::ceildiv(K, tile.columns);
+  launch.groups = {persistent_groups(context.caps, tiles, tile, attrs.groups * phases), groups, phases};
   launch.store_coords = {0, 1, 2, 3};
   launch.store_dim = 1;
   lay_out(context.graph, node.outputs[0], kChannelsLast);

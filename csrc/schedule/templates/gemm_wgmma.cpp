@@ -45,7 +45,8 @@ bool choose_gemm_wgmma(TemplateContext& context, TemplateLaunch& launch) {
   launch.inputs = {a.input, b.input};
   define_alignment(context, launch);
   pass(launch, {M, N, K, inner}, {a.outer, a.inner, a.row, a.col, b.outer, b.inner, b.row, b.col});
-  launch.groups = {ir::ceildiv(M, tile.rows) * ir::ceildiv(N, tile.columns), 1, batch};
+  const IndexExpr tiles_of_one = ir::ceildiv(M, tile.rows) * ir::ceildiv(N, tile.columns);
+  launch.groups = {persistent_groups(context.caps, tiles_of_one, tile, batch), 1, batch};
   launch.store_coords = {0, 1, 2};
   launch.store_dim = 2;
   return true;

@@ -5,9 +5,11 @@
 #include <array>
 
 namespace ocl::schedule {
+
+using ir::IndexExpr;
 namespace {
 
-constexpr std::array<UnitTile, 4> kTiles = {{{128, 128, 1.0}, {128, 64, 0.8}, {64, 128, 0.7}, {64, 64, 0.55}}};
+constexpr std::array<UnitTile, 4> kTiles = {{{128, 128, 1.0}, {128, 64, 0.73}, {64, 128, 0.7}, {64, 64, 0.69}}};
 constexpr int kProducers = 128;
 
 }  // namespace
@@ -32,6 +34,12 @@ UnitTile choose_unit_tile(const Caps& caps, int64_t rows, int64_t columns, int64
     }
   }
   return best;
+}
+
+IndexExpr persistent_groups(const Caps& caps, const IndexExpr& tiles, const UnitTile& tile, const IndexExpr& others) {
+  // Two of the small groups fit on a unit.
+  const int64_t resident = caps.units * (tile.rows == 64 && tile.columns == 64 ? 2 : 1);
+  return ir::min(tiles, ir::ceildiv(resident, others));
 }
 
 void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitTile& tile) {
