@@ -15,6 +15,7 @@
 #ifndef DY_DENSE
 #define DY_DENSE 0  // 1: the pixels of dy lie dy_w apart, over rows and images
 #endif
+#define OUTSIDE (-0x10000)  // a coordinate that no pixel brings back into the image
 #ifndef STORED_C
 #define STORED_C C  // channels that are stored: less than C where x is padded to quads of channels
 #endif
@@ -49,30 +50,36 @@ void KERNEL_NAME(__global const float* dy, const ulong dy_offset,  // [batch, gr
     const int dy_aligned = ALIGNED(dy_offset), x_aligned = ALIGNED(x_offset);
     dy += dy_offset + (long)group * K + m0 + a_quad * 4;
     x += x_offset + (long)group * C;
-    // The columns of x that this item brings: one tap, 4 channels. It walks over the pixels 4 at a time, which are `depth_of` apart.
-    const int column = n0 + column_of(p), tap_s = column / C % S, tap_r = column / C / S;
-    const int low_h = tap_r * dilation_h - pad_h, low_w = tap_s * dilation_w - pad_w;
-    x += column % C;
-    const int start = first + depth_of(p, 0);
-    int q = start % Q, row_p = start / Q % P, n = start / Q / P, at = start;
+    // The columns of x that this item brings, a tap and 4 channels a block, and the first of the 4 pixels that it brings at a step.
+    int low_h[B_BLOCKS], low_w[B_BLOCKS], from[B_BLOCKS];
+    OCL_UNROLL
+    for (int i = 0; i < B_BLOCKS; ++i) {
+      const int column = n0 + column_of(p, i), s = column / C % S, r = column / C / S;
+      low_h[i] = column < width ? r * dilation_h - pad_h : OUTSIDE;
+      low_w[i] = s * dilation_w - pad_w;
+      from[i] = column % C;
+    }
+    int at = first + depth_of(p), q = at % Q, row_p = at / Q % P, n = at / Q / P;
     // x is fetched two steps ahead: the latency of memory is longer than a step.
     float4 even[B_QUADS], odd[B_QUADS];
-// The quads of a step are 4 pixels apart; the last one is followed by the first of the next step.
-#define FETCH(held)                                                                                      \
-  {                                                                                                      \
-    OCL_UNROLL                                                                                           \
-    for (int i = 0; i < B_QUADS; ++i) {                                                                  \
-      const int h = row_p * stride_h + low_h, v = q * stride_w + low_w;                                  \
-      const int inside = at < last && column < width && (uint)h < (uint)H && (uint)v < (uint)W;          \
-      held[i] = fetch_quad(x + (n * x_n + h * (long)x_h + v * (long)x_w), 1, inside ? 4 : 0, x_aligned); \
-      const int by = i + 1 < B_QUADS ? 4 : TILE_K - 4 * (B_QUADS - 1);                                   \
-      at += by;                                                                                          \
-      q += by;                                                                                           \
-      while (q >= Q) {                                                                                   \
-        q -= Q;                                                                                          \
-        if (++row_p == P) row_p = 0, ++n;                                                                \
-      }                                                                                                  \
-    }                                                                                                    \
+#define FETCH(held)                                                                                                            \
+  {                                                                                                                            \
+    OCL_UNROLL                                                                                                                 \
+    for (int j = 0; j < 4; ++j) {                                                                                              \
+      OCL_UNROLL                                                                                                               \
+      for (int i = 0; i < B_BLOCKS; ++i) {                                                                                     \
+        const int h = row_p * stride_h + low_h[i], v = q * stride_w + low_w[i];                                                \
+        const int inside = at < last && (uint)h < (uint)H && (uint)v < (uint)W;                                                \
+        held[4 * i + j] = fetch_quad(x + (n * x_n + h * (long)x_h + v * (long)x_w + from[i]), 1, inside ? 4 : 0, x_aligned);   \
+      }                                                                                                                        \
+      const int by = j < 3 ? 1 : TILE_K - 3;                                                                                   \
+      at += by;                                                                                                                \
+      q += by;                                                                                                                 \
+      while (q >= Q) {                                                                                                         \
+        q -= Q;                                                                                                                \
+        if (++row_p == P) row_p = 0, ++n;                                                                                      \
+      }                                                                                                                        \
+    }                                                                                                                          \
   }
 #define PUT(held, step)                                                                                        \
   {                                                                                                            \
@@ -86,7 +93,7 @@ void KERNEL_NAME(__global const float* dy, const ulong dy_offset,  // [batch, gr
       stage_quad(stage + column_quad(depth, a_quad), valid > 0 ? dy + from : x, 1, valid, dy_aligned);         \
     }                                                                                                          \
     OCL_UNROLL                                                                                                 \
-    for (int i = 0; i < B_QUADS; ++i) keep_column_quad(stage + A_FLOATS, p, i, held[i]);                       \
+    for (int i = 0; i < B_BLOCKS; ++i) keep_block(stage + A_FLOATS, p, i, held + 4 * i);                       \
     produce_end(line, step);                                                                                   \
   }
     for (int step = 0; step < steps + 2; step += 2) {

@@ -38,7 +38,7 @@ ALWAYS_INLINE void fetch(float4* held, const Operands o, const int step, const i
   const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, row = p >> 3;
   OCL_UNROLL
   for (int i = 0; i < B_QUADS; ++i) {
-    const int n = B_K_MAJOR ? row + i * ROWS_APART : column_of(p), k = step * TILE_K + (B_K_MAJOR ? quad * 4 : depth_of(p, i));
+    const int n = B_K_MAJOR ? row + i * ROWS_APART : column_of(p, i / 4), k = step * TILE_K + (B_K_MAJOR ? quad * 4 : depth_of(p) + i % 4);
     const int valid = B_K_MAJOR ? n < o.n_left ? o.K - k : 0 : k < o.K ? o.n_left - n : 0;
     held[i] = fetch_quad(o.b + n * o.b_width + k * o.b_depth, B_K_MAJOR ? o.b_depth : o.b_width, valid, quads);
   }
@@ -58,10 +58,12 @@ ALWAYS_INLINE void put(const Pipeline line, const float4* held, const Operands o
     __local float* to = stage + (A_K_MAJOR ? row_quad(m, quad) : column_quad(depth, a_quad));
     stage_quad(to, valid > 0 ? o.a + m * o.a_width + k * o.a_depth : o.a, A_K_MAJOR ? o.a_depth : o.a_width, valid, quads);
   }
-  OCL_UNROLL
-  for (int i = 0; i < B_QUADS; ++i) {
-    if (B_K_MAJOR) keep_row_quad(stage + A_FLOATS, row + i * ROWS_APART, quad, held[i]);
-    else keep_column_quad(stage + A_FLOATS, p, i, held[i]);
+  if (B_K_MAJOR) {
+    OCL_UNROLL
+    for (int i = 0; i < B_QUADS; ++i) keep_row_quad(stage + A_FLOATS, row + i * ROWS_APART, quad, held[i]);
+  } else {
+    OCL_UNROLL
+    for (int i = 0; i < B_BLOCKS; ++i) keep_block(stage + A_FLOATS, p, i, held + 4 * i);
   }
   produce_end(line, begin + step);
 }

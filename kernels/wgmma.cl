@@ -178,24 +178,17 @@ ALWAYS_INLINE void keep_row_quad(__local float* b, const int row, const int quad
   *(__local float4*)(b + B_FLOATS + at) = as_float4((uint4)(for_unit(rest.x), for_unit(rest.y), for_unit(rest.z), for_unit(rest.w)));
 #endif
 }
-// A producer's share of B when its columns are contiguous: 4 neighbouring depths x 8 neighbouring quads of columns a warp, so that loads take whole
-// cache lines. Quad i is at columns column_of .. +3 and depth depth_of.
-ALWAYS_INLINE int column_of(const int p) { return ((p >> 5) * B_QUADS >> 3) * 32 + (p & 7) * 4; }
-ALWAYS_INLINE int depth_of(const int p, const int i) { return (((p >> 5) * B_QUADS + i) & 7) * 4 + ((p >> 3) & 3); }
-// Transposes it: element j of work-item p goes to row column + (j + p/2) % 4, so that the 32 stores of a warp meet 32 banks.
-ALWAYS_INLINE void keep_column_quad(__local float* b, const int p, const int i, const float4 given) {
-  const int turn = (p >> 1) & 3, column = column_of(p), depth = depth_of(p, i);
-  const float4 half_turned = turn & 1 ? given.yzwx : given, v = turn & 2 ? half_turned.zwxy : half_turned;
-  const float part[4] = {v.x, v.y, v.z, v.w};
-  OCL_UNROLL
-  for (int j = 0; j < 4; ++j) {
-    const int at = row_quad(column + ((j + turn) & 3), depth >> 2) + (depth & 3);
-    const float high = as_float(to_tf32(part[j]));
-    b[at] = high;
-#if TERMS == 3
-    b[B_FLOATS + at] = as_float(for_unit(part[j] - high));
-#endif
-  }
+// A producer's share of B when its columns are contiguous: blocks of 4 depths x 4 columns, 8 neighbouring producers down the depth. It loads quads along the
+// columns and stores quads along the depth: the transposition costs nothing, and 8 neighbouring stores meet different banks.
+#define B_BLOCKS (B_QUADS / 4)
+ALWAYS_INLINE int column_of(const int p, const int block) { return (((p >> 5) * B_BLOCKS + block) * 4 + ((p >> 3) & 3)) * 4; }
+ALWAYS_INLINE int depth_of(const int p) { return (p & 7) * 4; }
+ALWAYS_INLINE void keep_block(__local float* b, const int p, const int block, const float4* rows) {
+  const int column = column_of(p, block);
+  keep_row_quad(b, column, p & 7, (float4)(rows[0].x, rows[1].x, rows[2].x, rows[3].x));
+  keep_row_quad(b, column + 1, p & 7, (float4)(rows[0].y, rows[1].y, rows[2].y, rows[3].y));
+  keep_row_quad(b, column + 2, p & 7, (float4)(rows[0].z, rows[1].z, rows[2].z, rows[3].z));
+  keep_row_quad(b, column + 3, p & 7, (float4)(rows[0].w, rows[1].w, rows[2].w, rows[3].w));
 }
 
 // ---- consumer ----

@@ -108,9 +108,9 @@ std::string condition_text(const std::string& mask, DType dtype, int width) {
   return std::string("convert_") + same_size_integer(lane_bytes(dtype)) + lanes(width) + "(" + mask + ")";
 }
 
-std::string pointer_parameter(const std::string& name, DType dtype, bool written) {
-  return std::string("__global ") + (written ? "" : "const ") + storage_name(dtype) + "* " + name + ", const ulong " + name +
-         "_offset";
+std::string pointer_parameter(const std::string& name, DType dtype, bool written, bool alone) {
+  return std::string("__global ") + (written ? "" : "const ") + storage_name(dtype) + (alone ? "* restrict " : "* ") + name +
+         ", const ulong " + name + "_offset";
 }
 
 }  // namespace ocl::codegen

@@ -40,6 +40,7 @@ std::string gather_text(const std::vector<std::string>& lanes, ir::DType dtype);
 std::string condition_text(const std::string& mask, ir::DType dtype, int width);
 
 /// "float*" and the like in a parameter list: "__global const float* in0, const ulong in0_offset".
-std::string pointer_parameter(const std::string& name, ir::DType dtype, bool written);
+/// `alone`: no other parameter leads to the same elements in another order, so loads may pass stores (restrict).
+std::string pointer_parameter(const std::string& name, ir::DType dtype, bool written, bool alone = false);
 
 }  // namespace ocl::codegen

@@ -62,11 +62,11 @@ std::string Kernel::local_array(Type type, int slot, int elements) {
   return name;
 }
 
-std::vector<std::string> Kernel::parameters() const {
+std::vector<std::string> Kernel::parameters(bool alone) const {
   std::vector<std::string> result;
   for (size_t i = 0; i < buffers_.size(); ++i)
     result.push_back(pointer_parameter(buffer_names_[i], graph().buffers[static_cast<size_t>(buffers_[i].buffer)].dtype,
-                                       buffers_[i].written));
+                                       buffers_[i].written, alone));
   for (size_t i = 0; i < ints_.size(); ++i)
     result.push_back(std::string("const ") + (ints_[i].wide ? "long " : "int ") + int_names_[i]);
   return result;

@@ -41,7 +41,7 @@ class Kernel {
   int64_t local_bytes() const { return local_bytes_; }
 
   /// Parameters in order: buffers, then ints.
-  std::vector<std::string> parameters() const;
+  std::vector<std::string> parameters(bool alone = false) const;
   std::vector<std::string> argument_names() const;
   /// "in0 += in0_offset;" for every buffer.
   void write_offsets(Writer& writer) const;

@@ -105,7 +105,9 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
     parameters.push_back(std::string("const ") + kernel.index_type() + " i" + std::to_string(loop));
   }
   Writer functions;
-  functions.line("#define EPILOGUE_PARAMS $s", joined(kernel.parameters()));
+  // An epilogue reads an element before it writes it, if both lie in one memory, and no other: its loads may pass earlier
+  // stores, without which a GPU waits for memory at each of an item's elements.
+  functions.line("#define EPILOGUE_PARAMS $s", joined(kernel.parameters(!caps.is_cpu)));
   functions.line("#define EPILOGUE_PASS $s", joined(kernel.argument_names()));
   for (const auto& [width, text] : hooks) {
     const char* name = width > 1 ? "epilogue_v" : "epilogue";

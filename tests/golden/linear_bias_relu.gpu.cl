@@ -1,6 +1,6 @@
 // gemm, groups 2 x 1 x 1, local [64, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_db424b14b72d
+#define KERNEL_NAME gemm_57104a3b2a63
 #define VW 4
 #define TILE_M 16
 #define TILE_N 64
@@ -223,7 +223,7 @@ OCL_INLINE float4 op_relu_f32x4(float4 x) {
   return x < ((float4)(0.0f)) ? ((float4)(0.0f)) : x;
 }
 
-#define EPILOGUE_PARAMS , __global const float* e_in0, const ulong e_in0_offset, __global float* e_out0, const ulong e_out0_offset
+#define EPILOGUE_PARAMS , __global const float* restrict e_in0, const ulong e_in0_offset, __global float* restrict e_out0, const ulong e_out0_offset
 #define EPILOGUE_PASS , e_in0, e_in0_offset, e_out0, e_out0_offset
 OCL_INLINE void epilogue(const float acc, const int i0, const int i1, const int i2 EPILOGUE_PARAMS) {
   e_in0 += e_in0_offset;

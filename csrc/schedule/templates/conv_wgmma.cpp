@@ -63,7 +63,8 @@ bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch) {
        {image.strides[0]});
   pass(launch, {image.strides[2], image.strides[3], image.strides[1]});
   const IndexExpr tiles = ir::ceildiv(pixels, tile.rows) * ir::ceildiv(K, tile.columns);
-  launch.groups = {persistent_groups(context.caps, tiles, tile, attrs.groups * phases), groups, phases};
+  // Phases differ in their taps: their groups are left to the device to balance.
+  launch.groups = {phases > 1 ? tiles : persistent_groups(context.caps, tiles, tile, attrs.groups), groups, phases};
   launch.store_coords = {0, 1, 2, 3};
   launch.store_dim = 1;
   lay_out(context.graph, node.outputs[0], kChannelsLast);
