@@ -133,14 +133,20 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
-    parser.add_argument("--groups", type=names, default=[], help="gemm, conv, conv_data, conv_weight, memory, attention, ...")
+    parser.add_argument(
+        "--groups", type=names, default=[], help="gemm, conv, conv_data, conv_weight, memory, attention, ..."
+    )
     parser.add_argument("--sides", type=names, default=["eager", "ocl"])
-    parser.add_argument("--batch", type=int, default=64, help="images a convolution; below 32 the other cases shrink too")
+    parser.add_argument(
+        "--batch", type=int, default=64, help="images a convolution; below 32 the other cases shrink too"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=20)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--flops", type=float, default=float("nan"), help="the device's peak, operations a second")
-    parser.add_argument("--bandwidth", type=float, default=float("nan"), help="the device's copy bandwidth, bytes a second")
+    parser.add_argument(
+        "--bandwidth", type=float, default=float("nan"), help="the device's copy bandwidth, bytes a second"
+    )
     parser.add_argument("--tf32", action="store_true", help="allow TF32 on every side")
     parser.add_argument("--ocl-device", default="ocl:0")
     parser.add_argument("--no-errors", dest="errors", action="store_false")
@@ -153,7 +159,9 @@ def main() -> None:
         return
 
     print(f"torch {torch.__version__}; {args.rounds} interleaved rounds of up to {args.calls} calls, median")
-    print(f"{'group':14s} {'case':26s} {'side':9s} {'ms':>9s} {'ratio':>6s} {'TFLOP/s':>8s} {'GB/s':>7s} {'roofline':>8s} {'error':>8s}")
+    print(
+        f"{'group':14s} {'case':26s} {'side':9s} {'ms':>9s} {'ratio':>6s} {'TFLOP/s':>8s} {'GB/s':>7s} {'roofline':>8s} {'error':>8s}"
+    )
     sides = {name: Side(name, args) for name in args.sides}
     rows, ratios = [], {}
     for index, case in enumerate(chosen(args.batch, args.groups)):

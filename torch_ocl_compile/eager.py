@@ -52,7 +52,7 @@ class EagerPlan:
 
 
 def compile_op(name: str, overload: str, args: list[Any], same: list[int], level: int) -> EagerPlan | None:
-    """The plan for a call, None if there is none. `same`: for each leaf the first that is the same tensor."""
+    """The plan for a call, None if there is none. `same`: for each leaf the first that is the same."""
     label = f"{name}.{overload}" if overload else name
     try:
         return _worker().submit(_compile, name, overload, args, same, Level(level)).result()
@@ -123,6 +123,8 @@ class _Trace:
         self.leaves, self.spec = tree_flatten(args)
         self.same = same
         self.arguments = [i for i, a in enumerate(args) for _ in range(len(a) if isinstance(a, (list, tuple)) else 1)]
+        # The argument whose floats vary, None for all: as in csrc/torch/eager_key.cpp.
+        self.free = next((i for i, a in enumerate(op._schema.arguments) if a.name == "lr"), None)
         self.env = ShapeEnv()
         self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
         self.tensors = [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
@@ -157,16 +159,16 @@ class _Trace:
 
     def _placeholder(self, i: int, leaf: Any) -> Any:
         """The fake argument that stands for a leaf; None for what the graph holds as a constant."""
+        if self.same[i] != i:
+            return None
         if isinstance(leaf, torch.Tensor):
-            if self.same[i] != i:
-                return None
             if _is_number(leaf):
                 return self._number(i, leaf)
             sizes, strides = list(leaf.shape), list(leaf.stride())
             if self.level is Level.SIZES:
                 sizes, strides = self._symbolic(i, leaf)
             return torch.empty_strided(sizes, strides, dtype=leaf.dtype, device=leaf.device)
-        if isinstance(leaf, float) and self.level is not Level.EXACT:
+        if isinstance(leaf, float) and self.level is not Level.EXACT and self.free in (None, self.arguments[i]):
             return self._symbolic_float(i, leaf)
         return None
 

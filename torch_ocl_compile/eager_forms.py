@@ -25,7 +25,8 @@ def form(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 def form_of(op: Any) -> Callable[..., Any]:
     """What to trace for an overload: its form, or itself."""
-    import torch_ocl_compile.random_forms  # noqa: F401  (has forms too)
+    import torch_ocl_compile.optimizer_forms
+    import torch_ocl_compile.random_forms  # noqa: F401  (have forms too)
 
     found: Callable[..., Any] = FORMS.get(str(op), op)
     return found

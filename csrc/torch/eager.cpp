@@ -71,7 +71,7 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
     return plan;
   };
   if (arguments.has_floats)
-    if (PlanPointer plan = generalise(by_number, KeyLevel::kNumbers, kExactNumbers)) return plan;
+    if (PlanPointer plan = generalise(by_number, KeyLevel::kNumbers, arguments.varies ? 0 : kExactNumbers)) return plan;
   if (PlanPointer plan = generalise(by_size, KeyLevel::kSizes, kExactSizes)) return plan;
   {
     const Class& known = c.classes[by_size];

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_map>
 
 namespace ocl::aten {
 
@@ -101,7 +102,13 @@ bool is_host_scalar(const at::Tensor& tensor) { return tensor.device().is_cpu() 
 EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   EagerArguments result;
   const size_t count = op.schema().arguments().size();
-  std::vector<std::pair<const void*, int>> data;  // of the tensors so far, for `same`
+  // Optimizers: what is derived from their other numbers (1 - beta^step) needs all digits of these.
+  if (const std::optional<int> rate = op.schema().argumentIndexWithName("lr")) {
+    result.free = *rate;
+    result.varies = true;
+  }
+  std::unordered_multimap<const void*, int> data;  // of the tensors so far: leaves
+  std::vector<int> floats;                         // different ones of the argument at hand: leaves
   const auto add = [&](const c10::IValue& value, int argument) {
     const int leaf = static_cast<int>(result.leaves.size());
     int same = leaf;
@@ -112,14 +119,20 @@ EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& s
         result.supported &= !t.is_complex();
       } else if (t.device().is_privateuseone() && t.layout() == at::kStrided && !t.is_complex()) {
         const void* address = t.numel() > 0 ? t.const_data_ptr() : static_cast<const void*>(t.unsafeGetTensorImpl());
-        for (const auto& [other, position] : data)
-          if (other == address && same == leaf && is_same(result.leaves[position].toTensor(), t)) same = position;
-        data.emplace_back(address, leaf);
+        for (auto [it, end] = data.equal_range(address); it != end; ++it)
+          if (is_same(result.leaves[it->second].toTensor(), t)) same = it->second;
+        if (same == leaf) data.emplace(address, leaf);
       } else {
         result.supported = false;
       }
     }
-    result.has_floats |= value.isDouble();
+    if (value.isDouble()) {
+      if (result.free < 0 || result.free == argument) result.has_floats = true;
+      // Equal numbers of a list (step sizes of many parameters) are one.
+      for (const int first : floats)
+        if (result.leaves[first].toDouble() == value.toDouble() && same == leaf) same = first;
+      if (same == leaf) floats.push_back(leaf);
+    }
     result.supported &= !value.isComplexDouble();
     result.leaves.push_back(value);
     result.argument.push_back(argument);
@@ -128,10 +141,12 @@ EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& s
   for (size_t i = 0; i < count; ++i) {
     const c10::IValue& value = stack[stack.size() - count + i];
     const int argument = static_cast<int>(i);
+    floats.clear();
     if (!value.isList()) {
       add(value, argument);
       continue;
     }
+    result.varies |= value.isDoubleList() || op.schema().arguments()[i].name() == "scalars";
     for (const c10::IValue& element : value.toListRef()) add(element, argument);
   }
   return result;
@@ -154,7 +169,11 @@ std::string key_of(const c10::OperatorHandle& op, const EagerArguments& argument
         key.tensor(value.toTensor(), arguments.same[i]);
     } else if (value.isDouble()) {
       key.tag('d');
-      if (level == KeyLevel::kExact) key.raw(value.toDouble());
+      const bool known = arguments.free >= 0 && arguments.free != arguments.argument[i];
+      if (level == KeyLevel::kExact || known)
+        key.raw(value.toDouble());
+      else
+        key.raw(arguments.same[i]);
     } else if (value.isInt() || value.isSymInt()) {
       key.tag('i');
       key.raw(value.isInt() ? value.toInt() : value.toSymInt().expect_int());

@@ -12,7 +12,7 @@ namespace ocl::aten {
 /// How much of a call its plan depends on. A plan of a higher level serves more calls and knows less of each.
 enum class KeyLevel : uint8_t {
   kExact,    // every size and every number
-  kNumbers,  // floats are arguments of the plan
+  kNumbers,  // floats are arguments of the plan; of an optimizer's, those of its learning rate alone
   kSizes,    // so are sizes; ranks, sizes of 1 and which sizes are equal still count
 };
 
@@ -20,8 +20,10 @@ enum class KeyLevel : uint8_t {
 struct EagerArguments {
   std::vector<c10::IValue> leaves;
   std::vector<int> argument;  // of each leaf, by position in the schema
-  std::vector<int> same;      // first leaf that is the same tensor, usually the leaf itself
+  std::vector<int> same;      // first leaf that is the same tensor, or the same float of a list; usually the leaf itself
+  int free = -1;              // the argument whose floats may vary, -1 for all
   bool has_floats = false;    // some leaf is not part of a key of level kNumbers
+  bool varies = false;        // such a leaf is of a kind that changes with every call: a learning rate, a list of numbers
   bool supported = true;      // false: complex numbers, sparse tensors, CPU tensors with elements to copy
 };
 
