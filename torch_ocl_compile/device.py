@@ -279,6 +279,11 @@ def record(*, timing: bool = False) -> AbstractContextManager[list[Any]]:
 
 class _DeviceModule(ModuleType):
     @property
+    def _initialized(self) -> bool:
+        """torch.utils.checkpoint saves the random state of devices that are."""
+        return is_initialized()
+
+    @property
     def default_generators(self) -> tuple[torch.Generator, ...]:
         return tuple(_C.default_generator(index) for index in range(_C.device_count()))
 

@@ -1,0 +1,167 @@
+# tests/device/test_random.py: distributions of random ops, compiled and in eager; seeds, states, generators, checkpoints.
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+N = 40_000
+SHAPE = (200, 200)
+
+
+def empty(dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.empty(SHAPE, dtype=dtype)
+
+
+def phi(x: torch.Tensor) -> torch.Tensor:
+    return 0.5 * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def steps(low: int, high: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Distribution function of the integers low ... high - 1."""
+    return lambda x: ((x.floor() - low + 1) / (high - low)).clamp(0, 1)
+
+
+def two_points(p: float, value: float = 1.0) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda x: torch.where(x < value, 1 - p, 1.0)
+
+
+def full(value: float) -> torch.Tensor:
+    return torch.full(SHAPE, value)
+
+
+# name -> (draws on the default device, distribution function, mean, deviation; None where there is none)
+DRAWS: dict[str, tuple[Callable[[], torch.Tensor], Callable[[torch.Tensor], torch.Tensor], float | None, float | None]] = {
+    "rand": (lambda: torch.rand(SHAPE), lambda x: x, 0.5, 12**-0.5),
+    "rand half": (lambda: torch.rand(SHAPE, dtype=torch.half), lambda x: x + 2**-12, 0.5, 12**-0.5),
+    "rand bfloat16": (lambda: torch.rand(SHAPE, dtype=torch.bfloat16), lambda x: x + 2**-9, 0.5, 12**-0.5),
+    "rand_like": (lambda: torch.rand_like(empty()), lambda x: x, 0.5, 12**-0.5),
+    "randn": (lambda: torch.randn(SHAPE), phi, 0, 1),
+    "randn_like": (lambda: torch.randn_like(empty()), phi, 0, 1),
+    "normal_ 0.02": (lambda: empty().normal_(0, 0.02), lambda x: phi(x / 0.02), 0, 0.02),
+    "normal_ bfloat16": (lambda: empty(torch.bfloat16).normal_(1, 0.5), lambda x: phi((x - 1) / 0.5), 1, 0.5),
+    "normal of size": (lambda: torch.normal(1.0, 2.0, SHAPE, device=empty().device), lambda x: phi((x - 1) / 2), 1, 2),
+    "normal of tensors": (lambda: torch.normal(full(1.0), full(2.0)), lambda x: phi((x - 1) / 2), 1, 2),
+    "normal of a mean": (lambda: torch.normal(full(3.0), 0.5), lambda x: phi((x - 3) / 0.5), 3, 0.5),
+    "normal of a deviation": (lambda: torch.normal(3.0, full(0.5)), lambda x: phi((x - 3) / 0.5), 3, 0.5),
+    "uniform_": (lambda: empty().uniform_(-2, 3), lambda x: (x + 2) / 5, 0.5, 5 * 12**-0.5),
+    "exponential_": (lambda: empty().exponential_(2.0), lambda x: 1 - torch.exp(-2 * x), 0.5, 0.5),
+    "log_normal_": (lambda: empty().log_normal_(0, 0.25), lambda x: phi(x.log() / 0.25), math.exp(0.03125), None),
+    "cauchy_": (lambda: empty().cauchy_(1, 2), lambda x: torch.atan((x - 1) / 2) / math.pi + 0.5, None, None),
+    "geometric_": (lambda: empty().geometric_(0.3), lambda x: 1 - 0.7 ** x.floor(), 1 / 0.3, math.sqrt(0.7) / 0.3),
+    "bernoulli_": (lambda: empty().bernoulli_(0.3), two_points(0.3), 0.3, math.sqrt(0.21)),
+    "bernoulli": (lambda: torch.bernoulli(full(0.3)), two_points(0.3), 0.3, math.sqrt(0.21)),
+    "bernoulli_ of tensors": (lambda: empty().bernoulli_(full(0.3)), two_points(0.3), 0.3, math.sqrt(0.21)),
+    "randint": (lambda: torch.randint(3, 10, SHAPE), steps(3, 10), 6, 2),
+    "randint_like": (lambda: torch.randint_like(empty(), 5, 9), steps(5, 9), 6.5, math.sqrt(1.25)),
+    "random_ to": (lambda: empty(torch.int32).random_(7), steps(0, 7), 3, 2),
+    "random_ from": (lambda: empty(torch.int64).random_(-5, 2), steps(-5, 2), -2, 2),
+    "random_ bytes": (lambda: empty(torch.int8).random_(), steps(0, 128), 63.5, math.sqrt((128**2 - 1) / 12)),
+    "dropout": (lambda: F.dropout(full(1.0), 0.2), two_points(0.8, 1.25), 1, 0.5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("name", DRAWS)
+def test_distribution(name: str, compiled: bool, ocl_device: str) -> None:
+    """Kolmogorov-Smirnov distance, mean and deviation; a seed gives the same numbers again, the next call others."""
+    draw, cdf, mean, deviation = DRAWS[name]
+    if compiled:
+        torch._dynamo.reset()
+        draw = torch.compile(draw, backend="ocl", options={"fallback": "error"})
+    torch.ocl.reset_fallback_counts()
+    with torch.device(ocl_device):
+        torch.manual_seed(5)
+        first = draw().cpu()
+        second = draw().cpu()
+        torch.manual_seed(5)
+        again = draw().cpu()
+    assert torch.ocl.fallback_counts() == {}
+    assert torch.equal(first, again)
+    assert not torch.equal(first, second)
+    x = first.double().flatten().sort().values
+    below = torch.arange(1, N + 1) / N
+    last = torch.cat([x[1:] != x[:-1], torch.tensor([True])])  # of each run of equal numbers
+    assert (cdf(x) - below)[last].abs().max() < 1.95 / math.sqrt(N)  # p = 0.001
+    if mean is not None:
+        assert abs(x.mean() - mean) < 4 * x.std() / math.sqrt(N)
+    if deviation is not None:
+        assert abs(x.std() / deviation - 1) < 0.03
+    assert torch.isfinite(x).all()
+
+
+def test_neighbours_are_independent(ocl_device: str) -> None:
+    x = torch.randn(SHAPE, device=ocl_device).cpu().flatten()
+    for lag in (1, 2, 200):
+        assert abs((x[lag:] * x[:-lag]).mean()) < 4 / math.sqrt(N)
+    a, b = (torch.randn(SHAPE, device=ocl_device).cpu() for _ in range(2))
+    assert abs((a * b).mean()) < 4 / math.sqrt(N)
+
+
+def test_uniform_stays_below_its_end(ocl_device: str) -> None:
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        assert torch.rand(300_000, device=ocl_device, dtype=dtype).cpu().max() < 1
+        assert torch.empty(300_000, device=ocl_device, dtype=dtype).uniform_(0, 4).cpu().max() < 4
+
+
+def test_sizes_share_kernels(ocl_device: str) -> None:
+    """Any size draws a prefix of one stream: what a generator's state means does not depend on which plan runs."""
+    rows = []
+    for n in range(10, 20):
+        torch.manual_seed(3)
+        rows.append(torch.randn(n, device=ocl_device).cpu())
+    for row in rows:
+        torch.testing.assert_close(row, rows[-1][: len(row)], rtol=0, atol=0)
+
+
+def test_state_and_generators(ocl_device: str) -> None:
+    torch.manual_seed(1)
+    torch.rand(3, device=ocl_device)
+    state = torch.ocl.get_rng_state(ocl_device)
+    a = torch.randn(5, device=ocl_device).cpu()
+    torch.ocl.set_rng_state(state, ocl_device)
+    assert torch.equal(a, torch.randn(5, device=ocl_device).cpu())
+    generator = torch.Generator(ocl_device).manual_seed(7)
+    before = torch.ocl.get_rng_state(ocl_device)
+    b = torch.rand(5, device=ocl_device, generator=generator).cpu()
+    c = torch.empty(5, device=ocl_device).normal_(generator=generator).cpu()
+    assert torch.equal(before, torch.ocl.get_rng_state(ocl_device))
+    generator.manual_seed(7)
+    assert torch.equal(b, torch.rand(5, device=ocl_device, generator=generator).cpu())
+    assert torch.equal(c, torch.empty(5, device=ocl_device).normal_(generator=generator).cpu())
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_recomputed_dropout_has_the_same_mask(compiled: bool, ocl_device: str) -> None:
+    """The gradient of sum(dropout(x)) is the mask: it must be that of forward, recomputed or kept."""
+    torch._dynamo.reset()
+
+    def block(x: torch.Tensor) -> torch.Tensor:
+        return F.dropout(x * 1.0, 0.5)
+
+    def call(x: torch.Tensor, again: bool) -> Any:
+        y = checkpoint(block, x, use_reentrant=False) if again else block(x)
+        return y, y.sum()
+
+    function = torch.compile(call, backend="ocl") if compiled else call
+    for again in (False, True):
+        x = torch.full((64, 64), 3.0, device=ocl_device, requires_grad=True)
+        y, total = function(x, again)
+        total.backward()
+        torch.testing.assert_close(x.grad.cpu() * 3, y.detach().cpu())
+        assert 0.4 < (y == 0).float().mean().item() < 0.6
+
+
+def test_eager_and_compiled_draw_alike(ocl_device: str) -> None:
+    """The same seed, the same numbers, whichever way the op runs."""
+    torch._dynamo.reset()
+    for draw in (lambda: torch.randn(9, device=ocl_device), lambda: torch.randint(5, (9,), device=ocl_device)):
+        torch.manual_seed(2)
+        a = draw().cpu()
+        torch.manual_seed(2)
+        assert torch.equal(a, torch.compile(draw, backend="ocl")().cpu())
