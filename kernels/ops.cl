@@ -187,6 +187,23 @@ OCL_INLINE M op_argmin_wins(T x, long k, T a, long i) {
   return convert_M(less) | (convert_M(equal) & convert_M(k < i));
 }
 
+// The bits of a float as an integer, negative ones mirrored, so that integers compare as the numbers do.
+OCL_INLINE N op_order_key(T x) {
+  const N sign = as_N(REAL(-0.0)), bits = as_N(x + REAL(0.0));
+  return isnan(x) ? ~sign : (bits < 0 ? bits ^ ~sign : bits);
+}
+
+// Upper and lower part of (h + l) + x, h + l a sum of two numbers without overlap (Knuth's two-sum). An infinite sum has no lower part.
+OCL_INLINE T op_sum_high(T h, T l, T x) {
+  const T s = h + x, b = s - h, e = ((h - (s - b)) + (x - b)) + l;
+  return isfinite(s) ? s + e : s;
+}
+
+OCL_INLINE T op_sum_low(T h, T l, T x) {
+  const T s = h + x, b = s - h, e = ((h - (s - b)) + (x - b)) + l;
+  return isfinite(s) ? e - ((s + e) - s) : REAL(0.0);
+}
+
 // s * exp(m - n) + t * exp(k - n), n the larger of m and k: one of the two exponentials is 1, both are for equal infinities.
 OCL_INLINE T op_softmax_sum(T m, T s, T k, T t) {
   const T e = m == k ? REAL(1.0) : exp(-fabs(k - m));

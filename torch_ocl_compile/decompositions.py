@@ -75,6 +75,8 @@ WHOLE = [
     "nan_to_num",
     "linalg_vector_norm",
     "index_select",
+    "embedding_dense_backward",
+    "index_reduce",
     "var",
     "std",
     "std_mean",

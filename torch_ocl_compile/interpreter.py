@@ -61,6 +61,13 @@ def _bits(words: list[Tensor]) -> Tensor:
     return words[0] | (words[1] << 32)
 
 
+def _order_key(x: Tensor) -> Tensor:
+    """An integer that orders as the number does: NaN last, -0 and 0 alike."""
+    dtype = torch.int64 if x.dtype is torch.float64 else torch.int32
+    bits, largest = (x + 0.0).contiguous().view(dtype), torch.iinfo(dtype).max
+    return torch.where(torch.isnan(x), largest, torch.where(bits < 0, bits ^ largest, bits))
+
+
 def _where(condition: Tensor, then: Tensor, otherwise: Tensor) -> Tensor:
     return torch.where(condition.bool(), then, otherwise)
 
@@ -106,6 +113,7 @@ SPECIAL: dict[str, Callable[..., Tensor]] = {
     "legendre": torch.special.legendre_polynomial_p,
     "frexp_mantissa": lambda x: torch.frexp(x)[0],
     "frexp_exponent": lambda x: torch.frexp(x)[1].to(x.dtype),
+    "order_key": lambda x: _order_key(x),
     "shift_left": _shift(torch.bitwise_left_shift, torch.zeros_like),
     "shift_right": _shift(torch.bitwise_right_shift, lambda a: torch.where(a < 0, -1, 0).to(a.dtype)),
     "where": _where,
@@ -231,6 +239,9 @@ class _Nest:
 
     def store(self, store: Any, value: Tensor) -> None:
         """`value` has the nest's space; after a reduction that is i* alone."""
+        if store.mask >= 0 or store.mode == "maximum":
+            self.store_partly(store, value)
+            return
         target = self.run.buffers[store.buffer]
         space = [*self.shape, *self.reduced]
         if not math.prod(space):
@@ -242,6 +253,20 @@ class _Nest:
             target[where] = value.to(target.dtype)
         else:
             target.copy_(value.reshape(target.shape))
+
+    def store_partly(self, store: Any, value: Tensor) -> None:
+        """Under a mask, or the larger of what is there and the value."""
+        target = self.run.buffers[store.buffer]
+        mask = self.full(self.values[store.mask] if store.mask >= 0 else self.scalar(1)).bool()
+        where = tuple(self.full(self.index(e))[mask] for e in store.index)
+        if not where:
+            raise NotImplementedError("a masked store to a scalar")
+        chosen = value[mask].to(target.dtype)
+        if store.mode == "maximum":
+            flat = sum((w * s for w, s in zip(where, target.stride(), strict=True)), torch.zeros_like(where[0]))
+            target.as_strided([target.untyped_storage().nbytes() // 4], [1], 0).scatter_reduce_(0, flat, chosen, "amax")
+        else:
+            target[where] = chosen
 
 
 INDEX_OPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -341,6 +366,32 @@ FINAL: dict[str, Callable[..., list[Tensor]]] = {"welford": _welford_merge, "sof
 STAGES = {"whole": REDUCTIONS, "partial": REDUCTIONS | PARTIAL, "final": REDUCTIONS | FINAL}
 
 
+def _scan(name: str, inputs: list[Tensor], reset: Tensor | None) -> list[Tensor]:
+    """The reduction of every prefix of the last dimension, from the last reset on."""
+    name = {"twosum": "sum"}.get(name, name)
+    begin = torch.zeros(inputs[0].shape[:-1], dtype=torch.int64)
+    steps = []
+    for k in range(inputs[0].shape[-1]):
+        if reset is not None:
+            begin = torch.where(reset[..., k], k, begin)
+        live = torch.arange(k + 1) >= begin.unsqueeze(-1)
+        steps.append(_prefix(name, [x[..., : k + 1] for x in inputs], live))
+    return [torch.stack(s, -1) for s in zip(*steps, strict=True)]
+
+
+def _prefix(name: str, inputs: list[Tensor], live: Tensor) -> list[Tensor]:
+    if name in ("last_max", "last_min"):
+        x, i = inputs
+        x = x.to(torch.int32) if x.dtype is torch.bool else x
+        best, where = (torch.cummax if name == "last_max" else torch.cummin)(x, -1)
+        return [best[..., -1], torch.gather(i, -1, where[..., -1:]).squeeze(-1)]
+    return REDUCTIONS[name](torch.where(live, inputs[0], IDENTITIES.get(name, 0)))
+
+
+# What a prefix's elements before a reset count as, where that is not 0.
+IDENTITIES: dict[str, float] = {"prod": 1, "max": -math.inf, "min": math.inf, "softmax": -math.inf}
+
+
 class _Run:
     def __init__(
         self, graph: Any, args: Sequence[Any], calls: Sequence[Callable[[list[Tensor]], list[Tensor]]]
@@ -369,7 +420,7 @@ class _Run:
         return buffer[tuple(nest.index(c).expand(nest.shape) for c in view.coords)]
 
     def node(self, node: Any) -> None:
-        if node.kind in ("map", "reduce"):
+        if node.kind in ("map", "reduce", "scan"):
             self.loops(node)
         elif node.kind == "contract":
             a, b = (self.view(v) for v in node.operands)
@@ -395,6 +446,12 @@ class _Run:
         if node.kind == "map":
             for store in node.stores:
                 nest.store(store, nest.full(nest.values[store.value]))
+            return
+        if node.kind == "scan":
+            inputs = [nest.full(nest.values[v]) for v in node.reduced]
+            reset = nest.full(nest.values[node.reset]).bool() if node.reset >= 0 else None
+            for store in node.stores:
+                nest.store(store, _scan(node.reduction, inputs, reset)[store.value])
             return
         flat = [nest.full(nest.values[v]).reshape([*nest.shape, math.prod(nest.reduced)]) for v in node.reduced]
         results = STAGES[node.stage][node.reduction](*flat)

@@ -90,6 +90,19 @@ void Accumulators::step(const Carried& carried) {
   assign(body_.writer(), carried, texts, width);
 }
 
+void Accumulators::step_scan(const Carried& carried) {
+  const int width = body_.lane_width();
+  if (n_.reset != ir::kNone) {
+    const Value reset = body_.value(node_, n_.reset);
+    const std::string mask = body_.at_width(reset, width);
+    for (size_t i = 0; i < count(); ++i)
+      body_.writer().line("$s = $s ? $s : $s;", carried[i], condition_text(mask, types_[i], width),
+                          broadcast_text(row_text(facts_.identities[i], i, 1, {}), types_[i], width), carried[i]);
+  }
+  step(carried);
+  finish(carried, width, body_.depth() - 1);
+}
+
 Accumulators::Carried Accumulators::block_names() const {
   Carried result = names();
   if (shifted()) result.push_back(body_.kernel().fresh("k"));
@@ -184,7 +197,7 @@ void Accumulators::finish(const Carried& carried, int width, int level) {
   for (const ir::Store& store : n_.stores) {
     const size_t i = static_cast<size_t>(
         n_.stage == ReductionStage::kPartial ? store.value : facts_.leave.at(static_cast<size_t>(store.value)));
-    body_.set_result(node_, store.buffer, store.index, {carried.at(i), types_[i], width, level, false});
+    body_.set_result(node_, store, {carried.at(i), types_[i], width, level, false});
   }
 }
 

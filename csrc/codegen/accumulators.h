@@ -26,6 +26,8 @@ class Accumulators {
   void declare(Writer& writer, const Carried& carried, int width) const;
   /// One element into `carried`, at the body's current lane width.
   void step(const Carried& carried);
+  /// The same for a Scan: starts afresh where the node says so, then leaves the results so far to be stored.
+  void step_scan(const Carried& carried);
 
   // A block's own accumulators: the same kind, but for Welford's mean, whose division per element they avoid: sums shifted by
   // the block's first element, shift c, s = sum of x - c, q = sum of (x - c)^2, and a count k that all lanes share.

@@ -244,7 +244,7 @@ std::string BodyPrinter::index(const IndexExpr& e) const {
 
 void BodyPrinter::run_map(NodeId node) {
   for (const ir::Store& store : kernel_.graph().nodes[static_cast<size_t>(node)].stores)
-    set_result(node, store.buffer, store.index, value(node, store.value));
+    set_result(node, store, value(node, store.value));
 }
 
 }  // namespace ocl::codegen

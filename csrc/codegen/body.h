@@ -56,8 +56,9 @@ class BodyPrinter {
   Value value(ir::NodeId node, int op);
   /// Evaluates a Map node; its stores are kept until flush_stores, so that loads of memory that is reused come first.
   void run_map(ir::NodeId node);
-  /// `value` is what later loads of `buffer` at `coords` read; stored by flush_stores if the buffer has memory.
-  void set_result(ir::NodeId node, ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords, Value value);
+  /// `value` is what later loads of the store's buffer at its coordinates read, unless the store is partial; stored by
+  /// flush_stores if the buffer has memory.
+  void set_result(ir::NodeId node, const ir::Store& store, const Value& value);
   void flush_stores();
   bool has_stores() const { return !stores_.empty(); }
   /// A later load of `buffer` at `coords` is `value`, which some other code made (a template's accumulator).
@@ -80,6 +81,8 @@ class BodyPrinter {
     ir::BufferId buffer;
     std::vector<ir::IndexExpr> coords;
     Value value;
+    std::optional<Value> mask;
+    ir::StoreMode mode = ir::StoreMode::kWrite;
   };
   /// An index expression with what it depends on.
   struct Placed {
@@ -98,6 +101,7 @@ class BodyPrinter {
   Value load_memory(const ir::Op& op, const Placed& offset, const std::optional<Value>& mask);
   Value operation(ir::NodeId node, const ir::Op& op);
   void store(const PendingStore& store);
+  void store_lanes(const PendingStore& store, const Placed& offset);
 
   Placed place(ir::NodeId node, const ir::IndexExpr& e);
   /// The expression at a lane (kNone: the lane loop's own symbol, a scalar).

@@ -34,11 +34,13 @@ void BodyPrinter::set_register(BufferId buffer, const std::vector<IndexExpr>& co
   registers_.push_back({buffer, *k, value});
 }
 
-void BodyPrinter::set_result(NodeId node, BufferId buffer, const std::vector<IndexExpr>& coords, Value value) {
-  value = convert(value, kernel_.graph().buffers[static_cast<size_t>(buffer)].dtype);
-  set_register(buffer, coords, value);
-  if (kernel_.schedule().placements[static_cast<size_t>(buffer)].kind != Placement::Kind::kNowhere)
-    stores_.push_back({node, buffer, coords, value});
+void BodyPrinter::set_result(NodeId node, const ir::Store& store, const Value& value) {
+  const Value stored = convert(value, kernel_.graph().buffers[static_cast<size_t>(store.buffer)].dtype);
+  if (!ir::is_partial(store)) set_register(store.buffer, store.index, stored);
+  if (kernel_.schedule().placements[static_cast<size_t>(store.buffer)].kind == Placement::Kind::kNowhere) return;
+  std::optional<Value> mask;
+  if (store.mask != ir::kNone) mask = this->value(node, store.mask);
+  stores_.push_back({node, store.buffer, store.index, stored, mask, store.mode});
 }
 
 Value BodyPrinter::load(NodeId node, const ir::Op& op) {
@@ -129,26 +131,42 @@ void BodyPrinter::flush_stores() {
 void BodyPrinter::store(const PendingStore& s) {
   const DType dtype = kernel_.graph().buffers[static_cast<size_t>(s.buffer)].dtype;
   const Placed offset = place(s.node, offset_of(s.buffer, s.coords));
-  const std::string pointer = kernel_.buffer(s.buffer);
+  const bool masked_lanes = s.mask && s.mask->width > 1, combines = s.mode != ir::StoreMode::kWrite;
   Writer& w = writer();
+  if (masked_lanes || (combines && (offset.varies || s.value.width > 1))) {
+    store_lanes(s, offset);
+    return;
+  }
+  if (s.mask) w.open("if ($s)", s.mask->text);
   if (!offset.varies) {  // a vector value leaves its last lane, as a loop would
     const std::string value = s.value.width > 1 ? lane_text(s.value.text, dtype, s.value.width - 1) : s.value.text;
-    w.line("$s", store_text(dtype, 1, pointer, spell(offset, ir::kNone), value));
-    return;
+    const std::string at = spell(offset, ir::kNone), pointer = kernel_.buffer(s.buffer);
+    w.line("$s", combines ? maximum_text(pointer, at, value) : store_text(dtype, 1, pointer, at, value));
+  } else if (offset.coefficient && offset.coefficient->is_const(1)) {
+    const std::string pointer = kernel_.buffer(s.buffer), value = at_width(s.value, lane_width_);
+    w.line("$s", store_text(dtype, lane_width_, pointer, spell(offset, 0), value, is_aligned(offset)));
+  } else {
+    store_lanes(s, offset);
   }
-  const int width = lane_width_;
-  if (offset.coefficient && offset.coefficient->is_const(1)) {
-    w.line("$s", store_text(dtype, width, pointer, spell(offset, 0), at_width(s.value, width), is_aligned(offset)));
-    return;
-  }
+  if (s.mask) w.close();
+}
+
+/// One store per lane, in the order of the loop.
+void BodyPrinter::store_lanes(const PendingStore& s, const Placed& offset) {
+  const DType dtype = kernel_.graph().buffers[static_cast<size_t>(s.buffer)].dtype;
+  const std::string pointer = kernel_.buffer(s.buffer);
+  Writer& w = writer();
   std::string base;
   if (offset.coefficient) {
     base = kernel_.fresh("at");
     w.line("const $s $s = $s;", kernel_.index_type(), base, spell(offset, 0));
   }
-  for (int lane = 0; lane < width; ++lane) {
+  for (int lane = 0; lane < lane_width_; ++lane) {
     const std::string value = s.value.width > 1 ? lane_text(s.value.text, dtype, lane) : s.value.text;
-    w.line("$s", store_text(dtype, 1, pointer, lane_offset(offset, base, lane), value));
+    const std::string at = lane_offset(offset, base, lane);
+    const std::string mask = s.mask && s.mask->width > 1 ? "if (" + s.mask->text + lane_suffix(lane) + ") " : "";
+    w.line("$s$s", mask,
+           s.mode == ir::StoreMode::kMaximum ? maximum_text(pointer, at, value) : store_text(dtype, 1, pointer, at, value));
   }
 }
 

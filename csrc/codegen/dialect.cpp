@@ -62,6 +62,10 @@ std::string store_text(DType dtype, int width, const std::string& pointer, const
   return width > 1 ? "vstore" + n + "(" + bits + ", 0, " + at + ");" : pointer + "[" + offset + "] = " + bits + ";";
 }
 
+std::string maximum_text(const std::string& pointer, const std::string& offset, const std::string& value) {
+  return "atomic_max(" + address(pointer, offset) + ", " + value + ");";
+}
+
 std::string convert_text(const std::string& text, Type from, DType to) {
   const std::string n = lanes(from.width);
   const auto convert = [&](const char* type, const std::string& x) {

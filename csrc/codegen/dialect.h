@@ -28,6 +28,9 @@ std::string load_text(ir::DType dtype, int width, const std::string& pointer, co
 std::string store_text(ir::DType dtype, int width, const std::string& pointer, const std::string& offset,
                        const std::string& value, bool aligned = false);
 
+/// Statement that makes the i32 at `offset` the larger of itself and `value`, whoever else does so at the same time.
+std::string maximum_text(const std::string& pointer, const std::string& offset, const std::string& value);
+
 /// `text` of type `from` converted to `to` at the same width. Floats become integers by truncation; f16 and bf16 round.
 std::string convert_text(const std::string& text, Type from, ir::DType to);
 /// A scalar repeated `width` times; a bool becomes a mask.

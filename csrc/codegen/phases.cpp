@@ -52,9 +52,12 @@ std::map<ir::Symbol, std::string> write_unflatten(BodyPrinter& body, Writer& wri
 
 void Phases::begin(const Phase& phase) {
   reductions_.clear();
+  scans_ = false;
   for (const ir::NodeId node : phase.nodes)
-    if (body_.kernel().graph().nodes[static_cast<size_t>(node)].kind == NodeKind::kReduce)
+    if (ir::is_reduction(body_.kernel().graph().nodes[static_cast<size_t>(node)]))
       reductions_.emplace_back(body_, node);
+  for (const ir::NodeId node : phase.nodes)
+    scans_ = scans_ || body_.kernel().graph().nodes[static_cast<size_t>(node)].kind == NodeKind::kScan;
 }
 
 std::vector<Phases::Carried> Phases::fresh() const {
@@ -91,8 +94,10 @@ int Phases::level() const { return body_.depth() - 1; }
 void Phases::elements(const Phase& phase, const std::vector<Carried>& carried, bool in_block) {
   size_t reduction = 0;
   for (const ir::NodeId node : phase.nodes) {
-    if (body_.kernel().graph().nodes[static_cast<size_t>(node)].kind == NodeKind::kReduce) {
-      if (in_block)
+    if (reductions_.size() > reduction && reductions_[reduction].node() == node) {
+      if (scans_)
+        reductions_[reduction].step_scan(carried[reduction]);
+      else if (in_block)
         reductions_[reduction].step_block(carried[reduction]);
       else
         reductions_[reduction].step(carried[reduction]);
@@ -134,7 +139,7 @@ void Phases::inner_serial(const Phase& phase) {
   size_t block_loop = loops;
   int64_t block = 0;
   const int64_t total = body_.ranges().of(ir::product(group_.reduce_sizes)).high;
-  if (wants_blocks(total > kBlock)) {
+  if (!scans_ && wants_blocks(total > kBlock)) {
     int64_t inside = 1;
     for (block_loop = loops - 1; block_loop > 0; --block_loop) {
       const IndexExpr& size = group_.reduce_sizes[block_loop];
@@ -146,6 +151,7 @@ void Phases::inner_serial(const Phase& phase) {
   const std::vector<Carried> carried = fresh(), part = block ? fresh_block() : carried;
   declare(body_.writer(), carried, width);
   serial_loop(phase, 0, block_loop, block, carried, part);
+  if (scans_) return;
   for (size_t i = 0; i < reductions_.size(); ++i) reductions_[i].finish(carried[i], width, level());
 }
 

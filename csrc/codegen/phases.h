@@ -63,6 +63,7 @@ class Phases {
   Sharing sharing_;
   int width_ = 1;
   std::vector<Accumulators> reductions_;
+  bool scans_ = false;  // the phase is a Scan, alone
 };
 
 /// Writes `i<k>` for k in [0, count) from a flat index over `sizes`; returns their names.

@@ -40,7 +40,7 @@ Writer hook_body(Kernel& kernel, const ir::Ranges& ranges, const schedule::Group
   }
   body.push(names);
   body.set_lane({SymbolKind::kLoop, launch.store_dim}, width);
-  body.set_result(group.main, main.outputs.at(0), coords, {"acc", ir::DType::kF32, width, body.depth() - 1, false});
+  body.set_result(group.main, {main.outputs.at(0), coords}, {"acc", ir::DType::kF32, width, body.depth() - 1, false});
   for (const ir::NodeId node : group.epilogue) body.run_map(node);
   body.flush_stores();
   const Writer inside = body.pop();

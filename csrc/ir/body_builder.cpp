@@ -122,16 +122,32 @@ void BodyBuilder::store_into(const Value& target, int value) {
 }
 
 void BodyBuilder::store_at(const Value& target, const std::vector<IndexExpr>& coords, int value) {
-  OCL_ASSERT(target.kind == Value::Kind::kView && node_.reduce_sizes.empty(),
+  add_store(target, coords, value);
+  end();
+}
+
+void BodyBuilder::add_store(const Value& target, const std::vector<IndexExpr>& coords, int value, int mask, StoreMode mode) {
+  const bool scan = node_.kind == NodeKind::kScan;
+  OCL_ASSERT(target.kind == Value::Kind::kView && (scan || node_.reduce_sizes.empty()),
              "a store needs a buffer and a nest without reduction loops");
-  if (compute_type(dtype_of(value)) != compute_type(target.dtype)) value = cast(value, target.dtype);
+  if (!scan && compute_type(dtype_of(value)) != compute_type(target.dtype)) value = cast(value, target.dtype);
   const Ranges ranges = builder_.graph.ranges(&node_);
   const auto with = loops_as(coords);
-  Store store{target.buffer, {}, value};
+  Store store{target.buffer, {}, value, mask == kNone ? kNone : cast(mask, DType::kBool), mode};
   for (const IndexExpr& coord : target.coords) store.index.push_back(simplify(substitute(coord, with), ranges));
-  node_.kind = NodeKind::kMap;
   node_.stores.push_back(std::move(store));
+}
+
+void BodyBuilder::end() {
+  OCL_ASSERT(!node_.stores.empty(), "a nest stores something");
   builder_.graph.add_node(std::move(node_));
+}
+
+void BodyBuilder::scan(const std::string& reduction, const std::vector<int>& values, DType dtype, int reset) {
+  OCL_ASSERT(node_.reduce_sizes.size() == 1, "a scan has one loop");
+  set_reduction(reduction, values, dtype);
+  node_.kind = NodeKind::kScan;
+  node_.reset = reset == kNone ? kNone : cast(reset, DType::kBool);
 }
 
 std::vector<Value> BodyBuilder::reduce(const std::string& reduction, const std::vector<int>& values,
@@ -146,6 +162,20 @@ std::vector<Value> BodyBuilder::reduce(const std::string& reduction, const std::
 std::vector<Value> BodyBuilder::reduce_into(const std::string& reduction, std::vector<int> values,
                                             const std::vector<DType>& dtypes, const Shape& sizes,
                                             const std::vector<IndexExpr>& coords) {
+  set_reduction(reduction, std::move(values), dtypes.at(0));
+  const ReductionFacts& row = facts(node_.reduction);
+  OCL_ASSERT(static_cast<int>(dtypes.size()) == row.results, reduction + ": a dtype per result");
+  std::vector<Value> results;
+  for (int i = 0; i < row.results; ++i) {
+    results.push_back(builder_.new_buffer(dtypes[static_cast<size_t>(i)], sizes));
+    node_.stores.push_back({results.back().buffer, coords, i});
+  }
+  builder_.graph.add_node(std::move(node_));
+  return results;
+}
+
+/// The row, and its values in the types of the accumulators that they enter.
+void BodyBuilder::set_reduction(const std::string& reduction, std::vector<int> values, DType dtype) {
   node_.kind = NodeKind::kReduce;
   node_.reduction = reduction_code(reduction);
   const ReductionFacts& row = facts(node_.reduction);
@@ -156,22 +186,13 @@ std::vector<Value> BodyBuilder::reduce_into(const std::string& reduction, std::v
     values.push_back(index(position, DType::kI64));
   }
   OCL_ASSERT(static_cast<int>(values.size()) == row.inputs, reduction + ": wrong number of values");
-  OCL_ASSERT(static_cast<int>(dtypes.size()) == row.results, reduction + ": a dtype per result");
   const DType element = dtype_of(values[0]);
   for (size_t i = 0; i < values.size(); ++i) {
     DType wanted = accumulator_dtype(node_.reduction, static_cast<int>(i), element);
-    if (i == 0 && row.types[0] == "wide" && is_floating(compute_type(dtypes[0])) && !is_floating(element))
-      wanted = compute_type(dtypes[0]);
+    if (i == 0 && row.types[0] == "wide" && is_floating(compute_type(dtype)) && !is_floating(element)) wanted = compute_type(dtype);
     if (compute_type(dtype_of(values[i])) != wanted) values[i] = cast(values[i], wanted);
   }
   node_.reduced = values;
-  std::vector<Value> results;
-  for (int i = 0; i < row.results; ++i) {
-    results.push_back(builder_.new_buffer(dtypes[static_cast<size_t>(i)], sizes));
-    node_.stores.push_back({results.back().buffer, coords, i});
-  }
-  builder_.graph.add_node(std::move(node_));
-  return results;
 }
 
 }  // namespace ocl::ir

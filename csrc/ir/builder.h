@@ -45,6 +45,14 @@ class BodyBuilder {
   /// Ends the nest with a store to buffer `target` at the given coordinates of the value, over i* and v* (scatter: no two
   /// alike).
   void store_at(const Value& target, const std::vector<IndexExpr>& coords, int value);
+  /// One more store of op `value` (of a scan: of result `value`) to buffer `target` at coordinates of the value, over i* and v* (of a
+  /// scan r* as well), where the bool op `mask` is true; see Store. The nest goes on until end().
+  void add_store(const Value& target, const std::vector<IndexExpr>& coords, int value, int mask = kNone,
+                 StoreMode mode = StoreMode::kWrite);
+  void end();
+  /// Makes the nest a scan over r0 of these values, as a reduction takes them; stores and end() follow. Where the bool op `reset`
+  /// is true, the accumulators start afresh with that element. `dtype`: of result 0.
+  void scan(const std::string& reduction, const std::vector<int>& values, DType dtype, int reset = kNone);
   /// Ends the nest with a reduction over r*; one new buffer per result of the row (shape `sizes`). argmax and argmin take the
   /// value alone: its position, row-major over r*, is added.
   std::vector<Value> reduce(const std::string& reduction, const std::vector<int>& values, const std::vector<DType>& dtypes);
@@ -53,6 +61,7 @@ class BodyBuilder {
                                  const Shape& sizes, const std::vector<IndexExpr>& coords);
 
  private:
+  void set_reduction(const std::string& reduction, std::vector<int> values, DType dtype);
   Builder& builder_;
   Node node_;
 };
@@ -93,6 +102,8 @@ class Builder {
   Value op(const std::string& name, const std::vector<Value>& args, std::optional<DType> dtype = {});
   Value cast(const Value& x, DType dtype);
   /// A buffer with the value's elements: the value itself if it already is a whole buffer.
+  /// A buffer without contents, for nests that store into it.
+  Value buffer(DType dtype, Shape sizes) { return new_buffer(dtype, std::move(sizes)); }
   Value realize(const Value& x);
   Value copy(const Value& x);  // always a new buffer
   std::vector<Value> reduce(const std::string& reduction, const Value& x, const std::vector<int>& dims, bool keepdim,

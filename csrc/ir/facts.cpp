@@ -80,6 +80,11 @@ OpTypes op_types(OpCode code, const std::vector<DType>& operands) {
              std::string(row.name) + ": wrong number of operands");
   const auto all = [&](DType operand, DType value) { return OpTypes{std::vector<DType>(operands.size(), operand), value}; };
   if (rule == "logical") return all(DType::kBool, DType::kBool);
+  if (rule == "ordered") {
+    const DType type = compute_type(operands[0]);
+    if (!is_floating(type)) fail(ErrorKind::kUnsupported, std::string(row.name) + " takes floating point, not " + name(type));
+    return all(type, type == DType::kF64 ? DType::kI64 : DType::kI32);
+  }
   if (rule == "i64") return all(DType::kI64, DType::kI64);
   if (rule == "f32_of_i64") return all(DType::kI64, DType::kF32);
 
@@ -123,7 +128,7 @@ DType accumulator_dtype(ReductionCode code, int accumulator, DType input) {
 }
 
 DType stored_dtype(const Node& node, int number) {
-  if (node.kind != NodeKind::kReduce) return node.body.ops.at(static_cast<size_t>(number)).dtype;
+  if (!is_reduction(node)) return node.body.ops.at(static_cast<size_t>(number)).dtype;
   const int accumulator =
       node.stage == ReductionStage::kPartial ? number : facts(node.reduction).leave.at(static_cast<size_t>(number));
   const DType input = node.body.ops.at(static_cast<size_t>(node.reduced.at(0))).dtype;

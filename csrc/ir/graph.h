@@ -73,12 +73,18 @@ struct Body {
   std::vector<Op> ops;
 };
 
-/// Writes op `value` of the body (Map) or result `value` of the reduction (Reduce) to a buffer. A Map's value has the buffer's
-/// compute_type; a result is converted to the buffer's dtype as kCast does.
+/// What a store does with the element that is there. kMaximum is for i32 and atomic: in whatever order, the largest value stays.
+enum class StoreMode : uint8_t { kWrite, kMaximum };
+
+/// Writes op `value` of the body (Map) or result `value` of the reduction (Reduce, Scan) to a buffer. A Map's value has the
+/// buffer's compute_type; a result is converted to the buffer's dtype as kCast does. A scattered store (coordinates over v*) must
+/// not write an element twice, unless the mode or equal values make the order irrelevant.
 struct Store {
   BufferId buffer = kNone;
-  std::vector<IndexExpr> index;  // coordinates over i* (and v*)
+  std::vector<IndexExpr> index;  // coordinates over i* (and v*; of a Scan r* as well)
   int value = 0;
+  int mask = kNone;  // Map, Scan: a bool op of the body; where it is false nothing is written
+  StoreMode mode = StoreMode::kWrite;
 };
 
 enum class ReductionCode : uint16_t {
@@ -101,6 +107,7 @@ struct View {
 enum class NodeKind : uint8_t {
   kMap,       // for i*: evaluate the body, write the stores
   kReduce,    // for i*: reduce the body's `reduced` values over r*, write the results
+  kScan,      // for i*: for r0 in order: step the accumulators with the `reduced` values, write the results so far
   kContract,  // out[b, m, n] = sum over k of a[b, m, k] * b[b, k, n]
   kConvolve,  // see ConvolveKind
   kCall,      // an aten op run eagerly
@@ -127,13 +134,14 @@ struct Origin {
 struct Node {
   NodeKind kind = NodeKind::kMap;
   Origin origin;
-  Shape sizes;         // loops i0 ..: kMap and kReduce; kContract: {b, m, n}; kConvolve: the output's sizes
-  Shape reduce_sizes;  // loops r0 ..: kReduce; kContract: {k}
-  Body body;           // kMap, kReduce
+  Shape sizes;         // loops i0 ..: kMap, kReduce, kScan; kContract: {b, m, n}; kConvolve: the output's sizes
+  Shape reduce_sizes;  // loops r0 ..: kReduce; kScan: one; kContract: {k}
+  Body body;           // kMap, kReduce, kScan
   std::vector<Store> stores;
   ReductionCode reduction = ReductionCode::kCount;
   ReductionStage stage = ReductionStage::kWhole;
-  std::vector<int> reduced;       // kReduce: body ops that enter the reduction (one per input of its row)
+  std::vector<int> reduced;       // kReduce, kScan: body ops that enter the reduction (one per input of its row)
+  int reset = kNone;              // kScan: a bool op of the body; where it is true the accumulators start afresh
   std::vector<View> operands;     // kContract, kConvolve, kCall
   std::vector<BufferId> outputs;  // kContract, kConvolve: one; kCall: any number. Map and Reduce write by stores
   ConvolveAttrs convolve;
@@ -169,6 +177,11 @@ struct Graph {
 
 /// Throws ConfigError with a line number on text that is no graph.
 Graph parse_graph(const std::string& text);
+
+/// Whether the node reduces: it has loops r*, `reduced` values and results (kReduce, kScan).
+inline bool is_reduction(const Node& node) { return node.kind == NodeKind::kReduce || node.kind == NodeKind::kScan; }
+/// Whether the store may leave elements that its coordinates name as they were, or combine with them.
+inline bool is_partial(const Store& store) { return store.mask != kNone || store.mode != StoreMode::kWrite; }
 
 /// Buffers that a node reads and writes (a buffer may be in both).
 std::vector<BufferId> reads(const Node& node);

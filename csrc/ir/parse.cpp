@@ -263,8 +263,8 @@ class GraphParser {
     Node& n = *node_;
     if (in.take("map")) {
       n.kind = NodeKind::kMap;
-    } else if (in.take("reduce")) {
-      n.kind = NodeKind::kReduce;
+    } else if (const bool scan = in.take("scan"); scan || in.take("reduce")) {
+      n.kind = scan ? NodeKind::kScan : NodeKind::kReduce;
       n.reduction = reduction_code(in.word());
       n.stage =
           in.take("partial") ? ReductionStage::kPartial : (in.take("final") ? ReductionStage::kFinal : ReductionStage::kWhole);
@@ -296,7 +296,11 @@ class GraphParser {
   void node_line(Scanner& in) {
     Node& n = *node_;
     if (in.take("reduce")) {
-      while (!in.end()) n.reduced.push_back(in.numbered("v"));
+      while (!in.end() && n.reset == kNone)
+        if (in.take("reset"))
+          n.reset = in.numbered("v");
+        else
+          n.reduced.push_back(in.numbered("v"));
     } else if (in.take("operand")) {
       View view;
       view.buffer = in.numbered("b");
@@ -310,8 +314,10 @@ class GraphParser {
       Store store;
       store.buffer = in.numbered("b");
       store.index = in.list();
+      if (in.take("maximum")) store.mode = StoreMode::kMaximum;
       in.expect("=");
       store.value = in.take("result") ? in.number() : in.numbered("v");
+      if (in.take("if")) store.mask = in.numbered("v");
       n.stores.push_back(std::move(store));
     } else {
       if (in.numbered("v") != static_cast<int>(n.body.ops.size())) in.error("v" + std::to_string(n.body.ops.size()));

@@ -7,10 +7,15 @@
 //     v2 = index i64 i0*64 + i1
 //     v4 = add f32 v0 v1
 //     store b1[i0, i1] = v4
+//     store b3[v5] maximum= v6 if v3
 //   node reduce sum whole [s0] over [64]
 //     ...
 //     reduce v0
 //     store b2[i0] = result 0
+//   node scan sum whole [s0] over [64]
+//     ...
+//     reduce v0 reset v2
+//     store b2[i0, r0] = result 0 if v1
 //   node contract [1, s0, 8] over [64] reduced_precision
 //     operand b0 [1, s0, 64] at [i1, i2]
 //     output b3
@@ -101,11 +106,11 @@ void print_op(std::string& out, const Op& op, size_t position) {
 }
 
 void print_node(std::string& out, const Node& node, bool origins) {
-  static constexpr const char* kKinds[] = {"map", "reduce", "contract", "convolve", "call"};
+  static constexpr const char* kKinds[] = {"map", "reduce", "scan", "contract", "convolve", "call"};
   static constexpr const char* kStages[] = {"whole", "partial", "final"};
   static constexpr const char* kConvolutions[] = {"forward", "data", "weight"};
   out += std::string("node ") + kKinds[static_cast<int>(node.kind)];
-  if (node.kind == NodeKind::kReduce) out += " " + facts(node.reduction).name + " " + kStages[static_cast<int>(node.stage)];
+  if (is_reduction(node)) out += " " + facts(node.reduction).name + " " + kStages[static_cast<int>(node.stage)];
   if (node.kind == NodeKind::kCall) out += " " + std::to_string(node.call);
   if (node.kind == NodeKind::kConvolve) {
     const ConvolveAttrs& c = node.convolve;
@@ -121,17 +126,21 @@ void print_node(std::string& out, const Node& node, bool origins) {
   if (origins) out += comment(node.origin);
   out += "\n";
   for (size_t i = 0; i < node.body.ops.size(); ++i) print_op(out, node.body.ops[i], i);
-  if (node.kind == NodeKind::kReduce) {
+  if (is_reduction(node)) {
     out += "  reduce";
     for (const int value : node.reduced) out += " " + value_name(value);
+    if (node.reset != kNone) out += " reset " + value_name(node.reset);
     out += "\n";
   }
   for (const View& view : node.operands)
     out += "  operand " + buffer_name(view.buffer) + " " + list(view.sizes) + " at " + list(view.coords) + "\n";
   for (const BufferId buffer : node.outputs) out += "  output " + buffer_name(buffer) + "\n";
   for (const Store& store : node.stores) {
-    out += "  store " + buffer_name(store.buffer) + list(store.index) + " = ";
-    out += (node.kind == NodeKind::kReduce ? "result " + std::to_string(store.value) : value_name(store.value)) + "\n";
+    out += "  store " + buffer_name(store.buffer) + list(store.index);
+    out += store.mode == StoreMode::kMaximum ? " maximum= " : " = ";
+    out += is_reduction(node) ? "result " + std::to_string(store.value) : value_name(store.value);
+    if (store.mask != kNone) out += " if " + value_name(store.mask);
+    out += "\n";
   }
 }
 

@@ -119,8 +119,10 @@ class BodySimplifier {
       now_.push_back(rewrite(std::move(op)));
     }
     for (int& value : node_.reduced) value = now_[static_cast<size_t>(value)];
+    if (node_.reset != kNone) node_.reset = now_[static_cast<size_t>(node_.reset)];
     for (Store& store : node_.stores) {
       if (node_.kind == NodeKind::kMap) store.value = now_[static_cast<size_t>(store.value)];
+      if (store.mask != kNone) store.mask = now_[static_cast<size_t>(store.mask)];
       for (IndexExpr& e : store.index) e = simplify(resolve(renumber(e, now_)), ranges_);
     }
     drop_dead();
@@ -268,8 +270,10 @@ class BodySimplifier {
       for (const IndexExpr& arg : e.args()) use(arg);
     };
     for (const int value : node_.reduced) used[static_cast<size_t>(value)] = true;
+    if (node_.reset != kNone) used[static_cast<size_t>(node_.reset)] = true;
     for (const Store& store : node_.stores) {
       if (node_.kind == NodeKind::kMap) used[static_cast<size_t>(store.value)] = true;
+      if (store.mask != kNone) used[static_cast<size_t>(store.mask)] = true;
       for (const IndexExpr& e : store.index) use(e);
     }
     for (size_t i = ops_.size(); i-- > 0;) {
@@ -287,8 +291,10 @@ class BodySimplifier {
       kept.push_back(std::move(ops_[i]));
     }
     for (int& value : node_.reduced) value = now[static_cast<size_t>(value)];
+    if (node_.reset != kNone) node_.reset = now[static_cast<size_t>(node_.reset)];
     for (Store& store : node_.stores) {
       if (node_.kind == NodeKind::kMap) store.value = now[static_cast<size_t>(store.value)];
+      if (store.mask != kNone) store.mask = now[static_cast<size_t>(store.mask)];
       for (IndexExpr& e : store.index) e = renumber(e, now);
     }
     ops_ = std::move(kept);

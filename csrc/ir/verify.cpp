@@ -96,7 +96,11 @@ struct NodeRule {
   NodeCheck holds;
 };
 
-bool is_loops(const Node& n) { return n.kind == NodeKind::kMap || n.kind == NodeKind::kReduce; }
+bool is_loops(const Node& n) { return n.kind == NodeKind::kMap || is_reduction(n); }
+
+bool is_mask(const Node& n, int value) {
+  return value == kNone || (value >= 0 && value < static_cast<int>(n.body.ops.size()) && type_of(n, value) == DType::kBool);
+}
 
 constexpr NodeRule kNodeRules[] = {
     {"only loops have a body and stores, only the others operands and outputs",
@@ -113,13 +117,30 @@ constexpr NodeRule kNodeRules[] = {
        return std::all_of(n.stores.begin(), n.stores.end(),
                           [&](const Store& s) { return is_buffer(g, s.buffer) && s.index.size() == rank(g, s.buffer); });
      }},
-    {"store coordinates use loops, sizes, and values of a map; of a reduction only outer loops",
+    {"store coordinates use loops, sizes, and values of a map or scan; of a reduction only outer loops",
      [](const Graph& g, const Node& n) {
-       const bool map = n.kind == NodeKind::kMap;
+       const bool each = n.kind != NodeKind::kReduce;  // element of r*
        return std::all_of(n.stores.begin(), n.stores.end(), [&](const Store& s) {
-         return legal_symbols(s.index, g.symbols, n.sizes.size(), map ? n.reduce_sizes.size() : 0,
-                              map ? static_cast<int>(n.body.ops.size()) : 0);
+         return legal_symbols(s.index, g.symbols, n.sizes.size(), each ? n.reduce_sizes.size() : 0,
+                              each ? static_cast<int>(n.body.ops.size()) : 0);
        });
+     }},
+    {"masks of stores and the reset of a scan are bool values of the body; a reduction has neither",
+     [](const Graph&, const Node& n) {
+       return is_mask(n, n.reset) && (n.reset == kNone || n.kind == NodeKind::kScan) &&
+              std::all_of(n.stores.begin(), n.stores.end(), [&](const Store& s) {
+                return is_mask(n, s.mask) && (s.mask == kNone || n.kind != NodeKind::kReduce);
+              });
+     }},
+    {"only i32 values of a map are combined with what is stored",
+     [](const Graph& g, const Node& n) {
+       return std::all_of(n.stores.begin(), n.stores.end(), [&](const Store& s) {
+         return s.mode == StoreMode::kWrite || (n.kind == NodeKind::kMap && buffer(g, s.buffer).dtype == DType::kI32);
+       });
+     }},
+    {"a scan has one loop, and is whole",
+     [](const Graph&, const Node& n) {
+       return n.kind != NodeKind::kScan || (n.reduce_sizes.size() == 1 && n.stage == ReductionStage::kWhole);
      }},
     {"a store stays inside its buffer where its coordinates are constants",
      [](const Graph& g, const Node& n) {
@@ -143,7 +164,7 @@ constexpr NodeRule kNodeRules[] = {
      }},
     {"a reduction has a body value per input of its row, or per accumulator when it merges",
      [](const Graph&, const Node& n) {
-       if (n.kind != NodeKind::kReduce) return true;
+       if (!is_reduction(n)) return true;
        if (n.reduction >= ReductionCode::kCount) return false;
        const ReductionFacts& row = facts(n.reduction);
        const int wanted = n.stage == ReductionStage::kFinal ? row.accumulators : row.inputs;
@@ -153,7 +174,7 @@ constexpr NodeRule kNodeRules[] = {
      }},
     {"a reduction stores results, or accumulators when partial",
      [](const Graph&, const Node& n) {
-       if (n.kind != NodeKind::kReduce) return true;
+       if (!is_reduction(n)) return true;
        const ReductionFacts& row = facts(n.reduction);
        const int count = n.stage == ReductionStage::kPartial ? row.accumulators : row.results;
        return std::all_of(n.stores.begin(), n.stores.end(), [&](const Store& s) { return s.value >= 0 && s.value < count; });

@@ -30,7 +30,7 @@ Scalar to_scalar(const py::handle& value) {
 py::object from_scalar(const Scalar& s) { return s.is_float ? py::object(py::float_(s.f)) : py::object(py::int_(s.i)); }
 
 const char* kind_name(NodeKind kind) {
-  static constexpr const char* kNames[] = {"map", "reduce", "contract", "convolve", "call"};
+  static constexpr const char* kNames[] = {"map", "reduce", "scan", "contract", "convolve", "call"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -198,7 +198,9 @@ void bind_graph(py::module_& m) {
   py::class_<Store>(m, "Store")
       .def_readonly("buffer", &Store::buffer)
       .def_readonly("index", &Store::index)
-      .def_readonly("value", &Store::value);
+      .def_readonly("value", &Store::value)
+      .def_readonly("mask", &Store::mask)
+      .def_property_readonly("mode", [](const Store& s) { return s.mode == StoreMode::kMaximum ? "maximum" : "write"; });
   py::class_<Output>(m, "Output")
       .def_readonly("buffer", &Output::buffer)
       .def_readonly("sizes", &Output::sizes)
@@ -217,13 +219,14 @@ void bind_graph(py::module_& m) {
                              })
       .def_readonly("stores", &Node::stores)
       .def_property_readonly(
-          "reduction", [](const Node& n) { return n.kind == NodeKind::kReduce ? facts(n.reduction).name : std::string(); })
+          "reduction", [](const Node& n) { return is_reduction(n) ? facts(n.reduction).name : std::string(); })
       .def_property_readonly("stage",
                              [](const Node& n) {
                                static constexpr const char* kNames[] = {"whole", "partial", "final"};
                                return kNames[static_cast<int>(n.stage)];
                              })
       .def_readonly("reduced", &Node::reduced)
+      .def_readonly("reset", &Node::reset)
       .def_readonly("operands", &Node::operands)
       .def_readonly("outputs", &Node::outputs)
       .def_readonly("convolve", &Node::convolve)
@@ -312,6 +315,7 @@ void bind_builder(py::module_& m) {
       .def("as_strided", &Builder::as_strided)
       .def("op", &Builder::op, py::arg("name"), py::arg("args"), py::arg("dtype") = py::none())
       .def("cast", &Builder::cast)
+      .def("buffer", &Builder::buffer)
       .def("realize", &Builder::realize)
       .def("copy", &Builder::copy)
       .def("reduce", &Builder::reduce, py::arg("reduction"), py::arg("x"), py::arg("dims"), py::arg("keepdim"),
@@ -337,6 +341,14 @@ void bind_builder(py::module_& m) {
       .def("store", &BodyBuilder::store)
       .def("store_into", &BodyBuilder::store_into)
       .def("store_at", &BodyBuilder::store_at)
+      .def(
+          "add_store",
+          [](BodyBuilder& b, const Value& target, const std::vector<IndexExpr>& coords, int value, int mask, bool maximum) {
+            b.add_store(target, coords, value, mask, maximum ? StoreMode::kMaximum : StoreMode::kWrite);
+          },
+          py::arg("target"), py::arg("coords"), py::arg("value"), py::arg("mask") = kNone, py::arg("maximum") = false)
+      .def("end", &BodyBuilder::end)
+      .def("scan", &BodyBuilder::scan, py::arg("reduction"), py::arg("values"), py::arg("dtype"), py::arg("reset") = kNone)
       .def("reduce", &BodyBuilder::reduce);
 }
 

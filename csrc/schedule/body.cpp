@@ -17,7 +17,7 @@ using ir::OpCode;
 using ir::Symbol;
 using ir::SymbolKind;
 
-bool is_loop_nest(const Node& node) { return node.kind == NodeKind::kMap || node.kind == NodeKind::kReduce; }
+bool is_loop_nest(const Node& node) { return node.kind == NodeKind::kMap || is_reduction(node); }
 
 void rewrite_loops(Node& node, const LoopMap& map, const ir::Ranges& ranges) {
   for (Op& op : node.body.ops) op.index = substitute(op.index, map, ranges);
@@ -41,7 +41,7 @@ void drop_unit_loops(Node& node, const ir::Graph& graph) {
     sizes = kept;
   };
   drop(node.sizes, SymbolKind::kLoop, false);
-  if (node.kind == NodeKind::kReduce) drop(node.reduce_sizes, SymbolKind::kReduce, true);
+  if (is_reduction(node)) drop(node.reduce_sizes, SymbolKind::kReduce, true);
   rewrite_loops(node, map, graph.ranges(&node));
 }
 
@@ -59,12 +59,15 @@ IndexExpr renumbered(const IndexExpr& e, const std::vector<int>& position) {
   return ir::substitute(e, map);
 }
 
-/// Values that leave the body: stored by a Map, reduced by a Reduce.
+/// Values that leave the body: stored by a Map, reduced by a Reduce or Scan, masks.
 template <typename Visit>
 void visit_roots(Node& node, Visit visit) {
-  if (node.kind == NodeKind::kMap)
-    for (ir::Store& store : node.stores) visit(store.value);
+  for (ir::Store& store : node.stores) {
+    if (node.kind == NodeKind::kMap) visit(store.value);
+    if (store.mask != ir::kNone) visit(store.mask);
+  }
   for (int& value : node.reduced) visit(value);
+  if (node.reset != ir::kNone) visit(node.reset);
 }
 
 }  // namespace
@@ -132,7 +135,7 @@ void tidy(Node& node) {
 }
 
 bool can_inline(const Node& producer, const ir::Store& store) {
-  if (producer.kind != NodeKind::kMap) return false;
+  if (producer.kind != NodeKind::kMap || is_partial(store)) return false;
   std::vector<bool> seen(producer.sizes.size(), false);
   for (const IndexExpr& e : store.index) {
     if (e.is_const(0)) continue;
@@ -259,7 +262,7 @@ std::vector<Access> accesses(const Node& node) {
   std::vector<Access> result;
   for (const Op& op : node.body.ops)
     if (op.code == OpCode::kLoad) result.push_back({op.buffer, op.index, false});
-  for (const ir::Store& store : node.stores) result.push_back({store.buffer, store.index, true});
+  for (const ir::Store& store : node.stores) result.push_back({store.buffer, store.index, true, is_partial(store)});
   return result;
 }
 

@@ -6,7 +6,7 @@
 
 namespace ocl::schedule {
 
-/// Whether the node has loops and a body (Map or Reduce).
+/// Whether the node has loops and a body (Map, Reduce or Scan).
 bool is_loop_nest(const ir::Node& node);
 /// Replaces the node's loops in all its coordinates; sizes are left to the caller. `ranges` of the new loops.
 void rewrite_loops(ir::Node& node, const LoopMap& map, const ir::Ranges& ranges);
@@ -32,6 +32,7 @@ struct Access {
   ir::BufferId buffer = ir::kNone;
   Coords coords;
   bool store = false;
+  bool partial = false;  // a store under a mask, or one that combines: what a later load finds may be older
 };
 std::vector<Access> accesses(const ir::Node& node);
 

@@ -32,11 +32,15 @@ Cluster cluster_of(const Schedule& schedule, ir::NodeId id, const Caps& caps) {
   const Node& node = graph.nodes[id];
   Cluster cluster;
   cluster.loops = loops_of(node);
-  Member member{id, identity(cluster.loops), node.kind == NodeKind::kReduce};
+  Member member{id, identity(cluster.loops), is_reduction(node)};
   if (is_loop_nest(node)) {
     for (Access& access : accesses(node))
-      cluster.accesses.push_back({access.buffer, std::move(access.coords), access.store, id});
-    if (node.kind == NodeKind::kReduce) cluster.strategy = reduction_strategy(graph, node, caps);
+      cluster.accesses.push_back({access.buffer, std::move(access.coords), access.store, access.partial, id});
+    cluster.scan = node.kind == NodeKind::kScan;
+    if (cluster.scan)
+      cluster.strategy = LoopStrategy::kSequential;
+    else if (node.kind == NodeKind::kReduce)
+      cluster.strategy = reduction_strategy(graph, node, caps);
     cluster.phases.push_back({member.inner, {id}});
   } else {
     cluster.opaque = buffers_read(schedule, id);
@@ -48,7 +52,7 @@ Cluster cluster_of(const Schedule& schedule, ir::NodeId id, const Caps& caps) {
       Coords coords;
       for (size_t d = 0; d < node.sizes.size(); ++d)
         coords.push_back(node.sizes[d].is_const(1) ? IndexExpr(0) : IndexExpr::loop(static_cast<int>(d)));
-      cluster.accesses.push_back({node.outputs[0], coords, true, id});
+      cluster.accesses.push_back({node.outputs[0], coords, true, false, id});
     }
   }
   cluster.members.push_back(std::move(member));
@@ -95,12 +99,13 @@ bool agree(const Cluster& a, const std::vector<ClusterAccess>& b, const std::vec
   const auto contains = [](const std::vector<BufferId>& list, BufferId buffer) {
     return std::find(list.begin(), list.end(), buffer) != list.end();
   };
+  const auto elsewhere = [](const ClusterAccess& x) { return x.partial || local(x.coords); };
   for (const ClusterAccess& y : b) {
     if (y.store && contains(a.opaque, y.buffer)) return false;
     const auto it = by_buffer.find(y.buffer);
     if (it == by_buffer.end()) continue;
     for (const ClusterAccess* x : it->second)
-      if ((x->store || y.store) && (local(x->coords) || local(y.coords) || x->coords != y.coords)) return false;
+      if ((x->store || y.store) && (elsewhere(*x) || elsewhere(y) || x->coords != y.coords)) return false;
   }
   for (const ClusterAccess& x : a.accesses)
     if (x.store && contains(b_opaque, x.buffer)) return false;
@@ -194,6 +199,7 @@ std::optional<Cluster> combine_at(const Schedule& schedule, const Cluster& fixed
 }  // namespace
 
 std::optional<Cluster> combine(const Schedule& schedule, const Cluster& a, const Cluster& b) {
+  if (a.scan || b.scan) return std::nullopt;
   if (a.call != ir::kNone || b.call != ir::kNone || b.main != ir::kNone) return std::nullopt;
   if (a.main != ir::kNone && !b.pointwise()) return std::nullopt;
   const auto attempt = [&](const Cluster& fixed, const Cluster& mover) -> std::optional<Cluster> {

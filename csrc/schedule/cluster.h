@@ -14,6 +14,7 @@ struct ClusterAccess {
   ir::BufferId buffer = ir::kNone;
   Coords coords;
   bool store = false;
+  bool partial = false;  // as in Access
   ir::NodeId node = ir::kNone;
 };
 
@@ -33,6 +34,8 @@ struct Cluster {
   LoopStrategy strategy = LoopStrategy::kPointwise;
   std::vector<Phase> phases;
   std::vector<std::string> reasons;
+
+  bool scan = false;  // runs alone
 
   bool has_reduction() const { return strategy != LoopStrategy::kPointwise; }
   bool pointwise() const { return !has_reduction() && main == ir::kNone && call == ir::kNone; }

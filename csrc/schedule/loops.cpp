@@ -33,7 +33,7 @@ Ranges Loops::ranges(const ir::Graph& graph) const {
 }
 
 Loops loops_of(const ir::Node& node) {
-  return {node.sizes, node.kind == ir::NodeKind::kReduce ? node.reduce_sizes : ir::Shape{}};
+  return {node.sizes, is_reduction(node) ? node.reduce_sizes : ir::Shape{}};
 }
 
 LoopMap identity(const Loops& loops) {

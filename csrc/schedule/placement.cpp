@@ -112,7 +112,7 @@ class Placer {
           return (a.buffer == in.buffer && &a > &out) ||
                  ((a.buffer == in.buffer || a.buffer == out.buffer) && !(a.coords == out.coords));
         };
-        if (std::any_of(all.begin(), all.end(), elsewhere) || gathers(out)) continue;
+        if (std::any_of(all.begin(), all.end(), elsewhere) || out.partial || gathers(out)) continue;
         taken.insert(in.buffer);
         schedule_.placements[out.buffer] = {Placement::Kind::kAlias, in.buffer};
         break;

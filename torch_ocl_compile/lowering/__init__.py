@@ -20,6 +20,9 @@ from torch_ocl_compile.lowering import (
     random,
     reduction,
     special,
+    scan,
+    scatter,
+    sort,
     view,
 )
 
@@ -42,5 +45,8 @@ __all__ = [
     "random",
     "reduction",
     "special",
+    "scan",
+    "scatter",
+    "sort",
     "view",
 ]

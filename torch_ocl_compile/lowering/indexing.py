@@ -1,5 +1,5 @@
 # torch_ocl_compile/lowering/indexing.py: gathers: loads at coordinates that are themselves loaded.
-"""Scatters with accumulation have no order-free form in the IR yet and fall back."""
+"""Scatters are in scatter.py. An index outside its dimension reads the nearest element: it never leaves the buffer."""
 
 from __future__ import annotations
 
@@ -20,13 +20,18 @@ aten = torch.ops.aten
 def wrap(index: Term, size: ir.IndexExpr) -> Term:
     """Negative indices count from the end."""
     index = index.cast(ir.DType.kI64)
-    return t.where(index < 0, index + index.nest.index(size), index)
+    return inside(t.where(index < 0, index + index.nest.index(size), index), size)
+
+
+def inside(index: Term, size: ir.IndexExpr) -> Term:
+    """The nearest index that lies in the dimension."""
+    return t.maximum(t.minimum(index, index.nest.index(size - 1)), 0)
 
 
 @lower(aten.embedding.default)
 def embedding(c: Context, weight: ir.Value, indices: ir.Value, *_: Any) -> ir.Value:
     nest = c.nest(c.val.shape)
-    row = nest.load(indices, nest.i[:-1]).cast(ir.DType.kI64)
+    row = inside(nest.load(indices, nest.i[:-1]).cast(ir.DType.kI64), weight.sizes[0])
     return nest.store((nest.load(weight, [row.as_index(), nest.i[-1]]), c.dtype))[0]
 
 
@@ -37,7 +42,7 @@ def index_select(c: Context, x: ir.Value, dim: int, index: ir.Value) -> ir.Value
     nest = c.nest(c.val.shape)
     dim %= len(x.sizes)
     at: list[Any] = list(nest.i)
-    chosen = nest.load(index, [nest.i[dim]] if index.sizes else []).cast(ir.DType.kI64)
+    chosen = inside(nest.load(index, [nest.i[dim]] if index.sizes else []).cast(ir.DType.kI64), x.sizes[dim])
     at[dim] = chosen.as_index()
     return nest.store((nest.load(x, at), c.dtype))[0]
 

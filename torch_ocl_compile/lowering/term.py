@@ -152,6 +152,29 @@ class Nest:
         terms = [t.cast(d) for t, d in results]
         return list(self.body.store([t.id for t in terms], [d for _, d in results]))
 
+    def add_store(
+        self,
+        target: ir.Value,
+        coords: Sequence[Index],
+        value: Term | int,
+        mask: Term | None = None,
+        maximum: bool = False,
+    ) -> None:
+        """One more store into a buffer; `value` of a scan is a result's number. `end` ends the nest.
+
+        `maximum`: the larger of the stored i32 and this one stays, in whatever order they come."""
+        at = [e if isinstance(e, ir.IndexExpr) else ir.IndexExpr(e) for e in coords]
+        number = value.cast(target.dtype).id if isinstance(value, Term) else value
+        self.body.add_store(target, at, number, -1 if mask is None else mask.id, maximum)
+
+    def end(self) -> None:
+        self.body.end()
+
+    def scan(self, reduction: str, terms: Sequence[Term], dtype: ir.DType, reset: Term | None = None) -> None:
+        """Makes the nest a running reduction over r0 whose results `add_store` names by number. Where `reset` is true it
+        starts afresh. `dtype`: of the result."""
+        self.body.scan(reduction, [t.id for t in terms], dtype, -1 if reset is None else reset.id)
+
     def reduce(self, reduction: str, terms: Sequence[Term], dtypes: Sequence[ir.DType]) -> list[ir.Value]:
         """Ends the nest with a reduction over r*: one new buffer per result of the row. Without r*, the one element is
         the result of every reduction used so (sum, max and the like)."""
