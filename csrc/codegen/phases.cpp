@@ -15,7 +15,8 @@ using schedule::Phase;
 namespace {
 
 constexpr int64_t kBlock = 64;        // elements that go into one accumulator before it is added to the next level
-constexpr int64_t kUnrollLimit = 16;  // loops up to this length are unrolled
+constexpr int64_t kUnrollLimit = 16;  // loops up to this length are unrolled,
+constexpr size_t kUnrollOps = 48;     // unless their bodies are longer than this: compile time
 
 }  // namespace
 
@@ -182,7 +183,9 @@ void Phases::serial_loop(const Phase& phase, size_t depth, size_t block_loop, in
     w.close();
     return;
   }
-  if (size.is_const() && size.constant() <= kUnrollLimit) w.line("OCL_UNROLL");
+  size_t ops = 0;
+  for (const ir::NodeId node : phase.nodes) ops += body_.kernel().graph().nodes[static_cast<size_t>(node)].body.ops.size();
+  if (size.is_const() && size.constant() <= kUnrollLimit && ops <= kUnrollOps) w.line("OCL_UNROLL");
   w.open("for ($s $s = 0; $s < $s; ++$s)", type, name, name, end, name);
   w.append(inside);
   w.close();

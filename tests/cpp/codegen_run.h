@@ -224,7 +224,20 @@ class Evaluator {
       for_each(node.sizes, loops_, 0, [&] {
         if (node.kind == ir::NodeKind::kMap) {
           body(node, memory);
-          for (const ir::Store& s : node.stores) put(memory, s.buffer, s.index, values_[static_cast<size_t>(s.value)]);
+          for (const ir::Store& s : node.stores) put_store(memory, s, values_[static_cast<size_t>(s.value)]);
+          return;
+        }
+        if (node.kind == ir::NodeKind::kScan) {
+          std::vector<std::vector<double>> prefix(node.reduced.size());
+          for_each(node.reduce_sizes, reduces_, 0, [&] {
+            body(node, memory);
+            for (size_t i = 0; i < node.reduced.size(); ++i) {
+              if (node.reset != ir::kNone && values_[static_cast<size_t>(node.reset)] != 0) prefix[i].clear();
+              prefix[i].push_back(values_[static_cast<size_t>(node.reduced[i])]);
+            }
+            const std::vector<double> results = reduce(node, prefix);
+            for (const ir::Store& s : node.stores) put_store(memory, s, results[static_cast<size_t>(s.value)]);
+          });
           return;
         }
         std::vector<std::vector<double>> inputs(node.reduced.size());
@@ -250,6 +263,11 @@ class Evaluator {
       at[depth] = i;
       for_each(sizes, at, depth + 1, run);
     }
+  }
+  void put_store(Memory& memory, const ir::Store& s, double value) {
+    if (s.mask != ir::kNone && values_[static_cast<size_t>(s.mask)] == 0) return;
+    if (s.mode == ir::StoreMode::kMaximum) value = std::max(value, memory[static_cast<size_t>(s.buffer)][offset(s.buffer, s.index)]);
+    put(memory, s.buffer, s.index, value);
   }
   void put(Memory& memory, ir::BufferId id, const std::vector<IndexExpr>& coords, double value) {
     memory[static_cast<size_t>(id)][offset(id, coords)] = rounded(value, graph_.buffers[static_cast<size_t>(id)].dtype);
@@ -286,6 +304,7 @@ class Evaluator {
     if (name == "mul") return a[0] * a[1];
     if (name == "div") return a[0] / a[1];
     if (name == "neg") return -a[0];
+    if (name == "floor") return std::floor(a[0]);
     if (name == "abs") return std::fabs(a[0]);
     if (name == "exp") return std::exp(a[0]);
     if (name == "log") return std::log(a[0]);
@@ -340,7 +359,7 @@ class Evaluator {
       for (const double v : x) sum += v;
       return {sum};
     }
-    if (name == "sum") {
+    if (name == "sum" || name == "twosum") {
       double sum = 0;
       for (const double v : x) sum += v;
       return {sum};
@@ -358,6 +377,11 @@ class Evaluator {
       if (least ? x[i] < x[best] : x[i] > x[best]) best = i;
     if (name == "max" || name == "min") return {x[best]};
     if (name == "argmax" || name == "argmin") return {in[1][best]};
+    if (name == "last_max") {
+      for (size_t i = 0; i < x.size(); ++i)
+        if (x[i] >= x[best]) best = i;
+      return {x[best], in[1][best]};
+    }
     double mean = 0, m2 = 0, sum = 0;
     for (const double v : x) mean += v / static_cast<double>(x.size());
     for (const double v : x) m2 += (v - mean) * (v - mean);

@@ -111,8 +111,18 @@ class Simulator {
 
   void store_map(const Node& node, const Loops& loops) const {
     const std::vector<double> values = body(node, loops);
-    for (const Store& store : node.stores)
-      element(store.buffer, offset(store.buffer, store.index, loops, values)) = values[store.value];
+    for (const Store& store : node.stores) put(store, loops, values, values[store.value]);
+  }
+  void put(const Store& store, const Loops& loops, const std::vector<double>& values, double value) const {
+    if (store.mask != kNone && values[store.mask] == 0) return;
+    double& target = element(store.buffer, offset(store.buffer, store.index, loops, values));
+    target = store.mode == StoreMode::kMaximum ? std::max(target, value) : value;
+  }
+  void step_scan(const Node& node, const Loops& loops, Accumulator& acc) const {
+    const std::vector<double> values = body(node, loops);
+    if (node.reset != kNone && values[node.reset] != 0) acc = Accumulator(acc.name);
+    acc.step(values[node.reduced[0]]);
+    for (const Store& store : node.stores) put(store, loops, values, acc.a[store.value]);
   }
   void step(const Node& node, const Loops& loops, Accumulator& acc) const {
     const std::vector<double> values = body(node, loops);
@@ -145,8 +155,9 @@ class Simulator {
     over(node.sizes, SymbolKind::kLoop, loops, [&] {
       if (node.kind == NodeKind::kMap) return store_map(node, loops);
       Accumulator acc(facts(node.reduction).name);
-      over(node.reduce_sizes, SymbolKind::kReduce, loops, [&] { step(node, loops, acc); });
-      store_reduce(node, loops, acc);
+      const bool scan = node.kind == NodeKind::kScan;
+      over(node.reduce_sizes, SymbolKind::kReduce, loops, [&] { scan ? step_scan(node, loops, acc) : step(node, loops, acc); });
+      if (!scan) store_reduce(node, loops, acc);
     });
   }
 
@@ -161,15 +172,18 @@ class Simulator {
         }
         std::map<NodeId, Accumulator> accs;
         for (const NodeId id : phase.nodes)
-          if (graph_.nodes[id].kind == NodeKind::kReduce) accs.emplace(id, Accumulator(facts(graph_.nodes[id].reduction).name));
+          if (is_reduction(graph_.nodes[id])) accs.emplace(id, Accumulator(facts(graph_.nodes[id].reduction).name));
         over(group.reduce_sizes, SymbolKind::kReduce, loops, [&] {
           for (const NodeId id : phase.nodes)
-            if (accs.count(id))
+            if (graph_.nodes[id].kind == NodeKind::kScan)
+              step_scan(graph_.nodes[id], loops, accs.at(id));
+            else if (accs.count(id))
               step(graph_.nodes[id], loops, accs.at(id));
             else
               store_map(graph_.nodes[id], loops);
         });
-        for (const auto& [id, acc] : accs) store_reduce(graph_.nodes[id], loops, acc);
+        for (const auto& [id, acc] : accs)
+          if (graph_.nodes[id].kind == NodeKind::kReduce) store_reduce(graph_.nodes[id], loops, acc);
       }
     });
   }

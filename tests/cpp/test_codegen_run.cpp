@@ -48,7 +48,7 @@ schedule::Schedule schedule_of(const Case& c) {
   group.columns = c.columns;
   group.index32 = c.index32;
   for (const ir::Node& node : s.graph.nodes)
-    if (node.kind == ir::NodeKind::kReduce) group.reduce_sizes = node.reduce_sizes, group.sizes = node.sizes;
+    if (ir::is_reduction(node)) group.reduce_sizes = node.reduce_sizes, group.sizes = node.sizes;
   if (group.phases.empty()) {
     group.phases.push_back({});
     for (size_t i = 0; i < s.graph.nodes.size(); ++i) group.phases[0].nodes.push_back(static_cast<int>(i));
@@ -217,6 +217,64 @@ node map [11, 44]
   v18 = where f32 v10 v17 v16
   store b2[i0, i1] = v18
 )"});
+}
+
+TEST_CASE("stores under masks, and the larger of two") {
+  const std::string map = R"(buffer b0 in0 i64 [50] strides [1] input 0
+buffer b1 in1 f32 [50, 33] strides [33, 1] input 1
+buffer b2 buf2 f32 [50, 33] strides [33, 1]
+buffer b3 buf3 f32 [50, 66] strides [66, 1]
+buffer b4 buf4 i32 [7] strides [1]
+inputs b0 b1
+node map [50, 33]
+  v0 = load i64 b0[i0]
+  v1 = constant i64 4
+  v2 = ge bool v0 v1
+  v3 = load f32 b1[i0, i1]
+  v4 = constant f32 0.0
+  v5 = gt bool v3 v4
+  v6 = logical_and bool v2 v5
+  v7 = index i32 i0*33 + i1
+  v8 = index i64 (i0*5 + i1*3) % 7
+  store b2[i0, i1] = v3 if v2
+  store b2[i0, 32 - i1] = v3 if v5
+  store b3[i0, i1*2] = v3 if v6
+  store b4[v8] maximum= v7 if v5
+)";
+  for (const int width : {1, 16}) check({map, LoopStrategy::kPointwise, {}, width});
+}
+
+TEST_CASE("scans: along columns and rows, afresh, of several results") {
+  const std::string scan = R"(buffer b0 in0 f32 [40, 33] strides [33, 1] input 0
+buffer b1 in1 bool [40, 33] strides [33, 1] input 1
+buffer b2 buf2 f32 [40, 33] strides [33, 1]
+buffer b3 buf3 f32 [40, 33] strides [33, 1]
+inputs b0 b1
+node scan twosum whole [33] over [40]
+  v0 = load f32 b0[r0, i0]
+  v1 = load bool b1[r0, i0]
+  v2 = constant f32 0.5
+  v3 = gt bool v0 v2
+  reduce v0 reset v3
+  store b2[r0, i0] = result 0
+  store b3[39 - r0, i0] = result 0 if v1
+)";
+  for (const int width : {1, 16}) check({scan, LoopStrategy::kSequential, {{true, {0}}}, width});
+  check({R"(buffer b0 in0 f16 [40, 33] strides [33, 1] input 0
+buffer b1 buf1 f16 [40, 33] strides [33, 1]
+buffer b2 buf2 i64 [40, 33] strides [33, 1]
+inputs b0
+node scan last_max whole [40] over [33]
+  v0 = load f32 b0[i0, r0]
+  v1 = floor f32 v0
+  v2 = index i64 r0
+  reduce v1 v2
+  store b1[i0, r0] = result 0
+  store b2[i0, r0] = result 1
+)",
+         LoopStrategy::kSequential,
+         {{true, {0}}},
+         1});
 }
 
 TEST_CASE("gather by a value, scatter by a value, strided stores") {

@@ -167,3 +167,41 @@ TEST_CASE("verify names the rule that is broken") {
   CHECK(broken("  v0 = load f32 b0[i0]\n  store b1[9] = v0\n").find("stays inside") != std::string::npos);
   CHECK(broken("  v0 = constant i64 3\n  store b1[i0] = v0\n").find("compute type") != std::string::npos);
 }
+
+TEST_CASE("scans and partial stores: text and rules") {
+  const std::string text = R"(buffer b0 in0 f32 [4, 9] strides [9, 1] input 0
+buffer b1 buf1 f32 [4, 9]
+buffer b2 buf2 i32 [9]
+inputs b0
+node map [9]
+  v0 = index i32 i0
+  v1 = load f32 b0[0, i0]
+  v2 = constant f32 0.0
+  v3 = gt bool v1 v2
+  store b2[i0 // 2] maximum= v0 if v3
+node scan sum whole [4] over [9]
+  v0 = load f32 b0[i0, r0]
+  v1 = load i32 b2[r0]
+  v2 = constant i32 3
+  v3 = ge bool v1 v2
+  reduce v0 reset v3
+  store b1[i0, r0] = result 0 if v3
+result b1 [4, 9] strides [] offset 0
+)";
+  Graph graph = parse_graph(text);
+  CHECK(graph.str() == text);
+  CHECK(message(graph).empty());
+  simplify(graph);
+  CHECK(graph.nodes.size() == 2);
+  CHECK(graph.nodes[1].reset == 3);
+  const auto broken = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    changed.replace(changed.find(from), from.size(), to);
+    return message(parse_graph(changed));
+  };
+  CHECK(broken("reset v3", "reset v0").find("bool values of the body") != std::string::npos);
+  CHECK(broken("result 0 if v3", "result 0 if v1").find("bool values of the body") != std::string::npos);
+  CHECK(broken("node scan sum whole", "node reduce sum whole").find("of a reduction only outer loops") != std::string::npos);
+  CHECK(broken("buf2 i32", "buf2 i64").find("i32 values") != std::string::npos);
+  CHECK(broken("over [9]", "over [3, 3]").find("a scan has one loop") != std::string::npos);
+}

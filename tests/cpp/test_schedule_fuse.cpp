@@ -292,3 +292,36 @@ TEST_CASE("symbolic sizes fuse like constants") {
   CHECK(s.groups.size() == 1);
   CHECK(s.groups[0].index32);
 }
+
+TEST_CASE("a partial store is not handed on in a register") {
+  for (const Caps& caps : {cpu(), gpu()}) {
+    Builder b;
+    const Value x = input(b, {64}), y = input(b, {64});
+    const Value z = b.copy(x);
+    BodyBuilder nest(b, {64}, {});
+    const int loaded = nest.load(y, {IndexExpr::loop(0)});
+    nest.add_store(z, {IndexExpr::loop(0)}, loaded, nest.op("gt", {loaded, nest.constant({true, 0, 0}, DType::kF32)}));
+    nest.end();
+    b.output(b.op("exp", {z}), {1});
+    const Schedule s = scheduled(b, caps);
+    CHECK(s.groups.size() == 3);
+    for (const Placement& placement : s.placements) CHECK(placement.kind != Placement::Kind::kAlias);
+  }
+}
+
+TEST_CASE("a scan runs alone and takes its producer in") {
+  for (const Caps& caps : {cpu(), gpu()}) {
+    Builder b;
+    const Value x = b.op("exp", {input(b, {64, 32})});
+    const Value sums = b.buffer(DType::kF32, {64, 32});
+    BodyBuilder nest(b, {64}, {32});
+    const std::vector<IndexExpr> at = {IndexExpr::loop(0), IndexExpr::reduce(0)};
+    nest.scan("sum", {nest.load(x, at)}, DType::kF32);
+    nest.add_store(sums, at, 0);
+    nest.end();
+    b.output(b.op("neg", {sums}), {32, 1});
+    const Schedule s = scheduled(b, caps);
+    CHECK(s.groups.size() == 2);
+    CHECK(s.groups[0].strategy == LoopStrategy::kSequential);
+  }
+}

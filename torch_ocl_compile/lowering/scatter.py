@@ -379,12 +379,28 @@ def _place_of(c: Context, x: ir.Value, put: Put, at: Coords) -> ir.IndexExpr:
     return place
 
 
-def _masked_put(c: Context, x: ir.Value, mask: ir.Value, first: int, values: ir.Value, accumulate: bool) -> ir.Value:
-    """x[mask] = one value."""
+def _masked_put(c: Context, x: ir.Value, mask: ir.Value, first: int, values: ir.Value, accumulate: bool) -> Any:
+    """x[mask] = one value, or, for a mask of the first dimensions, the values in order."""
+    single = all(s.is_const(1) for s in values.sizes)
+    rest = len(x.sizes) - len(mask.sizes)
+    if not single and first != 0:
+        return NotImplemented
+    in_order = not single and len(values.sizes) == rest + 1 and not values.sizes[0].is_const(1)
+    counts = _mask_positions(c, mask) if in_order else None
     nest = c.nest(x.sizes)
-    hit = nest.load(mask, nest.i[first : first + len(mask.sizes)]).ne(0)
+    at = nest.i[first : first + len(mask.sizes)]
+    hit = nest.load(mask, at).ne(0)
     old = nest.load(x, nest.i)
-    new = nest.load(values, [0] * len(values.sizes)).cast(old.dtype)
+    inner = nest.i[len(mask.sizes) :] if first == 0 else []
+    if counts is not None:
+        position = t.minimum(t.maximum(nest.load(counts, at) - 1, 0), nest.index(ir.max(values.sizes[0] - 1, 0)))
+        shape = [values.sizes[0], *x.sizes[len(mask.sizes) :]]
+        new = nest.load_broadcast(values, shape, [position.as_index(), *inner])
+    elif single:
+        new = nest.load(values, [0] * len(values.sizes))
+    else:
+        new = nest.load_broadcast(values, [ir.IndexExpr(1), *x.sizes[len(mask.sizes) :]], [ir.IndexExpr(0), *inner])
+    new = new.cast(old.dtype)
     return nest.store((t.where(hit, old + new if accumulate else new, old), x.dtype))[0]
 
 
@@ -394,7 +410,7 @@ def index_put(
 ) -> Any:
     given = [i for i in indices if i is not None]
     if any(i.dtype in (ir.DType.kBool, ir.DType.kU8) for i in given):
-        if len(given) == 1 and all(s.is_const(1) for s in values.sizes):
+        if len(given) == 1:
             first = next(d for d, i in enumerate(indices) if i is not None)
             return _masked_put(c, x, given[0], first, values, accumulate)
         return NotImplemented
@@ -458,44 +474,6 @@ def index_reduce(
     return nest.store((whole, x.dtype))[0]
 
 
-# Embeddings
-
-
-def embedding_problem(
-    c: Context, grad: ir.Value, indices: ir.Value, count: ir.IndexExpr, padding: int, weight: Any = None
-) -> Problem:
-    """Row q of the gradient goes to row indices[q]; `weight(nest, q)` scales it."""
-    shape = list(indices.sizes)
-    flat = c.builder.reshape(indices, [c.numel(shape)])
-    rows = c.builder.reshape(grad, [c.numel(shape), grad.sizes[-1]])
-
-    def place(nest: Nest, row: Coords, source: ir.IndexExpr) -> Term:
-        index = nest.load(flat, [source]).cast(I64)
-        return index if padding < 0 else t.where(index.eq(padding), -1, index)
-
-    def source(nest: Nest, row: Coords, s: ir.IndexExpr, inner: Coords) -> Term:
-        return nest.load(rows, [s, *inner])
-
-    return Problem([], c.numel(shape), count, [grad.sizes[-1]], place, source)
-
-
-@lower(aten.embedding_dense_backward.default)
-def embedding_dense_backward(
-    c: Context, grad: ir.Value, indices: ir.Value, num_weights: Any, padding_idx: Any, scale_grad_by_freq: bool
-) -> Any:
-    if any(s.is_const(0) for s in [*grad.sizes, *indices.sizes]):
-        return c.constant(0, c.dtype, c.sizes)
-    padding = padding_idx if isinstance(padding_idx, int) else -1
-    p = embedding_problem(c, grad, indices, c.size(num_weights), padding)
-    wide = ir.compute_type(c.dtype)
-    tables = accumulated(c, p, "sum", wide, scale_grad_by_freq)
-    if not scale_grad_by_freq:
-        return c.cast(tables[0], c.dtype)
-    nest = c.nest(c.val.shape)
-    count = t.maximum(nest.load(tables[1], [nest.i[0]]), 1).cast(wide)
-    return nest.store((nest.load(tables[0], nest.i) / count, c.dtype))[0]
-
-
 # Masks
 
 
@@ -546,3 +524,65 @@ def masked_scatter_backward(c: Context, grad: ir.Value, mask: ir.Value, sizes: S
     nest.add_store(result, [at.as_index()], nest.load(grad, nest.i), hit)
     nest.end()
     return c.builder.reshape(result, c.sizes)
+
+
+# Windows
+
+
+@lower(aten.as_strided_scatter.default)
+def as_strided_scatter(
+    c: Context, x: ir.Value, src: ir.Value, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
+) -> Any:
+    """x, laid out row-major, with the window's elements replaced; of those that share a place the last stays."""
+    assert c.node is not None
+    source: Any = c.node.args[0]
+    if not source.meta["val"].is_contiguous() or any(s.is_const(0) for s in [*x.sizes, *src.sizes]):
+        return NotImplemented
+    count, places = c.numel(src.sizes), c.numel(x.sizes)
+    flat = c.builder.reshape(src, [count])
+    strides, offset = c.shape(stride), c.size(storage_offset or 0)
+
+    def place(nest: Nest, row: Coords, s: ir.IndexExpr) -> Term:
+        at = offset
+        for d, step in enumerate(strides):
+            inner = c.numel(src.sizes[d + 1 :])
+            at = at + (ir.mod(ir.floordiv(s, inner), src.sizes[d]) if d else ir.floordiv(s, inner)) * step
+        return nest.index(at)
+
+    p = Problem([], count, places, [], place, lambda nest, row, s, inner: nest.load(flat, [s]))
+    table = winners(c, p)
+    whole = c.builder.reshape(x, [places])
+    nest = Nest(c.builder, [places])
+    chosen = winner(nest, p, table, [], nest.i[0])
+    old = nest.load(whole, nest.i)
+    new = p.source(nest, [], t.maximum(chosen, 0).as_index(), []).cast(old.dtype)
+    return c.builder.reshape(nest.store((t.where(chosen >= 0, new, old), c.dtype))[0], c.sizes)
+
+
+@lower(aten.histc.default)
+def histc(c: Context, x: ir.Value, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+    """Counts of equal intervals of [min, max]; the extremes of x if these are equal."""
+    if not ir.is_floating(x.dtype) or any(s.is_const(0) for s in x.sizes):
+        return NotImplemented
+    wide = ir.compute_type(x.dtype)
+    count = c.numel(x.sizes)
+    flat = c.builder.reshape(x, [count])
+    found = None
+    if min == max:
+        low, high = (c.builder.reduce(name, flat, [0], False, wide)[0] for name in ("min", "max"))
+        found = low, high
+
+    def place(nest: Nest, row: Coords, s: ir.IndexExpr) -> Term:
+        value = nest.load(flat, [s])
+        if found is None:
+            low, high = nest.constant(float(min), wide), nest.constant(float(max), wide)
+        else:
+            low, high = nest.load(found[0], []), nest.load(found[1], [])
+            same = low.eq(high)
+            low, high = t.where(same, low - 1, low), t.where(same, high + 1, high)
+        at = t.call("floor", (value - low) / (high - low) * float(bins))
+        good = (value >= low) & (value <= high)
+        return t.where(good, t.minimum(t.where(good, at, 0.0), float(bins - 1)).cast(I64), -1)
+
+    p = Problem([], count, ir.IndexExpr(bins), [], place, lambda nest, *_: nest.constant(1, I64))
+    return c.cast(accumulated(c, p, "sum", I64, False)[0], c.dtype)
