@@ -440,7 +440,7 @@ class _Run:
 
     def loops(self, node: Any) -> None:
         nest = _Nest(self, node.sizes, node.reduce_sizes)
-        if math.prod(nest.shape) == 0:
+        if math.prod(nest.shape) == 0 or (node.kind == "scan" and not nest.reduced[0]):
             return
         nest.evaluate(node.ops)
         if node.kind == "map":

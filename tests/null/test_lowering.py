@@ -215,10 +215,10 @@ def test_pooling_keeps_no_input() -> None:
 def test_forbidden_fallback_names_the_op() -> None:
     from torch_ocl_compile.errors import UnsupportedError
 
-    gm = torch.fx.symbolic_trace(lambda x: torch.ops.aten.cumsum.default(x, 0))
+    gm = torch.fx.symbolic_trace(lambda x: torch.ops.aten.linalg_inv_ex.default(x))
     for node in gm.graph.nodes:
         node.meta["val"] = torch.empty(3, 4, device="meta")
-    with pytest.raises(UnsupportedError, match=r"aten\.cumsum\.default.*\n.*float32\[3, 4\]"):
+    with pytest.raises(UnsupportedError, match=r"aten\.linalg_inv_ex\.default.*\n.*float32\[3, 4\]"):
         lower_module(gm, fallback="error")
 
 

@@ -59,6 +59,15 @@ def _by_frequency(c: Context, tables: Sequence[ir.Value]) -> ir.Value:
     return nest.store((total / count.cast(total.dtype), c.dtype))[0]
 
 
+def _bags(c: Context, indices: ir.Value, offsets: ir.Value, dtype: ir.DType) -> ir.Value:
+    """The bag of each index: how many bags begin at it or before, less one."""
+    nest = Nest(c.builder, indices.sizes)
+    count, here = offsets.sizes[0], nest.index(nest.i[0])
+    table = c.builder.realize(offsets)
+    begun = sort.search(nest, table, [], ir.IndexExpr(0), count, count, lambda k: k.cast(I64) <= here)
+    return nest.store((begun - 1, dtype))[0]
+
+
 @lower(aten._embedding_bag.default, aten._embedding_bag_forward_only.default)
 def embedding_bag(
     c: Context,
@@ -75,20 +84,10 @@ def embedding_bag(
     """(output, bag of each index, sizes of the bags, for the maximum: the index that each element is from)."""
     output, bag_of, size_of, from_index = (c.shape(v.shape) for v in c.val)
     wide, dtype = ir.compute_type(weight.dtype), ir_dtype(c.val[1].dtype)
-    if _empty(indices.sizes, output) or indices.sizes != bag_of:
+    if _empty(indices.sizes, output):
         return NotImplemented
     count, bags, width = indices.sizes[0], output[0], output[1]
-    nest = Nest(c.builder, [count])
-    begins = sort.search(
-        nest,
-        c.builder.realize(offsets),
-        [],
-        ir.IndexExpr(0),
-        offsets.sizes[0],
-        offsets.sizes[0],
-        lambda k: k.cast(I64) <= nest.index(nest.i[0]),
-    )
-    bag = nest.store((begins - 1, dtype))[0]
+    bag = _bags(c, indices, offsets, dtype)
 
     def place(nest: Nest, _: Any, s: ir.IndexExpr) -> Term:
         at = nest.load(bag, [s]).cast(I64)
@@ -112,7 +111,7 @@ def embedding_bag(
     nest = Nest(c.builder, size_of)
     mask = nest.index(nest.i[0]) < nest.index(bags)
     bag_size = nest.store((nest.load(sizes, [ir.min(nest.i[0], bags - 1)], mask), dtype))[0]
-    return result, bag, bag_size, largest
+    return result, bag if bag_of == indices.sizes else c.constant(0, dtype, bag_of), bag_size, largest
 
 
 def _largest(
@@ -192,6 +191,8 @@ def embedding_bag_backward(
 ) -> Any:
     if sparse:
         return NotImplemented
+    if offset2bag.sizes != indices.sizes and not _empty(indices.sizes):  # forward saved none
+        offset2bag = _bags(c, indices, offsets, I64)
     dense: Any = embedding_bag_dense_backward
     return dense(
         c,
@@ -222,6 +223,8 @@ def per_sample_weights_backward(
     """Per index the product of its bag's gradient with its vector."""
     if _empty(grad.sizes, indices.sizes):
         return c.constant(0, c.dtype, c.sizes)
+    if offset2bag.sizes != indices.sizes:
+        offset2bag = _bags(c, indices, offsets, I64)
     nest = Nest(c.builder, [indices.sizes[0]], [grad.sizes[-1]])
     index = nest.load(indices, nest.i).cast(I64)
     bag = inside(nest.load(offset2bag, nest.i).cast(I64), grad.sizes[0])

@@ -1,9 +1,9 @@
 # torch_ocl_compile/lowering/scan.py: running sums, products and extremes along one dimension.
 """A Scan node steps along its row in order. Long rows are cut into chunks, so that enough lanes have work:
 
-    totals[chunk]    the scan of each chunk alone, its last result
-    carry[chunk]     the scan of the totals
-    result           the scan of each chunk, whose first element is merged with the carry of the chunk before
+totals[chunk]    the scan of each chunk alone, its last result
+carry[chunk]     the scan of the totals
+result           the scan of each chunk, whose first element is merged with the carry of the chunk before
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _carry(
     sizes = [*rows, chunks]
     totals = [c.builder.buffer(d, sizes) for d in row.dtypes]
     nest = Nest(c.builder, sizes, [ir.IndexExpr(CHUNK)])
-    at, _, inside, values, reset = _chunk_element(nest, element, length)
+    *_, inside, values, reset = _chunk_element(nest, element, length)
     position = nest.i[-1] * CHUNK + nest.r[0]
     is_last = nest.index(position).eq(nest.index(ir.min((nest.i[-1] + 1) * CHUNK, length) - 1))
     nest.scan(row.name, values, row.dtypes[0], reset)

@@ -144,9 +144,7 @@ def merged(c: Context, runs: Runs, ways: ir.IndexExpr) -> Runs:
     begin = sibling * run
     length = ir.max(ir.min(n - begin, run), 0)
     earlier, same = nest.index(sibling) < nest.index(own), nest.index(sibling).eq(nest.index(own))
-    found = search(
-        nest, runs.keys, at, begin, length, run, lambda k: (k < key) | (earlier & k.eq(key))
-    )
+    found = search(nest, runs.keys, at, begin, length, run, lambda k: (k < key) | (earlier & k.eq(key)))
     count = t.where(same, nest.index(ir.mod(place, run), I32), found)
     ranks = _counted(nest, count, n)
 
@@ -230,9 +228,7 @@ def sort(c: Context, x: ir.Value, dim: int = -1, descending: bool = False) -> An
 
 
 @lower(aten.sort.stable)
-def sort_stable(
-    c: Context, x: ir.Value, *, stable: bool | None = None, dim: int = -1, descending: bool = False
-) -> Any:
+def sort_stable(c: Context, x: ir.Value, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
     return sort(c, x, dim, descending)
 
 
