@@ -21,10 +21,10 @@ from torch_ocl_compile.lowering import (
     pooling,
     random,
     reduction,
-    special,
     scan,
     scatter,
     sort,
+    special,
     view,
 )
 
@@ -48,9 +48,9 @@ __all__ = [
     "pooling",
     "random",
     "reduction",
-    "special",
     "scan",
     "scatter",
     "sort",
+    "special",
     "view",
 ]
