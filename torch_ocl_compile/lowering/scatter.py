@@ -26,8 +26,10 @@ from torch_ocl_compile.lowering.term import Nest, Term
 aten = torch.ops.aten
 I32, I64 = ir.DType.kI32, ir.DType.kI64
 
-FEW = 32  # sources per row that every place looks through
-SMALL = 1 << 18  # pairs of a source and a place that are looked through
+FEW = 4  # sources per row that every place looks through
+SOME = 32  # the same, if there are no more pairs than SOME_PAIRS
+SOME_PAIRS = 1 << 24
+SMALL = 1 << 18  # pairs of a source and a place that are looked through in any case
 
 Coords = Sequence[ir.IndexExpr]
 
@@ -112,7 +114,8 @@ def accumulated(c: Context, p: Problem, name: str, wide: ir.DType, with_count: b
     """[rows..., places, inner...]: the reduction of the sources of each place, the identity where there are none; and,
     if `with_count`, how many there are, [rows..., places] i64."""
     pairs = known_product(*p.rows, p.count, p.places, *p.inner)
-    few = p.count.is_const() and p.count.constant() <= FEW
+    count = known_product(p.count)
+    few = count is not None and (count <= FEW or (count <= SOME and pairs is not None and pairs <= SOME_PAIRS))
     if few or (pairs is not None and pairs <= SMALL):
         return _directly(c, p, name, wide, with_count)
     return Segments(c, p).reduce(name, wide, with_count)
