@@ -96,7 +96,7 @@ class Call:
         def run(args: list[Any]) -> list[Any]:
             inputs = list(args)
             args.clear()
-            symbols = [inputs[s.position] if s.dim is None else inputs[s.position].shape[s.dim] for s in low.sources]
+            symbols = self._sizes(inputs)
             host: tuple[Any, ...] = ()
             if low.before is not None:
                 function, taken = low.before
@@ -132,6 +132,10 @@ class Call:
 
         return mark_boxed(run)
 
+    def _sizes(self, inputs: list[Any]) -> list[int]:
+        """The values of s0, s1, ..."""
+        return [inputs[s.position] if s.dim is None else inputs[s.position].shape[s.dim] for s in self.lowered.sources]
+
     def _input_getters(self) -> list[Callable[[list[Any], tuple[Any, ...]], Any]]:
         moved = iter(self.moved)
         return [_argument(s.position) if s.kind == "argument" else next(moved) for s in self.lowered.inputs]
@@ -146,6 +150,9 @@ class Call:
             return lambda inputs, host: constant
         if source.kind == "host":
             return lambda inputs, host: host[source.position].to(device, non_blocking=True)
+        if source.kind == "expression":
+            value = self.lowered.symbols.evaluator(source.expr)
+            return lambda inputs, host: torch.tensor(value(self._sizes(inputs)), dtype=source.dtype)
         if source.kind == "numbers":
             return lambda inputs, host: torch.tensor([inputs[p] for p in source.packed], dtype=source.dtype).to(
                 device, non_blocking=True

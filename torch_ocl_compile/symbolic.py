@@ -86,6 +86,8 @@ class Symbols:
         names = [f"s_{i}" for i in range(len(self.names))]
         symbols = [sympy.Symbol(n, integer=True) for n in names]
         renamed = sympy.sympify(expr).xreplace(dict(zip(self.names, symbols, strict=True)))
+        if unknown := renamed.free_symbols - set(symbols):
+            raise UnsupportedError(f"{expr} depends on the data: no input of the graph gives {unknown.pop()}")
         unpack = f"({', '.join(names)},) = s; " if names else ""
         text = f"def value(s):\n  {unpack}return {PythonPrinter().doprint(renamed)}\n"
         scope: dict[str, Any] = {"math": __import__("math"), "torch": torch}
@@ -117,9 +119,21 @@ def _power(s: Symbols, e: Any) -> ir.IndexExpr:
 
 def _ceil_or_floor(s: Symbols, e: Any) -> ir.IndexExpr:
     """CeilToInt / FloorToInt of an expression whose parts are integers divided by integers."""
-    numerator, denominator = sympy.fraction(sympy.together(e.args[0]))
+    numerator, denominator = sympy.fraction(sympy.together(_as_fraction(e.args[0])))
     n, d = s.translate(numerator), s.translate(denominator)
     return ir.floordiv(n, d) if isinstance(e, (FloorToInt, sympy.floor)) else ir.ceildiv(n, d)
+
+
+def _as_fraction(e: Any) -> Any:
+    """Quotients, and numbers such as 1.5 that are short fractions, as sympy's own."""
+    if e.is_Float and sympy.Rational(float(e)).q <= 2**16:
+        return sympy.Rational(float(e))
+    parts = [_as_fraction(a) for a in e.args]
+    if isinstance(e, _is_named("IntTrueDiv", "FloatTrueDiv")):
+        return parts[0] / parts[1]
+    if isinstance(e, ToFloat):
+        return parts[0]
+    return e.func(*parts) if isinstance(e, (sympy.Add, sympy.Mul)) else e
 
 
 _RULES: list[tuple[Any, Callable[[Symbols, Any], ir.IndexExpr]]] = [
@@ -143,7 +157,7 @@ def _is_named(*names: str) -> Any:
 _RULES += [
     ((*_is_named("Max"), sympy.Max), _fold(ir.max)),
     ((*_is_named("Min"), sympy.Min), _fold(ir.min)),
-    (_is_named("CleanDiv", "IntTrueDiv"), lambda s, e: ir.floordiv(s.translate(e.args[0]), s.translate(e.args[1]))),
+    (_is_named("CleanDiv"), lambda s, e: ir.floordiv(s.translate(e.args[0]), s.translate(e.args[1]))),
     (
         _is_named("ModularIndexing"),
         lambda s, e: ir.mod(ir.floordiv(s.translate(e.args[0]), s.translate(e.args[1])), s.translate(e.args[2])),

@@ -47,6 +47,7 @@ class Context:
         self.calls: list[Callable[[list[torch.Tensor]], list[Any]]] = []
         self.val: Any = None
         self.node: torch.fx.Node | None = None
+        self.from_sizes: Callable[[Any], ir.Value] = _refuse_float  # a float expression of sizes as a value of rank 0
         self.in_place = False  # whether the node at hand may store into the memory of its first argument
 
     # Sizes and dtypes
@@ -80,8 +81,10 @@ class Context:
         return self.builder.constant(scalar(value, dtype), dtype, list(sizes))
 
     def number(self, x: Any, dtype: ir.DType, sizes: Sequence[ir.IndexExpr] = ()) -> ir.Value:
-        """A Python number or a SymInt as a value that needs no memory."""
-        if isinstance(x, (torch.SymInt, torch.SymFloat)):
+        """A Python number or a SymInt as a value that needs no memory; a SymFloat is computed on the host."""
+        if isinstance(x, torch.SymFloat):
+            return self.builder.expand(self.cast(self.from_sizes(x.node.expr), dtype), list(sizes))
+        if isinstance(x, torch.SymInt):
             return self.builder.iota(list(sizes), self.size(x.node.expr), dtype)
         return self.constant(x, dtype, sizes)
 
@@ -122,7 +125,9 @@ class Context:
             if isinstance(a, ir.Value):
                 term = nest.load_broadcast(a, sizes, nest.i)
                 return term if keep else term.cast(compute)
-            if isinstance(a, (torch.SymInt, torch.SymFloat)):
+            if isinstance(a, torch.SymFloat):
+                return nest.load(self.from_sizes(a.node.expr), []).cast(compute)
+            if isinstance(a, torch.SymInt):
                 return nest.index(self.size(a.node.expr)).cast(compute)
             return a
 
@@ -163,6 +168,10 @@ def static_int(x: Any, what: str) -> int:
     if isinstance(x, torch.SymInt) and x.node.expr.is_number:
         return int(x.node.expr)
     raise UnsupportedError(f"{what} must be a known integer, not {x}")
+
+
+def _refuse_float(expr: Any) -> ir.Value:
+    raise UnsupportedError(f"the number {expr} is computed from sizes")
 
 
 _STAND_INS: dict[tuple[ir.DType, bool], torch.Tensor] = {}

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +19,7 @@ from torch_ocl_compile.lowering.checks import Refused, refuse_bad_arguments
 from torch_ocl_compile.lowering.context import Context, ir_dtype
 from torch_ocl_compile.lowering.fallback import lower_call, record
 from torch_ocl_compile.lowering.in_place import scatters_into_inputs
+from torch_ocl_compile.lowering.origin import describe, describe_value, origin
 from torch_ocl_compile.lowering.registry import find
 from torch_ocl_compile.symbolic import Symbols, SymbolSource
 
@@ -44,13 +44,15 @@ CPU_CONSTANTS = {aten.full.default, aten.scalar_tensor.default, aten.lift_fresh_
 @dataclass(frozen=True)
 class Source:
     """Where a tensor input of the ir.Graph comes from: argument `position` of the call, an attribute of the module, a
-    host value moved to the device, several 0-dim host values packed into one tensor, or several float arguments."""
+    host value moved to the device, several 0-dim host values packed into one tensor, several float arguments, or a float
+    expression of sizes."""
 
-    kind: str  # "argument", "attribute", "host", "packed", "numbers"
+    kind: str  # "argument", "attribute", "host", "packed", "numbers", "expression"
     position: int = 0
     tensor: torch.Tensor | None = None
     packed: tuple[int, ...] = ()  # positions among the host values, for "numbers" among the arguments
     dtype: torch.dtype | None = None
+    expr: Any = None
 
 
 @dataclass(frozen=True)
@@ -116,11 +118,13 @@ class _Lowering:
         self.donated = donated
         self.fallback = fallback
         self.debug = debug
+        self.expressions: dict[Any, ir.Value] = {}
         self.outside: list[tuple[Checked, ir.Value]] = []
         self.builder = ir.Builder()
         self.builder.reduced_precision = torch.get_float32_matmul_precision() != "highest"
         self.symbols = Symbols(self.builder)
         self.context = Context(self.builder, self.symbols)
+        self.context.from_sizes = self.bring_expression
         self.env: dict[torch.fx.Node, Any] = {}
         self.inputs: list[Source] = []
         self.device = graph_device(gm.graph)
@@ -193,13 +197,25 @@ class _Lowering:
         nodes = [n for n in self.placeholders if isinstance(n.meta.get("val"), torch.SymFloat) and n.users]
         if not nodes:
             return
-        wide = any(t.dtype is torch.float64 for n in self.placeholders for t in tensors_of(n.meta.get("val")))
-        dtype = torch.float64 if wide else torch.float32
+        dtype = self.number_dtype()
         positions = tuple(self.placeholders.index(n) for n in nodes)
         self.inputs.append(Source("numbers", packed=positions, dtype=dtype))
         packed = self.builder.input(ir_dtype(dtype), [ir.IndexExpr(len(nodes))], [ir.IndexExpr(1)], False, False)
         for k, node in enumerate(nodes):
             self.env[node] = self.builder.select(packed, 0, ir.IndexExpr(k))
+
+    def bring_expression(self, expr: Any) -> ir.Value:
+        if expr not in self.expressions:
+            self.symbols.evaluator(expr)  # raises if an input does not give a symbol
+            dtype = self.number_dtype()
+            self.inputs.append(Source("expression", dtype=dtype, expr=expr))
+            self.expressions[expr] = self.builder.input(ir_dtype(dtype), [], [], False, False)
+        return self.expressions[expr]
+
+    def number_dtype(self) -> torch.dtype:
+        """Numbers are wide where tensors are: few devices have float64."""
+        wide = any(t.dtype is torch.float64 for n in self.placeholders for t in tensors_of(n.meta.get("val")))
+        return torch.float64 if wide else torch.float32
 
     def host_value(self, node: torch.fx.Node) -> int:
         if node not in self.host_values:
@@ -242,7 +258,7 @@ class _Lowering:
             kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
             c.node, c.val = node, node.meta.get("val")
             c.in_place = node in self.into_inputs and self.may_overwrite(node, args[0])
-            self.builder.origin = _origin(node)
+            self.builder.origin = origin(node)
             return self.apply(node, args, kwargs)
         except FallbackError as error:
             raise FallbackError(f"{error}\n{describe(node)}\n{FALLBACK_REMEDY}") from error
@@ -382,7 +398,7 @@ class _Lowering:
         """One output of the ir.Graph: its memory belongs to the node's storage, and to no other's."""
         value = self.env[node]
         if value.kind != ir.ValueKind.kView or owners.setdefault(value.buffer, storage(node)) is not storage(node):
-            self.builder.origin = _origin(node)
+            self.builder.origin = origin(node)
             value = self.builder.copy(value)
             owners[value.buffer] = storage(node)
         self.builder.output(value, strides)
@@ -453,39 +469,3 @@ def _packed_dtype(node: torch.fx.Node) -> torch.dtype:
         return dtype
     wide = any(t.dtype is dtype and t.device.type != "cpu" for u in node.users for t in tensors_of(u.meta.get("val")))
     return dtype if wide else torch.float32
-
-
-def source_line(node: torch.fx.Node) -> str:
-    """model.py:61 of the user's code, "" if unknown."""
-    found = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
-    if not found:
-        return ""
-    path, line = found[-1]
-    return f"{path.rsplit('/', 1)[-1]}:{line}"
-
-
-def _origin(node: torch.fx.Node) -> ir.Origin:
-    return ir.Origin(str(node.target), source_line(node))
-
-
-def describe_value(node: torch.fx.Node) -> str:
-    value = node.meta.get("val")
-    if isinstance(value, torch.Tensor):
-        kind = str(value.dtype).removeprefix("torch.")
-        return f"{node.name}: {kind}{list(value.shape)} on {value.device}"
-    return f"{node.name}: {value}"
-
-
-def describe(node: torch.fx.Node) -> str:
-    """Op, operands and place in the model, for messages."""
-
-    def text(a: Any) -> str:
-        if isinstance(a, torch.fx.Node):
-            return describe_value(a)
-        return f"[{', '.join(text(x) for x in a)}]" if isinstance(a, (list, tuple)) else repr(a)
-
-    listed = [text(a) for a in node.args] + [f"{k}={text(v)}" for k, v in node.kwargs.items()]
-    trace = (node.meta.get("stack_trace") or "").strip().splitlines()
-    last = max((i for i, line in enumerate(trace) if line.lstrip().startswith("File ")), default=len(trace))
-    where = "\n".join("    " + line.strip() for line in trace[last : last + 2]) or "    (unknown)"
-    return f"  op:    {node.target}({', '.join(listed)})\n  where:\n{where}"

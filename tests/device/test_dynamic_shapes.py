@@ -1,0 +1,194 @@
+# tests/device/test_dynamic_shapes.py: one compiled program for many batch sizes and lengths; sizes 0 and 1; sizes that data decide.
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from torch_ocl_compile import debug
+
+pytestmark = pytest.mark.sampled(keep="mlp|length")
+SIZES = [4, 7, 2, 3, 5, 8, 16, 33, 64, 9, 10, 11, 12, 13, 6, 20, 21, 22, 31, 17]
+
+
+class MLP(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 32), nn.LayerNorm(32), nn.Linear(32, 5))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class CNN(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(
+            *(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Conv2d(8, 16, 3, stride=2, padding=1), nn.SiLU(), nn.AdaptiveAvgPool2d(1)),
+        )
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x):
+        return self.head(self.features(x).flatten(1))
+
+
+class Transformer(nn.Module):
+    def __init__(self, width=16, heads=4):
+        super().__init__()
+        self.heads = heads
+        self.embedding = nn.Embedding(50, width)
+        self.positions = nn.Parameter(torch.randn(70, width))
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.head = nn.Linear(width, 50)
+
+    def forward(self, ids):
+        x = self.embedding(ids) + self.positions[: ids.shape[1]]
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(batch, length, width)
+        x = x + self.out(y)
+        return self.head(x + self.mlp(self.norm2(x)))
+
+
+def ids(*shape):
+    return torch.randint(0, 50, shape)
+
+
+CASES = {
+    "mlp batch": (MLP, lambda n: torch.randn(n, 12)),
+    "cnn batch": (CNN, lambda n: torch.randn(n, 3, 16, 16)),
+    "transformer batch": (Transformer, lambda n: ids(n, 6)),
+    "transformer length": (Transformer, lambda n: ids(2, n)),
+}
+
+
+@pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("name", CASES)
+def test_twenty_sizes_in_two_compilations(ocl_device, name, train):
+    """The first size is compiled as it is, the second as a symbol, which serves all others."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    make, sample = CASES[name]
+    model = make().train(train)
+    ours = copy.deepcopy(model).to(ocl_device)
+    run = torch.compile(ours, backend="ocl", options={"fallback": "error"})
+    torch._dynamo.utils.counters.clear()
+    before = debug.compiled_graphs()
+    for size in SIZES:
+        x = sample(size)
+        model.zero_grad()
+        ours.zero_grad()
+        with torch.set_grad_enabled(train):
+            expected, got = model(x), run(x.to(ocl_device))
+        torch.testing.assert_close(got.detach().cpu(), expected.detach(), rtol=1e-4, atol=1e-4)
+        if not train:
+            continue
+        weights = torch.randn_like(expected)
+        expected.backward(weights)
+        got.backward(weights.to(ocl_device))
+        for (parameter, mine), reference in zip(ours.named_parameters(), model.parameters(), strict=True):
+            scale = max(1.0, reference.grad.abs().max().item())
+            torch.testing.assert_close(
+                mine.grad.cpu(),
+                reference.grad,
+                rtol=1e-3,
+                atol=2e-5 * scale,
+                msg=lambda m, p=parameter, s=size: f"{p}, {s}: {m}",
+            )
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 2
+    assert debug.compiled_graphs() - before <= (4 if train else 2)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_size_one_and_many(ocl_device, name):
+    """PyTorch itself makes a size of one a graph of its own; the others share theirs."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    make, sample = CASES[name]
+    model = make().eval()
+    run = torch.compile(copy.deepcopy(model).to(ocl_device), backend="ocl", options={"fallback": "error"})
+    torch._dynamo.utils.counters.clear()
+    with torch.no_grad():
+        for size in (1, 3, 1, 5, 8, 1, 13):
+            x = sample(size)
+            torch.testing.assert_close(run(x.to(ocl_device)).cpu(), model(x), rtol=1e-4, atol=1e-4)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 3
+
+
+@pytest.mark.parametrize("dynamic", [True, None], ids=["symbols", "constants"])
+@pytest.mark.parametrize("shape", [(0, 12), (3, 0)], ids=str)
+def test_no_elements(ocl_device, shape, dynamic):
+    torch._dynamo.reset()
+
+    def function(x):
+        return (
+            x.exp() + 1,
+            x.sum(),
+            x.sum(0),
+            torch.cat([x, x], 0),
+            (x @ x.t()).relu(),
+            x.reshape(-1),
+            x.mean(1, keepdim=True),
+        )
+
+    run = torch.compile(function, backend="ocl", dynamic=dynamic, fullgraph=True)
+    for rows, cols in (shape, (2, 3), shape):
+        x = torch.randn(rows, cols)
+        torch.testing.assert_close([t.cpu() for t in run(x.to(ocl_device))], list(function(x)), equal_nan=True)
+
+
+def test_sizes_in_arithmetic(ocl_device):
+    """Sizes as numbers, bounds of slices, repeats, positions, and results."""
+    torch._dynamo.reset()
+
+    def function(x, y):
+        n, m = x.shape
+        half = x[: n // 2, m - 2 :]
+        positions = torch.arange(n, device=x.device)[:, None] * m + torch.arange(m, device=x.device)
+        return (
+            half * n + 1.5 * m,
+            positions,
+            x.repeat(2, 1)[1 : n + 1],
+            torch.full((m, n), n / m, device=x.device),
+            y.view(m, n).t() / n,
+            n * m,
+        )
+
+    run = torch.compile(function, backend="ocl", dynamic=True, fullgraph=True, options={"fallback": "error"})
+    for n, m in ((4, 6), (9, 5), (2, 3)):
+        x, y = torch.randn(n, m), torch.randn(n * m)
+        expected, got = function(x, y), run(x.to(ocl_device), y.to(ocl_device))
+        assert got[-1] == expected[-1]
+        torch.testing.assert_close([t.cpu() for t in got[:-1]], list(expected[:-1]))
+
+
+# Sizes that data decide: a graph break by default, a symbol of the graph where PyTorch is told to trace them.
+
+DATA_DEPENDENT = {
+    "nonzero": lambda x: (x > 0).nonzero() + 1,
+    "boolean mask": lambda x: x[x > 0] * 2,
+    "masked_select": lambda x: x.masked_select(x > 0.5).sum() + 1,
+    "where": lambda x: torch.where(x > 0)[0] * 2,
+    "item": lambda x: x * x.abs().sum().round().int().item(),
+    "item as size": lambda x: x.new_ones(3 + int((x > 0).sum().item())) * 2,
+    "tolist": lambda x: x * sum((x > 0).sum(0).tolist()),
+    "unique": lambda x: x.round().unique() + 1,
+    "repeat_interleave": lambda x: x.repeat_interleave((x[:, 0] > 0).long() + 1, 0) + 1,
+}
+
+
+@pytest.mark.parametrize("captured", [False, True], ids=["graph break", "captured"])
+@pytest.mark.parametrize("name", DATA_DEPENDENT)
+def test_sizes_that_data_decide(ocl_device, name, captured):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    function = DATA_DEPENDENT[name]
+    with torch._dynamo.config.patch(capture_scalar_outputs=captured, capture_dynamic_output_shape_ops=captured):
+        run = torch.compile(function, backend="ocl")
+        for _ in range(3):
+            x = torch.randn(6, 5)
+            torch.testing.assert_close(run(x.to(ocl_device)).cpu(), function(x))

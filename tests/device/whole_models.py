@@ -1,0 +1,114 @@
+# tests/device/whole_models.py: a model's results and all gradients against the CPU's fp64; for test_transformers and the like.
+"""`check(make, device)`: make() gives (model, inputs); the judge is that of test_models.py, tensor by tensor."""
+
+import contextlib
+import copy
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from test_models import rmse
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+import networks
+
+DRAWS = 3
+
+
+def import_models(name):
+    """timm or transformers, or a skip. Both import torchvision, which beside a CPU-only torch needs networks.py's help."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    if importlib.util.find_spec(name) is None:
+        pytest.skip(f"{name} is not installed", allow_module_level=True)
+    with contextlib.suppress(ImportError):
+        networks.import_torchvision()
+    return importlib.import_module(name)
+
+
+def is_real(x):
+    return isinstance(x, torch.Tensor) and x.is_floating_point()
+
+
+def weighted(out):
+    """The loss: a model's own, else a sum of its outputs with fixed weights, which no symmetry cancels."""
+    if getattr(out, "loss", None) is not None:
+        return out.loss
+    total = 0
+    for leaf in tree_leaves(out):
+        if is_real(leaf):
+            weights = torch.arange(leaf.numel(), device=leaf.device, dtype=leaf.dtype).view(leaf.shape)
+            total = total + (leaf * torch.cos(weights)).mean()
+    return total
+
+
+def results(model, inputs, compile=lambda f: f):
+    """Name -> value: outputs, loss, gradients, buffers."""
+    inputs = tree_map_only(torch.Tensor, lambda t: t.detach().clone().requires_grad_(t.is_floating_point()), inputs)
+
+    def step(inputs):
+        out = model(**inputs) if isinstance(inputs, dict) else model(*inputs)
+        return weighted(out), [leaf for leaf in tree_leaves(out) if is_real(leaf)]
+
+    loss, outputs = compile(step)(inputs)
+    loss.backward()
+    named = {"loss": loss}
+    named |= {f"output {i}": x for i, x in enumerate(outputs)}
+    named |= {f"gradient of input {i}": x.grad for i, x in enumerate(tree_leaves(inputs)) if is_real(x)}
+    named |= {f"gradient of {name}": p.grad for name, p in model.named_parameters()}
+    named |= {f"buffer {name}": b for name, b in model.named_buffers() if is_real(b)}
+    return {name: t.detach().double().cpu() for name, t in named.items() if t is not None}
+
+
+def too_far(ours, fp32, fp64):
+    """Names of the tensors whose RMSE is more than twice PyTorch's and three ulp of their scale."""
+    found = {}
+    for name, exact in fp64.items():
+        scale = exact.pow(2).mean().sqrt().item()
+        if name.endswith("running_mean"):  # of what a step (momentum 0.1) averages
+            scale = max(scale, 0.1 * fp64[name.replace("running_mean", "running_var")].mean().sqrt().item())
+        mine, theirs = rmse(ours[name], exact), rmse(fp32[name], exact)
+        if not mine <= 2 * theirs + 3.6e-7 * scale + 1e-12:
+            found[name] = f"{name}: rmse {mine:.2e}, torch fp32 {theirs:.2e}, scale {scale:.2e}"
+    return found
+
+
+def without_dropout(model):
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        if hasattr(module, "drop_prob"):
+            module.drop_prob = 0.0
+    return model
+
+
+def check(make, device, train=True, **options):
+    """A tensor has to be right in one of three draws: rounding decides which branch a ReLU or a pool takes, and a gradient of
+    few elements that PyTorch happens to get exactly is no measure. A mistake shows in every draw."""
+    left, report = None, {}
+    for seed in range(DRAWS):
+        torch.manual_seed(seed)
+        model, inputs = make()
+        model = without_dropout(model).train(train)
+        exact = copy.deepcopy(model).double()
+        fp64 = results(exact, tree_map_only(torch.Tensor, lambda t: t.double() if is_real(t) else t, inputs))
+        ported = copy.deepcopy(model).to(device)
+        fp32 = results(model, inputs)
+        torch._dynamo.reset()
+        before = dict(torch.ocl.fallback_counts())
+        ours = results(
+            ported,
+            tree_map_only(torch.Tensor, lambda t: t.to(device), inputs),
+            lambda f: torch.compile(f, backend="ocl", options={"fallback": "error", **options}),
+        )
+        assert torch.ocl.fallback_counts() == before, "ran on the CPU"
+        assert ours.keys() == fp64.keys(), sorted(ours.keys() ^ fp64.keys())
+        report = too_far(ours, fp32, fp64)
+        left = set(report) if left is None else left & set(report)
+        if not left:
+            return
+    raise AssertionError("\n".join(report[name] for name in sorted(left)))
