@@ -41,4 +41,9 @@ def make(name: str, batch: int, size: int = 224) -> tuple[nn.Module, Tensor, int
     if name == "lenet":
         return LeNet(), torch.randn(batch, 1, 28, 28), 10
     models = import_torchvision().models
-    return getattr(models, name)(weights=None), torch.randn(batch, 3, size, size), 1000
+    settings: dict[str, object] = {}
+    if name in ("googlenet", "inception_v3"):  # the latter's second head needs images of 299 x 299
+        settings = {"init_weights": False, "aux_logits": name == "googlenet" or size >= 299}
+    if name.startswith("vit"):
+        settings = {"image_size": size}
+    return getattr(models, name)(weights=None, **settings), torch.randn(batch, 3, size, size), 1000

@@ -19,20 +19,35 @@ import networks  # noqa: E402
 
 # name, batch, image size: small images, so that a CPU runtime needs seconds; the device benchmark runs 224 x 224
 NETWORKS = [("mlp", 16, 0), ("lenet", 4, 28), ("alexnet", 2, 96), ("resnet18", 2, 64), ("vgg16", 2, 48)]
+NETWORKS += [("squeezenet1_0", 2, 64), ("mobilenet_v2", 2, 64)]
+# Minutes each on a CPU runtime: by --sweep.
+LARGE = [
+    *(("resnet50", 2, 64), ("convnext_small", 2, 64), ("googlenet", 2, 64), ("densenet161", 2, 64)),
+    *(
+        ("inception_v3", 2, 96),
+        ("shufflenet_v2_x1_0", 2, 64),
+        ("mobilenet_v3_large", 2, 64),
+        ("mobilenet_v3_small", 2, 64),
+    ),
+    *(("resnext50_32x4d", 2, 64), ("wide_resnet50_2", 2, 64), ("mnasnet1_0", 2, 64), ("efficientnet_b0", 2, 64)),
+    *(("efficientnet_b4", 2, 64), ("regnet_y_400mf", 2, 64), ("vit_b_16", 2, 64), ("swin_t", 2, 64)),
+]
 
 
 def without_dropout(model):
     """Dropout draws other numbers on other devices: networks are compared with p = 0; the masks have tests of their own."""
     for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
+        if type(module).__name__ in ("Dropout", "StochasticDepth"):
             module.p = 0.0
     return model
 
 
 def forward_and_gradients(model, run, x, y):
     x = x.detach().clone().requires_grad_()
-    out = run(x)
-    loss = F.cross_entropy(out, y)
+    heads = run(x)
+    heads = heads if isinstance(heads, tuple) else (heads,)  # with auxiliary classifiers: several
+    out = torch.cat([head.flatten() for head in heads])
+    loss = sum(F.cross_entropy(head, y) for head in heads)
     loss.backward()
     named = {"output": out, "loss": loss, "input gradient": x.grad}
     named |= {f"gradient of {name}": p.grad for name, p in model.named_parameters()}
@@ -83,6 +98,13 @@ def check_network(name, batch, size, train, ocl_device, tmp_path, **options):
 @pytest.mark.parametrize("name,batch,size", NETWORKS, ids=[n[0] for n in NETWORKS])
 def test_network(ocl_device, name, batch, size, train, tmp_path):
     check_network(name, batch, size, train, ocl_device, tmp_path)
+
+
+@pytest.mark.parametrize("name,batch,size", LARGE, ids=[n[0] for n in LARGE])
+def test_large_network(ocl_device, name, batch, size, tmp_path, sweep):
+    if not sweep:
+        pytest.skip("minutes of compiling: by --sweep")
+    check_network(name, batch, size, True, ocl_device, tmp_path)
 
 
 CUDA_REFERENCE = """
