@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find csrc kernels cmake -type f) CMakeLists.txt pyproject.toml
 
-.PHONY: demo test sweep lint bench clean setup build
+.PHONY: demo test sweep conformance lint bench clean setup build
 
 demo: build
 	$(BIN)/python -m torch_ocl_compile demo
@@ -18,6 +18,15 @@ test: build $(VENV)/.cpp_tests
 # Every case on every device; `make test` takes samples on all but the first.
 sweep: build
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --sweep tests
+
+# PyTorch's op_db and module_db on each device of DEVICES, compared with what is expected; writes docs/conformance.md.
+DEVICES ?= $(shell $(BIN)/python -c "import torch, torch_ocl_compile; print(*(f'ocl:{i}' for i in range(torch.ocl.device_count())))")
+JOBS ?= $(shell nproc)
+conformance: build
+	for device in $(DEVICES); do $(BIN)/python -m tests.conformance run --device $$device --jobs $(JOBS) \
+	  --out build/conformance/$$(echo $$device | tr : _).json || exit 1; done
+	$(BIN)/python -m tests.conformance table build/conformance/*.json
+	$(BIN)/python -m tests.conformance check build/conformance/*.json
 
 lint: build
 	$(BIN)/pip install -q ruff mypy clang-format

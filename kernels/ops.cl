@@ -9,6 +9,9 @@
 #define OCL_INLINE static inline
 #endif
 #ifndef T
+#include "special_series.cl"
+#undef T
+#undef REAL
 #define OCL_OPS_ALONE
 #define T float
 #define N int
@@ -130,22 +133,15 @@ OCL_INLINE T op_logaddexp(T a, T b) {
 
 // ---- special functions ----
 
-// Rational approximations in two ranges, then two steps of Newton. Source: ATen/native/Math.h (calc_erfinv).
+// The normal distribution's quantile of (1 + y) / 2, from the distance to the nearer end, which is exact.
 OCL_INLINE T op_erfinv(T y) {
-  const T z = y * y;
-  const T inner = y *
-      (((REAL(-0.140543331) * z + REAL(0.914624893)) * z + REAL(-1.645349621)) * z + REAL(0.886226899)) /
-      ((((REAL(0.012229801) * z + REAL(-0.329097515)) * z + REAL(1.442710462)) * z + REAL(-2.118377725)) * z + REAL(1.0));
-  const T t = sqrt(-log((REAL(1.0) - fabs(y)) / REAL(2.0)));
-  const T outer = copysign(
-      (((REAL(1.641345311) * t + REAL(3.429567803)) * t + REAL(-1.624906493)) * t + REAL(-1.970840454)) /
-          ((REAL(1.637067800) * t + REAL(3.543889200)) * t + REAL(1.0)),
-      y);
-  T x = fabs(y) <= REAL(0.7) ? inner : outer;
-  x = x - (erf(x) - y) / (REAL(1.12837916709551257390) * exp(-x * x));
-  x = x - (erf(x) - y) / (REAL(1.12837916709551257390) * exp(-x * x));
-  const T edge = fabs(y) == REAL(1.0) ? copysign((T)(INFINITY), y) : (T)(NAN);
-  return fabs(y) < REAL(1.0) ? x : edge;
+  const T a = fabs(y), h = y * REAL(0.5), s = sqrt(REAL(-2.0) * log((REAL(1.0) - a) * REAL(0.5))), r = REAL(1.0) / s;
+  const T middle = h * op_series_ndtri_middle(h * h * REAL(13.333333333333333) - REAL(1.0));
+  const T close = op_series_ndtri_tail((r - REAL(0.125)) * REAL(5.3333333333333333) - REAL(1.0));
+  const T far = op_series_ndtri_far_tail((r - REAL(0.025)) * REAL(20.0) - REAL(1.0));
+  const T x = (h * h <= REAL(0.15) ? middle : copysign(s - (s <= REAL(8.0) ? close : far), y)) * REAL(0.70710678118654752440);
+  const T edge = a == REAL(1.0) ? copysign((T)(INFINITY), y) : (T)(NAN);
+  return a < REAL(1.0) ? x : edge;
 }
 
 // Reflection for x < 0, recurrence up to 10, then the asymptotic series. Source: ATen/native/Math.h (calc_digamma).

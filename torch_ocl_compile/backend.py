@@ -127,11 +127,14 @@ def boundaries(kind: str) -> dict[str, Any]:
     metadata = None if context is None else context.fw_metadata
     if metadata is None:
         return {}
+    tokens = len(
+        metadata.tokens
+    )  # of ops with effects: first among inputs and results, where the metadata leaves them out
     if kind == "backward":
-        return {"donated": list(metadata.bw_donated_idxs or ())}
-    found: dict[str, Any] = {"parameters": list(metadata.static_input_indices or ())}
+        return {"donated": list(metadata.bw_donated_idxs or ()) if not metadata.num_backward_tokens else []}
+    found: dict[str, Any] = {"parameters": [tokens + i for i in metadata.static_input_indices or ()]}
     if kind == "forward":
-        found["saved_from"] = metadata.num_forward
+        found["saved_from"] = tokens + metadata.num_forward
     return found
 
 
@@ -160,7 +163,8 @@ def report_strides(plan: Any, lowered: Lowered) -> None:
     if context is None or context.output_strides is None:
         return
     strides: list[Any] = plan.output_strides()
-    for result, fake in zip(lowered.results, lowered.traced, strict=True):
+    tokens = 0 if context.fw_metadata is None else len(context.fw_metadata.tokens)
+    for result, fake in list(zip(lowered.results, lowered.traced, strict=True))[tokens:]:
         chosen: Any = None
         if isinstance(fake, torch.Tensor) and result.kind == "plan":
             chosen = tuple(strides[result.position])

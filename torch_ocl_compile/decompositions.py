@@ -13,6 +13,8 @@ from torch._ops import OpOverload, OpOverloadPacket
 
 import torch_ocl_compile.graph_ops
 import torch_ocl_compile.resampling  # noqa: F401  (fills NN_DECOMPOSITIONS)
+from torch_ocl_compile.composite_decompositions import COMPOSITE_DECOMPOSITIONS
+from torch_ocl_compile.linalg_decompositions import LINALG_DECOMPOSITIONS
 from torch_ocl_compile.nn_decompositions import NN_DECOMPOSITIONS
 from torch_ocl_compile.random_forms import DECOMPOSITIONS
 
@@ -131,6 +133,8 @@ OVERRIDES: dict[Any, Callable[..., Any]] = {
     aten.convolution_backward.default: split_bias_grad,
     aten.max_pool2d_with_indices.default: _pool_by_offsets(2),
     aten.max_pool3d_with_indices.default: _pool_by_offsets(3),
+    **COMPOSITE_DECOMPOSITIONS,
+    **LINALG_DECOMPOSITIONS,
     **NN_DECOMPOSITIONS,
 }
 

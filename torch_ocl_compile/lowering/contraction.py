@@ -33,6 +33,8 @@ def product(c: Context, a: ir.Value, b: ir.Value, dtype: ir.DType) -> ir.Value:
 
 def add_scaled(c: Context, x: ir.Value, y: ir.Value, beta: Any, alpha: Any) -> ir.Value:
     """beta * x + alpha * y; x is not read when beta is 0."""
+    if not ir.is_floating(c.dtype) and not isinstance(alpha, torch.SymInt) and not isinstance(beta, torch.SymInt):
+        beta, alpha = int(beta), int(alpha)  # as PyTorch does for integers
 
     def combine(a: t.Term, b: t.Term) -> t.Term:
         scaled = b if alpha == 1 else b * alpha

@@ -200,8 +200,10 @@ def formula(*targets: Any, raw: Sequence[int] = ()) -> Callable[[F], F]:
 @lower(aten.add.Tensor, aten.add.Scalar)
 def add(c: Context, x: Any, y: Any, alpha: Any = 1) -> ir.Value:
     """x + alpha * y."""
-    if c.dtype == ir.DType.kBool or (isinstance(alpha, (int, float)) and alpha == 1):
+    if isinstance(alpha, (int, float)) and alpha == 1:
         return apply(c, "add", x, y)
+    if c.dtype == ir.DType.kBool:  # or, of what alpha leaves
+        return apply(c, "add", x, apply(c, "mul", y, bool(alpha)))
     result: ir.Value = c.pointwise(lambda a, b, s: a + b * s, x, y, alpha)
     return result
 

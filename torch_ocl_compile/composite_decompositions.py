@@ -1,0 +1,143 @@
+# torch_ocl_compile/composite_decompositions.py: ops that are a few others, where PyTorch's table leaves them whole.
+"""Distances, bilinear forms, gates, windows on memory. Each is the formula of its eager kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+
+def glu(x: Tensor, dim: int = -1) -> Tensor:
+    a, b = x.chunk(2, dim)
+    return a * b.sigmoid()
+
+
+def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta x + alpha sum of a_i b_i; x is not read when beta is 0."""
+    total = torch.bmm(a, b).sum(0, dtype=x.dtype)
+    total = total if alpha == 1 else total * alpha
+    return total if beta == 0 else total + (x if beta == 1 else x * beta)
+
+
+def trilinear(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> Tensor:
+    """Sum of a * b * c over `sumdim`, each with unit dimensions inserted first."""
+
+    def expanded(x: Tensor, dims: Sequence[int]) -> Tensor:
+        for dim in sorted(dims):
+            x = x.unsqueeze(dim)
+        return x
+
+    product = expanded(a, expand1) * expanded(b, expand2) * expanded(c, expand3)
+    return product.sum(list(sumdim)) if sumdim else product
+
+
+# Distances
+
+
+def _norm(difference: Tensor, p: float) -> Tensor:
+    if difference.shape[-1] == 0:
+        return difference.sum(-1)
+    result: Tensor = aten.linalg_vector_norm(difference, p, [-1])
+    return result
+
+
+def cdist_forward(x: Tensor, y: Tensor, p: float, compute_mode: int | None) -> Tensor:
+    return _norm(x.unsqueeze(-2) - y.unsqueeze(-3), p)
+
+
+def cdist_backward(grad: Tensor, x: Tensor, y: Tensor, p: float, distance: Tensor) -> Tensor:
+    """Of the first points; where a distance is 0 the gradient is 0."""
+    difference = x.unsqueeze(-2) - y.unsqueeze(-3)
+    return (grad.unsqueeze(-1) * _slope(difference, distance.unsqueeze(-1), p)).sum(-2)
+
+
+def _slope(difference: Tensor, distance: Tensor, p: float) -> Tensor:
+    """Derivative of the norm by each difference."""
+    size, sign = difference.abs(), difference.sign()
+    if p == 0:
+        return torch.zeros_like(difference)
+    if p == 1:
+        return sign
+    if p == float("inf"):
+        return torch.where(size == distance, sign, 0.0)
+    if p == 2:
+        return torch.where(distance == 0, 0.0, difference / distance)
+    is_flat = (distance == 0) | (size == 0) if p < 1 else distance == 0
+    return torch.where(is_flat, 0.0, sign * (size / distance) ** (p - 1))
+
+
+def _pairs(n: int, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """First and second of the pairs i < j in order, and [n, n] the position of each pair."""
+    i = torch.arange(n, device=like.device)
+    low, high = torch.minimum(i[:, None], i[None, :]), torch.maximum(i[:, None], i[None, :])
+    position = low * (2 * n - low - 1) // 2 + high - low - 1
+    first, second = torch.triu_indices(n, n, 1, device=like.device)
+    return first, second, position.clamp(min=0)
+
+
+def pdist_forward(x: Tensor, p: float = 2.0) -> Any:
+    n = x.shape[0]
+    if not isinstance(n, int) or n > 64:
+        return NotImplemented
+    if n < 2:
+        return x.new_zeros((0,))
+    first, second, _ = _pairs(n, x)
+    return _norm(x[first] - x[second], p)
+
+
+def pdist_backward(grad: Tensor, x: Tensor, p: float, distance: Tensor) -> Any:
+    """As between x and itself, with every pair twice and the diagonal nowhere: no two threads write one place."""
+    n = x.shape[0]
+    if not isinstance(n, int) or n > 64:
+        return NotImplemented
+    if n < 2:
+        return torch.zeros_like(x)
+    i = torch.arange(n, device=x.device)
+    position = _pairs(n, x)[2]
+    grads = torch.where(i[:, None] != i[None, :], grad[position], 0.0)
+    return cdist_backward(grads, x, x, p, distance[position])
+
+
+# Windows on memory
+
+
+def as_strided_copy(x: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Tensor:
+    return torch.as_strided(x, size, stride, storage_offset).clone()
+
+
+def as_strided_scatter(
+    x: Tensor, source: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
+) -> Any:
+    """x with `source` written to the window; the window's places are found by looking at a ramp through it."""
+    if not x.is_contiguous() or storage_offset is None or x.storage_offset() != 0:
+        return NotImplemented
+    ramp = torch.arange(x.numel(), device=x.device)
+    places = torch.as_strided(ramp, size, stride, storage_offset).reshape(-1)
+    return x.reshape(-1).scatter(0, places, source.reshape(-1)).view(x.shape)
+
+
+COMPOSITE_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    aten.glu.default: glu,
+    aten.addbmm.default: addbmm,
+    aten._trilinear.default: trilinear,
+    aten._cdist_forward.default: cdist_forward,
+    aten._cdist_backward.default: cdist_backward,
+    aten._pdist_forward.default: pdist_forward,
+    aten._pdist_backward.default: pdist_backward,
+    aten.as_strided_copy.default: as_strided_copy,
+    aten.as_strided_scatter.default: as_strided_scatter,
+}
