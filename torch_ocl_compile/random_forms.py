@@ -139,3 +139,41 @@ def random_from(x: Any, low: Any, high: Any) -> Any:
         high = INTEGER_END.get(x.dtype, 2**63 - 2 if x.dtype is torch.int64 else None)
         high = torch.iinfo(x.dtype).max + 1 if high is None else high + 1
     return torch.randint(low, high, x.shape, dtype=x.dtype, device=x.device)
+
+
+# Orders and choices: by random keys
+
+
+def randperm(n: Any, *, generator: Any = None, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    """The order of random keys; two of 2^63 are hardly ever equal, and then the first comes first."""
+    keys = torch.randint(0, 2**63 - 1, (n,), dtype=torch.int64, device=device)
+    return keys.sort(stable=True).indices.to(dtype or torch.int64)
+
+
+@form("aten.randperm.generator_out", "aten.randperm.out")
+def randperm_out(n: Any, *, out: Any, generator: Any = None) -> Any:
+    if out.shape != (n,):
+        out.resize_([n])
+    return out.copy_(randperm(n, device=out.device))
+
+
+@form("aten.multinomial.default")
+def multinomial(probabilities: Any, count: int, replacement: bool = False, *, generator: Any = None) -> Any:
+    """Without replacement the first `count` of a race of exponential clocks; with, where uniform numbers fall."""
+    p = probabilities.to(_draw_type(probabilities.dtype))
+    if not replacement and count > p.shape[-1]:
+        raise ValueError("cannot sample so many without replacement")
+    if count == 1 or not replacement:
+        clocks = (-torch.log1p(-_rand(p))).clamp_min(2.0**-30)
+        if count == 1:
+            return (p / clocks).argmax(-1, keepdim=True)
+        return (p / clocks).topk(count, -1).indices
+    ends = p.cumsum(-1)
+    ends = ends / ends[..., -1:]
+    drawn = torch.rand((*p.shape[:-1], count), dtype=p.dtype, device=p.device)
+    return torch.searchsorted(ends, drawn, right=True).clamp_max(p.shape[-1] - 1)
+
+
+DECOMPOSITIONS[aten.randperm.default] = randperm
+DECOMPOSITIONS[aten.randperm.generator] = randperm
+DECOMPOSITIONS[aten.multinomial.default] = multinomial
