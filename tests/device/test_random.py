@@ -165,3 +165,33 @@ def test_eager_and_compiled_draw_alike(ocl_device: str) -> None:
         a = draw().cpu()
         torch.manual_seed(2)
         assert torch.equal(a, torch.compile(draw, backend="ocl")().cpu())
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_orders_and_choices(compiled: bool, ocl_device: str) -> None:
+    """randperm is a permutation, each equally likely; multinomial follows its weights and never takes a zero."""
+    torch._dynamo.reset()
+    weights = torch.tensor([0.0, 1.0, 2.0, 0.0, 3.0, 4.0], device=ocl_device)
+
+    def draw() -> tuple[torch.Tensor, ...]:
+        rows = weights.expand(20_000, 6)
+        return (
+            torch.randperm(1000, device=ocl_device),
+            torch.multinomial(weights, 20_000, True),
+            torch.multinomial(rows, 1),
+            torch.multinomial(rows, 3),
+        )
+
+    torch.ocl.reset_fallback_counts()
+    torch.manual_seed(4)
+    function = torch.compile(draw, backend="ocl", options={"fallback": "error"}) if compiled else draw
+    order, many, one, three = (t.cpu() for t in function())
+    assert torch.ocl.fallback_counts() == {}
+    assert order.sort().values.tolist() == list(range(1000)) and order.tolist() != list(range(1000))
+    assert abs(torch.corrcoef(torch.stack([order.float(), torch.arange(1000.0)]))[0, 1]) < 0.13
+    expected = weights.cpu() / weights.cpu().sum()
+    for drawn in (many, one[:, 0], three[:, 0]):
+        found = torch.bincount(drawn, minlength=6) / len(drawn)
+        assert (found - expected).abs().max() < 4 * math.sqrt(0.25 / len(drawn))
+        assert found[0] == found[3] == 0
+    assert (three.sort(1).values.diff(dim=1) > 0).all()
