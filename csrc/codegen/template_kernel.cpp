@@ -28,7 +28,7 @@ std::string joined(const std::vector<std::string>& parts) {
 
 /// One hook: `name`(acc, coordinates, epilogue arguments), without its parameter list, which is known when all hooks are
 /// printed.
-Writer hook_body(Kernel& kernel, const ir::Ranges& ranges, const schedule::Group& group, int width) {
+Writer hook_body(Kernel& kernel, const ir::Ranges& ranges, const schedule::Group& group, int width, bool aligned = false) {
   const schedule::TemplateLaunch& launch = group.launch;
   const ir::Node& main = kernel.graph().nodes[static_cast<size_t>(group.main)];
   BodyPrinter body(kernel, ranges);
@@ -39,6 +39,7 @@ Writer hook_body(Kernel& kernel, const ir::Ranges& ranges, const schedule::Group
     names[{SymbolKind::kLoop, static_cast<int>(k)}] = "i" + std::to_string(k);
   }
   body.push(names);
+  body.assume_aligned(aligned);
   body.set_lane({SymbolKind::kLoop, launch.store_dim}, width);
   body.set_result(group.main, {main.outputs.at(0), coords}, {"acc", ir::DType::kF32, width, body.depth() - 1, false});
   for (const ir::NodeId node : group.epilogue) body.run_map(node);
@@ -97,7 +98,21 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
 
   std::vector<std::pair<int, Writer>> hooks;  // width, body
   hooks.emplace_back(1, hook_body(kernel, ranges, group, 1));
-  if (launch.store_width > 1) hooks.emplace_back(launch.store_width, hook_body(kernel, ranges, group, launch.store_width));
+  if (launch.store_width > 1) {
+    Writer vectors = hook_body(kernel, ranges, group, launch.store_width);
+    if (launch.store_aligned) {  // where the caller's tensors begin is seen at run time, once for the whole launch
+      std::string offsets;
+      for (const std::string& name : kernel.buffer_names()) offsets += (offsets.empty() ? "" : " | ") + name + "_offset";
+      const Writer plain = std::move(vectors);
+      vectors = Writer();
+      vectors.open("if ((($s) & $d) == 0)", offsets, launch.store_width - 1);
+      vectors.append(hook_body(kernel, ranges, group, launch.store_width, true));
+      vectors.line("return;");
+      vectors.close();
+      vectors.append(plain);
+    }
+    hooks.emplace_back(launch.store_width, std::move(vectors));
+  }
 
   std::vector<std::string> coordinates, parameters;
   for (const int loop : launch.store_coords) {
@@ -105,8 +120,8 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
     parameters.push_back(std::string("const ") + kernel.index_type() + " i" + std::to_string(loop));
   }
   Writer functions;
-  // An epilogue reads an element before it writes it, if both lie in one memory, and no other: its loads may pass earlier
-  // stores, without which a GPU waits for memory at each of an item's elements.
+  // No two buffers of a template share memory (placement reuses it in pointwise groups alone), so loads may pass earlier
+  // stores: otherwise a GPU waits for memory at each of an item's elements.
   functions.line("#define EPILOGUE_PARAMS $s", joined(kernel.parameters(!caps.is_cpu)));
   functions.line("#define EPILOGUE_PASS $s", joined(kernel.argument_names()));
   for (const auto& [width, text] : hooks) {

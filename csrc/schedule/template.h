@@ -33,7 +33,9 @@ struct TemplateLaunch {
   std::array<ir::IndexExpr, 3> groups;  // work-groups per dimension
   std::array<int, 3> local{1, 1, 1};    // local size
   int store_width = 1;                  // VW of STOREV; 1: only STORE is used
-  int store_dim = 0;                    // which loop of the node STOREV runs along
+  bool store_aligned =
+      false;          // STOREV's coordinate along that loop is a multiple of the width, and the device gains by knowing
+  int store_dim = 0;  // which loop of the node STOREV runs along
   /// Which loop i* of the node each coordinate argument of STORE is, in order: gemm {0, 1, 2}.
   std::vector<int> store_coords;
   int64_t scratch_elements = 0;  // f32 workspace, passed as the last input (0: none)

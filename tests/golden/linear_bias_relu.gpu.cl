@@ -1,6 +1,6 @@
 // gemm, groups 2 x 1 x 1, local [64, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_57104a3b2a63
+#define KERNEL_NAME gemm_8ba55420149f
 #define VW 4
 #define TILE_M 16
 #define TILE_N 64
@@ -237,6 +237,13 @@ OCL_INLINE void epilogue(const float acc, const int i0, const int i1, const int 
 OCL_INLINE void epilogue_v(const float4 acc, const int i0, const int i1, const int i2 EPILOGUE_PARAMS) {
   e_in0 += e_in0_offset;
   e_out0 += e_out0_offset;
+  if (((e_in0_offset | e_out0_offset) & 3) == 0) {
+    const float4 v6 = *(__global const float4*)(e_in0 + i2);
+    const float4 v7 = v6 + acc;
+    const float4 v8 = op_relu_f32x4(v7);
+    *(__global float4*)(e_out0 + i1 * 64 + i2) = v8;
+    return;
+  }
   const float4 v3 = vload4(0, e_in0 + i2);
   const float4 v4 = v3 + acc;
   const float4 v5 = op_relu_f32x4(v4);

@@ -67,6 +67,7 @@ bool choose_conv_group(TemplateContext& context, TemplateLaunch& launch) {
   pass(launch, {image->strides[2], image->strides[3], image->strides[1]});
   launch.groups = {ir::ceildiv(pixels, tile.rows) * ir::ceildiv(K, tile.columns), groups, phases};
   launch.store_width = 4;
+  launch.store_aligned = attrs.groups == 1 || quads(context, {K});
   launch.store_coords = {0, 1, 2, 3};
   launch.store_dim = 1;
   lay_out(context.graph, node.outputs[0], kChannelsLast);

@@ -60,6 +60,7 @@ bool choose_conv_weight_group(TemplateContext& context, TemplateLaunch& launch) 
   }
   launch.groups = {ir::ceildiv(R * S * C, tile.columns) * ir::ceildiv(K, tile.rows), groups, splits};
   launch.store_width = 4;
+  launch.store_aligned = quads(context, {C});
   launch.store_coords = {0, 1, 2, 3};
   launch.store_dim = 1;
   if (splits > 1) {

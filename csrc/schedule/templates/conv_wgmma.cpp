@@ -24,6 +24,25 @@ Operand quads_of_channels(TemplateContext& context, const ir::View& x, const Ind
   return {copy.input, {copy.strides[0], 1, copy.strides[1], copy.strides[2]}};
 }
 
+/// Parts of a sum over pixels: whole rounds of `tiles` tiles a part over the units, against writing and adding the partial
+/// results
+/// (`results` elements each). Seconds of an H200, whose ratio is that of other devices too.
+int64_t choose_pixel_splits(const Caps& caps, const UnitTile& tile, int64_t tiles, int64_t pixels, double results) {
+  constexpr double kFlops = 0.6e12, kBytes = 2e12;  // of one unit, of the device
+  const double whole = 2.0 * static_cast<double>(pixels) * tile.rows * tile.columns / (kFlops * tile.rate);
+  int64_t best = 1;
+  double least = 0;
+  for (int64_t splits = 1; splits <= 256 && splits <= std::max<int64_t>(1, pixels / 512); ++splits) {
+    const int64_t rounds = (tiles * splits + caps.units - 1) / caps.units;
+    const double time = whole * static_cast<double>(rounds) / static_cast<double>(splits) +
+                        (splits > 1 ? 8.0 * results * static_cast<double>(splits) / kBytes : 0);
+    if (splits > 1 && time >= least) continue;
+    least = time;
+    best = splits;
+  }
+  return best;
+}
+
 }  // namespace
 
 bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch) {
@@ -65,6 +84,7 @@ bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch) {
   const IndexExpr tiles = ir::ceildiv(pixels, tile.rows) * ir::ceildiv(K, tile.columns);
   // Phases differ in their taps: their groups are left to the device to balance.
   launch.groups = {phases > 1 ? tiles : persistent_groups(context.caps, tiles, tile, attrs.groups), groups, phases};
+  launch.store_aligned = attrs.groups == 1 || quads(context, {K});
   launch.store_coords = {0, 1, 2, 3};
   launch.store_dim = 1;
   lay_out(context.graph, node.outputs[0], kChannelsLast);
@@ -89,10 +109,10 @@ bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch) 
                      ir::simplify(gradient.strides[2] * P, context.graph.ranges()) == gradient.strides[0];
 
   const int64_t rows = K.constant(), columns = typical(R * S * depth, 576), pixels = typical(batch * P * Q, 50176);
-  const UnitTile tile = {rows <= 64 ? 64 : 128, columns <= 64 ? 64 : 128, 1};
+  const UnitTile tile = {rows <= 64 ? 64 : 128, columns <= 64 ? 64 : 128, 1.0};
   const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * attrs.groups;
-  // One work-group a unit at a time: two rounds fill the device evenly; a split is long enough to pay for its partial result.
-  const int64_t wanted = std::min((2 * context.caps.units + tiles - 1) / tiles, std::max<int64_t>(1, pixels / 512));
+  const int64_t wanted =
+      choose_pixel_splits(context.caps, tile, tiles, pixels, static_cast<double>(rows) * static_cast<double>(columns));
   const IndexExpr split_pixels = ir::ceildiv(ir::ceildiv(batch * P * Q, wanted), 32) * 32;
   // With sizes known only at run time a split may come out empty: it then stores zeros.
   const int64_t splits = split_pixels.is_const() ? (pixels + split_pixels.constant() - 1) / split_pixels.constant() : wanted;
@@ -112,6 +132,7 @@ bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch) 
     pass(launch, {operand.strides[2], operand.strides[3], operand.strides[1]});
   }
   launch.groups = {ir::ceildiv(R * S * depth, tile.columns) * ir::ceildiv(K, tile.rows), groups, splits};
+  launch.store_aligned = true;
   launch.store_coords = {0, 1, 2, 3};
   launch.store_dim = 1;
   if (splits > 1) {

@@ -55,6 +55,7 @@ bool choose_gemm_group(TemplateContext& context, TemplateLaunch& launch) {
   pass(launch, {M, N, K, inner}, {a.outer, a.inner, a.row, a.col, b.outer, b.inner, b.row, b.col});
   launch.groups = {ir::ceildiv(M, tile.rows) * ir::ceildiv(N, tile.columns), 1, batch};
   launch.store_width = 4;
+  launch.store_aligned = true;
   launch.store_coords = {0, 1, 2};
   launch.store_dim = 2;
   return true;

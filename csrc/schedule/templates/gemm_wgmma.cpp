@@ -47,6 +47,7 @@ bool choose_gemm_wgmma(TemplateContext& context, TemplateLaunch& launch) {
   pass(launch, {M, N, K, inner}, {a.outer, a.inner, a.row, a.col, b.outer, b.inner, b.row, b.col});
   const IndexExpr tiles_of_one = ir::ceildiv(M, tile.rows) * ir::ceildiv(N, tile.columns);
   launch.groups = {persistent_groups(context.caps, tiles_of_one, tile, batch), 1, batch};
+  launch.store_aligned = true;
   launch.store_coords = {0, 1, 2};
   launch.store_dim = 2;
   return true;
