@@ -276,24 +276,3 @@ class Net(nn.Module):
         return self.body(x)
 
 
-def test_ddp_of_one_process(ocl_device, tmp_path):
-    """DistributedDataParallel over gloo with a world of one: the same gradients as without."""
-    import torch.distributed as dist
-
-    from torch_ocl_compile import distributed
-
-    if not dist.is_available():
-        pytest.skip("torch without distributed")
-    torch._dynamo.reset()
-    model, x = Net(), torch.randn(5, 6)
-    ported = copy.deepcopy(model).to(ocl_device)
-    model(x).square().sum().backward()
-    distributed.register()
-    dist.init_process_group(distributed.BACKEND, init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
-    try:
-        wrapped = nn.parallel.DistributedDataParallel(ported)
-        torch.compile(wrapped, backend="ocl")(x.to(ocl_device)).square().sum().backward()
-    finally:
-        dist.destroy_process_group()
-    for mine, reference in zip(ported.parameters(), model.parameters(), strict=True):
-        torch.testing.assert_close(mine.grad.cpu(), reference.grad, rtol=1e-4, atol=1e-5)

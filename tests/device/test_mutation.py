@@ -46,6 +46,26 @@ def assign_diagonal(c, k):
     return c.mean()
 
 
+def copied_rows(c, k):
+    c.index_copy_(2, index(c, 5, 7), k)
+    return c.mean()
+
+
+def assign_indexed(c, k):
+    c[:, :, index(c, 5, -1)] = k
+    return c.mean()
+
+
+def added_rows(c, k):
+    c.index_add_(2, index(c, 5, 7), k)
+    return c.mean()
+
+
+def scattered(c, k):
+    c.scatter_(2, index(c, 5, 7).expand(4, 8, 2), k)
+    return c.mean()
+
+
 def old_value_kept(c, k):
     old = c[:, :, 5:7] + 1
     window = c[:, :, 4:8]
@@ -99,6 +119,10 @@ CASES = {
     assign_nested: 1024,
     assign_twice: 1024,
     assign_diagonal: 8 * 1024 * 8,
+    copied_rows: 8192,
+    assign_indexed: 8192,
+    added_rows: None,
+    scattered: None,
     old_value_kept: 1024,
     old_clone_kept: None,
     shifted: None,
@@ -127,7 +151,7 @@ def test_written_input(ocl_device, function):
     with record() as launches:
         compiled(*ours)
     torch.ocl.synchronize()
-    stores = [k for k in launches if "scatter" in k.origin and k.kind == "pointwise"]
+    stores = [k for k in launches if ("scatter" in k.origin or "index_put" in k.origin) and k.kind == "pointwise"]
     assert stores and all(k.bytes <= CASES[function] for k in stores), [(k.kind, k.bytes, k.origin) for k in launches]
 
 

@@ -50,6 +50,22 @@ def softmax(x: Tensor, dim: int, *_: Any) -> bool:
     return not -rank <= dim < rank or not x.dtype.is_floating_point
 
 
+@check("aten.sort.default", "aten.sort.stable", "aten.argsort.default", "aten.argsort.stable")
+def sort(x: Tensor, dim: int = -1, *_: Any, **settings: Any) -> bool:
+    rank = max(x.dim(), 1)
+    return not -rank <= settings.get("dim", dim) < rank
+
+
+@check("aten.index_put.default")
+def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> bool:
+    if any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices):
+        return False
+    target = aten.index.Tensor(x, indices).shape
+    pairs = zip(reversed(values.shape), reversed(target), strict=False)
+    fits = all(not statically_known_true(a != b) or statically_known_true(a == 1) for a, b in pairs)
+    return x.dtype != values.dtype or not fits
+
+
 @check("aten.index_select.default")
 def index_select(x: Tensor, dim: int, index: Tensor) -> bool:
     return index.dim() > 1 or index.dtype not in (torch.int32, torch.int64)
@@ -90,7 +106,7 @@ def convolution(
     groups: int,
 ) -> bool:
     limit = max((*stride, *dilation))
-    return transposed and any(p >= limit for p in output_padding)
+    return x.dtype != w.dtype or (transposed and any(p >= limit for p in output_padding))
 
 
 @check("aten.max.default", "aten.min.default", "aten.argmax.default", "aten.argmin.default")

@@ -1,0 +1,196 @@
+# tests/device/test_bad_input.py: wrong shapes, dtypes, dims, indices and devices: PyTorch's exception, eager and compiled.
+"""Eager on the device raises the CPU's type and message. Compiled, Dynamo raises its TorchRuntimeError (a RuntimeError) around
+what the fake tensors say, or the eager type."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch._dynamo.exc import TorchRuntimeError
+
+pytestmark = pytest.mark.sampled(every=8)
+R, L = torch.randn, torch.tensor
+X = lambda: (R(2, 3),)  # noqa: E731
+IMAGE = lambda: (R(1, 3, 8, 8), R(4, 3, 3, 3))  # noqa: E731
+INDEX = lambda: (R(2, 3), L([0, 1]))  # noqa: E731
+INDEX2 = lambda: (R(2, 3), L([[0, 1, 0], [1, 0, 1]]))  # noqa: E731
+
+DIMS = (
+    "softmax log_softmax cumsum cumprod sort argsort argmax argmin median var std logcumsumexp cummax unbind any all prod amax mean"
+    " logsumexp count_nonzero"
+)
+CASES = {f"{name} dim": (lambda a, name=name: getattr(a, name)(dim=4), X) for name in DIMS.split()}
+CASES |= {
+    "matmul": (lambda a: a @ a, X),
+    "matmul dtype": (lambda a: a @ a.t().double(), X),
+    "matmul half": (lambda a: a.half() @ a.t(), X),
+    "mm rank": (lambda a: torch.mm(a, a[0]), X),
+    "mv": (lambda a: torch.mv(a, a[:, 0]), X),
+    "bmm": (lambda a: torch.bmm(a[None], a[None]), X),
+    "bmm dtype": (lambda a: torch.bmm(a[None], a.double().t()[None]), X),
+    "addmm shape": (lambda a: torch.addmm(a, a, a.t()), X),
+    "addmm dtype": (lambda a: torch.addmm(a[:, :2].double(), a, a.t()), X),
+    "linear": (lambda a: F.linear(a, a[:, :2]), X),
+    "linear dtype": (lambda a: F.linear(a, a.double()), X),
+    "linear bias": (lambda a: F.linear(a, a, a[0]), X),
+    "einsum": (lambda a: torch.einsum("ij,jk->ik", a, a), X),
+    "broadcast": (lambda a: a + a[:, :2], X),
+    "in place broadcast": (lambda a: a[0].clone().add_(a), X),
+    "in place dtype": (lambda i: i.clone().add_(1.5), lambda: (L([1, 2]),)),
+    "expand": (lambda a: a.expand(3, 5), X),
+    "view": (lambda a: a.view(5), X),
+    "view of strided": (lambda a: a.t().view(6), X),
+    "permute": (lambda a: a.permute(0, 0), X),
+    "transpose": (lambda a: a.transpose(0, 4), X),
+    "select": (lambda a: a[5], X),
+    "select dim": (lambda a: a.select(1, 7), X),
+    "narrow": (lambda a: a.narrow(0, 1, 5), X),
+    "split": (lambda a: a.split([1, 3]), X),
+    "unflatten": (lambda a: a.unflatten(1, (2, 2)), X),
+    "flip": (lambda a: a.flip((0, 0)), X),
+    "roll": (lambda a: a.roll(1, 4), X),
+    "repeat": (lambda a: a.repeat(2), X),
+    "cat": (lambda a: torch.cat([a, a[:, :2]]), X),
+    "cat dim": (lambda a: torch.cat([a, a], 4), X),
+    "stack": (lambda a: torch.stack([a, a[:, :2]]), X),
+    "select_scatter": (lambda a: a.select_scatter(a[0], 0, 7), X),
+    "select_scatter shape": (lambda a: a.select_scatter(a, 0, 0), X),
+    "slice_scatter shape": (lambda a: a.slice_scatter(a, 0, 0, 1), X),
+    "index float": (lambda a: a[a[0]], X),
+    "index too many": (lambda a, i: a[i, i, i], INDEX),
+    "index broadcast": (lambda a, i: a[i, i.repeat(2)[:3]], INDEX),
+    "mask shape": (lambda a: a[a[:, :2] > 0], X),
+    "index_put shape": (lambda a, i: a.clone().index_put_((i,), a[:, :2]), INDEX),
+    "index_put dtype": (lambda a, i: a.clone().index_put_((i,), a.double()), INDEX),
+    "index_select dtype": (lambda a: a.index_select(0, a[0]), X),
+    "index_select shape": (lambda a, i: a.index_select(0, i), INDEX2),
+    "index_add shape": (lambda a, i: a.index_add(0, i, a[:1]), INDEX),
+    "gather dtype": (lambda a: a.gather(0, a), X),
+    "gather dim": (lambda a, i: a.gather(4, i), INDEX2),
+    "gather rank": (lambda a, i: a.gather(0, i), INDEX),
+    "scatter dtype": (lambda a, i: a.scatter(0, i, a.double()), INDEX2),
+    "scatter shape": (lambda a, i: a.scatter(0, i, a[:1]), INDEX2),
+    "embedding dtype": (lambda a: F.embedding(a[0], a), X),
+    "topk": (lambda a: a.topk(9), X),
+    "conv channels": (lambda a, w: F.conv2d(a, w[:, :2]), IMAGE),
+    "conv small": (lambda a, w: F.conv2d(a[..., :2], w), IMAGE),
+    "conv dtype": (lambda a, w: F.conv2d(a, w.double()), IMAGE),
+    "conv bias": (lambda a, w: F.conv2d(a, w, w[0, 0, 0]), IMAGE),
+    "conv groups": (lambda a, w: F.conv2d(a, w, groups=2), IMAGE),
+    "conv stride": (lambda a, w: F.conv2d(a, w, stride=0), IMAGE),
+    "conv output padding": (lambda a, w: F.conv_transpose2d(a[:, :3], w[:3], output_padding=3), IMAGE),
+    "pool": (lambda a, w: F.max_pool2d(a, 9), IMAGE),
+    "pool padding": (lambda a, w: F.max_pool2d(a, 2, padding=2), IMAGE),
+    "reflection": (lambda a, w: F.pad(a, (9, 9, 9, 9), mode="reflect"), IMAGE),
+    "batch norm": (lambda a, w: F.batch_norm(a, a[0, 0, 0], a[0, 0, 0]), IMAGE),
+    "layer norm": (lambda a: F.layer_norm(a, (5,)), X),
+    "group norm": (lambda a, w: F.group_norm(a, 2), IMAGE),
+    "cross entropy": (lambda a, i: F.cross_entropy(a, i.repeat(2)), INDEX),
+    "nll dtype": (lambda a: F.nll_loss(a, a[:, 0]), X),
+    "bce shape": (lambda a: F.binary_cross_entropy_with_logits(a, a[0]), X),
+    "attention": (lambda a, w: F.scaled_dot_product_attention(a, a[..., :3], a[..., :3]), IMAGE),
+    "where": (lambda a: torch.where(a, a, a), X),
+    "masked_fill": (lambda a: a.masked_fill(a.long(), 1.0), X),
+    "bits of float": (lambda a: a & 1, X),
+    "not of float": (lambda a: ~a, X),
+    "minus of bool": (lambda a: -(a > 0), X),
+    "mean of int": (lambda a: a.long().mean(), X),
+    "softmax of int": (lambda a: a.long().softmax(0), X),
+    "power of int": (lambda a: a.long() ** -1, X),
+    "maximum of nothing": (lambda a: a[:0].max(), X),
+    "argmax of nothing": (lambda a: a[:0].argmax(), X),
+    "item": (lambda a: a.item(), X),
+    "bool": (lambda a: 1 if a > 0 else 0, X),
+    "dropout": (lambda a: F.dropout(a, 1.5), X),
+    "rounding mode": (lambda a: torch.div(a, a, rounding_mode="up"), X),
+    "arange": (lambda a: torch.arange(0, 5, 0, device=a.device), X),
+    "sizes": (lambda a: torch.zeros(-1, device=a.device), X),
+    "pixel shuffle": (lambda a, w: F.pixel_shuffle(a, 2), IMAGE),
+}
+
+
+def raised(function, *args):
+    with pytest.raises(Exception) as caught:
+        function(*args)
+    return caught.value
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bad_input(ocl_device, name):
+    function, make = CASES[name]
+    args = make()
+    expected = raised(function, *args)
+    ours = [a.to(ocl_device) for a in args]
+    eager = raised(function, *ours)
+    assert type(eager) is type(expected), eager
+    torch._dynamo.reset()
+    compiled = raised(torch.compile(function, backend="ocl"), *ours)
+    assert type(compiled) in (type(expected), TorchRuntimeError), repr(compiled)
+    assert len(str(compiled)) >= 15
+    assert (ours[0] + 0).shape == ours[0].shape, "the device still works"
+
+
+def test_mixed_devices(ocl_device):
+    def function(a, b):
+        return a + b
+
+    a, b = torch.ones(3, device=ocl_device), torch.ones(3)
+    assert isinstance(raised(function, a, b), RuntimeError)
+    torch._dynamo.reset()
+    error = raised(torch.compile(function, backend="ocl"), a, b)
+    assert isinstance(error, RuntimeError) and "cpu" in str(error) and "ocl" in str(error)
+
+
+# Indices out of range
+
+OUTSIDE = {
+    "index": lambda x, i: x[i],
+    "index negative": lambda x, i: x[-i],
+    "index_select": lambda x, i: x.index_select(0, i),
+    "gather": lambda x, i: x.gather(0, i[:, None].expand(2, 3)),
+    "embedding": lambda x, i: F.embedding(i, x),
+    "cross_entropy": lambda x, i: F.cross_entropy(x[:2], i),
+    "take": lambda x, i: x.take(i * 9),
+    "index_put": lambda x, i: x.index_put((i,), x[:2]),
+    "index_add": lambda x, i: x.index_add(0, i, x[:2]),
+    "scatter": lambda x, i: x.scatter(0, i[:, None].expand(2, 3), x[:2]),
+    "scatter_add": lambda x, i: x.scatter_add(0, i[:, None].expand(2, 3), x[:2]),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_index_out_of_range(ocl_device, name):
+    """In debug mode an IndexError that names op, line and index; without it nothing outside is touched, and 0 is right again."""
+    function = OUTSIDE[name]
+    torch.manual_seed(0)
+    around = torch.full((64, 3), 7.0, device=ocl_device)
+    x = around[30:35]
+    x.copy_(torch.randn(5, 3))
+    before = around.cpu()
+    i = torch.tensor([0, 9], device=ocl_device)
+    torch._dynamo.reset()
+    checked = torch.compile(function, backend="ocl", options={"debug": True})
+    error = raised(checked, x, i)
+    assert isinstance(error, IndexError) and "out of bounds" in str(error), repr(error)
+    assert "aten." in str(error) and "test_bad_input.py" in str(error)
+    fine = torch.zeros_like(i)
+    if name not in ("index_put", "scatter"):  # which of two equal targets wins is free
+        torch.testing.assert_close(checked(x, fine).cpu(), function(x.cpu(), fine.cpu()))
+    torch._dynamo.reset()
+    torch.compile(function, backend="ocl")(x, i)
+    torch.ocl.synchronize()
+    assert torch.equal(around.cpu(), before)
+
+
+def test_scatter_outside_in_place(ocl_device):
+    """The rows that exist are written, others nowhere."""
+    torch._dynamo.reset()
+    around = torch.zeros(64, 3, device=ocl_device)
+
+    def function(x, i, y):
+        x.index_copy_(0, i, y)
+
+    i = torch.tensor([1, 9, -20], device=ocl_device)
+    torch.compile(function, backend="ocl")(around[30:35], i, torch.ones(3, 3, device=ocl_device))
+    expected = torch.zeros(64, 3)
+    expected[31] = 1
+    assert torch.equal(around.cpu(), expected)
