@@ -148,7 +148,12 @@ void KERNEL_NAME(__global const float* x, const ulong x_offset,  // [batch, grou
     OCL_UNROLL
     for (int i = 0; i < 2; ++i) {
       const int pixel = m + i * 8, h = pixel / columns % rows * step_h + phase_h, v = pixel % columns * step_w + phase_w, n = pixel / columns / rows;
-      if (pixel < pixels && h < out_h && v < out_w) {
+      // The same for the whole group; a phase's last row or column may lie outside only where sizes do not divide.
+      if (STORES_ALIGNED && (tile.x + 1) * TILE_M <= pixels && (tile.y + 1) * TILE_N <= K && rows * step_h == out_h && columns * step_w == out_w) {
+        OCL_UNROLL
+        for (int j = 0; j < TILE_N / 8; ++j)
+          STOREA((float2)(total[4 * j + 2 * i], total[4 * j + 2 * i + 1]), n, group * K + tile.y * TILE_N + j * 8 + (lane & 3) * 2, h, v);
+      } else if (pixel < pixels && h < out_h && v < out_w) {
         OCL_UNROLL
         for (int j = 0; j < TILE_N / 8; ++j) {
           const int k = tile.y * TILE_N + j * 8 + (lane & 3) * 2, at = 4 * j + 2 * i;

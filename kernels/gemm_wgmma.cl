@@ -113,6 +113,12 @@ void KERNEL_NAME(__global const float* a, const ulong a_offset,  // [batch, M, K
     float total[TILE_N / 2];
     consume(total, line, begin, begin + steps, A_K_MAJOR);
     begin += steps;
+    if (STORES_ALIGNED && (tile.x + 1) * TILE_M <= M && (tile.y + 1) * TILE_N <= N) {
+      OCL_UNROLL
+      for (int j = 0; j < TILE_N / 4; ++j)
+        STOREA((float2)(total[2 * j], total[2 * j + 1]), batch, m + (j & 1) * 8, tile.y * TILE_N + (j >> 1) * 8 + (lane & 3) * 2);
+      continue;
+    }
     OCL_UNROLL
     for (int j = 0; j < TILE_N / 4; ++j) {
       const int row = m + (j & 1) * 8, n = tile.y * TILE_N + (j >> 1) * 8 + (lane & 3) * 2;

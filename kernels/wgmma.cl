@@ -37,6 +37,12 @@
 #define A_QUADS (TILE_M * TILE_K / 4 / PRODUCERS)
 #define B_QUADS (TILE_N * TILE_K / 4 / PRODUCERS)
 
+// Stores of a whole tile have no condition each, so that an epilogue's loads are on their way together: STOREA, as STOREV but for aligned vectors.
+#ifndef STORES_ALIGNED
+#define STORES_ALIGNED 0
+#define STOREA STOREV
+#endif
+
 // ---- instructions ----
 ALWAYS_INLINE uint local_address(__local const void* p) { return (uint)(size_t)p; }
 // The nearest TF32, ties away from zero, as the bits of a float. Integer instructions: the conversion instruction runs at an eighth of their rate.

@@ -96,23 +96,17 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
   for (size_t k = 0; k < main.sizes.size(); ++k) ranges.set_extent({SymbolKind::kLoop, static_cast<int>(k)}, main.sizes[k]);
   Kernel kernel(schedule, caps, stored_buffers(schedule, nodes), group.index32, "e_");
 
-  std::vector<std::pair<int, Writer>> hooks;  // width, body
-  hooks.emplace_back(1, hook_body(kernel, ranges, group, 1));
-  if (launch.store_width > 1) {
-    Writer vectors = hook_body(kernel, ranges, group, launch.store_width);
-    if (launch.store_aligned) {  // where the caller's tensors begin is seen at run time, once for the whole launch
-      std::string offsets;
-      for (const std::string& name : kernel.buffer_names()) offsets += (offsets.empty() ? "" : " | ") + name + "_offset";
-      const Writer plain = std::move(vectors);
-      vectors = Writer();
-      vectors.open("if ((($s) & $d) == 0)", offsets, launch.store_width - 1);
-      vectors.append(hook_body(kernel, ranges, group, launch.store_width, true));
-      vectors.line("return;");
-      vectors.close();
-      vectors.append(plain);
-    }
-    hooks.emplace_back(launch.store_width, std::move(vectors));
-  }
+  struct Hook {
+    const char *macro, *function;
+    int width;
+    Writer body;
+  };
+  std::vector<Hook> hooks;
+  hooks.push_back({"STORE", "epilogue", 1, hook_body(kernel, ranges, group, 1)});
+  if (launch.store_aligned)
+    hooks.push_back({"STOREA", "epilogue_a", launch.store_width, hook_body(kernel, ranges, group, launch.store_width, true)});
+  if (launch.store_width > 1)
+    hooks.push_back({"STOREV", "epilogue_v", launch.store_width, hook_body(kernel, ranges, group, launch.store_width)});
 
   std::vector<std::string> coordinates, parameters;
   for (const int loop : launch.store_coords) {
@@ -124,14 +118,23 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
   // stores: otherwise a GPU waits for memory at each of an item's elements.
   functions.line("#define EPILOGUE_PARAMS $s", joined(kernel.parameters(!caps.is_cpu)));
   functions.line("#define EPILOGUE_PASS $s", joined(kernel.argument_names()));
-  for (const auto& [width, text] : hooks) {
-    const char* name = width > 1 ? "epilogue_v" : "epilogue";
-    functions.open("OCL_INLINE void $s(const $t acc$s EPILOGUE_PARAMS)", name, Type{ir::DType::kF32, width},
+  // Where the caller's tensors begin is seen at run time, the same for the whole launch.
+  std::string offsets;
+  for (const std::string& name : kernel.buffer_names()) offsets += (offsets.empty() ? "" : " | ") + name + "_offset";
+  if (launch.store_aligned) functions.line("#define STORES_ALIGNED ((($s) & $d) == 0)", offsets, launch.store_width - 1);
+  for (const Hook& hook : hooks) {
+    functions.open("OCL_INLINE void $s(const $t acc$s EPILOGUE_PARAMS)", hook.function, Type{ir::DType::kF32, hook.width},
                    joined(parameters));
+    if (launch.store_aligned && hook.macro == std::string("STOREV")) {
+      functions.open("if (STORES_ALIGNED)");
+      functions.line("STOREA(acc$s);", joined(coordinates));
+      functions.line("return;");
+      functions.close();
+    }
     kernel.write_offsets(functions);
-    functions.append(text);
+    functions.append(hook.body);
     functions.close();
-    functions.line("#define $s(acc$s) $s(acc$s EPILOGUE_PASS)", width > 1 ? "STOREV" : "STORE", joined(coordinates), name,
+    functions.line("#define $s(acc$s) $s(acc$s EPILOGUE_PASS)", hook.macro, joined(coordinates), hook.function,
                    joined(coordinates));
   }
 

@@ -1,6 +1,6 @@
 // gemm, groups 2 x 1 x 1, local [64, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_8ba55420149f
+#define KERNEL_NAME gemm_b6986673011b
 #define VW 4
 #define TILE_M 16
 #define TILE_N 64
@@ -225,6 +225,7 @@ OCL_INLINE float4 op_relu_f32x4(float4 x) {
 
 #define EPILOGUE_PARAMS , __global const float* restrict e_in0, const ulong e_in0_offset, __global float* restrict e_out0, const ulong e_out0_offset
 #define EPILOGUE_PASS , e_in0, e_in0_offset, e_out0, e_out0_offset
+#define STORES_ALIGNED (((e_in0_offset | e_out0_offset) & 3) == 0)
 OCL_INLINE void epilogue(const float acc, const int i0, const int i1, const int i2 EPILOGUE_PARAMS) {
   e_in0 += e_in0_offset;
   e_out0 += e_out0_offset;
@@ -234,20 +235,26 @@ OCL_INLINE void epilogue(const float acc, const int i0, const int i1, const int 
   e_out0[i1 * 64 + i2] = v2;
 }
 #define STORE(acc, i0, i1, i2) epilogue(acc, i0, i1, i2 EPILOGUE_PASS)
-OCL_INLINE void epilogue_v(const float4 acc, const int i0, const int i1, const int i2 EPILOGUE_PARAMS) {
+OCL_INLINE void epilogue_a(const float4 acc, const int i0, const int i1, const int i2 EPILOGUE_PARAMS) {
   e_in0 += e_in0_offset;
   e_out0 += e_out0_offset;
-  if (((e_in0_offset | e_out0_offset) & 3) == 0) {
-    const float4 v6 = *(__global const float4*)(e_in0 + i2);
-    const float4 v7 = v6 + acc;
-    const float4 v8 = op_relu_f32x4(v7);
-    *(__global float4*)(e_out0 + i1 * 64 + i2) = v8;
-    return;
-  }
-  const float4 v3 = vload4(0, e_in0 + i2);
+  const float4 v3 = *(__global const float4*)(e_in0 + i2);
   const float4 v4 = v3 + acc;
   const float4 v5 = op_relu_f32x4(v4);
-  vstore4(v5, 0, e_out0 + i1 * 64 + i2);
+  *(__global float4*)(e_out0 + i1 * 64 + i2) = v5;
+}
+#define STOREA(acc, i0, i1, i2) epilogue_a(acc, i0, i1, i2 EPILOGUE_PASS)
+OCL_INLINE void epilogue_v(const float4 acc, const int i0, const int i1, const int i2 EPILOGUE_PARAMS) {
+  if (STORES_ALIGNED) {
+    STOREA(acc, i0, i1, i2);
+    return;
+  }
+  e_in0 += e_in0_offset;
+  e_out0 += e_out0_offset;
+  const float4 v6 = vload4(0, e_in0 + i2);
+  const float4 v7 = v6 + acc;
+  const float4 v8 = op_relu_f32x4(v7);
+  vstore4(v8, 0, e_out0 + i1 * 64 + i2);
 }
 #define STOREV(acc, i0, i1, i2) epilogue_v(acc, i0, i1, i2 EPILOGUE_PASS)
 
