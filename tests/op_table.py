@@ -139,13 +139,11 @@ def _views() -> list[Op]:
         "index_select": lambda a: a.index_select(1, torch.tensor([3, 0, 3], device=a.device)),
         "gather": lambda a: a.gather(1, torch.tensor([0, 3, 2, 1], device=a.device).view(4, 1, 1).expand(4, 2, 5)),
     }
-    # Gradients that accumulate by index.
-    scatters = {"unfold", "as_strided", "index", "index_two", "index_apart", "index_select", "gather"}
-    rows = [Op(name, call, fixed(x), fallback=name in scatters) for name, call in calls.items()]
+    rows = [Op(name, call, fixed(x)) for name, call in calls.items()]
     weight = lambda: (labels(3, 4), make(10, 6))  # noqa: E731
     return [
         *rows,
-        Op("embedding", F.embedding, fixed(weight), fallback=True),
+        Op("embedding", F.embedding, fixed(weight)),
         Op("one_hot", lambda t: F.one_hot(t, 10), fixed(lambda: (labels(7),)), gradient=False),
     ]
 
@@ -178,11 +176,7 @@ def _reductions() -> list[Op]:
     }
     integers = {"sum", "prod", "amax", "max", "max_dim", "argmax"}
     without = {"argmax", "any", "count_nonzero"}
-    eager = {"prod", "max_dim"}  # in their gradients: cumprod, scatter
-    rows = [
-        Op(n, f, dims, NUMBERS if n in integers else FLOAT, n not in without, fallback=n in eager)
-        for n, f in calls.items()
-    ]
+    rows = [Op(n, f, dims, NUMBERS if n in integers else FLOAT, n not in without) for n, f in calls.items()]
     empty = lambda: (make(0, 3),)  # noqa: E731
     return [*rows, Op("sum_empty", lambda a: (a.sum(), a.sum(0), a.mean(0)), fixed(empty))]
 
@@ -249,7 +243,7 @@ def _networks() -> list[Op]:
         Op("adaptive_avg_pool2d_uneven", pool(F.adaptive_avg_pool2d, output_size=(3, 4)), ones),
         Op("adaptive_avg_pool2d_up", pool(F.adaptive_avg_pool2d, output_size=(10, 7)), ones),
         Op("adaptive_avg_pool2d_one", pool(F.adaptive_avg_pool2d, output_size=1), ones),
-        Op("upsample_nearest", pool(F.interpolate, scale_factor=2), ones, fallback=True),
+        Op("upsample_nearest", pool(F.interpolate, scale_factor=2), ones),
         Op("cross_entropy", F.cross_entropy, fixed(lambda: (make(5, 10), labels(5)))),
         Op("cross_entropy_2d", F.cross_entropy, fixed(lambda: (make(2, 10, 3, 4), labels(2, 3, 4)))),
         Op("cross_entropy_smooth", lambda x, t: F.cross_entropy(x, t, label_smoothing=0.1), fixed(lambda: (make(5, 10), labels(5)))),
