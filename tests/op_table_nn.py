@@ -35,8 +35,8 @@ def on(f: Callable[..., Any], *args: Any, **settings: Any) -> Callable[..., Any]
     return lambda *tensors: f(*tensors, *args, **settings)
 
 
-# What still runs eagerly: distances within a set, and the sums over alignments of CTC.
-EAGER = re.compile(r"pdist|ctc_loss")
+# What still runs eagerly: the sums over alignments of CTC.
+EAGER = re.compile(r"ctc_loss")
 
 
 def row(name: str, call: Callable[..., Any], *samples: Callable[[], Sample], half: bool = False, **settings: Any) -> Op:

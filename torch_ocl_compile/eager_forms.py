@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from torch_ocl_compile.nn_decompositions import NN_DECOMPOSITIONS
+
 aten = torch.ops.aten
 
 FORMS: dict[str, Callable[..., Any]] = {}
@@ -58,48 +60,11 @@ def batch_norm(
 
 
 # The cells' workspaces are ours: what backward needs, along the last dimension (csrc/torch/nn_ops.cpp has the same).
-
-
-@form("aten._thnn_fused_lstm_cell.default")
-def lstm_cell(input_gates: Any, hidden_gates: Any, cx: Any, input_bias: Any = None, hidden_bias: Any = None) -> Any:
-    gates = input_gates + hidden_gates
-    if input_bias is not None:
-        gates = gates + input_bias + hidden_bias
-    i, f, g, o = gates.chunk(4, 1)
-    i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
-    cy = f * cx + i * g
-    return o * cy.tanh(), cy, torch.cat([i, f, g, o], 1)
-
-
-@form("aten._thnn_fused_lstm_cell_backward_impl.default")
-def lstm_cell_backward(grad_hy: Any, grad_cy: Any, cx: Any, cy: Any, workspace: Any, has_bias: bool) -> Any:
-    if grad_hy is None and grad_cy is None:
-        return None, None, None
-    i, f, g, o = workspace.chunk(4, 1)
-    tanh_c = cy.tanh()
-    gh = torch.zeros_like(tanh_c) if grad_hy is None else grad_hy
-    gc = gh * o * (1 - tanh_c * tanh_c)
-    if grad_cy is not None:
-        gc = gc + grad_cy
-    grads = [gc * g * i * (1 - i), gc * cx * f * (1 - f), gc * i * (1 - g * g), gh * tanh_c * o * (1 - o)]
-    gates = torch.cat(grads, 1)
-    return gates, gc * f, gates.sum(0) if has_bias else None
-
-
-@form("aten._thnn_fused_gru_cell.default")
-def gru_cell(input_gates: Any, hidden_gates: Any, hx: Any, input_bias: Any = None, hidden_bias: Any = None) -> Any:
-    if input_bias is not None:
-        input_gates, hidden_gates = input_gates + input_bias, hidden_gates + hidden_bias
-    (ir, iz, ih), (hr, hz, hn) = input_gates.chunk(3, 1), hidden_gates.chunk(3, 1)
-    r, z = (ir + hr).sigmoid(), (iz + hz).sigmoid()
-    n = (ih + r * hn).tanh()
-    return n + z * (hx - n), torch.cat([r, z, n, hx, hn], 1)
-
-
-@form("aten._thnn_fused_gru_cell_backward.default")
-def gru_cell_backward(grad: Any, workspace: Any, has_bias: bool) -> Any:
-    r, z, n, h, hn = workspace.chunk(5, 1)
-    gn, gz = grad * (1 - z) * (1 - n * n), grad * (h - n) * z * (1 - z)
-    gr = gn * hn * r * (1 - r)
-    gi, gh = torch.cat([gr, gz, gn], 1), torch.cat([gr, gz, gn * r], 1)
-    return gi, gh, grad * z, gi.sum(0) if has_bias else None, gh.sum(0) if has_bias else None
+CELLS = (
+    aten._thnn_fused_lstm_cell.default,
+    aten._thnn_fused_lstm_cell_backward_impl.default,
+    aten._thnn_fused_gru_cell.default,
+    aten._thnn_fused_gru_cell_backward.default,
+)
+for _cell in CELLS:
+    form(str(_cell))(NN_DECOMPOSITIONS[_cell])

@@ -25,27 +25,6 @@ def decompose(target: OpOverload) -> Callable[[Callable[..., Any]], Callable[...
     return register
 
 
-@decompose(aten.glu.default)
-def glu(x: Tensor, dim: int = -1) -> Tensor:
-    half = x.shape[dim] // 2
-    return x.narrow(dim, 0, half) * x.narrow(dim, half, half).sigmoid()
-
-
-@decompose(aten._trilinear.default)
-def trilinear(
-    a: Tensor, b: Tensor, c: Tensor, expand1: Any, expand2: Any, expand3: Any, sumdim: Any, unroll_dim: int = 1
-) -> Tensor:
-    """sum over `sumdim` of the product, after unit dimensions are put in at the given places."""
-    for dim in expand1:
-        a = a.unsqueeze(dim)
-    for dim in expand2:
-        b = b.unsqueeze(dim)
-    for dim in expand3:
-        c = c.unsqueeze(dim)
-    product = a * b * c
-    return product.sum(list(sumdim)) if sumdim else product
-
-
 def _gates(i: Tensor, h: Tensor, bias_i: Tensor | None, bias_h: Tensor | None) -> tuple[Tensor, Tensor]:
     return (i if bias_i is None else i + bias_i), (h if bias_h is None else h + bias_h)
 
@@ -66,6 +45,8 @@ def lstm_cell(
 def lstm_cell_backward(
     grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool
 ) -> Any:
+    if grad_hy is None and grad_cy is None:
+        return None, None, None
     i, f, g, o = workspace.chunk(4, 1)
     squashed = cy.tanh()
     grad_c = torch.zeros_like(cy) if grad_cy is None else grad_cy
@@ -107,29 +88,3 @@ def weight_norm_backward(grad_w: Tensor, v: Tensor, g: Tensor, norms: Tensor, di
     others = [d for d in range(v.dim()) if d != dim % v.dim()]
     along = (grad_w * v).sum(others, keepdim=True) / norms
     return g / norms * (grad_w - v * (along / norms)), along
-
-
-@decompose(aten._cdist_forward.default)
-def cdist(x: Tensor, y: Tensor, p: float, compute_mode: int | None) -> Tensor:
-    """[.., n, d], [.., m, d] -> [.., n, m]: always from the differences, never by a matrix product."""
-    result: Tensor = torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1)
-    return result
-
-
-@decompose(aten._cdist_backward.default)
-def cdist_backward(grad: Tensor, x: Tensor, y: Tensor, p: float, distances: Tensor) -> Tensor:
-    """Gradient of x; 0 where two points coincide."""
-    if p == 0:
-        return torch.zeros_like(x)
-    difference = x.unsqueeze(-2) - y.unsqueeze(-3)
-    d, g = distances.unsqueeze(-1), grad.unsqueeze(-1)
-    if p == float("inf"):
-        slope = torch.where(difference.abs() == d, difference.sign(), 0.0)
-    elif p == 1:
-        slope = difference.sign()
-    elif p == 2:
-        slope = difference / d
-    else:
-        slope = difference.sign() * (difference.abs() / d) ** (p - 1)
-    apart = (d != 0) & (difference != 0)
-    return torch.where(apart, slope * g, 0.0).sum(-2)
