@@ -1,5 +1,8 @@
 # tests/device/test_higher_order.py: checkpoint, control flow, custom ops, autograd.Function, torch.func, DDP through the compiler.
-import copy
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from torch_ocl_compile import debug
 
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.sampled(keep="checkpoint|cond")
 
 
@@ -276,3 +280,34 @@ class Net(nn.Module):
         return self.body(x)
 
 
+DDP = """
+    import copy, sys
+    import torch, torch.distributed as dist
+    from torch import nn
+    from torch_ocl_compile import distributed
+    sys.path.insert(0, {tests!r})
+    from test_higher_order import Net
+    torch.manual_seed(0)
+    model, x = Net(), torch.randn(5, 6)
+    ported = copy.deepcopy(model).to({device!r})
+    model(x).square().sum().backward()
+    distributed.register()
+    dist.init_process_group(distributed.BACKEND, init_method="file://" + {store!r}, rank=0, world_size=1)
+    wrapped = nn.parallel.DistributedDataParallel(ported)
+    torch.compile(wrapped, backend="ocl")(x.to({device!r})).square().sum().backward()
+    for mine, reference in zip(ported.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad.cpu(), reference.grad, rtol=1e-4, atol=1e-5)
+    total = torch.arange(3.0, device={device!r})
+    dist.all_reduce(total)
+    assert total.tolist() == [0, 1, 2]
+    dist.destroy_process_group()
+    print("gradients agree")
+"""
+
+
+def test_ddp_of_one_process(ocl_device, tmp_path):
+    """DistributedDataParallel with a world of one: the gradients of the module without it."""
+    store = str(tmp_path / "store")
+    program = textwrap.dedent(DDP).format(device=str(ocl_device), tests=str(Path(__file__).parent), store=store)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, cwd=ROOT)
+    assert "gradients agree" in done.stdout, done.stderr[-3000:]
