@@ -214,7 +214,8 @@ OCL_INLINE T op_welford_ratio(T b, T a) {
 // ---- random numbers: Philox 4x32-10 (Salmon et al. 2011), key = seed, counter = {offset, index} ----
 
 // Ten rounds; words 0 and 1 of the result as the low and the high half of a ulong.
-OCL_INLINE ulong op_philox(long seed, long offset, long index) {
+// Words 0 and 1, or 2 and 3 unless `high` is 0.
+OCL_INLINE ulong op_philox_pair(long seed, long offset, long index, long high) {
   uint k0 = convert_uint(as_ulong(seed) & (ulong)(0xffffffff)), k1 = convert_uint(as_ulong(seed) >> (ulong)(32));
   uint c0 = convert_uint(as_ulong(offset) & (ulong)(0xffffffff)), c1 = convert_uint(as_ulong(offset) >> (ulong)(32));
   uint c2 = convert_uint(as_ulong(index) & (ulong)(0xffffffff)), c3 = convert_uint(as_ulong(index) >> (ulong)(32));
@@ -228,11 +229,23 @@ OCL_INLINE ulong op_philox(long seed, long offset, long index) {
     k0 += (uint)(0x9E3779B9u);
     k1 += (uint)(0xBB67AE85u);
   }
-  return convert_ulong(c0) | (convert_ulong(c1) << (ulong)(32));
+  const ulong first = convert_ulong(c0) | (convert_ulong(c1) << (ulong)(32)), second = convert_ulong(c2) | (convert_ulong(c3) << (ulong)(32));
+  return high == (long)(0) ? first : second;
+}
+
+OCL_INLINE ulong op_philox(long seed, long offset, long index) {
+  return op_philox_pair(seed, offset, index, (long)(0));
 }
 
 OCL_INLINE float op_philox_uniform(long seed, long offset, long index) {
   return convert_float(convert_uint(op_philox(seed, offset, index) & (ulong)(0xffffffff)) >> (uint)(8)) * (float)(0x1p-24f);
+}
+
+// One word of four for each index.
+OCL_INLINE float op_philox_lane(long seed, long offset, long index) {
+  const ulong words = op_philox_pair(seed, offset, index >> (long)(2), index & (long)(2));
+  const ulong word = (index & (long)(1)) == (long)(0) ? words & (ulong)(0xffffffff) : words >> (ulong)(32);
+  return convert_float(convert_uint(word) >> (uint)(8)) * (float)(0x1p-24f);
 }
 
 // Box-Muller; 1 - u keeps the logarithm's argument above zero.

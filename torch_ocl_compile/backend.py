@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from torch_ocl_compile import config, debug
+from torch_ocl_compile import attention_pattern, config, debug
 from torch_ocl_compile.call import Call, eager_call
 from torch_ocl_compile.decompositions import ocl_decomp_table
 from torch_ocl_compile.errors import ConfigError, FallbackError, OclError, UnsupportedError
@@ -40,6 +40,7 @@ def ocl(
     from torch._dynamo.backends.common import aot_autograd
 
     settings = parse_options(options, mode)
+    attention_pattern.rewrite(gm)
     compiler = {
         kind: partial(compile_graph, kind=kind, settings=settings) for kind in ("inference", "forward", "backward")
     }

@@ -21,6 +21,19 @@ LIBRARY.define("rng_reserve(Device device, int streams) -> Tensor")
 LIBRARY.define("uniform(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
 LIBRARY.define("normal(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
 LIBRARY.define("randint(Tensor state, SymInt[] size, int stream, ScalarType dtype, SymInt low, SymInt high) -> Tensor")
+# (seed, offset + stream): what an op with one stream of its own draws from.
+LIBRARY.define("rng_stream(Tensor state, int stream) -> Tensor")
+# Attention of any rank: (out, sums, state), sums as csrc/ir/graph.h has them. A mask is bool (false: not seen) or added.
+# Without `state`, dropout draws one, which is the third result. nan_rows: queries that see nothing give nan, as a
+# written-out softmax does, and not 0.
+LIBRARY.define(
+    "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? state, float p, bool causal, bool nan_rows,"
+    " float? scale) -> (Tensor, Tensor, Tensor)"
+)
+LIBRARY.define(
+    "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor out, Tensor sums, Tensor? state,"
+    " float p, bool causal, bool nan_rows, float? scale, bool[4] wanted) -> (Tensor?, Tensor?, Tensor?, Tensor?)"
+)
 # max_pool{2,3}d_with_indices_backward without the input, of which only the size matters: backward then need not keep it.
 LIBRARY.define(
     "max_pool_backward(Tensor grad, Tensor offsets, SymInt[] size, int[] kernel, int[] stride, int[] padding,"
@@ -75,6 +88,10 @@ def max_pool_backward(
     return result
 
 
+def rng_stream(state: torch.Tensor, stream: int) -> torch.Tensor:
+    return state + torch.tensor([0, stream]).to(state.device)
+
+
 def _fake_numbers(state: torch.Tensor, size: Sequence[Any], stream: int, dtype: torch.dtype, *_: Any) -> torch.Tensor:
     return state.new_empty(size, dtype=dtype)
 
@@ -90,6 +107,7 @@ def _fake_max_pool_backward(grad: torch.Tensor, offsets: torch.Tensor, size: Seq
 LIBRARY.impl("rng_reserve", reserve, "BackendSelect")
 torch.library.register_fake("ocl::rng_reserve", fake_reserve, lib=LIBRARY)
 for _name, _eager, _fake in (
+    ("rng_stream", rng_stream, lambda state, stream: torch.empty_like(state)),
     ("uniform", uniform, _fake_numbers),
     ("normal", normal, _fake_numbers),
     ("randint", randint, _fake_numbers),

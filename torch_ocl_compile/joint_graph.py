@@ -9,7 +9,7 @@ import torch
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.utils.checkpoint import CheckpointPolicy
 
-from torch_ocl_compile.lowering.random import functionalise
+from torch_ocl_compile.lowering.random import functionalise, own_attention
 
 aten = torch.ops.aten
 POOL_GRADIENTS = (aten.max_pool2d_with_indices_backward.default, aten.max_pool3d_with_indices_backward.default)
@@ -20,6 +20,7 @@ BATCH_NORM = {aten._native_batch_norm_legit_functional.default, aten.native_batc
 def ocl_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: Any) -> Any:
     """AOTAutograd's partition_fn: (forward, backward)."""
     functionalise(joint)
+    own_attention(joint)
     pool_by_offsets(joint)
     keep_overwritten(joint.graph)
     return min_cut_rematerialization_partition(joint, joint_inputs, **settings)

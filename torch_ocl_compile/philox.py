@@ -39,6 +39,13 @@ def uniform_of(words: Sequence[torch.Tensor]) -> torch.Tensor:
     return (words[0] >> 8).to(torch.float32) * 2.0**-24
 
 
+def lane_of(words: Sequence[torch.Tensor], lane: torch.Tensor) -> torch.Tensor:
+    """uniform_of word `lane`, 0 to 3."""
+    shape = torch.broadcast_shapes(words[0].shape, lane.shape)
+    word = torch.gather(torch.stack(list(words)).expand(4, *shape), 0, lane.expand(1, *shape)).squeeze(0)
+    return uniform_of([word])
+
+
 def normal_of(words: Sequence[torch.Tensor]) -> torch.Tensor:
     """Box-Muller of words 0 and 1; 1 - u avoids log(0)."""
     u0, u1 = ((w >> 8).to(torch.float32) * 2.0**-24 for w in words[:2])

@@ -4,10 +4,14 @@
 //   #define KERNEL_NAME gemm_3f9c1e, MR 6, VW 16, ...                       the launch's parameters
 //   kernels/common.cl, the functions of kernels/ops.cl that the hooks call
 //   #define EPILOGUE_PARAMS , __global float* e_out0, ...                   what the epilogue reads and writes
-//   static inline void epilogue(const float acc, i0, i1, i2 ...)            the main node's result and the epilogue nodes, one
-//   element static inline void epilogue_v(const float16 acc, i0, i1, i2 ...)        the same for VW elements along the store
-//   dimension #define STORE(acc, i0, i1, i2) epilogue(acc, i0, i1, i2 EPILOGUE_PASS) kernels/gemm_item.cl
+//   static inline void epilogue(const float acc, i0, i1, i2 ...)            the main node's result and the epilogue nodes
+//   #define STORE(acc, i0, i1, i2) epilogue(acc, i0, i1, i2 EPILOGUE_PASS)
+//   static inline void epilogue_v(const float16 acc, i0, i1, i2 ...)        the same for VW elements along store_dim: STOREV
+//   static inline void epilogue1(const float acc, ...)                      the main node's second output: STORE1, STORE1V
+//   kernels/gemm_item.cl
 #include "csrc/codegen/template_kernel.h"
+
+#include <numeric>
 
 #include "csrc/codegen/body.h"
 #include "csrc/codegen/kernel_files.h"
@@ -26,23 +30,48 @@ std::string joined(const std::vector<std::string>& parts) {
   return text;
 }
 
-/// One hook: `name`(acc, coordinates, epilogue arguments), without its parameter list, which is known when all hooks are
-/// printed.
-Writer hook_body(Kernel& kernel, const ir::Ranges& ranges, const schedule::Group& group, int width, bool aligned = false) {
-  const schedule::TemplateLaunch& launch = group.launch;
+/// One hook: the function that stores elements of one output of the main node; `loops`: which of its dimensions the
+/// coordinates are, in order.
+struct Hook {
+  int output = 0, width = 1;
+  std::vector<int> loops;
+  bool aligned = false;  // vectors at aligned addresses
+  Writer body;
+
+  std::string function() const { return std::string("epilogue") + (output ? std::to_string(output) : "") + form("_v", "_a"); }
+  const char* form(const char* vectors, const char* at_aligned) const {
+    return width == 1 ? "" : aligned ? at_aligned : vectors;
+  }
+  std::string macro() const { return std::string("STORE") + (output ? std::to_string(output) : "") + form("V", "A"); }
+};
+
+ir::Ranges ranges_of(const ir::Graph& graph, const ir::Shape& sizes) {
+  ir::Ranges ranges = graph.ranges();
+  for (size_t k = 0; k < sizes.size(); ++k) ranges.set_extent({SymbolKind::kLoop, static_cast<int>(k)}, sizes[k]);
+  return ranges;
+}
+
+/// `name`(acc, coordinates, epilogue arguments) of a hook, without its parameter list, which is known when all hooks are
+/// printed. The epilogue nodes follow the first output.
+Writer hook_body(Kernel& kernel, const schedule::Group& group, const Hook& hook) {
   const ir::Node& main = kernel.graph().nodes[static_cast<size_t>(group.main)];
+  const ir::BufferId output = main.outputs.at(static_cast<size_t>(hook.output));
+  const ir::Shape& sizes = hook.output == 0 ? main.sizes : kernel.graph().buffers[static_cast<size_t>(output)].sizes;
+  const ir::Ranges ranges = ranges_of(kernel.graph(), sizes);
   BodyPrinter body(kernel, ranges);
   std::map<ir::Symbol, std::string> names;
   std::vector<IndexExpr> coords;
-  for (size_t k = 0; k < main.sizes.size(); ++k) {
+  for (size_t k = 0; k < sizes.size(); ++k) {
     coords.push_back(IndexExpr::loop(static_cast<int>(k)));
     names[{SymbolKind::kLoop, static_cast<int>(k)}] = "i" + std::to_string(k);
   }
   body.push(names);
-  body.assume_aligned(aligned);
-  body.set_lane({SymbolKind::kLoop, launch.store_dim}, width);
-  body.set_result(group.main, {main.outputs.at(0), coords}, {"acc", ir::DType::kF32, width, body.depth() - 1, false});
-  for (const ir::NodeId node : group.epilogue) body.run_map(node);
+  body.assume_aligned(hook.aligned);
+  if (static_cast<size_t>(group.launch.store_dim) < sizes.size())
+    body.set_lane({SymbolKind::kLoop, group.launch.store_dim}, hook.width);
+  body.set_result(group.main, {output, coords}, {"acc", ir::DType::kF32, hook.width, body.depth() - 1, false});
+  if (hook.output == 0)
+    for (const ir::NodeId node : group.epilogue) body.run_map(node);
   body.flush_stores();
   const Writer inside = body.pop();
   Writer text = body.writer();
@@ -92,27 +121,28 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
   std::map<ir::Symbol, IndexExpr> strides;
   if (caps.is_cpu) strides = strides_as_arguments(schedule.graph, nodes);  // GPUs read alignment from them
   const ir::Node& main = schedule.graph.nodes[static_cast<size_t>(group.main)];
-  ir::Ranges ranges = schedule.graph.ranges();
-  for (size_t k = 0; k < main.sizes.size(); ++k) ranges.set_extent({SymbolKind::kLoop, static_cast<int>(k)}, main.sizes[k]);
   Kernel kernel(schedule, caps, stored_buffers(schedule, nodes), group.index32, "e_");
 
-  struct Hook {
-    const char *macro, *function;
-    int width;
-    Writer body;
-  };
   std::vector<Hook> hooks;
-  hooks.push_back({"STORE", "epilogue", 1, hook_body(kernel, ranges, group, 1)});
-  if (launch.store_aligned)
-    hooks.push_back({"STOREA", "epilogue_a", launch.store_width, hook_body(kernel, ranges, group, launch.store_width, true)});
-  if (launch.store_width > 1)
-    hooks.push_back({"STOREV", "epilogue_v", launch.store_width, hook_body(kernel, ranges, group, launch.store_width)});
-
-  std::vector<std::string> coordinates, parameters;
-  for (const int loop : launch.store_coords) {
-    coordinates.push_back("i" + std::to_string(loop));
-    parameters.push_back(std::string("const ") + kernel.index_type() + " i" + std::to_string(loop));
+  for (size_t output = 0; output < main.outputs.size(); ++output) {
+    Hook hook{static_cast<int>(output), 1, launch.store_coords, false, {}};
+    const size_t rank = output == 0 ? main.sizes.size() : schedule.graph.buffers[main.outputs[output]].sizes.size();
+    if (output > 0) {
+      hook.loops.resize(rank);
+      std::iota(hook.loops.begin(), hook.loops.end(), 0);
+    }
+    hooks.push_back(hook);
+    if (launch.store_width == 1 || static_cast<size_t>(launch.store_dim) >= rank) continue;
+    hook.width = launch.store_width;
+    if (launch.store_aligned && output == 0) {
+      hook.aligned = true;
+      hooks.push_back(hook);
+      hook.aligned = false;
+    }
+    hooks.push_back(hook);
   }
+  for (Hook& hook : hooks) hook.body = hook_body(kernel, group, hook);
+
   Writer functions;
   // No two buffers of a template share memory (placement reuses it in pointwise groups alone), so loads may pass earlier
   // stores: otherwise a GPU waits for memory at each of an item's elements.
@@ -123,9 +153,14 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
   for (const std::string& name : kernel.buffer_names()) offsets += (offsets.empty() ? "" : " | ") + name + "_offset";
   if (launch.store_aligned) functions.line("#define STORES_ALIGNED ((($s) & $d) == 0)", offsets, launch.store_width - 1);
   for (const Hook& hook : hooks) {
-    functions.open("OCL_INLINE void $s(const $t acc$s EPILOGUE_PARAMS)", hook.function, Type{ir::DType::kF32, hook.width},
+    std::vector<std::string> coordinates, parameters;
+    for (const int loop : hook.loops) {
+      coordinates.push_back("i" + std::to_string(loop));
+      parameters.push_back(std::string("const ") + kernel.index_type() + " i" + std::to_string(loop));
+    }
+    functions.open("OCL_INLINE void $s(const $t acc$s EPILOGUE_PARAMS)", hook.function(), Type{ir::DType::kF32, hook.width},
                    joined(parameters));
-    if (launch.store_aligned && hook.macro == std::string("STOREV")) {
+    if (launch.store_aligned && hook.output == 0 && hook.width > 1 && !hook.aligned) {
       functions.open("if (STORES_ALIGNED)");
       functions.line("STOREA(acc$s);", joined(coordinates));
       functions.line("return;");
@@ -134,7 +169,7 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
     kernel.write_offsets(functions);
     functions.append(hook.body);
     functions.close();
-    functions.line("#define $s(acc$s) $s(acc$s EPILOGUE_PASS)", hook.macro, joined(coordinates), hook.function,
+    functions.line("#define $s(acc$s) $s(acc$s EPILOGUE_PASS)", hook.macro(), joined(coordinates), hook.function(),
                    joined(coordinates));
   }
 

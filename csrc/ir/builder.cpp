@@ -269,6 +269,31 @@ static bool runs_backwards(const Value& x) {
   return false;
 }
 
+std::vector<Value> Builder::attention(const std::vector<Value>& operands, const AttentionAttrs& attrs) {
+  Node node;
+  node.kind = NodeKind::kAttention;
+  node.origin = origin;
+  node.attention = attrs;
+  node.reduced_precision = reduced_precision;
+  for (const Value& x : operands) node.operands.push_back(as_view(x.kind == Value::Kind::kView ? x : copy(x)));
+  OCL_ASSERT(operands.size() >= 3 && operands[0].sizes.size() == 4, "attention takes q, k and v of four dimensions");
+  const Shape &q = operands[0].sizes, &k = operands[1].sizes, &v = operands[2].sizes;
+  std::vector<Value> results;
+  if (attrs.kind == AttentionKind::kForward) {
+    results.push_back(new_buffer(operands[0].dtype, {q[0], q[1], q[2], v[3]}));
+    results.push_back(new_buffer(DType::kF32, {2, q[0], q[1], q[2]}));
+  } else if (attrs.kind == AttentionKind::kQuery) {
+    results.push_back(new_buffer(operands[0].dtype, q));
+  } else {
+    results.push_back(new_buffer(operands[1].dtype, k));
+    results.push_back(new_buffer(operands[2].dtype, v));
+  }
+  for (const Value& result : results) node.outputs.push_back(result.buffer);
+  node.sizes = results[0].sizes;
+  graph.add_node(std::move(node));
+  return results;
+}
+
 std::vector<Value> Builder::call(int call, const std::vector<Value>& args, const std::vector<std::pair<DType, Shape>>& results,
                                  const std::vector<Shape>& strides) {
   Node node;

@@ -111,6 +111,8 @@ class Builder {
   Value concat(const std::vector<Value>& xs, int dim);          // one buffer, one node per piece
   Value contract(const Value& a, const Value& b, DType dtype);  // a [b, m, k], b [b, k, n] -> [b, m, n]
   Value convolve(const Value& x, const Value& w, const ConvolveAttrs& attrs, const Shape& sizes, DType dtype);
+  /// Operands and results: see AttentionAttrs.
+  std::vector<Value> attention(const std::vector<Value>& operands, const AttentionAttrs& attrs);
   std::vector<Value> call(int call, const std::vector<Value>& args, const std::vector<std::pair<DType, Shape>>& results,
                           const std::vector<Shape>& strides);
   /// Stores `value` into the buffer that `target` views (an input that is mutated, or a slice of it).

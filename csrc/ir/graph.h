@@ -73,12 +73,13 @@ struct Body {
   std::vector<Op> ops;
 };
 
-/// What a store does with the element that is there. kMaximum is for i32 and atomic: in whatever order, the largest value stays.
+/// What a store does with the element that is there. kMaximum is for i32 and atomic: in whatever order, the largest value
+/// stays.
 enum class StoreMode : uint8_t { kWrite, kMaximum };
 
 /// Writes op `value` of the body (Map) or result `value` of the reduction (Reduce, Scan) to a buffer. A Map's value has the
-/// buffer's compute_type; a result is converted to the buffer's dtype as kCast does. A scattered store (coordinates over v*) must
-/// not write an element twice, unless the mode or equal values make the order irrelevant.
+/// buffer's compute_type; a result is converted to the buffer's dtype as kCast does. A scattered store (coordinates over v*)
+/// must not write an element twice, unless the mode or equal values make the order irrelevant.
 struct Store {
   BufferId buffer = kNone;
   std::vector<IndexExpr> index;  // coordinates over i* (and v*; of a Scan r* as well)
@@ -105,12 +106,13 @@ struct View {
 };
 
 enum class NodeKind : uint8_t {
-  kMap,       // for i*: evaluate the body, write the stores
-  kReduce,    // for i*: reduce the body's `reduced` values over r*, write the results
-  kScan,      // for i*: for r0 in order: step the accumulators with the `reduced` values, write the results so far
-  kContract,  // out[b, m, n] = sum over k of a[b, m, k] * b[b, k, n]
-  kConvolve,  // see ConvolveKind
-  kCall,      // an aten op run eagerly
+  kMap,        // for i*: evaluate the body, write the stores
+  kReduce,     // for i*: reduce the body's `reduced` values over r*, write the results
+  kScan,       // for i*: for r0 in order: step the accumulators with the `reduced` values, write the results so far
+  kContract,   // out[b, m, n] = sum over k of a[b, m, k] * b[b, k, n]
+  kConvolve,   // see ConvolveKind
+  kAttention,  // see AttentionKind
+  kCall,       // an aten op run eagerly
 };
 
 enum class ConvolveKind : uint8_t {
@@ -125,6 +127,27 @@ struct ConvolveAttrs {
   int groups = 1;
 };
 
+enum class AttentionKind : uint8_t {
+  kForward,   // operands q [b, h, lq, d], k [b, g, lk, d], v [b, g, lk, dv] -> out [b, h, lq, dv], sums [2, b, h, lq] in f32
+  kQuery,     // operands q, k, v, dout like out, sums, delta [b, h, lq] = sum over dv of dout * out -> dq
+  kKeyValue,  // the same operands -> dk, dv
+};
+
+/// s = scale * q k^T + mask, p = softmax(s) along lk, out = dropout(p) v; head i of q belongs to head i / (h / g) of k and v.
+/// sums[0] is the row's largest s, sums[1] the sum of exp(s - sums[0]): apart, for where all of s is hugely negative, the log
+/// of the sum would be lost beside it; a row that sees nothing has zeros. Behind the operands of the kind, if given: mask [b,
+/// h, lq, lk], bool (false: not seen) or floating (added), then state, i64 [2] = (seed, offset) of Philox. Element (b, h, i, j)
+/// of p is dropped if word j % 4 of philox(seed, offset, ((b * heads + h) * lq + i) * ceil(lk / 4) + j / 4) is, as a number in
+/// [0, 1), below `dropout`; the others are divided by 1 - dropout.
+struct AttentionAttrs {
+  AttentionKind kind = AttentionKind::kForward;
+  double scale = 1;
+  double dropout = 0;
+  bool causal = false;    // i sees j <= i
+  bool masked = false;    // there is a mask
+  bool nan_rows = false;  // a row of q that sees nothing gives nan; otherwise 0
+};
+
 /// Where a node comes from: for errors, explain and the profiler.
 struct Origin {
   std::string op;      // "aten.relu.default"
@@ -134,7 +157,7 @@ struct Origin {
 struct Node {
   NodeKind kind = NodeKind::kMap;
   Origin origin;
-  Shape sizes;         // loops i0 ..: kMap, kReduce, kScan; kContract: {b, m, n}; kConvolve: the output's sizes
+  Shape sizes;  // loops i0 ..: kMap, kReduce, kScan; kContract: {b, m, n}; kConvolve, kAttention: the first output's sizes
   Shape reduce_sizes;  // loops r0 ..: kReduce; kScan: one; kContract: {k}
   Body body;           // kMap, kReduce, kScan
   std::vector<Store> stores;
@@ -142,10 +165,11 @@ struct Node {
   ReductionStage stage = ReductionStage::kWhole;
   std::vector<int> reduced;       // kReduce, kScan: body ops that enter the reduction (one per input of its row)
   int reset = kNone;              // kScan: a bool op of the body; where it is true the accumulators start afresh
-  std::vector<View> operands;     // kContract, kConvolve, kCall
-  std::vector<BufferId> outputs;  // kContract, kConvolve: one; kCall: any number. Map and Reduce write by stores
+  std::vector<View> operands;     // kContract, kConvolve, kAttention, kCall
+  std::vector<BufferId> outputs;  // kContract, kConvolve: one; kAttention, kCall: several. Map and Reduce write by stores
   ConvolveAttrs convolve;
-  bool reduced_precision = false;  // kContract, kConvolve: TF32-like rounding of inputs is allowed
+  AttentionAttrs attention;
+  bool reduced_precision = false;  // kContract, kConvolve, kAttention: TF32-like rounding of inputs is allowed
   int call = kNone;                // kCall: index in the list that Python keeps
 };
 

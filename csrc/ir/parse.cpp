@@ -283,6 +283,19 @@ class GraphParser {
       }
       in.expect("groups");
       c.groups = in.number();
+    } else if (in.take("attention")) {
+      n.kind = NodeKind::kAttention;
+      AttentionAttrs& a = n.attention;
+      a.kind = in.take("key_value") ? AttentionKind::kKeyValue
+                                    : (in.take("query") ? AttentionKind::kQuery : AttentionKind::kForward);
+      if (a.kind == AttentionKind::kForward) in.expect("forward");
+      for (auto [label, value] : {std::pair("scale", &a.scale), std::pair("dropout", &a.dropout)}) {
+        in.expect(label);
+        *value = in.real();
+      }
+      a.causal = in.take("causal");
+      a.masked = in.take("masked");
+      a.nan_rows = in.take("nan_rows");
     } else {
       in.expect("call");
       n.kind = NodeKind::kCall;

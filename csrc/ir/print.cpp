@@ -20,6 +20,7 @@
 //     operand b0 [1, s0, 64] at [i1, i2]
 //     output b3
 //   node convolve forward stride 1 1 padding 0 0 dilation 1 1 groups 1 [..] over []
+//   node attention forward scale 0.125 dropout 0.0 causal masked nan_rows [..] over []
 //   node call 3 [] over []
 //   result b1 [s0, 64] strides [64, 1] offset 0
 #include <charconv>
@@ -106,9 +107,10 @@ void print_op(std::string& out, const Op& op, size_t position) {
 }
 
 void print_node(std::string& out, const Node& node, bool origins) {
-  static constexpr const char* kKinds[] = {"map", "reduce", "scan", "contract", "convolve", "call"};
+  static constexpr const char* kKinds[] = {"map", "reduce", "scan", "contract", "convolve", "attention", "call"};
   static constexpr const char* kStages[] = {"whole", "partial", "final"};
   static constexpr const char* kConvolutions[] = {"forward", "data", "weight"};
+  static constexpr const char* kAttentions[] = {"forward", "query", "key_value"};
   out += std::string("node ") + kKinds[static_cast<int>(node.kind)];
   if (is_reduction(node)) out += " " + facts(node.reduction).name + " " + kStages[static_cast<int>(node.stage)];
   if (node.kind == NodeKind::kCall) out += " " + std::to_string(node.call);
@@ -119,6 +121,14 @@ void print_node(std::string& out, const Node& node, bool origins) {
          {std::pair("stride", c.stride), std::pair("padding", c.padding), std::pair("dilation", c.dilation)})
       out += std::string(" ") + label + " " + std::to_string(pair[0]) + " " + std::to_string(pair[1]);
     out += " groups " + std::to_string(c.groups);
+  }
+  if (node.kind == NodeKind::kAttention) {
+    const AttentionAttrs& a = node.attention;
+    out += std::string(" ") + kAttentions[static_cast<int>(a.kind)];
+    out += " scale " + number({true, a.scale, 0}) + " dropout " + number({true, a.dropout, 0});
+    for (const auto& [label, set] :
+         {std::pair("causal", a.causal), std::pair("masked", a.masked), std::pair("nan_rows", a.nan_rows)})
+      if (set) out += std::string(" ") + label;
   }
   out += " " + list(node.sizes);
   if (node.kind != NodeKind::kMap || !node.reduce_sizes.empty()) out += " over " + list(node.reduce_sizes);

@@ -200,6 +200,26 @@ constexpr NodeRule kNodeRules[] = {
        return n.kind != NodeKind::kConvolve || (n.operands.size() == 2 && n.outputs.size() == 1 && n.sizes.size() == 4 &&
                                                 n.operands[0].sizes.size() == 4 && n.operands[1].sizes.size() == 4);
      }},
+    {"attention has the operands of its kind, and outputs of their sizes",
+     [](const Graph& g, const Node& n) {
+       if (n.kind != NodeKind::kAttention) return true;
+       const AttentionAttrs& a = n.attention;
+       const bool forward = a.kind == AttentionKind::kForward;
+       const size_t fixed = forward ? 3 : 6;
+       if (n.operands.size() != fixed + a.masked + (a.dropout > 0)) return false;
+       for (size_t i = 0; i < n.operands.size(); ++i) {
+         const bool state = i == fixed + a.masked, rows = i == 5;
+         if (n.operands[i].sizes.size() != (state ? 1 : !forward && rows ? 3 : 4)) return false;
+       }
+       const Shape &q = n.operands[0].sizes, &k = n.operands[1].sizes, &v = n.operands[2].sizes;
+       std::vector<Shape> sizes = {q};
+       if (forward) sizes = {{q[0], q[1], q[2], v[3]}, {2, q[0], q[1], q[2]}};
+       if (a.kind == AttentionKind::kKeyValue) sizes = {k, v};
+       if (n.outputs.size() != sizes.size() || n.sizes != sizes[0]) return false;
+       for (size_t i = 0; i < sizes.size(); ++i)
+         if (buffer(g, n.outputs[i]).sizes != sizes[i]) return false;
+       return true;
+     }},
     {"the output of a contraction or convolution has its sizes",
      [](const Graph& g, const Node& n) {
        if (n.kind != NodeKind::kContract && n.kind != NodeKind::kConvolve) return true;

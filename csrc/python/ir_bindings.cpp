@@ -30,7 +30,7 @@ Scalar to_scalar(const py::handle& value) {
 py::object from_scalar(const Scalar& s) { return s.is_float ? py::object(py::float_(s.f)) : py::object(py::int_(s.i)); }
 
 const char* kind_name(NodeKind kind) {
-  static constexpr const char* kNames[] = {"map", "reduce", "scan", "contract", "convolve", "call"};
+  static constexpr const char* kNames[] = {"map", "reduce", "scan", "contract", "convolve", "attention", "call"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -54,6 +54,10 @@ void bind_enums(py::module_& m) {
       .value("kForward", ConvolveKind::kForward)
       .value("kData", ConvolveKind::kData)
       .value("kWeight", ConvolveKind::kWeight);
+  py::enum_<AttentionKind>(m, "AttentionKind")
+      .value("kForward", AttentionKind::kForward)
+      .value("kQuery", AttentionKind::kQuery)
+      .value("kKeyValue", AttentionKind::kKeyValue);
   py::enum_<Level>(m, "Level").value("kGraph", Level::kGraph).value("kScheduled", Level::kScheduled);
   m.def("size_bytes", &size_bytes);
   m.def("dtype_name", [](DType t) { return name(t); });
@@ -182,6 +186,14 @@ void bind_graph(py::module_& m) {
       .def_readwrite("padding", &ConvolveAttrs::padding)
       .def_readwrite("dilation", &ConvolveAttrs::dilation)
       .def_readwrite("groups", &ConvolveAttrs::groups);
+  py::class_<AttentionAttrs>(m, "AttentionAttrs")
+      .def(py::init<>())
+      .def_readwrite("kind", &AttentionAttrs::kind)
+      .def_readwrite("scale", &AttentionAttrs::scale)
+      .def_readwrite("dropout", &AttentionAttrs::dropout)
+      .def_readwrite("causal", &AttentionAttrs::causal)
+      .def_readwrite("masked", &AttentionAttrs::masked)
+      .def_readwrite("nan_rows", &AttentionAttrs::nan_rows);
   py::class_<Buffer>(m, "Buffer")
       .def_readonly("dtype", &Buffer::dtype)
       .def_readonly("sizes", &Buffer::sizes)
@@ -230,6 +242,7 @@ void bind_graph(py::module_& m) {
       .def_readonly("operands", &Node::operands)
       .def_readonly("outputs", &Node::outputs)
       .def_readonly("convolve", &Node::convolve)
+      .def_readonly("attention", &Node::attention)
       .def_readonly("reduced_precision", &Node::reduced_precision)
       .def_readonly("call", &Node::call);
   py::class_<Graph>(m, "Graph")
@@ -323,6 +336,7 @@ void bind_builder(py::module_& m) {
       .def("concat", &Builder::concat)
       .def("contract", &Builder::contract)
       .def("convolve", &Builder::convolve)
+      .def("attention", &Builder::attention)
       .def("call", &Builder::call)
       .def("copy_into", &Builder::copy_into)
       .def("output", &Builder::output)

@@ -1,4 +1,4 @@
-// csrc/schedule/choose_template.cpp: pass: a hand-written kernel for each contraction and convolution.
+// csrc/schedule/choose_template.cpp: pass: a hand-written kernel for each contraction, convolution and attention.
 #include "csrc/schedule/choose_template.h"
 
 #include <algorithm>
@@ -28,7 +28,8 @@ void choose_template(Schedule& schedule, const Caps& caps) {
   std::map<ir::NodeId, TemplateLaunch> launches;
   const int count = static_cast<int>(graph.nodes.size());
   for (int i = 0; i < count; ++i) {
-    if (graph.nodes[i].kind != ir::NodeKind::kContract && graph.nodes[i].kind != ir::NodeKind::kConvolve) {
+    const ir::NodeKind kind = graph.nodes[i].kind;
+    if (kind != ir::NodeKind::kContract && kind != ir::NodeKind::kConvolve && kind != ir::NodeKind::kAttention) {
       nodes.push_back(std::move(graph.nodes[i]));
       continue;
     }
@@ -54,6 +55,7 @@ void choose_template(Schedule& schedule, const Caps& caps) {
       break;
     }
     if (taken) continue;
+    OCL_ASSERT(kind != ir::NodeKind::kAttention, "attention has no generated form: " + original.origin.op);
     schedule.log.push_back(original.origin.op + ": no template takes it, generated loops");
     nodes.push_back(lower_contraction(graph, original));
   }

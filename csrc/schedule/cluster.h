@@ -29,6 +29,7 @@ struct Cluster {
   std::vector<Member> members;  // program order
   std::vector<ClusterAccess> accesses;
   std::vector<ir::BufferId> opaque;  // read in an unknown order: operands of a template or a call
+  std::vector<ir::BufferId> beside;  // further outputs of a template, written in an unknown order
   ir::NodeId main = ir::kNone;       // the template
   ir::NodeId call = ir::kNone;
   LoopStrategy strategy = LoopStrategy::kPointwise;

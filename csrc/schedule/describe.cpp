@@ -56,6 +56,15 @@ Work work_of(const Schedule& schedule, const Group& group) {
       const ir::Shape& filter = weight ? node.sizes : w.sizes;
       const ir::Shape& image = forward ? node.sizes : weight ? w.sizes : x.sizes;
       work.flops = work.flops + product(image) * filter[1] * filter[2] * filter[3] * 2;
+    } else if (node.kind == ir::NodeKind::kAttention) {
+      // Two products of the scores' size forward; the gradients compute both again. Causal: half of them.
+      const ir::AttentionKind kind = node.attention.kind;
+      const ir::Shape &q = node.operands[0].sizes, &k = node.operands[1].sizes, &v = node.operands[2].sizes;
+      const IndexExpr once = ir::product({q[0], q[1], q[2], k[2]}) * (node.attention.causal ? 1 : 2);
+      const IndexExpr depth = kind == ir::AttentionKind::kForward ? q[3] + v[3]
+                              : kind == ir::AttentionKind::kQuery ? q[3] * 2 + v[3]
+                                                                  : (q[3] + v[3]) * 2;
+      work.flops = work.flops + once * depth;
     } else if (is_loop_nest(node)) {
       int64_t ops = static_cast<int64_t>(node.reduced.size());
       for (const ir::Op& op : node.body.ops) ops += op.code > ir::OpCode::kCast && is_floating(op.dtype);

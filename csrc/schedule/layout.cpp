@@ -115,6 +115,24 @@ Shape inherited_strides(const Graph& graph, const Node& node, const ir::Store& s
   return dense_strides(buffer.sizes, stride_order(*best));
 }
 
+/// Attention: each result of four dimensions is laid out as the operand it belongs to, in the order (batch, head, row) or
+/// (batch, row, head): transposed views of [b, l, h, d] then stay views on the way out.
+void lay_out_attention(Graph& graph, const Node& node) {
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    Buffer& out = graph.buffers[node.outputs[i]];
+    const bool sums = node.attention.kind == ir::AttentionKind::kForward && i == 1;
+    if (out.strides || sums) continue;
+    const bool key_value = node.attention.kind == ir::AttentionKind::kKeyValue;
+    const ir::View& model = node.operands[key_value ? i + 1 : 0];
+    Buffer& buffer = graph.buffers[model.buffer];
+    if (!buffer.strides) buffer.strides = contiguous_strides(buffer.sizes);
+    const auto window = strided(graph, model);
+    const bool rows_outside =
+        window && !model.sizes[1].is_const(1) && graph.ranges().known_less(window->strides[1], window->strides[2]);
+    out.strides = dense_strides(out.sizes, rows_outside ? std::vector<int>{0, 2, 1, 3} : std::vector<int>{0, 1, 2, 3});
+  }
+}
+
 /// Copies in front of `node` for operands that no kernel reads as they lie.
 void convert_operands(Graph& graph, Node& node, std::vector<Node>& nodes) {
   if (is_loop_nest(node)) return;
@@ -142,12 +160,14 @@ void choose_layout(Schedule& schedule, const Caps&) {
     Buffer& buffer = graph.buffers[b];
     if (!buffer.strides && channels_last[b]) buffer.strides = channels_last_strides(buffer.sizes);
   }
-  for (const Node& node : graph.nodes)
+  for (const Node& node : graph.nodes) {
+    if (node.kind == NodeKind::kAttention) lay_out_attention(graph, node);
     if (is_loop_nest(node))
       for (const ir::Store& store : node.stores) {
         Buffer& buffer = graph.buffers[store.buffer];
         if (!buffer.strides) buffer.strides = inherited_strides(graph, node, store);
       }
+  }
   for (Buffer& buffer : graph.buffers)
     if (!buffer.strides) buffer.strides = contiguous_strides(buffer.sizes);
 

@@ -5,11 +5,13 @@ namespace ocl::schedule {
 
 const std::vector<TemplateRow>& template_rows() {
   static const std::vector<TemplateRow> rows = {
+      {"attention_item", true, false, choose_attention_item},
       {"depthwise_item", true, false, choose_depthwise_item},
       {"winograd_item", true, false, choose_winograd_item},
       {"conv_weight_item", true, false, choose_conv_weight_item},
       {"conv_item", true, false, choose_conv_item},
       {"gemm_item", true, false, choose_gemm_item},
+      {"attention_group", false, true, choose_attention_group},
       {"depthwise_group", false, true, choose_depthwise_group},
       {"conv_weight_wgmma", false, true, choose_conv_weight_wgmma},
       {"conv_wgmma", false, true, choose_conv_wgmma},

@@ -20,7 +20,8 @@ namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-std::atomic<int64_t> g_sdp_choice{0};
+constexpr int64_t kMath = 0, kOverrideable = 4;  // at::sdp::SDPBackend
+std::atomic<int64_t> g_sdp_choice{kOverrideable};
 
 at::Tensor host(const at::Tensor& t) { return t.defined() ? t.cpu() : t; }
 OptionalTensor host(const OptionalTensor& t) { return t.has_value() && t->defined() ? OptionalTensor(t->cpu()) : std::nullopt; }
@@ -221,11 +222,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_
 
 }  // namespace
 
-int64_t choose_sdp(const at::Tensor&, const at::Tensor&, const at::Tensor&, const OptionalTensor&, double, bool,
+int64_t choose_sdp(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const OptionalTensor&, double, bool,
                    std::optional<double>, bool) {
-  // torch.nn.attention.sdpa_kernel(...) of the caller comes first.
+  // torch.nn.attention.sdpa_kernel(...) of the caller comes first. The op has a batch and heads, the same for all operands.
+  const bool fits = q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && q.sym_size(0) == k.sym_size(0) &&
+                    q.sym_size(0) == v.sym_size(0) && k.sym_size(1) == v.sym_size(1);
   const int64_t choice = g_sdp_choice;
-  return choice != 0 && at::globalContext().userEnabledOverrideableSDP() ? choice : 0;
+  return fits && at::globalContext().userEnabledOverrideableSDP() ? choice : kMath;
 }
 
 void set_sdp_choice(int64_t choice) { g_sdp_choice = choice; }

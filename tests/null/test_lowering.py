@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_flatten
 
 from tests.op_row import Op, same, widened
 from tests.op_table import INTERPRETED
+from torch_ocl_compile import attention_pattern
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.call import Call
 from torch_ocl_compile.decompositions import ocl_decomp_table
@@ -34,6 +35,7 @@ def reference(gm: torch.fx.GraphModule, example_inputs: Any, *, graphs: list[ir.
             graphs.append(lowered.graph)
         return Call(lowered, ReferencePlan(lowered.graph, lowered.calls)).boxed()
 
+    attention_pattern.rewrite(gm, "cpu")
     return aot_autograd(
         fw_compiler=compiler,
         bw_compiler=compiler,

@@ -37,6 +37,11 @@ class ConvolveKind(_Enum):
     kData: Final[ConvolveKind]
     kWeight: Final[ConvolveKind]
 
+class AttentionKind(_Enum):
+    kForward: Final[AttentionKind]
+    kQuery: Final[AttentionKind]
+    kKeyValue: Final[AttentionKind]
+
 class Level(_Enum):
     kGraph: Final[Level]
     kScheduled: Final[Level]
@@ -130,6 +135,15 @@ class ConvolveAttrs:
     groups: int
     def __init__(self) -> None: ...
 
+class AttentionAttrs:
+    kind: AttentionKind
+    scale: float
+    dropout: float
+    causal: bool
+    masked: bool
+    nan_rows: bool
+    def __init__(self) -> None: ...
+
 class Buffer:
     @property
     def dtype(self) -> DType: ...
@@ -184,7 +198,7 @@ Op: TypeAlias = tuple[str, DType, list[int], Any]
 
 class Node:
     @property
-    def kind(self) -> Literal["map", "reduce", "scan", "contract", "convolve", "call"]: ...
+    def kind(self) -> Literal["map", "reduce", "scan", "contract", "convolve", "attention", "call"]: ...
     @property
     def origin(self) -> Origin: ...
     @property
@@ -209,6 +223,8 @@ class Node:
     def outputs(self) -> list[int]: ...
     @property
     def convolve(self) -> ConvolveAttrs: ...
+    @property
+    def attention(self) -> AttentionAttrs: ...
     @property
     def reduced_precision(self) -> bool: ...
     @property
@@ -310,6 +326,7 @@ class Builder:
     def concat(self, xs: Sequence[Value], dim: int) -> Value: ...
     def contract(self, a: Value, b: Value, dtype: DType) -> Value: ...
     def convolve(self, x: Value, w: Value, attrs: ConvolveAttrs, sizes: Shape, dtype: DType) -> Value: ...
+    def attention(self, operands: Sequence[Value], attrs: AttentionAttrs) -> list[Value]: ...
     def call(
         self, call: int, args: Sequence[Value], results: Sequence[tuple[DType, Shape]], strides: Sequence[Shape]
     ) -> list[Value]: ...

@@ -7,6 +7,7 @@ from torch_ocl_compile import graph_ops  # noqa: F401  (defines torch.ops.ocl)
 from torch_ocl_compile.lowering import (
     activation,
     adaptive_pooling,
+    attention,
     contraction,
     convolution,
     embedding,
@@ -33,6 +34,7 @@ from torch_ocl_compile.lowering import foreach  # isort: skip  (its rows refer t
 __all__ = [
     "activation",
     "adaptive_pooling",
+    "attention",
     "contraction",
     "convolution",
     "embedding",

@@ -10,12 +10,14 @@ Only `state`, 16 bytes, is saved for backward. Other distributions are made of t
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils.checkpoint import CheckpointPolicy
 
+from torch_ocl_compile import attention_ops  # noqa: F401  (defines torch.ops.ocl.attention)
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.graph_ops import UNIFORM_STEPS, fake_reserve
 from torch_ocl_compile.lowering import term as t
@@ -25,6 +27,10 @@ from torch_ocl_compile.lowering.term import Nest, Term
 
 aten = torch.ops.aten
 
+ATTENTION = {
+    torch.ops.ocl.attention.default,
+    torch.ops.aten._scaled_dot_product_fused_attention_overrideable.default,
+}
 # overload -> our op, position of the size, arguments after the dtype
 DRAWS: dict[Any, tuple[Any, int, Callable[[torch.fx.Node], tuple[Any, ...]]]] = {
     aten.rand.default: (torch.ops.ocl.uniform.default, 0, lambda n: ()),
@@ -38,13 +44,13 @@ COMPARE = {aten.gt.Scalar, aten.ge.Scalar, aten.lt.Scalar, aten.le.Scalar}
 def functionalise(graph_module: torch.fx.GraphModule, device_type: str = "ocl") -> int:
     """Replaces random ops on `device_type` by pure ones; returns how many. One state per device, at the top."""
     graph = graph_module.graph
-    draws = [n for n in graph.nodes if n.op == "call_function" and n.target in DRAWS and _device(n).type == device_type]
+    draws = [n for n in graph.nodes if n.op == "call_function" and _draws(n) and _device(n).type == device_type]
     if not draws:
         return 0
     states: dict[torch.device, torch.fx.Node] = {}
     streams: dict[torch.device, int] = {}
     first = next(n for n in graph.nodes if n.op != "placeholder")
-    mode = draws[0].meta["val"].fake_mode
+    mode = _first(draws[0].meta["val"]).fake_mode
     for node in draws:
         device = _device(node)
         if device not in states:
@@ -55,8 +61,15 @@ def functionalise(graph_module: torch.fx.GraphModule, device_type: str = "ocl") 
                 state.meta["val"] = fake_reserve(device, total)
             _tag(state, CheckpointPolicy.MUST_SAVE)
             states[device] = state
-        target, position, extra = DRAWS[node.target]
         stream = streams[device] = streams.get(device, -1) + 1
+        if node.target in ATTENTION:
+            with graph.inserting_before(node):
+                own = graph.call_function(torch.ops.ocl.rng_stream.default, (states[device], stream))
+            own.meta["val"] = states[device].meta["val"]
+            _tag(own, CheckpointPolicy.PREFER_RECOMPUTE)
+            seed_attention(node, own)
+            continue
+        target, position, extra = DRAWS[node.target]
         with graph.inserting_before(node):
             settings = (node.args[position], stream, node.meta["val"].dtype, *extra(node))
             drawn = graph.call_function(target, (states[device], *settings))
@@ -72,9 +85,83 @@ def functionalise(graph_module: torch.fx.GraphModule, device_type: str = "ocl") 
     return len(draws)
 
 
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, (tuple, list)) else value
+
+
 def _device(node: torch.fx.Node) -> torch.device:
-    device: torch.device = node.meta["val"].device
+    device: torch.device = _first(node.meta["val"]).device
     return device
+
+
+def _draws(node: torch.fx.Node) -> bool:
+    if node.target in ATTENTION:
+        given = arguments(node)
+        p: Any = given.get("p", given.get("dropout_p"))
+        return p > 0 and given.get("state") is None
+    return node.target in DRAWS
+
+
+def arguments(node: torch.fx.Node) -> dict[str, Any]:
+    """The arguments of a call by name, defaults included."""
+    given: dict[str, Any] = {}
+    for position, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+        if position < len(node.args):
+            given[argument.name] = node.args[position]
+        else:
+            given[argument.name] = node.kwargs.get(argument.name, argument.default_value)
+    return given
+
+
+def own_attention(graph_module: torch.fx.GraphModule) -> None:
+    """PyTorch's fused attention without dropout as our op: it has no seed and offset, which backward would be given."""
+    for node in list(graph_module.graph.nodes):
+        if node.target in ATTENTION and node.target is not torch.ops.ocl.attention.default:
+            seed_attention(node, None)
+    graph_module.recompile()
+
+
+def seed_attention(node: torch.fx.Node, state: torch.fx.Node | None) -> None:
+    """Dropout of an attention, and of its gradient, from `state`; PyTorch's op becomes ours, which takes one."""
+    graph, given = node.graph, arguments(node)
+    parts: dict[Any, torch.fx.Node] = {u.args[1]: u for u in node.users if u.target is operator.getitem}
+    if node.target is torch.ops.ocl.attention.default:
+        node.args, node.kwargs = tuple({**given, "state": state}.values()), {}
+        if 2 in parts and state is not None:
+            parts[2].replace_all_uses_with(state)
+            graph.erase_node(parts[2])
+        return
+    scale, settings = given["scale"], (given["dropout_p"], given["is_causal"], False, given["scale"])
+    operands = [given[name] for name in ("query", "key", "value", "attn_bias")]
+    with graph.inserting_before(node):
+        made = graph.call_function(torch.ops.ocl.attention.default, (*operands, state, *settings))
+    made.meta.update(node.meta)
+    value = node.meta["val"]
+    with value[0].fake_mode:
+        sums = value[1].new_empty([2, *given["query"].meta["val"].shape[:-1]])
+    made.meta["val"] = (value[0], sums, value[6] if state is None else state.meta["val"])
+    node.replace_all_uses_with(made)
+    for position in (0, 1):  # what is saved for backward comes after this
+        if position in parts:
+            parts[position].args = (made, position)
+            parts[position].meta["val"] = made.meta["val"][position]
+    for user in dict.fromkeys(u for n in parts.values() for u in n.users):
+        if user.target is not torch.ops.aten._scaled_dot_product_fused_attention_overrideable_backward.default:
+            continue
+        known = arguments(user)
+        taken = [known[n] for n in ("grad_out", "query", "key", "value", "attn_bias", "out", "logsumexp")]
+        with graph.inserting_before(user):
+            gradient = graph.call_function(
+                torch.ops.ocl.attention_backward.default,
+                (*taken, state, known["dropout_p"], known["is_causal"], False, scale, known["grad_input_mask"]),
+            )
+        gradient.meta.update(user.meta)
+        user.replace_all_uses_with(gradient)
+        graph.erase_node(user)
+    for position, part in parts.items():
+        if position > 1 and not part.users:
+            graph.erase_node(part)
+    graph.erase_node(node)
 
 
 def _tag(node: torch.fx.Node, policy: CheckpointPolicy) -> None:
@@ -82,6 +169,13 @@ def _tag(node: torch.fx.Node, policy: CheckpointPolicy) -> None:
     if "recompute" not in node.meta:
         node.meta["recompute"] = policy
         node.meta["ac_graph_id"] = 0
+
+
+@lower(torch.ops.ocl.rng_stream.default)
+def rng_stream(c: Context, state: ir.Value, stream: int) -> ir.Value:
+    nest = c.nest(c.val.shape)
+    added = nest.index(nest.i[0]) * stream
+    return nest.store((nest.load(state, nest.i) + added, c.dtype))[0]
 
 
 def _draw(c: Context, op: str, state: ir.Value, stream: int) -> tuple[Nest, Term]:

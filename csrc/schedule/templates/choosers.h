@@ -7,11 +7,13 @@
 
 namespace ocl::schedule {
 
+bool choose_attention_item(TemplateContext& context, TemplateLaunch& launch);
 bool choose_depthwise_item(TemplateContext& context, TemplateLaunch& launch);
 bool choose_winograd_item(TemplateContext& context, TemplateLaunch& launch);
 bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch);
 bool choose_conv_weight_item(TemplateContext& context, TemplateLaunch& launch);
 bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch);
+bool choose_attention_group(TemplateContext& context, TemplateLaunch& launch);
 bool choose_depthwise_group(TemplateContext& context, TemplateLaunch& launch);
 bool choose_winograd_group(TemplateContext& context, TemplateLaunch& launch);
 bool choose_conv_group(TemplateContext& context, TemplateLaunch& launch);

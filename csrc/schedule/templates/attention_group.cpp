@@ -1,0 +1,67 @@
+// csrc/schedule/templates/attention_group.cpp: attention on GPUs by kernels/attention_group.cl.
+#include "csrc/schedule/templates/attention_operands.h"
+#include "csrc/schedule/templates/choosers.h"
+#include "csrc/schedule/templates/group_tiles.h"
+
+namespace ocl::schedule {
+namespace {
+
+using ir::IndexExpr;
+
+constexpr int64_t kMostDepth = 512;  // a row of the output lies in registers
+constexpr int kTileColumns = 64, kStep = 16, kPad = 4;
+
+/// Bytes of local memory for tiles of so many rows (kernels/attention_group.cl).
+int64_t local_bytes(int rows) {
+  return 4LL * (kStep * (rows + kPad) + kStep * (kTileColumns + kPad) + kTileColumns * (rows + kPad) + kTileColumns / 4 * rows);
+}
+
+}  // namespace
+
+bool choose_attention_group(TemplateContext& context, TemplateLaunch& launch) {
+  const ir::Node node = context.graph.nodes[context.node];
+  const auto found = attention_parts(context, node, kMostDepth);
+  if (!found) return false;
+  const AttentionParts& parts = *found;
+  const Caps& caps = context.caps;
+  const int64_t rows = typical(parts.rows(), 512), others = typical(parts.batch, 8) * typical(parts.row_heads(), 8);
+  const bool large = rows > 32 && (rows + 63) / 64 * others >= caps.units;
+  const bool fits = 256 <= caps.max_group_size && local_bytes(64) <= caps.local_bytes;
+  const int tile = large && fits ? 64 : 32;
+
+  launch = TemplateLaunch{};
+  launch.file = "attention_group";
+  launch.variant = std::to_string(tile) + "x" + std::to_string(kTileColumns);
+  launch.store_width = 4;
+  launch.local = {tile / 4 * (kTileColumns / 4), 1, 1};
+  define_types(context, launch, 4);
+  define(launch, "TILE_R", tile);
+  define_attention(node, parts, launch);
+
+  std::vector<IndexExpr> strides, rows_of;
+  const auto add_rows = [&](const ir::View* view) {
+    if (!view) return;
+    const Operand operand = attention_rows(context, *view, 1);
+    launch.inputs.push_back(operand.input);
+    strides.insert(strides.end(), operand.strides.begin(), operand.strides.begin() + 3);
+    rows_of.insert(rows_of.end(), operand.strides.begin(), operand.strides.begin() + 3);
+    rows_of.push_back(view->sizes[3]);
+  };
+  const auto append = [&](const std::vector<IndexExpr>& more) { strides.insert(strides.end(), more.begin(), more.end()); };
+  add_rows(parts.a);
+  add_rows(parts.b);
+  add_rows(parts.w);
+  if (parts.pass > 0) {
+    add_rows(parts.a2);
+    add_rows(parts.b2);
+    append(pass_statistics(context, parts, launch));
+  }
+  add_rows(parts.w2);
+  append(pass_mask(context, parts, launch));
+  pass(launch, {}, strides);
+  define(launch, "QUADS", quads(context, rows_of));
+  launch.groups = {ir::ceildiv(parts.rows(), tile), parts.row_heads(), parts.batch};
+  return true;
+}
+
+}  // namespace ocl::schedule

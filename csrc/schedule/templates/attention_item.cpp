@@ -1,0 +1,74 @@
+// csrc/schedule/templates/attention_item.cpp: attention on CPUs by kernels/attention_item.cl.
+#include <algorithm>
+
+#include "csrc/schedule/templates/attention_operands.h"
+#include "csrc/schedule/templates/choosers.h"
+
+namespace ocl::schedule {
+namespace {
+
+using ir::IndexExpr;
+
+constexpr int64_t kMostDepth = 1024;  // rows of a tile lie in private memory
+constexpr int kBlock = 256;           // columns whose scores are kept
+
+/// Columns of the scores in panels [batch][head][panel][depth][width], zeros at the end.
+TemplateLaunch::Input packed_panels(TemplateContext& context, const ir::View& view, int width) {
+  const IndexExpr row = IndexExpr::loop(2) * width + IndexExpr::loop(4);
+  return copied_operand(context, view, {view.sizes[0], view.sizes[1], ir::ceildiv(view.sizes[2], width), view.sizes[3], width},
+                        {IndexExpr::loop(0), IndexExpr::loop(1), row, IndexExpr::loop(3)}, {{row, view.sizes[2]}})
+      .input;
+}
+
+}  // namespace
+
+bool choose_attention_item(TemplateContext& context, TemplateLaunch& launch) {
+  const ir::Node node = context.graph.nodes[context.node];
+  const auto found = attention_parts(context, node, kMostDepth);
+  if (!found) return false;
+  const AttentionParts& parts = *found;
+  const Caps& caps = context.caps;
+  const int vw = caps.vector_floats;
+  const int64_t rows = typical(parts.rows(), 512);
+  Tile tile = choose_tile(caps, rows, typical(parts.columns(), 512));
+  if (tile.vectors == 3) tile = {6, 4};  // blocks are whole panels
+  if (parts.rows().is_const()) tile.rows = static_cast<int>(std::min<int64_t>(tile.rows, rows));
+  const int width = tile.vectors * vw;
+  const int run =
+      choose_run(caps, (rows + tile.rows - 1) / tile.rows, typical(parts.batch, 8) * typical(parts.row_heads(), 8), 16);
+
+  launch = TemplateLaunch{};
+  launch.file = "attention_item";
+  launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + " packed";
+  launch.store_width = vw;
+  define_types(context, launch, vw);
+  define(launch, "MR", tile.rows);
+  define(launch, "NV", tile.vectors);
+  define(launch, "MT", run);
+  define(launch, "BLOCK", kBlock);
+  define_attention(node, parts, launch);
+
+  std::vector<IndexExpr> strides;
+  const auto add_rows = [&](const ir::View* view, int whole) {
+    if (!view) return;
+    const Operand operand = attention_rows(context, *view, whole);
+    launch.inputs.push_back(operand.input);
+    strides.insert(strides.end(), operand.strides.begin(), operand.strides.begin() + 3);
+  };
+  const auto append = [&](const std::vector<IndexExpr>& more) { strides.insert(strides.end(), more.begin(), more.end()); };
+  add_rows(parts.a, 1);
+  launch.inputs.push_back(packed_panels(context, *parts.b, width));
+  add_rows(parts.w, vw);
+  if (parts.pass > 0) {
+    add_rows(parts.a2, 1);
+    launch.inputs.push_back(packed_panels(context, *parts.b2, width));
+    append(pass_statistics(context, parts, launch));
+  }
+  add_rows(parts.w2, vw);
+  append(pass_mask(context, parts, launch));
+  pass(launch, {}, strides);
+  launch.groups = {ir::ceildiv(parts.rows(), tile.rows * run), parts.row_heads(), parts.batch};
+  return true;
+}
+
+}  // namespace ocl::schedule

@@ -1,0 +1,356 @@
+# torch_ocl_compile/lowering/attention.py: scaled dot-product attention, forward and backward: one Attention node each.
+"""Operands go in as views of four dimensions [batch, heads, length, head size]; heads of keys and values are not
+expanded, masks are broadcast by strides. What the kernels do not take (float64, symbolic or huge head sizes, empty
+tensors) and the gradient of a float mask are computed by parts: products, a softmax, products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.lowering import term as t
+from torch_ocl_compile.lowering.context import Context
+from torch_ocl_compile.lowering.contraction import contract
+from torch_ocl_compile.lowering.registry import lower
+
+aten = torch.ops.aten
+
+# The head sizes that one work-group or work-item holds a row of (csrc/schedule/templates/attention_*.cpp).
+MOST_HEAD_SIZE = 512
+KERNEL_TYPES = (ir.DType.kF32, ir.DType.kF16, ir.DType.kBF16)
+
+
+def four(c: Context, x: ir.Value) -> ir.Value:
+    """[..., h, l, d] as [b, h, l, d]."""
+    rank = len(x.sizes)
+    for _ in range(4 - rank):
+        x = c.builder.unsqueeze(x, 0)
+    return x if rank <= 4 else c.builder.reshape(x, [c.numel(x.sizes[: rank - 3]), *x.sizes[rank - 3 :]])
+
+
+@dataclass
+class Attention:
+    """Operands and settings of one attention, all of four dimensions."""
+
+    c: Context
+    q: ir.Value
+    k: ir.Value
+    v: ir.Value
+    mask: ir.Value | None
+    state: ir.Value | None
+    p: float
+    causal: bool
+    nan_rows: bool
+    scale: float
+
+    @property
+    def shape(self) -> list[ir.IndexExpr]:
+        """Of the scores."""
+        return [*self.q.sizes[:3], self.k.sizes[2]]
+
+    @property
+    def wide(self) -> ir.DType:
+        dtype: ir.DType = ir.compute_type(self.q.dtype)
+        return dtype
+
+    def fits_kernels(self) -> bool:
+        sizes = [s for x in (self.q, self.k, self.v) for s in x.sizes]
+        depths = [self.q.sizes[3], self.v.sizes[3]]
+        return (
+            self.q.dtype in KERNEL_TYPES
+            and all(d.is_const() and d.constant() <= MOST_HEAD_SIZE for d in depths)
+            and not any(s.is_const(0) for s in sizes)
+        )
+
+    def node(self, kind: ir.AttentionKind, *more: ir.Value) -> list[ir.Value]:
+        attrs = ir.AttentionAttrs()
+        attrs.kind = kind
+        attrs.scale = self.scale
+        attrs.causal, attrs.nan_rows = self.causal, self.nan_rows
+        attrs.masked, attrs.dropout = self.mask is not None, self.p
+        extra = [x for x in (self.mask, self.state) if x is not None]
+        return self.c.builder.attention([self.q, self.k, self.v, *more, *extra], attrs)
+
+    # By parts
+
+    def flat(self, x: ir.Value) -> ir.Value:
+        """[b, h, l, d] as [b * q's heads, l, d], each head of keys and values repeated for its group."""
+        b, heads, rows, depth = x.sizes
+        wanted = self.q.sizes[1]
+        if heads != wanted:
+            group = ir.floordiv(wanted, heads)
+            up = self.c.builder.expand(self.c.builder.unsqueeze(x, 2), [b, heads, group, rows, depth])
+            return self.c.builder.reshape(up, [b * wanted, rows, depth])
+        return self.c.builder.reshape(x, [b * heads, rows, depth])
+
+    def unflat(self, x: ir.Value) -> ir.Value:
+        return self.c.builder.reshape(x, [*self.q.sizes[:2], *x.sizes[1:]])
+
+    def product(self, a: ir.Value, b: ir.Value, transpose_a: bool = False, transpose_b: bool = False) -> ir.Value:
+        """[b, h, ., .] = a b, in the wide type."""
+        left, right = self.flat(a), self.flat(b)
+        left = self.c.builder.permute(left, [0, 2, 1]) if transpose_a else left
+        right = self.c.builder.permute(right, [0, 2, 1]) if transpose_b else right
+        return self.unflat(contract(self.c, left, right, self.wide))
+
+    def scores(self) -> ir.Value:
+        s = self.product(self.q, self.k, transpose_b=True)
+        nest = self.c.nest(self.shape)
+        x = nest.load(s, nest.i) * self.scale
+        if self.mask is not None:
+            m = nest.load_broadcast(self.mask, nest.sizes, nest.i)
+            x = t.where(m, x, -math.inf) if self.mask.dtype == ir.DType.kBool else x + m.cast(x.dtype)
+        if self.causal:
+            x = t.where(nest.index(nest.i[3]) <= nest.index(nest.i[2]), x, -math.inf)
+        return nest.store((x, self.wide))[0]
+
+    def sums(self, s: ir.Value) -> list[ir.Value]:
+        """Largest score and sum of exp(s - it) of each row, both [b, h, l, 1]; zeros where nothing is seen."""
+        largest, total = self.c.builder.reduce("softmax", s, [3], True, self.wide)
+        blind = [largest, total]
+        return [
+            self.c.pointwise(lambda m, x: t.where(m.eq(-math.inf), 0.0, x), largest, x, dtype=self.wide) for x in blind
+        ]
+
+    def probabilities(self, s: ir.Value, sums: list[ir.Value]) -> ir.Value:
+        def row(x: t.Term, most: t.Term, total: t.Term) -> t.Term:
+            return t.where(total.eq(0.0), math.nan if self.nan_rows else 0.0, t.exp(x - most) / total)
+
+        result: ir.Value = self.c.pointwise(row, s, *sums, dtype=self.wide)
+        return result
+
+    def dropped(self, x: ir.Value) -> ir.Value:
+        """x [b, h, lq, lk] times 0 or 1 / (1 - p)."""
+        if self.p <= 0:
+            return x
+        assert self.state is not None
+        nest = self.c.nest(self.shape)
+        b, h, i, j = nest.i
+        element = ((b * self.shape[1] + h) * self.shape[2] + i) * (ir.ceildiv(self.shape[3], 4) * 4) + j
+        seed, offset = nest.load(self.state, [0]), nest.load(self.state, [1])
+        u = t.call("philox_lane", seed, offset, nest.index(element))
+        kept = nest.load(x, nest.i) * (1 / (1 - self.p) if self.p < 1 else 0.0)
+        return nest.store((t.where(u < self.p, 0.0, kept), self.wide))[0]
+
+    def forward_by_parts(self) -> tuple[ir.Value, ir.Value]:
+        s = self.scores()
+        sums = self.sums(s)
+        out = self.product(self.dropped(self.probabilities(s, sums)), self.v)
+        whole = self.c.builder.concat([self.c.builder.squeeze(self.c.builder.unsqueeze(x, 0), [4]) for x in sums], 0)
+        return self.c.cast(out, self.q.dtype), whole
+
+    def score_gradient(self, grad: ir.Value, delta: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """(p, gradient of the masked scores), both [b, h, lq, lk]."""
+        s = self.scores()
+        p = self.probabilities(s, self.sums(s))
+        gp = self.dropped(self.product(grad, self.v, transpose_b=True))
+        delta = self.c.builder.unsqueeze(delta, 3)
+        return p, self.c.pointwise(lambda x, g, d: x * (g - d), p, gp, delta, dtype=self.wide)
+
+    def of_group(self, x: ir.Value, like: ir.Value) -> ir.Value:
+        """[b, q's heads, l, d] summed over the heads that share one of `like`."""
+        b, heads, rows, depth = x.sizes
+        wanted = like.sizes[1]
+        if heads != wanted:
+            grouped = self.c.builder.reshape(x, [b, wanted, ir.floordiv(heads, wanted), rows, depth])
+            x = self.c.builder.reduce("sum", grouped, [2], False, self.wide)[0]
+        return self.c.cast(x, like.dtype)
+
+
+def _attention(
+    c: Context, q: ir.Value, k: ir.Value, v: ir.Value, mask: ir.Value | None, state: Any, p: float, settings: Any
+) -> Attention | None:
+    """None where the head size, and with it the scale, is not known."""
+    causal, nan_rows, scale = settings
+    if scale is None:
+        if not q.sizes[-1].is_const() or q.sizes[-1].is_const(0):
+            return None
+        scale = 1 / math.sqrt(q.sizes[-1].constant())
+    if not isinstance(scale, (int, float)) or not ir.is_floating(q.dtype):
+        return None
+    if mask is not None:
+        if mask.dtype not in (ir.DType.kBool, ir.DType.kF32, q.dtype):
+            mask = c.cast(mask, ir.compute_type(q.dtype))
+        mask = four(c, c.builder.expand(mask, [*q.sizes[:-1], k.sizes[-2]]))
+    q, k, v = four(c, q), four(c, c.cast(k, q.dtype)), four(c, c.cast(v, q.dtype))
+    p = float(p)
+    return Attention(c, q, k, v, mask, state if p > 0 else None, p, causal, nan_rows, float(scale))
+
+
+def forward(c: Context, shape: Sequence[ir.IndexExpr], a: Attention) -> tuple[ir.Value, ir.Value]:
+    """(out of `shape`, sums [2, b, h, lq])."""
+    out, sums = a.node(ir.AttentionKind.kForward) if a.fits_kernels() else a.forward_by_parts()
+    return c.builder.reshape(out, list(shape)), c.cast(sums, ir.DType.kF32)
+
+
+def backward(
+    c: Context, a: Attention, grad: ir.Value, out: ir.Value, sums: ir.Value, wanted: Sequence[bool], mask_shape: Any
+) -> list[ir.Value | None]:
+    """Gradients of q, k, v in four dimensions, and of the mask in its own."""
+    grad = c.cast(grad, a.q.dtype)
+    products = c.pointwise(lambda g, y: g * y, grad, out, dtype=a.wide)
+    delta = c.builder.reduce("sum", products, [3], False, a.wide)[0]
+    gq = gk = gv = gm = None
+    by_parts = not a.fits_kernels()
+    if by_parts or wanted[3]:
+        p, gs = a.score_gradient(grad, delta)
+        if wanted[3] and mask_shape is not None:
+            gm = _summed_to(c, gs, mask_shape, a.wide)
+    if by_parts:
+        scaled = c.pointwise(lambda x: x * a.scale, gs, dtype=a.wide)
+        gq = c.cast(a.product(scaled, a.k), a.q.dtype)
+        gk = a.of_group(a.product(scaled, a.q, transpose_a=True), a.k)
+        gv = a.of_group(a.product(a.dropped(p), grad, transpose_a=True), a.v)
+        return [gq, gk, gv, gm]
+    if wanted[0]:
+        gq = a.node(ir.AttentionKind.kQuery, grad, sums, delta)[0]
+    if wanted[1] or wanted[2]:
+        gk, gv = a.node(ir.AttentionKind.kKeyValue, grad, sums, delta)
+    return [gq, gk, gv, gm]
+
+
+def _summed_to(c: Context, x: ir.Value, shape: Sequence[ir.IndexExpr], wide: ir.DType) -> ir.Value:
+    """The gradient of what was broadcast from `shape` to x."""
+    extra = len(x.sizes) - len(shape)
+    dims = [
+        d for d in range(len(x.sizes)) if d < extra or (shape[d - extra].is_const(1) and not x.sizes[d].is_const(1))
+    ]
+    if dims:
+        x = c.builder.reduce("sum", x, dims, True, wide)[0]
+    return c.builder.reshape(x, list(shape))
+
+
+def _log_sum(c: Context, sums: ir.Value, shape: Sequence[ir.IndexExpr]) -> ir.Value:
+    most, total = (c.builder.select(sums, 0, ir.IndexExpr(n)) for n in (0, 1))
+    lse = c.pointwise(lambda m, n: m + t.log(n), most, total, dtype=ir.DType.kF32)
+    return c.builder.reshape(lse, list(shape))
+
+
+def _from_log_sum(c: Context, lse: ir.Value, sizes: Sequence[ir.IndexExpr]) -> ir.Value:
+    """sums [2, b, h, lq] as (lse, 1), zeros for a row that sees nothing."""
+    nest = c.nest([2, *sizes])
+    x = nest.load(c.builder.reshape(lse, list(sizes)), nest.i[1:])
+    known = t.where(nest.index(nest.i[0]).eq(0), x, 1.0)
+    return nest.store((t.where(x.eq(-math.inf), 0.0, known), ir.DType.kF32))[0]
+
+
+@lower("aten._scaled_dot_product_fused_attention_overrideable.default")
+def fused_attention(
+    c: Context,
+    q: ir.Value,
+    k: ir.Value,
+    v: ir.Value,
+    bias: ir.Value | None = None,
+    p: float = 0.0,
+    causal: bool = False,
+    debug: bool = False,
+    *,
+    scale: float | None = None,
+) -> Any:
+    """Where backward follows, or dropout, it has become ocl::attention before it gets here: lowering/random.py."""
+    a = _attention(c, q, k, v, bias, None, p, (causal, False, scale))
+    if a is None or p > 0 or debug:
+        return NotImplemented
+    out, sums = forward(c, c.shape(c.val[0].shape), a)
+    zero = c.constant(0, ir.DType.kI64)
+    lse = _log_sum(c, sums, c.shape(c.val[1].shape))
+    return out, lse, None, None, c.val[4], c.val[5], zero, zero, None
+
+
+@lower("aten._scaled_dot_product_fused_attention_overrideable_backward.default")
+def fused_attention_backward(
+    c: Context,
+    grad: ir.Value,
+    q: ir.Value,
+    k: ir.Value,
+    v: ir.Value,
+    bias: ir.Value | None,
+    wanted: Sequence[bool],
+    out: ir.Value,
+    lse: ir.Value,
+    cum_q: Any,
+    cum_k: Any,
+    max_q: Any,
+    max_k: Any,
+    p: float,
+    causal: bool,
+    seed: Any,
+    offset: Any,
+    *,
+    scale: float | None = None,
+) -> Any:
+    sums = _from_log_sum(c, lse, four(c, q).sizes[:3])
+    return gradients(c, grad, q, k, v, bias, out, sums, None, (causal, False, scale), p, wanted)
+
+
+def gradients(
+    c: Context,
+    grad: ir.Value,
+    q: ir.Value,
+    k: ir.Value,
+    v: ir.Value,
+    mask: ir.Value | None,
+    out: ir.Value,
+    sums: ir.Value,
+    state: ir.Value | None,
+    settings: Any,
+    p: float,
+    wanted: Sequence[bool],
+) -> Any:
+    a = _attention(c, q, k, v, mask, state, p, settings)
+    if a is None or (p > 0 and state is None):
+        return NotImplemented
+    shape = None if mask is None else mask.sizes
+    sums = c.builder.reshape(sums, [ir.IndexExpr(2), *a.q.sizes[:3]])
+    made = backward(c, a, four(c, grad), four(c, out), sums, wanted, shape)
+    shaped = [None if g is None else c.builder.reshape(g, x.sizes) for g, x in zip(made[:3], (q, k, v), strict=True)]
+    gm = None if made[3] is None or mask is None else c.cast(made[3], mask.dtype)
+    return *(g if w else None for g, w in zip(shaped, wanted, strict=False)), gm
+
+
+@lower("ocl.attention.default")
+def attention(
+    c: Context,
+    q: ir.Value,
+    k: ir.Value,
+    v: ir.Value,
+    mask: ir.Value | None,
+    state: ir.Value | None,
+    p: float,
+    causal: bool,
+    nan_rows: bool,
+    scale: float | None,
+) -> Any:
+    a = _attention(c, q, k, v, mask, state, p, (causal, nan_rows, scale))
+    if a is None or (p > 0 and state is None):
+        return NotImplemented
+    out, sums = forward(c, c.shape(c.val[0].shape), a)
+    sums = c.builder.reshape(sums, c.shape(c.val[1].shape))
+    if state is None:  # nothing was drawn
+        state = c.builder.expand(c.constant(0, ir.DType.kI64, [ir.IndexExpr(1)]), [ir.IndexExpr(2)])
+    return out, sums, state
+
+
+@lower("ocl.attention_backward.default")
+def attention_backward(
+    c: Context,
+    grad: ir.Value,
+    q: ir.Value,
+    k: ir.Value,
+    v: ir.Value,
+    mask: ir.Value | None,
+    out: ir.Value,
+    sums: ir.Value,
+    state: ir.Value | None,
+    p: float,
+    causal: bool,
+    nan_rows: bool,
+    scale: float | None,
+    wanted: Sequence[bool],
+) -> Any:
+    return gradients(c, grad, q, k, v, mask, out, sums, state, (causal, nan_rows, scale), p, wanted)
