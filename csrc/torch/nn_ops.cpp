@@ -21,7 +21,12 @@ namespace {
 using OptionalTensor = std::optional<at::Tensor>;
 
 constexpr int64_t kMath = 0, kOverrideable = 4;  // at::sdp::SDPBackend
-std::atomic<int64_t> g_sdp_choice{kOverrideable};
+constexpr int64_t kWhenTraced = -1;              // one op for the compiler; eager attention is compiled op by op
+std::atomic<int64_t> g_sdp_choice{kWhenTraced};
+
+bool is_traced(const at::Tensor& t) {
+  return t.key_set().has(c10::DispatchKey::Python) || t.key_set().has(c10::DispatchKey::Functionalize);
+}
 
 at::Tensor host(const at::Tensor& t) { return t.defined() ? t.cpu() : t; }
 OptionalTensor host(const OptionalTensor& t) { return t.has_value() && t->defined() ? OptionalTensor(t->cpu()) : std::nullopt; }
@@ -227,7 +232,8 @@ int64_t choose_sdp(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   // torch.nn.attention.sdpa_kernel(...) of the caller comes first. The op has a batch and heads, the same for all operands.
   const bool fits = q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && q.sym_size(0) == k.sym_size(0) &&
                     q.sym_size(0) == v.sym_size(0) && k.sym_size(1) == v.sym_size(1);
-  const int64_t choice = g_sdp_choice;
+  int64_t choice = g_sdp_choice;
+  if (choice == kWhenTraced) choice = is_traced(q) ? kOverrideable : kMath;
   return fits && at::globalContext().userEnabledOverrideableSDP() ? choice : kMath;
 }
 

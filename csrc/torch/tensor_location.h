@@ -35,7 +35,7 @@ void copy_tensor(const at::Tensor& src, const at::Tensor& dst, bool non_blocking
 /// Where the binaries of the copy kernels are kept, and where a failed one's source goes. Without it each process builds them.
 void set_build_context(runtime::BinaryStore store, std::string failed_dir);
 
-/// What SDPA traces to on ocl: 0 math (the default), 4 the overrideable op. Set while a compiled path can take it.
+/// What SDPA becomes on ocl: 0 math, 4 the overrideable op, -1 (the default) the op where it is traced and math in eager.
 void set_sdp_choice(int64_t choice);
 
 /// Counts and, once per name, warns of an op that ran on the CPU instead.

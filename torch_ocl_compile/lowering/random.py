@@ -31,6 +31,7 @@ ATTENTION = {
     torch.ops.ocl.attention.default,
     torch.ops.aten._scaled_dot_product_fused_attention_overrideable.default,
 }
+ATTENTION_BACKWARD = torch.ops.aten._scaled_dot_product_fused_attention_overrideable_backward.default
 # overload -> our op, position of the size, arguments after the dtype
 DRAWS: dict[Any, tuple[Any, int, Callable[[torch.fx.Node], tuple[Any, ...]]]] = {
     aten.rand.default: (torch.ops.ocl.uniform.default, 0, lambda n: ()),
@@ -98,7 +99,7 @@ def _draws(node: torch.fx.Node) -> bool:
     if node.target in ATTENTION:
         given = arguments(node)
         p: Any = given.get("p", given.get("dropout_p"))
-        return p > 0 and given.get("state") is None
+        return p > 0 and given.get("state") is None and _replaceable(node)
     return node.target in DRAWS
 
 
@@ -113,10 +114,19 @@ def arguments(node: torch.fx.Node) -> dict[str, Any]:
     return given
 
 
+def _replaceable(node: torch.fx.Node) -> bool:
+    """Whether nobody but the gradient reads what only PyTorch's op returns."""
+    if node.target is torch.ops.ocl.attention.default:
+        return True
+    parts = [u for u in node.users if u.target is operator.getitem]
+    readers = [u for part in parts if part.args[1] not in (0, 1) for u in part.users]
+    return len(parts) == len(node.users) and all(u.target is ATTENTION_BACKWARD for u in readers)
+
+
 def own_attention(graph_module: torch.fx.GraphModule) -> None:
     """PyTorch's fused attention without dropout as our op: it has no seed and offset, which backward would be given."""
     for node in list(graph_module.graph.nodes):
-        if node.target in ATTENTION and node.target is not torch.ops.ocl.attention.default:
+        if node.target in ATTENTION and node.target is not torch.ops.ocl.attention.default and _replaceable(node):
             seed_attention(node, None)
     graph_module.recompile()
 
@@ -146,7 +156,7 @@ def seed_attention(node: torch.fx.Node, state: torch.fx.Node | None) -> None:
             parts[position].args = (made, position)
             parts[position].meta["val"] = made.meta["val"][position]
     for user in dict.fromkeys(u for n in parts.values() for u in n.users):
-        if user.target is not torch.ops.aten._scaled_dot_product_fused_attention_overrideable_backward.default:
+        if user.target is not ATTENTION_BACKWARD:
             continue
         known = arguments(user)
         taken = [known[n] for n in ("grad_out", "query", "key", "value", "attn_bias", "out", "logsumexp")]
