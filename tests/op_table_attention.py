@@ -71,7 +71,7 @@ def attention_rows() -> list[Op]:
            qkv(((1, 2, 70, 16), (1, 2, 70, 16), 16), ((1, 2, 33, 8), (1, 2, 70, 8), 8), ((1, 2, 70, 8), (1, 2, 33, 8), 8))),
         Op("sdpa_scale", lambda q, k, v: sdpa(q, k, v, scale=0.7), fixed(small)),
         Op("sdpa_bool_mask", sdpa, fixed(lambda: (*small(), sees(5, 7)), lambda: (*small(), sees(2, 1, 1, 7)))),
-        Op("sdpa_float_mask", sdpa, fixed(lambda: (*small(), make(2, 1, 5, 7)), lambda: (*small(), make(7)))),
+        Op("sdpa_float_mask", sdpa, fixed(lambda: (*small(), make(2, 1, 5, 7)), lambda: (*small(), make(5, 7)))),
         Op("sdpa_grouped", lambda q, k, v: sdpa(q, k, v, enable_gqa=True, is_causal=True), fixed(few)),
         Op("sdpa_strided", lambda q, k, v: sdpa(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)).transpose(1, 2).flatten(2),
            fixed(rows)),

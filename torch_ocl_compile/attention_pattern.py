@@ -148,10 +148,8 @@ def _filled(found: Scores | None, mask: Any, fill: float | None, where: bool) ->
         return None
     if fill == -math.inf:
         (found.hidden if where else found.seen).append(mask)
-    elif fill <= HIDES:
-        found.filled.append((mask, fill, where))
     else:
-        return None
+        return None  # scores under a finite value get no gradient, which an added mask would give them
     return found
 
 

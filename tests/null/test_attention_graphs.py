@@ -68,7 +68,7 @@ def small_fill(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def kept_weights(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     p = torch.softmax(q @ k.mT, -1)
-    return p @ v + p.sum()
+    return p @ v + p[..., :1] * 0.5
 
 
 @pytest.mark.parametrize("function", [other_dim, scaled_behind_bias, weights_on_the_right, small_fill, kept_weights])
