@@ -102,7 +102,7 @@ MODELS = {
     "whisper": whisper,
     "clip": clip,
 }
-PLAIN_RUN = {"gpt2", "t5", "llama", "vit"}
+PLAIN_RUN = {"gpt2", "llama"}
 
 
 def or_skip(name, sweep):

@@ -373,7 +373,9 @@ class _Lowering:
             elif self.env.get(node) is None:
                 results.append(Result("none"))
             else:
-                free = self.saved_from is not None and position >= self.saved_from
+                # Strides that depend on sizes cannot be told to AOTAutograd: such a tensor is saved as it was traced.
+                is_known = all(isinstance(s, int) for s in (*fake.shape, *fake.stride()))
+                free = self.saved_from is not None and position >= self.saved_from and is_known
                 results.append(plan_result(node, [] if free else self.context.shape(fake.stride())))
         late = self.late_part(after, plan_result)
         before = self.early_part()
