@@ -30,10 +30,11 @@
 
 // ---- storage ----
 
-// float -> upper 16 bits, to nearest even; NaN stays NaN (its payload may lie in the lower bits).
+// float -> upper 16 bits, to nearest even; NaN stays NaN (its payload may lie in the lower bits). Rounded before the choice: with both shifts inside it one
+// CPU compiler crashes where it vectorises a loop over strided elements.
 OCL_INLINE ushort op_bf16_bits(float x) {
-  const uint u = as_uint(x);
-  return convert_ushort(isnan(x) ? (u >> 16) | (uint)(0x40) : (u + (uint)(0x7fff) + ((u >> 16) & (uint)(1))) >> 16);
+  const uint u = as_uint(x), rounded = (u + (uint)(0x7fff) + ((u >> 16) & (uint)(1))) >> 16;
+  return convert_ushort(isnan(x) ? (u >> 16) | (uint)(0x40) : rounded);
 }
 
 OCL_INLINE float op_round_bf16(float x) {
