@@ -62,8 +62,6 @@ def convolutions(batch: int) -> list[Case]:
         cases.append(Case(name, "conv", (x, w), forward, flops, moved, images=True))
         cases.append(Case(name, "conv_data", (y, x, w), data, flops, moved, images=True))
         cases.append(Case(name, "conv_weight", (y, x, w), weight, flops, moved, images=True))
-    if not gpu:
-        cases += attention(8, 4, 256, 64, torch.float32) + attention(8, 12, 197, 64, torch.float32)
     return cases
 
 
@@ -108,4 +106,6 @@ def all_cases(batch: int = 64) -> list[Case]:
     cases += attention(8, 12, 2048 if gpu else 512, 64, torch.float32) + attention(
         8, 12, 2048 if gpu else 512, 64, torch.bfloat16
     )
+    if not gpu:
+        cases += attention(8, 4, 256, 64, torch.float32) + attention(8, 12, 197, 64, torch.float32)
     return cases

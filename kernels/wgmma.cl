@@ -242,17 +242,18 @@ ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, cons
     UNIT_BEGIN();
 #if TERMS == 3
     const ulong b_low = b_high + B_FLOATS / 4;
+    // The small products first: each addition truncates at the size of the sum so far.
     MULTIPLY(sum, low, b_high, "0");
-    MULTIPLY(sum, high, b_low, "1");
-    MULTIPLY(sum, high, b_high, "1");
     MULTIPLY(sum, low + 4, b_high + 2, "1");
-    MULTIPLY(sum, high + 4, b_low + 2, "1");
-    MULTIPLY(sum, high + 4, b_high + 2, "1");
     MULTIPLY(sum, low + 8, b_high + 4, "1");
-    MULTIPLY(sum, high + 8, b_low + 4, "1");
-    MULTIPLY(sum, high + 8, b_high + 4, "1");
     MULTIPLY(sum, low + 12, b_high + 6, "1");
+    MULTIPLY(sum, high, b_low, "1");
+    MULTIPLY(sum, high + 4, b_low + 2, "1");
+    MULTIPLY(sum, high + 8, b_low + 4, "1");
     MULTIPLY(sum, high + 12, b_low + 6, "1");
+    MULTIPLY(sum, high, b_high, "1");
+    MULTIPLY(sum, high + 4, b_high + 2, "1");
+    MULTIPLY(sum, high + 8, b_high + 4, "1");
     MULTIPLY(sum, high + 12, b_high + 6, "1");
 #else
     MULTIPLY(sum, high, b_high, "0");

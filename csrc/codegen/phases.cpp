@@ -55,8 +55,7 @@ void Phases::begin(const Phase& phase) {
   reductions_.clear();
   scans_ = false;
   for (const ir::NodeId node : phase.nodes)
-    if (ir::is_reduction(body_.kernel().graph().nodes[static_cast<size_t>(node)]))
-      reductions_.emplace_back(body_, node);
+    if (ir::is_reduction(body_.kernel().graph().nodes[static_cast<size_t>(node)])) reductions_.emplace_back(body_, node);
   for (const ir::NodeId node : phase.nodes)
     scans_ = scans_ || body_.kernel().graph().nodes[static_cast<size_t>(node)].kind == NodeKind::kScan;
 }

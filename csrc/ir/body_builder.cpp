@@ -189,7 +189,8 @@ void BodyBuilder::set_reduction(const std::string& reduction, std::vector<int> v
   const DType element = dtype_of(values[0]);
   for (size_t i = 0; i < values.size(); ++i) {
     DType wanted = accumulator_dtype(node_.reduction, static_cast<int>(i), element);
-    if (i == 0 && row.types[0] == "wide" && is_floating(compute_type(dtype)) && !is_floating(element)) wanted = compute_type(dtype);
+    if (i == 0 && row.types[0] == "wide" && is_floating(compute_type(dtype)) && !is_floating(element))
+      wanted = compute_type(dtype);
     if (compute_type(dtype_of(values[i])) != wanted) values[i] = cast(values[i], wanted);
   }
   node_.reduced = values;

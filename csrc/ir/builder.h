@@ -45,13 +45,13 @@ class BodyBuilder {
   /// Ends the nest with a store to buffer `target` at the given coordinates of the value, over i* and v* (scatter: no two
   /// alike).
   void store_at(const Value& target, const std::vector<IndexExpr>& coords, int value);
-  /// One more store of op `value` (of a scan: of result `value`) to buffer `target` at coordinates of the value, over i* and v* (of a
-  /// scan r* as well), where the bool op `mask` is true; see Store. The nest goes on until end().
+  /// One more store of op `value` (of a scan: of result `value`) to buffer `target` at coordinates of the value, over i* and v*
+  /// (of a scan r* as well), where the bool op `mask` is true; see Store. The nest goes on until end().
   void add_store(const Value& target, const std::vector<IndexExpr>& coords, int value, int mask = kNone,
                  StoreMode mode = StoreMode::kWrite);
   void end();
-  /// Makes the nest a scan over r0 of these values, as a reduction takes them; stores and end() follow. Where the bool op `reset`
-  /// is true, the accumulators start afresh with that element. `dtype`: of result 0.
+  /// Makes the nest a scan over r0 of these values, as a reduction takes them; stores and end() follow. Where the bool op
+  /// `reset` is true, the accumulators start afresh with that element. `dtype`: of result 0.
   void scan(const std::string& reduction, const std::vector<int>& values, DType dtype, int reset = kNone);
   /// Ends the nest with a reduction over r*; one new buffer per result of the row (shape `sizes`). argmax and argmin take the
   /// value alone: its position, row-major over r*, is added.

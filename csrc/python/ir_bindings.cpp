@@ -230,8 +230,8 @@ void bind_graph(py::module_& m) {
                                return ops;
                              })
       .def_readonly("stores", &Node::stores)
-      .def_property_readonly(
-          "reduction", [](const Node& n) { return is_reduction(n) ? facts(n.reduction).name : std::string(); })
+      .def_property_readonly("reduction",
+                             [](const Node& n) { return is_reduction(n) ? facts(n.reduction).name : std::string(); })
       .def_property_readonly("stage",
                              [](const Node& n) {
                                static constexpr const char* kNames[] = {"whole", "partial", "final"};

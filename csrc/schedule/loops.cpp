@@ -32,9 +32,7 @@ Ranges Loops::ranges(const ir::Graph& graph) const {
   return result;
 }
 
-Loops loops_of(const ir::Node& node) {
-  return {node.sizes, is_reduction(node) ? node.reduce_sizes : ir::Shape{}};
-}
+Loops loops_of(const ir::Node& node) { return {node.sizes, is_reduction(node) ? node.reduce_sizes : ir::Shape{}}; }
 
 LoopMap identity(const Loops& loops) {
   LoopMap map;

@@ -47,7 +47,7 @@ int main_load(const Graph& graph, const Node& node) {
   return best;
 }
 
-constexpr double kShort = 128;        // reductions up to this length stay in one lane (pooling windows)
+constexpr double kShort = 128;       // reductions up to this length stay in one lane (pooling windows)
 constexpr double kShare = 32 << 10;  // elements that one work-group reads in about the time of two launches
 
 }  // namespace

@@ -41,9 +41,9 @@ struct TemplateLaunch {
   int64_t scratch_elements = 0;  // f32 workspace, passed as the last input (0: none)
 };
 
-/// A template chooser looks at graph.nodes[node] (a kContract, kConvolve or kAttention), and either declines (returns false) or fills
-/// `launch`. It may insert helper nodes in front of the node (packing copies, filter transforms, a layout conversion of an
-/// operand) and, for a split, replace the node's output by a partial buffer with a leading split dimension followed by an
+/// A template chooser looks at graph.nodes[node] (a kContract, kConvolve or kAttention), and either declines (returns false) or
+/// fills `launch`. It may insert helper nodes in front of the node (packing copies, filter transforms, a layout conversion of
+/// an operand) and, for a split, replace the node's output by a partial buffer with a leading split dimension followed by an
 /// ordinary Reduce. It works before fusion, so these helpers fuse and batch like any node. Buffers it needs in a certain layout
 /// get `strides` set here.
 struct TemplateContext {

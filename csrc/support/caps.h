@@ -22,8 +22,8 @@ struct Caps {
   bool fp16_arith = false;              // half arithmetic; storage as half always works through vload_half
   int subgroup_size = 0;                // 0: no subgroup operations
   bool lazy_jit = false;                // code is made at the first launch, not by clBuildProgram; not probed yet: nothing asks
-  bool wgmma = false;                   // warpgroup matrix units by inline instructions (kernels/wgmma.cl); built and run to see
-  int max_kernel_arg_bytes = 4096;      // limit on the bytes of a kernel's arguments
+  bool wgmma = false;               // warpgroup matrix units by inline instructions (kernels/wgmma.cl); built and run to see
+  int max_kernel_arg_bytes = 4096;  // limit on the bytes of a kernel's arguments
 };
 
 }  // namespace ocl

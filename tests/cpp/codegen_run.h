@@ -266,7 +266,8 @@ class Evaluator {
   }
   void put_store(Memory& memory, const ir::Store& s, double value) {
     if (s.mask != ir::kNone && values_[static_cast<size_t>(s.mask)] == 0) return;
-    if (s.mode == ir::StoreMode::kMaximum) value = std::max(value, memory[static_cast<size_t>(s.buffer)][offset(s.buffer, s.index)]);
+    if (s.mode == ir::StoreMode::kMaximum)
+      value = std::max(value, memory[static_cast<size_t>(s.buffer)][offset(s.buffer, s.index)]);
     put(memory, s.buffer, s.index, value);
   }
   void put(Memory& memory, ir::BufferId id, const std::vector<IndexExpr>& coords, double value) {
