@@ -2,7 +2,7 @@
 """python benchmarks/ops.py --groups gemm,conv --sides eager,ocl --flops 60e12 --bandwidth 4.0e12
 
 Every side is a process of its own; a round times --calls calls in a row and one wait, per call (operations of less than a
-millisecond are timed as several independent ones a call, so that the host's cost does not hide them); the table has the median of the rounds.
+millisecond are timed as several independent ones a call, so that the host does not hide them); the table has the median of the rounds.
 Convolutions run on the side `eager` in the faster of the two memory formats, on the others channels-last. `roofline` is the least
 time that the given --flops (a second, multiply-add = 2) and --bandwidth (bytes a second) allow, over the time; `error` the RMSE to fp64
 of a part of the result over the result's RMS. The ratio is to the first side. The last lines are geometric means by group."""
