@@ -120,6 +120,12 @@ def power(x: Tensor, exponent: Any) -> bool:
     return integer and isinstance(exponent, int) and exponent < 0
 
 
+@check("aten._scaled_dot_product_fused_attention_overrideable.default")
+def attention(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> bool:
+    sizes = _other((query.shape[-1], key.shape[-2]), (key.shape[-1], value.shape[-2]))
+    return sizes or len({query.dtype, key.dtype, value.dtype}) > 1
+
+
 @check("aten.native_dropout.default")
 def dropout(x: Tensor, p: float, train: bool | None) -> bool:
     return not 0 <= p <= 1
