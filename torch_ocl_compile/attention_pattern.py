@@ -40,7 +40,6 @@ FUNCTIONS: dict[Any, str] = {
 METHODS = {"bmm": "matmul", "__matmul__": "matmul", "swapaxes": "transpose", "view": "reshape"}
 CASTS = {"to", "float", "half", "bfloat16", "type_as", "type"}
 MOST_HEAD_SIZE = 256
-HIDES = -1e30  # a finite fill value below this leaves nothing of a score
 
 
 def kind(node: Any) -> str:
@@ -77,12 +76,7 @@ class Scores:
     hidden: list[Node] = field(default_factory=list)  # bool masks: true is not seen
     seen: list[Node] = field(default_factory=list)  # bool masks: false is not seen
     added: list[Node] = field(default_factory=list)
-    filled: list[tuple[Node, float, bool]] = field(default_factory=list)  # mask, finite value, where it is this
     chain: list[Node] = field(default_factory=list)
-
-    @property
-    def masked(self) -> bool:
-        return bool(self.hidden or self.seen or self.added or self.filled)
 
 
 def constant(x: Any) -> float | None:
@@ -137,19 +131,17 @@ def _scaled(x: Node, op: str) -> Scores | None:
         chain, factor = x.args[1], constant(x.args[0])
     found = read_scores(chain)
     # A factor behind a mask would scale the mask too; it must also keep -inf what it is.
-    if found is None or factor is None or not factor > 0 or (found.masked and (found.added or found.filled)):
+    if found is None or factor is None or not factor > 0 or found.added:
         return None
     found.scale *= factor if op == "mul" else 1 / factor
     return found
 
 
 def _filled(found: Scores | None, mask: Any, fill: float | None, where: bool) -> Scores | None:
-    if found is None or fill is None or value(mask) is None or value(mask).dtype is not torch.bool:
+    # Scores under a finite value get no gradient, which an added mask would give them: only -inf is a mask.
+    if found is None or fill != -math.inf or value(mask) is None or value(mask).dtype is not torch.bool:
         return None
-    if fill == -math.inf:
-        (found.hidden if where else found.seen).append(mask)
-    else:
-        return None  # scores under a finite value get no gradient, which an added mask would give them
+    (found.hidden if where else found.seen).append(mask)
     return found
 
 
@@ -245,7 +237,7 @@ def _agree(scores: Scores, v: Any, end: Node) -> bool:
         return False
     if not _head_sizes((q, w)):
         return False
-    masks = [*scores.hidden, *scores.seen, *scores.added, *(m for m, _, _ in scores.filled)]
+    masks = [*scores.hidden, *scores.seen, *scores.added]
     shape = [*q.shape[:-1], k.shape[-1]]
     return all(_broadcasts(value(m).shape, shape) for m in masks)
 
@@ -276,13 +268,9 @@ def _disturbed(first: Node, last: Node, own: set[Node]) -> bool:
 def _mask(graph: torch.fx.Graph, scores: Scores) -> Node | None:
     """One mask of all: bool (true: seen) if it can be, else added."""
     seen = [*scores.seen, *(graph.call_function(torch.logical_not, (m,)) for m in scores.hidden)]
-    added = list(scores.added)
-    for mask, fill, where in scores.filled:
-        values = (fill, 0.0) if where else (0.0, fill)
-        added.append(graph.call_function(torch.where, (mask, *values)))
     both: Callable[..., Any] = torch.logical_and
     allowed = _fold(graph, both, seen)
-    total = _fold(graph, operator.add, added)
+    total = _fold(graph, operator.add, scores.added)
     if allowed is None or total is None:
         return allowed if total is None else total
     return graph.call_function(torch.where, (allowed, total, -math.inf))
