@@ -87,16 +87,20 @@ def to_cpu(value: Any) -> Any:
     return tree_map_only(torch.Tensor, lambda x: x.detach().cpu(), value)
 
 
-def same(got: Any, expected: Any, op: Op) -> None:
-    """`expected` may be wider than halves that were got: then a few roundings on the tensor's scale are allowed."""
+def same(got: Any, expected: Any, op: Op, plain: Any = None) -> None:
+    """`expected` may be wider than halves that were got: then a few roundings on the tensor's scale are allowed, or twice the
+    error of `plain`, PyTorch's own result in halves (None: it has none)."""
     got, expected = tree_flatten(to_cpu(got))[0], tree_flatten(to_cpu(expected))[0]
+    theirs = tree_flatten(to_cpu(plain))[0] if plain is not None else [None] * len(got)
     assert len(got) == len(expected)
-    for a, b in zip(got, expected, strict=True):
+    for a, b, c in zip(got, expected, theirs, strict=True):
         rtol, atol = op.rtol, op.atol
         if isinstance(a, torch.Tensor) and a.dtype in HALVES and b.dtype is torch.float32:
             eps = torch.finfo(a.dtype).eps
-            scale = b[b.isfinite()].abs().max().item() if b.isfinite().any() else 0.0
-            rtol, atol, b = 2 * eps, 2 * eps * scale, b.to(a.dtype)
+            finite = b.isfinite()
+            scale = b[finite].abs().max().item() if finite.any() else 0.0
+            error = (c.float() - b)[finite].abs().max().item() if c is not None and finite.any() else 0.0
+            rtol, atol, b = 2 * eps, 2 * max(eps * scale, error if error == error else 0.0), b.to(a.dtype)
         torch.testing.assert_close(a, b, rtol=rtol, atol=atol, equal_nan=True)
 
 
