@@ -74,6 +74,11 @@ def agree(got: list[torch.Tensor], expected: list[torch.Tensor], rtol: float = 2
         torch.testing.assert_close(a, b, rtol=rtol, atol=rtol / 10)
 
 
+def argument_share(device: str) -> int:
+    """How many times as many launches a device needs that takes fewer bytes of kernel arguments: PoCL 1 KiB, others 4 and more."""
+    return 2 if torch.ocl.get_device_properties(device).platform_name.startswith("Portable") else 1
+
+
 @pytest.mark.parametrize("mode", ["foreach", "fused"])
 @pytest.mark.parametrize(("name", "settings"), EAGER, ids=[f"{n}-{len(s)}" for n, s in EAGER])
 def test_eager(name: str, settings: dict[str, Any], mode: str, ocl_device: str) -> None:
@@ -85,7 +90,7 @@ def test_eager(name: str, settings: dict[str, Any], mode: str, ocl_device: str) 
     got, launches = train(name, ocl_device, False, True, **settings, **{mode: True})
     assert torch.ocl.fallback_counts() == {}
     agree(got, expected)
-    assert max(launches) <= (3 if mode == "fused" else 10), launches
+    assert max(launches) <= (3 if mode == "fused" else 10) * argument_share(ocl_device), launches
 
 
 def test_few_launches_for_many_parameters(ocl_device: str) -> None:
@@ -96,7 +101,7 @@ def test_few_launches_for_many_parameters(ocl_device: str) -> None:
     optimizer.step()
     with record() as launches:
         optimizer.step()
-    assert len(launches) <= 2, [r.origin for r in launches]
+    assert len(launches) <= 2 * argument_share(ocl_device), [r.origin for r in launches]
 
 
 @pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD"])
