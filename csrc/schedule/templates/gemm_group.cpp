@@ -28,13 +28,8 @@ bool choose_gemm_group(TemplateContext& context, TemplateLaunch& launch) {
       constants(whole) ? choose_splits(context.caps, tiles, context.graph.nodes[context.node].reduce_sizes[0]) : 1;
   if (splits > 1) split_depth(context, splits);
 
-  const ir::Node node = context.graph.nodes[context.node];
+  const ir::Node& node = context.graph.nodes[context.node];
   const IndexExpr batch = node.sizes[0], M = node.sizes[1], N = node.sizes[2], K = node.reduce_sizes[0];
-  IndexExpr inner = 1;
-  for (const ir::View& view : node.operands)
-    if (const auto factor = batch_factor(offset_of(context, view)); factor && inner.is_const(1)) inner = *factor;
-  const Matrices a = matrices(context, node.operands[0], inner), b = matrices(context, node.operands[1], inner);
-  const bool a_along_k = !a.row.is_const(1) || a.col.is_const(1), b_along_k = b.row.is_const(1) && !b.col.is_const(1);
 
   launch = TemplateLaunch{};
   launch.file = "gemm_group";
@@ -42,22 +37,9 @@ bool choose_gemm_group(TemplateContext& context, TemplateLaunch& launch) {
   launch.variant = tile.name() + (splits > 1 ? " in " + std::to_string(splits) + " parts" : "");
   define_types(context, launch, 4);
   use_tile(launch, tile, typical(K, 512));
-  define(launch, "A_K_MAJOR", a_along_k);
-  define(launch, "B_K_MAJOR", b_along_k);
-  define(launch, "A_VEC4",
-         (a_along_k ? a.col : a.row).is_const(1) &&
-             quads(context, {a_along_k ? K : M, a_along_k ? a.row : a.col, a.outer, a.inner}));
-  define(launch, "B_VEC4",
-         (b_along_k ? b.row : b.col).is_const(1) &&
-             quads(context, {b_along_k ? K : N, b_along_k ? b.col : b.row, b.outer, b.inner}));
-  launch.inputs = {a.input, b.input};
-  define_alignment(context, launch);
-  pass(launch, {M, N, K, inner}, {a.outer, a.inner, a.row, a.col, b.outer, b.inner, b.row, b.col});
+  pass_matrices(context, launch);
   launch.groups = {ir::ceildiv(M, tile.rows) * ir::ceildiv(N, tile.columns), 1, batch};
   launch.store_width = 4;
-  launch.store_aligned = true;
-  launch.store_coords = {0, 1, 2};
-  launch.store_dim = 2;
   return true;
 }
 

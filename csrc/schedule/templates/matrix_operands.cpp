@@ -3,6 +3,8 @@
 
 #include <array>
 
+#include "csrc/schedule/templates/group_tiles.h"
+
 namespace ocl::schedule {
 
 using ir::IndexExpr;
@@ -78,6 +80,31 @@ void split_depth(TemplateContext& context, int64_t splits) {
   }
   node.reduce_sizes[0] = depth;
   split_output(context, splits, {0, 1, 2});
+}
+
+void pass_matrices(TemplateContext& context, TemplateLaunch& launch) {
+  const ir::Node node = context.graph.nodes[context.node];
+  const IndexExpr M = node.sizes[1], N = node.sizes[2], K = node.reduce_sizes[0];
+  IndexExpr inner = 1;
+  for (const ir::View& view : node.operands)
+    if (const auto factor = batch_factor(offset_of(context, view)); factor && inner.is_const(1)) inner = *factor;
+  const Matrices a = matrices(context, node.operands[0], inner), b = matrices(context, node.operands[1], inner);
+  const bool a_along_k = !a.row.is_const(1) || a.col.is_const(1), b_along_k = b.row.is_const(1) && !b.col.is_const(1);
+
+  define(launch, "A_K_MAJOR", a_along_k);
+  define(launch, "B_K_MAJOR", b_along_k);
+  define(launch, "A_VEC4",
+         (a_along_k ? a.col : a.row).is_const(1) &&
+             quads(context, {a_along_k ? K : M, a_along_k ? a.row : a.col, a.outer, a.inner}));
+  define(launch, "B_VEC4",
+         (b_along_k ? b.row : b.col).is_const(1) &&
+             quads(context, {b_along_k ? K : N, b_along_k ? b.col : b.row, b.outer, b.inner}));
+  launch.inputs = {a.input, b.input};
+  define_alignment(context, launch);
+  pass(launch, {M, N, K, inner}, {a.outer, a.inner, a.row, a.col, b.outer, b.inner, b.row, b.col});
+  launch.store_aligned = true;
+  launch.store_coords = {0, 1, 2};
+  launch.store_dim = 2;
 }
 
 }  // namespace ocl::schedule

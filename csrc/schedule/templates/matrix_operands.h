@@ -30,4 +30,8 @@ int64_t choose_splits(const Caps& caps, int64_t tiles, const ir::IndexExpr& K);
 /// The contraction as one with splits*batch smaller ones; matrix s*batch + b has part s of K of matrix b.
 void split_depth(TemplateContext& context, int64_t splits);
 
+/// Both operands of the contraction as a group kernel's inputs, arguments and macros about their layout, and how its results
+/// are stored: [batch, m, n], vectors along n.
+void pass_matrices(TemplateContext& context, TemplateLaunch& launch);
+
 }  // namespace ocl::schedule
