@@ -135,7 +135,9 @@ def test_a_plan_is_found_again(ocl_device: str, compiled: list[tuple[str, str]])
     first = torch.hypot(x, x)
     for _ in range(5):
         torch.testing.assert_close(torch.hypot(x, x).cpu(), first.cpu(), rtol=0, atol=0)
-    assert [name for name, _ in compiled if "hypot" in name] == ["aten::hypot.out"]  # randn may be known from other tests
+    assert [name for name, _ in compiled if "hypot" in name] == [
+        "aten::hypot.out"
+    ]  # randn may be known from other tests
 
 
 def test_overlapping_memory(ocl_device: str) -> None:
