@@ -32,17 +32,28 @@ def gemm(m: int, n: int, k: int) -> Case:
     return Case(f"{m}x{n}x{k}", "gemm", ((m, k), (k, n)), torch.mm, 2.0 * m * n * k, 4.0 * (m * n + m * k + n * k))
 
 
-# The convolutions of ResNet and VGG at batch 64: image, channels in and out, filter, stride.
+# Convolutions of ResNet and VGG: image, channels in and out, filter, stride.
 CONVOLUTIONS = [
     (56, 64, 64, 3, 1), (28, 128, 128, 3, 1), (14, 256, 256, 3, 1), (7, 512, 512, 3, 1),
     (56, 64, 256, 1, 1), (56, 256, 64, 1, 1), (14, 1024, 256, 1, 1), (14, 256, 1024, 1, 1),
     (56, 128, 128, 3, 2), (224, 64, 64, 3, 1), (112, 128, 128, 3, 1), (28, 512, 512, 3, 1),
 ]  # fmt: skip
 
+# All 3x3 convolutions of stride 1 in resnet18 and vgg16 for images of 224x224. The first of vgg16 has no data gradient.
+CONVOLUTIONS_3X3 = [
+    (size, c, k, 3, 1)
+    for size, c, k in [
+        (56, 64, 64), (28, 128, 128), (14, 256, 256), (7, 512, 512),
+        (224, 3, 64), (224, 64, 64), (112, 64, 128), (112, 128, 128), (56, 128, 256), (56, 256, 256),
+        (28, 256, 512), (28, 512, 512), (14, 512, 512),
+    ]
+]  # fmt: skip
 
-def convolutions(batch: int) -> list[Case]:
+
+def convolutions(batch: int, layers: list[tuple[int, int, int, int, int]], group: str) -> list[Case]:
+    """Groups `group` (forward), `group`_data and `group`_weight."""
     cases = []
-    for size, c, k, r, stride in CONVOLUTIONS:
+    for size, c, k, r, stride in layers:
         out = (size + 2 * (r // 2) - r) // stride + 1
         x, w, y = (batch, c, size, size), (k, c, r, r), (batch, k, out, out)
         flops = 2.0 * batch * out * out * k * c * r * r
@@ -59,9 +70,10 @@ def convolutions(batch: int) -> list[Case]:
         def weight(dy, x, w, conv=conv):
             return torch.ops.aten.convolution_backward(dy, x, w, *conv, (False, True, False))[1]
 
-        cases.append(Case(name, "conv", (x, w), forward, flops, moved, images=True))
-        cases.append(Case(name, "conv_data", (y, x, w), data, flops, moved, images=True))
-        cases.append(Case(name, "conv_weight", (y, x, w), weight, flops, moved, images=True))
+        cases.append(Case(name, group, (x, w), forward, flops, moved, images=True))
+        if c > 3:
+            cases.append(Case(name, f"{group}_data", (y, x, w), data, flops, moved, images=True))
+        cases.append(Case(name, f"{group}_weight", (y, x, w), weight, flops, moved, images=True))
     return cases
 
 
@@ -101,7 +113,7 @@ def all_cases(batch: int = 64) -> list[Case]:
     # A transformer layer of width 768 over 4096 tokens, and its head over a vocabulary; a classifier's head.
     tokens = 4096 if gpu else 1024
     cases += [gemm(tokens, 2304, 768), gemm(tokens, 3072, 768), gemm(tokens, 768, 3072), gemm(64, 4096, 9216)]
-    cases += convolutions(batch)
+    cases += convolutions(batch, CONVOLUTIONS, "conv") + convolutions(batch, CONVOLUTIONS_3X3, "conv3")
     cases += memory_bound(16384 if gpu else 1024, 1024)
     cases += attention(8, 12, 2048 if gpu else 512, 64, torch.float32) + attention(
         8, 12, 2048 if gpu else 512, 64, torch.bfloat16

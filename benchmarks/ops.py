@@ -135,7 +135,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument(
-        "--groups", type=names, default=[], help="gemm, conv, conv_data, conv_weight, memory, attention, ..."
+        "--groups",
+        type=names,
+        default=[],
+        help="gemm, conv, conv_data, conv_weight, conv3 (all 3x3 of resnet18 and vgg16), memory, attention, ...",
     )
     parser.add_argument("--sides", type=names, default=["eager", "ocl"])
     parser.add_argument(

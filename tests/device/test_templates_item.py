@@ -235,6 +235,29 @@ def test_weight_gradient(device, case):
         conv_weight(device, x, dy, w_shape, VW=VW, MR=4, NV=2, MT=1, **common)
 
 
+def winograd_weight(device, x, dy, pad, splits=1, items=2, **macros):
+    m = dict(VW=16, MR=8, NV=2, CB=64, KB=64, TILE_BLOCK=5) | macros
+    C, K = x.shape[1], dy.shape[1]
+    reference = torch.nn.grad.conv2d_weight(x.double(), (K, C, 3, 3), dy.double(), 1, pad)
+    out = poison(splits, K, C, 3, 3)
+    scratch = poison(items * 16 * (m["TILE_BLOCK"] * (m["CB"] + m["KB"]) + m["CB"] * m["KB"]))
+    device.build("winograd_weight_item.cl", "winograd_weight_item", **m)(
+        (items, 1, 1), x, dy, torch.zeros(max(C, K)), scratch, x.shape[0], C, *x.shape[2:], K, *dy.shape[2:], pad, pad,
+        x.stride(2), x.stride(3), dy.stride(2), dy.stride(3), splits, Long(x.stride(0)), Long(dy.stride(0)), out, C)
+    agree(out.sum(0), reference, x.shape[0] * dy.shape[2] * dy.shape[3])
+
+
+@pytest.mark.parametrize("case", [(1, 16, 1, 1, 16, 1), (2, 16, 7, 6, 80, 1), (1, 48, 8, 9, 64, 0), (1, 80, 5, 5, 48, 2), (3, 64, 4, 4, 144, 1)], ids=str)
+def test_winograd_weight_gradient(device, case):
+    n, c, h, w_, k, pad = case
+    x = nhwc(torch.randn(n, c, h, w_))
+    dy = nhwc(torch.randn(n, k, x.shape[2] + 2 * pad - 2, x.shape[3] + 2 * pad - 2))
+    winograd_weight(device, x, dy, pad)
+    winograd_weight(device, x, dy, pad, splits=2, items=3, CB=32, KB=96, TILE_BLOCK=4)
+    for VW in WIDTHS:
+        winograd_weight(device, x, dy, pad, VW=VW, MR=4, CB=16, KB=32)
+
+
 # ---- depthwise ----
 
 

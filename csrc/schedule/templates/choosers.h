@@ -10,6 +10,7 @@ namespace ocl::schedule {
 bool choose_attention_item(TemplateContext& context, TemplateLaunch& launch);
 bool choose_depthwise_item(TemplateContext& context, TemplateLaunch& launch);
 bool choose_winograd_item(TemplateContext& context, TemplateLaunch& launch);
+bool choose_winograd_weight_item(TemplateContext& context, TemplateLaunch& launch);
 bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch);
 bool choose_conv_weight_item(TemplateContext& context, TemplateLaunch& launch);
 bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch);
