@@ -200,6 +200,7 @@ def _contractions() -> list[Op]:
         Op("conv2d_grouped", lambda x, w: F.conv2d(x, w, padding=1, groups=2), fixed(lambda: (image(), make(6, 2, 3, 3))), rtol=1e-4, atol=1e-4),
         Op("conv2d_depthwise", lambda x, w: F.conv2d(x, w, groups=4), fixed(lambda: (image(), make(4, 1, 3, 3)))),
         Op("conv2d_3x3", lambda x, w: F.conv2d(x, w, padding=1), fixed(lambda: (make(2, 16, 12, 12), make(32, 16, 3, 3))), rtol=1e-4, atol=1e-4),
+        Op("conv2d_vectors", lambda x, w: F.conv2d(x, w, stride=2), fixed(lambda: (make(2, 32, 9, 9), make(16, 32, 3, 3))), rtol=1e-4, atol=1e-4),
         Op("conv2d_1x1", F.conv2d, fixed(lambda: (image(), make(8, 4, 1, 1), make(8)))),
         Op("conv1d", lambda x, w, b: F.conv1d(x, w, b, 2, 1), fixed(lambda: (make(2, 4, 11), make(6, 4, 3), make(6)))),
         Op("conv_transpose2d", lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, 1),

@@ -9,6 +9,7 @@ const std::vector<TemplateRow>& template_rows() {
       {"depthwise_item", true, false, choose_depthwise_item},
       {"winograd_item", true, false, choose_winograd_item},
       {"winograd_weight_item", true, false, choose_winograd_weight_item},
+      {"conv_weight_packed_item", true, false, choose_conv_weight_packed_item},
       {"conv_weight_item", true, false, choose_conv_weight_item},
       {"conv_item", true, false, choose_conv_item},
       {"gemm_item", true, false, choose_gemm_item},

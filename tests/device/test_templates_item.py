@@ -258,6 +258,31 @@ def test_winograd_weight_gradient(device, case):
         winograd_weight(device, x, dy, pad, VW=VW, MR=4, CB=16, KB=32)
 
 
+def conv_weight_packed(device, x, dy, w_shape, stride, pad, dil, splits=1, items=2, **macros):
+    m = dict(VW=16, MR=8, NV=2, CB=64, KB=64, PIXEL_BLOCK=5) | macros
+    K, C, R, S = w_shape
+    reference = torch.nn.grad.conv2d_weight(x.double(), w_shape, dy.double(), stride, pad, dil)
+    out = poison(splits, *w_shape)
+    scratch = poison(items * (m["PIXEL_BLOCK"] * (m["CB"] + m["KB"] + 2 * m["VW"]) + m["CB"] * m["KB"]))
+    device.build("conv_weight_packed_item.cl", "conv_weight_packed_item", **m)(
+        (items, 1, 1), x, dy, torch.zeros(C), scratch, x.shape[0], C, *x.shape[2:], K, *dy.shape[2:], R, S, stride, stride, pad, pad, dil, dil,
+        x.stride(2), x.stride(3), dy.stride(2), dy.stride(3), splits, Long(x.stride(0)), Long(dy.stride(0)), out, C, R, S)
+    agree(out.sum(0), reference, x.shape[0] * dy.shape[2] * dy.shape[3])
+
+
+@pytest.mark.parametrize("case", [
+    (1, 16, 1, 1, 16, 1, 1, 0, 1), (2, 80, 7, 6, 144, 1, 2, 0, 1), (2, 48, 9, 8, 80, 3, 2, 1, 1), (1, 16, 11, 12, 32, 3, 1, 2, 2), (1, 64, 9, 9, 16, 5, 3, 2, 1),
+], ids=str)
+def test_packed_weight_gradient(device, case):
+    n, c, h, w_, k, r, stride, pad, dil = case
+    x, w_shape = nhwc(torch.randn(n, c, h, w_)), (k, c, r, r)
+    dy = nhwc(torch.randn_like(F.conv2d(x, torch.zeros(w_shape), None, stride, pad, dil)))
+    conv_weight_packed(device, x, dy, w_shape, stride, pad, dil)
+    conv_weight_packed(device, x, dy, w_shape, stride, pad, dil, splits=2, items=3, CB=32, KB=96, PIXEL_BLOCK=4)
+    for VW in WIDTHS:
+        conv_weight_packed(device, x, dy, w_shape, stride, pad, dil, VW=VW, MR=4, CB=16, KB=32)
+
+
 # ---- depthwise ----
 
 

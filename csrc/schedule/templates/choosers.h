@@ -13,6 +13,7 @@ bool choose_winograd_item(TemplateContext& context, TemplateLaunch& launch);
 bool choose_winograd_weight_item(TemplateContext& context, TemplateLaunch& launch);
 bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch);
 bool choose_conv_weight_item(TemplateContext& context, TemplateLaunch& launch);
+bool choose_conv_weight_packed_item(TemplateContext& context, TemplateLaunch& launch);
 bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch);
 bool choose_attention_group(TemplateContext& context, TemplateLaunch& launch);
 bool choose_depthwise_group(TemplateContext& context, TemplateLaunch& launch);
