@@ -28,8 +28,42 @@ class Case:
         return [torch.randn(s, generator=generator).to(self.dtype) for s in self.shapes]
 
 
-def gemm(m: int, n: int, k: int) -> Case:
-    return Case(f"{m}x{n}x{k}", "gemm", ((m, k), (k, n)), torch.mm, 2.0 * m * n * k, 4.0 * (m * n + m * k + n * k))
+# How a product's operands lie: shapes of both, and the call. nt: a Linear layer's weight [N][K]; tn: its gradient.
+FORMS: dict[str, tuple[Callable[..., tuple], Callable[..., object]]] = {
+    "": (lambda m, n, k: ((m, k), (k, n)), torch.mm),
+    "nt": (lambda m, n, k: ((m, k), (n, k)), F.linear),
+    "tn": (lambda m, n, k: ((k, m), (k, n)), lambda a, b: torch.mm(a.t(), b)),
+    "bmm": (lambda b, m, n, k: ((b, m, k), (b, k, n)), torch.bmm),
+    "bmm nt": (lambda b, m, n, k: ((b, m, k), (b, n, k)), lambda a, b: torch.bmm(a, b.transpose(1, 2))),
+}
+
+
+def gemm(*sizes: int, form: str = "", group: str = "gemm") -> Case:
+    """sizes: M, N, K, with the batch in front for the forms of bmm."""
+    shapes, call = FORMS[form]
+    batch, (m, n, k) = (sizes[0] if len(sizes) == 4 else 1), sizes[-3:]
+    name = "x".join(map(str, sizes)) + f" {form}".rstrip()
+    return Case(name, group, shapes(*sizes), call, 2.0 * batch * m * n * k, 4.0 * batch * (m * n + m * k + n * k))
+
+
+# Matrix products of transformers on a CPU: rows, columns, depth. ViT-B/16 at batch 8, a GPT of width 256 over 4 x 256 characters, a
+# head over a vocabulary; products of one attention each (batch in front); decoding of few tokens.
+LINEARS = [
+    (1576, 2304, 768), (1576, 768, 768), (1576, 3072, 768), (1576, 768, 3072),
+    (1024, 768, 256), (1024, 256, 256), (1024, 1024, 256), (1024, 256, 1024), (256, 32000, 768),
+]  # fmt: skip
+GRADIENTS = [(768, 3072, 1576), (2304, 768, 1576), (256, 1024, 1024)]
+SCORES = [(96, 197, 197, 64), (16, 256, 256, 64), (96, 512, 512, 64)]
+VALUES = [(96, 197, 64, 197), (16, 256, 64, 256), (96, 512, 64, 512)]
+DECODES = [(m, n, k) for m in (1, 4, 8) for n, k in ((768, 768), (3072, 768), (768, 3072), (32000, 768))]
+
+
+def transformer_products() -> list[Case]:
+    cases = [gemm(*sizes, form=form) for sizes in LINEARS for form in ("nt", "")]
+    cases += [gemm(*sizes, form="tn") for sizes in GRADIENTS]
+    cases += [gemm(*sizes, form="bmm nt", group="bmm") for sizes in SCORES]
+    cases += [gemm(*sizes, form="bmm", group="bmm") for sizes in VALUES]
+    return cases + [gemm(*sizes, form="nt", group="decode") for sizes in DECODES]
 
 
 # Convolutions of ResNet and VGG: image, channels in and out, filter, stride.
@@ -108,11 +142,13 @@ def attention(batch: int, heads: int, length: int, size: int, dtype: torch.dtype
 
 def all_cases(batch: int = 64) -> list[Case]:
     gpu = batch >= 32
-    sizes = (1024, 2048, 4096, 8192) if gpu else (512, 1024, 2048)
+    sizes = (1024, 2048, 4096, 8192) if gpu else (512, 1024, 2048, 4096)
     cases = [gemm(n, n, n) for n in sizes]
     # A transformer layer of width 768 over 4096 tokens, and its head over a vocabulary; a classifier's head.
     tokens = 4096 if gpu else 1024
     cases += [gemm(tokens, 2304, 768), gemm(tokens, 3072, 768), gemm(tokens, 768, 3072), gemm(64, 4096, 9216)]
+    if not gpu:
+        cases += transformer_products()
     cases += convolutions(batch, CONVOLUTIONS, "conv") + convolutions(batch, CONVOLUTIONS_3X3, "conv3")
     cases += memory_bound(16384 if gpu else 1024, 1024)
     cases += attention(8, 12, 2048 if gpu else 512, 64, torch.float32) + attention(

@@ -106,7 +106,7 @@ def compare(name: str, mode: str, args: argparse.Namespace) -> list[dict]:
 def print_row(row: dict) -> None:
     nan = float("nan")
     cells = [
-        f"{row['model']:16s} {row['mode']:10s} {row['side']:9s} {row['ms']:9.2f} {row['ratio']:6.2f} {row['spread']:7.1%}"
+        f"{row['model']:16s} {row['mode']:10s} {row['side']:9s} {row['ms']:9.3f} {row['ratio']:6.2f} {row['spread']:7.1%}"
     ]
     cells += [
         f"{row.get('cold_s', nan):7.1f} {row.get('warm_s', nan):7.1f} {row['peak_mib']:9.0f} {row['error']:8.1e}  {row['device']}"

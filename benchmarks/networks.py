@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -29,15 +30,54 @@ class LeNet(nn.Sequential):
             nn.Linear(400, 120), nn.Tanh(), nn.Linear(120, 84), nn.Tanh(), nn.Linear(84, 10))  # fmt: skip
 
 
-def mlp(width: int = 256, layers: int = 4) -> nn.Module:
+def mlp(width: int = 256, layers: int = 4, inputs: int = 64, classes: int = 10) -> nn.Module:
     hidden = [m for _ in range(layers - 2) for m in (nn.Linear(width, width), nn.ReLU())]
-    return nn.Sequential(nn.Linear(64, width), nn.ReLU(), *hidden, nn.Linear(width, 10))
+    return nn.Sequential(nn.Linear(inputs, width), nn.ReLU(), *hidden, nn.Linear(width, classes))
+
+
+class GPTBlock(nn.Module):
+    """Attention and a feed-forward layer, each after a norm and added to its input."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        q, k, v = (t.view(batch, length, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, -1))
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(seen.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class GPT(nn.Module):
+    """Six layers of width 256 over characters; [batch, 256] -> the logits of all positions, [batch * 256, characters]."""
+
+    context = 256
+
+    def __init__(self, characters: int = 256, width: int = 256, layers: int = 6, heads: int = 4) -> None:
+        super().__init__()
+        self.characters, self.positions = nn.Embedding(characters, width), nn.Embedding(self.context, width)
+        self.blocks = nn.Sequential(*(GPTBlock(width, heads) for _ in range(layers)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, characters)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.blocks(self.characters(x) + self.positions.weight)
+        return self.head(self.norm(h)).flatten(0, 1)
 
 
 def make(name: str, batch: int, size: int = 224) -> tuple[nn.Module, Tensor, int]:
-    """Model with torchvision's random initialisation, an input of the given batch and image size, and the class count."""
+    """Model with random weights, an input of the given batch and image size, and the class count. The model
+    gives a row of logits for each image, or for each element of an integer input."""
     if name == "mlp":
         return mlp(), torch.randn(batch, 64), 10
+    if name == "mlp16":
+        return mlp(16, inputs=16, classes=16), torch.randn(batch, 16), 16
+    if name == "gpt":
+        return GPT(), torch.randint(256, (batch, GPT.context)), 256
     if name == "lenet":
         return LeNet(), torch.randn(batch, 1, 28, 28), 10
     models = import_torchvision().models

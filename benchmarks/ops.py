@@ -3,6 +3,7 @@
 
 Every side is a process of its own; a round times --calls calls in a row and one wait, per call (operations of less than a
 millisecond are timed as several independent ones a call, so that the host does not hide them); the table has the median of the rounds.
+Without --flops, a CPU device of OpenCL is asked for the multiply-adds that it reaches (peak.py), once in every round.
 Convolutions run on the side `eager` in the faster of the two memory formats, on the others channels-last. `roofline` is the least
 time that the given --flops (a second, multiply-add = 2) and --bandwidth (bytes a second) allow, over the time; `error` the RMSE to fp64
 of a part of the result over the result's RMS. The ratio is to the first side. The last lines are geometric means by group."""
@@ -25,7 +26,7 @@ import cases as table
 
 
 def worker(settings: dict) -> None:
-    """Answers "i" (prepare case i), "t" (time it), "e" (its error), one JSON value a line."""
+    """Answers "i" (prepare case i), "t" (time it), "e" (its error), "p" (its device's peak), one JSON value a line."""
     from side import device_of
 
     torch.set_num_threads(settings["threads"])
@@ -98,9 +99,19 @@ def worker(settings: dict) -> None:
         with torch.no_grad():
             return timed(state["call"], state["inputs"], state["calls"]) / state["copies"]
 
+    def measured_peak() -> float:
+        if "peak" not in state:
+            from peak import Peak
+
+            try:
+                state["peak"] = Peak(torch.ocl.get_device_name(device)) if side == "ocl" else None
+            except LookupError:  # a GPU
+                state["peak"] = None
+        return state["peak"]() if state["peak"] else float("nan")
+
     for line in sys.stdin:
         command, _, argument = line.strip().partition(" ")
-        result = prepare(int(argument)) if command == "i" else run() if command == "t" else error()
+        result = prepare(int(argument)) if command == "i" else {"t": run, "e": error, "p": measured_peak}[command]()
         print(json.dumps(result), file=answers, flush=True)
 
 
@@ -108,7 +119,7 @@ class Side:
     def __init__(self, side: str, args: argparse.Namespace) -> None:
         environment = dict(os.environ) | ({"TORCH_OCL_AUTOLOAD": "never"} if side != "ocl" else {})
         settings = {key: getattr(args, key) for key in ("calls", "threads", "ocl_device", "batch", "groups", "tf32")}
-        command = [sys.executable, __file__, "--worker", json.dumps(settings | {"side": side})]
+        command = [sys.executable, __file__, "--worker", json.dumps(settings | {"side": side, "parts": args.cases})]
         error = None if args.verbose else subprocess.DEVNULL
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=error, env=environment, text=True
@@ -124,8 +135,9 @@ class Side:
         return float(json.loads(answer))
 
 
-def chosen(batch: int, groups: list[str]) -> list[table.Case]:
-    return [c for c in table.all_cases(batch) if not groups or c.group in groups]
+def chosen(batch: int, groups: list[str], parts: list[str]) -> list[table.Case]:
+    wanted = [c for c in table.all_cases(batch) if not groups or c.group in groups]
+    return [c for c in wanted if not parts or any(part in c.name for part in parts)]
 
 
 def main() -> None:
@@ -140,6 +152,7 @@ def main() -> None:
         default=[],
         help="gemm, conv, conv_data, conv_weight, conv3 (all 3x3 of resnet18 and vgg16), memory, attention, ...",
     )
+    parser.add_argument("--cases", type=names, default=[], help="parts of the names of the cases to run; all if empty")
     parser.add_argument("--sides", type=names, default=["eager", "ocl"])
     parser.add_argument(
         "--batch", type=int, default=64, help="images a convolution; below 32 the other cases shrink too"
@@ -147,7 +160,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=20)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--flops", type=float, default=float("nan"), help="the device's peak, operations a second")
+    parser.add_argument(
+        "--flops", type=float, default=float("nan"), help="the device's peak, operations a second; a CPU's is measured"
+    )
     parser.add_argument(
         "--bandwidth", type=float, default=float("nan"), help="the device's copy bandwidth, bytes a second"
     )
@@ -159,7 +174,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.worker:
         settings = json.loads(args.worker)
-        worker(settings | {"cases": chosen(settings["batch"], settings["groups"])})
+        worker(settings | {"cases": chosen(settings["batch"], settings["groups"], settings["parts"])})
         return
 
     print(f"torch {torch.__version__}; {args.rounds} interleaved rounds of up to {args.calls} calls, median")
@@ -167,27 +182,35 @@ def main() -> None:
         f"{'group':14s} {'case':26s} {'side':9s} {'ms':>9s} {'ratio':>6s} {'TFLOP/s':>8s} {'GB/s':>7s} {'roofline':>8s} {'error':>8s}"
     )
     sides = {name: Side(name, args) for name in args.sides}
-    rows, ratios = [], {}
-    for index, case in enumerate(chosen(args.batch, args.groups)):
+    rows, ratios, shares = [], {}, {}
+    for index, case in enumerate(chosen(args.batch, args.groups, args.cases)):
         times: dict[str, list[float]] = {name: [] for name in sides}
         for side in sides.values():
             side.ask(f"i {index}")
+        peaks = []
         for _ in range(args.rounds):
+            if args.flops != args.flops and "ocl" in sides:
+                peaks.append(sides["ocl"].ask("p"))
             for name, side in sides.items():
                 times[name].append(side.ask("t"))
+        flops = statistics.median(peaks) if peaks else args.flops
         first = statistics.median(times[args.sides[0]])
         for name, side in sides.items():
             seconds = statistics.median(times[name])
-            least = max(v for v in (case.flops / args.flops, case.bytes / args.bandwidth, 0.0) if v == v)
+            least = max(v for v in (case.flops / flops, case.bytes / args.bandwidth, 0.0) if v == v)
             row = {"group": case.group, "case": case.name, "side": name, "ms": seconds * 1e3, "ratio": first / seconds,
-                   "tflops": case.flops / seconds / 1e12, "gbytes": case.bytes / seconds / 1e9,
+                   "tflops": case.flops / seconds / 1e12, "gbytes": case.bytes / seconds / 1e9, "peak_tflops": flops / 1e12,
                    "roofline": least / seconds, "error": side.ask("e") if args.errors else float("nan")}  # fmt: skip
             rows.append(row)
             ratios.setdefault((case.group, name), []).append(row["ratio"])
+            shares.setdefault((case.group, name), []).append(row["roofline"])
             print(f"{case.group:14s} {case.name:26s} {name:9s} {row['ms']:9.3f} {row['ratio']:6.2f} {row['tflops']:8.2f} "
-                  f"{row['gbytes']:7.0f} {row['roofline']:8.0%} {row['error']:8.1e}", flush=True)  # fmt: skip
+                  f"{row['gbytes']:7.0f} {row['roofline']:8.1%} {row['error']:8.1e}", flush=True)  # fmt: skip
     for (group, name), values in ratios.items():
-        print(f"geometric mean {group:14s} {name:9s} {statistics.geometric_mean(values):6.2f}")
+        print(
+            f"geometric mean {group:14s} {name:9s} {statistics.geometric_mean(values):6.2f}, "
+            f"roofline {min(shares[group, name]):.1%} to {max(shares[group, name]):.1%}"
+        )
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
 

@@ -38,7 +38,8 @@ class Side:
         self.model, self.example, classes = networks.make(name, batch, size)
         self.exact = copy.deepcopy(self.model) if mode == "inference" else None
         model = self.model.to(self.device).train(mode == "training")
-        x, y = self.example.to(self.device), torch.randint(classes, (batch,)).to(self.device)
+        rows = batch if self.example.is_floating_point() else self.example.numel()
+        x, y = self.example.to(self.device), torch.randint(classes, (rows,)).to(self.device)
 
         def compiled(function):
             return function if side == "eager" else torch.compile(function, backend=side)
@@ -93,7 +94,8 @@ class Side:
         error = float("nan")
         if self.exact is not None:
             with torch.no_grad():
-                exact = self.exact.double().eval()(self.example.double())
+                example = self.example.double() if self.example.is_floating_point() else self.example
+                exact = self.exact.double().eval()(example)
             error = ((self.step().double().cpu() - exact).abs().max() / exact.abs().max()).item()
         return {"device": name, "peak_mib": peak, "error": error}
 
