@@ -3,8 +3,9 @@
 
 Every side runs the same network on the same input, in a process of its own, in turn, for --rounds rounds; the table has the median
 of the rounds and the spread (the distance of the quartiles over the median). Each timed call ends with a wait for its device.
-Inputs lie on the device. A training step is forward, cross entropy, backward and Adam. Compile seconds are the first call of a new
-process: cold with empty caches, warm with those the cold one left. The ratio is to the first side (above 1: faster than it).
+Inputs lie on the device (--from-host: on the host, and a step copies them). A training step is forward, cross entropy, backward and
+Adam. Compile seconds are the first call of a new process: cold with empty caches, warm with those the cold one left. The ratio is to
+the first side (above 1: faster than it).
 `error` is the largest difference of an inference's output to fp64 on the CPU, over the largest output."""
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from pathlib import Path
 
 import torch
 
+PRECISIONS = ("highest", "high", "bf16", "fp16")
+PRECISION_HELP = "of all sides: fp32, fp32 with TF32-like products (high), or autocast to bf16 or fp16"
+
 
 class Process:
     """A side in its process: `ask("round")` has it run and returns what it answers."""
 
     def __init__(self, side: str, name: str, mode: str, args: argparse.Namespace, caches: str | None = None) -> None:
         settings = {"side": side, "name": name, "mode": mode, "batch": args.batch, "size": args.size, "ocl_device": args.ocl_device,
-                    "threads": args.threads, "calls": args.calls}  # fmt: skip
+                    "threads": args.threads, "calls": args.calls, "precision": args.precision, "from_host": args.from_host}  # fmt: skip
         environment = dict(os.environ)
         if side != "ocl":
             environment["TORCH_OCL_AUTOLOAD"] = "never"
@@ -93,8 +97,9 @@ def compare(name: str, mode: str, args: argparse.Namespace) -> list[dict]:
     for side, times in rounds.items():
         seconds = statistics.median(times)
         quartiles = statistics.quantiles(times, n=4) if len(times) > 1 else [seconds] * 3
-        row = {"model": name, "mode": mode, "side": side, "ms": seconds * 1e3, "ratio": first / seconds,
-               "spread": (quartiles[2] - quartiles[0]) / seconds, **facts[side]}  # fmt: skip
+        row = {"model": name, "mode": mode, "side": side, "precision": args.precision, "batch": args.batch, "ms": seconds * 1e3,
+               "ratio": first / seconds, "spread": (quartiles[2] - quartiles[0]) / seconds,
+               "rounds_ms": [t * 1e3 for t in times], **facts[side]}  # fmt: skip
         if args.compile_times and side != "eager":
             with tempfile.TemporaryDirectory() as caches:
                 row["cold_s"] = first_call_seconds(side, name, mode, args, caches)
@@ -114,12 +119,12 @@ def print_row(row: dict) -> None:
     print(" ".join(cells).replace("nan", "  -"), flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def names(text: str) -> list[str]:
+    return text.split(",")
 
-    def names(text: str) -> list[str]:
-        return text.split(",")
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What one comparison takes; compare.py has the same."""
     parser.add_argument("--models", type=names, default=["alexnet", "resnet18"])
     parser.add_argument("--sides", type=names, default=["eager", "inductor", "ocl"])
     parser.add_argument("--modes", type=names, default=["inference", "training"])
@@ -130,11 +135,21 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--ocl-device", default="ocl:0")
     parser.add_argument("--no-compile-times", dest="compile_times", action="store_false")
+    parser.add_argument(
+        "--from-host", action="store_true", help="the input lies on the host, a step copies it to the device"
+    )
     parser.add_argument("--verbose", action="store_true", help="show what the sides print")
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_arguments(parser)
+    parser.add_argument("--precision", choices=PRECISIONS, default="highest", help=PRECISION_HELP)
     args = parser.parse_args()
 
-    print(f"torch {torch.__version__}; batch {args.batch}, images {args.size} x {args.size}, fp32, {args.threads} CPU threads; "
+    print(f"torch {torch.__version__}; batch {args.batch}, images {args.size} x {args.size}, precision {args.precision}, "
+          f"{args.threads} CPU threads; "
           f"{args.rounds} interleaved rounds of {args.calls} calls, median")  # fmt: skip
     print(
         f"{'model':16s} {'mode':10s} {'side':9s} {'ms':>9s} {'ratio':>6s} {'spread':>7s} {'cold s':>7s} {'warm s':>7s} "

@@ -69,6 +69,23 @@ class GPT(nn.Module):
         return self.head(self.norm(h)).flatten(0, 1)
 
 
+class GPT2(nn.Module):
+    """GPT-2 of 124M parameters with random weights and no cache; [batch, 512] -> the logits of all positions."""
+
+    length = 512
+
+    def __init__(self) -> None:
+        super().__init__()
+        try:
+            from transformers import GPT2Config, GPT2LMHeadModel
+        except ImportError as error:
+            raise SystemExit("the network gpt2 needs transformers: pip install 'transformers>=4.50'") from error
+        self.model = GPT2LMHeadModel(GPT2Config(use_cache=False, attn_implementation="sdpa"))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x).logits.flatten(0, 1)
+
+
 def make(name: str, batch: int, size: int = 224) -> tuple[nn.Module, Tensor, int]:
     """Model with random weights, an input of the given batch and image size, and the class count. The model
     gives a row of logits for each image, or for each element of an integer input."""
@@ -78,6 +95,8 @@ def make(name: str, batch: int, size: int = 224) -> tuple[nn.Module, Tensor, int
         return mlp(16, inputs=16, classes=16), torch.randn(batch, 16), 16
     if name == "gpt":
         return GPT(), torch.randint(256, (batch, GPT.context)), 256
+    if name == "gpt2":
+        return GPT2(), torch.randint(50257, (batch, GPT2.length)), 50257
     if name == "lenet":
         return LeNet(), torch.randn(batch, 1, 28, 28), 10
     models = import_torchvision().models

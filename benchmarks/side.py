@@ -29,10 +29,25 @@ def device_of(side: str, ocl_device: str) -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-class Side:
-    """`step()` runs the network once, without waiting: inference, or forward, loss, backward and Adam."""
+def set_precision(precision: str) -> None:
+    """ "highest": fp32 in full; "high": TF32 or the like inside products and convolutions; bf16 and fp16 are autocast's."""
+    reduced = precision == "high"
+    torch.backends.cudnn.allow_tf32 = reduced
+    torch.set_float32_matmul_precision("high" if reduced else "highest")
 
-    def __init__(self, side: str, name: str, mode: str, batch: int, size: int, ocl_device: str) -> None:
+
+def autocast(device: torch.device, precision: str):
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
+    return torch.autocast(device.type, dtype, enabled=dtype is not None)
+
+
+class Side:
+    """`step()` runs the network once, without waiting: inference, or forward, loss, backward and Adam. With `from_host` the
+    input lies on the host and each step copies it to the device first."""
+
+    def __init__(self, side: str, name: str, mode: str, batch: int, size: int, ocl_device: str,
+                 precision: str = "highest", from_host: bool = False) -> None:  # fmt: skip
+        set_precision(precision)
         self.device = device_of(side, ocl_device)
         torch.manual_seed(0)
         self.model, self.example, classes = networks.make(name, batch, size)
@@ -44,20 +59,26 @@ class Side:
         def compiled(function):
             return function if side == "eager" else torch.compile(function, backend=side)
 
+        given = (self.example, y.cpu()) if from_host else (x, y)
         if mode == "inference":
             forward = compiled(model)
 
             def step():
-                with torch.no_grad():
-                    return forward(x)
+                with torch.no_grad(), autocast(self.device, precision):
+                    return forward(given[0].to(self.device))
         else:
             optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, foreach=True)
-            loss = compiled(lambda x, y: F.cross_entropy(model(x), y))
+
+            def loss_of(x, y):
+                with autocast(self.device, precision):
+                    return F.cross_entropy(model(x), y)
+
+            loss = compiled(loss_of)
             update = compiled(optimizer.step)
 
             def step():
                 optimizer.zero_grad(set_to_none=True)
-                loss(x, y).backward()
+                loss(*(t.to(self.device) for t in given)).backward()
                 update()
 
         self.step = step
@@ -103,10 +124,10 @@ class Side:
 def main() -> None:
     settings = json.loads(sys.argv[1])
     torch.set_num_threads(settings["threads"])
-    torch.backends.cudnn.allow_tf32 = False
     sys.stdout, answers = sys.stderr, sys.stdout  # what the libraries print is not an answer
     start = time.perf_counter()
-    side = Side(*(settings[key] for key in ("side", "name", "mode", "batch", "size", "ocl_device")))
+    keys = ("side", "name", "mode", "batch", "size", "ocl_device", "precision", "from_host")
+    side = Side(*(settings[key] for key in keys))
     commands = {
         "first": side.timed,
         "round": lambda: side.round(settings["calls"]),
