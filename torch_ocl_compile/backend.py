@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from torch_ocl_compile import attention_pattern, config, debug
+from torch_ocl_compile import attention_pattern, config, debug, tuning_table
 from torch_ocl_compile.call import Call, eager_call
 from torch_ocl_compile.decompositions import ocl_decomp_table
 from torch_ocl_compile.errors import ConfigError, FallbackError, OclError, UnsupportedError
@@ -96,6 +96,11 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, ki
         return whole_graph_eagerly(gm, kind, settings, reason)
     check_device(lowered.device)
     debug.dump(label, "graph.txt", lowered.graph.str)
+    if settings.get("max_autotune"):
+        from torch_ocl_compile import tuning
+
+        config.configure_core()
+        tuning.tune_graph(lowered.graph, device_index(lowered), settings)
     plan = make_plan(lowered, settings, label)
     if kind == "forward":
         report_strides(plan, lowered)
@@ -146,11 +151,16 @@ def check_device(device: torch.device) -> None:
         raise ConfigError(f"backend='ocl' was given tensors on '{device}'.\n  do: move model and inputs to '{ours}'.")
 
 
+def device_index(lowered: Lowered) -> int:
+    return torch.accelerator.current_device_index() if lowered.device.index is None else lowered.device.index
+
+
 def make_plan(lowered: Lowered, settings: Options, label: str) -> Any:
     from torch_ocl_compile import _C
 
     config.configure_core()
-    index = torch.accelerator.current_device_index() if lowered.device.index is None else lowered.device.index
+    index = device_index(lowered)
+    tuning_table.follow(index)
     try:
         return _C.exec.compile(lowered.graph, index, lowered.calls, {**settings, "label": label})
     except OclError:

@@ -80,6 +80,12 @@ def _cache(args: argparse.Namespace) -> int:
     return 0
 
 
+def _tune(args: argparse.Namespace) -> int:
+    from torch_ocl_compile.tune_command import tune
+
+    return tune(args)
+
+
 def parser() -> argparse.ArgumentParser:
     """All commands and their options."""
     top = argparse.ArgumentParser(prog="python -m torch_ocl_compile", description="torch.compile on OpenCL devices")
@@ -96,6 +102,17 @@ def parser() -> argparse.ArgumentParser:
     cache = commands.add_parser("cache", help="the kernel cache")
     cache.add_argument("action", choices=["stats", "clear"])
     cache.set_defaults(run=_cache)
+    tune = commands.add_parser("tune", help="measure kernel variants, for a script's networks or for given shapes")
+    tune.add_argument("target", nargs="*", help="SCRIPT.py and its arguments, or gemm:MxNxK, conv:NxCxHxW,KxRxS[,stride=2], "
+                      "attention:BxHxLxD")  # fmt: skip
+    tune.add_argument("--device", default="ocl", help="for shapes (default: ocl)")
+    tune.add_argument("--dtype", default="float32", help="of shapes: float32, float16, bfloat16 (default: float32)")
+    tune.add_argument("--precision", choices=["highest", "high", "medium"], default="highest", help="of fp32 products")
+    tune.add_argument("--no-gradients", dest="gradients", action="store_false", help="only the forward pass of shapes")
+    tune.add_argument("--again", action="store_true", help="also what is stored already")
+    tune.add_argument("--export", metavar="FILE", help="then write the device's choices as a table that can be shipped")
+    tune.add_argument("--forget", action="store_true", help="first clear all measurements and disabled variants")
+    tune.set_defaults(run=_tune)
     return top
 
 

@@ -152,8 +152,21 @@ option(
     "max_autotune",
     bool,
     False,
-    "Reserved, without effect yet: to measure kernel variants; also mode='max-autotune'.",
+    "Measure kernel variants where no measurement is stored for this device and driver; also mode='max-autotune'.",
     scope="compile",
+)
+option(
+    "tuned",
+    bool,
+    True,
+    "Follow measured choices of kernel variants, own and shipped; off: by the compiler's models alone.",
+    scope="compile",
+)
+option(
+    "tune_deadline",
+    float,
+    20.0,
+    "Seconds that one kernel variant may run while it is measured; what takes longer is disabled for the driver.",
 )
 
 
@@ -226,6 +239,11 @@ def configure_core() -> None:
     if settings != _configured:
         _C.exec.configure(*settings)
         _configured = settings
+
+
+def core_settings() -> tuple[int | str | bool, ...] | None:
+    """What `configure_core` handed over last: other settings mean another cache."""
+    return _configured
 
 
 def table() -> str:

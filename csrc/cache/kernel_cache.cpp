@@ -74,10 +74,10 @@ class Use {
 struct Connection {
   sqlite3* db = nullptr;
   int process = 0;  // that opened it
-  Statement find, store, erase, touch, total, count, oldest, erase_row;
+  Statement find, table, store, erase, touch, total, count, oldest, erase_row;
 
   ~Connection() {
-    for (Statement* statement : {&find, &store, &erase, &touch, &total, &count, &oldest, &erase_row}) {
+    for (Statement* statement : {&find, &table, &store, &erase, &touch, &total, &count, &oldest, &erase_row}) {
       sqlite3_finalize(statement->raw);
       statement->raw = nullptr;
     }
@@ -138,6 +138,7 @@ int open_file(const std::string& path, Connection& connection, std::string& mess
   }
   const std::pair<Statement*, const char*> statements[] = {
       {&connection.find, "SELECT id, value, checksum, used FROM entries WHERE tab=?1 AND key=?2"},
+      {&connection.table, "SELECT key, value, checksum FROM entries WHERE tab=?1 ORDER BY id"},
       {&connection.store,
        "INSERT INTO entries(tab, key, value, checksum, bytes, used) VALUES(?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT(tab, key) DO "
        "UPDATE SET"
@@ -344,6 +345,29 @@ std::string KernelCache::find(const char* table, const std::string& key) {
   if (code != SQLITE_ROW && code != SQLITE_DONE) s.failed(code, "reading");
   ++(value.empty() ? s.stats.misses : s.stats.hits);
   return value;
+}
+
+std::vector<std::pair<std::string, std::string>> KernelCache::entries(const char* table) {
+  State& s = *state_;
+  std::lock_guard lock(s.mutex);
+  std::vector<std::pair<std::string, std::string>> found;
+  if (!s.ready()) return found;
+  int code = SQLITE_OK;
+  {
+    Use use(s.connection->table);
+    use.text(1, table);
+    while ((code = use.step()) == SQLITE_ROW) {
+      const auto* key = reinterpret_cast<const char*>(sqlite3_column_text(use.get(), 0));
+      const void* data = sqlite3_column_blob(use.get(), 1);
+      const auto bytes = static_cast<size_t>(sqlite3_column_bytes(use.get(), 1));
+      if (sqlite3_column_int64(use.get(), 2) != checksum(key, data, bytes))
+        ++s.stats.rejected;
+      else
+        found.emplace_back(key, std::string(static_cast<const char*>(data), bytes));
+    }
+  }
+  if (code != SQLITE_DONE) s.failed(code, "reading");
+  return found;
 }
 
 void KernelCache::store(const char* table, const std::string& key, const std::string& value) {

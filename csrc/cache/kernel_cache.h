@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace ocl::cache {
 
@@ -22,6 +24,8 @@ class KernelCache {
   KernelCache(std::string path, int64_t budget_bytes);
   ~KernelCache();
   std::string find(const char* table, const std::string& key);  // "" when absent; verifies a checksum, deletes a bad entry
+  /// All (key, value) of a table; those with a wrong checksum are left out.
+  std::vector<std::pair<std::string, std::string>> entries(const char* table);
   void store(const char* table, const std::string& key, const std::string& value);
   void erase(const char* table, const std::string& key);
   void clear();

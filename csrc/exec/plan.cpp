@@ -7,6 +7,7 @@
 #include <fstream>
 #include <set>
 
+#include "csrc/exec/tune.h"
 #include "csrc/runtime/queue.h"
 
 namespace ocl::exec {
@@ -19,7 +20,10 @@ void dump(const std::string& dir, const std::string& name, const std::string& te
   file << text;
 }
 
-/// The device's caps, with the family of kernels that the options ask for.
+int node_count(const schedule::Group& group) { return static_cast<int>(group.nodes().size()); }
+
+}  // namespace
+
 Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
   Caps caps = device.caps();
   if (options.kernel_family == "item") caps.is_cpu = true;
@@ -27,10 +31,6 @@ Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
   if (("," + options.disable + ",").find(",wgmma,") != std::string::npos) caps.wgmma = false;
   return caps;
 }
-
-int node_count(const schedule::Group& group) { return static_cast<int>(group.nodes().size()); }
-
-}  // namespace
 
 std::string origin_of(const schedule::Schedule& schedule, const schedule::Group& group) {
   std::vector<std::string> ops, sources;
@@ -98,6 +98,13 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
   schedule::Options traced = options.schedule;
   traced.trace = &plan->passes;
   const Caps caps = caps_for(device, options);
+  schedule::Measured tried;
+  tried.others = options.choice;
+  const std::shared_ptr<const schedule::Measured> measured = measured_of(device.index());
+  if (!options.choice.empty())
+    traced.measured = &tried;
+  else if (options.tuned)
+    traced.measured = measured.get();
 
   const double start = seconds();
   plan->schedule = schedule::make_schedule(std::move(graph), caps, traced);

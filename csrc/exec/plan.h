@@ -24,6 +24,8 @@ struct PlanOptions {
   std::string label;          // "forward graph 3": for messages
   std::string failed_dir;     // where source and log of a kernel that does not build are saved
   std::string dump_dir;       // every kernel as a file, "" for none
+  std::string choice;         // of a template, for every problem: how a candidate is tried; "": as measured, or by the models
+  bool tuned = true;          // follow measured choices
   std::string appended;       // text after every kernel: tests make one that does not build
 };
 
@@ -84,6 +86,9 @@ struct Plan {
 /// Schedules, generates, builds. Throws the core's errors; a failing pass or kernel is named with its aten ops.
 std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
                                 const PlanOptions& options);
+
+/// The device's caps, with the family of kernels and the capabilities that the options ask for.
+Caps caps_for(const runtime::Device& device, const PlanOptions& options);
 
 /// The kernels of a graph for given capabilities, without a device: the null backend of tests and `explain`.
 struct Rendered {

@@ -1,9 +1,12 @@
 // csrc/python/exec_bindings.cpp: _C.exec: compile a graph, run the plan, read what it did.
 #include <filesystem>
+#include <map>
+#include <set>
 
 #include "csrc/cache/kernel_cache.h"
 #include "csrc/exec/executor.h"
 #include "csrc/exec/plan.h"
+#include "csrc/exec/tune.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/plan_object.h"
 #include "csrc/runtime/history.h"
@@ -72,18 +75,29 @@ py::dict build_counters() {
   return d;
 }
 
-std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const std::vector<py::function>& calls,
-                                const py::dict& options) {
-  auto result = std::make_shared<PyPlan>();
+exec::PlanOptions plan_options_from(const py::dict& options) {
   exec::PlanOptions plan_options;
-  plan_options.label = options.contains("label") ? options["label"].cast<std::string>() : "graph";
-  if (options.contains("disable")) plan_options.disable = options["disable"].cast<std::string>();
-  if (options.contains("kernel_family")) plan_options.kernel_family = options["kernel_family"].cast<std::string>();
-  plan_options.schedule.fuse = !options.contains("fuse") || options["fuse"].cast<bool>();
+  const auto take = [&options](const char* key, auto& field) {
+    if (options.contains(key)) field = options[key].cast<std::decay_t<decltype(field)>>();
+  };
+  plan_options.label = "graph";
+  take("label", plan_options.label);
+  take("disable", plan_options.disable);
+  take("kernel_family", plan_options.kernel_family);
+  take("fuse", plan_options.schedule.fuse);
+  take("choice", plan_options.choice);
+  take("tuned", plan_options.tuned);
+  take("appended", plan_options.appended);
   plan_options.schedule.verify = settings().verify;
   plan_options.failed_dir = settings().failed_dir;
   plan_options.dump_dir = settings().dump_dir;
-  if (options.contains("appended")) plan_options.appended = options["appended"].cast<std::string>();
+  return plan_options;
+}
+
+std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const std::vector<py::function>& calls,
+                                const py::dict& options) {
+  auto result = std::make_shared<PyPlan>();
+  const exec::PlanOptions plan_options = plan_options_from(options);
   runtime::Device& device = aten::device_at(device_index);
   for (const py::function& call : calls) {
     // Shared with the plan's threads: reference counts are touched under the GIL only.
@@ -185,8 +199,39 @@ Caps caps_from(const py::dict& d) {
   return caps;
 }
 
-py::dict render(const ir::Graph& graph, const py::dict& caps, bool fuse) {
+schedule::Measured measured_from(const std::map<std::string, std::string>& choices, const std::set<std::string>& disabled) {
+  schedule::Measured measured;
+  measured.choices = choices;
+  measured.disabled = disabled;
+  return measured;
+}
+
+py::list cases_of(const std::vector<exec::TuningCase>& cases) {
+  py::list result;
+  for (const exec::TuningCase& c : cases) {
+    py::list candidates;
+    for (const schedule::Candidate& candidate : c.candidates)
+      candidates.append(py::make_tuple(candidate.choice, candidate.turned));
+    result.append(py::make_tuple(c.problem, py::cast(c.graph), candidates));
+  }
+  return result;
+}
+
+py::list tuning_cases(const ir::Graph& graph, int device_index, const py::dict& options) {
+  const Caps caps = exec::caps_for(aten::device_at(device_index), plan_options_from(options));
+  std::vector<exec::TuningCase> cases;
+  {
+    const py::gil_scoped_release release;
+    cases = exec::tuning_cases(graph, caps);
+  }
+  return cases_of(cases);
+}
+
+py::dict render(const ir::Graph& graph, const py::dict& caps, bool fuse, const std::map<std::string, std::string>& choices,
+                const std::set<std::string>& disabled) {
   schedule::Options options;
+  const schedule::Measured measured = measured_from(choices, disabled);
+  options.measured = &measured;
   options.verify = true;
   options.fuse = fuse;
   const exec::Rendered rendered = exec::render(graph, caps_from(caps), options);
@@ -237,7 +282,34 @@ void bind_exec(py::module_& m) {
   });
   e.def("build_counters", &build_counters);
   e.def("compile", &compile, py::arg("graph"), py::arg("device_index"), py::arg("calls"), py::arg("options"));
-  e.def("render", &render, py::arg("graph"), py::arg("caps"), py::arg("fuse") = true);
+  e.def("render", &render, py::arg("graph"), py::arg("caps"), py::arg("fuse") = true,
+        py::arg("choices") = std::map<std::string, std::string>(), py::arg("disabled") = std::set<std::string>());
+  e.def("tuning_cases", &tuning_cases, py::arg("graph"), py::arg("device_index"), py::arg("options"));
+  e.def(
+      "tuning_cases_for",
+      [](const ir::Graph& graph, const py::dict& caps) { return cases_of(exec::tuning_cases(graph, caps_from(caps))); },
+      py::arg("graph"), py::arg("caps"));
+  e.def(
+      "set_measured",
+      [](int device, const std::map<std::string, std::string>& choices, const std::set<std::string>& disabled) {
+        exec::set_measured(device, measured_from(choices, disabled));
+      },
+      py::arg("device_index"), py::arg("choices"), py::arg("disabled"));
+  e.def("tuning_rows", [] {
+    return settings().cache ? settings().cache->entries("tuning") : std::vector<std::pair<std::string, std::string>>();
+  });
+  e.def(
+      "store_tuning",
+      [](const std::string& key, const std::string& value) {
+        if (settings().cache) settings().cache->store("tuning", key, value);
+      },
+      py::arg("key"), py::arg("value"));
+  e.def(
+      "erase_tuning",
+      [](const std::string& key) {
+        if (settings().cache) settings().cache->erase("tuning", key);
+      },
+      py::arg("key"));
   e.def("begin_recording", &runtime::begin_recording, py::arg("timing"));
   e.def("end_recording", &records);
   py::class_<PyPlan, std::shared_ptr<PyPlan>>(e, "Plan")

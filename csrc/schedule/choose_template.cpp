@@ -2,6 +2,7 @@
 #include "csrc/schedule/choose_template.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "csrc/support/error.h"
 
@@ -19,12 +20,87 @@ bool is_empty(const ir::Node& node) {
          std::any_of(node.operands.begin(), node.operands.end(), [&](const ir::View& operand) { return zero(operand.sizes); });
 }
 
+/// Asks one row; passes over choices that the driver is known to get wrong.
+bool choose_of_row(const TemplateRow& row, const std::string& wanted, ir::Graph& graph, ir::NodeId node, const Caps& caps,
+                   const std::set<std::string>& disabled, Chosen& chosen) {
+  if (disabled.empty()) return ask_row(row, wanted, graph, node, caps, chosen);
+  const std::vector<ir::Buffer> buffers = graph.buffers;
+  const ir::Node original = graph.nodes[node];
+  std::vector<std::string> texts = {wanted};
+  std::set<std::string> bad;  // the same launch may have several texts
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (!ask_row(row, texts[i], graph, node, caps, chosen)) return false;
+    if (disabled.count(chosen.text) == 0 && bad.count(signature(chosen)) == 0) return true;
+    bad.insert(signature(chosen));
+    if (i == 0)
+      for (const auto& [text, knob] : turned(row, chosen)) texts.push_back(text);
+    graph.buffers = buffers;
+    graph.nodes[node] = original;
+  }
+  return false;
+}
+
+/// The rows in the order to ask them: the measured one first.
+std::vector<const TemplateRow*> rows_for(const Caps& caps, const std::string& wanted) {
+  std::vector<const TemplateRow*> rows;
+  for (const TemplateRow& row : template_rows())
+    if (caps.is_cpu ? row.on_cpu : row.on_gpu) rows.push_back(&row);
+  std::stable_partition(rows.begin(), rows.end(), [&](const TemplateRow* row) { return row->name == row_of(wanted); });
+  return rows;
+}
+
 }  // namespace
+
+bool takes_template(const ir::Node& node) {
+  const bool kind =
+      node.kind == ir::NodeKind::kContract || node.kind == ir::NodeKind::kConvolve || node.kind == ir::NodeKind::kAttention;
+  return kind && !is_empty(node);
+}
+
+bool ask_row(const TemplateRow& row, const std::string& wanted, ir::Graph& graph, ir::NodeId node, const Caps& caps,
+             Chosen& chosen) {
+  chosen = Chosen{};
+  if (row_of(wanted) == row.name) chosen.choices = Choices(wanted);
+  ir::Node original = graph.nodes[node];
+  TemplateContext context{graph, node, caps, chosen.before, chosen.after, chosen.choices};
+  if (!row.choose(context, chosen.launch)) {
+    graph.nodes[node] = std::move(original);
+    return false;
+  }
+  chosen.text = chosen.choices.text(row.name);
+  return true;
+}
+
+std::string signature(const Chosen& chosen) {
+  const TemplateLaunch& launch = chosen.launch;
+  std::ostringstream text;
+  text << launch.file << ' ' << chosen.before.size() << ' ' << chosen.after.size() << ' ' << launch.scratch_elements;
+  for (const auto& [name, value] : launch.defines) text << ' ' << name << '=' << value;
+  for (const TemplateLaunch::Int& value : launch.ints) text << ' ' << value.value.str();
+  for (const ir::IndexExpr& groups : launch.groups) text << ' ' << groups.str();
+  for (const int local : launch.local) text << ' ' << local;
+  return text.str();
+}
+
+std::vector<std::pair<std::string, std::string>> turned(const TemplateRow& row, const Chosen& chosen) {
+  std::vector<std::pair<std::string, std::string>> texts;
+  for (const Choices::Knob& knob : chosen.choices.knobs())
+    for (size_t option = 0; option < knob.options.size(); ++option) {
+      if (option == knob.taken) continue;
+      const std::string setting = knob.name + "=" + knob.options[option];
+      std::string text = row.name;
+      for (const Choices::Knob& other : chosen.choices.knobs())
+        text += " " + (&other == &knob ? setting : other.name + "=" + other.options[other.taken]);
+      texts.emplace_back(text, setting);
+    }
+  return texts;
+}
 
 void choose_template(Schedule& schedule, const Caps& caps) {
   ir::Graph& graph = schedule.graph;
+  const Measured nothing;
+  const Measured& measured = schedule.measured ? *schedule.measured : nothing;
   std::vector<ir::Node> nodes;
-  std::vector<ir::NodeId> from;
   std::map<ir::NodeId, TemplateLaunch> launches;
   const int count = static_cast<int>(graph.nodes.size());
   for (int i = 0; i < count; ++i) {
@@ -34,27 +110,35 @@ void choose_template(Schedule& schedule, const Caps& caps) {
       continue;
     }
     const ir::Node original = graph.nodes[i];
-    bool taken = false;
-    const bool empty = is_empty(original);
-    for (const TemplateRow& row : template_rows()) {
-      if (empty) break;
-      if (!(caps.is_cpu ? row.on_cpu : row.on_gpu)) continue;
-      std::vector<ir::Node> before, after;
-      TemplateLaunch launch;
-      TemplateContext context{graph, i, caps, before, after};
-      if (!row.choose(context, launch)) {
-        graph.nodes[i] = original;
-        continue;
-      }
-      schedule.log.push_back(original.origin.op + ": " + row.name + " " + launch.variant);
-      for (ir::Node& helper : before) nodes.push_back(std::move(helper));
-      launches.emplace(static_cast<ir::NodeId>(nodes.size()), std::move(launch));
-      nodes.push_back(std::move(graph.nodes[i]));
-      for (ir::Node& helper : after) nodes.push_back(std::move(helper));
-      taken = true;
-      break;
+    std::string problem, wanted = measured.others;
+    if (schedule.tunables || !measured.choices.empty()) {
+      problem = problem_of(graph, original, caps);
+      if (const auto found = measured.choices.find(problem); found != measured.choices.end()) wanted = found->second;
     }
-    if (taken) continue;
+    bool taken = false;
+    Chosen chosen;
+    const auto ask = [&](const std::set<std::string>& disabled) {
+      for (const TemplateRow* row : rows_for(caps, wanted)) {
+        if (!choose_of_row(*row, wanted, graph, i, caps, disabled, chosen)) continue;
+        const bool followed = !wanted.empty() && row->name == row_of(wanted);
+        schedule.log.push_back(original.origin.op + ": " + row->name + " " + chosen.launch.variant +
+                               (followed ? ", measured" : ""));
+        return true;
+      }
+      return false;
+    };
+    if (takes_template(original)) {
+      taken = ask(measured.disabled);
+      if (!taken && kind == ir::NodeKind::kAttention && !measured.disabled.empty()) taken = ask({});  // it has no other form
+    }
+    if (taken) {
+      if (schedule.tunables) add_tunable(*schedule.tunables, graph, original, problem);
+      for (ir::Node& helper : chosen.before) nodes.push_back(std::move(helper));
+      launches.emplace(static_cast<ir::NodeId>(nodes.size()), std::move(chosen.launch));
+      nodes.push_back(std::move(graph.nodes[i]));
+      for (ir::Node& helper : chosen.after) nodes.push_back(std::move(helper));
+      continue;
+    }
     OCL_ASSERT(kind != ir::NodeKind::kAttention, "attention has no generated form: " + original.origin.op);
     schedule.log.push_back(original.origin.op + ": no template takes it, generated loops");
     nodes.push_back(lower_contraction(graph, original));

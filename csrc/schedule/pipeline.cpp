@@ -79,6 +79,8 @@ Schedule make_schedule(ir::Graph graph, const Caps& caps, const Options& options
   check_order();
   Schedule schedule;
   schedule.graph = std::move(graph);
+  schedule.measured = options.measured;
+  schedule.tunables = options.tunables;
   for (const Pass& pass : kPasses) {
     if (pass.when == (options.fuse ? kNotFusing : kFusing)) continue;
     const std::string before = options.trace ? str(schedule) : std::string();
@@ -88,6 +90,8 @@ Schedule make_schedule(ir::Graph graph, const Caps& caps, const Options& options
     if (options.trace) options.trace->push_back({pass.name, time.count(), str(schedule) != before});
     if (options.verify && position(pass.name) < position("fuse")) ir::verify(schedule.graph, ir::Level::kGraph);
   }
+  schedule.measured = nullptr;
+  schedule.tunables = nullptr;
   return schedule;
 }
 

@@ -7,6 +7,7 @@
 
 #include "csrc/ir/graph.h"
 #include "csrc/schedule/template.h"
+#include "csrc/schedule/tunable.h"
 #include "csrc/support/caps.h"
 
 namespace ocl::schedule {
@@ -91,6 +92,8 @@ struct Schedule {
   std::vector<Lifetime> lifetimes;                // of kArena buffers
   std::vector<ir::BufferId> allocations;          // kOutput: which buffer allocation i holds
   std::vector<std::string> log;                   // decisions with reasons, for explain
+  const Measured* measured = nullptr;             // while the passes run: Options::measured
+  std::vector<Tunable>* tunables = nullptr;       // while the passes run: Options::tunables
 };
 
 struct PassTrace {
@@ -103,6 +106,8 @@ struct Options {
   bool verify = false;  // run ir::verify between passes
   bool fuse = true;     // off: one launch per node, for debugging
   std::vector<PassTrace>* trace = nullptr;
+  const Measured* measured = nullptr;        // what choose_template follows instead of its models
+  std::vector<Tunable>* tunables = nullptr;  // filled with what templates competed for, each problem once
 };
 
 /// Runs all passes; read pipeline.cpp first.

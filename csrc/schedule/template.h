@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "csrc/ir/graph.h"
+#include "csrc/schedule/choices.h"
 #include "csrc/support/caps.h"
 
 namespace ocl::schedule {
@@ -45,7 +46,8 @@ struct TemplateLaunch {
 /// fills `launch`. It may insert helper nodes in front of the node (packing copies, filter transforms, a layout conversion of
 /// an operand) and, for a split, replace the node's output by a partial buffer with a leading split dimension followed by an
 /// ordinary Reduce. It works before fusion, so these helpers fuse and batch like any node. Buffers it needs in a certain layout
-/// get `strides` set here.
+/// get `strides` set here. Where its model of cost may err (a tile, a split, a run of tiles), it offers the few alternatives in
+/// `choices.pick`, its own preference first, and goes on with what that returns: every one must be right.
 struct TemplateContext {
   ir::Graph& graph;
   ir::NodeId node;
@@ -53,6 +55,7 @@ struct TemplateContext {
   /// Adds a helper node in front of the node under choice (keeps program order).
   std::vector<ir::Node>& before;
   std::vector<ir::Node>& after;
+  Choices& choices;
 };
 using TemplateChooser = bool (*)(TemplateContext&, TemplateLaunch&);
 

@@ -1,5 +1,5 @@
 # torch_ocl_compile/_C/exec.pyi: the typed face of csrc/python/exec_bindings.cpp: compile, run, read what ran.
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,8 +17,27 @@ def build_counters() -> dict[str, Any]: ...  # built, from_binary, rejected, bui
 # Plans. `options`: of scope "compile" in config.py, and "label".
 def compile(graph: ir.Graph, device_index: int, calls: Sequence[EagerCall], options: Mapping[str, object]) -> Plan: ...
 
-# Schedule and kernels as text, for a device of these capabilities; needs none.
-def render(graph: ir.Graph, caps: Mapping[str, object], fuse: bool = True) -> dict[str, Any]: ...
+# Schedule and kernels as text, for a device of these capabilities; needs none. `choices`, `disabled`: as set_measured.
+def render(
+    graph: ir.Graph,
+    caps: Mapping[str, object],
+    fuse: bool = True,
+    choices: Mapping[str, str] = ...,
+    disabled: Iterable[str] = ...,
+) -> dict[str, Any]: ...
+
+# Tuning: see tuning.py. A case is (problem, the problem's node as a graph, its candidates); a candidate (choice, the knob that
+# differs from the first choice of the same template). compile's option "choice" forces one.
+TuningCase = tuple[str, ir.Graph, list[tuple[str, str]]]
+
+def tuning_cases(graph: ir.Graph, device_index: int, options: Mapping[str, object]) -> list[TuningCase]: ...
+def tuning_cases_for(graph: ir.Graph, caps: Mapping[str, object]) -> list[TuningCase]: ...
+
+# What later compilations for a device follow: choices by problem, and choices never to take.
+def set_measured(device_index: int, choices: Mapping[str, str], disabled: set[str]) -> None: ...
+def tuning_rows() -> list[tuple[str, str]]: ...  # of the cache, all devices'
+def store_tuning(key: str, value: str) -> None: ...
+def erase_tuning(key: str) -> None: ...
 
 # Launch records, of all plans: see record.py.
 def begin_recording(timing: bool) -> None: ...

@@ -27,7 +27,8 @@ bool choose_attention_group(TemplateContext& context, TemplateLaunch& launch) {
   const int64_t rows = typical(parts.rows(), 512), others = typical(parts.batch, 8) * typical(parts.row_heads(), 8);
   const bool large = rows > 32 && (rows + 63) / 64 * others >= caps.units;
   const bool fits = 256 <= caps.max_group_size && local_bytes(64) <= caps.local_bytes;
-  const int tile = large && fits ? 64 : 32;
+  const auto tile = static_cast<int>(
+      context.choices.pick("tile", large && fits ? std::vector<int64_t>{64, 32} : std::vector<int64_t>{32, fits ? 64 : 32}));
 
   launch = TemplateLaunch{};
   launch.file = "attention_group";

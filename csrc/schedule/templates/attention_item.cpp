@@ -30,12 +30,12 @@ bool choose_attention_item(TemplateContext& context, TemplateLaunch& launch) {
   const Caps& caps = context.caps;
   const int vw = caps.vector_floats;
   const int64_t rows = typical(parts.rows(), 512);
-  Tile tile = choose_tile(caps, rows, typical(parts.columns(), 512));
+  Tile tile = choose_tile(context, rows, typical(parts.columns(), 512));
   if (tile.vectors == 3) tile = {6, 4};  // blocks are whole panels
   if (parts.rows().is_const()) tile.rows = static_cast<int>(std::min<int64_t>(tile.rows, rows));
   const int width = tile.vectors * vw;
   const int run =
-      choose_run(caps, (rows + tile.rows - 1) / tile.rows, typical(parts.batch, 8) * typical(parts.row_heads(), 8), 16);
+      choose_run(context, (rows + tile.rows - 1) / tile.rows, typical(parts.batch, 8) * typical(parts.row_heads(), 8), 16);
 
   launch = TemplateLaunch{};
   launch.file = "attention_item";

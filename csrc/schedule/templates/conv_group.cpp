@@ -41,7 +41,7 @@ bool choose_conv_group(TemplateContext& context, TemplateLaunch& launch) {
   const int64_t phases = data ? static_cast<int64_t>(attrs.stride[0]) * attrs.stride[1] : 1;
   const GroupTile tile =
       flat ? kTiles[typical(K, 64) > 32 ? 0 : 3]
-           : choose_group_tile(context.caps, kTiles, typical(pixels, 50176), typical(K, 64), attrs.groups * phases);
+           : choose_group_tile(context, kTiles, typical(pixels, 50176), typical(K, 64), attrs.groups * phases);
 
   launch = TemplateLaunch{};
   launch.file = "conv_group";

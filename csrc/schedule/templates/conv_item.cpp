@@ -46,7 +46,7 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   const int64_t taps = C * R.constant() * S.constant() / run_length;
 
   // Weights as zero-padded panels [group][panel][R][S][C][width].
-  const Tile tile = choose_tile(caps, 6 * 8 * 49, K);
+  const Tile tile = choose_tile(context, 6 * 8 * 49, K);
   const int width = tile.vectors * vw;
   const IndexExpr group = IndexExpr::loop(0), k = IndexExpr::loop(1) * width + IndexExpr::loop(5), r = IndexExpr::loop(2);
   const IndexExpr s = IndexExpr::loop(3), c = IndexExpr::loop(4);
@@ -59,7 +59,7 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   const IndexExpr pixels = node.sizes[0] * ir::ceildiv(node.sizes[2], phase_h) * ir::ceildiv(node.sizes[3], phase_w);
   const int64_t panels = (K + width - 1) / width * conv.groups * phase_h.constant() * phase_w.constant();
   const int64_t typical_pixels = typical(pixels, 6272);
-  const int mt = choose_run(caps, (typical_pixels + tile.rows - 1) / tile.rows, panels, typical_pixels > 1000000 ? 16 : 8);
+  const int mt = choose_run(context, (typical_pixels + tile.rows - 1) / tile.rows, panels, typical_pixels > 1000000 ? 16 : 8);
 
   launch = TemplateLaunch{};
   launch.file = "conv_item";

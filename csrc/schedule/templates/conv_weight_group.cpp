@@ -30,9 +30,12 @@ bool choose_conv_weight_group(TemplateContext& context, TemplateLaunch& launch) 
 
   // Splits over pixels fill the device four times; a split is long enough to pay for its partial result.
   const int64_t rows = typical(K, 64), columns = typical(R * S * C, 576), pixels = typical(batch * P * Q, 50176);
-  const GroupTile tile = rows <= 64 ? kTiles[1] : kTiles[0];
+  const size_t tall = rows <= 64 ? 1 : 0;
+  const GroupTile tile =
+      kTiles[context.choices.pick("tile", {kTiles[tall].name(), kTiles[1 - tall].name()}) == 0 ? tall : 1 - tall];
   const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * attrs.groups;
-  const int64_t wanted = std::min((4 * context.caps.units + tiles - 1) / tiles, std::max<int64_t>(1, pixels / 256));
+  const int64_t most = std::max<int64_t>(1, pixels / 256), full = std::min((4 * context.caps.units + tiles - 1) / tiles, most);
+  const int64_t wanted = context.choices.pick("splits", {full, std::max<int64_t>(full / 2, 1), std::min(2 * full, most)});
   const IndexExpr split_pixels = ir::ceildiv(ir::ceildiv(batch * P * Q, wanted), 16) * 16;
   // With sizes known only at run time a split may come out empty: it then stores zeros.
   const int64_t splits = split_pixels.is_const() ? (pixels + split_pixels.constant() - 1) / split_pixels.constant() : wanted;

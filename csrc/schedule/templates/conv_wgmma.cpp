@@ -26,13 +26,15 @@ Operand quads_of_channels(TemplateContext& context, const ir::View& x, const Ind
 
 /// Parts of a sum over pixels: whole rounds of `tiles` tiles a part over the units, against writing and adding the partial
 /// results
-/// (`results` elements each). Seconds of an H200, whose ratio is that of other devices too.
-int64_t choose_pixel_splits(const Caps& caps, const UnitTile& tile, int64_t tiles, int64_t pixels, double results) {
+/// (`results` elements each). Seconds of an H200, whose ratio is that of other devices too. Knob "splits".
+int64_t choose_pixel_splits(TemplateContext& context, const UnitTile& tile, int64_t tiles, int64_t pixels, double results) {
   constexpr double kFlops = 0.6e12, kBytes = 2e12;  // of one unit, of the device
+  const Caps& caps = context.caps;
+  const int64_t most = std::clamp<int64_t>(pixels / 512, 1, 256);
   const double whole = 2.0 * static_cast<double>(pixels) * tile.rows * tile.columns / (kFlops * tile.rate);
   int64_t best = 1;
   double least = 0;
-  for (int64_t splits = 1; splits <= 256 && splits <= std::max<int64_t>(1, pixels / 512); ++splits) {
+  for (int64_t splits = 1; splits <= most; ++splits) {
     const int64_t rounds = (tiles * splits + caps.units - 1) / caps.units;
     const double time = whole * static_cast<double>(rounds) / static_cast<double>(splits) +
                         (splits > 1 ? 8.0 * results * static_cast<double>(splits) / kBytes : 0);
@@ -40,7 +42,7 @@ int64_t choose_pixel_splits(const Caps& caps, const UnitTile& tile, int64_t tile
     least = time;
     best = splits;
   }
-  return best;
+  return context.choices.pick("splits", {best, std::max<int64_t>(best / 2, 1), std::min(2 * best, most)});
 }
 
 }  // namespace
@@ -68,7 +70,7 @@ bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch) {
   const IndexExpr step_h = data ? attrs.stride[0] : 1, step_w = data ? attrs.stride[1] : 1;
   const IndexExpr pixels = batch * ir::ceildiv(node.sizes[2], step_h) * ir::ceildiv(node.sizes[3], step_w);
   const int64_t phases = data ? static_cast<int64_t>(attrs.stride[0]) * attrs.stride[1] : 1;
-  const UnitTile tile = choose_unit_tile(context.caps, typical(pixels, 50176), typical(K, 64), attrs.groups * phases);
+  const UnitTile tile = choose_unit_tile(context, typical(pixels, 50176), typical(K, 64), attrs.groups * phases);
 
   launch = TemplateLaunch{};
   launch.kind = data ? "conv_data" : "conv_forward";
@@ -112,7 +114,7 @@ bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch) 
   const UnitTile tile = {rows <= 64 ? 64 : 128, columns <= 64 ? 64 : 128, 1.0};
   const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * attrs.groups;
   const int64_t wanted =
-      choose_pixel_splits(context.caps, tile, tiles, pixels, static_cast<double>(rows) * static_cast<double>(columns));
+      choose_pixel_splits(context, tile, tiles, pixels, static_cast<double>(rows) * static_cast<double>(columns));
   const IndexExpr split_pixels = ir::ceildiv(ir::ceildiv(batch * P * Q, wanted), 32) * 32;
   // With sizes known only at run time a split may come out empty: it then stores zeros.
   const int64_t splits = split_pixels.is_const() ? (pixels + split_pixels.constant() - 1) / split_pixels.constant() : wanted;

@@ -21,11 +21,10 @@ bool choose_gemm_group(TemplateContext& context, TemplateLaunch& launch) {
   const int64_t rows = typical(whole[1], 512), columns = typical(whole[2], 512), batches = typical(whole[0], 8);
   const int64_t depth =
       typical(context.graph.nodes[context.node].reduce_sizes[0], 512);  // in parts of 256 it gives more tiles to spread
-  const GroupTile tile =
-      choose_group_tile(context.caps, kTiles, rows, columns, batches * std::clamp<int64_t>(depth / 256, 1, 64));
+  const GroupTile tile = choose_group_tile(context, kTiles, rows, columns, batches * std::clamp<int64_t>(depth / 256, 1, 64));
   const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * batches;
   const int64_t splits =
-      constants(whole) ? choose_splits(context.caps, tiles, context.graph.nodes[context.node].reduce_sizes[0]) : 1;
+      constants(whole) ? choose_splits(context, tiles, context.graph.nodes[context.node].reduce_sizes[0]) : 1;
   if (splits > 1) split_depth(context, splits);
 
   const ir::Node& node = context.graph.nodes[context.node];

@@ -39,7 +39,7 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
 
   if (M.is_const() && rows <= 16 && a->col.is_const(1) && b->row.is_const(1) && !b->col.is_const(1)) {
     const int accumulators = vw == 8 ? 12 : 24, mr = static_cast<int>(rows <= 8 ? rows : (rows + 1) / 2);
-    const int nr = std::clamp(accumulators / mr, 1, 8), mt = choose_run(caps, (columns + nr - 1) / nr, batches, 16);
+    const int nr = std::clamp(accumulators / mr, 1, 8), mt = choose_run(context, (columns + nr - 1) / nr, batches, 16);
     launch.file = "gemm_dot_item";
     launch.variant = std::to_string(mr) + "x" + std::to_string(nr) + " along k";
     define(launch, "MR", mr);
@@ -51,7 +51,7 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
     return true;
   }
 
-  Tile tile = choose_tile(caps, rows, columns);
+  Tile tile = choose_tile(context, rows, columns);
   int chains = 1, b_layout = 1, a_layout = 2;
   if (M.is_const() && rows <= 8) {  // one tile of rows: several sums along k hide the latency of multiply-add
     tile = {static_cast<int>(rows), rows > 4 || vw == 8 ? 2 : 4};
@@ -65,7 +65,7 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
     a_layout = 1;
   const bool one_tile = M.is_const() && rows <= tile.rows;
   const int64_t row_tiles = (rows + tile.rows - 1) / tile.rows, panels = (columns + width - 1) / width * batches;
-  int mt = one_tile ? 1 : choose_run(caps, row_tiles, panels, 16);
+  int mt = one_tile ? 1 : choose_run(context, row_tiles, panels, 16);
   if (b->col.is_const(1)) {
     b_layout = one_tile && N.is_const() && columns % width == 0 ? 3 : 1;
   } else {  // a panel [K][width] is packed once, by a launch of its own: the item would do it again for each block of rows

@@ -17,9 +17,9 @@ bool choose_gemm_wgmma(TemplateContext& context, TemplateLaunch& launch) {
   const int64_t rows = typical(whole[1], 512), columns = typical(whole[2], 512), batches = typical(whole[0], 8);
   const int64_t depth = typical(whole_depth, 512);
   if (rows < 24 || columns < 24 || depth < 16) return false;  // most of a tile would be empty
-  const UnitTile tile = choose_unit_tile(context.caps, rows, columns, batches * std::clamp<int64_t>(depth / 256, 1, 64));
+  const UnitTile tile = choose_unit_tile(context, rows, columns, batches * std::clamp<int64_t>(depth / 256, 1, 64));
   const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * batches;
-  const int64_t splits = constants(whole) ? choose_splits(context.caps, tiles, whole_depth) : 1;
+  const int64_t splits = constants(whole) ? choose_splits(context, tiles, whole_depth) : 1;
   if (splits > 1) split_depth(context, splits);
 
   const ir::Node& node = context.graph.nodes[context.node];

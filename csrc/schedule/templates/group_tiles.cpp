@@ -12,22 +12,24 @@ constexpr int kTileDepth = 16;  // of one step
 constexpr int kSumDepth = 256;  // of one running sum: its error stays below twice that of libraries that sum in blocks
 }  // namespace
 
-GroupTile choose_group_tile(const Caps& caps, const std::vector<GroupTile>& among, int64_t rows, int64_t columns,
+GroupTile choose_group_tile(TemplateContext& context, const std::vector<GroupTile>& among, int64_t rows, int64_t columns,
                             int64_t others) {
-  GroupTile best = among.front();
-  double least = 0;
+  const Caps& caps = context.caps;
+  std::vector<std::pair<double, GroupTile>> ranked;
   for (const GroupTile& tile : among) {
     if (tile.items() > caps.max_group_size || 2 * 16 * (tile.rows + tile.columns + 8) * 4 > caps.local_bytes)
       continue;  // two staged tiles a step
     const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * others;
     const int64_t rounds = (tiles + caps.units - 1) / caps.units;
     const double time = static_cast<double>(rounds) * tile.rows * tile.columns / tile.rate;
-    if (least == 0 || time < least) {
-      least = time;
-      best = tile;
-    }
+    ranked.emplace_back(time, tile);
   }
-  return best;
+  if (ranked.empty()) return among.front();
+  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> names;
+  for (const auto& [time, tile] : ranked)
+    if (names.size() < kMostOptions) names.push_back(tile.name());
+  return ranked[context.choices.pick("tile", names)].second;
 }
 
 void use_tile(TemplateLaunch& launch, const GroupTile& tile, int64_t depth) {

@@ -18,8 +18,8 @@ struct GroupTile {
 };
 
 /// The tile of `among` that finishes rows x columns (times `others` of them) first: whole rounds over the compute units, by the
-/// tile's rate.
-GroupTile choose_group_tile(const Caps& caps, const std::vector<GroupTile>& among, int64_t rows, int64_t columns,
+/// tile's rate. Knob "tile".
+GroupTile choose_group_tile(TemplateContext& context, const std::vector<GroupTile>& among, int64_t rows, int64_t columns,
                             int64_t others);
 /// Defines TILE_M, TILE_N, TILE_K, ITEM_M, ITEM_N, and SUM_STEPS for sums of `depth` products; sets the local size.
 void use_tile(TemplateLaunch& launch, const GroupTile& tile, int64_t depth);

@@ -233,31 +233,31 @@ void split_output(TemplateContext& context, int64_t splits, const std::vector<in
   graph.nodes[context.node].sizes = graph.buffers[partial].sizes;
 }
 
-Tile choose_tile(const Caps& caps, int64_t rows, int64_t columns) {
+Tile choose_tile(TemplateContext& context, int64_t rows, int64_t columns) {
+  const Caps& caps = context.caps;
   // 24 accumulators + NV + 1 of 32 registers; 8 of the 16 that 8-wide vectors come with. A narrow tile loads more scalars a
   // multiply-add.
   const bool many = caps.vector_floats != 8;
   const std::vector<std::pair<Tile, double>> tiles =
       many ? std::vector<std::pair<Tile, double>>{{{6, 4}, 1.0}, {{8, 3}, 1.02}, {{12, 2}, 1.03}, {{12, 1}, 1.5}}
            : std::vector<std::pair<Tile, double>>{{{6, 2}, 1.0}, {{10, 1}, 1.4}};
-  Tile best = tiles[0].first;
-  double least = 0;
+  std::vector<std::pair<double, Tile>> ranked;
   for (const auto& [tile, cost] : tiles) {
     const int64_t width = static_cast<int64_t>(tile.vectors) * caps.vector_floats;
     const int64_t area = (rows + tile.rows - 1) / tile.rows * tile.rows * ((columns + width - 1) / width * width);
-    const double work = static_cast<double>(area) * cost;
-    if (least == 0 || work < least) {
-      least = work;
-      best = tile;
-    }
+    ranked.emplace_back(static_cast<double>(area) * cost, tile);
   }
-  return best;
+  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> names;
+  for (const auto& [work, tile] : ranked)
+    if (names.size() < kMostOptions) names.push_back(std::to_string(tile.rows) + "x" + std::to_string(tile.vectors));
+  return ranked[context.choices.pick("tile", names)].second;
 }
 
-int choose_run(const Caps& caps, int64_t tiles, int64_t other_items, int most) {
+int choose_run(TemplateContext& context, int64_t tiles, int64_t other_items, int most) {
   int run = most;
-  while (run > 1 && (tiles + run - 1) / run * other_items < 4 * static_cast<int64_t>(caps.units)) run /= 2;
-  return run;
+  while (run > 1 && (tiles + run - 1) / run * other_items < 4 * static_cast<int64_t>(context.caps.units)) run /= 2;
+  return static_cast<int>(context.choices.pick("run", {run, std::max(run / 2, 1), std::min(run * 2, most)}));
 }
 
 }  // namespace ocl::schedule

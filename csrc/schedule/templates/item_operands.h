@@ -11,6 +11,9 @@
 
 namespace ocl::schedule {
 
+/// How many of a list of alternatives a knob offers: the best by the chooser's model, and what may be better than it knows.
+inline constexpr size_t kMostOptions = 3;
+
 /// The value if it is known now, else a typical one: for choices of speed, never of correctness.
 int64_t typical(const ir::IndexExpr& e, int64_t otherwise);
 /// Whether all of them are numbers.
@@ -58,9 +61,9 @@ void split_output(TemplateContext& context, int64_t splits, const std::vector<in
 struct Tile {
   int rows, vectors;
 };
-/// The tile that computes least beyond rows x columns; equal ones in the order of their measured speed.
-Tile choose_tile(const Caps& caps, int64_t rows, int64_t columns);
-/// Tiles a work-item (1 .. most, powers of two): as many as leave 4 items a core.
-int choose_run(const Caps& caps, int64_t tiles, int64_t other_items, int most);
+/// The tile that computes least beyond rows x columns; equal ones in the order of their measured speed. Knob "tile".
+Tile choose_tile(TemplateContext& context, int64_t rows, int64_t columns);
+/// Tiles a work-item (1 .. most, powers of two): as many as leave 4 items a core. Knob "run".
+int choose_run(TemplateContext& context, int64_t tiles, int64_t other_items, int most);
 
 }  // namespace ocl::schedule

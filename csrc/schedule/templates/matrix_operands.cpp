@@ -1,6 +1,7 @@
 // csrc/schedule/templates/matrix_operands.cpp: a view [b, i, j] as strided matrices, in place or copied.
 #include "csrc/schedule/templates/matrix_operands.h"
 
+#include <algorithm>
 #include <array>
 
 #include "csrc/schedule/templates/group_tiles.h"
@@ -58,12 +59,19 @@ Matrices matrices(TemplateContext& context, const ir::View& view, const IndexExp
   return dense_matrices(context, view, inner);
 }
 
-int64_t choose_splits(const Caps& caps, int64_t tiles, const IndexExpr& K) {
-  int64_t best = 1;
-  if (!K.is_const()) return best;
-  for (int64_t splits = 2; splits <= 64 && best * tiles < 2 * static_cast<int64_t>(caps.units); ++splits)
-    if (K.constant() % (splits * 4) == 0 && K.constant() / splits >= 256) best = splits;
-  return best;
+int64_t choose_splits(TemplateContext& context, int64_t tiles, const IndexExpr& K) {
+  if (!K.is_const()) return 1;
+  const int64_t wanted = 2 * static_cast<int64_t>(context.caps.units);
+  std::vector<int64_t> valid = {1};
+  size_t best = 0;
+  for (int64_t splits = 2; splits <= 64; ++splits) {
+    if (K.constant() % (splits * 4) != 0 || K.constant() / splits < 256) continue;
+    if (valid[best] * tiles < wanted) best = valid.size();
+    valid.push_back(splits);
+  }
+  size_t half = best;
+  while (valid[half] > std::max<int64_t>(valid[best] / 2, 1)) --half;
+  return context.choices.pick("splits", {valid[best], valid[half], valid[std::min(best + 1, valid.size() - 1)]});
 }
 
 void split_depth(TemplateContext& context, int64_t splits) {

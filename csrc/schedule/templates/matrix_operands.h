@@ -25,8 +25,9 @@ Matrices dense_matrices(TemplateContext& context, const ir::View& view, const ir
 /// The view in place if it can be, else a row-major copy.
 Matrices matrices(TemplateContext& context, const ir::View& view, const ir::IndexExpr& inner);
 
-/// Parts of K that fill the device when the output has few tiles: a divisor of K that leaves 256 or more to a part.
-int64_t choose_splits(const Caps& caps, int64_t tiles, const ir::IndexExpr& K);
+/// Parts of K that fill the device when the output has few tiles: a divisor of K that leaves 256 or more to a part. Knob
+/// "splits".
+int64_t choose_splits(TemplateContext& context, int64_t tiles, const ir::IndexExpr& K);
 /// The contraction as one with splits*batch smaller ones; matrix s*batch + b has part s of K of matrix b.
 void split_depth(TemplateContext& context, int64_t splits);
 

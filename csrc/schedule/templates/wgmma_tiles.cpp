@@ -21,19 +21,20 @@ bool takes_wgmma(const TemplateContext& context) {
          });
 }
 
-UnitTile choose_unit_tile(const Caps& caps, int64_t rows, int64_t columns, int64_t others) {
-  UnitTile best = kTiles[0];
-  double least = 0;
+UnitTile choose_unit_tile(TemplateContext& context, int64_t rows, int64_t columns, int64_t others) {
+  const Caps& caps = context.caps;
+  std::vector<std::pair<double, UnitTile>> ranked;
   for (const UnitTile& tile : kTiles) {
     const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * others;
     const int64_t rounds = (tiles + caps.units - 1) / caps.units;
     const double time = static_cast<double>(rounds) * tile.rows * tile.columns / tile.rate;
-    if (least == 0 || time < least) {
-      least = time;
-      best = tile;
-    }
+    ranked.emplace_back(time, tile);
   }
-  return best;
+  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> names;
+  for (const auto& [time, tile] : ranked)
+    if (names.size() < kMostOptions) names.push_back(std::to_string(tile.rows) + "x" + std::to_string(tile.columns));
+  return ranked[context.choices.pick("tile", names)].second;
 }
 
 IndexExpr persistent_groups(const Caps& caps, const IndexExpr& tiles, const UnitTile& tile, const IndexExpr& others) {

@@ -13,8 +13,8 @@ struct UnitTile {
 
 /// Whether the node's operands are fp32 and the device has the units.
 bool takes_wgmma(const TemplateContext& context);
-/// The tile that finishes rows x columns (times `others` of them) first: whole rounds over the compute units.
-UnitTile choose_unit_tile(const Caps& caps, int64_t rows, int64_t columns, int64_t others);
+/// The tile that finishes rows x columns (times `others` of them) first: whole rounds over the compute units. Knob "tile".
+UnitTile choose_unit_tile(TemplateContext& context, int64_t rows, int64_t columns, int64_t others);
 /// Groups that loop over `tiles` tiles, `others` times at once: as many as fit on the device.
 ir::IndexExpr persistent_groups(const Caps& caps, const ir::IndexExpr& tiles, const UnitTile& tile,
                                 const ir::IndexExpr& others);

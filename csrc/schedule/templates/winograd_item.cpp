@@ -125,7 +125,7 @@ bool choose_winograd_item(TemplateContext& context, TemplateLaunch& launch) {
   std::optional<Operand> input = strided_operand(context, x, kChannelsLast);
   if (!input || !input->strides[1].is_const(1)) input = dense_copy(context, x, kChannelsLast);
   lay_out(context.graph, node.outputs[0], kChannelsLast);
-  const Tile tile = choose_tile(caps, 24, K);
+  const Tile tile = choose_tile(context, 24, K);
   const int width = tile.vectors * vw;
   const Operand filters = transformed_filters(context, w, K, C, width, gradient);
 
