@@ -93,17 +93,9 @@ def _run_script(target: list[str]) -> None:
 
 
 def _print() -> None:
-    from rich import print as show
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     if not tuning.session:
         print("nothing to measure: all of it is stored, or nothing has variants")
-        return
-    rows = Table(box=SIMPLE_HEAD)
-    for name in ("problem", "model's choice", "ms", "measured choice", "ms", "gain"):
-        rows.add_column(name, justify="right" if name in ("ms", "gain") else "left", overflow="fold")
     for t in tuning.session:
-        other = "the same" if t.choice == t.model_choice else t.choice
-        rows.add_row(t.problem, t.model_choice, f"{t.model_ms:.3f}", other, f"{t.ms:.3f}", f"{t.model_ms / t.ms:.2f}")
-    show(rows)
+        print(f"{t.problem}\n  {t.model_ms:9.3f} ms  {t.model_choice}, the model's choice of {t.tried}")
+        if t.choice != t.model_choice:
+            print(f"  {t.ms:9.3f} ms  {t.choice}, {t.model_ms / t.ms:.2f} times as fast")

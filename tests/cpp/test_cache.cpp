@@ -13,6 +13,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "csrc/cache/kernel_cache.h"
@@ -136,6 +137,22 @@ TEST_CASE("a changed value or key is noticed, counted and deleted") {
   CHECK(cache.stats().entries == 1);
   cache.store("kernels", "flipped", bytes(1000, 1));
   CHECK(cache.find("kernels", "flipped") == bytes(1000, 1));
+}
+
+TEST_CASE("a table is listed in the order of its first stores, without what has a wrong checksum") {
+  Folder folder;
+  {
+    KernelCache cache(folder.file(), kBudget);
+    for (const char* key : {"b", "a", "c"}) cache.store("tuning", key, std::string("value of ") + key);
+    cache.store("kernels", "k", "another table");
+  }
+  sql(folder.file(), "UPDATE entries SET value='other' WHERE key='a'");
+  KernelCache cache(folder.file(), kBudget);
+  using Rows = std::vector<std::pair<std::string, std::string>>;
+  CHECK(cache.entries("tuning") == Rows{{"b", "value of b"}, {"c", "value of c"}});
+  CHECK(cache.stats().rejected == 1);
+  CHECK(cache.entries("nonesuch").empty());
+  CHECK(KernelCache("", kBudget).entries("tuning").empty());
 }
 
 TEST_CASE("the budget holds, and the least recently used go first") {
