@@ -1,7 +1,7 @@
 # examples/gpt.py: a small GPT that learns Python's own documentation letter by letter; device and backend are "ocl".
 """Character level, on the help texts that come with every Python (pydoc_data). Prints loss (nats a character) and steps a
-second, then a sample. The defaults reach a loss below 1.6 on a GPU in minutes; --width 128 --context 64 --batch 16 is
-a size for CPUs."""
+second, then a sample. The defaults are for a GPU; --width 128 --heads 4 --context 64 --batch 16 --lr 2e-3 --steps 6000
+is a size for CPUs, whose loss is below 1.6 after 1000 steps (--until 1.6)."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 from tests.op_row import ALL, FLOAT, NUMBERS, Op, Sample, fixed, labels, make, one, special, two
 from tests.op_table_attention import attention_rows
+from tests.op_table_linalg import LINALG_OPS
 from tests.op_table_nn import NN_OPS
 from tests.op_table_order import ORDER_OPS
 from tests.op_table_special import OPS as SPECIAL
@@ -266,7 +267,7 @@ def _networks() -> list[Op]:
 
 _OWN = [*_pointwise(), *_formulas(), *_views(), *_reductions(), *_contractions(), *_networks()]
 ATTENTION_OPS = attention_rows()
-OPS: list[Op] = [*_OWN, *SPECIAL, *NN_OPS, *ORDER_OPS, *ATTENTION_OPS]
+OPS: list[Op] = [*_OWN, *SPECIAL, *NN_OPS, *ORDER_OPS, *LINALG_OPS, *ATTENTION_OPS]
 # What tests without a device take: the interpreter is slow, and rows of one family differ little to it.
 INTERPRETED: list[Op] = [
     *_OWN,

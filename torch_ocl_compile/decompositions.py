@@ -17,6 +17,7 @@ from torch_ocl_compile.composite_decompositions import COMPOSITE_DECOMPOSITIONS
 from torch_ocl_compile.linalg_decompositions import LINALG_DECOMPOSITIONS
 from torch_ocl_compile.nn_decompositions import NN_DECOMPOSITIONS
 from torch_ocl_compile.random_forms import DECOMPOSITIONS
+from torch_ocl_compile.spectral_decompositions import SPECTRAL_DECOMPOSITIONS
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -136,6 +137,7 @@ OVERRIDES: dict[Any, Callable[..., Any]] = {
     **COMPOSITE_DECOMPOSITIONS,
     **LINALG_DECOMPOSITIONS,
     **NN_DECOMPOSITIONS,
+    **SPECTRAL_DECOMPOSITIONS,
 }
 
 

@@ -59,6 +59,11 @@ def batch_norm(
     return aten._native_batch_norm_legit(x, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
+@form("aten._index_put_impl_.default")
+def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False, unsafe: bool = False) -> Any:
+    return aten.index_put_(x, indices, values, accumulate)
+
+
 # The cells' workspaces are ours: what backward needs, along the last dimension (csrc/torch/nn_ops.cpp has the same).
 CELLS = (
     aten._thnn_fused_lstm_cell.default,

@@ -94,6 +94,8 @@ class DefaultGeneratorAs {
   at::Tensor saved_;
 };
 
+}  // namespace
+
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   at_boundary([&] { check_devices(op, *stack); });
   if (run_compiled(op, stack)) return;
@@ -114,8 +116,6 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const DefaultGeneratorAs scope(cpu_generator(seed, first));
   at::native::cpu_fallback(op, stack);
 }
-
-}  // namespace
 
 void count_fallback(const std::string& op) {
   bool first = false;

@@ -1,0 +1,182 @@
+// csrc/torch/counted_ops.cpp: eager ops whose result depends on the data in its size, or is a number: masks, nonzero, unique,
+// equal. All is computed on the device by other eager ops; one number, the size, is read back.
+#include <ATen/ATen.h>
+#include <ATen/native/IndexingUtils.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+#include "csrc/torch/fallback.h"
+
+namespace ocl::aten {
+
+namespace {
+
+using OptionalTensors = c10::List<std::optional<at::Tensor>>;
+
+bool equal(const at::Tensor& self, const at::Tensor& other) {
+  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected all tensors to have the same dtype, but got ", self.dtype(),
+              " and ", other.dtype(), " in equal");
+  TORCH_CHECK(self.device() == other.device(), "Expected all tensors to be on the same device, but got ", self.device(),
+              " and ", other.device(), " in equal");
+  return self.sizes() == other.sizes() && (self.numel() == 0 || at::eq(self, other).all().item<bool>());
+}
+
+/// Where the flat `mask` is true, in order.
+at::Tensor positions(const at::Tensor& mask) {
+  const int64_t n = mask.numel();
+  const at::TensorOptions number = mask.options().dtype(at::kLong);
+  if (n == 0) return at::empty({0}, number);
+  const at::Tensor ends = mask.cumsum(0, at::kLong);
+  const at::Tensor place = at::where(mask, ends - 1, n);  // what is not wanted goes to one place beyond the others
+  const at::Tensor found = at::empty({n + 1}, number).scatter_(0, place, at::arange(n, number));
+  return found.narrow(0, 0, ends[n - 1].item<int64_t>()).clone();
+}
+
+at::Tensor flat_mask(const at::Tensor& self) {
+  const at::Tensor flat = self.reshape({-1});
+  return flat.scalar_type() == at::kBool ? flat : flat.ne(0);
+}
+
+at::Tensor column(const std::vector<int64_t>& values, const at::Tensor& like) {
+  return at::tensor(values, at::kLong).to(like.device()).unsqueeze(1);
+}
+
+/// [count, dimensions], column by column in memory as on the CPU.
+at::Tensor nonzero(const at::Tensor& self) {
+  const at::Tensor found = positions(flat_mask(self));
+  if (self.dim() == 0) return at::empty({found.numel(), 0}, found.options());
+  std::vector<int64_t> strides(self.dim(), 1);
+  for (int64_t d = self.dim() - 2; d >= 0; --d) strides[d] = strides[d + 1] * std::max<int64_t>(self.size(d + 1), 1);
+  const at::Tensor row = found.unsqueeze(0);
+  if (self.dim() == 1) return row.t();
+  std::vector<int64_t> sizes = self.sizes().vec();
+  for (int64_t& size : sizes) size = std::max<int64_t>(size, 1);
+  return at::remainder(at::floor_divide(row, column(strides, self)), column(sizes, self)).t();
+}
+
+at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_select: expected BoolTensor for mask");
+  const std::vector<at::Tensor> both = at::broadcast_tensors({self, mask});
+  return both[0].reshape({-1}).index_select(0, positions(both[1].reshape({-1})));
+}
+
+at::Tensor take(const at::Tensor& self, const at::Tensor& index) {
+  TORCH_CHECK(index.scalar_type() == at::kLong, "take(): Expected a long tensor for index, but got ", index.scalar_type());
+  TORCH_CHECK_INDEX(self.numel() > 0 || index.numel() == 0, "take(): tried to take from an empty tensor");
+  const at::Tensor wrapped = at::where(index < 0, index + self.numel(), index);
+  return self.reshape({-1}).index_select(0, wrapped.reshape({-1})).view(index.sizes());
+}
+
+bool has_mask(const OptionalTensors& indices) {
+  for (const std::optional<at::Tensor> index : indices)
+    if (index.has_value() && index->defined() && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte))
+      return true;
+  return false;
+}
+
+/// The op with the places that its masks name instead of the masks.
+template <int kIndices>
+void with_places(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const size_t first = stack->size() - op.schema().arguments().size();
+  const OptionalTensors indices = (*stack)[first + kIndices].toOptionalTensorList();
+  if (has_mask(indices)) {
+    OptionalTensors places;
+    for (at::Tensor& place : at::native::expandTensors((*stack)[first].toTensor(), at::IOptTensorListRef(indices)))
+      places.push_back(place.defined() ? std::optional(std::move(place)) : std::nullopt);
+    (*stack)[first + kIndices] = std::move(places);
+  }
+  fallback(op, stack);
+}
+
+// Unique elements: sorted, the first of each run kept
+
+struct Runs {
+  at::Tensor first;   // where each run begins
+  at::Tensor number;  // of each element: its run
+};
+
+/// `differs`: for all elements but the first, whether it differs from the one before.
+Runs runs(const at::Tensor& differs, int64_t n) {
+  const at::TensorOptions number = differs.options().dtype(at::kLong);
+  if (n == 0) return {at::empty({0}, number), at::empty({0}, number)};
+  const at::Tensor starts = at::cat({at::ones({1}, differs.options()), differs});
+  return {positions(starts), starts.cumsum(0, at::kLong) - 1};
+}
+
+at::Tensor counts(const Runs& r, int64_t n) {
+  return at::cat({r.first, at::full({1}, n, r.first.options())}).narrow(0, 1, r.first.numel()) - r.first;
+}
+
+using Unique = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+/// Slices `x` along `dim` are compared as rows. `order`: where the rows were before sorting, undefined if they were not sorted.
+Unique unique_of(const at::Tensor& x, int64_t dim, const at::Tensor& rows, const at::Tensor& order, bool inverse, bool count) {
+  const int64_t n = rows.size(0);
+  const at::Tensor differs =
+      n < 2 ? at::empty({0}, rows.options().dtype(at::kBool)) : rows.narrow(0, 1, n - 1).ne(rows.narrow(0, 0, n - 1)).any(1);
+  const Runs r = runs(differs, n);
+  const at::Tensor none = at::empty({0}, r.first.options());
+  const at::Tensor chosen = order.defined() ? order.index_select(0, r.first) : r.first;
+  at::Tensor number = none;
+  if (inverse) number = order.defined() ? at::empty({n}, r.number.options()).scatter_(0, order, r.number) : r.number;
+  return {x.index_select(dim, chosen), number, count ? counts(r, n) : none};
+}
+
+at::Tensor as_rows(const at::Tensor& x, int64_t dim) {
+  const at::Tensor moved = x.movedim(dim, 0);
+  return moved.numel() == 0 ? moved.reshape({moved.size(0), 0}) : moved.reshape({moved.size(0), -1});
+}
+
+Unique unique2(const at::Tensor& self, bool, bool inverse, bool count) {
+  const at::Tensor flat = self.reshape({-1});
+  const auto [values, order] = at::sort(flat, /*stable=*/true, 0, /*descending=*/false);
+  auto [made, number, times] = unique_of(flat, 0, values.unsqueeze(1), order, inverse, count);
+  return {made, inverse ? number.view(self.sizes()) : number, times};
+}
+
+std::tuple<at::Tensor, at::Tensor> unique(const at::Tensor& self, bool sorted, bool inverse) {
+  auto [values, number, times] = unique2(self, sorted, inverse, false);
+  return {values, number};
+}
+
+Unique unique_consecutive(const at::Tensor& self, bool inverse, bool count, std::optional<int64_t> dim) {
+  if (dim.has_value()) {
+    const int64_t d = at::maybe_wrap_dim(*dim, self.dim());
+    return unique_of(self, d, as_rows(self, d), {}, inverse, count);
+  }
+  const at::Tensor flat = self.reshape({-1});
+  auto [made, number, times] = unique_of(flat, 0, flat.unsqueeze(1), {}, inverse, count);
+  return {made, inverse ? number.view(self.sizes()) : number, times};
+}
+
+/// Rows in lexicographic order: sorted by their last column first, each time stably.
+Unique unique_dim(const at::Tensor& self, int64_t dim, bool, bool inverse, bool count) {
+  const int64_t d = at::maybe_wrap_dim(dim, self.dim());
+  const at::Tensor rows = as_rows(self, d);
+  at::Tensor order = at::arange(rows.size(0), self.options().dtype(at::kLong));
+  for (int64_t column = rows.size(1) - 1; column >= 0; --column) {
+    const at::Tensor keys = rows.select(1, column).index_select(0, order);
+    order = order.index_select(0, std::get<1>(at::sort(keys, /*stable=*/true, 0, /*descending=*/false)));
+  }
+  return unique_of(self, d, rows.index_select(0, order), order, inverse, count);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("equal", equal);
+  m.impl("nonzero", nonzero);
+  m.impl("masked_select", masked_select);
+  m.impl("take", take);
+  m.impl("index.Tensor", torch::CppFunction::makeFromBoxedFunction<&with_places<1>>());
+  m.impl("_index_put_impl_", torch::CppFunction::makeFromBoxedFunction<&with_places<1>>());
+  m.impl("_unique", unique);
+  m.impl("_unique2", unique2);
+  m.impl("unique_consecutive", unique_consecutive);
+  m.impl("unique_dim", unique_dim);
+}
+
+}  // namespace ocl::aten

@@ -1,0 +1,90 @@
+# tests/op_table_linalg.py: rows of the op table for factorisations, eigenvalues and singular values of small matrices.
+"""Vectors have no sign: what is compared does not depend on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tests.op_row import Op, Sample, make
+
+
+def matrices(*shapes: tuple[int, ...]) -> Callable[[torch.dtype], list[Sample]]:
+    return lambda dtype: [(make(*s, dtype=dtype),) for s in shapes]
+
+
+def symmetric(*shapes: tuple[int, ...]) -> Callable[[torch.dtype], list[Sample]]:
+    """With eigenvalues of both signs and, for the last, equal ones."""
+    return lambda dtype: [((m := make(*s, dtype=dtype)) + m.mT,) for s in shapes]
+
+
+def low_rank(m: int, n: int) -> Callable[[torch.dtype], list[Sample]]:
+    return lambda dtype: [(make(m, 2, dtype=dtype) @ make(2, n, dtype=dtype),)]
+
+
+def _svd(x: torch.Tensor, full: bool = False) -> Any:
+    u, s, vh = torch.linalg.svd(x, full_matrices=full)
+    k = s.shape[-1]
+    return s, u[..., :k].abs(), vh[..., :k, :].abs()
+
+
+def _completed(x: torch.Tensor) -> Any:
+    """U and V are orthogonal, the columns beyond the rank included, and U S V is x."""
+    u, s, vh = torch.linalg.svd(x, full_matrices=True)
+    k = s.shape[-1]
+    return u.mT @ u, vh @ vh.mT, (u[..., :k] * s[..., None, :]) @ vh[..., :k, :]
+
+
+def _eigh(x: torch.Tensor) -> Any:
+    values, vectors = torch.linalg.eigh(x)
+    return values, vectors.abs()
+
+
+def _projector(x: torch.Tensor) -> Any:
+    values, vectors = torch.linalg.eigh(x)
+    return values, (vectors * values[..., None, :]) @ vectors.mT
+
+
+SIZES = (1, 1), (2, 2), (5, 5), (3, 5, 3), (2, 3, 7), (9, 4), (16, 16)
+LINALG_OPS: list[Op] = [
+    Op("svd", _svd, matrices(*SIZES), gradient=False, atol=1e-4, rtol=1e-4),
+    Op("svd_gradient", _svd, matrices((1, 1), (3, 2), (2, 4)), atol=1e-4, rtol=1e-3),
+    Op("svd_full", lambda x: _svd(x, True), matrices((4, 2), (3, 6)), atol=1e-5, rtol=1e-4),
+    Op("svd_completed", _completed, low_rank(7, 4), gradient=False, atol=1e-5, rtol=1e-4),
+    Op(
+        "svd_of_zeros",
+        _completed,
+        lambda dtype: [(torch.zeros(5, 3, dtype=dtype),)],
+        gradient=False,
+        atol=1e-6,
+        rtol=1e-4,
+    ),
+    Op("svd_float64", _svd, matrices((5, 5)), (torch.float64,), gradient=False),
+    Op("svdvals", torch.linalg.svdvals, matrices(*SIZES), atol=1e-5, rtol=1e-4),
+    Op("svdvals_large", lambda x: torch.linalg.svdvals(x * 1e25), matrices((4, 4)), gradient=False),
+    Op("svdvals_empty", torch.linalg.svdvals, matrices((0, 3), (2, 4, 0)), gradient=False),
+    Op("eigh", _eigh, symmetric((1, 1), (2, 2), (5, 5), (3, 4, 4)), atol=1e-4, rtol=1e-3),
+    Op("eigh_upper", lambda x: torch.linalg.eigvalsh(x, "U"), matrices((5, 5)), gradient=False, atol=1e-5, rtol=1e-4),
+    Op("eigh_large", _projector, symmetric((16, 16)), gradient=False, atol=2e-5, rtol=1e-4),
+    Op(
+        "eigh_equal",
+        _projector,
+        lambda dtype: [(torch.eye(4, dtype=dtype) - 0.5,)],
+        gradient=False,
+        atol=1e-6,
+        rtol=1e-4,
+    ),
+    Op("pinv", torch.linalg.pinv, matrices((5, 3), (2, 3, 5), (0, 3)), atol=1e-4, rtol=1e-4),
+    Op("pinv_low_rank", torch.linalg.pinv, low_rank(6, 4), gradient=False, atol=1e-4, rtol=1e-4),
+    Op(
+        "pinv_hermitian",
+        lambda x: torch.linalg.pinv(x, hermitian=True),
+        symmetric((4, 4)),
+        gradient=False,
+        atol=1e-4,
+        rtol=1e-4,
+    ),
+    Op("norm_nuclear", lambda x: torch.linalg.matrix_norm(x, "nuc"), matrices((4, 3)), atol=1e-5, rtol=1e-5),
+]
