@@ -73,6 +73,13 @@ CONVOLUTIONS = [
     (56, 128, 128, 3, 2), (224, 64, 64, 3, 1), (112, 128, 128, 3, 1), (28, 512, 512, 3, 1),
 ]  # fmt: skip
 
+
+def as_laid_out(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """`y`, channels-last if `x` is: inside a network feature maps keep their layout, where a graph's output may get another."""
+    last = torch.channels_last
+    return y.contiguous(memory_format=last) if x.is_contiguous(memory_format=last) else y
+
+
 # All 3x3 convolutions of stride 1 in resnet18 and vgg16 for images of 224x224. The first of vgg16 has no data gradient.
 CONVOLUTIONS_3X3 = [
     (size, c, k, 3, 1)
@@ -96,10 +103,10 @@ def convolutions(batch: int, layers: list[tuple[int, int, int, int, int]], group
         conv = (None, (stride, stride), (r // 2, r // 2), (1, 1), False, (0, 0), 1)
 
         def forward(x, w, conv=conv):
-            return torch.ops.aten.convolution(x, w, *conv)
+            return as_laid_out(x, torch.ops.aten.convolution(x, w, *conv))
 
         def data(dy, x, w, conv=conv):
-            return torch.ops.aten.convolution_backward(dy, x, w, *conv, (True, False, False))[0]
+            return as_laid_out(dy, torch.ops.aten.convolution_backward(dy, x, w, *conv, (True, False, False))[0])
 
         def weight(dy, x, w, conv=conv):
             return torch.ops.aten.convolution_backward(dy, x, w, *conv, (False, True, False))[1]
