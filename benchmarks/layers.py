@@ -2,7 +2,7 @@
 """python benchmarks/layers.py --models resnet50,vgg16 --modes inference,training
 
 Both sides run the same step in turn in one process: eager under torch.profiler, ocl under torch.ocl.record(timing=True); the table has
-each side's fastest of --rounds. Rows are the convolutions by filter and stride, matrix products, and the rest: norms, activations,
+each side's fastest of --rounds. Rows are the convolutions by filter, matrix products, and the rest: norms, activations,
 pools, loss, optimizer, packing. GFLOP/s count direct convolution. A launch of ocl belongs to the kind of convolution that has its
 number of multiply-adds. What ocl fuses into a convolution (activations, residuals) is in its row, on the side `eager` in the rest."""
 
@@ -31,8 +31,8 @@ class Layers:
         self.flops: dict[str, list[float]] = defaultdict(list)  # name -> its layers
 
         def seen(module: nn.Conv2d, inputs: tuple[torch.Tensor], output: torch.Tensor) -> None:
-            w, stride = module.weight, module.stride[0]
-            name = f"{w.shape[2]}x{w.shape[3]}" + (f" s{stride}" if stride > 1 else "")
+            w = module.weight
+            name = f"{w.shape[2]}x{w.shape[3]}"
             name += " depthwise" if module.groups > 1 and w.shape[1] == 1 else ""
             self.names[tuple(inputs[0].shape), tuple(w.shape)] = name
             self.flops[name].append(2.0 * output.numel() * w[0].numel())
