@@ -54,6 +54,9 @@
 #ifndef WHOLE_VECTORS
 #define WHOLE_VECTORS 0   // 1: N % VW == 0, no column is stored alone
 #endif
+#ifndef CACHE_ALIGNED     // of private arrays read by vectors: else each of these may cross a cache line
+#define CACHE_ALIGNED __attribute__((aligned(64)))
+#endif
 #ifndef STORE             // alone: dense C[b][m][n]
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset, const int y_M, const int y_N
 #define EPILOGUE_PASS , y, y_offset, y_M, y_N
@@ -79,9 +82,9 @@ ONE_ITEM __kernel void KERNEL_NAME(
   const int first = get_global_id(0) * (MT * MR), n0 = get_global_id(1) * TN, batch = get_global_id(2);
   a += a_offset + (batch / inner) * a_outer + (batch % inner) * a_inner;
   b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;
-  float sums[MT * MR * TN];
+  float sums[MT * MR * TN] CACHE_ALIGNED;
 #if B_IN_PLACE == 1 || B_IN_PLACE == 2
-  float packed[K_BLOCK * TN];
+  float packed[K_BLOCK * TN] CACHE_ALIGNED;
   const int cols = min(TN, N - n0);
 #endif
   for (int k0 = 0; k0 < K; k0 += K_BLOCK) {
@@ -156,7 +159,7 @@ ONE_ITEM __kernel void KERNEL_NAME(
           OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
         }
       }
-      float* tile = sums + t * (MR * TN);
+      float* tile = sums + (K > K_BLOCK ? t * (MR * TN) : 0);
       if (k0 > 0) {
         OCL_UNROLL for (int i = 0; i < MR; ++i)
           OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] += VLOAD(tile + i * TN + v * VW);
