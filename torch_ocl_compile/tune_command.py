@@ -59,7 +59,10 @@ def job(text: str, device: torch.device, dtype: torch.dtype) -> Job:
         padding = int(settings.pop("padding", r // 2))
         if not settings:
             x = randn(n, c, h, w).detach().contiguous(memory_format=torch.channels_last).requires_grad_()
-            return lambda x, w: F.conv2d(x, w, None, stride, padding, 1, groups), [x, randn(k, c // groups, r, s)]
+            conv = torch.nn.Conv2d(
+                c, k, (r, s), stride, padding, groups=groups, bias=False
+            )  # Dynamo skips functions of ours
+            return conv.to(dtype).to(device), [x]
     if form == ("attention", [4]):
         return F.scaled_dot_product_attention, [randn(*sizes[0]) for _ in range(3)]
     raise ConfigError(
