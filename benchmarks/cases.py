@@ -22,10 +22,14 @@ class Case:
     bytes: float = 0
     images: bool = False  # inputs of four dimensions may lie channels-last
     dtype: torch.dtype = torch.float32
+    classes: int = 0  # the last input holds indices below it
 
     def inputs(self) -> list[torch.Tensor]:
         generator = torch.Generator().manual_seed(1)
-        return [torch.randn(s, generator=generator).to(self.dtype) for s in self.shapes]
+        result = [torch.randn(s, generator=generator).to(self.dtype) for s in self.shapes]
+        if self.classes:
+            result[-1] = torch.randint(self.classes, self.shapes[-1], generator=generator)
+        return result
 
 
 # How a product's operands lie: shapes of both, and the call. nt: a Linear layer's weight [N][K]; tn: its gradient.
@@ -130,19 +134,71 @@ def memory_bound(rows: int, columns: int) -> list[Case]:
     ]  # fmt: skip
 
 
-def attention(batch: int, heads: int, length: int, size: int, dtype: torch.dtype) -> list[Case]:
+aten = torch.ops.aten
+
+# Chains over [rows, columns]: name, call of (a, b) or (a,), tensors read and written.
+CHAINS = [
+    ("relu(a*b+a+1)", 2, lambda a, b: torch.relu(a * b + a + 1.0), 3),
+    ("gelu_tanh(a)*b", 2, lambda a, b: F.gelu(a, approximate="tanh") * b, 3),
+    ("gelu(a)*b", 2, lambda a, b: F.gelu(a) * b, 3),
+    ("exp(a)+b", 2, lambda a, b: torch.exp(a) + b, 3),
+    ("silu(a)*b", 2, lambda a, b: F.silu(a) * b, 3),
+    ("tanh(a)+sigmoid(a)", 1, lambda a: torch.tanh(a) + torch.sigmoid(a), 2),
+]  # fmt: skip
+CHAIN_SHAPES = [(1024, 1024), (16384, 1024)]
+
+
+def _norm_backward(dy, x, w, b, mean, rstd):
+    return aten.native_layer_norm_backward(dy, x, w.shape, mean, rstd, w, b, (True, True, True))
+
+
+# Along rows of [rows, columns]: name, call, its inputs (x: the shape, c: [columns], r: [rows, 1], i: indices of columns), tensors moved.
+ROW_OPS = [
+    ("softmax", lambda x: torch.softmax(x, -1), "x", 2),
+    ("log softmax", lambda x: torch.log_softmax(x, -1), "x", 2),
+    ("layer norm", lambda x, w, b: F.layer_norm(x, w.shape, w, b), "xcc", 2),
+    ("softmax backward", lambda dy, y: aten._softmax_backward_data(dy, y, -1, torch.float32), "xx", 3),
+    ("layer norm backward", _norm_backward, "xxccrr", 3),
+    ("cross entropy", F.cross_entropy, "xi", 1),
+    ("column sums", lambda x: x.sum(0), "x", 1),
+]  # fmt: skip
+ROW_SHAPES = [(1024, 1024), (16384, 1024), (5320, 197), (256, 4096), (21, 50257), (333, 50257)]
+
+
+def rows() -> list[Case]:
+    cases = []
+    for shape in CHAIN_SHAPES:
+        size = 4.0 * shape[0] * shape[1]
+        for name, count, call, moved in CHAINS:
+            cases.append(Case(f"{name} {shape[0]}x{shape[1]}", "chains", (shape,) * count, call, bytes=moved * size))
+    for shape in ROW_SHAPES:
+        size, one = 4.0 * shape[0] * shape[1], {"x": shape, "c": shape[1:], "r": (shape[0], 1), "i": shape[:1]}
+        for name, call, inputs, moved in ROW_OPS:
+            cases.append(Case(f"{name} {shape[0]}x{shape[1]}", "rows", tuple(one[i] for i in inputs), call,
+                              bytes=moved * size, classes=shape[1] if inputs[-1] == "i" else 0))  # fmt: skip
+    for n in (64, 1024):
+        cases.append(Case(f"batch norm statistics {n}x64x16x16", "rows", ((n, 64, 16, 16),), lambda x: torch.var_mean(x, (0, 2, 3)),
+                          bytes=4.0 * n * 64 * 256, images=True))  # fmt: skip
+    return cases
+
+
+def attention(batch: int, heads: int, length: int, size: int, dtype: torch.dtype, causal: bool = False) -> list[Case]:
     shape, element = (batch, heads, length, size), torch.finfo(dtype).bits / 8
     flops = 4.0 * batch * heads * length * length * size
     moved = 4 * element * torch.Size(shape).numel()
+    flops = flops / 2 if causal else flops
+
+    def forward(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
     def backward(q, k, v, dy):
         with torch.enable_grad():
             q, k, v = (t.detach().requires_grad_() for t in (q, k, v))
-            return torch.autograd.grad(F.scaled_dot_product_attention(q, k, v), (q, k, v), dy)
+            return torch.autograd.grad(forward(q, k, v), (q, k, v), dy)
 
-    name = f"{batch}x{heads}x{length}x{size} {str(dtype).removeprefix('torch.')}"
+    name = f"{batch}x{heads}x{length}x{size} {str(dtype).removeprefix('torch.')}" + (" causal" if causal else "")
     return [
-        Case(name, "attention", (shape,) * 3, F.scaled_dot_product_attention, flops, moved, dtype=dtype),
+        Case(name, "attention", (shape,) * 3, forward, flops, moved, dtype=dtype),
         Case(name, "attention_grad", (shape,) * 4, backward, 3.5 * flops, 2 * moved, dtype=dtype),
     ]
 
@@ -162,5 +218,7 @@ def all_cases(batch: int = 64) -> list[Case]:
         8, 12, 2048 if gpu else 512, 64, torch.bfloat16
     )
     if not gpu:
+        cases += rows()
         cases += attention(8, 4, 256, 64, torch.float32) + attention(8, 12, 197, 64, torch.float32)
+        cases += attention(4, 4, 256, 64, torch.float32, causal=True) + attention(1, 8, 2048, 64, torch.float32)
     return cases
