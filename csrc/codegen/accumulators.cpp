@@ -32,7 +32,7 @@ std::string Accumulators::row_text(const std::string& row, size_t accumulator, i
   with["lowest"] = broadcast_text(extreme(types_[accumulator], false), types_[accumulator], width);
   with["highest"] = broadcast_text(extreme(types_[accumulator], true), types_[accumulator], width);
   with["true"] = width > 1 ? "-1" : "1";
-  const std::string text = op_text(row, {types_[0], width}, with);
+  const std::string text = op_text(row, {types_[0], width}, with, body_.kernel().dialect().is_cpu);
   const size_t question = text.find(" ? ");
   if (question == std::string::npos) return text;
   return condition_text(text.substr(0, question), types_[accumulator], width) + text.substr(question);

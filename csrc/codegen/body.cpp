@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "csrc/codegen/op_library.h"
 #include "csrc/support/error.h"
 
 namespace ocl::codegen {
@@ -29,23 +30,24 @@ bool is_identifier(const std::string& text, size_t at) {
 }
 
 /// The functions of kernels/ops.cl in an op's text, with the suffix of the instance.
-std::string with_suffix(const std::string& text, Type type) {
+std::string with_suffix(const std::string& text, Type type, bool own_maths) {
   std::string result;
   for (size_t i = 0; i < text.size();) {
     size_t end = i;
     while (end < text.size() && is_identifier(text, end)) ++end;
-    const std::string word = text.substr(i, std::max<size_t>(end - i, 1));
+    const std::string given = text.substr(i, std::max<size_t>(end - i, 1));
+    const std::string word = own_maths ? own_function(given, ir::compute_type(type.dtype)) : given;
     result += word;
     if (word.starts_with("op_")) result += "_" + type_suffix(type);
-    i += word.size();
+    i += given.size();
   }
   return result;
 }
 
 }  // namespace
 
-std::string op_text(const std::string& row, Type type, const std::map<std::string, std::string>& with) {
-  const std::string text = with_suffix(row, type);
+std::string op_text(const std::string& row, Type type, const std::map<std::string, std::string>& with, bool own_maths) {
+  const std::string text = with_suffix(row, type, own_maths);
   std::string result;
   for (size_t i = 0; i < text.size();) {
     if (text[i] != '$') {
@@ -160,7 +162,7 @@ Value BodyPrinter::operation(NodeId node, const ir::Op& op) {
     with[std::to_string(i)] = text;
   }
   const DType operand = types.operands.back();
-  std::string text = op_text(row.text, {operand, width}, with);
+  std::string text = op_text(row.text, {operand, width}, with, kernel_.dialect().is_cpu);
   if (types.value == DType::kBool && width > 1 && lane_bytes(operand) != 4)
     text = "convert_int" + std::to_string(width) + "(" + text + ")";
   else if (width == 1 && op.code != OpCode::k_where && lane_bytes(types.value) < 4)

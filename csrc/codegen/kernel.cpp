@@ -106,7 +106,7 @@ KernelSource Kernel::finish(const std::string& kind, const std::string& function
   for (size_t i = 0; i < source.ints.size(); ++i) source.ints[i].slot = static_cast<int>(2 * source.buffers.size() + i);
   source.groups = groups;
   source.local = local;
-  name_and_assemble(source, kind, functions + kernel.str());
+  name_and_assemble(source, kind, functions + kernel.str(), dialect_.is_cpu);
   return source;
 }
 
@@ -129,8 +129,8 @@ void name(KernelSource& source, const std::string& kind, std::string program) {
 
 }  // namespace
 
-void name_and_assemble(KernelSource& source, const std::string& kind, const std::string& text) {
-  const std::string functions = called_functions(text);
+void name_and_assemble(KernelSource& source, const std::string& kind, const std::string& text, bool own_maths) {
+  const std::string functions = called_functions(text, own_maths);
   std::string prelude = kContract;
   if (has(functions + text, "double")) prelude += kDouble;
   if (has(text, "OCL_UNROLL")) prelude += kUnroll;
@@ -138,8 +138,9 @@ void name_and_assemble(KernelSource& source, const std::string& kind, const std:
   name(source, kind, prelude + "//@kernel\n" + text);  // kernels with equal preludes are built together
 }
 
-void name_template(KernelSource& source, const std::string& defines, const std::string& hooks, const std::string& file) {
-  const std::string functions = called_functions(hooks + file);
+void name_template(KernelSource& source, const std::string& defines, const std::string& hooks, const std::string& file,
+                   bool own_maths) {
+  const std::string functions = called_functions(hooks + file, own_maths);
   std::string text = kContract;
   if (has(functions + hooks, "double")) text += kDouble;
   name(source, source.kind, text + defines + kernel_file("common") + "\n" + functions + hooks + "\n" + file);

@@ -55,7 +55,7 @@ void add_paragraphs(const std::string& file, std::map<std::string, std::string>*
 const std::map<std::string, std::string>& paragraphs() {
   static const auto table = [] {
     std::map<std::string, std::string> result;
-    for (const char* file : {"ops", "special", "special_series"}) add_paragraphs(kernel_file(file), &result);
+    for (const char* file : {"ops", "special", "special_series", "maths"}) add_paragraphs(kernel_file(file), &result);
     return result;
   }();
   return table;
@@ -86,7 +86,8 @@ DType signed_of_size(int bytes) {
 
 class Instance {
  public:
-  Instance(const std::string& text, Type type) : type_(type), parts_(split_words(text)) {}
+  Instance(const std::string& text, Type type, bool own_maths)
+      : type_(type), own_maths_(own_maths), parts_(split_words(text)) {}
 
   std::string text() {
     std::string result;
@@ -108,7 +109,8 @@ class Instance {
  private:
   std::string lanes(const std::string& scalar) const { return scalar + (type_.width > 1 ? std::to_string(type_.width) : ""); }
 
-  std::string word(const std::string& w) const {
+  std::string word(const std::string& given) const {
+    const std::string w = own_maths_ ? own_function(given, type_.dtype) : given;
     const DType same = signed_of_size(ir::size_bytes(type_.dtype));
     const std::string integer = type_name({same, 1});
     const auto type_word = [&](const std::string& t) -> std::string {
@@ -157,11 +159,14 @@ class Instance {
   }
 
   Type type_;
+  bool own_maths_;
   std::vector<std::string> parts_;
 };
 
 class Collector {
  public:
+  explicit Collector(bool own_maths) : own_maths_(own_maths) {}
+
   void scan(const std::string& text) {
     const std::vector<std::string> parts = split_words(text);
     for (size_t i = 1; i < parts.size(); i += 2) {
@@ -173,8 +178,8 @@ class Collector {
       auto found = table.end();
       if (!ir::is_floating(type.dtype)) found = table.find(integer);
       if (found == table.end()) found = table.find(name);
-      OCL_ASSERT(found != table.end(), "kernels/ops.cl and kernels/special.cl have no function for " + parts[i]);
-      const std::string instance = Instance(found->second, type).text();
+      OCL_ASSERT(found != table.end(), "kernels/ops.cl, special.cl and maths.cl have no function for " + parts[i]);
+      const std::string instance = Instance(found->second, type, own_maths_).text();
       scan(instance);
       result_ += instance + "\n\n";
     }
@@ -182,14 +187,22 @@ class Collector {
   std::string take() { return std::move(result_); }
 
  private:
+  bool own_maths_;
   std::set<std::string> seen_;
   std::string result_;
 };
 
 }  // namespace
 
-std::string called_functions(const std::string& text) {
-  Collector collector;
+std::string own_function(const std::string& name, DType dtype) {
+  if (dtype != DType::kF32) return name;
+  std::string own = "op_own_";
+  own += name.starts_with("op_") ? name.substr(3) : name;
+  return paragraphs().count(own) ? own : name;
+}
+
+std::string called_functions(const std::string& text, bool own_maths) {
+  Collector collector(own_maths);
   collector.scan(text);
   return collector.take();
 }

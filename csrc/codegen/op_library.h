@@ -10,9 +10,16 @@
 
 #include <string>
 
+#include "csrc/ir/dtype.h"
+
 namespace ocl::codegen {
 
 /// Definitions of all library functions that `text` calls, callees first, in order of first use; empty if there are none.
-std::string called_functions(const std::string& text);
+/// `own_maths` as in own_function(): within these functions.
+std::string called_functions(const std::string& text, bool own_maths);
+
+/// The function of kernels/maths.cl that stands for a builtin ("exp") or a function of ops.cl ("op_gelu_erf") on CPUs, without
+/// the suffix of its instance; `name` itself if there is none for the type.
+std::string own_function(const std::string& name, ir::DType dtype);
 
 }  // namespace ocl::codegen

@@ -204,7 +204,8 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
   for (size_t d = 0; d < 3; ++d) source.local[d] = static_cast<size_t>(launch.local[d]);
   name_template(source, defines.str(), functions.str(),
                 launch.library.empty() ? kernel_file(launch.file)
-                                       : kernel_file(launch.library) + ("\n" + std::string(kernel_file(launch.file))));
+                                       : kernel_file(launch.library) + ("\n" + std::string(kernel_file(launch.file))),
+                caps.is_cpu);
   return source;
 }
 

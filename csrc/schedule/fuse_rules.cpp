@@ -41,6 +41,17 @@ bool shares_input(const Fusion& f) {
   return false;
 }
 
+/// Whether both read some buffer element by element in the same order: not one along rows and the other along columns of a
+/// square.
+bool shares_elements(const Fusion& f) {
+  for (const ClusterAccess& a : f.first.accesses)
+    for (const ClusterAccess& b : f.second.accesses)
+      if (!a.store && !b.store && a.buffer == b.buffer && a.coords == b.coords &&
+          typical_bytes(f.schedule.graph, a.buffer) >= 4096)
+        return true;
+  return false;
+}
+
 /// Finals of one split: the partial results that they merge come from one launch, so nothing is gained by two.
 bool both_final(const Fusion& f) {
   const auto merges = [&](const Cluster& c) {
@@ -79,7 +90,7 @@ const FuseRule kRules[] = {
      [](const Fusion& f) { return f.merged.inner_phases() <= 1 || rows_persist(f); }, "the row stays in cache"},
     {"sibling reductions", [](const Fusion& f) { return f.first.has_reduction() && f.second.has_reduction(); },
      [](const Fusion& f) {
-       return (f.merged.inner_phases() <= 1 || rows_persist(f)) && (shares_input(f) || (both_final(f) && small(f)));
+       return (f.merged.inner_phases() <= 1 || rows_persist(f)) && (shares_elements(f) || (both_final(f) && small(f)));
      },
      "both reduce the same elements"},
 };

@@ -1,0 +1,73 @@
+# tests/device/test_maths.py: the error of vector maths on CPU devices, in ulp against fp64, as kernels/maths.cl states it.
+"""Arguments sweep the whole range, small numbers by their logarithm; an odd count, so that vectors and the elements left over are both seen."""
+
+import math
+
+import pytest
+import torch
+
+COUNT = (1 << 19) + 7
+LEAST = 2.0**-126  # of normal numbers
+
+
+def erf_gelu(x):
+    """x Phi(x) without the cancellation of 1 + erf."""
+    return x * 0.5 * torch.special.erfc(-x / math.sqrt(2.0))
+
+
+def tanh_gelu(x):
+    return x * torch.sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+
+
+def sweep(low, high):
+    """Evenly over [low, high], and towards 0 from either side that is in it."""
+    generator = torch.Generator().manual_seed(0)
+    x = low + (high - low) * torch.rand(COUNT, generator=generator, dtype=torch.float64)
+    if low < 0:
+        third = x[: COUNT // 3]
+        third *= 10.0 ** (-8 * torch.rand(third.shape, generator=generator, dtype=torch.float64))
+    return x.float()
+
+
+def ulps(got, exact):
+    """Largest error over the spacing of floats at the exact value."""
+    spacing = 2.0 ** (torch.floor(torch.log2(exact.abs().clamp_min(LEAST))) - 23)
+    return ((got.double() - exact).abs() / spacing).max().item()
+
+
+# name, function, exact function of fp64, range, ulp
+ROWS = [
+    ("exp", torch.exp, torch.exp, (-87.3, 88.72), 1.0),
+    ("tanh", torch.tanh, torch.tanh, (-12.0, 12.0), 2.5),
+    ("erf", torch.erf, torch.erf, (-5.0, 5.0), 2.0),
+    ("sigmoid", torch.sigmoid, torch.sigmoid, (-87.0, 87.0), 2.5),
+    ("silu", torch.nn.functional.silu, torch.nn.functional.silu, (-80.0, 80.0), 3.0),
+    ("gelu_erf", torch.nn.functional.gelu, erf_gelu, (-5.5, 20.0), 5.5),
+    ("gelu_tanh", lambda x: torch.nn.functional.gelu(x, approximate="tanh"), tanh_gelu, (-1.0, 20.0), 6.0),
+    ("log", torch.log, torch.log, (1e-30, 1e4), 1.0),
+    ("log1p", torch.log1p, torch.log1p, (-0.99, 1e3), 1.5),
+    ("rsqrt", torch.rsqrt, torch.rsqrt, (1e-10, 1e5), 1.5),
+    ("sqrt", torch.sqrt, torch.sqrt, (0.0, 1e5), 0.51),
+]
+
+
+def is_cpu(device):
+    return "cpu" in str(torch.ocl.get_device_properties(device)).lower()
+
+
+@pytest.mark.parametrize("name, function, exact, limits, most", ROWS, ids=[row[0] for row in ROWS])
+def test_ulp(ocl_device, name, function, exact, limits, most):
+    x = sweep(*limits)
+    got = torch.compile(function, backend="ocl", options={"fallback": "error"})(x.to(ocl_device)).cpu()
+    assert ulps(got, exact(x.double())) <= most
+
+
+@pytest.mark.parametrize("name, function, exact, limits, most", ROWS[:7], ids=[row[0] for row in ROWS[:7]])
+def test_ends(ocl_device, name, function, exact, limits, most):
+    """Infinities, nan, signed zeros, subnormal numbers and what lies beyond the range."""
+    x = torch.tensor([math.inf, math.nan, 0.0, -0.0, 1e-40, -1e-40, 1e-30, -1e-30, 100.0, 3e38, -100.0, -3e38] * 3)
+    got = torch.compile(function, backend="ocl", options={"fallback": "error"})(x.to(ocl_device)).cpu()
+    expected = exact(x.double()).float()
+    torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-37, equal_nan=True)
+    zeros = x == 0
+    assert torch.equal(torch.signbit(got[zeros]), torch.signbit(expected[zeros]))
