@@ -139,6 +139,28 @@ ALWAYS_INLINE void multiply_panel(VEC* t, const float* rows, __global const IN_T
   }
 }
 
+// The scores of panel c of a block with `count` columns, times `scale`; only vectors that hold columns [first, count), zeros before these.
+ALWAYS_INLINE void score_panel(float* s, const float* rows, __global const IN_T* panel, const int depth, const float scale, const int c, const int first,
+                               const int count) {
+  if (first <= c && c + TN - VW < count) {
+    VEC t[MR * NV];
+    multiply_panel(t, rows, panel, depth);
+    OCL_UNROLL for (int i = 0; i < MR; ++i)
+      OCL_UNROLL for (int v = 0; v < NV; ++v) VSTORE(t[i * NV + v] * (VEC)(scale), s + i * BLOCK + c + v * VW);
+    return;
+  }
+  OCL_NO_UNROLL for (int v = 0; v < TN; v += VW) {
+    VEC t[MR];
+    OCL_UNROLL for (int i = 0; i < MR; ++i) t[i] = (VEC)(0.0f);
+    if (c + v < count && c + v + VW > first)
+      for (int d = 0; d < depth; ++d) {
+        const VEC column = LOADV(panel, d * TN + v);
+        OCL_UNROLL for (int i = 0; i < MR; ++i) t[i] = fma((VEC)(rows[i * depth + d]), column, t[i]);
+      }
+    OCL_UNROLL for (int i = 0; i < MR; ++i) VSTORE(t[i] * (VEC)(scale), s + i * BLOCK + c + v);
+  }
+}
+
 // out[i][c + v] = fade[i] * out[i][c + v] + sum over k < count of s[i][k] * w[k][c + v], for `vectors` vectors from float c on
 ALWAYS_INLINE void add_chunk(float* out, const float* fade, const float* s, __global const IN_T* w, const long w_row, const int count, const int c,
                              const int width, const int vectors) {
@@ -357,16 +379,12 @@ ONE_ITEM __kernel void KERNEL_NAME(
       const int begin = CAUSAL && ROWS_ARE_KEYS ? r0 / TN * TN : 0;
       const int end = CAUSAL && !ROWS_ARE_KEYS ? min(columns, r0 + MR) : columns;
       for (int c0 = begin; c0 < end; c0 += BLOCK) {
-        const int count = min(BLOCK, end - c0), padded = (count + TN - 1) / TN * TN;
+        const int count = min(BLOCK, end - c0), padded = (count + VW - 1) / VW * VW;
+        const int first = CAUSAL && ROWS_ARE_KEYS ? max(r0 - c0, 0) / VW * VW : 0;  // no row sees the columns of the block before it
         for (int c = 0; c < padded; c += TN) {
-          VEC t[MR * NV];
-          multiply_panel(t, row_a, panel + (long)(c0 + c) * DEPTH, DEPTH);
-          OCL_UNROLL for (int i = 0; i < MR; ++i)
-            OCL_UNROLL for (int v = 0; v < NV; ++v) VSTORE(t[i * NV + v] * (VEC)(SCALE), s + i * BLOCK + c + v * VW);
+          score_panel(s, row_a, panel + (long)(c0 + c) * DEPTH, DEPTH, SCALE, c, first, count);
 #if PASS
-          multiply_panel(t, row_a2, panel2 + (long)(c0 + c) * DEPTH2, DEPTH2);
-          OCL_UNROLL for (int i = 0; i < MR; ++i)
-            OCL_UNROLL for (int v = 0; v < NV; ++v) VSTORE(t[i * NV + v], y + i * BLOCK + c + v * VW);
+          score_panel(y, row_a2, panel2 + (long)(c0 + c) * DEPTH2, DEPTH2, 1.0f, c, first, count);
 #endif
         }
 #if PASS == 2
@@ -445,8 +463,8 @@ ONE_ITEM __kernel void KERNEL_NAME(
 #endif
         }
 #if PASS == 2
-        add_rows(out, fade, y, added + c0 * w_row, w_row, count, WIDTH);
-        add_rows(out2, fade, s, added2 + c0 * w2_row, w2_row, count, WIDTH2);
+        add_rows(out, fade, y + first, added + (c0 + first) * w_row, w_row, count - first, WIDTH);
+        add_rows(out2, fade, s + first, added2 + (c0 + first) * w2_row, w2_row, count - first, WIDTH2);
 #else
         add_rows(out, fade, s, added + c0 * w_row, w_row, count, WIDTH);
 #endif

@@ -6,7 +6,7 @@
 //   exp         1                       all x, subnormal results included; above 88.7228 inf
 //   tanh        2.5                     all x
 //   erf         2                       all x
-//   gelu_erf    5.5                     x >= -5.5; below, 1e-7 absolute (x * Phi(x) itself is below 1.1e-7 there; 0 below -13)
+//   gelu_erf    8                       x >= -2.5; 50 for x >= -5.5, where x/2 (1 + erf) keeps no digit; below 0: |x Phi(x)| < 1.1e-7
 //   gelu_tanh   3 + |2 u|               u the argument of its tanh; in place of a difference that loses all digits for negative x
 //   sigmoid     2.5                     x > -88 (below: 0), from exp
 //   silu        3                       x > -88, from exp
@@ -29,6 +29,19 @@ OCL_INLINE T op_own_exp(T x) {
   const N n = as_N(m) - (N)(0x4b400000), half_n = n >> (N)(1);
   const T first = as_T((half_n + (N)(127)) << (N)(23)), second = as_T((n - half_n + (N)(127)) << (N)(23));
   return (fma(y, r * r, r) + REAL(1.0)) * first * second;
+}
+
+// The same for results between 2^-126 and 2^127.5; below it stays there, above it is inf.
+OCL_INLINE T op_own_exp_normal(T x) {
+  const T low = x < REAL(-87.3) ? REAL(-87.3) : x, c = low > REAL(89.0) ? REAL(89.0) : low;
+  const T m = fma(c, REAL(1.44269504), REAL(12582912.0)), z = m - REAL(12582912.0);
+  const T r = fma(z, REAL(2.12194440e-4), fma(z, REAL(-0.693359375), c));
+  T y = REAL(1.38201076e-3);
+  y = fma(y, r, REAL(8.36868491e-3));
+  y = fma(y, r, REAL(4.16682735e-2));
+  y = fma(y, r, REAL(0.166665211));
+  y = fma(y, r, REAL(0.49999994));
+  return (fma(y, r * r, r) + REAL(1.0)) * as_T((as_N(m) << (N)(23)) + (N)(0x3f800000));
 }
 
 // e = e^(-2|x|) - 1 without cancellation: 2^n (e^r - 1) + (2^n - 1). tanh |x| = -e / (e + 2).
@@ -64,38 +77,44 @@ OCL_INLINE T op_own_erf(T x) {
   p = fma(p, t, REAL(-0.633584976));
   p = fma(p, t, REAL(-1.12940001));
   p = fma(p, t, REAL(1.51405664e-4));
-  return a < REAL(0.85) ? fma(x, near, x) : copysign(REAL(1.0) - op_own_exp(p), x);
+  return a < REAL(0.85) ? fma(x, near, x) : copysign(REAL(1.0) - op_own_exp_normal(p), x);
 }
 
-// x Phi(x) = max(x, 0) - |x| Phi(-|x|), Phi(-t) = K e^(p(t) - t^2/2), with t^2 and its rounding error both in the exponent.
+// x Phi(x) = max(x, 0) - |x| Phi(-|x|), Phi(-t) = e^p(t) / 2. Written out for one power of two and no clamp of the exponent: half of what erf takes.
 OCL_INLINE T op_own_gelu_erf(T x) {
-  const T a = fabs(x), t = a > REAL(13.0) ? REAL(13.0) : a;
-  const T v = fma(t > REAL(5.5) ? REAL(5.5) : t, REAL(0.363636364), REAL(-1.0));
-  T p = REAL(0.000129541862);
-  p = fma(p, v, REAL(-0.000292902812));
-  p = fma(p, v, REAL(0.00010079662));
-  p = fma(p, v, REAL(0.000507425051));
-  p = fma(p, v, REAL(-0.00225607143));
-  p = fma(p, v, REAL(0.00769501785));
-  p = fma(p, v, REAL(-0.0216538645));
-  p = fma(p, v, REAL(0.0540620349));
-  p = fma(p, v, REAL(-0.12705785));
-  p = fma(p, v, REAL(0.298928112));
-  p = fma(p, v, REAL(-0.829877138)) * v;
-  const T s = t * t, h = s * REAL(-0.5), rest = fma(t, t, -s) * REAL(-0.5);
-  const T m = fma(h + p, REAL(1.44269504), REAL(12582912.0)), z = m - REAL(12582912.0);
-  const T r = fma(z, REAL(2.12194440e-4), fma(z, REAL(-0.693359375), h) + (p + rest));
+  const T a = fabs(x), t = a > REAL(5.5) ? REAL(5.5) : a;
+  T p = REAL(2.30982189e-9);
+  p = fma(p, t, REAL(-8.13777206e-8));
+  p = fma(p, t, REAL(1.28024828e-6));
+  p = fma(p, t, REAL(-1.17693853e-5));
+  p = fma(p, t, REAL(6.8034904e-5));
+  p = fma(p, t, REAL(-2.26661912e-4));
+  p = fma(p, t, REAL(4.23170241e-5));
+  p = fma(p, t, REAL(4.7850986e-3));
+  p = fma(p, t, REAL(-3.63393836e-2));
+  p = fma(p, t, REAL(-0.318308622));
+  p = fma(p, t, REAL(-0.797884703)) * t;
+  const T m = fma(p, REAL(1.44269504), REAL(12582912.0)), z = m - REAL(12582912.0);
+  const T r = fma(z, REAL(-0.693147181), p);
   T y = REAL(1.38201076e-3);
   y = fma(y, r, REAL(8.36868491e-3));
   y = fma(y, r, REAL(4.16682735e-2));
   y = fma(y, r, REAL(0.166665211));
   y = fma(y, r, REAL(0.49999994));
-  const T power = as_T((as_N(m) - (N)(0x4b400000) + (N)(127)) << (N)(23));
-  const T q = a > REAL(13.0) ? REAL(0.0) : (fma(y, r * r, r) + REAL(1.0)) * power * REAL(0.130724734);
-  return (x < REAL(0.0) ? REAL(0.0) : x) - t * q;
+  const T half_power = as_T((as_N(m) << (N)(23)) + (N)(0x3f000000));
+  const T tail = (fma(y, r * r, r) + REAL(1.0)) * half_power;
+  return fma(a > REAL(5.5) ? REAL(0.0) : -t, tail, x < REAL(0.0) ? REAL(0.0) : x);
 }
 
 // (1 + tanh u) / 2 = 1 / (1 + e^(-2u))
 OCL_INLINE T op_own_gelu_tanh(T x) {
-  return x / (REAL(1.0) + op_own_exp(REAL(-1.5957691216057308) * (x + REAL(0.044715) * x * x * x)));
+  return x / (REAL(1.0) + op_own_exp_normal(REAL(-1.5957691216057308) * (x + REAL(0.044715) * x * x * x)));
+}
+
+OCL_INLINE T op_own_sigmoid(T x) {
+  return REAL(1.0) / (REAL(1.0) + op_own_exp_normal(-x));
+}
+
+OCL_INLINE T op_own_silu(T x) {
+  return x / (REAL(1.0) + op_own_exp_normal(-x));
 }
