@@ -17,6 +17,8 @@ namespace {
 constexpr int64_t kBlock = 64;        // elements that go into one accumulator before it is added to the next level
 constexpr int64_t kUnrollLimit = 16;  // loops up to this length are unrolled,
 constexpr size_t kUnrollOps = 48;     // unless their bodies are longer than this: compile time
+constexpr int kColumns = 4;  // vectors side by side: accumulators of a sum and of its blocks take a quarter of the registers
+constexpr size_t kColumnOps = 24;  // of bodies that are repeated for each: compile time, registers
 
 }  // namespace
 
@@ -133,9 +135,65 @@ void Phases::serial() { run(&Phases::inner_serial); }
 void Phases::inner_serial(const Phase& phase) {
   begin(phase);
   const int width = body_.lane_width();
+  const auto [block_loop, block] = blocks();
+  const std::vector<Carried> carried = fresh(), part = block ? fresh_block() : carried;
+  declare(body_.writer(), carried, width);
+  serial_loop(phase, 0, block_loop, block, {carried}, {part});
+  if (scans_) return;
+  for (size_t i = 0; i < reductions_.size(); ++i) reductions_[i].finish(carried[i], width, level());
+}
+
+int Phases::columns_at_once() const {
+  size_t ops = 0, inner = 0;
+  for (const Phase& phase : group_.phases) {
+    inner += phase.inner;
+    for (const ir::NodeId id : phase.nodes) {
+      const ir::Node& node = body_.kernel().graph().nodes[static_cast<size_t>(id)];
+      if (node.kind != NodeKind::kMap && node.kind != NodeKind::kReduce) return 1;
+      ops += node.body.ops.size();
+    }
+  }
+  return inner == 1 && group_.phases[0].inner && ops <= kColumnOps ? kColumns : 1;
+}
+
+void Phases::push_column(size_t k) {
+  std::string name = lane_name_;
+  if (k > 0) name = format("($s + $d)", {lane_name_, static_cast<int64_t>(k) * width_});
+  body_.push({{lane_, name}});
+  body_.set_lane(lane_, width_);
+}
+
+void Phases::columns(ir::Symbol lane, const std::string& name, int width, int count) {
+  lane_ = lane;
+  lane_name_ = name;
+  width_ = width;
+  begin(group_.phases[0]);
+  const auto [block_loop, block] = blocks();
+  std::vector<std::vector<Carried>> carried, part;
+  for (int k = 0; k < count; ++k) {
+    carried.push_back(fresh());
+    part.push_back(block ? fresh_block() : carried.back());
+    declare(body_.writer(), carried.back(), width);
+  }
+  serial_loop(group_.phases[0], 0, block_loop, block, carried, part);
+  for (size_t k = 0; k < carried.size(); ++k) {
+    push_column(k);
+    for (size_t i = 0; i < reductions_.size(); ++i) reductions_[i].finish(carried[k][i], width, level());
+    store_outer();
+    for (size_t p = 1; p < group_.phases.size(); ++p) {
+      for (const ir::NodeId node : group_.phases[p].nodes) body_.run_map(node);
+      store_outer();
+    }
+    const Writer column = body_.pop();
+    body_.writer().append(column);
+  }
+  lane_name_.clear();
+}
+
+/// The innermost loop that, with those inside it, is worth a block.
+std::pair<size_t, int64_t> Phases::blocks() const {
   const size_t loops = group_.reduce_sizes.size();
   OCL_ASSERT(loops > 0, "an inner phase needs reduction loops");
-  // The loop whose iterations are taken in blocks: the innermost that, with those inside it, is worth a block.
   size_t block_loop = loops;
   int64_t block = 0;
   const int64_t total = body_.ranges().of(ir::product(group_.reduce_sizes)).high;
@@ -148,17 +206,22 @@ void Phases::inner_serial(const Phase& phase) {
     }
     block = std::max<int64_t>(1, kBlock / inside);
   }
-  const std::vector<Carried> carried = fresh(), part = block ? fresh_block() : carried;
-  declare(body_.writer(), carried, width);
-  serial_loop(phase, 0, block_loop, block, carried, part);
-  if (scans_) return;
-  for (size_t i = 0; i < reductions_.size(); ++i) reductions_[i].finish(carried[i], width, level());
+  return {block_loop, block};
 }
 
 void Phases::serial_loop(const Phase& phase, size_t depth, size_t block_loop, int64_t block,
-                         const std::vector<Carried>& carried, const std::vector<Carried>& part) {
+                         const std::vector<std::vector<Carried>>& carried, const std::vector<std::vector<Carried>>& part) {
   if (depth == group_.reduce_sizes.size()) {
-    elements(phase, part, block > 0);
+    if (lane_name_.empty()) {
+      elements(phase, part[0], block > 0);
+      return;
+    }
+    for (size_t k = 0; k < part.size(); ++k) {
+      push_column(k);
+      elements(phase, part[k], block > 0);
+      const Writer column = body_.pop();
+      body_.writer().append(column);
+    }
     return;
   }
   const ir::Symbol symbol{SymbolKind::kReduce, static_cast<int>(depth)};
@@ -169,16 +232,16 @@ void Phases::serial_loop(const Phase& phase, size_t depth, size_t block_loop, in
   const IndexExpr& size = group_.reduce_sizes[depth];
   const std::string end = body_.index(size);
   Writer& w = body_.writer();
-  const int width = body_.lane_width();
+  const int width = lane_name_.empty() ? body_.lane_width() : width_;
   if (block && depth == block_loop) {
     const std::string first = body_.kernel().fresh("block"), last = body_.kernel().fresh("end");
     w.open("for ($s $s = 0; $s < $s; $s += $d)", type, first, first, end, first, block);
     w.line("const $s $s = min($s + $d, ($s)($s));", type, last, first, block, type, end);
-    declare_block(w, part, width);
+    for (const auto& p : part) declare_block(w, p, width);
     w.open("for ($s $s = $s; $s < $s; ++$s)", type, name, first, name, last, name);
     w.append(inside);
     w.close();
-    merge_block(w, carried, part, width);
+    for (size_t k = 0; k < part.size(); ++k) merge_block(w, carried[k], part[k], width);
     w.close();
     return;
   }

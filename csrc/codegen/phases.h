@@ -26,6 +26,11 @@ class Phases {
 
   /// All phases, at the body's innermost level: loops over r* inside, each lane on its own (kPointwise, kSequential).
   void serial();
+  /// How many neighbouring vectors `columns` should take at a time; 1: it should not be used.
+  int columns_at_once() const;
+  /// All phases for `count` neighbouring vectors of the loop `lane`, the first at `name`: each step of the reduction reads
+  /// whole cache lines in a row, which is what streams from memory; one vector a row would not be.
+  void columns(ir::Symbol lane, const std::string& name, int width, int count);
   /// Vector lanes along the last r* (kRow on CPUs).
   void lanes(int width);
   /// Items of a work-group stride over r*, and merge through local memory (kRow and kColumn on GPUs).
@@ -35,8 +40,10 @@ class Phases {
   using Carried = Accumulators::Carried;
   using Printer = void (Phases::*)(const schedule::Phase&);
   void run(Printer inner);
-  void store_outer();
   void inner_serial(const schedule::Phase& phase);
+  /// The loop whose iterations are taken in blocks, and the length of a block; (number of loops, 0) for none.
+  std::pair<size_t, int64_t> blocks() const;
+  void store_outer();
   void inner_lanes(const schedule::Phase& phase);
   void inner_shared(const schedule::Phase& phase);
 
@@ -50,9 +57,12 @@ class Phases {
   bool wants_blocks(bool is_long) const;
   /// The phase's nodes at the innermost level.
   void elements(const schedule::Phase& phase, const std::vector<Carried>& carried, bool in_block);
-  /// Loop over r<depth> and those inside it. Elements go to `carried`, through a block's own accumulators at loop `block_loop`.
+  /// Loop over r<depth> and those inside it, for each of the vectors (one, but for columns()). Elements go to `carried`,
+  /// through a block's own accumulators at loop `block_loop`.
   void serial_loop(const schedule::Phase& phase, size_t depth, size_t block_loop, int64_t block,
-                   const std::vector<Carried>& carried, const std::vector<Carried>& part);
+                   const std::vector<std::vector<Carried>>& carried, const std::vector<std::vector<Carried>>& part);
+  /// Opens the level of vector `k` of columns().
+  void push_column(size_t k);
   void lanes_loop(const schedule::Phase& phase, size_t depth, const std::vector<Carried>& carried,
                   const std::vector<Carried>& part, const std::vector<Carried>& tail);
   void write_tree(const std::vector<Carried>& carried);
@@ -62,6 +72,8 @@ class Phases {
   const schedule::Group& group_;
   Sharing sharing_;
   int width_ = 1;
+  ir::Symbol lane_{};      // of columns()
+  std::string lane_name_;  // "" elsewhere
   std::vector<Accumulators> reductions_;
   bool scans_ = false;  // the phase is a Scan, alone
 };

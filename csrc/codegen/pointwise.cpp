@@ -63,9 +63,14 @@ Grid write_elements_cpu(Nest& nest) {
   const IndexExpr cost = ir::simplify(ir::product(nest.group.reduce_sizes), nest.ranges);
   const IndexExpr each = elements_per_item(kernel.dialect(), nest.batch_elements.value_or(rows * columns), cost);
 
+  // Reductions along columns take several vectors at a time.
+  const bool by_columns = nest.group.strategy == schedule::LoopStrategy::kSequential && !any_size && width > 1;
+  const int at_once = by_columns ? width * phases.columns_at_once() : width;
+  const int wide = nest.ranges.of(columns).high >= at_once ? at_once : width;
+
   // Short rows stay whole; then there is one chunk of columns.
   const bool whole_rows = columns.is_const() && columns.constant() <= kLeastWork && !rows.is_const(1);
-  const IndexExpr column_chunk = whole_rows ? columns : ir::min(columns, ir::ceildiv(each, width) * width);
+  const IndexExpr column_chunk = whole_rows ? columns : ir::min(columns, ir::ceildiv(each, wide) * wide);
   const IndexExpr row_chunk = ir::max(1, ir::floordiv(each, ir::max(columns, 1)));
   Grid grid{ir::ceildiv(columns, ir::max(column_chunk, 1)), 1, 1};
   const bool has_rows = !rows.is_const(1);
@@ -103,6 +108,12 @@ Grid write_elements_cpu(Nest& nest) {
     body.push(none);
   }
 
+  Writer vectors;
+  if (wide > width) {
+    body.push({{lane, name}});
+    phases.columns(lane, name, width, wide / width);
+    vectors = body.pop();
+  }
   body.push({{lane, name}});
   body.set_lane(lane, width);
   phases.serial();
@@ -117,18 +128,26 @@ Grid write_elements_cpu(Nest& nest) {
     scalar = body.pop();
   }
   Writer& row = body.writer();
-  if (!has_tail) {
+  if (wide > width) {
+    row.line("$s $s = $s;", type, name, begin);
+    row.open("for (; $s + $d <= $s; $s += $d)", name, wide, end, name, wide);
+    row.append(vectors);
+    row.close();
+  }
+  if (!has_tail && wide == width) {
     row.open("for ($s $s = $s; $s < $s; $s += $d)", type, name, begin, name, end, name, width);
     row.append(vector);
     row.close();
-  } else {
-    row.line("$s $s = $s;", type, name, begin);
+  } else if (wide == width || !nest.ranges.known_divides(wide, columns)) {
+    if (wide == width) row.line("$s $s = $s;", type, name, begin);
     row.open("for (; $s + $d <= $s; $s += $d)", name, width, end, name, width);
     row.append(vector);
     row.close();
-    row.open("for (; $s < $s; ++$s)", name, end, name);
-    row.append(scalar);
-    row.close();
+    if (has_tail) {
+      row.open("for (; $s < $s; ++$s)", name, end, name);
+      row.append(scalar);
+      row.close();
+    }
   }
   const Writer inside = body.pop();
   Writer& top = body.writer();

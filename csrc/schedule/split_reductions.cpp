@@ -92,8 +92,9 @@ double wanted_parts(const Graph& graph, const Node& node, const Caps& caps) {
   const double outer = typical_product(graph, node.sizes), length = typical_product(graph, node.reduce_sizes);
   const LoopStrategy strategy = reduction_strategy(graph, node, caps);
   if (caps.is_cpu) {
-    const double items = strategy == LoopStrategy::kRow ? outer : std::ceil(outer / caps.vector_floats);
-    if (items >= caps.units || length * outer < 32768 || length < 1024) return 1;
+    // Columns are summed four vectors at a time.
+    const double items = strategy == LoopStrategy::kRow ? outer : std::ceil(outer / (4 * caps.vector_floats));
+    if (items >= (strategy == LoopStrategy::kRow ? 1 : 2) * caps.units || length * outer < 32768 || length < 1024) return 1;
     return std::min(std::ceil(4 * caps.units / items), length / 256);
   }
   const double groups =

@@ -6,10 +6,9 @@ OCL_INLINE float4 op_relu_f32x4(float4 x) {
   return x < ((float4)(0.0f)) ? ((float4)(0.0f)) : x;
 }
 
-// e^x = 2^n e^r, r = x - n ln 2 in two steps, e^r - 1 - r = r^2 * polynomial. The integer n comes from the bits of m: rint() is slow on some runtimes.
-// 2^n in two factors reaches subnormal numbers and infinity.
-OCL_INLINE float4 op_own_exp_f32x4(float4 x) {
-  const float4 low = x < ((float4)(-104.0f)) ? ((float4)(-104.0f)) : x, c = low > ((float4)(89.0f)) ? ((float4)(89.0f)) : low;
+// The same for results between 2^-126 and 2^127.5; below it stays there, above it is inf.
+OCL_INLINE float4 op_own_exp_normal_f32x4(float4 x) {
+  const float4 low = x < ((float4)(-87.3f)) ? ((float4)(-87.3f)) : x, c = low > ((float4)(89.0f)) ? ((float4)(89.0f)) : low;
   const float4 m = fma(c, ((float4)(1.44269504f)), ((float4)(12582912.0f))), z = m - ((float4)(12582912.0f));
   const float4 r = fma(z, ((float4)(2.12194440e-4f)), fma(z, ((float4)(-0.693359375f)), c));
   float4 y = ((float4)(1.38201076e-3f));
@@ -17,23 +16,20 @@ OCL_INLINE float4 op_own_exp_f32x4(float4 x) {
   y = fma(y, r, ((float4)(4.16682735e-2f)));
   y = fma(y, r, ((float4)(0.166665211f)));
   y = fma(y, r, ((float4)(0.49999994f)));
-  const int4 n = as_int4(m) - (int4)(0x4b400000), half_n = n >> (int4)(1);
-  const float4 first = as_float4((half_n + (int4)(127)) << (int4)(23)), second = as_float4((n - half_n + (int4)(127)) << (int4)(23));
-  return (fma(y, r * r, r) + ((float4)(1.0f))) * first * second;
+  return (fma(y, r * r, r) + ((float4)(1.0f))) * as_float4((as_int4(m) << (int4)(23)) + (int4)(0x3f800000));
 }
 
-OCL_INLINE float4 op_sigmoid_f32x4(float4 x) {
-  return ((float4)(1.0f)) / (((float4)(1.0f)) + op_own_exp_f32x4(-x));
+OCL_INLINE float4 op_own_sigmoid_f32x4(float4 x) {
+  return ((float4)(1.0f)) / (((float4)(1.0f)) + op_own_exp_normal_f32x4(-x));
 }
 
 OCL_INLINE float op_relu_f32(float x) {
   return x < 0.0f ? 0.0f : x;
 }
 
-// e^x = 2^n e^r, r = x - n ln 2 in two steps, e^r - 1 - r = r^2 * polynomial. The integer n comes from the bits of m: rint() is slow on some runtimes.
-// 2^n in two factors reaches subnormal numbers and infinity.
-OCL_INLINE float op_own_exp_f32(float x) {
-  const float low = x < ((float)(-104.0f)) ? ((float)(-104.0f)) : x, c = low > 89.0f ? 89.0f : low;
+// The same for results between 2^-126 and 2^127.5; below it stays there, above it is inf.
+OCL_INLINE float op_own_exp_normal_f32(float x) {
+  const float low = x < ((float)(-87.3f)) ? ((float)(-87.3f)) : x, c = low > 89.0f ? 89.0f : low;
   const float m = fma(c, 1.44269504f, 12582912.0f), z = m - 12582912.0f;
   const float r = fma(z, 2.12194440e-4f, fma(z, ((float)(-0.693359375f)), c));
   float y = 1.38201076e-3f;
@@ -41,18 +37,16 @@ OCL_INLINE float op_own_exp_f32(float x) {
   y = fma(y, r, 4.16682735e-2f);
   y = fma(y, r, 0.166665211f);
   y = fma(y, r, 0.49999994f);
-  const int n = as_int(m) - (int)(0x4b400000), half_n = n >> (int)(1);
-  const float first = as_float((half_n + (int)(127)) << (int)(23)), second = as_float((n - half_n + (int)(127)) << (int)(23));
-  return (fma(y, r * r, r) + 1.0f) * first * second;
+  return (fma(y, r * r, r) + 1.0f) * as_float((as_int(m) << (int)(23)) + (int)(0x3f800000));
 }
 
-OCL_INLINE float op_sigmoid_f32(float x) {
-  return 1.0f / (1.0f + op_own_exp_f32(-x));
+OCL_INLINE float op_own_sigmoid_f32(float x) {
+  return 1.0f / (1.0f + op_own_exp_normal_f32(-x));
 }
 
 //@kernel
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void pointwise_aa03816b13ca(
+void pointwise_f1a58092d7dc(
     __global const float* in0, const ulong in0_offset,
     __global const float* in1, const ulong in1_offset,
     __global float* out0, const ulong out0_offset,
@@ -71,7 +65,7 @@ void pointwise_aa03816b13ca(
       const float4 v2 = vload4(0, in1 + i1);
       const float4 v3 = v1 + v2;
       const float4 v4 = op_relu_f32x4(v3);
-      const float4 v5 = op_sigmoid_f32x4(v4);
+      const float4 v5 = op_own_sigmoid_f32x4(v4);
       vstore4(v5, 0, out0 + i0 * 33 + i1);
     }
     for (; i1 < 33; ++i1) {
@@ -80,7 +74,7 @@ void pointwise_aa03816b13ca(
       const float v8 = in1[i1];
       const float v9 = v7 + v8;
       const float v10 = op_relu_f32(v9);
-      const float v11 = op_sigmoid_f32(v10);
+      const float v11 = op_own_sigmoid_f32(v10);
       out0[i0 * 33 + i1] = v11;
     }
   }
