@@ -31,7 +31,7 @@ class Option:
     default: Value
     help: str
     scope: str = "process"
-    choices: tuple[str, ...] = ()
+    choices: tuple[Value, ...] = ()
 
     @property
     def variable(self) -> str:
@@ -72,7 +72,7 @@ _configured: tuple[str, int, str, str, bool] | None = None
 
 
 def option(
-    name: str, kind: type, default: Value, help: str, *, scope: str = "process", choices: tuple[str, ...] = ()
+    name: str, kind: type, default: Value, help: str, *, scope: str = "process", choices: tuple[Value, ...] = ()
 ) -> None:
     """Adds a row. A name can be given once."""
     if name in _OPTIONS:
@@ -133,6 +133,21 @@ option(
     "Kernels that own a tile per work-item (CPUs) or per work-group (GPUs); auto: by the device.",
     scope="compile",
     choices=("auto", "item", "group"),
+)
+option(
+    "vector_floats",
+    int,
+    0,
+    "Floats of a CPU's vectors to size its kernels by, to read or test those of other CPUs; 0: the device's.",
+    scope="compile",
+    choices=(0, 4, 8, 16),
+)
+option(
+    "units",
+    int,
+    0,
+    "Compute units to share work among, likewise; 0: the device's.",
+    scope="compile",
 )
 option(
     "disable",

@@ -28,6 +28,8 @@ Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
   Caps caps = device.caps();
   if (options.kernel_family == "item") caps.is_cpu = true;
   if (options.kernel_family == "group") caps.is_cpu = false;
+  if (options.vector_floats > 0) caps.vector_floats = options.vector_floats;
+  if (options.units > 0) caps.units = options.units;
   if (("," + options.disable + ",").find(",wgmma,") != std::string::npos) caps.wgmma = false;
   return caps;
 }

@@ -21,6 +21,8 @@ struct PlanOptions {
   schedule::Options schedule;
   std::string disable;        // capabilities not to use, with commas: "wgmma"
   std::string kernel_family;  // "item" or "group": kernels for CPUs or GPUs whatever the device is; "" or "auto": by its caps
+  int vector_floats = 0;      // of a CPU's vectors, 0: the device's
+  int units = 0;              // compute units to share work among, 0: the device's
   std::string label;          // "forward graph 3": for messages
   std::string failed_dir;     // where source and log of a kernel that does not build are saved
   std::string dump_dir;       // every kernel as a file, "" for none

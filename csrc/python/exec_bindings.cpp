@@ -84,6 +84,8 @@ exec::PlanOptions plan_options_from(const py::dict& options) {
   take("label", plan_options.label);
   take("disable", plan_options.disable);
   take("kernel_family", plan_options.kernel_family);
+  take("vector_floats", plan_options.vector_floats);
+  take("units", plan_options.units);
   take("fuse", plan_options.schedule.fuse);
   take("choice", plan_options.choice);
   take("tuned", plan_options.tuned);

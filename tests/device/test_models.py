@@ -149,6 +149,13 @@ def test_network_with_gpu_kernels(name, batch, size, tmp_path):
     check_network(name, batch, size, True, "ocl:0", tmp_path, kernel_family="group")
 
 
+@pytest.mark.parametrize(("vector_floats", "units"), [(4, 8), (8, 64), (16, 1)])
+@pytest.mark.parametrize("name,batch,size", [("lenet", 4, 28), ("resnet18", 2, 64)], ids=["lenet", "resnet18"])
+def test_network_for_other_cpus(name, batch, size, vector_floats, units, tmp_path):
+    """The kernels that a CPU with other vectors and another number of cores would get."""
+    check_network(name, batch, size, True, "ocl:0", tmp_path, vector_floats=vector_floats, units=units)
+
+
 def launches_of(step):
     from torch_ocl_compile.record import record
 
