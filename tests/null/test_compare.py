@@ -49,7 +49,10 @@ def test_files_merge_by_case_and_are_plain_json(rows, tmp_path):
     assert [r["ms"] for r in back["networks"]] == [r["ms"] for r in rows] and math.isnan(back["networks"][0]["error"])
     newer = {"networks": [row("b", "eager", 3.0, 3.0), row("c", "eager", 1.0, 1.0)]}
     merged = compare.merged([back, newer])
-    assert [(r["model"], r["side"], r["ms"]) for r in merged if r["model"] != "a"] == [("b", "eager", 3.0), ("c", "eager", 1.0)]
+    assert [(r["model"], r["side"], r["ms"]) for r in merged if r["model"] != "a"] == [
+        ("b", "eager", 3.0),
+        ("c", "eager", 1.0),
+    ]
     path.write_text('{"rows": []}')
     with pytest.raises(SystemExit, match=r"no result of compare\.py"):
         compare.read(path)
