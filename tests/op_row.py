@@ -79,11 +79,6 @@ def special() -> torch.Tensor:
     return torch.tensor([0.0, -0.0, 1.0, -1.0, float("inf"), -float("inf"), float("nan"), 1e-30, 3e38])
 
 
-def halves_crash(device: str) -> bool:
-    """PoCL's compiler (3.1, LLVM 14) dies on the loop over the last elements of a sum of fp16, and takes the process with it."""
-    return torch.ocl.get_device_properties(device).platform_name.startswith("Portable")
-
-
 def labels(*shape: int, classes: int = 10) -> torch.Tensor:
     return make(*shape, dtype=torch.int64, low=0, high=100).abs() % classes
 

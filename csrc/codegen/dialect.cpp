@@ -31,6 +31,7 @@ Dialect make_dialect(const Caps& caps) {
   dialect.chunks = caps.units * 6;
   dialect.max_groups = caps.is_cpu ? 1 << 16 : std::max(64, caps.units * 32);
   dialect.fp64 = caps.fp64;
+  dialect.converts_halves = caps.fp16_convert;
   return dialect;
 }
 

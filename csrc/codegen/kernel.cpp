@@ -106,7 +106,7 @@ KernelSource Kernel::finish(const std::string& kind, const std::string& function
   for (size_t i = 0; i < source.ints.size(); ++i) source.ints[i].slot = static_cast<int>(2 * source.buffers.size() + i);
   source.groups = groups;
   source.local = local;
-  name_and_assemble(source, kind, functions + kernel.str(), dialect_.is_cpu);
+  name_and_assemble(dialect_, source, kind, functions + kernel.str());
   return source;
 }
 
@@ -120,6 +120,12 @@ constexpr char kUnroll[] =
 
 bool has(const std::string& text, const char* word) { return text.find(word) != std::string::npos; }
 
+/// What stands before a text that reads or writes halves.
+std::string half_functions(const Dialect& dialect, const std::string& text) {
+  return dialect.converts_halves || !(has(text, "_half") || has(text, "IN_HALF")) ? ""
+                                                                                  : kernel_file("half") + std::string("\n");
+}
+
 void name(KernelSource& source, const std::string& kind, std::string program) {
   source.name = kind + "_" + hash_hex(program).substr(0, 12);
   for (size_t at = program.find(kPlaceholder); at != std::string::npos; at = program.find(kPlaceholder, at))
@@ -129,19 +135,19 @@ void name(KernelSource& source, const std::string& kind, std::string program) {
 
 }  // namespace
 
-void name_and_assemble(KernelSource& source, const std::string& kind, const std::string& text, bool own_maths) {
-  const std::string functions = called_functions(text, own_maths);
-  std::string prelude = kContract;
+void name_and_assemble(const Dialect& dialect, KernelSource& source, const std::string& kind, const std::string& text) {
+  const std::string functions = called_functions(text, dialect.is_cpu);
+  std::string prelude = kContract + half_functions(dialect, functions + text);
   if (has(functions + text, "double")) prelude += kDouble;
   if (has(text, "OCL_UNROLL")) prelude += kUnroll;
   if (!functions.empty()) prelude += "#define OCL_INLINE static inline\n\n" + functions;
   name(source, kind, prelude + "//@kernel\n" + text);  // kernels with equal preludes are built together
 }
 
-void name_template(KernelSource& source, const std::string& defines, const std::string& hooks, const std::string& file,
-                   bool own_maths) {
-  const std::string functions = called_functions(hooks + file, own_maths);
-  std::string text = kContract;
+void name_template(const Dialect& dialect, KernelSource& source, const std::string& defines, const std::string& hooks,
+                   const std::string& file) {
+  const std::string functions = called_functions(hooks + file, dialect.is_cpu);
+  std::string text = kContract + half_functions(dialect, defines + functions + hooks);
   if (has(functions + hooks, "double")) text += kDouble;
   name(source, source.kind, text + defines + kernel_file("common") + "\n" + functions + hooks + "\n" + file);
 }

@@ -69,13 +69,12 @@ class Kernel {
 };
 
 /// The program of `text` (functions and kernel, with kPlaceholder for the kernel's name): prelude, marker, name from the hash.
-/// `own_maths`: library functions for CPUs, see op_library.h.
 constexpr const char* kPlaceholder = "KERNEL_PLACEHOLDER";
-void name_and_assemble(KernelSource& source, const std::string& kind, const std::string& text, bool own_maths);
+void name_and_assemble(const Dialect& dialect, KernelSource& source, const std::string& kind, const std::string& text);
 /// The same for a hand-written kernel: `defines` (of kPlaceholder as its name too), common.cl, library functions, `hooks`,
 /// `file`.
-void name_template(KernelSource& source, const std::string& defines, const std::string& hooks, const std::string& file,
-                   bool own_maths);
+void name_template(const Dialect& dialect, KernelSource& source, const std::string& defines, const std::string& hooks,
+                   const std::string& file);
 
 /// Buffers that the nodes store to and that have memory.
 std::set<ir::BufferId> stored_buffers(const schedule::Schedule& schedule, const std::vector<ir::NodeId>& nodes);

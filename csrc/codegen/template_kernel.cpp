@@ -202,10 +202,9 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
   }
   source.groups = launch.groups;
   for (size_t d = 0; d < 3; ++d) source.local[d] = static_cast<size_t>(launch.local[d]);
-  name_template(source, defines.str(), functions.str(),
+  name_template(kernel.dialect(), source, defines.str(), functions.str(),
                 launch.library.empty() ? kernel_file(launch.file)
-                                       : kernel_file(launch.library) + ("\n" + std::string(kernel_file(launch.file))),
-                caps.is_cpu);
+                                       : kernel_file(launch.library) + ("\n" + std::string(kernel_file(launch.file))));
   return source;
 }
 

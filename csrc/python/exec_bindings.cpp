@@ -195,8 +195,8 @@ Caps caps_from(const py::dict& d) {
   take("local_real", caps.local_real);
   take("max_group_size", caps.max_group_size);
   take("fp64", caps.fp64);
+  take("fp16_convert", caps.fp16_convert);
   take("wgmma", caps.wgmma);
-  take("lazy_jit", caps.lazy_jit);
   take("max_kernel_arg_bytes", caps.max_kernel_arg_bytes);
   return caps;
 }

@@ -76,6 +76,7 @@ Caps probe_caps(cl_device_id device, cl_context context) {
     const int width = static_cast<int>(query<cl_uint>(device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, 4));
     caps.vector_floats = width >= 16 ? 16 : width >= 8 ? 8 : 4;
     caps.fp16_arith = false;  // CPU runtimes emulate it; fp32 is faster and what we round from
+    caps.fp16_convert = has_word(extensions, "cl_khr_fp16");
     return caps;
   }
   caps.vector_floats = 4;

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -25,6 +27,7 @@ namespace {
 constexpr char kAbi[] = "kernels 1";           // changes with the meaning of a stored entry
 constexpr size_t kMostKernelsPerProgram = 16;  // 8 to 32 cost the same per kernel; fewer spread better over threads
 constexpr char kReference[] = "@";             // a kernel's entry: this, then the key of the program that holds it
+constexpr double kBinarySeconds = 0.015;       // of CPU a kernel; longer, and the answer was compiled: others take microseconds
 
 using Clock = std::chrono::steady_clock;
 using Indices = std::vector<size_t>;  // into the texts of one call
@@ -33,7 +36,8 @@ struct Shared {
   std::mutex mutex;                                                    // guards `programs` and `counters`
   std::unordered_map<std::string, std::shared_ptr<Program>> programs;  // by key
   BuildCounters counters;
-  std::mutex building;  // one call builds at a time, so that equal texts of two threads are built once
+  std::set<int> compile_at_launch;  // indices of devices; guarded by `building`
+  std::mutex building;              // one call builds at a time, so that equal texts of two threads are built once
 };
 
 Shared& shared() {
@@ -41,10 +45,10 @@ Shared& shared() {
   return *shared;
 }
 
-std::string key_of(const Device& device, const KernelText& text) {
+std::string key_of(const Device& device, const std::string& name, const std::string& text) {
   std::string all = kAbi;
   for (const std::string* part :
-       {&device.name(), &device.platform_name(), &device.driver(), &device.build_options(), &text.name, &text.text}) {
+       {&device.name(), &device.platform_name(), &device.driver(), &device.build_options(), &name, &text}) {
     all += '\0';
     all += *part;
   }
@@ -215,7 +219,7 @@ class Build {
  public:
   Build(Device& device, const std::vector<KernelText>& texts, const BinaryStore& store, const std::string& failed_dir)
       : device_(device), texts_(texts), store_(store), failed_dir_(failed_dir), programs_(texts.size()), keys_(texts.size()) {
-    for (size_t i = 0; i < texts.size(); ++i) keys_[i] = key_of(device, texts[i]);
+    for (size_t i = 0; i < texts.size(); ++i) keys_[i] = key_of(device, texts[i].name, texts[i].text);
   }
 
   std::vector<std::shared_ptr<Program>> run() {
@@ -298,7 +302,11 @@ class Build {
     for (size_t t = 1; t < threads; ++t) workers.emplace_back(work);
     work();
     for (std::thread& worker : workers) worker.join();
-    for (size_t b = 0; b < batches.size(); ++b) finish_batch(batches[b], std::move(built[b]));
+    Indices smallest_first(batches.size());  // so that little is lost where the first binary tells not to ask for others
+    std::iota(smallest_first.begin(), smallest_first.end(), size_t{0});
+    std::stable_sort(smallest_first.begin(), smallest_first.end(),
+                     [&](size_t a, size_t b) { return batches[a].size() < batches[b].size(); });
+    for (size_t b : smallest_first) finish_batch(batches[b], std::move(built[b]));
     std::lock_guard lock(shared().mutex);
     shared().counters.built += static_cast<int64_t>(pending.size());
     shared().counters.build_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
@@ -329,9 +337,29 @@ class Build {
            std::all_of(batch.begin(), batch.end(), [&](size_t i) { return has_kernel(built.handle.get(), texts_[i].name); });
   }
 
+  /// Some runtimes compile a kernel when it is first launched. Asked for a binary before that, they compile every kernel once
+  /// more, in a general form that the launch does not use: twice the time, for a binary that spares none. They have caches of
+  /// their own, by source, so no binaries of theirs are kept. What was seen once is stored.
+  bool compiles_at_launch() {
+    std::set<int>& known = shared().compile_at_launch;
+    if (known.count(device_.index()) == 0 && store_.find && !store_.find(at_launch_key()).empty())
+      known.insert(device_.index());
+    return known.count(device_.index()) > 0;
+  }
+
+  std::string at_launch_key() const { return key_of(device_, "compiles at launch", ""); }
+
   void store_binary(const Indices& batch, const Program& program) {
-    if (!store_.store) return;
+    if (!store_.store || compiles_at_launch()) return;
+    const std::clock_t begin = std::clock();  // CPU time: a busy machine does not count
     const std::string binary = binary_of(program);
+    if (static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC > kBinarySeconds * static_cast<double>(batch.size())) {
+      shared().compile_at_launch.insert(device_.index());
+      store_.store(at_launch_key(), "1");
+      log_message(LogLevel::kInfo, "runtime",
+                  device_.describe() + " compiles kernels when they are launched; its own cache keeps them");
+      return;
+    }
     if (binary.empty()) return;
     std::string all_keys;
     for (size_t i : batch) all_keys += keys_[i];
@@ -361,6 +389,11 @@ KernelHandle Program::create_kernel(const std::string& name) const {
   KernelHandle kernel(clCreateKernel(handle_.get(), name.c_str(), &status));
   OCL_CHECK(status, "clCreateKernel of " + name + " on " + device_.describe());
   return kernel;
+}
+
+bool keeps_binaries(const Device& device) {
+  std::lock_guard lock(shared().building);
+  return shared().compile_at_launch.count(device.index()) == 0;
 }
 
 BuildCounters build_counters() {

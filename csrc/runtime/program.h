@@ -24,7 +24,7 @@ struct KernelText {
   std::string name;
   std::string text;
   std::string where;                     // "group 4 of the forward graph: aten.relu, aten.sum (model.py:61)", for messages
-  std::array<size_t, 3> local{1, 1, 1};  // local size it will be launched with (lazy_jit devices compile for it)
+  std::array<size_t, 3> local{1, 1, 1};  // local size it will be launched with
 };
 
 /// A built program; kernels are created from it, one cl_kernel per call site.
@@ -54,6 +54,9 @@ struct BuildCounters {
   double build_seconds = 0;
 };
 BuildCounters build_counters();
+
+/// False once a device was seen to compile at the first launch: its binaries are not asked for, as that compiles them again.
+bool keeps_binaries(const Device& device);
 
 /// Returns one Program per text, in order (texts may share one). Looks every text up in `store` first, builds the rest in few
 /// programs, stores their binaries. Key = text + options + device + driver + ABI version; a program of several kernels is

@@ -20,8 +20,8 @@ struct Caps {
   bool unified = true;                  // host and device share memory
   bool fp64 = true;                     // double arithmetic
   bool fp16_arith = false;              // half arithmetic; storage as half always works through vload_half
+  bool fp16_convert = true;             // vload_half and vstore_half are quick, and take any element's address
   int subgroup_size = 0;                // 0: no subgroup operations
-  bool lazy_jit = false;                // code is made at the first launch, not by clBuildProgram; not probed yet: nothing asks
   bool wgmma = false;               // warpgroup matrix units by inline instructions (kernels/wgmma.cl); built and run to see
   int max_kernel_arg_bytes = 4096;  // limit on the bytes of a kernel's arguments
 };

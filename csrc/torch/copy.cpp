@@ -104,6 +104,7 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
                      std::to_string(fresh->chunk) + "\n";
   if (wide) text += "#define PLACE ulong\n";
   if (src == "f64" || dst == "f64") text += "#define USES_F64\n";
+  if ((src == "f16" || dst == "f16") && !device.caps().fp16_convert) text += codegen::kernel_file("half");
   text += codegen::kernel_file("copy");
   fresh->program =
       runtime::build_programs(device, {{fresh->name, text, "aten::copy_ from " + src + " to " + dst, fresh->local}}, g_store,

@@ -8,8 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.op_row import halves_crash
-
 LOW = [torch.bfloat16, torch.float16]
 
 
@@ -155,6 +153,4 @@ def test_digits_are_learned_as_in_float32(ocl_device: str) -> None:
     full = accuracy(ocl_device, None)
     assert full > 0.97
     for dtype in LOW:
-        if dtype is torch.float16 and halves_crash(ocl_device):
-            continue
         assert accuracy(ocl_device, dtype) >= full - 0.005, dtype

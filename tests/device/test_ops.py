@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils._pytree import tree_flatten, tree_map_only
 
-from tests.op_row import HALVES, Op, halves_crash, same, to_cpu, widened
+from tests.op_row import HALVES, Op, same, to_cpu, widened
 from tests.op_table import OPS
 from torch_ocl_compile import debug
 
@@ -44,9 +44,6 @@ def gradients(op: Op, call: Any, sample: tuple[Any, ...]) -> list[Any]:
     return list(torch.autograd.grad(outputs, inputs, weights, allow_unused=True))
 
 
-SUMS_OF_HALVES = {"layer_norm_half", "cross_entropy_soft"}
-
-
 def attempt(call: Callable[[], Any]) -> Any:
     """What PyTorch's CPU kernels make of it; None where they have no halves."""
     try:
@@ -62,8 +59,6 @@ def cases() -> list[Any]:
 @pytest.mark.sampled(every=8)
 @pytest.mark.parametrize("op, dtype", cases())
 def test_op(op: Op, dtype: torch.dtype, ocl_device: str) -> None:
-    if dtype is torch.float16 and op.name in SUMS_OF_HALVES and halves_crash(ocl_device):
-        pytest.skip("the runtime's compiler crashes")
     torch._dynamo.reset()
     before = debug.fallback_counts()
     function = torch.compile(op.call, backend="ocl", dynamic=False)

@@ -1,0 +1,78 @@
+# tests/device/test_halves.py: conversions of fp16: kernels/half.cl bit by bit, and whole ops at addresses that no vector is aligned to.
+import ctypes as C
+
+import cl_binding
+import pytest
+import torch
+
+WIDTHS = [1, 2, 4, 8, 16]
+DEVICES = cl_binding.devices()
+
+CONVERT = """
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void widen(__global const half* x, const ulong x_offset, __global float* y, const ulong y_offset, const int n) {
+  for (int i = 0; i + WIDTH <= n; i += WIDTH) VSTORE(VLOAD(0, x + x_offset + i), 0, y + y_offset + i);
+}
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void narrow(__global const float* x, const ulong x_offset, __global half* y, const ulong y_offset, const int n) {
+  for (int i = 0; i + WIDTH <= n; i += WIDTH) VNARROW(LOAD(0, x + x_offset + i), 0, y + y_offset + i);
+}
+"""
+
+
+def build(device: cl_binding.Device, width: int, name: str) -> cl_binding.Kernel:
+    n = "" if width == 1 else str(width)
+    names = {
+        "WIDTH": width,
+        "VLOAD": f"vload_half{n}",
+        "VNARROW": f"vstore_half{n}_rte",
+        "VSTORE(v, i, p)": f"vstore{n}(v, i, p)" if n else "*(p) = (v)",
+        "LOAD(i, p)": f"vload{n}(i, p)" if n else "*(p)",
+    }
+    text = (cl_binding.KERNELS / "half.cl").read_text()
+    text += "".join(f"#define {k} {v}\n" for k, v in names.items()) + CONVERT
+    if text not in device.programs:
+        source, error = C.c_char_p(text.encode()), C.c_int()
+        program = cl_binding.P(
+            cl_binding.lib.clCreateProgramWithSource(device.context, 1, C.byref(source), None, C.byref(error))
+        )
+        options = b"-cl-std=CL1.2"
+        cl_binding.check(
+            cl_binding.lib.clBuildProgram(program, 1, C.byref(device.handle), options, None, None), "clBuildProgram"
+        )
+        device.programs[text] = program
+    return cl_binding.Kernel(device, device.programs[text], name)
+
+
+@pytest.mark.skipif(not DEVICES, reason="no OpenCL CPU device")
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("device", DEVICES, ids=repr)
+def test_every_half_widens_and_narrows_as_in_torch(device: cl_binding.Device, width: int) -> None:
+    halves = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.float16)
+    moved = torch.empty(2**16 + 1, dtype=torch.float16)[1:].copy_(halves)  # aligned to two bytes
+    wide = torch.empty(2**16)
+    build(device, width, "widen")([1], moved, wide, 2**16)
+    torch.testing.assert_close(wide, halves.float(), rtol=0, atol=0, equal_nan=True)
+    assert (wide.signbit() == halves.signbit()).all()
+
+    # Each half, what lies between it and the next, and close to that; random bits beside them.
+    middle = (wide.double() + wide.roll(-1).double()).float() / 2
+    several = [wide, middle, middle * (1 + 2.0**-23), middle * (1 - 2.0**-23), torch.randn(2**16) * 1e-7]
+    several += [torch.randint(-(2**31), 2**31 - 1, (2**16,)).to(torch.int32).view(torch.float32)]
+    numbers = torch.cat(several)
+    narrow = torch.empty(len(numbers) + 1, dtype=torch.float16)[1:]
+    build(device, width, "narrow")([1], numbers, narrow, len(numbers))
+    torch.testing.assert_close(narrow, numbers.half(), rtol=0, atol=0, equal_nan=True)
+    numbered = ~numbers.isnan()
+    assert (narrow.signbit() == numbers.half().signbit())[numbered].all()
+
+
+def test_rows_of_any_alignment(ocl_device: str) -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: (x.sum(0), x.sum(1), (x * 2).sigmoid()), backend="ocl", dynamic=False)
+    for rows, columns in [(12, 30), (5, 33), (3, 47)]:
+        x = torch.randn(rows, columns, dtype=torch.float16)
+        sums, others, chain = compiled(x.to(ocl_device))
+        torch.testing.assert_close(sums.cpu(), x.float().sum(0).half())
+        torch.testing.assert_close(others.cpu(), x.float().sum(1).half())
+        torch.testing.assert_close(chain.cpu(), (x.float() * 2).half().float().sigmoid().half())
