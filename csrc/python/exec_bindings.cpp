@@ -71,6 +71,7 @@ py::dict build_counters() {
   d["built"] = c.built;
   d["from_binary"] = c.from_binary;
   d["rejected"] = c.rejected;
+  d["unkept"] = c.unkept;
   d["build_seconds"] = c.build_seconds;
   return d;
 }

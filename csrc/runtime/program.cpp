@@ -350,7 +350,12 @@ class Build {
   std::string at_launch_key() const { return key_of(device_, "compiles at launch", ""); }
 
   void store_binary(const Indices& batch, const Program& program) {
-    if (!store_.store || compiles_at_launch()) return;
+    if (!store_.store) return;
+    const auto leave_to_runtime = [&] {
+      std::lock_guard lock(shared().mutex);
+      shared().counters.unkept += static_cast<int64_t>(batch.size());
+    };
+    if (compiles_at_launch()) return leave_to_runtime();
     const std::clock_t begin = std::clock();  // CPU time: a busy machine does not count
     const std::string binary = binary_of(program);
     if (static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC > kBinarySeconds * static_cast<double>(batch.size())) {
@@ -358,7 +363,7 @@ class Build {
       store_.store(at_launch_key(), "1");
       log_message(LogLevel::kInfo, "runtime",
                   device_.describe() + " compiles kernels when they are launched; its own cache keeps them");
-      return;
+      return leave_to_runtime();
     }
     if (binary.empty()) return;
     std::string all_keys;
