@@ -120,10 +120,12 @@ constexpr char kUnroll[] =
 
 bool has(const std::string& text, const char* word) { return text.find(word) != std::string::npos; }
 
-/// What stands before a text that reads or writes halves.
-std::string half_functions(const Dialect& dialect, const std::string& text) {
-  return dialect.converts_halves || !(has(text, "_half") || has(text, "IN_HALF")) ? ""
-                                                                                  : kernel_file("half") + std::string("\n");
+/// What stands before a text where the compiler's own library of loads and stores is slow, or wrong for halves.
+std::string memory_functions(const Dialect& dialect, const std::string& text) {
+  if (dialect.converts_halves) return "";
+  const bool halves = has(text, "_half") || has(text, "IN_HALF");
+  const bool vectors = halves || has(text, "vload") || has(text, "vstore") || has(text, "STOREV");
+  return (vectors ? kernel_file("vector") + std::string("\n") : "") + (halves ? kernel_file("half") + std::string("\n") : "");
 }
 
 void name(KernelSource& source, const std::string& kind, std::string program) {
@@ -137,7 +139,7 @@ void name(KernelSource& source, const std::string& kind, std::string program) {
 
 void name_and_assemble(const Dialect& dialect, KernelSource& source, const std::string& kind, const std::string& text) {
   const std::string functions = called_functions(text, dialect.is_cpu);
-  std::string prelude = kContract + half_functions(dialect, functions + text);
+  std::string prelude = kContract + memory_functions(dialect, functions + text);
   if (has(functions + text, "double")) prelude += kDouble;
   if (has(text, "OCL_UNROLL")) prelude += kUnroll;
   if (!functions.empty()) prelude += "#define OCL_INLINE static inline\n\n" + functions;
@@ -147,7 +149,7 @@ void name_and_assemble(const Dialect& dialect, KernelSource& source, const std::
 void name_template(const Dialect& dialect, KernelSource& source, const std::string& defines, const std::string& hooks,
                    const std::string& file) {
   const std::string functions = called_functions(hooks + file, dialect.is_cpu);
-  std::string text = kContract + half_functions(dialect, defines + functions + hooks);
+  std::string text = kContract + memory_functions(dialect, defines + functions + hooks);
   if (has(functions + hooks, "double")) text += kDouble;
   name(source, source.kind, text + defines + kernel_file("common") + "\n" + functions + hooks + "\n" + file);
 }
