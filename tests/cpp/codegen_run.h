@@ -461,4 +461,22 @@ inline Memory launch(runtime::Device& device, const schedule::Schedule& schedule
   return result;
 }
 
+/// Random inputs between `low` and `high`; the other buffers are zeros.
+inline Memory fill(const schedule::Schedule& s, const Evaluator& evaluator, double low, double high) {
+  Memory memory(s.graph.buffers.size());
+  std::mt19937 random(11);
+  std::uniform_real_distribution<double> real(low, high);
+  for (size_t i = 0; i < memory.size(); ++i) {
+    const ir::Buffer& b = s.graph.buffers[i];
+    memory[i].resize(evaluator.elements(static_cast<int>(i)));
+    if (b.role != ir::BufferRole::kInput) continue;
+    for (double& v : memory[i])
+      v = b.dtype == DType::kBool ? static_cast<double>(random() % 2)
+          : ir::is_floating(b.dtype)
+              ? rounded(real(random), b.dtype)
+              : std::floor(real(random) * (b.dtype == DType::kU8 ? 0 : 3) + (b.dtype == DType::kU8 ? random() % 200 : 0));
+  }
+  return memory;
+}
+
 }  // namespace codegen_test
