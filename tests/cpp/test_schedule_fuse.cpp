@@ -217,16 +217,19 @@ TEST_CASE("convolution, bias, residual and relu are one launch beside the packin
   }
 }
 
-TEST_CASE("batch norm in training is two launches: statistics with all per-channel work, and the normalisation") {
-  Builder b;
-  const Value x = b.input(DType::kF32, {8, 64, 56, 56}, {64 * 3136, 1, 56 * 64, 64}, false, false), running = input(b, {64});
-  std::vector<Value> saved;
-  const Value y = batch_norm_statistics(b, x, running, saved);
-  b.output(b.op("relu", {y}), {64 * 3136, 1, 56 * 64, 64});
-  for (const Value& value : saved) b.output(value, {});
-  const Schedule s = scheduled(b);
-  CHECK(s.groups.size() == 2);
-  CHECK(s.groups[0].strategy == LoopStrategy::kSequential);
+TEST_CASE(
+    "batch norm in training: statistics with all per-channel work, and the normalisation; few channels share rows first") {
+  for (const auto& [channels, launches] : {std::pair(512, 2), std::pair(64, 3)}) {
+    Builder b;
+    const Shape strides{channels * 196, 1, 14 * channels, channels};
+    const Value x = b.input(DType::kF32, {16, channels, 14, 14}, strides, false, false), running = input(b, {channels});
+    std::vector<Value> saved;
+    b.output(b.op("relu", {batch_norm_statistics(b, x, running, saved)}), strides);
+    for (const Value& value : saved) b.output(value, {});
+    const Schedule s = scheduled(b);
+    CHECK(static_cast<int>(s.groups.size()) == launches);
+    CHECK(s.groups[0].strategy == LoopStrategy::kSequential);
+  }
 }
 
 TEST_CASE("batch norm of many channels is one launch on GPUs: columns narrow enough that many units have some") {
