@@ -236,11 +236,17 @@ def _compile(alone: Any, index: int, settings: Mapping[str, Any], choice: str) -
     return _C.exec.compile(alone, index, [], {**settings, "label": f"tuning of {choice}", "choice": choice})
 
 
+def _marker(index: int) -> torch.Event:
+    """Done when all work queued so far is."""
+    done = torch.Event(torch.device("ocl", index))
+    done.record(torch.accelerator.current_stream(index))
+    return done
+
+
 def _run(plan: Any, inputs: list[torch.Tensor], index: int) -> list[torch.Tensor]:
     """One run, waited for no longer than the deadline. Raises HangError; its results and inputs then stay allocated."""
     outputs: list[torch.Tensor] = plan.run(list(inputs))
-    done = torch.Event(torch.device("ocl", index))
-    done.record(torch.accelerator.current_stream(index))
+    done = _marker(index)
     deadline = time.monotonic() + float(config.get("tune_deadline"))
     pause = 1e-4
     while not done.query():
