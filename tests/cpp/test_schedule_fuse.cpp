@@ -217,16 +217,24 @@ TEST_CASE("convolution, bias, residual and relu are one launch beside the packin
   }
 }
 
-TEST_CASE(
-    "batch norm in training: statistics with all per-channel work, and the normalisation; few channels share rows first") {
+namespace {
+
+/// Batch norm in training and a ReLU, over 16 images of 14x14.
+Schedule batch_norm_of(int64_t channels, const Caps& caps) {
+  Builder b;
+  const Shape strides{channels * 196, 1, 14 * channels, channels};
+  const Value x = b.input(DType::kF32, {16, channels, 14, 14}, strides, false, false), running = input(b, {channels});
+  std::vector<Value> saved;
+  b.output(b.op("relu", {batch_norm_statistics(b, x, running, saved)}), strides);
+  for (const Value& value : saved) b.output(value, {});
+  return scheduled(b, caps);
+}
+
+}  // namespace
+
+TEST_CASE("batch norm: statistics with all per-channel work, and the normalisation; few channels share rows first") {
   for (const auto& [channels, launches] : {std::pair(512, 2), std::pair(64, 3)}) {
-    Builder b;
-    const Shape strides{channels * 196, 1, 14 * channels, channels};
-    const Value x = b.input(DType::kF32, {16, channels, 14, 14}, strides, false, false), running = input(b, {channels});
-    std::vector<Value> saved;
-    b.output(b.op("relu", {batch_norm_statistics(b, x, running, saved)}), strides);
-    for (const Value& value : saved) b.output(value, {});
-    const Schedule s = scheduled(b);
+    const Schedule s = batch_norm_of(channels, cpu());
     CHECK(static_cast<int>(s.groups.size()) == launches);
     CHECK(s.groups[0].strategy == LoopStrategy::kSequential);
   }
@@ -234,13 +242,7 @@ TEST_CASE(
 
 TEST_CASE("batch norm of many channels is one launch on GPUs: columns narrow enough that many units have some") {
   for (const auto& [channels, columns] : {std::pair(512, 8), std::pair(256, 4)}) {
-    Builder b;
-    const Shape strides{channels * 196, 1, 14 * channels, channels};
-    const Value x = b.input(DType::kF32, {16, channels, 14, 14}, strides, false, false), running = input(b, {channels});
-    std::vector<Value> saved;
-    b.output(b.op("relu", {batch_norm_statistics(b, x, running, saved)}), strides);
-    for (const Value& value : saved) b.output(value, {});
-    const Schedule s = scheduled(b, gpu());
+    const Schedule s = batch_norm_of(channels, gpu());
     REQUIRE(s.groups.size() == 1);
     CHECK(s.groups[0].strategy == LoopStrategy::kColumn);
     CHECK(s.groups[0].columns == columns);
