@@ -32,9 +32,12 @@ constexpr double kBinarySeconds = 0.015;       // of CPU a kernel; longer, and t
 using Clock = std::chrono::steady_clock;
 using Indices = std::vector<size_t>;  // into the texts of one call
 
+constexpr size_t kSweepAt = 64;  // rows of `programs` from which on idle ones are dropped
+
 struct Shared {
   std::mutex mutex;                                                    // guards `programs` and `counters`
   std::unordered_map<std::string, std::shared_ptr<Program>> programs;  // by key
+  size_t sweep_at = kSweepAt;
   BuildCounters counters;
   std::set<int> compile_at_launch;  // indices of devices; guarded by `building`
   std::mutex building;              // one call builds at a time, so that equal texts of two threads are built once
@@ -376,6 +379,18 @@ class Build {
   void keep(size_t index, const std::shared_ptr<Program>& program) {  // needs shared().mutex
     programs_[index] = program;
     shared().programs[memory_key(keys_[index])] = program;
+    drop_idle_programs();
+  }
+
+  /// A process that compiles on and on would keep every kernel's code (some MB each on CPU runtimes): once there are many
+  /// rows, those that no plan uses go. The kernel cache has their binaries.
+  static void drop_idle_programs() {  // needs shared().mutex
+    Shared& all = shared();
+    if (all.programs.size() < all.sweep_at) return;
+    std::unordered_map<const Program*, long> rows;
+    for (const auto& [key, program] : all.programs) ++rows[program.get()];
+    std::erase_if(all.programs, [&rows](const auto& row) { return row.second.use_count() == rows[row.second.get()]; });
+    all.sweep_at = std::max(kSweepAt, 2 * all.programs.size());
   }
 
   Device& device_;
