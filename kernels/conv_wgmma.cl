@@ -1,11 +1,11 @@
 // kernels/conv_wgmma.cl: 2-D convolution on the matrix unit as an implicit GEMM, forward and (DATA_GRADIENT) gradient with respect to the input.
 //
 // What is computed, the arguments and the phases of a strided gradient are those of conv_group.cl; the pipeline is that of wgmma.cl. GEMM with
-// M = pixels of y, N = produced channels k, depth = the used taps (r, s), with the channels c of each innermost: a quad of the depth is 4 channels of
-// one tap, so C is a multiple of 4 and a step may cross taps.
+// M = pixels of y, N = produced channels k, depth = the used taps (r, s), with the channels c of each innermost: a chunk of the depth (16 bytes) is channels
+// of one tap, so C is a multiple of CHUNK and a step may cross taps.
 //
 // Arguments: x, x_offset, w, w_offset, int batch, C, K (per group), in_h, in_w (of x), out_h, out_w (of y), R, S, stride_h, stride_w, pad_h, pad_w,
-//   dilation_h, dilation_w, long x_n, int x_h, x_w, x_c (x_c is 1; C and the other strides are multiples of 4), epilogue.
+//   dilation_h, dilation_w, long x_n, int x_h, x_w, x_c (x_c is 1; C and the other strides are multiples of CHUNK), epilogue.
 //   w packed [groups * K][R][S][C]: forward from weight [groups*K, C, R, S], gradient from weight [groups*C, K, R, S].
 // Grid: global (any number of groups up to ceil(pixels/TILE_M) * ceil(K/TILE_N), times GROUP, groups, phases), local (GROUP, 1, 1); pixels and phases as for conv_group.cl.
 // Hooks: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW = 2.
@@ -42,7 +42,7 @@ ALWAYS_INLINE int shift_of(const int tap, const int phase, const int pad, const 
   return DATA_GRADIENT ? (phase + pad - tap * dilation) / stride : tap * dilation;
 }
 
-// A quad of the depth: channels c .. c+3 of used tap (r, s).
+// A chunk of the depth: channels c .. of used tap (r, s).
 typedef struct {
   int c, r, s;
 } Place;
@@ -57,8 +57,8 @@ ALWAYS_INLINE Place further(Place at, const int by, const int C, const int acros
 }
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-void KERNEL_NAME(__global const float* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
-                 __global const float* w, const ulong w_offset,  // [groups * K][R][S][C]
+void KERNEL_NAME(__global const UNIT_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
+                 __global const UNIT_T* w, const ulong w_offset,  // [groups * K][R][S][C]
                  const int batch, const int C, const int K,
                  const int in_h, const int in_w, const int out_h, const int out_w,
                  const int R, const int S,
@@ -80,61 +80,82 @@ void KERNEL_NAME(__global const float* x, const ulong x_offset,  // [batch, grou
   int begin = 0;  // steps of the tiles before
 
   if (get_local_id(0) >= CONSUMERS * 128) {
-    const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, row = p >> 3;
-    const int aligned = ALIGNED(x_offset);
+    const int p = get_local_id(0) - CONSUMERS * 128, chunk = p & 7, row = p >> 3;
+    const int aligned = CHUNK_ALIGNED(x_offset);
     FOR_TILES(g, m_tiles * k_tiles) {
       const int2 tile = tile_at(g, m_tiles, k_tiles);
       const int m0 = tile.x * TILE_M, k0 = tile.y * TILE_N;
-      __global const float* from[A_QUADS];
-      int at[A_QUADS];  // row and column of the pixel's place, 16 bits each
+      __global const UNIT_T* from[A_CHUNKS];
+      int at[A_CHUNKS];  // row and column of the pixel's place, 16 bits each
       OCL_UNROLL
-      for (int i = 0; i < A_QUADS; ++i) {
+      for (int i = 0; i < A_CHUNKS; ++i) {
         const int m = m0 + row + i * ROWS_APART, column = m % columns, line_of = m / columns % rows, n = m / columns / rows;
         const int h = m < pixels ? DATA_GRADIENT ? line_of : line_of * stride_h - pad_h : OUTSIDE;
         const int v = DATA_GRADIENT ? column : column * stride_w - pad_w;
         from[i] = x + (x_offset + min(n, batch - 1) * x_n + (long)group * C + h * (long)x_h + v * (long)x_w);
         at[i] = (h << 16) | (v & 0xffff);
       }
-      __global const float* filters = w + (w_offset + ((long)group * K + k0 + row) * R * S * C);
+      __global const UNIT_T* filters = w + (w_offset + ((long)group * K + k0 + row) * R * S * C);
       const int w_rows = ROWS_APART * R * S * C;
-      Place a_at = {0, 0, 0}, b_at;
-      a_at = b_at = further(a_at, quad * 4, C, across.count);
-      // Filters are fetched two steps ahead: the latency of memory is longer than a step.
-      float4 even[B_QUADS], odd[B_QUADS];
+      Place a_at = {0, 0, 0};
+      a_at = further(a_at, chunk * CHUNK, C, across.count);
+#define TAP(at) ((down.first + at.r * down.apart) * S + across.first + at.s * across.apart)
+#if HALVES
+#define PUT_FILTERS(held)                                                                                     \
+  OCL_UNROLL                                                                                                  \
+  for (int i = 0; i < B_CHUNKS; ++i) {                                                                        \
+    const int inside = used && k0 + row + i * ROWS_APART < K;                                                 \
+    stage_chunk(stage + A_ELEMENTS + row_chunk(row + i * ROWS_APART, chunk),                                  \
+                inside ? filters + (i * w_rows + TAP(a_at) * C + a_at.c) : w, 1, inside ? CHUNK : 0, 1);      \
+  }
+#else
 #define FETCH(held)                                                                                \
   {                                                                                                \
-    const int tap = (down.first + b_at.r * down.apart) * S + across.first + b_at.s * across.apart; \
+    const int tap = TAP(b_at);                                                                     \
     OCL_UNROLL                                                                                     \
-    for (int i = 0; i < B_QUADS; ++i)                                                              \
+    for (int i = 0; i < B_CHUNKS; ++i)                                                             \
       held[i] = fetch_quad(filters + (i * w_rows + tap * C + b_at.c), 1,                           \
                            b_at.r < down.count && k0 + row + i * ROWS_APART < K ? 4 : 0, 1);       \
     b_at = further(b_at, TILE_K, C, across.count);                                                 \
   }
-#define PUT(held, step)                                                                                                   \
-  {                                                                                                                       \
-    const int over_h = shift_of(down.first + a_at.r * down.apart, phase_h, pad_h, stride_h, dilation_h);                  \
-    const int over_w = shift_of(across.first + a_at.s * across.apart, phase_w, pad_w, stride_w, dilation_w);              \
-    const int shift = over_h * x_h + over_w * x_w + a_at.c, used = a_at.r < down.count;                                   \
-    __local float* stage = produce_begin(line, begin + step);                                                             \
-    OCL_UNROLL                                                                                                            \
-    for (int i = 0; i < A_QUADS; ++i) {                                                                                   \
-      const int h = (at[i] >> 16) + over_h, v = (short)(at[i] & 0xffff) + over_w;                                         \
-      const int inside = used && (uint)h < (uint)in_h && (uint)v < (uint)in_w;                                            \
-      stage_quad(stage + row_quad(row + i * ROWS_APART, quad), inside ? from[i] + shift : x, 1, inside ? 4 : 0, aligned); \
-    }                                                                                                                     \
-    OCL_UNROLL                                                                                                            \
-    for (int i = 0; i < B_QUADS; ++i) keep_row_quad(stage + A_FLOATS, row + i * ROWS_APART, quad, held[i]);               \
-    produce_end(line, begin + step);                                                                                      \
-    a_at = further(a_at, TILE_K, C, across.count);                                                                        \
+#define PUT_FILTERS(held) \
+  OCL_UNROLL              \
+  for (int i = 0; i < B_CHUNKS; ++i) keep_row_quad(stage + A_ELEMENTS, row + i * ROWS_APART, chunk, held[i]);
+#endif
+#define PUT(held, step)                                                                                                       \
+  {                                                                                                                           \
+    const int over_h = shift_of(down.first + a_at.r * down.apart, phase_h, pad_h, stride_h, dilation_h);                      \
+    const int over_w = shift_of(across.first + a_at.s * across.apart, phase_w, pad_w, stride_w, dilation_w);                  \
+    const int shift = over_h * x_h + over_w * x_w + a_at.c, used = a_at.r < down.count;                                       \
+    __local UNIT_T* stage = produce_begin(line, begin + step);                                                                \
+    OCL_UNROLL                                                                                                                \
+    for (int i = 0; i < A_CHUNKS; ++i) {                                                                                      \
+      const int h = (at[i] >> 16) + over_h, v = (short)(at[i] & 0xffff) + over_w;                                             \
+      const int inside = used && (uint)h < (uint)in_h && (uint)v < (uint)in_w;                                                \
+      stage_chunk(stage + row_chunk(row + i * ROWS_APART, chunk), inside ? from[i] + shift : x, 1, inside ? CHUNK : 0, aligned); \
+    }                                                                                                                         \
+    PUT_FILTERS(held)                                                                                                         \
+    produce_end(line, begin + step);                                                                                          \
+    a_at = further(a_at, TILE_K, C, across.count);                                                                            \
   }
+#if HALVES
+      for (int step = 0; step < steps; ++step) PUT(none, step)
+#else
+      // Filters are fetched two steps ahead: the latency of memory is longer than a step.
+      Place b_at = a_at;
+      float4 even[B_CHUNKS], odd[B_CHUNKS];
       for (int step = 0; step < steps + 2; step += 2) {
         if (step >= 2) PUT(even, step - 2)
         if (step < steps) FETCH(even)
         if (step >= 2 && step - 1 < steps) PUT(odd, step - 1)
         if (step + 1 < steps) FETCH(odd)
       }
+#endif
       begin += steps;
     }
+#if HALVES
+    produce_rest(line, begin);
+#endif
     return;
   }
 
@@ -143,7 +164,7 @@ void KERNEL_NAME(__global const float* x, const ulong x_offset,  // [batch, grou
     const int2 tile = tile_at(g, m_tiles, k_tiles);
     const int m = tile.x * TILE_M + (get_local_id(0) >> 5) * 16 + (lane >> 2);
     float total[TILE_N / 2];
-    consume(total, line, begin, begin + steps, 1);
+    consume(total, line, begin, begin + steps, 1, 1);
     begin += steps;
     OCL_UNROLL
     for (int i = 0; i < 2; ++i) {

@@ -14,7 +14,8 @@
 #define B_K_MAJOR 0  // 1: k is the contiguous dimension of B, 0: n is
 #endif
 #ifndef A_VEC4
-#define A_VEC4 0  // 1: A's contiguous dimension has stride 1 and an extent that is a multiple of 4; the other strides too
+#define A_VEC4 0  // 1: A's contiguous dimension has stride 1 and an extent that is a multiple of 4; the other strides too. 16 bits: the other strides
+                  // are multiples of 8, the extent is any
 #endif
 #ifndef B_VEC4
 #define B_VEC4 0  // the same for B
@@ -28,16 +29,41 @@
 
 // The operands of a group as its producers see them.
 typedef struct {
-  __global const float *a, *b;
+  __global const UNIT_T *a, *b;
   int m_left, n_left, K;
   long a_width, a_depth, b_width, b_depth;
 } Operands;
 
+// This producer's share of an operand at a step, from memory: `width` rows of A or columns of B at `to`, `left` of them inside the matrix.
+ALWAYS_INLINE void stage(__local UNIT_T* to, __global const UNIT_T* from, const long along_width, const long along_depth, const int left, const int K,
+                         const int step, const int width, const int k_major, const int direct) {
+  const int p = get_local_id(0) - CONSUMERS * 128, chunk = p & 7, row = p >> 3;
+  const int w_chunk = p % (width / CHUNK), at = p / (width / CHUNK);  // along the width
+  OCL_UNROLL
+  for (int i = 0; i < width * TILE_K / CHUNK / PRODUCERS; ++i) {
+    const int m = k_major ? row + i * ROWS_APART : w_chunk * CHUNK;
+    const int depth = k_major ? chunk * CHUNK : at + i * (PRODUCERS / (width / CHUNK)), k = step * TILE_K + depth;
+    const int valid = k_major ? m < left ? K - k : 0 : k < K ? left - m : 0;
+    stage_chunk(to + (k_major ? row_chunk(m, chunk) : column_chunk(depth, w_chunk)), valid > 0 ? from + m * along_width + k * along_depth : from,
+                k_major ? along_depth : along_width, valid, direct);
+  }
+}
+
+#if HALVES
+ALWAYS_INLINE void produce(const Pipeline line, const Operands o, const int begin, const int steps, const int a_direct, const int b_direct) {
+  for (int step = 0; step < steps; ++step) {
+    __local UNIT_T* to = produce_begin(line, begin + step);
+    stage(to, o.a, o.a_width, o.a_depth, o.m_left, o.K, step, TILE_M, A_K_MAJOR, a_direct);
+    stage(to + A_ELEMENTS, o.b, o.b_width, o.b_depth, o.n_left, o.K, step, TILE_N, B_K_MAJOR, b_direct);
+    produce_end(line, begin + step);
+  }
+}
+#else
 // This producer's share of B at a step, into registers; `quads`: by 16 bytes.
 ALWAYS_INLINE void fetch(float4* held, const Operands o, const int step, const int quads) {
   const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, row = p >> 3;
   OCL_UNROLL
-  for (int i = 0; i < B_QUADS; ++i) {
+  for (int i = 0; i < B_CHUNKS; ++i) {
     const int n = B_K_MAJOR ? row + i * ROWS_APART : column_of(p, i / 4), k = step * TILE_K + (B_K_MAJOR ? quad * 4 : depth_of(p) + i % 4);
     const int valid = B_K_MAJOR ? n < o.n_left ? o.K - k : 0 : k < o.K ? o.n_left - n : 0;
     held[i] = fetch_quad(o.b + n * o.b_width + k * o.b_depth, B_K_MAJOR ? o.b_depth : o.b_width, valid, quads);
@@ -48,29 +74,21 @@ ALWAYS_INLINE void fetch(float4* held, const Operands o, const int step, const i
 ALWAYS_INLINE void put(const Pipeline line, const float4* held, const Operands o, const int begin, const int step,
                        const int quads) {
   const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, row = p >> 3;
-  const int a_quad = p % (TILE_M / 4), a_at = p / (TILE_M / 4);  // along the rows of A
-  __local float* stage = produce_begin(line, begin + step);
-  OCL_UNROLL
-  for (int i = 0; i < A_QUADS; ++i) {
-    const int m = A_K_MAJOR ? row + i * ROWS_APART : a_quad * 4;
-    const int depth = A_K_MAJOR ? quad * 4 : a_at + i * (PRODUCERS / (TILE_M / 4)), k = step * TILE_K + depth;
-    const int valid = A_K_MAJOR ? m < o.m_left ? o.K - k : 0 : k < o.K ? o.m_left - m : 0;
-    __local float* to = stage + (A_K_MAJOR ? row_quad(m, quad) : column_quad(depth, a_quad));
-    stage_quad(to, valid > 0 ? o.a + m * o.a_width + k * o.a_depth : o.a, A_K_MAJOR ? o.a_depth : o.a_width, valid, quads);
-  }
+  __local float* to = produce_begin(line, begin + step);
+  stage(to, o.a, o.a_width, o.a_depth, o.m_left, o.K, step, TILE_M, A_K_MAJOR, quads);
   if (B_K_MAJOR) {
     OCL_UNROLL
-    for (int i = 0; i < B_QUADS; ++i) keep_row_quad(stage + A_FLOATS, row + i * ROWS_APART, quad, held[i]);
+    for (int i = 0; i < B_CHUNKS; ++i) keep_row_quad(to + A_ELEMENTS, row + i * ROWS_APART, quad, held[i]);
   } else {
     OCL_UNROLL
-    for (int i = 0; i < B_BLOCKS; ++i) keep_block(stage + A_FLOATS, p, i, held + 4 * i);
+    for (int i = 0; i < B_BLOCKS; ++i) keep_block(to + A_ELEMENTS, p, i, held + 4 * i);
   }
   produce_end(line, begin + step);
 }
 
 // B is fetched two steps ahead: the latency of memory is longer than a step.
 ALWAYS_INLINE void produce(const Pipeline line, const Operands o, const int begin, const int steps, const int a_quads, const int b_quads) {
-  float4 even[B_QUADS], odd[B_QUADS];
+  float4 even[B_CHUNKS], odd[B_CHUNKS];
   for (int step = 0; step < steps + 2; step += 2) {
     if (step >= 2) put(line, even, o, begin, step - 2, a_quads);
     if (step < steps) fetch(even, o, step, b_quads);
@@ -78,10 +96,11 @@ ALWAYS_INLINE void produce(const Pipeline line, const Operands o, const int begi
     if (step + 1 < steps) fetch(odd, o, step + 1, b_quads);
   }
 }
+#endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-void KERNEL_NAME(__global const float* a, const ulong a_offset,  // [batch, M, K] by strides
-                 __global const float* b, const ulong b_offset,  // [batch, K, N] by strides
+void KERNEL_NAME(__global const UNIT_T* a, const ulong a_offset,  // [batch, M, K] by strides
+                 __global const UNIT_T* b, const ulong b_offset,  // [batch, K, N] by strides
                  const int M, const int N, const int K, const int inner,
                  const long a_outer, const long a_inner, const long a_row, const long a_col,
                  const long b_outer, const long b_inner, const long b_row, const long b_col
@@ -100,10 +119,13 @@ void KERNEL_NAME(__global const float* a, const ulong a_offset,  // [batch, M, K
       const int2 tile = tile_at(g, m_tiles, n_tiles);
       const int m0 = tile.x * TILE_M, n0 = tile.y * TILE_N;
       const Operands o = {a + m0 * a_width, b + n0 * b_width, M - m0, N - n0, K, a_width, a_depth, b_width, b_depth};
-      if (ALIGNED(a_offset) && ALIGNED(b_offset)) produce(line, o, begin, steps, A_VEC4, B_VEC4);
+      if (CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset)) produce(line, o, begin, steps, A_VEC4, B_VEC4);
       else produce(line, o, begin, steps, 0, 0);
       begin += steps;
     }
+#if HALVES
+    produce_rest(line, begin);
+#endif
     return;
   }
   const int lane = get_local_id(0) & 31;
@@ -111,7 +133,7 @@ void KERNEL_NAME(__global const float* a, const ulong a_offset,  // [batch, M, K
     const int2 tile = tile_at(g, m_tiles, n_tiles);
     const int m = tile.x * TILE_M + (get_local_id(0) >> 5) * 16 + (lane >> 2);
     float total[TILE_N / 2];
-    consume(total, line, begin, begin + steps, A_K_MAJOR);
+    consume(total, line, begin, begin + steps, A_K_MAJOR, B_K_MAJOR);
     begin += steps;
     if (STORES_ALIGNED && (tile.x + 1) * TILE_M <= M && (tile.y + 1) * TILE_N <= N) {
       OCL_UNROLL

@@ -1,41 +1,59 @@
 // kernels/wgmma.cl: the matrix-unit pipeline of the *_wgmma.cl kernels: instructions, staging of both operands, the multiply loop.
 //
-// A work-group computes a TILE_M x TILE_N tile of C in fp32. One warpgroup (128 work-items) produces: it brings 32 of the depth a step into one of
-// STAGES buffers. TILE_M / 64 warpgroups consume: each multiplies its 64 rows, A from registers, B from local memory, on the matrix unit.
+// A work-group computes a TILE_M x TILE_N tile of C in fp32. One warpgroup (128 work-items) produces: it brings TILE_K of the depth, 128 bytes a row, a
+// step into one of STAGES buffers. TILE_M / 64 warpgroups consume: each multiplies its 64 rows on the matrix unit.
 //
+//   operands of 32 bits: A from registers, B from local memory
 //   producer                         local memory, STAGES times                     consumer w: rows 64w .. 64w+63
 //   A by cp.async (any strides)  ->  a [TILE_M][32] (or [32][TILE_M])           ->  registers, split there
 //   B through registers, split   ->  b high part [TILE_N][32], then low part    ->  read by the matrix unit
 //                                    full[stage], empty[stage]: mbarriers
+//   operands of 16 bits (IN_BF16, IN_HALF): the unit reads both from local memory, and either order of their dimensions
+//   A, B by cp.async             ->  [rows][64] (or blocks of 64 rows, each [64][64])
 //
 // The unit multiplies TF32 (10 bits of mantissa). With TERMS 3 a float is high + low, both TF32, and low*high' + high*low' + high*high' has the error
 // of fp32 or less. The unit truncates its running sums, so each step starts a new one, which is added to the total in fp32 registers: that is
 // what keeps sums of thousands of products as exact as in fp32. Operands that are not finite give NaN. With TERMS 1 (TF32 allowed) there is
-// only the high part.
+// only the high part. Products of 16-bit operands are exact, and their sums stay in the unit over the whole depth: what truncation loses (1e-5 of a sum
+// of ten thousand) is far below what rounding the result to 16 bits loses.
 //
 // Text after //@ is a comment for the compiler, which knows a smaller instruction set than the driver's assembler; the runtime uncovers it (program.cpp).
 #ifndef TILE_M
 #define TILE_M 128  // rows of C a work-group: 64 a consumer
 #endif
 #ifndef TILE_N
-#define TILE_N 128  // columns of C a work-group: 64 or 128
+#define TILE_N 128  // columns of C a work-group: 64 or 128; 256 with operands of 16 bits
 #endif
-#ifndef STAGES
-#define STAGES 4  // buffers in local memory
+// Operands as they lie in memory; a chunk is 16 bytes of them. A step's depth is a row of 128 bytes, the unit's widest swizzle.
+#if defined(IN_BF16) || defined(IN_HALF)
+#define HALVES 1
+#define UNIT_T ushort
+#define CHUNK 8
+#define TILE_K 64
+#undef TERMS
+#define TERMS 1
+#else
+#define HALVES 0
+#define UNIT_T float
+#define CHUNK 4
+#define TILE_K 32
 #endif
 #ifndef TERMS
 #define TERMS 3  // products a pair of floats: 3 (fp32), 1 (TF32)
 #endif
-#define TILE_K 32                             // depth of a step: rows of 128 bytes, the unit's widest swizzle
+#ifndef STAGES
+#define STAGES (HALVES && TILE_N < 256 ? 6 : 4)  // buffers in local memory
+#endif
 #define CONSUMERS (TILE_M / 64)
 #define PRODUCERS 128                         // work-items that stage, after the consumers
 #define GROUP (CONSUMERS * 128 + PRODUCERS)
-#define A_FLOATS (TILE_M * TILE_K)
-#define B_FLOATS (TILE_N * TILE_K)
-#define STAGE_FLOATS (A_FLOATS + (TERMS == 3 ? 2 : 1) * B_FLOATS)
-#define ROWS_APART (PRODUCERS / 8)            // rows between two quads of a producer when 8 producers share a row
-#define A_QUADS (TILE_M * TILE_K / 4 / PRODUCERS)
-#define B_QUADS (TILE_N * TILE_K / 4 / PRODUCERS)
+#define A_ELEMENTS (TILE_M * TILE_K)
+#define B_ELEMENTS (TILE_N * TILE_K)
+#define STAGE_ELEMENTS (A_ELEMENTS + (TERMS == 3 ? 2 : 1) * B_ELEMENTS)
+#define ROWS_APART (PRODUCERS / 8)            // rows between two chunks of a producer when 8 producers share a row
+#define A_CHUNKS (TILE_M * TILE_K / CHUNK / PRODUCERS)
+#define B_CHUNKS (TILE_N * TILE_K / CHUNK / PRODUCERS)
+#define CHUNK_ALIGNED(offset) (ALIGNED_BASES || (offset) % CHUNK == 0)  // as ALIGNED, for chunks
 
 // Stores of a whole tile have no condition each, so that an epilogue's loads are on their way together: STOREA, as STOREV but for aligned vectors.
 #ifndef STORES_ALIGNED
@@ -59,53 +77,88 @@ ALWAYS_INLINE void barrier_arrive(const uint bar) {
 ALWAYS_INLINE void barrier_arrive_after_copies(const uint bar) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(bar) : "memory");
 }
+#ifndef WAIT_TRIES
+#define MORE_TRIES 1
+#else
+#define MORE_TRIES (++tries < WAIT_TRIES)  // a wait that gives up: the check of a device must end
+#endif
 ALWAYS_INLINE void barrier_wait(const uint bar, const uint parity) {
-  uint done;
+  uint done, tries = 0;
   do {
     asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
                  : "=r"(done) : "r"(bar), "r"(parity) : "memory");
-  } while (!done);
+  } while (!done && MORE_TRIES);
 }
 // Orders this work-item's stores to local memory before the matrix unit's reads. For all memory it would also wait for loads on their way.
 ALWAYS_INLINE void fence_for_unit(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // 16 or 4 bytes from global to local memory without registers; `bytes` of them are read, the rest is zero.
-ALWAYS_INLINE void copy_16(const uint to, __global const float* from, const uint bytes) {
+ALWAYS_INLINE void copy_16(const uint to, __global const UNIT_T* from, const uint bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"((ulong)(size_t)from), "r"(bytes) : "memory");
 }
-ALWAYS_INLINE void copy_4(const uint to, __global const float* from, const uint bytes) {
+ALWAYS_INLINE void copy_4(const uint to, __global const UNIT_T* from, const uint bytes) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"((ulong)(size_t)from), "r"(bytes) : "memory");
 }
-// d (64 rows x N, a warpgroup's registers) = a (64 x 8, registers) * b (8 x N, descriptor of local memory), added to d if keep is "1".
-#define MULTIPLY_64(d, a, b, keep) \
-  asm volatile("//@{ .reg .pred p; setp.ne.b32 p, " keep ", 0; wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {" \
-               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-               "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
-               "}, {%32, %33, %34, %35}, %36, p, 1, 1; }" \
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
-                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
-                 "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
-                 "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]) \
-               : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b))
-#define MULTIPLY_128(d, a, b, keep) \
-  asm volatile("//@{ .reg .pred p; setp.ne.b32 p, " keep ", 0; wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {" \
-               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-               "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-               "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-               "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63" \
-               "}, {%64, %65, %66, %67}, %68, p, 1, 1; }" \
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
-                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
-                 "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
-                 "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
-                 "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
-                 "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
-                 "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
-                 "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]) \
-               : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b))
-#if TILE_N == 128
-#define MULTIPLY MULTIPLY_128
+// Ends a group of this work-item's copies; waits until all but its latest groups are complete.
+ALWAYS_INLINE void copies_end(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
+#define COPIES_WAIT(but) asm volatile("cp.async.wait_group %0;" ::"n"(but) : "memory")
+// Operands of an instruction: its sums %0 .. %(TILE_N / 2 - 1), then what is multiplied.
+#define NUMBERS_0 \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define NUMBERS_32 \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define NUMBERS_64 \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define NUMBERS_96 \
+  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define SUMS(d, i) \
+  "+f"((d)[i + 0]), "+f"((d)[i + 1]), "+f"((d)[i + 2]), "+f"((d)[i + 3]), "+f"((d)[i + 4]), "+f"((d)[i + 5]), "+f"((d)[i + 6]), "+f"((d)[i + 7]), \
+  "+f"((d)[i + 8]), "+f"((d)[i + 9]), "+f"((d)[i + 10]), "+f"((d)[i + 11]), "+f"((d)[i + 12]), "+f"((d)[i + 13]), "+f"((d)[i + 14]), "+f"((d)[i + 15]), \
+  "+f"((d)[i + 16]), "+f"((d)[i + 17]), "+f"((d)[i + 18]), "+f"((d)[i + 19]), "+f"((d)[i + 20]), "+f"((d)[i + 21]), "+f"((d)[i + 22]), "+f"((d)[i + 23]), \
+  "+f"((d)[i + 24]), "+f"((d)[i + 25]), "+f"((d)[i + 26]), "+f"((d)[i + 27]), "+f"((d)[i + 28]), "+f"((d)[i + 29]), "+f"((d)[i + 30]), "+f"((d)[i + 31])
+// d (64 rows x TILE_N, a warpgroup's registers) = a * b, added to d if keep is "1".
+#if HALVES
+#ifdef IN_BF16
+#define UNIT_TYPES "f32.bf16.bf16"
 #else
-#define MULTIPLY MULTIPLY_64
+#define UNIT_TYPES "f32.f16.f16"
+#endif
+// a (64 x 16) and b (16 x TILE_N) by descriptors; `transposed`, of both: "0" where the depth is contiguous, "1" where the other dimension is.
+#define MULTIPLY_BY(columns, numbers, a_number, b_number, d, a, b, keep, transposed, ...) \
+  asm volatile("//@{ .reg .pred p; setp.ne.b32 p, " keep ", 0; wgmma.mma_async.sync.aligned.m64n" columns "k16." UNIT_TYPES " {" numbers \
+               "}, " a_number ", " b_number ", p, 1, 1, " transposed "; }" : __VA_ARGS__ : "l"(a), "l"(b))
+#if TILE_N == 256
+#define MULTIPLY_AS(d, a, b, keep, transposed)                                                                                           \
+  MULTIPLY_BY("256", NUMBERS_0 ", " NUMBERS_32 ", " NUMBERS_64 ", " NUMBERS_96, "%128", "%129", d, a, b, keep, transposed, SUMS(d, 0),   \
+              SUMS(d, 32), SUMS(d, 64), SUMS(d, 96))
+#elif TILE_N == 128
+#define MULTIPLY_AS(d, a, b, keep, transposed) \
+  MULTIPLY_BY("128", NUMBERS_0 ", " NUMBERS_32, "%64", "%65", d, a, b, keep, transposed, SUMS(d, 0), SUMS(d, 32))
+#else
+#define MULTIPLY_AS(d, a, b, keep, transposed) MULTIPLY_BY("64", NUMBERS_0, "%32", "%33", d, a, b, keep, transposed, SUMS(d, 0))
+#endif
+// a_rows, b_rows (constants): whether the depth is contiguous.
+#define MULTIPLY(d, a, b, keep, a_rows, b_rows)                     \
+  {                                                                 \
+    if (a_rows && b_rows) MULTIPLY_AS(d, a, b, keep, "0, 0");       \
+    else if (a_rows) MULTIPLY_AS(d, a, b, keep, "0, 1");            \
+    else if (b_rows) MULTIPLY_AS(d, a, b, keep, "1, 0");            \
+    else MULTIPLY_AS(d, a, b, keep, "1, 1");                        \
+  }
+#else
+// a (64 x 8) in registers, b (8 x TILE_N) by a descriptor.
+#define MULTIPLY_BY(columns, numbers, a_numbers, b_number, d, a, b, keep, ...) \
+  asm volatile("//@{ .reg .pred p; setp.ne.b32 p, " keep ", 0; wgmma.mma_async.sync.aligned.m64n" columns "k8.f32.tf32.tf32 {" numbers \
+               "}, {" a_numbers "}, " b_number ", p, 1, 1; }" : __VA_ARGS__ : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b))
+#if TILE_N == 128
+#define MULTIPLY(d, a, b, keep) \
+  MULTIPLY_BY("128", NUMBERS_0 ", " NUMBERS_32, "%64, %65, %66, %67", "%68", d, a, b, keep, SUMS(d, 0), SUMS(d, 32))
+#else
+#define MULTIPLY(d, a, b, keep) MULTIPLY_BY("64", NUMBERS_0, "%32, %33, %34, %35", "%36", d, a, b, keep, SUMS(d, 0))
+#endif
 #endif
 #define UNIT_BEGIN() asm volatile("//@wgmma.fence.sync.aligned;" ::: "memory")
 #define UNIT_END()                                                        \
@@ -113,19 +166,26 @@ ALWAYS_INLINE void copy_4(const uint to, __global const float* from, const uint 
   asm volatile("//@wgmma.wait_group.sync.aligned 0;" ::: "memory")
 
 // ---- where an element lies in a stage ----
-// Rows of 32 floats; the 8 quads of a row are permuted by the row, so that 8 rows read at once touch different banks.
-ALWAYS_INLINE int row_quad(const int row, const int quad) { return row * TILE_K + ((quad ^ (row & 7)) << 2); }
-// The same for A with m contiguous: [32][TILE_M], the quads of m permuted by the depth.
-ALWAYS_INLINE int column_quad(const int depth, const int quad) { return depth * TILE_M + ((quad ^ ((depth & 3) << 1)) << 2); }
+// Rows along the depth; the 8 chunks of a row are permuted by the row, so that 8 rows read at once touch different banks. The unit knows this order.
+ALWAYS_INLINE int row_chunk(const int row, const int chunk) { return row * TILE_K + (chunk ^ (row & 7)) * CHUNK; }
+// The other dimension contiguous. 32 bits: A as [32][TILE_M], read by work-items, the chunks permuted by the depth. 16 bits: blocks of 64 columns, each
+// [64][64] and permuted like rows, for the unit.
+ALWAYS_INLINE int column_chunk(const int depth, const int chunk) {
+#if HALVES
+  return (chunk >> 3) * (64 * TILE_K) + depth * 64 + ((chunk & 7) ^ (depth & 7)) * CHUNK;
+#else
+  return depth * TILE_M + (chunk ^ ((depth & 3) << 1)) * CHUNK;
+#endif
+}
 
 // ---- pipeline ----
 typedef struct {
-  __local float* stages;
+  __local UNIT_T* stages;
   uint full, empty;  // local addresses of STAGES mbarriers each
 } Pipeline;
 
 #define PIPELINE(name)                                                                \
-  __local float name##_stages[STAGES * STAGE_FLOATS] __attribute__((aligned(1024)));  \
+  __local UNIT_T name##_stages[STAGES * STAGE_ELEMENTS] __attribute__((aligned(1024)));  \
   __local ulong name##_bars[2 * STAGES];                                              \
   const Pipeline name = {name##_stages, local_address(name##_bars), local_address(name##_bars) + 8 * STAGES}; \
   pipeline_init(name)
@@ -133,7 +193,7 @@ typedef struct {
 ALWAYS_INLINE void pipeline_init(const Pipeline p) {
   if (get_local_id(0) == 0) {
     for (int i = 0; i < STAGES; ++i) {
-      barrier_init(p.full + 8 * i, 2 * PRODUCERS);  // copies of A, stores of B
+      barrier_init(p.full + 8 * i, (HALVES ? 1 : 2) * PRODUCERS);  // 32 bits: copies of A, stores of B
       barrier_init(p.empty + 8 * i, CONSUMERS * 4);  // each warp of the consumers
     }
     fence_for_unit();
@@ -141,21 +201,52 @@ ALWAYS_INLINE void pipeline_init(const Pipeline p) {
   barrier(CLK_LOCAL_MEM_FENCE);
 }
 // The stage of a step once its consumers have left it.
-ALWAYS_INLINE __local float* produce_begin(const Pipeline p, const int step) {
+ALWAYS_INLINE __local UNIT_T* produce_begin(const Pipeline p, const int step) {
   const int stage = step % STAGES;
   if (step >= STAGES) barrier_wait(p.empty + 8 * stage, (step / STAGES - 1) & 1);
-  return p.stages + stage * STAGE_FLOATS;
+  return p.stages + stage * STAGE_ELEMENTS;
 }
+#if HALVES
+// The unit reads what cp.async wrote: the work-item that copied waits for its copies and orders them before the unit's reads. It does so LAG steps later,
+// so that the copies of LAG steps are on their way.
+#define LAG (STAGES - 2)
+ALWAYS_INLINE void produced(const Pipeline p, const int step) {
+  fence_for_unit();
+  barrier_arrive(p.full + 8 * (step % STAGES));
+}
+ALWAYS_INLINE void produce_end(const Pipeline p, const int step) {
+  copies_end();
+  if (step < LAG) return;
+  COPIES_WAIT(LAG);
+  produced(p, step - LAG);
+}
+// After the last step of all tiles.
+ALWAYS_INLINE void produce_rest(const Pipeline p, const int steps) {
+  COPIES_WAIT(0);
+  for (int step = max(steps - LAG, 0); step < steps; ++step) produced(p, step);
+}
+// Up to CHUNK elements `stride` apart, `valid` of them inside the matrix, zeros beyond; direct: neighbours at a multiple of 16 bytes.
+ALWAYS_INLINE void stage_chunk(__local UNIT_T* to, __global const UNIT_T* from, const long stride, const int valid, const int direct) {
+  if (direct) {
+    copy_16(local_address(to), from, 2 * clamp(valid, 0, CHUNK));
+  } else {
+    ushort x[CHUNK];
+    OCL_UNROLL
+    for (int j = 0; j < CHUNK; ++j) x[j] = j < valid ? from[j * stride] : 0;
+    *(__local ushort8*)to = (ushort8)(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]);
+  }
+}
+#else
 ALWAYS_INLINE void produce_end(const Pipeline p, const int step) {
   const uint full = p.full + 8 * (step % STAGES);
   fence_for_unit();
   barrier_arrive(full);
   barrier_arrive_after_copies(full);
 }
-// Four floats `stride` apart, `valid` of them inside the matrix; quads: neighbours at a multiple of 16 bytes, all or none of them inside.
-ALWAYS_INLINE void stage_quad(__local float* to, __global const float* from, const long stride, const int valid, const int quads) {
+// Four floats `stride` apart, `valid` of them inside the matrix; direct: neighbours at a multiple of 16 bytes, all or none of them inside.
+ALWAYS_INLINE void stage_chunk(__local UNIT_T* to, __global const UNIT_T* from, const long stride, const int valid, const int direct) {
   const uint at = local_address(to);
-  if (quads) {
+  if (direct) {
     copy_16(at, from, valid > 0 ? 16 : 0);
   } else {
     OCL_UNROLL
@@ -177,16 +268,16 @@ ALWAYS_INLINE float4 fetch_quad(__global const float* from, const long stride, c
 // A quad of B along the depth.
 ALWAYS_INLINE void keep_row_quad(__local float* b, const int row, const int quad, const float4 v) {
   const float4 high = as_float4((uint4)(to_tf32(v.x), to_tf32(v.y), to_tf32(v.z), to_tf32(v.w)));
-  const int at = row_quad(row, quad);
+  const int at = row_chunk(row, quad);
   *(__local float4*)(b + at) = high;
 #if TERMS == 3
   const float4 rest = v - high;
-  *(__local float4*)(b + B_FLOATS + at) = as_float4((uint4)(for_unit(rest.x), for_unit(rest.y), for_unit(rest.z), for_unit(rest.w)));
+  *(__local float4*)(b + B_ELEMENTS + at) = as_float4((uint4)(for_unit(rest.x), for_unit(rest.y), for_unit(rest.z), for_unit(rest.w)));
 #endif
 }
 // A producer's share of B when its columns are contiguous: blocks of 4 depths x 4 columns, 8 neighbouring producers down the depth. It loads quads along the
 // columns and stores quads along the depth: the transposition costs nothing, and 8 neighbouring stores meet different banks.
-#define B_BLOCKS (B_QUADS / 4)
+#define B_BLOCKS (B_CHUNKS / 4)
 ALWAYS_INLINE int column_of(const int p, const int block) { return (((p >> 5) * B_BLOCKS + block) * 4 + ((p >> 3) & 3)) * 4; }
 ALWAYS_INLINE int depth_of(const int p) { return (p & 7) * 4; }
 ALWAYS_INLINE void keep_block(__local float* b, const int p, const int block, const float4* rows) {
@@ -196,19 +287,52 @@ ALWAYS_INLINE void keep_block(__local float* b, const int p, const int block, co
   keep_row_quad(b, column + 2, p & 7, (float4)(rows[0].z, rows[1].z, rows[2].z, rows[3].z));
   keep_row_quad(b, column + 3, p & 7, (float4)(rows[0].w, rows[1].w, rows[2].w, rows[3].w));
 }
+#endif
 
 // ---- consumer ----
+// A matrix of a stage for the unit: address / 16, 128-byte swizzle, 1024 bytes from one block of 8 rows (or 8 of the depth) to the next; where columns
+// are contiguous, also the bytes from one block of 64 columns to the next.
+ALWAYS_INLINE ulong descriptor(__local const UNIT_T* at, const int rows) {
+  return ((ulong)(rows ? 1 : 64 * TILE_K * sizeof(UNIT_T) / 16) << 16) | ((ulong)64 << 32) | ((ulong)1 << 62) | ((local_address(at) & 0x3FFFF) >> 4);
+}
+
+// total[2*j .. 2*j+1]: of TILE_N / 8 blocks of 8 columns, row r (even j) or r + 8 (odd j), columns (j/2)*8 + 2*(lane % 4) and the next.
+// The steps are begin .. end - 1 of those that the pipeline's producers count. a_rows, b_rows: whether the depth is contiguous.
+#if HALVES
+ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, const int end, const int a_rows, const int b_rows) {
+  const int warpgroup = get_local_id(0) >> 7;
+  // 16 of the depth further: 32 bytes along a row, 16 rows of 128 bytes.
+  const int a_next = a_rows ? 2 : 128, b_next = b_rows ? 2 : 128;
+  OCL_UNROLL
+  for (int i = 0; i < TILE_N / 2; ++i) total[i] = 0.0f;
+  for (int step = begin; step < end; ++step) {
+    const int stage = step % STAGES;
+    barrier_wait(p.full + 8 * stage, (step / STAGES) & 1);
+    __local const UNIT_T* at = p.stages + stage * STAGE_ELEMENTS;
+    const ulong a = descriptor(at + warpgroup * 64 * TILE_K, a_rows), b = descriptor(at + A_ELEMENTS, b_rows);
+    UNIT_BEGIN();
+    MULTIPLY(total, a, b, "1", a_rows, b_rows);
+    MULTIPLY(total, a + a_next, b + b_next, "1", a_rows, b_rows);
+    MULTIPLY(total, a + 2 * a_next, b + 2 * b_next, "1", a_rows, b_rows);
+    MULTIPLY(total, a + 3 * a_next, b + 3 * b_next, "1", a_rows, b_rows);
+    UNIT_END();
+    if ((get_local_id(0) & 31) == 0) barrier_arrive(p.empty + 8 * stage);
+    OCL_UNROLL
+    for (int i = 0; i < TILE_N / 2; ++i) asm volatile("" : "+f"(total[i]));  // the sums are not ready before UNIT_END
+  }
+}
+#else
 // The fragment of A that the unit takes from this work-item, for 8 of the depth: rows r and r + 8, depths d and d + 4.
 ALWAYS_INLINE void read_fragment(float* x, __local const float* a, const int k8, const int a_rows) {
   const int lane = get_local_id(0) & 31, row = (get_local_id(0) >> 5) * 16 + (lane >> 2), depth = lane & 3;
   if (a_rows) {
-    const int first = row_quad(row, 2 * k8) + depth, second = row_quad(row, 2 * k8 + 1) + depth;
+    const int first = row_chunk(row, 2 * k8) + depth, second = row_chunk(row, 2 * k8 + 1) + depth;
     x[0] = a[first];
     x[1] = a[first + 8 * TILE_K];
     x[2] = a[second];
     x[3] = a[second + 8 * TILE_K];
   } else {
-    const int first = column_quad(8 * k8 + depth, row >> 2) + (row & 3), second = column_quad(8 * k8 + depth, (row + 8) >> 2) + (row & 3);
+    const int first = column_chunk(8 * k8 + depth, row >> 2) + (row & 3), second = column_chunk(8 * k8 + depth, (row + 8) >> 2) + (row & 3);
     x[0] = a[first];
     x[1] = a[second];
     x[2] = a[first + 4 * TILE_M];
@@ -216,9 +340,7 @@ ALWAYS_INLINE void read_fragment(float* x, __local const float* a, const int k8,
   }
 }
 
-// total[2*j .. 2*j+1]: of TILE_N / 8 blocks of 8 columns, row r (even j) or r + 8 (odd j), columns (j/2)*8 + 2*(lane % 4) and the next.
-// The steps are begin .. end - 1 of those that the pipeline's producers count.
-ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, const int end, const int a_rows) {
+ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, const int end, const int a_rows, const int b_rows) {
   float sum[TILE_N / 2];
   uint high[16], low[16];
   OCL_UNROLL
@@ -226,7 +348,7 @@ ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, cons
   for (int step = begin; step < end; ++step) {
     const int stage = step % STAGES;
     barrier_wait(p.full + 8 * stage, (step / STAGES) & 1);
-    __local const float* a = p.stages + stage * STAGE_FLOATS;
+    __local const float* a = p.stages + stage * STAGE_ELEMENTS;
     OCL_UNROLL
     for (int k8 = 0; k8 < 4; ++k8) {
       float x[4];
@@ -237,11 +359,10 @@ ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, cons
         low[4 * k8 + j] = for_unit(x[j] - as_float(high[4 * k8 + j]));
       }
     }
-    // Descriptor: address / 16, 128-byte swizzle, 1024 bytes from one block of 8 rows to the next; 8 of the depth are 2 units further.
-    const ulong b_high = ((ulong)1 << 16) | ((ulong)64 << 32) | ((ulong)1 << 62) | ((local_address(a + A_FLOATS) & 0x3FFFF) >> 4);
+    const ulong b_high = descriptor(a + A_ELEMENTS, 1);  // 8 of the depth are 2 units further
     UNIT_BEGIN();
 #if TERMS == 3
-    const ulong b_low = b_high + B_FLOATS / 4;
+    const ulong b_low = b_high + B_ELEMENTS / 4;
     // The small products first: each addition truncates at the size of the sum so far.
     MULTIPLY(sum, low, b_high, "0");
     MULTIPLY(sum, low + 4, b_high + 2, "1");
@@ -270,6 +391,7 @@ ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, cons
     }
   }
 }
+#endif
 
 // Tile number g, in bands of 8 rows: the groups that run at once share operands in the cache. Gives row and column of the tile.
 ALWAYS_INLINE int2 tile_at(const int g, const int m_tiles, const int n_tiles) {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "csrc/exec/tune.h"
+#include "csrc/exec/unit_check.h"
 #include "csrc/runtime/queue.h"
 
 namespace ocl::exec {
@@ -30,7 +31,14 @@ Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
   if (options.kernel_family == "group") caps.is_cpu = false;
   if (options.vector_floats > 0) caps.vector_floats = options.vector_floats;
   if (options.units > 0) caps.units = options.units;
-  if (("," + options.disable + ",").find(",wgmma,") != std::string::npos) caps.wgmma = false;
+  const std::vector<std::pair<const char*, std::vector<bool Caps::*>>> groups = {
+      {"wgmma",
+       {&Caps::wgmma, &Caps::wgmma_tf32, &Caps::wgmma_bf16, &Caps::wgmma_f16, &Caps::wgmma_wide_bf16, &Caps::wgmma_wide_f16}},
+      {"wgmma_halves", {&Caps::wgmma_bf16, &Caps::wgmma_f16, &Caps::wgmma_wide_bf16, &Caps::wgmma_wide_f16}},
+      {"wgmma_wide", {&Caps::wgmma_wide_bf16, &Caps::wgmma_wide_f16}}};
+  for (const auto& [name, fields] : groups)
+    if (("," + options.disable + ",").find(std::string(",") + name + ",") != std::string::npos)
+      for (const auto field : fields) caps.*field = false;
   return caps;
 }
 
@@ -99,7 +107,8 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
   if (!text.empty()) dump(options.dump_dir, options.label + ".graph.txt", text);
   schedule::Options traced = options.schedule;
   traced.trace = &plan->passes;
-  const Caps caps = caps_for(device, options);
+  Caps caps = caps_for(device, options);
+  if (!caps.is_cpu) caps = checked_units(device, store, graph, caps);
   schedule::Measured tried;
   tried.others = options.choice;
   const std::shared_ptr<const schedule::Measured> measured = measured_of(device.index());

@@ -198,6 +198,11 @@ Caps caps_from(const py::dict& d) {
   take("fp64", caps.fp64);
   take("fp16_convert", caps.fp16_convert);
   take("wgmma", caps.wgmma);
+  take("wgmma_tf32", caps.wgmma_tf32);
+  take("wgmma_bf16", caps.wgmma_bf16);
+  take("wgmma_f16", caps.wgmma_f16);
+  take("wgmma_wide_bf16", caps.wgmma_wide_bf16);
+  take("wgmma_wide_f16", caps.wgmma_wide_f16);
   take("max_kernel_arg_bytes", caps.max_kernel_arg_bytes);
   return caps;
 }

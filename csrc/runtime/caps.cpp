@@ -94,7 +94,8 @@ Caps probe_caps(cl_device_id device, cl_context context) {
   // Only compilers that take this instruction may have the units.
   const char* rounds =
       "__kernel void k(__global uint* p) { uint r; asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(r) : \"f\"(1.0f)); p[0] = r; }";
-  caps.wgmma = build_probe(device, context, rounds, "") > 0 && probe_wgmma(context, device, "");
+  const bool units = build_probe(device, context, rounds, "") > 0 && probe_wgmma(context, device, "");
+  caps.wgmma = caps.wgmma_tf32 = caps.wgmma_bf16 = caps.wgmma_f16 = caps.wgmma_wide_bf16 = caps.wgmma_wide_f16 = units;
   return caps;
 }
 

@@ -1,7 +1,6 @@
 // csrc/runtime/hidden_instructions.cpp: the second build of a program, and the probe that decides whether to rely on it.
 #include "csrc/runtime/hidden_instructions.h"
 
-#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -37,20 +36,19 @@ __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void k(__global float*
 })CL";
 constexpr size_t kProbeValues = 512;
 
-/// Waits for an event without the driver's own unbounded wait. Whether it completed.
-bool completes(cl_event event, std::chrono::milliseconds limit) {
+}  // namespace
+
+Completion wait_within(cl_event event, std::chrono::milliseconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
   while (std::chrono::steady_clock::now() < end) {
     cl_int state = CL_QUEUED;
     if (clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(state), &state, nullptr) != CL_SUCCESS || state < 0)
-      return false;
-    if (state == CL_COMPLETE) return true;
+      return Completion::kFailed;
+    if (state == CL_COMPLETE) return Completion::kDone;
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  return false;
+  return Completion::kPending;
 }
-
-}  // namespace
 
 bool hides_instructions(const std::string& source) { return source.find("\"" + std::string(kMark)) != std::string::npos; }
 
@@ -105,7 +103,7 @@ bool probe_wgmma(cl_context context, cl_device_id device, const char* options) {
       clFlush(queue.get()) != CL_SUCCESS)
     return false;
   const EventHandle event(raw);
-  if (!completes(raw, std::chrono::seconds(2))) return false;
+  if (wait_within(raw, std::chrono::seconds(2)) != Completion::kDone) return false;
   for (const float value : values)
     if (value != 24.0f) return false;
   return true;

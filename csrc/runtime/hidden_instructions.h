@@ -4,6 +4,7 @@
 // program's binary is the assembler's text; with the marks removed and the target that has the instructions it is built again.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "csrc/runtime/cl.h"
@@ -17,7 +18,12 @@ bool hides_instructions(const std::string& source);
 ProgramHandle uncover_instructions(cl_context context, cl_device_id device, cl_program program, const char* options,
                                    cl_int* status);
 
-/// Builds and runs a warpgroup matrix product and checks its values; waits at most two seconds for it.
+enum class Completion { kDone, kPending, kFailed };
+/// Waits for an event without the driver's own unbounded wait.
+Completion wait_within(cl_event event, std::chrono::milliseconds limit);
+
+/// Builds and runs one warpgroup matrix instruction and checks its values; waits at most two seconds for it. Whether the
+/// instructions exist at all: what kernels make of them is exec/unit_check.h's to find out.
 bool probe_wgmma(cl_context context, cl_device_id device, const char* options);
 
 }  // namespace ocl::runtime

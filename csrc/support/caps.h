@@ -6,7 +6,8 @@
 
 namespace ocl {
 
-/// Capabilities of one device, probed once. Nothing above the probes asks for a vendor's name.
+/// Capabilities of one device, probed once. Nothing above the probes asks for a vendor's name. Those of matrix units say that
+/// the instructions exist; exec/unit_check.h multiplies with them before a plan uses them.
 struct Caps {
   bool is_cpu = true;                   // work-item per tile kernels (true) or work-group per tile kernels (false)
   int vector_floats = 16;               // native vector width in floats: 4, 8 or 16; CPU register tiles are sized by it
@@ -22,7 +23,10 @@ struct Caps {
   bool fp16_arith = false;              // half arithmetic; storage as half always works through vload_half
   bool fp16_convert = true;             // vload_half and vstore_half are quick, and take any element's address
   int subgroup_size = 0;                // 0: no subgroup operations
-  bool wgmma = false;               // warpgroup matrix units by inline instructions (kernels/wgmma.cl); built and run to see
+  bool wgmma = false;               // fp32 on warpgroup matrix units by inline instructions (kernels/wgmma.cl); built and run to see
+  bool wgmma_tf32 = false;          // the same where TF32 is allowed
+  bool wgmma_bf16 = false, wgmma_f16 = false;            // operands of 16 bits
+  bool wgmma_wide_bf16 = false, wgmma_wide_f16 = false;  // and tiles of 256 columns
   int max_kernel_arg_bytes = 4096;  // limit on the bytes of a kernel's arguments
 };
 

@@ -1,0 +1,188 @@
+// csrc/exec/unit_check.cpp: builds and runs the unit products in a context of their own, where a fault harms nothing else.
+#include "csrc/exec/unit_check.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "csrc/runtime/hidden_instructions.h"
+#include "csrc/support/hash.h"
+#include "csrc/support/log.h"
+
+namespace ocl::exec {
+namespace {
+
+using runtime::ContextHandle;
+using runtime::KernelHandle;
+using runtime::MemHandle;
+using runtime::ProgramHandle;
+using runtime::QueueHandle;
+
+constexpr char kGood[] = "right", kBad[] = "wrong";
+constexpr size_t kGuard = 64;  // results in front and behind that nobody may write
+constexpr std::chrono::seconds kLongest{5};
+
+/// What the check of one type holds. Leaked when the device does not answer: releasing would wait for it.
+struct Bench {
+  cl_device_id device = nullptr;
+  ContextHandle context;
+  QueueHandle queue;
+  std::vector<ProgramHandle> programs;
+  std::vector<KernelHandle> kernels;
+  std::vector<MemHandle> memory;
+  bool stuck = false;
+};
+
+ProgramHandle build(Bench& bench, const std::string& source, const std::string& options) {
+  const char* text = source.c_str();
+  cl_int status = CL_SUCCESS;
+  ProgramHandle covered(clCreateProgramWithSource(bench.context.get(), 1, &text, nullptr, &status));
+  if (status != CL_SUCCESS || clBuildProgram(covered.get(), 1, &bench.device, options.c_str(), nullptr, nullptr) != CL_SUCCESS)
+    return {};
+  return runtime::uncover_instructions(bench.context.get(), bench.device, covered.get(), options.c_str(), &status);
+}
+
+cl_mem buffer(Bench& bench, const void* bytes, size_t count) {
+  cl_int status = CL_SUCCESS;
+  bench.memory.emplace_back(clCreateBuffer(bench.context.get(), CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, count,
+                                           const_cast<void*>(bytes), &status));
+  return bench.memory.back().get();
+}
+
+/// The kernel's results, empty if it cannot run or does not end in time.
+std::vector<float> results_of(Bench& bench, cl_program program, const UnitProduct& product) {
+  cl_int status = CL_SUCCESS;
+  bench.kernels.emplace_back(clCreateKernel(program, "unit_check", &status));
+  cl_kernel kernel = bench.kernels.back().get();
+  if (status != CL_SUCCESS) return {};
+  cl_uint slot = 0;
+  bool set = true;
+  const auto argument = [&](const auto& value) {
+    set = set && clSetKernelArg(kernel, slot++, sizeof(value), &value) == CL_SUCCESS;
+  };
+  const auto pair = [&](cl_mem memory, cl_ulong offset) {
+    argument(memory);
+    argument(offset);
+  };
+  for (const auto& input : product.inputs) pair(buffer(bench, input.data(), input.size()), static_cast<cl_ulong>(product.offset));
+  for (const auto& value : product.arguments) std::visit(argument, value);
+  std::vector<float> results(product.exact.size() + 2 * kGuard, NAN);
+  cl_mem out = buffer(bench, results.data(), results.size() * sizeof(float));
+  pair(out, kGuard);
+  const std::array<size_t, 3> local = {product.local, 1, 1};
+  const std::array<size_t, 3> global = {product.groups[0] * product.local, product.groups[1], product.groups[2]};
+  cl_event raw = nullptr;
+  if (!set ||
+      clEnqueueNDRangeKernel(bench.queue.get(), kernel, 3, nullptr, global.data(), local.data(), 0, nullptr, nullptr) !=
+          CL_SUCCESS ||
+      clEnqueueReadBuffer(bench.queue.get(), out, CL_FALSE, 0, results.size() * sizeof(float), results.data(), 0, nullptr,
+                          &raw) != CL_SUCCESS)
+    return {};
+  const runtime::EventHandle event(raw);
+  clFlush(bench.queue.get());
+  const runtime::Completion done = runtime::wait_within(raw, kLongest);
+  if (done == runtime::Completion::kPending) {
+    bench.stuck = true;
+    static auto* kept = new std::vector<std::vector<float>>;  // the driver may still write there
+    kept->push_back(std::move(results));
+    return {};
+  }
+  if (done == runtime::Completion::kFailed) return {};
+  const auto untouched = [](float x) { return std::isnan(x); };
+  if (!std::all_of(results.begin(), results.begin() + kGuard, untouched) ||
+      !std::all_of(results.end() - kGuard, results.end(), untouched))
+    return {};
+  return results;
+}
+
+/// "" if all is well, else what went wrong.
+std::string fault_of(runtime::Device& device, const UnitType& type) {
+  const std::vector<UnitProduct> products = unit_products(type);
+  auto bench = std::make_unique<Bench>();
+  bench->device = device.id();
+  cl_int status = CL_SUCCESS;
+  bench->context = ContextHandle(clCreateContext(nullptr, 1, &bench->device, nullptr, nullptr, &status));
+  if (status == CL_SUCCESS) bench->queue = QueueHandle(clCreateCommandQueue(bench->context.get(), bench->device, 0, &status));
+  if (status != CL_SUCCESS) return std::string("no context: ") + runtime::status_name(status);
+
+  std::map<std::string, size_t> programs;  // text -> position in bench->programs
+  for (const UnitProduct& product : products) programs.emplace(product.text(), programs.size());
+  bench->programs.resize(programs.size());
+  std::vector<const std::string*> texts(programs.size());
+  for (const auto& [text, position] : programs) texts[position] = &text;
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < texts.size(); i = next++) bench->programs[i] = build(*bench, *texts[i], device.build_options());
+  };
+  std::vector<std::thread> workers;
+  for (size_t i = 1; i < std::min<size_t>({texts.size(), 8, std::max(1u, std::thread::hardware_concurrency())}); ++i)
+    workers.emplace_back(work);
+  work();
+  for (std::thread& worker : workers) worker.join();
+
+  std::string fault;
+  for (const UnitProduct& product : products) {
+    const cl_program program = bench->programs[programs[product.text()]].get();
+    const std::string name = product.file + " (" + product.defines[0] + ", " + product.defines[1] + ")";
+    if (program == nullptr) fault = name + " does not build";
+    if (!fault.empty()) break;
+    const std::vector<float> results = results_of(*bench, program, product);
+    if (results.empty())
+      fault = name + (bench->stuck ? " does not end" : " does not run");
+    else if (!is_right(product, results, kGuard, type.error))
+      fault = name + " gives wrong results";
+  }
+  if (bench->stuck) static_cast<void>(bench.release());
+  return fault;
+}
+
+/// The verdict from this process, from the store, or from a check now.
+bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, const UnitType& type) {
+  static std::mutex mutex;
+  static auto* verdicts = new std::map<std::pair<int, std::string>, bool>;
+  const std::lock_guard lock(mutex);
+  const std::pair<int, std::string> known{device.index(), type.name};
+  if (const auto found = verdicts->find(known); found != verdicts->end()) return found->second;
+
+  std::string key = "unit check 1";
+  for (const std::string* part : {&device.name(), &device.platform_name(), &device.driver(), &device.build_options()})
+    key += '\0' + *part;
+  key += '\0' + std::string(type.name);
+  for (const UnitProduct& product : unit_products(type)) key += '\0' + product.text();
+  key = "unit check " + hash_hex(key);
+  const std::string stored = store.find ? store.find(key) : "";
+  std::string fault = stored == kGood ? "" : stored == kBad ? "found earlier" : fault_of(device, type);
+  if (store.store && stored.empty()) store.store(key, fault.empty() ? kGood : kBad);
+  if (!fault.empty())
+    log_message(LogLevel::kWarning, "exec",
+                std::string("matrix units of ") + device.describe() + " are not used for " + type.name +
+                    ", the portable kernels are: " + fault);
+  (*verdicts)[known] = fault.empty();
+  return fault.empty();
+}
+
+bool needs(const ir::Graph& graph, const UnitType& type) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const ir::Node& node) {
+    if (node.kind != ir::NodeKind::kContract && node.kind != ir::NodeKind::kConvolve) return false;
+    if (type.storage == ir::DType::kF32 && node.reduced_precision != (type.allowed == &Caps::wgmma_tf32)) return false;
+    return graph.buffers[node.operands[0].buffer].dtype == type.storage;
+  });
+}
+
+}  // namespace
+
+Caps checked_units(runtime::Device& device, const runtime::BinaryStore& store, const ir::Graph& graph, Caps caps) {
+  for (const UnitType& type : unit_types()) {
+    if (!(caps.*type.allowed) || !needs(graph, type)) continue;
+    const bool narrow = !type.wide || caps.*(type.storage == ir::DType::kBF16 ? &Caps::wgmma_bf16 : &Caps::wgmma_f16);
+    if (!narrow || !is_trusted(device, store, type)) caps.*type.allowed = false;
+  }
+  return caps;
+}
+
+}  // namespace ocl::exec

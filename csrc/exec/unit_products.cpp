@@ -1,0 +1,195 @@
+// csrc/exec/unit_products.cpp: matrix products and convolutions for the check of matrix units, with their results in double.
+#include <cmath>
+#include <cstring>
+
+#include "csrc/codegen/kernel_files.h"
+#include "csrc/exec/unit_check.h"
+
+namespace ocl::exec {
+namespace {
+
+constexpr int kBatch = 2;
+
+/// Multiples of 1/256 in [-1, 1) for 16 bits, which both types hold exactly; more digits for floats.
+std::vector<float> random_values(size_t count, bool digits, uint32_t seed) {
+  std::vector<float> values(count);
+  for (float& value : values) {
+    seed = seed * 1664525u + 1013904223u;
+    value = digits ? static_cast<float>(seed >> 8) / 8388608.0f - 1.0f : static_cast<float>(seed >> 23) / 256.0f - 1.0f;
+  }
+  return values;
+}
+
+std::vector<unsigned char> stored(const std::vector<float>& values, ir::DType type) {
+  const size_t element = static_cast<size_t>(ir::size_bytes(type));
+  std::vector<unsigned char> bytes(values.size() * element);
+  for (size_t i = 0; i < values.size(); ++i) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, &values[i], 4);
+    uint16_t half = static_cast<uint16_t>(bits >> 16);
+    if (type == ir::DType::kF16)  // no value is too small for a normal number
+      half = values[i] == 0 ? 0
+                            : static_cast<uint16_t>((bits >> 16 & 0x8000) | (((bits >> 23 & 255) - 112) << 10) | (bits >> 13 & 1023));
+    if (element == 4)
+      std::memcpy(&bytes[i * 4], &bits, 4);
+    else
+      std::memcpy(&bytes[i * 2], &half, 2);
+  }
+  return bytes;
+}
+
+void use_tile(UnitProduct& product, const UnitType& type, int rows, int columns) {
+  product.defines = {"TILE_M " + std::to_string(rows), "TILE_N " + std::to_string(columns), type.macro};
+  product.local = static_cast<size_t>(rows / 64 * 128 + 128);
+}
+
+struct Order {
+  int rows, columns;        // of a tile
+  bool a_depth, b_depth;    // whether the depth is contiguous in A, in B
+};
+
+/// offset: elements in front of both operands; from one element on they are not aligned, and are copied element by element.
+UnitProduct matrix_product(const UnitType& type, const Order& order, int offset) {
+  const int M = 132, N = type.wide ? 268 : 140, K = 172;
+  const auto padded = [](int n) { return (n + 7) / 8 * 8; };
+  const int64_t a_row = order.a_depth ? padded(K) : 1, a_col = order.a_depth ? 1 : padded(M);
+  const int64_t b_row = order.b_depth ? 1 : padded(N), b_col = order.b_depth ? padded(K) : 1;
+  const int64_t a_size = order.a_depth ? M * a_row : K * a_col, b_size = order.b_depth ? N * b_col : K * b_row;
+  const bool digits = type.storage == ir::DType::kF32;
+  const auto a = random_values(static_cast<size_t>(offset + kBatch * a_size), digits, 1);
+  const auto b = random_values(static_cast<size_t>(offset + kBatch * b_size), digits, 2);
+  UnitProduct product;
+  product.file = "gemm_wgmma";
+  use_tile(product, type, order.rows, order.columns);
+  for (const auto& [name, value] : {std::pair{"A_K_MAJOR ", order.a_depth}, {"B_K_MAJOR ", order.b_depth}})
+    product.defines.push_back(name + std::to_string(value));
+  product.defines.insert(product.defines.end(), {"A_VEC4 1", "B_VEC4 1"});
+  product.inputs = {stored(a, type.storage), stored(b, type.storage)};
+  product.arguments = {M, N, K, 1, a_size, int64_t{0}, a_row, a_col, b_size, int64_t{0}, b_row, b_col};
+  product.groups = {3, 1, kBatch};
+  product.offset = offset;
+  for (int i = 0; i < kBatch; ++i)
+    for (int m = 0; m < M; ++m)
+      for (int n = 0; n < N; ++n) {
+        double sum = 0, size = 0;
+        for (int k = 0; k < K; ++k) {
+          const double term = static_cast<double>(a[static_cast<size_t>(offset + i * a_size + m * a_row + k * a_col)]) *
+                              b[static_cast<size_t>(offset + i * b_size + k * b_row + n * b_col)];
+          sum += term;
+          size += std::fabs(term);
+        }
+        product.exact.push_back(sum);
+        product.sizes.push_back(size);
+      }
+  return product;
+}
+
+enum class Kind { kForward, kData, kWeight };
+
+/// A strided convolution in two groups, all tensors channels-last; splits of the weight gradient follow one another.
+UnitProduct convolution(const UnitType& type, Kind kind, int rows, int columns) {
+  constexpr int C = 24, K = 72, H = 9, W = 11, R = 3, S = 3, kStride = 2, kPad = 1, kGroups = 2, kSplits = 2;
+  constexpr int P = (H + 2 * kPad - R) / kStride + 1, Q = (W + 2 * kPad - S) / kStride + 1, GC = kGroups * C, GK = kGroups * K;
+  constexpr int kSplitPixels = 64;
+  static_assert(kBatch * P * Q <= kSplits * kSplitPixels && kBatch * P * Q > kSplitPixels);
+  const bool digits = type.storage == ir::DType::kF32;
+  const auto x = random_values(static_cast<size_t>(kBatch) * H * W * GC, digits, 3);
+  const auto dy = random_values(static_cast<size_t>(kBatch) * P * Q * GK, digits, 4);
+  const auto w = random_values(static_cast<size_t>(GK) * R * S * C, digits, 5);  // [GK][R][S][C]
+  const auto tiles = [](int n, int of) { return static_cast<size_t>((n + of - 1) / of); };
+  UnitProduct product;
+  product.file = kind == Kind::kWeight ? "conv_weight_wgmma" : "conv_wgmma";
+  use_tile(product, type, rows, columns);
+  const size_t results = kind == Kind::kForward ? dy.size() : kind == Kind::kData ? x.size() : w.size() * kSplits;
+  product.exact.assign(results, 0.0);
+  product.sizes.assign(results, 0.0);
+  std::vector<float> turned(w.size());  // [GC][R][S][K]
+  for (int n = 0; n < kBatch; ++n)
+    for (int p = 0; p < P; ++p)
+      for (int q = 0; q < Q; ++q)
+        for (int tap = 0; tap < R * S; ++tap) {
+          const int h = p * kStride - kPad + tap / S, v = q * kStride - kPad + tap % S, pixel = (n * P + p) * Q + q;
+          if (h < 0 || h >= H || v < 0 || v >= W) continue;
+          for (int k = 0; k < GK; ++k)
+            for (int c = 0; c < C; ++c) {
+              const size_t in_x = static_cast<size_t>(((n * H + h) * W + v) * GC + k / K * C + c);
+              const size_t in_w = static_cast<size_t>((k * R * S + tap) * C + c), in_dy = static_cast<size_t>(pixel * GK + k);
+              turned[static_cast<size_t>(((k / K * C + c) * R * S + tap) * K + k % K)] = w[in_w];
+              const float left = kind == Kind::kData ? w[in_w] : x[in_x], right = kind == Kind::kForward ? w[in_w] : dy[in_dy];
+              const size_t at = kind == Kind::kForward ? in_dy
+                                : kind == Kind::kData  ? in_x
+                                                       : static_cast<size_t>(pixel / kSplitPixels) * w.size() + in_w;
+              product.exact[at] += static_cast<double>(left) * right;
+              product.sizes[at] += std::fabs(static_cast<double>(left) * right);
+            }
+        }
+  const auto image = [&](int height, int width, int channels) {
+    for (const std::variant<int32_t, int64_t>& stride :
+         std::initializer_list<std::variant<int32_t, int64_t>>{int64_t{height} * width * channels, width * channels, channels, 1})
+      product.arguments.push_back(stride);
+  };
+  if (kind == Kind::kWeight) {
+    product.defines.emplace_back("DY_DENSE 1");
+    product.inputs = {stored(dy, type.storage), stored(x, type.storage)};
+    product.arguments = {kBatch, C, K, H, W, P, Q, R, S, kStride, kStride, kPad, kPad, 1, 1, kSplitPixels};
+    image(P, Q, GK);
+    image(H, W, GC);
+    product.groups = {tiles(R * S * C, columns) * tiles(K, rows), kGroups, kSplits};
+  } else if (kind == Kind::kData) {
+    product.defines.emplace_back("DATA_GRADIENT 1");
+    product.inputs = {stored(dy, type.storage), stored(turned, type.storage)};
+    product.arguments = {kBatch, K, C, P, Q, H, W, R, S, kStride, kStride, kPad, kPad, 1, 1};
+    image(P, Q, GK);
+    product.groups = {2, kGroups, kStride * kStride};
+  } else {
+    product.inputs = {stored(x, type.storage), stored(w, type.storage)};
+    product.arguments = {kBatch, C, K, H, W, P, Q, R, S, kStride, kStride, kPad, kPad, 1, 1};
+    image(H, W, GC);
+    product.groups = {2, kGroups, 1};
+  }
+  return product;
+}
+
+}  // namespace
+
+const std::vector<UnitType>& unit_types() {
+  using ir::DType;
+  static const std::vector<UnitType> types = {
+      {"fp32", &Caps::wgmma, "TERMS 3", DType::kF32, 4e-6, false},
+      {"TF32", &Caps::wgmma_tf32, "TERMS 1", DType::kF32, 1.5e-3, false},
+      {"bf16", &Caps::wgmma_bf16, "IN_BF16 1", DType::kBF16, 2e-5, false},
+      {"fp16", &Caps::wgmma_f16, "IN_HALF 1", DType::kF16, 2e-5, false},
+      {"bf16, 256 columns,", &Caps::wgmma_wide_bf16, "IN_BF16 1", DType::kBF16, 2e-5, true},
+      {"fp16, 256 columns,", &Caps::wgmma_wide_f16, "IN_HALF 1", DType::kF16, 2e-5, true},
+  };
+  return types;
+}
+
+std::vector<UnitProduct> unit_products(const UnitType& type) {
+  std::vector<UnitProduct> products;
+  const std::vector<Order> orders =
+      type.wide ? std::vector<Order>{{128, 256, true, false}, {64, 256, false, true}}
+                : std::vector<Order>{{128, 128, true, false}, {64, 128, false, true}, {128, 64, false, false}, {64, 64, true, true}};
+  for (const Order& order : orders)
+    for (const int offset : {0, 1}) products.push_back(matrix_product(type, order, offset));
+  products.push_back(convolution(type, Kind::kForward, 128, type.wide ? 256 : 128));
+  products.push_back(convolution(type, Kind::kData, 64, type.wide ? 256 : 64));
+  products.push_back(convolution(type, Kind::kWeight, type.wide ? 128 : 64, type.wide ? 256 : 128));
+  return products;
+}
+
+std::string UnitProduct::text() const {
+  // STOREA is what plans store whole tiles with; here vectors may lie anywhere. A wait gives up, so that the kernel ends.
+  std::string text = "#define KERNEL_NAME unit_check\n#define VW 2\n#define WAIT_TRIES 20000\n#define STORES_ALIGNED 1\n#define STOREA STOREV\n";
+  for (const std::string& macro : defines) text += "#define " + macro + "\n";
+  for (const char* name : {"common", "wgmma"}) text += codegen::kernel_file(name) + std::string("\n");
+  return text + codegen::kernel_file(file);
+}
+
+bool is_right(const UnitProduct& product, const std::vector<float>& results, size_t from, double error) {
+  for (size_t i = 0; i < product.exact.size(); ++i)
+    if (!(std::fabs(results[from + i] - product.exact[i]) <= error * product.sizes[i])) return false;
+  return true;
+}
+
+}  // namespace ocl::exec

@@ -1,0 +1,83 @@
+# tests/null/test_unit_kernels.py: the matrix-unit kernels on a matrix unit in software, bit by bit, at edge sizes.
+"""A kernel's text, its instructions replaced by calls (unit_emulator.cl), is built by clang as a program of the host, where threads are work-items
+(unit_emulator.cpp). That checks where producers put elements against the order in which the unit reads them, the pipeline and the edges, without the device."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+CLANG = next((path for name in ("clang", "clang-14", "clang-15", "clang-16") if (path := shutil.which(name))), None)
+pytestmark = pytest.mark.skipif(CLANG is None, reason="needs clang, which compiles OpenCL C for the host")
+
+GEMMS = [  # tile, operands' types, K contiguous in A and B, (M, N, K, strides padded to, offset, groups)
+    ("128x128", "IN_BF16", 1, 1, (130, 129, 200, 8, 0, 2)), ("128x128", "IN_BF16", 0, 0, (137, 136, 65, 8, 8, 4)),
+    ("64x64", "IN_HALF", 1, 0, (70, 72, 500, 8, 0, 1)), ("64x128", "IN_BF16", 0, 1, (65, 130, 64, 8, 0, 3)),
+    ("128x64", "IN_HALF", 1, 1, (100, 60, 9, 8, 0, 1)), ("128x256", "IN_BF16", 1, 0, (64, 300, 130, 8, 0, 2)),
+    ("64x256", "IN_BF16", 0, 1, (64, 257, 64, 8, 0, 2)),
+    ("64x64", "IN_BF16", 1, 1, (66, 65, 77, 0, 3, 2)), ("64x64", "IN_BF16", 0, 0, (66, 65, 77, 0, 5, 2)),
+    ("64x64", "", 1, 0, (66, 68, 100, 4, 0, 2)), ("128x128", "", 0, 1, (132, 129, 36, 4, 0, 2)), ("64x64", "", 1, 1, (66, 65, 33, 0, 1, 2)),
+    ("64x128", "TERMS=1", 0, 0, (66, 65, 33, 0, 1, 2)),
+]  # fmt: skip
+CONVOLUTIONS = [  # batch, C, K, H, W, R, S, stride, padding, dilation, groups
+    (2, 16, 72, 9, 7, 3, 3, 1, 1, 1, 1), (1, 8, 24, 11, 13, 5, 3, 2, 2, 1, 1), (2, 24, 32, 8, 8, 3, 3, 3, 1, 2, 2), (2, 72, 64, 6, 6, 1, 1, 2, 0, 1, 1),
+]  # fmt: skip
+UNROLL = "__attribute__((opencl_unroll_hint))"
+
+
+def run(folder: Path, kernel: str, case: str, defines: list[str], arguments: tuple[int, ...], types: str) -> None:
+    """Builds kernels/<kernel>.cl with its case and runs it: the program compares."""
+    text = (ROOT / "kernels/wgmma.cl").read_text()
+    begin, end = text.index("// ---- instructions ----"), text.index("// ---- where an element lies")
+    text = text[:begin] + (HERE / "unit_emulator.cl").read_text() + text[end:]
+    text, pins = re.subn(r'asm volatile\("" : "\+f".*?\);', ";", text)
+    assert pins == 2 and "asm" not in text[begin:]
+    main = (ROOT / f"kernels/{kernel}.cl").read_text()
+    main = main.replace("PIPELINE(line);", "PIPELINE(line); local_begins((__local char*)line.stages);")
+    common = (ROOT / "kernels/common.cl").read_text()
+    macros = "".join(f"#define {name.replace('=', ' ')}\n" for name in defines)
+    prelude = "#define min(a, b) ((a) < (b) ? (a) : (b))\n#define max(a, b) ((a) > (b) ? (a) : (b))\n"
+    prelude += "#define clamp(x, a, b) min(max(x, a), b)\n#define vload_half(i, p) 0.0f\n"
+    prelude += "#define vstore2(v, i, p) ((p)[0] = (v).x, (p)[1] = (v).y)\nvoid local_begins(__local char*);\n"
+    (folder / "kernel.cl").write_text(f"#define KERNEL_NAME k\n#define VW 2\n{macros}{prelude}{common}{text}\n{main}")
+    halves = types.startswith("IN_")
+    flags = [f"-D{name}" for name in defines] + [f"-DHALVES_HOST={int(halves)}", f"-DUNIT_T_HOST={'uint16_t' if halves else 'float'}"]
+    opencl = [str(CLANG), "-w", "-x", "cl", "-cl-std=CL1.2", "-Xclang", "-finclude-default-header", "-fno-pic", "-ffp-contract=off", "-O1"]
+    subprocess.run([*opencl, "-c", str(folder / "kernel.cl"), "-o", str(folder / "kernel.o")], check=True)
+    host = [str(CLANG), "-x", "c++", "-std=c++17", "-w", "-fno-pic", "-no-pie", "-ffp-contract=off", "-O1", "-pthread", *flags]
+    program = [str(HERE / "unit_emulator.cpp"), f'-DCASE="{HERE / case}"', "-x", "none", str(folder / "kernel.o"), "-lstdc++"]
+    subprocess.run([*host, *program, "-o", str(folder / "program")], check=True)
+    done = subprocess.run([str(folder / "program"), *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def tile_of(name: str) -> list[str]:
+    rows, columns = name.split("x")
+    return [f"TILE_M={rows}", f"TILE_N={columns}"]
+
+
+@pytest.mark.parametrize("tile, types, a, b, sizes", GEMMS)
+def test_gemm(tmp_path: Path, tile: str, types: str, a: int, b: int, sizes: tuple[int, ...]) -> None:
+    padded = int(sizes[3] != 0)
+    defines = [*tile_of(tile), f"A_K_MAJOR={a}", f"B_K_MAJOR={b}", f"A_VEC4={padded}", f"B_VEC4={padded}"]
+    if types:
+        defines.append(types if "=" in types else f"{types}=1")
+    run(tmp_path, "gemm_wgmma", "unit_case_gemm.h", defines, sizes, types)
+
+
+@pytest.mark.parametrize("types", ["IN_BF16", "IN_HALF", ""])
+@pytest.mark.parametrize("kind", ["forward", "data", "weight"])
+@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=lambda s: "-".join(map(str, s)))
+def test_convolution(tmp_path: Path, shape: tuple[int, ...], kind: str, types: str) -> None:
+    tile = "128x64" if shape[2] == 72 else "64x64"
+    defines = [*tile_of(tile), *([f"{types}=1"] if types else [])]
+    if kind == "weight":
+        run(tmp_path, "conv_weight_wgmma", "unit_case_conv.h", [*defines, "WEIGHT=1", "DY_DENSE=1"], shape, types)
+    else:
+        run(tmp_path, "conv_wgmma", "unit_case_conv.h", [*defines, f"DATA_GRADIENT={int(kind == 'data')}"], shape, types)

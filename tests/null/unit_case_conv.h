@@ -1,0 +1,76 @@
+// tests/null/unit_case_conv.h: emulated conv_wgmma and conv_weight_wgmma, all tensors channels-last.
+// Arguments: batch C K H W R S stride padding dilation groups; C and K are per group. WEIGHT, DATA_GRADIENT: which of the three.
+#ifdef WEIGHT
+extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, long, int, int,
+                  int, long, int, int, int, float*, ulong);
+#else
+extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, long, int, int, int,
+                  float*, ulong);
+#endif
+
+int run_case(int, char** argv) {
+  const auto arg = [&](int i) { return std::atoi(argv[i + 1]); };
+  const int batch = arg(0), C = arg(1), K = arg(2), H = arg(3), W = arg(4), R = arg(5), S = arg(6), stride = arg(7), pad = arg(8), dilation = arg(9);
+  const int groups = arg(10), P = (H + 2 * pad - dilation * (R - 1) - 1) / stride + 1, Q = (W + 2 * pad - dilation * (S - 1) - 1) / stride + 1;
+  const int GC = groups * C, GK = groups * K, items = TILE_M / 64 * 128 + 128;
+  const auto tiles = [](long n, int of) { return static_cast<size_t>((n + of - 1) / of); };
+  const auto x = numbers(static_cast<size_t>(batch) * H * W * GC, 1), w = numbers(static_cast<size_t>(GK) * R * S * C, 2);  // [GK][R][S][C]
+  const auto dy = numbers(static_cast<size_t>(batch) * P * Q * GK, 3);
+  std::vector<float> want, got;
+  const auto each = [&](auto visit) {  // every product: indices of x, w, dy
+    for (int n = 0; n < batch; ++n)
+      for (int p = 0; p < P; ++p)
+        for (int q = 0; q < Q; ++q)
+          for (int r = 0; r < R; ++r)
+            for (int s = 0; s < S; ++s) {
+              const int h = p * stride - pad + r * dilation, v = q * stride - pad + s * dilation;
+              if (h < 0 || h >= H || v < 0 || v >= W) continue;
+              for (int f = 0; f < GK; ++f)
+                for (int c = 0; c < C; ++c)
+                  visit(((static_cast<size_t>(n) * H + h) * W + v) * GC + f / K * C + c, ((static_cast<size_t>(f) * R + r) * S + s) * C + c,
+                        ((static_cast<size_t>(n) * P + p) * Q + q) * GK + f);
+            }
+  };
+#ifdef WEIGHT
+  const int splits = 3, split_pixels = (batch * P * Q + splits * 64 - 1) / (splits * 64) * 64;
+  want.assign(w.size(), 0.0f);
+  each([&](size_t i, size_t j, size_t l) { want[j] += x[i] * dy[l]; });
+  std::vector<float> parts(w.size() * splits, -1e30f);
+  auto a = stored(dy), b = stored(x);
+  launch(tiles(R * S * C, TILE_N) * tiles(K, TILE_M), groups, splits, items, [&] {
+    k(a.data(), 0, b.data(), 0, batch, C, K, H, W, P, Q, R, S, stride, stride, pad, pad, dilation, dilation, split_pixels, static_cast<long>(P) * Q * GK,
+      Q * GK, GK, 1, static_cast<long>(H) * W * GC, W * GC, GC, 1, parts.data(), 0);
+  });
+  got.assign(w.size(), 0.0f);
+  for (int s = 0; s < splits; ++s)
+    for (size_t i = 0; i < w.size(); ++i) got[i] += parts[s * w.size() + i];
+#elif DATA_GRADIENT
+  want.assign(x.size(), 0.0f);
+  each([&](size_t i, size_t j, size_t l) { want[i] += w[j] * dy[l]; });
+  std::vector<float> turned(static_cast<size_t>(GC) * R * S * K);  // [GC][R][S][K]
+  for (int f = 0; f < GK; ++f)
+    for (int t = 0; t < R * S; ++t)
+      for (int c = 0; c < C; ++c) turned[(static_cast<size_t>(f / K * C + c) * R * S + t) * K + f % K] = w[(static_cast<size_t>(f) * R * S + t) * C + c];
+  auto a = stored(dy), b = stored(turned);
+  got.assign(x.size(), -1e30f);
+  const long pixels = static_cast<long>(batch) * ((H + stride - 1) / stride) * ((W + stride - 1) / stride);
+  launch(tiles(pixels, TILE_M) * tiles(C, TILE_N), groups, stride * stride, items, [&] {
+    k(a.data(), 0, b.data(), 0, batch, K, C, P, Q, H, W, R, S, stride, stride, pad, pad, dilation, dilation, static_cast<long>(P) * Q * GK, Q * GK, GK, 1,
+      got.data(), 0);
+  });
+#else
+  want.assign(dy.size(), 0.0f);
+  each([&](size_t i, size_t j, size_t l) { want[l] += x[i] * w[j]; });
+  auto a = stored(x), b = stored(w);
+  got.assign(dy.size(), -1e30f);
+  launch(1, groups, 1, items, [&] {
+    k(a.data(), 0, b.data(), 0, batch, C, K, H, W, P, Q, R, S, stride, stride, pad, pad, dilation, dilation, static_cast<long>(H) * W * GC, W * GC, GC, 1,
+      got.data(), 0);
+  });
+#endif
+  long wrong = 0;
+  for (size_t i = 0; i < want.size(); ++i)
+    if (got[i] != want[i] && wrong++ < 5) std::printf("%zu: %g, not %g\n", i, got[i], want[i]);
+  std::printf("%ld wrong\n", wrong);
+  return wrong != 0;
+}

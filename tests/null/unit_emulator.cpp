@@ -1,0 +1,209 @@
+// tests/null/unit_emulator.cpp: a work-group of a matrix-unit kernel as threads of the host, with the unit and its barriers in software.
+//
+// The unit reads local memory in the order that the PTX manual gives for descriptors with the 128-byte swizzle; a copy by cp.async lands when the work-item
+// waits for its group, and the unit sees what a work-item wrote only after that work-item's fence. Element (row, k) of an operand:
+//   depth contiguous:        row%8 * 128 + row/8 * stride + k * size      stride: 1024 bytes here, from the descriptor
+//   columns contiguous:      row%64 * size + row/64 * leading + k%8 * 128 + k/8 * stride
+// then bits 4-6 of the address are exchanged by exclusive or with bits 7-9.
+//
+// Build: this file with -DCASE=<file that defines run_case()>, and the kernel's object; see test_unit_kernels.py.
+#include <pthread.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <thread>
+#include <vector>
+
+using uint = unsigned;
+using ulong = unsigned long;
+
+struct Copy {
+  uint to;
+  const char* from;
+  uint bytes, most, group;
+};
+struct Item {
+  size_t local = 0, group[3] = {0, 0, 0};
+  uint groups_ended = 0;
+  std::deque<Copy> copies;
+};
+static thread_local Item item;
+static size_t g_groups[3], g_items;
+static pthread_barrier_t g_all, g_warpgroup[4];
+
+struct Bar {
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+  uint expected = 0, pending = 0, phase = 0;
+};
+static Bar g_bars[4096];
+
+static void land(uint but) {
+  while (!item.copies.empty() && item.copies.front().group + but < item.groups_ended) {
+    const Copy c = item.copies.front();
+    item.copies.pop_front();
+    char* to = reinterpret_cast<char*>(static_cast<uintptr_t>(c.to));
+    if (c.to % c.most || (c.bytes && reinterpret_cast<uintptr_t>(c.from) % c.most)) std::abort();
+    std::memset(to, 0, c.most);
+    std::memcpy(to, c.from, c.bytes);
+  }
+}
+
+static float widen(const char* at) {
+#ifdef IN_BF16
+  uint16_t bits;
+  std::memcpy(&bits, at, 2);
+  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
+  float x;
+  std::memcpy(&x, &wide, 4);
+  return x;
+#elif defined(IN_HALF)
+  uint16_t bits;
+  std::memcpy(&bits, at, 2);
+  const int e = bits >> 10 & 31, m = bits & 1023;
+  const float x = e ? __builtin_ldexpf(1024 + m, e - 25) : __builtin_ldexpf(m, -24);
+  return bits >> 15 ? -x : x;
+#else
+  uint32_t bits;
+  std::memcpy(&bits, at, 4);
+  bits &= 0xFFFFE000u;
+  float x;
+  std::memcpy(&x, &bits, 4);
+  return x;
+#endif
+}
+
+static float element(ulong descriptor, int row, int k, bool columns) {
+  const uint start = static_cast<uint>(descriptor & 0x3FFF) << 4, leading = static_cast<uint>(descriptor >> 16 & 0x3FFF) << 4;
+  const uint stride = static_cast<uint>(descriptor >> 32 & 0x3FFF) << 4;
+  if (descriptor >> 62 != 1) std::abort();
+  const int size = sizeof(UNIT_T_HOST);
+  uint at = start + (columns ? row % 64 * size + row / 64 * leading + k % 8 * 128 + k / 8 * stride : row % 8 * 128 + row / 8 * stride + k * size);
+  at ^= (at >> 7 & 7) << 4;
+  extern char* g_local_base;  // descriptors hold the lowest 18 bits
+  const uintptr_t base = reinterpret_cast<uintptr_t>(g_local_base);
+  uintptr_t address = (base & ~uintptr_t{0x3FFFF}) | at;
+  if (address < base) address += 0x40000;
+  return widen(reinterpret_cast<const char*>(address));
+}
+char* g_local_base = nullptr;
+
+extern "C" {
+ulong emulated_barrier(uint bar, uint what, uint value) {
+  if (what == 3) return 0;
+  if (what == 4) return pthread_barrier_wait(&g_warpgroup[item.local / 128]), 0;
+  Bar& b = g_bars[bar / 8 % 4096];
+  pthread_mutex_lock(&b.mutex);
+  if (what == 0) {
+    b.expected = b.pending = value;
+    b.phase = 0;
+  } else if (what == 1) {
+    if (b.pending == 0) std::abort();
+    if (--b.pending == 0) {
+      b.pending = b.expected;
+      b.phase ^= 1;
+      pthread_cond_broadcast(&b.changed);
+    }
+  } else {
+    while (b.phase == value) pthread_cond_wait(&b.changed, &b.mutex);
+  }
+  pthread_mutex_unlock(&b.mutex);
+  return 0;
+}
+void emulated_copy(uint to, const void* from, uint bytes, uint most) {
+  item.copies.push_back({to, static_cast<const char*>(from), bytes, most, item.groups_ended});
+}
+void emulated_copies(int wait, uint but) {
+#if HALVES_HOST
+  if (!wait) ++item.groups_ended;
+  if (wait) land(but);
+#else
+  ++item.groups_ended;
+  land(0);
+#endif
+}
+void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint keep, uint a_columns, uint b_columns) {
+  const int depth = 32 / sizeof(UNIT_T_HOST), lane = item.local % 32, warp = item.local / 32 % 4, warpgroup = item.local / 128;
+  static float fragments[4][64][8];
+  if (a) {
+    pthread_barrier_wait(&g_warpgroup[warpgroup]);
+    for (int i = 0; i < 4; ++i)
+      fragments[warpgroup][warp * 16 + lane / 4 + (i & 1) * 8][lane % 4 + (i >> 1) * 4] = widen(reinterpret_cast<const char*>(&a[i]));
+    pthread_barrier_wait(&g_warpgroup[warpgroup]);
+  }
+  for (int half = 0; half < 2; ++half) {
+    const int row = warp * 16 + lane / 4 + half * 8;
+    float x[16];
+    for (int k = 0; k < depth; ++k) x[k] = a ? fragments[warpgroup][row][k] : element(a_at, row, k, a_columns);
+    for (int j = 0; j < TILE_N / 8; ++j)
+      for (int e = 0; e < 2; ++e) {
+        float sum = keep ? d[4 * j + 2 * half + e] : 0.0f;
+        for (int k = 0; k < depth; ++k) sum += x[k] * element(b_at, j * 8 + lane % 4 * 2 + e, k, b_columns);
+        d[4 * j + 2 * half + e] = sum;
+      }
+  }
+}
+size_t get_local_id(uint) asm("_Z12get_local_idj");
+size_t get_local_id(uint) { return item.local; }
+size_t get_group_id(uint d) asm("_Z12get_group_idj");
+size_t get_group_id(uint d) { return item.group[d]; }
+size_t get_num_groups(uint d) asm("_Z14get_num_groupsj");
+size_t get_num_groups(uint d) { return g_groups[d]; }
+size_t get_global_size(uint d) asm("_Z15get_global_sizej");
+size_t get_global_size(uint d) { return g_groups[d] * (d == 0 ? g_items : 1); }
+void work_barrier(uint) asm("_Z7barrierj");
+void work_barrier(uint) { pthread_barrier_wait(&g_all); }
+void local_begins(char* p) { g_local_base = p; }
+}
+
+/// Runs call() for every work-item, one group after another.
+template <typename F>
+void launch(size_t x, size_t y, size_t z, size_t items, F call) {
+  g_groups[0] = x, g_groups[1] = y, g_groups[2] = z, g_items = items;
+  for (size_t g = 0; g < x * y * z; ++g) {
+    pthread_barrier_init(&g_all, nullptr, static_cast<unsigned>(items));
+    for (auto& b : g_warpgroup) pthread_barrier_init(&b, nullptr, 128);
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < items; ++i)
+      threads.emplace_back([=] {
+        item = Item();
+        item.local = i;
+        item.group[0] = g % x, item.group[1] = g / x % y, item.group[2] = g / x / y;
+        call();
+      });
+    for (std::thread& t : threads) t.join();
+  }
+}
+
+/// Numbers of few digits: their products and small sums are exact in every type, so results are compared bit by bit.
+static std::vector<float> numbers(size_t count, uint seed) {
+  std::vector<float> v(count);
+  for (float& x : v) {
+    seed = seed * 1664525u + 1013904223u;
+    x = static_cast<float>(static_cast<int>(seed >> 24) % 9 - 4) * 0.5f;
+  }
+  return v;
+}
+static std::vector<UNIT_T_HOST> stored(const std::vector<float>& v) {
+  std::vector<UNIT_T_HOST> out(v.size() + 64);
+  for (size_t i = 0; i < v.size(); ++i) {
+#if HALVES_HOST
+    uint32_t bits;
+    std::memcpy(&bits, &v[i], 4);
+#ifdef IN_BF16
+    out[i] = static_cast<uint16_t>(bits >> 16);
+#else
+    out[i] = v[i] == 0 ? 0 : static_cast<uint16_t>((bits >> 16 & 0x8000) | (((bits >> 23 & 255) - 112) << 10) | (bits >> 13 & 1023));
+#endif
+#else
+    out[i] = v[i];
+#endif
+  }
+  return out;
+}
+
+#include CASE
+int main(int argc, char** argv) { return run_case(argc, argv); }
