@@ -153,7 +153,8 @@ option(
     "disable",
     str,
     "",
-    "Capabilities of a device not to use, with commas: wgmma (matrix units by inline instructions).",
+    "Capabilities of a device not to use, with commas: wgmma (matrix units by inline instructions), wgmma_halves (for fp16 and "
+    "bf16), wgmma_wide (their widest tiles).",
     scope="compile",
 )
 option(

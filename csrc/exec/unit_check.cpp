@@ -49,8 +49,8 @@ ProgramHandle build(Bench& bench, const std::string& source, const std::string& 
 
 cl_mem buffer(Bench& bench, const void* bytes, size_t count) {
   cl_int status = CL_SUCCESS;
-  bench.memory.emplace_back(clCreateBuffer(bench.context.get(), CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, count,
-                                           const_cast<void*>(bytes), &status));
+  bench.memory.emplace_back(
+      clCreateBuffer(bench.context.get(), CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, count, const_cast<void*>(bytes), &status));
   return bench.memory.back().get();
 }
 
@@ -69,7 +69,8 @@ std::vector<float> results_of(Bench& bench, cl_program program, const UnitProduc
     argument(memory);
     argument(offset);
   };
-  for (const auto& input : product.inputs) pair(buffer(bench, input.data(), input.size()), static_cast<cl_ulong>(product.offset));
+  for (const auto& input : product.inputs)
+    pair(buffer(bench, input.data(), input.size()), static_cast<cl_ulong>(product.offset));
   for (const auto& value : product.arguments) std::visit(argument, value);
   std::vector<float> results(product.exact.size() + 2 * kGuard, NAN);
   cl_mem out = buffer(bench, results.data(), results.size() * sizeof(float));
@@ -166,11 +167,13 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
   return fault.empty();
 }
 
-bool needs(const ir::Graph& graph, const UnitType& type) {
+/// float32 that may be rounded is multiplied exactly where TF32 is wrong.
+bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
+  const bool tf32 = type.allowed == &Caps::wgmma_tf32, exact = type.allowed == &Caps::wgmma;
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const ir::Node& node) {
     if (node.kind != ir::NodeKind::kContract && node.kind != ir::NodeKind::kConvolve) return false;
-    if (type.storage == ir::DType::kF32 && node.reduced_precision != (type.allowed == &Caps::wgmma_tf32)) return false;
-    return graph.buffers[node.operands[0].buffer].dtype == type.storage;
+    if (graph.buffers[node.operands[0].buffer].dtype != type.storage) return false;
+    return tf32 ? node.reduced_precision : !exact || !node.reduced_precision || !caps.wgmma_tf32;
   });
 }
 
@@ -178,7 +181,7 @@ bool needs(const ir::Graph& graph, const UnitType& type) {
 
 Caps checked_units(runtime::Device& device, const runtime::BinaryStore& store, const ir::Graph& graph, Caps caps) {
   for (const UnitType& type : unit_types()) {
-    if (!(caps.*type.allowed) || !needs(graph, type)) continue;
+    if (!(caps.*type.allowed) || !needs(graph, type, caps)) continue;
     const bool narrow = !type.wide || caps.*(type.storage == ir::DType::kBF16 ? &Caps::wgmma_bf16 : &Caps::wgmma_f16);
     if (!narrow || !is_trusted(device, store, type)) caps.*type.allowed = false;
   }

@@ -16,27 +16,27 @@ namespace ocl::exec {
 
 /// What a matrix-unit kernel multiplies, and the capability that allows it.
 struct UnitType {
-  const char* name;      // "bf16", for messages and verdicts
-  bool Caps::*allowed;   // cleared where the check fails
-  const char* macro;     // of the kernels: "IN_BF16 1"
-  ir::DType storage;     // of the operands
-  double error;          // largest, of a sum over the sum of its products' sizes
-  bool wide;             // tiles of 256 columns
+  const char* name;     // "bf16", for messages and verdicts
+  bool Caps::*allowed;  // cleared where the check fails
+  const char* macro;    // of the kernels: "IN_BF16 1"
+  ir::DType storage;    // of the operands
+  double error;         // largest, of a sum over the sum of its products' sizes
+  bool wide;            // tiles of 256 columns
 };
-/// Rows: fp32 by split TF32, TF32, bf16, fp16, wide tiles.
+/// Rows: TF32, fp32 by split TF32, bf16, fp16, wide tiles.
 const std::vector<UnitType>& unit_types();
 
 /// One launch of a kernel on random operands and what it must give.
 struct UnitProduct {
-  std::string file;                                   // of kernels/
-  std::vector<std::string> defines;                   // "TILE_M 128"
-  std::vector<std::vector<unsigned char>> inputs;     // element 0 first
-  int offset = 0;                                     // passed with both: where their elements begin
+  std::string file;                                       // of kernels/
+  std::vector<std::string> defines;                       // "TILE_M 128"
+  std::vector<std::vector<unsigned char>> inputs;         // element 0 first
+  int offset = 0;                                         // passed with both: where their elements begin
   std::vector<std::variant<int32_t, int64_t>> arguments;  // after the inputs
   std::array<size_t, 3> groups{1, 1, 1};
   size_t local = 128;
-  std::vector<double> exact, sizes;                   // of each result: the sum, the sum of its products' sizes
-  std::string text() const;                           // the program; the kernel is called unit_check
+  std::vector<double> exact, sizes;  // of each result: the sum, the sum of its products' sizes
+  std::string text() const;          // the program; the kernel is called unit_check
 };
 /// Kernels of a type with every order of the operands' dimensions and every tile, at sizes that fill no tile.
 std::vector<UnitProduct> unit_products(const UnitType& type);

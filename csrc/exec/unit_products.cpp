@@ -28,8 +28,9 @@ std::vector<unsigned char> stored(const std::vector<float>& values, ir::DType ty
     std::memcpy(&bits, &values[i], 4);
     uint16_t half = static_cast<uint16_t>(bits >> 16);
     if (type == ir::DType::kF16)  // no value is too small for a normal number
-      half = values[i] == 0 ? 0
-                            : static_cast<uint16_t>((bits >> 16 & 0x8000) | (((bits >> 23 & 255) - 112) << 10) | (bits >> 13 & 1023));
+      half = values[i] == 0
+                 ? 0
+                 : static_cast<uint16_t>((bits >> 16 & 0x8000) | (((bits >> 23 & 255) - 112) << 10) | (bits >> 13 & 1023));
     if (element == 4)
       std::memcpy(&bytes[i * 4], &bits, 4);
     else
@@ -44,8 +45,8 @@ void use_tile(UnitProduct& product, const UnitType& type, int rows, int columns)
 }
 
 struct Order {
-  int rows, columns;        // of a tile
-  bool a_depth, b_depth;    // whether the depth is contiguous in A, in B
+  int rows, columns;      // of a tile
+  bool a_depth, b_depth;  // whether the depth is contiguous in A, in B
 };
 
 /// offset: elements in front of both operands; from one element on they are not aligned, and are copied element by element.
@@ -88,7 +89,7 @@ enum class Kind { kForward, kData, kWeight };
 
 /// A strided convolution in two groups, all tensors channels-last; splits of the weight gradient follow one another.
 UnitProduct convolution(const UnitType& type, Kind kind, int rows, int columns) {
-  constexpr int C = 24, K = 72, H = 9, W = 11, R = 3, S = 3, kStride = 2, kPad = 1, kGroups = 2, kSplits = 2;
+  constexpr int C = 24, K = 72, H = 11, W = 12, R = 3, S = 3, kStride = 2, kPad = 1, kGroups = 2, kSplits = 2;
   constexpr int P = (H + 2 * kPad - R) / kStride + 1, Q = (W + 2 * kPad - S) / kStride + 1, GC = kGroups * C, GK = kGroups * K;
   constexpr int kSplitPixels = 64;
   static_assert(kBatch * P * Q <= kSplits * kSplitPixels && kBatch * P * Q > kSplitPixels);
@@ -124,8 +125,8 @@ UnitProduct convolution(const UnitType& type, Kind kind, int rows, int columns) 
             }
         }
   const auto image = [&](int height, int width, int channels) {
-    for (const std::variant<int32_t, int64_t>& stride :
-         std::initializer_list<std::variant<int32_t, int64_t>>{int64_t{height} * width * channels, width * channels, channels, 1})
+    for (const std::variant<int32_t, int64_t>& stride : std::initializer_list<std::variant<int32_t, int64_t>>{
+             int64_t{height} * width * channels, width * channels, channels, 1})
       product.arguments.push_back(stride);
   };
   if (kind == Kind::kWeight) {
@@ -155,8 +156,8 @@ UnitProduct convolution(const UnitType& type, Kind kind, int rows, int columns) 
 const std::vector<UnitType>& unit_types() {
   using ir::DType;
   static const std::vector<UnitType> types = {
-      {"fp32", &Caps::wgmma, "TERMS 3", DType::kF32, 4e-6, false},
       {"TF32", &Caps::wgmma_tf32, "TERMS 1", DType::kF32, 1.5e-3, false},
+      {"fp32", &Caps::wgmma, "TERMS 3", DType::kF32, 4e-6, false},
       {"bf16", &Caps::wgmma_bf16, "IN_BF16 1", DType::kBF16, 2e-5, false},
       {"fp16", &Caps::wgmma_f16, "IN_HALF 1", DType::kF16, 2e-5, false},
       {"bf16, 256 columns,", &Caps::wgmma_wide_bf16, "IN_BF16 1", DType::kBF16, 2e-5, true},
@@ -168,8 +169,9 @@ const std::vector<UnitType>& unit_types() {
 std::vector<UnitProduct> unit_products(const UnitType& type) {
   std::vector<UnitProduct> products;
   const std::vector<Order> orders =
-      type.wide ? std::vector<Order>{{128, 256, true, false}, {64, 256, false, true}}
-                : std::vector<Order>{{128, 128, true, false}, {64, 128, false, true}, {128, 64, false, false}, {64, 64, true, true}};
+      type.wide
+          ? std::vector<Order>{{128, 256, true, false}, {64, 256, false, true}}
+          : std::vector<Order>{{128, 128, true, false}, {64, 128, false, true}, {128, 64, false, false}, {64, 64, true, true}};
   for (const Order& order : orders)
     for (const int offset : {0, 1}) products.push_back(matrix_product(type, order, offset));
   products.push_back(convolution(type, Kind::kForward, 128, type.wide ? 256 : 128));
@@ -180,7 +182,9 @@ std::vector<UnitProduct> unit_products(const UnitType& type) {
 
 std::string UnitProduct::text() const {
   // STOREA is what plans store whole tiles with; here vectors may lie anywhere. A wait gives up, so that the kernel ends.
-  std::string text = "#define KERNEL_NAME unit_check\n#define VW 2\n#define WAIT_TRIES 20000\n#define STORES_ALIGNED 1\n#define STOREA STOREV\n";
+  std::string text =
+      "#define KERNEL_NAME unit_check\n#define VW 2\n#define WAIT_TRIES 20000\n#define STORES_ALIGNED 1\n#define STOREA "
+      "STOREV\n";
   for (const std::string& macro : defines) text += "#define " + macro + "\n";
   for (const char* name : {"common", "wgmma"}) text += codegen::kernel_file(name) + std::string("\n");
   return text + codegen::kernel_file(file);

@@ -253,7 +253,7 @@ Value Builder::convolve(const Value& x, const Value& w, const ConvolveAttrs& att
   node.operands = {as_view(left), as_view(right)};
   node.outputs = {result.buffer};
   node.convolve = attrs;
-  node.reduced_precision = reduced_precision;
+  node.reduced_precision = reduced_convolutions;
   graph.add_node(std::move(node));
   return result;
 }

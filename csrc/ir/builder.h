@@ -69,8 +69,9 @@ class BodyBuilder {
 class Builder {
  public:
   Graph graph;
-  Origin origin;                   // given to the nodes made from now on; the lowering sets it per FX node
-  bool reduced_precision = false;  // given to contractions and convolutions made from now on: TF32-like rounding is allowed
+  Origin origin;  // given to the nodes made from now on; the lowering sets it per FX node
+  // Given to contractions and attention, and to convolutions, made from now on: TF32-like rounding is allowed.
+  bool reduced_precision = false, reduced_convolutions = false;
 
   // Inputs
   IndexExpr size_symbol(Range range);  // s0, s1, ... in order

@@ -306,6 +306,7 @@ void bind_builder(py::module_& m) {
       .def_readonly("graph", &Builder::graph)
       .def_readwrite("origin", &Builder::origin)
       .def_readwrite("reduced_precision", &Builder::reduced_precision)
+      .def_readwrite("reduced_convolutions", &Builder::reduced_convolutions)
       .def("size_symbol", &Builder::size_symbol)
       .def("input", &Builder::input, py::arg("dtype"), py::arg("sizes"), py::arg("strides"), py::arg("is_parameter") = false,
            py::arg("donated") = false)

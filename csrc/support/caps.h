@@ -23,11 +23,11 @@ struct Caps {
   bool fp16_arith = false;              // half arithmetic; storage as half always works through vload_half
   bool fp16_convert = true;             // vload_half and vstore_half are quick, and take any element's address
   int subgroup_size = 0;                // 0: no subgroup operations
-  bool wgmma = false;               // fp32 on warpgroup matrix units by inline instructions (kernels/wgmma.cl); built and run to see
-  bool wgmma_tf32 = false;          // the same where TF32 is allowed
+  bool wgmma = false;       // fp32 on warpgroup matrix units by inline instructions (kernels/wgmma.cl); built and run to see
+  bool wgmma_tf32 = false;  // the same where TF32 is allowed
   bool wgmma_bf16 = false, wgmma_f16 = false;            // operands of 16 bits
   bool wgmma_wide_bf16 = false, wgmma_wide_f16 = false;  // and tiles of 256 columns
-  int max_kernel_arg_bytes = 4096;  // limit on the bytes of a kernel's arguments
+  int max_kernel_arg_bytes = 4096;                       // limit on the bytes of a kernel's arguments
 };
 
 }  // namespace ocl

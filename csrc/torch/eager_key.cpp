@@ -95,6 +95,15 @@ bool is_same(const at::Tensor& a, const at::Tensor& b) {
           a.const_data_ptr() == b.const_data_ptr());
 }
 
+/// What the user allows in products and convolutions of float32; lowering/graph.py asks for the same.
+char precision() {
+  const at::Context& context = at::globalContext();
+  const auto allows = [&](at::Float32Op op) {
+    return context.float32Precision(at::Float32Backend::CUDA, op) == at::Float32Precision::TF32;
+  };
+  return static_cast<char>('0' + allows(at::Float32Op::MATMUL) + 2 * allows(at::Float32Op::CONV));
+}
+
 }  // namespace
 
 bool is_host_scalar(const at::Tensor& tensor) { return tensor.device().is_cpu() && tensor.dim() == 0; }
@@ -154,6 +163,7 @@ EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& s
 
 std::string key_of(const c10::OperatorHandle& op, const EagerArguments& arguments, KeyLevel level) {
   KeyWriter key(level);
+  key.tag(precision());
   key.raw(&op.schema());  // a registered schema stays where it is
   key.raw(level);
   for (size_t i = 0; i < arguments.leaves.size(); ++i) {

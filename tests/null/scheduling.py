@@ -36,6 +36,9 @@ CAPS: dict[str, dict[str, Any]] = {
         "fp64": True,
     },
 }  # fmt: skip
+CAPS["units"] = CAPS["gpu"] | {"units": 132} | {
+    f"wgmma{kind}": True for kind in ("", "_tf32", "_bf16", "_f16", "_wide_bf16", "_wide_f16")
+}  # fmt: skip
 
 
 def render(graph: ir.Graph, caps: str, fuse: bool = True) -> dict[str, Any]:

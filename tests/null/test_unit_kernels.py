@@ -1,6 +1,7 @@
 # tests/null/test_unit_kernels.py: the matrix-unit kernels on a matrix unit in software, bit by bit, at edge sizes.
-"""A kernel's text, its instructions replaced by calls (unit_emulator.cl), is built by clang as a program of the host, where threads are work-items
-(unit_emulator.cpp). That checks where producers put elements against the order in which the unit reads them, the pipeline and the edges, without the device."""
+"""A kernel's text, its instructions replaced by calls (unit_emulator.cl), is built by clang as a program of the host, where threads
+are work-items (unit_emulator.cpp). That checks where producers put elements against the order in which the unit reads them, the
+pipeline and the edges, without the device."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ GEMMS = [  # tile, operands' types, K contiguous in A and B, (M, N, K, strides p
     ("64x128", "TERMS=1", 0, 0, (66, 65, 33, 0, 1, 2)),
 ]  # fmt: skip
 CONVOLUTIONS = [  # batch, C, K, H, W, R, S, stride, padding, dilation, groups
-    (2, 16, 72, 9, 7, 3, 3, 1, 1, 1, 1), (1, 8, 24, 11, 13, 5, 3, 2, 2, 1, 1), (2, 24, 32, 8, 8, 3, 3, 3, 1, 2, 2), (2, 72, 64, 6, 6, 1, 1, 2, 0, 1, 1),
+    (2, 16, 72, 9, 7, 3, 3, 1, 1, 1, 1), (1, 8, 24, 11, 13, 5, 3, 2, 2, 1, 1), (2, 24, 32, 8, 8, 3, 3, 3, 1, 2, 2),
+    (2, 72, 64, 6, 6, 1, 1, 2, 0, 1, 1),
 ]  # fmt: skip
 UNROLL = "__attribute__((opencl_unroll_hint))"
 
@@ -47,13 +49,48 @@ def run(folder: Path, kernel: str, case: str, defines: list[str], arguments: tup
     prelude += "#define vstore2(v, i, p) ((p)[0] = (v).x, (p)[1] = (v).y)\nvoid local_begins(__local char*);\n"
     (folder / "kernel.cl").write_text(f"#define KERNEL_NAME k\n#define VW 2\n{macros}{prelude}{common}{text}\n{main}")
     halves = types.startswith("IN_")
-    flags = [f"-D{name}" for name in defines] + [f"-DHALVES_HOST={int(halves)}", f"-DUNIT_T_HOST={'uint16_t' if halves else 'float'}"]
-    opencl = [str(CLANG), "-w", "-x", "cl", "-cl-std=CL1.2", "-Xclang", "-finclude-default-header", "-fno-pic", "-ffp-contract=off", "-O1"]
+    flags = [f"-D{name}" for name in defines] + [
+        f"-DHALVES_HOST={int(halves)}",
+        f"-DUNIT_T_HOST={'uint16_t' if halves else 'float'}",
+    ]
+    opencl = [
+        str(CLANG),
+        "-w",
+        "-x",
+        "cl",
+        "-cl-std=CL1.2",
+        "-Xclang",
+        "-finclude-default-header",
+        "-fno-pic",
+        "-ffp-contract=off",
+        "-O1",
+    ]
     subprocess.run([*opencl, "-c", str(folder / "kernel.cl"), "-o", str(folder / "kernel.o")], check=True)
-    host = [str(CLANG), "-x", "c++", "-std=c++17", "-w", "-fno-pic", "-no-pie", "-ffp-contract=off", "-O1", "-pthread", *flags]
-    program = [str(HERE / "unit_emulator.cpp"), f'-DCASE="{HERE / case}"', "-x", "none", str(folder / "kernel.o"), "-lstdc++"]
+    host = [
+        str(CLANG),
+        "-x",
+        "c++",
+        "-std=c++17",
+        "-w",
+        "-fno-pic",
+        "-no-pie",
+        "-ffp-contract=off",
+        "-O1",
+        "-pthread",
+        *flags,
+    ]
+    program = [
+        str(HERE / "unit_emulator.cpp"),
+        f'-DCASE="{HERE / case}"',
+        "-x",
+        "none",
+        str(folder / "kernel.o"),
+        "-lstdc++",
+    ]
     subprocess.run([*host, *program, "-o", str(folder / "program")], check=True)
-    done = subprocess.run([str(folder / "program"), *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [str(folder / "program"), *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -80,4 +117,6 @@ def test_convolution(tmp_path: Path, shape: tuple[int, ...], kind: str, types: s
     if kind == "weight":
         run(tmp_path, "conv_weight_wgmma", "unit_case_conv.h", [*defines, "WEIGHT=1", "DY_DENSE=1"], shape, types)
     else:
-        run(tmp_path, "conv_wgmma", "unit_case_conv.h", [*defines, f"DATA_GRADIENT={int(kind == 'data')}"], shape, types)
+        run(
+            tmp_path, "conv_wgmma", "unit_case_conv.h", [*defines, f"DATA_GRADIENT={int(kind == 'data')}"], shape, types
+        )

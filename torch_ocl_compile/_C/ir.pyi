@@ -296,6 +296,7 @@ class Value:
 class Builder:
     origin: Origin
     reduced_precision: bool
+    reduced_convolutions: bool
     def __init__(self) -> None: ...
     @property
     def graph(self) -> Graph: ...

@@ -102,6 +102,16 @@ def lower_module(
     return _Lowering(gm, saved_from, set(parameters), set(donated), fallback, debug).run()
 
 
+def allows_tf32() -> tuple[bool, bool]:
+    """Whether the user allows TF32 in matrix products, and in convolutions.
+
+    torch.set_float32_matmul_precision, allow_tf32 and the newer fp32_precision all end in the fields asked here. That of
+    convolutions allows TF32 unless the user forbids it, so theirs asks for both.
+    """
+    products = torch.backends.cuda.matmul.fp32_precision == "tf32"
+    return products, products and torch.backends.cudnn.conv.fp32_precision == "tf32"
+
+
 class _Lowering:
     def __init__(
         self,
@@ -121,7 +131,7 @@ class _Lowering:
         self.expressions: dict[Any, ir.Value] = {}
         self.outside: list[tuple[Checked, ir.Value]] = []
         self.builder = ir.Builder()
-        self.builder.reduced_precision = torch.get_float32_matmul_precision() != "highest"
+        self.builder.reduced_precision, self.builder.reduced_convolutions = allows_tf32()
         self.symbols = Symbols(self.builder)
         self.context = Context(self.builder, self.symbols)
         self.context.from_sizes = self.bring_expression

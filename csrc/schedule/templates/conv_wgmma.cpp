@@ -11,14 +11,14 @@ namespace {
 
 using ir::IndexExpr;
 
-/// The image with contiguous channels, their number a multiple of 4: in place, or a copy padded with zeros.
-Operand quads_of_channels(TemplateContext& context, const ir::View& x, const IndexExpr& channels) {
-  if (quads(context, {channels})) {
+/// The image with contiguous channels, their number a multiple of `chunk`: in place, or a copy padded with zeros.
+Operand chunks_of_channels(TemplateContext& context, const ir::View& x, const IndexExpr& channels, int chunk) {
+  if (multiples(context, chunk, {channels})) {
     const Operand image = channels_last_operand(context, x);
-    if (quads(context, {image.strides[0], image.strides[2], image.strides[3]})) return image;
+    if (multiples(context, chunk, {image.strides[0], image.strides[2], image.strides[3]})) return image;
     return dense_copy(context, x, kChannelsLast);
   }
-  const IndexExpr padded = ir::ceildiv(channels, 4) * 4, c = IndexExpr::loop(3);
+  const IndexExpr padded = ir::ceildiv(channels, chunk) * chunk, c = IndexExpr::loop(3);
   const Operand copy = copied_operand(context, x, {x.sizes[0], x.sizes[2], x.sizes[3], padded},
                                       {IndexExpr::loop(0), c, IndexExpr::loop(1), IndexExpr::loop(2)}, {{c, channels}});
   return {copy.input, {copy.strides[0], 1, copy.strides[1], copy.strides[2]}};
@@ -27,11 +27,12 @@ Operand quads_of_channels(TemplateContext& context, const ir::View& x, const Ind
 /// Parts of a sum over pixels: whole rounds of `tiles` tiles a part over the units, against writing and adding the partial
 /// results
 /// (`results` elements each). Seconds of an H200, whose ratio is that of other devices too. Knob "splits".
-int64_t choose_pixel_splits(TemplateContext& context, const UnitTile& tile, int64_t tiles, int64_t pixels, double results) {
-  constexpr double kFlops = 0.6e12, kBytes = 2e12;  // of one unit, of the device
+int64_t choose_pixel_splits(TemplateContext& context, const UnitMath& math, const UnitTile& tile, int64_t tiles, int64_t pixels,
+                            double results) {
+  constexpr double kBytes = 2e12;  // of the device
   const Caps& caps = context.caps;
   const int64_t most = std::clamp<int64_t>(pixels / 512, 1, 256);
-  const double whole = 2.0 * static_cast<double>(pixels) * tile.rows * tile.columns / (kFlops * tile.rate);
+  const double whole = 2.0 * static_cast<double>(pixels) * tile.rows * tile.columns / (math.flops * tile.rate);
   int64_t best = 1;
   double least = 0;
   for (int64_t splits = 1; splits <= most; ++splits) {
@@ -49,19 +50,21 @@ int64_t choose_pixel_splits(TemplateContext& context, const UnitTile& tile, int6
 
 bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch) {
   const ir::Node node = context.graph.nodes[context.node];
-  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind == ir::ConvolveKind::kWeight || !takes_wgmma(context))
-    return false;
+  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind == ir::ConvolveKind::kWeight) return false;
+  const auto math = unit_math(context);
+  if (!math) return false;
   const bool data = node.convolve.kind == ir::ConvolveKind::kData;
   const ir::ConvolveAttrs& attrs = node.convolve;
   const ir::View &x = node.operands[0], &w = node.operands[1];
   const IndexExpr groups = attrs.groups, batch = node.sizes[0], R = w.sizes[2], S = w.sizes[3];
   const IndexExpr C = ir::floordiv(x.sizes[1], groups), K = ir::floordiv(node.sizes[1], groups);  // of a group
   if (typical(K, 64) < 24 || typical(R * S * C, 576) < 16) return false;  // most of a tile would be empty
-  if (attrs.groups > 1 && !quads(context, {C})) return false;
+  if (attrs.groups > 1 && !multiples(context, math->chunk, {C})) return false;
   if (typical(x.sizes[2], 1) > 8000 || typical(x.sizes[3], 1) > 8000) return false;  // the kernel keeps coordinates in 16 bits
 
-  const Operand image = quads_of_channels(context, x, x.sizes[1]);
-  const IndexExpr depth = attrs.groups > 1 ? C : ir::ceildiv(C, 4) * 4;  // channels as they lie in the image
+  const Operand image = chunks_of_channels(context, x, x.sizes[1], math->chunk);
+  const IndexExpr depth =
+      attrs.groups > 1 ? C : ir::ceildiv(C, math->chunk) * math->chunk;  // channels as they lie in the image
   const IndexExpr k = IndexExpr::loop(0), r = IndexExpr::loop(1), s = IndexExpr::loop(2), c = IndexExpr::loop(3);
   std::vector<IndexExpr> from = {k, c, r, s};
   if (data) from = {ir::floordiv(k, K) * C + c, ir::mod(k, K), r, s};
@@ -70,14 +73,14 @@ bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch) {
   const IndexExpr step_h = data ? attrs.stride[0] : 1, step_w = data ? attrs.stride[1] : 1;
   const IndexExpr pixels = batch * ir::ceildiv(node.sizes[2], step_h) * ir::ceildiv(node.sizes[3], step_w);
   const int64_t phases = data ? static_cast<int64_t>(attrs.stride[0]) * attrs.stride[1] : 1;
-  const UnitTile tile = choose_unit_tile(context, typical(pixels, 50176), typical(K, 64), attrs.groups * phases);
+  const UnitTile tile = choose_unit_tile(context, *math, typical(pixels, 50176), typical(K, 64), attrs.groups * phases);
 
   launch = TemplateLaunch{};
   launch.kind = data ? "conv_data" : "conv_forward";
-  use_unit_tile(context, launch, "conv_wgmma", tile);
+  use_unit_tile(context, launch, "conv_wgmma", *math, tile);
   define(launch, "DATA_GRADIENT", data);
   launch.inputs = {image.input, weight.input};
-  define_alignment(context, launch);
+  define_alignment(context, launch, math->chunk);
   pass(launch,
        {batch, depth, K, x.sizes[2], x.sizes[3], node.sizes[2], node.sizes[3], R, S, attrs.stride[0], attrs.stride[1],
         attrs.padding[0], attrs.padding[1], attrs.dilation[0], attrs.dilation[1]},
@@ -95,18 +98,22 @@ bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch) {
 
 bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch) {
   const ir::Node node = context.graph.nodes[context.node];
-  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind != ir::ConvolveKind::kWeight || !takes_wgmma(context))
-    return false;
+  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind != ir::ConvolveKind::kWeight) return false;
+  const auto math = unit_math(context);
+  if (!math) return false;
   const ir::ConvolveAttrs& attrs = node.convolve;
   const ir::View &x = node.operands[0], &dy = node.operands[1];
   const IndexExpr groups = attrs.groups, batch = x.sizes[0], P = dy.sizes[2], Q = dy.sizes[3];
   const IndexExpr C = node.sizes[1], K = ir::floordiv(node.sizes[0], groups), R = node.sizes[2], S = node.sizes[3];
-  if (!quads(context, {K}) || !constants({R, S, C, K})) return false;
-  if (K.constant() < 24 || typical(R * S * C, 576) < 24 || (attrs.groups > 1 && !quads(context, {C}))) return false;
+  if (!multiples(context, math->chunk, {K}) || !constants({R, S, C, K})) return false;
+  if (K.constant() < 24 || typical(R * S * C, 576) < 24 || (attrs.groups > 1 && !multiples(context, math->chunk, {C})))
+    return false;
   if (typical(x.sizes[2], 1) > 8000 || typical(x.sizes[3], 1) > 8000) return false;
 
-  const IndexExpr depth = attrs.groups > 1 ? C : ir::ceildiv(C, 4) * 4;  // channels as they lie in the image
-  const Operand image = quads_of_channels(context, x, x.sizes[1]), gradient = quads_of_channels(context, dy, dy.sizes[1]);
+  const IndexExpr depth =
+      attrs.groups > 1 ? C : ir::ceildiv(C, math->chunk) * math->chunk;  // channels as they lie in the image
+  const Operand image = chunks_of_channels(context, x, x.sizes[1], math->chunk),
+                gradient = chunks_of_channels(context, dy, dy.sizes[1], math->chunk);
   const bool dense = ir::simplify(gradient.strides[3] * Q, context.graph.ranges()) == gradient.strides[2] &&
                      ir::simplify(gradient.strides[2] * P, context.graph.ranges()) == gradient.strides[0];
 
@@ -114,19 +121,19 @@ bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch) 
   const UnitTile tile = {rows <= 64 ? 64 : 128, columns <= 64 ? 64 : 128, 1.0};
   const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * attrs.groups;
   const int64_t wanted =
-      choose_pixel_splits(context, tile, tiles, pixels, static_cast<double>(rows) * static_cast<double>(columns));
-  const IndexExpr split_pixels = ir::ceildiv(ir::ceildiv(batch * P * Q, wanted), 32) * 32;
+      choose_pixel_splits(context, *math, tile, tiles, pixels, static_cast<double>(rows) * static_cast<double>(columns));
+  const IndexExpr split_pixels = ir::ceildiv(ir::ceildiv(batch * P * Q, wanted), 64) * 64;
   // With sizes known only at run time a split may come out empty: it then stores zeros.
   const int64_t splits = split_pixels.is_const() ? (pixels + split_pixels.constant() - 1) / split_pixels.constant() : wanted;
 
   launch = TemplateLaunch{};
   launch.kind = "conv_weight";
-  use_unit_tile(context, launch, "conv_weight_wgmma", tile);
+  use_unit_tile(context, launch, "conv_weight_wgmma", *math, tile);
   if (splits > 1) launch.variant += " in " + std::to_string(splits) + " parts";
   define(launch, "DY_DENSE", dense);
-  if (!quads(context, {C})) define(launch, "STORED_C", C.constant());
+  if (!multiples(context, math->chunk, {C})) define(launch, "STORED_C", C.constant());
   launch.inputs = {gradient.input, image.input};
-  define_alignment(context, launch);
+  define_alignment(context, launch, math->chunk);
   pass(launch, {batch, depth, K, x.sizes[2], x.sizes[3], P, Q, R, S, attrs.stride[0], attrs.stride[1], attrs.padding[0],
                 attrs.padding[1], attrs.dilation[0], attrs.dilation[1], split_pixels});
   for (const Operand& operand : {gradient, image}) {

@@ -43,14 +43,17 @@ void use_tile(TemplateLaunch& launch, const GroupTile& tile, int64_t depth) {
   launch.local = {tile.items(), 1, 1};
 }
 
-bool quads(const TemplateContext& context, const std::vector<IndexExpr>& sizes) {
+bool multiples(const TemplateContext& context, int of, const std::vector<IndexExpr>& sizes) {
   const ir::Ranges ranges = context.graph.ranges();
-  return std::all_of(sizes.begin(), sizes.end(), [&](const IndexExpr& e) { return ranges.known_divides(4, e); });
+  return std::all_of(sizes.begin(), sizes.end(), [&](const IndexExpr& e) { return ranges.known_divides(of, e); });
 }
 
-void define_alignment(const TemplateContext& context, TemplateLaunch& launch) {
+bool quads(const TemplateContext& context, const std::vector<IndexExpr>& sizes) { return multiples(context, 4, sizes); }
+
+void define_alignment(const TemplateContext& context, TemplateLaunch& launch, int chunk) {
   const bool placed = std::all_of(launch.inputs.begin(), launch.inputs.end(), [&](const TemplateLaunch::Input& input) {
-    return context.graph.buffers[input.buffer].role == ir::BufferRole::kIntermediate && quads(context, {input.offset});
+    return context.graph.buffers[input.buffer].role == ir::BufferRole::kIntermediate &&
+           multiples(context, chunk, {input.offset});
   });
   define(launch, "ALIGNED_BASES", placed);
 }

@@ -24,11 +24,13 @@ GroupTile choose_group_tile(TemplateContext& context, const std::vector<GroupTil
 /// Defines TILE_M, TILE_N, TILE_K, ITEM_M, ITEM_N, and SUM_STEPS for sums of `depth` products; sets the local size.
 void use_tile(TemplateLaunch& launch, const GroupTile& tile, int64_t depth);
 
-/// Whether all are known to be multiples of 4: the kernels then load float4.
+/// Whether all are known to be multiples of `of`.
+bool multiples(const TemplateContext& context, int of, const std::vector<ir::IndexExpr>& sizes);
+/// Multiples of 4: the kernels then load float4.
 bool quads(const TemplateContext& context, const std::vector<ir::IndexExpr>& sizes);
 /// Defines ALIGNED_BASES: whether every input is memory that the plan places (at multiples of 16 bytes), read from a multiple
-/// of 4 elements on. Where a graph input begins is the caller's choice; the kernels then look at run time.
-void define_alignment(const TemplateContext& context, TemplateLaunch& launch);
+/// of `chunk` elements on. Where a graph input begins is the caller's choice; the kernels then look at run time.
+void define_alignment(const TemplateContext& context, TemplateLaunch& launch, int chunk = 4);
 /// The operand's strides as the GPU kernels take images: channel stride 1 known.
 bool channels_contiguous(const Operand& operand);
 /// The view as memory with contiguous channels: in place, or a copy in front of the node.

@@ -59,13 +59,13 @@ Matrices matrices(TemplateContext& context, const ir::View& view, const IndexExp
   return dense_matrices(context, view, inner);
 }
 
-int64_t choose_splits(TemplateContext& context, int64_t tiles, const IndexExpr& K) {
+int64_t choose_splits(TemplateContext& context, int64_t tiles, const IndexExpr& K, int chunk) {
   if (!K.is_const()) return 1;
   const int64_t wanted = 2 * static_cast<int64_t>(context.caps.units);
   std::vector<int64_t> valid = {1};
   size_t best = 0;
   for (int64_t splits = 2; splits <= 64; ++splits) {
-    if (K.constant() % (splits * 4) != 0 || K.constant() / splits < 256) continue;
+    if (K.constant() % (splits * chunk) != 0 || K.constant() / splits < 256) continue;
     if (valid[best] * tiles < wanted) best = valid.size();
     valid.push_back(splits);
   }
@@ -90,25 +90,50 @@ void split_depth(TemplateContext& context, int64_t splits) {
   split_output(context, splits, {0, 1, 2});
 }
 
-void pass_matrices(TemplateContext& context, TemplateLaunch& launch) {
+namespace {
+
+/// A view in place if its rows, or its columns, are contiguous and lie at multiples of `chunk` elements; else a copy where they
+/// do, along the dimension that is contiguous in place.
+Matrices chunked_matrices(TemplateContext& context, const ir::View& view, const IndexExpr& inner, int chunk) {
+  const auto in_place = matrices_in_place(context, view, inner);
+  if (in_place && in_place->col.is_const(1) && multiples(context, chunk, {in_place->row, in_place->outer, in_place->inner}))
+    return *in_place;
+  if (in_place && in_place->row.is_const(1) && multiples(context, chunk, {in_place->col, in_place->outer, in_place->inner}))
+    return *in_place;
+  const size_t along = in_place && in_place->row.is_const(1) ? 1 : 2, across = 3 - along;
+  ir::Shape strides(3, IndexExpr(1));
+  strides[across] = ir::ceildiv(view.sizes[along], chunk) * chunk;
+  strides[0] = strides[across] * view.sizes[across];
+  const Operand copy =
+      copied_operand(context, view, view.sizes, {IndexExpr::loop(0), IndexExpr::loop(1), IndexExpr::loop(2)}, {}, strides);
+  return {copy.input, strides[0] * inner, inner.is_const(1) ? IndexExpr(0) : strides[0], strides[1], strides[2]};
+}
+
+}  // namespace
+
+void pass_matrices(TemplateContext& context, TemplateLaunch& launch, int chunk) {
   const ir::Node node = context.graph.nodes[context.node];
   const IndexExpr M = node.sizes[1], N = node.sizes[2], K = node.reduce_sizes[0];
   IndexExpr inner = 1;
   for (const ir::View& view : node.operands)
     if (const auto factor = batch_factor(offset_of(context, view)); factor && inner.is_const(1)) inner = *factor;
-  const Matrices a = matrices(context, node.operands[0], inner), b = matrices(context, node.operands[1], inner);
+  const bool chunked = chunk > 4;
+  const auto operand = [&](const ir::View& view) {
+    return chunked ? chunked_matrices(context, view, inner, chunk) : matrices(context, view, inner);
+  };
+  const Matrices a = operand(node.operands[0]), b = operand(node.operands[1]);
   const bool a_along_k = !a.row.is_const(1) || a.col.is_const(1), b_along_k = b.row.is_const(1) && !b.col.is_const(1);
 
   define(launch, "A_K_MAJOR", a_along_k);
   define(launch, "B_K_MAJOR", b_along_k);
   define(launch, "A_VEC4",
-         (a_along_k ? a.col : a.row).is_const(1) &&
-             quads(context, {a_along_k ? K : M, a_along_k ? a.row : a.col, a.outer, a.inner}));
+         chunked || (a_along_k ? a.col : a.row).is_const(1) &&
+                        quads(context, {a_along_k ? K : M, a_along_k ? a.row : a.col, a.outer, a.inner}));
   define(launch, "B_VEC4",
-         (b_along_k ? b.row : b.col).is_const(1) &&
-             quads(context, {b_along_k ? K : N, b_along_k ? b.col : b.row, b.outer, b.inner}));
+         chunked || (b_along_k ? b.row : b.col).is_const(1) &&
+                        quads(context, {b_along_k ? K : N, b_along_k ? b.col : b.row, b.outer, b.inner}));
   launch.inputs = {a.input, b.input};
-  define_alignment(context, launch);
+  define_alignment(context, launch, chunk);
   pass(launch, {M, N, K, inner}, {a.outer, a.inner, a.row, a.col, b.outer, b.inner, b.row, b.col});
   launch.store_aligned = true;
   launch.store_coords = {0, 1, 2};

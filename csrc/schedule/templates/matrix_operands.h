@@ -25,14 +25,15 @@ Matrices dense_matrices(TemplateContext& context, const ir::View& view, const ir
 /// The view in place if it can be, else a row-major copy.
 Matrices matrices(TemplateContext& context, const ir::View& view, const ir::IndexExpr& inner);
 
-/// Parts of K that fill the device when the output has few tiles: a divisor of K that leaves 256 or more to a part. Knob
-/// "splits".
-int64_t choose_splits(TemplateContext& context, int64_t tiles, const ir::IndexExpr& K);
+/// Parts of K that fill the device when the output has few tiles: a divisor of K that leaves 256 or more to a part. Parts are
+/// multiples of `chunk`. Knob "splits".
+int64_t choose_splits(TemplateContext& context, int64_t tiles, const ir::IndexExpr& K, int chunk = 4);
 /// The contraction as one with splits*batch smaller ones; matrix s*batch + b has part s of K of matrix b.
 void split_depth(TemplateContext& context, int64_t splits);
 
 /// Both operands of the contraction as a group kernel's inputs, arguments and macros about their layout, and how its results
-/// are stored: [batch, m, n], vectors along n.
-void pass_matrices(TemplateContext& context, TemplateLaunch& launch);
+/// are stored: [batch, m, n], vectors along n. chunk: 4, or 8 for operands of 16 bits on matrix units, which take nothing but
+/// rows at multiples of 16 bytes: others are copied.
+void pass_matrices(TemplateContext& context, TemplateLaunch& launch, int chunk = 4);
 
 }  // namespace ocl::schedule

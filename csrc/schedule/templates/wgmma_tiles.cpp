@@ -3,28 +3,50 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 namespace ocl::schedule {
 
 using ir::IndexExpr;
 namespace {
 
+// Operands of 32 bits: measured on an H200. 16 bits: estimates from the bytes that a tile moves for each product; not measured
+// yet.
 constexpr std::array<UnitTile, 4> kTiles = {{{128, 128, 1.0}, {128, 64, 0.73}, {64, 128, 0.7}, {64, 64, 0.69}}};
+constexpr std::array<UnitTile, 5> kHalfTiles = {
+    {{128, 256, 1.2}, {128, 128, 1.0}, {128, 64, 0.73}, {64, 128, 0.65}, {64, 64, 0.6}}};
 constexpr int kProducers = 128;
 
 }  // namespace
 
-bool takes_wgmma(const TemplateContext& context) {
+std::optional<UnitMath> unit_math(const TemplateContext& context) {
   const ir::Node& node = context.graph.nodes[context.node];
-  return context.caps.wgmma && std::all_of(node.operands.begin(), node.operands.end(), [&](const ir::View& view) {
-           return context.graph.buffers[view.buffer].dtype == ir::DType::kF32;
-         });
+  const ir::DType type = context.graph.buffers[node.operands[0].buffer].dtype;
+  for (const ir::View& view : node.operands)
+    if (context.graph.buffers[view.buffer].dtype != type) return std::nullopt;
+  struct Row {
+    ir::DType type;
+    bool reduced;  // only where the user allows TF32
+    bool allowed;
+    UnitMath math;
+  };
+  const Caps& caps = context.caps;
+  // TF32 first: without it, float32 that may be rounded is multiplied exactly.
+  const std::array<Row, 4> rows = {{{ir::DType::kF32, true, caps.wgmma_tf32, {"tf32", 1, 4, 1.5e12, false}},
+                                    {ir::DType::kF32, false, caps.wgmma, {"split tf32", 3, 4, 0.6e12, false}},
+                                    {ir::DType::kBF16, false, caps.wgmma_bf16, {"bf16", 1, 8, 4e12, caps.wgmma_wide_bf16}},
+                                    {ir::DType::kF16, false, caps.wgmma_f16, {"f16", 1, 8, 4e12, caps.wgmma_wide_f16}}}};
+  for (const Row& row : rows)
+    if (row.type == type && row.allowed && (!row.reduced || node.reduced_precision)) return row.math;
+  return std::nullopt;
 }
 
-UnitTile choose_unit_tile(TemplateContext& context, int64_t rows, int64_t columns, int64_t others) {
+UnitTile choose_unit_tile(TemplateContext& context, const UnitMath& math, int64_t rows, int64_t columns, int64_t others) {
   const Caps& caps = context.caps;
+  const bool halves = math.chunk == 8;
   std::vector<std::pair<double, UnitTile>> ranked;
-  for (const UnitTile& tile : kTiles) {
+  for (const UnitTile& tile : halves ? std::span<const UnitTile>(kHalfTiles) : std::span<const UnitTile>(kTiles)) {
+    if (tile.columns == 256 && !math.wide) continue;
     const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * others;
     const int64_t rounds = (tiles + caps.units - 1) / caps.units;
     const double time = static_cast<double>(rounds) * tile.rows * tile.columns / tile.rate;
@@ -43,15 +65,15 @@ IndexExpr persistent_groups(const Caps& caps, const IndexExpr& tiles, const Unit
   return ir::min(tiles, ir::ceildiv(resident, others));
 }
 
-void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitTile& tile) {
-  const bool tf32 = context.graph.nodes[context.node].reduced_precision;
+void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math,
+                   const UnitTile& tile) {
   launch.file = file;
   launch.library = "wgmma";
-  launch.variant = std::to_string(tile.rows) + "x" + std::to_string(tile.columns) + (tf32 ? " tf32" : " split tf32");
+  launch.variant = std::to_string(tile.rows) + "x" + std::to_string(tile.columns) + " " + math.name;
   define_types(context, launch, 2);
   define(launch, "TILE_M", tile.rows);
   define(launch, "TILE_N", tile.columns);
-  define(launch, "TERMS", tf32 ? 1 : 3);
+  define(launch, "TERMS", math.terms);
   launch.local = {tile.rows / 64 * 128 + kProducers, 1, 1};
   launch.store_width = 2;
 }

@@ -1,0 +1,131 @@
+# tests/null/test_unit_choice.py: which matrix-unit kernel a product or a convolution gets, by its types and by what the user allows.
+"""No device: graphs are scheduled for capabilities with matrix units. What the kernels compute is tested on a unit in software, and
+on devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.null.scheduling import CAPS, Seen, collecting
+from torch_ocl_compile import _C
+from torch_ocl_compile.lowering.graph import allows_tf32
+
+ALLOWED: dict[str, Callable[[], None]] = {
+    "set_float32_matmul_precision": lambda: torch.set_float32_matmul_precision("high"),
+    "medium": lambda: torch.set_float32_matmul_precision("medium"),
+    "allow_tf32": lambda: setattr(torch.backends.cuda.matmul, "allow_tf32", True),
+    "fp32_precision": lambda: setattr(torch.backends.cuda.matmul, "fp32_precision", "tf32"),
+    "fp32_precision of everything": lambda: setattr(torch.backends, "fp32_precision", "tf32"),
+}
+
+
+@pytest.fixture(autouse=True)
+def settings() -> Iterator[None]:
+    """As they were: the newer interface brings the older one to an error until both agree again."""
+    convolutions = torch.backends.cudnn.conv.fp32_precision
+    yield
+    torch.backends.fp32_precision = "none"
+    torch.backends.cuda.matmul.fp32_precision = "none"
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.conv.fp32_precision = convolutions
+
+
+def kernels(
+    call: Callable[..., Any], inputs: list[torch.Tensor], **caps: Any
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """The choices' log lines and the kernels of all graphs that the call runs."""
+    seen: list[Seen] = []
+    collecting(call, seen, dynamic=False)(*inputs)
+    log, texts = [], []
+    for graph in seen:
+        rendered = _C.exec.render(graph.graph, CAPS["units"] | caps, True)
+        log += [line for line in rendered["log"] if "wgmma" in line or "group" in line]
+        texts += rendered["kernels"]
+    return log, texts
+
+
+def test_highest_is_exact() -> None:
+    assert allows_tf32() == (False, False)
+    log, texts = kernels(torch.mm, [torch.randn(256, 256), torch.randn(256, 256)])
+    assert "split tf32" in log[0] and "#define TERMS 3" in texts[0]["text"]
+
+
+@pytest.mark.parametrize("how", ALLOWED)
+def test_tf32_is_the_users_choice(how: str) -> None:
+    ALLOWED[how]()
+    log, texts = kernels(lambda a, b: torch.relu(a @ b), [torch.randn(256, 256), torch.randn(256, 256)])
+    assert log[0].endswith(" tf32") and "split" not in log[0] and "#define TERMS 1" in texts[0]["text"]
+    log, texts = kernels(F.conv2d, [torch.randn(2, 64, 14, 14), torch.randn(64, 64, 3, 3)])
+    assert log[0].endswith(" tf32") and "split" not in log[0] and any("#define TERMS 1" in k["text"] for k in texts)
+
+
+def test_convolutions_can_forbid_tf32() -> None:
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.conv.fp32_precision = "ieee"
+    assert allows_tf32() == (True, False)
+    log, _ = kernels(F.conv2d, [torch.randn(2, 64, 14, 14), torch.randn(64, 64, 3, 3)])
+    assert "split tf32" in log[0]
+
+
+def test_a_setting_is_seen_by_a_compiled_function() -> None:
+    seen: list[Seen] = []
+    product = collecting(torch.mm, seen, dynamic=False)
+    inputs = [torch.randn(64, 64), torch.randn(64, 64)]
+    product(*inputs)
+    torch.set_float32_matmul_precision("high")
+    product(*inputs)
+    assert [graph.graph.nodes[0].reduced_precision for graph in seen] == [False, True]
+
+
+@pytest.mark.parametrize("dtype, name", [(torch.bfloat16, "bf16"), (torch.float16, "f16")])
+def test_halves(dtype: torch.dtype, name: str) -> None:
+    a, b = torch.randn(1024, 512).to(dtype), torch.randn(2048, 512).to(dtype)
+    log, texts = kernels(lambda a, b: a @ b.t(), [a, b])
+    assert log[0].endswith(f"128x256 {name}") or log[0].endswith(f"128x128 {name}")
+    assert len(texts) == 1 and "#define B_K_MAJOR 1" in texts[0]["text"] and "#define A_K_MAJOR 1" in texts[0]["text"]
+    log, texts = kernels(lambda a, b: a.t() @ b, [a[:, :256].contiguous(), torch.randn(1024, 64).to(dtype)])
+    assert log[0].endswith(name) or "parts" in log[0]
+    assert "#define B_K_MAJOR 0" in texts[0]["text"] and "#define A_K_MAJOR 0" in texts[0]["text"]
+
+
+def test_rows_that_are_not_aligned_are_copied() -> None:
+    """A row of 50257 elements of 16 bits: a copy whose rows begin at multiples of 16 bytes, in the order of the matrix itself."""
+    a, b = torch.randn(64, 50257).bfloat16(), torch.randn(50257, 128).bfloat16()
+    log, texts = kernels(lambda a, b: (a @ b).float(), [a, b])
+    assert "bf16" in log[0] and len(texts) == 2
+    assert any("50264" in str(k) for k in texts)
+    log, texts = kernels(lambda g, x: g.t() @ x, [torch.randn(512, 50257).bfloat16(), torch.randn(512, 128).bfloat16()])
+    assert len(texts) == 2 and "#define A_K_MAJOR 0" in texts[1]["text"]
+
+
+@pytest.mark.parametrize("channels", [3, 64])
+def test_convolutions_of_halves(channels: int) -> None:
+    x, w = torch.randn(2, channels, 16, 16).bfloat16(), torch.randn(64, channels, 3, 3).bfloat16()
+
+    def step(x: torch.Tensor, w: torch.Tensor) -> Any:
+        y = torch.ops.aten.convolution(x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+        return y, *torch.ops.aten.convolution_backward(
+            y, x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, (channels > 3, True, False)
+        )[:2]
+
+    log, _ = kernels(lambda x, w: [t for t in step(x, w) if t is not None], [x, w])
+    assert len(log) == (3 if channels > 3 else 2)
+    assert all("wgmma" in line and "bf16" in line for line in log), log
+
+
+def test_what_a_check_rules_out_is_not_used() -> None:
+    a = torch.randn(256, 256)
+    log, _ = kernels(torch.mm, [a.bfloat16(), a.bfloat16()], wgmma_bf16=False)
+    assert "gemm_group" in log[0]
+    log, _ = kernels(torch.mm, [torch.randn(4096, 4096).bfloat16()] * 2, wgmma_wide_bf16=False)
+    assert "128x128 bf16" in log[0]
+    torch.set_float32_matmul_precision("high")
+    log, _ = kernels(torch.mm, [a, a], wgmma_tf32=False)
+    assert "split tf32" in log[0]
+    log, _ = kernels(torch.mm, [a, a], wgmma_tf32=False, wgmma=False)
+    assert "gemm_group" in log[0]
