@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "csrc/codegen/kernel_files.h"
 #include "csrc/runtime/hidden_instructions.h"
 #include "csrc/support/hash.h"
 #include "csrc/support/log.h"
@@ -154,7 +155,8 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
   for (const std::string* part : {&device.name(), &device.platform_name(), &device.driver(), &device.build_options()})
     key += '\0' + *part;
   key += '\0' + std::string(type.name);
-  for (const UnitProduct& product : unit_products(type)) key += '\0' + product.text();
+  for (const char* file : {"common", "wgmma", "gemm_wgmma", "conv_wgmma", "conv_weight_wgmma"})
+    key += '\0' + std::string(codegen::kernel_file(file));
   key = "unit check " + hash_hex(key);
   const std::string stored = store.find ? store.find(key) : "";
   std::string fault = stored == kGood ? "" : stored == kBad ? "found earlier" : fault_of(device, type);

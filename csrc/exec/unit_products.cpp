@@ -183,7 +183,7 @@ std::vector<UnitProduct> unit_products(const UnitType& type) {
 std::string UnitProduct::text() const {
   // STOREA is what plans store whole tiles with; here vectors may lie anywhere. A wait gives up, so that the kernel ends.
   std::string text =
-      "#define KERNEL_NAME unit_check\n#define VW 2\n#define WAIT_TRIES 20000\n#define STORES_ALIGNED 1\n#define STOREA "
+      "#define KERNEL_NAME unit_check\n#define VW 2\n#define WAIT_TRIES 100000\n#define STORES_ALIGNED 1\n#define STOREA "
       "STOREV\n";
   for (const std::string& macro : defines) text += "#define " + macro + "\n";
   for (const char* name : {"common", "wgmma"}) text += codegen::kernel_file(name) + std::string("\n");
