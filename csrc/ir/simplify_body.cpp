@@ -110,7 +110,7 @@ std::optional<Scalar> fold(OpCode code, const std::vector<Scalar>& x, DType oper
 
 class BodySimplifier {
  public:
-  BodySimplifier(const Graph& graph, Node& node) : node_(node), ranges_(graph.ranges(&node)) {}
+  BodySimplifier(const Graph& graph, Node& node) : graph_(graph), node_(node), ranges_(graph.ranges(&node)) {}
 
   void run() {
     for (Op& op : node_.body.ops) {
@@ -197,6 +197,7 @@ class BodySimplifier {
           if (!at(op.args[0]).constant.i) return constant({is_floating(op.dtype), 0, 0}, op.dtype);
           op.args.clear();
         }
+        if (is_empty(op.buffer)) return constant({is_floating(op.dtype), 0, 0}, op.dtype);
         return keep(std::move(op));
       case OpCode::kCast:
         return rewrite_cast(std::move(op));
@@ -211,6 +212,12 @@ class BodySimplifier {
         return constant(*value, op.dtype);
     }
     return keep(std::move(op));
+  }
+
+  /// Such a load only stands in loops without iterations; it would be made before the loop, where there is no memory.
+  bool is_empty(BufferId id) const {
+    const Shape& sizes = graph_.buffers[static_cast<size_t>(id)].sizes;
+    return std::any_of(sizes.begin(), sizes.end(), [](const IndexExpr& size) { return size.is_const(0); });
   }
 
   int rewrite_cast(Op op) {
@@ -300,6 +307,7 @@ class BodySimplifier {
     ops_ = std::move(kept);
   }
 
+  const Graph& graph_;
   Node& node_;
   const Ranges ranges_;
   std::vector<Op> ops_;

@@ -97,3 +97,13 @@ TEST_CASE("a negative zero is another constant than zero") {
              "  store b3[i0] = v4\n")
             .find("-0") != std::string::npos);
 }
+
+TEST_CASE("a buffer without elements is not read, even where a sum over nothing loads from it") {
+  Graph graph = parse_graph(
+      "buffer b0 a f32 [0] strides [1] input 0\nbuffer b1 out f32 []\ninputs b0\nnode reduce sum whole [] over [0]\n"
+      "  v0 = load f32 b0[0]\n  reduce v0\n  store b1[] = result 0\nresult b1 [] strides [] offset 0\n");
+  verify(graph, Level::kGraph);
+  simplify(graph);
+  verify(graph, Level::kGraph);
+  CHECK(graph.str().find("load") == std::string::npos);
+}
