@@ -45,11 +45,21 @@
 #define STAGES (HALVES && TILE_N < 256 ? 6 : 4)  // buffers in local memory
 #endif
 #define CONSUMERS (TILE_M / 64)
+#ifndef PRODUCERS
 #define PRODUCERS 128                         // work-items that stage, after the consumers
+#endif
 #define GROUP (CONSUMERS * 128 + PRODUCERS)
 #define A_ELEMENTS (TILE_M * TILE_K)
 #define B_ELEMENTS (TILE_N * TILE_K)
-#define STAGE_ELEMENTS (A_ELEMENTS + (TERMS == 3 ? 2 : 1) * B_ELEMENTS)
+#define PARTS (TERMS == 3 ? 2 : 1)            // of an operand that is split: high, low
+#ifdef TILE_C                                 // attention: a stage is a tile of one operand, TILE_C rows of DEPTH_TILE elements
+#ifndef DEPTH_TILE
+#define DEPTH_TILE 64
+#endif
+#define STAGE_ELEMENTS (PARTS * TILE_C * DEPTH_TILE)
+#else
+#define STAGE_ELEMENTS (A_ELEMENTS + PARTS * B_ELEMENTS)
+#endif
 #define ROWS_APART (PRODUCERS / 8)            // rows between two chunks of a producer when 8 producers share a row
 #define A_CHUNKS (TILE_M * TILE_K / CHUNK / PRODUCERS)
 #define B_CHUNKS (TILE_N * TILE_K / CHUNK / PRODUCERS)
@@ -130,16 +140,20 @@ ALWAYS_INLINE void copies_end(void) { asm volatile("cp.async.commit_group;" ::: 
 #define MULTIPLY_BY(columns, numbers, a_number, b_number, d, a, b, keep, transposed, ...) \
   asm volatile("//@{ .reg .pred p; setp.ne.b32 p, " keep ", 0; wgmma.mma_async.sync.aligned.m64n" columns "k16." UNIT_TYPES " {" numbers \
                "}, " a_number ", " b_number ", p, 1, 1, " transposed "; }" : __VA_ARGS__ : "l"(a), "l"(b))
-#if TILE_N == 256
-#define MULTIPLY_AS(d, a, b, keep, transposed)                                                                                           \
+#define MULTIPLY_AS(d, a, b, keep, transposed) OCL_CAT(MULTIPLY_, TILE_N)(d, a, b, keep, transposed)
+#define MULTIPLY_256(d, a, b, keep, transposed)                                                                                          \
   MULTIPLY_BY("256", NUMBERS_0 ", " NUMBERS_32 ", " NUMBERS_64 ", " NUMBERS_96, "%128", "%129", d, a, b, keep, transposed, SUMS(d, 0),   \
               SUMS(d, 32), SUMS(d, 64), SUMS(d, 96))
-#elif TILE_N == 128
-#define MULTIPLY_AS(d, a, b, keep, transposed) \
+#define MULTIPLY_128(d, a, b, keep, transposed) \
   MULTIPLY_BY("128", NUMBERS_0 ", " NUMBERS_32, "%64", "%65", d, a, b, keep, transposed, SUMS(d, 0), SUMS(d, 32))
-#else
-#define MULTIPLY_AS(d, a, b, keep, transposed) MULTIPLY_BY("64", NUMBERS_0, "%32", "%33", d, a, b, keep, transposed, SUMS(d, 0))
-#endif
+#define MULTIPLY_64(d, a, b, keep, transposed) MULTIPLY_BY("64", NUMBERS_0, "%32", "%33", d, a, b, keep, transposed, SUMS(d, 0))
+// d += a * b: a (64 x 16) in registers, of b's dimensions the columns are contiguous.
+#define MULTIPLY_HELD_BY(columns, numbers, a_numbers, b_number, d, a, b, ...) \
+  asm volatile("//@{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n" columns "k16." UNIT_TYPES " {" numbers \
+               "}, {" a_numbers "}, " b_number ", p, 1, 1, 1; }" : __VA_ARGS__ : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b))
+#define MULTIPLY_HELD_128(d, a, b) \
+  MULTIPLY_HELD_BY("128", NUMBERS_0 ", " NUMBERS_32, "%64, %65, %66, %67", "%68", d, a, b, SUMS(d, 0), SUMS(d, 32))
+#define MULTIPLY_HELD_64(d, a, b) MULTIPLY_HELD_BY("64", NUMBERS_0, "%32, %33, %34, %35", "%36", d, a, b, SUMS(d, 0))
 // a_rows, b_rows (constants): whether the depth is contiguous.
 #define MULTIPLY(d, a, b, keep, a_rows, b_rows)                     \
   {                                                                 \
@@ -161,9 +175,30 @@ ALWAYS_INLINE void copies_end(void) { asm volatile("cp.async.commit_group;" ::: 
 #endif
 #endif
 #define UNIT_BEGIN() asm volatile("//@wgmma.fence.sync.aligned;" ::: "memory")
-#define UNIT_END()                                                        \
-  asm volatile("//@wgmma.commit_group.sync.aligned;" ::: "memory");       \
-  asm volatile("//@wgmma.wait_group.sync.aligned 0;" ::: "memory")
+#define UNIT_COMMIT() asm volatile("//@wgmma.commit_group.sync.aligned;" ::: "memory")
+#define UNIT_WAIT(but) asm volatile("//@wgmma.wait_group.sync.aligned " but ";" ::: "memory")  // until all but the latest groups are complete
+#define UNIT_END() \
+  UNIT_COMMIT();   \
+  UNIT_WAIT("0")
+#define READY(x) asm volatile("" : "+f"(x))  // the unit's sums are not ready before it has ended
+// Two floats as an operand of 16 bits, `first` in the low half.
+ALWAYS_INLINE uint two_halves(const float first, const float second) {
+  uint both;
+#ifdef IN_BF16
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+#else
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+#endif
+  return both;
+}
+// 2^x with an error of two units in the last place; subnormal results are zero.
+ALWAYS_INLINE float exp2_of(const float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// The x of the lane whose number differs from this one's by the bit.
+#define OTHER_LANE(y, x, bit) asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, -1;" : "=f"(y) : "f"(x), "n"(bit))
 
 // ---- where an element lies in a stage ----
 // Rows along the depth; the 8 chunks of a row are permuted by the row, so that 8 rows read at once touch different banks. The unit knows this order.
@@ -292,9 +327,10 @@ ALWAYS_INLINE void keep_block(__local float* b, const int p, const int block, co
 // ---- consumer ----
 // A matrix of a stage for the unit: address / 16, 128-byte swizzle, 1024 bytes from one block of 8 rows (or 8 of the depth) to the next; where columns
 // are contiguous, also the bytes from one block of 64 columns to the next.
-ALWAYS_INLINE ulong descriptor(__local const UNIT_T* at, const int rows) {
-  return ((ulong)(rows ? 1 : 64 * TILE_K * sizeof(UNIT_T) / 16) << 16) | ((ulong)64 << 32) | ((ulong)1 << 62) | ((local_address(at) & 0x3FFFF) >> 4);
+ALWAYS_INLINE ulong descriptor_of(__local const UNIT_T* at, const int apart) {
+  return ((ulong)(apart / 16) << 16) | ((ulong)64 << 32) | ((ulong)1 << 62) | ((local_address(at) & 0x3FFFF) >> 4);
 }
+ALWAYS_INLINE ulong descriptor(__local const UNIT_T* at, const int rows) { return descriptor_of(at, rows ? 16 : 64 * TILE_K * (int)sizeof(UNIT_T)); }
 
 // total[2*j .. 2*j+1]: of TILE_N / 8 blocks of 8 columns, row r (even j) or r + 8 (odd j), columns (j/2)*8 + 2*(lane % 4) and the next.
 // The steps are begin .. end - 1 of those that the pipeline's producers count. a_rows, b_rows: whether the depth is contiguous.
@@ -318,7 +354,7 @@ ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, cons
     UNIT_END();
     if ((get_local_id(0) & 31) == 0) barrier_arrive(p.empty + 8 * stage);
     OCL_UNROLL
-    for (int i = 0; i < TILE_N / 2; ++i) asm volatile("" : "+f"(total[i]));  // the sums are not ready before UNIT_END
+    for (int i = 0; i < TILE_N / 2; ++i) READY(total[i]);
   }
 }
 #else
@@ -340,6 +376,38 @@ ALWAYS_INLINE void read_fragment(float* x, __local const float* a, const int k8,
   }
 }
 
+// Splits the fragment for 8 of a step's depth.
+ALWAYS_INLINE void split_fragment(uint* high, uint* low, const int k8, const float* x) {
+  OCL_UNROLL
+  for (int j = 0; j < 4; ++j) {
+    high[4 * k8 + j] = to_tf32(x[j]);
+    low[4 * k8 + j] = for_unit(x[j] - as_float(high[4 * k8 + j]));
+  }
+}
+// sum = a * b over a step's depth; 8 of the depth are 2 units of b's descriptor further. The small products first: each addition truncates at the
+// size of the sum so far.
+#if TERMS == 3
+#define MULTIPLY_SPLIT(sum, high, low, b)                   \
+  MULTIPLY(sum, low, b, "0");                               \
+  MULTIPLY(sum, low + 4, b + 2, "1");                       \
+  MULTIPLY(sum, low + 8, b + 4, "1");                       \
+  MULTIPLY(sum, low + 12, b + 6, "1");                      \
+  MULTIPLY(sum, high, b + B_ELEMENTS / 4, "1");             \
+  MULTIPLY(sum, high + 4, b + B_ELEMENTS / 4 + 2, "1");     \
+  MULTIPLY(sum, high + 8, b + B_ELEMENTS / 4 + 4, "1");     \
+  MULTIPLY(sum, high + 12, b + B_ELEMENTS / 4 + 6, "1");    \
+  MULTIPLY(sum, high, b, "1");                              \
+  MULTIPLY(sum, high + 4, b + 2, "1");                      \
+  MULTIPLY(sum, high + 8, b + 4, "1");                      \
+  MULTIPLY(sum, high + 12, b + 6, "1")
+#else
+#define MULTIPLY_SPLIT(sum, high, low, b) \
+  MULTIPLY(sum, high, b, "0");            \
+  MULTIPLY(sum, high + 4, b + 2, "1");    \
+  MULTIPLY(sum, high + 8, b + 4, "1");    \
+  MULTIPLY(sum, high + 12, b + 6, "1")
+#endif
+
 ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, const int end, const int a_rows, const int b_rows) {
   float sum[TILE_N / 2];
   uint high[16], low[16];
@@ -353,40 +421,16 @@ ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, cons
     for (int k8 = 0; k8 < 4; ++k8) {
       float x[4];
       read_fragment(x, a, k8, a_rows);
-      OCL_UNROLL
-      for (int j = 0; j < 4; ++j) {
-        high[4 * k8 + j] = to_tf32(x[j]);
-        low[4 * k8 + j] = for_unit(x[j] - as_float(high[4 * k8 + j]));
-      }
+      split_fragment(high, low, k8, x);
     }
-    const ulong b_high = descriptor(a + A_ELEMENTS, 1);  // 8 of the depth are 2 units further
+    const ulong b = descriptor(a + A_ELEMENTS, 1);
     UNIT_BEGIN();
-#if TERMS == 3
-    const ulong b_low = b_high + B_ELEMENTS / 4;
-    // The small products first: each addition truncates at the size of the sum so far.
-    MULTIPLY(sum, low, b_high, "0");
-    MULTIPLY(sum, low + 4, b_high + 2, "1");
-    MULTIPLY(sum, low + 8, b_high + 4, "1");
-    MULTIPLY(sum, low + 12, b_high + 6, "1");
-    MULTIPLY(sum, high, b_low, "1");
-    MULTIPLY(sum, high + 4, b_low + 2, "1");
-    MULTIPLY(sum, high + 8, b_low + 4, "1");
-    MULTIPLY(sum, high + 12, b_low + 6, "1");
-    MULTIPLY(sum, high, b_high, "1");
-    MULTIPLY(sum, high + 4, b_high + 2, "1");
-    MULTIPLY(sum, high + 8, b_high + 4, "1");
-    MULTIPLY(sum, high + 12, b_high + 6, "1");
-#else
-    MULTIPLY(sum, high, b_high, "0");
-    MULTIPLY(sum, high + 4, b_high + 2, "1");
-    MULTIPLY(sum, high + 8, b_high + 4, "1");
-    MULTIPLY(sum, high + 12, b_high + 6, "1");
-#endif
+    MULTIPLY_SPLIT(sum, high, low, b);
     UNIT_END();
     if ((get_local_id(0) & 31) == 0) barrier_arrive(p.empty + 8 * stage);
     OCL_UNROLL
     for (int i = 0; i < TILE_N / 2; ++i) {
-      asm volatile("" : "+f"(sum[i]));  // the sums are not ready before UNIT_END
+      READY(sum[i]);
       total[i] += sum[i];
     }
   }

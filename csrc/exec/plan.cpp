@@ -33,8 +33,13 @@ Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
   if (options.units > 0) caps.units = options.units;
   const std::vector<std::pair<const char*, std::vector<bool Caps::*>>> groups = {
       {"wgmma",
-       {&Caps::wgmma, &Caps::wgmma_tf32, &Caps::wgmma_bf16, &Caps::wgmma_f16, &Caps::wgmma_wide_bf16, &Caps::wgmma_wide_f16}},
-      {"wgmma_halves", {&Caps::wgmma_bf16, &Caps::wgmma_f16, &Caps::wgmma_wide_bf16, &Caps::wgmma_wide_f16}},
+       {&Caps::wgmma, &Caps::wgmma_tf32, &Caps::wgmma_bf16, &Caps::wgmma_f16, &Caps::wgmma_wide_bf16, &Caps::wgmma_wide_f16,
+        &Caps::wgmma_attention, &Caps::wgmma_attention_tf32, &Caps::wgmma_attention_bf16, &Caps::wgmma_attention_f16}},
+      {"wgmma_halves",
+       {&Caps::wgmma_bf16, &Caps::wgmma_f16, &Caps::wgmma_wide_bf16, &Caps::wgmma_wide_f16, &Caps::wgmma_attention_bf16,
+        &Caps::wgmma_attention_f16}},
+      {"wgmma_attention",
+       {&Caps::wgmma_attention, &Caps::wgmma_attention_tf32, &Caps::wgmma_attention_bf16, &Caps::wgmma_attention_f16}},
       {"wgmma_wide", {&Caps::wgmma_wide_bf16, &Caps::wgmma_wide_f16}}};
   for (const auto& [name, fields] : groups)
     if (("," + options.disable + ",").find(std::string(",") + name + ",") != std::string::npos)

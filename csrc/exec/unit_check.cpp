@@ -155,7 +155,7 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
   for (const std::string* part : {&device.name(), &device.platform_name(), &device.driver(), &device.build_options()})
     key += '\0' + *part;
   key += '\0' + std::string(type.name);
-  for (const char* file : {"common", "wgmma", "gemm_wgmma", "conv_wgmma", "conv_weight_wgmma"})
+  for (const char* file : {"common", "wgmma", "gemm_wgmma", "conv_wgmma", "conv_weight_wgmma", "attention_wgmma"})
     key += '\0' + std::string(codegen::kernel_file(file));
   key = "unit check " + hash_hex(key);
   const std::string stored = store.find ? store.find(key) : "";
@@ -171,11 +171,16 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
 
 /// float32 that may be rounded is multiplied exactly where TF32 is wrong.
 bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
-  const bool tf32 = type.allowed == &Caps::wgmma_tf32, exact = type.allowed == &Caps::wgmma;
+  const bool attention = type.kernels == UnitKernels::kAttention;
+  const bool Caps::*rounded = attention ? &Caps::wgmma_attention_tf32 : &Caps::wgmma_tf32;
+  const bool Caps::*exact = attention ? &Caps::wgmma_attention : &Caps::wgmma;
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const ir::Node& node) {
-    if (node.kind != ir::NodeKind::kContract && node.kind != ir::NodeKind::kConvolve) return false;
+    if (attention ? node.kind != ir::NodeKind::kAttention
+                  : node.kind != ir::NodeKind::kContract && node.kind != ir::NodeKind::kConvolve)
+      return false;
     if (graph.buffers[node.operands[0].buffer].dtype != type.storage) return false;
-    return tf32 ? node.reduced_precision : !exact || !node.reduced_precision || !caps.wgmma_tf32;
+    return type.allowed == rounded ? node.reduced_precision
+                                   : type.allowed != exact || !node.reduced_precision || !(caps.*rounded);
   });
 }
 
@@ -184,7 +189,8 @@ bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
 Caps checked_units(runtime::Device& device, const runtime::BinaryStore& store, const ir::Graph& graph, Caps caps) {
   for (const UnitType& type : unit_types()) {
     if (!(caps.*type.allowed) || !needs(graph, type, caps)) continue;
-    const bool narrow = !type.wide || caps.*(type.storage == ir::DType::kBF16 ? &Caps::wgmma_bf16 : &Caps::wgmma_f16);
+    const bool narrow =
+        type.kernels != UnitKernels::kWide || caps.*(type.storage == ir::DType::kBF16 ? &Caps::wgmma_bf16 : &Caps::wgmma_f16);
     if (!narrow || !is_trusted(device, store, type)) caps.*type.allowed = false;
   }
   return caps;

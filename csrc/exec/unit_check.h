@@ -14,16 +14,18 @@
 
 namespace ocl::exec {
 
-/// What a matrix-unit kernel multiplies, and the capability that allows it.
+enum class UnitKernels { kTiles, kWide, kAttention };  // products and convolutions; theirs of 256 columns; attention
+
+/// What matrix-unit kernels multiply, and the capability that allows it.
 struct UnitType {
   const char* name;     // "bf16", for messages and verdicts
   bool Caps::*allowed;  // cleared where the check fails
   const char* macro;    // of the kernels: "IN_BF16 1"
   ir::DType storage;    // of the operands
   double error;         // largest, of a sum over the sum of its products' sizes
-  bool wide;            // tiles of 256 columns
+  UnitKernels kernels;
 };
-/// Rows: TF32, fp32 by split TF32, bf16, fp16, wide tiles.
+/// Rows: TF32, fp32 by split TF32, bf16, fp16, wide tiles, attention.
 const std::vector<UnitType>& unit_types();
 
 /// One launch of a kernel on random operands and what it must give.
@@ -40,6 +42,12 @@ struct UnitProduct {
 };
 /// Kernels of a type with every order of the operands' dimensions and every tile, at sizes that fill no tile.
 std::vector<UnitProduct> unit_products(const UnitType& type);
+/// The same for attention: sizes are the sums of the terms' sizes, and at least 1 for the largest scores.
+std::vector<UnitProduct> unit_attentions(const UnitType& type);
+/// Random values in [-1, 1): of few digits, which types of 16 bits hold exactly, or of all that a float has.
+std::vector<float> random_values(size_t count, bool digits, uint32_t seed);
+/// As they lie in memory.
+std::vector<unsigned char> stored(const std::vector<float>& values, ir::DType type);
 /// Whether `results` are the product's, within the error that its type allows.
 bool is_right(const UnitProduct& product, const std::vector<float>& results, size_t from, double error);
 

@@ -10,6 +10,10 @@ namespace {
 
 constexpr int kBatch = 2;
 
+enum class Kind { kForward, kData, kWeight };
+
+}  // namespace
+
 /// Multiples of 1/256 in [-1, 1) for 16 bits, which both types hold exactly; more digits for floats.
 std::vector<float> random_values(size_t count, bool digits, uint32_t seed) {
   std::vector<float> values(count);
@@ -39,6 +43,8 @@ std::vector<unsigned char> stored(const std::vector<float>& values, ir::DType ty
   return bytes;
 }
 
+namespace {
+
 void use_tile(UnitProduct& product, const UnitType& type, int rows, int columns) {
   product.defines = {"TILE_M " + std::to_string(rows), "TILE_N " + std::to_string(columns), type.macro};
   product.local = static_cast<size_t>(rows / 64 * 128 + 128);
@@ -51,7 +57,7 @@ struct Order {
 
 /// offset: elements in front of both operands; from one element on they are not aligned, and are copied element by element.
 UnitProduct matrix_product(const UnitType& type, const Order& order, int offset) {
-  const int M = 132, N = type.wide ? 268 : 140, K = 172;
+  const int M = 132, N = type.kernels == UnitKernels::kWide ? 268 : 140, K = 172;
   const auto padded = [](int n) { return (n + 7) / 8 * 8; };
   const int64_t a_row = order.a_depth ? padded(K) : 1, a_col = order.a_depth ? 1 : padded(M);
   const int64_t b_row = order.b_depth ? 1 : padded(N), b_col = order.b_depth ? padded(K) : 1;
@@ -84,8 +90,6 @@ UnitProduct matrix_product(const UnitType& type, const Order& order, int offset)
       }
   return product;
 }
-
-enum class Kind { kForward, kData, kWeight };
 
 /// A strided convolution in two groups, all tensors channels-last; splits of the weight gradient follow one another.
 UnitProduct convolution(const UnitType& type, Kind kind, int rows, int columns) {
@@ -156,27 +160,33 @@ UnitProduct convolution(const UnitType& type, Kind kind, int rows, int columns) 
 const std::vector<UnitType>& unit_types() {
   using ir::DType;
   static const std::vector<UnitType> types = {
-      {"TF32", &Caps::wgmma_tf32, "TERMS 1", DType::kF32, 1.5e-3, false},
-      {"fp32", &Caps::wgmma, "TERMS 3", DType::kF32, 4e-6, false},
-      {"bf16", &Caps::wgmma_bf16, "IN_BF16 1", DType::kBF16, 2e-5, false},
-      {"fp16", &Caps::wgmma_f16, "IN_HALF 1", DType::kF16, 2e-5, false},
-      {"bf16, 256 columns,", &Caps::wgmma_wide_bf16, "IN_BF16 1", DType::kBF16, 2e-5, true},
-      {"fp16, 256 columns,", &Caps::wgmma_wide_f16, "IN_HALF 1", DType::kF16, 2e-5, true},
+      {"TF32", &Caps::wgmma_tf32, "TERMS 1", DType::kF32, 1.5e-3, UnitKernels::kTiles},
+      {"fp32", &Caps::wgmma, "TERMS 3", DType::kF32, 4e-6, UnitKernels::kTiles},
+      {"bf16", &Caps::wgmma_bf16, "IN_BF16 1", DType::kBF16, 2e-5, UnitKernels::kTiles},
+      {"fp16", &Caps::wgmma_f16, "IN_HALF 1", DType::kF16, 2e-5, UnitKernels::kTiles},
+      {"bf16, 256 columns,", &Caps::wgmma_wide_bf16, "IN_BF16 1", DType::kBF16, 2e-5, UnitKernels::kWide},
+      {"fp16, 256 columns,", &Caps::wgmma_wide_f16, "IN_HALF 1", DType::kF16, 2e-5, UnitKernels::kWide},
+      // The weights are rounded to the operands' type.
+      {"attention in TF32", &Caps::wgmma_attention_tf32, "TERMS 1", DType::kF32, 3e-3, UnitKernels::kAttention},
+      {"attention in fp32", &Caps::wgmma_attention, "TERMS 3", DType::kF32, 4e-6, UnitKernels::kAttention},
+      {"attention in bf16", &Caps::wgmma_attention_bf16, "IN_BF16 1", DType::kBF16, 6e-3, UnitKernels::kAttention},
+      {"attention in fp16", &Caps::wgmma_attention_f16, "IN_HALF 1", DType::kF16, 8e-4, UnitKernels::kAttention},
   };
   return types;
 }
 
 std::vector<UnitProduct> unit_products(const UnitType& type) {
+  if (type.kernels == UnitKernels::kAttention) return unit_attentions(type);
   std::vector<UnitProduct> products;
+  const bool wide = type.kernels == UnitKernels::kWide;
   const std::vector<Order> orders =
-      type.wide
-          ? std::vector<Order>{{128, 256, true, false}, {64, 256, false, true}}
-          : std::vector<Order>{{128, 128, true, false}, {64, 128, false, true}, {128, 64, false, false}, {64, 64, true, true}};
+      wide ? std::vector<Order>{{128, 256, true, false}, {64, 256, false, true}}
+           : std::vector<Order>{{128, 128, true, false}, {64, 128, false, true}, {128, 64, false, false}, {64, 64, true, true}};
   for (const Order& order : orders)
     for (const int offset : {0, 1}) products.push_back(matrix_product(type, order, offset));
-  products.push_back(convolution(type, Kind::kForward, 128, type.wide ? 256 : 128));
-  products.push_back(convolution(type, Kind::kData, 64, type.wide ? 256 : 64));
-  products.push_back(convolution(type, Kind::kWeight, type.wide ? 128 : 64, type.wide ? 256 : 128));
+  products.push_back(convolution(type, Kind::kForward, 128, wide ? 256 : 128));
+  products.push_back(convolution(type, Kind::kData, 64, wide ? 256 : 64));
+  products.push_back(convolution(type, Kind::kWeight, wide ? 128 : 64, wide ? 256 : 128));
   return products;
 }
 

@@ -25,9 +25,11 @@ struct Caps {
   int subgroup_size = 0;                // 0: no subgroup operations
   bool wgmma = false;       // fp32 on warpgroup matrix units by inline instructions (kernels/wgmma.cl); built and run to see
   bool wgmma_tf32 = false;  // the same where TF32 is allowed
-  bool wgmma_bf16 = false, wgmma_f16 = false;            // operands of 16 bits
-  bool wgmma_wide_bf16 = false, wgmma_wide_f16 = false;  // and tiles of 256 columns
-  int max_kernel_arg_bytes = 4096;                       // limit on the bytes of a kernel's arguments
+  bool wgmma_bf16 = false, wgmma_f16 = false;                      // operands of 16 bits
+  bool wgmma_wide_bf16 = false, wgmma_wide_f16 = false;            // and tiles of 256 columns
+  bool wgmma_attention = false, wgmma_attention_tf32 = false;      // attention of fp32 (kernels/attention_wgmma.cl)
+  bool wgmma_attention_bf16 = false, wgmma_attention_f16 = false;  // and of 16 bits
+  int max_kernel_arg_bytes = 4096;                                 // limit on the bytes of a kernel's arguments
 };
 
 }  // namespace ocl

@@ -5,7 +5,6 @@ pipeline and the edges, without the device."""
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -30,6 +29,15 @@ CONVOLUTIONS = [  # batch, C, K, H, W, R, S, stride, padding, dilation, groups
     (2, 16, 72, 9, 7, 3, 3, 1, 1, 1, 1), (1, 8, 24, 11, 13, 5, 3, 2, 2, 1, 1), (2, 24, 32, 8, 8, 3, 3, 3, 1, 2, 2),
     (2, 72, 64, 6, 6, 1, 1, 2, 0, 1, 1),
 ]  # fmt: skip
+ATTENTIONS = [  # types, tile, macros, (batch, heads, heads of q per head of k, queries, keys, offset)
+    ("IN_BF16", "64x64", {}, (1, 2, 1, 70, 150, 0)), ("IN_BF16", "128x128", {"CAUSAL": 1}, (1, 2, 2, 130, 260, 8)),
+    ("IN_HALF", "128x64", {"CAUSAL": 1, "DEPTH": 40, "WIDTH": 24}, (2, 1, 1, 150, 140, 0)),
+    ("IN_HALF", "64x128", {"MASK": 1}, (1, 2, 1, 65, 129, 0)), ("IN_BF16", "64x64", {"MASK": 3, "DIRECT": 0}, (1, 1, 1, 66, 67, 3)),
+    ("IN_BF16", "64x128", {"DEPTH_TILE": 128, "DEPTH": 128, "WIDTH": 96, "STAGES": 4}, (1, 1, 1, 64, 140, 0)),
+    ("IN_HALF", "64x64", {"DEPTH_TILE": 128, "DEPTH": 80, "WIDTH": 128, "STAGES": 4, "CAUSAL": 1}, (1, 1, 1, 100, 70, 0)),
+    ("TERMS=3", "64x64", {}, (1, 2, 1, 70, 150, 0)), ("TERMS=3", "128x64", {"CAUSAL": 1, "DEPTH": 36, "WIDTH": 20}, (1, 2, 2, 130, 140, 4)),
+    ("TERMS=1", "64x64", {"MASK": 1, "DIRECT": 0}, (1, 1, 1, 66, 67, 1)),
+]  # fmt: skip
 UNROLL = "__attribute__((opencl_unroll_hint))"
 
 
@@ -38,14 +46,13 @@ def run(folder: Path, kernel: str, case: str, defines: list[str], arguments: tup
     text = (ROOT / "kernels/wgmma.cl").read_text()
     begin, end = text.index("// ---- instructions ----"), text.index("// ---- where an element lies")
     text = text[:begin] + (HERE / "unit_emulator.cl").read_text() + text[end:]
-    text, pins = re.subn(r'asm volatile\("" : "\+f".*?\);', ";", text)
-    assert pins == 2 and "asm" not in text[begin:]
     main = (ROOT / f"kernels/{kernel}.cl").read_text()
+    assert "asm" not in text[begin:] + main
     main = main.replace("PIPELINE(line);", "PIPELINE(line); local_begins((__local char*)line.stages);")
     common = (ROOT / "kernels/common.cl").read_text()
     macros = "".join(f"#define {name.replace('=', ' ')}\n" for name in defines)
     prelude = "#define min(a, b) ((a) < (b) ? (a) : (b))\n#define max(a, b) ((a) > (b) ? (a) : (b))\n"
-    prelude += "#define clamp(x, a, b) min(max(x, a), b)\n#define vload_half(i, p) 0.0f\n"
+    prelude += "#define clamp(x, a, b) min(max(x, a), b)\n#define vload_half(i, p) 0.0f\n#define fma(a, b, c) ((a) * (b) + (c))\n"
     prelude += "#define vstore2(v, i, p) ((p)[0] = (v).x, (p)[1] = (v).y)\nvoid local_begins(__local char*);\n"
     (folder / "kernel.cl").write_text(f"#define KERNEL_NAME k\n#define VW 2\n{macros}{prelude}{common}{text}\n{main}")
     halves = types.startswith("IN_")
@@ -86,6 +93,7 @@ def run(folder: Path, kernel: str, case: str, defines: list[str], arguments: tup
         "none",
         str(folder / "kernel.o"),
         "-lstdc++",
+        "-lm",
     ]
     subprocess.run([*host, *program, "-o", str(folder / "program")], check=True)
     done = subprocess.run(
@@ -106,6 +114,20 @@ def test_gemm(tmp_path: Path, tile: str, types: str, a: int, b: int, sizes: tupl
     if types:
         defines.append(types if "=" in types else f"{types}=1")
     run(tmp_path, "gemm_wgmma", "unit_case_gemm.h", defines, sizes, types)
+
+
+@pytest.mark.parametrize("types, tile, macros, sizes", ATTENTIONS)
+def test_attention(
+    tmp_path: Path, types: str, tile: str, macros: dict[str, int], sizes: tuple[int, ...]
+) -> None:
+    """In double, with what rounding the weights to the operands' type loses."""
+    rows, columns = tile.split("x")
+    halves = types.startswith("IN_")
+    defines = {"DIRECT": 1, "DEPTH": 64, "WIDTH": 64, "DEPTH_TILE": 64, "PRODUCERS": 32 if halves else 128, "CAUSAL": 0} | macros
+    tolerance = {"IN_BF16": "6e-3", "IN_HALF": "8e-4", "TERMS=1": "1e-3", "TERMS=3": "2e-6"}[types]
+    named = [types if "=" in types else f"{types}=1", f"TILE_M={rows}", f"TILE_C={columns}", "TILE_N=64", f"TOLERANCE={tolerance}"]
+    named += [f"{name}={value}" for name, value in defines.items()]
+    run(tmp_path, "attention_wgmma", "unit_case_attention.h", named, sizes, types)
 
 
 @pytest.mark.parametrize("types", ["IN_BF16", "IN_HALF", ""])

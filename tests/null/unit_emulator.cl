@@ -3,7 +3,10 @@
 ulong emulated_barrier(uint bar, uint what, uint value);
 void emulated_copy(uint to, __global const void* from, uint bytes, uint most);
 void emulated_copies(int wait, uint but);
-void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint keep, uint a_columns, uint b_columns);
+void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint columns, uint keep, uint a_columns, uint b_columns);
+uint emulated_halves(float first, float second);
+float emulated_exp2(float x);
+float emulated_lane(float x, uint bit);
 
 #define local_address(p) ((uint)(size_t)(p))
 #define to_tf32(x) ((as_uint(x) + 0x1000u) & 0xFFFFE000u)
@@ -18,9 +21,19 @@ void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint kee
 #define copies_end() emulated_copies(0, 0)
 #define COPIES_WAIT(but) emulated_copies(1, but)
 #define UNIT_BEGIN()
+#define UNIT_COMMIT()
+#define UNIT_WAIT(but) emulated_barrier(0, 4, 0)
+#define READY(x)
+#define two_halves(first, second) emulated_halves(first, second)
+#define exp2_of(x) emulated_exp2(x)
+#define OTHER_LANE(y, x, bit) y = emulated_lane(x, bit)
 #define UNIT_END() emulated_barrier(0, 4, 0)  // for the whole warpgroup, as an instruction is
 #if HALVES
-#define MULTIPLY(d, a, b, keep, a_rows, b_rows) emulated_multiply(d, 0, a, b, keep[0] == '1', !(a_rows), !(b_rows))
+#define MULTIPLY(d, a, b, keep, a_rows, b_rows) emulated_multiply(d, 0, a, b, TILE_N, keep[0] == '1', !(a_rows), !(b_rows))
+#define MULTIPLY_64(d, a, b, keep, transposed) emulated_multiply(d, 0, a, b, 64, keep[0] == '1', transposed[0] == '1', transposed[3] == '1')
+#define MULTIPLY_128(d, a, b, keep, transposed) emulated_multiply(d, 0, a, b, 128, keep[0] == '1', transposed[0] == '1', transposed[3] == '1')
+#define MULTIPLY_HELD_64(d, a, b) emulated_multiply(d, a, 0, b, 64, 1, 0, 1)
+#define MULTIPLY_HELD_128(d, a, b) emulated_multiply(d, a, 0, b, 128, 1, 0, 1)
 #else
-#define MULTIPLY(d, a, b, keep) emulated_multiply(d, a, 0, b, keep[0] == '1', 0, 0)
+#define MULTIPLY(d, a, b, keep) emulated_multiply(d, a, 0, b, TILE_N, keep[0] == '1', 0, 0)
 #endif

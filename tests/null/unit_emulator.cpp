@@ -9,6 +9,7 @@
 // Build: this file with -DCASE=<file that defines run_case()>, and the kernel's object; see test_unit_kernels.py.
 #include <pthread.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -76,6 +77,23 @@ static float widen(const char* at) {
 #endif
 }
 
+/// Rounded to the nearest, ties to even.
+static uint16_t narrow(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+#ifdef IN_HALF
+  const int e = static_cast<int>(bits >> 23 & 255) - 127;
+  const int digits = e < -14 ? -24 : e - 10;  // the last place: subnormal numbers have a fixed one
+  const float rounded = __builtin_ldexpf(__builtin_rintf(__builtin_ldexpf(x, -digits)), digits);
+  std::memcpy(&bits, &rounded, 4);
+  if (std::fabs(rounded) < 0x1p-14f)
+    return static_cast<uint16_t>((bits >> 16 & 0x8000) | static_cast<uint32_t>(std::fabs(rounded) * 0x1p24f));
+  return static_cast<uint16_t>((bits >> 16 & 0x8000) | (((bits >> 23 & 255) - 112) << 10) | (bits >> 13 & 1023));
+#else
+  return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+#endif
+}
+
 static float element(ulong descriptor, int row, int k, bool columns) {
   const uint start = static_cast<uint>(descriptor & 0x3FFF) << 4, leading = static_cast<uint>(descriptor >> 16 & 0x3FFF) << 4;
   const uint stride = static_cast<uint>(descriptor >> 32 & 0x3FFF) << 4;
@@ -125,26 +143,40 @@ void emulated_copies(int wait, uint but) {
   land(0);
 #endif
 }
-void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint keep, uint a_columns, uint b_columns) {
+void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint columns, uint keep, uint a_columns, uint b_columns) {
   const int depth = 32 / sizeof(UNIT_T_HOST), lane = item.local % 32, warp = item.local / 32 % 4, warpgroup = item.local / 128;
-  static float fragments[4][64][8];
+  constexpr int kPart = 4 / sizeof(UNIT_T_HOST);  // elements in a register
+  static float fragments[4][64][16];
   if (a) {
     pthread_barrier_wait(&g_warpgroup[warpgroup]);
     for (int i = 0; i < 4; ++i)
-      fragments[warpgroup][warp * 16 + lane / 4 + (i & 1) * 8][lane % 4 + (i >> 1) * 4] = widen(reinterpret_cast<const char*>(&a[i]));
+      for (int e = 0; e < kPart; ++e)
+        fragments[warpgroup][warp * 16 + lane / 4 + (i & 1) * 8][(lane % 4 + (i >> 1) * 4) * kPart + e] =
+            widen(reinterpret_cast<const char*>(&a[i]) + e * sizeof(UNIT_T_HOST));
     pthread_barrier_wait(&g_warpgroup[warpgroup]);
   }
   for (int half = 0; half < 2; ++half) {
     const int row = warp * 16 + lane / 4 + half * 8;
     float x[16];
     for (int k = 0; k < depth; ++k) x[k] = a ? fragments[warpgroup][row][k] : element(a_at, row, k, a_columns);
-    for (int j = 0; j < TILE_N / 8; ++j)
+    for (int j = 0; j < static_cast<int>(columns) / 8; ++j)
       for (int e = 0; e < 2; ++e) {
         float sum = keep ? d[4 * j + 2 * half + e] : 0.0f;
         for (int k = 0; k < depth; ++k) sum += x[k] * element(b_at, j * 8 + lane % 4 * 2 + e, k, b_columns);
         d[4 * j + 2 * half + e] = sum;
       }
   }
+}
+uint emulated_halves(float first, float second) { return narrow(first) | static_cast<uint>(narrow(second)) << 16; }
+float emulated_exp2(float x) { return std::exp2(x); }
+float emulated_lane(float x, uint bit) {
+  static float values[4][128];
+  const int warpgroup = item.local / 128, own = item.local % 128;
+  values[warpgroup][own] = x;
+  pthread_barrier_wait(&g_warpgroup[warpgroup]);
+  const float y = values[warpgroup][own ^ bit];
+  pthread_barrier_wait(&g_warpgroup[warpgroup]);
+  return y;
 }
 size_t get_local_id(uint) asm("_Z12get_local_idj");
 size_t get_local_id(uint) { return item.local; }

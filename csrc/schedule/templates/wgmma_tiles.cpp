@@ -19,26 +19,45 @@ constexpr int kProducers = 128;
 
 }  // namespace
 
-std::optional<UnitMath> unit_math(const TemplateContext& context) {
+namespace {
+
+/// Of TF32, fp32, bf16 and fp16: whether the kernels may be used.
+using Allowed = std::array<bool, 4>;
+
+std::optional<UnitMath> math_of(const TemplateContext& context, size_t operands, const Allowed& allowed) {
   const ir::Node& node = context.graph.nodes[context.node];
   const ir::DType type = context.graph.buffers[node.operands[0].buffer].dtype;
-  for (const ir::View& view : node.operands)
-    if (context.graph.buffers[view.buffer].dtype != type) return std::nullopt;
+  for (size_t i = 0; i < operands; ++i)
+    if (context.graph.buffers[node.operands[i].buffer].dtype != type) return std::nullopt;
   struct Row {
     ir::DType type;
     bool reduced;  // only where the user allows TF32
-    bool allowed;
     UnitMath math;
   };
   const Caps& caps = context.caps;
   // TF32 first: without it, float32 that may be rounded is multiplied exactly.
-  const std::array<Row, 4> rows = {{{ir::DType::kF32, true, caps.wgmma_tf32, {"tf32", 1, 4, 1.5e12, false}},
-                                    {ir::DType::kF32, false, caps.wgmma, {"split tf32", 3, 4, 0.6e12, false}},
-                                    {ir::DType::kBF16, false, caps.wgmma_bf16, {"bf16", 1, 8, 4e12, caps.wgmma_wide_bf16}},
-                                    {ir::DType::kF16, false, caps.wgmma_f16, {"f16", 1, 8, 4e12, caps.wgmma_wide_f16}}}};
-  for (const Row& row : rows)
-    if (row.type == type && row.allowed && (!row.reduced || node.reduced_precision)) return row.math;
+  const std::array<Row, 4> rows = {{{ir::DType::kF32, true, {"tf32", 1, 4, 1.5e12, false}},
+                                    {ir::DType::kF32, false, {"split tf32", 3, 4, 0.6e12, false}},
+                                    {ir::DType::kBF16, false, {"bf16", 1, 8, 4e12, caps.wgmma_wide_bf16}},
+                                    {ir::DType::kF16, false, {"f16", 1, 8, 4e12, caps.wgmma_wide_f16}}}};
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (rows[i].type == type && allowed[i] && (!rows[i].reduced || node.reduced_precision)) return rows[i].math;
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<UnitMath> unit_math(const TemplateContext& context) {
+  const Caps& caps = context.caps;
+  return math_of(context, context.graph.nodes[context.node].operands.size(),
+                 {caps.wgmma_tf32, caps.wgmma, caps.wgmma_bf16, caps.wgmma_f16});
+}
+
+std::optional<UnitMath> attention_math(const TemplateContext& context) {
+  const Caps& caps = context.caps;
+  const bool forward = context.graph.nodes[context.node].attention.kind == ir::AttentionKind::kForward;
+  return math_of(context, forward ? 3 : 4,
+                 {caps.wgmma_attention_tf32, caps.wgmma_attention, caps.wgmma_attention_bf16, caps.wgmma_attention_f16});
 }
 
 UnitTile choose_unit_tile(TemplateContext& context, const UnitMath& math, int64_t rows, int64_t columns, int64_t others) {
@@ -65,17 +84,23 @@ IndexExpr persistent_groups(const Caps& caps, const IndexExpr& tiles, const Unit
   return ir::min(tiles, ir::ceildiv(resident, others));
 }
 
-void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math,
-                   const UnitTile& tile) {
+void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math, int rows,
+                     int columns, int producers) {
   launch.file = file;
   launch.library = "wgmma";
-  launch.variant = std::to_string(tile.rows) + "x" + std::to_string(tile.columns) + " " + math.name;
+  launch.variant = std::to_string(rows) + "x" + std::to_string(columns) + " " + math.name;
   define_types(context, launch, 2);
-  define(launch, "TILE_M", tile.rows);
-  define(launch, "TILE_N", tile.columns);
+  define(launch, "TILE_M", rows);
+  define(launch, "TILE_N", columns);
   define(launch, "TERMS", math.terms);
-  launch.local = {tile.rows / 64 * 128 + kProducers, 1, 1};
+  if (producers != kProducers) define(launch, "PRODUCERS", producers);
+  launch.local = {rows / 64 * 128 + producers, 1, 1};
   launch.store_width = 2;
+}
+
+void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math,
+                   const UnitTile& tile) {
+  use_unit_kernel(context, launch, file, math, tile.rows, tile.columns, kProducers);
 }
 
 }  // namespace ocl::schedule

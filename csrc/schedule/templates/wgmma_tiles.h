@@ -17,6 +17,8 @@ struct UnitMath {
 };
 /// nullopt if the units do not take the node's operands on this device.
 std::optional<UnitMath> unit_math(const TemplateContext& context);
+/// The same for an attention's kernels.
+std::optional<UnitMath> attention_math(const TemplateContext& context);
 
 /// A work-group's tile of the output; 64 rows a consumer.
 struct UnitTile {
@@ -29,7 +31,9 @@ UnitTile choose_unit_tile(TemplateContext& context, const UnitMath& math, int64_
 /// Groups that loop over `tiles` tiles, `others` times at once: as many as fit on the device.
 ir::IndexExpr persistent_groups(const Caps& caps, const ir::IndexExpr& tiles, const UnitTile& tile,
                                 const ir::IndexExpr& others);
-/// File, library, tile, terms and local size of a launch.
+/// File, library, tile, terms and local size of a launch; `producers`: work-items that bring operands.
+void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math, int rows,
+                     int columns, int producers);
 void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math,
                    const UnitTile& tile);
 

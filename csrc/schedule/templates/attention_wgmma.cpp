@@ -1,0 +1,85 @@
+// csrc/schedule/templates/attention_wgmma.cpp: attention on matrix units by kernels/attention_wgmma.cl.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "csrc/schedule/templates/attention_operands.h"
+#include "csrc/schedule/templates/choosers.h"
+#include "csrc/schedule/templates/group_tiles.h"
+#include "csrc/schedule/templates/wgmma_tiles.h"
+
+namespace ocl::schedule {
+namespace {
+
+using ir::IndexExpr;
+
+/// A group's queries, 64 a consumer, the keys of a step, and what head sizes are filled up to.
+struct AttentionTile {
+  int chunk;  // elements of 16 bytes: 4 for floats
+  int rows, columns, depth, stages;
+  double rate;  // queries a second relative to the first of its kind when the device is full; estimates
+};
+constexpr std::array<AttentionTile, 6> kTiles = {{{8, 128, 128, 64, 6, 1.0},
+                                                  {8, 64, 128, 64, 6, 0.8},
+                                                  {8, 128, 128, 128, 4, 1.0},
+                                                  {8, 64, 128, 128, 4, 0.7},
+                                                  {4, 128, 64, 64, 4, 1.0},
+                                                  {4, 64, 64, 64, 4, 0.7}}};
+
+/// The tile that finishes rows (times `others`) first: whole rounds over the compute units.
+const AttentionTile* choose_attention_tile(const Caps& caps, int chunk, int64_t depth, int64_t rows, int64_t others) {
+  const AttentionTile* best = nullptr;
+  double least = 0;
+  for (const AttentionTile& tile : kTiles) {
+    if (tile.chunk != chunk || tile.depth < depth || (best && tile.depth > best->depth)) continue;
+    const int64_t tiles = (rows + tile.rows - 1) / tile.rows * others;
+    const double time = static_cast<double>((tiles + caps.units - 1) / caps.units) * tile.rows / tile.rate;
+    if (best && time >= least) continue;
+    best = &tile;
+    least = time;
+  }
+  return best;
+}
+
+}  // namespace
+
+bool choose_attention_wgmma(TemplateContext& context, TemplateLaunch& launch) {
+  const ir::Node node = context.graph.nodes[context.node];
+  const auto found = attention_parts(context, node, 128);
+  if (!found || found->pass != 0) return false;
+  const AttentionParts& parts = *found;
+  const auto math = attention_math(context);
+  if (!math || node.attention.dropout > 0 || !(node.attention.scale > 0) || !std::isfinite(node.attention.scale)) return false;
+  const int64_t rows = typical(parts.rows(), 512), others = typical(parts.batch, 8) * typical(parts.row_heads(), 8);
+  if (rows < 24) return false;  // most of a tile would be empty
+  const AttentionTile* tile =
+      choose_attention_tile(context.caps, math->chunk, std::max(parts.depth, parts.depth2), rows, others);
+  if (!tile) return false;
+  const int producers = math->chunk == 8 ? 32 : 128;  // floats are split on the way
+
+  launch = TemplateLaunch{};
+  use_unit_kernel(context, launch, "attention_wgmma", *math, tile->rows, tile->columns, producers);
+  define(launch, "TILE_C", tile->columns);
+  define(launch, "DEPTH_TILE", tile->depth);
+  define(launch, "STAGES", tile->stages);
+  define_attention(node, parts, launch);
+  launch.store_aligned = true;
+
+  std::vector<IndexExpr> strides, rows_of;
+  for (const ir::View* view : {parts.a, parts.b, parts.w}) {
+    const Operand operand = attention_rows(context, *view, math->chunk);
+    launch.inputs.push_back(operand.input);
+    strides.insert(strides.end(), operand.strides.begin(), operand.strides.begin() + 3);
+    for (int d = 0; d < 3; ++d)
+      if (!view->sizes[d].is_const(1)) rows_of.push_back(operand.strides[d]);
+  }
+  define(launch, "DIRECT", multiples(context, math->chunk, rows_of));
+  define_alignment(context, launch, math->chunk);
+  const std::vector<IndexExpr> of_mask = pass_mask(context, parts, launch);
+  strides.insert(strides.end(), of_mask.begin(), of_mask.end());
+  pass(launch, {}, strides);
+  launch.groups = {ir::ceildiv(parts.rows(), tile->rows), parts.row_heads(), parts.batch};
+  return true;
+}
+
+}  // namespace ocl::schedule

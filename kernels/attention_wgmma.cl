@@ -1,0 +1,370 @@
+// kernels/attention_wgmma.cl: attention on the matrix unit, without the matrix of scores in memory; the pipeline of wgmma.cl.
+//
+//   s = SCALE q k^T + mask      p = exp(s - most) / total      out = p v      sums = (most, total): max and sum of exp(s - most) over keys
+//
+//                        TILE_C keys a step
+//                     +--------------+--------------+----     A consumer's 64 queries of a step:
+//   consumer 0   64   | s: registers |              |         s = q k^T         unit: q and k from local memory
+//                     +--------------+  next step   |         p = exp(s - most) in registers: a row lies in four lanes; the running maximum moves on
+//   consumer 1   64   |              |              |         out = fade out + p v   unit: p from registers, which as sums of s lie where the unit
+//                     +--------------+--------------+----                            takes an operand from; v from local memory
+//
+// Group (i, h, b) owns queries [i*TILE_M, (i+1)*TILE_M) of head h of batch b. They lie in local memory all the time; the producers bring the keys of a
+// step, then its values, each a stage of the pipeline.
+//   operands of 16 bits: a tile is [blocks of 64 of the depth][rows][64]; the unit reads k with the depth contiguous, v with the columns contiguous
+//   operands of 32 bits: a tile is two blocks of 32 of the depth, [64][32], high part, then low part; v is transposed on the way, [head size][keys]
+// The unit takes p of 32 bits from another lane than the one that has it as a sum; instead the keys of v are permuted: position i of eight
+// neighbours holds key 2i (i < 4) or 2(i - 4) + 1.
+//
+// Arguments and hooks are those of attention_group.cl with PASS 0, without dropout; SCALE is positive. Store dimension d, VW = 2.
+// Global size: (ceil(queries / TILE_M) * GROUP, heads, batches), local size (GROUP, 1, 1).
+#ifndef KERNEL_NAME
+#define KERNEL_NAME attention_wgmma
+#endif
+// TILE_C, keys of a step: 64; also 128 with operands of 16 bits. TILE_N (operands of 32 bits): 64
+// DEPTH_TILE, elements of a row in local memory, zeros behind the head sizes: 64; also 128 with operands of 16 bits
+#ifndef DEPTH
+#define DEPTH 64            // head size of q and k, elements
+#endif
+#ifndef WIDTH
+#define WIDTH 64            // head size of v, elements
+#endif
+#ifndef DIRECT
+#define DIRECT 0            // 1: all sizes and strides of rows are multiples of 16 bytes
+#endif
+#ifndef SCALE
+#define SCALE 0.125f        // of the scores
+#endif
+#ifndef CAUSAL
+#define CAUSAL 0            // 1: query i sees keys j <= i
+#endif
+#ifndef MASK
+#define MASK 0              // 1: bool, false is not seen; 2: IN_T, added; 3: float, added
+#endif
+#ifndef NAN_ROWS
+#define NAN_ROWS 0          // 1: a query that sees no key gives nan; 0: zero
+#endif
+#ifndef STORE               // alone: dense outputs, one behind the other
+#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset
+#define EPILOGUE_PASS , y, y_offset
+#define Y_AT(b, h, r) ((((ulong)(b)) * get_num_groups(1) + (h)) * queries + (r))
+#define STORE(acc, b, h, r, d) (y[y_offset + Y_AT(b, h, r) * WIDTH + (d)] = (acc))
+#define STOREV(acc, b, h, r, d) vstore2(acc, 0, y + y_offset + Y_AT(b, h, r) * WIDTH + (d))
+#define STORE1(acc, which, b, h, r) (y[y_offset + Y_AT(get_num_groups(2), 0, 0) * (WIDTH + (which)) + Y_AT(b, h, r)] = (acc))
+#endif
+
+#if MASK == 1
+#define MASK_T uchar
+#elif MASK == 2
+#define MASK_T IN_T
+#else
+#define MASK_T float
+#endif
+#define LOG2E 1.44269504f
+#if MASK
+#define SCORE_SCALE 1.0f    // of the scores in registers: a mask is added to scaled ones
+#else
+#define SCORE_SCALE SCALE
+#endif
+#define TO_LOG2 (SCORE_SCALE * LOG2E)
+
+// ---- producer ----
+// rows x DEPTH_TILE of an operand as it lies in memory, `left` of its rows and `depth` of each inside.
+ALWAYS_INLINE void stage_rows(__local UNIT_T* to, __global const UNIT_T* from, const long stride, const int left, const int depth, const int rows,
+                              const int direct) {
+  const int p = get_local_id(0) - CONSUMERS * 128, chunk = p & 7;
+  OCL_UNROLL
+  for (int block = 0; block < DEPTH_TILE / TILE_K; ++block) {
+    OCL_UNROLL
+    for (int i = 0; i < rows / ROWS_APART; ++i) {
+      const int row = (p >> 3) + i * ROWS_APART, d = block * TILE_K + chunk * CHUNK, valid = row < left ? depth - d : 0;
+      stage_chunk(to + block * rows * TILE_K + row_chunk(row, chunk), valid > 0 ? from + row * stride + d : from, 1, valid, direct);
+    }
+  }
+}
+
+// What a producer knows of a group: the first key and value, and how many steps there are.
+typedef struct {
+  __global const UNIT_T *k, *v;
+  long k_row, v_row;
+  int keys, steps;
+} Columns;
+
+#if HALVES
+ALWAYS_INLINE void produce(const Pipeline line, const Columns o, const int direct) {
+  for (int step = 0; step < o.steps; ++step) {
+    const int left = o.keys - step * TILE_C;
+    stage_rows(produce_begin(line, 2 * step), o.k + step * TILE_C * o.k_row, o.k_row, left, DEPTH, TILE_C, direct);
+    produce_end(line, 2 * step);
+    stage_rows(produce_begin(line, 2 * step + 1), o.v + step * TILE_C * o.v_row, o.v_row, left, WIDTH, TILE_C, direct);
+    produce_end(line, 2 * step + 1);
+  }
+  produce_rest(line, 2 * o.steps);
+}
+#else
+#define HELD (2 * B_CHUNKS)  // float4 of a tile that a producer holds: two blocks
+ALWAYS_INLINE void fetch_keys(float4* held, const Columns o, const int step, const int quads) {
+  const int p = get_local_id(0) - CONSUMERS * 128;
+  OCL_UNROLL
+  for (int i = 0; i < HELD; ++i) {
+    const int row = step * TILE_C + (p >> 3) + i % B_CHUNKS * ROWS_APART, d = i / B_CHUNKS * TILE_K + (p & 7) * 4;
+    held[i] = fetch_quad(o.k + row * o.k_row + d, 1, row < o.keys ? DEPTH - d : 0, quads);
+  }
+}
+ALWAYS_INLINE void fetch_values(float4* held, const Columns o, const int step, const int quads) {
+  const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, column = column_of(p, 0);
+  OCL_UNROLL
+  for (int i = 0; i < HELD; ++i) {
+    const int row = step * TILE_C + i / 4 * TILE_K + (quad >> 1) * 8 + i % 4 * 2 + (quad & 1);  // the permutation
+    held[i] = fetch_quad(o.v + row * o.v_row + column, 1, row < o.keys ? WIDTH - column : 0, quads);
+  }
+}
+ALWAYS_INLINE void put_keys(const Pipeline line, const float4* held, const int step) {
+  const int p = get_local_id(0) - CONSUMERS * 128;
+  __local float* to = produce_begin(line, 2 * step);
+  OCL_UNROLL
+  for (int i = 0; i < HELD; ++i)
+    keep_row_quad(to + i / B_CHUNKS * PARTS * B_ELEMENTS, (p >> 3) + i % B_CHUNKS * ROWS_APART, p & 7, held[i]);
+  produce_end(line, 2 * step);
+}
+ALWAYS_INLINE void put_values(const Pipeline line, const float4* held, const int step) {
+  const int p = get_local_id(0) - CONSUMERS * 128;
+  __local float* to = produce_begin(line, 2 * step + 1);
+  keep_block(to, p, 0, held);
+  keep_block(to + PARTS * B_ELEMENTS, p, 0, held + 4);
+  produce_end(line, 2 * step + 1);
+}
+// Keys and values of a step are fetched a step ahead.
+ALWAYS_INLINE void produce(const Pipeline line, const Columns o, const int quads) {
+  float4 keys[HELD], values[HELD];
+  for (int step = 0; step <= o.steps; ++step) {
+    if (step > 0) put_keys(line, keys, step - 1);
+    if (step < o.steps) fetch_keys(keys, o, step, quads);
+    if (step > 0) put_values(line, values, step - 1);
+    if (step < o.steps) fetch_values(values, o, step, quads);
+  }
+}
+#endif
+
+// ---- consumer ----
+// s[4*j + 2*half + e]: of TILE_C / 8 blocks of 8 keys, query r + 8 * half, key 8*j + 2*(lane % 4) + e. q: the group's queries.
+ALWAYS_INLINE void multiply_scores(float* s, __local const UNIT_T* q, __local const UNIT_T* k) {
+#if HALVES
+  const ulong a = descriptor(q + (get_local_id(0) >> 7) * 64 * TILE_K, 1), b = descriptor(k, 1);  // 16 of the depth are 2 units further
+  UNIT_BEGIN();
+  OCL_CAT(MULTIPLY_, TILE_C)(s, a, b, "0", "0, 0");
+  OCL_CAT(MULTIPLY_, TILE_C)(s, a + 2, b + 2, "1", "0, 0");
+  OCL_CAT(MULTIPLY_, TILE_C)(s, a + 4, b + 4, "1", "0, 0");
+  OCL_CAT(MULTIPLY_, TILE_C)(s, a + 6, b + 6, "1", "0, 0");
+#if DEPTH_TILE == 128
+  const ulong a2 = a + TILE_M * TILE_K / 8, b2 = b + TILE_C * TILE_K / 8;
+  OCL_CAT(MULTIPLY_, TILE_C)(s, a2, b2, "1", "0, 0");
+  OCL_CAT(MULTIPLY_, TILE_C)(s, a2 + 2, b2 + 2, "1", "0, 0");
+  OCL_CAT(MULTIPLY_, TILE_C)(s, a2 + 4, b2 + 4, "1", "0, 0");
+  OCL_CAT(MULTIPLY_, TILE_C)(s, a2 + 6, b2 + 6, "1", "0, 0");
+#endif
+  UNIT_END();
+  OCL_UNROLL
+  for (int i = 0; i < TILE_C / 2; ++i) READY(s[i]);
+#else
+  OCL_UNROLL
+  for (int block = 0; block < 2; ++block) {
+    float sum[TILE_C / 2];
+    uint high[16], low[16];
+    OCL_UNROLL
+    for (int k8 = 0; k8 < 4; ++k8) {
+      float x[4];
+      read_fragment(x, q + block * TILE_M * TILE_K, k8, 1);
+      split_fragment(high, low, k8, x);
+    }
+    OCL_UNROLL
+    for (int i = 0; i < TILE_C / 2; ++i) sum[i] = 0.0f;
+    const ulong b = descriptor(k + block * PARTS * B_ELEMENTS, 1);
+    UNIT_BEGIN();
+    MULTIPLY_SPLIT(sum, high, low, b);
+    UNIT_END();
+    OCL_UNROLL
+    for (int i = 0; i < TILE_C / 2; ++i) {
+      READY(sum[i]);
+      s[i] = block ? s[i] + sum[i] : sum[i];
+    }
+  }
+#endif
+}
+
+// out += p v: of DEPTH_TILE / 8 blocks of 8 elements of a row, as s.
+ALWAYS_INLINE void add_values(float* out, const float* p, __local const UNIT_T* v) {
+#if HALVES
+  uint held[TILE_C / 4];
+  OCL_UNROLL
+  for (int i = 0; i < TILE_C / 4; ++i) held[i] = two_halves(p[2 * i], p[2 * i + 1]);
+  const ulong b = descriptor_of(v, TILE_C * TILE_K * 2);  // 16 keys are 16 rows of 128 bytes
+  UNIT_BEGIN();
+  OCL_UNROLL
+  for (int k16 = 0; k16 < TILE_C / 16; ++k16) OCL_CAT(MULTIPLY_HELD_, DEPTH_TILE)(out, held + 4 * k16, b + 128 * k16);
+  UNIT_END();
+  OCL_UNROLL
+  for (int i = 0; i < DEPTH_TILE / 2; ++i) READY(out[i]);
+#else
+  OCL_UNROLL
+  for (int block = 0; block < 2; ++block) {
+    float sum[DEPTH_TILE / 2];
+    uint high[16], low[16];
+    OCL_UNROLL
+    for (int k8 = 0; k8 < 4; ++k8) {
+      const float* of = p + block * 16 + 4 * k8;
+      const float x[4] = {of[0], of[2], of[1], of[3]};  // what this lane has stands for other keys: see the permutation
+      split_fragment(high, low, k8, x);
+    }
+    OCL_UNROLL
+    for (int i = 0; i < DEPTH_TILE / 2; ++i) sum[i] = 0.0f;
+    const ulong b = descriptor(v + block * PARTS * B_ELEMENTS, 1);
+    UNIT_BEGIN();
+    MULTIPLY_SPLIT(sum, high, low, b);
+    UNIT_END();
+    OCL_UNROLL
+    for (int i = 0; i < DEPTH_TILE / 2; ++i) {
+      READY(sum[i]);
+      out[i] += sum[i];
+    }
+  }
+#endif
+}
+
+// Of a row, whose elements four neighbouring lanes hold, the maximum or the sum.
+ALWAYS_INLINE float across_row(float x, const int is_max) {
+  float y;
+  OTHER_LANE(y, x, 1);
+  x = is_max ? (y > x ? y : x) : x + y;
+  OTHER_LANE(y, x, 2);
+  return is_max ? (y > x ? y : x) : x + y;
+}
+
+ALWAYS_INLINE void leave(const Pipeline line, const int step) {
+  if ((get_local_id(0) & 31) == 0) barrier_arrive(line.empty + 8 * (step % STAGES));
+}
+ALWAYS_INLINE __local const UNIT_T* arrived(const Pipeline line, const int step) {
+  barrier_wait(line.full + 8 * (step % STAGES), (step / STAGES) & 1);
+  return line.stages + step % STAGES * STAGE_ELEMENTS;
+}
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+    __global const UNIT_T* q, const ulong q_offset, __global const UNIT_T* k, const ulong k_offset, __global const UNIT_T* v, const ulong v_offset,
+#if MASK
+    __global const MASK_T* mask, const ulong mask_offset,
+#endif
+    const int heads, const int group, const int queries, const int keys,
+    const long q_batch, const long q_head, const long q_row, const long k_batch, const long k_head, const long k_row,
+    const long v_batch, const long v_head, const long v_row
+#if MASK
+    , const long mask_batch, const long mask_head, const long mask_query, const long mask_key
+#endif
+    EPILOGUE_PARAMS) {
+  PIPELINE(line);
+  __local UNIT_T q_tile[TILE_M * DEPTH_TILE] __attribute__((aligned(1024)));
+  // The first group takes the longest rows.
+  const int tile = CAUSAL ? get_num_groups(0) - 1 - get_group_id(0) : get_group_id(0);
+  const int r0 = tile * TILE_M, head = get_group_id(1), batch = get_group_id(2);
+  const int end = CAUSAL ? min(keys, r0 + TILE_M) : keys, steps = (end + TILE_C - 1) / TILE_C;
+  if (get_local_id(0) >= CONSUMERS * 128) {
+    q += q_offset + batch * q_batch + head * q_head + r0 * q_row;
+    const Columns o = {k + k_offset + batch * k_batch + head / group * k_head, v + v_offset + batch * v_batch + head / group * v_head,
+                       k_row, v_row, keys, steps};
+    // q arrives with the first keys.
+    if (DIRECT && CHUNK_ALIGNED(q_offset) && CHUNK_ALIGNED(k_offset) && CHUNK_ALIGNED(v_offset)) {
+      stage_rows(q_tile, q, q_row, queries - r0, DEPTH, TILE_M, 1);
+      produce(line, o, 1);
+    } else {
+      stage_rows(q_tile, q, q_row, queries - r0, DEPTH, TILE_M, 0);
+      produce(line, o, 0);
+    }
+    return;
+  }
+
+  const int lane = get_local_id(0) & 31, row = r0 + (get_local_id(0) >> 5) * 16 + (lane >> 2);
+  const int first = r0 + (get_local_id(0) >> 7) * 64;  // of the warpgroup's rows
+  float out[DEPTH_TILE / 2], top[2] = {-INFINITY, -INFINITY}, total[2] = {0.0f, 0.0f};
+  OCL_UNROLL
+  for (int i = 0; i < DEPTH_TILE / 2; ++i) out[i] = 0.0f;
+#if MASK
+  mask += mask_offset + batch * mask_batch + head * mask_head;
+#endif
+  for (int step = 0; step < steps; ++step) {
+    const int c0 = step * TILE_C;
+    float s[TILE_C / 2];
+    __local const UNIT_T* k_tile = arrived(line, 2 * step);
+    if (CAUSAL && c0 > first + 63) {  // none of these keys is seen
+      leave(line, 2 * step);
+      arrived(line, 2 * step + 1);
+      leave(line, 2 * step + 1);
+      continue;
+    }
+    multiply_scores(s, q_tile, k_tile);
+    leave(line, 2 * step);
+    if (MASK || c0 + TILE_C > keys || (CAUSAL && c0 + TILE_C - 1 > first)) {
+      OCL_UNROLL
+      for (int i = 0; i < TILE_C / 2; ++i) {
+        const int query = row + (i >> 1 & 1) * 8, key = c0 + (i >> 2) * 8 + (lane & 3) * 2 + (i & 1);
+        const int seen = query < queries && key < keys && !(CAUSAL && key > query);
+#if MASK
+        s[i] *= SCALE;
+        if (seen) {
+          __global const MASK_T* m = mask + query * mask_query + key * mask_key;
+#if MASK == 1
+          if (!*m) s[i] = -INFINITY;
+#elif MASK == 2
+          s[i] += LOAD((__global const IN_T*)m, 0);
+#else
+          s[i] += *m;
+#endif
+        }
+#endif
+        s[i] = seen ? s[i] : -INFINITY;
+      }
+    }
+    // The running maximum and sum of both rows.
+    OCL_UNROLL
+    for (int half_ = 0; half_ < 2; ++half_) {
+      float most = top[half_];
+      OCL_UNROLL
+      for (int i = 0; i < TILE_C / 4; ++i) {
+        const float x = s[i / 2 * 4 + 2 * half_ + i % 2];
+        most = x > most ? x : most;
+      }
+      most = across_row(most, 1);
+      const float shift = most == -INFINITY ? 0.0f : -most * TO_LOG2, fade = exp2_of(fma(top[half_], TO_LOG2, shift));
+      float sum = 0.0f;
+      OCL_UNROLL
+      for (int i = 0; i < TILE_C / 4; ++i) {
+        const int at = i / 2 * 4 + 2 * half_ + i % 2;
+        s[at] = exp2_of(fma(s[at], TO_LOG2, shift));
+        sum += s[at];
+      }
+      total[half_] = fma(total[half_], fade, sum);
+      top[half_] = most;
+      OCL_UNROLL
+      for (int i = 0; i < DEPTH_TILE / 4; ++i) out[i / 2 * 4 + 2 * half_ + i % 2] *= fade;
+    }
+    add_values(out, s, arrived(line, 2 * step + 1));
+    leave(line, 2 * step + 1);
+  }
+
+  OCL_UNROLL
+  for (int half_ = 0; half_ < 2; ++half_) {
+    const int r = row + 8 * half_;
+    const float sum = across_row(total[half_], 0);
+    const float inverse = keys == 0 ? 0.0f : sum == 0.0f ? (NAN_ROWS ? NAN : 0.0f) : 1.0f / sum;
+    if (r < queries) {
+      if ((lane & 3) == 0) {
+        STORE1(top[half_] == -INFINITY ? 0.0f : top[half_] * SCORE_SCALE, 0, batch, head, r);
+        STORE1(sum, 1, batch, head, r);
+      }
+      OCL_UNROLL
+      for (int j = 0; j < DEPTH_TILE / 8; ++j) {
+        const int d = j * 8 + (lane & 3) * 2, at = 4 * j + 2 * half_;
+        if (d + 1 < WIDTH) STOREV((float2)(out[at] * inverse, out[at + 1] * inverse), batch, head, r, d);
+        else if (d < WIDTH) STORE(out[at] * inverse, batch, head, r, d);
+      }
+    }
+  }
+}
