@@ -217,6 +217,10 @@ def all_cases(batch: int = 64) -> list[Case]:
     cases += attention(8, 12, 2048 if gpu else 512, 64, torch.float32) + attention(
         8, 12, 2048 if gpu else 512, 64, torch.bfloat16
     )
+    if gpu:  # of ViT-B/16 and GPT-2; long sequences of language models
+        for dtype in (torch.float32, torch.bfloat16):
+            cases += attention(64, 12, 197, 64, dtype) + attention(8, 12, 512, 64, dtype, causal=True)
+        cases += attention(8, 12, 2048, 64, torch.bfloat16, causal=True) + attention(4, 16, 2048, 128, torch.bfloat16)
     if not gpu:
         cases += rows()
         cases += attention(8, 4, 256, 64, torch.float32) + attention(8, 12, 197, 64, torch.float32)

@@ -44,6 +44,9 @@
 #ifndef NAN_ROWS
 #define NAN_ROWS 0          // 1: a query that sees no key gives nan; 0: zero
 #endif
+#ifndef OVERLAP
+#define OVERLAP HALVES      // 1: the unit multiplies a step's values while the softmax of the next runs; operands of 16 bits
+#endif
 #ifndef STORE               // alone: dense outputs, one behind the other
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset
 #define EPILOGUE_PASS , y, y_offset
@@ -68,6 +71,12 @@
 #endif
 #define TO_LOG2 (SCORE_SCALE * LOG2E)
 
+#if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
+#define OCL_UNROLL_8 __attribute__((opencl_unroll_hint(8)))
+#else
+#define OCL_UNROLL_8
+#endif
+
 // ---- producer ----
 // rows x DEPTH_TILE of an operand as it lies in memory, `left` of its rows and `depth` of each inside.
 ALWAYS_INLINE void stage_rows(__local UNIT_T* to, __global const UNIT_T* from, const long stride, const int left, const int depth, const int rows,
@@ -75,10 +84,17 @@ ALWAYS_INLINE void stage_rows(__local UNIT_T* to, __global const UNIT_T* from, c
   const int p = get_local_id(0) - CONSUMERS * 128, chunk = p & 7;
   OCL_UNROLL
   for (int block = 0; block < DEPTH_TILE / TILE_K; ++block) {
-    OCL_UNROLL
-    for (int i = 0; i < rows / ROWS_APART; ++i) {
-      const int row = (p >> 3) + i * ROWS_APART, d = block * TILE_K + chunk * CHUNK, valid = row < left ? depth - d : 0;
-      stage_chunk(to + block * rows * TILE_K + row_chunk(row, chunk), valid > 0 ? from + row * stride + d : from, 1, valid, direct);
+    const int d = block * TILE_K + chunk * CHUNK;
+    if (direct) {
+      OCL_UNROLL_8
+      for (int row = p >> 3; row < rows; row += ROWS_APART) {
+        const int valid = row < left ? depth - d : 0;
+        stage_chunk(to + block * rows * TILE_K + row_chunk(row, chunk), valid > 0 ? from + row * stride + d : from, 1, valid, 1);
+      }
+    } else {
+      OCL_NO_UNROLL
+      for (int row = p >> 3; row < rows; row += ROWS_APART)
+        stage_chunk(to + block * rows * TILE_K + row_chunk(row, chunk), from + row * stride + d, 1, row < left ? depth - d : 0, 0);
     }
   }
 }
@@ -147,9 +163,18 @@ ALWAYS_INLINE void produce(const Pipeline line, const Columns o, const int quads
 #endif
 
 // ---- consumer ----
+// Of a row, whose elements four neighbouring lanes hold, the maximum or the sum.
+ALWAYS_INLINE float across_row(float x, const int is_max) {
+  float y;
+  OTHER_LANE(y, x, 1);
+  x = is_max ? (y > x ? y : x) : x + y;
+  OTHER_LANE(y, x, 2);
+  return is_max ? (y > x ? y : x) : x + y;
+}
+
 // s[4*j + 2*half + e]: of TILE_C / 8 blocks of 8 keys, query r + 8 * half, key 8*j + 2*(lane % 4) + e. q: the group's queries.
-ALWAYS_INLINE void multiply_scores(float* s, __local const UNIT_T* q, __local const UNIT_T* k) {
 #if HALVES
+ALWAYS_INLINE void begin_scores(float* s, __local const UNIT_T* q, __local const UNIT_T* k) {
   const ulong a = descriptor(q + (get_local_id(0) >> 7) * 64 * TILE_K, 1), b = descriptor(k, 1);  // 16 of the depth are 2 units further
   UNIT_BEGIN();
   OCL_CAT(MULTIPLY_, TILE_C)(s, a, b, "0", "0, 0");
@@ -163,10 +188,10 @@ ALWAYS_INLINE void multiply_scores(float* s, __local const UNIT_T* q, __local co
   OCL_CAT(MULTIPLY_, TILE_C)(s, a2 + 4, b2 + 4, "1", "0, 0");
   OCL_CAT(MULTIPLY_, TILE_C)(s, a2 + 6, b2 + 6, "1", "0, 0");
 #endif
-  UNIT_END();
-  OCL_UNROLL
-  for (int i = 0; i < TILE_C / 2; ++i) READY(s[i]);
+  UNIT_COMMIT();
+}
 #else
+ALWAYS_INLINE void multiply_scores(float* s, __local const UNIT_T* q, __local const UNIT_T* k) {
   OCL_UNROLL
   for (int block = 0; block < 2; ++block) {
     float sum[TILE_C / 2];
@@ -189,23 +214,38 @@ ALWAYS_INLINE void multiply_scores(float* s, __local const UNIT_T* q, __local co
       s[i] = block ? s[i] + sum[i] : sum[i];
     }
   }
-#endif
 }
+#endif
+
+#if HALVES
+#define END_SCORES(but, step)                              \
+  UNIT_WAIT(but);                                          \
+  OCL_UNROLL                                               \
+  for (int i = 0; i < TILE_C / 2; ++i) READY(s[i]);        \
+  leave(line, 2 * (step))
+#define END_VALUES(step)                                   \
+  UNIT_WAIT("0");                                          \
+  OCL_UNROLL                                               \
+  for (int i = 0; i < DEPTH_TILE / 2; ++i) READY(out[i]);  \
+  leave(line, 2 * (step) + 1)
+// Weights as the unit takes them.
+ALWAYS_INLINE void hold(uint* p, const float* s) {
+  OCL_UNROLL
+  for (int i = 0; i < TILE_C / 4; ++i) p[i] = two_halves(s[2 * i], s[2 * i + 1]);
+}
+#endif
 
 // out += p v: of DEPTH_TILE / 8 blocks of 8 elements of a row, as s.
-ALWAYS_INLINE void add_values(float* out, const float* p, __local const UNIT_T* v) {
 #if HALVES
-  uint held[TILE_C / 4];
-  OCL_UNROLL
-  for (int i = 0; i < TILE_C / 4; ++i) held[i] = two_halves(p[2 * i], p[2 * i + 1]);
+ALWAYS_INLINE void begin_values(float* out, const uint* p, __local const UNIT_T* v) {
   const ulong b = descriptor_of(v, TILE_C * TILE_K * 2);  // 16 keys are 16 rows of 128 bytes
   UNIT_BEGIN();
   OCL_UNROLL
-  for (int k16 = 0; k16 < TILE_C / 16; ++k16) OCL_CAT(MULTIPLY_HELD_, DEPTH_TILE)(out, held + 4 * k16, b + 128 * k16);
-  UNIT_END();
-  OCL_UNROLL
-  for (int i = 0; i < DEPTH_TILE / 2; ++i) READY(out[i]);
+  for (int k16 = 0; k16 < TILE_C / 16; ++k16) OCL_CAT(MULTIPLY_HELD_, DEPTH_TILE)(out, p + 4 * k16, b + 128 * k16);
+  UNIT_COMMIT();
+}
 #else
+ALWAYS_INLINE void add_values(float* out, const float* p, __local const UNIT_T* v) {
   OCL_UNROLL
   for (int block = 0; block < 2; ++block) {
     float sum[DEPTH_TILE / 2];
@@ -228,24 +268,68 @@ ALWAYS_INLINE void add_values(float* out, const float* p, __local const UNIT_T* 
       out[i] += sum[i];
     }
   }
+}
 #endif
-}
 
-// Of a row, whose elements four neighbouring lanes hold, the maximum or the sum.
-ALWAYS_INLINE float across_row(float x, const int is_max) {
-  float y;
-  OTHER_LANE(y, x, 1);
-  x = is_max ? (y > x ? y : x) : x + y;
-  OTHER_LANE(y, x, 2);
-  return is_max ? (y > x ? y : x) : x + y;
+// The scores of keys c0 .. with their mask added, -inf where nothing is seen.
+ALWAYS_INLINE void hide(float* s, const int c0, const int row, const int queries, const int keys
+#if MASK
+                        , __global const MASK_T* mask, const long mask_query, const long mask_key
+#endif
+) {
+  OCL_UNROLL
+  for (int i = 0; i < TILE_C / 2; ++i) {
+    const int query = row + (i >> 1 & 1) * 8, key = c0 + (i >> 2) * 8 + (get_local_id(0) & 3) * 2 + (i & 1);
+    const int seen = query < queries && key < keys && !(CAUSAL && key > query);
+#if MASK
+    s[i] *= SCALE;
+    if (seen) {
+      __global const MASK_T* m = mask + query * mask_query + key * mask_key;
+#if MASK == 1
+      if (!*m) s[i] = -INFINITY;
+#elif MASK == 2
+      s[i] += LOAD((__global const IN_T*)m, 0);
+#else
+      s[i] += *m;
+#endif
+    }
+#endif
+    s[i] = seen ? s[i] : -INFINITY;
+  }
 }
+#if MASK
+#define HIDE_SCORES(c0) hide(s, c0, row, queries, keys, mask, mask_query, mask_key)
+#else
+#define HIDE_SCORES(c0) \
+  if ((c0) + TILE_C > keys || (CAUSAL && (c0) + TILE_C - 1 > first)) hide(s, c0, row, queries, keys)
+#endif
 
-ALWAYS_INLINE void leave(const Pipeline line, const int step) {
-  if ((get_local_id(0) & 31) == 0) barrier_arrive(line.empty + 8 * (step % STAGES));
+// Scores become weights exp(s - top); the running maximum and sum of both rows move on. fade: what earlier weights are multiplied by.
+ALWAYS_INLINE void weigh(float* s, float* top, float* total, float* fade) {
+  OCL_UNROLL
+  for (int half_ = 0; half_ < 2; ++half_) {
+    float most = top[half_], sum = 0.0f;
+    OCL_UNROLL
+    for (int i = 0; i < TILE_C / 4; ++i) {
+      const float x = s[i / 2 * 4 + 2 * half_ + i % 2];
+      most = x > most ? x : most;
+    }
+    most = across_row(most, 1);
+    const float shift = most == -INFINITY ? 0.0f : -most * TO_LOG2;
+    fade[half_] = exp2_of(fma(top[half_], TO_LOG2, shift));
+    OCL_UNROLL
+    for (int i = 0; i < TILE_C / 4; ++i) {
+      const int at = i / 2 * 4 + 2 * half_ + i % 2;
+      s[at] = exp2_of(fma(s[at], TO_LOG2, shift));
+      sum += s[at];
+    }
+    total[half_] = fma(total[half_], fade[half_], sum);
+    top[half_] = most;
+  }
 }
-ALWAYS_INLINE __local const UNIT_T* arrived(const Pipeline line, const int step) {
-  barrier_wait(line.full + 8 * (step % STAGES), (step / STAGES) & 1);
-  return line.stages + step % STAGES * STAGE_ELEMENTS;
+ALWAYS_INLINE void fade_rows(float* out, const float* fade) {
+  OCL_UNROLL
+  for (int i = 0; i < DEPTH_TILE / 2; ++i) out[i] *= fade[i >> 1 & 1];
 }
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
@@ -289,64 +373,60 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #if MASK
   mask += mask_offset + batch * mask_batch + head * mask_head;
 #endif
-  for (int step = 0; step < steps; ++step) {
-    const int c0 = step * TILE_C;
-    float s[TILE_C / 2];
-    __local const UNIT_T* k_tile = arrived(line, 2 * step);
-    if (CAUSAL && c0 > first + 63) {  // none of these keys is seen
-      leave(line, 2 * step);
-      arrived(line, 2 * step + 1);
-      leave(line, 2 * step + 1);
-      continue;
+  const int own = CAUSAL ? min(steps, (first + 63) / TILE_C + 1) : steps;  // steps with keys that the warpgroup's queries see
+  float s[TILE_C / 2], fade[2];
+#if HALVES
+  uint p[TILE_C / 4];
+#endif
+#if OVERLAP
+  // A step's scores are multiplied before the values of the step before: the unit is busy with these while the softmax runs.
+  if (own > 0) {
+    begin_scores(s, q_tile, arrived(line, 0));
+    END_SCORES("0", 0);
+    HIDE_SCORES(0);
+    weigh(s, top, total, fade);
+    hold(p, s);
+    for (int step = 1; step < own; ++step) {
+      __local const UNIT_T *v_tile = arrived(line, 2 * step - 1), *k_tile = arrived(line, 2 * step);
+      begin_scores(s, q_tile, k_tile);
+      begin_values(out, p, v_tile);
+      END_SCORES("1", step);
+      HIDE_SCORES(step * TILE_C);
+      weigh(s, top, total, fade);
+      END_VALUES(step - 1);
+      fade_rows(out, fade);
+      hold(p, s);
     }
+    begin_values(out, p, arrived(line, 2 * own - 1));
+    END_VALUES(own - 1);
+  }
+#else
+  for (int step = 0; step < own; ++step) {
+    __local const UNIT_T* k_tile = arrived(line, 2 * step);
+#if HALVES
+    begin_scores(s, q_tile, k_tile);
+    END_SCORES("0", step);
+#else
     multiply_scores(s, q_tile, k_tile);
     leave(line, 2 * step);
-    if (MASK || c0 + TILE_C > keys || (CAUSAL && c0 + TILE_C - 1 > first)) {
-      OCL_UNROLL
-      for (int i = 0; i < TILE_C / 2; ++i) {
-        const int query = row + (i >> 1 & 1) * 8, key = c0 + (i >> 2) * 8 + (lane & 3) * 2 + (i & 1);
-        const int seen = query < queries && key < keys && !(CAUSAL && key > query);
-#if MASK
-        s[i] *= SCALE;
-        if (seen) {
-          __global const MASK_T* m = mask + query * mask_query + key * mask_key;
-#if MASK == 1
-          if (!*m) s[i] = -INFINITY;
-#elif MASK == 2
-          s[i] += LOAD((__global const IN_T*)m, 0);
+#endif
+    HIDE_SCORES(step * TILE_C);
+    weigh(s, top, total, fade);
+    fade_rows(out, fade);
+    __local const UNIT_T* v_tile = arrived(line, 2 * step + 1);
+#if HALVES
+    hold(p, s);
+    begin_values(out, p, v_tile);
+    END_VALUES(step);
 #else
-          s[i] += *m;
-#endif
-        }
-#endif
-        s[i] = seen ? s[i] : -INFINITY;
-      }
-    }
-    // The running maximum and sum of both rows.
-    OCL_UNROLL
-    for (int half_ = 0; half_ < 2; ++half_) {
-      float most = top[half_];
-      OCL_UNROLL
-      for (int i = 0; i < TILE_C / 4; ++i) {
-        const float x = s[i / 2 * 4 + 2 * half_ + i % 2];
-        most = x > most ? x : most;
-      }
-      most = across_row(most, 1);
-      const float shift = most == -INFINITY ? 0.0f : -most * TO_LOG2, fade = exp2_of(fma(top[half_], TO_LOG2, shift));
-      float sum = 0.0f;
-      OCL_UNROLL
-      for (int i = 0; i < TILE_C / 4; ++i) {
-        const int at = i / 2 * 4 + 2 * half_ + i % 2;
-        s[at] = exp2_of(fma(s[at], TO_LOG2, shift));
-        sum += s[at];
-      }
-      total[half_] = fma(total[half_], fade, sum);
-      top[half_] = most;
-      OCL_UNROLL
-      for (int i = 0; i < DEPTH_TILE / 4; ++i) out[i / 2 * 4 + 2 * half_ + i % 2] *= fade;
-    }
-    add_values(out, s, arrived(line, 2 * step + 1));
+    add_values(out, s, v_tile);
     leave(line, 2 * step + 1);
+#endif
+  }
+#endif
+  for (int step = 2 * own; step < 2 * steps; ++step) {
+    arrived(line, step);
+    leave(line, step);
   }
 
   OCL_UNROLL

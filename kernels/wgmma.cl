@@ -332,6 +332,16 @@ ALWAYS_INLINE ulong descriptor_of(__local const UNIT_T* at, const int apart) {
 }
 ALWAYS_INLINE ulong descriptor(__local const UNIT_T* at, const int rows) { return descriptor_of(at, rows ? 16 : 64 * TILE_K * (int)sizeof(UNIT_T)); }
 
+// This warp has read a step.
+ALWAYS_INLINE void leave(const Pipeline line, const int step) {
+  if ((get_local_id(0) & 31) == 0) barrier_arrive(line.empty + 8 * (step % STAGES));
+}
+// The stage of a step once it is complete.
+ALWAYS_INLINE __local const UNIT_T* arrived(const Pipeline line, const int step) {
+  barrier_wait(line.full + 8 * (step % STAGES), (step / STAGES) & 1);
+  return line.stages + step % STAGES * STAGE_ELEMENTS;
+}
+
 // total[2*j .. 2*j+1]: of TILE_N / 8 blocks of 8 columns, row r (even j) or r + 8 (odd j), columns (j/2)*8 + 2*(lane % 4) and the next.
 // The steps are begin .. end - 1 of those that the pipeline's producers count. a_rows, b_rows: whether the depth is contiguous.
 #if HALVES

@@ -18,6 +18,12 @@ CONVOLUTIONS = [  # batch, C, K, H, W, R, S, stride, padding, dilation, groups
     (1, 32, 64, 20, 17, 3, 5, 1, 2, 2, 1), (2, 64, 128, 12, 12, 3, 3, 1, 1, 1, 2), (2, 40, 48, 10, 10, 5, 5, 3, 2, 1, 1),
 ]  # fmt: skip
 
+ATTENTIONS = [  # queries (batch, heads, length, head size), keys, heads of keys, head size of v, causal, mask
+    ((2, 3, 197, 64), 197, 3, 64, False, None), ((2, 4, 130, 64), 257, 2, 64, True, None), ((1, 2, 64, 64), 1, 2, 64, False, None),
+    ((1, 2, 65, 40), 129, 1, 24, True, None), ((2, 2, 100, 64), 150, 2, 64, False, "bool"), ((2, 2, 100, 64), 150, 2, 64, True, "float"),
+    ((1, 2, 300, 36), 300, 2, 36, False, None), ((1, 2, 1000, 64), 700, 2, 64, False, None),
+]  # fmt: skip
+LONG_HEADS = [((2, 2, 197, 128), 300, 1, 128, False, None), ((1, 2, 130, 80), 257, 2, 96, True, None), ((1, 2, 70, 128), 64, 2, 128, False, "bool")]
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 
@@ -58,13 +64,15 @@ def test_gemm(unit_device, m, n, k, transposed, dtype, tmp_path):
     check(lambda a, b: torch.relu(a @ b + 1), matrices(m, n, k, transposed, dtype), unit_device, tmp_path)
 
 
-@pytest.mark.parametrize("how", ["gemm", "convolution"])
+@pytest.mark.parametrize("how", ["gemm", "convolution", "attention"])
 def test_tf32(unit_device, how, tmp_path):
     """Allowed by the user: fewer digits, and no fewer than its ten bits give."""
     torch.set_float32_matmul_precision("high")
     try:
         if how == "gemm":
             check(lambda a, b: a @ b, matrices(300, 260, 1000, "b"), unit_device, tmp_path, 1e-3)
+        elif how == "attention":
+            check(*attention(ATTENTIONS[0], torch.float32), unit_device, tmp_path, 2e-3)
         else:
             convolve = torch.nn.functional.conv2d
             check(convolve, (torch.randn(2, 64, 14, 14), torch.randn(64, 64, 3, 3)), unit_device, tmp_path, 1e-3)
@@ -113,3 +121,39 @@ def test_convolution(unit_device, shape, kind, dtype, tmp_path):
             unit_device,
             tmp_path,
         )
+
+
+def attention(shape, dtype):
+    """A call, and its inputs as views of [batch, length, heads, size]."""
+    q, keys, heads, size, causal, mask = shape
+    torch.manual_seed(sum(q) + keys)
+    batch, queries = q[0], q[2]
+    of = [(batch, queries, q[1], q[3]), (batch, keys, heads, q[3]), (batch, keys, heads, size)]
+    tensors = [torch.randn(s).to(dtype).transpose(1, 2) for s in of]
+    if mask == "bool":
+        tensors.append(torch.rand(batch, 1, queries, keys) > 0.4)
+        tensors[3][0, 0, 3] = False  # a query that sees nothing gives zero
+    elif mask == "float":
+        tensors.append(torch.randn(queries, keys).to(dtype))
+
+    def call(q, k, v, *mask):
+        if causal and mask:
+            bias = torch.full((queries, keys), -torch.inf, device=q.device, dtype=mask[0].dtype).triu(1)
+            mask = (mask[0] + bias,)
+        given = {"attn_mask": mask[0].to(q.dtype) if mask[0].is_floating_point() else mask[0]} if mask else {"is_causal": causal}
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=heads != q.shape[1], **given)
+
+    return call, tensors
+
+
+@pytest.mark.parametrize("dtype, shape", [
+    *((dtype, shape) for dtype in DTYPES for shape in ATTENTIONS), *((dtype, shape) for dtype in DTYPES[1:] for shape in LONG_HEADS),
+])  # fmt: skip
+def test_attention(unit_device, shape, dtype, tmp_path):
+    check(*attention(shape, dtype), unit_device, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_attention_of_inputs_that_are_not_aligned(unit_device, dtype, tmp_path):
+    tensors = [torch.randn(2 * 3 * 70 * 64 + 1).to(dtype)[1:].view(2, 3, 70, 64) for _ in range(3)]
+    check(torch.nn.functional.scaled_dot_product_attention, tensors, unit_device, tmp_path)

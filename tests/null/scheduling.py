@@ -37,7 +37,8 @@ CAPS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 CAPS["units"] = CAPS["gpu"] | {"units": 132} | {
-    f"wgmma{kind}": True for kind in ("", "_tf32", "_bf16", "_f16", "_wide_bf16", "_wide_f16", "_attention", "_attention_tf32", "_attention_bf16", "_attention_f16")
+    f"wgmma{kernels}{kind}": True for kernels in ("", "_attention") for kind in ("", "_tf32", "_bf16", "_f16")
+} | {"wgmma_wide_bf16": True, "wgmma_wide_f16": True
 }  # fmt: skip
 
 

@@ -12,7 +12,9 @@ import torch
 import torch.nn.functional as F
 
 from tests.null.scheduling import CAPS, Seen, collecting
+from tests.null.test_lowering import compiled
 from torch_ocl_compile import _C
+from torch_ocl_compile._C import ir
 from torch_ocl_compile.lowering.graph import allows_tf32
 
 ALLOWED: dict[str, Callable[[], None]] = {
@@ -139,3 +141,44 @@ def test_what_a_check_rules_out_is_not_used() -> None:
     assert "split tf32" in log[0]
     log, _ = kernels(torch.mm, [a, a], wgmma_tf32=False, wgmma=False)
     assert "gemm_group" in log[0]
+
+
+def attention(dtype: torch.dtype, shape: tuple[int, ...], **caps: Any) -> tuple[list[str], list[dict[str, Any]]]:
+    """The choices and kernels of a softmax(q k^T) v without gradients."""
+    graphs: list[ir.Graph] = []
+    q, k, v = (torch.randn(shape).to(dtype) for _ in range(3))
+    with torch.no_grad():
+        compiled(lambda q, k, v: torch.softmax(q @ k.mT * 0.2, -1) @ v, graphs, dynamic=False)(q, k, v)
+    rendered = _C.exec.render(graphs[0], CAPS["units"] | caps, True)
+    return [line for line in rendered["log"] if "attention" in line], rendered["kernels"]
+
+
+@pytest.mark.parametrize(
+    "dtype, name", [(torch.float32, "split tf32"), (torch.bfloat16, "bf16"), (torch.float16, "f16")]
+)
+def test_attention(dtype: torch.dtype, name: str) -> None:
+    log, texts = attention(dtype, (2, 12, 197, 64))
+    assert "attention_wgmma" in log[0] and log[0].endswith(name) and len(texts) == 1
+    assert "#define DIRECT 1" in macros(texts[0])
+    kind = {"split tf32": ""}.get(name, f"_{name}")
+    log, _ = attention(dtype, (2, 12, 197, 64), **{f"wgmma_attention{kind}": False})
+    assert "attention_group" in log[0]
+
+
+def test_attention_in_tf32() -> None:
+    torch.set_float32_matmul_precision("high")
+    assert attention(torch.float32, (2, 3, 100, 64))[0][0].endswith(" tf32")
+    assert "split tf32" in attention(torch.float32, (2, 3, 100, 64), wgmma_attention_tf32=False)[0][0]
+
+
+@pytest.mark.parametrize(
+    "dtype, size, units",
+    [(torch.float32, 65, False), (torch.bfloat16, 128, True), (torch.bfloat16, 129, False), (torch.bfloat16, 8, True)],
+)
+def test_head_sizes(dtype: torch.dtype, size: int, units: bool) -> None:
+    assert ("wgmma" in attention(dtype, (2, 3, 100, size))[0][0]) == units
+
+
+def test_rows_of_heads_that_fill_no_chunk_are_copied() -> None:
+    log, texts = attention(torch.bfloat16, (2, 3, 100, 36))
+    assert "wgmma" in log[0] and len(texts) > 1 and any("#define DIRECT 1" in macros(k) for k in texts)

@@ -19,26 +19,31 @@ struct AttentionTile {
   int rows, columns, depth, stages;
   double rate;  // queries a second relative to the first of its kind when the device is full; estimates
 };
-constexpr std::array<AttentionTile, 6> kTiles = {{{8, 128, 128, 64, 6, 1.0},
+constexpr std::array<AttentionTile, 9> kTiles = {{{8, 128, 128, 64, 6, 1.0},
+                                                  {8, 192, 128, 64, 6, 0.98},
+                                                  {8, 128, 64, 64, 8, 0.9},
                                                   {8, 64, 128, 64, 6, 0.8},
                                                   {8, 128, 128, 128, 4, 1.0},
+                                                  {8, 128, 64, 128, 6, 0.9},
                                                   {8, 64, 128, 128, 4, 0.7},
                                                   {4, 128, 64, 64, 4, 1.0},
                                                   {4, 64, 64, 64, 4, 0.7}}};
 
-/// The tile that finishes rows (times `others`) first: whole rounds over the compute units.
-const AttentionTile* choose_attention_tile(const Caps& caps, int chunk, int64_t depth, int64_t rows, int64_t others) {
-  const AttentionTile* best = nullptr;
-  double least = 0;
+/// The tile that finishes rows (times `others`) first: whole rounds over the compute units. Null: none is for such head sizes.
+const AttentionTile* choose_attention_tile(TemplateContext& context, int chunk, int64_t depth, int64_t rows, int64_t others) {
+  const Caps& caps = context.caps;
+  std::vector<std::pair<double, const AttentionTile*>> ranked;
   for (const AttentionTile& tile : kTiles) {
-    if (tile.chunk != chunk || tile.depth < depth || (best && tile.depth > best->depth)) continue;
+    if (tile.chunk != chunk || depth > tile.depth || (depth <= 64 && tile.depth > 64)) continue;
     const int64_t tiles = (rows + tile.rows - 1) / tile.rows * others;
-    const double time = static_cast<double>((tiles + caps.units - 1) / caps.units) * tile.rows / tile.rate;
-    if (best && time >= least) continue;
-    best = &tile;
-    least = time;
+    ranked.emplace_back(static_cast<double>((tiles + caps.units - 1) / caps.units) * tile.rows / tile.rate, &tile);
   }
-  return best;
+  if (ranked.empty()) return nullptr;
+  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> names;
+  for (const auto& [time, tile] : ranked)
+    if (names.size() < kMostOptions) names.push_back(std::to_string(tile->rows) + "x" + std::to_string(tile->columns));
+  return ranked[context.choices.pick("tile", names)].second;
 }
 
 }  // namespace
@@ -52,8 +57,7 @@ bool choose_attention_wgmma(TemplateContext& context, TemplateLaunch& launch) {
   if (!math || node.attention.dropout > 0 || !(node.attention.scale > 0) || !std::isfinite(node.attention.scale)) return false;
   const int64_t rows = typical(parts.rows(), 512), others = typical(parts.batch, 8) * typical(parts.row_heads(), 8);
   if (rows < 24) return false;  // most of a tile would be empty
-  const AttentionTile* tile =
-      choose_attention_tile(context.caps, math->chunk, std::max(parts.depth, parts.depth2), rows, others);
+  const AttentionTile* tile = choose_attention_tile(context, math->chunk, std::max(parts.depth, parts.depth2), rows, others);
   if (!tile) return false;
   const int producers = math->chunk == 8 ? 32 : 128;  // floats are split on the way
 
