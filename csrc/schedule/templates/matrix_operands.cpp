@@ -128,10 +128,10 @@ void pass_matrices(TemplateContext& context, TemplateLaunch& launch, int chunk) 
   define(launch, "B_K_MAJOR", b_along_k);
   define(launch, "A_VEC4",
          chunked || ((a_along_k ? a.col : a.row).is_const(1) &&
-                        quads(context, {a_along_k ? K : M, a_along_k ? a.row : a.col, a.outer, a.inner}));
+                     quads(context, {a_along_k ? K : M, a_along_k ? a.row : a.col, a.outer, a.inner})));
   define(launch, "B_VEC4",
          chunked || ((b_along_k ? b.row : b.col).is_const(1) &&
-                        quads(context, {b_along_k ? K : N, b_along_k ? b.col : b.row, b.outer, b.inner}));
+                     quads(context, {b_along_k ? K : N, b_along_k ? b.col : b.row, b.outer, b.inner})));
   launch.inputs = {a.input, b.input};
   define_alignment(context, launch, chunk);
   pass(launch, {M, N, K, inner}, {a.outer, a.inner, a.row, a.col, b.outer, b.inner, b.row, b.col});
