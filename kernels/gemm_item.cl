@@ -13,7 +13,7 @@
 //   b  B_IN_PLACE 0:  packed and padded with zeros: B[b][k][n] at b_batch(b) + ((n / PANEL)*K + k)*PANEL + n % PANEL,
 //                     ceil(N/PANEL)*K*PANEL elements a batch; b_row, b_col are ignored
 //      B_IN_PLACE 1:  B[b][k][n] at b_batch(b) + k*b_row + n            (rows in place; the item packs its own panel, K_BLOCK rows at a time)
-//      B_IN_PLACE 2:  B[b][k][n] at b_batch(b) + k*b_row + n*b_col      (any strides; b_row 1 is a Linear weight [N][K])
+//      B_IN_PLACE 2:  B[b][k][n] at b_batch(b) + k*b_row + n*b_col      (any strides, slower; pack_item.cl packs a Linear weight [N][K])
 //      B_IN_PLACE 3:  as 1, but read where it is, without a copy: for one tile of rows (M <= MR), which would use a copy once; needs N % TN == 0
 //   a_batch(b) = (b / inner)*a_outer + (b % inner)*a_inner, the same for b_batch; a stride of 0 broadcasts.
 // Arguments: a, a_offset, b, b_offset, int M, N, K, a_row, a_col, b_row, b_col, inner, long a_outer, a_inner, b_outer, b_inner, EPILOGUE_PARAMS
@@ -56,6 +56,9 @@
 #endif
 #ifndef CACHE_ALIGNED     // of private arrays read by vectors: else each of these may cross a cache line
 #define CACHE_ALIGNED __attribute__((aligned(64)))
+#endif
+#ifndef PLAIN_STORES
+#define PLAIN_STORES 0    // 1: the hooks do nothing but store, so that there may be many calls of them
 #endif
 #ifndef STORE             // alone: dense C[b][m][n]
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset, const int y_M, const int y_N
@@ -164,6 +167,13 @@ ONE_ITEM __kernel void KERNEL_NAME(
         OCL_UNROLL for (int i = 0; i < MR; ++i)
           OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] += VLOAD(tile + i * TN + v * VW);
       }
+#if PLAIN_STORES
+      if (k0 + kn == K && m + MR <= M && n0 + TN <= N) {
+        OCL_UNROLL for (int i = 0; i < MR; ++i)
+          OCL_UNROLL for (int v = 0; v < NV; ++v) STOREV(acc[i][v], batch, m + i, n0 + v * VW);
+        continue;
+      }
+#endif
       OCL_UNROLL for (int i = 0; i < MR; ++i)
         OCL_UNROLL for (int v = 0; v < NV; ++v) VSTORE(acc[i][v], tile + i * TN + v * VW);
       if (k0 + kn < K) continue;

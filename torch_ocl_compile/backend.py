@@ -101,6 +101,8 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, ki
 
         config.configure_core()
         tuning.tune_graph(lowered.graph, device_index(lowered), settings)
+    if kind != "inference":  # weights change at each step
+        settings = {**settings, "kept_weights_mb": 0}
     plan = make_plan(lowered, settings, label)
     if kind == "forward":
         report_strides(plan, lowered)

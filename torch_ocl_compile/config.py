@@ -158,6 +158,13 @@ option(
     scope="compile",
 )
 option(
+    "kept_weights_mb",
+    int,
+    4096,
+    "Most memory, in MiB, for what inference computes of parameters alone (packed weights) and keeps until one changes; 0: none.",
+    scope="compile",
+)
+option(
     "interpret",
     bool,
     False,

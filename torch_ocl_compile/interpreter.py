@@ -431,6 +431,10 @@ class _Run:
                 node.outputs[0],
                 convolve(node, [self.size(s) for s in node.sizes], *(_compute(self.view(v)) for v in node.operands)),
             )
+        elif node.kind == "pack":
+            matrix, (_, panels, _, width) = self.view(node.operands[0]), [self.size(s) for s in node.sizes]
+            padded = torch.nn.functional.pad(matrix, (0, panels * width - matrix.shape[2]))
+            self.write(node.outputs[0], padded.unflatten(2, (panels, width)).transpose(1, 2))
         elif node.kind == "attention":
             results = attention(node.attention, [_compute(self.view(v)) for v in node.operands])
             for buffer, result in zip(node.outputs, results, strict=True):

@@ -176,6 +176,7 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
   Writer defines;
   defines.line("#define KERNEL_NAME $s", kPlaceholder);
   for (const auto& [macro, value] : launch.defines) defines.line("#define $s $s", macro, value);
+  if (launch.plain_stores && group.epilogue.empty()) defines.line("#define PLAIN_STORES 1");
 
   KernelSource source;
   source.kind = launch.kind;

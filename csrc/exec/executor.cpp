@@ -54,9 +54,13 @@ void bind_launch(const Plan& plan, Launch& launch) {
 /// Memory of one call: the callers' addresses, resolved once each.
 struct Memory {
   std::vector<runtime::Location> inputs, outputs;
-  runtime::Location arena;
-  char* arena_address = nullptr;
+  runtime::Location arena, kept;
+  char *arena_address = nullptr, *kept_address = nullptr;
 };
+
+bool is_kept(const Plan& plan, int interval) {
+  return !plan.kept_offsets.empty() && plan.kept_offsets[static_cast<size_t>(interval)] >= 0;
+}
 
 runtime::Location locate(const Plan& plan, const Memory& memory, const BufferSource& source) {
   runtime::Location at;
@@ -67,6 +71,11 @@ runtime::Location locate(const Plan& plan, const Memory& memory, const BufferSou
       return memory.outputs[source.index];
     case BufferSource::Kind::kArena:
     case BufferSource::Kind::kScratch:
+      if (is_kept(plan, source.index)) {
+        at = memory.kept;
+        at.offset_bytes += static_cast<size_t>(plan.kept_offsets[source.index]);
+        return at;
+      }
       at = memory.arena;
       at.offset_bytes += static_cast<size_t>(plan.memory.offsets[source.index]);
       return at;
@@ -125,6 +134,7 @@ void* address_of(const Plan& plan, const Memory& memory, const std::vector<void*
     case BufferSource::Kind::kOutput:
       return outputs[source.index];
     default:
+      if (is_kept(plan, source.index)) return memory.kept_address + plan.kept_offsets[source.index];
       return memory.arena_address + plan.memory.offsets[source.index];
   }
 }
@@ -132,6 +142,36 @@ void* address_of(const Plan& plan, const Memory& memory, const std::vector<void*
 CallOperand operand(const Plan& plan, const ir::Buffer& buffer, void* address, const ir::Shape& sizes, const ir::Shape& strides,
                     const ir::IndexExpr& offset) {
   return {address, values_of(plan, sizes), values_of(plan, strides), value_of(plan, offset), buffer.dtype};
+}
+
+/// The results of the kept steps, from an earlier call or enqueued now.
+std::shared_ptr<Kept> kept_results(Plan& plan, Memory& memory, const std::vector<void*>& inputs, runtime::Queue& queue,
+                                   int stream) {
+  runtime::Allocator& allocator = plan.device->allocator();
+  Kept::Key key;
+  for (const int i : plan.kept_inputs) key.emplace_back(inputs[i], memory.inputs[i].version);
+  std::shared_ptr<Kept> kept = plan.kept;
+  const bool stale = !kept || !kept->matches(key, stream);
+  if (stale) {
+    plan.kept.reset();
+    kept.reset();  // its memory may serve again
+    kept = std::make_shared<Kept>(*plan.device, static_cast<size_t>(plan.kept_size_bytes), key, stream);
+  }
+  memory.kept = allocator.resolve(kept->address());
+  memory.kept_address = static_cast<char*>(kept->address());
+  if (!stale) return kept;
+  for (const Step& step : plan.steps) {
+    if (!step.kept) continue;
+    Launch& launch = plan.launches[step.launch];
+    if (launch.empty) continue;
+    patch(plan, launch, memory);
+    enqueue(plan, launch, queue);
+  }
+  if (kept_bytes() > plan.most_kept_bytes) return kept;  // for this call alone
+  for (const int i : plan.kept_inputs)
+    if (inputs[i]) allocator.attach(inputs[i], kept);
+  plan.kept = kept;
+  return kept;
 }
 
 }  // namespace
@@ -169,6 +209,14 @@ void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>&
   };
   memory.inputs = resolve_all(inputs);
   memory.outputs = resolve_all(outputs);
+  struct Writes {  // known once everything is enqueued: who sees the new version sees the new contents
+    const Plan& plan;
+    const std::vector<void*>& inputs;
+    ~Writes() {
+      for (const int i : plan.written_inputs)
+        if (inputs[i]) plan.device->allocator().wrote(inputs[i]);
+    }
+  } writes{plan, inputs};
   struct Arena {
     runtime::Allocator& allocator;
     void* address = nullptr;
@@ -181,10 +229,12 @@ void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>&
     memory.arena = allocator.resolve(arena.address);
     memory.arena_address = static_cast<char*>(arena.address);
   }
+  std::shared_ptr<Kept> kept;  // until everything is enqueued
+  if (plan.kept_size_bytes > 0) kept = kept_results(plan, memory, inputs, queue, stream);
   for (const Step& step : plan.steps) {
     if (step.launch != ir::kNone) {
       Launch& launch = plan.launches[step.launch];
-      if (launch.empty) continue;
+      if (launch.empty || step.kept) continue;
       patch(plan, launch, memory);
       enqueue(plan, launch, queue);
       continue;

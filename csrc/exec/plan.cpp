@@ -178,6 +178,8 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
     plan->steps.push_back(step);
     plan->launches.push_back(std::move(launch));
   }
+  plan->most_kept_bytes = options.most_kept_bytes;
+  mark_kept(*plan);
   plan->codegen_seconds = seconds() - generate_start;
 
   const double build_start = seconds();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "csrc/codegen/kernel_source.h"
+#include "csrc/exec/kept.h"
 #include "csrc/ir/graph.h"
 #include "csrc/runtime/device.h"
 #include "csrc/runtime/program.h"
@@ -19,16 +20,17 @@ namespace ocl::exec {
 
 struct PlanOptions {
   schedule::Options schedule;
-  std::string disable;        // capabilities not to use, with commas: "wgmma"
-  std::string kernel_family;  // "item" or "group": kernels for CPUs or GPUs whatever the device is; "" or "auto": by its caps
-  int vector_floats = 0;      // of a CPU's vectors, 0: the device's
-  int units = 0;              // compute units to share work among, 0: the device's
-  std::string label;          // "forward graph 3": for messages
-  std::string failed_dir;     // where source and log of a kernel that does not build are saved
-  std::string dump_dir;       // every kernel as a file, "" for none
-  std::string choice;         // of a template, for every problem: how a candidate is tried; "": as measured, or by the models
-  bool tuned = true;          // follow measured choices
-  std::string appended;       // text after every kernel: tests make one that does not build
+  int64_t most_kept_bytes = 0;  // of results that depend on parameters alone, for all plans; 0: they are computed at each call
+  std::string disable;          // capabilities not to use, with commas: "wgmma"
+  std::string kernel_family;    // "item" or "group": kernels for CPUs or GPUs whatever the device is; "" or "auto": by its caps
+  int vector_floats = 0;        // of a CPU's vectors, 0: the device's
+  int units = 0;                // compute units to share work among, 0: the device's
+  std::string label;            // "forward graph 3": for messages
+  std::string failed_dir;       // where source and log of a kernel that does not build are saved
+  std::string dump_dir;         // every kernel as a file, "" for none
+  std::string choice;           // of a template, for every problem: how a candidate is tried; "": as measured, or by the models
+  bool tuned = true;            // follow measured choices
+  std::string appended;         // text after every kernel: tests make one that does not build
 };
 
 /// Bytes behind one kernel argument pair: which memory, resolved at every call.
@@ -64,6 +66,7 @@ struct Launch {
 struct Step {
   int launch = ir::kNone;       // index into launches, or
   ir::NodeId call = ir::kNone;  // a kCall node
+  bool kept = false;            // reads parameters alone: runs when one of them has changed
 };
 
 /// A compiled graph on one device. Not copyable; calls are serialised by `mutex` (kernel arguments are state).
@@ -78,7 +81,13 @@ struct Plan {
   std::vector<std::shared_ptr<runtime::Program>> programs;
   std::vector<schedule::PassTrace> passes;
   double schedule_seconds = 0, codegen_seconds = 0, build_seconds = 0;
+  std::vector<int> written_inputs;  // positions of inputs that the plan writes
+  // Results of kept steps: which parameters they depend on, and the place of each interval in their memory (-1: in the arena)
+  int64_t most_kept_bytes = 0, kept_size_bytes = 0;
+  std::vector<int> kept_inputs;
+  std::vector<int64_t> kept_offsets;
   std::mutex mutex;
+  std::shared_ptr<Kept> kept;
   // For the symbol values of the last call
   bool bound = false;
   std::vector<int64_t> symbols;

@@ -296,6 +296,8 @@ class GraphParser {
       a.causal = in.take("causal");
       a.masked = in.take("masked");
       a.nan_rows = in.take("nan_rows");
+    } else if (in.take("pack")) {
+      n.kind = NodeKind::kPack;
     } else {
       in.expect("call");
       n.kind = NodeKind::kCall;

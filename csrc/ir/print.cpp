@@ -107,7 +107,7 @@ void print_op(std::string& out, const Op& op, size_t position) {
 }
 
 void print_node(std::string& out, const Node& node, bool origins) {
-  static constexpr const char* kKinds[] = {"map", "reduce", "scan", "contract", "convolve", "attention", "call"};
+  static constexpr const char* kKinds[] = {"map", "reduce", "scan", "contract", "convolve", "attention", "pack", "call"};
   static constexpr const char* kStages[] = {"whole", "partial", "final"};
   static constexpr const char* kConvolutions[] = {"forward", "data", "weight"};
   static constexpr const char* kAttentions[] = {"forward", "query", "key_value"};

@@ -85,6 +85,7 @@ exec::PlanOptions plan_options_from(const py::dict& options) {
   take("label", plan_options.label);
   take("disable", plan_options.disable);
   take("kernel_family", plan_options.kernel_family);
+  if (options.contains("kept_weights_mb")) plan_options.most_kept_bytes = options["kept_weights_mb"].cast<int64_t>() << 20;
   take("vector_floats", plan_options.vector_floats);
   take("units", plan_options.units);
   take("fuse", plan_options.schedule.fuse);
@@ -288,6 +289,7 @@ void bind_exec(py::module_& m) {
   py::module_ e = m.def_submodule("exec", "Plans: compiled graphs and what they did.");
   e.def("configure", &configure, py::arg("cache_path"), py::arg("budget_bytes"), py::arg("failed_dir"), py::arg("dump_dir"),
         py::arg("verify"));
+  e.def("kept_bytes", &exec::kept_bytes);
   e.def("cache_stats", &cache_stats);
   e.def("cache_clear", [] {
     if (settings().cache) settings().cache->clear();

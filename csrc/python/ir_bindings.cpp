@@ -30,7 +30,7 @@ Scalar to_scalar(const py::handle& value) {
 py::object from_scalar(const Scalar& s) { return s.is_float ? py::object(py::float_(s.f)) : py::object(py::int_(s.i)); }
 
 const char* kind_name(NodeKind kind) {
-  static constexpr const char* kNames[] = {"map", "reduce", "scan", "contract", "convolve", "attention", "call"};
+  static constexpr const char* kNames[] = {"map", "reduce", "scan", "contract", "convolve", "attention", "pack", "call"};
   return kNames[static_cast<int>(kind)];
 }
 

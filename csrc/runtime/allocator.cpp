@@ -51,6 +51,8 @@ struct Block {
   bool free = true;
   Block *previous = nullptr, *next = nullptr;  // neighbours in the slab
   std::vector<int> streams;                    // other streams that use it
+  uint64_t version = 0;
+  std::vector<std::weak_ptr<Dependent>> dependents;
 };
 
 struct Slab {
@@ -328,6 +330,7 @@ struct Allocator::State {
     }
     block->free = false;
     block->requested = requested;
+    block->version = ++last_version;
     stats.allocated += static_cast<int64_t>(block->bytes);
     stats.allocated_peak = std::max(stats.allocated_peak, stats.allocated);
     ++stats.allocations;
@@ -356,6 +359,9 @@ struct Allocator::State {
     blocks.insert(block);
   }
 
+  /// Frees the block that begins at `address`, if there is one, and hands out who depends on it.
+  void free_block(void* address, std::vector<std::weak_ptr<Dependent>>& dependents) noexcept;
+
   void collect_waiting() {
     while (!waiting.empty() && waiting.front().done()) {
       give_back(waiting.front().block);
@@ -374,6 +380,7 @@ struct Allocator::State {
   }
 
   Device& device;
+  uint64_t last_version = 0;
   size_t align = 128;
   void* range = nullptr;
   size_t range_bytes = 0;
@@ -422,9 +429,18 @@ void* Allocator::allocate(size_t bytes) {
 void Allocator::free(void* address) noexcept {
   if (!address) return;
   State& s = *state_;
+  std::vector<std::weak_ptr<Dependent>> dependents;
+  s.free_block(address, dependents);
+  for (const std::weak_ptr<Dependent>& dependent : dependents)  // they free memory of their own
+    if (const std::shared_ptr<Dependent> alive = dependent.lock()) alive->storage_freed();
+}
+
+void Allocator::State::free_block(void* address, std::vector<std::weak_ptr<Dependent>>& dependents) noexcept {
+  State& s = *this;
   std::lock_guard lock(s.mutex);
   Block* block = s.block_at(reinterpret_cast<uintptr_t>(address));
   if (!block || block->slab->address + block->offset != reinterpret_cast<uintptr_t>(address)) return;
+  dependents.swap(block->dependents);
   s.stats.allocated -= static_cast<int64_t>(block->bytes);
   ++s.stats.frees;
   if (!block->streams.empty() && !os::is_forked_child()) {
@@ -454,6 +470,7 @@ Location Allocator::resolve(const void* address) const {
   const size_t end = block->offset + block->requested;
   location.remaining_bytes = end > location.offset_bytes ? end - location.offset_bytes : 0;
   if (block->slab->host) location.host = block->slab->host + location.offset_bytes;
+  location.version = block->version;
   return location;
 }
 
@@ -463,7 +480,23 @@ Location Allocator::locate(const void* address) const {
   const Slab* slab = s.slab_at(value);
   OCL_ASSERT(slab, "address lies in no slab of " + s.device.describe());
   const size_t offset = value - slab->address;
-  return {slab->mem.get(), offset, slab->bytes - offset, slab->host ? slab->host + offset : nullptr};
+  return {slab->mem.get(), offset, slab->bytes - offset, slab->host ? slab->host + offset : nullptr, 0};
+}
+
+void Allocator::wrote(const void* address) {
+  State& s = *state_;
+  std::lock_guard lock(s.mutex);
+  if (Block* block = s.block_at(reinterpret_cast<uintptr_t>(address))) block->version = ++s.last_version;
+}
+
+void Allocator::attach(const void* address, const std::shared_ptr<Dependent>& dependent) {
+  State& s = *state_;
+  std::lock_guard lock(s.mutex);
+  Block* block = s.block_at(reinterpret_cast<uintptr_t>(address));
+  OCL_ASSERT(block, "address is not of a live allocation of " + s.device.describe());
+  auto& list = block->dependents;
+  list.erase(std::remove_if(list.begin(), list.end(), [](const auto& other) { return other.expired(); }), list.end());
+  list.push_back(dependent);
 }
 
 bool Allocator::owns(const void* address) const noexcept {

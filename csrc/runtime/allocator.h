@@ -20,6 +20,15 @@ struct Location {
   // The same byte in host memory, on CPU devices whose buffers are host memory; else nullptr. It is current after finish() of
   // the queues that work on it, no sooner: a blocking write may return before the data is there.
   std::byte* host = nullptr;
+  // Of the block's contents: another number after each wrote() and in each new allocation. Only from resolve().
+  uint64_t version = 0;
+};
+
+/// Something made from the contents of an allocation, which is of no use once that is freed.
+class Dependent {
+ public:
+  virtual ~Dependent() = default;
+  virtual void storage_freed() noexcept = 0;
 };
 
 /// Bytes; `peak` counts since the last reset. Read by torch.ocl.memory_*.
@@ -48,6 +57,10 @@ class Allocator {
   /// end of the slab. Throws InternalError on an address that lies in no slab.
   Location locate(const void* address) const;
   bool owns(const void* address) const noexcept;
+  /// Work that changes the block at `address` was enqueued: its version is another one.
+  void wrote(const void* address);
+  /// `dependent` hears when the block at `address` is freed, if it still lives then.
+  void attach(const void* address, const std::shared_ptr<Dependent>& dependent);
   /// The block that holds `address` is used by `stream` too: once freed, it is not handed out before what that stream has
   /// enqueued by then is done.
   void record_stream(const void* address, int stream);

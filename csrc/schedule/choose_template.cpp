@@ -62,7 +62,7 @@ bool ask_row(const TemplateRow& row, const std::string& wanted, ir::Graph& graph
   chosen = Chosen{};
   if (row_of(wanted) == row.name) chosen.choices = Choices(wanted);
   ir::Node original = graph.nodes[node];
-  TemplateContext context{graph, node, caps, chosen.before, chosen.after, chosen.choices};
+  TemplateContext context{graph, node, caps, chosen.before, chosen.before_launches, chosen.after, chosen.choices};
   if (!row.choose(context, chosen.launch)) {
     graph.nodes[node] = std::move(original);
     return false;
@@ -106,7 +106,7 @@ void choose_template(Schedule& schedule, const Caps& caps) {
   for (int i = 0; i < count; ++i) {
     const ir::NodeKind kind = graph.nodes[i].kind;
     if (kind != ir::NodeKind::kContract && kind != ir::NodeKind::kConvolve && kind != ir::NodeKind::kAttention) {
-      nodes.push_back(std::move(graph.nodes[i]));
+      nodes.push_back(graph.nodes[i]);  // choosers look at what is before
       continue;
     }
     const ir::Node original = graph.nodes[i];
@@ -133,7 +133,11 @@ void choose_template(Schedule& schedule, const Caps& caps) {
     }
     if (taken) {
       if (schedule.tunables) add_tunable(*schedule.tunables, graph, original, problem);
-      for (ir::Node& helper : chosen.before) nodes.push_back(std::move(helper));
+      for (size_t helper = 0; helper < chosen.before.size(); ++helper) {
+        if (const auto own = chosen.before_launches.find(helper); own != chosen.before_launches.end())
+          launches.emplace(static_cast<ir::NodeId>(nodes.size()), std::move(own->second));
+        nodes.push_back(std::move(chosen.before[helper]));
+      }
       launches.emplace(static_cast<ir::NodeId>(nodes.size()), std::move(chosen.launch));
       nodes.push_back(std::move(graph.nodes[i]));
       for (ir::Node& helper : chosen.after) nodes.push_back(std::move(helper));

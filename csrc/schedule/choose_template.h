@@ -3,6 +3,8 @@
 // slow, and right for every shape and dtype.
 #pragma once
 
+#include <map>
+
 #include "csrc/schedule/pass.h"
 
 namespace ocl::schedule {
@@ -12,6 +14,7 @@ void choose_template(Schedule& schedule, const Caps& caps);
 /// What a row's chooser made of a node: helpers around it, its launch, and the choice as text.
 struct Chosen {
   std::vector<ir::Node> before, after;
+  std::map<size_t, TemplateLaunch> before_launches;
   TemplateLaunch launch;
   Choices choices;
   std::string text;

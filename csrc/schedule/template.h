@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,8 +36,9 @@ struct TemplateLaunch {
   std::array<int, 3> local{1, 1, 1};    // local size
   int store_width = 1;                  // VW of STOREV; 1: only STORE is used
   bool store_aligned =
-      false;          // STOREV's coordinate along that loop is a multiple of the width, and the device gains by knowing
-  int store_dim = 0;  // which loop of the node STOREV runs along
+      false;                  // STOREV's coordinate along that loop is a multiple of the width, and the device gains by knowing
+  bool plain_stores = false;  // the kernel has a form for hooks that only store: PLAIN_STORES
+  int store_dim = 0;          // which loop of the node STOREV runs along
   /// Which loop i* of the node each coordinate argument of STORE is, in order: gemm {0, 1, 2}.
   std::vector<int> store_coords;
   int64_t scratch_elements = 0;  // f32 workspace, passed as the last input (0: none)
@@ -54,6 +56,8 @@ struct TemplateContext {
   const Caps& caps;
   /// Adds a helper node in front of the node under choice (keeps program order).
   std::vector<ir::Node>& before;
+  /// Launches of helper nodes in front, by position in `before`: for those with a kernel of their own (kPack).
+  std::map<size_t, TemplateLaunch>& before_launches;
   std::vector<ir::Node>& after;
   Choices& choices;
 };

@@ -78,6 +78,7 @@ class OclAllocator final : public c10::DeviceAllocator {
       OCL_ASSERT(from != nullptr && from == runtime::device_of(dst), "copy_data within one device");
       const runtime::Location a = from->allocator().resolve(src), b = from->allocator().resolve(dst);
       current_queue(from->index()).copy(a.mem, a.offset_bytes, b.mem, b.offset_bytes, bytes);
+      from->allocator().wrote(dst);
     });
   }
 

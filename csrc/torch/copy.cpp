@@ -328,8 +328,21 @@ runtime::Location location(const at::Tensor& tensor) {
   return device_at(tensor.device().index()).allocator().resolve(address + tensor.storage_offset() * tensor.element_size());
 }
 
+namespace {
+
+/// Tells the allocator, once everything is enqueued, that the contents of `tensor` are others.
+struct Writes {
+  const at::Tensor& tensor;
+  ~Writes() {
+    if (tensor.device().is_privateuseone()) device_at(tensor.device().index()).allocator().wrote(tensor.storage().data());
+  }
+};
+
+}  // namespace
+
 void copy_tensor(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   if (dst.numel() == 0) return;
+  const Writes writes{dst};
   const at::Tensor from = src.sizes() == dst.sizes() ? src : src.expand(dst.sizes());
   if (from.is_conj() == dst.is_conj() && from.is_neg() == dst.is_neg())
     return copy_physical(physical(from), physical(dst), non_blocking);
@@ -367,6 +380,7 @@ at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
   const at::Tensor host = at::empty({}, self.options().device(at::kCPU)).fill_(value);
   at_boundary([&] {
     runtime::Queue& queue = current_queue(self.device().index());
+    const Writes writes{self};
     if (self.is_non_overlapping_and_dense() && !self.is_conj() && !self.is_neg()) {
       const runtime::Location to = location(self);
       return queue.fill(to.mem, to.offset_bytes, self.nbytes(), host.const_data_ptr(), self.element_size());

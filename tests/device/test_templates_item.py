@@ -62,6 +62,7 @@ def test_gemm_sizes(device, M, N):
 def test_gemm_long_k(device, K):
     gemm(device, torch.randn(1, 30, K), torch.randn(1, K, 70))
     gemm(device, torch.randn(1, 30, K), torch.randn(1, K, 70), b_layout=1)
+    gemm(device, torch.randn(1, 30, K), torch.randn(1, K, 130), PLAIN_STORES=1)
 
 
 @pytest.mark.parametrize("b_layout", [0, 1, 2])
@@ -89,6 +90,19 @@ def test_gemm_few_rows(device, M):
     for K in (1, 7, 8, 700):
         gemm(device, torch.randn(1, M, K), torch.randn(1, K, 100), MR=M, NV=2 if M > 2 else 4, MT=1, K_CHAINS=8 // M if M > 1 else 4)
     gemm(device, torch.randn(2, M, 700), torch.randn(2, 700, 128), 0, 3, MR=M, NV=2, MT=1)
+
+
+@pytest.mark.parametrize("VW", WIDTHS)
+@pytest.mark.parametrize("layout", [0, 1, 2])
+def test_pack(device, layout, VW):
+    for N in (1, VW - 1, VW, 2 * VW, 2 * VW + 1, 5 * VW):
+        for K in (1, VW - 1, VW, 31, 32, 33, 70):
+            b = [torch.randn(2, K, N + 3)[:, :, :N], torch.randn(2, N, K + 1)[:, :, :K].mT, torch.randn(2, K, 2 * N)[:, :, ::2]][layout]
+            panels = ceil(N, 2 * VW)
+            y = poison(2, panels, K, 2 * VW)
+            device.build("pack_item.cl", "pack_item", VW=VW, TN=2 * VW, K_RUN=32, B_LAYOUT=layout)(
+                (panels, ceil(K, 32), 2), b, N, K, b.stride(1), b.stride(2), 1, Long(b.stride(0)), Long(0), y, panels, K)
+            assert torch.equal(y, pack_panels(b, 2 * VW))
 
 
 @pytest.mark.parametrize("VW", WIDTHS)

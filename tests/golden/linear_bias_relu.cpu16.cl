@@ -1,28 +1,334 @@
-// pointwise, groups 1 x 2 x 1, local [1, 1, 1]
+// pack, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-//@kernel
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void pointwise_578a1eca27f9(
-    __global const float* in0, const ulong in0_offset,
-    __global float* out0, const ulong out0_offset,
-    const int row_chunk) {
-  in0 += in0_offset;
-  out0 += out0_offset;
-  const int first = (int)get_group_id(1) * row_chunk;
-  const int last = min(first + (int)row_chunk, (int)(100));
-  for (int row = first; row < last; ++row) {
-    const int i0 = row;
-    for (int i1 = 0; i1 < 64; i1 += 16) {
-      const int at0 = i0 + i1 * 100;
-      const float16 v0 = (float16)(in0[at0], in0[at0 + 100], in0[at0 + 200], in0[at0 + 300], in0[at0 + 400], in0[at0 + 500], in0[at0 + 600], in0[at0 + 700], in0[at0 + 800], in0[at0 + 900], in0[at0 + 1000], in0[at0 + 1100], in0[at0 + 1200], in0[at0 + 1300], in0[at0 + 1400], in0[at0 + 1500]);
-      vstore16(v0, 0, out0 + i0 * 64 + i1);
+#define KERNEL_NAME pack_3e0fe10fca44
+#define VW 16
+#define TN 64
+#define K_RUN 128
+#define B_LAYOUT 1
+// kernels/common.cl: types, hints, loads and stores shared by all kernels; comes before any other file of a program text. OpenCL C 1.2.
+#ifndef OCL_COMMON_CL
+#define OCL_COMMON_CL
+
+// ---- hints ----
+#ifndef OCL_UNROLL                // put before a loop with constant bounds: unroll it fully
+#if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
+#define OCL_UNROLL __attribute__((opencl_unroll_hint))
+#else
+#define OCL_UNROLL
+#endif
+#endif
+#ifndef OCL_NO_UNROLL             // put before a loop with few, constant trips whose body is long: keep one copy
+#if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
+#define OCL_NO_UNROLL __attribute__((opencl_unroll_hint(1)))
+#else
+#define OCL_NO_UNROLL
+#endif
+#endif
+#ifndef OCL_INLINE                // every helper function of a kernel file
+#define OCL_INLINE static inline
+#endif
+#ifndef OCL_NOINLINE              // a rare path whose registers must not weigh on the caller's
+#define OCL_NOINLINE static __attribute__((noinline))
+#endif
+#ifndef ONE_ITEM                  // CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
+                                  // version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
+#define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
+#endif
+
+// ---- types ----
+#define OCL_CAT_(a, b) a##b
+#define OCL_CAT(a, b) OCL_CAT_(a, b)
+#ifndef VW
+#define VW 16                     // floats in a vector: 16 (AVX-512), 8 (AVX2), 4 (NEON, SSE, GPUs)
+#endif
+#define VEC OCL_CAT(float, VW)    // float16, float8 or float4
+#define VEC_UINT OCL_CAT(uint, VW)
+typedef float4 V4;
+typedef float8 V8;
+typedef float16 V16;
+
+// Storage type of the inputs: float, or IN_HALF (fp16) or IN_BF16 (upper 16 bits of a float). Arithmetic is always in float.
+#ifndef IN_T
+#if defined(IN_HALF)
+#define IN_T half
+#elif defined(IN_BF16)
+#define IN_T ushort
+#else
+#define IN_T float
+#endif
+#endif
+
+// ---- load ---- p: pointer to storage in any address space, i: index in elements, no alignment beyond the element's
+#if defined(IN_HALF)
+#define LOAD(p, i) vload_half((size_t)0, (p) + (i))
+#define LOADV(p, i) OCL_CAT(vload_half, VW)((size_t)0, (p) + (i))
+#elif defined(IN_BF16)
+#define LOAD(p, i) as_float((uint)(p)[i] << 16)
+#define LOADV(p, i) OCL_CAT(as_float, VW)(OCL_CAT(convert_uint, VW)(OCL_CAT(vload, VW)((size_t)0, (p) + (i))) << 16)
+#else
+#define LOAD(p, i) ((p)[i])
+#define LOADV(p, i) OCL_CAT(vload, VW)((size_t)0, (p) + (i))
+#endif
+#define VLOAD(p) OCL_CAT(vload, VW)((size_t)0, (p))          // VW floats from any float pointer
+
+// ---- store ----
+#define VSTORE(v, p) OCL_CAT(vstore, VW)((v), (size_t)0, (p))  // VW floats to any float pointer
+
+// ---- group family (*_group.cl): one work-group = one tile of the output, operands staged in local memory ----
+//
+// A staged tile is [depth][width + TILE_PAD] floats: the multiply loop reads float4 along the width for one depth at a time.
+// All "const int" parameters below are compile-time constants at the call, so that every loop unrolls and every private index is constant.
+#define TILE_PAD 4  // floats; rows of the transposing store (depth contiguous in memory) land on different banks
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+// Four neighbouring elements. `aligned`, the same for the whole launch: their address is a multiple of four elements, one load instead of the four
+// that compilers make of vload4. The host promises strides; where an input tensor begins is seen only at run time, by ALIGNED(offset). The
+// second path costs 5 to 10 percent on an H200, so ALIGNED_BASES drops it where the plan itself places the operands.
+#ifndef ALIGNED_BASES
+#define ALIGNED_BASES 0  // 1: all operands read as float4 begin at multiples of four elements
+#endif
+#define ALIGNED(offset) (ALIGNED_BASES || (offset) % 4 == 0)
+ALWAYS_INLINE float4 load4(__global const IN_T* p, const int aligned) {
+#if !defined(IN_HALF) && !defined(IN_BF16)
+  if (aligned) return *(__global const float4*)p;
+#endif
+  return (float4)(LOAD(p, 0), LOAD(p, 1), LOAD(p, 2), LOAD(p, 3));
+}
+
+// Work-item (x, y) of a group that is `across` items wide. 32 neighbouring items form a patch 8 wide and 4 high where this fits: they then read
+// 8 + 4 different float4 of the staged tiles and not 16 + 2.
+ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
+  if (across % 8 == 0 && down % 4 == 0)
+    return (int2)((lane & 7) + 8 * ((lane >> 5) % (across / 8)), ((lane >> 3) & 3) + 4 * ((lane >> 5) / (across / 8)));
+  return (int2)(lane % across, lane / across);
+}
+
+// Fetches this item's share of a width x depth part of a matrix, zeros outside (width_left, depth_left).
+// along_depth: depth is the contiguous dimension; quads: it is read by load4 and its extent is a multiple of 4.
+ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride, const int width_left,
+                              const int depth_left, const int lane, const int items, const int width, const int depth, const int along_depth,
+                              const int quads, const int aligned) {
+  OCL_UNROLL
+  for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
+    if (quads) {
+      const int e = lane + i * items;
+      const int w = along_depth ? e / (depth / 4) : e % (width / 4) * 4;
+      const int d = along_depth ? e % (depth / 4) * 4 : e / (width / 4);
+      held[i] = (float4)(0.0f);
+      if (w < width_left && d < depth_left && (width * depth / 4 % items == 0 || e < width * depth / 4))
+        held[i] = load4(p + (w * width_stride + d * depth_stride), aligned);
+    } else {
+      float part[4];
+      OCL_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const int e = lane + (i * 4 + j) * items;
+        const int w = along_depth ? e / depth : e % width;
+        const int d = along_depth ? e % depth : e / width;
+        part[j] = 0.0f;
+        if (w < width_left && d < depth_left && (width * depth / 4 % items == 0 || e < width * depth))
+          part[j] = LOAD(p, w * width_stride + d * depth_stride);
+      }
+      held[i] = (float4)(part[0], part[1], part[2], part[3]);
     }
+  }
+}
+
+// Stores what tile_fetch holds into a staged tile.
+ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width, const int depth,
+                             const int along_depth, const int quads) {
+  const int row = width + TILE_PAD;
+  OCL_UNROLL
+  for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
+    if (quads) {
+      const int e = lane + i * items;
+      if (width * depth / 4 % items == 0 || e < width * depth / 4) {
+        if (along_depth) {
+          __local float* t = tile + e % (depth / 4) * 4 * row + e / (depth / 4);
+          t[0] = held[i].x;
+          t[row] = held[i].y;
+          t[2 * row] = held[i].z;
+          t[3 * row] = held[i].w;
+        } else {
+          *(__local float4*)(tile + e / (width / 4) * row + e % (width / 4) * 4) = held[i];
+        }
+      }
+    } else {
+      const float part[4] = {held[i].x, held[i].y, held[i].z, held[i].w};
+      OCL_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const int e = lane + (i * 4 + j) * items;
+        if (width * depth / 4 % items == 0 || e < width * depth)
+          tile[along_depth ? e % depth * row + e / depth : e / width * row + e % width] = part[j];
+      }
+    }
+  }
+}
+
+// acc += a-tile * b-tile over `depth`. The item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across + 4*item.x + 0..3 for
+// i < item_m/4, j < item_n/4 (both 1 or 2): blocks of 4x4 apart from each other, so that neighbouring items read neighbouring float4.
+//   acc[(i*4 + row) * (item_n/4) + j] = float4 along the columns
+ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item, const int across, const int down,
+                                 const int depth, const int item_m, const int item_n) {
+  OCL_UNROLL
+  for (int k = 0; k < depth; ++k) {
+    float4 rows[2], cols[2];
+    OCL_UNROLL
+    for (int i = 0; i < item_m / 4; ++i)
+      rows[i] = *(__local const float4*)(a + k * (down * item_m + TILE_PAD) + (i * down + item.y) * 4);
+    OCL_UNROLL
+    for (int j = 0; j < item_n / 4; ++j)
+      cols[j] = *(__local const float4*)(b + k * (across * item_n + TILE_PAD) + (j * across + item.x) * 4);
+    OCL_UNROLL
+    for (int i = 0; i < item_m / 4; ++i) {
+      OCL_UNROLL
+      for (int j = 0; j < item_n / 4; ++j) {
+        const int at = i * item_n + j;
+        acc[at] = fma((float4)(rows[i].x), cols[j], acc[at]);
+        acc[at + item_n / 4] = fma((float4)(rows[i].y), cols[j], acc[at + item_n / 4]);
+        acc[at + item_n / 2] = fma((float4)(rows[i].z), cols[j], acc[at + item_n / 2]);
+        acc[at + item_n / 4 * 3] = fma((float4)(rows[i].w), cols[j], acc[at + item_n / 4 * 3]);
+      }
+    }
+  }
+}
+
+// total += acc; acc = 0: every SUM_STEPS steps of a long sum, so that its rounding errors grow with the root of a short one.
+ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
+  OCL_UNROLL
+  for (int i = 0; i < quads; ++i) {
+    total[i] += acc[i];
+    acc[i] = (float4)(0.0f);
+  }
+}
+
+// One lane of a vector that sits in registers; `lane` may vary.
+ALWAYS_INLINE float lane_of(const float4 v, const int lane) { return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w; }
+
+#endif  // OCL_COMMON_CL
+
+#define EPILOGUE_PARAMS , __global float* e_out0, const ulong e_out0_offset, const int e_s0
+#define EPILOGUE_PASS , e_out0, e_out0_offset, e_s0
+OCL_INLINE void epilogue(const float acc, const int i0, const int i1, const int i2, const int i3 EPILOGUE_PARAMS) {
+  e_out0 += e_out0_offset;
+  e_out0[e_s0 * i2 + i3] = acc;
+}
+#define STORE(acc, i0, i1, i2, i3) epilogue(acc, i0, i1, i2, i3 EPILOGUE_PASS)
+OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const int i2, const int i3 EPILOGUE_PARAMS) {
+  e_out0 += e_out0_offset;
+  vstore16(acc, 0, e_out0 + e_s0 * i2 + i3);
+}
+#define STOREV(acc, i0, i1, i2, i3) epilogue_v(acc, i0, i1, i2, i3 EPILOGUE_PASS)
+
+// kernels/pack_item.cl: P[b][j][k][c] = B[b][k][j*TN + c], zero from column N on: a matrix as panels of TN columns, as gemm_item.cl reads them.
+// CPU family: one work-item = K_RUN rows of one panel.
+//
+//      B  n ->   j*TN     (j+1)*TN            P  panel j: K rows of TN floats, one after the other
+//    k  +---------+----------+---+
+//    |  |         |   item   |   |            B_LAYOUT 1: a Linear weight, [N][K]: VW x VW blocks are turned in registers, so that each
+//    v  |         +----------+   |            cache line of both sides is touched once
+// Inputs (strides in elements of IN_T): b  B_LAYOUT 0: B[b][k][n] at b_batch(b) + k*b_row + n;  1: at b_batch(b) + k + n*b_col;
+//   2: at b_batch(b) + k*b_row + n*b_col. b_batch(b) = (b / inner)*b_outer + (b % inner)*b_inner.
+// Arguments: b, b_offset, int N, K, b_row, b_col, inner, long b_outer, b_inner, EPILOGUE_PARAMS
+// Global size: (ceil(N / TN), ceil(K / K_RUN), batches), local size (1, 1, 1).
+// Hooks: STORE(value, b, j, k, c), STOREV(value, b, j, k, c); store dimension c.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME pack_item
+#endif
+#ifndef TN
+#define TN (4 * VW)       // columns of a panel; a multiple of VW
+#endif
+#ifndef K_RUN
+#define K_RUN 128         // rows a work-item
+#endif
+#ifndef B_LAYOUT
+#define B_LAYOUT 1        // see above
+#endif
+#ifndef STORE             // alone: dense P[b][j][k][c]
+#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset, const int y_panels, const int y_K
+#define EPILOGUE_PASS , y, y_offset, y_panels, y_K
+#define PLACE(b, j, k, c) (y_offset + (((ulong)(b) * y_panels + (j)) * y_K + (k)) * TN + (c))
+#define STORE(value, b, j, k, c) (y[PLACE(b, j, k, c)] = (value))
+#define STOREV(value, b, j, k, c) VSTORE(value, y + PLACE(b, j, k, c))
+#endif
+
+// VW vectors x[VW] as a matrix in registers: rounds of INTERLEAVE, log2(VW) of them, turn it
+#if VW == 16
+#define FIRST_HALVES(a, b) (float16)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3, a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7)
+#define LAST_HALVES(a, b) (float16)(a.s8, b.s8, a.s9, b.s9, a.sa, b.sa, a.sb, b.sb, a.sc, b.sc, a.sd, b.sd, a.se, b.se, a.sf, b.sf)
+#elif VW == 8
+#define FIRST_HALVES(a, b) (float8)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3)
+#define LAST_HALVES(a, b) (float8)(a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7)
+#else
+#define FIRST_HALVES(a, b) (float4)(a.s0, b.s0, a.s1, b.s1)
+#define LAST_HALVES(a, b) (float4)(a.s2, b.s2, a.s3, b.s3)
+#endif
+#define INTERLEAVE(from, to)                                   \
+  OCL_UNROLL for (int i_ = 0; i_ < VW / 2; ++i_) {             \
+    to[2 * i_] = FIRST_HALVES(from[i_], from[i_ + VW / 2]);    \
+    to[2 * i_ + 1] = LAST_HALVES(from[i_], from[i_ + VW / 2]); \
+  }
+#if VW == 8
+#define TRANSPOSE(x)      \
+  {                       \
+    VEC y_[VW], z_[VW];   \
+    INTERLEAVE(x, y_);    \
+    INTERLEAVE(y_, z_);   \
+    INTERLEAVE(z_, x);    \
+  }
+#elif VW == 16
+#define TRANSPOSE(x)      \
+  {                       \
+    VEC y_[VW];           \
+    INTERLEAVE(x, y_);    \
+    INTERLEAVE(y_, x);    \
+    INTERLEAVE(x, y_);    \
+    INTERLEAVE(y_, x);    \
+  }
+#else
+#define TRANSPOSE(x)      \
+  {                       \
+    VEC y_[VW];           \
+    INTERLEAVE(x, y_);    \
+    INTERLEAVE(y_, x);    \
+  }
+#endif
+
+ONE_ITEM __kernel void KERNEL_NAME(
+    __global const IN_T* restrict b, const ulong b_offset, const int N, const int K, const int b_row, const int b_col,
+    const int inner, const long b_outer, const long b_inner EPILOGUE_PARAMS) {
+  const int panel = get_global_id(0), first = get_global_id(1) * K_RUN, batch = get_global_id(2);
+  const int last = min(first + K_RUN, K), n0 = panel * TN;
+  b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;
+  for (int c = 0; c < TN; c += VW) {
+    const int n = n0 + c;
+    int k = first;
+    if (n + VW <= N) {
+#if B_LAYOUT == 0
+      for (; k < last; ++k) {
+        const VEC row = LOADV(b, (long)k * b_row + n);
+        STOREV(row, batch, panel, k, c);
+      }
+#elif B_LAYOUT == 1
+      for (; k + VW <= last; k += VW) {
+        VEC block[VW];
+        OCL_UNROLL for (int i = 0; i < VW; ++i) block[i] = LOADV(b, (long)(n + i) * b_col + k);
+        TRANSPOSE(block);
+        OCL_UNROLL for (int i = 0; i < VW; ++i) STOREV(block[i], batch, panel, k + i, c);
+      }
+#endif
+    }
+    for (; k < last; ++k)
+      for (int i = 0; i < VW; ++i) {
+        const float value = n + i < N ? LOAD(b, (long)k * (B_LAYOUT == 1 ? 1 : b_row) + (long)(n + i) * (B_LAYOUT == 0 ? 1 : b_col)) : 0.f;
+        STORE(value, batch, panel, k, c + i);
+      }
   }
 }
 
 // gemm, groups 6 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_a97196ba83bf
+#define KERNEL_NAME gemm_cfddf16ee8e3
 #define VW 16
 #define MR 6
 #define NV 4
@@ -276,7 +582,7 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 //   b  B_IN_PLACE 0:  packed and padded with zeros: B[b][k][n] at b_batch(b) + ((n / PANEL)*K + k)*PANEL + n % PANEL,
 //                     ceil(N/PANEL)*K*PANEL elements a batch; b_row, b_col are ignored
 //      B_IN_PLACE 1:  B[b][k][n] at b_batch(b) + k*b_row + n            (rows in place; the item packs its own panel, K_BLOCK rows at a time)
-//      B_IN_PLACE 2:  B[b][k][n] at b_batch(b) + k*b_row + n*b_col      (any strides; b_row 1 is a Linear weight [N][K])
+//      B_IN_PLACE 2:  B[b][k][n] at b_batch(b) + k*b_row + n*b_col      (any strides, slower; pack_item.cl packs a Linear weight [N][K])
 //      B_IN_PLACE 3:  as 1, but read where it is, without a copy: for one tile of rows (M <= MR), which would use a copy once; needs N % TN == 0
 //   a_batch(b) = (b / inner)*a_outer + (b % inner)*a_inner, the same for b_batch; a stride of 0 broadcasts.
 // Arguments: a, a_offset, b, b_offset, int M, N, K, a_row, a_col, b_row, b_col, inner, long a_outer, a_inner, b_outer, b_inner, EPILOGUE_PARAMS
@@ -319,6 +625,9 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 #endif
 #ifndef CACHE_ALIGNED     // of private arrays read by vectors: else each of these may cross a cache line
 #define CACHE_ALIGNED __attribute__((aligned(64)))
+#endif
+#ifndef PLAIN_STORES
+#define PLAIN_STORES 0    // 1: the hooks do nothing but store, so that there may be many calls of them
 #endif
 #ifndef STORE             // alone: dense C[b][m][n]
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset, const int y_M, const int y_N
@@ -427,6 +736,13 @@ ONE_ITEM __kernel void KERNEL_NAME(
         OCL_UNROLL for (int i = 0; i < MR; ++i)
           OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] += VLOAD(tile + i * TN + v * VW);
       }
+#if PLAIN_STORES
+      if (k0 + kn == K && m + MR <= M && n0 + TN <= N) {
+        OCL_UNROLL for (int i = 0; i < MR; ++i)
+          OCL_UNROLL for (int v = 0; v < NV; ++v) STOREV(acc[i][v], batch, m + i, n0 + v * VW);
+        continue;
+      }
+#endif
       OCL_UNROLL for (int i = 0; i < MR; ++i)
         OCL_UNROLL for (int v = 0; v < NV; ++v) VSTORE(acc[i][v], tile + i * TN + v * VW);
       if (k0 + kn < K) continue;

@@ -13,6 +13,18 @@ namespace {
 
 using ir::IndexExpr;
 
+constexpr int kMostTiles = 32;  // of rows to an item that packs rows of B for itself; more share a packed copy
+
+/// Whether loops write the buffer, with which a copy of it can be one kernel.
+bool is_written_by_loops(const TemplateContext& context, ir::BufferId buffer) {
+  for (ir::NodeId i = context.node; i-- > 0;) {
+    const std::vector<ir::BufferId> written = ir::writes(context.graph.nodes[static_cast<size_t>(i)]);
+    if (std::find(written.begin(), written.end(), buffer) != written.end())
+      return context.graph.nodes[static_cast<size_t>(i)].kind == ir::NodeKind::kMap;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
@@ -65,10 +77,15 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
     a_layout = 1;
   const bool one_tile = M.is_const() && rows <= tile.rows;
   const int64_t row_tiles = (rows + tile.rows - 1) / tile.rows, panels = (columns + width - 1) / width * batches;
-  int mt = one_tile ? 1 : choose_run(context, row_tiles, panels, 16);
-  if (b->col.is_const(1)) {
+  const bool loops = is_written_by_loops(context, b->input.buffer);
+  const bool packs = !b->col.is_const(1) || (row_tiles > kMostTiles && !loops);
+  const int mt = one_tile ? 1 : choose_run(context, row_tiles, panels, packs ? 8 : kMostTiles);
+  if (!packs) {
     b_layout = one_tile && N.is_const() && columns % width == 0 ? 3 : 1;
-  } else {  // a panel [K][width] is packed once, by a launch of its own: the item would do it again for each block of rows
+  } else if (!loops) {
+    b_layout = 0;
+    b = packed_panels(context, node.operands[1], *b, inner, width);
+  } else {  // in one kernel with what writes B
     b_layout = 0;
     const IndexExpr column = IndexExpr::loop(1) * width + IndexExpr::loop(3);
     const bool shared = b->outer.is_const(0) && b->inner.is_const(0);
@@ -77,11 +94,11 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
                                           {IndexExpr::loop(0), IndexExpr::loop(2), column}, {{column, N}});
     b = Matrices{packed.input, shared ? IndexExpr(0) : packed.strides[0] * inner,
                  shared || inner.is_const(1) ? IndexExpr(0) : packed.strides[0], 0, 0};
-    mt = std::min(mt, 8);
   }
   launch.file = "gemm_item";
   launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + (b_layout == 0 ? " packed" : " in place");
   launch.store_width = vw;
+  launch.plain_stores = true;
   define(launch, "MR", tile.rows);
   define(launch, "NV", tile.vectors);
   define(launch, "MT", mt);

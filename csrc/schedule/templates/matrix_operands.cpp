@@ -59,6 +59,46 @@ Matrices matrices(TemplateContext& context, const ir::View& view, const IndexExp
   return dense_matrices(context, view, inner);
 }
 
+Matrices packed_panels(TemplateContext& context, const ir::View& view, const Matrices& matrix, const IndexExpr& inner,
+                       int width) {
+  constexpr int kRun = 128;  // rows of an item: 32 KB of panels of 64
+  ir::Graph& graph = context.graph;
+  const bool shared = matrix.outer.is_const(0) && matrix.inner.is_const(0);
+  const IndexExpr count = shared ? IndexExpr(1) : view.sizes[0], K = view.sizes[1], N = view.sizes[2];
+  ir::Node pack;
+  pack.kind = ir::NodeKind::kPack;
+  pack.origin = graph.nodes[context.node].origin;
+  pack.operands = {view};
+  pack.operands[0].sizes[0] = count;
+  pack.sizes = {count, ir::ceildiv(N, width), K, width};
+  ir::Buffer panels;
+  panels.dtype = graph.buffers[view.buffer].dtype;
+  panels.sizes = pack.sizes;
+  panels.strides = ir::contiguous_strides(panels.sizes);
+  const IndexExpr stride = (*panels.strides)[0];
+  pack.outputs = {graph.add_buffer(panels)};
+
+  TemplateLaunch launch;
+  launch.file = "pack_item";
+  launch.kind = "pack";
+  launch.variant = std::to_string(width) + " columns";
+  define_types(context, launch, context.caps.vector_floats);
+  define(launch, "TN", width);
+  define(launch, "K_RUN", kRun);
+  define(launch, "B_LAYOUT", matrix.col.is_const(1) ? 0 : matrix.row.is_const(1) ? 1 : 2);
+  launch.inputs = {matrix.input};
+  pass(launch, {N, K, matrix.row, matrix.col, inner}, {matrix.outer, matrix.inner});
+  launch.groups = {pack.sizes[1], ir::ceildiv(K, kRun), count};
+  launch.store_width = context.caps.vector_floats;
+  launch.store_coords = {0, 1, 2, 3};
+  launch.store_dim = 3;
+  const Matrices result{
+      {pack.outputs[0], 0}, shared ? IndexExpr(0) : stride * inner, shared || inner.is_const(1) ? IndexExpr(0) : stride, 0, 0};
+  context.before_launches.emplace(context.before.size(), std::move(launch));
+  context.before.push_back(std::move(pack));
+  return result;
+}
+
 int64_t choose_splits(TemplateContext& context, int64_t tiles, const IndexExpr& K, int chunk) {
   if (!K.is_const()) return 1;
   const int64_t wanted = 2 * static_cast<int64_t>(context.caps.units);
