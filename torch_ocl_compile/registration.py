@@ -57,6 +57,7 @@ def register() -> None:
     _print_from_the_cpu()
     _when_imported("torch._dynamo.device_interface", _register_with_dynamo)
     _when_imported("torch._dynamo.trace_rules", _keep_dynamo_out)
+    _when_imported("torch._subclasses.fake_impls", _register_fake_rules)
     atexit.register(_let_autograd_finish)
     _registered = True
 
@@ -108,6 +109,12 @@ def _register_with_dynamo(module: ModuleType) -> None:
     from torch_ocl_compile.dynamo_interface import register_interface
 
     register_interface(module)
+
+
+def _register_fake_rules(module: ModuleType) -> None:
+    from torch_ocl_compile.fake_rules import register
+
+    register(module)
 
 
 def _keep_dynamo_out(module: ModuleType) -> None:
