@@ -38,8 +38,10 @@ std::string Accumulators::row_text(const std::string& row, size_t accumulator, i
   return condition_text(text.substr(0, question), types_[accumulator], width) + text.substr(question);
 }
 
-void Accumulators::declare(Writer& writer, const Carried& carried, int width) const {
-  for (size_t i = 0; i < count(); ++i) {
+void Accumulators::declare(Writer& writer, const Carried& carried, int width) const { declare_from(0, writer, carried, width); }
+
+void Accumulators::declare_from(size_t first, Writer& writer, const Carried& carried, int width) const {
+  for (size_t i = first; i < count(); ++i) {
     const std::string identity = row_text(facts_.identities[i], i, width, {});
     const Type type{types_[i], width};
     writer.line("$t $s = $s;", type, carried[i],
@@ -109,9 +111,14 @@ Accumulators::Carried Accumulators::block_names() const {
   return result;
 }
 
-void Accumulators::declare_block(Writer& writer, const Carried& block, int width) const {
-  declare(writer, Carried(block.begin(), block.begin() + static_cast<long>(count())), width);
-  if (shifted()) writer.line("int $s = 0;", block[3]);
+void Accumulators::declare_block(Writer& writer, const Carried& into, const Carried& block, int width) const {
+  if (!shifted()) {
+    declare(writer, block, width);
+    return;
+  }
+  writer.line("$t $s = $s;", Type{types_[0], width}, block[0], into[0]);
+  declare_from(1, writer, block, width);
+  writer.line("int $s = (int)$s;", block[3], width > 1 ? into[2] + ".s0" : into[2]);
 }
 
 void Accumulators::step_block(const Carried& block) {
@@ -135,11 +142,13 @@ void Accumulators::merge_block(Writer& writer, const Carried& into, const Carrie
     return;
   }
   const Type type{types_[0], width};
-  const std::string n = body_.kernel().fresh("n"), q = body_.kernel().fresh("n"), mean = body_.kernel().fresh("n");
+  const std::string n = body_.kernel().fresh("n"), shift = body_.kernel().fresh("n"), q = body_.kernel().fresh("n");
   const std::string zero = broadcast_text("0", types_[0], width);
-  writer.line("const $t $s = ($t)($s), $s = $s - $s * $s / $s;", type, n, type, block[3], q, block[2], block[1], block[1], n);
-  writer.line("const $t $s = $s + $s / $s;", type, mean, block[0], block[1], n);
-  merge(writer, into, {mean, "(" + q + " < 0 ? " + zero + " : " + q + ")", n}, width);
+  writer.line("const $t $s = ($t)($s), $s = $s / $s, $s = $s - $s * $s;", type, n, type, block[3], shift, block[1], n, q,
+              block[2], block[1], shift);
+  writer.line("$s = $s + $s;", into[0], block[0], shift);
+  writer.line("$s += $s < 0 ? $s : $s;", into[1], q, zero, q);
+  writer.line("$s = $s;", into[2], n);
 }
 
 /// Lanes that hold equally many elements merge in closed form: the mean of the means, and the spread of the means added to m2.

@@ -21,6 +21,8 @@ class Accumulators {
   bool wants_blocks() const;
   /// Blocks pay at any length.
   bool wants_short_blocks() const { return shifted(); }
+  /// The first block is short: after it there is a mean to shift by, and sums of squares that differ little cancel less.
+  bool wants_short_first_block() const { return shifted(); }
 
   Carried names() const;  // fresh ones
   void declare(Writer& writer, const Carried& carried, int width) const;
@@ -30,9 +32,11 @@ class Accumulators {
   void step_scan(const Carried& carried);
 
   // A block's own accumulators: the same kind, but for Welford's mean, whose division per element they avoid: sums shifted by
-  // the block's first element, shift c, s = sum of x - c, q = sum of (x - c)^2, and a count k that all lanes share.
+  // the mean of the blocks before (of the first: by its first element), shift c, s = sum of x - c, q = sum of (x - c)^2, and a
+  // count k of the elements so far that all lanes share.
   Carried block_names() const;
-  void declare_block(Writer& writer, const Carried& block, int width) const;
+  /// Before a block whose sums will be merged into `into`.
+  void declare_block(Writer& writer, const Carried& into, const Carried& block, int width) const;
   void step_block(const Carried& block);
   void merge_block(Writer& writer, const Carried& into, const Carried& block, int width) const;
 
@@ -45,6 +49,7 @@ class Accumulators {
 
  private:
   bool shifted() const;
+  void declare_from(size_t first, Writer& writer, const Carried& carried, int width) const;
   std::vector<std::string> inputs();
   Carried across_equal_lanes(Writer& writer, const Carried& vector, int width) const;
   std::vector<std::string> merged(const Carried& a, const Carried& b, int width) const;

@@ -2,6 +2,7 @@
 #include "csrc/codegen/phases.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "csrc/support/error.h"
 
@@ -15,6 +16,7 @@ using schedule::Phase;
 namespace {
 
 constexpr int64_t kBlock = 64;        // elements that go into one accumulator before it is added to the next level
+constexpr int64_t kFirstBlock = 8;    // how many times shorter a short first block is
 constexpr int64_t kUnrollLimit = 16;  // loops up to this length are unrolled,
 constexpr size_t kUnrollOps = 48;     // unless their bodies are longer than this: compile time
 constexpr int kColumns = 4;  // vectors side by side: accumulators of a sum and of its blocks take a quarter of the registers
@@ -78,8 +80,16 @@ std::vector<Phases::Carried> Phases::fresh_block() const {
   return result;
 }
 
-void Phases::declare_block(Writer& writer, const std::vector<Carried>& block, int width) const {
-  for (size_t i = 0; i < reductions_.size(); ++i) reductions_[i].declare_block(writer, block[i], width);
+void Phases::declare_block(Writer& writer, const std::vector<Carried>& into, const std::vector<Carried>& block,
+                           int width) const {
+  for (size_t i = 0; i < reductions_.size(); ++i) reductions_[i].declare_block(writer, into[i], block[i], width);
+}
+
+std::string Phases::block_text(const std::string& first, int64_t length) const {
+  const int64_t start = std::max<int64_t>(1, length / kFirstBlock);
+  const bool is_short =
+      std::any_of(reductions_.begin(), reductions_.end(), std::mem_fn(&Accumulators::wants_short_first_block));
+  return is_short && start < length ? format("($s == 0 ? $d : $d)", {first, start, length}) : std::to_string(length);
 }
 
 void Phases::merge_block(Writer& writer, const std::vector<Carried>& into, const std::vector<Carried>& from, int width) const {
@@ -225,7 +235,7 @@ void Phases::serial_loop(const Phase& phase, size_t depth, size_t block_loop, in
     return;
   }
   const ir::Symbol symbol{SymbolKind::kReduce, static_cast<int>(depth)};
-  const std::string name = "r" + std::to_string(depth), type = body_.kernel().index_type();
+  const std::string name = format("r$d", {static_cast<int64_t>(depth)}), type = body_.kernel().index_type();
   body_.push({{symbol, name}});
   serial_loop(phase, depth + 1, block_loop, block, carried, part);
   const Writer inside = body_.pop();
@@ -235,9 +245,10 @@ void Phases::serial_loop(const Phase& phase, size_t depth, size_t block_loop, in
   const int width = lane_name_.empty() ? body_.lane_width() : width_;
   if (block && depth == block_loop) {
     const std::string first = body_.kernel().fresh("block"), last = body_.kernel().fresh("end");
-    w.open("for ($s $s = 0; $s < $s; $s += $d)", type, first, first, end, first, block);
-    w.line("const $s $s = min($s + $d, ($s)($s));", type, last, first, block, type, end);
-    for (const auto& p : part) declare_block(w, p, width);
+    const std::string length = block_text(first, block);
+    w.open("for ($s $s = 0; $s < $s; $s += $s)", type, first, first, end, first, length);
+    w.line("const $s $s = min($s + $s, ($s)($s));", type, last, first, length, type, end);
+    for (size_t k = 0; k < part.size(); ++k) declare_block(w, carried[k], part[k], width);
     w.open("for ($s $s = $s; $s < $s; ++$s)", type, name, first, name, last, name);
     w.append(inside);
     w.close();

@@ -52,9 +52,11 @@ class Phases {
   std::vector<Carried> fresh() const;
   void declare(Writer& writer, const std::vector<Carried>& carried, int width) const;
   std::vector<Carried> fresh_block() const;
-  void declare_block(Writer& writer, const std::vector<Carried>& block, int width) const;
+  void declare_block(Writer& writer, const std::vector<Carried>& into, const std::vector<Carried>& block, int width) const;
   void merge_block(Writer& writer, const std::vector<Carried>& into, const std::vector<Carried>& from, int width) const;
   bool wants_blocks(bool is_long) const;
+  /// The length of the block that begins at `first`, of blocks of `length`.
+  std::string block_text(const std::string& first, int64_t length) const;
   /// The phase's nodes at the innermost level.
   void elements(const schedule::Phase& phase, const std::vector<Carried>& carried, bool in_block);
   /// Loop over r<depth> and those inside it, for each of the vectors (one, but for columns()). Elements go to `carried`,

@@ -85,8 +85,9 @@ void Phases::lanes_loop(const Phase& phase, size_t depth, const std::vector<Carr
   } else {
     const std::string last = body_.kernel().fresh("end");
     w.open("for ($s$s + $d <= $s;)", start, name, width_, end);
-    w.line("const $s $s = min($s + $d, ($s)($s - $d));", type, last, name, kBlockSteps * width_, type, end, width_ - 1);
-    declare_block(w, part, width_);
+    w.line("const $s $s = min($s + $s, ($s)($s - $d));", type, last, name, block_text(name, kBlockSteps * width_), type, end,
+           width_ - 1);
+    declare_block(w, carried, part, width_);
     w.open("for (; $s < $s; $s += $d)", name, last, name, width_);
     w.append(vector);
     w.close();

@@ -50,7 +50,7 @@ void Phases::inner_shared(const Phase& phase) {
     to = body_.kernel().fresh("end");
     w.open("for ($s $s = $s; $s < $s; $s += $d)", step_type, from, sharing_.lane, from, end, from, block_elements);
     w.line("const $s $s = min($s + $d, ($s)($s));", step_type, to, from, block_elements, step_type, end);
-    declare_block(w, part, 1);
+    declare_block(w, carried, part, 1);
   }
   w.open("for ($s $s = $s; $s < $s; $s += $d)", step_type, name, from, name, to, name, stride);
   w.append(unflatten);

@@ -1,15 +1,8 @@
 // reduction, groups 8 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define OCL_INLINE static inline
-
-// Weight of the part of b elements when it is merged with a elements.
-OCL_INLINE float16 op_welford_ratio_f32x16(float16 b, float16 a) {
-  return b == ((float16)(0.0f)) ? ((float16)(0.0f)) : b / (a + b);
-}
-
 //@kernel
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void welford_b03229e303b5(
+void welford_995dd61d6b87(
     __global const float* in0, const ulong in0_offset,
     __global float* out0, const ulong out0_offset,
     __global float* out1, const ulong out1_offset,
@@ -26,11 +19,11 @@ void welford_b03229e303b5(
     float16 a2 = (float16)(0);
     for (int r0 = 0; r0 < 8; ++r0) {
       for (int r1 = 0; r1 + 16 <= 784;) {
-        const int end0 = min(r1 + 1024, (int)(784 - 15));
-        float16 a3 = (float16)(0);
+        const int end0 = min(r1 + (r1 == 0 ? 128 : 1024), (int)(784 - 15));
+        float16 a3 = a0;
         float16 a4 = (float16)(0);
         float16 a5 = (float16)(0);
-        int k0 = 0;
+        int k0 = (int)a2.s0;
         for (; r1 < end0; r1 += 16) {
           const float16 v0 = vload16(0, in0 + i0 * 784 + r0 * 12544 + r1);
           a3 = k0 == 0 ? v0 : a3;
@@ -39,14 +32,10 @@ void welford_b03229e303b5(
           a4 += d0;
           a5 = fma(d0, d0, a5);
         }
-        const float16 n0 = (float16)(k0), n1 = a5 - a4 * a4 / n0;
-        const float16 n2 = a3 + a4 / n0;
-        const float16 n3 = a0 + (n2 - a0) * op_welford_ratio_f32x16(n0, a2);
-        const float16 n4 = a1 + (n1 < 0 ? (float16)(0) : n1) + (n2 - a0) * (n2 - a0) * a2 * op_welford_ratio_f32x16(n0, a2);
-        const float16 n5 = a2 + n0;
-        a0 = n3;
-        a1 = n4;
-        a2 = n5;
+        const float16 n0 = (float16)(k0), n1 = a4 / n0, n2 = a5 - a4 * n1;
+        a0 = a3 + n1;
+        a1 += n2 < 0 ? (float16)(0) : n2;
+        a2 = n0;
       }
     }
     float8 a6 = a0.lo + a0.hi;

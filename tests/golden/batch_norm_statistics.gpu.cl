@@ -9,7 +9,7 @@ OCL_INLINE float op_welford_ratio_f32(float b, float a) {
 
 //@kernel
 __kernel __attribute__((reqd_work_group_size(1024, 1, 1)))
-void welford_684279960ec1(
+void welford_6c85007fae66(
     __global const float* in0, const ulong in0_offset,
     __global float* out0, const ulong out0_offset,
     __global float* out1, const ulong out1_offset) {
@@ -28,10 +28,10 @@ void welford_684279960ec1(
   float a2 = 0;
   for (int block0 = lane; block0 < 6272; block0 += 131072) {
     const int end0 = min(block0 + 131072, (int)(6272));
-    float a3 = 0;
+    float a3 = a0;
     float a4 = 0;
     float a5 = 0;
-    int k0 = 0;
+    int k0 = (int)a2;
     for (int flat0 = block0; flat0 < end0; flat0 += 1024) {
       const int r1 = (flat0 % 784);
       const int r0 = (flat0 / 784);
@@ -42,14 +42,10 @@ void welford_684279960ec1(
       a4 += d0;
       a5 = fma(d0, d0, a5);
     }
-    const float n0 = (float)(k0), n1 = a5 - a4 * a4 / n0;
-    const float n2 = a3 + a4 / n0;
-    const float n3 = a0 + (n2 - a0) * op_welford_ratio_f32(n0, a2);
-    const float n4 = a1 + (n1 < 0 ? 0 : n1) + (n2 - a0) * (n2 - a0) * a2 * op_welford_ratio_f32(n0, a2);
-    const float n5 = a2 + n0;
-    a0 = n3;
-    a1 = n4;
-    a2 = n5;
+    const float n0 = (float)(k0), n1 = a4 / n0, n2 = a5 - a4 * n1;
+    a0 = a3 + n1;
+    a1 += n2 < 0 ? 0 : n2;
+    a2 = n0;
   }
   shared_f32_0[item] = a0;
   shared_f32_1[item] = a1;
@@ -57,12 +53,12 @@ void welford_684279960ec1(
   barrier(CLK_LOCAL_MEM_FENCE);  // the accumulators of all items are in place
   for (int step = 512; step > 0; step /= 2) {
     if (lane < step) {
-      const float n6 = a0 + (shared_f32_0[item + step] - a0) * op_welford_ratio_f32(shared_f32_2[item + step], a2);
-      const float n7 = a1 + shared_f32_1[item + step] + (shared_f32_0[item + step] - a0) * (shared_f32_0[item + step] - a0) * a2 * op_welford_ratio_f32(shared_f32_2[item + step], a2);
-      const float n8 = a2 + shared_f32_2[item + step];
-      a0 = n6;
-      a1 = n7;
-      a2 = n8;
+      const float n3 = a0 + (shared_f32_0[item + step] - a0) * op_welford_ratio_f32(shared_f32_2[item + step], a2);
+      const float n4 = a1 + shared_f32_1[item + step] + (shared_f32_0[item + step] - a0) * (shared_f32_0[item + step] - a0) * a2 * op_welford_ratio_f32(shared_f32_2[item + step], a2);
+      const float n5 = a2 + shared_f32_2[item + step];
+      a0 = n3;
+      a1 = n4;
+      a2 = n5;
       shared_f32_0[item] = a0;
       shared_f32_1[item] = a1;
       shared_f32_2[item] = a2;

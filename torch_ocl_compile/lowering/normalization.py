@@ -173,9 +173,8 @@ def batch_norm_backward(
         dot = c.builder.reduce("sum", centred, others, False, wide)[0]
         gw = c.pointwise(lambda d, i: d * i, dot, save_invstd, dtype=wide)
 
-    def in_training(g: Term, v: Term, a: Term, i: Term, sum_g: Term, sum_gx: Term, *w: Term) -> Term:
-        inner = g - (sum_g + (v - a) * i * sum_gx) / _as_float(g, n)
-        return inner * (i * w[0] if w else i)
+    def in_training(g: Term, v: Term, a: Term, i: Term, mean_g: Term, slope: Term, *w: Term) -> Term:
+        return (g - (mean_g + (v - a) * slope)) * (i * w[0] if w else i)
 
     def in_eval(g: Term, i: Term, *w: Term) -> Term:
         return g * (i * w[0] if w else i)
@@ -184,8 +183,10 @@ def batch_norm_backward(
     if mask[0]:
         dtype = ir_dtype(c.val[0].dtype)
         if train:
-            sums = (_channels(c, gb, rank), _channels(c, gw, rank))
-            gx = c.pointwise(in_training, grad, x, m, s, *sums, *_given(column_weight), dtype=dtype)
+            mean_g = c.pointwise(lambda b: b / _as_float(b, n), gb, dtype=wide)
+            slope = c.pointwise(lambda w, i: w * i / _as_float(w, n), gw, save_invstd, dtype=wide)
+            columns = (_channels(c, mean_g, rank), _channels(c, slope, rank))
+            gx = c.pointwise(in_training, grad, x, m, s, *columns, *_given(column_weight), dtype=dtype)
         else:
             gx = c.pointwise(in_eval, grad, s, *_given(column_weight), dtype=dtype)
     return (
