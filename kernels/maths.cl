@@ -103,7 +103,7 @@ OCL_INLINE T op_own_gelu_erf(T x) {
   y = fma(y, r, REAL(0.49999994));
   const T half_power = as_T((as_N(m) << (N)(23)) + (N)(0x3f000000));
   const T tail = (fma(y, r * r, r) + REAL(1.0)) * half_power;
-  return fma(a > REAL(5.5) ? REAL(0.0) : -t, tail, x < REAL(0.0) ? REAL(0.0) : x);
+  return fma(a > REAL(5.5) ? REAL(0.0) : -t, tail, x < REAL(0.0) ? x * REAL(0.0) : x);  // -inf gives nan, as in eager
 }
 
 // (1 + tanh u) / 2 = 1 / (1 + e^(-2u))

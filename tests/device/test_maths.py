@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 COUNT = (1 << 17) + 7
 LEAST = 2.0**-126  # of normal numbers
@@ -62,9 +63,33 @@ def test_ulp(ocl_device, name, function, exact, limits, most):
 @pytest.mark.parametrize("name, function, exact, limits, most", ROWS[:8], ids=[row[0] for row in ROWS[:8]])
 def test_ends(ocl_device, name, function, exact, limits, most):
     """Infinities, nan, signed zeros, subnormal numbers and what lies beyond the range."""
-    x = torch.tensor([math.inf, math.nan, 0.0, -0.0, 1e-40, -1e-40, 1e-30, -1e-30, 100.0, 3e38, -100.0, -3e38] * 3)
+    x = torch.tensor(
+        [math.inf, -math.inf, math.nan, 0.0, -0.0, 1e-40, -1e-40, 1e-30, -1e-30, 100.0, 3e38, -100.0, -3e38] * 3
+    )
     got = torch.compile(function, backend="ocl", options={"fallback": "error"})(x.to(ocl_device)).cpu()
     expected = exact(x.double()).float()
     torch.testing.assert_close(got, expected, rtol=1e-6, atol=2e-7, equal_nan=True)
     zeros = x == 0
     assert torch.equal(torch.signbit(got[zeros]), torch.signbit(expected[zeros]))
+
+
+# Without elu and hardswish, where eager itself has nan in vectors and 1 in the elements left over.
+GRADIENTS = (F.gelu, F.silu, F.mish, F.softplus, F.logsigmoid, torch.sigmoid, torch.tanh)
+
+
+def test_gradients_at_ends(ocl_device):
+    """Infinities and nan where eager has them."""
+    ends = torch.tensor([math.inf, -math.inf, math.nan, 0.0, 90.0, -90.0, 3.0, -3.0] * 3)
+
+    def gradients(x):
+        return [torch.autograd.grad(f(x).sum(), x)[0] for f in GRADIENTS]
+
+    expected = gradients(ends.clone().requires_grad_())
+    x = ends.to(ocl_device).requires_grad_()
+    for function, want in zip(GRADIENTS, expected, strict=True):
+        torch._dynamo.reset()
+        compiled = torch.compile(function, backend="ocl", options={"fallback": "error"})
+        got = torch.autograd.grad(compiled(x).sum(), x)[0].cpu()
+        torch.testing.assert_close(
+            got, want, rtol=1e-5, atol=1e-6, equal_nan=True, msg=lambda m, f=function: f"{f}: {m}"
+        )
