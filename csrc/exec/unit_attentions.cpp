@@ -33,7 +33,7 @@ UnitProduct attention(const UnitType& type, const Shape& shape, int offset) {
                                     {"WIDTH ", shape.depth},
                                     {"STAGES ", 4},
                                     {"CAUSAL ", shape.causal},
-                                    {"PRODUCERS ", halves ? 32 : 128}})
+                                    {"OVERLAP ", halves && shape.filled == 64}})
     product.defines.push_back(name + std::to_string(value));
   product.defines.insert(product.defines.end(), {"DIRECT 1", "SCALE 0.25f"});
   product.inputs = {stored(q, type.storage), stored(k, type.storage), stored(v, type.storage)};
@@ -41,7 +41,7 @@ UnitProduct attention(const UnitType& type, const Shape& shape, int offset) {
   product.arguments = {kHeads, kHeads, kQueries, kKeys, kHeads * kQueries * row, kQueries * row, row};
   for (int i = 0; i < 2; ++i) product.arguments.insert(product.arguments.end(), {one, int64_t{0}, row});
   product.groups = {static_cast<size_t>((kQueries + shape.rows - 1) / shape.rows), kHeads, kBatch};
-  product.local = static_cast<size_t>(shape.rows / 64 * 128 + (halves ? 32 : 128));
+  product.local = static_cast<size_t>(shape.rows / 64 * 128 + 128);
   product.offset = offset;
 
   std::vector<double> most, totals, scores(kKeys);

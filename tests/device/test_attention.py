@@ -163,9 +163,11 @@ def test_one_launch_each(ocl_device):
     x = torch.randn(2, 20, 192)
     function = compiled(block, "group")
     moved = x.to(ocl_device).requires_grad_()
+    function(moved)  # what runs while it is compiled does not count
     with record() as launches:
         out = function(moved)
-    assert [launch.kind for launch in launches] == ["attention"]
+    assert [(launch.kind, launch.origin) for launch in launches if launch.kind != "attention"] == []
+    assert len(launches) == 1
     with record() as launches:
         out.sum().backward()
     assert [launch.kind for launch in launches if launch.kind in KINDS] == sorted(KINDS - {"attention"}, reverse=True)

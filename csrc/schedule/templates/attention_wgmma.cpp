@@ -15,28 +15,42 @@ using ir::IndexExpr;
 
 /// A group's queries, 64 a consumer, the keys of a step, and what head sizes are filled up to.
 struct AttentionTile {
-  int chunk;  // elements of 16 bytes: 4 for floats
+  int chunk, terms;  // of the operands: see UnitMath
   int rows, columns, depth, stages;
-  double rate;  // queries a second relative to the first of its kind when the device is full; estimates
+  bool overlap;  // a step's values are multiplied during the softmax of the next, where registers suffice
+  int resident;  // groups on a compute unit
+  double rate;   // queries a second relative to the first of its kind when the device is full: measured on an H200
 };
-constexpr std::array<AttentionTile, 9> kTiles = {{{8, 128, 128, 64, 6, 1.0},
-                                                  {8, 192, 128, 64, 6, 0.98},
-                                                  {8, 128, 64, 64, 8, 0.9},
-                                                  {8, 64, 128, 64, 6, 0.8},
-                                                  {8, 128, 128, 128, 4, 1.0},
-                                                  {8, 128, 64, 128, 6, 0.9},
-                                                  {8, 64, 128, 128, 4, 0.7},
-                                                  {4, 128, 64, 64, 4, 1.0},
-                                                  {4, 64, 64, 64, 4, 0.7}}};
+constexpr std::array<AttentionTile, 12> kTiles = {{{8, 1, 128, 128, 64, 6, true, 1, 1.0},
+                                                   {8, 1, 192, 128, 64, 6, false, 1, 0.95},
+                                                   {8, 1, 64, 128, 64, 6, true, 2, 0.9},
+                                                   {8, 1, 128, 64, 64, 8, true, 1, 0.85},
+                                                   {8, 1, 128, 128, 128, 4, false, 1, 1.0},
+                                                   {8, 1, 128, 64, 128, 6, false, 1, 0.9},
+                                                   {8, 1, 64, 128, 128, 4, false, 1, 0.65},
+                                                   {4, 3, 128, 64, 64, 4, false, 1, 1.0},
+                                                   {4, 3, 64, 64, 64, 4, false, 1, 0.7},
+                                                   {4, 1, 192, 64, 64, 6, false, 1, 1.2},
+                                                   {4, 1, 128, 64, 64, 6, false, 1, 1.0},
+                                                   {4, 1, 64, 64, 64, 6, false, 1, 0.65}}};
+// Before its first step and after the last a group takes as long as for so many pairs of a query and a key: for itself, and for
+// each query.
+constexpr double kStartPairs = 12e3, kQueryPairs = 200;
 
-/// The tile that finishes rows (times `others`) first: whole rounds over the compute units. Null: none is for such head sizes.
-const AttentionTile* choose_attention_tile(TemplateContext& context, int chunk, int64_t depth, int64_t rows, int64_t others) {
+/// The tile that finishes rows x columns of scores (times `others`) first: whole rounds over the compute units. Null: none is
+/// for such head sizes.
+const AttentionTile* choose_attention_tile(TemplateContext& context, const UnitMath& math, int64_t depth, int64_t rows,
+                                           int64_t columns, int64_t others) {
   const Caps& caps = context.caps;
   std::vector<std::pair<double, const AttentionTile*>> ranked;
   for (const AttentionTile& tile : kTiles) {
-    if (tile.chunk != chunk || depth > tile.depth || (depth <= 64 && tile.depth > 64)) continue;
+    if (tile.chunk != math.chunk || tile.terms != math.terms || depth > tile.depth || (depth <= 64 && tile.depth > 64))
+      continue;
     const int64_t tiles = (rows + tile.rows - 1) / tile.rows * others;
-    ranked.emplace_back(static_cast<double>((tiles + caps.units - 1) / caps.units) * tile.rows / tile.rate, &tile);
+    const int64_t steps = (columns + tile.columns - 1) / tile.columns;
+    const double pairs = static_cast<double>(tile.rows * tile.columns * steps) / tile.rate;
+    const double time = pairs + (kStartPairs + kQueryPairs * tile.rows) / tile.resident;
+    ranked.emplace_back(static_cast<double>((tiles + caps.units - 1) / caps.units) * time, &tile);
   }
   if (ranked.empty()) return nullptr;
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -57,15 +71,16 @@ bool choose_attention_wgmma(TemplateContext& context, TemplateLaunch& launch) {
   if (!math || node.attention.dropout > 0 || !(node.attention.scale > 0) || !std::isfinite(node.attention.scale)) return false;
   const int64_t rows = typical(parts.rows(), 512), others = typical(parts.batch, 8) * typical(parts.row_heads(), 8);
   if (rows < 24) return false;  // most of a tile would be empty
-  const AttentionTile* tile = choose_attention_tile(context, math->chunk, std::max(parts.depth, parts.depth2), rows, others);
+  const AttentionTile* tile =
+      choose_attention_tile(context, *math, std::max(parts.depth, parts.depth2), rows, typical(parts.keys, 512), others);
   if (!tile) return false;
-  const int producers = math->chunk == 8 ? 32 : 128;  // floats are split on the way
 
   launch = TemplateLaunch{};
-  use_unit_kernel(context, launch, "attention_wgmma", *math, tile->rows, tile->columns, producers);
+  use_unit_kernel(context, launch, "attention_wgmma", *math, tile->rows, tile->columns);
   define(launch, "TILE_C", tile->columns);
   define(launch, "DEPTH_TILE", tile->depth);
   define(launch, "STAGES", tile->stages);
+  define(launch, "OVERLAP", tile->overlap);
   define_attention(node, parts, launch);
   launch.store_aligned = true;
 

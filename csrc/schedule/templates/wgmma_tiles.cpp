@@ -85,7 +85,7 @@ IndexExpr persistent_groups(const Caps& caps, const IndexExpr& tiles, const Unit
 }
 
 void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math, int rows,
-                     int columns, int producers) {
+                     int columns) {
   launch.file = file;
   launch.library = "wgmma";
   launch.variant = std::to_string(rows) + "x" + std::to_string(columns) + " " + math.name;
@@ -93,14 +93,13 @@ void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, con
   define(launch, "TILE_M", rows);
   define(launch, "TILE_N", columns);
   define(launch, "TERMS", math.terms);
-  if (producers != kProducers) define(launch, "PRODUCERS", producers);
-  launch.local = {rows / 64 * 128 + producers, 1, 1};
+  launch.local = {rows / 64 * 128 + kProducers, 1, 1};
   launch.store_width = 2;
 }
 
 void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math,
                    const UnitTile& tile) {
-  use_unit_kernel(context, launch, file, math, tile.rows, tile.columns, kProducers);
+  use_unit_kernel(context, launch, file, math, tile.rows, tile.columns);
 }
 
 }  // namespace ocl::schedule

@@ -31,9 +31,9 @@ UnitTile choose_unit_tile(TemplateContext& context, const UnitMath& math, int64_
 /// Groups that loop over `tiles` tiles, `others` times at once: as many as fit on the device.
 ir::IndexExpr persistent_groups(const Caps& caps, const ir::IndexExpr& tiles, const UnitTile& tile,
                                 const ir::IndexExpr& others);
-/// File, library, tile, terms and local size of a launch; `producers`: work-items that bring operands.
+/// File, library, tile, terms and local size of a launch.
 void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math, int rows,
-                     int columns, int producers);
+                     int columns);
 void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math,
                    const UnitTile& tile);
 
