@@ -11,6 +11,7 @@ the first side (above 1: faster than it).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -48,13 +49,18 @@ class Process:
         )
 
     def ask(self, command: str):
-        assert self.process.stdin is not None and self.process.stdout is not None
-        try:
+        self.send(command)
+        return self.answer()
+
+    def send(self, command: str) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # answer() says why
             self.process.stdin.write(command + "\n")
             self.process.stdin.flush()
-            answer = self.process.stdout.readline()
-        except BrokenPipeError:
-            answer = ""
+
+    def answer(self):
+        assert self.process.stdout is not None
+        answer = self.process.stdout.readline()
         if not answer:
             self.process.wait()
             if self.log is not None:
@@ -81,8 +87,11 @@ def compare(name: str, mode: str, args: argparse.Namespace) -> list[dict]:
     facts = {}
     processes = {side: Process(side, name, mode, args) for side in args.sides}
     try:
-        for process in processes.values():  # one after the other: a compiling side would disturb the others
-            process.ask("first")
+        for process in processes.values():  # all compile at once; nothing is timed yet
+            process.send("first")
+        for process in processes.values():
+            process.answer()
+        for process in processes.values():
             process.ask("round")
         for _ in range(args.rounds):
             for side, process in processes.items():
