@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C import DispatchKey
 from torch._decomp.decompositions import pw_cast_for_opmath
 from torch._ops import OpOverload
 
@@ -88,3 +89,27 @@ def weight_norm_backward(grad_w: Tensor, v: Tensor, g: Tensor, norms: Tensor, di
     others = [d for d in range(v.dim()) if d != dim % v.dim()]
     along = (grad_w * v).sum(others, keepdim=True) / norms
     return g / norms * (grad_w - v * (along / norms)), along
+
+
+def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> Any:
+    """A row's labels end at the first -1. PyTorch's own decomposition counts those behind it as if they were 0."""
+    rows, labels = torch.atleast_2d(x), torch.atleast_2d(target)
+    kept = (labels == -1).cumsum(1) == 0
+    at_labels = rows.gather(1, torch.where(kept, labels, 0))
+    classes = torch.arange(rows.shape[1], device=x.device)
+    is_target = ((labels[:, :, None] == classes) & kept[:, :, None]).any(1)
+    margins = (1 - at_labels[:, :, None] + rows[:, None, :]).clamp_min(0)
+    loss = torch.where(kept[:, :, None] & ~is_target[:, None, :], margins, 0).sum((1, 2)) / rows.shape[1]
+    reduced = {0: lambda: loss.reshape(x.shape[:-1]), 1: loss.mean, 2: loss.sum}[reduction]()
+    return reduced, is_target.to(x.dtype).reshape(target.shape)
+
+
+def _decompose_before_autograd(target: OpOverload, function: Callable[..., Any]) -> None:
+    """Also where PyTorch takes its own decomposition before the gradient is traced."""
+    NN_DECOMPOSITIONS[target] = function
+    target.py_kernels.pop(DispatchKey.Autograd, None)
+    target.py_impl(DispatchKey.Autograd)(function)
+    target._dispatch_cache.clear()
+
+
+_decompose_before_autograd(aten.multilabel_margin_loss_forward.default, multilabel_margin_loss)
