@@ -207,6 +207,17 @@ OCL_INLINE T op_softmax_sum(T m, T s, T k, T t) {
   return k > m ? s * e + t : s + t * e;
 }
 
+// The same of s + l and t + u, as two numbers without overlap.
+OCL_INLINE T op_softmax_high(T m, T s, T l, T k, T t, T u) {
+  const T e = m == k ? REAL(1.0) : exp(-fabs(k - m)), a = k > m ? e : REAL(1.0), b = k > m ? REAL(1.0) : e;
+  return op_sum_high(s * a, l * a + u * b, t * b);
+}
+
+OCL_INLINE T op_softmax_low(T m, T s, T l, T k, T t, T u) {
+  const T e = m == k ? REAL(1.0) : exp(-fabs(k - m)), a = k > m ? e : REAL(1.0), b = k > m ? REAL(1.0) : e;
+  return op_sum_low(s * a, l * a + u * b, t * b);
+}
+
 // Weight of the part of b elements when it is merged with a elements.
 OCL_INLINE T op_welford_ratio(T b, T a) {
   return b == REAL(0.0) ? REAL(0.0) : b / (a + b);

@@ -369,7 +369,7 @@ STAGES = {"whole": REDUCTIONS, "partial": REDUCTIONS | PARTIAL, "final": REDUCTI
 
 def _scan(name: str, inputs: list[Tensor], reset: Tensor | None) -> list[Tensor]:
     """The reduction of every prefix of the last dimension, from the last reset on."""
-    name = {"twosum": "sum"}.get(name, name)
+    name = {"twosum": "sum", "softmax_twosum": "softmax"}.get(name, name)
     begin = torch.zeros(inputs[0].shape[:-1], dtype=torch.int64)
     steps = []
     for k in range(inputs[0].shape[-1]):

@@ -30,6 +30,12 @@ def _randn(x: Any) -> Any:
     return torch.randn(x.shape, dtype=_draw_type(x.dtype), device=x.device)
 
 
+def _check(name: str, value: Any, wanted: str, holds: Callable[[Any], bool]) -> None:
+    """PyTorch's error for a number that a distribution does not take. Numbers that a plan gets as arguments pass."""
+    if isinstance(value, int | float) and not holds(value):
+        raise RuntimeError(f"{name} expects {wanted}, but found {value:g}")
+
+
 def _row(functional: str, in_place: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Makes `function(x, ...)` what these overloads compute; the result has x's dtype."""
 
@@ -51,39 +57,47 @@ def _row(functional: str, in_place: str = "") -> Callable[[Callable[..., Any]], 
 
 @_row("normal_functional.default", "normal_.default")
 def normal(x: Any, mean: Any = 0.0, std: Any = 1.0) -> Any:
+    _check("normal", std, "std >= 0.0", lambda v: v >= 0)
     return _randn(x) * std + mean
 
 
 @_row("uniform.default", "uniform_.default")
 def uniform(x: Any, low: Any = 0.0, high: Any = 1.0) -> Any:
     """Rounding may reach `high`, which does not belong to the interval: such a number becomes `low`."""
+    if isinstance(low, int | float):
+        _check("uniform_", high, f"to return a [from, to) range from {low:g} to no less", lambda v: v >= low)
     drawn = (_rand(x) * (high - low) + low).to(x.dtype)
     return torch.where(drawn < high, drawn, torch.full_like(drawn, low))
 
 
 @_row("exponential.default", "exponential_.default")
 def exponential(x: Any, rate: Any = 1.0) -> Any:
+    _check("exponential_", rate, "lambda > 0.0", lambda v: v > 0)
     return -torch.log1p(-_rand(x)) / rate
 
 
 @_row("log_normal.default", "log_normal_.default")
 def log_normal(x: Any, mean: Any = 1.0, std: Any = 2.0) -> Any:
+    _check("log_normal_", std, "std > 0.0", lambda v: v > 0)
     return (_randn(x) * std + mean).exp()
 
 
 @_row("cauchy.default", "cauchy_.default")
 def cauchy(x: Any, median: Any = 0.0, sigma: Any = 1.0) -> Any:
+    _check("cauchy_", sigma, "sigma > 0.0", lambda v: v > 0)
     return torch.tan((_rand(x) - 0.5) * math.pi) * sigma + median
 
 
 @_row("geometric.default", "geometric_.default")
 def geometric(x: Any, p: Any) -> Any:
     """Trials up to the first success."""
+    _check("geometric_", p, "p to be in (0, 1)", lambda v: 0 < v < 1)
     return torch.floor(torch.log1p(-_rand(x)) / math.log1p(-p)) + 1
 
 
 @_row("bernoulli.p", "bernoulli_.float")
 def bernoulli(x: Any, p: Any = 0.5) -> Any:
+    _check("bernoulli_", p, "p to be in [0, 1]", lambda v: 0 <= v <= 1)
     return _rand(x) < p
 
 
@@ -162,7 +176,7 @@ def multinomial(probabilities: Any, count: int, replacement: bool = False, *, ge
     """Without replacement the first `count` of a race of exponential clocks; with, where uniform numbers fall."""
     p = probabilities.to(_draw_type(probabilities.dtype))
     if not replacement and count > p.shape[-1]:
-        raise ValueError("cannot sample so many without replacement")
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
     if count == 1 or not replacement:
         clocks = (-torch.log1p(-_rand(p))).clamp_min(2.0**-30)
         if count == 1:

@@ -5,7 +5,8 @@ what the fake tensors say, or the eager type."""
 import pytest
 import torch
 import torch.nn.functional as F
-from torch._dynamo.exc import TorchRuntimeError
+from torch import nn
+from torch._dynamo.exc import BackendCompilerFailed, TorchRuntimeError
 
 pytestmark = pytest.mark.sampled(every=8)
 R, L = torch.randn, torch.tensor
@@ -104,6 +105,38 @@ CASES |= {
     "rounding mode": (lambda a: torch.div(a, a, rounding_mode="up"), X),
     "arange": (lambda a: torch.arange(0, 5, 0, device=a.device), X),
     "sizes": (lambda a: torch.zeros(-1, device=a.device), X),
+    "gather size": (lambda a, i: a.gather(0, i.repeat(1, 2)), INDEX2),
+    "index_copy shape": (lambda a, i: a.index_copy(0, i, a[:1]), INDEX),
+    "scatter_reduce mode": (lambda a, i: a.scatter_reduce(0, i, a, "avg"), INDEX2),
+    "multinomial": (lambda a: torch.multinomial(a.abs(), 9), X),
+    "interpolate": (lambda a, w: F.interpolate(a), IMAGE),
+    "interpolate mode": (lambda a: F.interpolate(a, scale_factor=2, mode="bilinear"), X),
+    "reshape": (lambda a: a.reshape(-1, -1), X),
+    "chunk": (lambda a: a.chunk(0), X),
+    "cholesky": (lambda a: torch.linalg.cholesky(-a @ a.mT - torch.eye(2, device=a.device)), X),
+    "inverse of singular": (lambda a: torch.linalg.inv(a @ a.mT * 0), X),
+    "inverse shape": (lambda a: torch.linalg.inv(a), X),
+    "solve": (lambda a: torch.linalg.solve(a @ a.mT, a[:1]), X),
+    "randint": (lambda a: torch.randint(5, 5, (2,), device=a.device), X),
+    "normal": (lambda a: a.clone().normal_(0, -1), X),
+    "uniform": (lambda a: a.clone().uniform_(2, 1), X),
+    "exponential": (lambda a: a.clone().exponential_(-1), X),
+    "bernoulli": (lambda a: a.clone().bernoulli_(2.0), X),
+    "conv1d rank": (lambda a, w: F.conv1d(a, w), IMAGE),
+    "adaptive pool": (lambda a, w: F.adaptive_avg_pool2d(a, -1), IMAGE),
+    "grid_sample": (lambda a, w: F.grid_sample(a, a), IMAGE),
+    "cdist": (lambda a: torch.cdist(a, a[:, :2]), X),
+    "bucketize": (lambda a: torch.bucketize(a, a), X),
+    "unfold": (lambda a: a.unfold(0, 5, 1), X),
+    "as_strided": (lambda a: a.as_strided((9, 9), (9, 1)), X),
+    "fold": (lambda a: F.fold(a, (4, 4), 2), X),
+    "glu": (lambda a: F.glu(a), X),
+    "prelu": (lambda a: F.prelu(a, a[0, :2]), X),
+    "repeat_interleave": (lambda a, i: a.repeat_interleave(i.repeat(2)[:3], 0), INDEX),
+    "shift of float": (lambda a: a << 1, X),
+    "bincount": (lambda a: torch.bincount(a[0]), X),
+    "lstm": (lambda a: nn.LSTM(5, 4, device=a.device)(a), X),
+    "multi-head attention": (lambda a: nn.MultiheadAttention(5, 1, device=a.device)(a, a, a), X),
     "pixel shuffle": (lambda a, w: F.pixel_shuffle(a, 2), IMAGE),
 }
 
@@ -124,6 +157,8 @@ def test_bad_input(ocl_device, name):
     assert type(eager) is type(expected), eager
     torch._dynamo.reset()
     compiled = raised(torch.compile(function, backend="ocl"), *ours)
+    if isinstance(compiled, BackendCompilerFailed):  # what is found while the graph is traced a second time
+        compiled = compiled.inner_exception
     assert type(compiled) in (type(expected), TorchRuntimeError), repr(compiled)
     assert len(str(compiled)) >= 15
     assert (ours[0] + 0).shape == ours[0].shape, "the device still works"

@@ -59,25 +59,25 @@ def rmse(got, exact):
     return (got - exact).pow(2).mean().sqrt().item()
 
 
-def assert_as_exact_as_torch(ours, fp32, fp64):
-    """RMSE at most twice PyTorch's, plus three ulp of the tensor's scale where PyTorch happens to be exact."""
-    worse = []
+def too_far(ours, fp32, fp64):
+    """Names of the tensors whose RMSE is more than twice PyTorch's and three ulp of their scale, with the numbers."""
+    found = {}
     for name, exact in fp64.items():
         scale = exact.pow(2).mean().sqrt().item()
         # Small by cancellation: its scale is that of what a step (momentum 0.1) averages.
         if name.endswith("running_mean"):
             scale = max(scale, 0.1 * fp64[name.replace("running_mean", "running_var")].mean().sqrt().item())
         mine, theirs = rmse(ours[name], exact), rmse(fp32[name], exact)
-        # A scale in front of another normalisation has no gradient but for rounding: noise is compared with noise.
-        times = 4 if theirs > 1e-3 * scale else 2
-        if not mine <= times * theirs + 3.6e-7 * scale + 1e-12:
-            worse.append(f"{name}: rmse {mine:.2e}, torch fp32 {theirs:.2e}, scale {scale:.2e}")
-    assert not worse, "\n".join(worse)
+        if not mine <= 2 * theirs + 3.6e-7 * scale + 1e-12:
+            found[name] = f"{name}: rmse {mine:.2e}, torch fp32 {theirs:.2e}, scale {scale:.2e}"
+    return found
 
 
 def check_network(name, batch, size, train, ocl_device, tmp_path, **options):
-    """On one of three draws: where a ReLU's input or two candidates of a max pool lie within rounding of each other, fp32
-    and fp64 may take other branches, and a gradient differs by more than rounding. A mistake fails on every draw."""
+    """Each tensor on one of three draws: where a ReLU's input or two candidates of a max pool lie within rounding of each
+    other, fp32 and fp64 may take other branches, and PyTorch may happen to get a gradient of few elements exactly. A
+    mistake fails on every draw."""
+    left, report = None, {}
     for seed in range(3):
         torch.manual_seed(seed)
         model, x, classes = networks.make(name, batch, size)
@@ -87,11 +87,11 @@ def check_network(name, batch, size, train, ocl_device, tmp_path, **options):
         fp64 = forward_and_gradients(exact, exact, x.double(), y)
         fp32 = torch_fp32(model, x, y, ocl_device, tmp_path)
         ours = compiled_results(model, x, y, ocl_device, **options)
-        try:
-            return assert_as_exact_as_torch(ours, fp32, fp64)
-        except AssertionError:
-            if seed == 2:
-                raise
+        report = too_far(ours, fp32, fp64)
+        left = set(report) if left is None else left & set(report)
+        if not left:
+            return
+    raise AssertionError("\n".join(report[name] for name in sorted(left)))
 
 
 @pytest.mark.parametrize("train", [False, True], ids=["eval", "train"])

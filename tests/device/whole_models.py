@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_models import rmse
+from test_models import too_far
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
@@ -62,19 +62,6 @@ def results(model, inputs, compile=lambda f: f):
     named |= {f"gradient of {name}": p.grad for name, p in model.named_parameters()}
     named |= {f"buffer {name}": b for name, b in model.named_buffers() if is_real(b)}
     return {name: t.detach().double().cpu() for name, t in named.items() if t is not None}
-
-
-def too_far(ours, fp32, fp64):
-    """Names of the tensors whose RMSE is more than twice PyTorch's and three ulp of their scale."""
-    found = {}
-    for name, exact in fp64.items():
-        scale = exact.pow(2).mean().sqrt().item()
-        if name.endswith("running_mean"):  # of what a step (momentum 0.1) averages
-            scale = max(scale, 0.1 * fp64[name.replace("running_mean", "running_var")].mean().sqrt().item())
-        mine, theirs = rmse(ours[name], exact), rmse(fp32[name], exact)
-        if not mine <= 2 * theirs + 3.6e-7 * scale + 1e-12:
-            found[name] = f"{name}: rmse {mine:.2e}, torch fp32 {theirs:.2e}, scale {scale:.2e}"
-    return found
 
 
 def without_dropout(model):

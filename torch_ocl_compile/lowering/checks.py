@@ -126,6 +126,11 @@ def attention(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> 
     return sizes or len({query.dtype, key.dtype, value.dtype}) > 1
 
 
+@check("aten.bucketize.Tensor", "aten.bucketize.Scalar")
+def bucketize(x: Any, edges: Tensor, **_: Any) -> bool:
+    return edges.dim() != 1
+
+
 @check("aten.native_dropout.default")
 def dropout(x: Tensor, p: float, train: bool | None) -> bool:
     return not 0 <= p <= 1

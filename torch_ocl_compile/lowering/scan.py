@@ -233,7 +233,7 @@ def logcumsumexp(c: Context, x: ir.Value, dim: int) -> Any:
         return [*at[:dim], position, *at[dim:]]
 
     nest = Nest(c.builder, rows, [length])
-    nest.scan("softmax", [nest.load(x, place(nest.i, nest.r[0]))], wide)
+    nest.scan("softmax_twosum" if wide == ir.DType.kF32 else "softmax", [nest.load(x, place(nest.i, nest.r[0]))], wide)
     for number, target in enumerate((largest, total)):
         nest.add_store(target, place(nest.i, nest.r[0]), number)
     nest.end()
