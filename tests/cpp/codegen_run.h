@@ -388,7 +388,7 @@ class Evaluator {
     for (const double v : x) m2 += (v - mean) * (v - mean);
     if (name == "welford") return {mean, m2};
     for (const double v : x) sum += std::exp(v - x[best]);
-    if (name == "softmax") return {x[best], sum};
+    if (name == "softmax" || name == "softmax_twosum") return {x[best], sum};
     fail(ErrorKind::kInternal, "the test's evaluator has no reduction " + name);
   }
 

@@ -258,6 +258,17 @@ node scan last_max whole [40] over [33]
          LoopStrategy::kSequential,
          {{true, {0}}},
          1});
+  const std::string exponentials = R"(buffer b0 in0 f32 [40, 33] strides [33, 1] input 0
+buffer b1 buf1 f32 [40, 33] strides [33, 1]
+buffer b2 buf2 f32 [40, 33] strides [33, 1]
+inputs b0
+node scan softmax_twosum whole [33] over [40]
+  v0 = load f32 b0[r0, i0]
+  reduce v0
+  store b1[r0, i0] = result 0
+  store b2[r0, i0] = result 1
+)";
+  for (const int width : {1, 16}) check({exponentials, LoopStrategy::kSequential, {{true, {0}}}, width});
 }
 
 TEST_CASE("gather by a value, scatter by a value, strided stores") {

@@ -31,3 +31,16 @@ def test_variance(ocl_device, sizes, dims, channels_last, offset):
     known = 1.5 * ulp + 2 * offset * ulp / count**0.5
     assert ((variance - exact_variance) / exact_variance).pow(2).mean().sqrt() < known
     assert (mean - exact_mean).pow(2).mean().sqrt() < ulp * max(1.0, offset)
+
+
+@pytest.mark.parametrize("name", ["cumsum", "logcumsumexp"])
+@pytest.mark.parametrize("sizes", [(3, 700), (2, 10000)], ids=str)
+def test_running_sum(ocl_device, name, sizes):
+    """PyTorch carries fp64 along: so must we, or its like."""
+    torch.manual_seed(0)
+    x = torch.randn(sizes) * 3
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda t: getattr(t, name)(-1), backend="ocl", options={"fallback": "error"})
+    exact, theirs = getattr(x.double(), name)(-1), getattr(x, name)(-1).double()
+    ours = compiled(x.to(ocl_device)).cpu().double()
+    assert (ours - exact).pow(2).mean() <= 4 * (theirs - exact).pow(2).mean()
