@@ -108,8 +108,9 @@ def allows_tf32() -> tuple[bool, bool]:
     torch.set_float32_matmul_precision, allow_tf32 and the newer fp32_precision all end in the fields asked here. That of
     convolutions allows TF32 unless the user forbids it, so theirs asks for both.
     """
+    cudnn: Any = torch.backends.cudnn  # its module makes `conv` known only when it runs
     products = torch.backends.cuda.matmul.fp32_precision == "tf32"
-    return products, products and torch.backends.cudnn.conv.fp32_precision == "tf32"
+    return products, products and cudnn.conv.fp32_precision == "tf32"
 
 
 class _Lowering:
