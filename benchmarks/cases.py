@@ -23,6 +23,7 @@ class Case:
     images: bool = False  # inputs of four dimensions may lie channels-last
     dtype: torch.dtype = torch.float32
     classes: int = 0  # the last input holds indices below it
+    weights: int = 0  # so many of the last inputs are parameters of a model: the same tensors in every call
 
     def inputs(self) -> list[torch.Tensor]:
         generator = torch.Generator().manual_seed(1)
@@ -47,7 +48,8 @@ def gemm(*sizes: int, form: str = "", group: str = "gemm") -> Case:
     shapes, call = FORMS[form]
     batch, (m, n, k) = (sizes[0] if len(sizes) == 4 else 1), sizes[-3:]
     name = "x".join(map(str, sizes)) + f" {form}".rstrip()
-    return Case(name, group, shapes(*sizes), call, 2.0 * batch * m * n * k, 4.0 * batch * (m * n + m * k + n * k))
+    flops, moved = 2.0 * batch * m * n * k, 4.0 * batch * (m * n + m * k + n * k)
+    return Case(name, group, shapes(*sizes), call, flops, moved, weights=int(form == "nt"))
 
 
 # Matrix products of transformers on a CPU: rows, columns, depth. ViT-B/16 at batch 8, a GPT of width 256 over 4 x 256 characters, a

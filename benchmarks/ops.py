@@ -1,9 +1,11 @@
 # benchmarks/ops.py: single operations, eager and compiled, in one interleaved run, with their share of the device's roofline.
 """python benchmarks/ops.py --groups gemm,conv --sides eager,ocl --flops 60e12 --bandwidth 4.0e12
 
-Every side is a process of its own; a round times --calls calls in a row and one wait, per call (operations of less than a
-millisecond are timed as several independent ones a call, so that the host does not hide them); the table has the median of the rounds.
-Without --flops, a CPU device of OpenCL is asked for the multiply-adds that it reaches (peak.py), once in every round.
+Every side is a process of its own; a round times --calls calls in a row and one wait, after a call that is not timed. Operations of
+less than some milliseconds are timed as several independent ones a call, so that the host does not hide them. The table has the
+median of the rounds, per operation. The weight of a linear layer ("nt") is a parameter, as in a model: what is made of it once is not
+in the time; other operands are packed, if they must be, in every call. Without --flops, a CPU device of OpenCL is asked for the
+multiply-adds that it reaches (peak.py), once in every round.
 Convolutions run on the side `eager` in the faster of the two memory formats, on the others channels-last. `roofline` is the least
 time that the given --flops (a second, multiply-add = 2) and --bandwidth (bytes a second) allow, over the time; `error` the RMSE to fp64
 of a part of the result over the result's RMS. The ratio is to the first side. The last lines are geometric means by group."""
@@ -23,6 +25,23 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import cases as table
+
+
+class Layers(torch.nn.Module):
+    """`copies` independent calls of a case, whose weights are parameters; the calls take the other inputs, one after the other."""
+
+    def __init__(self, case: table.Case, inputs: list[torch.Tensor], copies: int) -> None:
+        super().__init__()
+        self.case, self.given = case, len(inputs) - case.weights
+        held = [[torch.nn.Parameter(w, requires_grad=False) for w in inputs[self.given :]] for _ in range(copies)]
+        if copies > 1:
+            held = [[torch.nn.Parameter(w.clone(), requires_grad=False) for w in ws] for ws in held]
+        self.held = torch.nn.ModuleList(torch.nn.ParameterList(ws) for ws in held)
+
+    def forward(self, *xs):
+        n = self.given
+        results = [self.case.call(*xs[i * n : (i + 1) * n], *held) for i, held in enumerate(self.held)]
+        return results if len(results) > 1 else results[0]
 
 
 def worker(settings: dict) -> None:
@@ -59,6 +78,9 @@ def worker(settings: dict) -> None:
         if side != "eager":
             torch._dynamo.reset()
             state["call"] = torch.compile(case.call, backend=side, dynamic=False)
+        if case.weights and side != "eager":
+            formats = [inputs[: -case.weights]]
+            state["call"] = torch.compile(Layers(case, inputs, 1), backend=side, dynamic=False)
         best = float("inf")
         with torch.no_grad():
             for given in formats:
@@ -67,15 +89,16 @@ def worker(settings: dict) -> None:
                 if seconds < best:
                     best, state["inputs"] = seconds, given
         # A call on the host costs some tens of microseconds: short operations are timed as several independent ones a call.
-        copies = max(1, min(16, int(1e-3 / best)))
+        copies = max(1, min(16, int(3e-3 / best)))
         if copies > 1:
             given, n = state["inputs"], len(state["inputs"])
-            state["inputs"] = given * copies if side == "eager" else [x.clone() for _ in range(copies) for x in given]
+            state["inputs"] = [x.clone() for _ in range(copies) for x in given]
 
             def several(*xs, one=case.call, n=n):
                 return [one(*xs[i : i + n]) for i in range(0, len(xs), n)]
 
-            state["call"] = several if side == "eager" else torch.compile(several, backend=side, dynamic=False)
+            call = several if not case.weights else Layers(case, inputs, copies)
+            state["call"] = several if side == "eager" else torch.compile(call, backend=side, dynamic=False)
             with torch.no_grad():
                 best = min(timed(state["call"], state["inputs"], 2) for _ in range(3)) / copies
         state["copies"], state["calls"] = copies, max(1, min(calls, int(0.2 / (best * copies))))
@@ -99,6 +122,7 @@ def worker(settings: dict) -> None:
 
     def run() -> float:
         with torch.no_grad():
+            timed(state["call"], state["inputs"], 1)  # the other side had the caches, and our threads slept
             return timed(state["call"], state["inputs"], state["calls"]) / state["copies"]
 
     def measured_peak() -> float:
