@@ -78,9 +78,12 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
   const bool one_tile = M.is_const() && rows <= tile.rows;
   const int64_t row_tiles = (rows + tile.rows - 1) / tile.rows, panels = (columns + width - 1) / width * batches;
   const bool loops = is_written_by_loops(context, b->input.buffer);
-  const bool packs = !b->col.is_const(1) || (row_tiles > kMostTiles && !loops);
-  const int mt = one_tile ? 1 : choose_run(context, row_tiles, panels, packs ? 8 : kMostTiles);
-  if (!packs) {
+  const bool is_panel = b->col.is_const(1) && b->row.is_const(width) && N.is_const() && columns == width;  // values of a head
+  const bool packs = !is_panel && (!b->col.is_const(1) || (row_tiles > kMostTiles && !loops));
+  const int mt = one_tile ? 1 : choose_run(context, row_tiles, panels, packs || is_panel ? 8 : kMostTiles);
+  if (is_panel) {
+    b_layout = one_tile ? 3 : 0;
+  } else if (!packs) {
     b_layout = one_tile && N.is_const() && columns % width == 0 ? 3 : 1;
   } else if (!loops) {
     b_layout = 0;
