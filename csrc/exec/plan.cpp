@@ -112,6 +112,7 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
   if (!text.empty()) dump(options.dump_dir, options.label + ".graph.txt", text);
   schedule::Options traced = options.schedule;
   traced.trace = &plan->passes;
+  traced.keeps_parameters = options.most_kept_bytes > 0;
   Caps caps = caps_for(device, options);
   if (!caps.is_cpu) caps = checked_units(device, store, graph, caps);
   schedule::Measured tried;

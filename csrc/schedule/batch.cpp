@@ -24,6 +24,7 @@ class Batcher {
         most_buffers_(std::min(kMostBuffers, (caps.max_kernel_arg_bytes - kIntBytes) / 16)),
         edges_(group_dependences(schedule)),
         visible_(visible_buffers(schedule.graph)),
+        parameters_(nodes_of_parameters(schedule)),
         shared_(shared_buffers(schedule)),
         home_(schedule.groups.size(), -1) {
     for (size_t b = 0; b < schedule.graph.buffers.size(); ++b)
@@ -40,6 +41,7 @@ class Batcher {
         std::set<ir::BufferId> all = batches_[b].buffers;
         all.insert(own.begin(), own.end());
         if (static_cast<int>(all.size()) > most_buffers_ || batches_[b].held + held > most_held_) continue;
+        if (of_parameters(g) != of_parameters(batches_[b].members[0])) continue;
         if (!independent(static_cast<int>(b), g)) continue;
         batches_[b].members.push_back(g);
         batches_[b].buffers = std::move(all);
@@ -59,6 +61,12 @@ class Batcher {
     std::set<ir::BufferId> buffers;
     double held = 0;  // bytes that wait for the batch
   };
+
+  /// Whether the group's results are kept between calls.
+  bool of_parameters(int g) const {
+    const std::vector<ir::NodeId> nodes = schedule_.groups[g].nodes();
+    return !parameters_.empty() && std::all_of(nodes.begin(), nodes.end(), [&](ir::NodeId n) { return parameters_[n]; });
+  }
 
   bool candidate(const Group& group) const {
     if (group.kind != GroupKind::kLoops) return false;
@@ -166,7 +174,7 @@ class Batcher {
   Schedule& schedule_;
   const int most_buffers_;
   const Dependences edges_;
-  const std::vector<bool> visible_, shared_;
+  const std::vector<bool> visible_, parameters_, shared_;
   double most_held_ = kLeastHeld;  // no more than one large activation takes
   std::vector<Batch> batches_;
   std::vector<int> home_;  // batch of each group

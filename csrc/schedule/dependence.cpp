@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "csrc/schedule/body.h"
+#include "csrc/schedule/pass.h"
 
 namespace ocl::schedule {
 
@@ -91,6 +92,42 @@ Dependences group_dependences(const Schedule& schedule) {
   for (size_t i = 0; i < nodes.after.size(); ++i)
     for (const int next : nodes.after[i])
       if (group_of[i] != ir::kNone && group_of[next] != ir::kNone) result.add(group_of[i], group_of[next]);
+  return result;
+}
+
+std::vector<bool> nodes_of_parameters(const Schedule& schedule) {
+  if (!schedule.keeps_parameters) return {};
+  const ir::Graph& graph = schedule.graph;
+  const std::vector<bool> visible = visible_buffers(graph);
+  std::vector<bool> result(graph.nodes.size());
+  std::vector<std::vector<ir::NodeId>> writers(graph.buffers.size());
+  for (ir::NodeId i = 0; i < static_cast<ir::NodeId>(graph.nodes.size()); ++i)
+    for (const ir::BufferId buffer : ir::writes(graph.nodes[i])) {
+      writers[buffer].push_back(i);
+      result[i] = graph.nodes[i].kind != ir::NodeKind::kCall;
+    }
+  const auto stays = [&](ir::NodeId i) {  // given that those in `result` do
+    const std::vector<ir::BufferId> read = buffers_read(schedule, i), written = ir::writes(graph.nodes[i]);
+    const auto is_const = [](const ir::IndexExpr& size) { return size.is_const(); };
+    const auto kept = [&](ir::BufferId b) {
+      const ir::Buffer& buffer = graph.buffers[b];
+      if (buffer.role == ir::BufferRole::kInput) return buffer.is_parameter && writers[b].empty();
+      return std::all_of(writers[b].begin(), writers[b].end(), [&](ir::NodeId w) { return result[w]; });
+    };
+    return !read.empty() && std::all_of(read.begin(), read.end(), kept) &&
+           std::all_of(written.begin(), written.end(), [&](ir::BufferId b) {
+             const ir::Shape& sizes = graph.buffers[b].sizes;
+             return !visible[b] && kept(b) && std::all_of(sizes.begin(), sizes.end(), is_const);
+           });
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (ir::NodeId i = 0; i < static_cast<ir::NodeId>(graph.nodes.size()); ++i)
+      if (result[i] && !stays(i)) {
+        result[i] = false;
+        changed = true;
+      }
+  }
   return result;
 }
 

@@ -22,6 +22,10 @@ Dependences node_dependences(const Schedule& schedule);
 /// The same between groups, by their nodes.
 Dependences group_dependences(const Schedule& schedule);
 
+/// Per node: whether it reads parameters that nobody writes, directly or through other such nodes, and nothing else. Empty
+/// unless such results are kept.
+std::vector<bool> nodes_of_parameters(const Schedule& schedule);
+
 /// Whether a path leads from `from` to `to`; `direct`: a single edge counts as well.
 bool reaches(const Dependences& dependences, int from, int to, bool direct);
 

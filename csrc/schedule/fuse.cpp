@@ -25,6 +25,7 @@ class Fuser {
         tidy(node);
       }
     dependences_ = node_dependences(schedule);
+    parameters_ = nodes_of_parameters(schedule);
     for (NodeId i = 0; i < static_cast<NodeId>(schedule.graph.nodes.size()); ++i) {
       clusters_.push_back(cluster_of(schedule, i, caps));
       owner_.push_back(i);
@@ -119,6 +120,8 @@ class Fuser {
 
   bool try_merge(int a, int b, bool connected) {
     if (a == b || clusters_[a].members.empty() || clusters_[b].members.empty()) return false;
+    if (!parameters_.empty() && parameters_[clusters_[a].members[0].node] != parameters_[clusters_[b].members[0].node])
+      return false;
     if (clusters_[a].members.size() + clusters_[b].members.size() > 200) return false;
     const std::pair<int, int> key{a, b};
     const auto stamp = std::pair{clusters_[a].members.size(), clusters_[b].members.size()};
@@ -206,6 +209,7 @@ class Fuser {
   Schedule& schedule_;
   const Caps& caps_;
   Dependences dependences_;
+  std::vector<bool> parameters_;   // nodes whose results are kept between calls; empty: none
   std::vector<Cluster> clusters_;  // by their first node; merged ones are empty
   std::vector<int> owner_;         // cluster of each node
   std::vector<std::vector<NodeId>> readers_;

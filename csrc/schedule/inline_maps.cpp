@@ -46,6 +46,7 @@ class Inliner {
         graph_(schedule.graph),
         caps_(caps),
         visible_(visible_buffers(schedule.graph)),
+        parameters_(nodes_of_parameters(schedule)),
         uses_(schedule),
         dependences_(node_dependences(schedule)) {}
 
@@ -99,6 +100,7 @@ class Inliner {
   /// Whether p's inputs still hold the same values when c runs, and c stays a sensible kernel.
   bool legal(NodeId p, NodeId c) const {
     const Node &producer = graph_.nodes[p], &consumer = graph_.nodes[c];
+    if (!parameters_.empty() && parameters_[p] && !parameters_[c] && !trivial(p)) return false;  // p's result is kept
     if (!is_loop_nest(consumer) || producer.body.ops.size() + consumer.body.ops.size() > kMostOps) return false;
     if (loaded_buffers(producer, consumer) > kMostLoads) return false;
     for (const Access& access : accesses(producer)) {
@@ -212,7 +214,7 @@ class Inliner {
   Schedule& schedule_;
   Graph& graph_;
   const Caps& caps_;
-  const std::vector<bool> visible_;
+  const std::vector<bool> visible_, parameters_;
   Uses uses_;
   const Dependences dependences_;
 };

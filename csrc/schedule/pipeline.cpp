@@ -79,6 +79,7 @@ Schedule make_schedule(ir::Graph graph, const Caps& caps, const Options& options
   check_order();
   Schedule schedule;
   schedule.graph = std::move(graph);
+  schedule.keeps_parameters = options.keeps_parameters;
   schedule.measured = options.measured;
   schedule.tunables = options.tunables;
   for (const Pass& pass : kPasses) {

@@ -92,6 +92,7 @@ struct Schedule {
   std::vector<Lifetime> lifetimes;                // of kArena buffers
   std::vector<ir::BufferId> allocations;          // kOutput: which buffer allocation i holds
   std::vector<std::string> log;                   // decisions with reasons, for explain
+  bool keeps_parameters = false;                  // Options::keeps_parameters
   const Measured* measured = nullptr;             // while the passes run: Options::measured
   std::vector<Tunable>* tunables = nullptr;       // while the passes run: Options::tunables
 };
@@ -103,8 +104,9 @@ struct PassTrace {
 };
 
 struct Options {
-  bool verify = false;  // run ir::verify between passes
-  bool fuse = true;     // off: one launch per node, for debugging
+  bool verify = false;            // run ir::verify between passes
+  bool fuse = true;               // off: one launch per node, for debugging
+  bool keeps_parameters = false;  // what depends on parameters alone is kept between calls: it gets launches of its own
   std::vector<PassTrace>* trace = nullptr;
   const Measured* measured = nullptr;        // what choose_template follows instead of its models
   std::vector<Tunable>* tunables = nullptr;  // filled with what templates competed for, each problem once

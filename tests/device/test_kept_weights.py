@@ -113,3 +113,41 @@ def test_a_weight_that_the_graph_itself_writes(ocl_device):
         with torch.no_grad():
             y = step(x.to(ocl_device))
         torch.testing.assert_close(y.cpu().double(), F.linear(x.double(), weight), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m[0].weight.data.mul_(2),
+        lambda m: m[1].running_var.mul_(3),
+        lambda m: m[1].weight.data.fill_(-1),
+    ],
+    ids=["filter", "variance", "scale"],
+)
+def test_filters_and_norms(ocl_device, change):
+    """The filter's transform and the norm's scale are computed once, in launches of their own, and again after a change."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(32, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU()).eval()
+    with torch.no_grad():
+        model[1].running_var.uniform_(0.5, 2)
+        model[1].running_mean.uniform_(-1, 1)
+    model, x = model.to(ocl_device), torch.randn(2, 32, 14, 14)
+    compiled = torch.compile(model, backend="ocl", options={"fallback": "error"})
+
+    def launches() -> int:
+        with torch.no_grad(), torch.ocl.record() as record:
+            y = compiled(x.to(ocl_device))
+        count = len(list(record))
+        weight = model[0].weight.detach().cpu().double()
+        norm = [getattr(model[1], n).detach().cpu().double() for n in ("running_mean", "running_var", "weight", "bias")]
+        expected = F.batch_norm(F.conv2d(x.double(), weight, padding=1), *norm, eps=model[1].eps).relu()
+        torch.testing.assert_close(y.cpu().double(), expected, rtol=1e-4, atol=1e-5)
+        return count
+
+    launches()  # compiles
+    later = launches()
+    with torch.no_grad():
+        change(model)
+    again = launches()
+    assert again > later == launches()

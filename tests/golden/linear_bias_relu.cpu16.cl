@@ -1,6 +1,6 @@
 // pack, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME pack_3e0fe10fca44
+#define KERNEL_NAME pack_371c172840a5
 #define VW 16
 #define TN 64
 #define K_RUN 128
@@ -301,28 +301,27 @@ ONE_ITEM __kernel void KERNEL_NAME(
   const int last = min(first + K_RUN, K), n0 = panel * TN;
   b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;
   for (int c = 0; c < TN; c += VW) {
-    const int n = n0 + c;
+    const int n = n0 + c, columns = clamp(N - n, 0, VW);
     int k = first;
-    if (n + VW <= N) {
 #if B_LAYOUT == 0
+    if (columns == VW)
       for (; k < last; ++k) {
         const VEC row = LOADV(b, (long)k * b_row + n);
         STOREV(row, batch, panel, k, c);
       }
 #elif B_LAYOUT == 1
-      for (; k + VW <= last; k += VW) {
-        VEC block[VW];
-        OCL_UNROLL for (int i = 0; i < VW; ++i) block[i] = LOADV(b, (long)(n + i) * b_col + k);
-        TRANSPOSE(block);
-        OCL_UNROLL for (int i = 0; i < VW; ++i) STOREV(block[i], batch, panel, k + i, c);
-      }
-#endif
+    for (; k + VW <= last; k += VW) {
+      VEC block[VW];
+      OCL_UNROLL for (int i = 0; i < VW; ++i) block[i] = i < columns ? LOADV(b, (long)(n + i) * b_col + k) : (VEC)(0.f);
+      TRANSPOSE(block);
+      OCL_UNROLL for (int i = 0; i < VW; ++i) STOREV(block[i], batch, panel, k + i, c);
     }
-    for (; k < last; ++k)
-      for (int i = 0; i < VW; ++i) {
-        const float value = n + i < N ? LOAD(b, (long)k * (B_LAYOUT == 1 ? 1 : b_row) + (long)(n + i) * (B_LAYOUT == 0 ? 1 : b_col)) : 0.f;
-        STORE(value, batch, panel, k, c + i);
-      }
+#endif
+    for (; k < last; ++k) {
+      for (int i = 0; i < columns; ++i)
+        STORE(LOAD(b, (long)k * (B_LAYOUT == 1 ? 1 : b_row) + (long)(n + i) * (B_LAYOUT == 0 ? 1 : b_col)), batch, panel, k, c + i);
+      for (int i = columns; i < VW; ++i) STORE(0.f, batch, panel, k, c + i);
+    }
   }
 }
 

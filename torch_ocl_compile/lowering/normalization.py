@@ -89,8 +89,11 @@ def train_batch_norm(
 def eval_batch_norm(
     c: Context, x: ir.Value, weight: Any, bias: Any, mean: ir.Value, var: ir.Value, eps: float, dtype: ir.DType
 ) -> ir.Value:
-    invstd = c.pointwise(lambda v: t.rsqrt(v + eps), var, dtype=ir.compute_type(var.dtype))
-    return _affine(c, x, mean, invstd, weight, bias, dtype)
+    def of_channel(v: Term, *weight: Term) -> Term:
+        return t.rsqrt(v + eps) * weight[0] if weight else t.rsqrt(v + eps)
+
+    scale = c.pointwise(of_channel, var, *_given(weight), dtype=ir.compute_type(var.dtype))
+    return _affine(c, x, mean, scale, None, bias, dtype)
 
 
 def _empty(c: Context, fake: torch.Tensor) -> ir.Value:
