@@ -19,6 +19,8 @@ class Accumulators {
   ir::DType dtype(size_t accumulator) const { return types_[accumulator]; }
   /// Long sums are taken in blocks, so that rounding errors grow with the root of the block and not of the whole.
   bool wants_blocks() const;
+  /// A merge costs no more than a step: blocks may be short.
+  bool merges_cheaply() const { return facts_.name == "sum"; }
   /// Blocks pay at any length.
   bool wants_short_blocks() const { return shifted(); }
   /// The first block is short: after it there is a mean to shift by, and sums of squares that differ little cancel less.

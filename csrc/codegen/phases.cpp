@@ -16,6 +16,7 @@ using schedule::Phase;
 namespace {
 
 constexpr int64_t kBlock = 64;        // elements that go into one accumulator before it is added to the next level
+constexpr int64_t kShortBlock = 16;   // the shortest, where merging is cheap
 constexpr int64_t kFirstBlock = 8;    // how many times shorter a short first block is
 constexpr int64_t kUnrollLimit = 16;  // loops up to this length are unrolled,
 constexpr size_t kUnrollOps = 48;     // unless their bodies are longer than this: compile time
@@ -83,6 +84,14 @@ std::vector<Phases::Carried> Phases::fresh_block() const {
 void Phases::declare_block(Writer& writer, const std::vector<Carried>& into, const std::vector<Carried>& block,
                            int width) const {
   for (size_t i = 0; i < reductions_.size(); ++i) reductions_[i].declare_block(writer, into[i], block[i], width);
+}
+
+/// Of two levels of sums those of about the root of the whole length have the smallest rounding error.
+int64_t Phases::block_length(int64_t total) const {
+  if (!std::all_of(reductions_.begin(), reductions_.end(), std::mem_fn(&Accumulators::merges_cheaply))) return kBlock;
+  int64_t length = kShortBlock;
+  while (length < kBlock && length * length < total) length *= 2;
+  return length;
 }
 
 std::string Phases::block_text(const std::string& first, int64_t length) const {
@@ -207,14 +216,15 @@ std::pair<size_t, int64_t> Phases::blocks() const {
   size_t block_loop = loops;
   int64_t block = 0;
   const int64_t total = body_.ranges().of(ir::product(group_.reduce_sizes)).high;
-  if (!scans_ && wants_blocks(total > kBlock)) {
+  const int64_t length = block_length(total);
+  if (!scans_ && wants_blocks(total > std::min(kBlock, 2 * length))) {
     int64_t inside = 1;
     for (block_loop = loops - 1; block_loop > 0; --block_loop) {
       const IndexExpr& size = group_.reduce_sizes[block_loop];
       if (!size.is_const() || inside * size.constant() >= 64) break;
       inside *= size.constant();
     }
-    block = std::max<int64_t>(1, kBlock / inside);
+    block = std::max<int64_t>(1, length / inside);
   }
   return {block_loop, block};
 }

@@ -55,6 +55,8 @@ class Phases {
   void declare_block(Writer& writer, const std::vector<Carried>& into, const std::vector<Carried>& block, int width) const;
   void merge_block(Writer& writer, const std::vector<Carried>& into, const std::vector<Carried>& from, int width) const;
   bool wants_blocks(bool is_long) const;
+  /// Elements of a block in a loop over `total`.
+  int64_t block_length(int64_t total) const;
   /// The length of the block that begins at `first`, of blocks of `length`.
   std::string block_text(const std::string& first, int64_t length) const;
   /// The phase's nodes at the innermost level.
