@@ -158,6 +158,15 @@ def _scatters() -> list[Op]:
         Op(f"index_reduce_{m}", index_reduce(m, itself), lambda d: [(make(6, 3, dtype=d), labels(4, 5, classes=6), make(4, 5, dtype=d))], NUMBERS, False)
         for m in MODES[1:] for itself in (True, False)
     ]  # fmt: skip
+
+    def scalars(dtype: torch.dtype) -> list[Sample]:
+        empty = (make(6, 3, dtype=dtype), labels(0, classes=6), make(0, 3, dtype=dtype))
+        return [(make(dtype=dtype), torch.tensor(0), make(dtype=dtype)), empty]
+
+    rows += [
+        Op(f"index_reduce_{m}_few", lambda a, i, s, m=m: a.index_reduce(0, i, s, m), scalars, FLOAT, False)
+        for m in MODES[1:]
+    ]
     two = lambda: (make(6, 8), make(2, 3))  # noqa: E731
     calls: dict[str, Callable[..., Any]] = {
         "scatter": lambda a, s: a.scatter(1, places(a, [3, 1, 0], [2, 7, 5]), s),
@@ -185,6 +194,7 @@ def _scatters() -> list[Op]:
     rows += [Op(n, f, fixed(two)) for n, f in calls.items()]
     return [
         *rows,
+        Op("unsafe_masked_index", lambda a, m, i: torch.ops.aten._unsafe_masked_index(a, m, [i], 0.5), fixed(lambda: (make(6, 8), make(5, 1) > 0, labels(5, classes=6)))),
         Op("scatter_add_many", lambda a, i, s: a.scatter_add(0, i, s), many, rtol=1e-4, atol=1e-5),
         Op("scatter_add_line", lambda a, i, s: a.scatter_add(1, i, s), fixed(lambda: (make(3, 700), labels(3, 900, classes=700), make(3, 900))), rtol=1e-4, atol=1e-5),
         Op("scatter_many_distinct", lambda a, s: a.scatter(0, s.argsort(0), s), fixed(lambda: (make(2000, 2), distinct(2000, 2)))),

@@ -94,6 +94,9 @@ STILL_APART = {
     *("aten.std.default", "aten.std.dim", "aten.clamp.Tensor"),
 }
 
+# Inductor lowers these itself; we take them apart as PyTorch does.
+PYTORCHS = ("_unsafe_masked_index", "_unsafe_masked_index_put_accumulate")
+
 # The largest window whose positions fit in the int8 that low-memory pooling keeps.
 MAX_WINDOW = 127
 
@@ -152,6 +155,9 @@ def _table() -> dict[Any, Callable[..., Any]]:
             del table[target]
     for pool in (aten.max_pool2d_with_indices_backward, aten.max_pool3d_with_indices_backward):
         table.pop(pool.default, None)
+    for name in PYTORCHS:
+        target = getattr(aten, name).default
+        table[target] = torch._decomp.decomposition_table[target]
     table.update(OVERRIDES)
     table.update(DECOMPOSITIONS)
     return table

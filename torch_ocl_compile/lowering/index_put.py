@@ -182,8 +182,10 @@ def wrapped(nest: Nest, index: ir.Value, at: ir.IndexExpr, size: ir.IndexExpr) -
 def index_reduce(
     c: Context, x: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str, *, include_self: bool = True
 ) -> Any:
-    if not x.sizes or any(s.is_const(0) for s in [*x.sizes, *index.sizes]):
-        return NotImplemented
+    if any(s.is_const(0) for s in [*x.sizes, *index.sizes]):
+        return x
+    sizes = x.sizes
+    x, src = lifted(c, x), lifted(c, src)
     dim %= len(x.sizes)
     p = _rows_problem(c, x, dim, index, src)
     name = REDUCTIONS[reduce]
@@ -195,7 +197,7 @@ def index_reduce(
     count = nest.load(tables[1], [nest.i[dim]]) if counted else None
     new = nest.load(tables[0], [nest.i[dim], *inner])
     whole = combined(name, reduce, include_self, nest.load(x, nest.i), new, count, wide)
-    return nest.store((whole, x.dtype))[0]
+    return c.builder.reshape(nest.store((whole, x.dtype))[0], sizes)
 
 
 # Masks
