@@ -1,4 +1,4 @@
-// kernels/attention_wgmma.cl: attention on the matrix unit, without the matrix of scores in memory; the pipeline of wgmma.cl.
+// kernels/attention_wgmma.cl: attention on the matrix unit, without the matrix of scores in memory; the pipeline of wgmma.cl, parts of wgmma_attention.cl.
 //
 //   s = SCALE q k^T + mask      p = exp(s - most) / total      out = p v      sums = (most, total): max and sum of exp(s - most) over keys
 //
@@ -21,31 +21,8 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_wgmma
 #endif
-// TILE_C, keys of a step: 64; also 128 with operands of 16 bits. TILE_N (operands of 32 bits): 64
-// DEPTH_TILE, elements of a row in local memory, zeros behind the head sizes: 64; also 128 with operands of 16 bits
-#ifndef DEPTH
-#define DEPTH 64            // head size of q and k, elements
-#endif
-#ifndef WIDTH
-#define WIDTH 64            // head size of v, elements
-#endif
-#ifndef DIRECT
-#define DIRECT 0            // 1: all sizes and strides of rows are multiples of 16 bytes
-#endif
-#ifndef SCALE
-#define SCALE 0.125f        // of the scores
-#endif
-#ifndef CAUSAL
-#define CAUSAL 0            // 1: query i sees keys j <= i
-#endif
-#ifndef MASK
-#define MASK 0              // 1: bool, false is not seen; 2: IN_T, added; 3: float, added
-#endif
-#ifndef NAN_ROWS
-#define NAN_ROWS 0          // 1: a query that sees no key gives nan; 0: zero
-#endif
 #ifndef OVERLAP
-#define OVERLAP HALVES      // 1: the unit multiplies a step's values while the softmax of the next runs; operands of 16 bits
+#define OVERLAP HALVES      // 1: a step's values are multiplied while the softmax of the next runs; operands of 16 bits
 #endif
 #ifndef STORE               // alone: dense outputs, one behind the other
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset
@@ -56,49 +33,7 @@
 #define STORE1(acc, which, b, h, r) (y[y_offset + Y_AT(get_num_groups(2), 0, 0) * (WIDTH + (which)) + Y_AT(b, h, r)] = (acc))
 #endif
 
-#if MASK == 1
-#define MASK_T uchar
-#elif MASK == 2
-#define MASK_T IN_T
-#else
-#define MASK_T float
-#endif
-#define LOG2E 1.44269504f
-#if MASK
-#define SCORE_SCALE 1.0f    // of the scores in registers: a mask is added to scaled ones
-#else
-#define SCORE_SCALE SCALE
-#endif
-#define TO_LOG2 (SCORE_SCALE * LOG2E)
-
-#if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
-#define OCL_UNROLL_8 __attribute__((opencl_unroll_hint(8)))
-#else
-#define OCL_UNROLL_8
-#endif
-
 // ---- producer ----
-// rows x DEPTH_TILE of an operand as it lies in memory, `left` of its rows and `depth` of each inside.
-ALWAYS_INLINE void stage_rows(__local UNIT_T* to, __global const UNIT_T* from, const long stride, const int left, const int depth, const int rows,
-                              const int direct) {
-  const int p = get_local_id(0) - CONSUMERS * 128, chunk = p & 7;
-  OCL_UNROLL
-  for (int block = 0; block < DEPTH_TILE / TILE_K; ++block) {
-    const int d = block * TILE_K + chunk * CHUNK;
-    if (direct) {
-      OCL_UNROLL_8
-      for (int row = p >> 3; row < rows; row += ROWS_APART) {
-        const int valid = row < left ? depth - d : 0;
-        stage_chunk(to + block * rows * TILE_K + row_chunk(row, chunk), valid > 0 ? from + row * stride + d : from, 1, valid, 1);
-      }
-    } else {
-      OCL_NO_UNROLL
-      for (int row = p >> 3; row < rows; row += ROWS_APART)
-        stage_chunk(to + block * rows * TILE_K + row_chunk(row, chunk), from + row * stride + d, 1, row < left ? depth - d : 0, 0);
-    }
-  }
-}
-
 // What a producer knows of a group: the first key and value, and how many steps there are.
 typedef struct {
   __global const UNIT_T *k, *v;
@@ -172,25 +107,8 @@ ALWAYS_INLINE float across_row(float x, const int is_max) {
   return is_max ? (y > x ? y : x) : x + y;
 }
 
-// s[4*j + 2*half + e]: of TILE_C / 8 blocks of 8 keys, query r + 8 * half, key 8*j + 2*(lane % 4) + e. q: the group's queries.
-#if HALVES
-ALWAYS_INLINE void begin_scores(float* s, __local const UNIT_T* q, __local const UNIT_T* k) {
-  const ulong a = descriptor(q + (get_local_id(0) >> 7) * 64 * TILE_K, 1), b = descriptor(k, 1);  // 16 of the depth are 2 units further
-  UNIT_BEGIN();
-  OCL_CAT(MULTIPLY_, TILE_C)(s, a, b, "0", "0, 0");
-  OCL_CAT(MULTIPLY_, TILE_C)(s, a + 2, b + 2, "1", "0, 0");
-  OCL_CAT(MULTIPLY_, TILE_C)(s, a + 4, b + 4, "1", "0, 0");
-  OCL_CAT(MULTIPLY_, TILE_C)(s, a + 6, b + 6, "1", "0, 0");
-#if DEPTH_TILE == 128
-  const ulong a2 = a + TILE_M * TILE_K / 8, b2 = b + TILE_C * TILE_K / 8;
-  OCL_CAT(MULTIPLY_, TILE_C)(s, a2, b2, "1", "0, 0");
-  OCL_CAT(MULTIPLY_, TILE_C)(s, a2 + 2, b2 + 2, "1", "0, 0");
-  OCL_CAT(MULTIPLY_, TILE_C)(s, a2 + 4, b2 + 4, "1", "0, 0");
-  OCL_CAT(MULTIPLY_, TILE_C)(s, a2 + 6, b2 + 6, "1", "0, 0");
-#endif
-  UNIT_COMMIT();
-}
-#else
+#if !HALVES
+// As begin_scores, and waits.
 ALWAYS_INLINE void multiply_scores(float* s, __local const UNIT_T* q, __local const UNIT_T* k) {
   OCL_UNROLL
   for (int block = 0; block < 2; ++block) {
@@ -228,23 +146,10 @@ ALWAYS_INLINE void multiply_scores(float* s, __local const UNIT_T* q, __local co
   OCL_UNROLL                                               \
   for (int i = 0; i < DEPTH_TILE / 2; ++i) READY(out[i]);  \
   leave(line, 2 * (step) + 1)
-// Weights as the unit takes them.
-ALWAYS_INLINE void hold(uint* p, const float* s) {
-  OCL_UNROLL
-  for (int i = 0; i < TILE_C / 4; ++i) p[i] = two_halves(s[2 * i], s[2 * i + 1]);
-}
 #endif
 
-// out += p v: of DEPTH_TILE / 8 blocks of 8 elements of a row, as s.
-#if HALVES
-ALWAYS_INLINE void begin_values(float* out, const uint* p, __local const UNIT_T* v) {
-  const ulong b = descriptor_of(v, TILE_C * TILE_K * 2);  // 16 keys are 16 rows of 128 bytes
-  UNIT_BEGIN();
-  OCL_UNROLL
-  for (int k16 = 0; k16 < TILE_C / 16; ++k16) OCL_CAT(MULTIPLY_HELD_, DEPTH_TILE)(out, p + 4 * k16, b + 128 * k16);
-  UNIT_COMMIT();
-}
-#else
+#if !HALVES
+// As begin_values, and waits.
 ALWAYS_INLINE void add_values(float* out, const float* p, __local const UNIT_T* v) {
   OCL_UNROLL
   for (int block = 0; block < 2; ++block) {
@@ -269,39 +174,6 @@ ALWAYS_INLINE void add_values(float* out, const float* p, __local const UNIT_T* 
     }
   }
 }
-#endif
-
-// The scores of keys c0 .. with their mask added, -inf where nothing is seen.
-ALWAYS_INLINE void hide(float* s, const int c0, const int row, const int queries, const int keys
-#if MASK
-                        , __global const MASK_T* mask, const long mask_query, const long mask_key
-#endif
-) {
-  OCL_UNROLL
-  for (int i = 0; i < TILE_C / 2; ++i) {
-    const int query = row + (i >> 1 & 1) * 8, key = c0 + (i >> 2) * 8 + (get_local_id(0) & 3) * 2 + (i & 1);
-    const int seen = query < queries && key < keys && !(CAUSAL && key > query);
-#if MASK
-    s[i] *= SCALE;
-    if (seen) {
-      __global const MASK_T* m = mask + query * mask_query + key * mask_key;
-#if MASK == 1
-      if (!*m) s[i] = -INFINITY;
-#elif MASK == 2
-      s[i] += LOAD((__global const IN_T*)m, 0);
-#else
-      s[i] += *m;
-#endif
-    }
-#endif
-    s[i] = seen ? s[i] : -INFINITY;
-  }
-}
-#if MASK
-#define HIDE_SCORES(c0) hide(s, c0, row, queries, keys, mask, mask_query, mask_key)
-#else
-#define HIDE_SCORES(c0) \
-  if ((c0) + TILE_C > keys || (CAUSAL && (c0) + TILE_C - 1 > first)) hide(s, c0, row, queries, keys)
 #endif
 
 // Scores become weights exp(s - top); the running maximum and sum of both rows move on. fade: what earlier weights are multiplied by.

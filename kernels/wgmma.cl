@@ -244,7 +244,9 @@ ALWAYS_INLINE __local UNIT_T* produce_begin(const Pipeline p, const int step) {
 #if HALVES
 // The unit reads what cp.async wrote: the work-item that copied waits for its copies and orders them before the unit's reads. It does so LAG steps later,
 // so that the copies of LAG steps are on their way.
+#ifndef LAG
 #define LAG (STAGES - 2)
+#endif
 ALWAYS_INLINE void produced(const Pipeline p, const int step) {
   fence_for_unit();
   barrier_arrive(p.full + 8 * (step % STAGES));

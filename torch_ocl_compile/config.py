@@ -154,7 +154,7 @@ option(
     str,
     "",
     "Capabilities of a device not to use, with commas: wgmma (matrix units by inline instructions), wgmma_halves (for fp16 and "
-    "bf16), wgmma_wide (their widest tiles), wgmma_attention (for attention).",
+    "bf16), wgmma_wide (their widest tiles), wgmma_attention (for attention), wgmma_attention_gradient (for its gradients).",
     scope="compile",
 )
 option(

@@ -203,9 +203,9 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
   }
   source.groups = launch.groups;
   for (size_t d = 0; d < 3; ++d) source.local[d] = static_cast<size_t>(launch.local[d]);
-  name_template(kernel.dialect(), source, defines.str(), functions.str(),
-                launch.library.empty() ? kernel_file(launch.file)
-                                       : kernel_file(launch.library) + ("\n" + std::string(kernel_file(launch.file))));
+  std::string text;
+  for (const std::string& library : launch.libraries) text += kernel_file(library) + std::string("\n");
+  name_template(kernel.dialect(), source, defines.str(), functions.str(), text + kernel_file(launch.file));
   return source;
 }
 

@@ -31,19 +31,22 @@ Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
   if (options.kernel_family == "group") caps.is_cpu = false;
   if (options.vector_floats > 0) caps.vector_floats = options.vector_floats;
   if (options.units > 0) caps.units = options.units;
-  const std::vector<std::pair<const char*, std::vector<bool Caps::*>>> groups = {
-      {"wgmma",
-       {&Caps::wgmma, &Caps::wgmma_tf32, &Caps::wgmma_bf16, &Caps::wgmma_f16, &Caps::wgmma_wide_bf16, &Caps::wgmma_wide_f16,
-        &Caps::wgmma_attention, &Caps::wgmma_attention_tf32, &Caps::wgmma_attention_bf16, &Caps::wgmma_attention_f16}},
-      {"wgmma_halves",
-       {&Caps::wgmma_bf16, &Caps::wgmma_f16, &Caps::wgmma_wide_bf16, &Caps::wgmma_wide_f16, &Caps::wgmma_attention_bf16,
-        &Caps::wgmma_attention_f16}},
-      {"wgmma_attention",
-       {&Caps::wgmma_attention, &Caps::wgmma_attention_tf32, &Caps::wgmma_attention_bf16, &Caps::wgmma_attention_f16}},
-      {"wgmma_wide", {&Caps::wgmma_wide_bf16, &Caps::wgmma_wide_f16}}};
+  using Fields = std::vector<bool Caps::*>;
+  const Fields products = {&Caps::wgmma, &Caps::wgmma_tf32}, wide = {&Caps::wgmma_wide_bf16, &Caps::wgmma_wide_f16};
+  const Fields narrow = {&Caps::wgmma_bf16, &Caps::wgmma_f16},
+               attention = {&Caps::wgmma_attention, &Caps::wgmma_attention_tf32};
+  const Fields attention_halves = {&Caps::wgmma_attention_bf16, &Caps::wgmma_attention_f16};
+  const Fields gradients = {&Caps::wgmma_attention_gradient_bf16, &Caps::wgmma_attention_gradient_f16};
+  const std::vector<std::pair<const char*, std::vector<Fields>>> groups = {
+      {"wgmma", {products, narrow, wide, attention, attention_halves, gradients}},
+      {"wgmma_halves", {narrow, wide, attention_halves, gradients}},
+      {"wgmma_wide", {wide}},
+      {"wgmma_attention", {attention, attention_halves, gradients}},
+      {"wgmma_attention_gradient", {gradients}}};
   for (const auto& [name, fields] : groups)
     if (("," + options.disable + ",").find(std::string(",") + name + ",") != std::string::npos)
-      for (const auto field : fields) caps.*field = false;
+      for (const Fields& some : fields)
+        for (const auto field : some) caps.*field = false;
   return caps;
 }
 

@@ -26,6 +26,7 @@ UnitProduct attention(const UnitType& type, const Shape& shape, int offset) {
   const auto k = random_values(count(kBatch * kKeys), !halves, 7), v = random_values(count(kBatch * kKeys), !halves, 8);
   UnitProduct product;
   product.file = "attention_wgmma";
+  product.libraries = {"wgmma", "wgmma_attention"};
   product.defines = {type.macro, "DEPTH_TILE " + std::to_string(shape.filled), "TILE_M " + std::to_string(shape.rows)};
   for (const auto& [name, value] : {std::pair{"TILE_N ", shape.columns},
                                     {"TILE_C ", shape.columns},

@@ -155,7 +155,8 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
   for (const std::string* part : {&device.name(), &device.platform_name(), &device.driver(), &device.build_options()})
     key += '\0' + *part;
   key += '\0' + std::string(type.name);
-  for (const char* file : {"common", "wgmma", "gemm_wgmma", "conv_wgmma", "conv_weight_wgmma", "attention_wgmma"})
+  for (const char* file : {"common", "wgmma", "wgmma_attention", "gemm_wgmma", "conv_wgmma", "conv_weight_wgmma",
+                           "attention_wgmma", "attention_gradient_wgmma"})
     key += '\0' + std::string(codegen::kernel_file(file));
   key = "unit check " + hash_hex(key);
   const std::string stored = store.find ? store.find(key) : "";
@@ -171,10 +172,12 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
 
 /// float32 that may be rounded is multiplied exactly where TF32 is wrong.
 bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
-  const bool attention = type.kernels == UnitKernels::kAttention;
+  const bool gradient = type.kernels == UnitKernels::kAttentionGradient;
+  const bool attention = gradient || type.kernels == UnitKernels::kAttention;
   const bool Caps::*rounded = attention ? &Caps::wgmma_attention_tf32 : &Caps::wgmma_tf32;
   const bool Caps::*exact = attention ? &Caps::wgmma_attention : &Caps::wgmma;
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const ir::Node& node) {
+    if (attention && (node.attention.kind != ir::AttentionKind::kForward) != gradient) return false;
     if (attention ? node.kind != ir::NodeKind::kAttention
                   : node.kind != ir::NodeKind::kContract && node.kind != ir::NodeKind::kConvolve)
       return false;

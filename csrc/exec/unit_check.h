@@ -14,7 +14,8 @@
 
 namespace ocl::exec {
 
-enum class UnitKernels { kTiles, kWide, kAttention };  // products and convolutions; theirs of 256 columns; attention
+/// Products and convolutions; theirs of 256 columns; attention; its gradients.
+enum class UnitKernels { kTiles, kWide, kAttention, kAttentionGradient };
 
 /// What matrix-unit kernels multiply, and the capability that allows it.
 struct UnitType {
@@ -25,12 +26,13 @@ struct UnitType {
   double error;         // largest, of a sum over the sum of its products' sizes
   UnitKernels kernels;
 };
-/// Rows: TF32, fp32 by split TF32, bf16, fp16, wide tiles, attention.
+/// Rows: TF32, fp32 by split TF32, bf16, fp16, wide tiles, attention, its gradients.
 const std::vector<UnitType>& unit_types();
 
 /// One launch of a kernel on random operands and what it must give.
 struct UnitProduct {
   std::string file;                                       // of kernels/
+  std::vector<const char*> libraries = {"wgmma"};         // of kernels/, in front of it
   std::vector<std::string> defines;                       // "TILE_M 128"
   std::vector<std::vector<unsigned char>> inputs;         // element 0 first
   int offset = 0;                                         // passed with both: where their elements begin
@@ -44,6 +46,7 @@ struct UnitProduct {
 std::vector<UnitProduct> unit_products(const UnitType& type);
 /// The same for attention: sizes are the sums of the terms' sizes, and at least 1 for the largest scores.
 std::vector<UnitProduct> unit_attentions(const UnitType& type);
+std::vector<UnitProduct> unit_attention_gradients(const UnitType& type);
 /// Random values in [-1, 1): of few digits, which types of 16 bits hold exactly, or of all that a float has.
 std::vector<float> random_values(size_t count, bool digits, uint32_t seed);
 /// As they lie in memory.

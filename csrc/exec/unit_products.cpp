@@ -171,12 +171,17 @@ const std::vector<UnitType>& unit_types() {
       {"attention in fp32", &Caps::wgmma_attention, "TERMS 3", DType::kF32, 4e-6, UnitKernels::kAttention},
       {"attention in bf16", &Caps::wgmma_attention_bf16, "IN_BF16 1", DType::kBF16, 6e-3, UnitKernels::kAttention},
       {"attention in fp16", &Caps::wgmma_attention_f16, "IN_HALF 1", DType::kF16, 8e-4, UnitKernels::kAttention},
+      {"gradients of attention in bf16", &Caps::wgmma_attention_gradient_bf16, "IN_BF16 1", DType::kBF16, 6e-3,
+       UnitKernels::kAttentionGradient},
+      {"gradients of attention in fp16", &Caps::wgmma_attention_gradient_f16, "IN_HALF 1", DType::kF16, 8e-4,
+       UnitKernels::kAttentionGradient},
   };
   return types;
 }
 
 std::vector<UnitProduct> unit_products(const UnitType& type) {
   if (type.kernels == UnitKernels::kAttention) return unit_attentions(type);
+  if (type.kernels == UnitKernels::kAttentionGradient) return unit_attention_gradients(type);
   std::vector<UnitProduct> products;
   const bool wide = type.kernels == UnitKernels::kWide;
   const std::vector<Order> orders =
@@ -196,7 +201,8 @@ std::string UnitProduct::text() const {
       "#define KERNEL_NAME unit_check\n#define VW 2\n#define WAIT_TRIES 100000\n#define STORES_ALIGNED 1\n#define STOREA "
       "STOREV\n";
   for (const std::string& macro : defines) text += "#define " + macro + "\n";
-  for (const char* name : {"common", "wgmma"}) text += codegen::kernel_file(name) + std::string("\n");
+  text += codegen::kernel_file("common") + std::string("\n");
+  for (const char* library : libraries) text += codegen::kernel_file(library) + std::string("\n");
   return text + codegen::kernel_file(file);
 }
 

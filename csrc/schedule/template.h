@@ -17,7 +17,7 @@ namespace ocl::schedule {
 /// node's stores and its epilogue write, through the STORE hooks.
 struct TemplateLaunch {
   std::string file;     // "gemm_item": kernels/gemm_item.cl
-  std::string library;  // "wgmma": kernels/wgmma.cl, which the file needs, comes before it; "" for none
+  std::vector<std::string> libraries;  // "wgmma": kernels/wgmma.cl, which the file needs, comes before it
   std::string variant;  // for explain and the tuning table: "6x64 packed"
   std::string kind;     // "gemm", "conv_forward", "conv_data", "conv_weight", "winograd", "depthwise", ...
   std::vector<std::pair<std::string, std::string>> defines;  // macro, value; includes VW, the store vector's width

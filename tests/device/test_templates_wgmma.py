@@ -23,7 +23,11 @@ ATTENTIONS = [  # queries (batch, heads, length, head size), keys, heads of keys
     ((1, 2, 65, 40), 129, 1, 24, True, None), ((2, 2, 100, 64), 150, 2, 64, False, "bool"), ((2, 2, 100, 64), 150, 2, 64, True, "float"),
     ((1, 2, 300, 36), 300, 2, 36, False, None), ((1, 2, 1000, 64), 700, 2, 64, False, None),
 ]  # fmt: skip
-LONG_HEADS = [((2, 2, 197, 128), 300, 1, 128, False, None), ((1, 2, 130, 80), 257, 2, 96, True, None), ((1, 2, 70, 128), 64, 2, 128, False, "bool")]
+LONG_HEADS = [
+    ((2, 2, 197, 128), 300, 1, 128, False, None),
+    ((1, 2, 130, 80), 257, 2, 96, True, None),
+    ((1, 2, 70, 128), 64, 2, 128, False, "bool"),
+]
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 
@@ -140,7 +144,11 @@ def attention(shape, dtype):
         if causal and mask:
             bias = torch.full((queries, keys), -torch.inf, device=q.device, dtype=mask[0].dtype).triu(1)
             mask = (mask[0] + bias,)
-        given = {"attn_mask": mask[0].to(q.dtype) if mask[0].is_floating_point() else mask[0]} if mask else {"is_causal": causal}
+        given = (
+            {"attn_mask": mask[0].to(q.dtype) if mask[0].is_floating_point() else mask[0]}
+            if mask
+            else {"is_causal": causal}
+        )
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=heads != q.shape[1], **given)
 
     return call, tensors
@@ -157,3 +165,30 @@ def test_attention(unit_device, shape, dtype, tmp_path):
 def test_attention_of_inputs_that_are_not_aligned(unit_device, dtype, tmp_path):
     tensors = [torch.randn(2 * 3 * 70 * 64 + 1).to(dtype)[1:].view(2, 3, 70, 64) for _ in range(3)]
     check(torch.nn.functional.scaled_dot_product_attention, tensors, unit_device, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+@pytest.mark.parametrize("shape", [shape for shape in ATTENTIONS + LONG_HEADS if shape[1] > 1])
+def test_gradients_of_attention(unit_device, shape, dtype, tmp_path):
+    call, tensors = attention(shape, dtype)
+    torch.manual_seed(0)
+    weight = torch.randn(*shape[0][:3], shape[3]).to(dtype)
+
+    def gradients(function, device, of):
+        q, k, v, *mask = (x.to(device, of if x.is_floating_point() else None) for x in tensors)
+        leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+        return torch.autograd.grad(function(*leaves, *mask), leaves, weight.to(device, of))
+
+    torch._dynamo.reset()
+    function = torch.compile(call, backend="ocl", options={"fallback": "error"}, dynamic=False)
+    with config.override(dump=str(tmp_path)):
+        ours = gradients(function, unit_device, dtype)
+    texts = [path.read_text() for path in tmp_path.rglob("*.cl")]
+    for number in (1, 2):
+        assert any("attention_gradient_wgmma" in text and f"#define PASS {number}\n" in text for text in texts)
+    allowed = 2e-3 if dtype is torch.bfloat16 else 3e-4
+    for got, plain, exact in zip(
+        ours, gradients(call, "cpu", dtype), gradients(call, "cpu", torch.float64), strict=True
+    ):
+        error, limit = ((x.double().cpu() - exact).pow(2).mean().sqrt() for x in (got, plain))
+        assert error <= 2 * limit + allowed * exact.pow(2).mean().sqrt(), (error, limit)

@@ -38,7 +38,7 @@ CAPS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 CAPS["units"] = CAPS["gpu"] | {"units": 132} | {
     f"wgmma{kernels}{kind}": True for kernels in ("", "_attention") for kind in ("", "_tf32", "_bf16", "_f16")
-} | {"wgmma_wide_bf16": True, "wgmma_wide_f16": True
+} | {f"wgmma_{kernels}_{kind}": True for kernels in ("wide", "attention_gradient") for kind in ("bf16", "f16")
 }  # fmt: skip
 
 

@@ -182,3 +182,30 @@ def test_head_sizes(dtype: torch.dtype, size: int, units: bool) -> None:
 def test_rows_of_heads_that_fill_no_chunk_are_copied() -> None:
     log, texts = attention(torch.bfloat16, (2, 3, 100, 36))
     assert "wgmma" in log[0] and len(texts) > 1 and any("#define DIRECT 1" in macros(k) for k in texts)
+
+
+def gradients(dtype: torch.dtype, size: int = 64, **caps: Any) -> tuple[list[str], list[dict[str, Any]]]:
+    graphs: list[ir.Graph] = []
+    q, k, v = (torch.randn(2, 4, 197, size).to(dtype).requires_grad_() for _ in range(3))
+    out = compiled(lambda q, k, v: torch.softmax(q @ k.mT * 0.2, -1) @ v, graphs, dynamic=False)(q, k, v)
+    out.backward(torch.randn(out.shape).to(dtype))
+    rendered = _C.exec.render(graphs[1], CAPS["units"] | caps, True)
+    return [line for line in rendered["log"] if "attention" in line], rendered["kernels"]
+
+
+@pytest.mark.parametrize("dtype, name", [(torch.bfloat16, "bf16"), (torch.float16, "f16")])
+@pytest.mark.parametrize("size", [64, 40, 128])
+def test_gradients_of_attention(dtype: torch.dtype, name: str, size: int) -> None:
+    log, texts = gradients(dtype, size)
+    assert len(log) == 2 and all("attention_wgmma" in line and line.endswith(name) for line in log), log
+    of = [text for k in texts if "PASS" in (text := macros(k))]
+    assert [text.count("#define PASS 1\n") + 2 * text.count("#define PASS 2\n") for text in of] in ([1, 2], [2, 1])
+    assert all("#define DIRECT 1" in text for text in of)
+
+
+@pytest.mark.parametrize("dtype, size", [(torch.float32, 64), (torch.bfloat16, 136)])
+def test_gradients_on_the_portable_kernel(dtype: torch.dtype, size: int) -> None:
+    log, _ = gradients(dtype, size)
+    assert len(log) == 2 and all("attention_group" in line for line in log), log
+    log, _ = gradients(torch.float16, wgmma_attention_gradient_f16=False)
+    assert all("attention_group" in line for line in log)

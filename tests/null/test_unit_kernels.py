@@ -39,6 +39,17 @@ ATTENTIONS = [  # types, tile, macros, (batch, heads, heads of q per head of k, 
     ("TERMS=3", "64x64", {}, (1, 2, 1, 70, 150, 0)), ("TERMS=3", "128x64", {"CAUSAL": 1, "DEPTH": 36, "WIDTH": 20}, (1, 2, 2, 130, 140, 4)),
     ("TERMS=1", "64x64", {"MASK": 1, "DIRECT": 0}, (1, 1, 1, 66, 67, 1)),
 ]  # fmt: skip
+GRADIENTS = [  # types, rows of a tile, macros, (batch, heads, heads of q per head of k, queries, keys, offset)
+    ("IN_BF16", 64, {"PASS": 1, "OVERLAP": 1}, (1, 2, 1, 70, 450, 0)), ("IN_BF16", 64, {"PASS": 2}, (1, 2, 1, 450, 70, 0)),
+    ("IN_HALF", 128, {"PASS": 1, "OVERLAP": 1, "CAUSAL": 1, "STAGES": 8, "LAG": 5}, (1, 2, 2, 200, 330, 8)),
+    ("IN_HALF", 128, {"PASS": 2, "CAUSAL": 1, "STAGES": 8, "LAG": 5}, (1, 2, 2, 330, 260, 8)),
+    ("IN_BF16", 64, {"PASS": 1, "DEPTH": 40, "DEPTH2": 24, "CAUSAL": 1, "OVERLAP": 0}, (2, 1, 1, 66, 67, 0)),
+    ("IN_BF16", 64, {"PASS": 2, "DEPTH": 40, "DEPTH2": 24, "CAUSAL": 1}, (2, 1, 1, 67, 130, 0)),
+    ("IN_BF16", 64, {"PASS": 1, "MASK": 3, "DIRECT": 0, "OVERLAP": 1}, (1, 2, 1, 66, 130, 3)),
+    ("IN_BF16", 64, {"PASS": 2, "MASK": 1, "DIRECT": 0}, (1, 2, 2, 66, 67, 3)),
+    ("IN_HALF", 64, {"PASS": 1, "DEPTH_TILE": 128, "DEPTH": 128, "DEPTH2": 96, "OVERLAP": 0}, (1, 1, 1, 64, 140, 0)),
+    ("IN_HALF", 64, {"PASS": 2, "DEPTH_TILE": 128, "DEPTH": 80, "DEPTH2": 128}, (1, 1, 1, 140, 64, 0)),
+]  # fmt: skip
 UNROLL = "__attribute__((opencl_unroll_hint))"
 
 
@@ -48,6 +59,8 @@ def run(folder: Path, kernel: str, case: str, defines: list[str], arguments: tup
     begin, end = text.index("// ---- instructions ----"), text.index("// ---- where an element lies")
     text = text[:begin] + (HERE / "unit_emulator.cl").read_text() + text[end:]
     main = (ROOT / f"kernels/{kernel}.cl").read_text()
+    if "attention" in kernel:
+        main = (ROOT / "kernels/wgmma_attention.cl").read_text() + "\n" + main
     assert "asm" not in text[begin:] + main
     main = main.replace("PIPELINE(line);", "PIPELINE(line); local_begins((__local char*)line.stages);")
     common = (ROOT / "kernels/common.cl").read_text()
@@ -139,6 +152,27 @@ def test_attention(tmp_path: Path, types: str, tile: str, macros: dict[str, int]
     ]
     named += [f"{name}={value}" for name, value in defines.items()]
     run(tmp_path, "attention_wgmma", "unit_case_attention.h", named, sizes, types)
+
+
+@pytest.mark.parametrize("types, rows, macros, sizes", GRADIENTS)
+def test_attention_gradient(
+    tmp_path: Path, types: str, rows: int, macros: dict[str, int], sizes: tuple[int, ...]
+) -> None:
+    """In double, with what rounding p and ds to the operands' type loses."""
+    defines: dict[str, int] = {
+        "DIRECT": 1,
+        "DEPTH": 64,
+        "DEPTH2": 64,
+        "DEPTH_TILE": 64,
+        "CAUSAL": 0,
+        "STAGES": 6,
+        "LAG": 3,
+    }
+    named = [f"{types}=1", f"TILE_M={rows}", "TILE_C=64", "TILE_N=64", "PRODUCERS=128"]
+    named += [f"{name}={value}" for name, value in (defines | macros).items()]
+    tolerance = {"IN_BF16": "6e-3", "IN_HALF": "8e-4"}[types]
+    case = "unit_case_attention_gradient.h"
+    run(tmp_path, "attention_gradient_wgmma", case, [*named, f"TOLERANCE={tolerance}"], sizes, types)
 
 
 @pytest.mark.parametrize("types", ["IN_BF16", "IN_HALF", ""])

@@ -188,6 +188,8 @@ size_t get_global_size(uint d) asm("_Z15get_global_sizej");
 size_t get_global_size(uint d) { return g_groups[d] * (d == 0 ? g_items : 1); }
 void work_barrier(uint) asm("_Z7barrierj");
 void work_barrier(uint) { pthread_barrier_wait(&g_all); }
+float log2_of(float) asm("_Z4log2f");
+float log2_of(float x) { return std::log2(x); }
 void local_begins(char* p) { g_local_base = p; }
 }
 

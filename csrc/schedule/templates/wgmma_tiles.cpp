@@ -55,8 +55,9 @@ std::optional<UnitMath> unit_math(const TemplateContext& context) {
 
 std::optional<UnitMath> attention_math(const TemplateContext& context) {
   const Caps& caps = context.caps;
-  const bool forward = context.graph.nodes[context.node].attention.kind == ir::AttentionKind::kForward;
-  return math_of(context, forward ? 3 : 4,
+  if (context.graph.nodes[context.node].attention.kind != ir::AttentionKind::kForward)
+    return math_of(context, 4, {false, false, caps.wgmma_attention_gradient_bf16, caps.wgmma_attention_gradient_f16});
+  return math_of(context, 3,
                  {caps.wgmma_attention_tf32, caps.wgmma_attention, caps.wgmma_attention_bf16, caps.wgmma_attention_f16});
 }
 
@@ -87,7 +88,7 @@ IndexExpr persistent_groups(const Caps& caps, const IndexExpr& tiles, const Unit
 void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math, int rows,
                      int columns) {
   launch.file = file;
-  launch.library = "wgmma";
+  launch.libraries = {"wgmma"};
   launch.variant = std::to_string(rows) + "x" + std::to_string(columns) + " " + math.name;
   define_types(context, launch, 2);
   define(launch, "TILE_M", rows);

@@ -1,0 +1,120 @@
+// csrc/exec/unit_attention_gradients.cpp: gradients of attention for the check of matrix units, with their results in double.
+#include <algorithm>
+#include <cmath>
+
+#include "csrc/exec/unit_check.h"
+
+namespace ocl::exec {
+namespace {
+
+constexpr int kBatch = 2, kHeads = 2, kQueries = 140, kKeys = 200, kColumns = 64;
+constexpr double kScale = 0.25;
+
+struct Shape {
+  int pass;     // 1: of queries; 2: of keys and values
+  int rows;     // of a tile
+  int filled;   // what head sizes are filled up to
+  int overlap;  // see the kernel
+  int depth;    // head size, a multiple of 8
+  bool causal;
+};
+
+/// Queries [b, h, l, d] behind each other in memory; both heads share keys and values. offset: elements in front of all
+/// operands; from one element on they are not aligned, and are copied element by element.
+UnitProduct gradient(const UnitType& type, const Shape& shape, int offset) {
+  const auto depth = static_cast<size_t>(shape.depth);
+  const auto first = [&](int row) { return static_cast<size_t>(offset) + static_cast<size_t>(row) * depth; };
+  const int rows = kBatch * kHeads * kQueries, columns = kBatch * kKeys;
+  const auto q = random_values(first(rows), false, 6), dout = random_values(first(rows), false, 9);
+  const auto k = random_values(first(columns), false, 7), v = random_values(first(columns), false, 8);
+  const auto dot = [&](const std::vector<float>& x, int i, const std::vector<float>& y, int j) {
+    double sum = 0;
+    for (size_t d = 0; d < depth; ++d) sum += static_cast<double>(x[first(i) + d]) * y[first(j) + d];
+    return sum;
+  };
+
+  // Results: that of queries, or those of keys, then of values; every product of p or ds adds one row to one.
+  const bool of_keys = shape.pass == 2;
+  UnitProduct product;
+  product.exact.resize((of_keys ? 2 * static_cast<size_t>(columns) : static_cast<size_t>(rows)) * depth);
+  product.sizes.resize(product.exact.size());
+  const auto add = [&](int to, double weight, double size, const std::vector<float>& x, int from) {
+    for (size_t d = 0; d < depth; ++d) {
+      const double term = weight * x[first(from) + d];
+      product.exact[static_cast<size_t>(to) * depth + d] += term;
+      product.sizes[static_cast<size_t>(to) * depth + d] += size * std::fabs(x[first(from) + d]);
+    }
+  };
+  std::vector<float> sums(static_cast<size_t>(offset)), totals, deltas(static_cast<size_t>(offset));
+  for (int i = 0; i < rows; ++i) {
+    const int key0 = i / (kHeads * kQueries) * kKeys, seen = shape.causal ? std::min(i % kQueries + 1, kKeys) : kKeys;
+    std::vector<double> p(static_cast<size_t>(seen)), grad(p.size());
+    for (int j = 0; j < seen; ++j) {
+      p[j] = kScale * dot(q, i, k, key0 + j);
+      grad[j] = dot(dout, i, v, key0 + j);
+    }
+    const double most = *std::max_element(p.begin(), p.end());
+    double total = 0, delta = 0;
+    for (double& x : p) total += x = std::exp(x - most);
+    for (int j = 0; j < seen; ++j) delta += (p[j] /= total) * grad[j];
+    sums.push_back(static_cast<float>(most));
+    totals.push_back(static_cast<float>(total));
+    deltas.push_back(static_cast<float>(delta));
+    for (int j = 0; j < seen; ++j) {
+      // The difference is as exact as its terms.
+      const double ds = kScale * p[j] * (grad[j] - delta), size = kScale * p[j] * (std::fabs(grad[j]) + std::fabs(delta));
+      if (of_keys) {
+        add(key0 + j, ds, size, q, i);
+        add(columns + key0 + j, p[j], p[j], dout, i);
+      } else {
+        add(i, ds, size, k, key0 + j);
+      }
+    }
+  }
+  sums.insert(sums.end(), totals.begin(), totals.end());
+
+  product.file = "attention_gradient_wgmma";
+  product.libraries = {"wgmma", "wgmma_attention"};
+  product.defines = {type.macro, "PASS " + std::to_string(shape.pass), "DIRECT 1", "SCALE 0.25f", "STAGES 6", "LAG 3"};
+  for (const auto& [name, value] : {std::pair{"DEPTH_TILE ", shape.filled},
+                                    {"TILE_M ", shape.rows},
+                                    {"TILE_N ", kColumns},
+                                    {"TILE_C ", kColumns},
+                                    {"DEPTH ", shape.depth},
+                                    {"DEPTH2 ", shape.depth},
+                                    {"WIDTH ", shape.depth},
+                                    {"OVERLAP ", shape.overlap},
+                                    {"CAUSAL ", static_cast<int>(shape.causal)}})
+    product.defines.push_back(name + std::to_string(value));
+  const std::vector<float>&a = of_keys ? k : q, &b = of_keys ? q : k, &a2 = of_keys ? v : dout, &b2 = of_keys ? dout : v;
+  for (const std::vector<float>* x : {&a, &b, &a2, &b2}) product.inputs.push_back(stored(*x, type.storage));
+  product.inputs.push_back(stored(sums, ir::DType::kF32));
+  product.inputs.push_back(stored(deltas, ir::DType::kF32));
+  product.offset = offset;
+  const int64_t row = shape.depth, heads = kHeads, queries = kQueries;
+  const std::array<int64_t, 3> of_queries = {heads * queries * row, queries * row, row}, of_columns = {kKeys * row, 0, row};
+  product.arguments = {kHeads, kHeads, kQueries, kKeys};
+  for (int i = 0; i < 2; ++i)
+    for (const auto& strides : {of_keys ? of_columns : of_queries, of_keys ? of_queries : of_columns})
+      product.arguments.insert(product.arguments.end(), strides.begin(), strides.end());
+  for (const int64_t stride : {kBatch * heads * queries, heads * queries, queries, heads * queries, queries})
+    product.arguments.emplace_back(stride);
+  const int tiles = ((of_keys ? kKeys : kQueries) + shape.rows - 1) / shape.rows;
+  product.groups = {static_cast<size_t>(tiles), of_keys ? size_t{1} : size_t{kHeads}, kBatch};
+  product.local = static_cast<size_t>(shape.rows / 64 * 128 + 128);
+  return product;
+}
+
+}  // namespace
+
+std::vector<UnitProduct> unit_attention_gradients(const UnitType& type) {
+  const std::vector<Shape> shapes = {{1, 128, 64, 1, 64, true},  {1, 64, 64, 0, 40, false}, {1, 128, 128, 0, 128, false},
+                                     {1, 64, 128, 0, 96, true},  {2, 128, 64, 0, 64, true}, {2, 64, 64, 0, 40, false},
+                                     {2, 64, 128, 0, 128, true}, {2, 128, 64, 0, 64, false}};
+  std::vector<UnitProduct> products;
+  for (const Shape& shape : shapes)
+    for (const int offset : {0, 1}) products.push_back(gradient(type, shape, offset));
+  return products;
+}
+
+}  // namespace ocl::exec

@@ -1,0 +1,281 @@
+// kernels/attention_gradient_wgmma.cl: the gradients of attention on the matrix unit, operands of 16 bits; pipeline of wgmma.cl, parts of wgmma_attention.cl.
+//
+//   s = SCALE q k^T + mask     p = exp(s - most) / total = 2^(s log2(e) - weight)     ds = p (dout v^T - delta)     delta = sum over d of dout * out
+//
+//                        TILE_C columns a step         PASS  rows: a, a2   columns: b, b2   results
+//                     +--------------+----             1     q, dout       k, v             y = SCALE ds k
+//   consumer 0   64   | s, dout v^T: |                 2     k, v          q, dout          y = SCALE ds^T q, y1 = p^T dout
+//                     | registers    |  next step
+//                     +--------------+                 A consumer's 64 rows of a step:
+//   consumer 1   64   |              |                 s = a b^T, grad = a2 b2^T       unit: all from local memory
+//                     +--------------+----             p, ds in registers              y1 += p b2, y += ds b   unit: p and ds from registers
+//
+// Group (i, h, b) owns rows [i*TILE_M, (i+1)*TILE_M) of head h of batch b, in local memory all the time. The producers bring b2, then b of a step, each a
+// stage of the pipeline: a tile is [blocks of 64 of the depth][rows][64], which the unit reads with the depth contiguous in the first products, with the
+// columns contiguous in the second ones. With PASS 2 they also place `weight` and delta of a step's queries, whose loads are on their way a step ahead.
+//
+// Arguments and hooks are those of attention_group.cl with PASS 1 and 2 but w and w2, which are b and b2 here; no dropout. Store dimension d, VW = 2.
+// Global size: (ceil(rows / TILE_M) * GROUP, heads of the rows, batches), local size (GROUP, 1, 1).
+#ifndef KERNEL_NAME
+#define KERNEL_NAME attention_gradient_wgmma
+#endif
+#ifndef DEPTH2
+#define DEPTH2 64           // head size of v, elements
+#endif
+#ifndef OVERLAP
+#define OVERLAP 0           // PASS 1: a step's ds k is multiplied while the next ds is computed
+#endif
+#ifndef STORE               // alone: dense outputs, one behind the other
+#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset
+#define EPILOGUE_PASS , y, y_offset
+#define Y_AT(b, h, r) ((((ulong)(b)) * get_num_groups(1) + (h)) * (ROWS_ARE_KEYS ? keys : queries) + (r))
+#define Y1_OFFSET (y_offset + Y_AT(get_num_groups(2), 0, 0) * DEPTH)
+#define STORE(acc, b, h, r, d) (y[y_offset + Y_AT(b, h, r) * DEPTH + (d)] = (acc))
+#define STOREV(acc, b, h, r, d) vstore2(acc, 0, y + y_offset + Y_AT(b, h, r) * DEPTH + (d))
+#define STORE1(acc, b, h, r, d) (y[Y1_OFFSET + Y_AT(b, h, r) * DEPTH2 + (d)] = (acc))
+#define STORE1V(acc, b, h, r, d) vstore2(acc, 0, y + Y1_OFFSET + Y_AT(b, h, r) * DEPTH2 + (d))
+#endif
+
+// What is known of queries: most and total by [which][query], delta.
+typedef struct {
+  __global const float *sums, *delta;
+  long which;
+  int queries;
+} Statistics;
+// (weight, delta) of a query; outside the weight is infinite: p is zero.
+ALWAYS_INLINE float2 statistics_of(const Statistics o, const int query) {
+  if (query >= o.queries) return (float2)(INFINITY, 0.0f);
+  const float most = o.sums[query], total = o.sums[o.which + query];
+  return (float2)(total == 0.0f ? (NAN_ROWS ? NAN : INFINITY) : fma(most, LOG2E, log2(total)), o.delta[query]);
+}
+
+// ---- producer ----
+// Columns of one head: b2 and b of the first; heads: of queries, PASS 2.
+typedef struct {
+  __global const UNIT_T *b, *b2;
+  long b_head, b_row, b2_head, b2_row;
+  Statistics statistics;
+  long sums_head, delta_head;
+  int begin, columns, steps, heads;
+} Columns;
+#if PASS == 2
+ALWAYS_INLINE float2 statistics_at(const Columns o, const int n) {
+  const int p = get_local_id(0) - CONSUMERS * 128, head = n / o.steps, step = n % o.steps;
+  if (p >= TILE_C || head >= o.heads) return (float2)(0.0f);
+  const Statistics of = {o.statistics.sums + head * o.sums_head, o.statistics.delta + head * o.delta_head, o.statistics.which, o.columns};
+  return statistics_of(of, o.begin + step * TILE_C + p);
+}
+#endif
+ALWAYS_INLINE void produce(const Pipeline line, const Columns o, __local float* statistics, const int direct) {
+#if PASS == 2
+  const int p = get_local_id(0) - CONSUMERS * 128;
+  float2 next = o.steps > 0 ? statistics_at(o, 0) : (float2)(0.0f);
+#endif
+  for (int n = 0; n < o.heads * o.steps; ++n) {
+    const int head = n / o.steps, c0 = o.begin + n % o.steps * TILE_C, left = o.columns - c0;
+    __local UNIT_T* to = produce_begin(line, 2 * n);
+#if PASS == 2
+    if (p < TILE_C) {
+      __local float* of = statistics + 2 * n % STAGES * TILE_C + p;
+      of[0] = next.x;
+      of[TILE_C] = next.y;
+    }
+    next = statistics_at(o, n + 1);
+#endif
+    stage_rows(to, o.b2 + head * o.b2_head + c0 * o.b2_row, o.b2_row, left, DEPTH2, TILE_C, direct);
+    produce_end(line, 2 * n);
+    stage_rows(produce_begin(line, 2 * n + 1), o.b + head * o.b_head + c0 * o.b_row, o.b_row, left, DEPTH, TILE_C, direct);
+    produce_end(line, 2 * n + 1);
+  }
+  produce_rest(line, 2 * o.heads * o.steps);
+}
+
+// ---- consumer ----
+#define END(sums, count, but) \
+  UNIT_WAIT(but);             \
+  OCL_UNROLL                  \
+  for (int i = 0; i < (count); ++i) READY((sums)[i])
+// Of two neighbouring columns, those with i and i + 1: weights, deltas. queries: of this lane's first columns (PASS 2); of_rows: of both rows (PASS 1).
+#define STATISTIC(i, which) (ROWS_ARE_KEYS ? queries[(which) * TILE_C / 2 + (i) / 4 * 4] : (float2)(of_rows[2 * (which) + ((i) >> 1 & 1)]))
+// Scores become p.
+ALWAYS_INLINE void weigh(float* s, __local const float2* queries, const float* of_rows) {
+  OCL_UNROLL
+  for (int i = 0; i < TILE_C / 2; i += 2) {
+    const float2 weight = STATISTIC(i, 0);
+    s[i] = exp2_of(fma(s[i], TO_LOG2, -weight.x));
+    s[i + 1] = exp2_of(fma(s[i + 1], TO_LOG2, -weight.y));
+  }
+}
+// p becomes ds.
+ALWAYS_INLINE void differ(float* s, const float* grad, __local const float2* queries, const float* of_rows) {
+  OCL_UNROLL
+  for (int i = 0; i < TILE_C / 2; i += 2) {
+    const float2 delta = STATISTIC(i, 1);
+    s[i] *= grad[i] - delta.x;
+    s[i + 1] *= grad[i + 1] - delta.y;
+  }
+}
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+    __global const UNIT_T* a, const ulong a_offset, __global const UNIT_T* b, const ulong b_offset,
+    __global const UNIT_T* a2, const ulong a2_offset, __global const UNIT_T* b2, const ulong b2_offset,
+    __global const float* sums, const ulong sums_offset, __global const float* delta, const ulong delta_offset,
+#if MASK
+    __global const MASK_T* mask, const ulong mask_offset,
+#endif
+    const int heads, const int group, const int queries, const int keys,
+    const long a_batch, const long a_head, const long a_row, const long b_batch, const long b_head, const long b_row,
+    const long a2_batch, const long a2_head, const long a2_row, const long b2_batch, const long b2_head, const long b2_row,
+    const long sums_which, const long sums_batch, const long sums_head, const long delta_batch, const long delta_head
+#if MASK
+    , const long mask_batch, const long mask_head, const long mask_query, const long mask_key
+#endif
+    EPILOGUE_PARAMS) {
+  PIPELINE(line);
+  __local UNIT_T a_tile[TILE_M * DEPTH_TILE] __attribute__((aligned(1024))), a2_tile[TILE_M * DEPTH_TILE] __attribute__((aligned(1024)));
+  __local float statistics[PASS == 2 ? STAGES * TILE_C : 2] __attribute__((aligned(8)));  // of a step's queries: [2][TILE_C]
+  // The first group takes the longest rows.
+  const int tile = CAUSAL && !ROWS_ARE_KEYS ? get_num_groups(0) - 1 - get_group_id(0) : get_group_id(0);
+  const int r0 = tile * TILE_M, head = get_group_id(1), batch = get_group_id(2);
+  const int rows = ROWS_ARE_KEYS ? keys : queries, columns = ROWS_ARE_KEYS ? queries : keys;
+  const int begin = CAUSAL && ROWS_ARE_KEYS ? r0 / TILE_C * TILE_C : 0, end = CAUSAL && !ROWS_ARE_KEYS ? min(columns, r0 + TILE_M) : columns;
+  const int steps = max(end - begin + TILE_C - 1, 0) / TILE_C, column_heads = ROWS_ARE_KEYS ? group : 1;
+  const int q_head = ROWS_ARE_KEYS ? head * group : head, column_head = ROWS_ARE_KEYS ? q_head : head / group;
+  const Statistics of_queries = {sums + sums_offset + batch * sums_batch + q_head * sums_head,
+                                 delta + delta_offset + batch * delta_batch + q_head * delta_head, sums_which, queries};
+  if (get_local_id(0) >= CONSUMERS * 128) {
+    a += a_offset + batch * a_batch + head * a_head + r0 * a_row;
+    a2 += a2_offset + batch * a2_batch + head * a2_head + r0 * a2_row;
+    const Columns o = {b + b_offset + batch * b_batch + column_head * b_head, b2 + b2_offset + batch * b2_batch + column_head * b2_head,
+                       b_head, b_row, b2_head, b2_row, of_queries, sums_head, delta_head, begin, columns, steps, column_heads};
+    // The rows arrive with the first columns.
+    if (DIRECT && CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset) && CHUNK_ALIGNED(a2_offset) && CHUNK_ALIGNED(b2_offset)) {
+      stage_rows(a_tile, a, a_row, rows - r0, DEPTH, TILE_M, 1);
+      stage_rows(a2_tile, a2, a2_row, rows - r0, DEPTH2, TILE_M, 1);
+      produce(line, o, statistics, 1);
+    } else {
+      stage_rows(a_tile, a, a_row, rows - r0, DEPTH, TILE_M, 0);
+      stage_rows(a2_tile, a2, a2_row, rows - r0, DEPTH2, TILE_M, 0);
+      produce(line, o, statistics, 0);
+    }
+    return;
+  }
+
+  const int lane = get_local_id(0) & 31, row = r0 + (get_local_id(0) >> 5) * 16 + (lane >> 2);
+  const int first = r0 + (get_local_id(0) >> 7) * 64;  // of the warpgroup's rows
+  float out[DEPTH_TILE / 2], s[TILE_C / 2], grad[TILE_C / 2];
+  uint held[TILE_C / 4];
+  OCL_UNROLL
+  for (int i = 0; i < DEPTH_TILE / 2; ++i) out[i] = 0.0f;
+#if MASK
+  mask += mask_offset + batch * mask_batch + q_head * mask_head;
+#endif
+#if PASS == 1
+  const float2 upper = statistics_of(of_queries, row), lower = statistics_of(of_queries, row + 8);
+  const float of_rows[4] = {upper.x, lower.x, upper.y, lower.y};
+  const int own = CAUSAL ? min(steps, (first + 63) / TILE_C + 1) : steps;  // steps with keys that the warpgroup's queries see
+#if OVERLAP
+  // The products of a step's ds are multiplied behind the scores of the next: the unit is busy with these while the next ds is computed.
+  if (own > 0) {
+    __local const UNIT_T *v_tile = arrived(line, 0), *k_before = arrived(line, 1);
+    begin_scores(s, a_tile, k_before);
+    begin_scores(grad, a2_tile, v_tile);
+    END(s, TILE_C / 2, "1");
+    HIDE_SCORES(0);
+    weigh(s, 0, of_rows);
+    END(grad, TILE_C / 2, "0");
+    leave(line, 0);
+    differ(s, grad, 0, of_rows);
+    hold(held, s);
+    for (int step = 1; step < own; ++step) {
+      v_tile = arrived(line, 2 * step);
+      __local const UNIT_T* k_tile = arrived(line, 2 * step + 1);
+      begin_scores(s, a_tile, k_tile);
+      begin_scores(grad, a2_tile, v_tile);
+      begin_values(out, held, k_before);
+      END(s, TILE_C / 2, "2");
+      HIDE_SCORES(step * TILE_C);
+      weigh(s, 0, of_rows);
+      END(grad, TILE_C / 2, "1");
+      leave(line, 2 * step);
+      differ(s, grad, 0, of_rows);
+      END(out, DEPTH_TILE / 2, "0");
+      leave(line, 2 * step - 1);
+      hold(held, s);
+      k_before = k_tile;
+    }
+    begin_values(out, held, k_before);
+    END(out, DEPTH_TILE / 2, "0");
+    leave(line, 2 * own - 1);
+  }
+#else
+  for (int step = 0; step < own; ++step) {
+    __local const UNIT_T *v_tile = arrived(line, 2 * step), *k_tile = arrived(line, 2 * step + 1);
+    begin_scores(s, a_tile, k_tile);
+    begin_scores(grad, a2_tile, v_tile);
+    END(s, TILE_C / 2, "1");
+    HIDE_SCORES(step * TILE_C);
+    weigh(s, 0, of_rows);
+    END(grad, TILE_C / 2, "0");
+    leave(line, 2 * step);
+    differ(s, grad, 0, of_rows);
+    hold(held, s);
+    begin_values(out, held, k_tile);
+    END(out, DEPTH_TILE / 2, "0");
+    leave(line, 2 * step + 1);
+  }
+#endif
+  for (int step = 2 * own; step < 2 * steps; ++step) {
+    arrived(line, step);
+    leave(line, step);
+  }
+#else
+  float out2[DEPTH_TILE / 2];
+  uint held2[TILE_C / 4];
+  OCL_UNROLL
+  for (int i = 0; i < DEPTH_TILE / 2; ++i) out2[i] = 0.0f;
+  for (int n = 0; n < column_heads * steps; ++n) {
+    const int c0 = begin + n % steps * TILE_C;
+    __local const UNIT_T *dout_tile = arrived(line, 2 * n), *q_tile = arrived(line, 2 * n + 1);
+    if (!CAUSAL || c0 + TILE_C > first) {  // else no query of the step sees the warpgroup's keys
+      __local const float2* of_step = (__local const float2*)(statistics + 2 * n % STAGES * TILE_C) + (lane & 3);
+      begin_scores(s, a_tile, q_tile);
+      begin_scores(grad, a2_tile, dout_tile);
+      END(s, TILE_C / 2, "1");
+      HIDE_SCORES(c0);
+      weigh(s, of_step, 0);
+      hold(held2, s);
+      begin_values(out2, held2, dout_tile);
+      END(grad, TILE_C / 2, "1");
+      differ(s, grad, of_step, 0);
+      hold(held, s);
+      begin_values(out, held, q_tile);
+      END(out2, DEPTH_TILE / 2, "0");
+      OCL_UNROLL
+      for (int i = 0; i < DEPTH_TILE / 2; ++i) READY(out[i]);
+    }
+    leave(line, 2 * n);
+    leave(line, 2 * n + 1);
+#if MASK
+    if (n % steps == steps - 1) mask += mask_head;
+#endif
+  }
+#endif
+
+  OCL_UNROLL
+  for (int half_ = 0; half_ < 2; ++half_) {
+    const int r = row + 8 * half_;
+    if (r < rows) {
+      OCL_UNROLL
+      for (int j = 0; j < DEPTH_TILE / 8; ++j) {
+        const int d = j * 8 + (lane & 3) * 2, at = 4 * j + 2 * half_;
+        if (d + 1 < DEPTH) STOREV((float2)(out[at] * SCALE, out[at + 1] * SCALE), batch, head, r, d);
+        else if (d < DEPTH) STORE(out[at] * SCALE, batch, head, r, d);
+#if PASS == 2
+        if (d + 1 < DEPTH2) STORE1V((float2)(out2[at], out2[at + 1]), batch, head, r, d);
+        else if (d < DEPTH2) STORE1(out2[at], batch, head, r, d);
+#endif
+      }
+    }
+  }
+}
