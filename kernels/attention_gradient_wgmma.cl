@@ -1,10 +1,10 @@
 // kernels/attention_gradient_wgmma.cl: the gradients of attention on the matrix unit, operands of 16 bits; pipeline of wgmma.cl, parts of wgmma_attention.cl.
 //
-//   s = SCALE q k^T + mask     p = exp(s - most) / total = 2^(s log2(e) - weight)     ds = p (dout v^T - delta)     delta = sum over d of dout * out
+//   s = SCALE q k^T + mask     p = exp(s - most) / total = 2^(s log2(e) - weight)     ds = p (dropout(dout v^T) - delta)     delta = sum over d of dout * out
 //
 //                        TILE_C columns a step         PASS  rows: a, a2   columns: b, b2   results
 //                     +--------------+----             1     q, dout       k, v             y = SCALE ds k
-//   consumer 0   64   | s, dout v^T: |                 2     k, v          q, dout          y = SCALE ds^T q, y1 = p^T dout
+//   consumer 0   64   | s, dout v^T: |                 2     k, v          q, dout          y = SCALE ds^T q, y1 = dropout(p)^T dout
 //                     | registers    |  next step
 //                     +--------------+                 A consumer's 64 rows of a step:
 //   consumer 1   64   |              |                 s = a b^T, grad = a2 b2^T       unit: all from local memory
@@ -14,7 +14,7 @@
 // stage of the pipeline: a tile is [blocks of 64 of the depth][rows][64], which the unit reads with the depth contiguous in the first products, with the
 // columns contiguous in the second ones. With PASS 2 they also place `weight` and delta of a step's queries, whose loads are on their way a step ahead.
 //
-// Arguments and hooks are those of attention_group.cl with PASS 1 and 2 but w and w2, which are b and b2 here; no dropout. Store dimension d, VW = 2.
+// Arguments and hooks are those of attention_group.cl with PASS 1 and 2 but w and w2, which are b and b2 here. Store dimension d, VW = 2.
 // Global size: (ceil(rows / TILE_M) * GROUP, heads of the rows, batches), local size (GROUP, 1, 1).
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_gradient_wgmma
@@ -123,6 +123,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #if MASK
     __global const MASK_T* mask, const ulong mask_offset,
 #endif
+#if DROPOUT
+    __global const long* state, const ulong state_offset,
+#endif
     const int heads, const int group, const int queries, const int keys,
     const long a_batch, const long a_head, const long a_row, const long b_batch, const long b_head, const long b_row,
     const long a2_batch, const long a2_head, const long a2_row, const long b2_batch, const long b2_head, const long b2_row,
@@ -165,6 +168,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   const int first = r0 + (get_local_id(0) >> 7) * 64;  // of the warpgroup's rows
   float out[DEPTH_TILE / 2], s[TILE_C / 2], grad[TILE_C / 2];
   uint held[TILE_C / 4];
+#if DROPOUT
+  uint kept[TILE_C / 64];
+  Draws draws = {state + state_offset, ((ulong)batch * heads + q_head) * queries, (ulong)((keys + 3) / 4)};
+#endif
   OCL_UNROLL
   for (int i = 0; i < DEPTH_TILE / 2; ++i) out[i] = 0.0f;
 #if MASK
@@ -180,11 +187,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     __local const UNIT_T *v_tile = arrived(line, 0), *k_before = arrived(line, 1);
     begin_scores(s, a_tile, k_before);
     begin_scores(grad, a2_tile, v_tile);
+    DRAW(0);
     END(s, TILE_C / 2, "1");
     HIDE_SCORES(0);
     weigh(s, 0, of_rows);
     END(grad, TILE_C / 2, "0");
     leave(line, 0);
+    DROP_SCORES(grad);
     differ(s, grad, 0, of_rows);
     hold(held, s);
     for (int step = 1; step < own; ++step) {
@@ -193,11 +202,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
       begin_scores(s, a_tile, k_tile);
       begin_scores(grad, a2_tile, v_tile);
       begin_values(out, held, k_before);
+      DRAW(step * TILE_C);
       END(s, TILE_C / 2, "2");
       HIDE_SCORES(step * TILE_C);
       weigh(s, 0, of_rows);
       END(grad, TILE_C / 2, "1");
       leave(line, 2 * step);
+      DROP_SCORES(grad);
       differ(s, grad, 0, of_rows);
       END(out, DEPTH_TILE / 2, "0");
       leave(line, 2 * step - 1);
@@ -213,11 +224,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     __local const UNIT_T *v_tile = arrived(line, 2 * step), *k_tile = arrived(line, 2 * step + 1);
     begin_scores(s, a_tile, k_tile);
     begin_scores(grad, a2_tile, v_tile);
+    DRAW(step * TILE_C);
     END(s, TILE_C / 2, "1");
     HIDE_SCORES(step * TILE_C);
     weigh(s, 0, of_rows);
     END(grad, TILE_C / 2, "0");
     leave(line, 2 * step);
+    DROP_SCORES(grad);
     differ(s, grad, 0, of_rows);
     hold(held, s);
     begin_values(out, held, k_tile);
@@ -241,12 +254,22 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
       __local const float2* of_step = (__local const float2*)(statistics + 2 * n % STAGES * TILE_C) + (lane & 3);
       begin_scores(s, a_tile, q_tile);
       begin_scores(grad, a2_tile, dout_tile);
+      DRAW(c0);
       END(s, TILE_C / 2, "1");
       HIDE_SCORES(c0);
       weigh(s, of_step, 0);
+#if DROPOUT
+      float dropped[TILE_C / 2];
+      OCL_UNROLL
+      for (int i = 0; i < TILE_C / 2; ++i) dropped[i] = s[i];
+      drop(dropped, kept);
+      hold(held2, dropped);
+#else
       hold(held2, s);
+#endif
       begin_values(out2, held2, dout_tile);
       END(grad, TILE_C / 2, "1");
+      DROP_SCORES(grad);
       differ(s, grad, of_step, 0);
       hold(held, s);
       begin_values(out, held, q_tile);
@@ -258,6 +281,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     leave(line, 2 * n + 1);
 #if MASK
     if (n % steps == steps - 1) mask += mask_head;
+#endif
+#if DROPOUT
+    if (n % steps == steps - 1) draws.queries_before += queries;
 #endif
   }
 #endif

@@ -16,7 +16,7 @@
 // The unit takes p of 32 bits from another lane than the one that has it as a sum; instead the keys of v are permuted: position i of eight
 // neighbours holds key 2i (i < 4) or 2(i - 4) + 1.
 //
-// Arguments and hooks are those of attention_group.cl with PASS 0, without dropout; SCALE is positive. Store dimension d, VW = 2.
+// Arguments and hooks are those of attention_group.cl with PASS 0; SCALE is positive. Store dimension d, VW = 2.
 // Global size: (ceil(queries / TILE_M) * GROUP, heads, batches), local size (GROUP, 1, 1).
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_wgmma
@@ -209,6 +209,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #if MASK
     __global const MASK_T* mask, const ulong mask_offset,
 #endif
+#if DROPOUT
+    __global const long* state, const ulong state_offset,
+#endif
     const int heads, const int group, const int queries, const int keys,
     const long q_batch, const long q_head, const long q_row, const long k_batch, const long k_head, const long k_row,
     const long v_batch, const long v_head, const long v_row
@@ -247,6 +250,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #endif
   const int own = CAUSAL ? min(steps, (first + 63) / TILE_C + 1) : steps;  // steps with keys that the warpgroup's queries see
   float s[TILE_C / 2], fade[2];
+#if DROPOUT
+  uint kept[TILE_C / 64];
+  const Draws draws = {state + state_offset, ((ulong)batch * heads + head) * queries, (ulong)((keys + 3) / 4)};
+#endif
 #if HALVES
   uint p[TILE_C / 4];
 #endif
@@ -254,17 +261,21 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   // A step's scores are multiplied before the values of the step before: the unit is busy with these while the softmax runs.
   if (own > 0) {
     begin_scores(s, q_tile, arrived(line, 0));
+    DRAW(0);
     END_SCORES("0", 0);
     HIDE_SCORES(0);
     weigh(s, top, total, fade);
+    DROP_SCORES(s);
     hold(p, s);
     for (int step = 1; step < own; ++step) {
       __local const UNIT_T *v_tile = arrived(line, 2 * step - 1), *k_tile = arrived(line, 2 * step);
       begin_scores(s, q_tile, k_tile);
       begin_values(out, p, v_tile);
+      DRAW(step * TILE_C);
       END_SCORES("1", step);
       HIDE_SCORES(step * TILE_C);
       weigh(s, top, total, fade);
+      DROP_SCORES(s);
       END_VALUES(step - 1);
       fade_rows(out, fade);
       hold(p, s);
@@ -277,13 +288,16 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     __local const UNIT_T* k_tile = arrived(line, 2 * step);
 #if HALVES
     begin_scores(s, q_tile, k_tile);
+    DRAW(step * TILE_C);
     END_SCORES("0", step);
 #else
+    DRAW(step * TILE_C);
     multiply_scores(s, q_tile, k_tile);
     leave(line, 2 * step);
 #endif
     HIDE_SCORES(step * TILE_C);
     weigh(s, top, total, fade);
+    DROP_SCORES(s);
     fade_rows(out, fade);
     __local const UNIT_T* v_tile = arrived(line, 2 * step + 1);
 #if HALVES

@@ -29,6 +29,13 @@
 #ifndef NAN_ROWS
 #define NAN_ROWS 0          // 1: a query that sees no key gives nan; 0: zero
 #endif
+#ifndef DROPOUT
+#define DROPOUT 0           // 1: elements of p are dropped with probability DROP, the others multiplied by KEPT
+#endif
+#ifndef DROP
+#define DROP 0.5f
+#define KEPT 2.0f
+#endif
 
 #if MASK == 1
 #define MASK_T uchar
@@ -139,4 +146,73 @@ ALWAYS_INLINE void hide(float* s, const int c0, const int row, const int queries
 #define HIDE_SCORES(c0) \
   if ((c0) + TILE_C > (ROWS_ARE_KEYS ? queries : keys) || (CAUSAL && (ROWS_ARE_KEYS ? first + 63 > (c0) : (c0) + TILE_C - 1 > first))) \
   hide(s, c0, row, queries, keys)
+#endif
+
+#if DROPOUT
+// What is drawn for a head's scores: see csrc/ir/graph.h.
+typedef struct {
+  __global const long* state;
+  ulong queries_before, per_query;  // queries of batches and heads before; draws of a query
+} Draws;
+// Philox 4x32-10 for four neighbouring keys of a query: bit i is whether the i-th is kept.
+ALWAYS_INLINE uint draw_kept(const Draws o, const int query, const int key) {
+  const ulong seed = as_ulong(o.state[0]), offset = as_ulong(o.state[1]), counter = (o.queries_before + query) * o.per_query + key / 4;
+  uint k0 = (uint)seed, k1 = (uint)(seed >> 32), x = (uint)offset, y = (uint)(offset >> 32), z = (uint)counter, w = (uint)(counter >> 32);
+  OCL_UNROLL
+  for (int round = 0; round < 10; ++round) {
+    const uint high0 = mul_hi(x, 0xD2511F53u), low0 = x * 0xD2511F53u, high1 = mul_hi(z, 0xCD9E8D57u), low1 = z * 0xCD9E8D57u;
+    x = high1 ^ y ^ k0;
+    y = low1;
+    z = high0 ^ w ^ k1;
+    w = low0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+#define KEPT_BIT(x, i) ((uint)((float)((x) >> 8) * 0x1p-24f >= DROP) << (i))
+  return KEPT_BIT(x, 0) | KEPT_BIT(y, 1) | KEPT_BIT(z, 2) | KEPT_BIT(w, 3);
+}
+ALWAYS_INLINE uint lane_bits(const uint x, const int bit) {
+  float y;
+  if (bit == 1) OTHER_LANE(y, as_float(x), 1);
+  else if (bit == 4) OTHER_LANE(y, as_float(x), 4);
+  else OTHER_LANE(y, as_float(x), 8);
+  return as_uint(y);
+}
+// Bit i % 32 of kept[i / 32]: whether s[i] is kept. A draw stands for keys of several lanes: each lane makes as many draws as it needs, of 32 scores eight,
+// and lanes exchange their bits. Rows are queries: lanes 2n and 2n + 1 draw for the upper and the lower row. Rows are keys: four lanes with the keys of a draw
+// draw for two columns and two rows each, a block of 4x4 bits that they transpose.
+ALWAYS_INLINE void draw(uint* kept, const Draws o, const int row, const int c0) {
+  const int lane = get_local_id(0) & 31, m = lane >> 2 & 3;
+  OCL_UNROLL
+  for (int part = 0; part < TILE_C / 64; ++part) {
+    uint own = 0;
+    OCL_UNROLL
+    for (int j = 0; j < 8; ++j) {
+      const int c = c0 + part * 64 + j * 8;
+#if ROWS_ARE_KEYS
+      own |= draw_kept(o, c + (lane & 3) * 2 + (m & 1), row - m + (m >> 1) * 8) << (4 * j);
+#else
+      own |= draw_kept(o, row + (lane & 1) * 8, c + (lane & 2) * 2) << (4 * j);
+#endif
+    }
+#if ROWS_ARE_KEYS
+    uint other = lane_bits(own, 4);
+    own = m & 1 ? (own & 0xAAAAAAAAu) | (other >> 1 & 0x55555555u) : (own & 0x55555555u) | (other << 1 & 0xAAAAAAAAu);
+    other = lane_bits(own, 8);
+    kept[part] = m & 2 ? (own & 0xCCCCCCCCu) | (other >> 2 & 0x33333333u) : (own & 0x33333333u) | (other << 2 & 0xCCCCCCCCu);
+#else
+    const uint other = lane_bits(own, 1);
+    kept[part] = lane & 1 ? (own & 0xCCCCCCCCu) | (other >> 2 & 0x33333333u) : (own & 0x33333333u) | (other << 2 & 0xCCCCCCCCu);
+#endif
+  }
+}
+ALWAYS_INLINE void drop(float* s, const uint* kept) {
+  OCL_UNROLL
+  for (int i = 0; i < TILE_C / 2; ++i) s[i] *= kept[i >> 5] >> (i & 31) & 1 ? KEPT : 0.0f;
+}
+#define DRAW(c0) draw(kept, draws, row, c0)
+#define DROP_SCORES(s) drop(s, kept)
+#else
+#define DRAW(c0)
+#define DROP_SCORES(s)
 #endif

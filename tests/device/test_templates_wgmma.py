@@ -192,3 +192,35 @@ def test_gradients_of_attention(unit_device, shape, dtype, tmp_path):
     ):
         error, limit = ((x.double().cpu() - exact).pow(2).mean().sqrt() for x in (got, plain))
         assert error <= 2 * limit + allowed * exact.pow(2).mean().sqrt(), (error, limit)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_attention_under_dropout(unit_device, dtype, tmp_path):
+    """Against the formula with the mask that the kernel drew: values end in an identity, which shows it."""
+    torch.manual_seed(0)
+    q, k, v = torch.randn(2, 2, 60, 16) * 0.5, torch.randn(2, 2, 60, 16) * 0.5, torch.randn(2, 2, 60, 4)
+    tensors = [x.to(dtype) for x in (q, k, torch.cat((v, torch.eye(60).expand(2, 2, 60, 60)), -1))]
+    weight = torch.randn(2, 2, 60, 64).to(dtype)
+    torch._dynamo.reset()
+    function = torch.compile(
+        lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=0.25),
+        backend="ocl", options={"fallback": "error"}, dynamic=False,
+    )  # fmt: skip
+    with config.override(dump=str(tmp_path)):
+        leaves = [x.to(unit_device).requires_grad_() for x in tensors]
+        out = function(*leaves)
+        got = torch.autograd.grad(out, leaves, weight.to(unit_device))
+    texts = [path.read_text() for path in tmp_path.rglob("*.cl")]
+    for number in (0,) if dtype is torch.float32 else (0, 1, 2):
+        assert any(
+            "wgmma.mma" in text and f"#define PASS {number}\n" in text and "#define DROPOUT 1\n" in text
+            for text in texts
+        )
+    keep = (out.detach().cpu()[..., 4:] != 0).double()
+    assert 0.7 < keep.mean() < 0.8
+    exact = [x.double().requires_grad_() for x in tensors]
+    result = (torch.softmax(exact[0] @ exact[1].mT / 4, -1) * keep / 0.75) @ exact[2]
+    wanted = torch.autograd.grad(result, exact, weight.double())
+    allowed = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.5e-2}[dtype]
+    for a, b in zip((out.detach(), *got), (result.detach(), *wanted), strict=True):
+        assert (a.cpu().double() - b).norm() <= allowed * b.norm()

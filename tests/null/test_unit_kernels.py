@@ -36,6 +36,7 @@ ATTENTIONS = [  # types, tile, macros, (batch, heads, heads of q per head of k, 
     ("IN_HALF", "64x128", {"MASK": 1}, (1, 2, 1, 65, 129, 0)), ("IN_BF16", "64x64", {"MASK": 3, "DIRECT": 0}, (1, 1, 1, 66, 67, 3)),
     ("IN_BF16", "64x128", {"DEPTH_TILE": 128, "DEPTH": 128, "WIDTH": 96, "STAGES": 4, "OVERLAP": 0}, (1, 1, 1, 64, 140, 0)),
     ("IN_HALF", "64x64", {"DEPTH_TILE": 128, "DEPTH": 80, "WIDTH": 128, "STAGES": 4, "CAUSAL": 1}, (1, 1, 1, 100, 70, 0)),
+    ("IN_HALF", "64x128", {"DROPOUT": 1}, (1, 2, 2, 70, 261, 0)), ("TERMS=3", "64x64", {"DROPOUT": 1}, (2, 1, 1, 66, 130, 0)),
     ("TERMS=3", "64x64", {}, (1, 2, 1, 70, 150, 0)), ("TERMS=3", "128x64", {"CAUSAL": 1, "DEPTH": 36, "WIDTH": 20}, (1, 2, 2, 130, 140, 4)),
     ("TERMS=1", "64x64", {"MASK": 1, "DIRECT": 0}, (1, 1, 1, 66, 67, 1)),
 ]  # fmt: skip
@@ -47,6 +48,8 @@ GRADIENTS = [  # types, rows of a tile, macros, (batch, heads, heads of q per he
     ("IN_BF16", 64, {"PASS": 2, "DEPTH": 40, "DEPTH2": 24, "CAUSAL": 1}, (2, 1, 1, 67, 130, 0)),
     ("IN_BF16", 64, {"PASS": 1, "MASK": 3, "DIRECT": 0, "OVERLAP": 1}, (1, 2, 1, 66, 130, 3)),
     ("IN_BF16", 64, {"PASS": 2, "MASK": 1, "DIRECT": 0}, (1, 2, 2, 66, 67, 3)),
+    ("IN_HALF", 64, {"PASS": 1, "DROPOUT": 1, "OVERLAP": 1}, (2, 2, 2, 66, 131, 0)),
+    ("IN_HALF", 64, {"PASS": 2, "DROPOUT": 1, "CAUSAL": 1}, (2, 2, 2, 130, 131, 0)),
     ("IN_HALF", 64, {"PASS": 1, "DEPTH_TILE": 128, "DEPTH": 128, "DEPTH2": 96, "OVERLAP": 0}, (1, 1, 1, 64, 140, 0)),
     ("IN_HALF", 64, {"PASS": 2, "DEPTH_TILE": 128, "DEPTH": 80, "DEPTH2": 128}, (1, 1, 1, 140, 64, 0)),
 ]  # fmt: skip

@@ -9,6 +9,9 @@ extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong,
 #ifdef MASK
                   Mask*, ulong,
 #endif
+#ifdef DROPOUT
+                  long*, ulong,
+#endif
                   int, int, int, int, long, long, long, long, long, long, long, long, long,
 #ifdef MASK
                   long, long, long, long,
@@ -24,6 +27,7 @@ int run_case(int, char** argv) {
   const auto q = numbers(offset + batch * queries * q_row, 1), k_ = numbers(offset + batch * keys * k_row, 2), v = numbers(offset + batch * keys * v_row, 3);
   auto qs = stored(q), ks = stored(k_), vs = stored(v);
   const size_t rows = static_cast<size_t>(batch) * heads * queries;
+  std::vector<long> state = {0x123456789ABCDEFl, 0x7000000012l};
   std::vector<float> y(rows * (WIDTH + 2), -1e30f);
 #ifdef MASK
   std::vector<Mask> mask(static_cast<size_t>(heads) * queries * keys);
@@ -34,6 +38,9 @@ int run_case(int, char** argv) {
     k(qs.data(), offset, ks.data(), offset, vs.data(), offset,
 #ifdef MASK
       mask.data(), 0,
+#endif
+#ifdef DROPOUT
+      state.data(), 0,
 #endif
       heads, group, queries, keys, queries * q_row, padded(DEPTH), q_row, keys * k_row, padded(DEPTH), k_row, keys * v_row, padded(WIDTH), v_row,
 #ifdef MASK
@@ -69,7 +76,12 @@ int run_case(int, char** argv) {
         for (int d = 0; d < WIDTH; ++d) {
           double sum = 0, size = 1e-30;
           for (int j = 0; j < keys; ++j) {
-            const double term = total == 0 ? 0 : s[j] / total * v[offset + (b * keys + j) * v_row + h / group * padded(WIDTH) + d];
+#ifdef DROPOUT
+            const double factor = kept(state.data(), row * ((keys + 3) / 4) + j / 4, j % 4);
+#else
+            const double factor = 1;
+#endif
+            const double term = total == 0 ? 0 : factor * s[j] / total * v[offset + (b * keys + j) * v_row + h / group * padded(WIDTH) + d];
             sum += term, size += std::fabs(term);
           }
           compare(y[row * WIDTH + d], sum, size);

@@ -9,6 +9,9 @@ extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong,
 #ifdef MASK
                   Mask*, ulong,
 #endif
+#ifdef DROPOUT
+                  long*, ulong,
+#endif
                   int, int, int, int, long, long, long, long, long, long, long, long, long, long, long, long, long, long, long, long, long,
 #ifdef MASK
                   long, long, long, long,
@@ -49,17 +52,23 @@ int run_case(int, char** argv) {
   for (size_t i = 0; i < mask.size(); ++i) mask[i] = MASK == 1 ? bias[i] > -0.5f : bias[i];
   for (int j = 0; j < keys; ++j) mask[keys + j] = MASK == 1 ? 0 : mask[keys + j];  // a query that sees nothing
 #endif
+  std::vector<long> state = {0x123456789ABCDEFl, 0x7000000012l};
   // Results and their sizes: of queries, or of keys, then values.
   const size_t keys_size = columns * DEPTH;
   std::vector<double> exact(PASS == 1 ? rows * DEPTH : keys_size + columns * DEPTH2), sizes(exact.size(), 1e-30);
   for (int b = 0; b < batch; ++b)
     for (int h = 0; h < heads; ++h)
       for (int i = 0; i < queries; ++i) {
-        std::vector<double> p(keys), grad(keys);
+        const size_t row = (static_cast<size_t>(b) * heads + h) * queries + i;
+        std::vector<double> p(keys), grad(keys), factors(keys, 1);
         double most = -HUGE_VAL, total = 0, sum = 0;
         for (int j = 0; j < keys; ++j) {
           p[j] = 0.125 * dot(q.at(b, h, i), key.at(b, h / group, j), DEPTH);
           grad[j] = dot(dout.at(b, h, i), value.at(b, h / group, j), DEPTH2);
+#ifdef DROPOUT
+          factors[j] = kept(state.data(), row * ((keys + 3) / 4) + j / 4, j % 4);
+          grad[j] *= factors[j];
+#endif
 #ifdef MASK
           const Mask m = mask[(static_cast<size_t>(h) * queries + i) * keys + j];
           p[j] = MASK == 1 ? (m ? p[j] : -HUGE_VAL) : p[j] + m;
@@ -69,7 +78,6 @@ int run_case(int, char** argv) {
         }
         for (double& x : p) total += x = x == -HUGE_VAL ? 0.0 : std::exp(x - most);
         for (int j = 0; j < keys; ++j) sum += (p[j] /= total == 0 ? 1 : total) * grad[j];
-        const size_t row = (static_cast<size_t>(b) * heads + h) * queries + i;
         sums[row] = total == 0 ? 0 : most;
         sums[rows + row] = total;
         delta[row] = sum;
@@ -80,7 +88,7 @@ int run_case(int, char** argv) {
             for (int d = 0; d < n; ++d) exact[to + d] += weight * x[d], sizes[to + d] += weight_size * std::fabs(x[d]);
           };
           if (PASS == 1) add(row * DEPTH, ds, size, key.at(b, h / group, j), DEPTH);
-          if (PASS == 2) add(column * DEPTH, ds, size, q.at(b, h, i), DEPTH), add(keys_size + column * DEPTH2, p[j], p[j], dout.at(b, h, i), DEPTH2);
+          if (PASS == 2) add(column * DEPTH, ds, size, q.at(b, h, i), DEPTH), add(keys_size + column * DEPTH2, factors[j] * p[j], factors[j] * p[j], dout.at(b, h, i), DEPTH2);
         }
       }
   std::vector<float> y(exact.size(), -1e30f);
@@ -90,6 +98,9 @@ int run_case(int, char** argv) {
     k(a.memory.data(), offset, other.memory.data(), offset, a2.memory.data(), offset, other2.memory.data(), offset, sums.data(), 0, delta.data(), 0,
 #ifdef MASK
       mask.data(), 0,
+#endif
+#ifdef DROPOUT
+      state.data(), 0,
 #endif
       heads, group, queries, keys, a.batch_stride(), a.size, a.row_stride(), other.batch_stride(), other.size, other.row_stride(), a2.batch_stride(),
       a2.size, a2.row_stride(), other2.batch_stride(), other2.size, other2.row_stride(), rows, per_batch, per_head, per_batch, per_head,

@@ -188,6 +188,8 @@ size_t get_global_size(uint d) asm("_Z15get_global_sizej");
 size_t get_global_size(uint d) { return g_groups[d] * (d == 0 ? g_items : 1); }
 void work_barrier(uint) asm("_Z7barrierj");
 void work_barrier(uint) { pthread_barrier_wait(&g_all); }
+uint mul_high(uint, uint) asm("_Z6mul_hijj");
+uint mul_high(uint a, uint b) { return static_cast<uint>(static_cast<ulong>(a) * b >> 32); }
 float log2_of(float) asm("_Z4log2f");
 float log2_of(float x) { return std::log2(x); }
 void local_begins(char* p) { g_local_base = p; }
@@ -237,6 +239,19 @@ static std::vector<UNIT_T_HOST> stored(const std::vector<float>& v) {
 #endif
   }
   return out;
+}
+
+/// What attention multiplies a weight by under dropout of one half: a word of Philox 4x32-10, counter = (state[1], draw), key = state[0].
+static float kept(const long* state, ulong draw, int word) {
+  uint x[4] = {static_cast<uint>(state[1]), static_cast<uint>(state[1] >> 32), static_cast<uint>(draw), static_cast<uint>(draw >> 32)};
+  uint key[2] = {static_cast<uint>(state[0]), static_cast<uint>(state[0] >> 32)};
+  for (int round = 0; round < 10; ++round) {
+    const ulong a = static_cast<ulong>(x[0]) * 0xD2511F53u, b = static_cast<ulong>(x[2]) * 0xCD9E8D57u;
+    const uint next[4] = {static_cast<uint>(b >> 32) ^ x[1] ^ key[0], static_cast<uint>(b), static_cast<uint>(a >> 32) ^ x[3] ^ key[1], static_cast<uint>(a)};
+    std::memcpy(x, next, sizeof x);
+    key[0] += 0x9E3779B9u, key[1] += 0xBB67AE85u;
+  }
+  return x[word] >> 31 ? 2.0f : 0.0f;
 }
 
 #include CASE

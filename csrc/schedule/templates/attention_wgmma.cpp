@@ -79,7 +79,7 @@ bool choose_attention_wgmma(TemplateContext& context, TemplateLaunch& launch) {
   if (!found) return false;
   const AttentionParts& parts = *found;
   const auto math = attention_math(context);
-  if (!math || node.attention.dropout > 0 || !(node.attention.scale > 0) || !std::isfinite(node.attention.scale)) return false;
+  if (!math || !(node.attention.scale > 0) || !std::isfinite(node.attention.scale)) return false;
   if (typical(parts.rows(), 512) < 24) return false;  // most of a tile would be empty
   const AttentionTile* tile = choose_attention_tile(context, *math, parts);
   if (!tile) return false;
