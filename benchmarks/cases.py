@@ -211,7 +211,12 @@ def all_cases(batch: int = 64) -> list[Case]:
     cases = [gemm(n, n, n) for n in sizes]
     # A transformer layer of width 768 over 4096 tokens, and its head over a vocabulary; a classifier's head.
     tokens = 4096 if gpu else 1024
-    cases += [gemm(tokens, 2304, 768), gemm(tokens, 3072, 768), gemm(tokens, 768, 3072), gemm(64, 4096, 9216, form="nt")]
+    cases += [
+        gemm(tokens, 2304, 768),
+        gemm(tokens, 3072, 768),
+        gemm(tokens, 768, 3072),
+        gemm(64, 4096, 9216, form="nt"),
+    ]
     if not gpu:
         cases += transformer_products()
     cases += convolutions(batch, CONVOLUTIONS, "conv") + convolutions(batch, CONVOLUTIONS_3X3, "conv3")
