@@ -22,12 +22,18 @@ class Error : public std::runtime_error {
 
 [[noreturn]] inline void fail(ErrorKind kind, std::string message) { throw Error(kind, std::move(message)); }
 
+/// "csrc/ir/builder.cpp:331": where a line of ours is, whatever machine it was built on.
+inline std::string position(const std::string& file, int line) {
+  const size_t folder = file.rfind("csrc/");
+  return (folder == std::string::npos ? file : file.substr(folder)) + ":" + std::to_string(line);
+}
+
 /// Throws an InternalError unless `condition` holds: for what only a bug of ours can break.
-#define OCL_ASSERT(condition, message)                                                                        \
-  do {                                                                                                        \
-    if (!(condition))                                                                                         \
-      ::ocl::fail(::ocl::ErrorKind::kInternal,                                                                \
-                  std::string(message) + " [" #condition ", " __FILE__ ":" + std::to_string(__LINE__) + "]"); \
+#define OCL_ASSERT(condition, message)                                                                      \
+  do {                                                                                                      \
+    if (!(condition))                                                                                       \
+      ::ocl::fail(::ocl::ErrorKind::kInternal,                                                              \
+                  std::string(message) + " [" #condition ", " + ::ocl::position(__FILE__, __LINE__) + "]"); \
   } while (false)
 
 }  // namespace ocl
