@@ -33,13 +33,15 @@ def allow_everywhere() -> None:
 
 @pytest.fixture(autouse=True)
 def settings() -> Iterator[None]:
-    """As they were: the newer interface brings the older one to an error until both agree again."""
-    convolutions = torch.backends.cudnn.conv.fp32_precision
-    yield
-    torch.backends.fp32_precision = "none"
-    torch.backends.cuda.matmul.fp32_precision = "none"
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.conv.fp32_precision = convolutions
+    """As they were: the newer interface brings the older one to an error until both agree again. PyTorch's own test helpers,
+    where another test has imported them, forbid such settings except in this context."""
+    with getattr(torch.backends, "__allow_nonbracketed_mutation")():
+        convolutions = torch.backends.cudnn.conv.fp32_precision
+        yield
+        torch.backends.fp32_precision = "none"
+        torch.backends.cuda.matmul.fp32_precision = "none"
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cudnn.conv.fp32_precision = convolutions
 
 
 def kernels(
