@@ -2,6 +2,7 @@
 #include "csrc/schedule/layout.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "csrc/schedule/body.h"
@@ -97,8 +98,47 @@ std::vector<int> stride_order(const Buffer& buffer) {
   return order;
 }
 
-/// Strides for what `node` stores: the order of its largest input of the same rank that is read at the stored coordinates.
-Shape inherited_strides(const Graph& graph, const Node& node, const ir::Store& store) {
+/// Whether a matrix of this type may lie either way on a GPU: units for 16 bits multiply both, others want the summed dimension
+/// along the rows.
+bool lies_either_way(ir::DType dtype, const Caps& caps) { return !caps.is_cpu && size_bytes(dtype) == 2; }
+
+/// The coordinates i0, i1, ... of a buffer's elements.
+std::vector<IndexExpr> loops_of_rank(const Buffer& buffer) {
+  std::vector<IndexExpr> result;
+  for (size_t d = 0; d < buffer.sizes.size(); ++d) result.push_back(IndexExpr::loop(static_cast<int>(d)));
+  return result;
+}
+
+/// Dimensions of the loops 0 .. sizes.size() - 1 by falling distance between neighbours in `buffer`, where that is known; then
+/// what is stored in that order is read and written along rows. Row-major otherwise.
+std::vector<int> walking_order(const Graph& graph, BufferId buffer, const std::vector<IndexExpr>& coords, const Shape& sizes) {
+  ir::Ranges ranges = graph.ranges();
+  std::map<ir::Symbol, IndexExpr> first;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    first.emplace(IndexExpr::loop(static_cast<int>(d)).symbol(), 0);
+    ranges.set_extent(IndexExpr::loop(static_cast<int>(d)).symbol(), sizes[d]);
+  }
+  std::vector<int> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (!graph.buffers[buffer].strides) return order;
+  const IndexExpr offset = linear_offset(graph.buffers[buffer], coords, ranges);
+  const IndexExpr start = substitute(offset, first);
+  std::vector<int64_t> step(sizes.size(), INT64_MAX);  // of loops that run once: outermost
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d].is_const(1)) continue;
+    auto second = first;
+    second[IndexExpr::loop(static_cast<int>(d)).symbol()] = 1;
+    const IndexExpr distance = simplify(substitute(offset, second) - start, ranges);
+    if (!distance.is_const() || distance.constant() <= 0) return order;
+    step[d] = distance.constant();
+  }
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return step[a] > step[b]; });
+  return order;
+}
+
+/// Strides for what `node` stores: the order of its largest input of the same rank that is read at the stored coordinates; of
+/// what may lie either way, the order in which its largest input is read.
+Shape inherited_strides(const Graph& graph, const Node& node, const ir::Store& store, const Caps& caps) {
   const Buffer& buffer = graph.buffers[store.buffer];
   const Buffer* best = nullptr;
   double best_bytes = 0;
@@ -111,8 +151,18 @@ Shape inherited_strides(const Graph& graph, const Node& node, const ir::Store& s
       best_bytes = bytes;
     }
   }
-  if (!best) return contiguous_strides(buffer.sizes);
-  return dense_strides(buffer.sizes, stride_order(*best));
+  if (best) return dense_strides(buffer.sizes, stride_order(*best));
+  const bool plain = lies_either_way(buffer.dtype, caps) && node.kind == NodeKind::kMap && store.index == loops_of_rank(buffer);
+  const ir::Op* main = nullptr;
+  for (const ir::Op& op : node.body.ops) {
+    if (op.code != ir::OpCode::kLoad || !plain) continue;
+    const double bytes = typical_bytes(graph, op.buffer);
+    if (bytes <= best_bytes) continue;
+    main = &op;
+    best_bytes = bytes;
+  }
+  if (!main || node.sizes != buffer.sizes) return contiguous_strides(buffer.sizes);
+  return dense_strides(buffer.sizes, walking_order(graph, main->buffer, main->index, node.sizes));
 }
 
 /// Attention: each result of four dimensions is laid out as the operand it belongs to, in the order (batch, head, row) or
@@ -134,7 +184,7 @@ void lay_out_attention(Graph& graph, const Node& node) {
 }
 
 /// Copies in front of `node` for operands that no kernel reads as they lie.
-void convert_operands(Graph& graph, Node& node, std::vector<Node>& nodes) {
+void convert_operands(Graph& graph, Node& node, std::vector<Node>& nodes, const Caps& caps) {
   if (is_loop_nest(node)) return;
   const std::vector<int> maps = node.kind == NodeKind::kConvolve ? feature_maps(node) : std::vector<int>{};
   for (size_t i = 0; i < node.operands.size(); ++i) {
@@ -146,14 +196,17 @@ void convert_operands(Graph& graph, Node& node, std::vector<Node>& nodes) {
       if (window && (few || window->strides[1].is_const(1))) continue;
       nodes.push_back(copy_of_view(graph, view, channels_last_strides(view.sizes), node.origin));
     } else if (!window) {
-      nodes.push_back(copy_of_view(graph, view, contiguous_strides(view.sizes), node.origin));
+      const bool either = node.kind == NodeKind::kContract && lies_either_way(graph.buffers[view.buffer].dtype, caps);
+      const Shape strides = either ? dense_strides(view.sizes, walking_order(graph, view.buffer, view.coords, view.sizes))
+                                   : contiguous_strides(view.sizes);
+      nodes.push_back(copy_of_view(graph, view, strides, node.origin));
     }
   }
 }
 
 }  // namespace
 
-void choose_layout(Schedule& schedule, const Caps&) {
+void choose_layout(Schedule& schedule, const Caps& caps) {
   Graph& graph = schedule.graph;
   const std::vector<bool> channels_last = channels_last_buffers(graph);
   for (size_t b = 0; b < graph.buffers.size(); ++b) {
@@ -165,7 +218,7 @@ void choose_layout(Schedule& schedule, const Caps&) {
     if (is_loop_nest(node))
       for (const ir::Store& store : node.stores) {
         Buffer& buffer = graph.buffers[store.buffer];
-        if (!buffer.strides) buffer.strides = inherited_strides(graph, node, store);
+        if (!buffer.strides) buffer.strides = inherited_strides(graph, node, store, caps);
       }
   }
   for (Buffer& buffer : graph.buffers)
@@ -179,7 +232,7 @@ void choose_layout(Schedule& schedule, const Caps&) {
   std::vector<ir::NodeId> from;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     Node node = std::move(graph.nodes[i]);
-    convert_operands(graph, node, nodes);
+    convert_operands(graph, node, nodes, caps);
     from.resize(nodes.size(), ir::kNone);
     nodes.push_back(std::move(node));
     from.push_back(static_cast<ir::NodeId>(i));
