@@ -8,7 +8,7 @@
 //   split_pixels (pixels a split, a multiple of TILE_K), long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c (channel strides are 1, C, K and the
 //   other strides multiples of CHUNK), epilogue.
 // Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP, groups, splits), local (GROUP, 1, 1).
-// Hooks: STORE(acc, split * filters + k, c, r, s); k over all groups, c within the group. Store dimension c, VW = 2.
+// Hooks: STORE(acc, split * filters + k, c, r, s); k over all groups, c within the group. Store dimension c, VW 2 or the elements of 16 bytes.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_weight_wgmma
 #endif
@@ -23,7 +23,7 @@
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset  // [split * filters + k][r][s][c]
 #define Y_AT(k, c, r, s) (y_offset + (((ulong)(k)*R + (r)) * S + (s)) * C + (c))
 #define STORE(acc, k, c, r, s) (y[Y_AT(k, c, r, s)] = (acc))
-#define STOREV(acc, k, c, r, s) vstore2(acc, 0, y + Y_AT(k, c, r, s))
+#define STOREV(acc, k, c, r, s) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(k, c, r, s))
 #endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
@@ -143,15 +143,21 @@ void KERNEL_NAME(__global const UNIT_T* dy, const ulong dy_offset,  // [batch, g
   consume(total, line, 0, steps, 0, 0);
   const int lane = get_local_id(0) & 31, m = m0 + (get_local_id(0) >> 5) * 16 + (lane >> 2);
   const int filters = split * (int)get_global_size(1) * K + group * K;
+  RowVector sums[2 * ROW_VECTORS];
+  gather_rows(sums, total);
   OCL_UNROLL
-  for (int j = 0; j < TILE_N / 8; ++j) {
-    const int n = n0 + j * 8 + (lane & 3) * 2, c = n % C, s = n / C % S, r = n / C / S;
-    if (n < width) {  // C is a multiple of CHUNK: a pair never straddles taps
-      OCL_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        const int at = 4 * j + 2 * i, k = filters + m + 8 * i;
-        if (m + 8 * i < K && c + 1 < STORED_C) STOREV((float2)(total[at], total[at + 1]), k, c, r, s);
-        else if (m + 8 * i < K && c < STORED_C) STORE(total[at], k, c, r, s);
+  for (int j = 0; j < ROW_VECTORS; ++j) {
+    const int n = n0 + vector_column(j), c = n % C, s = n / C % S, r = n / C / S;
+    OCL_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      RowVector sum = sums[2 * j + i];
+      const int k = filters + m + 8 * i;
+      if (n >= width || m + 8 * i >= K) continue;
+      if (c + VW <= STORED_C) {  // C is a multiple of CHUNK: a vector never straddles taps
+        STOREV(sum, k, c, r, s);
+      } else {
+        OCL_NO_UNROLL
+        for (int at = c; at < STORED_C; ++at, sum = ROTATED(sum)) STORE(sum.s0, k, at, r, s);
       }
     }
   }

@@ -8,7 +8,7 @@
 //   dilation_h, dilation_w, long x_n, int x_h, x_w, x_c (x_c is 1; C and the other strides are multiples of CHUNK), epilogue.
 //   w packed [groups * K][R][S][C]: forward from weight [groups*K, C, R, S], gradient from weight [groups*C, K, R, S].
 // Grid: global (any number of groups up to ceil(pixels/TILE_M) * ceil(K/TILE_N), times GROUP, groups, phases), local (GROUP, 1, 1); pixels and phases as for conv_group.cl.
-// Hooks: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW = 2.
+// Hooks: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW 2 or the elements of 16 bytes.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_wgmma
 #endif
@@ -19,7 +19,7 @@
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset  // NHWC
 #define Y_AT(n, k, h, w) (y_offset + (((ulong)(n)*out_h + (h)) * out_w + (w)) * (get_global_size(1) * K) + (k))
 #define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
-#define STOREV(acc, n, k, h, w) vstore2(acc, 0, y + Y_AT(n, k, h, w))
+#define STOREV(acc, n, k, h, w) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(n, k, h, w))
 #endif
 #define OUTSIDE (-0x4000)  // a coordinate that no tap brings back into the image
 
@@ -166,20 +166,28 @@ void KERNEL_NAME(__global const UNIT_T* x, const ulong x_offset,  // [batch, gro
     float total[TILE_N / 2];
     consume(total, line, begin, begin + steps, 1, 1);
     begin += steps;
+    RowVector sums[2 * ROW_VECTORS];
+    gather_rows(sums, total);
     OCL_UNROLL
     for (int i = 0; i < 2; ++i) {
       const int pixel = m + i * 8, h = pixel / columns % rows * step_h + phase_h, v = pixel % columns * step_w + phase_w, n = pixel / columns / rows;
       // The same for the whole group; a phase's last row or column may lie outside only where sizes do not divide.
       if (STORES_ALIGNED && (tile.x + 1) * TILE_M <= pixels && (tile.y + 1) * TILE_N <= K && rows * step_h == out_h && columns * step_w == out_w) {
         OCL_UNROLL
-        for (int j = 0; j < TILE_N / 8; ++j)
-          STOREA((float2)(total[4 * j + 2 * i], total[4 * j + 2 * i + 1]), n, group * K + tile.y * TILE_N + j * 8 + (lane & 3) * 2, h, v);
-      } else if (pixel < pixels && h < out_h && v < out_w) {
-        OCL_UNROLL
-        for (int j = 0; j < TILE_N / 8; ++j) {
-          const int k = tile.y * TILE_N + j * 8 + (lane & 3) * 2, at = 4 * j + 2 * i;
-          if (k + 1 < K) STOREV((float2)(total[at], total[at + 1]), n, group * K + k, h, v);
-          else if (k < K) STORE(total[at], n, group * K + k, h, v);
+        for (int j = 0; j < ROW_VECTORS; ++j)
+          STOREA(sums[2 * j + i], n, group * K + tile.y * TILE_N + vector_column(j), h, v);
+        continue;
+      }
+      OCL_UNROLL
+      for (int j = 0; j < ROW_VECTORS; ++j) {
+        RowVector sum = sums[2 * j + i];
+        const int k = tile.y * TILE_N + vector_column(j);
+        if (pixel >= pixels || h >= out_h || v >= out_w) continue;
+        if (k + VW <= K) {
+          STOREV(sum, n, group * K + k, h, v);
+        } else {
+          OCL_NO_UNROLL
+          for (int at = k; at < K; ++at, sum = ROTATED(sum)) STORE(sum.s0, n, group * K + at, h, v);
         }
       }
     }

@@ -1,9 +1,10 @@
-// kernels/gemm_wgmma.cl: batched matrix product on the matrix unit, C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n]; the pipeline of wgmma.cl.
+// kernels/gemm_wgmma.cl: batched matrix product on the matrix unit, C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n]; the pipeline of wgmma.cl and
+// the stores of wgmma_store.cl.
 //
 // Arguments, strides and hooks are those of gemm_group.cl:
 //   a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner, b_row, b_col, epilogue.
 // Grid: global (any number of groups up to ceil(M/TILE_M) * ceil(N/TILE_N), times GROUP, 1, batch), local (GROUP, 1, 1).
-// Hooks: STORE(acc, b, m, n). Store dimension n, VW = 2.
+// Hooks: STORE(acc, b, m, n). Store dimension n, VW 2 or the elements of 16 bytes.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_wgmma
 #endif
@@ -24,7 +25,7 @@
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset
 #define Y_AT(b, m, n) (y_offset + ((ulong)(b)*M + (m)) * N + (n))
 #define STORE(acc, b, m, n) (y[Y_AT(b, m, n)] = (acc))
-#define STOREV(acc, b, m, n) vstore2(acc, 0, y + Y_AT(b, m, n))
+#define STOREV(acc, b, m, n) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(b, m, n))
 #endif
 
 // The operands of a group as its producers see them.
@@ -135,18 +136,24 @@ void KERNEL_NAME(__global const UNIT_T* a, const ulong a_offset,  // [batch, M, 
     float total[TILE_N / 2];
     consume(total, line, begin, begin + steps, A_K_MAJOR, B_K_MAJOR);
     begin += steps;
+    RowVector sums[2 * ROW_VECTORS];
+    gather_rows(sums, total);
     if (STORES_ALIGNED && (tile.x + 1) * TILE_M <= M && (tile.y + 1) * TILE_N <= N) {
       OCL_UNROLL
-      for (int j = 0; j < TILE_N / 4; ++j)
-        STOREA((float2)(total[2 * j], total[2 * j + 1]), batch, m + (j & 1) * 8, tile.y * TILE_N + (j >> 1) * 8 + (lane & 3) * 2);
+      for (int j = 0; j < 2 * ROW_VECTORS; ++j)
+        STOREA(sums[j], batch, m + (j & 1) * 8, tile.y * TILE_N + vector_column(j >> 1));
       continue;
     }
     OCL_UNROLL
-    for (int j = 0; j < TILE_N / 4; ++j) {
-      const int row = m + (j & 1) * 8, n = tile.y * TILE_N + (j >> 1) * 8 + (lane & 3) * 2;
-      if (row < M) {
-        if (n + 1 < N) STOREV((float2)(total[2 * j], total[2 * j + 1]), batch, row, n);
-        else if (n < N) STORE(total[2 * j], batch, row, n);
+    for (int j = 0; j < 2 * ROW_VECTORS; ++j) {
+      RowVector v = sums[j];
+      const int row = m + (j & 1) * 8, n = tile.y * TILE_N + vector_column(j >> 1);
+      if (row >= M) continue;
+      if (n + VW <= N) {
+        STOREV(v, batch, row, n);
+      } else {
+        OCL_NO_UNROLL
+        for (int i = n; i < N; ++i, v = ROTATED(v)) STORE(v.s0, batch, row, i);
       }
     }
   }

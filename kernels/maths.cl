@@ -1,4 +1,4 @@
-// kernels/maths.cl: float functions of CPU devices, in place of a runtime's builtins or of the functions of ops.cl with the same name after op_own_.
+// kernels/maths.cl: float functions of CPU devices (and those of GPUs whose builtins branch), in place of a runtime's builtins or of the functions of ops.cl with the same name after op_own_.
 // Runtimes differ by 12 times in what a builtin costs, and none inlines all of them; these are a few dozen vector instructions everywhere.
 // The rules are those of ops.cl, with T = float or a vector of floats; csrc/codegen/op_library.h chooses.
 //

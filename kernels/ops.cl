@@ -30,15 +30,11 @@
 
 // ---- storage ----
 
-// float -> upper 16 bits, to nearest even; NaN stays NaN (its payload may lie in the lower bits). Rounded before the choice: with both shifts inside it one
-// CPU compiler crashes where it vectorises a loop over strided elements.
-OCL_INLINE ushort op_bf16_bits(float x) {
-  const uint u = as_uint(x), rounded = (u + (uint)(0x7fff) + ((u >> 16) & (uint)(1))) >> 16;
-  return convert_ushort(isnan(x) ? (u >> 16) | (uint)(0x40) : rounded);
-}
-
+// To the nearest number of 8 bits of mantissa, ties to even; NaN stays NaN (its payload may lie in the lower bits). No shift depends on the choice: one CPU
+// compiler crashes on that where it vectorises a loop over strided elements.
 OCL_INLINE float op_round_bf16(float x) {
-  return as_float(convert_uint(op_bf16_bits(x)) << 16);
+  const uint u = as_uint(x), rounded = u + (uint)(0x7fff) + ((u >> 16) & (uint)(1));
+  return as_float((isnan(x) ? u | (uint)(0x400000) : rounded) & (uint)(0xffff0000));
 }
 
 OCL_INLINE float op_round_f16(float x) {

@@ -2,6 +2,7 @@
 #include "csrc/codegen/body.h"
 
 #include <algorithm>
+#include <array>
 
 #include "csrc/codegen/op_library.h"
 #include "csrc/support/error.h"
@@ -30,13 +31,13 @@ bool is_identifier(const std::string& text, size_t at) {
 }
 
 /// The functions of kernels/ops.cl in an op's text, with the suffix of the instance.
-std::string with_suffix(const std::string& text, Type type, bool own_maths) {
+std::string with_suffix(const std::string& text, Type type, bool is_cpu) {
   std::string result;
   for (size_t i = 0; i < text.size();) {
     size_t end = i;
     while (end < text.size() && is_identifier(text, end)) ++end;
     const std::string given = text.substr(i, std::max<size_t>(end - i, 1));
-    const std::string word = own_maths ? own_function(given, ir::compute_type(type.dtype)) : given;
+    const std::string word = own_function(given, ir::compute_type(type.dtype), is_cpu);
     result += word;
     if (word.starts_with("op_")) result += "_" + type_suffix(type);
     i += given.size();
@@ -44,10 +45,20 @@ std::string with_suffix(const std::string& text, Type type, bool own_maths) {
   return result;
 }
 
+/// The type of 16 bits that holds the result of an op which picks one of its operands, or its negative.
+std::optional<DType> result_fits(const ir::Op& op, const std::vector<Value>& args) {
+  constexpr std::array kPicks = {OpCode::k_where, OpCode::k_relu,    OpCode::k_neg,
+                                 OpCode::k_abs,   OpCode::k_minimum, OpCode::k_maximum};
+  if (std::ranges::find(kPicks, op.code) == kPicks.end()) return std::nullopt;
+  const bool same = std::all_of(args.begin() + (op.code == OpCode::k_where ? 1 : 0), args.end(),
+                                [&](const Value& arg) { return arg.fits == args.back().fits; });
+  return same ? args.back().fits : std::nullopt;
+}
+
 }  // namespace
 
-std::string op_text(const std::string& row, Type type, const std::map<std::string, std::string>& with, bool own_maths) {
-  const std::string text = with_suffix(row, type, own_maths);
+std::string op_text(const std::string& row, Type type, const std::map<std::string, std::string>& with, bool is_cpu) {
+  const std::string text = with_suffix(row, type, is_cpu);
   std::string result;
   for (size_t i = 0; i < text.size();) {
     if (text[i] != '$') {
@@ -101,9 +112,11 @@ std::string BodyPrinter::at_width(const Value& value, int width) const {
 
 Value BodyPrinter::convert(const Value& value, DType dtype) {
   if (value.dtype == dtype) return value;
-  const std::string text = convert_text(value.text, {value.dtype, value.width}, dtype);
   Value result = value;
   result.dtype = dtype;
+  if (value.fits == dtype) return result;
+  const std::string text = convert_text(value.text, {value.dtype, value.width}, dtype);
+  if (value.dtype == DType::kF16 || value.dtype == DType::kBF16) result.fits = value.dtype;
   if (text == value.text) return result;
   return define(value.level, dtype, value.width, text);
 }
@@ -169,7 +182,8 @@ Value BodyPrinter::operation(NodeId node, const ir::Op& op) {
     text = "(" + type_name({types.value, 1}) + ")" + text;  // C computes small integers in int
   else if (row.text[0] == '(')
     text = text.substr(1, text.size() - 2);
-  const Value result = define(level, types.value, width, text);
+  Value result = define(level, types.value, width, text);
+  result.fits = result_fits(op, args);
   return types.value == ir::compute_type(op.dtype) ? result : convert(result, op.dtype);
 }
 

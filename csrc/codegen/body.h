@@ -26,11 +26,12 @@ struct Value {
   int width = 1;
   int level = 0;
   bool constant = false;
+  std::optional<ir::DType> fits = {};  // a float that this 16-bit type holds exactly
 };
 
 /// A row's text (ops.def, reductions.def) with its placeholders filled: `with` maps "0", "x", "a1", ... to texts. Functions of
 /// kernels/ops.cl become the instance for `type`.
-std::string op_text(const std::string& row, Type type, const std::map<std::string, std::string>& with, bool own_maths);
+std::string op_text(const std::string& row, Type type, const std::map<std::string, std::string>& with, bool is_cpu);
 
 class BodyPrinter {
  public:

@@ -58,7 +58,7 @@ std::string store_text(DType dtype, int width, const std::string& pointer, const
   std::string bits = value;
   if (dtype == DType::kF16) return "vstore_half" + n + "_rte(" + value + ", 0, " + at + ");";
   if (dtype == DType::kBool) bits = width > 1 ? "convert_uchar" + n + "(" + value + " & 1)" : "(uchar)" + value;
-  if (dtype == DType::kBF16) bits = "op_bf16_bits_" + type_suffix({DType::kF32, width}) + "(" + value + ")";
+  if (dtype == DType::kBF16) bits = "convert_ushort" + n + "(as_uint" + n + "(" + value + ") >> 16)";  // it is rounded
   if (aligned && width > 1) return "*(__global " + std::string(storage_name(dtype)) + n + "*)(" + at + ") = " + bits + ";";
   return width > 1 ? "vstore" + n + "(" + bits + ", 0, " + at + ");" : pointer + "[" + offset + "] = " + bits + ";";
 }

@@ -25,7 +25,7 @@ Dialect make_dialect(const Caps& caps);
 /// `aligned`: the address is a multiple of the vector, so that GPUs may move it in one access (vload promises one element
 /// only).
 std::string load_text(ir::DType dtype, int width, const std::string& pointer, const std::string& offset, bool aligned = false);
-/// Statement that stores `value` (of the dtype's compute type) at `offset`; rounds to nearest even.
+/// Statement that stores `value` (of the dtype's compute type, rounded to the dtype by convert_text) at `offset`.
 std::string store_text(ir::DType dtype, int width, const std::string& pointer, const std::string& offset,
                        const std::string& value, bool aligned = false);
 

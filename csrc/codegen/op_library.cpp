@@ -1,9 +1,12 @@
 // csrc/codegen/op_library.cpp: instances of the functions of kernels/ops.cl and kernels/special*.cl.
 #include "csrc/codegen/op_library.h"
 
+#include <algorithm>
+#include <array>
 #include <cctype>
 #include <map>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "csrc/codegen/expr.h"
@@ -86,8 +89,7 @@ DType signed_of_size(int bytes) {
 
 class Instance {
  public:
-  Instance(const std::string& text, Type type, bool own_maths)
-      : type_(type), own_maths_(own_maths), parts_(split_words(text)) {}
+  Instance(const std::string& text, Type type, bool is_cpu) : type_(type), is_cpu_(is_cpu), parts_(split_words(text)) {}
 
   std::string text() {
     std::string result;
@@ -110,7 +112,7 @@ class Instance {
   std::string lanes(const std::string& scalar) const { return scalar + (type_.width > 1 ? std::to_string(type_.width) : ""); }
 
   std::string word(const std::string& given) const {
-    const std::string w = own_maths_ ? own_function(given, type_.dtype) : given;
+    const std::string w = own_function(given, type_.dtype, is_cpu_);
     const DType same = signed_of_size(ir::size_bytes(type_.dtype));
     const std::string integer = type_name({same, 1});
     const auto type_word = [&](const std::string& t) -> std::string {
@@ -159,13 +161,13 @@ class Instance {
   }
 
   Type type_;
-  bool own_maths_;
+  bool is_cpu_;
   std::vector<std::string> parts_;
 };
 
 class Collector {
  public:
-  explicit Collector(bool own_maths) : own_maths_(own_maths) {}
+  explicit Collector(bool is_cpu) : is_cpu_(is_cpu) {}
 
   void scan(const std::string& text) {
     const std::vector<std::string> parts = split_words(text);
@@ -179,7 +181,7 @@ class Collector {
       if (!ir::is_floating(type.dtype)) found = table.find(integer);
       if (found == table.end()) found = table.find(name);
       OCL_ASSERT(found != table.end(), "kernels/ops.cl, special.cl and maths.cl have no function for " + parts[i]);
-      const std::string instance = Instance(found->second, type, own_maths_).text();
+      const std::string instance = Instance(found->second, type, is_cpu_).text();
       scan(instance);
       result_ += instance + "\n\n";
     }
@@ -187,22 +189,23 @@ class Collector {
   std::string take() { return std::move(result_); }
 
  private:
-  bool own_maths_;
+  bool is_cpu_;
   std::set<std::string> seen_;
   std::string result_;
 };
 
 }  // namespace
 
-std::string own_function(const std::string& name, DType dtype) {
-  if (dtype != DType::kF32) return name;
+std::string own_function(const std::string& name, DType dtype, bool is_cpu) {
+  constexpr std::array<std::string_view, 4> kBranching = {"erf", "tanh", "op_gelu_erf", "op_gelu_tanh"};
+  if (dtype != DType::kF32 || (!is_cpu && std::ranges::find(kBranching, name) == kBranching.end())) return name;
   std::string own = "op_own_";
   own += name.starts_with("op_") ? name.substr(3) : name;
   return paragraphs().count(own) ? own : name;
 }
 
-std::string called_functions(const std::string& text, bool own_maths) {
-  Collector collector(own_maths);
+std::string called_functions(const std::string& text, bool is_cpu) {
+  Collector collector(is_cpu);
   collector.scan(text);
   return collector.take();
 }

@@ -15,11 +15,12 @@
 namespace ocl::codegen {
 
 /// Definitions of all library functions that `text` calls, callees first, in order of first use; empty if there are none.
-/// `own_maths` as in own_function(): within these functions.
-std::string called_functions(const std::string& text, bool own_maths);
+/// `is_cpu` as in own_function(): within these functions.
+std::string called_functions(const std::string& text, bool is_cpu);
 
-/// The function of kernels/maths.cl that stands for a builtin ("exp") or a function of ops.cl ("op_gelu_erf") on CPUs, without
-/// the suffix of its instance; `name` itself if there is none for the type.
-std::string own_function(const std::string& name, ir::DType dtype);
+/// The function of kernels/maths.cl that stands for a builtin ("exp") or a function of ops.cl ("op_gelu_erf") without the
+/// suffix of its instance; `name` itself if there is none for the type, and on GPUs if the builtin does not branch: branches
+/// keep an item from working on several elements at once.
+std::string own_function(const std::string& name, ir::DType dtype, bool is_cpu);
 
 }  // namespace ocl::codegen

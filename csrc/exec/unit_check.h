@@ -34,6 +34,7 @@ struct UnitProduct {
   std::string file;                                       // of kernels/
   std::vector<const char*> libraries = {"wgmma"};         // of kernels/, in front of it
   std::vector<std::string> defines;                       // "TILE_M 128"
+  int store_width = 2;                                    // VW
   std::vector<std::vector<unsigned char>> inputs;         // element 0 first
   int offset = 0;                                         // passed with both: where their elements begin
   std::vector<std::variant<int32_t, int64_t>> arguments;  // after the inputs

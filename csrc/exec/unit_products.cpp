@@ -45,10 +45,15 @@ std::vector<unsigned char> stored(const std::vector<float>& values, ir::DType ty
 
 namespace {
 
-void use_tile(UnitProduct& product, const UnitType& type, int rows, int columns) {
+void use_tile(UnitProduct& product, const UnitType& type, int rows, int columns, int store_width) {
+  product.libraries = {"wgmma", "wgmma_store"};
+  product.store_width = store_width;
   product.defines = {"TILE_M " + std::to_string(rows), "TILE_N " + std::to_string(columns), type.macro};
   product.local = static_cast<size_t>(rows / 64 * 128 + 128);
 }
+
+/// Elements of 16 bytes.
+int widest(const UnitType& type) { return type.storage == ir::DType::kF32 ? 4 : 8; }
 
 struct Order {
   int rows, columns;      // of a tile
@@ -67,7 +72,7 @@ UnitProduct matrix_product(const UnitType& type, const Order& order, int offset)
   const auto b = random_values(static_cast<size_t>(offset + kBatch * b_size), digits, 2);
   UnitProduct product;
   product.file = "gemm_wgmma";
-  use_tile(product, type, order.rows, order.columns);
+  use_tile(product, type, order.rows, order.columns, offset == 0 ? widest(type) : 2);
   for (const auto& [name, value] : {std::pair{"A_K_MAJOR ", order.a_depth}, {"B_K_MAJOR ", order.b_depth}})
     product.defines.push_back(name + std::to_string(value));
   product.defines.insert(product.defines.end(), {"A_VEC4 1", "B_VEC4 1"});
@@ -104,7 +109,7 @@ UnitProduct convolution(const UnitType& type, Kind kind, int rows, int columns) 
   const auto tiles = [](int n, int of) { return static_cast<size_t>((n + of - 1) / of); };
   UnitProduct product;
   product.file = kind == Kind::kWeight ? "conv_weight_wgmma" : "conv_wgmma";
-  use_tile(product, type, rows, columns);
+  use_tile(product, type, rows, columns, widest(type));
   const size_t results = kind == Kind::kForward ? dy.size() : kind == Kind::kData ? x.size() : w.size() * kSplits;
   product.exact.assign(results, 0.0);
   product.sizes.assign(results, 0.0);
@@ -198,8 +203,8 @@ std::vector<UnitProduct> unit_products(const UnitType& type) {
 std::string UnitProduct::text() const {
   // STOREA is what plans store whole tiles with; here vectors may lie anywhere. A wait gives up, so that the kernel ends.
   std::string text =
-      "#define KERNEL_NAME unit_check\n#define VW 2\n#define WAIT_TRIES 100000\n#define STORES_ALIGNED 1\n#define STOREA "
-      "STOREV\n";
+      "#define KERNEL_NAME unit_check\n#define WAIT_TRIES 100000\n#define STORES_ALIGNED 1\n#define STOREA STOREV\n";
+  text += "#define VW " + std::to_string(store_width) + "\n";
   for (const std::string& macro : defines) text += "#define " + macro + "\n";
   text += codegen::kernel_file("common") + std::string("\n");
   for (const char* library : libraries) text += codegen::kernel_file(library) + std::string("\n");

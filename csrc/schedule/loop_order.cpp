@@ -22,7 +22,8 @@ namespace {
 /// One load or store of a group: its stride per loop (i* then r*), where its offset is affine.
 struct Walk {
   std::vector<std::optional<IndexExpr>> strides;
-  double bytes = 0;  // that it moves over all loops
+  double bytes = 0;       // that it moves over all loops
+  int64_t element_bytes;  // of one element
   bool store = false;
 };
 
@@ -66,7 +67,11 @@ class GroupLoops {
     if (!contiguous) return;
     const ir::Ranges ranges = graph_.ranges();
     if (!caps.is_cpu) {
-      group_.vector_width = !broken && ranges.known_divides(4, sizes.back()) ? 4 : 1;
+      // An access of 16 bytes where all elements are small.
+      const bool small = group_.strategy == LoopStrategy::kPointwise &&
+                         std::ranges::all_of(walks_, [](const Walk& walk) { return walk.element_bytes <= 2; });
+      const int width = small && ranges.known_divides(8, sizes.back()) ? 8 : 4;
+      group_.vector_width = !broken && ranges.known_divides(width, sizes.back()) ? width : 1;
       return;
     }
     int width = caps.vector_floats;
@@ -97,8 +102,9 @@ class GroupLoops {
     const ir::Shape extents = nest.extents();
     for (const NodeId id : nodes_)
       for (const Access& access : accesses(graph_.nodes[id])) {
-        Walk walk{loop_strides(graph_, access.buffer, access.coords, symbols, ranges), 0, access.store};
-        walk.bytes = size_bytes(graph_.buffers[access.buffer].dtype);
+        Walk walk{loop_strides(graph_, access.buffer, access.coords, symbols, ranges), 0,
+                  size_bytes(graph_.buffers[access.buffer].dtype), access.store};
+        walk.bytes = static_cast<double>(walk.element_bytes);
         for (size_t i = 0; i < symbols.size(); ++i)
           if (!walk.strides[i] || !walk.strides[i]->is_const(0)) walk.bytes *= typical(graph_, extents[i]);
         walks_.push_back(std::move(walk));

@@ -61,6 +61,7 @@ def run(folder: Path, kernel: str, case: str, defines: list[str], arguments: tup
     text = (ROOT / "kernels/wgmma.cl").read_text()
     begin, end = text.index("// ---- instructions ----"), text.index("// ---- where an element lies")
     text = text[:begin] + (HERE / "unit_emulator.cl").read_text() + text[end:]
+    text += (ROOT / "kernels/wgmma_store.cl").read_text()
     main = (ROOT / f"kernels/{kernel}.cl").read_text()
     if "attention" in kernel:
         main = (ROOT / "kernels/wgmma_attention.cl").read_text() + "\n" + main
@@ -70,8 +71,12 @@ def run(folder: Path, kernel: str, case: str, defines: list[str], arguments: tup
     macros = "".join(f"#define {name.replace('=', ' ')}\n" for name in defines)
     prelude = "#define min(a, b) ((a) < (b) ? (a) : (b))\n#define max(a, b) ((a) > (b) ? (a) : (b))\n"
     prelude += "#define clamp(x, a, b) min(max(x, a), b)\n#define vload_half(i, p) 0.0f\n#define fma(a, b, c) ((a) * (b) + (c))\n"
-    prelude += "#define vstore2(v, i, p) ((p)[0] = (v).x, (p)[1] = (v).y)\nvoid local_begins(__local char*);\n"
-    (folder / "kernel.cl").write_text(f"#define KERNEL_NAME k\n#define VW 2\n{macros}{prelude}{common}{text}\n{main}")
+    prelude += "#define vstore2(v, i, p) ((p)[0] = (v).s0, (p)[1] = (v).s1)\n"
+    prelude += "#define vstore4(v, i, p) (vstore2((v).lo, i, p), vstore2((v).hi, i, (p) + 2))\n"
+    prelude += "#define vstore8(v, i, p) (vstore4((v).lo, i, p), vstore4((v).hi, i, (p) + 4))\nvoid local_begins(__local char*);\n"
+    if not any(name.startswith("VW=") for name in defines):
+        macros += "#define VW 2\n"
+    (folder / "kernel.cl").write_text(f"#define KERNEL_NAME k\n{macros}{prelude}{common}{text}\n{main}")
     halves = types.startswith("IN_")
     flags = [f"-D{name}" for name in defines] + [
         f"-DHALVES_HOST={int(halves)}",
@@ -119,6 +124,11 @@ def run(folder: Path, kernel: str, case: str, defines: list[str], arguments: tup
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def widest(types: str) -> int:
+    """Elements of 16 bytes."""
+    return 8 if types.startswith("IN_") else 4
+
+
 def tile_of(name: str) -> list[str]:
     rows, columns = name.split("x")
     return [f"TILE_M={rows}", f"TILE_N={columns}"]
@@ -130,6 +140,8 @@ def test_gemm(tmp_path: Path, tile: str, types: str, a: int, b: int, sizes: tupl
     defines = [*tile_of(tile), f"A_K_MAJOR={a}", f"B_K_MAJOR={b}", f"A_VEC4={padded}", f"B_VEC4={padded}"]
     if types:
         defines.append(types if "=" in types else f"{types}=1")
+    if sizes[1] != 129:
+        defines.append(f"VW={widest(types)}")
     run(tmp_path, "gemm_wgmma", "unit_case_gemm.h", defines, sizes, types)
 
 
@@ -183,7 +195,7 @@ def test_attention_gradient(
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=lambda s: "-".join(map(str, s)))
 def test_convolution(tmp_path: Path, shape: tuple[int, ...], kind: str, types: str) -> None:
     tile = "128x64" if shape[2] == 72 else "64x64"
-    defines = [*tile_of(tile), *([f"{types}=1"] if types else [])]
+    defines = [*tile_of(tile), *([f"{types}=1"] if types else []), f"VW={widest(types)}"]
     if kind == "weight":
         run(tmp_path, "conv_weight_wgmma", "unit_case_conv.h", [*defines, "WEIGHT=1", "DY_DENSE=1"], shape, types)
     else:

@@ -56,14 +56,28 @@ def addmm(c: Context, x: ir.Value, a: ir.Value, b: ir.Value, *, beta: Any = 1, a
     return add_scaled(c, x, product(c, a, b, c.dtype), beta, alpha)
 
 
+def products(c: Context, a: ir.Value, b: ir.Value, index: int) -> ir.Value:
+    """Batched product; b is the node's argument `index`. One matrix for all batches, a layer's weight say, multiplies all rows
+    at once: tiles then need not end where a batch does."""
+    assert c.node is not None
+    given: Any = c.node.args[index]
+    stride = given.meta["val"].stride(0)
+    if not isinstance(stride, int) or stride != 0:
+        return contract(c, a, b, c.dtype)
+    batch, rows, depth = a.sizes
+    one = c.builder.slice(b, 0, 0, 1, 1)  # a view of what was expanded
+    merged = c.builder.reshape(a, [1, batch * rows, depth])
+    return c.builder.reshape(contract(c, merged, one, c.dtype), [batch, rows, b.sizes[2]])
+
+
 @lower(aten.bmm.default)
 def bmm(c: Context, a: ir.Value, b: ir.Value) -> ir.Value:
-    return contract(c, a, b, c.dtype)
+    return products(c, a, b, 1)
 
 
 @lower(aten.baddbmm.default)
 def baddbmm(c: Context, x: ir.Value, a: ir.Value, b: ir.Value, *, beta: Any = 1, alpha: Any = 1) -> ir.Value:
-    return add_scaled(c, x, contract(c, a, b, c.dtype), beta, alpha)
+    return add_scaled(c, x, products(c, a, b, 2), beta, alpha)
 
 
 @lower(aten.mv.default)

@@ -77,7 +77,7 @@ bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch) {
 
   launch = TemplateLaunch{};
   launch.kind = data ? "conv_data" : "conv_forward";
-  use_unit_tile(context, launch, "conv_wgmma", *math, tile);
+  use_unit_tile(context, launch, "conv_wgmma", *math, tile, K);
   define(launch, "DATA_GRADIENT", data);
   launch.inputs = {image.input, weight.input};
   define_alignment(context, launch, math->chunk);
@@ -89,7 +89,7 @@ bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch) {
   const IndexExpr tiles = ir::ceildiv(pixels, tile.rows) * ir::ceildiv(K, tile.columns);
   // Phases differ in their taps: their groups are left to the device to balance.
   launch.groups = {phases > 1 ? tiles : persistent_groups(context.caps, tiles, tile, attrs.groups), groups, phases};
-  launch.store_aligned = attrs.groups == 1 || quads(context, {K});
+  launch.store_aligned = attrs.groups == 1 || multiples(context, launch.store_width, {K});
   launch.store_coords = {0, 1, 2, 3};
   launch.store_dim = 1;
   lay_out(context.graph, node.outputs[0], kChannelsLast);
@@ -128,7 +128,7 @@ bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch) 
 
   launch = TemplateLaunch{};
   launch.kind = "conv_weight";
-  use_unit_tile(context, launch, "conv_weight_wgmma", *math, tile);
+  use_unit_tile(context, launch, "conv_weight_wgmma", *math, tile, C);
   if (splits > 1) launch.variant += " in " + std::to_string(splits) + " parts";
   define(launch, "DY_DENSE", dense);
   if (!multiples(context, math->chunk, {C})) define(launch, "STORED_C", C.constant());
@@ -141,7 +141,6 @@ bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch) 
     pass(launch, {operand.strides[2], operand.strides[3], operand.strides[1]});
   }
   launch.groups = {ir::ceildiv(R * S * depth, tile.columns) * ir::ceildiv(K, tile.rows), groups, splits};
-  launch.store_aligned = true;
   launch.store_coords = {0, 1, 2, 3};
   launch.store_dim = 1;
   if (splits > 1) {

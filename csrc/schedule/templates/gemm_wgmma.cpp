@@ -28,7 +28,7 @@ bool choose_gemm_wgmma(TemplateContext& context, TemplateLaunch& launch) {
   const IndexExpr batch = node.sizes[0], M = node.sizes[1], N = node.sizes[2];
   launch = TemplateLaunch{};
   launch.kind = "gemm";
-  use_unit_tile(context, launch, "gemm_wgmma", *math, tile);
+  use_unit_tile(context, launch, "gemm_wgmma", *math, tile, N);
   if (splits > 1) launch.variant += " in " + std::to_string(splits) + " parts";
   pass_matrices(context, launch, math->chunk);
   const IndexExpr tiles_of_one = ir::ceildiv(M, tile.rows) * ir::ceildiv(N, tile.columns);

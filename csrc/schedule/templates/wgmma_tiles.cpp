@@ -5,6 +5,8 @@
 #include <array>
 #include <span>
 
+#include "csrc/schedule/templates/group_tiles.h"
+
 namespace ocl::schedule {
 
 using ir::IndexExpr;
@@ -99,8 +101,11 @@ void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, con
 }
 
 void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math,
-                   const UnitTile& tile) {
+                   const UnitTile& tile, const IndexExpr& columns) {
   use_unit_kernel(context, launch, file, math, tile.rows, tile.columns);
+  launch.libraries.push_back("wgmma_store");
+  if (multiples(context, math.chunk, {columns})) launch.store_width = math.chunk;
+  launch.store_aligned = true;
 }
 
 }  // namespace ocl::schedule

@@ -31,10 +31,11 @@ UnitTile choose_unit_tile(TemplateContext& context, const UnitMath& math, int64_
 /// Groups that loop over `tiles` tiles, `others` times at once: as many as fit on the device.
 ir::IndexExpr persistent_groups(const Caps& caps, const ir::IndexExpr& tiles, const UnitTile& tile,
                                 const ir::IndexExpr& others);
-/// File, library, tile, terms and local size of a launch.
+/// File, library, tile, terms and local size of a launch; use_unit_tile: of one that stores rows of `columns` elements by
+/// kernels/wgmma_store.cl, and the width of these stores.
 void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math, int rows,
                      int columns);
 void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math,
-                   const UnitTile& tile);
+                   const UnitTile& tile, const ir::IndexExpr& columns);
 
 }  // namespace ocl::schedule
