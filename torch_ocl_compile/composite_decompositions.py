@@ -130,6 +130,34 @@ def as_strided_scatter(
     return x.reshape(-1).scatter(0, places, source.reshape(-1)).view(x.shape)
 
 
+# Tables
+
+
+def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """weight [rows, columns] with the rows that `indices` names scaled down to a norm of max_norm."""
+    used = torch.zeros(weight.shape[0], dtype=torch.bool, device=weight.device).index_fill(0, indices.reshape(-1), True)
+    norms: Tensor = aten.linalg_vector_norm(weight, norm_type, [1])
+    scaled = weight * (max_norm / (norms + 1e-7)).unsqueeze(1)
+    return torch.where((used & (norms > max_norm)).unsqueeze(1), scaled, weight)
+
+
+def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """[size, dimensions of x]: the first places that are not zero, then fill_value."""
+    if x.dim() == 0 or x.numel() == 0:
+        return torch.full((size, x.dim()), fill_value, dtype=torch.int64, device=x.device)
+    mask = x.reshape(-1) != 0
+    rank = mask.cumsum(0)
+    slots = torch.where(mask & (rank <= size), rank - 1, size)  # all others share a slot that is cut off
+    places = torch.full((size + 1,), -1, dtype=torch.int64, device=x.device)
+    places = places.scatter(0, slots, torch.arange(x.numel(), device=x.device))[:size]
+    coordinates: list[Tensor] = []
+    rest = places
+    for extent in reversed(x.shape):
+        coordinates.insert(0, rest % extent)
+        rest = rest // extent
+    return torch.where((places >= 0).unsqueeze(1), torch.stack(coordinates, 1), fill_value)
+
+
 COMPOSITE_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.glu.default: glu,
     aten.addbmm.default: addbmm,
@@ -140,4 +168,6 @@ COMPOSITE_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten._pdist_backward.default: pdist_backward,
     aten.as_strided_copy.default: as_strided_copy,
     aten.as_strided_scatter.default: as_strided_scatter,
+    aten.embedding_renorm.default: embedding_renorm,
+    aten.nonzero_static.default: nonzero_static,
 }
