@@ -119,23 +119,26 @@ ALWAYS_INLINE void hide(float* s, const int c0, const int row, const int queries
                         , __global const MASK_T* mask, const long mask_query, const long mask_key
 #endif
 ) {
+#if MASK
+  // Loads are under no condition, so that they are on their way together: beyond the scores they read the last element.
+  const int last_row = (ROWS_ARE_KEYS ? keys : queries) - 1, last_column = (ROWS_ARE_KEYS ? queries : keys) - 1;
+  const long down = ROWS_ARE_KEYS ? mask_key : mask_query, along = ROWS_ARE_KEYS ? mask_query : mask_key;
+  __global const MASK_T* rows[2] = {mask + min(row, last_row) * down, mask + min(row + 8, last_row) * down};
+#endif
   OCL_UNROLL
   for (int i = 0; i < TILE_C / 2; ++i) {
     const int r = row + (i >> 1 & 1) * 8, c = c0 + (i >> 2) * 8 + (get_local_id(0) & 3) * 2 + (i & 1);
     const int query = ROWS_ARE_KEYS ? c : r, key = ROWS_ARE_KEYS ? r : c;
     const int seen = query < queries && key < keys && !(CAUSAL && key > query);
 #if MASK
-    s[i] *= SCALE;
-    if (seen) {
-      __global const MASK_T* m = mask + query * mask_query + key * mask_key;
+    __global const MASK_T* m = rows[i >> 1 & 1] + min(c, last_column) * along;
 #if MASK == 1
-      if (!*m) s[i] = -INFINITY;
+    s[i] = *m ? s[i] * SCALE : -INFINITY;
 #elif MASK == 2
-      s[i] += LOAD((__global const IN_T*)m, 0);
+    s[i] = s[i] * SCALE + LOAD((__global const IN_T*)m, 0);
 #else
-      s[i] += *m;
+    s[i] = s[i] * SCALE + *m;
 #endif
-    }
 #endif
     s[i] = seen ? s[i] : -INFINITY;
   }
