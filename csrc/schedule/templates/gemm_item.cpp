@@ -13,7 +13,7 @@ namespace {
 
 using ir::IndexExpr;
 
-constexpr int kMostTiles = 32;  // of rows to an item that packs rows of B for itself; more share a packed copy
+constexpr int kMostTiles = 48;  // of rows to an item that packs rows of B for itself; more share a packed copy
 
 /// Whether loops write the buffer, with which a copy of it can be one kernel.
 bool is_written_by_loops(const TemplateContext& context, ir::BufferId buffer) {
