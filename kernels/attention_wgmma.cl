@@ -107,34 +107,6 @@ ALWAYS_INLINE float across_row(float x, const int is_max) {
   return is_max ? (y > x ? y : x) : x + y;
 }
 
-#if !HALVES
-// As begin_scores, and waits.
-ALWAYS_INLINE void multiply_scores(float* s, __local const UNIT_T* q, __local const UNIT_T* k) {
-  OCL_UNROLL
-  for (int block = 0; block < 2; ++block) {
-    float sum[TILE_C / 2];
-    uint high[16], low[16];
-    OCL_UNROLL
-    for (int k8 = 0; k8 < 4; ++k8) {
-      float x[4];
-      read_fragment(x, q + block * TILE_M * TILE_K, k8, 1);
-      split_fragment(high, low, k8, x);
-    }
-    OCL_UNROLL
-    for (int i = 0; i < TILE_C / 2; ++i) sum[i] = 0.0f;
-    const ulong b = descriptor(k + block * PARTS * B_ELEMENTS, 1);
-    UNIT_BEGIN();
-    MULTIPLY_SPLIT(sum, high, low, b);
-    UNIT_END();
-    OCL_UNROLL
-    for (int i = 0; i < TILE_C / 2; ++i) {
-      READY(sum[i]);
-      s[i] = block ? s[i] + sum[i] : sum[i];
-    }
-  }
-}
-#endif
-
 #if HALVES
 #define END_SCORES(but, step)                              \
   UNIT_WAIT(but);                                          \
@@ -146,34 +118,6 @@ ALWAYS_INLINE void multiply_scores(float* s, __local const UNIT_T* q, __local co
   OCL_UNROLL                                               \
   for (int i = 0; i < DEPTH_TILE / 2; ++i) READY(out[i]);  \
   leave(line, 2 * (step) + 1)
-#endif
-
-#if !HALVES
-// As begin_values, and waits.
-ALWAYS_INLINE void add_values(float* out, const float* p, __local const UNIT_T* v) {
-  OCL_UNROLL
-  for (int block = 0; block < 2; ++block) {
-    float sum[DEPTH_TILE / 2];
-    uint high[16], low[16];
-    OCL_UNROLL
-    for (int k8 = 0; k8 < 4; ++k8) {
-      const float* of = p + block * 16 + 4 * k8;
-      const float x[4] = {of[0], of[2], of[1], of[3]};  // what this lane has stands for other keys: see the permutation
-      split_fragment(high, low, k8, x);
-    }
-    OCL_UNROLL
-    for (int i = 0; i < DEPTH_TILE / 2; ++i) sum[i] = 0.0f;
-    const ulong b = descriptor(v + block * PARTS * B_ELEMENTS, 1);
-    UNIT_BEGIN();
-    MULTIPLY_SPLIT(sum, high, low, b);
-    UNIT_END();
-    OCL_UNROLL
-    for (int i = 0; i < DEPTH_TILE / 2; ++i) {
-      READY(sum[i]);
-      out[i] += sum[i];
-    }
-  }
-}
 #endif
 
 // Scores become weights exp(s - top); the running maximum and sum of both rows move on. fade: what earlier weights are multiplied by.

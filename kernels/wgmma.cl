@@ -181,6 +181,7 @@ ALWAYS_INLINE void copies_end(void) { asm volatile("cp.async.commit_group;" ::: 
   UNIT_COMMIT();   \
   UNIT_WAIT("0")
 #define READY(x) asm volatile("" : "+f"(x))  // the unit's sums are not ready before it has ended
+#define FRESH(x) asm volatile("" : "+r"(x))  // in a loop: what follows from the int is computed anew each time, not kept in registers
 // Two floats as an operand of 16 bits, `first` in the low half.
 ALWAYS_INLINE uint two_halves(const float first, const float second) {
   uint both;
@@ -197,6 +198,9 @@ ALWAYS_INLINE float exp2_of(const float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+// Moves registers between warpgroups: each work-item of this one has n from here on, a multiple of 8.
+#define REGISTERS_MORE(n) asm volatile("//@setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n))
+#define REGISTERS_LESS(n) asm volatile("//@setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n))
 // The x of the lane whose number differs from this one's by the bit.
 #define OTHER_LANE(y, x, bit) asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, -1;" : "=f"(y) : "f"(x), "n"(bit))
 

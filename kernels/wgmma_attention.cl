@@ -111,6 +111,65 @@ ALWAYS_INLINE void begin_values(float* out, const uint* p, __local const UNIT_T*
   for (int k16 = 0; k16 < TILE_C / 16; ++k16) OCL_CAT(MULTIPLY_HELD_, DEPTH_TILE)(out, p + 4 * k16, b + 128 * k16);
   UNIT_COMMIT();
 }
+#else
+// total = a b over 32 of the depth, or += if it is not the first block of them. b: of a tile. TF32: sums stay in the unit, as those of 16-bit operands do.
+ALWAYS_INLINE void add_block(float* total, const uint* high, const uint* low, __local const UNIT_T* b_tile, const int first) {
+  const ulong b = descriptor(b_tile, 1);
+#if TERMS == 3
+  float sum[TILE_N / 2];
+#else
+  float* sum = total;
+#endif
+  OCL_UNROLL
+  for (int i = 0; i < TILE_N / 2; ++i)
+    if (TERMS == 3 || first) sum[i] = 0.0f;
+  UNIT_BEGIN();
+#if TERMS == 3
+  MULTIPLY_SPLIT(sum, high, low, b);
+#else
+  MULTIPLY(sum, high, b, "1");
+  MULTIPLY(sum, high + 4, b + 2, "1");
+  MULTIPLY(sum, high + 8, b + 4, "1");
+  MULTIPLY(sum, high + 12, b + 6, "1");
+#endif
+  UNIT_END();
+  OCL_UNROLL
+  for (int i = 0; i < TILE_N / 2; ++i) {
+    READY(sum[i]);
+#if TERMS == 3
+    total[i] = first ? sum[i] : total[i] + sum[i];
+#endif
+  }
+}
+// As begin_scores, and waits.
+ALWAYS_INLINE void multiply_scores(float* s, __local const UNIT_T* q, __local const UNIT_T* k) {
+  OCL_UNROLL
+  for (int block = 0; block < 2; ++block) {
+    uint high[16], low[16];
+    OCL_UNROLL
+    for (int k8 = 0; k8 < 4; ++k8) {
+      float x[4];
+      read_fragment(x, q + block * TILE_M * TILE_K, k8, 1);
+      split_fragment(high, low, k8, x);
+    }
+    add_block(s, high, low, k + block * PARTS * B_ELEMENTS, block == 0);
+  }
+}
+// As begin_values, and waits. v: [DEPTH_TILE][32] twice, of columns in the order in which lanes have p: position i of eight neighbours stands for column 2i
+// (i < 4) or 2(i - 4) + 1.
+ALWAYS_INLINE void add_values(float* out, const float* p, __local const UNIT_T* v) {
+  OCL_UNROLL
+  for (int block = 0; block < 2; ++block) {
+    uint high[16], low[16];
+    OCL_UNROLL
+    for (int k8 = 0; k8 < 4; ++k8) {
+      const float* of = p + block * 16 + 4 * k8;
+      const float x[4] = {of[0], of[2], of[1], of[3]};
+      split_fragment(high, low, k8, x);
+    }
+    add_block(out, high, low, v + block * PARTS * B_ELEMENTS, 0);
+  }
+}
 #endif
 
 // The scores of columns c0 .. with their mask added, -inf where nothing is seen. row: of s[0].

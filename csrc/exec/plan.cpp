@@ -36,13 +36,14 @@ Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
   const Fields narrow = {&Caps::wgmma_bf16, &Caps::wgmma_f16},
                attention = {&Caps::wgmma_attention, &Caps::wgmma_attention_tf32};
   const Fields attention_halves = {&Caps::wgmma_attention_bf16, &Caps::wgmma_attention_f16};
-  const Fields gradients = {&Caps::wgmma_attention_gradient_bf16, &Caps::wgmma_attention_gradient_f16};
+  const Fields gradients = {&Caps::wgmma_attention_gradient, &Caps::wgmma_attention_gradient_tf32};
+  const Fields gradient_halves = {&Caps::wgmma_attention_gradient_bf16, &Caps::wgmma_attention_gradient_f16};
   const std::vector<std::pair<const char*, std::vector<Fields>>> groups = {
-      {"wgmma", {products, narrow, wide, attention, attention_halves, gradients}},
-      {"wgmma_halves", {narrow, wide, attention_halves, gradients}},
+      {"wgmma", {products, narrow, wide, attention, attention_halves, gradients, gradient_halves}},
+      {"wgmma_halves", {narrow, wide, attention_halves, gradient_halves}},
       {"wgmma_wide", {wide}},
-      {"wgmma_attention", {attention, attention_halves, gradients}},
-      {"wgmma_attention_gradient", {gradients}}};
+      {"wgmma_attention", {attention, attention_halves, gradients, gradient_halves}},
+      {"wgmma_attention_gradient", {gradients, gradient_halves}}};
   for (const auto& [name, fields] : groups)
     if (("," + options.disable + ",").find(std::string(",") + name + ",") != std::string::npos)
       for (const Fields& some : fields)

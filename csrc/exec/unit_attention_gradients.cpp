@@ -1,6 +1,7 @@
 // csrc/exec/unit_attention_gradients.cpp: gradients of attention for the check of matrix units, with their results in double.
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "csrc/exec/unit_check.h"
 
@@ -15,6 +16,7 @@ struct Shape {
   int rows;     // of a tile
   int filled;   // what head sizes are filled up to
   int overlap;  // see the kernel
+  int stages;
   int depth;    // head size, a multiple of 8
   bool causal;
 };
@@ -25,11 +27,17 @@ UnitProduct gradient(const UnitType& type, const Shape& shape, int offset) {
   const auto depth = static_cast<size_t>(shape.depth);
   const auto first = [&](int row) { return static_cast<size_t>(offset) + static_cast<size_t>(row) * depth; };
   const int rows = kBatch * kHeads * kQueries, columns = kBatch * kKeys;
-  const auto q = random_values(first(rows), false, 6), dout = random_values(first(rows), false, 9);
-  const auto k = random_values(first(columns), false, 7), v = random_values(first(columns), false, 8);
+  const bool digits = type.storage == ir::DType::kF32;
+  const auto q = random_values(first(rows), digits, 6), dout = random_values(first(rows), digits, 9);
+  const auto k = random_values(first(columns), digits, 7), v = random_values(first(columns), digits, 8);
+  // The sum, and the sum of its products' sizes.
   const auto dot = [&](const std::vector<float>& x, int i, const std::vector<float>& y, int j) {
-    double sum = 0;
-    for (size_t d = 0; d < depth; ++d) sum += static_cast<double>(x[first(i) + d]) * y[first(j) + d];
+    std::pair<double, double> sum{0, 0};
+    for (size_t d = 0; d < depth; ++d) {
+      const double term = static_cast<double>(x[first(i) + d]) * y[first(j) + d];
+      sum.first += term;
+      sum.second += std::fabs(term);
+    }
     return sum;
   };
 
@@ -48,10 +56,11 @@ UnitProduct gradient(const UnitType& type, const Shape& shape, int offset) {
   std::vector<float> sums(static_cast<size_t>(offset)), totals, deltas(static_cast<size_t>(offset));
   for (int i = 0; i < rows; ++i) {
     const int key0 = i / (kHeads * kQueries) * kKeys, seen = shape.causal ? std::min(i % kQueries + 1, kKeys) : kKeys;
-    std::vector<double> p(static_cast<size_t>(seen)), grad(p.size());
+    std::vector<double> p(static_cast<size_t>(seen)), grad(p.size()), grad_sizes(p.size());
     for (int j = 0; j < seen; ++j) {
-      p[j] = kScale * dot(q, i, k, key0 + j);
-      grad[j] = dot(dout, i, v, key0 + j);
+      p[j] = kScale * dot(q, i, k, key0 + j).first;
+      std::tie(grad[j], grad_sizes[j]) = dot(dout, i, v, key0 + j);
+      if (!digits) grad_sizes[j] = std::fabs(grad[j]);  // products of few digits: only the difference is rounded
     }
     const double most = *std::max_element(p.begin(), p.end());
     double total = 0, delta = 0;
@@ -62,7 +71,7 @@ UnitProduct gradient(const UnitType& type, const Shape& shape, int offset) {
     deltas.push_back(static_cast<float>(delta));
     for (int j = 0; j < seen; ++j) {
       // The difference is as exact as its terms.
-      const double ds = kScale * p[j] * (grad[j] - delta), size = kScale * p[j] * (std::fabs(grad[j]) + std::fabs(delta));
+      const double ds = kScale * p[j] * (grad[j] - delta), size = kScale * p[j] * (grad_sizes[j] + std::fabs(delta));
       if (of_keys) {
         add(key0 + j, ds, size, q, i);
         add(columns + key0 + j, p[j], p[j], dout, i);
@@ -75,7 +84,7 @@ UnitProduct gradient(const UnitType& type, const Shape& shape, int offset) {
 
   product.file = "attention_gradient_wgmma";
   product.libraries = {"wgmma", "wgmma_attention"};
-  product.defines = {type.macro, "PASS " + std::to_string(shape.pass), "DIRECT 1", "SCALE 0.25f", "STAGES 6", "LAG 3"};
+  product.defines = {type.macro, "PASS " + std::to_string(shape.pass), "DIRECT 1", "SCALE 0.25f", "STAGES " + std::to_string(shape.stages), "LAG 3"};
   for (const auto& [name, value] : {std::pair{"DEPTH_TILE ", shape.filled},
                                     {"TILE_M ", shape.rows},
                                     {"TILE_N ", kColumns},
@@ -108,9 +117,12 @@ UnitProduct gradient(const UnitType& type, const Shape& shape, int offset) {
 }  // namespace
 
 std::vector<UnitProduct> unit_attention_gradients(const UnitType& type) {
-  const std::vector<Shape> shapes = {{1, 128, 64, 1, 64, true},  {1, 64, 64, 0, 40, false}, {1, 128, 128, 0, 128, false},
-                                     {1, 64, 128, 0, 96, true},  {2, 128, 64, 0, 64, true}, {2, 64, 64, 0, 40, false},
-                                     {2, 64, 128, 0, 128, true}, {2, 128, 64, 0, 64, false}};
+  std::vector<Shape> shapes = {{1, 128, 64, 1, 6, 64, true},  {1, 64, 64, 0, 6, 40, false}, {1, 128, 128, 0, 6, 128, false},
+                               {1, 64, 128, 0, 6, 96, true},  {2, 128, 64, 0, 6, 64, true}, {2, 64, 64, 0, 6, 40, false},
+                               {2, 64, 128, 0, 6, 128, true}, {2, 128, 64, 0, 6, 64, false}};
+  if (type.storage == ir::DType::kF32)
+    shapes = {{1, 128, 64, 0, 5, 64, true}, {1, 64, 64, 0, 6, 40, false}, {1, 128, 64, 0, 5, 32, false},
+              {2, 128, 64, 0, 5, 64, true}, {2, 64, 64, 0, 6, 40, false}, {2, 128, 64, 0, 5, 32, false}};
   std::vector<UnitProduct> products;
   for (const Shape& shape : shapes)
     for (const int offset : {0, 1}) products.push_back(gradient(type, shape, offset));

@@ -174,8 +174,12 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
 bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
   const bool gradient = type.kernels == UnitKernels::kAttentionGradient;
   const bool attention = gradient || type.kernels == UnitKernels::kAttention;
-  const bool Caps::*rounded = attention ? &Caps::wgmma_attention_tf32 : &Caps::wgmma_tf32;
-  const bool Caps::*exact = attention ? &Caps::wgmma_attention : &Caps::wgmma;
+  const bool Caps::*rounded = gradient    ? &Caps::wgmma_attention_gradient_tf32
+                              : attention ? &Caps::wgmma_attention_tf32
+                                          : &Caps::wgmma_tf32;
+  const bool Caps::*exact = gradient    ? &Caps::wgmma_attention_gradient
+                            : attention ? &Caps::wgmma_attention
+                                        : &Caps::wgmma;
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const ir::Node& node) {
     if (attention && (node.attention.kind != ir::AttentionKind::kForward) != gradient) return false;
     if (attention ? node.kind != ir::NodeKind::kAttention

@@ -208,6 +208,8 @@ Caps caps_from(const py::dict& d) {
   take("wgmma_attention_tf32", caps.wgmma_attention_tf32);
   take("wgmma_attention_bf16", caps.wgmma_attention_bf16);
   take("wgmma_attention_f16", caps.wgmma_attention_f16);
+  take("wgmma_attention_gradient", caps.wgmma_attention_gradient);
+  take("wgmma_attention_gradient_tf32", caps.wgmma_attention_gradient_tf32);
   take("wgmma_attention_gradient_bf16", caps.wgmma_attention_gradient_bf16);
   take("wgmma_attention_gradient_f16", caps.wgmma_attention_gradient_f16);
   take("max_kernel_arg_bytes", caps.max_kernel_arg_bytes);

@@ -95,6 +95,7 @@ Caps probe_caps(cl_device_id device, cl_context context) {
   const char* rounds =
       "__kernel void k(__global uint* p) { uint r; asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(r) : \"f\"(1.0f)); p[0] = r; }";
   const bool units = build_probe(device, context, rounds, "") > 0 && probe_wgmma(context, device, "");
+  caps.wgmma_attention_gradient = caps.wgmma_attention_gradient_tf32 = units;
   caps.wgmma_attention_gradient_bf16 = caps.wgmma_attention_gradient_f16 = units;
   caps.wgmma_attention = caps.wgmma_attention_tf32 = caps.wgmma_attention_bf16 = caps.wgmma_attention_f16 = units;
   caps.wgmma = caps.wgmma_tf32 = caps.wgmma_bf16 = caps.wgmma_f16 = caps.wgmma_wide_bf16 = caps.wgmma_wide_f16 = units;

@@ -29,7 +29,8 @@ struct Caps {
   bool wgmma_wide_bf16 = false, wgmma_wide_f16 = false;            // and tiles of 256 columns
   bool wgmma_attention = false, wgmma_attention_tf32 = false;      // attention of fp32 (kernels/attention_wgmma.cl)
   bool wgmma_attention_bf16 = false, wgmma_attention_f16 = false;  // and of 16 bits
-  bool wgmma_attention_gradient_bf16 = false, wgmma_attention_gradient_f16 = false;  // its gradients
+  bool wgmma_attention_gradient = false, wgmma_attention_gradient_tf32 = false;  // its gradients
+  bool wgmma_attention_gradient_bf16 = false, wgmma_attention_gradient_f16 = false;
   int max_kernel_arg_bytes = 4096;  // limit on the bytes of a kernel's arguments
 };
 

@@ -195,8 +195,11 @@ def gradients(dtype: torch.dtype, size: int = 64, **caps: Any) -> tuple[list[str
     return [line for line in rendered["log"] if "attention" in line], rendered["kernels"]
 
 
-@pytest.mark.parametrize("dtype, name", [(torch.bfloat16, "bf16"), (torch.float16, "f16")])
-@pytest.mark.parametrize("size", [64, 40, 128])
+@pytest.mark.parametrize(
+    "dtype, name, size",
+    [(dtype, name, size) for dtype, name in ((torch.bfloat16, "bf16"), (torch.float16, "f16")) for size in (64, 40, 128)]
+    + [(torch.float32, "split tf32", size) for size in (64, 40, 6)],
+)
 def test_gradients_of_attention(dtype: torch.dtype, name: str, size: int) -> None:
     log, texts = gradients(dtype, size)
     assert len(log) == 2 and all("attention_wgmma" in line and line.endswith(name) for line in log), log
@@ -205,9 +208,19 @@ def test_gradients_of_attention(dtype: torch.dtype, name: str, size: int) -> Non
     assert all("#define DIRECT 1" in text for text in of)
 
 
-@pytest.mark.parametrize("dtype, size", [(torch.float32, 64), (torch.bfloat16, 136)])
+def test_gradients_of_attention_in_tf32() -> None:
+    torch.set_float32_matmul_precision("high")
+    log, texts = gradients(torch.float32)
+    assert all(line.endswith(" tf32") and "split" not in line for line in log), log
+    assert sum("#define TERMS 1" in macros(k) for k in texts) == 2
+    log, _ = gradients(torch.float32, wgmma_attention_gradient_tf32=False)
+    assert all("split tf32" in line for line in log), log
+
+
+@pytest.mark.parametrize("dtype, size", [(torch.float32, 72), (torch.bfloat16, 136)])
 def test_gradients_on_the_portable_kernel(dtype: torch.dtype, size: int) -> None:
     log, _ = gradients(dtype, size)
     assert len(log) == 2 and all("attention_group" in line for line in log), log
-    log, _ = gradients(torch.float16, wgmma_attention_gradient_f16=False)
-    assert all("attention_group" in line for line in log)
+    for given, kind in ((torch.float16, "_f16"), (torch.float32, "")):
+        log, _ = gradients(given, **{f"wgmma_attention_gradient{kind}": False})
+        assert all("attention_group" in line for line in log)

@@ -52,6 +52,17 @@ GRADIENTS = [  # types, rows of a tile, macros, (batch, heads, heads of q per he
     ("IN_HALF", 64, {"PASS": 2, "DROPOUT": 1, "CAUSAL": 1}, (2, 2, 2, 130, 131, 0)),
     ("IN_HALF", 64, {"PASS": 1, "DEPTH_TILE": 128, "DEPTH": 128, "DEPTH2": 96, "OVERLAP": 0}, (1, 1, 1, 64, 140, 0)),
     ("IN_HALF", 64, {"PASS": 2, "DEPTH_TILE": 128, "DEPTH": 80, "DEPTH2": 128}, (1, 1, 1, 140, 64, 0)),
+    ("TERMS=3", 64, {"PASS": 1}, (1, 2, 1, 70, 450, 0)), ("TERMS=3", 64, {"PASS": 2}, (1, 2, 1, 450, 70, 0)),
+    ("TERMS=3", 128, {"PASS": 1, "CAUSAL": 1, "STAGES": 5}, (1, 2, 2, 200, 330, 4)),
+    ("TERMS=3", 128, {"PASS": 2, "CAUSAL": 1, "STAGES": 5}, (1, 2, 2, 330, 260, 4)),
+    ("TERMS=3", 64, {"PASS": 1, "DEPTH": 36, "DEPTH2": 20, "MASK": 3, "STAGES": 5}, (2, 1, 1, 66, 67, 0)),
+    ("TERMS=3", 64, {"PASS": 2, "DEPTH": 36, "DEPTH2": 20, "MASK": 3}, (2, 1, 1, 67, 130, 0)),
+    ("TERMS=3", 64, {"PASS": 1, "DROPOUT": 1, "DIRECT": 0}, (2, 2, 2, 66, 131, 3)),
+    ("TERMS=3", 64, {"PASS": 2, "DROPOUT": 1, "CAUSAL": 1, "DIRECT": 0}, (2, 2, 2, 130, 131, 3)),
+    ("TERMS=1", 128, {"PASS": 1, "MASK": 1, "STAGES": 9}, (1, 2, 2, 130, 331, 0)),
+    ("TERMS=1", 192, {"PASS": 2, "MASK": 1, "DROPOUT": 1, "STAGES": 7}, (1, 2, 2, 331, 200, 0)),
+    ("TERMS=1", 192, {"PASS": 1, "DEPTH": 8, "DEPTH2": 64, "CAUSAL": 1, "STAGES": 7}, (1, 1, 1, 200, 200, 0)),
+    ("TERMS=1", 64, {"PASS": 2, "DEPTH": 7, "DEPTH2": 9, "CAUSAL": 1, "STAGES": 9, "DIRECT": 0}, (1, 2, 1, 150, 70, 1)),
 ]  # fmt: skip
 UNROLL = "__attribute__((opencl_unroll_hint))"
 
@@ -173,7 +184,7 @@ def test_attention(tmp_path: Path, types: str, tile: str, macros: dict[str, int]
 def test_attention_gradient(
     tmp_path: Path, types: str, rows: int, macros: dict[str, int], sizes: tuple[int, ...]
 ) -> None:
-    """In double, with what rounding p and ds to the operands' type loses."""
+    """In double, with what rounding p and ds to the operands' type, or splitting them, loses."""
     defines: dict[str, int] = {
         "DIRECT": 1,
         "DEPTH": 64,
@@ -183,9 +194,9 @@ def test_attention_gradient(
         "STAGES": 6,
         "LAG": 3,
     }
-    named = [f"{types}=1", f"TILE_M={rows}", "TILE_C=64", "TILE_N=64", "PRODUCERS=128"]
+    named = [types if "=" in types else f"{types}=1", f"TILE_M={rows}", "TILE_C=64", "TILE_N=64", "PRODUCERS=128"]
     named += [f"{name}={value}" for name, value in (defines | macros).items()]
-    tolerance = {"IN_BF16": "6e-3", "IN_HALF": "8e-4"}[types]
+    tolerance = {"IN_BF16": "6e-3", "IN_HALF": "8e-4", "TERMS=1": "1e-3", "TERMS=3": "2e-6"}[types]
     case = "unit_case_attention_gradient.h"
     run(tmp_path, "attention_gradient_wgmma", case, [*named, f"TOLERANCE={tolerance}"], sizes, types)
 

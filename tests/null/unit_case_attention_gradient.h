@@ -21,7 +21,12 @@ extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong,
 /// [b, l, h, d], rows filled up to a multiple of 8.
 struct Operand {
   Operand(int batch, int length, int heads, int depth, ulong offset, uint seed)
-      : length(length), heads(heads), size((depth + 7) / 8 * 8), offset(offset), depth(depth), values(numbers(offset + static_cast<size_t>(batch) * length * heads * size, seed)), memory(stored(values)) {}
+      : length(length), heads(heads), size((depth + 7) / 8 * 8), offset(offset), depth(depth), values(numbers(offset + static_cast<size_t>(batch) * length * heads * size, seed)) {
+#if TERMS == 3
+    for (float& x : values) x *= 1.2345678f;  // has a low part
+#endif
+    memory = stored(values);
+  }
   const float* at(int b, int h, int i) const { return &values[offset + ((static_cast<size_t>(b) * length + i) * heads + h) * size]; }
   long batch_stride() const { return static_cast<long>(length) * heads * size; }
   long row_stride() const { return static_cast<long>(heads) * size; }

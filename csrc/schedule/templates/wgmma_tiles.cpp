@@ -58,7 +58,9 @@ std::optional<UnitMath> unit_math(const TemplateContext& context) {
 std::optional<UnitMath> attention_math(const TemplateContext& context) {
   const Caps& caps = context.caps;
   if (context.graph.nodes[context.node].attention.kind != ir::AttentionKind::kForward)
-    return math_of(context, 4, {false, false, caps.wgmma_attention_gradient_bf16, caps.wgmma_attention_gradient_f16});
+    return math_of(context, 4,
+                   {caps.wgmma_attention_gradient_tf32, caps.wgmma_attention_gradient, caps.wgmma_attention_gradient_bf16,
+                    caps.wgmma_attention_gradient_f16});
   return math_of(context, 3,
                  {caps.wgmma_attention_tf32, caps.wgmma_attention, caps.wgmma_attention_bf16, caps.wgmma_attention_f16});
 }
