@@ -10,13 +10,14 @@
 //   consumer 1   64   |              |                 s = a b^T, grad = a2 b2^T       unit: all from local memory
 //                     +--------------+----             p, ds in registers              y1 += p b2, y += ds b   unit: p and ds from registers
 //
-// Group (i, h, b) owns rows [i*TILE_M, (i+1)*TILE_M) of head h of batch b, in local memory all the time. The producers bring b2, then b of a step, each a
-// stage of the pipeline. With PASS 2 they also place `weight` and delta of a step's queries, whose loads are on their way a step ahead.
-//   operands of 16 bits: a tile is [blocks of 64 of the depth][rows][64], which the unit reads with the depth contiguous in the first products, with the
+// Group (i, h, b) owns rows [i*TILE_M, (i+1)*TILE_M) of head h of batch b, in local memory all the time. The producers bring b and b2 of a step as stages of
+// the pipeline. With PASS 2 they also place `weight` and delta of a step's queries, whose loads are on their way a step ahead.
+//   operands of 16 bits: b2, then b; a tile is [blocks of 64 of the depth][rows][64], which the unit reads with the depth contiguous in the first products, with the
 //   columns contiguous in the second ones
-//   operands of 32 bits, split as in wgmma.cl: the unit reads only what is contiguous along the sum. What takes part in both products comes twice, a stage
-//   each: by rows, two blocks of 32 of the depth, [TILE_C][32]; by columns, two blocks of 32 rows, [64][32]
-//       PASS 1: b2 by rows, b by rows, b by columns        PASS 2: b2 by rows, b2 by columns, b by rows, b by columns
+//   operands of 32 bits, split as in wgmma.cl: the unit reads only what is contiguous along the sum. What takes part in both kinds of products comes twice, a
+//   stage each: by rows, two blocks of 32 of the depth, [TILE_C][32]; by columns, two blocks of 32 rows, [64][32]
+//       PASS 1: b by rows, b by columns, b2 by rows        PASS 2: b by rows, b by columns, b2 by rows, b2 by columns
+//   Scores are hidden and weighed before the second product, whose sums would need registers meanwhile.
 //
 // Arguments and hooks are those of attention_group.cl with PASS 1 and 2 but w and w2, which are b and b2 here. Store dimension d, VW = 2.
 // Global size: (ceil(rows / TILE_M) * GROUP, heads of the rows, batches), local size (GROUP, 1, 1).
@@ -150,17 +151,17 @@ ALWAYS_INLINE void produce(const Pipeline line, const Columns o, __local float* 
 #endif
   for (int n = 0; n < o.heads * o.steps; ++n) {
     const int head = n / o.steps, c0 = o.begin + n % o.steps * TILE_C, left = o.columns - c0;
-    fetch_tile(held, p, o.b2 + head * o.b2_head + c0 * o.b2_row, o.b2_row, left, DEPTH2, quads);
+    fetch_tile(held, p, o.b + head * o.b_head + c0 * o.b_row, o.b_row, left, DEPTH, quads);
 #if PASS == 2
     // What the step's first stage held last was of a step that is over, so are the statistics of steps before.
     produce_begin(line, TILES * n);
     next = put_statistics(statistics, o, n, next);
 #endif
     put_rows(line, TILES * n, p, held);
-    if (PASS == 2) put_columns(line, TILES * n + 1, p, held);
-    fetch_tile(held, p, o.b + head * o.b_head + c0 * o.b_row, o.b_row, left, DEPTH, quads);
-    put_rows(line, TILES * n + TILES - 2, p, held);
-    put_columns(line, TILES * n + TILES - 1, p, held);
+    put_columns(line, TILES * n + 1, p, held);
+    fetch_tile(held, p, o.b2 + head * o.b2_head + c0 * o.b2_row, o.b2_row, left, DEPTH2, quads);
+    put_rows(line, TILES * n + 2, p, held);
+    if (PASS == 2) put_columns(line, TILES * n + 3, p, held);
   }
 }
 #endif
@@ -267,16 +268,16 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #if !HALVES
   for (int step = 0; step < own; ++step) {
     DRAW(step * TILE_C);
-    multiply_scores(grad, a2_tile, arrived(line, TILES * step));
+    multiply_scores(s, a_tile, arrived(line, TILES * step));
     leave(line, TILES * step);
-    multiply_scores(s, a_tile, arrived(line, TILES * step + 1));
-    leave(line, TILES * step + 1);
     HIDE_SCORES(step * TILE_C);
     weigh(s, 0, of_rows);
+    multiply_scores(grad, a2_tile, arrived(line, TILES * step + 2));
+    leave(line, TILES * step + 2);
     DROP_SCORES(grad);
     differ(s, s, grad, 0, of_rows);
-    add_values(out, s, arrived(line, TILES * step + 2));
-    leave(line, TILES * step + 2);
+    add_values(out, s, arrived(line, TILES * step + 1));
+    leave(line, TILES * step + 1);
   }
 #elif OVERLAP
   // The products of a step's ds are multiplied behind the scores of the next: the unit is busy with these while the next ds is computed.
@@ -382,18 +383,18 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #else
     if (seen) {
       DRAW(c0);
-      multiply_scores(grad, a2_tile, arrived(line, TILES * n));
+      multiply_scores(s, a_tile, arrived(line, TILES * n));
       leave(line, TILES * n);
-      multiply_scores(s, a_tile, arrived(line, TILES * n + 2));
-      leave(line, TILES * n + 2);
       HIDE_SCORES(c0);
       weigh(s, of_step, 0);
+      multiply_scores(grad, a2_tile, arrived(line, TILES * n + 2));
+      leave(line, TILES * n + 2);
       DROP_SCORES(grad);
       differ(grad, s, grad, of_step, 0);
       DROP_SCORES(s);
-      add_values(out2, s, arrived(line, TILES * n + 1));
+      add_values(out, grad, arrived(line, TILES * n + 1));
       leave(line, TILES * n + 1);
-      add_values(out, grad, arrived(line, TILES * n + 3));
+      add_values(out2, s, arrived(line, TILES * n + 3));
       leave(line, TILES * n + 3);
     } else {
       for (int stage = TILES * n; stage < TILES * (n + 1); ++stage) {

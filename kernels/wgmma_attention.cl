@@ -173,11 +173,15 @@ ALWAYS_INLINE void add_values(float* out, const float* p, __local const UNIT_T* 
 #endif
 
 // The scores of columns c0 .. with their mask added, -inf where nothing is seen. row: of s[0].
-ALWAYS_INLINE void hide(float* s, const int c0, const int row, const int queries, const int keys
+ALWAYS_INLINE void hide(float* s, int c0, int row, const int queries, const int keys
 #if MASK
                         , __global const MASK_T* mask, const long mask_query, const long mask_key
 #endif
 ) {
+#if PASS && !HALVES
+  FRESH(row);  // addresses of the mask
+  FRESH(c0);
+#endif
 #if MASK
   // Loads are under no condition, so that they are on their way together: beyond the scores they read the last element.
   const int last_row = (ROWS_ARE_KEYS ? keys : queries) - 1, last_column = (ROWS_ARE_KEYS ? queries : keys) - 1;

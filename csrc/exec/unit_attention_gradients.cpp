@@ -17,7 +17,7 @@ struct Shape {
   int filled;   // what head sizes are filled up to
   int overlap;  // see the kernel
   int stages;
-  int depth;    // head size, a multiple of 8
+  int depth;  // head size, a multiple of 8
   bool causal;
 };
 
@@ -84,7 +84,8 @@ UnitProduct gradient(const UnitType& type, const Shape& shape, int offset) {
 
   product.file = "attention_gradient_wgmma";
   product.libraries = {"wgmma", "wgmma_attention"};
-  product.defines = {type.macro, "PASS " + std::to_string(shape.pass), "DIRECT 1", "SCALE 0.25f", "STAGES " + std::to_string(shape.stages), "LAG 3"};
+  product.defines = {type.macro,    "PASS " + std::to_string(shape.pass),     "DIRECT 1",
+                     "SCALE 0.25f", "STAGES " + std::to_string(shape.stages), "LAG 3"};
   for (const auto& [name, value] : {std::pair{"DEPTH_TILE ", shape.filled},
                                     {"TILE_M ", shape.rows},
                                     {"TILE_N ", kColumns},

@@ -177,9 +177,7 @@ bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
   const bool Caps::*rounded = gradient    ? &Caps::wgmma_attention_gradient_tf32
                               : attention ? &Caps::wgmma_attention_tf32
                                           : &Caps::wgmma_tf32;
-  const bool Caps::*exact = gradient    ? &Caps::wgmma_attention_gradient
-                            : attention ? &Caps::wgmma_attention
-                                        : &Caps::wgmma;
+  const bool Caps::*exact = gradient ? &Caps::wgmma_attention_gradient : attention ? &Caps::wgmma_attention : &Caps::wgmma;
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const ir::Node& node) {
     if (attention && (node.attention.kind != ir::AttentionKind::kForward) != gradient) return false;
     if (attention ? node.kind != ir::NodeKind::kAttention

@@ -24,33 +24,21 @@ struct AttentionTile {
   double rate;   // rows a second relative to the first of its kind when the device is full
 };
 // Rates of pass 0 follow from measurements on an H200, those of the gradients are estimates.
-constexpr std::array<AttentionTile, 27> kTiles = {{{0, 8, 1, 128, 128, 64, 6, true, 1, 1.0},
-                                                   {0, 8, 1, 192, 128, 64, 6, false, 1, 0.95},
-                                                   {0, 8, 1, 64, 128, 64, 6, false, 2, 0.9},
-                                                   {0, 8, 1, 128, 64, 64, 8, true, 1, 0.85},
-                                                   {0, 8, 1, 128, 128, 128, 4, false, 1, 1.0},
-                                                   {0, 8, 1, 128, 64, 128, 6, false, 1, 0.9},
-                                                   {0, 8, 1, 64, 128, 128, 4, false, 1, 0.65},
-                                                   {0, 4, 3, 128, 64, 64, 4, false, 1, 1.0},
-                                                   {0, 4, 3, 64, 64, 64, 4, false, 1, 0.7},
-                                                   {0, 4, 1, 192, 64, 64, 6, false, 1, 1.2},
-                                                   {0, 4, 1, 128, 64, 64, 6, false, 1, 1.0},
-                                                   {0, 4, 1, 64, 64, 64, 6, false, 1, 0.65},
-                                                   {1, 8, 1, 128, 64, 64, 8, true, 1, 1.0},
-                                                   {1, 8, 1, 64, 64, 64, 6, false, 2, 0.9},
-                                                   {1, 8, 1, 128, 64, 128, 6, false, 1, 1.0},
-                                                   {1, 8, 1, 64, 64, 128, 6, false, 1, 0.6},
-                                                   {2, 8, 1, 128, 64, 64, 8, false, 1, 1.0},
-                                                   {2, 8, 1, 64, 64, 64, 6, false, 1, 0.6},
-                                                   {2, 8, 1, 64, 64, 128, 6, false, 1, 1.0},
-                                                   {1, 4, 3, 128, 64, 64, 5, false, 1, 1.0},
-                                                   {1, 4, 3, 64, 64, 64, 6, false, 1, 0.6},
-                                                   {2, 4, 3, 128, 64, 64, 5, false, 1, 1.0},
-                                                   {2, 4, 3, 64, 64, 64, 6, false, 1, 0.6},
-                                                   {1, 4, 1, 128, 64, 64, 9, false, 1, 1.0},
-                                                   {1, 4, 1, 64, 64, 64, 9, false, 1, 0.6},
-                                                   {2, 4, 1, 128, 64, 64, 9, false, 1, 1.0},
-                                                   {2, 4, 1, 64, 64, 64, 9, false, 1, 0.6}}};
+constexpr std::array<AttentionTile, 27> kTiles = {
+    {{0, 8, 1, 128, 128, 64, 6, true, 1, 1.0},   {0, 8, 1, 192, 128, 64, 6, false, 1, 0.95},
+     {0, 8, 1, 64, 128, 64, 6, false, 2, 0.9},   {0, 8, 1, 128, 64, 64, 8, true, 1, 0.85},
+     {0, 8, 1, 128, 128, 128, 4, false, 1, 1.0}, {0, 8, 1, 128, 64, 128, 6, false, 1, 0.9},
+     {0, 8, 1, 64, 128, 128, 4, false, 1, 0.65}, {0, 4, 3, 128, 64, 64, 4, false, 1, 1.0},
+     {0, 4, 3, 64, 64, 64, 4, false, 1, 0.7},    {0, 4, 1, 192, 64, 64, 6, false, 1, 1.2},
+     {0, 4, 1, 128, 64, 64, 6, false, 1, 1.0},   {0, 4, 1, 64, 64, 64, 6, false, 1, 0.65},
+     {1, 8, 1, 128, 64, 64, 8, true, 1, 1.0},    {1, 8, 1, 64, 64, 64, 6, false, 2, 0.9},
+     {1, 8, 1, 128, 64, 128, 6, false, 1, 1.0},  {1, 8, 1, 64, 64, 128, 6, false, 1, 0.6},
+     {2, 8, 1, 128, 64, 64, 8, false, 1, 1.0},   {2, 8, 1, 64, 64, 64, 6, false, 1, 0.6},
+     {2, 8, 1, 64, 64, 128, 6, false, 1, 1.0},   {1, 4, 3, 128, 64, 64, 5, false, 1, 1.0},
+     {1, 4, 3, 64, 64, 64, 6, false, 1, 0.6},    {2, 4, 3, 128, 64, 64, 5, false, 1, 1.0},
+     {2, 4, 3, 64, 64, 64, 6, false, 1, 0.6},    {1, 4, 1, 128, 64, 64, 9, false, 1, 1.0},
+     {1, 4, 1, 64, 64, 64, 9, false, 1, 0.6},    {2, 4, 1, 128, 64, 64, 9, false, 1, 1.0},
+     {2, 4, 1, 64, 64, 64, 9, false, 1, 0.6}}};
 // Before its first step and after the last a group takes as long as for so many pairs of a query and a key: for itself, and for
 // each row.
 constexpr double kStartPairs = 12e3, kRowPairs = 200;
@@ -100,7 +88,8 @@ bool choose_attention_wgmma(TemplateContext& context, TemplateLaunch& launch) {
   define(launch, "DEPTH_TILE", tile->depth);
   define(launch, "STAGES", tile->stages);
   define(launch, "OVERLAP", tile->overlap);
-  if (gradient && math->chunk == 8) define(launch, "LAG", tile->stages - 3);  // a consumer that overlaps waits for a step while it holds one more
+  if (gradient && math->chunk == 8)
+    define(launch, "LAG", tile->stages - 3);  // a consumer that overlaps waits for a step while it holds one more
   define_attention(node, parts, launch);
   if (!gradient) launch.store_aligned = true;
 
