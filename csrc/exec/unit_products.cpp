@@ -178,7 +178,7 @@ const std::vector<UnitType>& unit_types() {
       {"attention in fp16", &Caps::wgmma_attention_f16, "IN_HALF 1", DType::kF16, 8e-4, UnitKernels::kAttention},
       {"gradients of attention in TF32", &Caps::wgmma_attention_gradient_tf32, "TERMS 1", DType::kF32, 3e-3,
        UnitKernels::kAttentionGradient},
-      {"gradients of attention in fp32", &Caps::wgmma_attention_gradient, "TERMS 3", DType::kF32, 4e-6,
+      {"gradients of attention in fp32", &Caps::wgmma_attention_gradient, "TERMS 3", DType::kF32, 6e-6,
        UnitKernels::kAttentionGradient},
       {"gradients of attention in bf16", &Caps::wgmma_attention_gradient_bf16, "IN_BF16 1", DType::kBF16, 6e-3,
        UnitKernels::kAttentionGradient},

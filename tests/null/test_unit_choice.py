@@ -197,7 +197,11 @@ def gradients(dtype: torch.dtype, size: int = 64, **caps: Any) -> tuple[list[str
 
 @pytest.mark.parametrize(
     "dtype, name, size",
-    [(dtype, name, size) for dtype, name in ((torch.bfloat16, "bf16"), (torch.float16, "f16")) for size in (64, 40, 128)]
+    [
+        (dtype, name, size)
+        for dtype, name in ((torch.bfloat16, "bf16"), (torch.float16, "f16"))
+        for size in (64, 40, 128)
+    ]
     + [(torch.float32, "split tf32", size) for size in (64, 40, 6)],
 )
 def test_gradients_of_attention(dtype: torch.dtype, name: str, size: int) -> None:
