@@ -276,7 +276,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     leave(line, TILES * step + 2);
     DROP_SCORES(grad);
     differ(s, s, grad, 0, of_rows);
-    add_values(out, s, arrived(line, TILES * step + 1));
+    add_values(out, s, arrived(line, TILES * step + 1), keys - step * TILE_C);
     leave(line, TILES * step + 1);
   }
 #elif OVERLAP
@@ -392,9 +392,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
       DROP_SCORES(grad);
       differ(grad, s, grad, of_step, 0);
       DROP_SCORES(s);
-      add_values(out, grad, arrived(line, TILES * n + 1));
+      add_values(out, grad, arrived(line, TILES * n + 1), queries - c0);
       leave(line, TILES * n + 1);
-      add_values(out2, s, arrived(line, TILES * n + 3));
+      add_values(out2, s, arrived(line, TILES * n + 3), queries - c0);
       leave(line, TILES * n + 3);
     } else {
       for (int stage = TILES * n; stage < TILES * (n + 1); ++stage) {

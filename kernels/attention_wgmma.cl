@@ -249,7 +249,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     begin_values(out, p, v_tile);
     END_VALUES(step);
 #else
-    add_values(out, s, v_tile);
+    add_values(out, s, v_tile, keys - step * TILE_C);
     leave(line, 2 * step + 1);
 #endif
   }

@@ -112,8 +112,10 @@ ALWAYS_INLINE void begin_values(float* out, const uint* p, __local const UNIT_T*
   UNIT_COMMIT();
 }
 #else
-// total = a b over 32 of the depth, or += if it is not the first block of them. b: of a tile. TF32: sums stay in the unit, as those of 16-bit operands do.
-ALWAYS_INLINE void add_block(float* total, const uint* high, const uint* low, __local const UNIT_T* b_tile, const int first) {
+// Blocks of 32 of the depth that are multiplied together. TF32: sums stay in the unit, as those of 16-bit operands do.
+#define BLOCKS (TERMS == 3 ? 1 : 2)
+// total = a b over BLOCKS blocks, or += if they are not the first. b: of a tile.
+ALWAYS_INLINE void add_blocks(float* total, const uint* high, const uint* low, __local const UNIT_T* b_tile, const int first) {
   const ulong b = descriptor(b_tile, 1);
 #if TERMS == 3
   float sum[TILE_N / 2];
@@ -131,6 +133,10 @@ ALWAYS_INLINE void add_block(float* total, const uint* high, const uint* low, __
   MULTIPLY(sum, high + 4, b + 2, "1");
   MULTIPLY(sum, high + 8, b + 4, "1");
   MULTIPLY(sum, high + 12, b + 6, "1");
+  MULTIPLY(sum, high + 16, b + B_ELEMENTS / 4, "1");
+  MULTIPLY(sum, high + 20, b + B_ELEMENTS / 4 + 2, "1");
+  MULTIPLY(sum, high + 24, b + B_ELEMENTS / 4 + 4, "1");
+  MULTIPLY(sum, high + 28, b + B_ELEMENTS / 4 + 6, "1");
 #endif
   UNIT_END();
   OCL_UNROLL
@@ -144,30 +150,30 @@ ALWAYS_INLINE void add_block(float* total, const uint* high, const uint* low, __
 // As begin_scores, and waits.
 ALWAYS_INLINE void multiply_scores(float* s, __local const UNIT_T* q, __local const UNIT_T* k) {
   OCL_UNROLL
-  for (int block = 0; block < 2; ++block) {
-    uint high[16], low[16];
+  for (int block = 0; block < 2; block += BLOCKS) {
+    uint high[16 * BLOCKS], low[16 * BLOCKS];
     OCL_UNROLL
-    for (int k8 = 0; k8 < 4; ++k8) {
+    for (int k8 = 0; k8 < 4 * BLOCKS; ++k8) {
       float x[4];
-      read_fragment(x, q + block * TILE_M * TILE_K, k8, 1);
+      read_fragment(x, q + (block + k8 / 4) * TILE_M * TILE_K, k8 & 3, 1);
       split_fragment(high, low, k8, x);
     }
-    add_block(s, high, low, k + block * PARTS * B_ELEMENTS, block == 0);
+    add_blocks(s, high, low, k + block * PARTS * B_ELEMENTS, block == 0);
   }
 }
-// As begin_values, and waits. v: [DEPTH_TILE][32] twice, of columns in the order in which lanes have p: position i of eight neighbours stands for column 2i
-// (i < 4) or 2(i - 4) + 1.
-ALWAYS_INLINE void add_values(float* out, const float* p, __local const UNIT_T* v) {
+// As begin_values, and waits; `left` of the columns are inside. v: [DEPTH_TILE][32] twice, of columns in the order in which lanes have p: position i of eight
+// neighbours stands for column 2i (i < 4) or 2(i - 4) + 1.
+ALWAYS_INLINE void add_values(float* out, const float* p, __local const UNIT_T* v, const int left) {
   OCL_UNROLL
-  for (int block = 0; block < 2; ++block) {
-    uint high[16], low[16];
+  for (int block = 0; block < 2; block += BLOCKS) {
+    uint high[16 * BLOCKS], low[16 * BLOCKS];
     OCL_UNROLL
-    for (int k8 = 0; k8 < 4; ++k8) {
+    for (int k8 = 0; k8 < 4 * BLOCKS; ++k8) {
       const float* of = p + block * 16 + 4 * k8;
       const float x[4] = {of[0], of[2], of[1], of[3]};
       split_fragment(high, low, k8, x);
     }
-    add_block(out, high, low, v + block * PARTS * B_ELEMENTS, 0);
+    if (block * TILE_K < left) add_blocks(out, high, low, v + block * PARTS * B_ELEMENTS, 0);
   }
 }
 #endif

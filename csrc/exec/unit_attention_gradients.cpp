@@ -121,9 +121,12 @@ std::vector<UnitProduct> unit_attention_gradients(const UnitType& type) {
   std::vector<Shape> shapes = {{1, 128, 64, 1, 6, 64, true},  {1, 64, 64, 0, 6, 40, false}, {1, 128, 128, 0, 6, 128, false},
                                {1, 64, 128, 0, 6, 96, true},  {2, 128, 64, 0, 6, 64, true}, {2, 64, 64, 0, 6, 40, false},
                                {2, 64, 128, 0, 6, 128, true}, {2, 128, 64, 0, 6, 64, false}};
-  if (type.storage == ir::DType::kF32)
-    shapes = {{1, 128, 64, 0, 5, 64, true}, {1, 64, 64, 0, 6, 40, false}, {1, 128, 64, 0, 5, 32, false},
-              {2, 128, 64, 0, 5, 64, true}, {2, 64, 64, 0, 6, 40, false}, {2, 128, 64, 0, 5, 32, false}};
+  if (type.storage == ir::DType::kF32) {
+    const bool split = type.macro == std::string("TERMS 3");
+    const int few = split ? 5 : 9, more = split ? 6 : 9;
+    shapes = {{1, 128, 64, 0, few, 64, true}, {1, 64, 64, 0, more, 40, false}, {1, 128, 64, 0, few, 32, false},
+              {2, 128, 64, 0, few, 64, true}, {2, 64, 64, 0, more, 40, false}, {2, 128, 64, 0, few, 32, false}};
+  }
   std::vector<UnitProduct> products;
   for (const Shape& shape : shapes)
     for (const int offset : {0, 1}) products.push_back(gradient(type, shape, offset));
