@@ -2,6 +2,7 @@
 #include "csrc/codegen/accumulators.h"
 
 #include <algorithm>
+#include <array>
 
 #include "csrc/support/error.h"
 
@@ -169,6 +170,73 @@ Accumulators::Carried Accumulators::across_equal_lanes(Writer& writer, const Car
   const std::string m2 = sum(spread), n = body_.kernel().fresh("a");
   writer.line("$t $s = $s.s0 * $d;", Type{types_[2], 1}, n, vector[2], width);
   return {mean, m2, n};
+}
+
+namespace {
+
+/// Reductions in two passes over elements in registers, in the language of reductions.def: $c is the centre, from the first
+/// pass over $n elements.
+struct TwoPasses {
+  const char* reduction;
+  std::array<const char*, 2> identity, step, merge;
+  const char* centre;
+};
+constexpr TwoPasses kTwoPasses[] = {
+    {"welford", {"0", "0"}, {"$a0 + $x", "fma($x - $c, $x - $c, $a0)"}, {"$a0 + $b0", "$a0 + $b0"}, "$a0 / $n"},
+    // equal infinities are one apart from nothing
+    {"softmax",
+     {"$lowest", "0"},
+     {"op_maximum($a0, $x)", "$x == $c ? $a0 + 1 : $a0 + exp($x - $c)"},
+     {"op_maximum($a0, $b0)", "$a0 + $b0"},
+     "$a0"},
+};
+
+const TwoPasses* two_passes(const std::string& reduction) {
+  for (const TwoPasses& row : kTwoPasses)
+    if (reduction == row.reduction) return &row;
+  return nullptr;
+}
+
+}  // namespace
+
+bool Accumulators::takes_two_passes() const { return n_.stage == ReductionStage::kWhole && two_passes(facts_.name) != nullptr; }
+
+std::string Accumulators::declare_pass(Writer& writer, int pass, int width) const {
+  const size_t p = static_cast<size_t>(pass);
+  const TwoPasses* row = takes_two_passes() ? two_passes(facts_.name) : nullptr;
+  const std::string name = body_.kernel().fresh("a"),
+                    identity = row_text(row ? row->identity[p] : facts_.identities[0], 0, width, {});
+  const Type type{types_[0], width};
+  writer.line("$t $s = $s;", type, name,
+              width > 1 && identity[0] != '(' ? "(" + type_name(type) + ")(" + identity + ")" : identity);
+  return name;
+}
+
+void Accumulators::step_pass(int pass, const std::string& into, const std::string& centre) {
+  if (!takes_two_passes()) {
+    step({into});
+    return;
+  }
+  const int width = body_.lane_width();
+  std::map<std::string, std::string> with{{"x", inputs()[0]}, {"a0", into}};
+  if (pass == 1) with["c"] = broadcast_text(centre, types_[0], width);
+  body_.writer().line("$s = $s;", into, row_text(two_passes(facts_.name)->step[static_cast<size_t>(pass)], 0, width, with));
+}
+
+std::string Accumulators::merge_pass_text(int pass, const std::string& a, const std::string& b, int width) const {
+  const TwoPasses* row = takes_two_passes() ? two_passes(facts_.name) : nullptr;
+  return row_text(row ? row->merge[static_cast<size_t>(pass)] : facts_.merge[0], 0, width, {{"a0", a}, {"b0", b}});
+}
+
+std::string Accumulators::centre_text(const std::string& first, const std::string& elements) const {
+  return row_text(two_passes(facts_.name)->centre, 0, 1, {{"a0", first}, {"n", elements}});
+}
+
+Accumulators::Carried Accumulators::after_passes(const std::string& centre, const std::string& second,
+                                                 const std::string& elements) const {
+  Carried result = {centre, second};
+  if (count() > 2) result.push_back(elements);
+  return result;
 }
 
 std::vector<std::string> Accumulators::merged(const Carried& a, const Carried& b, int width) const {

@@ -42,6 +42,19 @@ class Accumulators {
   void step_block(const Carried& block);
   void merge_block(Writer& writer, const Carried& into, const Carried& block, int width) const;
 
+  // Of elements that stay in registers, a mean or a maximum first, then what is summed around it: no division or rescaling per
+  // element. One variable in each pass.
+  bool takes_two_passes() const;
+  /// Whether the elements need one variable in all.
+  bool is_single() const { return count() == 1; }
+  std::string declare_pass(Writer& writer, int pass, int width) const;
+  /// One element into `into`, around `centre` in the second pass.
+  void step_pass(int pass, const std::string& into, const std::string& centre);
+  std::string merge_pass_text(int pass, const std::string& a, const std::string& b, int width) const;
+  /// What the second pass is taken around, from what the first left of `elements` elements.
+  std::string centre_text(const std::string& first, const std::string& elements) const;
+  Carried after_passes(const std::string& centre, const std::string& second, const std::string& elements) const;
+
   /// `into` = merge(into, from); `into` has the smaller positions. Texts of `from` are read once or more.
   void merge(Writer& writer, const Carried& into, const Carried& from, int width) const;
   /// A vector's lanes merged pairwise, halves first: the scalar result, in fresh names.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "csrc/codegen/op_library.h"
 #include "csrc/support/error.h"
@@ -96,6 +97,25 @@ Writer BodyPrinter::pop() {
   std::erase_if(registers_, [&](const Register& r) { return r.value.level >= depth; });
   if (lane_ && lane_level_ >= depth) lane_.reset();
   return text;
+}
+
+Writer BodyPrinter::pop_keeping(Kept& kept) {
+  const int level = depth() - 1;
+  for (const auto& entry : memo_)
+    if (entry.second.level == level) kept.memo_.insert_or_assign(entry.first, entry.second);
+  kept.registers_.clear();
+  std::copy_if(registers_.begin(), registers_.end(), std::back_inserter(kept.registers_),
+               [&](const Register& r) { return r.value.level == level; });
+  kept.stores_ = std::move(stores_);
+  stores_.clear();
+  return pop();
+}
+
+void BodyPrinter::resume(Kept& kept) {
+  memo_.insert(kept.memo_.begin(), kept.memo_.end());
+  registers_.insert(registers_.end(), kept.registers_.begin(), kept.registers_.end());
+  stores_ = std::move(kept.stores_);
+  kept.stores_.clear();
 }
 
 Value BodyPrinter::define(int level, DType dtype, int width, const std::string& text) {

@@ -48,6 +48,14 @@ class BodyPrinter {
   void assume_aligned(bool aligned) { aligned_ = aligned; }
   /// Leaves the innermost level: its text. Its values are forgotten.
   Writer pop();
+  /// Leaves the innermost level and keeps what it knows, with stores that still wait: its text must stay in scope until a level
+  /// for the same elements takes it up again, at the same depth.
+  class Kept;
+  Writer pop_keeping(Kept& kept);
+  /// The values, and the stores, of a level before this one.
+  void resume(Kept& kept);
+  /// The names of the innermost level.
+  const std::map<ir::Symbol, std::string>& names() const { return levels_.back().names; }
   Writer& writer() { return levels_.back().writer; }
   int depth() const { return static_cast<int>(levels_.size()); }
   int lane_width() const { return lane_ ? lane_width_ : 1; }
@@ -124,6 +132,13 @@ class BodyPrinter {
     Key key;
     Value value;
   };
+  std::vector<Register> registers_;
+  std::vector<PendingStore> stores_;
+};
+
+class BodyPrinter::Kept {
+  friend class BodyPrinter;
+  std::map<std::pair<ir::NodeId, int>, Value> memo_;
   std::vector<Register> registers_;
   std::vector<PendingStore> stores_;
 };

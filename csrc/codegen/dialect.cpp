@@ -26,6 +26,7 @@ Dialect make_dialect(const Caps& caps) {
   Dialect dialect;
   dialect.is_cpu = caps.is_cpu;
   dialect.items = caps.is_cpu ? 1 : std::min(256, caps.max_group_size);
+  dialect.units = caps.units;
   dialect.most_items = caps.is_cpu ? 1 : std::min(1024, caps.max_group_size);
   dialect.local_bytes = caps.local_bytes;
   dialect.chunks = caps.units * 6;

@@ -12,6 +12,7 @@ namespace ocl::codegen {
 struct Dialect {
   bool is_cpu = true;
   int items = 1;             // work-items in a group
+  int units = 1;             // compute units
   int most_items = 1;        // of a group that has a long reduction to itself
   int64_t local_bytes = 0;   // of a group
   int chunks = 16;           // CPU: items of a large launch

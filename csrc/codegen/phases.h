@@ -2,6 +2,7 @@
 // i*.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,11 @@ class Phases {
   void columns(ir::Symbol lane, const std::string& name, int width, int count);
   /// Vector lanes along the last r* (kRow on CPUs).
   void lanes(int width);
+  /// Whether every reduction of the group can go through registers().
+  bool fits_registers() const;
+  /// As shared(), for the single loop r0 over `length` elements, a multiple of `width`: each item keeps its vectors of the row
+  /// in registers, from one phase to the next.
+  void registers(const Sharing& sharing, int width, int64_t length);
   /// Items of a work-group stride over r*, and merge through local memory (kRow and kColumn on GPUs).
   void shared(const Sharing& sharing);
 
@@ -46,6 +52,18 @@ class Phases {
   void store_outer();
   void inner_lanes(const schedule::Phase& phase);
   void inner_shared(const schedule::Phase& phase);
+  void inner_registers(const schedule::Phase& phase);
+
+  /// A vector of an item's share of the row.
+  struct Slot {
+    std::string position,
+        inside;  // the name of its first element's index; the condition that the row reaches so far, "" always
+    BodyPrinter::Kept kept;
+  };
+  void each_slot(bool keep, const std::function<void(const Slot&)>& visit);
+  void guarded(const std::string& condition, const std::function<void()>& print);
+  std::vector<std::string> register_pass(int pass, const std::vector<size_t>& which, const std::vector<std::string>& centres);
+  void write_register_tree(int pass, const std::vector<size_t>& which, const std::vector<std::string>& names);
 
   /// Makes `reductions_` for the phase's Reduce nodes.
   void begin(const schedule::Phase& phase);
@@ -79,7 +97,10 @@ class Phases {
   ir::Symbol lane_{};      // of columns()
   std::string lane_name_;  // "" elsewhere
   std::vector<Accumulators> reductions_;
-  bool scans_ = false;  // the phase is a Scan, alone
+  bool scans_ = false;       // the phase is a Scan, alone
+  std::vector<Slot> slots_;  // of registers()
+  std::string elements_;     // of a row
+  int trees_ = 0;            // that were written
 };
 
 /// Writes `i<k>` for k in [0, count) from a flat index over `sizes`; returns their names.

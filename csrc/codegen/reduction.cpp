@@ -4,11 +4,14 @@
 // GPU, kRow: r* is contiguous, so neighbouring items take neighbouring r. One group is `rows` outer elements x `items` items:
 //     item:  0 1 2 ... items-1 | 0 1 2 ...
 //            row 0               row 1
+// Rows that the items can hold stay in their registers (phases_registers.cpp).
 // GPU, kColumn: i* is contiguous, so neighbouring items take neighbouring i, and rows of items stride over r. 256 items:
 //     item:  0 1 2 ... 31      r = 0, 8, 16, ...
 //            0 1 2 ... 31      r = 1, 9, 17, ...
 // Where few groups run, each has few columns, and as many items as a group can have.
 #include <algorithm>
+#include <optional>
+#include <set>
 
 #include "csrc/codegen/nest.h"
 #include "csrc/support/error.h"
@@ -83,6 +86,55 @@ Grid write_rows_cpu(Nest& nest) {
   return {ir::ceildiv(rows, chunk), 1, 1};
 }
 
+namespace {
+
+constexpr int kRowVectors = 4, kRowScalars = 8;  // of an item, if that leaves few enough items in a group
+constexpr size_t kRowOps = 600;                  // printed: compile time
+constexpr int64_t kRowValues = 96;               // loaded elements of an item: registers
+constexpr int64_t kRowItems = 1024;              // of all groups, for each compute unit
+
+struct RegisterRows {
+  int items, width;
+  int64_t length;
+};
+
+/// The items that share a row and keep it in registers, if they can.
+std::optional<RegisterRows> register_rows(const Nest& nest, const Phases& phases, const IndexExpr& rows) {
+  const schedule::Group& group = nest.group;
+  const Dialect& dialect = nest.kernel.dialect();
+  if (group.strategy != LoopStrategy::kRow || group.reduce_sizes.size() != 1 || !group.reduce_sizes[0].is_const() ||
+      !phases.fits_registers())
+    return std::nullopt;
+  const int64_t length = group.reduce_sizes[0].constant();
+  const int width = group.vector_width;
+  if (length < width || length % width != 0) return std::nullopt;
+  const int64_t vectors = length / width;
+  size_t ops = 0;
+  std::set<ir::BufferId> loaded;
+  for (const schedule::Phase& phase : group.phases)
+    for (const ir::NodeId id : phase.nodes)
+      for (const ir::Op& op : nest.kernel.graph().nodes[static_cast<size_t>(id)].body.ops) {
+        ops += phase.inner;
+        if (phase.inner && op.code == ir::OpCode::kLoad) loaded.insert(op.buffer);
+      }
+  const int64_t loads = static_cast<int64_t>(loaded.size());
+  const auto slots = [&](int items) { return (vectors + items - 1) / items; };
+  const auto fits = [&](int items) {
+    return slots(items) <= (width > 1 ? kRowVectors : kRowScalars) &&
+           static_cast<int64_t>(ops) * slots(items) <= int64_t{kRowOps} &&
+           (slots(items) == 1 || loads * slots(items) * width <= kRowValues);
+  };
+  const int64_t most = dialect.most_items;
+  int items = 8;
+  while (items < most && !fits(items)) items *= 2;
+  if (!fits(items)) return std::nullopt;
+  const int64_t all = nest.ranges.of(rows).high;
+  while (items * 2 <= most && slots(items) > 1 && all < dialect.units * kRowItems / items) items *= 2;
+  return RegisterRows{items, width, length};
+}
+
+}  // namespace
+
 Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local) {
   BodyPrinter& body = nest.body;
   const IndexExpr rows = ir::simplify(ir::product(nest.group.sizes), nest.ranges);
@@ -90,8 +142,11 @@ Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local) {
   Sharing sharing;
   sharing.column = nest.group.strategy == LoopStrategy::kColumn;
   const int64_t longest = nest.ranges.of(cost).high;
-  const int items = items_per_group(nest, longest);
-  sharing.items = sharing.column ? std::max(1, items / nest.group.columns) : items_per_row(items, longest);
+  const auto registers = register_rows(nest, Phases(body, nest.group), rows);
+  const int items = registers ? std::max(nest.kernel.dialect().items, registers->items) : items_per_group(nest, longest);
+  sharing.items = registers        ? registers->items
+                  : sharing.column ? std::max(1, items / nest.group.columns)
+                                   : items_per_row(items, longest);
   sharing.rows = items / sharing.items;
   sharing.lane = "lane";
   sharing.writes = "lane == 0";
@@ -119,11 +174,31 @@ Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local) {
   Writer unflatten;
   body.push(write_unflatten(body, unflatten, sharing.live.empty() ? "row" : "min(row, (" + type + ")(" + rows_text + " - 1))",
                             type, nest.group.sizes, nest.group.sizes.size(), SymbolKind::kLoop));
-  Phases phases(body, nest.group);
-  phases.shared(sharing);
+  const auto names = body.names();
+  if (registers) {
+    body.assume_aligned(registers->width > 1);
+    Phases(body, nest.group).registers(sharing, registers->width, registers->length);
+  } else {
+    Phases(body, nest.group).shared(sharing);
+  }
   const Writer inside = body.pop();
   body.writer().append(unflatten);
+  if (!registers || registers->width == 1) {
+    body.writer().append(inside);
+    return {ir::ceildiv(rows, sharing.rows), 1, 1};
+  }
+  // Vectors need aligned memory; tensors that begin at odd elements are read one by one.
+  std::string offsets;
+  for (const std::string& name : nest.kernel.buffer_names()) offsets += (offsets.empty() ? "" : " | ") + name + "_offset";
+  body.assume_aligned(false);
+  body.push(names);
+  Phases(body, nest.group).shared(sharing);
+  const Writer single = body.pop();
+  body.writer().open("if ((($s) & $d) == 0)", offsets, registers->width - 1);
   body.writer().append(inside);
+  body.writer().close(" else {");
+  body.writer().append(single);
+  body.writer().close();
   return {ir::ceildiv(rows, sharing.rows), 1, 1};
 }
 

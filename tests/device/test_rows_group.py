@@ -1,0 +1,56 @@
+# tests/device/test_rows_group.py: rows shared by the items of a work-group, in registers or not, by the kernels of GPUs on every device.
+import pytest
+import torch
+import torch.nn.functional as F
+
+ROWS = {
+    "softmax": lambda x: torch.softmax(x, -1),
+    "logsumexp": lambda x: torch.logsumexp(x, -1),
+    "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "var_mean": lambda x: torch.var_mean(x, -1),
+    "three passes": lambda x: (
+        (x - x.mean(-1, keepdim=True)).abs().amax(-1, keepdim=True) * x / x.norm(dim=-1, keepdim=True)
+    ),
+    "any, all": lambda x: ((x > 3).any(-1), (x < 9).all(-1), x.argmax(-1)),
+}
+
+
+def tensors(result):
+    return result if isinstance(result, tuple) else (result,)
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("rows", "length"), [(5, 8), (7, 33), (9, 64), (131, 197), (6, 768), (3, 1000), (2, 4100), (2, 16388)]
+)
+def test_rows(ocl_device, name, dtype, rows, length):
+    torch._dynamo.reset()
+    options = {"fallback": "error", "kernel_family": "group"}
+    compiled = torch.compile(ROWS[name], backend="ocl", options=options, dynamic=False)
+    torch.manual_seed(0)
+    for first in (0, 1):  # vectors want aligned rows: a view that begins at an odd element must do without
+        memory = (torch.randn(rows * length + first) * 2 + 0.5).to(dtype)
+        x = memory[first:].view(rows, length)
+        on_device = memory.to(ocl_device)[first:].view(rows, length)
+        ours, again = compiled(on_device), compiled(on_device)
+        for a, b, theirs, exact in zip(
+            *map(tensors, (ours, again, ROWS[name](x), ROWS[name](x.double()))), strict=True
+        ):
+            assert a.dtype == theirs.dtype and torch.equal(a, b)
+            if not theirs.is_floating_point():
+                assert torch.equal(a.cpu(), theirs)
+                continue
+            error, most = ((t.double() - exact).norm() / exact.norm() for t in (a.cpu(), theirs))
+            assert error <= 2 * most + 1e-7
+
+
+@pytest.mark.parametrize("value", [float("inf"), -float("inf"), float("nan")])
+def test_rows_with_infinities(ocl_device, value):
+    torch._dynamo.reset()
+    f = lambda x: (torch.softmax(x.clamp(max=9), -1), torch.logsumexp(x, -1), torch.var(x, -1))  # noqa: E731
+    compiled = torch.compile(f, backend="ocl", options={"fallback": "error", "kernel_family": "group"})
+    x = torch.randn(4, 96)
+    x[1, :] = x[2, 90] = x[2, 91] = value
+    for ours, theirs in zip(compiled(x.to(ocl_device)), f(x), strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs, equal_nan=True)
