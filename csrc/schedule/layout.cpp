@@ -98,10 +98,6 @@ std::vector<int> stride_order(const Buffer& buffer) {
   return order;
 }
 
-/// Whether a matrix of this type may lie either way on a GPU: units for 16 bits multiply both, others want the summed dimension
-/// along the rows.
-bool lies_either_way(ir::DType dtype, const Caps& caps) { return !caps.is_cpu && size_bytes(dtype) == 2; }
-
 /// The coordinates i0, i1, ... of a buffer's elements.
 std::vector<IndexExpr> loops_of_rank(const Buffer& buffer) {
   std::vector<IndexExpr> result;
@@ -136,8 +132,9 @@ std::vector<int> walking_order(const Graph& graph, BufferId buffer, const std::v
   return order;
 }
 
-/// Strides for what `node` stores: the order of its largest input of the same rank that is read at the stored coordinates; of
-/// what may lie either way, the order in which its largest input is read.
+/// Strides for what `node` stores: the order of its largest input of the same rank that is read at the stored coordinates. On
+/// GPUs, whose products take matrices either way, else the order in which its largest input is read: no two neighbours of a
+/// work-group then read or write far apart.
 Shape inherited_strides(const Graph& graph, const Node& node, const ir::Store& store, const Caps& caps) {
   const Buffer& buffer = graph.buffers[store.buffer];
   const Buffer* best = nullptr;
@@ -152,7 +149,7 @@ Shape inherited_strides(const Graph& graph, const Node& node, const ir::Store& s
     }
   }
   if (best) return dense_strides(buffer.sizes, stride_order(*best));
-  const bool plain = lies_either_way(buffer.dtype, caps) && node.kind == NodeKind::kMap && store.index == loops_of_rank(buffer);
+  const bool plain = !caps.is_cpu && node.kind == NodeKind::kMap && store.index == loops_of_rank(buffer);
   const ir::Op* main = nullptr;
   for (const ir::Op& op : node.body.ops) {
     if (op.code != ir::OpCode::kLoad || !plain) continue;
@@ -196,7 +193,7 @@ void convert_operands(Graph& graph, Node& node, std::vector<Node>& nodes, const 
       if (window && (few || window->strides[1].is_const(1))) continue;
       nodes.push_back(copy_of_view(graph, view, channels_last_strides(view.sizes), node.origin));
     } else if (!window) {
-      const bool either = node.kind == NodeKind::kContract && lies_either_way(graph.buffers[view.buffer].dtype, caps);
+      const bool either = node.kind == NodeKind::kContract && !caps.is_cpu;
       const Shape strides = either ? dense_strides(view.sizes, walking_order(graph, view.buffer, view.coords, view.sizes))
                                    : contiguous_strides(view.sizes);
       nodes.push_back(copy_of_view(graph, view, strides, node.origin));
