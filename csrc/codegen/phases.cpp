@@ -31,13 +31,13 @@ const char* flat_type(const BodyPrinter& body, const IndexExpr& total) {
 
 std::map<ir::Symbol, std::string> write_unflatten(BodyPrinter& body, Writer& writer, const std::string& flat,
                                                   const std::string& type, const ir::Shape& sizes, size_t count,
-                                                  SymbolKind kind) {
+                                                  SymbolKind kind, const std::string& suffix) {
   std::map<ir::Symbol, std::string> names;
   const std::string prefix = kind == SymbolKind::kLoop ? "i" : "r", index = body.kernel().index_type();
   const std::string narrow = index == type ? "" : "(" + index + ")";
   std::string rest = flat;
   for (size_t k = count; k-- > 0;) {
-    const std::string name = prefix + std::to_string(k), size = body.index(sizes[k]);
+    const std::string name = prefix + std::to_string(k) + suffix, size = body.index(sizes[k]);
     const std::string divisor = size.find(' ') == std::string::npos ? size : "(" + size + ")";
     names[{kind, static_cast<int>(k)}] = name;
     if (k == 0) {

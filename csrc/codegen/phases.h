@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -54,13 +55,18 @@ class Phases {
   void inner_shared(const schedule::Phase& phase);
   void inner_registers(const schedule::Phase& phase);
 
-  /// A vector of an item's share of the row.
+  /// An element, or a vector of elements, of an item's share: where it lies, and the condition that the row reaches so far, ""
+  /// for always.
   struct Slot {
-    std::string position,
-        inside;  // the name of its first element's index; the condition that the row reaches so far, "" always
+    std::map<ir::Symbol, std::string> names;
+    std::string inside;
     BodyPrinter::Kept kept;
   };
-  void each_slot(bool keep, const std::function<void(const Slot&)>& visit);
+  void each_slot(std::vector<Slot>& slots, bool keep, const std::function<void(const Slot&)>& visit);
+  /// What the phase's nodes compute at the innermost level; nothing is reduced or stored yet.
+  void values(const schedule::Phase& phase);
+  /// Elements that an item of shared() takes at once in a loop of up to `steps`.
+  int shared_at_once(const schedule::Phase& phase, int64_t steps) const;
   void guarded(const std::string& condition, const std::function<void()>& print);
   std::vector<std::string> register_pass(int pass, const std::vector<size_t>& which, const std::vector<std::string>& centres);
   void write_register_tree(int pass, const std::vector<size_t>& which, const std::vector<std::string>& names);
@@ -103,10 +109,10 @@ class Phases {
   int trees_ = 0;            // that were written
 };
 
-/// Writes `i<k>` for k in [0, count) from a flat index over `sizes`; returns their names.
+/// Writes `i<k><suffix>` for k in [0, count) from a flat index over `sizes`; returns their names.
 std::map<ir::Symbol, std::string> write_unflatten(BodyPrinter& body, Writer& writer, const std::string& flat,
                                                   const std::string& type, const ir::Shape& sizes, size_t count,
-                                                  ir::SymbolKind kind);
+                                                  ir::SymbolKind kind, const std::string& suffix = "");
 /// "int", or "long" if a flat index up to `total` (and a step beyond) may not fit.
 const char* flat_type(const BodyPrinter& body, const ir::IndexExpr& total);
 

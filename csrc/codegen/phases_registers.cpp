@@ -38,7 +38,8 @@ void Phases::registers(const Sharing& sharing, int width, int64_t length) {
   for (int64_t first = 0; first < length; first += step) {
     Slot& slot = slots_.emplace_back();
     const std::string number = std::to_string(slots_.size() - 1);
-    slot.position = "first" + number;
+    const std::string position = "first" + number;
+    slot.names = {{{SymbolKind::kReduce, 0}, position}};
     std::string text = width > 1 ? format("$s * $d", {sharing.lane, width}) : sharing.lane;
     if (first > 0) text += " + " + std::to_string(first);
     if (first + step > length) {
@@ -46,22 +47,29 @@ void Phases::registers(const Sharing& sharing, int width, int64_t length) {
       body_.writer().line("const int $s = $s < $d;", slot.inside, text, length);
       text = format("min($s, $d)", {text, length - width});
     }
-    body_.writer().line("const $s $s = $s;", type, slot.position, text);
+    body_.writer().line("const $s $s = $s;", type, position, text);
   }
   elements_ = format("$c", {Literal{{true, static_cast<double>(length), 0}, ir::DType::kF32}});
   run(&Phases::inner_registers);
 }
 
 /// One level per slot, where `visit` prints. Its text stays in scope if `keep`.
-void Phases::each_slot(bool keep, const std::function<void(const Slot&)>& visit) {
-  const ir::Symbol symbol{SymbolKind::kReduce, 0};
-  for (Slot& slot : slots_) {
-    body_.push({{symbol, slot.position}});
-    body_.set_lane(symbol, width_);
+void Phases::each_slot(std::vector<Slot>& slots, bool keep, const std::function<void(const Slot&)>& visit) {
+  for (Slot& slot : slots) {
+    body_.push(slot.names);
+    if (width_ > 1) body_.set_lane({SymbolKind::kReduce, 0}, width_);
     body_.resume(slot.kept);
     visit(slot);
     const Writer text = keep ? body_.pop_keeping(slot.kept) : body_.pop();
     body_.writer().append(text);
+  }
+}
+
+void Phases::values(const Phase& phase) {
+  for (const ir::NodeId id : phase.nodes) {
+    const ir::Node& node = body_.kernel().graph().nodes[static_cast<size_t>(id)];
+    if (node.kind == ir::NodeKind::kMap) body_.run_map(id);
+    for (const int op : node.reduced) body_.value(id, op);
   }
 }
 
@@ -73,7 +81,6 @@ void Phases::guarded(const std::string& condition, const std::function<void()>& 
 
 void Phases::inner_registers(const Phase& phase) {
   begin(phase);
-  const ir::Graph& graph = body_.kernel().graph();
   std::vector<size_t> all, again;
   for (size_t i = 0; i < reductions_.size(); ++i) {
     all.push_back(i);
@@ -82,17 +89,13 @@ void Phases::inner_registers(const Phase& phase) {
   std::vector<std::string> centres(reductions_.size());
   bool stores = false;
   // All values first: loads do not wait for stores that may, for all the compiler knows, change what they read.
-  each_slot(true, [&](const Slot&) {
-    for (const ir::NodeId id : phase.nodes) {
-      const ir::Node& node = graph.nodes[static_cast<size_t>(id)];
-      if (node.kind == ir::NodeKind::kMap) body_.run_map(id);
-      for (const int op : node.reduced) body_.value(id, op);
-    }
+  each_slot(slots_, true, [&](const Slot&) {
+    values(phase);
     stores = stores || body_.has_stores();
   });
   const std::vector<std::string> first = register_pass(0, all, centres);
   if (stores)
-    each_slot(false, [&](const Slot& slot) {
+    each_slot(slots_, false, [&](const Slot& slot) {
       std::string condition = sharing_.live;
       if (!slot.inside.empty()) condition += (condition.empty() ? "" : " && ") + slot.inside;
       guarded(condition, [&] { body_.flush_stores(); });
@@ -116,7 +119,7 @@ std::vector<std::string> Phases::register_pass(int pass, const std::vector<size_
   if (which.empty()) return result;
   Writer& w = body_.writer();
   for (const size_t i : which) result[i] = reductions_[i].declare_pass(w, pass, width_);
-  each_slot(true, [&](const Slot& slot) {
+  each_slot(slots_, true, [&](const Slot& slot) {
     guarded(slot.inside, [&] {
       for (const size_t i : which) reductions_[i].step_pass(pass, result[i], centres[i]);
     });

@@ -11,13 +11,26 @@ using schedule::Phase;
 
 namespace {
 
-constexpr int kBlockSteps = 128;  // elements of one item into one accumulator
+constexpr int kBlockSteps = 128;   // elements of one item into one accumulator
+constexpr int kAtOnce = 4;         // elements that an item loads before it waits for the first
+constexpr size_t kAtOnceOps = 64;  // of bodies that are repeated: compile time
 
 }  // namespace
 
 void Phases::shared(const Sharing& sharing) {
   sharing_ = sharing;
+  width_ = 1;
   run(&Phases::inner_shared);
+}
+
+int Phases::shared_at_once(const Phase& phase, int64_t steps) const {
+  size_t ops = 0;
+  for (const ir::NodeId id : phase.nodes) {
+    const ir::Node& node = body_.kernel().graph().nodes[static_cast<size_t>(id)];
+    if (node.kind != ir::NodeKind::kMap && node.kind != ir::NodeKind::kReduce) return 1;
+    ops += node.body.ops.size();
+  }
+  return steps >= 2 * kAtOnce && ops <= kAtOnceOps ? kAtOnce : 1;
 }
 
 void Phases::inner_shared(const Phase& phase) {
@@ -52,10 +65,45 @@ void Phases::inner_shared(const Phase& phase) {
     w.line("const $s $s = min($s + $d, ($s)($s));", step_type, to, from, block_elements, step_type, end);
     declare_block(w, carried, part, 1);
   }
-  w.open("for ($s $s = $s; $s < $s; $s += $d)", step_type, name, from, name, to, name, stride);
+  const int at_once = shared_at_once(phase, body_.ranges().of(total).high / stride);
+  if (at_once == 1) {
+    w.open("for ($s $s = $s; $s < $s; $s += $d)", step_type, name, from, name, to, name, stride);
+  } else {
+    // Several elements at a time, their loads before all stores, which may, for all the compiler knows, change what is loaded.
+    w.open("");
+    w.line("$s $s = $s;", step_type, name, from);
+    Writer several;
+    std::vector<Slot> slots(static_cast<size_t>(at_once));
+    for (int k = 0; k < at_once; ++k) {
+      const std::string at = k == 0 ? name : format("($s + $d)", {name, int64_t{k} * stride});
+      if (flat)
+        slots[static_cast<size_t>(k)].names =
+            write_unflatten(body_, several, at, type, group_.reduce_sizes, group_.reduce_sizes.size(), SymbolKind::kReduce,
+                            "_" + std::to_string(k));
+      else
+        slots[static_cast<size_t>(k)].names = {{{SymbolKind::kReduce, 0}, at}};
+    }
+    body_.push({});
+    bool stores = false;
+    each_slot(slots, true, [&](const Slot&) {
+      values(phase);
+      stores = stores || body_.has_stores();
+    });
+    each_slot(slots, true, [&](const Slot&) {
+      for (size_t i = 0; i < reductions_.size(); ++i)
+        blocks ? reductions_[i].step_block(part[i]) : reductions_[i].step(part[i]);
+    });
+    if (stores) each_slot(slots, false, [&](const Slot&) { body_.flush_stores(); });
+    several.append(body_.pop());
+    w.open("for (; $s < $s - $d; $s += $d)", name, to, int64_t{at_once - 1} * stride, name, int64_t{at_once} * stride);
+    w.append(several);
+    w.close();
+    w.open("for (; $s < $s; $s += $d)", name, to, name, stride);
+  }
   w.append(unflatten);
   w.append(inside);
   w.close();
+  if (at_once > 1) w.close();
   if (blocks) {
     merge_block(w, carried, part, 1);
     w.close();

@@ -2,10 +2,10 @@
 #include "csrc/schedule/layout.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 
 #include "csrc/schedule/body.h"
+#include "csrc/schedule/split_reductions.h"
 
 namespace ocl::schedule {
 
@@ -109,24 +109,20 @@ std::vector<IndexExpr> loops_of_rank(const Buffer& buffer) {
 /// what is stored in that order is read and written along rows. Row-major otherwise.
 std::vector<int> walking_order(const Graph& graph, BufferId buffer, const std::vector<IndexExpr>& coords, const Shape& sizes) {
   ir::Ranges ranges = graph.ranges();
-  std::map<ir::Symbol, IndexExpr> first;
+  std::vector<ir::Symbol> loops;
   for (size_t d = 0; d < sizes.size(); ++d) {
-    first.emplace(IndexExpr::loop(static_cast<int>(d)).symbol(), 0);
-    ranges.set_extent(IndexExpr::loop(static_cast<int>(d)).symbol(), sizes[d]);
+    loops.push_back(IndexExpr::loop(static_cast<int>(d)).symbol());
+    ranges.set_extent(loops.back(), sizes[d]);
   }
   std::vector<int> order(sizes.size());
   std::iota(order.begin(), order.end(), 0);
   if (!graph.buffers[buffer].strides) return order;
-  const IndexExpr offset = linear_offset(graph.buffers[buffer], coords, ranges);
-  const IndexExpr start = substitute(offset, first);
   std::vector<int64_t> step(sizes.size(), INT64_MAX);  // of loops that run once: outermost
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d].is_const(1)) continue;
-    auto second = first;
-    second[IndexExpr::loop(static_cast<int>(d)).symbol()] = 1;
-    const IndexExpr distance = simplify(substitute(offset, second) - start, ranges);
-    if (!distance.is_const() || distance.constant() <= 0) return order;
-    step[d] = distance.constant();
+    const auto distance = first_step(graph, buffer, coords, loops, loops[d], ranges);
+    if (!distance || *distance <= 0) return order;
+    step[d] = *distance;
   }
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return step[a] > step[b]; });
   return order;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "csrc/schedule/body.h"
@@ -26,6 +27,16 @@ std::vector<std::optional<IndexExpr>> loop_strides(const Graph& graph, BufferId 
     result.push_back(affine ? std::optional(simplify(affine->coefficient, ranges)) : std::nullopt);
   }
   return result;
+}
+
+std::optional<int64_t> first_step(const Graph& graph, BufferId buffer, const std::vector<IndexExpr>& coords,
+                                  const std::vector<Symbol>& loops, Symbol loop, const ir::Ranges& ranges) {
+  std::map<Symbol, IndexExpr> first;
+  for (const Symbol s : loops) first.emplace(s, 0);
+  const IndexExpr offset = linear_offset(graph.buffers[buffer], coords, ranges), start = substitute(offset, first);
+  first[loop] = 1;
+  const IndexExpr distance = simplify(substitute(offset, first) - start, ranges);
+  return distance.is_const() ? std::optional(distance.constant()) : std::nullopt;
 }
 
 namespace {
@@ -62,11 +73,14 @@ LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps
     const std::vector<Symbol> symbols = loops.symbols();
     const auto strides =
         loop_strides(graph, node.body.ops[load].buffer, node.body.ops[load].index, symbols, loops.ranges(graph));
+    const ir::Op& op = node.body.ops[load];
     for (size_t i = 0; i < symbols.size(); ++i)
-      if (strides[i] && strides[i]->is_const(1)) (symbols[i].kind == SymbolKind::kReduce ? contiguous_r : contiguous_i) = true;
+      if (strides[i] ? strides[i]->is_const(1)
+                     : !caps.is_cpu && first_step(graph, op.buffer, op.index, symbols, symbols[i], loops.ranges(graph)) == 1)
+        (symbols[i].kind == SymbolKind::kReduce ? contiguous_r : contiguous_i) = true;
   }
   if (contiguous_i) {
-    if (!caps.is_cpu && length > kShort && outer < 65536) return LoopStrategy::kColumn;
+    if (!caps.is_cpu && length > kShort && outer < caps.units * 2048.0) return LoopStrategy::kColumn;
     return LoopStrategy::kSequential;
   }
   if (contiguous_r) return LoopStrategy::kRow;

@@ -23,4 +23,9 @@ std::vector<std::optional<ir::IndexExpr>> loop_strides(const ir::Graph& graph, i
                                                        const std::vector<ir::IndexExpr>& coords,
                                                        const std::vector<ir::Symbol>& loops, const ir::Ranges& ranges);
 
+/// How far the second iteration of a loop is from the first, all other loops at 0, where that is a number: also of offsets that
+/// are affine in pieces (i // 64, i % 64).
+std::optional<int64_t> first_step(const ir::Graph& graph, ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords,
+                                  const std::vector<ir::Symbol>& loops, ir::Symbol loop, const ir::Ranges& ranges);
+
 }  // namespace ocl::schedule
