@@ -20,6 +20,7 @@ constexpr int64_t kShortBlock = 16;   // the shortest, where merging is cheap
 constexpr int64_t kFirstBlock = 8;    // how many times shorter a short first block is
 constexpr int64_t kUnrollLimit = 16;  // loops up to this length are unrolled,
 constexpr size_t kUnrollOps = 48;     // unless their bodies are longer than this: compile time
+constexpr int kScanAtOnce = 8;        // elements
 constexpr int kColumns = 4;  // vectors side by side: accumulators of a sum and of its blocks take a quarter of the registers
 constexpr size_t kColumnOps = 24;  // of bodies that are repeated for each: compile time, registers
 
@@ -268,9 +269,46 @@ void Phases::serial_loop(const Phase& phase, size_t depth, size_t block_loop, in
   }
   size_t ops = 0;
   for (const ir::NodeId node : phase.nodes) ops += body_.kernel().graph().nodes[static_cast<size_t>(node)].body.ops.size();
+  if (scans_ && !body_.kernel().dialect().is_cpu && ops <= kUnrollOps && body_.ranges().of(size).high >= 2 * kScanAtOnce) {
+    scan_loop(phase, carried[0], name, end, inside);
+    return;
+  }
   if (size.is_const() && size.constant() <= kUnrollLimit && ops <= kUnrollOps) w.line("OCL_UNROLL");
   w.open("for ($s $s = 0; $s < $s; ++$s)", type, name, name, end, name);
   w.append(inside);
+  w.close();
+}
+
+/// A Scan's last loop on a GPU, whose items do not run ahead: several elements are loaded before the first is stored.
+void Phases::scan_loop(const Phase& phase, const std::vector<Carried>& carried, const std::string& name, const std::string& end,
+                       const Writer& single) {
+  const ir::Symbol symbol{SymbolKind::kReduce, static_cast<int>(group_.reduce_sizes.size()) - 1};
+  std::vector<Slot> slots(kScanAtOnce);
+  for (size_t k = 0; k < slots.size(); ++k)
+    slots[k].names = {{symbol, k == 0 ? name : format("($s + $d)", {name, static_cast<int64_t>(k)})}};
+  body_.push({});
+  each_slot(slots, true, [&](const Slot&) { values(phase); });
+  each_slot(slots, true, [&](const Slot&) {
+    std::vector<Carried> held;  // what follows changes the running values
+    for (size_t i = 0; i < reductions_.size(); ++i) {
+      held.push_back(reductions_[i].names());
+      reductions_[i].declare(body_.writer(), held[i], 1);
+      for (size_t a = 0; a < held[i].size(); ++a) body_.writer().line("$s = $s;", held[i][a], carried[i][a]);
+      reductions_[i].step_scan(held[i]);
+      for (size_t a = 0; a < held[i].size(); ++a) body_.writer().line("$s = $s;", carried[i][a], held[i][a]);
+    }
+  });
+  each_slot(slots, false, [&](const Slot&) { body_.flush_stores(); });
+  const Writer several = body_.pop();
+  Writer& w = body_.writer();
+  w.open("");
+  w.line("$s $s = 0;", body_.kernel().index_type(), name);
+  w.open("for (; $s < $s - $d; $s += $d)", name, end, kScanAtOnce - 1, name, kScanAtOnce);
+  w.append(several);
+  w.close();
+  w.open("for (; $s < $s; ++$s)", name, end, name);
+  w.append(single);
+  w.close();
   w.close();
 }
 

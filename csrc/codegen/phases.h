@@ -89,6 +89,8 @@ class Phases {
   /// through a block's own accumulators at loop `block_loop`.
   void serial_loop(const schedule::Phase& phase, size_t depth, size_t block_loop, int64_t block,
                    const std::vector<std::vector<Carried>>& carried, const std::vector<std::vector<Carried>>& part);
+  void scan_loop(const schedule::Phase& phase, const std::vector<Carried>& carried, const std::string& name,
+                 const std::string& end, const Writer& single);
   /// Opens the level of vector `k` of columns().
   void push_column(size_t k);
   void lanes_loop(const schedule::Phase& phase, size_t depth, const std::vector<Carried>& carried,
