@@ -282,6 +282,7 @@ def _losses() -> list[Op]:
         return F.ctc_loss(logits.log_softmax(2), targets, *lengths)
 
     rows = [
+        row("cross_entropy_rows", F.cross_entropy, lambda: (make(2008, 20), labels(2008, classes=20)), rtol=1e-5, atol=1e-6),
         row("cross_entropy_half", F.cross_entropy, lambda: (classes(), labels(5)), half=True),
         row("cross_entropy_soft", F.cross_entropy, lambda: (classes(), soft()), half=True),
         row("cross_entropy_soft_smooth", on(F.cross_entropy, label_smoothing=0.2), lambda: (classes(), soft())),

@@ -22,6 +22,9 @@ struct Dialect {
 };
 Dialect make_dialect(const Caps& caps);
 
+/// In front of a loop over what is left of a vector: compilers would vectorise it again, and one crashes on some of them.
+constexpr const char* kFewTrips = "#pragma clang loop vectorize(disable)";
+
 /// Element `offset` of `pointer` as a value; f16 and bf16 widen to float, bool becomes 0/1 (a mask as a vector).
 /// `aligned`: the address is a multiple of the vector, so that GPUs may move it in one access (vload promises one element
 /// only).

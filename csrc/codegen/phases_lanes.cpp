@@ -95,6 +95,7 @@ void Phases::lanes_loop(const Phase& phase, size_t depth, const std::vector<Carr
     w.close();
   }
   if (has_tail) {
+    w.line(kFewTrips);
     w.open("for (; $s < $s; ++$s)", name, end, name);
     w.append(scalar);
     w.close();

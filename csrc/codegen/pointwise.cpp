@@ -144,6 +144,7 @@ Grid write_elements_cpu(Nest& nest) {
     row.append(vector);
     row.close();
     if (has_tail) {
+      row.line(kFewTrips);
       row.open("for (; $s < $s; ++$s)", name, end, name);
       row.append(scalar);
       row.close();

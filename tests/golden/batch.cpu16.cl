@@ -1,7 +1,7 @@
 // batch, groups 3 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
 //@kernel
-static inline void batch_61d86946f69b_0(__global const float* in0, const ulong in0_offset, __global float* out0, const ulong out0_offset, const int count, const int column_chunk, const int group) {
+static inline void batch_ea8ab1f0fa94_0(__global const float* in0, const ulong in0_offset, __global float* out0, const ulong out0_offset, const int count, const int column_chunk, const int group) {
   in0 += in0_offset;
   out0 += out0_offset;
   const int begin = (int)group * column_chunk;
@@ -13,6 +13,7 @@ static inline void batch_61d86946f69b_0(__global const float* in0, const ulong i
     const float16 v2 = v1 + (float16)(1.0f);
     vstore16(v2, 0, out0 + i0);
   }
+#pragma clang loop vectorize(disable)
   for (; i0 < end; ++i0) {
     const float v3 = in0[i0];
     const float v4 = v3 * 0x1.ccccccp-1f;
@@ -22,7 +23,7 @@ static inline void batch_61d86946f69b_0(__global const float* in0, const ulong i
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void batch_61d86946f69b(
+void batch_ea8ab1f0fa94(
     __global const float* m_in0, const ulong m_in0_offset,
     __global float* m_out0, const ulong m_out0_offset,
     __global const float* m_in1, const ulong m_in1_offset,
@@ -64,5 +65,5 @@ void batch_61d86946f69b(
     column_chunk = m_column_chunk_2;
     first = m_end1;
   }
-  batch_61d86946f69b_0(in0, in0_offset, out0, out0_offset, count, column_chunk, at - first);
+  batch_ea8ab1f0fa94_0(in0, in0_offset, out0, out0_offset, count, column_chunk, at - first);
 }

@@ -46,7 +46,7 @@ OCL_INLINE float op_own_sigmoid_f32(float x) {
 
 //@kernel
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void pointwise_8b95454e0ba4(
+void pointwise_c988e030e2a4(
     __global const float* in0, const ulong in0_offset,
     __global const float* in1, const ulong in1_offset,
     __global float* out0, const ulong out0_offset,
@@ -68,6 +68,7 @@ void pointwise_8b95454e0ba4(
       const float16 v5 = op_own_sigmoid_f32x16(v4);
       vstore16(v5, 0, out0 + i0 * 33 + i1);
     }
+#pragma clang loop vectorize(disable)
     for (; i1 < 33; ++i1) {
       const float v6 = in0[i0 * 33 + i1];
       const float v7 = v6 * 2.0f;

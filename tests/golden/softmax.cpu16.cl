@@ -134,7 +134,7 @@ OCL_INLINE float2 op_softmax_sum_f32x2(float2 m, float2 s, float2 k, float2 t) {
 
 //@kernel
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void softmax_9899098df2f2(
+void softmax_564faccd15b4(
     __global const float* in0, const ulong in0_offset,
     __global float* out0, const ulong out0_offset,
     const int row_chunk) {
@@ -158,6 +158,7 @@ void softmax_9899098df2f2(
         a0 = n0;
         a1 = n1;
       }
+#pragma clang loop vectorize(disable)
       for (; r0 < 1000; ++r0) {
         const float v2 = in0[i0 * 1000 + r0];
         const float v3 = v2 * 0x1p-3f;
@@ -189,6 +190,7 @@ void softmax_9899098df2f2(
         const float16 v8 = v7 / (float16)(a11);
         vstore16(v8, 0, out0 + i0 * 1000 + r0);
       }
+#pragma clang loop vectorize(disable)
       for (; r0 < 1000; ++r0) {
         const float v9 = in0[i0 * 1000 + r0];
         const float v10 = v9 * 0x1p-3f;
