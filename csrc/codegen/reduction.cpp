@@ -124,10 +124,15 @@ std::optional<RegisterRows> register_rows(const Nest& nest, const Phases& phases
            static_cast<int64_t>(ops) * slots(items) <= int64_t{kRowOps} &&
            (slots(items) == 1 || loads * slots(items) * width <= kRowValues);
   };
-  const int64_t most = dialect.most_items;
+  int64_t reductions = 0;
+  for (const ir::NodeId id : group.nodes())
+    reductions += nest.kernel.graph().nodes[static_cast<size_t>(id)].kind == ir::NodeKind::kReduce;
+  // Two sets of arrays for the trees, of 8 bytes at most.
+  int64_t most = dialect.most_items;
+  while (most > 8 && reductions * 16 * std::max<int64_t>(most, dialect.items) > dialect.local_bytes) most /= 2;
   int items = 8;
   while (items < most && !fits(items)) items *= 2;
-  if (!fits(items)) return std::nullopt;
+  if (!fits(items) || reductions * 16 * std::max<int64_t>(items, dialect.items) > dialect.local_bytes) return std::nullopt;
   const int64_t all = nest.ranges.of(rows).high;
   while (items * 2 <= most && slots(items) > 1 && all < dialect.units * kRowItems / items) items *= 2;
   return RegisterRows{items, width, length};
