@@ -22,7 +22,7 @@
 #define TILE_M 128  // rows of C a work-group: 64 a consumer
 #endif
 #ifndef TILE_N
-#define TILE_N 128  // columns of C a work-group: 64 or 128; 256 with operands of 16 bits
+#define TILE_N 128  // columns of C a work-group: 64 or 128; 256 with operands of 16 bits, or of TF32 where they are packed
 #endif
 // Operands as they lie in memory; a chunk is 16 bytes of them. A step's depth is a row of 128 bytes, the unit's widest swizzle.
 #if defined(IN_BF16) || defined(IN_HALF)
@@ -41,13 +41,21 @@
 #ifndef TERMS
 #define TERMS 3  // products a pair of floats: 3 (fp32), 1 (TF32)
 #endif
-#ifndef STAGES
-#define STAGES (HALVES && TILE_N < 256 ? 6 : 4)  // buffers in local memory
+#ifndef PACKED
+#define PACKED 0  // 1: one work-item copies both operands, which are packed in blocks (gemm_packed_wgmma.cl)
+#endif
+#ifndef STAGES  // buffers in local memory
+#if PACKED
+#define STAGES (TILE_M + PARTS * TILE_N <= 256 && TILE_M + PARTS * TILE_N > 192 ? 6 : 4)
+#else
+#define STAGES (HALVES && TILE_N < 256 ? 6 : 4)
+#endif
 #endif
 #define CONSUMERS (TILE_M / 64)
 #ifndef PRODUCERS
-#define PRODUCERS 128                         // work-items that stage, after the consumers
+#define PRODUCERS (PACKED && TILE_M <= 128 ? 32 : 128)  // work-items that stage, after the consumers
 #endif
+#define STAGERS (PACKED ? 1 : HALVES ? PRODUCERS : 2 * PRODUCERS)  // what a stage waits for; 32 bits: copies of A, stores of B
 #define GROUP (CONSUMERS * 128 + PRODUCERS)
 #define A_ELEMENTS (TILE_M * TILE_K)
 #define B_ELEMENTS (TILE_N * TILE_K)
@@ -107,6 +115,15 @@ ALWAYS_INLINE void copy_16(const uint to, __global const UNIT_T* from, const uin
 }
 ALWAYS_INLINE void copy_4(const uint to, __global const UNIT_T* from, const uint bytes) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"((ulong)(size_t)from), "r"(bytes) : "memory");
+}
+// Arrives, and lets the barrier wait for copies of as many bytes by copy_block.
+ALWAYS_INLINE void barrier_expect(const uint bar, const uint bytes) {
+  asm volatile("{ .reg .b64 t; mbarrier.arrive.expect_tx.shared.b64 t, [%0], %1; }" ::"r"(bar), "r"(bytes) : "memory");
+}
+// A multiple of 16 bytes from global to local memory, both at multiples of 16 bytes; the unit may read it once the barrier is complete.
+ALWAYS_INLINE void copy_block(const uint to, __global const float* from, const uint bytes, const uint bar) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"((ulong)(size_t)from), "r"(bytes),
+               "r"(bar) : "memory");
 }
 // Ends a group of this work-item's copies; waits until all but its latest groups are complete.
 ALWAYS_INLINE void copies_end(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -173,6 +190,16 @@ ALWAYS_INLINE void copies_end(void) { asm volatile("cp.async.commit_group;" ::: 
 #else
 #define MULTIPLY(d, a, b, keep) MULTIPLY_BY("64", NUMBERS_0, "%32, %33, %34, %35", "%36", d, a, b, keep, SUMS(d, 0))
 #endif
+// d += a * b: both by descriptors, the depth contiguous.
+#define MULTIPLY_ROWS_BY(columns, numbers, a_number, b_number, d, a, b, ...) \
+  asm volatile("//@{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n" columns "k8.f32.tf32.tf32 {" numbers \
+               "}, " a_number ", " b_number ", p, 1, 1; }" : __VA_ARGS__ : "l"(a), "l"(b))
+#define MULTIPLY_ROWS(d, a, b) OCL_CAT(MULTIPLY_ROWS_, TILE_N)(d, a, b)
+#define MULTIPLY_ROWS_256(d, a, b)                                                                                                     \
+  MULTIPLY_ROWS_BY("256", NUMBERS_0 ", " NUMBERS_32 ", " NUMBERS_64 ", " NUMBERS_96, "%128", "%129", d, a, b, SUMS(d, 0), SUMS(d, 32), \
+                   SUMS(d, 64), SUMS(d, 96))
+#define MULTIPLY_ROWS_128(d, a, b) MULTIPLY_ROWS_BY("128", NUMBERS_0 ", " NUMBERS_32, "%64", "%65", d, a, b, SUMS(d, 0), SUMS(d, 32))
+#define MULTIPLY_ROWS_64(d, a, b) MULTIPLY_ROWS_BY("64", NUMBERS_0, "%32", "%33", d, a, b, SUMS(d, 0))
 #endif
 #define UNIT_BEGIN() asm volatile("//@wgmma.fence.sync.aligned;" ::: "memory")
 #define UNIT_COMMIT() asm volatile("//@wgmma.commit_group.sync.aligned;" ::: "memory")
@@ -232,7 +259,7 @@ typedef struct {
 ALWAYS_INLINE void pipeline_init(const Pipeline p) {
   if (get_local_id(0) == 0) {
     for (int i = 0; i < STAGES; ++i) {
-      barrier_init(p.full + 8 * i, (HALVES ? 1 : 2) * PRODUCERS);  // 32 bits: copies of A, stores of B
+      barrier_init(p.full + 8 * i, STAGERS);
       barrier_init(p.empty + 8 * i, CONSUMERS * 4);  // each warp of the consumers
     }
     fence_for_unit();

@@ -154,7 +154,8 @@ option(
     str,
     "",
     "Capabilities of a device not to use, with commas: wgmma (matrix units by inline instructions), wgmma_halves (for fp16 and "
-    "bf16), wgmma_wide (their widest tiles), wgmma_attention (for attention), wgmma_attention_gradient (for its gradients).",
+    "bf16), wgmma_wide (their widest tiles), wgmma_packed (large products of packed operands), wgmma_packed_halves (those of fp16 "
+    "and bf16), wgmma_tall (their highest tiles), wgmma_attention (for attention), wgmma_attention_gradient (for its gradients).",
     scope="compile",
 )
 option(

@@ -12,6 +12,7 @@
 
 #include "csrc/codegen/kernel_files.h"
 #include "csrc/runtime/hidden_instructions.h"
+#include "csrc/schedule/templates/wgmma_tiles.h"
 #include "csrc/support/hash.h"
 #include "csrc/support/log.h"
 
@@ -45,6 +46,7 @@ ProgramHandle build(Bench& bench, const std::string& source, const std::string& 
   ProgramHandle covered(clCreateProgramWithSource(bench.context.get(), 1, &text, nullptr, &status));
   if (status != CL_SUCCESS || clBuildProgram(covered.get(), 1, &bench.device, options.c_str(), nullptr, nullptr) != CL_SUCCESS)
     return {};
+  if (!runtime::hides_instructions(source)) return covered;
   return runtime::uncover_instructions(bench.context.get(), bench.device, covered.get(), options.c_str(), &status);
 }
 
@@ -55,12 +57,21 @@ cl_mem buffer(Bench& bench, const void* bytes, size_t count) {
   return bench.memory.back().get();
 }
 
-/// The kernel's results, empty if it cannot run or does not end in time.
-std::vector<float> results_of(Bench& bench, cl_program program, const UnitProduct& product) {
+using Programs = std::map<std::string, size_t>;  // text -> position in Bench::programs
+
+void collect_texts(const UnitProduct& product, Programs& programs) {
+  for (const UnitProduct& pack : product.packs) collect_texts(pack, programs);
+  programs.emplace(product.text(), programs.size());
+}
+
+/// Enqueues a product behind its packs; its results, `count` floats between guards. nullptr if it cannot run.
+cl_mem enqueue(Bench& bench, const Programs& programs, const UnitProduct& product, const std::vector<float>& before) {
+  const cl_program program = bench.programs[programs.at(product.text())].get();
+  if (program == nullptr) return nullptr;
   cl_int status = CL_SUCCESS;
   bench.kernels.emplace_back(clCreateKernel(program, "unit_check", &status));
   cl_kernel kernel = bench.kernels.back().get();
-  if (status != CL_SUCCESS) return {};
+  if (status != CL_SUCCESS) return nullptr;
   cl_uint slot = 0;
   bool set = true;
   const auto argument = [&](const auto& value) {
@@ -70,20 +81,31 @@ std::vector<float> results_of(Bench& bench, cl_program program, const UnitProduc
     argument(memory);
     argument(offset);
   };
+  for (const UnitProduct& pack : product.packs) {
+    const std::vector<float> nothing(pack.packed_floats + 2 * kGuard, NAN);
+    const cl_mem packed = enqueue(bench, programs, pack, nothing);
+    if (packed == nullptr) return nullptr;
+    pair(packed, kGuard);
+  }
   for (const auto& input : product.inputs)
     pair(buffer(bench, input.data(), input.size()), static_cast<cl_ulong>(product.offset));
   for (const auto& value : product.arguments) std::visit(argument, value);
-  std::vector<float> results(product.exact.size() + 2 * kGuard, NAN);
-  cl_mem out = buffer(bench, results.data(), results.size() * sizeof(float));
+  cl_mem out = buffer(bench, before.data(), before.size() * sizeof(float));
   pair(out, kGuard);
   const std::array<size_t, 3> local = {product.local, 1, 1};
   const std::array<size_t, 3> global = {product.groups[0] * product.local, product.groups[1], product.groups[2]};
+  set = set && clEnqueueNDRangeKernel(bench.queue.get(), kernel, 3, nullptr, global.data(), local.data(), 0, nullptr,
+                                      nullptr) == CL_SUCCESS;
+  return set ? out : nullptr;
+}
+
+/// The kernel's results, empty if it cannot run or does not end in time.
+std::vector<float> results_of(Bench& bench, const Programs& programs, const UnitProduct& product) {
+  std::vector<float> results(product.exact.size() + 2 * kGuard, NAN);
+  const cl_mem out = enqueue(bench, programs, product, results);
   cl_event raw = nullptr;
-  if (!set ||
-      clEnqueueNDRangeKernel(bench.queue.get(), kernel, 3, nullptr, global.data(), local.data(), 0, nullptr, nullptr) !=
-          CL_SUCCESS ||
-      clEnqueueReadBuffer(bench.queue.get(), out, CL_FALSE, 0, results.size() * sizeof(float), results.data(), 0, nullptr,
-                          &raw) != CL_SUCCESS)
+  if (out == nullptr || clEnqueueReadBuffer(bench.queue.get(), out, CL_FALSE, 0, results.size() * sizeof(float), results.data(),
+                                            0, nullptr, &raw) != CL_SUCCESS)
     return {};
   const runtime::EventHandle event(raw);
   clFlush(bench.queue.get());
@@ -112,8 +134,8 @@ std::string fault_of(runtime::Device& device, const UnitType& type) {
   if (status == CL_SUCCESS) bench->queue = QueueHandle(clCreateCommandQueue(bench->context.get(), bench->device, 0, &status));
   if (status != CL_SUCCESS) return std::string("no context: ") + runtime::status_name(status);
 
-  std::map<std::string, size_t> programs;  // text -> position in bench->programs
-  for (const UnitProduct& product : products) programs.emplace(product.text(), programs.size());
+  Programs programs;
+  for (const UnitProduct& product : products) collect_texts(product, programs);
   bench->programs.resize(programs.size());
   std::vector<const std::string*> texts(programs.size());
   for (const auto& [text, position] : programs) texts[position] = &text;
@@ -133,7 +155,7 @@ std::string fault_of(runtime::Device& device, const UnitType& type) {
     const std::string name = product.file + " (" + product.defines[0] + ", " + product.defines[1] + ")";
     if (program == nullptr) fault = name + " does not build";
     if (!fault.empty()) break;
-    const std::vector<float> results = results_of(*bench, program, product);
+    const std::vector<float> results = results_of(*bench, programs, product);
     if (results.empty())
       fault = name + (bench->stuck ? " does not end" : " does not run");
     else if (!is_right(product, results, kGuard, type.error))
@@ -151,12 +173,12 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
   const std::pair<int, std::string> known{device.index(), type.name};
   if (const auto found = verdicts->find(known); found != verdicts->end()) return found->second;
 
-  std::string key = "unit check 1";
+  std::string key = "unit check 2";
   for (const std::string* part : {&device.name(), &device.platform_name(), &device.driver(), &device.build_options()})
     key += '\0' + *part;
   key += '\0' + std::string(type.name);
-  for (const char* file : {"common", "wgmma", "wgmma_attention", "gemm_wgmma", "conv_wgmma", "conv_weight_wgmma",
-                           "attention_wgmma", "attention_gradient_wgmma"})
+  for (const char* file : {"common", "wgmma", "wgmma_attention", "gemm_wgmma", "pack_wgmma", "gemm_packed_wgmma", "conv_wgmma",
+                           "conv_weight_wgmma", "attention_wgmma", "attention_gradient_wgmma"})
     key += '\0' + std::string(codegen::kernel_file(file));
   key = "unit check " + hash_hex(key);
   const std::string stored = store.find ? store.find(key) : "";
@@ -170,10 +192,22 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
   return fault.empty();
 }
 
+/// Whether a product may be large enough to pack its operands.
+bool is_large(const ir::Node& node) {
+  int64_t count = 1;
+  for (const ir::Shape* sizes : {&node.sizes, &node.reduce_sizes})
+    for (const ir::IndexExpr& size : *sizes) {
+      if (!size.is_const()) return true;
+      count = std::min(count * std::min(size.constant(), schedule::kLeastPacked), schedule::kLeastPacked);
+    }
+  return count >= schedule::kLeastPacked;
+}
+
 /// float32 that may be rounded is multiplied exactly where TF32 is wrong.
 bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
   const bool gradient = type.kernels == UnitKernels::kAttentionGradient;
   const bool attention = gradient || type.kernels == UnitKernels::kAttention;
+  const bool packed = type.kernels == UnitKernels::kPacked || type.kernels == UnitKernels::kTall;
   const bool Caps::*rounded = gradient    ? &Caps::wgmma_attention_gradient_tf32
                               : attention ? &Caps::wgmma_attention_tf32
                                           : &Caps::wgmma_tf32;
@@ -184,6 +218,11 @@ bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
                   : node.kind != ir::NodeKind::kContract && node.kind != ir::NodeKind::kConvolve)
       return false;
     if (graph.buffers[node.operands[0].buffer].dtype != type.storage) return false;
+    if (packed) {
+      if (node.kind != ir::NodeKind::kContract || !is_large(node)) return false;
+      const bool rounds = node.reduced_precision && caps.wgmma_tf32;
+      return type.storage != ir::DType::kF32 || rounds == (type.allowed == &Caps::wgmma_packed_tf32);
+    }
     return type.allowed == rounded ? node.reduced_precision
                                    : type.allowed != exact || !node.reduced_precision || !(caps.*rounded);
   });
@@ -194,9 +233,7 @@ bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
 Caps checked_units(runtime::Device& device, const runtime::BinaryStore& store, const ir::Graph& graph, Caps caps) {
   for (const UnitType& type : unit_types()) {
     if (!(caps.*type.allowed) || !needs(graph, type, caps)) continue;
-    const bool narrow =
-        type.kernels != UnitKernels::kWide || caps.*(type.storage == ir::DType::kBF16 ? &Caps::wgmma_bf16 : &Caps::wgmma_f16);
-    if (!narrow || !is_trusted(device, store, type)) caps.*type.allowed = false;
+    if ((type.base != nullptr && !(caps.*type.base)) || !is_trusted(device, store, type)) caps.*type.allowed = false;
   }
   return caps;
 }

@@ -14,8 +14,8 @@
 
 namespace ocl::exec {
 
-/// Products and convolutions; theirs of 256 columns; attention; its gradients.
-enum class UnitKernels { kTiles, kWide, kAttention, kAttentionGradient };
+/// Products and convolutions; theirs of 256 columns; products of packed operands; theirs of 192 rows; attention; its gradients.
+enum class UnitKernels { kTiles, kWide, kPacked, kTall, kAttention, kAttentionGradient };
 
 /// What matrix-unit kernels multiply, and the capability that allows it.
 struct UnitType {
@@ -25,8 +25,9 @@ struct UnitType {
   ir::DType storage;    // of the operands
   double error;         // largest, of a sum over the sum of its products' sizes
   UnitKernels kernels;
+  bool Caps::*base = nullptr;  // an earlier row without which this one is not used
 };
-/// Rows: TF32, fp32 by split TF32, bf16, fp16, wide tiles, attention, its gradients.
+/// Rows: TF32, fp32 by split TF32, bf16, fp16, wide tiles, packed operands, tall tiles, attention, its gradients.
 const std::vector<UnitType>& unit_types();
 
 /// One launch of a kernel on random operands and what it must give.
@@ -35,6 +36,8 @@ struct UnitProduct {
   std::vector<const char*> libraries = {"wgmma"};         // of kernels/, in front of it
   std::vector<std::string> defines;                       // "TILE_M 128"
   int store_width = 2;                                    // VW
+  std::vector<UnitProduct> packs;                         // launches whose results are inputs, in front of the others
+  size_t packed_floats = 0;                               // results of such a launch, which are not compared by themselves
   std::vector<std::vector<unsigned char>> inputs;         // element 0 first
   int offset = 0;                                         // passed with both: where their elements begin
   std::vector<std::variant<int32_t, int64_t>> arguments;  // after the inputs

@@ -60,9 +60,11 @@ struct Order {
   bool a_depth, b_depth;  // whether the depth is contiguous in A, in B
 };
 
+bool is_split(const UnitType& type) { return std::string(type.macro) == "TERMS 3"; }
+
 /// offset: elements in front of both operands; from one element on they are not aligned, and are copied element by element.
 UnitProduct matrix_product(const UnitType& type, const Order& order, int offset) {
-  const int M = 132, N = type.kernels == UnitKernels::kWide ? 268 : 140, K = 172;
+  const int M = type.kernels == UnitKernels::kTall ? 260 : 132, N = order.columns == 256 ? 268 : 140, K = 172;
   const auto padded = [](int n) { return (n + 7) / 8 * 8; };
   const int64_t a_row = order.a_depth ? padded(K) : 1, a_col = order.a_depth ? 1 : padded(M);
   const int64_t b_row = order.b_depth ? 1 : padded(N), b_col = order.b_depth ? padded(K) : 1;
@@ -94,6 +96,60 @@ UnitProduct matrix_product(const UnitType& type, const Order& order, int offset)
         product.sizes.push_back(size);
       }
   return product;
+}
+
+/// One operand's launch of pack_wgmma: `width` of the output by `depth` at two strides of a batch of `size` elements each.
+UnitProduct pack(const UnitType& type, bool first, int width, int depth, int64_t size, int64_t along_width, int64_t along_depth,
+                 std::vector<unsigned char> elements, int offset) {
+  const bool halves = type.storage != ir::DType::kF32, split = is_split(type);
+  const int step = halves ? 64 : 32, steps = (depth + step - 1) / step, panels = (width + 63) / 64, major = along_depth == 1;
+  UnitProduct launch;
+  launch.file = "pack_wgmma";
+  launch.libraries = {};
+  launch.defines = {std::string("FORM ") + (split && first         ? "FRAGMENTS"
+                                            : halves && major == 0 ? "COLUMNS"
+                                                                   : "ROWS"),
+                    "MAJOR " + std::to_string(major), "CHUNKED 1", type.macro};
+  launch.inputs = {std::move(elements)};
+  launch.arguments = {width, depth, 1, size, int64_t{0}, along_width, along_depth};
+  const auto pairs = static_cast<size_t>((steps + 1) / 2), wide = static_cast<size_t>(panels);
+  launch.groups = {major ? pairs : wide, major ? wide : pairs, kBatch};
+  launch.local = 256;
+  launch.offset = offset;
+  launch.packed_floats = static_cast<size_t>(kBatch) * panels * steps * 2048 * (split && !first ? 2 : 1);
+  return launch;
+}
+
+/// A product of operands that are packed first.
+UnitProduct packed_product(const UnitType& type, const Order& order, int offset) {
+  UnitProduct product = matrix_product(type, order, offset);
+  const auto size = [&](size_t i) { return std::get<int32_t>(product.arguments[i]); };
+  const auto stride = [&](size_t i) { return std::get<int64_t>(product.arguments[i]); };
+  const int M = size(0), N = size(1), K = size(2);
+  product.packs = {pack(type, true, M, K, stride(4), stride(6), stride(7), std::move(product.inputs[0]), offset),
+                   pack(type, false, N, K, stride(8), stride(11), stride(10), std::move(product.inputs[1]), offset)};
+  const bool halves = type.storage != ir::DType::kF32;
+  product.file = "gemm_packed_wgmma";
+  product.defines = {"TILE_M " + std::to_string(order.rows),
+                     "TILE_N " + std::to_string(order.columns),
+                     type.macro,
+                     "PACKED 1",
+                     "A_ROWS " + std::to_string(!halves || order.a_depth),
+                     "B_ROWS " + std::to_string(!halves || order.b_depth)};
+  product.local = static_cast<size_t>(order.rows / 64 * 128 + (order.rows > 128 ? 128 : 32));
+  product.inputs.clear();
+  product.arguments = {M, N, K, static_cast<int64_t>(product.packs[0].packed_floats) / kBatch,
+                       static_cast<int64_t>(product.packs[1].packed_floats) / kBatch};
+  return product;
+}
+
+std::vector<UnitProduct> packed_products(const UnitType& type) {
+  std::vector<Order> orders = {{128, 256, true, false}, {128, 128, false, true}, {128, 256, false, false}};
+  if (type.kernels == UnitKernels::kTall) orders = {{192, 256, true, true}, {192, 256, false, false}};
+  if (is_split(type)) orders = {{128, 128, true, false}, {128, 64, false, true}, {64, 128, true, true}, {64, 64, false, false}};
+  std::vector<UnitProduct> products;
+  for (const Order& order : orders) products.push_back(packed_product(type, order, products.size() % 2 == 0 ? 0 : 1));
+  return products;
 }
 
 /// A strided convolution in two groups, all tensors channels-last; splits of the weight gradient follow one another.
@@ -169,8 +225,15 @@ const std::vector<UnitType>& unit_types() {
       {"fp32", &Caps::wgmma, "TERMS 3", DType::kF32, 4e-6, UnitKernels::kTiles},
       {"bf16", &Caps::wgmma_bf16, "IN_BF16 1", DType::kBF16, 2e-5, UnitKernels::kTiles},
       {"fp16", &Caps::wgmma_f16, "IN_HALF 1", DType::kF16, 2e-5, UnitKernels::kTiles},
-      {"bf16, 256 columns,", &Caps::wgmma_wide_bf16, "IN_BF16 1", DType::kBF16, 2e-5, UnitKernels::kWide},
-      {"fp16, 256 columns,", &Caps::wgmma_wide_f16, "IN_HALF 1", DType::kF16, 2e-5, UnitKernels::kWide},
+      {"bf16, 256 columns,", &Caps::wgmma_wide_bf16, "IN_BF16 1", DType::kBF16, 2e-5, UnitKernels::kWide, &Caps::wgmma_bf16},
+      {"fp16, 256 columns,", &Caps::wgmma_wide_f16, "IN_HALF 1", DType::kF16, 2e-5, UnitKernels::kWide, &Caps::wgmma_f16},
+      {"TF32, packed,", &Caps::wgmma_packed_tf32, "TERMS 1", DType::kF32, 1.5e-3, UnitKernels::kPacked, &Caps::wgmma_tf32},
+      {"fp32, packed,", &Caps::wgmma_packed, "TERMS 3", DType::kF32, 4e-6, UnitKernels::kPacked, &Caps::wgmma},
+      {"bf16, packed,", &Caps::wgmma_packed_bf16, "IN_BF16 1", DType::kBF16, 2e-5, UnitKernels::kPacked, &Caps::wgmma_bf16},
+      {"fp16, packed,", &Caps::wgmma_packed_f16, "IN_HALF 1", DType::kF16, 2e-5, UnitKernels::kPacked, &Caps::wgmma_f16},
+      {"bf16, 192 rows,", &Caps::wgmma_tall_bf16, "IN_BF16 1", DType::kBF16, 2e-5, UnitKernels::kTall,
+       &Caps::wgmma_packed_bf16},
+      {"fp16, 192 rows,", &Caps::wgmma_tall_f16, "IN_HALF 1", DType::kF16, 2e-5, UnitKernels::kTall, &Caps::wgmma_packed_f16},
       // The weights are rounded to the operands' type.
       {"attention in TF32", &Caps::wgmma_attention_tf32, "TERMS 1", DType::kF32, 3e-3, UnitKernels::kAttention},
       {"attention in fp32", &Caps::wgmma_attention, "TERMS 3", DType::kF32, 4e-6, UnitKernels::kAttention},
@@ -191,6 +254,7 @@ const std::vector<UnitType>& unit_types() {
 std::vector<UnitProduct> unit_products(const UnitType& type) {
   if (type.kernels == UnitKernels::kAttention) return unit_attentions(type);
   if (type.kernels == UnitKernels::kAttentionGradient) return unit_attention_gradients(type);
+  if (type.kernels == UnitKernels::kPacked || type.kernels == UnitKernels::kTall) return packed_products(type);
   std::vector<UnitProduct> products;
   const bool wide = type.kernels == UnitKernels::kWide;
   const std::vector<Order> orders =

@@ -112,8 +112,9 @@ enum class NodeKind : uint8_t {
   kContract,   // out[b, m, n] = sum over k of a[b, m, k] * b[b, k, n]
   kConvolve,   // see ConvolveKind
   kAttention,  // see AttentionKind
-  kPack,       // out[b, j, k, c] = a[b, k, j * width + c], 0 beyond a's columns; made by template choosers, with a launch
-  kCall,       // an aten op run eagerly
+  kPack,  // out[b, j, k, c]: matrix a[b] in panels j as a kernel reads them, 0 beyond its edges; made by template choosers,
+          // with a launch
+  kCall,  // an aten op run eagerly
 };
 
 enum class ConvolveKind : uint8_t {

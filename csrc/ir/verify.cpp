@@ -200,11 +200,11 @@ constexpr NodeRule kNodeRules[] = {
        return n.kind != NodeKind::kConvolve || (n.operands.size() == 2 && n.outputs.size() == 1 && n.sizes.size() == 4 &&
                                                 n.operands[0].sizes.size() == 4 && n.operands[1].sizes.size() == 4);
      }},
-    {"a pack turns a [b, k, n] into [b, panels, k, width]",
+    {"a pack turns a batch of matrices into [b, panels, parts, elements]",
      [](const Graph&, const Node& n) {
        if (n.kind != NodeKind::kPack) return true;
        return n.operands.size() == 1 && n.outputs.size() == 1 && n.sizes.size() == 4 && n.operands[0].sizes.size() == 3 &&
-              n.operands[0].sizes[0] == n.sizes[0] && n.operands[0].sizes[1] == n.sizes[2];
+              n.operands[0].sizes[0] == n.sizes[0];
      }},
     {"attention has the operands of its kind, and outputs of their sizes",
      [](const Graph& g, const Node& n) {

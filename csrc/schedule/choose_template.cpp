@@ -22,14 +22,14 @@ bool is_empty(const ir::Node& node) {
 
 /// Asks one row; passes over choices that the driver is known to get wrong.
 bool choose_of_row(const TemplateRow& row, const std::string& wanted, ir::Graph& graph, ir::NodeId node, const Caps& caps,
-                   const std::set<std::string>& disabled, Chosen& chosen) {
-  if (disabled.empty()) return ask_row(row, wanted, graph, node, caps, chosen);
+                   bool keeps_parameters, const std::set<std::string>& disabled, Chosen& chosen) {
+  if (disabled.empty()) return ask_row(row, wanted, graph, node, caps, keeps_parameters, chosen);
   const std::vector<ir::Buffer> buffers = graph.buffers;
   const ir::Node original = graph.nodes[node];
   std::vector<std::string> texts = {wanted};
   std::set<std::string> bad;  // the same launch may have several texts
   for (size_t i = 0; i < texts.size(); ++i) {
-    if (!ask_row(row, texts[i], graph, node, caps, chosen)) return false;
+    if (!ask_row(row, texts[i], graph, node, caps, keeps_parameters, chosen)) return false;
     if (disabled.count(chosen.text) == 0 && bad.count(signature(chosen)) == 0) return true;
     bad.insert(signature(chosen));
     if (i == 0)
@@ -58,11 +58,12 @@ bool takes_template(const ir::Node& node) {
 }
 
 bool ask_row(const TemplateRow& row, const std::string& wanted, ir::Graph& graph, ir::NodeId node, const Caps& caps,
-             Chosen& chosen) {
+             bool keeps_parameters, Chosen& chosen) {
   chosen = Chosen{};
   if (row_of(wanted) == row.name) chosen.choices = Choices(wanted);
   ir::Node original = graph.nodes[node];
-  TemplateContext context{graph, node, caps, chosen.before, chosen.before_launches, chosen.after, chosen.choices};
+  TemplateContext context{graph,           node, caps, chosen.before, chosen.before_launches, chosen.after, chosen.choices,
+                          keeps_parameters};
   if (!row.choose(context, chosen.launch)) {
     graph.nodes[node] = std::move(original);
     return false;
@@ -119,7 +120,7 @@ void choose_template(Schedule& schedule, const Caps& caps) {
     Chosen chosen;
     const auto ask = [&](const std::set<std::string>& disabled) {
       for (const TemplateRow* row : rows_for(caps, wanted)) {
-        if (!choose_of_row(*row, wanted, graph, i, caps, disabled, chosen)) continue;
+        if (!choose_of_row(*row, wanted, graph, i, caps, schedule.keeps_parameters, disabled, chosen)) continue;
         const bool followed = !wanted.empty() && row->name == row_of(wanted);
         schedule.log.push_back(original.origin.op + ": " + row->name + " " + chosen.launch.variant +
                                (followed ? ", measured" : ""));

@@ -21,7 +21,7 @@ struct Chosen {
 };
 /// Asks the chooser of `row` for graph.nodes[node]; false: it declines, and the node is as it was.
 bool ask_row(const TemplateRow& row, const std::string& wanted, ir::Graph& graph, ir::NodeId node, const Caps& caps,
-             Chosen& chosen);
+             bool keeps_parameters, Chosen& chosen);
 /// Whether templates exist for this kind of node.
 bool takes_template(const ir::Node& node);
 /// Everything that makes two launches of a template differ.

@@ -60,6 +60,7 @@ struct TemplateContext {
   std::map<size_t, TemplateLaunch>& before_launches;
   std::vector<ir::Node>& after;
   Choices& choices;
+  bool keeps_parameters = false;  // what is computed of parameters alone costs nothing from the second call on
 };
 using TemplateChooser = bool (*)(TemplateContext&, TemplateLaunch&);
 

@@ -18,6 +18,7 @@ const std::vector<TemplateRow>& template_rows() {
       {"depthwise_group", false, true, choose_depthwise_group},
       {"conv_weight_wgmma", false, true, choose_conv_weight_wgmma},
       {"conv_wgmma", false, true, choose_conv_wgmma},
+      {"gemm_packed_wgmma", false, true, choose_gemm_packed_wgmma},
       {"gemm_wgmma", false, true, choose_gemm_wgmma},
       {"winograd_group", false, true, choose_winograd_group},
       {"conv_weight_group", false, true, choose_conv_weight_group},

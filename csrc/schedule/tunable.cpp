@@ -143,7 +143,7 @@ std::vector<Candidate> candidates(const ir::Graph& alone, const Caps& caps) {
     if (!(caps.is_cpu ? row.on_cpu : row.on_gpu)) continue;
     const auto ask = [&](const std::string& wanted, const std::string& knob, Chosen& chosen) {
       ir::Graph graph = laid_out.graph;
-      if (!ask_row(row, wanted, graph, node, caps, chosen)) return false;
+      if (!ask_row(row, wanted, graph, node, caps, false, chosen)) return false;
       if (seen.insert(signature(chosen)).second) found.push_back({chosen.text, knob});
       return true;
     };

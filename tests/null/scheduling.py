@@ -38,8 +38,8 @@ CAPS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 CAPS["units"] = CAPS["gpu"] | {"units": 132} | {
     f"wgmma{kernels}{kind}": True
-    for kernels in ("", "_attention", "_attention_gradient") for kind in ("", "_tf32", "_bf16", "_f16")
-} | {f"wgmma_wide_{kind}": True for kind in ("bf16", "f16")}  # fmt: skip
+    for kernels in ("", "_packed", "_attention", "_attention_gradient") for kind in ("", "_tf32", "_bf16", "_f16")
+} | {f"wgmma_{kernels}_{kind}": True for kernels in ("wide", "tall") for kind in ("bf16", "f16")}  # fmt: skip
 
 
 def render(graph: ir.Graph, caps: str, fuse: bool = True) -> dict[str, Any]:

@@ -4,6 +4,7 @@ on devices."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -130,6 +131,37 @@ def test_convolutions_of_halves(channels: int) -> None:
     log, _ = kernels(lambda x, w: [t for t in step(x, w) if t is not None], [x, w])
     assert len(log) == (3 if channels > 3 else 2)
     assert all("wgmma" in line and "bf16" in line for line in log), log
+
+
+def test_large_operands_are_packed() -> None:
+    """Where the time saved pays for it: a launch for each operand in front."""
+    a = torch.empty(4096, 4096)
+    log, texts = kernels(lambda a, b: torch.relu(a @ b.t()), [a, a])
+    assert "gemm_packed_wgmma" in log[0] and len(texts) == 3
+    forms = [re.search(r"#define FORM (.)", macros(kernel)) for kernel in texts]
+    assert sorted(form[1] for form in forms if form) == ["0", "2"]  # rows of B, fragments of A
+    torch.set_float32_matmul_precision("high")
+    log, texts = kernels(lambda a, b: a.t() @ b, [a, a])
+    assert "tf32 packed" in log[0] and "split" not in log[0] and any("#define TILE_N 256" in macros(k) for k in texts)
+    assert "packed" not in kernels(torch.mm, [a, a], wgmma_packed_tf32=False)[0][0]
+    half = torch.empty(8192, 8192).bfloat16()
+    log, texts = kernels(lambda a, b: a @ b, [half, half])
+    assert "bf16 packed" in log[0] and any("#define B_ROWS 0" in macros(k) for k in texts)
+    assert "192x256" not in kernels(torch.mm, [half, half], wgmma_tall_bf16=False)[0][0]
+    log, texts = kernels(torch.mm, [torch.empty(512, 512), torch.empty(512, 512)])
+    assert "packed" not in log[0] and len(texts) == 1
+
+
+def test_long_depths_of_packed_operands_are_split() -> None:
+    log, texts = kernels(lambda g, x: g.t() @ x, [torch.empty(12608, 3072), torch.empty(12608, 768)])
+    assert "packed in" in log[0] and len(texts) == 4  # two packs, the products, their sum
+
+
+def test_batches_share_a_packed_weight() -> None:
+    inputs = [torch.empty(4, 2048, 2048), torch.empty(2048, 2048)]
+    log, texts = kernels(lambda x, w: torch.bmm(x, w.expand(4, 2048, 2048)), inputs)
+    assert "packed" in log[0]
+    assert [kernel["groups"][2] for kernel in texts if kernel["kind"] == "pack"] == ["4", "1"]
 
 
 def test_what_a_check_rules_out_is_not_used() -> None:

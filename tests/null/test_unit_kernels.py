@@ -25,6 +25,15 @@ GEMMS = [  # tile, operands' types, K contiguous in A and B, (M, N, K, strides p
     ("64x64", "", 1, 0, (66, 68, 100, 4, 0, 2)), ("128x128", "", 0, 1, (132, 129, 36, 4, 0, 2)), ("64x64", "", 1, 1, (66, 65, 33, 0, 1, 2)),
     ("64x128", "TERMS=1", 0, 0, (66, 65, 33, 0, 1, 2)),
 ]  # fmt: skip
+PACKED = [  # tile, operands' types, contiguous dimension of A and B (1: K, 0: the other, 2: none), (M, N, K, strides padded to, offset, groups, B shared)
+    ("128x128", "TERMS=3", 1, 0, (130, 129, 100, 4, 0, 2, 0)), ("128x128", "TERMS=3", 0, 1, (200, 132, 33, 4, 4, 3, 1)),
+    ("64x64", "TERMS=3", 2, 2, (66, 65, 77, 0, 1, 2, 0)), ("128x64", "TERMS=3", 1, 1, (64, 60, 129, 4, 0, 1, 1)),
+    ("128x256", "TERMS=1", 1, 0, (130, 260, 100, 4, 0, 2, 0)), ("128x128", "TERMS=1", 0, 1, (70, 132, 33, 0, 3, 1, 1)),
+    ("128x128", "TERMS=1", 2, 2, (65, 30, 64, 0, 0, 1, 0)),
+    ("128x256", "IN_BF16", 1, 1, (130, 257, 200, 8, 0, 2, 0)), ("128x256", "IN_HALF", 0, 0, (137, 136, 65, 8, 8, 4, 1)),
+    ("192x256", "IN_BF16", 1, 0, (200, 300, 130, 8, 0, 2, 0)), ("128x128", "IN_HALF", 0, 1, (65, 130, 64, 0, 3, 3, 0)),
+    ("128x128", "IN_BF16", 2, 2, (66, 65, 77, 0, 5, 2, 1)),
+]  # fmt: skip
 CONVOLUTIONS = [  # batch, C, K, H, W, R, S, stride, padding, dilation, groups
     (2, 16, 72, 9, 7, 3, 3, 1, 1, 1, 1), (1, 8, 24, 11, 13, 5, 3, 2, 2, 1, 1), (2, 24, 32, 8, 8, 3, 3, 3, 1, 2, 2),
     (2, 72, 64, 6, 6, 1, 1, 2, 0, 1, 1),
@@ -67,8 +76,16 @@ GRADIENTS = [  # types, rows of a tile, macros, (batch, heads, heads of q per he
 UNROLL = "__attribute__((opencl_unroll_hint))"
 
 
-def run(folder: Path, kernel: str, case: str, defines: list[str], arguments: tuple[int, ...], types: str) -> None:
-    """Builds kernels/<kernel>.cl with its case and runs it: the program compares."""
+def run(
+    folder: Path,
+    kernel: str,
+    case: str,
+    defines: list[str],
+    arguments: tuple[int, ...],
+    types: str,
+    packs: dict[str, list[str]] | None = None,
+) -> None:
+    """Builds kernels/<kernel>.cl with its case and runs it: the program compares. packs: kernels/pack_wgmma.cl by names, with macros."""
     text = (ROOT / "kernels/wgmma.cl").read_text()
     begin, end = text.index("// ---- instructions ----"), text.index("// ---- where an element lies")
     text = text[:begin] + (HERE / "unit_emulator.cl").read_text() + text[end:]
@@ -87,7 +104,13 @@ def run(folder: Path, kernel: str, case: str, defines: list[str], arguments: tup
     prelude += "#define vstore8(v, i, p) (vstore4((v).lo, i, p), vstore4((v).hi, i, (p) + 4))\nvoid local_begins(__local char*);\n"
     if not any(name.startswith("VW=") for name in defines):
         macros += "#define VW 2\n"
-    (folder / "kernel.cl").write_text(f"#define KERNEL_NAME k\n{macros}{prelude}{common}{text}\n{main}")
+    (folder / "k.cl").write_text(f"#define KERNEL_NAME k\n{macros}{prelude}{common}{text}\n{main}")
+    objects = [folder / "k.o"]
+    for name, names in (packs or {}).items():
+        macros = "".join(f"#define {macro.replace('=', ' ')}\n" for macro in names)
+        pack = (ROOT / "kernels/pack_wgmma.cl").read_text()
+        (folder / f"{name}.cl").write_text(f"#define KERNEL_NAME {name}\n#define VW 4\n{macros}{prelude}{common}{pack}")
+        objects.append(folder / f"{name}.o")
     halves = types.startswith("IN_")
     flags = [f"-D{name}" for name in defines] + [
         f"-DHALVES_HOST={int(halves)}",
@@ -105,7 +128,8 @@ def run(folder: Path, kernel: str, case: str, defines: list[str], arguments: tup
         "-ffp-contract=off",
         "-O1",
     ]
-    subprocess.run([*opencl, "-c", str(folder / "kernel.cl"), "-o", str(folder / "kernel.o")], check=True)
+    for built in objects:
+        subprocess.run([*opencl, "-c", str(built.with_suffix(".cl")), "-o", str(built)], check=True)
     host = [
         str(CLANG),
         "-x",
@@ -124,7 +148,7 @@ def run(folder: Path, kernel: str, case: str, defines: list[str], arguments: tup
         f'-DCASE="{HERE / case}"',
         "-x",
         "none",
-        str(folder / "kernel.o"),
+        *map(str, objects),
         "-lstdc++",
         "-lm",
     ]
@@ -154,6 +178,21 @@ def test_gemm(tmp_path: Path, tile: str, types: str, a: int, b: int, sizes: tupl
     if sizes[1] != 129:
         defines.append(f"VW={widest(types)}")
     run(tmp_path, "gemm_wgmma", "unit_case_gemm.h", defines, sizes, types)
+
+
+@pytest.mark.parametrize("tile, types, a, b, sizes", PACKED)
+def test_packed_gemm(tmp_path: Path, tile: str, types: str, a: int, b: int, sizes: tuple[int, ...]) -> None:
+    """Both operands packed, then multiplied."""
+    kind = types if "=" in types else f"{types}=1"
+    halves, split, chunked = types.startswith("IN_"), types == "TERMS=3", int(sizes[3] != 0)
+    terms = [] if "=" in types else ["TERMS=1"]
+    packs = {}
+    for name, major in (("pack_a", a), ("pack_b", b)):
+        form = "FRAGMENTS" if split and name == "pack_a" else "COLUMNS" if halves and major == 0 else "ROWS"
+        packs[name] = [kind, f"FORM={form}", f"MAJOR={major}", f"CHUNKED={chunked}", *terms]
+    rows = [f"A_ROWS={int(not halves or a != 0)}", f"B_ROWS={int(not halves or b != 0)}"]
+    named = [*tile_of(tile), kind, *terms, *rows, "PACKED=1", f"A_MAJOR={a}", f"B_MAJOR={b}"]
+    run(tmp_path, "gemm_packed_wgmma", "unit_case_packed.h", named, sizes, types, packs)
 
 
 @pytest.mark.parametrize("types, tile, macros, sizes", ATTENTIONS)

@@ -3,6 +3,7 @@
 ulong emulated_barrier(uint bar, uint what, uint value);
 void emulated_copy(uint to, __global const void* from, uint bytes, uint most);
 void emulated_copies(int wait, uint but);
+void emulated_block(uint to, __global const void* from, uint bytes, uint bar);
 void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint columns, uint keep, uint a_columns, uint b_columns);
 uint emulated_halves(float first, float second);
 float emulated_exp2(float x);
@@ -14,6 +15,8 @@ float emulated_lane(float x, uint bit);
 #define barrier_init(bar, arrivals) emulated_barrier(bar, 0, arrivals)
 #define barrier_arrive(bar) emulated_barrier(bar, 1, 0)
 #define barrier_arrive_after_copies(bar) (emulated_copies(1, 0), emulated_barrier(bar, 1, 0))
+#define barrier_expect(bar, bytes) emulated_barrier(bar, 5, bytes)
+#define copy_block(to, from, bytes, bar) emulated_block(to, from, bytes, bar)
 #define barrier_wait(bar, parity) emulated_barrier(bar, 2, parity)
 #define fence_for_unit() emulated_barrier(0, 3, 0)
 #define copy_16(to, from, bytes) emulated_copy(to, from, bytes, 16)
@@ -39,4 +42,5 @@ float emulated_lane(float x, uint bit);
 #define MULTIPLY_HELD_128(d, a, b) emulated_multiply(d, a, 0, b, 128, 1, 0, 1)
 #else
 #define MULTIPLY(d, a, b, keep) emulated_multiply(d, a, 0, b, TILE_N, keep[0] == '1', 0, 0)
+#define MULTIPLY_ROWS(d, a, b) emulated_multiply(d, 0, a, b, TILE_N, 1, 0, 0)
 #endif

@@ -39,6 +39,13 @@ struct Bar {
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
   uint expected = 0, pending = 0, phase = 0;
+  long bytes = 0;  // of copies that it waits for
+  void end_phase() {
+    if (pending != 0 || bytes != 0) return;
+    pending = expected;
+    phase ^= 1;
+    pthread_cond_broadcast(&changed);
+  }
 };
 static Bar g_bars[4096];
 
@@ -118,13 +125,12 @@ ulong emulated_barrier(uint bar, uint what, uint value) {
   if (what == 0) {
     b.expected = b.pending = value;
     b.phase = 0;
-  } else if (what == 1) {
+    b.bytes = 0;
+  } else if (what == 1 || what == 5) {
     if (b.pending == 0) std::abort();
-    if (--b.pending == 0) {
-      b.pending = b.expected;
-      b.phase ^= 1;
-      pthread_cond_broadcast(&b.changed);
-    }
+    if (what == 5) b.bytes += value;
+    --b.pending;
+    b.end_phase();
   } else {
     while (b.phase == value) pthread_cond_wait(&b.changed, &b.mutex);
   }
@@ -142,6 +148,15 @@ void emulated_copies(int wait, uint but) {
   ++item.groups_ended;
   land(0);
 #endif
+}
+void emulated_block(uint to, const void* from, uint bytes, uint bar) {
+  if (to % 16 || reinterpret_cast<uintptr_t>(from) % 16 || bytes % 16) std::abort();
+  std::memcpy(reinterpret_cast<void*>(static_cast<uintptr_t>(to)), from, bytes);
+  Bar& b = g_bars[bar / 8 % 4096];
+  pthread_mutex_lock(&b.mutex);
+  b.bytes -= bytes;
+  b.end_phase();
+  pthread_mutex_unlock(&b.mutex);
 }
 void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint columns, uint keep, uint a_columns, uint b_columns) {
   const int depth = 32 / sizeof(UNIT_T_HOST), lane = item.local % 32, warp = item.local / 32 % 4, warpgroup = item.local / 128;

@@ -73,7 +73,8 @@ bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch) {
   const IndexExpr step_h = data ? attrs.stride[0] : 1, step_w = data ? attrs.stride[1] : 1;
   const IndexExpr pixels = batch * ir::ceildiv(node.sizes[2], step_h) * ir::ceildiv(node.sizes[3], step_w);
   const int64_t phases = data ? static_cast<int64_t>(attrs.stride[0]) * attrs.stride[1] : 1;
-  const UnitTile tile = choose_unit_tile(context, *math, typical(pixels, 50176), typical(K, 64), attrs.groups * phases);
+  const UnitTile tile =
+      choose_unit_tile(context, unit_tiles(*math, false), typical(pixels, 50176), typical(K, 64), attrs.groups * phases);
 
   launch = TemplateLaunch{};
   launch.kind = data ? "conv_data" : "conv_forward";

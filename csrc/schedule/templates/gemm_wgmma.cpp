@@ -1,8 +1,5 @@
 // csrc/schedule/templates/gemm_wgmma.cpp: matrix products on matrix units by kernels/gemm_wgmma.cl.
-#include <algorithm>
-
 #include "csrc/schedule/templates/choosers.h"
-#include "csrc/schedule/templates/group_tiles.h"
 #include "csrc/schedule/templates/matrix_operands.h"
 #include "csrc/schedule/templates/wgmma_tiles.h"
 
@@ -14,14 +11,9 @@ bool choose_gemm_wgmma(TemplateContext& context, TemplateLaunch& launch) {
   if (context.graph.nodes[context.node].kind != ir::NodeKind::kContract) return false;
   const auto math = unit_math(context);
   if (!math) return false;
-  const ir::Shape whole = context.graph.nodes[context.node].sizes;
-  const IndexExpr whole_depth = context.graph.nodes[context.node].reduce_sizes[0];
-  const int64_t rows = typical(whole[1], 512), columns = typical(whole[2], 512), batches = typical(whole[0], 8);
-  const int64_t depth = typical(whole_depth, 512);
-  if (rows < 24 || columns < 24 || depth < 16) return false;  // most of a tile would be empty
-  const UnitTile tile = choose_unit_tile(context, *math, rows, columns, batches * std::clamp<int64_t>(depth / 256, 1, 64));
-  const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * batches;
-  const int64_t splits = constants(whole) ? choose_splits(context, tiles, whole_depth, math->chunk) : 1;
+  const UnitProblem problem = unit_problem(context.graph.nodes[context.node]);
+  if (problem.rows < 24 || problem.columns < 24 || problem.depth < 16) return false;  // most of a tile would be empty
+  const auto [tile, splits, seconds] = choose_unit_way(context, *math, problem, false);
   if (splits > 1) split_depth(context, splits);
 
   const ir::Node& node = context.graph.nodes[context.node];

@@ -99,6 +99,68 @@ Matrices packed_panels(TemplateContext& context, const ir::View& view, const Mat
   return result;
 }
 
+IndexExpr inner_batch(TemplateContext& context) {
+  IndexExpr inner = 1;
+  const ir::Node node = context.graph.nodes[context.node];
+  for (const ir::View& view : node.operands)
+    if (const auto factor = batch_factor(offset_of(context, view)); factor && inner.is_const(1)) inner = *factor;
+  return inner;
+}
+
+Blocks packed_blocks(TemplateContext& context, int operand, const IndexExpr& inner, int terms) {
+  constexpr int kWidth = 64, kBlockFloats = 2048, kItems = 256, kStepsOfGroup = 2;
+  ir::Graph& graph = context.graph;
+  const ir::View view = graph.nodes[context.node].operands[static_cast<size_t>(operand)];
+  const Matrices matrix = matrices(context, view, inner);
+  const bool halves = ir::size_bytes(graph.buffers[view.buffer].dtype) == 2, first = operand == 0;
+  const int chunk = halves ? 8 : 4;
+  const IndexExpr width = view.sizes[first ? 1 : 2], depth = view.sizes[first ? 2 : 1];
+  const IndexExpr along_width = first ? matrix.row : matrix.col, along_depth = first ? matrix.col : matrix.row;
+  const int major = along_depth.is_const(1) ? 1 : along_width.is_const(1) ? 0 : 2;
+  const bool fragments = !halves && terms == 3 && first;
+  const BlockForm form = fragments ? BlockForm::kFragments : halves && major == 0 ? BlockForm::kColumns : BlockForm::kRows;
+  const int parts = !halves && terms == 3 && !first ? 2 : 1;
+  const bool shared = matrix.outer.is_const(0) && matrix.inner.is_const(0);
+  const IndexExpr count = shared ? IndexExpr(1) : view.sizes[0];
+  const IndexExpr panels = ir::ceildiv(width, kWidth), steps = ir::ceildiv(depth, 8 * chunk);
+
+  ir::Node pack;
+  pack.kind = ir::NodeKind::kPack;
+  pack.origin = graph.nodes[context.node].origin;
+  pack.operands = {view};
+  pack.operands[0].sizes[0] = count;
+  pack.sizes = {count, panels, steps, parts * kBlockFloats};
+  ir::Buffer blocks;
+  blocks.dtype = ir::DType::kF32;  // of any type: the kernel stores bits
+  blocks.sizes = pack.sizes;
+  blocks.strides = ir::contiguous_strides(blocks.sizes);
+  const IndexExpr stride = (*blocks.strides)[0];
+  pack.outputs = {graph.add_buffer(blocks)};
+
+  TemplateLaunch launch;
+  launch.file = "pack_wgmma";
+  launch.kind = "pack";
+  launch.variant = fragments ? "fragments" : form == BlockForm::kColumns ? "columns" : "rows";
+  define_types(context, launch, 4);
+  define(launch, "FORM", static_cast<int>(form));
+  define(launch, "MAJOR", major);
+  define(launch, "CHUNKED",
+         major < 2 && multiples(context, chunk, {major == 1 ? along_width : along_depth, matrix.outer, matrix.inner}));
+  define(launch, "TERMS", terms);
+  launch.inputs = {matrix.input};
+  pass(launch, {width, depth, inner}, {matrix.outer, matrix.inner, along_width, along_depth});
+  const IndexExpr pairs = ir::ceildiv(steps, kStepsOfGroup);
+  launch.groups = {major == 1 ? pairs : panels, major == 1 ? panels : pairs, count};
+  launch.local = {kItems, 1, 1};
+  launch.store_width = 4;
+  launch.store_aligned = true;
+  launch.store_coords = {0, 1, 2, 3};
+  launch.store_dim = 3;
+  context.before_launches.emplace(context.before.size(), std::move(launch));
+  context.before.push_back(std::move(pack));
+  return {{context.before.back().outputs[0], 0}, shared ? IndexExpr(0) : stride, form};
+}
+
 int64_t choose_splits(TemplateContext& context, int64_t tiles, const IndexExpr& K, int chunk) {
   if (!K.is_const()) return 1;
   const int64_t wanted = 2 * static_cast<int64_t>(context.caps.units);
@@ -154,9 +216,7 @@ Matrices chunked_matrices(TemplateContext& context, const ir::View& view, const 
 void pass_matrices(TemplateContext& context, TemplateLaunch& launch, int chunk) {
   const ir::Node node = context.graph.nodes[context.node];
   const IndexExpr M = node.sizes[1], N = node.sizes[2], K = node.reduce_sizes[0];
-  IndexExpr inner = 1;
-  for (const ir::View& view : node.operands)
-    if (const auto factor = batch_factor(offset_of(context, view)); factor && inner.is_const(1)) inner = *factor;
+  const IndexExpr inner = inner_batch(context);
   const bool chunked = chunk > 4;
   const auto operand = [&](const ir::View& view) {
     return chunked ? chunked_matrices(context, view, inner, chunk) : matrices(context, view, inner);

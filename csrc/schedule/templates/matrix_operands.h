@@ -41,4 +41,18 @@ void pass_matrices(TemplateContext& context, TemplateLaunch& launch, int chunk =
 Matrices packed_panels(TemplateContext& context, const ir::View& view, const Matrices& matrix, const ir::IndexExpr& inner,
                        int width);
 
+/// The n by which the operands' batches are flattened (see batch_factor), 1 if none is.
+ir::IndexExpr inner_batch(TemplateContext& context);
+
+/// What matrix units read of a packed operand.
+enum class BlockForm { kRows, kColumns, kFragments };
+/// An operand in blocks, [b, panels of 64 of the width, steps, floats], by kernels/pack_wgmma.cl.
+struct Blocks {
+  TemplateLaunch::Input input;
+  ir::IndexExpr batch;  // floats from one matrix to the next; 0: all are one
+  BlockForm form;
+};
+/// An operand of the contraction (0 or 1) so, by a launch in front of the node. terms: 3 for split TF32.
+Blocks packed_blocks(TemplateContext& context, int operand, const ir::IndexExpr& inner, int terms);
+
 }  // namespace ocl::schedule

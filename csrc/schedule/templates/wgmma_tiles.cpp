@@ -17,7 +17,11 @@ namespace {
 constexpr std::array<UnitTile, 4> kTiles = {{{128, 128, 1.0}, {128, 64, 0.73}, {64, 128, 0.7}, {64, 64, 0.69}}};
 constexpr std::array<UnitTile, 5> kHalfTiles = {
     {{128, 256, 1.2}, {128, 128, 1.0}, {128, 64, 0.73}, {64, 128, 0.65}, {64, 64, 0.6}}};
-constexpr int kProducers = 128;
+// Packed operands: estimates from a probe with split TF32, and from the bytes that a tile of the others moves; not measured
+// yet.
+constexpr std::array<UnitTile, 4> kPackedSplitTiles = {{{128, 128, 1.5}, {128, 64, 1.15}, {64, 128, 1.1}, {64, 64, 0.9}}};
+constexpr std::array<UnitTile, 2> kPackedTf32Tiles = {{{128, 256, 2.3}, {128, 128, 1.85}}};
+constexpr std::array<UnitTile, 3> kPackedHalfTiles = {{{192, 256, 1.7}, {128, 256, 1.57}, {128, 128, 1.25}}};
 
 }  // namespace
 
@@ -38,10 +42,15 @@ std::optional<UnitMath> math_of(const TemplateContext& context, size_t operands,
   };
   const Caps& caps = context.caps;
   // TF32 first: without it, float32 that may be rounded is multiplied exactly.
-  const std::array<Row, 4> rows = {{{ir::DType::kF32, true, {"tf32", 1, 4, 1.5e12, false}},
-                                    {ir::DType::kF32, false, {"split tf32", 3, 4, 0.6e12, false}},
-                                    {ir::DType::kBF16, false, {"bf16", 1, 8, 4e12, caps.wgmma_wide_bf16}},
-                                    {ir::DType::kF16, false, {"f16", 1, 8, 4e12, caps.wgmma_wide_f16}}}};
+  const std::array<Row, 4> rows = {
+      {{ir::DType::kF32, true, {"tf32", 1, 4, 1.5e12, 1e12, false, caps.wgmma_packed_tf32, false}},
+       {ir::DType::kF32, false, {"split tf32", 3, 4, 0.6e12, 0.65e12, false, caps.wgmma_packed, false}},
+       {ir::DType::kBF16,
+        false,
+        {"bf16", 1, 8, 4e12, 2.65e12, caps.wgmma_wide_bf16, caps.wgmma_packed_bf16, caps.wgmma_tall_bf16}},
+       {ir::DType::kF16,
+        false,
+        {"f16", 1, 8, 4e12, 2.65e12, caps.wgmma_wide_f16, caps.wgmma_packed_f16, caps.wgmma_tall_f16}}}};
   for (size_t i = 0; i < rows.size(); ++i)
     if (rows[i].type == type && allowed[i] && (!rows[i].reduced || node.reduced_precision)) return rows[i].math;
   return std::nullopt;
@@ -65,17 +74,85 @@ std::optional<UnitMath> attention_math(const TemplateContext& context) {
                  {caps.wgmma_attention_tf32, caps.wgmma_attention, caps.wgmma_attention_bf16, caps.wgmma_attention_f16});
 }
 
-UnitTile choose_unit_tile(TemplateContext& context, const UnitMath& math, int64_t rows, int64_t columns, int64_t others) {
-  const Caps& caps = context.caps;
+std::vector<UnitTile> unit_tiles(const UnitMath& math, bool packed) {
+  using Tiles = std::span<const UnitTile>;
   const bool halves = math.chunk == 8;
-  std::vector<std::pair<double, UnitTile>> ranked;
-  for (const UnitTile& tile : halves ? std::span<const UnitTile>(kHalfTiles) : std::span<const UnitTile>(kTiles)) {
-    if (tile.columns == 256 && !math.wide) continue;
-    const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * others;
-    const int64_t rounds = (tiles + caps.units - 1) / caps.units;
-    const double time = static_cast<double>(rounds) * tile.rows * tile.columns / tile.rate;
-    ranked.emplace_back(time, tile);
+  const Tiles all = !packed  ? (halves ? Tiles(kHalfTiles) : Tiles(kTiles))
+                    : halves ? Tiles(kPackedHalfTiles)
+                             : (math.terms == 3 ? Tiles(kPackedSplitTiles) : Tiles(kPackedTf32Tiles));
+  std::vector<UnitTile> tiles;
+  for (const UnitTile& tile : all)
+    if ((tile.rows <= 128 || math.tall) && (tile.columns <= 128 || math.wide || !halves)) tiles.push_back(tile);
+  return tiles;
+}
+
+double tile_cost(const Caps& caps, const UnitTile& tile, int64_t rows, int64_t columns, int64_t others) {
+  const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * others;
+  const int64_t rounds = (tiles + caps.units - 1) / caps.units;
+  return static_cast<double>(rounds) * tile.rows * tile.columns / tile.rate;
+}
+
+UnitProblem unit_problem(const ir::Node& node) {
+  return {typical(node.sizes[1], 512), typical(node.sizes[2], 512), typical(node.reduce_sizes[0], 512),
+          typical(node.sizes[0], 8), constants(node.sizes) && constants(node.reduce_sizes)};
+}
+
+namespace {
+
+constexpr int64_t kLeastPart = 256;  // of the depth, when it is split
+
+bool splits_into(const UnitProblem& problem, int64_t splits, int chunk) {
+  if (splits == 1) return true;
+  return problem.fixed && problem.depth % (splits * chunk) == 0 && problem.depth / splits >= kLeastPart;
+}
+
+/// Whole rounds over the compute units, then the sum of the parts.
+double seconds_of(const Caps& caps, const UnitMath& math, const UnitTile& tile, const UnitProblem& p, int64_t splits) {
+  const int64_t step = 8 * math.chunk, steps = (p.depth / splits + step - 1) / step;
+  const double products =
+      tile_cost(caps, tile, p.rows, p.columns, p.batches * splits) * 2 * static_cast<double>(steps * step) / math.product;
+  if (splits == 1) return products;
+  const double part = 4.0 * static_cast<double>(p.rows) * static_cast<double>(p.columns) * static_cast<double>(p.batches);
+  // What an epilogue would do without reading the result costs a pass over it.
+  return products + 2 * static_cast<double>(splits + 1) * part / kCopyBytes + kLaunchSeconds;
+}
+
+}  // namespace
+
+std::vector<UnitWay> unit_ways(const Caps& caps, const UnitMath& math, const UnitProblem& problem, bool packed) {
+  std::vector<UnitWay> ways;
+  for (const UnitTile& tile : unit_tiles(math, packed)) {
+    UnitWay best{tile, 1, seconds_of(caps, math, tile, problem, 1)};
+    for (int64_t splits = 2; splits <= 64; ++splits) {
+      if (!splits_into(problem, splits, math.chunk)) continue;
+      const double seconds = seconds_of(caps, math, tile, problem, splits);
+      if (seconds < best.seconds) best = {tile, splits, seconds};
+    }
+    ways.push_back(best);
   }
+  std::stable_sort(ways.begin(), ways.end(), [](const UnitWay& a, const UnitWay& b) { return a.seconds < b.seconds; });
+  return ways;
+}
+
+UnitWay choose_unit_way(TemplateContext& context, const UnitMath& math, const UnitProblem& problem, bool packed) {
+  const std::vector<UnitWay> ways = unit_ways(context.caps, math, problem, packed);
+  std::vector<std::string> names;
+  for (const UnitWay& way : ways)
+    if (names.size() < kMostOptions) names.push_back(std::to_string(way.tile.rows) + "x" + std::to_string(way.tile.columns));
+  UnitWay way = ways[context.choices.pick("tile", names)];
+  std::vector<int64_t> splits = {way.splits};
+  int64_t more = way.splits + 1;
+  while (more <= 64 && !splits_into(problem, more, math.chunk)) ++more;
+  if (way.splits > 1) splits.push_back(1);
+  if (more <= 64) splits.push_back(more);
+  if (problem.fixed) way.splits = context.choices.pick("splits", splits);
+  return way;
+}
+
+UnitTile choose_unit_tile(TemplateContext& context, const std::vector<UnitTile>& tiles, int64_t rows, int64_t columns,
+                          int64_t others) {
+  std::vector<std::pair<double, UnitTile>> ranked;
+  for (const UnitTile& tile : tiles) ranked.emplace_back(tile_cost(context.caps, tile, rows, columns, others), tile);
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> names;
   for (const auto& [time, tile] : ranked)
@@ -90,7 +167,7 @@ IndexExpr persistent_groups(const Caps& caps, const IndexExpr& tiles, const Unit
 }
 
 void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math, int rows,
-                     int columns) {
+                     int columns, int producers) {
   launch.file = file;
   launch.libraries = {"wgmma"};
   launch.variant = std::to_string(rows) + "x" + std::to_string(columns) + " " + math.name;
@@ -98,13 +175,13 @@ void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, con
   define(launch, "TILE_M", rows);
   define(launch, "TILE_N", columns);
   define(launch, "TERMS", math.terms);
-  launch.local = {rows / 64 * 128 + kProducers, 1, 1};
+  launch.local = {rows / 64 * 128 + producers, 1, 1};
   launch.store_width = 2;
 }
 
 void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math,
-                   const UnitTile& tile, const IndexExpr& columns) {
-  use_unit_kernel(context, launch, file, math, tile.rows, tile.columns);
+                   const UnitTile& tile, const IndexExpr& columns, int producers) {
+  use_unit_kernel(context, launch, file, math, tile.rows, tile.columns, producers);
   launch.libraries.push_back("wgmma_store");
   if (multiples(context, math.chunk, {columns})) launch.store_width = math.chunk;
   launch.store_aligned = true;

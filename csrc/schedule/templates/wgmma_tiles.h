@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "csrc/schedule/templates/item_operands.h"
 
@@ -9,11 +10,13 @@ namespace ocl::schedule {
 
 /// What the units multiply for a node: which of their kernels, and what these ask of operands.
 struct UnitMath {
-  const char* name;  // "split tf32", for variants
-  int terms;         // products a pair of floats; 1 for operands of 16 bits
-  int chunk;         // elements of 16 bytes: strides and contiguous channels are multiples of it
-  double flops;      // of one compute unit of an H200 at full speed
-  bool wide;         // tiles of 256 columns may be used
+  const char* name;   // "split tf32", for variants
+  int terms;          // products a pair of floats; 1 for operands of 16 bits
+  int chunk;          // elements of 16 bytes: strides and contiguous channels are multiples of it
+  double flops;       // of one compute unit of an H200 at full speed
+  double product;     // of a matrix product in tiles of 128 x 128, operands in place
+  bool wide;          // tiles of 256 columns may be used
+  bool packed, tall;  // packed operands may be, and their tiles of 192 rows
 };
 /// nullopt if the units do not take the node's operands on this device.
 std::optional<UnitMath> unit_math(const TemplateContext& context);
@@ -23,19 +26,47 @@ std::optional<UnitMath> attention_math(const TemplateContext& context);
 /// A work-group's tile of the output; 64 rows a consumer.
 struct UnitTile {
   int rows, columns;
-  double rate;  // multiply-adds per second relative to 128 x 128 when the device is full
+  double rate;  // multiply-adds per second relative to 128 x 128 in place when the device is full
 };
 
-/// The tile that finishes rows x columns (times `others` of them) first: whole rounds over the compute units. Knob "tile".
-UnitTile choose_unit_tile(TemplateContext& context, const UnitMath& math, int64_t rows, int64_t columns, int64_t others);
+/// The tiles of operands in place, or packed.
+std::vector<UnitTile> unit_tiles(const UnitMath& math, bool packed);
+/// An H200's memory, and what a launch more takes: for choices between kernels.
+inline constexpr double kCopyBytes = 3.5e12, kLaunchSeconds = 4e-6;
+
+/// What `others` times rows x columns take in whole rounds over the compute units: elements of the output to a unit, at the
+/// rate of a tile of 128 x 128 in place.
+double tile_cost(const Caps& caps, const UnitTile& tile, int64_t rows, int64_t columns, int64_t others);
+/// A batch of matrix products as the model of cost sees it.
+struct UnitProblem {
+  int64_t rows, columns, depth, batches;
+  bool fixed;  // all sizes are known: the depth may be split
+};
+/// How it runs: tile, parts of the depth, estimated seconds.
+struct UnitWay {
+  UnitTile tile;
+  int64_t splits;
+  double seconds;
+};
+/// Multiply-adds below which operands are never packed.
+inline constexpr int64_t kLeastPacked = int64_t{1} << 27;
+UnitProblem unit_problem(const ir::Node& node);
+/// The best way with each tile, the quickest first.
+std::vector<UnitWay> unit_ways(const Caps& caps, const UnitMath& math, const UnitProblem& problem, bool packed);
+/// One of these, by the knobs "tile" and "splits".
+UnitWay choose_unit_way(TemplateContext& context, const UnitMath& math, const UnitProblem& problem, bool packed);
+
+/// The tile that finishes them first. Knob "tile".
+UnitTile choose_unit_tile(TemplateContext& context, const std::vector<UnitTile>& tiles, int64_t rows, int64_t columns,
+                          int64_t others);
 /// Groups that loop over `tiles` tiles, `others` times at once: as many as fit on the device.
 ir::IndexExpr persistent_groups(const Caps& caps, const ir::IndexExpr& tiles, const UnitTile& tile,
                                 const ir::IndexExpr& others);
 /// File, library, tile, terms and local size of a launch; use_unit_tile: of one that stores rows of `columns` elements by
 /// kernels/wgmma_store.cl, and the width of these stores.
 void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math, int rows,
-                     int columns);
+                     int columns, int producers = 128);
 void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math,
-                   const UnitTile& tile, const ir::IndexExpr& columns);
+                   const UnitTile& tile, const ir::IndexExpr& columns, int producers = 128);
 
 }  // namespace ocl::schedule
