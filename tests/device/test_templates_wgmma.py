@@ -68,6 +68,65 @@ def test_gemm(unit_device, m, n, k, transposed, dtype, tmp_path):
     check(lambda a, b: torch.relu(a @ b + 1), matrices(m, n, k, transposed, dtype), unit_device, tmp_path)
 
 
+PACKED = [  # M, N, K, transposed operands
+    (2051, 2050, 2049, ""), (2048, 2304, 2176, "b"), (2100, 2200, 2072, "a"), (1930, 2500, 2200, "ab"),
+    (700, 800, 40960, "a"),
+]  # fmt: skip
+
+
+def was_packed(folder) -> bool:
+    return any("// kernels/gemm_packed_wgmma.cl" in path.read_text() for path in folder.rglob("*.cl"))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("m,n,k,transposed", PACKED)
+def test_packed_gemm(unit_device, m, n, k, transposed, dtype, tmp_path):
+    """Large enough to pack both operands: all of them in fp32, most in 16 bits."""
+    check(lambda a, b: torch.relu(a @ b + 1), matrices(m, n, k, transposed, dtype), unit_device, tmp_path)
+    assert was_packed(tmp_path) or dtype != torch.float32
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+def test_packed_halves(unit_device, dtype, tmp_path):
+    check(torch.mm, matrices(4100, 4000, 2200, "b", dtype), unit_device, tmp_path)
+    assert was_packed(tmp_path)
+
+
+@pytest.mark.parametrize("transposed", ["", "ab"])
+def test_packed_tf32(unit_device, transposed, tmp_path):
+    torch.set_float32_matmul_precision("high")
+    try:
+        check(torch.mm, matrices(2051, 2050, 2049, transposed), unit_device, tmp_path, 1e-3)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert was_packed(tmp_path)
+
+
+def test_packed_batches(unit_device, tmp_path):
+    a, b = torch.randn(3, 1030, 1500), torch.randn(1500, 1290)
+    check(lambda a, b: torch.bmm(a, b.expand(3, 1500, 1290)), (a, b), unit_device, tmp_path)
+    assert was_packed(tmp_path)
+
+
+def test_a_packed_weight_is_kept(unit_device):
+    """Between calls of inference, until it changes."""
+    torch._dynamo.reset()
+    model, x = torch.nn.Linear(2048, 1030).to(unit_device), torch.randn(2000, 2048)
+    compiled = torch.compile(model, backend="ocl", options={"fallback": "error"})
+
+    def packs() -> int:
+        with torch.ocl.record() as launches, torch.no_grad():
+            got = compiled(x.to(unit_device)).cpu()
+        want = x.double() @ model.weight.detach().cpu().double().t() + model.bias.detach().cpu().double()
+        torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=1e-5)
+        return sum(launch.kind == "pack" for launch in launches)
+
+    counts = [packs(), packs()]
+    with torch.no_grad():
+        model.weight.mul_(2)
+    assert [*counts, packs(), packs()] == [2, 1, 2, 1]
+
+
 @pytest.mark.parametrize("how", ["gemm", "convolution", "attention"])
 def test_tf32(unit_device, how, tmp_path):
     """Allowed by the user: fewer digits, and no fewer than its ten bits give."""
