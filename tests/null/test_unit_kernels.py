@@ -192,6 +192,7 @@ def test_packed_gemm(tmp_path: Path, tile: str, types: str, a: int, b: int, size
         packs[name] = [kind, f"FORM={form}", f"MAJOR={major}", f"CHUNKED={chunked}", *terms]
     rows = [f"A_ROWS={int(not halves or a != 0)}", f"B_ROWS={int(not halves or b != 0)}"]
     named = [*tile_of(tile), kind, *terms, *rows, "PACKED=1", f"A_MAJOR={a}", f"B_MAJOR={b}"]
+    named.append(f"VW={widest(types) if sizes[1] % 2 == 0 else 2}")
     run(tmp_path, "gemm_packed_wgmma", "unit_case_packed.h", named, sizes, types, packs)
 
 
