@@ -73,5 +73,7 @@ def test_pack(device, form, dtype, terms, size, major, offset):
     pairs, panels = ceil(want.shape[2], 2), want.shape[1]
     groups = (pairs, panels, 2) if major == 1 else (panels, pairs, 2)
     strides = [Long(s) for s in (x.stride(0), 0, x.stride(1), x.stride(2))]
-    launch(device.build("pack_wgmma.cl", "pack_wgmma", **macros), groups, 256, x, width, depth, 1, *strides, out, out=out)
+    launch(
+        device.build("pack_wgmma.cl", "pack_wgmma", **macros), groups, 256, x, width, depth, 1, *strides, out, out=out
+    )
     assert torch.equal(out, want.flatten())

@@ -25,7 +25,7 @@ GEMMS = [  # tile, operands' types, K contiguous in A and B, (M, N, K, strides p
     ("64x64", "", 1, 0, (66, 68, 100, 4, 0, 2)), ("128x128", "", 0, 1, (132, 129, 36, 4, 0, 2)), ("64x64", "", 1, 1, (66, 65, 33, 0, 1, 2)),
     ("64x128", "TERMS=1", 0, 0, (66, 65, 33, 0, 1, 2)),
 ]  # fmt: skip
-PACKED = [  # tile, operands' types, contiguous dimension of A and B (1: K, 0: the other, 2: none), (M, N, K, strides padded to, offset, groups, B shared)
+PACKED = [  # tile, operands' types, contiguous dimension of A and B (1: K, 0: other, 2: none), (M, N, K, padding, offset, groups, B shared)
     ("128x128", "TERMS=3", 1, 0, (130, 129, 100, 4, 0, 2, 0)), ("128x128", "TERMS=3", 0, 1, (200, 132, 33, 4, 4, 3, 1)),
     ("64x64", "TERMS=3", 2, 2, (66, 65, 77, 0, 1, 2, 0)), ("128x64", "TERMS=3", 1, 1, (64, 60, 129, 4, 0, 1, 1)),
     ("128x256", "TERMS=1", 1, 0, (130, 260, 100, 4, 0, 2, 0)), ("128x128", "TERMS=1", 0, 1, (70, 132, 33, 0, 3, 1, 1)),
