@@ -123,9 +123,10 @@ std::vector<UnitProduct> unit_attention_gradients(const UnitType& type) {
                                {2, 64, 128, 0, 6, 128, true}, {2, 128, 64, 0, 6, 64, false}};
   if (type.storage == ir::DType::kF32) {
     const bool split = type.macro == std::string("TERMS 3");
-    const int few = split ? 5 : 9, more = split ? 6 : 9;
-    shapes = {{1, 128, 64, 0, few, 64, true}, {1, 64, 64, 0, more, 40, false}, {1, 128, 64, 0, few, 32, false},
-              {2, 128, 64, 0, few, 64, true}, {2, 64, 64, 0, more, 40, false}, {2, 128, 64, 0, few, 32, false}};
+    const int few = split ? 5 : 9, more = split ? 6 : 9, few_of_keys = split ? 4 : 9, more_of_keys = split ? 5 : 9;
+    shapes = {{1, 128, 64, 0, few, 64, true},          {1, 64, 64, 0, more, 40, false},
+              {1, 128, 64, 0, few, 32, false},         {2, 128, 64, 0, few_of_keys, 64, true},
+              {2, 64, 64, 0, more_of_keys, 40, false}, {2, 128, 64, 0, few_of_keys, 32, false}};
   }
   std::vector<UnitProduct> products;
   for (const Shape& shape : shapes)

@@ -5,7 +5,10 @@ on devices."""
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -260,3 +263,44 @@ def test_gradients_on_the_portable_kernel(dtype: torch.dtype, size: int) -> None
     for given, kind in ((torch.float16, "_f16"), (torch.float32, "")):
         log, _ = gradients(given, **{f"wgmma_attention_gradient{kind}": False})
         assert all("attention_group" in line for line in log)
+
+
+CLANG = next((path for name in ("clang", "clang-14", "clang-15", "clang-16") if (path := shutil.which(name))), None)
+
+
+def network(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    """Products with bias-like epilogues, odd columns, a convolution, attention; the gradients of all are asked for."""
+    y = F.gelu(x @ w) + x
+    q = y.view(4, 128, 4, 64).transpose(1, 2)
+    y = F.scaled_dot_product_attention(q, q, q, is_causal=True).transpose(1, 2).reshape(512, 256)
+    z = F.conv2d(y.view(2, 256, 16, 16), c, padding=1).relu()
+    return (y @ v).float().sum() + z.float().square().sum()
+
+
+@pytest.mark.skipif(CLANG is None, reason="needs clang, which reads OpenCL C")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("precision", ["highest", "high"])
+def test_kernels_are_valid(tmp_path: Path, dtype: torch.dtype, precision: str) -> None:
+    torch.set_float32_matmul_precision(precision)
+    shapes = ((512, 256), (256, 256), (256, 259), (96, 256, 3, 3))
+    _, rendered = kernels(
+        lambda *xs: network(*xs).backward(), [torch.zeros(s, dtype=dtype).requires_grad_() for s in shapes]
+    )
+    assert sum("wgmma" in kernel["text"] for kernel in rendered) >= 8
+    for number, kernel in enumerate(rendered):
+        file = tmp_path / f"{number}.cl"
+        file.write_text(kernel["text"])
+        command = [
+            str(CLANG),
+            "-x",
+            "cl",
+            "-cl-std=CL1.2",
+            "-Xclang",
+            "-finclude-default-header",
+            "-target",
+            "nvptx64-nvidia-cuda",
+        ]
+        done = subprocess.run(
+            [*command, "-w", "-Dasm=__asm__", "-fsyntax-only", str(file)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr[:2000]

@@ -35,8 +35,8 @@ constexpr std::array<AttentionTile, 27> kTiles = {
      {1, 8, 1, 128, 64, 128, 6, false, 1, 1.0},  {1, 8, 1, 64, 64, 128, 6, false, 1, 0.6},
      {2, 8, 1, 128, 64, 64, 8, false, 1, 1.0},   {2, 8, 1, 64, 64, 64, 6, false, 1, 0.6},
      {2, 8, 1, 64, 64, 128, 6, false, 1, 1.0},   {1, 4, 3, 128, 64, 64, 5, false, 1, 1.0},
-     {1, 4, 3, 64, 64, 64, 6, false, 1, 0.6},    {2, 4, 3, 128, 64, 64, 5, false, 1, 1.0},
-     {2, 4, 3, 64, 64, 64, 6, false, 1, 0.6},    {1, 4, 1, 128, 64, 64, 9, false, 1, 1.0},
+     {1, 4, 3, 64, 64, 64, 6, false, 1, 0.6},    {2, 4, 3, 128, 64, 64, 4, false, 1, 1.0},
+     {2, 4, 3, 64, 64, 64, 5, false, 1, 0.6},    {1, 4, 1, 128, 64, 64, 9, false, 1, 1.0},
      {1, 4, 1, 64, 64, 64, 9, false, 1, 0.6},    {2, 4, 1, 128, 64, 64, 9, false, 1, 1.0},
      {2, 4, 1, 64, 64, 64, 9, false, 1, 0.6}}};
 // Before its first step and after the last a group takes as long as for so many pairs of a query and a key: for itself, and for

@@ -167,23 +167,23 @@ IndexExpr persistent_groups(const Caps& caps, const IndexExpr& tiles, const Unit
 }
 
 void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math, int rows,
-                     int columns, int producers) {
+                     int columns, int producers, int store_width) {
   launch.file = file;
   launch.libraries = {"wgmma"};
   launch.variant = std::to_string(rows) + "x" + std::to_string(columns) + " " + math.name;
-  define_types(context, launch, 2);
+  define_types(context, launch, store_width);
   define(launch, "TILE_M", rows);
   define(launch, "TILE_N", columns);
   define(launch, "TERMS", math.terms);
   launch.local = {rows / 64 * 128 + producers, 1, 1};
-  launch.store_width = 2;
+  launch.store_width = store_width;
 }
 
 void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math,
                    const UnitTile& tile, const IndexExpr& columns, int producers) {
-  use_unit_kernel(context, launch, file, math, tile.rows, tile.columns, producers);
+  const int store_width = multiples(context, math.chunk, {columns}) ? math.chunk : 2;
+  use_unit_kernel(context, launch, file, math, tile.rows, tile.columns, producers, store_width);
   launch.libraries.push_back("wgmma_store");
-  if (multiples(context, math.chunk, {columns})) launch.store_width = math.chunk;
   launch.store_aligned = true;
 }
 

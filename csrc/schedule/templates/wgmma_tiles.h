@@ -65,7 +65,7 @@ ir::IndexExpr persistent_groups(const Caps& caps, const ir::IndexExpr& tiles, co
 /// File, library, tile, terms and local size of a launch; use_unit_tile: of one that stores rows of `columns` elements by
 /// kernels/wgmma_store.cl, and the width of these stores.
 void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math, int rows,
-                     int columns, int producers = 128);
+                     int columns, int producers = 128, int store_width = 2);
 void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math,
                    const UnitTile& tile, const ir::IndexExpr& columns, int producers = 128);
 
