@@ -88,17 +88,21 @@ TEST_CASE("index expressions keep their meaning in C") {
 }
 
 TEST_CASE("library functions are written out for the types that call them, callees first") {
-  const std::string text = called_functions("x = op_logaddexp_f32x8(a, b) + op_logaddexp_f32x8(c, d); y = op_abs_i16(z);", false);
+  const std::string text =
+      called_functions("x = op_logaddexp_f32x8(a, b) + op_logaddexp_f32x8(c, d); y = op_abs_i16(z);", false);
   CHECK(text.find("OCL_INLINE float8 op_maximum_f32x8(float8 a, float8 b)") <
         text.find("OCL_INLINE float8 op_logaddexp_f32x8(float8 a, float8 b)"));
   CHECK(text.find("op_logaddexp_f32x8(float8 a, float8 b)") == text.rfind("op_logaddexp_f32x8(float8 a, float8 b)"));
   CHECK(text.find("OCL_INLINE short op_abs_i16(short x) {\n  return x < (short)(0) ? (short)(-x) : x;") != std::string::npos);
-  CHECK(called_functions("op_relu_f64x2(x)", false).find("return x < ((double2)(0.0)) ? ((double2)(0.0)) : x;") != std::string::npos);
+  CHECK(called_functions("op_relu_f64x2(x)", false).find("return x < ((double2)(0.0)) ? ((double2)(0.0)) : x;") !=
+        std::string::npos);
   CHECK(called_functions("op_sigmoid_f32(x)", false).find("return 1.0f / (1.0f + exp(-x));") != std::string::npos);
   CHECK(called_functions("op_softplus_f32x16(x)", true).find("float16 op_own_exp_f32x16(float16 x)") != std::string::npos);
   CHECK(called_functions("op_softplus_f64x8(x)", true).find("op_own") == std::string::npos);
-  CHECK(own_function("op_gelu_erf", ir::DType::kF32) == "op_own_gelu_erf");
-  CHECK(own_function("exp", ir::DType::kF64) == "exp");
+  for (const bool is_cpu : {true, false}) CHECK(own_function("op_gelu_erf", ir::DType::kF32, is_cpu) == "op_own_gelu_erf");
+  CHECK(own_function("exp", ir::DType::kF32, true) == "op_own_exp");
+  CHECK(own_function("exp", ir::DType::kF32, false) == "exp");
+  CHECK(own_function("exp", ir::DType::kF64, true) == "exp");
   CHECK(called_functions("a + b", false).empty());
   CHECK_THROWS_AS(called_functions("op_nothing_f32(x)", false), Error);
 }
