@@ -330,6 +330,8 @@ def _losses() -> list[Op]:
 
 def _activations() -> list[Op]:
     x = lambda: (make(4, 6),)  # noqa: E731
+    inf = float("inf")
+    infinite = lambda: (torch.tensor([[inf, 1, 2, 3] * 9, [-inf, 1, 2, 3] * 9, [-inf] * 36]),)  # noqa: E731
     names = (
         "gelu silu relu6 hardtanh leaky_relu elu selu celu hardswish hardsigmoid softplus mish logsigmoid softsign tanhshrink"
         " hardshrink softshrink"
@@ -337,6 +339,7 @@ def _activations() -> list[Op]:
     return [
         *(row(f"{n}_half", getattr(F, n), x, half=True) for n in names),
         row("softmin", on(F.softmin, dim=1), x, half=True),
+        row("softmax_infinite", lambda x: (F.softmax(x, -1), F.log_softmax(x, -1)), infinite, gradient=False),
         row("softmax_half", on(F.softmax, dim=0), x, half=True),
         row("log_softmax_half", on(F.log_softmax, dim=1), x, half=True),
         row("softmax_to_float", on(F.softmax, dim=1, dtype=torch.float32), x, half=True),

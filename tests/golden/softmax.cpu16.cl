@@ -134,7 +134,7 @@ OCL_INLINE float2 op_softmax_sum_f32x2(float2 m, float2 s, float2 k, float2 t) {
 
 //@kernel
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void softmax_564faccd15b4(
+void softmax_87676d60c552(
     __global const float* in0, const ulong in0_offset,
     __global float* out0, const ulong out0_offset,
     const int row_chunk) {
@@ -180,24 +180,26 @@ void softmax_564faccd15b4(
     const float n5 = op_softmax_sum_f32(a10, a11, a2, a3);
     a10 = n4;
     a11 = n5;
+    const float v4 = a10 - a10;
+    const float v5 = a11 + v4;
     {
       int r0 = 0;
       for (; r0 + 16 <= 1000; r0 += 16) {
-        const float16 v4 = vload16(0, in0 + i0 * 1000 + r0);
-        const float16 v5 = v4 * (float16)(0x1p-3f);
-        const float16 v6 = v5 - (float16)(a10);
-        const float16 v7 = op_own_exp_f32x16(v6);
-        const float16 v8 = v7 / (float16)(a11);
-        vstore16(v8, 0, out0 + i0 * 1000 + r0);
+        const float16 v6 = vload16(0, in0 + i0 * 1000 + r0);
+        const float16 v7 = v6 * (float16)(0x1p-3f);
+        const float16 v8 = v7 - (float16)(a10);
+        const float16 v9 = op_own_exp_f32x16(v8);
+        const float16 v10 = v9 / (float16)(v5);
+        vstore16(v10, 0, out0 + i0 * 1000 + r0);
       }
 #pragma clang loop vectorize(disable)
       for (; r0 < 1000; ++r0) {
-        const float v9 = in0[i0 * 1000 + r0];
-        const float v10 = v9 * 0x1p-3f;
-        const float v11 = v10 - a10;
-        const float v12 = op_own_exp_f32(v11);
-        const float v13 = v12 / a11;
-        out0[i0 * 1000 + r0] = v13;
+        const float v11 = in0[i0 * 1000 + r0];
+        const float v12 = v11 * 0x1p-3f;
+        const float v13 = v12 - a10;
+        const float v14 = op_own_exp_f32(v13);
+        const float v15 = v14 / v5;
+        out0[i0 * 1000 + r0] = v15;
       }
     }
   }

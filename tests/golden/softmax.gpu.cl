@@ -22,7 +22,7 @@ OCL_INLINE float op_softmax_sum_f32(float m, float s, float k, float t) {
 
 //@kernel
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
-void softmax_564d42943277(
+void softmax_1818b312f3af(
     __global const float* in0, const ulong in0_offset,
     __global float* out0, const ulong out0_offset) {
   __local float shared_f32_0[256];
@@ -107,21 +107,23 @@ void softmax_564d42943277(
     a5 = a5 + shared_f32_1[1];
     a5 = a5 + shared_f32_1[2];
     a5 = a5 + shared_f32_1[3];
-    const float4 v2 = v0 * (float4)(0x1p-3f);
-    const float4 v3 = v2 - (float4)(c0);
-    const float4 v4 = exp(v3);
-    const float4 v5 = v4 / (float4)(a5);
+    const float v2 = c0 - c0;
+    const float v3 = a5 + v2;
+    const float4 v4 = v0 * (float4)(0x1p-3f);
+    const float4 v5 = v4 - (float4)(c0);
+    const float4 v6 = exp(v5);
+    const float4 v7 = v6 / (float4)(v3);
     if (inside0) {
-      *(__global float4*)(out0 + i0 * 1000 + first0) = v5;
+      *(__global float4*)(out0 + i0 * 1000 + first0) = v7;
     }
   } else {
     float a6 = -INFINITY;
     float a7 = 0;
     for (int r0 = lane; r0 < 1000; r0 += 256) {
-      const float v6 = in0[i0 * 1000 + r0];
-      const float v7 = v6 * 0x1p-3f;
-      const float n0 = op_maximum_f32(a6, v7);
-      const float n1 = op_softmax_sum_f32(a6, a7, v7, 1);
+      const float v8 = in0[i0 * 1000 + r0];
+      const float v9 = v8 * 0x1p-3f;
+      const float n0 = op_maximum_f32(a6, v9);
+      const float n1 = op_softmax_sum_f32(a6, a7, v9, 1);
       a6 = n0;
       a7 = n1;
     }
@@ -142,13 +144,15 @@ void softmax_564d42943277(
     a6 = shared_f32_0[0];
     a7 = shared_f32_1[0];
     barrier(CLK_LOCAL_MEM_FENCE);  // everyone has the result before the arrays are used again
+    const float v10 = a6 - a6;
+    const float v11 = a7 + v10;
     for (int r0 = lane; r0 < 1000; r0 += 256) {
-      const float v8 = in0[i0 * 1000 + r0];
-      const float v9 = v8 * 0x1p-3f;
-      const float v10 = v9 - a6;
-      const float v11 = exp(v10);
-      const float v12 = v11 / a7;
-      out0[i0 * 1000 + r0] = v12;
+      const float v12 = in0[i0 * 1000 + r0];
+      const float v13 = v12 * 0x1p-3f;
+      const float v14 = v13 - a6;
+      const float v15 = exp(v14);
+      const float v16 = v15 / v11;
+      out0[i0 * 1000 + r0] = v16;
     }
   }
 }

@@ -200,8 +200,9 @@ def batch_norm_backward(
 
 
 def _row_sums(c: Context, x: ir.Value, dim: int, wide: ir.DType) -> list[ir.Value]:
-    """(largest element m, sum of exp(x - m)) along `dim`, in one pass."""
-    return list(c.builder.reduce("softmax", x, [dim], True, wide))
+    """(largest element m, sum of exp(x - m)) along `dim`, in one pass. The sum is NaN for an infinite m, as exp(m - m) is."""
+    largest, total = c.builder.reduce("softmax", x, [dim], True, wide)
+    return [largest, c.pointwise(lambda m, s: s + (m - m), largest, total, dtype=wide)]
 
 
 @lower(aten._softmax.default)
