@@ -129,32 +129,11 @@ void KERNEL_NAME(__global const UNIT_T* a, const ulong a_offset,  // [batch, M, 
 #endif
     return;
   }
-  const int lane = get_local_id(0) & 31;
   FOR_TILES(g, m_tiles * n_tiles) {
     const int2 tile = tile_at(g, m_tiles, n_tiles);
-    const int m = tile.x * TILE_M + (get_local_id(0) >> 5) * 16 + (lane >> 2);
     float total[TILE_N / 2];
     consume(total, line, begin, begin + steps, A_K_MAJOR, B_K_MAJOR);
     begin += steps;
-    RowVector sums[2 * ROW_VECTORS];
-    gather_rows(sums, total);
-    if (STORES_ALIGNED && (tile.x + 1) * TILE_M <= M && (tile.y + 1) * TILE_N <= N) {
-      OCL_UNROLL
-      for (int j = 0; j < 2 * ROW_VECTORS; ++j)
-        STOREA(sums[j], batch, m + (j & 1) * 8, tile.y * TILE_N + vector_column(j >> 1));
-      continue;
-    }
-    OCL_UNROLL
-    for (int j = 0; j < 2 * ROW_VECTORS; ++j) {
-      RowVector v = sums[j];
-      const int row = m + (j & 1) * 8, n = tile.y * TILE_N + vector_column(j >> 1);
-      if (row >= M) continue;
-      if (n + VW <= N) {
-        STOREV(v, batch, row, n);
-      } else {
-        OCL_NO_UNROLL
-        for (int i = n; i < N; ++i, v = ROTATED(v)) STORE(v.s0, batch, row, i);
-      }
-    }
+    STORE_PRODUCT(total, tile, batch, M, N);
   }
 }

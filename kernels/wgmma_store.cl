@@ -62,3 +62,29 @@ ALWAYS_INLINE void gather_rows(RowVector* rows, const float* total) {
     rows[2 * j + 1] = exchanged(total, 1, j);
   }
 }
+
+// A tile of a product M x N, in a loop over tiles: the hooks STOREA, STOREV and STORE of (b, m, n).
+#define STORE_PRODUCT(total, tile, batch, M, N)                                                                              \
+  {                                                                                                                          \
+    const int m0 = tile.x * TILE_M + (get_local_id(0) >> 5) * 16 + ((get_local_id(0) & 31) >> 2);                            \
+    RowVector sums[2 * ROW_VECTORS];                                                                                         \
+    gather_rows(sums, total);                                                                                                \
+    if (STORES_ALIGNED && (tile.x + 1) * TILE_M <= M && (tile.y + 1) * TILE_N <= N) {                                        \
+      OCL_UNROLL                                                                                                             \
+      for (int j = 0; j < 2 * ROW_VECTORS; ++j)                                                                              \
+        STOREA(sums[j], batch, m0 + (j & 1) * 8, tile.y * TILE_N + vector_column(j >> 1));                                   \
+      continue; /* the tile is done */                                                                                       \
+    }                                                                                                                        \
+    OCL_UNROLL                                                                                                               \
+    for (int j = 0; j < 2 * ROW_VECTORS; ++j) {                                                                              \
+      RowVector v = sums[j];                                                                                                 \
+      const int row = m0 + (j & 1) * 8, n = tile.y * TILE_N + vector_column(j >> 1);                                         \
+      if (row >= M) continue;                                                                                                \
+      if (n + VW <= N) {                                                                                                     \
+        STOREV(v, batch, row, n);                                                                                            \
+      } else {                                                                                                               \
+        OCL_NO_UNROLL                                                                                                        \
+        for (int i = n; i < N; ++i, v = ROTATED(v)) STORE(v.s0, batch, row, i);                                              \
+      }                                                                                                                      \
+    }                                                                                                                        \
+  }

@@ -51,14 +51,20 @@ def expected(x: torch.Tensor, form: str, terms: int) -> torch.Tensor:
     return parts.contiguous().flatten(4).view(torch.int32)
 
 
-@pytest.mark.parametrize("form, dtype, terms", CASES)
+# 16-bit matrices whose width is contiguous are packed by columns, all others in the other forms.
+ORDERED = [
+    (*case, major)
+    for case in CASES
+    for major in range(3)
+    if (case[0] == "columns") == (case[1] != torch.float32 and major == 0)
+]
+
+
+@pytest.mark.parametrize("form, dtype, terms, major", ORDERED)
 @pytest.mark.parametrize("size", [(64, 64), (65, 33), (130, 200), (1, 1), (200, 129)], ids=str)
-@pytest.mark.parametrize("major", [0, 1, 2])
 @pytest.mark.parametrize("offset", [0, 1])
-def test_pack(device, form, dtype, terms, size, major, offset):
+def test_pack(device, form, dtype, terms, major, size, offset):
     (width, depth), halves = size, dtype != torch.float32
-    if (form == "columns") != (halves and major == 0):
-        pytest.skip("another form of this order")
     torch.manual_seed(width + depth)
     long, short = (depth, width) if major == 1 else (width, depth)
     row = ceil(long, 8) * 8 * (2 if major == 2 else 1)

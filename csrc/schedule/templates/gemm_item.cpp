@@ -35,9 +35,7 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
   const IndexExpr batch = node.sizes[0], M = node.sizes[1], N = node.sizes[2], K = node.reduce_sizes[0];
   const int64_t rows = typical(M, 512), columns = typical(N, 512), batches = typical(batch, 8);
 
-  IndexExpr inner = 1;
-  for (const ir::View& view : node.operands)
-    if (const auto factor = batch_factor(offset_of(context, view)); factor && inner.is_const(1)) inner = *factor;
+  const IndexExpr inner = inner_batch(context);
   std::optional<Matrices> a = matrices_in_place(context, node.operands[0], inner),
                           b = matrices_in_place(context, node.operands[1], inner);
   if (!a || (!a->col.is_const(1) && !a->row.is_const(1) && columns >= 32)) a = dense_matrices(context, node.operands[0], inner);

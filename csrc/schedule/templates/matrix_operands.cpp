@@ -59,24 +59,34 @@ Matrices matrices(TemplateContext& context, const ir::View& view, const IndexExp
   return dense_matrices(context, view, inner);
 }
 
+namespace {
+
+/// A helper that packs `view` into a dense buffer of its own; sizes[0]: how many of its matrices.
+ir::Node pack_node(TemplateContext& context, const ir::View& view, const ir::Shape& sizes, ir::DType stored) {
+  ir::Node pack;
+  pack.kind = ir::NodeKind::kPack;
+  pack.origin = context.graph.nodes[context.node].origin;
+  pack.operands = {view};
+  pack.operands[0].sizes[0] = sizes[0];
+  pack.sizes = sizes;
+  ir::Buffer packed;
+  packed.dtype = stored;
+  packed.sizes = sizes;
+  packed.strides = ir::contiguous_strides(sizes);
+  pack.outputs = {context.graph.add_buffer(packed)};
+  return pack;
+}
+
+}  // namespace
+
 Matrices packed_panels(TemplateContext& context, const ir::View& view, const Matrices& matrix, const IndexExpr& inner,
                        int width) {
   constexpr int kRun = 128;  // rows of an item: 32 KB of panels of 64
   ir::Graph& graph = context.graph;
   const bool shared = matrix.outer.is_const(0) && matrix.inner.is_const(0);
   const IndexExpr count = shared ? IndexExpr(1) : view.sizes[0], K = view.sizes[1], N = view.sizes[2];
-  ir::Node pack;
-  pack.kind = ir::NodeKind::kPack;
-  pack.origin = graph.nodes[context.node].origin;
-  pack.operands = {view};
-  pack.operands[0].sizes[0] = count;
-  pack.sizes = {count, ir::ceildiv(N, width), K, width};
-  ir::Buffer panels;
-  panels.dtype = graph.buffers[view.buffer].dtype;
-  panels.sizes = pack.sizes;
-  panels.strides = ir::contiguous_strides(panels.sizes);
-  const IndexExpr stride = (*panels.strides)[0];
-  pack.outputs = {graph.add_buffer(panels)};
+  ir::Node pack = pack_node(context, view, {count, ir::ceildiv(N, width), K, width}, graph.buffers[view.buffer].dtype);
+  const IndexExpr stride = (*graph.buffers[pack.outputs[0]].strides)[0];
 
   TemplateLaunch launch;
   launch.file = "pack_item";
@@ -124,18 +134,9 @@ Blocks packed_blocks(TemplateContext& context, int operand, const IndexExpr& inn
   const IndexExpr count = shared ? IndexExpr(1) : view.sizes[0];
   const IndexExpr panels = ir::ceildiv(width, kWidth), steps = ir::ceildiv(depth, 8 * chunk);
 
-  ir::Node pack;
-  pack.kind = ir::NodeKind::kPack;
-  pack.origin = graph.nodes[context.node].origin;
-  pack.operands = {view};
-  pack.operands[0].sizes[0] = count;
-  pack.sizes = {count, panels, steps, parts * kBlockFloats};
-  ir::Buffer blocks;
-  blocks.dtype = ir::DType::kF32;  // of any type: the kernel stores bits
-  blocks.sizes = pack.sizes;
-  blocks.strides = ir::contiguous_strides(blocks.sizes);
-  const IndexExpr stride = (*blocks.strides)[0];
-  pack.outputs = {graph.add_buffer(blocks)};
+  // Blocks of any type are stored as bits.
+  ir::Node pack = pack_node(context, view, {count, panels, steps, parts * kBlockFloats}, ir::DType::kF32);
+  const IndexExpr stride = (*graph.buffers[pack.outputs[0]].strides)[0];
 
   TemplateLaunch launch;
   launch.file = "pack_wgmma";
