@@ -39,8 +39,8 @@ OCL_INLINE float op_round_bf16(float x) {
 
 OCL_INLINE float op_round_f16(float x) {
   ushort bits;
-  vstore_half_rte(x, 0, (half*)&bits);
-  return vload_half(0, (const half*)&bits);
+  vstore_half_rte(x, 0, (__private half*)&bits);
+  return vload_half(0, (const __private half*)&bits);
 }
 
 // ---- arithmetic ----

@@ -1,6 +1,7 @@
 # torch_ocl_compile/fake_rules.py: what traced ops give on the device, where torch's own rule for private devices is not ours.
 """torch takes the convolutions of every private device to give contiguous results. Ours keep channels-last: the results have
-the layout that they have on the CPU, and no kernel scatters its stores."""
+the layout that they have on the CPU, and no kernel scatters its stores. The gradients of attention have no rule in every torch:
+without one, the op would run, on zeros, whenever it is traced."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from torch._prims_common import suggest_memory_format
 
 aten = torch.ops.aten
 CONVOLUTIONS = (aten.convolution.default, aten.convolution_backward.default)
+ATTENTION_BACKWARD = (aten._scaled_dot_product_fused_attention_overrideable_backward.default,)
 
 
 def register(fake_impls: ModuleType) -> None:
@@ -19,7 +21,7 @@ def register(fake_impls: ModuleType) -> None:
     rule = fake_impls.op_implementations_dict[aten.convolution.default]
 
     def convolution(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
-        given = {**dict(zip((a.name for a in func._schema.arguments), args, strict=False)), **kwargs}
+        given = by_name(func, args, kwargs)
         x, w = given["input"], given["weight"]
         if x.device.type != "ocl":
             return NotImplemented
@@ -30,7 +32,18 @@ def register(fake_impls: ModuleType) -> None:
             gx, gw, gb = results
             return in_layout_of(gx, x, w), in_layout_of(gw, w), gb
 
+    def attention_backward(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        given = by_name(func, args, kwargs)
+        operands = (given[name] for name in ("query", "key", "value", "attn_bias"))
+        with mode:
+            return tuple(None if x is None else torch.empty_like(x) for x in operands)
+
     fake_impls.op_implementations_checks.insert(0, (CONVOLUTIONS.__contains__, convolution))
+    fake_impls.op_implementations_checks.insert(0, (ATTENTION_BACKWARD.__contains__, attention_backward))
+
+
+def by_name(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {**dict(zip((a.name for a in func._schema.arguments), args, strict=False)), **kwargs}
 
 
 def in_layout_of(result: torch.Tensor | None, *operands: torch.Tensor) -> torch.Tensor | None:
