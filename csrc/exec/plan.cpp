@@ -43,6 +43,7 @@ Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
   const Fields tall = {&Caps::wgmma_tall_bf16, &Caps::wgmma_tall_f16};
   const std::vector<std::pair<const char*, std::vector<Fields>>> groups = {
       {"wgmma", {products, narrow, wide, packed, packed_halves, tall, attention, attention_halves, gradients, gradient_halves}},
+      {"mma", {{&Caps::mma, &Caps::mma_tf32}, {&Caps::mma_bf16, &Caps::mma_f16}}},
       {"wgmma_halves", {narrow, wide, packed_halves, tall, attention_halves, gradient_halves}},
       {"wgmma_wide", {wide}},
       {"wgmma_packed", {packed, packed_halves, tall}},

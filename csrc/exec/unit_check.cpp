@@ -177,8 +177,9 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
   for (const std::string* part : {&device.name(), &device.platform_name(), &device.driver(), &device.build_options()})
     key += '\0' + *part;
   key += '\0' + std::string(type.name);
-  for (const char* file : {"common", "wgmma", "wgmma_attention", "gemm_wgmma", "pack_wgmma", "gemm_packed_wgmma", "conv_wgmma",
-                           "conv_weight_wgmma", "attention_wgmma", "attention_gradient_wgmma"})
+  for (const char* file :
+       {"common", "wgmma", "wgmma_store", "wgmma_attention", "mma", "mma_store", "gemm_mma", "gemm_wgmma", "pack_wgmma",
+        "gemm_packed_wgmma", "conv_wgmma", "conv_weight_wgmma", "attention_wgmma", "attention_gradient_wgmma"})
     key += '\0' + std::string(codegen::kernel_file(file));
   key = "unit check " + hash_hex(key);
   const std::string stored = store.find ? store.find(key) : "";
@@ -207,16 +208,22 @@ bool is_large(const ir::Node& node) {
 bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
   const bool gradient = type.kernels == UnitKernels::kAttentionGradient;
   const bool attention = gradient || type.kernels == UnitKernels::kAttention;
+  const bool warps = type.kernels == UnitKernels::kWarps;
   const bool packed = type.kernels == UnitKernels::kPacked || type.kernels == UnitKernels::kTall;
   const bool Caps::*rounded = gradient    ? &Caps::wgmma_attention_gradient_tf32
                               : attention ? &Caps::wgmma_attention_tf32
+                              : warps     ? &Caps::mma_tf32
                                           : &Caps::wgmma_tf32;
-  const bool Caps::*exact = gradient ? &Caps::wgmma_attention_gradient : attention ? &Caps::wgmma_attention : &Caps::wgmma;
+  const bool Caps::*exact = gradient    ? &Caps::wgmma_attention_gradient
+                            : attention ? &Caps::wgmma_attention
+                            : warps     ? &Caps::mma
+                                        : &Caps::wgmma;
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const ir::Node& node) {
     if (attention && (node.attention.kind != ir::AttentionKind::kForward) != gradient) return false;
     if (attention ? node.kind != ir::NodeKind::kAttention
                   : node.kind != ir::NodeKind::kContract && node.kind != ir::NodeKind::kConvolve)
       return false;
+    if (warps && node.kind != ir::NodeKind::kContract) return false;
     if (graph.buffers[node.operands[0].buffer].dtype != type.storage) return false;
     if (packed) {
       if (node.kind != ir::NodeKind::kContract || !is_large(node)) return false;
@@ -232,6 +239,7 @@ bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
 
 Caps checked_units(runtime::Device& device, const runtime::BinaryStore& store, const ir::Graph& graph, Caps caps) {
   for (const UnitType& type : unit_types()) {
+    if (type.better != nullptr && caps.*type.better) caps.*type.allowed = false;
     if (!(caps.*type.allowed) || !needs(graph, type, caps)) continue;
     if ((type.base != nullptr && !(caps.*type.base)) || !is_trusted(device, store, type)) caps.*type.allowed = false;
   }

@@ -4,6 +4,7 @@
 
 #include "csrc/codegen/kernel_files.h"
 #include "csrc/exec/unit_check.h"
+#include "csrc/schedule/templates/wgmma_tiles.h"
 
 namespace ocl::exec {
 namespace {
@@ -152,6 +153,30 @@ std::vector<UnitProduct> packed_products(const UnitType& type) {
   return products;
 }
 
+/// The same products by single warps: every tile, in every order of the operands.
+std::vector<UnitProduct> warp_products(const UnitType& type) {
+  schedule::UnitMath math{};
+  math.terms = is_split(type) ? 3 : 1;
+  math.units = schedule::Units::kWarp;
+  std::vector<UnitProduct> products;
+  for (const schedule::UnitTile& tile : schedule::unit_tiles(math, false))
+    for (const int offset : {0, 1}) {
+      const size_t order = products.size() / 2;
+      UnitProduct product = matrix_product(type, {tile.rows, tile.columns, order % 2 == 0, order / 2 % 2 == 1}, offset);
+      product.file = "gemm_mma";
+      product.libraries = {"mma", "wgmma_store", "mma_store"};
+      product.defines.push_back("WARP_M " + std::to_string(tile.warp_rows));
+      product.defines.push_back("WARP_N " + std::to_string(tile.warp_columns));
+      const auto tiles = [&](size_t i, int of) {
+        return static_cast<size_t>((std::get<int32_t>(product.arguments[i]) + of - 1) / of);
+      };
+      product.groups = {tiles(0, tile.rows) * tiles(1, tile.columns), 1, kBatch};
+      product.local = static_cast<size_t>(tile.rows / tile.warp_rows * (tile.columns / tile.warp_columns) * 32);
+      products.push_back(std::move(product));
+    }
+  return products;
+}
+
 /// A strided convolution in two groups, all tensors channels-last; splits of the weight gradient follow one another.
 UnitProduct convolution(const UnitType& type, Kind kind, int rows, int columns) {
   constexpr int C = 24, K = 72, H = 11, W = 12, R = 3, S = 3, kStride = 2, kPad = 1, kGroups = 2, kSplits = 2;
@@ -233,6 +258,12 @@ const std::vector<UnitType>& unit_types() {
       {"fp16, packed", &Caps::wgmma_packed_f16, "IN_HALF 1", DType::kF16, 2e-5, UnitKernels::kPacked, &Caps::wgmma_f16},
       {"bf16, 192 rows", &Caps::wgmma_tall_bf16, "IN_BF16 1", DType::kBF16, 2e-5, UnitKernels::kTall, &Caps::wgmma_packed_bf16},
       {"fp16, 192 rows", &Caps::wgmma_tall_f16, "IN_HALF 1", DType::kF16, 2e-5, UnitKernels::kTall, &Caps::wgmma_packed_f16},
+      {"TF32, units of a warp", &Caps::mma_tf32, "TERMS 1", DType::kF32, 1.5e-3, UnitKernels::kWarps, nullptr,
+       &Caps::wgmma_tf32},
+      {"fp32, units of a warp", &Caps::mma, "TERMS 3", DType::kF32, 4e-6, UnitKernels::kWarps, nullptr, &Caps::wgmma},
+      {"bf16, units of a warp", &Caps::mma_bf16, "IN_BF16 1", DType::kBF16, 2e-5, UnitKernels::kWarps, nullptr,
+       &Caps::wgmma_bf16},
+      {"fp16, units of a warp", &Caps::mma_f16, "IN_HALF 1", DType::kF16, 2e-5, UnitKernels::kWarps, nullptr, &Caps::wgmma_f16},
       // The weights are rounded to the operands' type.
       {"attention in TF32", &Caps::wgmma_attention_tf32, "TERMS 1", DType::kF32, 3e-3, UnitKernels::kAttention},
       {"attention in fp32", &Caps::wgmma_attention, "TERMS 3", DType::kF32, 4e-6, UnitKernels::kAttention},
@@ -254,6 +285,7 @@ std::vector<UnitProduct> unit_products(const UnitType& type) {
   if (type.kernels == UnitKernels::kAttention) return unit_attentions(type);
   if (type.kernels == UnitKernels::kAttentionGradient) return unit_attention_gradients(type);
   if (type.kernels == UnitKernels::kPacked || type.kernels == UnitKernels::kTall) return packed_products(type);
+  if (type.kernels == UnitKernels::kWarps) return warp_products(type);
   std::vector<UnitProduct> products;
   const bool wide = type.kernels == UnitKernels::kWide;
   const std::vector<Order> orders =

@@ -31,6 +31,7 @@ py::dict device_properties(int index) {
   p["has_fp64"] = aten::has_fp64(device.index());
   p["has_fp16_arithmetic"] = caps.fp16_arith;
   p["has_wgmma"] = caps.wgmma;
+  p["has_mma"] = caps.mma;
   return p;
 }
 

@@ -198,6 +198,10 @@ Caps caps_from(const py::dict& d) {
   take("max_group_size", caps.max_group_size);
   take("fp64", caps.fp64);
   take("fp16_convert", caps.fp16_convert);
+  take("mma", caps.mma);
+  take("mma_tf32", caps.mma_tf32);
+  take("mma_bf16", caps.mma_bf16);
+  take("mma_f16", caps.mma_f16);
   take("wgmma", caps.wgmma);
   take("wgmma_tf32", caps.wgmma_tf32);
   take("wgmma_bf16", caps.wgmma_bf16);

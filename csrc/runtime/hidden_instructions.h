@@ -22,8 +22,4 @@ enum class Completion { kDone, kPending, kFailed };
 /// Waits for an event without the driver's own unbounded wait.
 Completion wait_within(cl_event event, std::chrono::milliseconds limit);
 
-/// Builds and runs one warpgroup matrix instruction and checks its values; waits at most two seconds for it. Whether the
-/// instructions exist at all: what kernels make of them is exec/unit_check.h's to find out.
-bool probe_wgmma(cl_context context, cl_device_id device, const char* options);
-
 }  // namespace ocl::runtime

@@ -89,7 +89,10 @@ std::string problem_of(const ir::Graph& graph, const ir::Node& node, const Caps&
   }
   if (node.reduced_precision) text += " reduced";
   text += caps.is_cpu ? " item" : " group";
-  if (caps.wgmma) text += " wgmma";
+  if (caps.wgmma)
+    text += " wgmma";
+  else if (caps.mma)
+    text += " mma";
   return text;
 }
 

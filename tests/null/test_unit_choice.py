@@ -49,15 +49,15 @@ def settings() -> Iterator[None]:
 
 
 def kernels(
-    call: Callable[..., Any], inputs: list[torch.Tensor], **caps: Any
+    call: Callable[..., Any], inputs: list[torch.Tensor], device: str = "units", **caps: Any
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """The choices' log lines and the kernels of all graphs that the call runs."""
     seen: list[Seen] = []
     collecting(call, seen, dynamic=False)(*inputs)
     log, texts = [], []
     for graph in seen:
-        rendered = _C.exec.render(graph.graph, CAPS["units"] | caps, True)
-        log += [line for line in rendered["log"] if "wgmma" in line or "group" in line]
+        rendered = _C.exec.render(graph.graph, CAPS[device] | caps, True)
+        log += [line for line in rendered["log"] if "mma" in line or "group" in line]
         texts += rendered["kernels"]
     return log, texts
 
@@ -180,6 +180,41 @@ def test_what_a_check_rules_out_is_not_used() -> None:
     assert "gemm_group" in log[0]
 
 
+@pytest.mark.parametrize(
+    "dtype, kind, name",
+    [(torch.float32, "", "split tf32"), (torch.bfloat16, "_bf16", "bf16"), (torch.float16, "_f16", "f16")],
+)
+def test_units_of_a_warp(dtype: torch.dtype, kind: str, name: str) -> None:
+    """Where there are none of four warps, in place; without either, the portable kernel."""
+    a = torch.randn(300, 256).to(dtype)
+    inputs = [a, torch.randn(256, 264).to(dtype)]
+    log, texts = kernels(lambda a, b: torch.relu(a @ b), inputs, "warps")
+    assert "gemm_mma" in log[0] and log[0].endswith(name) and len(texts) == 1
+    assert "mma.sync" in texts[0]["text"] and "wgmma.mma_async" not in texts[0]["text"]
+    rows, columns, *warps = (
+        int(n) for n in re.findall(r"#define (?:TILE_M|TILE_N|WARP_M|WARP_N) (\d+)", macros(texts[0]))
+    )
+    assert texts[0]["local"] == [rows // warps[0] * (columns // warps[1]) * 32, 1, 1]
+    assert texts[0]["groups"] == [str(-(-300 // rows) * -(-264 // columns)), "1", "1"]
+    assert "gemm_wgmma" in kernels(torch.mm, inputs, "warps", **{f"wgmma{kind}": True})[0][0]
+    assert "gemm_group" in kernels(torch.mm, inputs, "warps", **{f"mma{kind}": False})[0][0]
+    assert "gemm_group" in kernels(torch.mm, [a[:16], inputs[1]], "warps")[0][0]
+
+
+def test_tf32_by_units_of_a_warp() -> None:
+    torch.set_float32_matmul_precision("high")
+    inputs = [torch.randn(256, 256), torch.randn(256, 256)]
+    log, texts = kernels(torch.mm, inputs, "warps")
+    assert log[0].endswith(" tf32") and "split" not in log[0] and "#define TERMS 1" in macros(texts[0])
+    assert "split tf32" in kernels(torch.mm, inputs, "warps", mma_tf32=False)[0][0]
+
+
+def test_few_tiles_of_warps_are_split() -> None:
+    log, texts = kernels(lambda a, b: a.t() @ b, [torch.empty(8192, 256), torch.empty(8192, 256)], "warps")
+    assert "gemm_mma" in log[0] and "parts" in log[0] and len(texts) == 2
+    assert "#define A_K_MAJOR 0" in macros(texts[0]) and "#define B_K_MAJOR 0" in macros(texts[0])
+
+
 def attention(dtype: torch.dtype, shape: tuple[int, ...], **caps: Any) -> tuple[list[str], list[dict[str, Any]]]:
     """The choices and kernels of a softmax(q k^T) v without gradients."""
     graphs: list[ir.Graph] = []
@@ -280,13 +315,16 @@ def network(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor, c: torch.Tensor) 
 @pytest.mark.skipif(CLANG is None, reason="needs clang, which reads OpenCL C")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("precision", ["highest", "high"])
-def test_kernels_are_valid(tmp_path: Path, dtype: torch.dtype, precision: str) -> None:
+@pytest.mark.parametrize("device, name, least", [("units", "wgmma.mma_async", 8), ("warps", "mma.sync", 4)])
+def test_kernels_are_valid(
+    tmp_path: Path, dtype: torch.dtype, precision: str, device: str, name: str, least: int
+) -> None:
     torch.set_float32_matmul_precision(precision)
     shapes = ((512, 256), (256, 256), (256, 259), (96, 256, 3, 3))
     _, rendered = kernels(
-        lambda *xs: network(*xs).backward(), [torch.zeros(s, dtype=dtype).requires_grad_() for s in shapes]
+        lambda *xs: network(*xs).backward(), [torch.zeros(s, dtype=dtype).requires_grad_() for s in shapes], device
     )
-    assert sum("wgmma" in kernel["text"] for kernel in rendered) >= 8
+    assert sum(name in kernel["text"] for kernel in rendered) >= least
     for number, kernel in enumerate(rendered):
         file = tmp_path / f"{number}.cl"
         file.write_text(kernel["text"])

@@ -73,6 +73,14 @@ GRADIENTS = [  # types, rows of a tile, macros, (batch, heads, heads of q per he
     ("TERMS=1", 192, {"PASS": 1, "DEPTH": 8, "DEPTH2": 64, "CAUSAL": 1, "STAGES": 7}, (1, 1, 1, 200, 200, 0)),
     ("TERMS=1", 64, {"PASS": 2, "DEPTH": 7, "DEPTH2": 9, "CAUSAL": 1, "STAGES": 9, "DIRECT": 0}, (1, 2, 1, 150, 70, 1)),
 ]  # fmt: skip
+WARP_GEMMS = [  # tile, warp's tile, operands' types, K contiguous in A and B, (M, N, K, strides padded to, offset, 0)
+    ("128x128", "64x32", "IN_BF16", 1, 1, (130, 129, 200, 8, 0, 0)), ("128x128", "64x64", "IN_BF16", 0, 0, (137, 136, 65, 8, 8, 0)),
+    ("128x64", "32x32", "IN_HALF", 1, 0, (70, 72, 500, 8, 0, 0)), ("64x128", "32x64", "IN_HALF", 0, 1, (65, 130, 64, 8, 0, 0)),
+    ("64x64", "32x32", "IN_BF16", 1, 1, (66, 65, 77, 0, 3, 0)), ("64x64", "32x32", "IN_BF16", 0, 0, (66, 65, 9, 0, 5, 0)),
+    ("128x128", "64x32", "TERMS=3", 1, 0, (132, 140, 100, 4, 0, 0)), ("128x128", "64x32", "TERMS=3", 0, 1, (132, 129, 36, 4, 0, 0)),
+    ("64x64", "32x32", "TERMS=3", 1, 1, (66, 65, 133, 0, 1, 0)), ("64x64", "32x32", "TERMS=3", 0, 0, (66, 65, 33, 0, 1, 0)),
+    ("128x128", "64x64", "TERMS=1", 1, 1, (130, 136, 200, 4, 4, 0)), ("128x64", "64x32", "TERMS=1", 0, 0, (66, 65, 33, 0, 1, 0)),
+]  # fmt: skip
 UNROLL = "__attribute__((opencl_unroll_hint))"
 
 
@@ -86,10 +94,13 @@ def run(
     packs: dict[str, list[str]] | None = None,
 ) -> None:
     """Builds kernels/<kernel>.cl with its case and runs it: the program compares. packs: kernels/pack_wgmma.cl by names, with macros."""
-    text = (ROOT / "kernels/wgmma.cl").read_text()
+    warps = kernel.endswith("_mma")
+    text = (ROOT / f"kernels/{'mma' if warps else 'wgmma'}.cl").read_text()
     begin, end = text.index("// ---- instructions ----"), text.index("// ---- where an element lies")
-    text = text[:begin] + (HERE / "unit_emulator.cl").read_text() + text[end:]
+    text = text[:begin] + (HERE / f"{'mma' if warps else 'unit'}_emulator.cl").read_text() + text[end:]
     text += (ROOT / "kernels/wgmma_store.cl").read_text()
+    if warps:
+        text += (ROOT / "kernels/mma_store.cl").read_text()
     main = (ROOT / f"kernels/{kernel}.cl").read_text()
     if "attention" in kernel:
         main = (ROOT / "kernels/wgmma_attention.cl").read_text() + "\n" + main
@@ -178,6 +189,21 @@ def test_gemm(tmp_path: Path, tile: str, types: str, a: int, b: int, sizes: tupl
     if sizes[1] != 129:
         defines.append(f"VW={widest(types)}")
     run(tmp_path, "gemm_wgmma", "unit_case_gemm.h", defines, sizes, types)
+
+
+@pytest.mark.parametrize(
+    "tile, warp, types, a, b, sizes, digits",
+    [(*case, False) for case in WARP_GEMMS] + [(*case, True) for case in WARP_GEMMS if case[2] == "TERMS=3"],
+)
+def test_gemm_of_warps(
+    tmp_path: Path, tile: str, warp: str, types: str, a: int, b: int, sizes: tuple[int, ...], digits: bool
+) -> None:
+    """Bit by bit; with digits: split floats within the error of sums in fp32."""
+    padded, rows = int(sizes[3] != 0), warp.split("x")
+    defines = [*tile_of(tile), f"WARP_M={rows[0]}", f"WARP_N={rows[1]}", f"A_K_MAJOR={a}", f"B_K_MAJOR={b}"]
+    defines += [f"A_VEC4={padded}", f"B_VEC4={padded}", types if "=" in types else f"{types}=1"]
+    defines.append(f"VW={widest(types) if sizes[1] % 2 == 0 else 2}")
+    run(tmp_path, "gemm_mma", "unit_case_gemm.h", defines + ["DIGITS=1"] * digits, sizes, types)
 
 
 @pytest.mark.parametrize("tile, types, a, b, sizes", PACKED)

@@ -33,7 +33,7 @@ struct Item {
 };
 static thread_local Item item;
 static size_t g_groups[3], g_items;
-static pthread_barrier_t g_all, g_warpgroup[4];
+static pthread_barrier_t g_all, g_warpgroup[4], g_warp[16];
 
 struct Bar {
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -141,7 +141,7 @@ void emulated_copy(uint to, const void* from, uint bytes, uint most) {
   item.copies.push_back({to, static_cast<const char*>(from), bytes, most, item.groups_ended});
 }
 void emulated_copies(int wait, uint but) {
-#if HALVES_HOST
+#if HALVES_HOST || defined(WARP_M)
   if (!wait) ++item.groups_ended;
   if (wait) land(but);
 #else
@@ -182,6 +182,43 @@ void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint col
       }
   }
 }
+/// ldmatrix: lane l names row l % 8 of matrix l / 8 and gets of each matrix four bytes l % 4 of row l / 4, or, of elements of 16 bits,
+/// rows 2 * (l % 4) and the next of column l / 4.
+void emulated_rows(uint* x, uint row, uint columns) {
+  static uint rows[16][32];
+  const int warp = item.local / 32, lane = item.local % 32;
+  if (row % 16) std::abort();
+  rows[warp][lane] = row;
+  pthread_barrier_wait(&g_warp[warp]);
+  const auto bytes = [&](int i, int at_row, int at, int count) {
+    uint value = 0;
+    std::memcpy(&value, reinterpret_cast<const char*>(static_cast<uintptr_t>(rows[warp][8 * i + at_row])) + at, count);
+    return value;
+  };
+  for (int i = 0; i < 4; ++i)
+    x[i] = columns ? bytes(i, lane % 4 * 2, lane / 4 * 2, 2) | bytes(i, lane % 4 * 2 + 1, lane / 4 * 2, 2) << 16 : bytes(i, lane / 4, lane % 4 * 4, 4);
+  pthread_barrier_wait(&g_warp[warp]);
+}
+/// mma.sync m16n8: lane l has of A row l / 4 (x[0], x[2]) and + 8 (x[1], x[3]), four bytes l % 4 of the depth's first 16 (x[0], x[1]) and last; of B the
+/// same bytes of column l / 4; of the sums row l / 4, columns 2 * (l % 4) and the next, then row + 8.
+void emulated_product(float* d, const uint* a, const uint* b, uint keep) {
+  constexpr int kPart = 4 / sizeof(UNIT_T_HOST), kDepth = 8 * kPart;
+  static float left[16][16][16], right[16][16][8];
+  const int warp = item.local / 32, row = item.local % 32 / 4, four = item.local % 4;
+  for (int i = 0; i < 4; ++i)
+    for (int e = 0; e < kPart; ++e) {
+      const int depth = (four + i / 2 * 4) * kPart + e;
+      left[warp][row + i % 2 * 8][depth] = widen(reinterpret_cast<const char*>(&a[i]) + e * sizeof(UNIT_T_HOST));
+      if (i % 2 == 0) right[warp][depth][row] = widen(reinterpret_cast<const char*>(&b[i / 2]) + e * sizeof(UNIT_T_HOST));
+    }
+  pthread_barrier_wait(&g_warp[warp]);
+  for (int i = 0; i < 4; ++i) {
+    float sum = keep ? d[i] : 0.0f;
+    for (int k = 0; k < kDepth; ++k) sum += left[warp][row + i / 2 * 8][k] * right[warp][k][four * 2 + i % 2];
+    d[i] = sum;
+  }
+  pthread_barrier_wait(&g_warp[warp]);
+}
 uint emulated_halves(float first, float second) { return narrow(first) | static_cast<uint>(narrow(second)) << 16; }
 float emulated_exp2(float x) { return std::exp2(x); }
 float emulated_lane(float x, uint bit) {
@@ -217,6 +254,7 @@ void launch(size_t x, size_t y, size_t z, size_t items, F call) {
   for (size_t g = 0; g < x * y * z; ++g) {
     pthread_barrier_init(&g_all, nullptr, static_cast<unsigned>(items));
     for (auto& b : g_warpgroup) pthread_barrier_init(&b, nullptr, 128);
+    for (auto& b : g_warp) pthread_barrier_init(&b, nullptr, 32);
     std::vector<std::thread> threads;
     for (size_t i = 0; i < items; ++i)
       threads.emplace_back([=] {

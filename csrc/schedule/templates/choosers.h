@@ -27,5 +27,6 @@ bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch);
 bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch);
 bool choose_gemm_packed_wgmma(TemplateContext& context, TemplateLaunch& launch);
 bool choose_gemm_wgmma(TemplateContext& context, TemplateLaunch& launch);
+bool choose_gemm_mma(TemplateContext& context, TemplateLaunch& launch);
 
 }  // namespace ocl::schedule

@@ -22,6 +22,17 @@ constexpr std::array<UnitTile, 5> kHalfTiles = {
 constexpr std::array<UnitTile, 4> kPackedSplitTiles = {{{128, 128, 1.5}, {128, 64, 1.15}, {64, 128, 1.1}, {64, 64, 0.9}}};
 constexpr std::array<UnitTile, 2> kPackedTf32Tiles = {{{128, 256, 2.3}, {128, 128, 1.85}}};
 constexpr std::array<UnitTile, 3> kPackedHalfTiles = {{{192, 256, 1.7}, {128, 256, 1.57}, {128, 128, 1.25}}};
+// Of warps: estimates. Split TF32 needs registers for both parts and for sums of 8 of the depth.
+constexpr std::array<UnitTile, 5> kWarpSplitTiles = {{{128, 128, 1.0, 64, 32},
+                                                      {128, 128, 0.97, 64, 64},
+                                                      {128, 64, 0.85, 64, 32},
+                                                      {64, 128, 0.8, 32, 64},
+                                                      {64, 64, 0.7, 32, 32}}};
+constexpr std::array<UnitTile, 5> kWarpTiles = {{{128, 128, 1.0, 64, 64},
+                                                 {128, 128, 0.95, 64, 32},
+                                                 {128, 64, 0.75, 64, 32},
+                                                 {64, 128, 0.7, 32, 64},
+                                                 {64, 64, 0.6, 32, 32}}};
 
 }  // namespace
 
@@ -30,7 +41,8 @@ namespace {
 /// Of TF32, fp32, bf16 and fp16: whether the kernels may be used.
 using Allowed = std::array<bool, 4>;
 
-std::optional<UnitMath> math_of(const TemplateContext& context, size_t operands, const Allowed& allowed) {
+std::optional<UnitMath> math_of(const TemplateContext& context, size_t operands, const Allowed& allowed,
+                                Units units = Units::kWarpgroup) {
   const ir::Node& node = context.graph.nodes[context.node];
   const ir::DType type = context.graph.buffers[node.operands[0].buffer].dtype;
   for (size_t i = 0; i < operands; ++i)
@@ -42,7 +54,7 @@ std::optional<UnitMath> math_of(const TemplateContext& context, size_t operands,
   };
   const Caps& caps = context.caps;
   // TF32 first: without it, float32 that may be rounded is multiplied exactly.
-  const std::array<Row, 4> rows = {
+  const std::array<Row, 4> of_warpgroups = {
       {{ir::DType::kF32, true, {"tf32", 1, 4, 1.5e12, 1e12, false, caps.wgmma_packed_tf32, false}},
        {ir::DType::kF32, false, {"split tf32", 3, 4, 0.6e12, 0.65e12, false, caps.wgmma_packed, false}},
        {ir::DType::kBF16,
@@ -51,6 +63,13 @@ std::optional<UnitMath> math_of(const TemplateContext& context, size_t operands,
        {ir::DType::kF16,
         false,
         {"f16", 1, 8, 4e12, 2.65e12, caps.wgmma_wide_f16, caps.wgmma_packed_f16, caps.wgmma_tall_f16}}}};
+  const std::array<Row, 4> of_warps = {
+      // estimates
+      {{ir::DType::kF32, true, {"tf32", 1, 4, 1e12, 1e12, false, false, false, Units::kWarp}},
+       {ir::DType::kF32, false, {"split tf32", 3, 4, 0.5e12, 0.5e12, false, false, false, Units::kWarp}},
+       {ir::DType::kBF16, false, {"bf16", 1, 8, 2.5e12, 2.5e12, false, false, false, Units::kWarp}},
+       {ir::DType::kF16, false, {"f16", 1, 8, 2.5e12, 2.5e12, false, false, false, Units::kWarp}}}};
+  const std::array<Row, 4>& rows = units == Units::kWarp ? of_warps : of_warpgroups;
   for (size_t i = 0; i < rows.size(); ++i)
     if (rows[i].type == type && allowed[i] && (!rows[i].reduced || node.reduced_precision)) return rows[i].math;
   return std::nullopt;
@@ -58,10 +77,20 @@ std::optional<UnitMath> math_of(const TemplateContext& context, size_t operands,
 
 }  // namespace
 
-std::optional<UnitMath> unit_math(const TemplateContext& context) {
+std::optional<UnitMath> unit_math(const TemplateContext& context, Units units) {
   const Caps& caps = context.caps;
-  return math_of(context, context.graph.nodes[context.node].operands.size(),
-                 {caps.wgmma_tf32, caps.wgmma, caps.wgmma_bf16, caps.wgmma_f16});
+  const Allowed allowed = units == Units::kWarp ? Allowed{caps.mma_tf32, caps.mma, caps.mma_bf16, caps.mma_f16}
+                                                : Allowed{caps.wgmma_tf32, caps.wgmma, caps.wgmma_bf16, caps.wgmma_f16};
+  return math_of(context, context.graph.nodes[context.node].operands.size(), allowed, units);
+}
+
+std::string unit_file(const char* what, const UnitMath& math) {
+  return std::string(what) + (math.units == Units::kWarp ? "_mma" : "_wgmma");
+}
+
+std::string UnitTile::name() const {
+  const std::string tile = std::to_string(rows) + "x" + std::to_string(columns);
+  return warp_rows == 0 ? tile : tile + "/" + std::to_string(warp_rows) + "x" + std::to_string(warp_columns);
 }
 
 std::optional<UnitMath> attention_math(const TemplateContext& context) {
@@ -77,9 +106,11 @@ std::optional<UnitMath> attention_math(const TemplateContext& context) {
 std::vector<UnitTile> unit_tiles(const UnitMath& math, bool packed) {
   using Tiles = std::span<const UnitTile>;
   const bool halves = math.chunk == 8;
-  const Tiles all = !packed  ? (halves ? Tiles(kHalfTiles) : Tiles(kTiles))
-                    : halves ? Tiles(kPackedHalfTiles)
-                             : (math.terms == 3 ? Tiles(kPackedSplitTiles) : Tiles(kPackedTf32Tiles));
+  const Tiles of_warps = math.terms == 3 ? Tiles(kWarpSplitTiles) : Tiles(kWarpTiles);
+  const Tiles all = math.units == Units::kWarp ? of_warps
+                    : !packed                  ? (halves ? Tiles(kHalfTiles) : Tiles(kTiles))
+                    : halves                   ? Tiles(kPackedHalfTiles)
+                                               : (math.terms == 3 ? Tiles(kPackedSplitTiles) : Tiles(kPackedTf32Tiles));
   std::vector<UnitTile> tiles;
   for (const UnitTile& tile : all)
     if ((tile.rows <= 128 || math.tall) && (tile.columns <= 128 || math.wide || !halves)) tiles.push_back(tile);
@@ -138,7 +169,7 @@ UnitWay choose_unit_way(TemplateContext& context, const UnitMath& math, const Un
   const std::vector<UnitWay> ways = unit_ways(context.caps, math, problem, packed);
   std::vector<std::string> names;
   for (const UnitWay& way : ways)
-    if (names.size() < kMostOptions) names.push_back(std::to_string(way.tile.rows) + "x" + std::to_string(way.tile.columns));
+    if (names.size() < kMostOptions) names.push_back(way.tile.name());
   UnitWay way = ways[context.choices.pick("tile", names)];
   std::vector<int64_t> splits = {way.splits};
   int64_t more = way.splits + 1;
@@ -156,18 +187,19 @@ UnitTile choose_unit_tile(TemplateContext& context, const std::vector<UnitTile>&
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> names;
   for (const auto& [time, tile] : ranked)
-    if (names.size() < kMostOptions) names.push_back(std::to_string(tile.rows) + "x" + std::to_string(tile.columns));
+    if (names.size() < kMostOptions) names.push_back(tile.name());
   return ranked[context.choices.pick("tile", names)].second;
 }
 
 IndexExpr persistent_groups(const Caps& caps, const IndexExpr& tiles, const UnitTile& tile, const IndexExpr& others) {
+  if (tile.warp_rows != 0) return tiles;
   // Two of the small groups fit on a unit.
   const int64_t resident = caps.units * (tile.rows == 64 && tile.columns == 64 ? 2 : 1);
   return ir::min(tiles, ir::ceildiv(resident, others));
 }
 
-void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math, int rows,
-                     int columns, int producers, int store_width) {
+void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const std::string& file, const UnitMath& math,
+                     int rows, int columns, int producers, int store_width) {
   launch.file = file;
   launch.libraries = {"wgmma"};
   launch.variant = std::to_string(rows) + "x" + std::to_string(columns) + " " + math.name;
@@ -179,12 +211,18 @@ void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, con
   launch.store_width = store_width;
 }
 
-void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math,
+void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const std::string& file, const UnitMath& math,
                    const UnitTile& tile, const IndexExpr& columns, int producers) {
   const int store_width = multiples(context, math.chunk, {columns}) ? math.chunk : 2;
   use_unit_kernel(context, launch, file, math, tile.rows, tile.columns, producers, store_width);
   launch.libraries.push_back("wgmma_store");
   launch.store_aligned = true;
+  if (math.units != Units::kWarp) return;
+  launch.libraries = {"mma", "wgmma_store", "mma_store"};
+  launch.variant = tile.name() + " " + math.name;
+  define(launch, "WARP_M", tile.warp_rows);
+  define(launch, "WARP_N", tile.warp_columns);
+  launch.local = {tile.rows / tile.warp_rows * (tile.columns / tile.warp_columns) * 32, 1, 1};
 }
 
 }  // namespace ocl::schedule

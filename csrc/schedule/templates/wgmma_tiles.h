@@ -1,12 +1,16 @@
-// csrc/schedule/templates/wgmma_tiles.h: tiles of the matrix-unit kernels (kernels/wgmma.cl).
+// csrc/schedule/templates/wgmma_tiles.h: tiles of the matrix-unit kernels (kernels/wgmma.cl, kernels/mma.cl).
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "csrc/schedule/templates/item_operands.h"
 
 namespace ocl::schedule {
+
+/// Whose registers hold a product's sums: four warps' (kernels/wgmma.cl) or one's (kernels/mma.cl).
+enum class Units { kWarpgroup, kWarp };
 
 /// What the units multiply for a node: which of their kernels, and what these ask of operands.
 struct UnitMath {
@@ -17,16 +21,21 @@ struct UnitMath {
   double product;     // of a matrix product in tiles of 128 x 128, operands in place
   bool wide;          // tiles of 256 columns may be used
   bool packed, tall;  // packed operands may be, and their tiles of 192 rows
+  Units units = Units::kWarpgroup;
 };
 /// nullopt if the units do not take the node's operands on this device.
-std::optional<UnitMath> unit_math(const TemplateContext& context);
+std::optional<UnitMath> unit_math(const TemplateContext& context, Units units = Units::kWarpgroup);
+/// The kernel of these units: "gemm" -> "gemm_wgmma".
+std::string unit_file(const char* what, const UnitMath& math);
 /// The same for an attention's kernels.
 std::optional<UnitMath> attention_math(const TemplateContext& context);
 
-/// A work-group's tile of the output; 64 rows a consumer.
+/// A work-group's tile of the output; 64 rows a consumer, or a part of it a warp.
 struct UnitTile {
   int rows, columns;
   double rate;  // multiply-adds per second relative to 128 x 128 in place when the device is full
+  int warp_rows = 0, warp_columns = 0;
+  std::string name() const;  // "128x128", "128x128/64x32"
 };
 
 /// The tiles of operands in place, or packed.
@@ -59,14 +68,14 @@ UnitWay choose_unit_way(TemplateContext& context, const UnitMath& math, const Un
 /// The tile that finishes them first. Knob "tile".
 UnitTile choose_unit_tile(TemplateContext& context, const std::vector<UnitTile>& tiles, int64_t rows, int64_t columns,
                           int64_t others);
-/// Groups that loop over `tiles` tiles, `others` times at once: as many as fit on the device.
+/// Groups that loop over `tiles` tiles, `others` times at once: as many as fit on the device; those of warps take a tile each.
 ir::IndexExpr persistent_groups(const Caps& caps, const ir::IndexExpr& tiles, const UnitTile& tile,
                                 const ir::IndexExpr& others);
 /// File, library, tile, terms and local size of a launch; use_unit_tile: of one that stores rows of `columns` elements by
 /// kernels/wgmma_store.cl, and the width of these stores.
-void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math, int rows,
-                     int columns, int producers = 128, int store_width = 2);
-void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const char* file, const UnitMath& math,
+void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const std::string& file, const UnitMath& math,
+                     int rows, int columns, int producers = 128, int store_width = 2);
+void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const std::string& file, const UnitMath& math,
                    const UnitTile& tile, const ir::IndexExpr& columns, int producers = 128);
 
 }  // namespace ocl::schedule

@@ -1,0 +1,68 @@
+# tests/device/test_templates_mma.py: products on the matrix units of a warp at edge sizes, where a device has the units.
+"""The error against fp64 is at most twice that of PyTorch's own sums in the same type; with TF32 allowed, that of ten bits."""
+
+import pytest
+import torch
+from test_templates_wgmma import DTYPES, GEMMS, matrices
+
+from torch_ocl_compile import config
+
+
+@pytest.fixture
+def warp_device(ocl_device):
+    if not torch.ocl.get_device_properties(ocl_device).has_mma:
+        pytest.skip("the device has no matrix units of a warp")
+    return ocl_device
+
+
+def check(call, inputs, device, folder, allowed=0.0):
+    """Compiled, with the instructions in a kernel, against fp64; allowed: error beyond twice PyTorch's own, over the results' size."""
+    torch._dynamo.reset()
+    with config.override(dump=str(folder), disable="wgmma"):
+        got = torch.compile(call, backend="ocl", options={"fallback": "error"}, dynamic=False)(
+            *(x.to(device) for x in inputs)
+        )
+    assert any("mma.sync" in path.read_text() for path in folder.rglob("*.cl")), "another template was chosen"
+    exact, plain = call(*(x.double() for x in inputs)), call(*inputs)
+    error, limit = ((y.double().cpu() - exact).pow(2).mean().sqrt() for y in (got, plain))
+    assert torch.isfinite(got).all()
+    assert error <= 2 * limit + (allowed + 1e-7) * exact.pow(2).mean().sqrt(), (error, limit)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "m,n,k,transposed", [*GEMMS, (1000, 2048, 200, "b"), (520, 1100, 136, "a"), (2051, 2050, 2049, "")]
+)
+def test_gemm(warp_device, m, n, k, transposed, dtype, tmp_path):
+    check(lambda a, b: torch.relu(a @ b + 1), matrices(m, n, k, transposed, dtype), warp_device, tmp_path)
+
+
+@pytest.mark.parametrize("transposed", ["", "a", "b", "ab"])
+def test_tf32(warp_device, transposed, tmp_path):
+    torch.set_float32_matmul_precision("high")
+    try:
+        check(torch.mm, matrices(300, 260, 1000, transposed), warp_device, tmp_path, 1e-3)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert any("#define TERMS 1\n" in path.read_text() for path in tmp_path.rglob("*.cl"))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gemm_of_an_input_that_is_not_aligned(warp_device, dtype, tmp_path):
+    a, b = torch.randn(128 * 64 + 1).to(dtype)[1:].view(128, 64), torch.randn(64, 128).to(dtype)
+    check(torch.mm, (a, b), warp_device, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_batched(warp_device, dtype, tmp_path):
+    a, b = torch.randn(5, 65, 40).to(dtype), torch.randn(5, 40, 66).to(dtype)
+    check(lambda a, b, c: torch.baddbmm(c, a, b), (a, b, torch.randn(5, 1, 66).to(dtype)), warp_device, tmp_path)
+
+
+def test_without_any_units(warp_device, tmp_path):
+    torch._dynamo.reset()
+    a = torch.randn(256, 256)
+    with config.override(dump=str(tmp_path), disable="wgmma,mma"):
+        got = torch.compile(torch.mm, backend="ocl")(a.to(warp_device), a.to(warp_device))
+    assert not any("mma.sync" in path.read_text() for path in tmp_path.rglob("*.cl"))
+    torch.testing.assert_close(got.cpu(), a @ a, rtol=1e-4, atol=1e-4)
