@@ -197,6 +197,11 @@ OCL_INLINE T op_sum_low(T h, T l, T x) {
   return isfinite(s) ? e - ((s + e) - s) : REAL(0.0);
 }
 
+// exp(x) for x <= 0, or nan; results that are no normal numbers may be 0.
+OCL_INLINE T op_exp_falling(T x) {
+  return exp(x);
+}
+
 // s * exp(m - n) + t * exp(k - n), n the larger of m and k: one of the two exponentials is 1, both are for equal infinities.
 OCL_INLINE T op_softmax_sum(T m, T s, T k, T t) {
   const T e = m == k ? REAL(1.0) : exp(-fabs(k - m));

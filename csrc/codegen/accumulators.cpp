@@ -17,6 +17,14 @@ Accumulators::Accumulators(BodyPrinter& body, ir::NodeId node)
   for (int i = 0; i < facts_.accumulators; ++i) types_.push_back(ir::accumulator_dtype(n_.reduction, i, input));
 }
 
+Accumulators::Accumulators(const Accumulators& of, const ir::ReductionFacts& row, Map map)
+    : body_(of.body_),
+      node_(of.node_),
+      n_(of.n_),
+      facts_(row),
+      types_(of.types_.begin(), of.types_.begin() + row.accumulators),
+      map_(std::move(map)) {}
+
 bool Accumulators::wants_blocks() const {
   return std::any_of(facts_.types.begin(), facts_.types.end(), [](const std::string& t) { return t == "wide"; }) &&
          ir::is_floating(types_[0]);
@@ -68,6 +76,7 @@ bool Accumulators::shifted() const { return facts_.name == "welford" && n_.stage
 /// The element's values at the current width, in the accumulators' types.
 std::vector<std::string> Accumulators::inputs() {
   const int width = body_.lane_width();
+  if (!loads_) return {map_("", width)};
   std::vector<std::string> result;
   for (size_t i = 0; i < n_.reduced.size(); ++i) {
     const DType dtype = types_[std::min(i, types_.size() - 1)];
@@ -75,6 +84,7 @@ std::vector<std::string> Accumulators::inputs() {
     x = ir::compute_type(x.dtype) == dtype ? x : body_.convert(x, dtype);
     result.push_back(body_.at_width(x, width));
   }
+  if (map_) result[0] = map_(result[0], width);
   return result;
 }
 
@@ -237,6 +247,43 @@ Accumulators::Carried Accumulators::after_passes(const std::string& centre, cons
   Carried result = {centre, second};
   if (count() > 2) result.push_back(elements);
   return result;
+}
+
+namespace {
+
+// NaN is left to the sum: so it is one instruction.
+const ir::ReductionFacts kLargestPass{
+    "largest", 1, 1, 1, {"same"}, {"$lowest"}, {"$x > $a0 ? $x : $a0"}, {"$b0 > $a0 ? $b0 : $a0"}, {0}};
+
+}  // namespace
+
+bool Accumulators::is_softmax() const { return facts_.name == "softmax" && n_.stage == ReductionStage::kWhole; }
+
+Accumulators Accumulators::largest_pass(Map map) const { return {*this, kLargestPass, std::move(map)}; }
+
+Accumulators Accumulators::exponential_pass(const std::string& largest, const Map& load, const Map& keep) const {
+  const auto exponential = [this, largest, load, keep](const std::string& value, int width) {
+    Writer& w = body_.writer();
+    const Type type{types_[0], width};
+    const std::string x = load ? load("", width) : value, e = body_.kernel().fresh("e");
+    const auto lanes = [&](const std::string& text) { return broadcast_text(text, types_[0], width); };
+    w.line("const $t $s = $s;", type, e,
+           op_text("op_exp_falling($x)", type, {{"x", x + " - " + lanes(largest)}}, body_.kernel().dialect().is_cpu));
+    if (keep) keep(e, width);
+    const std::string one = body_.kernel().fresh("e");  // of equal infinities too
+    w.line("const $t $s = $s == $s ? $s : $s;", type, one, x, lanes(largest), lanes("1"), e);
+    return one;
+  };
+  Accumulators result(*this, ir::facts(ir::ReductionCode::k_sum), exponential);
+  result.loads_ = !load;
+  return result;
+}
+
+Accumulators::Carried Accumulators::after_softmax_passes(Writer& writer, const std::string& largest,
+                                                         const std::string& sum) const {
+  const std::string result = body_.kernel().fresh("a");
+  writer.line("const $t $s = $s == $s ? $s : $s;", Type{types_[0], 1}, result, sum, sum, largest, sum);
+  return {result, sum};
 }
 
 std::vector<std::string> Accumulators::merged(const Carried& a, const Carried& b, int width) const {

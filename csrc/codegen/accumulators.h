@@ -1,6 +1,7 @@
 // csrc/codegen/accumulators.h: the carried values of a reduction: declared, stepped per element, merged, handed on.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,10 @@ class Accumulators {
   using Carried = std::vector<std::string>;
 
   Accumulators(BodyPrinter& body, ir::NodeId node);
+  /// What one pass over the elements of `of` carries: of its kind is `row`, and `map` prints what becomes of a value at a
+  /// width.
+  using Map = std::function<std::string(const std::string& value, int width)>;
+  Accumulators(const Accumulators& of, const ir::ReductionFacts& row, Map map);
   ir::NodeId node() const { return node_; }
   size_t count() const { return types_.size(); }
   ir::DType dtype(size_t accumulator) const { return types_[accumulator]; }
@@ -41,6 +46,14 @@ class Accumulators {
   void declare_block(Writer& writer, const Carried& into, const Carried& block, int width) const;
   void step_block(const Carried& block);
   void merge_block(Writer& writer, const Carried& into, const Carried& block, int width) const;
+
+  // Of a row in cache, the maximum first, then the sum around it: half of the arithmetic of the running sum.
+  bool is_softmax() const;
+  Accumulators largest_pass(Map map) const;
+  /// `load` replaces the elements, if it is given; `keep` takes e^(element - largest).
+  Accumulators exponential_pass(const std::string& largest, const Map& load, const Map& keep) const;
+  /// The results of both passes: NaN for a row with one.
+  Carried after_softmax_passes(Writer& writer, const std::string& largest, const std::string& sum) const;
 
   // Of elements that stay in registers, a mean or a maximum first, then what is summed around it: no division or rescaling per
   // element. One variable in each pass.
@@ -76,6 +89,8 @@ class Accumulators {
   const ir::Node& n_;
   const ir::ReductionFacts& facts_;
   std::vector<ir::DType> types_;
+  Map map_;
+  bool loads_ = true;  // else `map_` knows the elements
 };
 
 }  // namespace ocl::codegen

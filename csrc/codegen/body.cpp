@@ -160,7 +160,12 @@ Value BodyPrinter::value(NodeId node, int op) {
       result = convert(value(node, o.args[0]), o.dtype);
       break;
     default:
-      result = operation(node, o);
+      if (is_kept(node, op))
+        result = define(lane_level_, o.dtype, lane_width_, load_room(kept_ops_.at({node, op}), o.dtype));
+      else if (o.code == OpCode::k_div && is_kept(node, o.args[0]) && value(node, o.args[1]).level < lane_level_)
+        result = kept_quotient(node, o);
+      else
+        result = operation(node, o);
       break;
   }
   memo_[{node, op}] = result;
@@ -171,6 +176,14 @@ Value BodyPrinter::constant(const ir::Op& op) const {
   std::string text = literal({op.constant, op.dtype});
   if (text[0] == '-') text = "(" + text + ")";
   return {text, op.dtype, 1, 0, true};
+}
+
+/// By one reciprocal a row.
+Value BodyPrinter::kept_quotient(NodeId node, const ir::Op& op) {
+  const Value dividend = value(node, op.args[0]), divisor = value(node, op.args[1]);
+  const auto [inverse, fresh] = memo_.try_emplace({node, ~op.args[1]});
+  if (fresh) inverse->second = define(divisor.level, op.dtype, 1, "1 / " + divisor.text);
+  return define(dividend.level, op.dtype, dividend.width, dividend.text + " * " + at_width(inverse->second, dividend.width));
 }
 
 Value BodyPrinter::operation(NodeId node, const ir::Op& op) {

@@ -70,6 +70,21 @@ class BodyPrinter {
   void set_result(ir::NodeId node, const ir::Store& store, const Value& value);
   void flush_stores();
   bool has_stores() const { return !stores_.empty(); }
+  /// Room for one value of every element of a row: a private array, or where a later store goes.
+  struct Room {
+    std::string array;
+    ir::NodeId node = ir::kNone;
+    ir::Store store = {};
+  };
+  /// Whether the store goes to neighbouring elements of the type along the loop, which nothing reads before.
+  bool is_room(const ir::Store& store, ir::Symbol loop, ir::DType dtype) const;
+  /// The lanes' values in the room, a statement that puts `value` there.
+  std::string load_room(const Room& room, ir::DType dtype);
+  std::string store_room(const Room& room, ir::DType dtype, const std::string& value);
+  /// From now on the op's value is what an earlier loop over the row left in the room.
+  void keep(ir::NodeId node, int op, const Room& room) { kept_ops_[{node, op}] = room; }
+  /// An exponential, whose quotients by what does not change in the row may be products.
+  bool is_kept(ir::NodeId node, int op) const { return kept_ops_.count({node, op}) > 0; }
   /// A later load of `buffer` at `coords` is `value`, which some other code made (a template's accumulator).
   void set_register(ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords, const Value& value);
 
@@ -109,6 +124,8 @@ class BodyPrinter {
   Value load(ir::NodeId node, const ir::Op& op);
   Value load_memory(const ir::Op& op, const Placed& offset, const std::optional<Value>& mask);
   Value operation(ir::NodeId node, const ir::Op& op);
+  Value kept_quotient(ir::NodeId node, const ir::Op& op);
+  std::pair<std::string, std::string> in_room(const Room& room);  // pointer, offset
   void store(const PendingStore& store);
   void store_lanes(const PendingStore& store, const Placed& offset);
 
@@ -134,6 +151,7 @@ class BodyPrinter {
   };
   std::vector<Register> registers_;
   std::vector<PendingStore> stores_;
+  std::map<std::pair<ir::NodeId, int>, Room> kept_ops_;
 };
 
 class BodyPrinter::Kept {

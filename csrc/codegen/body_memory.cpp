@@ -122,6 +122,30 @@ Value BodyPrinter::load_memory(const ir::Op& op, const Placed& offset, const std
   return {name, dtype, width, level, false};
 }
 
+bool BodyPrinter::is_room(const ir::Store& store, ir::Symbol loop, DType dtype) const {
+  const Placement::Kind kind = kernel_.schedule().placements[static_cast<size_t>(store.buffer)].kind;
+  if (kind != Placement::Kind::kOutput && kind != Placement::Kind::kArena) return false;  // an input may be read by this group
+  if (kernel_.graph().buffers[static_cast<size_t>(store.buffer)].dtype != dtype) return false;
+  if (store.mask != ir::kNone || store.mode != ir::StoreMode::kWrite || !key(store.buffer, store.index)) return false;
+  const auto affine = ir::affine_in(offset_of(store.buffer, store.index), loop);
+  return affine && affine->coefficient.is_const(1);
+}
+
+std::pair<std::string, std::string> BodyPrinter::in_room(const Room& room) {
+  if (room.node == ir::kNone) return {room.array, levels_[static_cast<size_t>(lane_level_)].names.at(*lane_)};
+  return {kernel_.buffer(room.store.buffer), spell(place(room.node, offset_of(room.store.buffer, room.store.index)), 0)};
+}
+
+std::string BodyPrinter::load_room(const Room& room, DType dtype) {
+  const auto [pointer, offset] = in_room(room);
+  return load_text(dtype, lane_width_, pointer, offset);
+}
+
+std::string BodyPrinter::store_room(const Room& room, DType dtype, const std::string& value) {
+  const auto [pointer, offset] = in_room(room);
+  return store_text(dtype, lane_width_, pointer, offset, value);
+}
+
 void BodyPrinter::flush_stores() {
   const std::vector<PendingStore> stores = std::move(stores_);
   stores_.clear();

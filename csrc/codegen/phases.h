@@ -4,6 +4,8 @@
 
 #include <functional>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,6 +54,26 @@ class Phases {
   std::pair<size_t, int64_t> blocks() const;
   void store_outer();
   void inner_lanes(const schedule::Phase& phase);
+  /// Accumulators of a loop over lanes: `whole` from the blocks' `part`, or the same, and one set for each narrower step over
+  /// what is left.
+  struct Lanes {
+    std::vector<Carried> whole, part;
+    std::vector<std::vector<Carried>> rest;
+  };
+  Lanes lanes_of_row(const schedule::Phase& phase);
+  /// An op of a later phase that is e^(element - largest).
+  struct Again {
+    const schedule::Phase* phase;
+    ir::NodeId node;
+    int op;
+  };
+  bool takes_softmax_passes(const schedule::Phase& phase) const;
+  bool fits_array() const;
+  std::optional<BodyPrinter::Room> room_for(const std::vector<Again>& again, ir::DType dtype);
+  /// The largest element of a row, then the sum around it. Later phases find the exponentials where there is room for them.
+  void softmax_lanes(const schedule::Phase& phase);
+  std::vector<int> rest_widths() const;
+  std::vector<Carried> merged_lanes(const Lanes& lanes);
   void inner_shared(const schedule::Phase& phase);
   void inner_registers(const schedule::Phase& phase);
 
@@ -93,8 +115,7 @@ class Phases {
                  const std::string& end, const Writer& single);
   /// Opens the level of vector `k` of columns().
   void push_column(size_t k);
-  void lanes_loop(const schedule::Phase& phase, size_t depth, const std::vector<Carried>& carried,
-                  const std::vector<Carried>& part, const std::vector<Carried>& tail);
+  void lanes_loop(const schedule::Phase& phase, size_t depth, const Lanes& lanes);
   void write_tree(const std::vector<Carried>& carried);
   int level() const;
 
@@ -105,10 +126,11 @@ class Phases {
   ir::Symbol lane_{};      // of columns()
   std::string lane_name_;  // "" elsewhere
   std::vector<Accumulators> reductions_;
-  bool scans_ = false;       // the phase is a Scan, alone
-  std::vector<Slot> slots_;  // of registers()
-  std::string elements_;     // of a row
-  int trees_ = 0;            // that were written
+  bool scans_ = false;            // the phase is a Scan, alone
+  std::vector<Slot> slots_;       // of registers()
+  std::set<ir::BufferId> rooms_;  // that are taken
+  std::string elements_;          // of a row
+  int trees_ = 0;                 // that were written
 };
 
 /// Writes `i<k><suffix>` for k in [0, count) from a flat index over `sizes`; returns their names.
