@@ -252,20 +252,21 @@ ALWAYS_INLINE void multiply_step(float* total, __local const UNIT_T* a, const in
 #define MULTIPLY_STEPS(total, stages, steps, a_rows, b_rows, STAGE)                                                   \
   {                                                                                                                   \
     OCL_UNROLL                                                                                                        \
-    for (int i = 0; i < SUMS; ++i) total[i] = 0.0f;                                                                   \
+    for (int sum_of = 0; sum_of < SUMS; ++sum_of) total[sum_of] = 0.0f;                                               \
+    __local UNIT_T* next = stages;                                                                                    \
     OCL_UNROLL                                                                                                        \
-    for (int i = 0; i < STAGES - 1; ++i) {                                                                            \
-      if (i < steps) STAGE(stages + i * STAGE_ELEMENTS);                                                              \
+    for (int ahead = 0; ahead < STAGES - 1; ++ahead, next += STAGE_ELEMENTS) {                                        \
+      if (ahead < steps) STAGE(next);                                                                                 \
       copies_end(); /* a group each step, empty or not: the waits count them */                                       \
     }                                                                                                                 \
-    int now = 0, free = STAGES - 1; /* the stage that is read, the one that everyone has read */                      \
+    int now = 0; /* the stage that is read; the one before is `next`, which everyone has read */                      \
     for (int step = 0; step < steps; ++step) {                                                                        \
       COPIES_WAIT(STAGES - 2);                                                                                        \
       barrier(CLK_LOCAL_MEM_FENCE); /* this step is complete for all, and all have left the step before */            \
-      if (step + STAGES - 1 < steps) STAGE(stages + free * STAGE_ELEMENTS);                                           \
+      if (step + STAGES - 1 < steps) STAGE(next);                                                                     \
       copies_end();                                                                                                   \
       multiply_step(total, stages + now * STAGE_ELEMENTS, a_rows, b_rows);                                            \
-      free = now;                                                                                                     \
+      next = stages + now * STAGE_ELEMENTS;                                                                           \
       now = now + 1 == STAGES ? 0 : now + 1;                                                                          \
     }                                                                                                                 \
   }

@@ -15,7 +15,7 @@
 namespace ocl::exec {
 
 /// Products and convolutions; theirs of 256 columns; products of packed operands; theirs of 192 rows; attention; its gradients;
-/// products on the units of a warp.
+/// products and convolutions on the units of a warp.
 enum class UnitKernels { kTiles, kWide, kPacked, kTall, kAttention, kAttentionGradient, kWarps };
 
 /// What matrix-unit kernels multiply, and the capability that allows it.

@@ -46,11 +46,18 @@ std::vector<unsigned char> stored(const std::vector<float>& values, ir::DType ty
 
 namespace {
 
-void use_tile(UnitProduct& product, const UnitType& type, int rows, int columns, int store_width) {
+size_t tiles_of(int n, int size) { return static_cast<size_t>((n + size - 1) / size); }
+
+void use_tile(UnitProduct& product, const UnitType& type, const schedule::UnitTile& tile, int store_width) {
   product.libraries = {"wgmma", "wgmma_store"};
   product.store_width = store_width;
-  product.defines = {"TILE_M " + std::to_string(rows), "TILE_N " + std::to_string(columns), type.macro};
-  product.local = static_cast<size_t>(rows / 64 * 128 + 128);
+  product.defines = {"TILE_M " + std::to_string(tile.rows), "TILE_N " + std::to_string(tile.columns), type.macro};
+  product.local = static_cast<size_t>(tile.rows / 64 * 128 + 128);
+  if (tile.warp_rows == 0) return;
+  product.libraries = {"mma", "wgmma_store", "mma_store"};
+  product.defines.push_back("WARP_M " + std::to_string(tile.warp_rows));
+  product.defines.push_back("WARP_N " + std::to_string(tile.warp_columns));
+  product.local = static_cast<size_t>(tile.rows / tile.warp_rows * (tile.columns / tile.warp_columns) * 32);
 }
 
 /// Elements of 16 bytes.
@@ -59,6 +66,7 @@ int widest(const UnitType& type) { return type.storage == ir::DType::kF32 ? 4 : 
 struct Order {
   int rows, columns;      // of a tile
   bool a_depth, b_depth;  // whether the depth is contiguous in A, in B
+  int warp_rows = 0, warp_columns = 0;
 };
 
 bool is_split(const UnitType& type) { return std::string(type.macro) == "TERMS 3"; }
@@ -75,13 +83,18 @@ UnitProduct matrix_product(const UnitType& type, const Order& order, int offset)
   const auto b = random_values(static_cast<size_t>(offset + kBatch * b_size), digits, 2);
   UnitProduct product;
   product.file = "gemm_wgmma";
-  use_tile(product, type, order.rows, order.columns, offset == 0 ? widest(type) : 2);
+  use_tile(product, type, {order.rows, order.columns, 1.0, order.warp_rows, order.warp_columns},
+           offset == 0 ? widest(type) : 2);
   for (const auto& [name, value] : {std::pair{"A_K_MAJOR ", order.a_depth}, {"B_K_MAJOR ", order.b_depth}})
     product.defines.push_back(name + std::to_string(value));
   product.defines.insert(product.defines.end(), {"A_VEC4 1", "B_VEC4 1"});
   product.inputs = {stored(a, type.storage), stored(b, type.storage)};
   product.arguments = {M, N, K, 1, a_size, int64_t{0}, a_row, a_col, b_size, int64_t{0}, b_row, b_col};
   product.groups = {3, 1, kBatch};
+  if (order.warp_rows != 0) {
+    product.file = "gemm_mma";
+    product.groups[0] = tiles_of(M, order.rows) * tiles_of(N, order.columns);
+  }
   product.offset = offset;
   for (int i = 0; i < kBatch; ++i)
     for (int m = 0; m < M; ++m)
@@ -153,32 +166,8 @@ std::vector<UnitProduct> packed_products(const UnitType& type) {
   return products;
 }
 
-/// The same products by single warps: every tile, in every order of the operands.
-std::vector<UnitProduct> warp_products(const UnitType& type) {
-  schedule::UnitMath math{};
-  math.terms = is_split(type) ? 3 : 1;
-  math.units = schedule::Units::kWarp;
-  std::vector<UnitProduct> products;
-  for (const schedule::UnitTile& tile : schedule::unit_tiles(math, false))
-    for (const int offset : {0, 1}) {
-      const size_t order = products.size() / 2;
-      UnitProduct product = matrix_product(type, {tile.rows, tile.columns, order % 2 == 0, order / 2 % 2 == 1}, offset);
-      product.file = "gemm_mma";
-      product.libraries = {"mma", "wgmma_store", "mma_store"};
-      product.defines.push_back("WARP_M " + std::to_string(tile.warp_rows));
-      product.defines.push_back("WARP_N " + std::to_string(tile.warp_columns));
-      const auto tiles = [&](size_t i, int of) {
-        return static_cast<size_t>((std::get<int32_t>(product.arguments[i]) + of - 1) / of);
-      };
-      product.groups = {tiles(0, tile.rows) * tiles(1, tile.columns), 1, kBatch};
-      product.local = static_cast<size_t>(tile.rows / tile.warp_rows * (tile.columns / tile.warp_columns) * 32);
-      products.push_back(std::move(product));
-    }
-  return products;
-}
-
 /// A strided convolution in two groups, all tensors channels-last; splits of the weight gradient follow one another.
-UnitProduct convolution(const UnitType& type, Kind kind, int rows, int columns) {
+UnitProduct convolution(const UnitType& type, Kind kind, const schedule::UnitTile& tile) {
   constexpr int C = 24, K = 72, H = 11, W = 12, R = 3, S = 3, kStride = 2, kPad = 1, kGroups = 2, kSplits = 2;
   constexpr int P = (H + 2 * kPad - R) / kStride + 1, Q = (W + 2 * kPad - S) / kStride + 1, GC = kGroups * C, GK = kGroups * K;
   constexpr int kSplitPixels = 64;
@@ -187,10 +176,11 @@ UnitProduct convolution(const UnitType& type, Kind kind, int rows, int columns) 
   const auto x = random_values(static_cast<size_t>(kBatch) * H * W * GC, digits, 3);
   const auto dy = random_values(static_cast<size_t>(kBatch) * P * Q * GK, digits, 4);
   const auto w = random_values(static_cast<size_t>(GK) * R * S * C, digits, 5);  // [GK][R][S][C]
-  const auto tiles = [](int n, int of) { return static_cast<size_t>((n + of - 1) / of); };
+  const bool warps = tile.warp_rows != 0;
   UnitProduct product;
-  product.file = kind == Kind::kWeight ? "conv_weight_wgmma" : "conv_wgmma";
-  use_tile(product, type, rows, columns, widest(type));
+  product.file = kind == Kind::kWeight ? "conv_weight_wgmma" : warps ? "conv_mma" : "conv_wgmma";
+  use_tile(product, type, tile, widest(type));
+  if (warps) product.libraries.push_back("conv_taps");
   const size_t results = kind == Kind::kForward ? dy.size() : kind == Kind::kData ? x.size() : w.size() * kSplits;
   product.exact.assign(results, 0.0);
   product.sizes.assign(results, 0.0);
@@ -225,20 +215,36 @@ UnitProduct convolution(const UnitType& type, Kind kind, int rows, int columns) 
     product.arguments = {kBatch, C, K, H, W, P, Q, R, S, kStride, kStride, kPad, kPad, 1, 1, kSplitPixels};
     image(P, Q, GK);
     image(H, W, GC);
-    product.groups = {tiles(R * S * C, columns) * tiles(K, rows), kGroups, kSplits};
+    product.groups = {tiles_of(R * S * C, tile.columns) * tiles_of(K, tile.rows), kGroups, kSplits};
   } else if (kind == Kind::kData) {
     product.defines.emplace_back("DATA_GRADIENT 1");
     product.inputs = {stored(dy, type.storage), stored(turned, type.storage)};
     product.arguments = {kBatch, K, C, P, Q, H, W, R, S, kStride, kStride, kPad, kPad, 1, 1};
     image(P, Q, GK);
-    product.groups = {2, kGroups, kStride * kStride};
+    constexpr int kPixels = kBatch * ((H + kStride - 1) / kStride) * ((W + kStride - 1) / kStride);
+    product.groups = {warps ? tiles_of(kPixels, tile.rows) * tiles_of(C, tile.columns) : 2, kGroups, kStride * kStride};
   } else {
     product.inputs = {stored(x, type.storage), stored(w, type.storage)};
     product.arguments = {kBatch, C, K, H, W, P, Q, R, S, kStride, kStride, kPad, kPad, 1, 1};
     image(H, W, GC);
-    product.groups = {2, kGroups, 1};
+    product.groups = {warps ? tiles_of(kBatch * P * Q, tile.rows) * tiles_of(K, tile.columns) : 2, kGroups, 1};
   }
   return product;
+}
+
+/// Products and convolutions by single warps: every tile, in every order of the operands.
+std::vector<UnitProduct> warp_products(const UnitType& type) {
+  schedule::UnitMath math{};
+  math.terms = is_split(type) ? 3 : 1;
+  math.units = schedule::Units::kWarp;
+  std::vector<UnitProduct> products;
+  int number = 0;
+  for (const schedule::UnitTile& tile : schedule::unit_tiles(math, false)) {
+    const Order order = {tile.rows, tile.columns, number % 2 == 0, number / 2 % 2 == 1, tile.warp_rows, tile.warp_columns};
+    for (const int offset : {0, 1}) products.push_back(matrix_product(type, order, offset));
+    products.push_back(convolution(type, number++ % 2 == 0 ? Kind::kForward : Kind::kData, tile));
+  }
+  return products;
 }
 
 }  // namespace
@@ -293,9 +299,9 @@ std::vector<UnitProduct> unit_products(const UnitType& type) {
            : std::vector<Order>{{128, 128, true, false}, {64, 128, false, true}, {128, 64, false, false}, {64, 64, true, true}};
   for (const Order& order : orders)
     for (const int offset : {0, 1}) products.push_back(matrix_product(type, order, offset));
-  products.push_back(convolution(type, Kind::kForward, 128, wide ? 256 : 128));
-  products.push_back(convolution(type, Kind::kData, 64, wide ? 256 : 64));
-  products.push_back(convolution(type, Kind::kWeight, wide ? 128 : 64, wide ? 256 : 128));
+  products.push_back(convolution(type, Kind::kForward, {128, wide ? 256 : 128, 1.0}));
+  products.push_back(convolution(type, Kind::kData, {64, wide ? 256 : 64, 1.0}));
+  products.push_back(convolution(type, Kind::kWeight, {wide ? 128 : 64, wide ? 256 : 128, 1.0}));
   return products;
 }
 

@@ -3,9 +3,11 @@
 
 import pytest
 import torch
-from test_templates_wgmma import DTYPES, GEMMS, matrices
+from test_templates_wgmma import CONVOLUTIONS, DTYPES, GEMMS, matrices
 
 from torch_ocl_compile import config
+
+aten = torch.ops.aten
 
 
 @pytest.fixture
@@ -57,6 +59,28 @@ def test_gemm_of_an_input_that_is_not_aligned(warp_device, dtype, tmp_path):
 def test_batched(warp_device, dtype, tmp_path):
     a, b = torch.randn(5, 65, 40).to(dtype), torch.randn(5, 40, 66).to(dtype)
     check(lambda a, b, c: torch.baddbmm(c, a, b), (a, b, torch.randn(5, 1, 66).to(dtype)), warp_device, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", ["forward", "data"])
+@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=lambda s: "-".join(map(str, s)))
+def test_convolution(warp_device, shape, kind, dtype, tmp_path):
+    batch, c, k, h, w, r, s, stride, padding, dilation, groups = shape
+    torch.manual_seed(sum(shape))
+    x, weight = torch.randn(batch, c, h, w).to(dtype), torch.randn(k, c // groups, r, s).to(dtype)
+    rest = (None, (stride,) * 2, (padding,) * 2, (dilation,) * 2, False, (0, 0), groups)
+    if kind == "forward":
+        check(lambda x, w: aten.convolution(x, w, *rest) + 1, (x, weight), warp_device, tmp_path)
+        return
+    if c < 24:
+        pytest.skip("few channels: the portable kernel")
+    dy = torch.randn_like(aten.convolution(x, weight, *rest))
+    check(
+        lambda dy, x, w: aten.convolution_backward(dy, x, w, *rest, (True, False, False))[0],
+        (dy, x, weight),
+        warp_device,
+        tmp_path,
+    )
 
 
 def test_without_any_units(warp_device, tmp_path):

@@ -209,6 +209,23 @@ def test_tf32_by_units_of_a_warp() -> None:
     assert "split tf32" in kernels(torch.mm, inputs, "warps", mma_tf32=False)[0][0]
 
 
+@pytest.mark.parametrize("dtype, name", [(torch.float32, "split tf32"), (torch.bfloat16, "bf16")])
+def test_convolutions_by_units_of_a_warp(dtype: torch.dtype, name: str) -> None:
+    """Forward and the gradient of the image; that of the weight is portable."""
+    x, w = torch.randn(2, 64, 16, 16).to(dtype), torch.randn(72, 64, 3, 3).to(dtype)
+
+    def step(x: torch.Tensor, w: torch.Tensor) -> Any:
+        y = torch.ops.aten.convolution(x, w, None, [2, 2], [1, 1], [1, 1], False, [0, 0], 1)
+        return y, *torch.ops.aten.convolution_backward(
+            y, x, w, None, [2, 2], [1, 1], [1, 1], False, [0, 0], 1, (True, True, False)
+        )[:2]
+
+    log, texts = kernels(step, [x, w], "warps")
+    assert sum("conv_mma" in line and line.endswith(name) for line in log) == 2 and "conv_weight_group" in "".join(log)
+    assert sorted("#define DATA_GRADIENT 1" in macros(k) for k in texts if "mma.sync" in k["text"]) == [False, True]
+    assert all("wgmma" in line for line in kernels(step, [x, w])[0])
+
+
 def test_few_tiles_of_warps_are_split() -> None:
     log, texts = kernels(lambda a, b: a.t() @ b, [torch.empty(8192, 256), torch.empty(8192, 256)], "warps")
     assert "gemm_mma" in log[0] and "parts" in log[0] and len(texts) == 2

@@ -102,6 +102,8 @@ def run(
     if warps:
         text += (ROOT / "kernels/mma_store.cl").read_text()
     main = (ROOT / f"kernels/{kernel}.cl").read_text()
+    if kernel == "conv_mma":
+        main = (ROOT / "kernels/conv_taps.cl").read_text() + main
     if "attention" in kernel:
         main = (ROOT / "kernels/wgmma_attention.cl").read_text() + "\n" + main
     assert "asm" not in text[begin:] + main
@@ -279,3 +281,13 @@ def test_convolution(tmp_path: Path, shape: tuple[int, ...], kind: str, types: s
         run(
             tmp_path, "conv_wgmma", "unit_case_conv.h", [*defines, f"DATA_GRADIENT={int(kind == 'data')}"], shape, types
         )
+
+
+@pytest.mark.parametrize("types, kind, shape", [
+    (types, ("forward", "data")[(i + j) % 2], shape)
+    for i, types in enumerate(("IN_BF16", "TERMS=3", "IN_HALF", "TERMS=1")) for j, shape in enumerate(CONVOLUTIONS) if i < 2 or j % 2 == 0
+])  # fmt: skip
+def test_convolution_of_warps(tmp_path: Path, shape: tuple[int, ...], kind: str, types: str) -> None:
+    defines = [*tile_of("128x64" if shape[2] == 72 else "64x64"), "WARP_M=32", "WARP_N=32", f"VW={widest(types)}"]
+    defines += [types if "=" in types else f"{types}=1", f"DATA_GRADIENT={int(kind == 'data')}"]
+    run(tmp_path, "conv_mma", "unit_case_conv.h", defines, shape, types)

@@ -1,4 +1,4 @@
-// tests/null/unit_case_conv.h: emulated conv_wgmma and conv_weight_wgmma, all tensors channels-last.
+// tests/null/unit_case_conv.h: emulated conv_wgmma, conv_mma and conv_weight_wgmma, all tensors channels-last.
 // Arguments: batch C K H W R S stride padding dilation groups; C and K are per group. WEIGHT, DATA_GRADIENT: which of the three.
 #ifdef WEIGHT
 extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, long, int, int,
@@ -12,7 +12,7 @@ int run_case(int, char** argv) {
   const auto arg = [&](int i) { return std::atoi(argv[i + 1]); };
   const int batch = arg(0), C = arg(1), K = arg(2), H = arg(3), W = arg(4), R = arg(5), S = arg(6), stride = arg(7), pad = arg(8), dilation = arg(9);
   const int groups = arg(10), P = (H + 2 * pad - dilation * (R - 1) - 1) / stride + 1, Q = (W + 2 * pad - dilation * (S - 1) - 1) / stride + 1;
-  const int GC = groups * C, GK = groups * K, items = TILE_M / 64 * 128 + 128;
+  const int GC = groups * C, GK = groups * K, items = UNIT_ITEMS;
   const auto tiles = [](long n, int of) { return static_cast<size_t>((n + of - 1) / of); };
   const auto x = numbers(static_cast<size_t>(batch) * H * W * GC, 1), w = numbers(static_cast<size_t>(GK) * R * S * C, 2);  // [GK][R][S][C]
   const auto dy = numbers(static_cast<size_t>(batch) * P * Q * GK, 3);
@@ -63,7 +63,12 @@ int run_case(int, char** argv) {
   each([&](size_t i, size_t j, size_t l) { want[l] += x[i] * w[j]; });
   auto a = stored(x), b = stored(w);
   got.assign(dy.size(), -1e30f);
-  launch(1, groups, 1, items, [&] {
+#ifdef WARP_M
+  const size_t all = tiles(static_cast<long>(batch) * P * Q, TILE_M) * tiles(K, TILE_N);
+#else
+  const size_t all = 1;  // takes every tile
+#endif
+  launch(all, groups, 1, items, [&] {
     k(a.data(), 0, b.data(), 0, batch, C, K, H, W, P, Q, R, S, stride, stride, pad, pad, dilation, dilation, static_cast<long>(H) * W * GC, W * GC, GC, 1,
       got.data(), 0);
   });

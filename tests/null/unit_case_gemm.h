@@ -11,10 +11,10 @@ int run_case(int, char** argv) {
   std::vector<float> a = numbers(offset + batch * a_size, 1), b = numbers(offset + batch * b_size, 2);
   double tolerance = 0;
 #if defined(WARP_M)
-  const int items = TILE_M / WARP_M * (TILE_N / WARP_N) * 32, tiles = (M + TILE_M - 1) / TILE_M * ((N + TILE_N - 1) / TILE_N);
+  const int tiles = (M + TILE_M - 1) / TILE_M * ((N + TILE_N - 1) / TILE_N);
   if (groups != 0) return 2;  // one for each tile
 #else
-  const int items = TILE_M / 64 * 128 + 128, tiles = groups;
+  const int tiles = groups;
 #endif
 #if defined(DIGITS)  // as many as a float has: what is below TF32 counts
   for (std::vector<float>* v : {&a, &b})
@@ -23,7 +23,7 @@ int run_case(int, char** argv) {
 #endif
   auto x = stored(a), y = stored(b);
   std::vector<float> c(static_cast<size_t>(batch) * M * N, -1e30f);
-  launch(tiles, 1, batch, items,
+  launch(tiles, 1, batch, UNIT_ITEMS,
          [&] { k(x.data(), offset, y.data(), offset, M, N, K, 1, a_size, 0, a_row, a_col, b_size, 0, b_row, b_col, c.data(), 0); });
   long wrong = 0;
   for (int i = 0; i < batch; ++i)

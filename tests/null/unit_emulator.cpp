@@ -307,5 +307,10 @@ static float kept(const long* state, ulong draw, int word) {
   return x[word] >> 31 ? 2.0f : 0.0f;
 }
 
+#ifdef WARP_M  // work-items of a group: warps, or warpgroups and one that produces
+#define UNIT_ITEMS (TILE_M / WARP_M * (TILE_N / WARP_N) * 32)
+#else
+#define UNIT_ITEMS (TILE_M / 64 * 128 + 128)
+#endif
 #include CASE
 int main(int argc, char** argv) { return run_case(argc, argv); }

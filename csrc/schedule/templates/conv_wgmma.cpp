@@ -1,5 +1,5 @@
-// csrc/schedule/templates/conv_wgmma.cpp: convolution and its gradients on matrix units by kernels/conv_wgmma.cl and
-// kernels/conv_weight_wgmma.cl.
+// csrc/schedule/templates/conv_wgmma.cpp: convolution and its gradients on matrix units by kernels/conv_wgmma.cl or
+// conv_mma.cl and kernels/conv_weight_wgmma.cl.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"
@@ -46,12 +46,10 @@ int64_t choose_pixel_splits(TemplateContext& context, const UnitMath& math, cons
   return context.choices.pick("splits", {best, std::max<int64_t>(best / 2, 1), std::min(2 * best, most)});
 }
 
-}  // namespace
-
-bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch) {
+bool choose_conv(TemplateContext& context, TemplateLaunch& launch, Units units) {
   const ir::Node node = context.graph.nodes[context.node];
   if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind == ir::ConvolveKind::kWeight) return false;
-  const auto math = unit_math(context);
+  const auto math = unit_math(context, units);
   if (!math) return false;
   const bool data = node.convolve.kind == ir::ConvolveKind::kData;
   const ir::ConvolveAttrs& attrs = node.convolve;
@@ -78,7 +76,8 @@ bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch) {
 
   launch = TemplateLaunch{};
   launch.kind = data ? "conv_data" : "conv_forward";
-  use_unit_tile(context, launch, "conv_wgmma", *math, tile, K);
+  use_unit_tile(context, launch, unit_file("conv", *math), *math, tile, K);
+  if (units == Units::kWarp) launch.libraries.emplace_back("conv_taps");
   define(launch, "DATA_GRADIENT", data);
   launch.inputs = {image.input, weight.input};
   define_alignment(context, launch, math->chunk);
@@ -96,6 +95,14 @@ bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch) {
   lay_out(context.graph, node.outputs[0], kChannelsLast);
   return true;
 }
+
+}  // namespace
+
+bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch) {
+  return choose_conv(context, launch, Units::kWarpgroup);
+}
+
+bool choose_conv_mma(TemplateContext& context, TemplateLaunch& launch) { return choose_conv(context, launch, Units::kWarp); }
 
 bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch) {
   const ir::Node node = context.graph.nodes[context.node];
