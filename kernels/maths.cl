@@ -58,6 +58,11 @@ OCL_INLINE T op_own_exp_falling(T x) {
   return (fma(y, r * r, r) + REAL(1.0)) * as_T((as_N(m) << (N)(23)) + (N)(0x3f800000));
 }
 
+OCL_INLINE T op_own_softmax_sum(T m, T s, T k, T t) {
+  const T e = m == k ? REAL(1.0) : op_own_exp_falling(-fabs(k - m));
+  return k > m ? s * e + t : s + t * e;
+}
+
 // e = e^(-2|x|) - 1 without cancellation: 2^n (e^r - 1) + (2^n - 1). tanh |x| = -e / (e + 2).
 OCL_INLINE T op_own_tanh(T x) {
   const T a = fabs(x), c = a > REAL(10.0) ? REAL(-20.0) : REAL(-2.0) * a;

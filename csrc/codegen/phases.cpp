@@ -21,8 +21,9 @@ constexpr int64_t kFirstBlock = 8;    // how many times shorter a short first bl
 constexpr int64_t kUnrollLimit = 16;  // loops up to this length are unrolled,
 constexpr size_t kUnrollOps = 48;     // unless their bodies are longer than this: compile time
 constexpr int kScanAtOnce = 8;        // elements
-constexpr int kColumns = 4;  // vectors side by side: accumulators of a sum and of its blocks take a quarter of the registers
-constexpr size_t kColumnOps = 24;  // of bodies that are repeated for each: compile time, registers
+constexpr int kColumns = 4;           // vectors side by side, if accumulators are many;
+constexpr int kMostColumns = 16;      // of one sum alone, which with its blocks' takes the registers there are
+constexpr size_t kColumnOps = 24;     // of bodies that are repeated for each of kColumns: compile time, registers
 
 }  // namespace
 
@@ -163,17 +164,29 @@ void Phases::inner_serial(const Phase& phase) {
   for (size_t i = 0; i < reductions_.size(); ++i) reductions_[i].finish(carried[i], width, level());
 }
 
-int Phases::columns_at_once() const {
+int Phases::columns_at_once(int64_t rows, int64_t length, int width) const {
   size_t ops = 0, inner = 0;
+  int sums = 0;
+  bool cheap = true;
   for (const Phase& phase : group_.phases) {
     inner += phase.inner;
     for (const ir::NodeId id : phase.nodes) {
       const ir::Node& node = body_.kernel().graph().nodes[static_cast<size_t>(id)];
       if (node.kind != NodeKind::kMap && node.kind != NodeKind::kReduce) return 1;
       ops += node.body.ops.size();
+      if (node.kind != NodeKind::kReduce) continue;
+      ++sums;
+      cheap = cheap && Accumulators(body_, id).merges_cheaply();
     }
   }
-  return inner == 1 && group_.phases[0].inner && ops <= kColumnOps ? kColumns : 1;
+  if (inner != 1 || !group_.phases[0].inner || ops > kColumnOps) return 1;
+  int count = kColumns;
+  const auto fits = [&](int n) {
+    return sums == 1 && n <= kMostColumns && static_cast<size_t>(n) * ops <= kColumns * kColumnOps &&
+           length >= int64_t{n} * width && rows * length >= int64_t{n} * width * body_.kernel().dialect().units;
+  };
+  while (cheap && fits(2 * count)) count *= 2;
+  return count;
 }
 
 void Phases::push_column(size_t k) {

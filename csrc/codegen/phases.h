@@ -30,8 +30,9 @@ class Phases {
 
   /// All phases, at the body's innermost level: loops over r* inside, each lane on its own (kPointwise, kSequential).
   void serial();
-  /// How many neighbouring vectors `columns` should take at a time; 1: it should not be used.
-  int columns_at_once() const;
+  /// How many neighbouring vectors `columns` should take at a time, of a loop over `length` in each of `rows`; 1: it should not
+  /// be used.
+  int columns_at_once(int64_t rows, int64_t length, int width) const;
   /// All phases for `count` neighbouring vectors of the loop `lane`, the first at `name`: each step of the reduction reads
   /// whole cache lines in a row, which is what streams from memory; one vector a row would not be.
   void columns(ir::Symbol lane, const std::string& name, int width, int count);
@@ -67,6 +68,7 @@ class Phases {
     ir::NodeId node;
     int op;
   };
+  std::vector<Again> computed_again(const schedule::Phase& phase) const;
   bool takes_softmax_passes(const schedule::Phase& phase) const;
   bool fits_array() const;
   std::optional<BodyPrinter::Room> room_for(const std::vector<Again>& again, ir::DType dtype);

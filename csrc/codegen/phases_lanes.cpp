@@ -19,6 +19,7 @@ namespace {
 
 constexpr int kBlockSteps = 64;          // vector steps into one accumulator
 constexpr int64_t kArray = 8192;         // elements of an item's private array
+constexpr int64_t kNearRow = 1 << 14;    // elements that are read again as fast as computed
 constexpr int64_t kCachedRow = 1 << 18;  // elements that are read again sooner than computed
 constexpr size_t kAgain = 8;             // ops of an element that are
 
@@ -84,12 +85,26 @@ std::vector<Phases::Carried> Phases::merged_lanes(const Lanes& lanes) {
   return results;
 }
 
-/// The softmax of a row in cache, in two passes if they are cheaper than the running sum.
+/// The ops of later phases that are e^(element - largest) of the phase's softmax.
+std::vector<Phases::Again> Phases::computed_again(const Phase& phase) const {
+  const ir::Graph& graph = body_.kernel().graph();
+  const ir::Node& softmax = graph.nodes[static_cast<size_t>(phase.nodes[0])];
+  std::vector<Again> again;
+  for (const Phase* later = &phase + 1; later != group_.phases.data() + group_.phases.size(); ++later)
+    for (const ir::NodeId id : later->nodes)
+      for (const int op : exponentials(graph, softmax, graph.nodes[static_cast<size_t>(id)]))
+        if (later->inner) again.push_back({later, id, op});
+  return again;
+}
+
+/// Whether two passes are cheaper than the running sum: a row that comes from memory is best read once, unless the exponentials
+/// are of use.
 bool Phases::takes_softmax_passes(const Phase& phase) const {
   if (reductions_.size() != 1 || !reductions_[0].is_softmax() || phase.nodes.size() != 1) return false;
   const ir::Node& node = body_.kernel().graph().nodes[static_cast<size_t>(phase.nodes[0])];
   const IndexExpr length = ir::product(group_.reduce_sizes);
-  return fits_array() || (node.body.ops.size() <= kAgain && !(length.is_const() && length.constant() > kCachedRow));
+  const int64_t most = computed_again(phase).empty() ? kNearRow : kCachedRow;
+  return fits_array() || (node.body.ops.size() <= kAgain && !(length.is_const() && length.constant() > most));
 }
 
 bool Phases::fits_array() const {
@@ -114,12 +129,7 @@ void Phases::softmax_lanes(const Phase& phase) {
   const ir::Graph& graph = body_.kernel().graph();
   const ir::Node& node = graph.nodes[static_cast<size_t>(softmax.node())];
   const ir::DType dtype = softmax.dtype(0);
-  std::vector<Again> again;
-  for (const Phase* later = &phase + 1; later != group_.phases.data() + group_.phases.size(); ++later)
-    for (const ir::NodeId id : later->nodes)
-      for (const int op : exponentials(graph, node, graph.nodes[static_cast<size_t>(id)]))
-        if (later->inner) again.push_back({later, id, op});
-
+  const std::vector<Again> again = computed_again(phase);
   const bool computed = node.body.ops[static_cast<size_t>(node.reduced[0])].code != ir::OpCode::kLoad;
   std::optional<BodyPrinter::Room> room;
   if (computed || !again.empty()) room = room_for(again, dtype);

@@ -20,6 +20,7 @@ using ir::SymbolKind;
 namespace {
 
 constexpr int kBatchSteps = 8;        // GPU: elements of an item in a batch, if nothing is reduced
+constexpr int kFewColumns = 4;        // vectors of columns, behind many
 constexpr int64_t kLeastWork = 4096;  // elements of a cheap op that are worth a work-item (about 0.5 us)
 
 }  // namespace
@@ -65,7 +66,8 @@ Grid write_elements_cpu(Nest& nest) {
 
   // Reductions along columns take several vectors at a time.
   const bool by_columns = nest.group.strategy == schedule::LoopStrategy::kSequential && !any_size && width > 1;
-  const int at_once = by_columns ? width * phases.columns_at_once() : width;
+  const int64_t most_rows = std::max<int64_t>(1, nest.ranges.of(rows).high), most_columns = nest.ranges.of(columns).high;
+  const int at_once = by_columns ? width * phases.columns_at_once(most_rows, most_columns, width) : width;
   const int wide = nest.ranges.of(columns).high >= at_once ? at_once : width;
 
   // Short rows stay whole; then there is one chunk of columns.
@@ -108,11 +110,12 @@ Grid write_elements_cpu(Nest& nest) {
     body.push(none);
   }
 
-  Writer vectors;
-  if (wide > width) {
+  std::vector<std::pair<int, Writer>> several;  // columns at a time: all that fit into registers, then fewer
+  for (int step = wide; step > width; step = step > kFewColumns * width ? kFewColumns * width : width) {
+    if (step < wide && nest.ranges.known_divides(wide, columns)) break;
     body.push({{lane, name}});
-    phases.columns(lane, name, width, wide / width);
-    vectors = body.pop();
+    phases.columns(lane, name, width, step / width);
+    several.emplace_back(step, body.pop());
   }
   body.push({{lane, name}});
   body.set_lane(lane, width);
@@ -120,19 +123,24 @@ Grid write_elements_cpu(Nest& nest) {
   const Writer vector = body.pop();
   const bool has_tail =
       width > 1 && (any_size || !nest.ranges.known_divides(width, columns));  // chunks are multiples of the width
-  Writer scalar;
-  if (has_tail) {
+  // A column's sum is a chain of additions: those left over go side by side as well, in vectors of half the width, a quarter,
+  // ...
+  std::vector<std::pair<int, Writer>> rest;
+  for (int part = by_columns && columns.is_const() ? width / 2 : 1; has_tail && part >= 1; part /= 2) {
+    if (columns.is_const() && by_columns && !(columns.constant() & part)) continue;
     body.push({{lane, name}});
-    body.set_lane(lane, 1);
+    body.set_lane(lane, part);
     phases.serial();
-    scalar = body.pop();
+    rest.emplace_back(part, body.pop());
   }
   Writer& row = body.writer();
   if (wide > width) {
     row.line("$s $s = $s;", type, name, begin);
-    row.open("for (; $s + $d <= $s; $s += $d)", name, wide, end, name, wide);
-    row.append(vectors);
-    row.close();
+    for (const auto& [step, text] : several) {
+      row.open("for (; $s + $d <= $s; $s += $d)", name, step, end, name, step);
+      row.append(text);
+      row.close();
+    }
   }
   if (!has_tail && wide == width) {
     row.open("for ($s $s = $s; $s < $s; $s += $d)", type, name, begin, name, end, name, width);
@@ -143,10 +151,16 @@ Grid write_elements_cpu(Nest& nest) {
     row.open("for (; $s + $d <= $s; $s += $d)", name, width, end, name, width);
     row.append(vector);
     row.close();
-    if (has_tail) {
-      row.line(kFewTrips);
-      row.open("for (; $s < $s; ++$s)", name, end, name);
-      row.append(scalar);
+    for (const auto& [part, text] : rest) {
+      if (by_columns && columns.is_const()) {
+        row.open("if ($s + $d <= $s)", name, part, end);
+        row.append(text);
+        row.line("$s += $d;", name, part);
+      } else {
+        row.line(kFewTrips);
+        row.open("for (; $s < $s; ++$s)", name, end, name);
+        row.append(text);
+      }
       row.close();
     }
   }

@@ -249,5 +249,7 @@ def log_softmax_backward(c: Context, grad: ir.Value, y: ir.Value, dim: int, inpu
 def safe_softmax(c: Context, x: ir.Value, dim: int, dtype: Any = None) -> ir.Value:
     """Softmax whose rows that are all -inf give 0."""
     largest, total = _row_sums(c, x, dim % len(x.sizes), ir.compute_type(c.dtype))
-    result: ir.Value = c.pointwise(lambda v, m, s: t.where(m > -float("inf"), t.exp(v - m) / s, 0.0), x, largest, total)
+    result: ir.Value = c.pointwise(
+        lambda v, m, s: t.where(m.eq(-float("inf")), 0.0, t.exp(v - m) / s), x, largest, total
+    )
     return result
