@@ -125,6 +125,13 @@ def convolutions(batch: int, layers: list[tuple[int, int, int, int, int]], group
     return cases
 
 
+def adam(p, g, m, v):
+    """A step; v is what its second moment is the absolute value of."""
+    m = torch.lerp(m, g, 0.1)
+    v = v.abs() * 0.999 + g * g * 0.001
+    return p - 1e-3 * m / (v.sqrt() + 1e-8), m, v
+
+
 def memory_bound(rows: int, columns: int, images: int) -> list[Case]:
     shape, n = (rows, columns), 4.0 * rows * columns
     maps = (images, 64, 112, 112)
@@ -135,6 +142,7 @@ def memory_bound(rows: int, columns: int, images: int) -> list[Case]:
         Case("layer norm", "memory", (shape, (columns,), (columns,)), lambda x, w, b: F.layer_norm(x, w.shape, w, b), bytes=2 * n),
         Case("batch norm, training", "memory", (maps, (64,), (64,)),
              lambda x, w, b: F.batch_norm(x, None, None, w, b, True), bytes=3 * 4.0 * math.prod(maps), images=True),
+        Case("adam", "memory", (shape,) * 4, adam, bytes=7 * n),
     ]  # fmt: skip
 
 

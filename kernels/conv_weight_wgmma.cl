@@ -143,21 +143,24 @@ void KERNEL_NAME(__global const UNIT_T* dy, const ulong dy_offset,  // [batch, g
   consume(total, line, 0, steps, 0, 0);
   const int lane = get_local_id(0) & 31, m = m0 + (get_local_id(0) >> 5) * 16 + (lane >> 2);
   const int filters = split * (int)get_global_size(1) * K + group * K;
-  RowVector sums[2 * ROW_VECTORS];
-  gather_rows(sums, total);
-  OCL_UNROLL
-  for (int j = 0; j < ROW_VECTORS; ++j) {
-    const int n = n0 + vector_column(j), c = n % C, s = n / C % S, r = n / C / S;
+  UNROLL_STORES
+  for (int step = 0; step < STORE_STEPS; ++step) {
+    RowVector sums[2 * STORE_VECTORS];
+    next_rows(sums, total);
     OCL_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      RowVector sum = sums[2 * j + i];
-      const int k = filters + m + 8 * i;
-      if (n >= width || m + 8 * i >= K) continue;
-      if (c + VW <= STORED_C) {  // C is a multiple of CHUNK: a vector never straddles taps
-        STOREV(sum, k, c, r, s);
-      } else {
-        OCL_NO_UNROLL
-        for (int at = c; at < STORED_C; ++at, sum = ROTATED(sum)) STORE(sum.s0, k, at, r, s);
+    for (int j = 0; j < STORE_VECTORS; ++j) {
+      const int n = n0 + vector_column(step * STORE_VECTORS + j), c = n % C, s = n / C % S, r = n / C / S;
+      OCL_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        RowVector sum = sums[2 * j + i];
+        const int k = filters + m + 8 * i;
+        if (n >= width || m + 8 * i >= K) continue;
+        if (c + VW <= STORED_C) {  // C is a multiple of CHUNK: a vector never straddles taps
+          STOREV(sum, k, c, r, s);
+        } else {
+          OCL_NO_UNROLL
+          for (int at = c; at < STORED_C; ++at, sum = ROTATED(sum)) STORE(sum.s0, k, at, r, s);
+        }
       }
     }
   }

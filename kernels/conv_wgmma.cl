@@ -166,28 +166,32 @@ void KERNEL_NAME(__global const UNIT_T* x, const ulong x_offset,  // [batch, gro
     float total[TILE_N / 2];
     consume(total, line, begin, begin + steps, 1, 1);
     begin += steps;
-    RowVector sums[2 * ROW_VECTORS];
-    gather_rows(sums, total);
-    OCL_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      const int pixel = m + i * 8, h = pixel / columns % rows * step_h + phase_h, v = pixel % columns * step_w + phase_w, n = pixel / columns / rows;
-      // The same for the whole group; a phase's last row or column may lie outside only where sizes do not divide.
-      if (STORES_ALIGNED && (tile.x + 1) * TILE_M <= pixels && (tile.y + 1) * TILE_N <= K && rows * step_h == out_h && columns * step_w == out_w) {
-        OCL_UNROLL
-        for (int j = 0; j < ROW_VECTORS; ++j)
-          STOREA(sums[2 * j + i], n, group * K + tile.y * TILE_N + vector_column(j), h, v);
-        continue;
-      }
+    UNROLL_STORES
+    for (int step = 0; step < STORE_STEPS; ++step) {
+      RowVector sums[2 * STORE_VECTORS];
+      next_rows(sums, total);
       OCL_UNROLL
-      for (int j = 0; j < ROW_VECTORS; ++j) {
-        RowVector sum = sums[2 * j + i];
-        const int k = tile.y * TILE_N + vector_column(j);
-        if (pixel >= pixels || h >= out_h || v >= out_w) continue;
-        if (k + VW <= K) {
-          STOREV(sum, n, group * K + k, h, v);
-        } else {
-          OCL_NO_UNROLL
-          for (int at = k; at < K; ++at, sum = ROTATED(sum)) STORE(sum.s0, n, group * K + at, h, v);
+      for (int i = 0; i < 2; ++i) {
+        const int pixel = m + i * 8, h = pixel / columns % rows * step_h + phase_h, v = pixel % columns * step_w + phase_w, n = pixel / columns / rows;
+        const int first = tile.y * TILE_N;
+        // The same for the whole group; a phase's last row or column may lie outside only where sizes do not divide.
+        if (STORES_ALIGNED && (tile.x + 1) * TILE_M <= pixels && first + TILE_N <= K && rows * step_h == out_h && columns * step_w == out_w) {
+          OCL_UNROLL
+          for (int j = 0; j < STORE_VECTORS; ++j)
+            STOREA(sums[2 * j + i], n, group * K + first + vector_column(step * STORE_VECTORS + j), h, v);
+          continue;
+        }
+        OCL_UNROLL
+        for (int j = 0; j < STORE_VECTORS; ++j) {
+          RowVector sum = sums[2 * j + i];
+          const int k = first + vector_column(step * STORE_VECTORS + j);
+          if (pixel >= pixels || h >= out_h || v >= out_w) continue;
+          if (k + VW <= K) {
+            STOREV(sum, n, group * K + k, h, v);
+          } else {
+            OCL_NO_UNROLL
+            for (int at = k; at < K; ++at, sum = ROTATED(sum)) STORE(sum.s0, n, group * K + at, h, v);
+          }
         }
       }
     }

@@ -54,37 +54,57 @@ ALWAYS_INLINE RowVector exchanged(const float* total, const int lower, const int
 #endif
 }
 
-// All sums of a lane as vectors: [2 j + lower]. The lanes of a warp call it together, before anything that only some of them do.
-ALWAYS_INLINE void gather_rows(RowVector* rows, const float* total) {
+// The vectors of a row that are stored at a time, up to 32 sums of both rows. Where what is done to each element is long (LONG_STORES), one copy of it serves
+// all steps, or the instructions of a tile would not fit in the cache; else the steps are unrolled, and moving the sums costs nothing.
+#if ROW_VECTORS * VW > 16
+#define STORE_VECTORS (16 / VW)
+#else
+#define STORE_VECTORS ROW_VECTORS
+#endif
+#define STORE_STEPS (ROW_VECTORS / STORE_VECTORS)
+#if LONG_STORES
+#define UNROLL_STORES OCL_NO_UNROLL
+#else
+#define UNROLL_STORES OCL_UNROLL
+#endif
+
+// The next vectors of a lane, [2 j + lower], from the sums that are left, which move to the front. The lanes of a warp call it together.
+ALWAYS_INLINE void next_rows(RowVector* rows, float* total) {
   OCL_UNROLL
-  for (int j = 0; j < ROW_VECTORS; ++j) {
+  for (int j = 0; j < STORE_VECTORS; ++j) {
     rows[2 * j] = exchanged(total, 0, j);
     rows[2 * j + 1] = exchanged(total, 1, j);
   }
+  OCL_UNROLL
+  for (int i = 0; i < TILE_N / 2 - 2 * VW * STORE_VECTORS; ++i) total[i] = total[i + 2 * VW * STORE_VECTORS];
 }
 
 // A tile of a product M x N, in a loop over tiles: the hooks STOREA, STOREV and STORE of (b, m, n).
 #define STORE_PRODUCT(total, tile, batch, M, N)                                                                              \
   {                                                                                                                          \
     const int m0 = tile.x * TILE_M + (get_local_id(0) >> 5) * 16 + ((get_local_id(0) & 31) >> 2);                            \
-    RowVector sums[2 * ROW_VECTORS];                                                                                         \
-    gather_rows(sums, total);                                                                                                \
-    if (STORES_ALIGNED && (tile.x + 1) * TILE_M <= M && (tile.y + 1) * TILE_N <= N) {                                        \
+    const int whole = STORES_ALIGNED && (tile.x + 1) * TILE_M <= M && (tile.y + 1) * TILE_N <= N;                            \
+    UNROLL_STORES                                                                                                            \
+    for (int step = 0; step < STORE_STEPS; ++step) {                                                                         \
+      RowVector sums[2 * STORE_VECTORS];                                                                                     \
+      next_rows(sums, total);                                                                                                \
+      if (whole) {                                                                                                           \
+        OCL_UNROLL                                                                                                           \
+        for (int j = 0; j < 2 * STORE_VECTORS; ++j)                                                                          \
+          STOREA(sums[j], batch, m0 + (j & 1) * 8, tile.y * TILE_N + vector_column(step * STORE_VECTORS + (j >> 1)));        \
+        continue;                                                                                                            \
+      }                                                                                                                      \
       OCL_UNROLL                                                                                                             \
-      for (int j = 0; j < 2 * ROW_VECTORS; ++j)                                                                              \
-        STOREA(sums[j], batch, m0 + (j & 1) * 8, tile.y * TILE_N + vector_column(j >> 1));                                   \
-      continue; /* the tile is done */                                                                                       \
-    }                                                                                                                        \
-    OCL_UNROLL                                                                                                               \
-    for (int j = 0; j < 2 * ROW_VECTORS; ++j) {                                                                              \
-      RowVector v = sums[j];                                                                                                 \
-      const int row = m0 + (j & 1) * 8, n = tile.y * TILE_N + vector_column(j >> 1);                                         \
-      if (row >= M) continue;                                                                                                \
-      if (n + VW <= N) {                                                                                                     \
-        STOREV(v, batch, row, n);                                                                                            \
-      } else {                                                                                                               \
-        OCL_NO_UNROLL                                                                                                        \
-        for (int i = n; i < N; ++i, v = ROTATED(v)) STORE(v.s0, batch, row, i);                                              \
+      for (int j = 0; j < 2 * STORE_VECTORS; ++j) {                                                                          \
+        RowVector v = sums[j];                                                                                               \
+        const int row = m0 + (j & 1) * 8, n = tile.y * TILE_N + vector_column(step * STORE_VECTORS + (j >> 1));              \
+        if (row >= M) continue;                                                                                              \
+        if (n + VW <= N) {                                                                                                   \
+          STOREV(v, batch, row, n);                                                                                          \
+        } else {                                                                                                             \
+          OCL_NO_UNROLL                                                                                                      \
+          for (int i = n; i < N; ++i, v = ROTATED(v)) STORE(v.s0, batch, row, i);                                            \
+        }                                                                                                                    \
       }                                                                                                                      \
     }                                                                                                                        \
   }

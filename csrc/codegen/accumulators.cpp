@@ -71,7 +71,7 @@ void Accumulators::assign(Writer& writer, const Carried& to, const std::vector<s
   for (size_t i = 0; i < count(); ++i) writer.line("$s = $s;", to[i], next[i]);
 }
 
-bool Accumulators::shifted() const { return facts_.name == "welford" && n_.stage == ReductionStage::kWhole; }
+bool Accumulators::shifted() const { return facts_.name == "welford" && n_.stage != ReductionStage::kFinal; }
 
 /// The element's values at the current width, in the accumulators' types.
 std::vector<std::string> Accumulators::inputs() {

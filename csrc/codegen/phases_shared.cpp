@@ -11,9 +11,15 @@ using schedule::Phase;
 
 namespace {
 
-constexpr int kBlockSteps = 128;   // elements of one item into one accumulator
-constexpr int kAtOnce = 4;         // elements that an item loads before it waits for the first
-constexpr size_t kAtOnceOps = 64;  // of bodies that are repeated: compile time
+constexpr int kBlockSteps = 128;  // elements of one item into one accumulator
+
+/// Elements that an item loads before it waits for the first; of bodies with few operations, as repeated ones take compile
+/// time.
+struct AtOnce {
+  int elements;
+  size_t most_ops;
+};
+constexpr AtOnce kAtOnce[] = {{8, 12}, {4, 64}};
 
 }  // namespace
 
@@ -30,7 +36,9 @@ int Phases::shared_at_once(const Phase& phase, int64_t steps) const {
     if (node.kind != ir::NodeKind::kMap && node.kind != ir::NodeKind::kReduce) return 1;
     ops += node.body.ops.size();
   }
-  return steps >= 2 * kAtOnce && ops <= kAtOnceOps ? kAtOnce : 1;
+  for (const auto& [elements, most_ops] : kAtOnce)
+    if (steps >= 2 * elements && ops <= most_ops) return elements;
+  return 1;
 }
 
 void Phases::inner_shared(const Phase& phase) {

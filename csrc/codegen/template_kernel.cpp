@@ -15,6 +15,7 @@
 
 #include "csrc/codegen/body.h"
 #include "csrc/codegen/kernel_files.h"
+#include "csrc/schedule/body.h"
 #include "csrc/support/error.h"
 
 namespace ocl::codegen {
@@ -23,6 +24,8 @@ using ir::IndexExpr;
 using ir::SymbolKind;
 
 namespace {
+
+constexpr double kLongStores = 12;  // an epilogue's op_cost that asks for one copy of its instructions: one special function
 
 std::string joined(const std::vector<std::string>& parts) {
   std::string text;
@@ -177,6 +180,9 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
   defines.line("#define KERNEL_NAME $s", kPlaceholder);
   for (const auto& [macro, value] : launch.defines) defines.line("#define $s $s", macro, value);
   if (launch.plain_stores && group.epilogue.empty()) defines.line("#define PLAIN_STORES 1");
+  double cost = 0;
+  for (const ir::NodeId id : group.epilogue) cost += schedule::op_cost(schedule.graph.nodes[static_cast<size_t>(id)]);
+  if (!caps.is_cpu && cost >= kLongStores) defines.line("#define LONG_STORES 1");
 
   KernelSource source;
   source.kind = launch.kind;

@@ -90,7 +90,8 @@ LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps
 
 int columns_per_group(double outer, double length, const Caps& caps) {
   int columns = 32;
-  while (columns > 4 && (std::ceil(outer / columns) * 3 < caps.units || length * columns > kShare)) columns /= 2;
+  const auto groups = [&] { return std::ceil(outer / columns); };
+  while (columns > 4 && (groups() * 3 < caps.units || (groups() < 4 * caps.units && length * columns > kShare))) columns /= 2;
   return columns;
 }
 
