@@ -108,8 +108,8 @@ double wanted_parts(const Graph& graph, const Node& node, const Caps& caps) {
   const double outer = typical_product(graph, node.sizes), length = typical_product(graph, node.reduce_sizes);
   const LoopStrategy strategy = reduction_strategy(graph, node, caps);
   if (caps.is_cpu) {
-    // Columns are summed four vectors at a time.
-    const double items = strategy == LoopStrategy::kRow ? outer : std::ceil(outer / (4 * caps.vector_floats));
+    // Columns are summed eight vectors at a time, if there are as many.
+    const double items = strategy == LoopStrategy::kRow ? outer : std::ceil(outer / (8 * caps.vector_floats));
     if (items >= (strategy == LoopStrategy::kRow ? 1 : 2) * caps.units || length * outer < 32768 || length < 1024) return 1;
     return std::min(std::ceil(4 * caps.units / items), length / 256);
   }
