@@ -7,6 +7,7 @@
 #include "csrc/exec/executor.h"
 #include "csrc/exec/plan.h"
 #include "csrc/exec/tune.h"
+#include "csrc/exec/unit_check.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/plan_object.h"
 #include "csrc/runtime/history.h"
@@ -297,6 +298,34 @@ py::list records() {
   return result;
 }
 
+/// The products of exec/unit_check.h for a type of that name.
+py::list unit_products(const std::string& name) {
+  py::list list;
+  for (const exec::UnitType& type : exec::unit_types()) {
+    if (type.name != name) continue;
+    for (const exec::UnitProduct& product : exec::unit_products(type)) {
+      py::dict d;
+      py::list inputs, arguments;
+      for (const auto& input : product.inputs)
+        inputs.append(py::bytes(reinterpret_cast<const char*>(input.data()), input.size()));
+      for (const auto& value : product.arguments)
+        std::visit([&](auto x) { arguments.append(py::make_tuple(x, sizeof(x) == 8)); }, value);
+      d["text"] = product.text();
+      d["defines"] = product.defines;
+      d["inputs"] = inputs;
+      d["offset"] = product.offset;
+      d["arguments"] = arguments;
+      d["groups"] = product.groups;
+      d["local"] = product.local;
+      d["exact"] = product.exact;
+      d["sizes"] = product.sizes;
+      d["error"] = type.error;
+      list.append(d);
+    }
+  }
+  return list;
+}
+
 }  // namespace
 
 void bind_exec(py::module_& m) {
@@ -312,6 +341,7 @@ void bind_exec(py::module_& m) {
   e.def("compile", &compile, py::arg("graph"), py::arg("device_index"), py::arg("calls"), py::arg("options"));
   e.def("render", &render, py::arg("graph"), py::arg("caps"), py::arg("fuse") = true,
         py::arg("choices") = std::map<std::string, std::string>(), py::arg("disabled") = std::set<std::string>());
+  e.def("unit_products", &unit_products, py::arg("type"));
   e.def("tuning_cases", &tuning_cases, py::arg("graph"), py::arg("device_index"), py::arg("options"));
   e.def(
       "tuning_cases_for",

@@ -84,6 +84,27 @@ WARP_GEMMS = [  # tile, warp's tile, operands' types, K contiguous in A and B, (
 UNROLL = "__attribute__((opencl_unroll_hint))"
 
 
+PRELUDE = """#define min(a, b) ((a) < (b) ? (a) : (b))
+#define max(a, b) ((a) > (b) ? (a) : (b))
+#define clamp(x, a, b) min(max(x, a), b)
+#define vload_half(i, p) 0.0f
+#define fma(a, b, c) ((a) * (b) + (c))
+#define vstore2(v, i, p) ((p)[0] = (v).s0, (p)[1] = (v).s1)
+#define vstore4(v, i, p) (vstore2((v).lo, i, p), vstore2((v).hi, i, (p) + 2))
+#define vstore8(v, i, p) (vstore4((v).lo, i, p), vstore4((v).hi, i, (p) + 4))
+void local_begins(__local char*);
+"""
+
+
+def emulated(text: str) -> str:
+    """The text of kernels on units of a warp or of four with calls in place of their instructions."""
+    begin, end = text.index("// ---- instructions ----"), text.index("// ---- where an element lies")
+    emulator = "unit" if "kernels/wgmma.cl" in text else "mma"
+    text = text[:begin] + (HERE / f"{emulator}_emulator.cl").read_text() + text[end:]
+    assert "asm" not in text[begin:]
+    return text.replace("PIPELINE(line);", "PIPELINE(line); local_begins((__local char*)line.stages);")
+
+
 def run(
     folder: Path,
     kernel: str,
@@ -94,77 +115,36 @@ def run(
     packs: dict[str, list[str]] | None = None,
 ) -> None:
     """Builds kernels/<kernel>.cl with its case and runs it: the program compares. packs: kernels/pack_wgmma.cl by names, with macros."""
-    warps = kernel.endswith("_mma")
-    text = (ROOT / f"kernels/{'mma' if warps else 'wgmma'}.cl").read_text()
-    begin, end = text.index("// ---- instructions ----"), text.index("// ---- where an element lies")
-    text = text[:begin] + (HERE / f"{'mma' if warps else 'unit'}_emulator.cl").read_text() + text[end:]
-    text += (ROOT / "kernels/wgmma_store.cl").read_text()
-    if warps:
-        text += (ROOT / "kernels/mma_store.cl").read_text()
-    main = (ROOT / f"kernels/{kernel}.cl").read_text()
-    if kernel == "conv_mma":
-        main = (ROOT / "kernels/conv_taps.cl").read_text() + main
-    if "attention" in kernel:
-        main = (ROOT / "kernels/wgmma_attention.cl").read_text() + "\n" + main
-    assert "asm" not in text[begin:] + main
-    main = main.replace("PIPELINE(line);", "PIPELINE(line); local_begins((__local char*)line.stages);")
-    common = (ROOT / "kernels/common.cl").read_text()
-    macros = "".join(f"#define {name.replace('=', ' ')}\n" for name in defines)
-    prelude = "#define min(a, b) ((a) < (b) ? (a) : (b))\n#define max(a, b) ((a) > (b) ? (a) : (b))\n"
-    prelude += "#define clamp(x, a, b) min(max(x, a), b)\n#define vload_half(i, p) 0.0f\n#define fma(a, b, c) ((a) * (b) + (c))\n"
-    prelude += "#define vstore2(v, i, p) ((p)[0] = (v).s0, (p)[1] = (v).s1)\n"
-    prelude += "#define vstore4(v, i, p) (vstore2((v).lo, i, p), vstore2((v).hi, i, (p) + 2))\n"
-    prelude += "#define vstore8(v, i, p) (vstore4((v).lo, i, p), vstore4((v).hi, i, (p) + 4))\nvoid local_begins(__local char*);\n"
-    if not any(name.startswith("VW=") for name in defines):
-        macros += "#define VW 2\n"
-    (folder / "k.cl").write_text(f"#define KERNEL_NAME k\n{macros}{prelude}{common}{text}\n{main}")
-    objects = [folder / "k.o"]
+    files = ["mma", "wgmma_store", "mma_store"] if kernel.endswith("_mma") else ["wgmma", "wgmma_store"]
+    files += ["conv_taps"] if kernel == "conv_mma" else ["wgmma_attention"] if "attention" in kernel else []
+
+    def text(name: str, macros: list[str], files: list[str]) -> str:
+        macros = [f"KERNEL_NAME={name}", *macros]
+        parts = [(ROOT / f"kernels/{file}.cl").read_text() for file in ("common", *files)]
+        return "".join(f"#define {macro.replace('=', ' ')}\n" for macro in macros) + PRELUDE + "\n".join(parts)
+
+    widths = [] if any(name.startswith("VW=") for name in defines) else ["VW=2"]
+    texts = {"k": emulated(text("k", defines + widths, [*files, kernel]))}
     for name, names in (packs or {}).items():
-        macros = "".join(f"#define {macro.replace('=', ' ')}\n" for macro in names)
-        pack = (ROOT / "kernels/pack_wgmma.cl").read_text()
-        (folder / f"{name}.cl").write_text(f"#define KERNEL_NAME {name}\n#define VW 4\n{macros}{prelude}{common}{pack}")
-        objects.append(folder / f"{name}.o")
+        texts[name] = text(name, ["VW=4", *names], ["pack_wgmma"])
+    execute(folder, texts, HERE / case, defines, types, arguments)
+
+
+def execute(
+    folder: Path, texts: dict[str, str], case: Path, defines: list[str], types: str, arguments: tuple[object, ...]
+) -> None:
+    """Builds kernels' texts and a case, with the kernels' macros, as one program and runs it."""
     halves = types.startswith("IN_")
-    flags = [f"-D{name}" for name in defines] + [
-        f"-DHALVES_HOST={int(halves)}",
-        f"-DUNIT_T_HOST={'uint16_t' if halves else 'float'}",
-    ]
-    opencl = [
-        str(CLANG),
-        "-w",
-        "-x",
-        "cl",
-        "-cl-std=CL1.2",
-        "-Xclang",
-        "-finclude-default-header",
-        "-fno-pic",
-        "-ffp-contract=off",
-        "-O1",
-    ]
-    for built in objects:
+    flags = [f"-D{name}" for name in defines]
+    flags += [f"-DHALVES_HOST={int(halves)}", f"-DUNIT_T_HOST={'uint16_t' if halves else 'float'}"]
+    usual = ["-w", "-fno-pic", "-ffp-contract=off", "-O1"]
+    objects = [folder / f"{name}.o" for name in texts]
+    for built, text in zip(objects, texts.values(), strict=True):
+        built.with_suffix(".cl").write_text(text)
+        opencl = [str(CLANG), *usual, "-x", "cl", "-cl-std=CL1.2", "-Xclang", "-finclude-default-header"]
         subprocess.run([*opencl, "-c", str(built.with_suffix(".cl")), "-o", str(built)], check=True)
-    host = [
-        str(CLANG),
-        "-x",
-        "c++",
-        "-std=c++17",
-        "-w",
-        "-fno-pic",
-        "-no-pie",
-        "-ffp-contract=off",
-        "-O1",
-        "-pthread",
-        *flags,
-    ]
-    program = [
-        str(HERE / "unit_emulator.cpp"),
-        f'-DCASE="{HERE / case}"',
-        "-x",
-        "none",
-        *map(str, objects),
-        "-lstdc++",
-        "-lm",
-    ]
+    host = [str(CLANG), *usual, "-x", "c++", "-std=c++17", "-no-pie", "-pthread", *flags, f'-DCASE="{case}"']
+    program = [str(HERE / "unit_emulator.cpp"), "-x", "none", *map(str, objects), "-lstdc++", "-lm"]
     subprocess.run([*host, *program, "-o", str(folder / "program")], check=True)
     done = subprocess.run(
         [str(folder / "program"), *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False

@@ -32,6 +32,7 @@ def render(
 TuningCase = tuple[str, ir.Graph, list[tuple[str, str]]]
 
 def tuning_cases(graph: ir.Graph, device_index: int, options: Mapping[str, object]) -> list[TuningCase]: ...
+def unit_products(type: str) -> list[dict[str, Any]]: ...  # what units are checked with: text, inputs, arguments, results
 def tuning_cases_for(graph: ir.Graph, caps: Mapping[str, object]) -> list[TuningCase]: ...
 
 # What later compilations for a device follow: choices by problem, and choices never to take.

@@ -1,0 +1,77 @@
+# tests/null/test_unit_check.py: what a device's units are checked with, on units in software: a right unit must pass.
+"""The products that the runtime multiplies before it relies on the units of a warp, with their own arguments and results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.null.test_unit_kernels import CLANG, PRELUDE, emulated, execute
+from torch_ocl_compile import _C
+
+pytestmark = pytest.mark.skipif(CLANG is None, reason="needs clang, which compiles OpenCL C for the host")
+GUARD = 64  # floats in front of the results
+
+CASE = """#include <string>
+static std::vector<char> file(const std::string& name) {
+  std::vector<char> bytes;
+  FILE* f = std::fopen(name.c_str(), "rb");
+  std::fseek(f, 0, SEEK_END);
+  bytes.resize(std::ftell(f));
+  std::rewind(f);
+  if (std::fread(bytes.data(), 1, bytes.size(), f) != bytes.size()) std::abort();
+  return bytes;
+}
+extern "C" void unit_check(PARAMETERS);
+int run_case(int, char** argv) {
+  auto a = file(argv[1] + std::string("/0.bin")), b = file(argv[1] + std::string("/1.bin"));
+  const auto exact = file(argv[1] + std::string("/exact.bin")), sizes = file(argv[1] + std::string("/sizes.bin"));
+  const double *want = reinterpret_cast<const double*>(exact.data()), *size = reinterpret_cast<const double*>(sizes.data());
+  const size_t count = exact.size() / 8;
+  std::vector<float> y(count + 2 * GUARD, -1e30f);
+  launch(GROUPS, LOCAL, [&] { unit_check(a.data(), OFFSET, b.data(), OFFSET, ARGUMENTS, y.data(), GUARD); });
+  for (size_t i = 0; i < y.size(); ++i) {
+    const bool inside = i >= GUARD && i < GUARD + count;
+    const bool right = inside ? std::fabs(y[i] - want[i - GUARD]) <= ERROR * size[i - GUARD] : y[i] == -1e30f;
+    if (!right) return std::printf("%zu: %g\\n", i, y[i]), 1;
+  }
+  return 0;
+}
+"""
+TYPES = {"fp32": "TERMS=3", "TF32": "TERMS=1", "bf16": "IN_BF16=1", "fp16": "IN_HALF=1"}
+
+
+@pytest.mark.parametrize(
+    "name, number",
+    [
+        (name, i)
+        for name, some in (("fp32", (0, 4, 5)), ("bf16", (3, 7, 8)), ("TF32", (10,)), ("fp16", (13, 14)))
+        for i in some
+    ],
+)
+def test_a_right_unit_passes(tmp_path: Path, name: str, number: int) -> None:
+    product = _C.exec.unit_products(f"{name}, units of a warp")[number]
+    for i, given in enumerate(product["inputs"]):
+        (tmp_path / f"{i}.bin").write_bytes(given)
+    for results in ("exact", "sizes"):
+        np.array(product[results], dtype=np.float64).tofile(tmp_path / f"{results}.bin")
+    kinds = ["long" if wide else "int" for _, wide in product["arguments"]]
+    filled = {
+        "PARAMETERS": ", ".join(["void*", "ulong"] * 2 + kinds + ["float*", "ulong"]),
+        "ARGUMENTS": ", ".join(str(value) for value, _ in product["arguments"]),
+        "GROUPS": ", ".join(map(str, product["groups"])),
+        "LOCAL": str(product["local"]),
+        "OFFSET": str(product["offset"]),
+        "ERROR": str(product["error"]),
+        "GUARD": str(GUARD),
+    }
+    case = CASE
+    for word, value in filled.items():
+        case = case.replace(word, value)
+    (tmp_path / "case.h").write_text(case)
+    head = [line.split(" ", 1) for line in product["defines"]]
+    defines = [f"{macro}={value}" for macro, value in head]
+    text = PRELUDE + emulated(product["text"])
+    execute(tmp_path, {"k": text}, tmp_path / "case.h", defines, TYPES[name], (tmp_path,))
