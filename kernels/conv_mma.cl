@@ -80,30 +80,34 @@ void KERNEL_NAME(__global const UNIT_T* x, const ulong x_offset,  // [batch, gro
   float total[SUMS];
   MULTIPLY_STEPS(total, stages, (depth + TILE_K - 1) / TILE_K, 1, 1, STAGE_TAPS);
 
-  RowVector vectors[SUMS / VW];
-  gather_warp_rows(vectors, total);
   const int m0 = tile.x * TILE_M + warp_row(), n0 = k0 + warp_column();
   // The same for the whole group; a phase's last row or column may lie outside only where sizes do not divide.
   const int whole =
       STORES_ALIGNED && (tile.x + 1) * TILE_M <= pixels && (tile.y + 1) * TILE_N <= K && rows * step_h == out_h && columns * step_w == out_w;
-  OCL_UNROLL
-  for (int i = 0; i < WARP_M / 8; ++i) {
-    const int pixel = m0 + i * 8, h = pixel / columns % rows * step_h + phase_h, v = pixel % columns * step_w + phase_w, n = pixel / columns / rows;
-    if (whole) {
-      OCL_UNROLL
-      for (int j = 0; j < LANE_VECTORS; ++j) STOREA(vectors[i * LANE_VECTORS + j], n, group * K + n0 + vector_column(j), h, v);
-      continue;
-    }
-    if (pixel >= pixels || h >= out_h || v >= out_w) continue;
+  UNROLL_STORES
+  for (int step = 0; step < WARP_M / 16; ++step) {
+    RowVector vectors[2 * LANE_VECTORS];
+    next_warp_rows(vectors, total);
     OCL_UNROLL
-    for (int j = 0; j < LANE_VECTORS; ++j) {
-      RowVector sum = vectors[i * LANE_VECTORS + j];
-      const int k = n0 + vector_column(j);
-      if (k + VW <= K) {
-        STOREV(sum, n, group * K + k, h, v);
-      } else {
-        OCL_NO_UNROLL
-        for (int l = k; l < K; ++l, sum = ROTATED(sum)) STORE(sum.s0, n, group * K + l, h, v);
+    for (int i = 0; i < 2; ++i) {
+      const int pixel = m0 + step * 16 + i * 8, n = pixel / columns / rows;
+      const int h = pixel / columns % rows * step_h + phase_h, v = pixel % columns * step_w + phase_w;
+      if (whole) {
+        OCL_UNROLL
+        for (int j = 0; j < LANE_VECTORS; ++j) STOREA(vectors[i * LANE_VECTORS + j], n, group * K + n0 + vector_column(j), h, v);
+        continue;
+      }
+      if (pixel >= pixels || h >= out_h || v >= out_w) continue;
+      OCL_UNROLL
+      for (int j = 0; j < LANE_VECTORS; ++j) {
+        RowVector sum = vectors[i * LANE_VECTORS + j];
+        const int k = n0 + vector_column(j);
+        if (k + VW <= K) {
+          STOREV(sum, n, group * K + k, h, v);
+        } else {
+          OCL_NO_UNROLL
+          for (int l = k; l < K; ++l, sum = ROTATED(sum)) STORE(sum.s0, n, group * K + l, h, v);
+        }
       }
     }
   }

@@ -58,24 +58,29 @@ void KERNEL_NAME(__global const UNIT_T* a, const ulong a_offset,  // [batch, M, 
   float total[SUMS];
   MULTIPLY_STEPS(total, stages, (K + TILE_K - 1) / TILE_K, A_K_MAJOR, B_K_MAJOR, STAGE_BOTH);
 
-  RowVector rows[SUMS / VW];
-  gather_warp_rows(rows, total);
   const int m0 = tile.x * TILE_M + warp_row(), n0 = tile.y * TILE_N + warp_column();
-  if (STORES_ALIGNED && (tile.x + 1) * TILE_M <= M && (tile.y + 1) * TILE_N <= N) {
+  const int whole = STORES_ALIGNED && (tile.x + 1) * TILE_M <= M && (tile.y + 1) * TILE_N <= N;
+  UNROLL_STORES
+  for (int step = 0; step < WARP_M / 16; ++step) {
+    RowVector rows[2 * LANE_VECTORS];
+    next_warp_rows(rows, total);
+    if (whole) {
+      OCL_UNROLL
+      for (int i = 0; i < 2 * LANE_VECTORS; ++i)
+        STOREA(rows[i], batch, m0 + step * 16 + i / LANE_VECTORS * 8, n0 + vector_column(i % LANE_VECTORS));
+      continue;
+    }
     OCL_UNROLL
-    for (int i = 0; i < SUMS / VW; ++i) STOREA(rows[i], batch, m0 + row_of(i), n0 + column_of(i));
-    return;
-  }
-  OCL_UNROLL
-  for (int i = 0; i < SUMS / VW; ++i) {
-    RowVector v = rows[i];
-    const int m = m0 + row_of(i), n = n0 + column_of(i);
-    if (m >= M) continue;
-    if (n + VW <= N) {
-      STOREV(v, batch, m, n);
-    } else {
-      OCL_NO_UNROLL
-      for (int l = n; l < N; ++l, v = ROTATED(v)) STORE(v.s0, batch, m, l);
+    for (int i = 0; i < 2 * LANE_VECTORS; ++i) {
+      RowVector v = rows[i];
+      const int m = m0 + step * 16 + i / LANE_VECTORS * 8, n = n0 + vector_column(i % LANE_VECTORS);
+      if (m >= M) continue;
+      if (n + VW <= N) {
+        STOREV(v, batch, m, n);
+      } else {
+        OCL_NO_UNROLL
+        for (int l = n; l < N; ++l, v = ROTATED(v)) STORE(v.s0, batch, m, l);
+      }
     }
   }
 }

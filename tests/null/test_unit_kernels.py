@@ -180,12 +180,12 @@ def test_gemm(tmp_path: Path, tile: str, types: str, a: int, b: int, sizes: tupl
 def test_gemm_of_warps(
     tmp_path: Path, tile: str, warp: str, types: str, a: int, b: int, sizes: tuple[int, ...], digits: bool
 ) -> None:
-    """Bit by bit; with digits: split floats within the error of sums in fp32."""
+    """Bit by bit; with digits: split floats within the error of sums in fp32, and stores with a long epilogue."""
     padded, rows = int(sizes[3] != 0), warp.split("x")
     defines = [*tile_of(tile), f"WARP_M={rows[0]}", f"WARP_N={rows[1]}", f"A_K_MAJOR={a}", f"B_K_MAJOR={b}"]
     defines += [f"A_VEC4={padded}", f"B_VEC4={padded}", types if "=" in types else f"{types}=1"]
     defines.append(f"VW={widest(types) if sizes[1] % 2 == 0 else 2}")
-    run(tmp_path, "gemm_mma", "unit_case_gemm.h", defines + ["DIGITS=1"] * digits, sizes, types)
+    run(tmp_path, "gemm_mma", "unit_case_gemm.h", defines + ["DIGITS=1", "LONG_STORES=1"] * digits, sizes, types)
 
 
 @pytest.mark.parametrize("tile, types, a, b, sizes", PACKED)
