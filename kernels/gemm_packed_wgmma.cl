@@ -5,8 +5,7 @@
 //   a block of 8 KB to a copy         ->  TILE_M/64 blocks of A, then those of B       ->  read by the matrix unit; A of split fp32 by registers, as quads
 //   (fp32: B's high, B's low blocks)      full[stage] counts bytes
 //
-// Sums of TF32 and of 16 bits stay in the unit over the whole depth, and the next step's products begin before the last ones end. With TILE_M 192 the
-// producers, a whole warpgroup, leave registers to the consumers.
+// Sums of TF32 and of 16 bits stay in the unit over the whole depth, and the next step's products begin before the last ones end.
 //
 // Arguments: a, a_offset, b, b_offset: [batch][panels][steps][blocks], offsets in floats at multiples of 4; int M, N, K; long a_batch, b_batch: floats from
 //   one matrix to the next, 0 if all are one; epilogue.
@@ -116,9 +115,6 @@ void KERNEL_NAME(__global const float* a, const ulong a_offset, __global const f
   const int steps = (K + TILE_K - 1) / TILE_K;
   int begin = 0;  // steps of the tiles before
   if (get_local_id(0) >= CONSUMERS * 128) {
-#if TILE_M > 128
-    REGISTERS_LESS(32);
-#endif
     if (get_local_id(0) != CONSUMERS * 128) return;
     const int a_panels = (M + 63) / 64, b_panels = (N + 63) / 64;
     a += a_offset + batch * a_batch;
@@ -132,9 +128,6 @@ void KERNEL_NAME(__global const float* a, const ulong a_offset, __global const f
     }
     return;
   }
-#if TILE_M > 128
-  REGISTERS_MORE(160);
-#endif
   FOR_TILES(g, m_tiles * n_tiles) {
     const int2 tile = tile_at(g, m_tiles, n_tiles);
     float total[TILE_N / 2];

@@ -209,7 +209,7 @@ bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
   const bool gradient = type.kernels == UnitKernels::kAttentionGradient;
   const bool attention = gradient || type.kernels == UnitKernels::kAttention;
   const bool warps = type.kernels == UnitKernels::kWarps;
-  const bool packed = type.kernels == UnitKernels::kPacked || type.kernels == UnitKernels::kTall;
+  const bool packed = type.kernels == UnitKernels::kPacked;
   const bool Caps::*rounded = gradient    ? &Caps::wgmma_attention_gradient_tf32
                               : attention ? &Caps::wgmma_attention_tf32
                               : warps     ? &Caps::mma_tf32

@@ -73,7 +73,7 @@ bool is_split(const UnitType& type) { return std::string(type.macro) == "TERMS 3
 
 /// offset: elements in front of both operands; from one element on they are not aligned, and are copied element by element.
 UnitProduct matrix_product(const UnitType& type, const Order& order, int offset) {
-  const int M = type.kernels == UnitKernels::kTall ? 260 : 132, N = order.columns == 256 ? 268 : 140, K = 172;
+  const int M = 132, N = order.columns == 256 ? 268 : 140, K = 172;
   const auto padded = [](int n) { return (n + 7) / 8 * 8; };
   const int64_t a_row = order.a_depth ? padded(K) : 1, a_col = order.a_depth ? 1 : padded(M);
   const int64_t b_row = order.b_depth ? 1 : padded(N), b_col = order.b_depth ? padded(K) : 1;
@@ -150,7 +150,7 @@ UnitProduct packed_product(const UnitType& type, const Order& order, int offset)
                      "PACKED 1",
                      "A_ROWS " + std::to_string(!halves || order.a_depth),
                      "B_ROWS " + std::to_string(!halves || order.b_depth)};
-  product.local = static_cast<size_t>(order.rows / 64 * 128 + (order.rows > 128 ? 128 : 32));
+  product.local = static_cast<size_t>(order.rows / 64 * 128 + 32);
   product.inputs.clear();
   product.arguments = {M, N, K, static_cast<int64_t>(product.packs[0].packed_floats) / kBatch,
                        static_cast<int64_t>(product.packs[1].packed_floats) / kBatch};
@@ -159,7 +159,6 @@ UnitProduct packed_product(const UnitType& type, const Order& order, int offset)
 
 std::vector<UnitProduct> packed_products(const UnitType& type) {
   std::vector<Order> orders = {{128, 256, true, false}, {128, 128, false, true}, {128, 256, false, false}};
-  if (type.kernels == UnitKernels::kTall) orders = {{192, 256, true, true}, {192, 256, false, false}};
   if (is_split(type)) orders = {{128, 128, true, false}, {128, 64, false, true}, {64, 128, true, true}, {64, 64, false, false}};
   std::vector<UnitProduct> products;
   for (const Order& order : orders) products.push_back(packed_product(type, order, products.size() % 2 == 0 ? 0 : 1));
@@ -262,8 +261,6 @@ const std::vector<UnitType>& unit_types() {
       {"fp32, packed", &Caps::wgmma_packed, "TERMS 3", DType::kF32, 4e-6, UnitKernels::kPacked, &Caps::wgmma},
       {"bf16, packed", &Caps::wgmma_packed_bf16, "IN_BF16 1", DType::kBF16, 2e-5, UnitKernels::kPacked, &Caps::wgmma_bf16},
       {"fp16, packed", &Caps::wgmma_packed_f16, "IN_HALF 1", DType::kF16, 2e-5, UnitKernels::kPacked, &Caps::wgmma_f16},
-      {"bf16, 192 rows", &Caps::wgmma_tall_bf16, "IN_BF16 1", DType::kBF16, 2e-5, UnitKernels::kTall, &Caps::wgmma_packed_bf16},
-      {"fp16, 192 rows", &Caps::wgmma_tall_f16, "IN_HALF 1", DType::kF16, 2e-5, UnitKernels::kTall, &Caps::wgmma_packed_f16},
       {"TF32, units of a warp", &Caps::mma_tf32, "TERMS 1", DType::kF32, 1.5e-3, UnitKernels::kWarps, nullptr,
        &Caps::wgmma_tf32},
       {"fp32, units of a warp", &Caps::mma, "TERMS 3", DType::kF32, 4e-6, UnitKernels::kWarps, nullptr, &Caps::wgmma},
@@ -290,7 +287,7 @@ const std::vector<UnitType>& unit_types() {
 std::vector<UnitProduct> unit_products(const UnitType& type) {
   if (type.kernels == UnitKernels::kAttention) return unit_attentions(type);
   if (type.kernels == UnitKernels::kAttentionGradient) return unit_attention_gradients(type);
-  if (type.kernels == UnitKernels::kPacked || type.kernels == UnitKernels::kTall) return packed_products(type);
+  if (type.kernels == UnitKernels::kPacked) return packed_products(type);
   if (type.kernels == UnitKernels::kWarps) return warp_products(type);
   std::vector<UnitProduct> products;
   const bool wide = type.kernels == UnitKernels::kWide;

@@ -213,8 +213,6 @@ Caps caps_from(const py::dict& d) {
   take("wgmma_packed_tf32", caps.wgmma_packed_tf32);
   take("wgmma_packed_bf16", caps.wgmma_packed_bf16);
   take("wgmma_packed_f16", caps.wgmma_packed_f16);
-  take("wgmma_tall_bf16", caps.wgmma_tall_bf16);
-  take("wgmma_tall_f16", caps.wgmma_tall_f16);
   take("wgmma_attention", caps.wgmma_attention);
   take("wgmma_attention_tf32", caps.wgmma_attention_tf32);
   take("wgmma_attention_bf16", caps.wgmma_attention_bf16);

@@ -235,7 +235,8 @@ class DeviceTable {
     // Division and square root as IEEE 754 rounds them, as on the CPU: without it OpenCL allows 2.5 and 3 ulp.
     cl_device_fp_config fp32 = 0;
     clGetDeviceInfo(device->id_, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(fp32), &fp32, nullptr);
-    if (fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) device->build_options_ = "-cl-fp32-correctly-rounded-divide-sqrt";
+    device->build_options_ = "-w";  // some compilers count their warnings on the user's terminal
+    if (fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) device->build_options_ += " -cl-fp32-correctly-rounded-divide-sqrt";
     device->allocator_ = std::make_unique<Allocator>(*device);
     devices_[index].store(device, std::memory_order_release);
     if (log_enabled(LogLevel::kInfo))

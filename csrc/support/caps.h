@@ -29,7 +29,6 @@ struct Caps {
   bool wgmma_wide_bf16 = false, wgmma_wide_f16 = false;            // and tiles of 256 columns
   bool wgmma_packed = false, wgmma_packed_tf32 = false;            // operands packed in blocks (kernels/gemm_packed_wgmma.cl)
   bool wgmma_packed_bf16 = false, wgmma_packed_f16 = false;        // and of 16 bits
-  bool wgmma_tall_bf16 = false, wgmma_tall_f16 = false;            // and tiles of 192 rows of these
   bool wgmma_attention = false, wgmma_attention_tf32 = false;      // attention of fp32 (kernels/attention_wgmma.cl)
   bool wgmma_attention_bf16 = false, wgmma_attention_f16 = false;  // and of 16 bits
   bool wgmma_attention_gradient = false, wgmma_attention_gradient_tf32 = false;  // its gradients

@@ -150,7 +150,6 @@ def test_large_operands_are_packed() -> None:
     half = torch.empty(8192, 8192).bfloat16()
     log, texts = kernels(lambda a, b: a @ b, [half, half])
     assert "bf16 packed" in log[0] and any("#define B_ROWS 0" in macros(k) for k in texts)
-    assert "192x256" not in kernels(torch.mm, [half, half], wgmma_tall_bf16=False)[0][0]
     log, texts = kernels(torch.mm, [torch.empty(512, 512), torch.empty(512, 512)])
     assert "packed" not in log[0] and len(texts) == 1
 

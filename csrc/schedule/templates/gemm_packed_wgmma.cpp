@@ -59,7 +59,7 @@ bool choose_gemm_packed_wgmma(TemplateContext& context, TemplateLaunch& launch) 
   const IndexExpr batch = node.sizes[0], M = node.sizes[1], N = node.sizes[2], K = node.reduce_sizes[0];
   launch = TemplateLaunch{};
   launch.kind = "gemm";
-  use_unit_tile(context, launch, "gemm_packed_wgmma", *math, tile, N, tile.rows > 128 ? 128 : 32);
+  use_unit_tile(context, launch, "gemm_packed_wgmma", *math, tile, N, 32);
   launch.variant += " packed";
   if (splits > 1) launch.variant += " in " + std::to_string(splits) + " parts";
   define(launch, "PACKED", 1);

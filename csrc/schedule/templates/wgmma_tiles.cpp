@@ -17,11 +17,11 @@ namespace {
 constexpr std::array<UnitTile, 4> kTiles = {{{128, 128, 1.0}, {128, 64, 0.73}, {64, 128, 0.7}, {64, 64, 0.69}}};
 constexpr std::array<UnitTile, 5> kHalfTiles = {
     {{128, 256, 1.2}, {128, 128, 1.0}, {128, 64, 0.73}, {64, 128, 0.65}, {64, 64, 0.6}}};
-// Packed operands: an H200 comes to 1.55 for split TF32, 2.1 for bf16 and 3.3 for TF32 with their largest tiles at 4096 cubed; the
-// others are estimates.
+// Packed operands: an H200 comes to 1.55 for split TF32, 2.1 for bf16 and 3.3 for TF32 with their largest tiles at 4096 cubed;
+// the others are estimates.
 constexpr std::array<UnitTile, 4> kPackedSplitTiles = {{{128, 128, 1.5}, {128, 64, 1.15}, {64, 128, 1.1}, {64, 64, 0.9}}};
 constexpr std::array<UnitTile, 2> kPackedTf32Tiles = {{{128, 256, 3.2}, {128, 128, 2.4}}};
-constexpr std::array<UnitTile, 3> kPackedHalfTiles = {{{192, 256, 2.2}, {128, 256, 2.05}, {128, 128, 1.6}}};
+constexpr std::array<UnitTile, 2> kPackedHalfTiles = {{{128, 256, 2.05}, {128, 128, 1.6}}};
 // Of warps: estimates. Split TF32 needs registers for both parts and for sums of 8 of the depth.
 constexpr std::array<UnitTile, 5> kWarpSplitTiles = {{{128, 128, 1.0, 64, 32},
                                                       {128, 128, 0.97, 64, 64},
@@ -55,20 +55,16 @@ std::optional<UnitMath> math_of(const TemplateContext& context, size_t operands,
   const Caps& caps = context.caps;
   // TF32 first: without it, float32 that may be rounded is multiplied exactly.
   const std::array<Row, 4> of_warpgroups = {
-      {{ir::DType::kF32, true, {"tf32", 1, 4, 1.5e12, 1e12, false, caps.wgmma_packed_tf32, false}},
-       {ir::DType::kF32, false, {"split tf32", 3, 4, 0.6e12, 0.65e12, false, caps.wgmma_packed, false}},
-       {ir::DType::kBF16,
-        false,
-        {"bf16", 1, 8, 4e12, 2.65e12, caps.wgmma_wide_bf16, caps.wgmma_packed_bf16, caps.wgmma_tall_bf16}},
-       {ir::DType::kF16,
-        false,
-        {"f16", 1, 8, 4e12, 2.65e12, caps.wgmma_wide_f16, caps.wgmma_packed_f16, caps.wgmma_tall_f16}}}};
+      {{ir::DType::kF32, true, {"tf32", 1, 4, 1.5e12, 1e12, false, caps.wgmma_packed_tf32}},
+       {ir::DType::kF32, false, {"split tf32", 3, 4, 0.6e12, 0.65e12, false, caps.wgmma_packed}},
+       {ir::DType::kBF16, false, {"bf16", 1, 8, 4e12, 2.65e12, caps.wgmma_wide_bf16, caps.wgmma_packed_bf16}},
+       {ir::DType::kF16, false, {"f16", 1, 8, 4e12, 2.65e12, caps.wgmma_wide_f16, caps.wgmma_packed_f16}}}};
   const std::array<Row, 4> of_warps = {
       // estimates
-      {{ir::DType::kF32, true, {"tf32", 1, 4, 1e12, 1e12, false, false, false, Units::kWarp}},
-       {ir::DType::kF32, false, {"split tf32", 3, 4, 0.5e12, 0.5e12, false, false, false, Units::kWarp}},
-       {ir::DType::kBF16, false, {"bf16", 1, 8, 2.5e12, 2.5e12, false, false, false, Units::kWarp}},
-       {ir::DType::kF16, false, {"f16", 1, 8, 2.5e12, 2.5e12, false, false, false, Units::kWarp}}}};
+      {{ir::DType::kF32, true, {"tf32", 1, 4, 1e12, 1e12, false, false, Units::kWarp}},
+       {ir::DType::kF32, false, {"split tf32", 3, 4, 0.5e12, 0.5e12, false, false, Units::kWarp}},
+       {ir::DType::kBF16, false, {"bf16", 1, 8, 2.5e12, 2.5e12, false, false, Units::kWarp}},
+       {ir::DType::kF16, false, {"f16", 1, 8, 2.5e12, 2.5e12, false, false, Units::kWarp}}}};
   const std::array<Row, 4>& rows = units == Units::kWarp ? of_warps : of_warpgroups;
   for (size_t i = 0; i < rows.size(); ++i)
     if (rows[i].type == type && allowed[i] && (!rows[i].reduced || node.reduced_precision)) return rows[i].math;
@@ -113,7 +109,7 @@ std::vector<UnitTile> unit_tiles(const UnitMath& math, bool packed) {
                                                : (math.terms == 3 ? Tiles(kPackedSplitTiles) : Tiles(kPackedTf32Tiles));
   std::vector<UnitTile> tiles;
   for (const UnitTile& tile : all)
-    if ((tile.rows <= 128 || math.tall) && (tile.columns <= 128 || math.wide || !halves)) tiles.push_back(tile);
+    if (tile.columns <= 128 || math.wide || !halves) tiles.push_back(tile);
   return tiles;
 }
 

@@ -20,7 +20,7 @@ struct UnitMath {
   double flops;       // of one compute unit of an H200 at full speed
   double product;     // of a matrix product in tiles of 128 x 128, operands in place
   bool wide;          // tiles of 256 columns may be used
-  bool packed, tall;  // packed operands may be, and their tiles of 192 rows
+  bool packed;        // packed operands may be
   Units units = Units::kWarpgroup;
 };
 /// nullopt if the units do not take the node's operands on this device.
