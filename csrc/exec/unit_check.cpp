@@ -210,14 +210,14 @@ bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
   const bool attention = gradient || type.kernels == UnitKernels::kAttention;
   const bool warps = type.kernels == UnitKernels::kWarps;
   const bool packed = type.kernels == UnitKernels::kPacked;
-  const bool Caps::*rounded = gradient    ? &Caps::wgmma_attention_gradient_tf32
-                              : attention ? &Caps::wgmma_attention_tf32
-                              : warps     ? &Caps::mma_tf32
-                                          : &Caps::wgmma_tf32;
-  const bool Caps::*exact = gradient    ? &Caps::wgmma_attention_gradient
-                            : attention ? &Caps::wgmma_attention
-                            : warps     ? &Caps::mma
-                                        : &Caps::wgmma;
+  const bool Caps::* rounded = gradient    ? &Caps::wgmma_attention_gradient_tf32
+                               : attention ? &Caps::wgmma_attention_tf32
+                               : warps     ? &Caps::mma_tf32
+                                           : &Caps::wgmma_tf32;
+  const bool Caps::* exact = gradient    ? &Caps::wgmma_attention_gradient
+                             : attention ? &Caps::wgmma_attention
+                             : warps     ? &Caps::mma
+                                         : &Caps::wgmma;
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const ir::Node& node) {
     if (attention && (node.attention.kind != ir::AttentionKind::kForward) != gradient) return false;
     if (attention ? node.kind != ir::NodeKind::kAttention

@@ -20,14 +20,14 @@ enum class UnitKernels { kTiles, kWide, kPacked, kAttention, kAttentionGradient,
 
 /// What matrix-unit kernels multiply, and the capability that allows it.
 struct UnitType {
-  const char* name;     // "bf16", for messages and verdicts
-  bool Caps::*allowed;  // cleared where the check fails
-  const char* macro;    // of the kernels: "IN_BF16 1"
-  ir::DType storage;    // of the operands
-  double error;         // largest, of a sum over the sum of its products' sizes
+  const char* name;      // "bf16", for messages and verdicts
+  bool Caps::* allowed;  // cleared where the check fails
+  const char* macro;     // of the kernels: "IN_BF16 1"
+  ir::DType storage;     // of the operands
+  double error;          // largest, of a sum over the sum of its products' sizes
   UnitKernels kernels;
-  bool Caps::*base = nullptr;    // an earlier row without which this one is not used
-  bool Caps::*better = nullptr;  // an earlier row with which this one is not used
+  bool Caps::* base = nullptr;    // an earlier row without which this one is not used
+  bool Caps::* better = nullptr;  // an earlier row with which this one is not used
 };
 /// Rows: TF32, fp32 by split TF32, bf16, fp16, wide tiles, packed operands, units of a warp, attention, its gradients.
 const std::vector<UnitType>& unit_types();

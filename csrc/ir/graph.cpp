@@ -11,8 +11,7 @@ BufferId Graph::add_buffer(Buffer buffer) {
   const BufferId id = static_cast<BufferId>(buffers.size());
   if (buffer.name.empty())
     buffer.name = buffer.role == BufferRole::kInput ? "in" + std::to_string(buffer.input) : "buf" + std::to_string(id);
-  std::replace_if(
-      buffer.name.begin(), buffer.name.end(), [](unsigned char c) { return c <= ' ' || c == '#'; }, '_');
+  std::replace_if(buffer.name.begin(), buffer.name.end(), [](unsigned char c) { return c <= ' ' || c == '#'; }, '_');
   buffers.push_back(std::move(buffer));
   return id;
 }

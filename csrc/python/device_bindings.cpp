@@ -60,18 +60,15 @@ void bind_device(py::module_& m) {
     aten::device_count();  // sets the devices up; what fails is among the problems
     return runtime::device_problems();
   });
-  m.def(
-      "require_device", [](int index) { aten::device_at(index); }, py::arg("index"), Unlocked());
+  m.def("require_device", [](int index) { aten::device_at(index); }, py::arg("index"), Unlocked());
   m.def("device_properties", &device_properties, py::arg("index"));
-  m.def(
-      "describe_device", [](int index) { return aten::device_at(index).describe(); }, py::arg("index"));
+  m.def("describe_device", [](int index) { return aten::device_at(index).describe(); }, py::arg("index"));
   m.def("in_bad_fork", &aten::in_bad_fork);
   m.def("used_by_other_threads", &aten::used_by_other_threads);
   m.def("pretend_no_fp64", &aten::pretend_no_fp64, py::arg("index"), py::arg("on"));
 
   m.def("memory_stats", &memory_stats, py::arg("index"));
-  m.def(
-      "reset_peak_memory_stats", [](int index) { aten::device_at(index).allocator().reset_peaks(); }, py::arg("index"));
+  m.def("reset_peak_memory_stats", [](int index) { aten::device_at(index).allocator().reset_peaks(); }, py::arg("index"));
   m.def(
       "empty_cache",
       [](int index) {
@@ -79,11 +76,9 @@ void bind_device(py::module_& m) {
         aten::device_at(index).allocator().empty_cache();
       },
       py::arg("index"), Unlocked());
-  m.def(
-      "synchronize", [](int index) { aten::device_at(index).synchronize(); }, py::arg("index"), Unlocked());
+  m.def("synchronize", [](int index) { aten::device_at(index).synchronize(); }, py::arg("index"), Unlocked());
 
-  m.def(
-      "default_generator", [](int index) { return aten::default_generator(index); }, py::arg("index"));
+  m.def("default_generator", [](int index) { return aten::default_generator(index); }, py::arg("index"));
   m.def("seed_default_generators", &aten::seed_default_generators, py::arg("seed"));
   m.def("reserve_philox", &aten::reserve_philox, py::arg("index"), py::arg("count"));
 

@@ -70,9 +70,7 @@ void bind_enums(py::module_& m) {
 
 void bind_index(py::module_& m) {
   py::class_<Range>(m, "Range")
-      .def(py::init([](int64_t low, int64_t high, int64_t divisor) {
-             return Range{low, high, divisor};
-           }),
+      .def(py::init([](int64_t low, int64_t high, int64_t divisor) { return Range{low, high, divisor}; }),
            py::arg("low") = Range{}.low, py::arg("high") = Range{}.high, py::arg("divisor") = 1)
       .def_readwrite("low", &Range::low)
       .def_readwrite("high", &Range::high)
@@ -173,9 +171,7 @@ void bind_graph(py::module_& m) {
       .def_readwrite("f", &Scalar::f)
       .def_readwrite("i", &Scalar::i);
   py::class_<Origin>(m, "Origin")
-      .def(py::init([](std::string op, std::string source) {
-             return Origin{std::move(op), std::move(source)};
-           }),
+      .def(py::init([](std::string op, std::string source) { return Origin{std::move(op), std::move(source)}; }),
            py::arg("op") = "", py::arg("source") = "")
       .def_readwrite("op", &Origin::op)
       .def_readwrite("source", &Origin::source);

@@ -9,8 +9,7 @@ struct StatusName {
   const char* name;
 };
 
-#define OCL_STATUS(code) \
-  { code, #code }
+#define OCL_STATUS(code) {code, #code}
 constexpr StatusName kStatusNames[] = {
     OCL_STATUS(CL_SUCCESS),
     OCL_STATUS(CL_DEVICE_NOT_FOUND),

@@ -193,8 +193,9 @@ std::vector<Indices> make_batches(const std::vector<KernelText>& texts, const In
     std::vector<size_t>& candidates = open[std::string_view(text).substr(0, marker)];
     const auto fits = [&](size_t batch) {
       return batches[batch].size() < kMostKernelsPerProgram &&
-             std::none_of(batches[batch].begin(), batches[batch].end(),
-                          [&](size_t other) { return texts[other].name == texts[i].name; });
+             std::none_of(
+                 batches[batch].begin(), batches[batch].end(),
+                 [&](size_t other) { return texts[other].name == texts[i].name; });
     };
     const auto found = std::find_if(candidates.begin(), candidates.end(), fits);
     if (found != candidates.end()) {

@@ -16,10 +16,10 @@ namespace ocl::schedule {
 /// The launch of a template: text parameters, inputs, integer arguments and grid. The outputs are not here: they are what the
 /// node's stores and its epilogue write, through the STORE hooks.
 struct TemplateLaunch {
-  std::string file;     // "gemm_item": kernels/gemm_item.cl
+  std::string file;                    // "gemm_item": kernels/gemm_item.cl
   std::vector<std::string> libraries;  // "wgmma": kernels/wgmma.cl, which the file needs, comes before it
-  std::string variant;  // for explain and the tuning table: "6x64 packed"
-  std::string kind;     // "gemm", "conv_forward", "conv_data", "conv_weight", "winograd", "depthwise", ...
+  std::string variant;                 // for explain and the tuning table: "6x64 packed"
+  std::string kind;                    // "gemm", "conv_forward", "conv_data", "conv_weight", "winograd", "depthwise", ...
   std::vector<std::pair<std::string, std::string>> defines;  // macro, value; includes VW, the store vector's width
   /// An input: its buffer and element offset (the view's offset in the buffer).
   struct Input {

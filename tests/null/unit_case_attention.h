@@ -1,5 +1,5 @@
-// tests/null/unit_case_attention.h: emulated attention_wgmma, queries behind each other in memory as [b, l, h, d]. Arguments: batch heads, heads of q per head
-// of k, queries keys offset.
+// tests/null/unit_case_attention.h: emulated attention_wgmma, queries behind each other in memory as [b, l, h, d]. Arguments:
+// batch heads, heads of q per head of k, queries keys offset.
 #if MASK == 1
 using Mask = unsigned char;
 #elif MASK == 3
@@ -19,12 +19,14 @@ extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong,
                   float*, ulong);
 
 int run_case(int, char** argv) {
-  const int batch = std::atoi(argv[1]), heads = std::atoi(argv[2]), group = std::atoi(argv[3]), queries = std::atoi(argv[4]), keys = std::atoi(argv[5]);
+  const int batch = std::atoi(argv[1]), heads = std::atoi(argv[2]), group = std::atoi(argv[3]), queries = std::atoi(argv[4]),
+            keys = std::atoi(argv[5]);
   const ulong offset = std::atoi(argv[6]);
   const int k_heads = heads / group;
   const auto padded = [](int n) { return (n + 7) / 8 * 8; };
   const long q_row = heads * padded(DEPTH), k_row = k_heads * padded(DEPTH), v_row = k_heads * padded(WIDTH);
-  const auto q = numbers(offset + batch * queries * q_row, 1), k_ = numbers(offset + batch * keys * k_row, 2), v = numbers(offset + batch * keys * v_row, 3);
+  const auto q = numbers(offset + batch * queries * q_row, 1), k_ = numbers(offset + batch * keys * k_row, 2),
+             v = numbers(offset + batch * keys * v_row, 3);
   auto qs = stored(q), ks = stored(k_), vs = stored(v);
   const size_t rows = static_cast<size_t>(batch) * heads * queries;
   std::vector<long> state = {0x123456789ABCDEFl, 0x7000000012l};
@@ -42,7 +44,8 @@ int run_case(int, char** argv) {
 #ifdef DROPOUT
       state.data(), 0,
 #endif
-      heads, group, queries, keys, queries * q_row, padded(DEPTH), q_row, keys * k_row, padded(DEPTH), k_row, keys * v_row, padded(WIDTH), v_row,
+      heads, group, queries, keys, queries * q_row, padded(DEPTH), q_row, keys * k_row, padded(DEPTH), k_row, keys * v_row,
+      padded(WIDTH), v_row,
 #ifdef MASK
       0, static_cast<long>(queries) * keys, keys, 1,
 #endif
@@ -81,7 +84,8 @@ int run_case(int, char** argv) {
 #else
             const double factor = 1;
 #endif
-            const double term = total == 0 ? 0 : factor * s[j] / total * v[offset + (b * keys + j) * v_row + h / group * padded(WIDTH) + d];
+            const double term =
+                total == 0 ? 0 : factor * s[j] / total * v[offset + (b * keys + j) * v_row + h / group * padded(WIDTH) + d];
             sum += term, size += std::fabs(term);
           }
           compare(y[row * WIDTH + d], sum, size);

@@ -1,18 +1,20 @@
-// tests/null/unit_case_attention_gradient.h: emulated attention_gradient_wgmma, queries behind each other in memory as [b, l, h, d]. Arguments: as in
-// unit_case_attention.h.
+// tests/null/unit_case_attention_gradient.h: emulated attention_gradient_wgmma, queries behind each other in memory as [b, l,
+// h, d]. Arguments: as in unit_case_attention.h.
 #if MASK == 1
 using Mask = unsigned char;
 #elif MASK == 3
 using Mask = float;
 #endif
-extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, float*, ulong, float*, ulong,
+extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, float*, ulong, float*,
+                  ulong,
 #ifdef MASK
                   Mask*, ulong,
 #endif
 #ifdef DROPOUT
                   long*, ulong,
 #endif
-                  int, int, int, int, long, long, long, long, long, long, long, long, long, long, long, long, long, long, long, long, long,
+                  int, int, int, int, long, long, long, long, long, long, long, long, long, long, long, long, long, long, long,
+                  long, long,
 #ifdef MASK
                   long, long, long, long,
 #endif
@@ -21,13 +23,20 @@ extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong,
 /// [b, l, h, d], rows filled up to a multiple of 8.
 struct Operand {
   Operand(int batch, int length, int heads, int depth, ulong offset, uint seed)
-      : length(length), heads(heads), size((depth + 7) / 8 * 8), offset(offset), depth(depth), values(numbers(offset + static_cast<size_t>(batch) * length * heads * size, seed)) {
+      : length(length),
+        heads(heads),
+        size((depth + 7) / 8 * 8),
+        offset(offset),
+        depth(depth),
+        values(numbers(offset + static_cast<size_t>(batch) * length * heads * size, seed)) {
 #if TERMS == 3
     for (float& x : values) x *= 1.2345678f;  // has a low part
 #endif
     memory = stored(values);
   }
-  const float* at(int b, int h, int i) const { return &values[offset + ((static_cast<size_t>(b) * length + i) * heads + h) * size]; }
+  const float* at(int b, int h, int i) const {
+    return &values[offset + ((static_cast<size_t>(b) * length + i) * heads + h) * size];
+  }
   long batch_stride() const { return static_cast<long>(length) * heads * size; }
   long row_stride() const { return static_cast<long>(heads) * size; }
   int length, heads;
@@ -44,7 +53,8 @@ static double dot(const float* x, const float* y, int n) {
 }
 
 int run_case(int, char** argv) {
-  const int batch = std::atoi(argv[1]), heads = std::atoi(argv[2]), group = std::atoi(argv[3]), queries = std::atoi(argv[4]), keys = std::atoi(argv[5]);
+  const int batch = std::atoi(argv[1]), heads = std::atoi(argv[2]), group = std::atoi(argv[3]), queries = std::atoi(argv[4]),
+            keys = std::atoi(argv[5]);
   const ulong offset = std::atoi(argv[6]);
   const int k_heads = heads / group;
   Operand q(batch, queries, heads, DEPTH, offset, 1), dout(batch, queries, heads, DEPTH2, offset, 5);
@@ -93,27 +103,33 @@ int run_case(int, char** argv) {
             for (int d = 0; d < n; ++d) exact[to + d] += weight * x[d], sizes[to + d] += weight_size * std::fabs(x[d]);
           };
           if (PASS == 1) add(row * DEPTH, ds, size, key.at(b, h / group, j), DEPTH);
-          if (PASS == 2) add(column * DEPTH, ds, size, q.at(b, h, i), DEPTH), add(keys_size + column * DEPTH2, factors[j] * p[j], factors[j] * p[j], dout.at(b, h, i), DEPTH2);
+          if (PASS == 2)
+            add(column * DEPTH, ds, size, q.at(b, h, i), DEPTH),
+                add(keys_size + column * DEPTH2, factors[j] * p[j], factors[j] * p[j], dout.at(b, h, i), DEPTH2);
         }
       }
   std::vector<float> y(exact.size(), -1e30f);
-  Operand &a = PASS == 1 ? q : key, &other = PASS == 1 ? key : q, &a2 = PASS == 1 ? dout : value, &other2 = PASS == 1 ? value : dout;
+  Operand &a = PASS == 1 ? q : key, &other = PASS == 1 ? key : q, &a2 = PASS == 1 ? dout : value,
+          &other2 = PASS == 1 ? value : dout;
   const long per_head = queries, per_batch = static_cast<long>(heads) * queries;
-  launch(((PASS == 1 ? queries : keys) + TILE_M - 1) / TILE_M, PASS == 1 ? heads : k_heads, batch, TILE_M / 64 * 128 + PRODUCERS, [&] {
-    k(a.memory.data(), offset, other.memory.data(), offset, a2.memory.data(), offset, other2.memory.data(), offset, sums.data(), 0, delta.data(), 0,
+  launch(((PASS == 1 ? queries : keys) + TILE_M - 1) / TILE_M, PASS == 1 ? heads : k_heads, batch,
+         TILE_M / 64 * 128 + PRODUCERS, [&] {
+           k(a.memory.data(), offset, other.memory.data(), offset, a2.memory.data(), offset, other2.memory.data(), offset,
+             sums.data(), 0, delta.data(), 0,
 #ifdef MASK
-      mask.data(), 0,
+             mask.data(), 0,
 #endif
 #ifdef DROPOUT
-      state.data(), 0,
+             state.data(), 0,
 #endif
-      heads, group, queries, keys, a.batch_stride(), a.size, a.row_stride(), other.batch_stride(), other.size, other.row_stride(), a2.batch_stride(),
-      a2.size, a2.row_stride(), other2.batch_stride(), other2.size, other2.row_stride(), rows, per_batch, per_head, per_batch, per_head,
+             heads, group, queries, keys, a.batch_stride(), a.size, a.row_stride(), other.batch_stride(), other.size,
+             other.row_stride(), a2.batch_stride(), a2.size, a2.row_stride(), other2.batch_stride(), other2.size,
+             other2.row_stride(), rows, per_batch, per_head, per_batch, per_head,
 #ifdef MASK
-      0, static_cast<long>(queries) * keys, keys, 1,
+             0, static_cast<long>(queries) * keys, keys, 1,
 #endif
-      y.data(), 0);
-  });
+             y.data(), 0);
+         });
   double worst = 0;
   for (size_t i = 0; i < exact.size(); ++i) {
     const double error = std::fabs(y[i] - exact[i]) / sizes[i];

@@ -1,20 +1,24 @@
 // tests/null/unit_case_conv.h: emulated conv_wgmma, conv_mma and conv_weight_wgmma, all tensors channels-last.
-// Arguments: batch C K H W R S stride padding dilation groups; C and K are per group. WEIGHT, DATA_GRADIENT: which of the three.
+// Arguments: batch C K H W R S stride padding dilation groups; C and K are per group. WEIGHT, DATA_GRADIENT: which of the
+// three.
 #ifdef WEIGHT
-extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, long, int, int,
-                  int, long, int, int, int, float*, ulong);
+extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, int, int, int, int, int, int, int, int, int, int, int, int, int,
+                  int, int, int, long, int, int, int, long, int, int, int, float*, ulong);
 #else
-extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, long, int, int, int,
-                  float*, ulong);
+extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, int, int, int, int, int, int, int, int, int, int, int, int, int,
+                  int, int, long, int, int, int, float*, ulong);
 #endif
 
 int run_case(int, char** argv) {
   const auto arg = [&](int i) { return std::atoi(argv[i + 1]); };
-  const int batch = arg(0), C = arg(1), K = arg(2), H = arg(3), W = arg(4), R = arg(5), S = arg(6), stride = arg(7), pad = arg(8), dilation = arg(9);
-  const int groups = arg(10), P = (H + 2 * pad - dilation * (R - 1) - 1) / stride + 1, Q = (W + 2 * pad - dilation * (S - 1) - 1) / stride + 1;
+  const int batch = arg(0), C = arg(1), K = arg(2), H = arg(3), W = arg(4), R = arg(5), S = arg(6), stride = arg(7),
+            pad = arg(8), dilation = arg(9);
+  const int groups = arg(10), P = (H + 2 * pad - dilation * (R - 1) - 1) / stride + 1,
+            Q = (W + 2 * pad - dilation * (S - 1) - 1) / stride + 1;
   const int GC = groups * C, GK = groups * K, items = UNIT_ITEMS;
   const auto tiles = [](long n, int of) { return static_cast<size_t>((n + of - 1) / of); };
-  const auto x = numbers(static_cast<size_t>(batch) * H * W * GC, 1), w = numbers(static_cast<size_t>(GK) * R * S * C, 2);  // [GK][R][S][C]
+  const auto x = numbers(static_cast<size_t>(batch) * H * W * GC, 1),
+             w = numbers(static_cast<size_t>(GK) * R * S * C, 2);  // [GK][R][S][C]
   const auto dy = numbers(static_cast<size_t>(batch) * P * Q * GK, 3);
   std::vector<float> want, got;
   const auto each = [&](auto visit) {  // every product: indices of x, w, dy
@@ -27,7 +31,8 @@ int run_case(int, char** argv) {
               if (h < 0 || h >= H || v < 0 || v >= W) continue;
               for (int f = 0; f < GK; ++f)
                 for (int c = 0; c < C; ++c)
-                  visit(((static_cast<size_t>(n) * H + h) * W + v) * GC + f / K * C + c, ((static_cast<size_t>(f) * R + r) * S + s) * C + c,
+                  visit(((static_cast<size_t>(n) * H + h) * W + v) * GC + f / K * C + c,
+                        ((static_cast<size_t>(f) * R + r) * S + s) * C + c,
                         ((static_cast<size_t>(n) * P + p) * Q + q) * GK + f);
             }
   };
@@ -38,8 +43,8 @@ int run_case(int, char** argv) {
   std::vector<float> parts(w.size() * splits, -1e30f);
   auto a = stored(dy), b = stored(x);
   launch(tiles(R * S * C, TILE_N) * tiles(K, TILE_M), groups, splits, items, [&] {
-    k(a.data(), 0, b.data(), 0, batch, C, K, H, W, P, Q, R, S, stride, stride, pad, pad, dilation, dilation, split_pixels, static_cast<long>(P) * Q * GK,
-      Q * GK, GK, 1, static_cast<long>(H) * W * GC, W * GC, GC, 1, parts.data(), 0);
+    k(a.data(), 0, b.data(), 0, batch, C, K, H, W, P, Q, R, S, stride, stride, pad, pad, dilation, dilation, split_pixels,
+      static_cast<long>(P) * Q * GK, Q * GK, GK, 1, static_cast<long>(H) * W * GC, W * GC, GC, 1, parts.data(), 0);
   });
   got.assign(w.size(), 0.0f);
   for (int s = 0; s < splits; ++s)
@@ -50,13 +55,14 @@ int run_case(int, char** argv) {
   std::vector<float> turned(static_cast<size_t>(GC) * R * S * K);  // [GC][R][S][K]
   for (int f = 0; f < GK; ++f)
     for (int t = 0; t < R * S; ++t)
-      for (int c = 0; c < C; ++c) turned[(static_cast<size_t>(f / K * C + c) * R * S + t) * K + f % K] = w[(static_cast<size_t>(f) * R * S + t) * C + c];
+      for (int c = 0; c < C; ++c)
+        turned[(static_cast<size_t>(f / K * C + c) * R * S + t) * K + f % K] = w[(static_cast<size_t>(f) * R * S + t) * C + c];
   auto a = stored(dy), b = stored(turned);
   got.assign(x.size(), -1e30f);
   const long pixels = static_cast<long>(batch) * ((H + stride - 1) / stride) * ((W + stride - 1) / stride);
   launch(tiles(pixels, TILE_M) * tiles(C, TILE_N), groups, stride * stride, items, [&] {
-    k(a.data(), 0, b.data(), 0, batch, K, C, P, Q, H, W, R, S, stride, stride, pad, pad, dilation, dilation, static_cast<long>(P) * Q * GK, Q * GK, GK, 1,
-      got.data(), 0);
+    k(a.data(), 0, b.data(), 0, batch, K, C, P, Q, H, W, R, S, stride, stride, pad, pad, dilation, dilation,
+      static_cast<long>(P) * Q * GK, Q * GK, GK, 1, got.data(), 0);
   });
 #else
   want.assign(dy.size(), 0.0f);
@@ -69,8 +75,8 @@ int run_case(int, char** argv) {
   const size_t all = 1;  // takes every tile
 #endif
   launch(all, groups, 1, items, [&] {
-    k(a.data(), 0, b.data(), 0, batch, C, K, H, W, P, Q, R, S, stride, stride, pad, pad, dilation, dilation, static_cast<long>(H) * W * GC, W * GC, GC, 1,
-      got.data(), 0);
+    k(a.data(), 0, b.data(), 0, batch, C, K, H, W, P, Q, R, S, stride, stride, pad, pad, dilation, dilation,
+      static_cast<long>(H) * W * GC, W * GC, GC, 1, got.data(), 0);
   });
 #endif
   long wrong = 0;

@@ -1,12 +1,12 @@
-// tests/null/unit_case_packed.h: emulated gemm_packed_wgmma of operands that pack_wgmma packed: batch 2, sizes from the command line, both operands by
-// strides. Arguments: M N K padding offset groups shared (whether all products have the same B).
+// tests/null/unit_case_packed.h: emulated gemm_packed_wgmma of operands that pack_wgmma packed: batch 2, sizes from the command
+// line, both operands by strides. Arguments: M N K padding offset groups shared (whether all products have the same B).
 using Pack = void(UNIT_T_HOST*, ulong, int, int, int, long, long, long, long, float*, ulong);
 extern "C" Pack pack_a, pack_b;
 extern "C" void k(float*, ulong, float*, ulong, int, int, int, long, long, float*, ulong);
 
 /// The blocks of `count` matrices, behind `front` floats.
-static std::vector<float> packed(Pack* pack, std::vector<UNIT_T_HOST>& x, ulong offset, int count, int width, int depth, long size, long along_width,
-                                 long along_depth, int parts, ulong front) {
+static std::vector<float> packed(Pack* pack, std::vector<UNIT_T_HOST>& x, ulong offset, int count, int width, int depth,
+                                 long size, long along_width, long along_depth, int parts, ulong front) {
   const int step = 128 / sizeof(UNIT_T_HOST), steps = (depth + step - 1) / step, panels = (width + 63) / 64;
   std::vector<float> blocks(front + static_cast<size_t>(count) * panels * steps * parts * 2048 + 64, NAN);
   const size_t pairs = (steps + 1) / 2;
@@ -31,8 +31,13 @@ int run_case(int, char** argv) {
   const ulong offset = std::atoi(argv[5]);
   const int groups = std::atoi(argv[6]), shared = std::atoi(argv[7]), batch = 2;
   const auto padded = [&](int n) { return padding ? (n + padding - 1) / padding * padding : n; };
-  const long a_row = A_MAJOR == 1 ? padded(K) : A_MAJOR == 0 ? 1 : 2, a_col = A_MAJOR == 1 ? 1 : padded(M) * (A_MAJOR == 0 ? 1 : 2);
-  const long b_row = B_MAJOR == 1 ? 1 : padded(N) * (B_MAJOR == 0 ? 1 : 2), b_col = B_MAJOR == 1 ? padded(K) : B_MAJOR == 0 ? 1 : 2;
+  const long a_row = A_MAJOR == 1   ? padded(K)
+                     : A_MAJOR == 0 ? 1
+                                    : 2,
+             a_col = A_MAJOR == 1 ? 1 : padded(M) * (A_MAJOR == 0 ? 1 : 2);
+  const long b_row = B_MAJOR == 1 ? 1 : padded(N) * (B_MAJOR == 0 ? 1 : 2), b_col = B_MAJOR == 1   ? padded(K)
+                                                                                    : B_MAJOR == 0 ? 1
+                                                                                                   : 2;
   const long a_size = A_MAJOR == 1 ? M * a_row : K * a_col, b_size = B_MAJOR == 1 ? N * b_col : K * b_row;
   const std::vector<float> a = values(offset + batch * a_size, 1), b = values(offset + batch * b_size, 2);
   auto x = stored(a), y = stored(b);
@@ -50,10 +55,12 @@ int run_case(int, char** argv) {
       for (int n = 0; n < N; ++n) {
         double sum = 0;
         for (int d = 0; d < K; ++d)
-          sum += static_cast<double>(a[offset + i * a_size + m * a_row + d * a_col]) * b[offset + (shared ? 0 : i) * b_size + d * b_row + n * b_col];
+          sum += static_cast<double>(a[offset + i * a_size + m * a_row + d * a_col]) *
+                 b[offset + (shared ? 0 : i) * b_size + d * b_row + n * b_col];
         const float got = c[(static_cast<size_t>(i) * M + m) * N + n];
         const double allowed = TERMS == 3 ? 3e-5 : 0;  // exact but for the products of low parts, which are left out
-        if (!(std::fabs(got - sum) <= allowed) && wrong++ < 5) std::printf("batch %d (%d, %d): %g, not %g\n", i, m, n, got, sum);
+        if (!(std::fabs(got - sum) <= allowed) && wrong++ < 5)
+          std::printf("batch %d (%d, %d): %g, not %g\n", i, m, n, got, sum);
       }
   std::printf("%ld wrong\n", wrong);
   return wrong != 0;

@@ -1,7 +1,9 @@
-// tests/null/unit_emulator.cpp: a work-group of a matrix-unit kernel as threads of the host, with the unit and its barriers in software.
+// tests/null/unit_emulator.cpp: a work-group of a matrix-unit kernel as threads of the host, with the unit and its barriers in
+// software.
 //
-// The unit reads local memory in the order that the PTX manual gives for descriptors with the 128-byte swizzle; a copy by cp.async lands when the work-item
-// waits for its group, and the unit sees what a work-item wrote only after that work-item's fence. Element (row, k) of an operand:
+// The unit reads local memory in the order that the PTX manual gives for descriptors with the 128-byte swizzle; a copy by
+// cp.async lands when the work-item waits for its group, and the unit sees what a work-item wrote only after that work-item's
+// fence. Element (row, k) of an operand:
 //   depth contiguous:        row%8 * 128 + row/8 * stride + k * size      stride: 1024 bytes here, from the descriptor
 //   columns contiguous:      row%64 * size + row/64 * leading + k%8 * 128 + k/8 * stride
 // then bits 4-6 of the address are exchanged by exclusive or with bits 7-9.
@@ -106,7 +108,8 @@ static float element(ulong descriptor, int row, int k, bool columns) {
   const uint stride = static_cast<uint>(descriptor >> 32 & 0x3FFF) << 4;
   if (descriptor >> 62 != 1) std::abort();
   const int size = sizeof(UNIT_T_HOST);
-  uint at = start + (columns ? row % 64 * size + row / 64 * leading + k % 8 * 128 + k / 8 * stride : row % 8 * 128 + row / 8 * stride + k * size);
+  uint at = start + (columns ? row % 64 * size + row / 64 * leading + k % 8 * 128 + k / 8 * stride
+                             : row % 8 * 128 + row / 8 * stride + k * size);
   at ^= (at >> 7 & 7) << 4;
   extern char* g_local_base;  // descriptors hold the lowest 18 bits
   const uintptr_t base = reinterpret_cast<uintptr_t>(g_local_base);
@@ -158,7 +161,8 @@ void emulated_block(uint to, const void* from, uint bytes, uint bar) {
   b.end_phase();
   pthread_mutex_unlock(&b.mutex);
 }
-void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint columns, uint keep, uint a_columns, uint b_columns) {
+void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint columns, uint keep, uint a_columns,
+                       uint b_columns) {
   const int depth = 32 / sizeof(UNIT_T_HOST), lane = item.local % 32, warp = item.local / 32 % 4, warpgroup = item.local / 128;
   constexpr int kPart = 4 / sizeof(UNIT_T_HOST);  // elements in a register
   static float fragments[4][64][16];
@@ -182,8 +186,8 @@ void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint col
       }
   }
 }
-/// ldmatrix: lane l names row l % 8 of matrix l / 8 and gets of each matrix four bytes l % 4 of row l / 4, or, of elements of 16 bits,
-/// rows 2 * (l % 4) and the next of column l / 4.
+/// ldmatrix: lane l names row l % 8 of matrix l / 8 and gets of each matrix four bytes l % 4 of row l / 4, or, of elements of
+/// 16 bits, rows 2 * (l % 4) and the next of column l / 4.
 void emulated_rows(uint* x, uint row, uint columns) {
   static uint rows[16][32];
   const int warp = item.local / 32, lane = item.local % 32;
@@ -196,11 +200,12 @@ void emulated_rows(uint* x, uint row, uint columns) {
     return value;
   };
   for (int i = 0; i < 4; ++i)
-    x[i] = columns ? bytes(i, lane % 4 * 2, lane / 4 * 2, 2) | bytes(i, lane % 4 * 2 + 1, lane / 4 * 2, 2) << 16 : bytes(i, lane / 4, lane % 4 * 4, 4);
+    x[i] = columns ? bytes(i, lane % 4 * 2, lane / 4 * 2, 2) | bytes(i, lane % 4 * 2 + 1, lane / 4 * 2, 2) << 16
+                   : bytes(i, lane / 4, lane % 4 * 4, 4);
   pthread_barrier_wait(&g_warp[warp]);
 }
-/// mma.sync m16n8: lane l has of A row l / 4 (x[0], x[2]) and + 8 (x[1], x[3]), four bytes l % 4 of the depth's first 16 (x[0], x[1]) and last; of B the
-/// same bytes of column l / 4; of the sums row l / 4, columns 2 * (l % 4) and the next, then row + 8.
+/// mma.sync m16n8: lane l has of A row l / 4 (x[0], x[2]) and + 8 (x[1], x[3]), four bytes l % 4 of the depth's first 16 (x[0],
+/// x[1]) and last; of B the same bytes of column l / 4; of the sums row l / 4, columns 2 * (l % 4) and the next, then row + 8.
 void emulated_product(float* d, const uint* a, const uint* b, uint keep) {
   constexpr int kPart = 4 / sizeof(UNIT_T_HOST), kDepth = 8 * kPart;
   static float left[16][16][16], right[16][16][8];
@@ -285,7 +290,8 @@ static std::vector<UNIT_T_HOST> stored(const std::vector<float>& v) {
 #ifdef IN_BF16
     out[i] = static_cast<uint16_t>(bits >> 16);
 #else
-    out[i] = v[i] == 0 ? 0 : static_cast<uint16_t>((bits >> 16 & 0x8000) | (((bits >> 23 & 255) - 112) << 10) | (bits >> 13 & 1023));
+    out[i] =
+        v[i] == 0 ? 0 : static_cast<uint16_t>((bits >> 16 & 0x8000) | (((bits >> 23 & 255) - 112) << 10) | (bits >> 13 & 1023));
 #endif
 #else
     out[i] = v[i];
@@ -294,13 +300,16 @@ static std::vector<UNIT_T_HOST> stored(const std::vector<float>& v) {
   return out;
 }
 
-/// What attention multiplies a weight by under dropout of one half: a word of Philox 4x32-10, counter = (state[1], draw), key = state[0].
+/// What attention multiplies a weight by under dropout of one half: a word of Philox 4x32-10, counter = (state[1], draw), key =
+/// state[0].
 static float kept(const long* state, ulong draw, int word) {
-  uint x[4] = {static_cast<uint>(state[1]), static_cast<uint>(state[1] >> 32), static_cast<uint>(draw), static_cast<uint>(draw >> 32)};
+  uint x[4] = {static_cast<uint>(state[1]), static_cast<uint>(state[1] >> 32), static_cast<uint>(draw),
+               static_cast<uint>(draw >> 32)};
   uint key[2] = {static_cast<uint>(state[0]), static_cast<uint>(state[0] >> 32)};
   for (int round = 0; round < 10; ++round) {
     const ulong a = static_cast<ulong>(x[0]) * 0xD2511F53u, b = static_cast<ulong>(x[2]) * 0xCD9E8D57u;
-    const uint next[4] = {static_cast<uint>(b >> 32) ^ x[1] ^ key[0], static_cast<uint>(b), static_cast<uint>(a >> 32) ^ x[3] ^ key[1], static_cast<uint>(a)};
+    const uint next[4] = {static_cast<uint>(b >> 32) ^ x[1] ^ key[0], static_cast<uint>(b),
+                          static_cast<uint>(a >> 32) ^ x[3] ^ key[1], static_cast<uint>(a)};
     std::memcpy(x, next, sizeof x);
     key[0] += 0x9E3779B9u, key[1] += 0xBB67AE85u;
   }

@@ -14,13 +14,13 @@ enum class Units { kWarpgroup, kWarp };
 
 /// What the units multiply for a node: which of their kernels, and what these ask of operands.
 struct UnitMath {
-  const char* name;   // "split tf32", for variants
-  int terms;          // products a pair of floats; 1 for operands of 16 bits
-  int chunk;          // elements of 16 bytes: strides and contiguous channels are multiples of it
-  double flops;       // of one compute unit of an H200 at full speed
-  double product;     // of a matrix product in tiles of 128 x 128, operands in place
-  bool wide;          // tiles of 256 columns may be used
-  bool packed;        // packed operands may be
+  const char* name;  // "split tf32", for variants
+  int terms;         // products a pair of floats; 1 for operands of 16 bits
+  int chunk;         // elements of 16 bytes: strides and contiguous channels are multiples of it
+  double flops;      // of one compute unit of an H200 at full speed
+  double product;    // of a matrix product in tiles of 128 x 128, operands in place
+  bool wide;         // tiles of 256 columns may be used
+  bool packed;       // packed operands may be
   Units units = Units::kWarpgroup;
 };
 /// nullopt if the units do not take the node's operands on this device.
