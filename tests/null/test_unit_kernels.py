@@ -147,7 +147,7 @@ def execute(
     program = [str(HERE / "unit_emulator.cpp"), "-x", "none", *map(str, objects), "-lstdc++", "-lm"]
     subprocess.run([*host, *program, "-o", str(folder / "program")], check=True)
     done = subprocess.run(
-        [str(folder / "program"), *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False
+        [str(folder / "program"), *map(str, arguments)], capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
