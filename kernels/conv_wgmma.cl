@@ -1,7 +1,7 @@
 // kernels/conv_wgmma.cl: 2-D convolution on the matrix unit as an implicit GEMM, forward and (DATA_GRADIENT) gradient with respect to the input.
 //
-// What is computed, the arguments and the phases of a strided gradient are those of conv_group.cl; the pipeline is that of wgmma.cl. GEMM with
-// M = pixels of y, N = produced channels k, depth = the used taps (r, s), with the channels c of each innermost: a chunk of the depth (16 bytes) is channels
+// What is computed, the arguments and the phases of a strided gradient are those of conv_group.cl; the pipeline is that of wgmma.cl, the taps are those of
+// conv_taps.cl. GEMM with M = pixels of y, N = produced channels k, depth = the used taps (r, s), with the channels c of each innermost: a chunk of the depth (16 bytes) is channels
 // of one tap, so C is a multiple of CHUNK and a step may cross taps.
 //
 // Arguments: x, x_offset, w, w_offset, int batch, C, K (per group), in_h, in_w (of x), out_h, out_w (of y), R, S, stride_h, stride_w, pad_h, pad_w,
@@ -12,49 +12,12 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_wgmma
 #endif
-#ifndef DATA_GRADIENT
-#define DATA_GRADIENT 0  // 1: gradient with respect to the input
-#endif
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset  // NHWC
 #define Y_AT(n, k, h, w) (y_offset + (((ulong)(n)*out_h + (h)) * out_w + (w)) * (get_global_size(1) * K) + (k))
 #define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
 #define STOREV(acc, n, k, h, w) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(n, k, h, w))
 #endif
-#define OUTSIDE (-0x4000)  // a coordinate that no tap brings back into the image
-
-// The taps that a phase uses: first, first + apart, ... below the filter's size; tap t reads x `shift - t * turn` further than tap 0.
-typedef struct {
-  int first, apart, count;
-} Taps;
-
-ALWAYS_INLINE Taps taps_of(const int size, const int phase, const int pad, const int stride, const int dilation) {
-  Taps taps = {0, 1, size};
-  if (DATA_GRADIENT) {
-    while (taps.first < size && (phase + pad - taps.first * dilation) % stride != 0) ++taps.first;
-    while (taps.first + taps.apart < size && taps.apart * dilation % stride != 0) ++taps.apart;
-    taps.count = (size - taps.first + taps.apart - 1) / taps.apart;
-  }
-  return taps;
-}
-// Where a tap finds a pixel, relative to the pixel's own place.
-ALWAYS_INLINE int shift_of(const int tap, const int phase, const int pad, const int stride, const int dilation) {
-  return DATA_GRADIENT ? (phase + pad - tap * dilation) / stride : tap * dilation;
-}
-
-// A chunk of the depth: channels c .. of used tap (r, s).
-typedef struct {
-  int c, r, s;
-} Place;
-
-ALWAYS_INLINE Place further(Place at, const int by, const int C, const int across) {
-  at.c += by;
-  while (at.c >= C) {
-    at.c -= C;
-    if (++at.s == across) at.s = 0, ++at.r;
-  }
-  return at;
-}
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 void KERNEL_NAME(__global const UNIT_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
@@ -99,7 +62,6 @@ void KERNEL_NAME(__global const UNIT_T* x, const ulong x_offset,  // [batch, gro
       const int w_rows = ROWS_APART * R * S * C;
       Place a_at = {0, 0, 0};
       a_at = further(a_at, chunk * CHUNK, C, across.count);
-#define TAP(at) ((down.first + at.r * down.apart) * S + across.first + at.s * across.apart)
 #if HALVES
 #define PUT_FILTERS(held)                                                                                     \
   OCL_UNROLL                                                                                                  \

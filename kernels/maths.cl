@@ -32,9 +32,8 @@ OCL_INLINE T op_own_exp(T x) {
   return (fma(y, r * r, r) + REAL(1.0)) * first * second;
 }
 
-// The same for results between 2^-126 and 2^127.5; below it stays there, above it is inf.
-OCL_INLINE T op_own_exp_normal(T x) {
-  const T low = x < REAL(-87.3) ? REAL(-87.3) : x, c = low > REAL(89.0) ? REAL(89.0) : low;
+// The same where e^c and its power of two are normal numbers, or that power is 0 (n -127).
+OCL_INLINE T op_own_exp_within(T c) {
   const T m = fma(c, REAL(1.44269504), REAL(12582912.0)), z = m - REAL(12582912.0);
   const T r = fma(z, REAL(2.12194440e-4), fma(z, REAL(-0.693359375), c));
   T y = REAL(1.38201076e-3);
@@ -45,18 +44,14 @@ OCL_INLINE T op_own_exp_normal(T x) {
   return (fma(y, r * r, r) + REAL(1.0)) * as_T((as_N(m) << (N)(23)) + (N)(0x3f800000));
 }
 
-// At the bound n is -127 and the power of two 0. Written out: half of what the first takes.
-OCL_INLINE T op_own_exp_falling(T x) {
-  const T c = x < REAL(-88.0) ? REAL(-88.0) : x;
-  const T m = fma(c, REAL(1.44269504), REAL(12582912.0)), z = m - REAL(12582912.0);
-  const T r = fma(z, REAL(2.12194440e-4), fma(z, REAL(-0.693359375), c));
-  T y = REAL(1.38201076e-3);
-  y = fma(y, r, REAL(8.36868491e-3));
-  y = fma(y, r, REAL(4.16682735e-2));
-  y = fma(y, r, REAL(0.166665211));
-  y = fma(y, r, REAL(0.49999994));
-  return (fma(y, r * r, r) + REAL(1.0)) * as_T((as_N(m) << (N)(23)) + (N)(0x3f800000));
+// The same for results between 2^-126 and 2^127.5; below it stays there, above it is inf.
+OCL_INLINE T op_own_exp_normal(T x) {
+  const T low = x < REAL(-87.3) ? REAL(-87.3) : x;
+  return op_own_exp_within(low > REAL(89.0) ? REAL(89.0) : low);
 }
+
+// The same for x <= 0: half of what the first takes. At the bound the result is 0.
+OCL_INLINE T op_own_exp_falling(T x) { return op_own_exp_within(x < REAL(-88.0) ? REAL(-88.0) : x); }
 
 OCL_INLINE T op_own_softmax_sum(T m, T s, T k, T t) {
   const T e = m == k ? REAL(1.0) : op_own_exp_falling(-fabs(k - m));

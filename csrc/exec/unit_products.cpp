@@ -179,7 +179,7 @@ UnitProduct convolution(const UnitType& type, Kind kind, const schedule::UnitTil
   UnitProduct product;
   product.file = kind == Kind::kWeight ? "conv_weight_wgmma" : warps ? "conv_mma" : "conv_wgmma";
   use_tile(product, type, tile, widest(type));
-  if (warps) product.libraries.push_back("conv_taps");
+  if (kind != Kind::kWeight) product.libraries.push_back("conv_taps");
   const size_t results = kind == Kind::kForward ? dy.size() : kind == Kind::kData ? x.size() : w.size() * kSplits;
   product.exact.assign(results, 0.0);
   product.sizes.assign(results, 0.0);

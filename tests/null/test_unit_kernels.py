@@ -116,7 +116,7 @@ def run(
 ) -> None:
     """Builds kernels/<kernel>.cl with its case and runs it: the program compares. packs: kernels/pack_wgmma.cl by names, with macros."""
     files = ["mma", "wgmma_store", "mma_store"] if kernel.endswith("_mma") else ["wgmma", "wgmma_store"]
-    files += ["conv_taps"] if kernel == "conv_mma" else ["wgmma_attention"] if "attention" in kernel else []
+    files += ["conv_taps"] if kernel in ("conv_mma", "conv_wgmma") else ["wgmma_attention"] if "attention" in kernel else []
 
     def text(name: str, macros: list[str], files: list[str]) -> str:
         macros = [f"KERNEL_NAME={name}", *macros]

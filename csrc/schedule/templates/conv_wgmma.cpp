@@ -77,7 +77,7 @@ bool choose_conv(TemplateContext& context, TemplateLaunch& launch, Units units) 
   launch = TemplateLaunch{};
   launch.kind = data ? "conv_data" : "conv_forward";
   use_unit_tile(context, launch, unit_file("conv", *math), *math, tile, K);
-  if (units == Units::kWarp) launch.libraries.emplace_back("conv_taps");
+  launch.libraries.emplace_back("conv_taps");
   define(launch, "DATA_GRADIENT", data);
   launch.inputs = {image.input, weight.input};
   define_alignment(context, launch, math->chunk);
