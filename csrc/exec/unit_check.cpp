@@ -178,8 +178,8 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
     key += '\0' + *part;
   key += '\0' + std::string(type.name);
   for (const char* file : {"common", "wgmma", "wgmma_store", "wgmma_attention", "mma", "mma_store", "gemm_mma", "conv_taps",
-                           "conv_mma", "gemm_wgmma", "pack_wgmma", "gemm_packed_wgmma", "conv_wgmma", "conv_weight_wgmma",
-                           "attention_wgmma", "attention_gradient_wgmma"})
+                           "conv_mma", "conv_weight_mma", "gemm_wgmma", "pack_wgmma", "gemm_packed_wgmma", "conv_wgmma",
+                           "conv_weight_wgmma", "attention_wgmma", "attention_gradient_wgmma"})
     key += '\0' + std::string(codegen::kernel_file(file));
   key = "unit check " + hash_hex(key);
   const std::string stored = store.find ? store.find(key) : "";
@@ -223,7 +223,6 @@ bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
     if (attention ? node.kind != ir::NodeKind::kAttention
                   : node.kind != ir::NodeKind::kContract && node.kind != ir::NodeKind::kConvolve)
       return false;
-    if (warps && node.kind == ir::NodeKind::kConvolve && node.convolve.kind == ir::ConvolveKind::kWeight) return false;
     if (graph.buffers[node.operands[0].buffer].dtype != type.storage) return false;
     if (packed) {
       if (node.kind != ir::NodeKind::kContract || !is_large(node)) return false;

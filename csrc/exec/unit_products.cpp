@@ -177,7 +177,7 @@ UnitProduct convolution(const UnitType& type, Kind kind, const schedule::UnitTil
   const auto w = random_values(static_cast<size_t>(GK) * R * S * C, digits, 5);  // [GK][R][S][C]
   const bool warps = tile.warp_rows != 0;
   UnitProduct product;
-  product.file = kind == Kind::kWeight ? "conv_weight_wgmma" : warps ? "conv_mma" : "conv_wgmma";
+  product.file = kind == Kind::kWeight ? warps ? "conv_weight_mma" : "conv_weight_wgmma" : warps ? "conv_mma" : "conv_wgmma";
   use_tile(product, type, tile, widest(type));
   if (kind != Kind::kWeight) product.libraries.push_back("conv_taps");
   const size_t results = kind == Kind::kForward ? dy.size() : kind == Kind::kData ? x.size() : w.size() * kSplits;
@@ -241,7 +241,8 @@ std::vector<UnitProduct> warp_products(const UnitType& type) {
   for (const schedule::UnitTile& tile : schedule::unit_tiles(math, false)) {
     const Order order = {tile.rows, tile.columns, number % 2 == 0, number / 2 % 2 == 1, tile.warp_rows, tile.warp_columns};
     for (const int offset : {0, 1}) products.push_back(matrix_product(type, order, offset));
-    products.push_back(convolution(type, number++ % 2 == 0 ? Kind::kForward : Kind::kData, tile));
+    for (const Kind kind : number++ % 2 == 0 ? std::vector{Kind::kForward, Kind::kWeight} : std::vector{Kind::kData})
+      products.push_back(convolution(type, kind, tile));
   }
   return products;
 }

@@ -20,6 +20,7 @@ const std::vector<TemplateRow>& template_rows() {
       {"conv_wgmma", false, true, choose_conv_wgmma},
       {"gemm_packed_wgmma", false, true, choose_gemm_packed_wgmma},
       {"gemm_wgmma", false, true, choose_gemm_wgmma},
+      {"conv_weight_mma", false, true, choose_conv_weight_mma},
       {"conv_mma", false, true, choose_conv_mma},
       {"gemm_mma", false, true, choose_gemm_mma},
       {"winograd_group", false, true, choose_winograd_group},

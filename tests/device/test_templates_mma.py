@@ -1,4 +1,4 @@
-# tests/device/test_templates_mma.py: products on the matrix units of a warp at edge sizes, where a device has the units.
+# tests/device/test_templates_mma.py: products and convolutions on the matrix units of a warp at edge sizes, where a device has the units.
 """The error against fp64 is at most twice that of PyTorch's own sums in the same type; with TF32 allowed, that of ten bits."""
 
 import pytest
@@ -62,7 +62,7 @@ def test_batched(warp_device, dtype, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("kind", ["forward", "data"])
+@pytest.mark.parametrize("kind", ["forward", "data", "weight"])
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=lambda s: "-".join(map(str, s)))
 def test_convolution(warp_device, shape, kind, dtype, tmp_path):
     batch, c, k, h, w, r, s, stride, padding, dilation, groups = shape
@@ -72,15 +72,35 @@ def test_convolution(warp_device, shape, kind, dtype, tmp_path):
     if kind == "forward":
         check(lambda x, w: aten.convolution(x, w, *rest) + 1, (x, weight), warp_device, tmp_path)
         return
-    if c < 24:
+    if (kind == "data" and c < 24) or (kind == "weight" and r * s * c < 24):
         pytest.skip("few channels: the portable kernel")
+    wanted = kind == "weight"
     dy = torch.randn_like(aten.convolution(x, weight, *rest))
     check(
-        lambda dy, x, w: aten.convolution_backward(dy, x, w, *rest, (True, False, False))[0],
+        lambda dy, x, w: aten.convolution_backward(dy, x, w, *rest, (not wanted, wanted, False))[wanted],
         (dy, x, weight),
         warp_device,
         tmp_path,
     )
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_weight_gradient_of_many_pixels(warp_device, dtype, channels_last, tmp_path):
+    """In parts, whose partial results a second kernel adds in order: the same bits each time."""
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    x, dy = (torch.randn(5, c, 55, 57).to(dtype).contiguous(memory_format=layout) for c in (40, 72))
+    weight = torch.randn(72, 40, 3, 3).to(dtype)
+
+    def gradient(dy, x, weight):
+        rest = (None, (1, 1), (1, 1), (1, 1), False, (0, 0), 1, (False, True, False))
+        return aten.convolution_backward(dy, x, weight, *rest)[1]
+
+    check(gradient, (dy, x, weight), warp_device, tmp_path)
+    with config.override(disable="wgmma"):
+        again = torch.compile(gradient, backend="ocl", dynamic=False)
+        first, second = (again(*(t.to(warp_device) for t in (dy, x, weight))) for _ in range(2))
+    assert torch.equal(first.cpu(), second.cpu())
 
 
 def test_without_any_units(warp_device, tmp_path):

@@ -210,7 +210,7 @@ def test_tf32_by_units_of_a_warp() -> None:
 
 @pytest.mark.parametrize("dtype, name", [(torch.float32, "split tf32"), (torch.bfloat16, "bf16")])
 def test_convolutions_by_units_of_a_warp(dtype: torch.dtype, name: str) -> None:
-    """Forward and the gradient of the image; that of the weight is portable."""
+    """Forward and both gradients; that of the weight in parts."""
     x, w = torch.randn(2, 64, 16, 16).to(dtype), torch.randn(72, 64, 3, 3).to(dtype)
 
     def step(x: torch.Tensor, w: torch.Tensor) -> Any:
@@ -220,9 +220,31 @@ def test_convolutions_by_units_of_a_warp(dtype: torch.dtype, name: str) -> None:
         )[:2]
 
     log, texts = kernels(step, [x, w], "warps")
-    assert sum("conv_mma" in line and line.endswith(name) for line in log) == 2 and "conv_weight_group" in "".join(log)
-    assert sorted("#define DATA_GRADIENT 1" in macros(k) for k in texts if "mma.sync" in k["text"]) == [False, True]
+    assert sum("conv_mma" in line and line.endswith(name) for line in log) == 2
+    weight = next(line for line in log if "conv_weight_mma" in line)
+    assert name in weight and "parts" not in weight and len(log) == 3  # 128 pixels
+    units = [macros(k) for k in texts if "mma.sync" in k["text"]]
+    assert sorted("#define DATA_GRADIENT 1" in text for text in units) == [False, False, True]
+    assert any("#define DY_DENSE 1" in text for text in units)
     assert all("wgmma" in line for line in kernels(step, [x, w])[0])
+
+
+@pytest.mark.parametrize("channels, stored", [(64, False), (3, True)])
+def test_weight_gradients_by_units_of_a_warp(channels: int, stored: bool) -> None:
+    """Of many pixels: in parts, whose sum follows; few channels are padded to a chunk."""
+    x, dy = torch.randn(8, channels, 56, 56), torch.randn(8, 64, 56, 56)
+    weight = torch.randn(64, channels, 3, 3)
+
+    def gradient(x: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten.convolution_backward(
+            dy, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, (False, True, False)
+        )[1]
+
+    log, texts = kernels(gradient, [x, dy], "warps")
+    assert "conv_weight_mma" in log[0] and "parts" in log[0]
+    of = next(macros(k) for k in texts if "mma.sync" in k["text"])
+    assert ("#define STORED_C 3" in of) == stored and "#define DY_DENSE 1" in of
+    assert "conv_weight_group" in kernels(gradient, [x, dy], "warps", mma=False)[0][0]
 
 
 def test_few_tiles_of_warps_are_split() -> None:
@@ -331,7 +353,7 @@ def network(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor, c: torch.Tensor) 
 @pytest.mark.skipif(CLANG is None, reason="needs clang, which reads OpenCL C")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("precision", ["highest", "high"])
-@pytest.mark.parametrize("device, name, least", [("units", "wgmma.mma_async", 8), ("warps", "mma.sync", 4)])
+@pytest.mark.parametrize("device, name, least", [("units", "wgmma.mma_async", 8), ("warps", "mma.sync", 5)])
 def test_kernels_are_valid(
     tmp_path: Path, dtype: torch.dtype, precision: str, device: str, name: str, least: int
 ) -> None:

@@ -116,7 +116,9 @@ def run(
 ) -> None:
     """Builds kernels/<kernel>.cl with its case and runs it: the program compares. packs: kernels/pack_wgmma.cl by names, with macros."""
     files = ["mma", "wgmma_store", "mma_store"] if kernel.endswith("_mma") else ["wgmma", "wgmma_store"]
-    files += ["conv_taps"] if kernel in ("conv_mma", "conv_wgmma") else ["wgmma_attention"] if "attention" in kernel else []
+    files += (
+        ["conv_taps"] if kernel in ("conv_mma", "conv_wgmma") else ["wgmma_attention"] if "attention" in kernel else []
+    )
 
     def text(name: str, macros: list[str], files: list[str]) -> str:
         macros = [f"KERNEL_NAME={name}", *macros]
@@ -264,10 +266,16 @@ def test_convolution(tmp_path: Path, shape: tuple[int, ...], kind: str, types: s
 
 
 @pytest.mark.parametrize("types, kind, shape", [
-    (types, ("forward", "data")[(i + j) % 2], shape)
-    for i, types in enumerate(("IN_BF16", "TERMS=3", "IN_HALF", "TERMS=1")) for j, shape in enumerate(CONVOLUTIONS) if i < 2 or j % 2 == 0
+    (types, ("forward", "data", "weight")[(i + j) % 3], shape) for i, types in enumerate(("IN_BF16", "TERMS=3", "IN_HALF", "TERMS=1"))
+    for j, shape in enumerate(CONVOLUTIONS)
 ])  # fmt: skip
 def test_convolution_of_warps(tmp_path: Path, shape: tuple[int, ...], kind: str, types: str) -> None:
-    defines = [*tile_of("128x64" if shape[2] == 72 else "64x64"), "WARP_M=32", "WARP_N=32", f"VW={widest(types)}"]
-    defines += [types if "=" in types else f"{types}=1", f"DATA_GRADIENT={int(kind == 'data')}"]
-    run(tmp_path, "conv_mma", "unit_case_conv.h", defines, shape, types)
+    tile, warp = ("128x64", "64x32") if shape[2] == 72 else ("64x64", "32x32")
+    rows, columns = warp.split("x")
+    defines = [*tile_of(tile), f"WARP_M={rows}", f"WARP_N={columns}", f"VW={widest(types)}"]
+    defines.append(types if "=" in types else f"{types}=1")
+    if kind == "weight":
+        dense = int(shape[4] % 2)  # otherwise pixels are divided into rows and images
+        run(tmp_path, "conv_weight_mma", "unit_case_conv.h", [*defines, "WEIGHT=1", f"DY_DENSE={dense}"], shape, types)
+    else:
+        run(tmp_path, "conv_mma", "unit_case_conv.h", [*defines, f"DATA_GRADIENT={int(kind == 'data')}"], shape, types)

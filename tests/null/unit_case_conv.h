@@ -1,4 +1,5 @@
-// tests/null/unit_case_conv.h: emulated conv_wgmma, conv_mma and conv_weight_wgmma, all tensors channels-last.
+// tests/null/unit_case_conv.h: emulated convolutions on units of four warps or one, and their gradients; all tensors
+// channels-last.
 // Arguments: batch C K H W R S stride padding dilation groups; C and K are per group. WEIGHT, DATA_GRADIENT: which of the
 // three.
 #ifdef WEIGHT

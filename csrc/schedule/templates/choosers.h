@@ -26,6 +26,7 @@ bool choose_attention_wgmma(TemplateContext& context, TemplateLaunch& launch);
 bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch);
 bool choose_conv_mma(TemplateContext& context, TemplateLaunch& launch);
 bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch);
+bool choose_conv_weight_mma(TemplateContext& context, TemplateLaunch& launch);
 bool choose_gemm_packed_wgmma(TemplateContext& context, TemplateLaunch& launch);
 bool choose_gemm_wgmma(TemplateContext& context, TemplateLaunch& launch);
 bool choose_gemm_mma(TemplateContext& context, TemplateLaunch& launch);

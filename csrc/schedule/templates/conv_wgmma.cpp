@@ -1,5 +1,5 @@
-// csrc/schedule/templates/conv_wgmma.cpp: convolution and its gradients on matrix units by kernels/conv_wgmma.cl or
-// conv_mma.cl and kernels/conv_weight_wgmma.cl.
+// csrc/schedule/templates/conv_wgmma.cpp: convolution and its gradients on matrix units by kernels/conv_wgmma.cl and
+// conv_weight_wgmma.cl or conv_mma.cl and conv_weight_mma.cl.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"
@@ -96,18 +96,17 @@ bool choose_conv(TemplateContext& context, TemplateLaunch& launch, Units units) 
   return true;
 }
 
-}  // namespace
-
-bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch) {
-  return choose_conv(context, launch, Units::kWarpgroup);
+/// The tile of a weight's gradient, whose parts fill the device: that which computes least outside of rows x columns. Of warps:
+/// knob "tile".
+UnitTile weight_tile(TemplateContext& context, const UnitMath& math, int64_t rows, int64_t columns, int64_t groups) {
+  if (math.units == Units::kWarpgroup) return {rows <= 64 ? 64 : 128, columns <= 64 ? 64 : 128, 1.0};
+  return choose_unit_tile(context, unit_tiles(math, false), rows, columns, groups * context.caps.units);
 }
 
-bool choose_conv_mma(TemplateContext& context, TemplateLaunch& launch) { return choose_conv(context, launch, Units::kWarp); }
-
-bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch) {
+bool choose_conv_weight(TemplateContext& context, TemplateLaunch& launch, Units units) {
   const ir::Node node = context.graph.nodes[context.node];
   if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind != ir::ConvolveKind::kWeight) return false;
-  const auto math = unit_math(context);
+  const auto math = unit_math(context, units);
   if (!math) return false;
   const ir::ConvolveAttrs& attrs = node.convolve;
   const ir::View &x = node.operands[0], &dy = node.operands[1];
@@ -126,7 +125,7 @@ bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch) 
                      ir::simplify(gradient.strides[2] * P, context.graph.ranges()) == gradient.strides[0];
 
   const int64_t rows = K.constant(), columns = typical(R * S * depth, 576), pixels = typical(batch * P * Q, 50176);
-  const UnitTile tile = {rows <= 64 ? 64 : 128, columns <= 64 ? 64 : 128, 1.0};
+  const UnitTile tile = weight_tile(context, *math, rows, columns, attrs.groups);
   const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * attrs.groups;
   const int64_t wanted =
       choose_pixel_splits(context, *math, tile, tiles, pixels, static_cast<double>(rows) * static_cast<double>(columns));
@@ -136,7 +135,7 @@ bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch) 
 
   launch = TemplateLaunch{};
   launch.kind = "conv_weight";
-  use_unit_tile(context, launch, "conv_weight_wgmma", *math, tile, C);
+  use_unit_tile(context, launch, unit_file("conv_weight", *math), *math, tile, C);
   if (splits > 1) launch.variant += " in " + std::to_string(splits) + " parts";
   define(launch, "DY_DENSE", dense);
   if (!multiples(context, math->chunk, {C})) define(launch, "STORED_C", C.constant());
@@ -158,6 +157,22 @@ bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch) 
     lay_out(context.graph, node.outputs[0], kChannelsLast);
   }
   return true;
+}
+
+}  // namespace
+
+bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch) {
+  return choose_conv(context, launch, Units::kWarpgroup);
+}
+
+bool choose_conv_mma(TemplateContext& context, TemplateLaunch& launch) { return choose_conv(context, launch, Units::kWarp); }
+
+bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch) {
+  return choose_conv_weight(context, launch, Units::kWarpgroup);
+}
+
+bool choose_conv_weight_mma(TemplateContext& context, TemplateLaunch& launch) {
+  return choose_conv_weight(context, launch, Units::kWarp);
 }
 
 }  // namespace ocl::schedule
