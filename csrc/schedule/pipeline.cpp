@@ -11,6 +11,7 @@
 #include "csrc/schedule/linearize.h"
 #include "csrc/schedule/loop_order.h"
 #include "csrc/schedule/placement.h"
+#include "csrc/schedule/share_copies.h"
 #include "csrc/schedule/split_reductions.h"
 #include "csrc/support/error.h"
 
@@ -32,6 +33,7 @@ constexpr Pass kPasses[] = {
     {"simplify", simplify_graph, kAlways},
     {"layout", choose_layout, kAlways},
     {"choose_template", choose_template, kAlways},
+    {"share_copies", share_copies, kAlways},
     {"split_reductions", split_reductions, kAlways},
     {"inline_maps", inline_maps, kFusing},
     {"fuse", fuse, kFusing},
@@ -52,6 +54,8 @@ constexpr Order kOrder[] = {
     {"layout", "split_reductions", "which loop of a reduction is contiguous decides how it is cut"},
     {"choose_template", "split_reductions", "a contraction without a template becomes a reduction"},
     {"choose_template", "inline_maps", "a chooser's packing copies and partial sums fuse like any node"},
+    {"choose_template", "share_copies", "choosers ask for copies one by one"},
+    {"share_copies", "inline_maps", "a copy's producer would be computed again in each"},
     {"split_reductions", "inline_maps", "partial and final steps take producers and consumers of their own"},
     {"inline_maps", "fuse", "only values that are worth keeping are worth a place in a group"},
     {"fuse", "loop_order", "all nodes of a group share their loops"},

@@ -380,3 +380,17 @@ def test_kernels_are_valid(
             [*command, "-w", "-Dasm=__asm__", "-fsyntax-only", str(file)], capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr[:2000]
+
+
+def test_what_products_share_is_made_once() -> None:
+    x, weights = torch.empty(8192, 4096).bfloat16(), [torch.empty(4096, 4096).bfloat16() for _ in range(3)]
+    _, texts = kernels(lambda x, a, b, c: (x @ a, x @ b, x @ c), [x, *weights])
+    assert [k["kind"] for k in texts].count("pack") == 4
+
+    def gradients(a: torch.Tensor, w: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = (a * 2).permute(1, 0, 2).reshape(300, 128)
+        return rows @ w, rows.t() @ y
+
+    _, texts = kernels(gradients, [torch.empty(2, 300, 64), torch.empty(128, 70), torch.empty(300, 50)])
+    [copy] = [k for k in texts if k["kind"] == "pointwise"]
+    assert "out0[" in copy["text"] and "out1[" not in copy["text"]

@@ -1,0 +1,182 @@
+// csrc/schedule/share_copies.cpp: pass: what several choosers asked for is made once.
+#include "csrc/schedule/share_copies.h"
+
+#include <algorithm>
+#include <numeric>
+#include <sstream>
+
+namespace ocl::schedule {
+
+namespace {
+
+using ir::BufferId;
+using ir::IndexExpr;
+using ir::Node;
+using ir::NodeId;
+using ir::Symbol;
+using ir::SymbolKind;
+
+/// A Map node that stores what it loads, each element once. Its loops in the order of the result's memory, those of one trip
+/// left out: equal texts mean equal memory.
+struct Copy {
+  std::string text;
+  std::vector<int> dims;  // of the result's buffer, by loop in that order
+};
+
+/// Another buffer with the same memory: its coordinate d is coordinate from[d] of this one, or 0.
+struct Twin {
+  BufferId buffer;
+  std::vector<int> from;
+};
+
+std::string text_of(const std::vector<IndexExpr>& list) {
+  std::string text;
+  for (const IndexExpr& e : list) text += e.str() + ", ";
+  return text;
+}
+
+class Sharer {
+ public:
+  explicit Sharer(Schedule& schedule) : schedule_(schedule), visible_(visible_buffers(schedule.graph)) {
+    writers_.resize(schedule.graph.buffers.size());
+    for (size_t i = 0; i < schedule.graph.nodes.size(); ++i)
+      for (const BufferId b : ir::writes(schedule.graph.nodes[i])) writers_[b].push_back(static_cast<NodeId>(i));
+  }
+
+  void run() {
+    for (size_t i = 0; i < schedule_.graph.nodes.size(); ++i) {
+      const NodeId id = static_cast<NodeId>(i);
+      redirect(id);
+      if (schedule_.graph.nodes[i].kind == ir::NodeKind::kPack)
+        share_pack(id);
+      else if (const auto copy = copy_of(schedule_.graph.nodes[i]))
+        share_copy(id, *copy);
+    }
+    if (!twins_.empty()) drop_dead_nodes(schedule_);
+  }
+
+ private:
+  /// What the node reads of a buffer with a twin, it reads of the twin.
+  void redirect(NodeId id) {
+    const auto move = [&](BufferId& buffer, std::vector<IndexExpr>& coords) {
+      const auto twin = twins_.find(buffer);
+      if (twin == twins_.end()) return;
+      std::vector<IndexExpr> moved;
+      for (const int d : twin->second.from) moved.push_back(d == ir::kNone ? IndexExpr(0) : coords[static_cast<size_t>(d)]);
+      buffer = twin->second.buffer;
+      coords = std::move(moved);
+    };
+    Node& node = schedule_.graph.nodes[static_cast<size_t>(id)];
+    for (ir::View& view : node.operands) move(view.buffer, view.coords);
+    for (ir::Op& op : node.body.ops)
+      if (op.code == ir::OpCode::kLoad) move(op.buffer, op.index);
+    const auto launch = schedule_.launches.find(id);
+    if (launch == schedule_.launches.end()) return;
+    for (TemplateLaunch::Input& input : launch->second.inputs) {
+      const auto twin = twins_.find(input.buffer);
+      if (twin != twins_.end()) input.buffer = twin->second.buffer;  // offsets are of memory
+    }
+  }
+
+  std::optional<Copy> copy_of(const Node& node) const {
+    if (node.kind != ir::NodeKind::kMap || node.body.ops.size() != 1 || node.stores.size() != 1) return std::nullopt;
+    const ir::Op& load = node.body.ops[0];
+    const ir::Store& store = node.stores[0];
+    if (load.code != ir::OpCode::kLoad || !load.args.empty() || store.mask != ir::kNone ||
+        store.mode != ir::StoreMode::kWrite || visible_[store.buffer])
+      return std::nullopt;
+    const ir::Buffer& to = schedule_.graph.buffers[store.buffer];
+    if (!to.strides || to.dtype != schedule_.graph.buffers[load.buffer].dtype) return std::nullopt;
+
+    Copy copy;
+    std::vector<int> loops;  // by dimension of the result
+    for (size_t d = 0; d < store.index.size(); ++d) {
+      const IndexExpr& e = store.index[d];
+      const bool is_loop = e.op() == ir::IndexOp::kSymbol && e.symbol().kind == SymbolKind::kLoop;
+      if (!is_loop && !e.is_const(0)) return std::nullopt;
+      loops.push_back(is_loop ? e.symbol().index : ir::kNone);
+      if (!is_loop || node.sizes[static_cast<size_t>(loops.back())].is_const(1)) continue;
+      if (!(*to.strides)[d].is_const()) return std::nullopt;
+      copy.dims.push_back(static_cast<int>(d));
+    }
+    std::stable_sort(copy.dims.begin(), copy.dims.end(), [&](int a, int b) {
+      return (*to.strides)[static_cast<size_t>(a)].constant() > (*to.strides)[static_cast<size_t>(b)].constant();
+    });
+    std::map<Symbol, IndexExpr> renamed;
+    ir::Ranges ranges = schedule_.graph.ranges();
+    std::ostringstream text;
+    text << load.buffer << ": ";
+    for (size_t k = 0; k < copy.dims.size(); ++k) {
+      const size_t d = static_cast<size_t>(copy.dims[k]);
+      const IndexExpr loop = IndexExpr::loop(static_cast<int>(k));
+      if (!renamed.emplace(IndexExpr::loop(loops[d]).symbol(), loop).second) return std::nullopt;  // a diagonal
+      const IndexExpr& size = node.sizes[static_cast<size_t>(loops[d])];
+      ranges.set_extent(loop.symbol(), size);
+      text << size.str() << " of " << to.sizes[d].str() << " by " << (*to.strides)[d].str() << ", ";
+    }
+    for (size_t loop = 0; loop < node.sizes.size(); ++loop) {
+      const Symbol symbol = IndexExpr::loop(static_cast<int>(loop)).symbol();
+      if (!renamed.count(symbol) && !node.sizes[loop].is_const(1)) return std::nullopt;  // stores more than once
+      renamed.emplace(symbol, 0);
+    }
+    for (const IndexExpr& e : load.index) text << ir::simplify(ir::substitute(e, renamed), ranges).str() << ", ";
+    copy.text = text.str();
+    return copy;
+  }
+
+  void share_copy(NodeId id, const Copy& copy) {
+    const Node& node = schedule_.graph.nodes[static_cast<size_t>(id)];
+    const auto [first, is_new] = copies_.try_emplace(copy.text, id, copy);
+    if (is_new || changed(node.body.ops[0].buffer, first->second.first, id)) {
+      first->second = {id, copy};
+      return;
+    }
+    const Node& made = schedule_.graph.nodes[static_cast<size_t>(first->second.first)];
+    Twin twin{made.stores[0].buffer, {}};
+    twin.from.assign(schedule_.graph.buffers[twin.buffer].sizes.size(), ir::kNone);
+    for (size_t k = 0; k < copy.dims.size(); ++k) twin.from[static_cast<size_t>(first->second.second.dims[k])] = copy.dims[k];
+    twins_.emplace(node.stores[0].buffer, std::move(twin));
+  }
+
+  /// Packs are equal if their launches are.
+  void share_pack(NodeId id) {
+    const Node& node = schedule_.graph.nodes[static_cast<size_t>(id)];
+    const auto launch = schedule_.launches.find(id);
+    if (launch == schedule_.launches.end() || visible_[node.outputs[0]]) return;
+    const TemplateLaunch& l = launch->second;
+    std::ostringstream text;
+    text << l.file << ' ' << text_of(node.sizes) << text_of({l.groups.begin(), l.groups.end()});
+    for (const auto& [name, value] : l.defines) text << name << '=' << value << ' ';
+    for (const TemplateLaunch::Int& value : l.ints) text << value.value.str() << ' ';
+    for (const TemplateLaunch::Input& input : l.inputs) text << input.buffer << " + " << input.offset.str() << ' ';
+    const auto [first, is_new] = packs_.try_emplace(text.str(), id);
+    const auto stale = [&](const TemplateLaunch::Input& input) { return changed(input.buffer, first->second, id); };
+    if (is_new || std::any_of(l.inputs.begin(), l.inputs.end(), stale)) {
+      first->second = id;
+      return;
+    }
+    Twin twin{schedule_.graph.nodes[static_cast<size_t>(first->second)].outputs[0], {}};
+    twin.from.resize(node.sizes.size());
+    std::iota(twin.from.begin(), twin.from.end(), 0);
+    twins_.emplace(node.outputs[0], std::move(twin));
+  }
+
+  /// Whether a node between the two writes to the buffer (the caller's, which a graph may change).
+  bool changed(BufferId buffer, NodeId first, NodeId second) const {
+    return buffer != ir::kNone &&
+           std::any_of(writers_[buffer].begin(), writers_[buffer].end(), [&](NodeId w) { return first < w && w < second; });
+  }
+
+  Schedule& schedule_;
+  const std::vector<bool> visible_;
+  std::vector<std::vector<NodeId>> writers_;  // by buffer
+  std::map<std::string, std::pair<NodeId, Copy>> copies_;
+  std::map<std::string, NodeId> packs_;
+  std::map<BufferId, Twin> twins_;
+};
+
+}  // namespace
+
+void share_copies(Schedule& schedule, const Caps&) { Sharer(schedule).run(); }
+
+}  // namespace ocl::schedule
