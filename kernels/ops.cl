@@ -115,6 +115,10 @@ OCL_INLINE T op_gelu_erf(T x) {
   return x * REAL(0.5) * (REAL(1.0) + erf(x * REAL(0.70710678118654752440)));
 }
 
+OCL_INLINE T op_gelu_erf_slope(T x) {
+  return REAL(0.5) * (REAL(1.0) + erf(x * REAL(0.70710678118654752440))) + x * exp(REAL(-0.5) * x * x) * REAL(0.39894228040143267794);
+}
+
 OCL_INLINE T op_gelu_tanh(T x) {
   return REAL(0.5) * x * (REAL(1.0) + tanh(REAL(0.79788456080286535588) * (x + REAL(0.044715) * x * x * x)));
 }

@@ -75,6 +75,7 @@ SPECIAL: dict[str, Callable[..., Tensor]] = {
     "sigmoid": torch.sigmoid,
     "silu": torch.nn.functional.silu,
     "gelu_erf": torch.nn.functional.gelu,
+    "gelu_erf_slope": lambda x: torch.ops.aten.gelu_backward(torch.ones_like(x), x),
     "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
     "softplus": lambda x: x.clamp(min=0) + torch.log1p(torch.exp(-x.abs())),
     "erfinv": torch.special.erfinv,

@@ -197,7 +197,7 @@ class Collector {
 }  // namespace
 
 std::string own_function(const std::string& name, DType dtype, bool is_cpu) {
-  constexpr std::array<std::string_view, 4> kBranching = {"erf", "tanh", "op_gelu_erf", "op_gelu_tanh"};
+  constexpr std::array<std::string_view, 5> kBranching = {"erf", "tanh", "op_gelu_erf", "op_gelu_erf_slope", "op_gelu_tanh"};
   if (dtype != DType::kF32 || (!is_cpu && std::ranges::find(kBranching, name) == kBranching.end())) return name;
   std::string own = "op_own_";
   own += name.starts_with("op_") ? name.substr(3) : name;

@@ -317,6 +317,8 @@ class Evaluator {
     if (name == "sigmoid") return 1 / (1 + std::exp(-a[0]));
     if (name == "silu") return a[0] / (1 + std::exp(-a[0]));
     if (name == "gelu_erf") return a[0] / 2 * (1 + std::erf(a[0] / std::sqrt(2.0)));
+    if (name == "gelu_erf_slope")
+      return (1 + std::erf(a[0] / std::sqrt(2.0))) / 2 + a[0] * std::exp(-a[0] * a[0] / 2) / std::sqrt(2 * M_PI);
     if (name == "gelu_tanh") return a[0] / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (a[0] + 0.044715 * a[0] * a[0] * a[0])));
     if (name == "softplus") return std::log1p(std::exp(a[0]));
     if (name == "logaddexp") return std::log(std::exp(a[0]) + std::exp(a[1]));

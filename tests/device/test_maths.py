@@ -60,6 +60,17 @@ def test_ulp(ocl_device, name, function, exact, limits, most):
     assert ulps(got, exact(x.double())) <= most
 
 
+def test_slope_of_gelu(ocl_device):
+    """It crosses zero, so its error is absolute: less than half of what erf and an exponential, each rounded, come to."""
+
+    def slope(x):
+        return torch.ops.aten.gelu_backward(torch.ones_like(x), x)
+
+    x = sweep(-8.0, 8.0)
+    got = torch.compile(slope, backend="ocl", options={"fallback": "error"})(x.to(ocl_device)).cpu()
+    assert (got - slope(x.double())).abs().max() <= 1.2e-7
+
+
 @pytest.mark.parametrize("name, function, exact, limits, most", ROWS[:8], ids=[row[0] for row in ROWS[:8]])
 def test_ends(ocl_device, name, function, exact, limits, most):
     """Infinities, nan, signed zeros, subnormal numbers and what lies beyond the range."""

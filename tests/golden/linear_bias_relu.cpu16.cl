@@ -1,6 +1,6 @@
 // pack, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME pack_371c172840a5
+#define KERNEL_NAME pack_48ec0651e41b
 #define VW 16
 #define TN 64
 #define K_RUN 128
@@ -300,6 +300,16 @@ ONE_ITEM __kernel void KERNEL_NAME(
   const int panel = get_global_id(0), first = get_global_id(1) * K_RUN, batch = get_global_id(2);
   const int last = min(first + K_RUN, K), n0 = panel * TN;
   b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;
+#if B_LAYOUT == 0
+  if (n0 + TN <= N) {  // a row after the other, as memory has them
+    for (int k = first; k < last; ++k)
+      OCL_UNROLL for (int c = 0; c < TN; c += VW) {
+        const VEC row = LOADV(b, (long)k * b_row + n0 + c);
+        STOREV(row, batch, panel, k, c);
+      }
+    return;
+  }
+#endif
   for (int c = 0; c < TN; c += VW) {
     const int n = n0 + c, columns = clamp(N - n, 0, VW);
     int k = first;
@@ -310,12 +320,13 @@ ONE_ITEM __kernel void KERNEL_NAME(
         STOREV(row, batch, panel, k, c);
       }
 #elif B_LAYOUT == 1
-    for (; k + VW <= last; k += VW) {
-      VEC block[VW];
-      OCL_UNROLL for (int i = 0; i < VW; ++i) block[i] = i < columns ? LOADV(b, (long)(n + i) * b_col + k) : (VEC)(0.f);
-      TRANSPOSE(block);
-      OCL_UNROLL for (int i = 0; i < VW; ++i) STOREV(block[i], batch, panel, k + i, c);
-    }
+    if (columns == VW)
+      for (; k + VW <= last; k += VW) {
+        VEC block[VW];
+        OCL_UNROLL for (int i = 0; i < VW; ++i) block[i] = LOADV(b, (long)(n + i) * b_col + k);
+        TRANSPOSE(block);
+        OCL_UNROLL for (int i = 0; i < VW; ++i) STOREV(block[i], batch, panel, k + i, c);
+      }
 #endif
     for (; k < last; ++k) {
       for (int i = 0; i < columns; ++i)

@@ -17,7 +17,6 @@ from torch_ocl_compile.lowering.term import Operand, Term
 
 aten = torch.ops.aten
 
-SQRT_HALF = math.sqrt(0.5)
 TANH_SCALE = math.sqrt(2 / math.pi)
 TANH_CUBIC = 0.044715
 
@@ -34,7 +33,7 @@ def gelu_backward(grad: Term, x: Term, approximate: str = "none") -> Term:
         inner = t.tanh((x + x * x * x * TANH_CUBIC) * TANH_SCALE)
         slope = (x * x * (3 * TANH_CUBIC) + 1.0) * TANH_SCALE
         return grad * ((inner + 1.0) * 0.5 + x * 0.5 * (1.0 - inner * inner) * slope)
-    return grad * ((t.erf(x * SQRT_HALF) + 1.0) * 0.5 + x * t.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi)))
+    return grad * t.call("gelu_erf_slope", x)
 
 
 @formula(aten.silu.default)
