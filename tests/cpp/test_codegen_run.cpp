@@ -302,7 +302,8 @@ node map [500]
 }
 
 TEST_CASE("ops against the C library") {
-  for (const char* op : {"exp", "tanh", "sigmoid", "silu", "gelu_erf", "gelu_erf_slope", "gelu_tanh", "softplus", "relu", "abs", "sign", "neg"})
+  for (const char* op :
+       {"exp", "tanh", "sigmoid", "silu", "gelu_erf", "gelu_erf_slope", "gelu_tanh", "softplus", "relu", "abs", "sign", "neg"})
     check({map2(std::string(op) + " f32 v0", "f32", 333), LoopStrategy::kPointwise, {}, 8, 3e-6});
   for (const char* op : {"erfinv", "digamma", "log", "sqrt", "rsqrt"})
     check({map2(std::string(op) + " f32 v0", "f32", 333), LoopStrategy::kPointwise, {}, 16, 4e-6, {}, true, 0.02, 0.98});
