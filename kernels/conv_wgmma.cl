@@ -5,10 +5,12 @@
 // of one tap, so C is a multiple of CHUNK and a step may cross taps.
 //
 // Arguments: x, x_offset, w, w_offset, int batch, C, K (per group), in_h, in_w (of x), out_h, out_w (of y), R, S, stride_h, stride_w, pad_h, pad_w,
-//   dilation_h, dilation_w, long x_n, int x_h, x_w, x_c (x_c is 1; C and the other strides are multiples of CHUNK), epilogue.
+//   dilation_h, dilation_w, long x_n, int x_h, x_w, x_c (x_c is 1; C and the other strides are multiples of CHUNK), with STATISTICS int parts, epilogue.
 //   w packed [groups * K][R][S][C]: forward from weight [groups*K, C, R, S], gradient from weight [groups*C, K, R, S].
 // Grid: global (any number of groups up to ceil(pixels/TILE_M) * ceil(K/TILE_N), times GROUP, groups, phases), local (GROUP, 1, 1); pixels and phases as for conv_group.cl.
-// Hooks: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW 2 or the elements of 16 bytes.
+//   STATISTICS: up to ceil(K/TILE_N) * parts groups, GROUP times; parts is at most ceil(pixels/TILE_M).
+// Hooks: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW 2 or the elements of 16 bytes. STATISTICS 1, forward alone: the kernel also leaves
+//   the statistics of each k, in parts (wgmma_statistics.cl): STORE1(value, which, part, k).
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_wgmma
 #endif
@@ -17,6 +19,14 @@
 #define Y_AT(n, k, h, w) (y_offset + (((ulong)(n)*out_h + (h)) * out_w + (w)) * (get_global_size(1) * K) + (k))
 #define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
 #define STOREV(acc, n, k, h, w) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(n, k, h, w))
+#define STORE1(value, which, part, k) (y[Y_AT(batch, 0, 0, 0) + (ulong)((which)*parts + (part)) * (get_global_size(1) * K) + (k)] = (value))  // behind y
+#endif
+#if STATISTICS
+#define FOR_TILES_HERE(g) FOR_TILES_OF_PARTS(g, m_tiles, k_tiles, parts)
+#define TILE_HERE(g) tile_of_part(g, m_tiles, k_tiles, parts)
+#else
+#define FOR_TILES_HERE(g) FOR_TILES(g, m_tiles * k_tiles)
+#define TILE_HERE(g) tile_at(g, m_tiles, k_tiles)
 #endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
@@ -27,7 +37,14 @@ void KERNEL_NAME(__global const UNIT_T* x, const ulong x_offset,  // [batch, gro
                  const int R, const int S,
                  const int stride_h, const int stride_w, const int pad_h, const int pad_w, const int dilation_h, const int dilation_w,
                  const long x_n, const int x_h, const int x_w, const int x_c
+#if STATISTICS
+                 , const int parts
+#endif
                  EPILOGUE_PARAMS) {
+#if STATISTICS
+  STATISTICS_OF_COLUMNS(statistics);
+  int counted = 0, ended = 0;  // rows that this warp has seen of a part, parts that have ended
+#endif
   PIPELINE(line);
 #if DATA_GRADIENT
   const int step_h = stride_h, step_w = stride_w;
@@ -45,8 +62,8 @@ void KERNEL_NAME(__global const UNIT_T* x, const ulong x_offset,  // [batch, gro
   if (get_local_id(0) >= CONSUMERS * 128) {
     const int p = get_local_id(0) - CONSUMERS * 128, chunk = p & 7, row = p >> 3;
     const int aligned = CHUNK_ALIGNED(x_offset);
-    FOR_TILES(g, m_tiles * k_tiles) {
-      const int2 tile = tile_at(g, m_tiles, k_tiles);
+    FOR_TILES_HERE(g) {
+      const int2 tile = TILE_HERE(g);
       const int m0 = tile.x * TILE_M, k0 = tile.y * TILE_N;
       __global const UNIT_T* from[A_CHUNKS];
       int at[A_CHUNKS];  // row and column of the pixel's place, 16 bits each
@@ -122,12 +139,22 @@ void KERNEL_NAME(__global const UNIT_T* x, const ulong x_offset,  // [batch, gro
   }
 
   const int lane = get_local_id(0) & 31;
-  FOR_TILES(g, m_tiles * k_tiles) {
-    const int2 tile = tile_at(g, m_tiles, k_tiles);
+  FOR_TILES_HERE(g) {
+    const int2 tile = TILE_HERE(g);
     const int m = tile.x * TILE_M + (get_local_id(0) >> 5) * 16 + (lane >> 2);
     float total[TILE_N / 2];
     consume(total, line, begin, begin + steps, 1, 1);
     begin += steps;
+#if STATISTICS
+    const int inside = clamp(pixels - tile.x * TILE_M - (int)(get_local_id(0) >> 5) * 16, 0, 16);
+    add_rows(statistics, ended & 1, total, counted, inside);
+    counted += inside;
+    if (tile.x + parts >= m_tiles) {
+      STORE_STATISTICS(statistics, ended, tile.x % parts, tile.y * TILE_N, K, group * K);
+      ++ended;
+      counted = 0;
+    }
+#endif
     UNROLL_STORES
     for (int step = 0; step < STORE_STEPS; ++step) {
       RowVector sums[2 * STORE_VECTORS];

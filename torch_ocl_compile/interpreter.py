@@ -293,6 +293,13 @@ class _Run:
                 node.outputs[0],
                 convolve(node, [self.size(s) for s in node.sizes], *(_compute(self.view(v)) for v in node.operands)),
             )
+            for statistics in node.outputs[1:]:  # which part has what is the template's own affair
+                channels = _compute(self.buffers[node.outputs[0]]).transpose(0, 1).flatten(1)
+                whole = torch.stack(_welford_parts(channels))
+                self.write(
+                    statistics,
+                    torch.zeros_like(self.buffers[statistics]).index_copy(1, torch.tensor([0]), whole[:, None]),
+                )
         elif node.kind == "pack":
             matrix, (_, panels, _, width) = self.view(node.operands[0]), [self.size(s) for s in node.sizes]
             padded = torch.nn.functional.pad(matrix, (0, panels * width - matrix.shape[2]))

@@ -40,13 +40,18 @@ Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
   const Fields gradient_halves = {&Caps::wgmma_attention_gradient_bf16, &Caps::wgmma_attention_gradient_f16};
   const Fields packed = {&Caps::wgmma_packed, &Caps::wgmma_packed_tf32};
   const Fields packed_halves = {&Caps::wgmma_packed_bf16, &Caps::wgmma_packed_f16};
+  const Fields statistics = {&Caps::wgmma_statistics, &Caps::wgmma_statistics_tf32};
+  const Fields statistics_halves = {&Caps::wgmma_statistics_bf16, &Caps::wgmma_statistics_f16};
   const std::vector<std::pair<const char*, std::vector<Fields>>> groups = {
-      {"wgmma", {products, narrow, wide, packed, packed_halves, attention, attention_halves, gradients, gradient_halves}},
+      {"wgmma",
+       {products, narrow, wide, packed, packed_halves, attention, attention_halves, gradients, gradient_halves, statistics,
+        statistics_halves}},
       {"mma", {{&Caps::mma, &Caps::mma_tf32}, {&Caps::mma_bf16, &Caps::mma_f16}}},
-      {"wgmma_halves", {narrow, wide, packed_halves, attention_halves, gradient_halves}},
+      {"wgmma_halves", {narrow, wide, packed_halves, attention_halves, gradient_halves, statistics_halves}},
       {"wgmma_wide", {wide}},
       {"wgmma_packed", {packed, packed_halves}},
       {"wgmma_packed_halves", {packed_halves}},
+      {"wgmma_statistics", {statistics, statistics_halves}},
       {"wgmma_attention", {attention, attention_halves, gradients, gradient_halves}},
       {"wgmma_attention_gradient", {gradients, gradient_halves}}};
   for (const auto& [name, fields] : groups)

@@ -178,8 +178,8 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
     key += '\0' + *part;
   key += '\0' + std::string(type.name);
   for (const char* file : {"common", "wgmma", "wgmma_store", "wgmma_attention", "mma", "mma_store", "gemm_mma", "conv_taps",
-                           "conv_mma", "conv_weight_mma", "gemm_wgmma", "pack_wgmma", "gemm_packed_wgmma", "conv_wgmma",
-                           "conv_weight_wgmma", "attention_wgmma", "attention_gradient_wgmma"})
+                           "wgmma_statistics", "conv_mma", "conv_weight_mma", "gemm_wgmma", "pack_wgmma", "gemm_packed_wgmma",
+                           "conv_wgmma", "conv_weight_wgmma", "attention_wgmma", "attention_gradient_wgmma"})
     key += '\0' + std::string(codegen::kernel_file(file));
   key = "unit check " + hash_hex(key);
   const std::string stored = store.find ? store.find(key) : "";
@@ -209,20 +209,27 @@ bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
   const bool gradient = type.kernels == UnitKernels::kAttentionGradient;
   const bool attention = gradient || type.kernels == UnitKernels::kAttention;
   const bool warps = type.kernels == UnitKernels::kWarps;
-  const bool packed = type.kernels == UnitKernels::kPacked;
-  const bool Caps::* rounded = gradient    ? &Caps::wgmma_attention_gradient_tf32
-                               : attention ? &Caps::wgmma_attention_tf32
-                               : warps     ? &Caps::mma_tf32
-                                           : &Caps::wgmma_tf32;
-  const bool Caps::* exact = gradient    ? &Caps::wgmma_attention_gradient
-                             : attention ? &Caps::wgmma_attention
-                             : warps     ? &Caps::mma
-                                         : &Caps::wgmma;
+  const bool packed = type.kernels == UnitKernels::kPacked, statistics = type.kernels == UnitKernels::kStatistics;
+  const bool Caps::* rounded = gradient     ? &Caps::wgmma_attention_gradient_tf32
+                               : attention  ? &Caps::wgmma_attention_tf32
+                               : warps      ? &Caps::mma_tf32
+                               : statistics ? &Caps::wgmma_statistics_tf32
+                                            : &Caps::wgmma_tf32;
+  const bool Caps::* exact = gradient     ? &Caps::wgmma_attention_gradient
+                             : attention  ? &Caps::wgmma_attention
+                             : warps      ? &Caps::mma
+                             : statistics ? &Caps::wgmma_statistics
+                                          : &Caps::wgmma;
+  const auto takes_statistics = [](const ir::Node& node) {
+    return node.kind == ir::NodeKind::kReduce && node.reduction == ir::ReductionCode::k_welford;
+  };
+  if (statistics && std::none_of(graph.nodes.begin(), graph.nodes.end(), takes_statistics)) return false;
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const ir::Node& node) {
     if (attention && (node.attention.kind != ir::AttentionKind::kForward) != gradient) return false;
     if (attention ? node.kind != ir::NodeKind::kAttention
                   : node.kind != ir::NodeKind::kContract && node.kind != ir::NodeKind::kConvolve)
       return false;
+    if (statistics && (node.kind != ir::NodeKind::kConvolve || node.convolve.kind != ir::ConvolveKind::kForward)) return false;
     if (graph.buffers[node.operands[0].buffer].dtype != type.storage) return false;
     if (packed) {
       if (node.kind != ir::NodeKind::kContract || !is_large(node)) return false;

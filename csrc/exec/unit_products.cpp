@@ -231,6 +231,47 @@ UnitProduct convolution(const UnitType& type, Kind kind, const schedule::UnitTil
   return product;
 }
 
+/// As results are stored: the types of 16 bits round, to even.
+double rounded(double x, ir::DType type) {
+  if (type == ir::DType::kF32 || x == 0) return x;
+  const int digits = type == ir::DType::kBF16 ? 8 : 11;
+  int exponent = 0;
+  const double scaled = std::ldexp(std::frexp(x, &exponent), digits);
+  return std::ldexp(std::nearbyint(scaled), exponent - digits);
+}
+
+/// A convolution that leaves the statistics of its channels behind its results, in `parts` of tiles.
+UnitProduct statistics(const UnitType& type, const schedule::UnitTile& tile, int parts) {
+  UnitProduct product = convolution(type, Kind::kForward, tile);
+  product.libraries.push_back("wgmma_statistics");
+  product.defines.emplace_back("STATISTICS 1");
+  product.arguments.emplace_back(parts);
+  const auto channels = static_cast<size_t>(2 * std::get<int32_t>(product.arguments[2]));  // of both groups
+  const size_t pixels = product.exact.size() / channels, count = static_cast<size_t>(parts) * channels;
+  std::vector<double> exact(3 * count, 0.0), sizes(3 * count, 0.0);
+  const auto each = [&](auto visit) {
+    for (size_t pixel = 0; pixel < pixels; ++pixel)
+      for (size_t k = 0; k < channels; ++k) {
+        const size_t at = pixel * channels + k;
+        visit(pixel / static_cast<size_t>(tile.rows) % static_cast<size_t>(parts) * channels + k,
+              rounded(product.exact[at], type.storage), product.sizes[at]);
+      }
+  };
+  each([&](size_t at, double, double) { sizes[2 * count + at] = exact[2 * count + at] += 1; });
+  each([&](size_t at, double x, double size) {
+    exact[at] += x / exact[2 * count + at];
+    sizes[at] += size / exact[2 * count + at];
+  });
+  each([&](size_t at, double x, double size) {
+    const double d = x - exact[at];
+    exact[count + at] += d * d;
+    sizes[count + at] += d * d + 2 * std::fabs(d) * size;  // what an error of x moves
+  });
+  product.exact.insert(product.exact.end(), exact.begin(), exact.end());
+  product.sizes.insert(product.sizes.end(), sizes.begin(), sizes.end());
+  return product;
+}
+
 /// Products and convolutions by single warps: every tile, in every order of the operands.
 std::vector<UnitProduct> warp_products(const UnitType& type) {
   schedule::UnitMath math{};
@@ -281,6 +322,13 @@ const std::vector<UnitType>& unit_types() {
        UnitKernels::kAttentionGradient},
       {"gradients of attention in fp16", &Caps::wgmma_attention_gradient_f16, "IN_HALF 1", DType::kF16, 8e-4,
        UnitKernels::kAttentionGradient},
+      {"statistics of TF32", &Caps::wgmma_statistics_tf32, "TERMS 1", DType::kF32, 1.5e-3, UnitKernels::kStatistics,
+       &Caps::wgmma_tf32},
+      {"statistics of fp32", &Caps::wgmma_statistics, "TERMS 3", DType::kF32, 4e-6, UnitKernels::kStatistics, &Caps::wgmma},
+      {"statistics of bf16", &Caps::wgmma_statistics_bf16, "IN_BF16 1", DType::kBF16, 2e-5, UnitKernels::kStatistics,
+       &Caps::wgmma_bf16},
+      {"statistics of fp16", &Caps::wgmma_statistics_f16, "IN_HALF 1", DType::kF16, 2e-5, UnitKernels::kStatistics,
+       &Caps::wgmma_f16},
   };
   return types;
 }
@@ -290,6 +338,9 @@ std::vector<UnitProduct> unit_products(const UnitType& type) {
   if (type.kernels == UnitKernels::kAttentionGradient) return unit_attention_gradients(type);
   if (type.kernels == UnitKernels::kPacked) return packed_products(type);
   if (type.kernels == UnitKernels::kWarps) return warp_products(type);
+  if (type.kernels == UnitKernels::kStatistics)
+    return {statistics(type, {64, 64, 1.0}, 2), statistics(type, {64, 64, 1.0}, 1), statistics(type, {64, 128, 1.0}, 2),
+            statistics(type, {128, type.storage == ir::DType::kF32 ? 128 : 256, 1.0}, 1)};
   std::vector<UnitProduct> products;
   const bool wide = type.kernels == UnitKernels::kWide;
   const std::vector<Order> orders =

@@ -168,7 +168,9 @@ struct Node {
   std::vector<int> reduced;       // kReduce, kScan: body ops that enter the reduction (one per input of its row)
   int reset = kNone;              // kScan: a bool op of the body; where it is true the accumulators start afresh
   std::vector<View> operands;     // kContract, kConvolve, kAttention, kCall
-  std::vector<BufferId> outputs;  // kContract, kConvolve: one; kAttention, kCall: several. Map and Reduce write by stores
+  std::vector<BufferId> outputs;  // kContract, kConvolve: one; kAttention, kCall: several. Map and Reduce write by stores.
+                                  // A template may add to a forward kConvolve statistics of its channels over all else, of the
+                                  // first output's elements in parts: f32 [3, parts, k], mean, m2 and count
   ConvolveAttrs convolve;
   AttentionAttrs attention;
   bool reduced_precision = false;  // kContract, kConvolve, kAttention: TF32-like rounding of inputs is allowed

@@ -221,6 +221,10 @@ Caps caps_from(const py::dict& d) {
   take("wgmma_attention_gradient_tf32", caps.wgmma_attention_gradient_tf32);
   take("wgmma_attention_gradient_bf16", caps.wgmma_attention_gradient_bf16);
   take("wgmma_attention_gradient_f16", caps.wgmma_attention_gradient_f16);
+  take("wgmma_statistics", caps.wgmma_statistics);
+  take("wgmma_statistics_tf32", caps.wgmma_statistics_tf32);
+  take("wgmma_statistics_bf16", caps.wgmma_statistics_bf16);
+  take("wgmma_statistics_f16", caps.wgmma_statistics_f16);
   take("max_kernel_arg_bytes", caps.max_kernel_arg_bytes);
   return caps;
 }

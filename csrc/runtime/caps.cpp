@@ -102,6 +102,7 @@ Caps probe_caps(cl_device_id device, cl_context context) {
   caps.wgmma_attention = caps.wgmma_attention_tf32 = caps.wgmma_attention_bf16 = caps.wgmma_attention_f16 = units;
   caps.wgmma = caps.wgmma_tf32 = caps.wgmma_bf16 = caps.wgmma_f16 = caps.wgmma_wide_bf16 = caps.wgmma_wide_f16 = units;
   caps.wgmma_packed = caps.wgmma_packed_tf32 = caps.wgmma_packed_bf16 = caps.wgmma_packed_f16 = units;
+  caps.wgmma_statistics = caps.wgmma_statistics_tf32 = caps.wgmma_statistics_bf16 = caps.wgmma_statistics_f16 = units;
   return caps;
 }
 

@@ -5,6 +5,7 @@
 
 #include "csrc/schedule/batch.h"
 #include "csrc/schedule/choose_template.h"
+#include "csrc/schedule/conv_statistics.h"
 #include "csrc/schedule/fuse.h"
 #include "csrc/schedule/inline_maps.h"
 #include "csrc/schedule/layout.h"
@@ -33,6 +34,7 @@ constexpr Pass kPasses[] = {
     {"simplify", simplify_graph, kAlways},
     {"layout", choose_layout, kAlways},
     {"choose_template", choose_template, kAlways},
+    {"conv_statistics", conv_statistics, kFusing},
     {"share_copies", share_copies, kAlways},
     {"split_reductions", split_reductions, kAlways},
     {"inline_maps", inline_maps, kFusing},
@@ -53,6 +55,8 @@ constexpr Order kOrder[] = {
     {"layout", "choose_template", "a chooser reads the strides of its operands"},
     {"layout", "split_reductions", "which loop of a reduction is contiguous decides how it is cut"},
     {"choose_template", "split_reductions", "a contraction without a template becomes a reduction"},
+    {"choose_template", "conv_statistics", "some kernels of convolutions have a form that leaves statistics"},
+    {"conv_statistics", "split_reductions", "a reduction is recognised as long as it is whole"},
     {"choose_template", "inline_maps", "a chooser's packing copies and partial sums fuse like any node"},
     {"choose_template", "share_copies", "choosers ask for copies one by one"},
     {"share_copies", "inline_maps", "a copy's producer would be computed again in each"},

@@ -229,7 +229,13 @@ bool split(Graph& graph, Node& node, double parts, std::vector<Node>& nodes) {
   return true;
 }
 
+constexpr double kLeastParts = 1.5;
+
 }  // namespace
+
+bool wants_parts(const Graph& graph, const Node& node, const Caps& caps) {
+  return wanted_parts(graph, node, caps) > kLeastParts;
+}
 
 void split_reductions(Schedule& schedule, const Caps& caps) {
   Graph& graph = schedule.graph;
@@ -239,7 +245,7 @@ void split_reductions(Schedule& schedule, const Caps& caps) {
     Node& node = graph.nodes[i];
     const bool whole = node.kind == ir::NodeKind::kReduce && node.stage == ir::ReductionStage::kWhole;
     const double parts = whole ? wanted_parts(graph, node, caps) : 1;
-    if (parts > 1.5 && split(graph, node, parts, nodes)) {
+    if (parts > kLeastParts && split(graph, node, parts, nodes)) {
       schedule.log.push_back(node.origin.op + ": split, " + std::to_string(static_cast<int>(parts)) + " parts wanted");
       from.resize(nodes.size(), ir::kNone);
       continue;

@@ -18,6 +18,9 @@ int columns_per_group(double outer, double length, const Caps& caps);
 /// it costs a launch, and so does each pass over its elements.
 bool enough_groups(LoopStrategy strategy, double outer, double length, const Caps& caps);
 
+/// Whether the pass would cut the reduction: one launch has too few groups for it.
+bool wants_parts(const ir::Graph& graph, const ir::Node& node, const Caps& caps);
+
 /// Innermost loop of a coordinate list that has stride 1, and the stride of each loop; nullopt where the offset is not affine.
 std::vector<std::optional<ir::IndexExpr>> loop_strides(const ir::Graph& graph, ir::BufferId buffer,
                                                        const std::vector<ir::IndexExpr>& coords,

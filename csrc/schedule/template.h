@@ -41,6 +41,16 @@ struct TemplateLaunch {
   int store_dim = 0;          // which loop of the node STOREV runs along
   /// Which loop i* of the node each coordinate argument of STORE is, in order: gemm {0, 1, 2}.
   std::vector<int> store_coords;
+  /// A form of a convolution's kernel, chosen by STATISTICS 1, with an integer argument more: the number of parts. It leaves
+  /// the statistics of each channel over the output's `rows` (pixels): STORE1. groups[0] are then tasks, a part of a column of
+  /// tiles each.
+  struct Statistics {
+    ir::IndexExpr rows;
+    int tile_rows = 0, tile_columns = 0;  // 0: there is no such form
+    int64_t groups = 0;                   // that run at once
+    std::string library;                  // that this form needs
+  };
+  Statistics statistics;
   int64_t scratch_elements = 0;  // f32 workspace, passed as the last input (0: none)
 };
 

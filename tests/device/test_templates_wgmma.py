@@ -283,3 +283,44 @@ def test_attention_under_dropout(unit_device, dtype, tmp_path):
     allowed = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.5e-2}[dtype]
     for a, b in zip((out.detach(), *got), (result.detach(), *wanted), strict=True):
         assert (a.cpu().double() - b).norm() <= allowed * b.norm()
+
+
+STATISTICS = [  # batch, C, K, H, W, size of filters, stride, groups
+    (8, 64, 64, 33, 31, 1, 1, 1), (3, 16, 40, 41, 47, 3, 1, 1), (4, 24, 300, 37, 30, 1, 1, 1), (16, 64, 136, 40, 40, 3, 2, 1),
+    (8, 64, 96, 29, 29, 3, 1, 2), (16, 8, 1000, 20, 20, 1, 1, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("offset", [0.0, 30.0])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", STATISTICS, ids=lambda s: "-".join(map(str, s)))
+def test_statistics(unit_device, shape, dtype, offset, tmp_path):
+    """Mean and variance of a convolution's channels, by its kernel, are those of what it stores: large beside the spread, too."""
+    batch, channels, filters, height, width, size, stride, groups = shape
+    torch.manual_seed(0)
+    x = torch.randn(batch, channels, height, width).to(dtype).to(unit_device)
+    w = (
+        (torch.randn(filters, channels // groups, size, size) / (channels * size * size) ** 0.5)
+        .to(dtype)
+        .to(unit_device)
+    )
+    if offset:
+        x[:, :: channels // groups] = offset  # one channel of each group, seen by the middle of each filter
+        w[:, 0], w[:, 0, size // 2, size // 2] = 0.0, 1.0
+
+    def block(x, w):
+        y = torch.nn.functional.conv2d(x, w, stride=stride, padding=size // 2, groups=groups)
+        return y, *torch.var_mean(y.float() if dtype == torch.float32 else y, (0, 2, 3), correction=0)
+
+    torch._dynamo.reset()
+    with config.override(dump=str(tmp_path)):
+        compiled = torch.compile(block, backend="ocl", options={"fallback": "error"}, dynamic=False)
+        y, variance, mean = compiled(x, w)
+    assert any("#define STATISTICS 1" in path.read_text() for path in tmp_path.rglob("*.cl")), "read from memory"
+    assert all(torch.equal(a, b) for a, b in zip((y, variance, mean), compiled(x, w), strict=True))
+    exact_variance, exact_mean = torch.var_mean(y.cpu().double(), (0, 2, 3), correction=0)
+    spread = exact_variance.sqrt()
+    rounding = torch.finfo(torch.float32).eps if dtype == torch.float32 else torch.finfo(dtype).eps  # of the results
+    assert ((mean.cpu().double() - exact_mean).abs() <= 2 * rounding * (exact_mean.abs() + spread)).all()
+    known = 2 * rounding + 8 * torch.finfo(torch.float32).eps * (1 + exact_mean.abs() / spread)
+    assert ((variance.cpu().double() / exact_variance - 1).abs() <= known).all()

@@ -38,7 +38,7 @@ CAPS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 CAPS["units"] = CAPS["gpu"] | {"units": 132} | {
     f"wgmma{kernels}{kind}": True
-    for kernels in ("", "_packed", "_attention", "_attention_gradient") for kind in ("", "_tf32", "_bf16", "_f16")
+    for kernels in ("", "_packed", "_statistics", "_attention", "_attention_gradient") for kind in ("", "_tf32", "_bf16", "_f16")
 } | {f"wgmma_wide_{kind}": True for kind in ("bf16", "f16")}  # fmt: skip
 CAPS["warps"] = CAPS["gpu"] | {"units": 132, "mma": True, "mma_tf32": True, "mma_bf16": True, "mma_f16": True}
 

@@ -114,6 +114,48 @@ def test_partial_reductions_happen() -> None:
     assert stages == {"whole", "partial", "final"}
 
 
+def convolved(x: torch.Tensor, w: torch.Tensor, norm: Any, groups: int = 1) -> Any:
+    y = torch.nn.functional.conv2d(x, w, padding=w.shape[2] // 2, groups=groups)
+    return norm(y), y
+
+
+def batch_norm_alone(y: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.batch_norm(y, None, None, training=True)
+
+
+# Name: channels, filters, size of them, groups, what follows, whether the convolution's kernel leaves the statistics.
+STATISTICS: dict[str, tuple[int, int, int, int, Any, bool]] = {
+    "1x1": (64, 72, 1, 1, batch_norm_alone, True),
+    "3x3": (16, 40, 3, 1, batch_norm_alone, True),
+    "in groups": (32, 64, 1, 2, batch_norm_alone, True),
+    "one of two": (16, 40, 3, 1, lambda y: (batch_norm_alone(y), batch_norm_alone(y.relu())), True),
+    "channels alone": (16, 40, 1, 1, lambda y: torch.var_mean(y, (0, 2, 3)), True),
+    "of something else": (16, 40, 3, 1, lambda y: batch_norm_alone(y.relu()), False),
+    "of each image": (16, 40, 3, 1, lambda y: torch.var_mean(y, (2, 3)), False),
+    "of a part": (16, 40, 3, 1, lambda y: torch.var_mean(y[:, :, 1:], (0, 2, 3)), False),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", STATISTICS)
+def test_statistics_of_a_convolution(name: str, dtype: torch.dtype) -> None:
+    """A kernel on matrix units leaves them; the reduction merges its parts."""
+    channels, filters, size, groups, norm, expected = STATISTICS[name]
+    torch.manual_seed(0)
+    x = torch.randn(3, channels, 23, 31).to(dtype).contiguous(memory_format=torch.channels_last)
+    w = torch.randn(filters, channels // groups, size, size).to(dtype)
+    seen: list[Seen] = []
+    collecting(lambda x, w: convolved(x, w, norm, groups), seen, dynamic=False)(x, w)
+    rounding = 1e-4 if dtype == torch.float32 else 1e-2  # statistics of the same values in another order
+    assert_scheduled_equals_unscheduled(seen[0], "units", rtol=rounding, atol=rounding)
+    rendered = render(seen[0].graph, "units")
+    convolution = next(n for n in rendered["graph"].nodes if n.kind == "convolve")
+    assert len(convolution.outputs) == (2 if expected else 1), rendered["log"]
+    assert any("#define STATISTICS 1" in kernel["text"] for kernel in rendered["kernels"]) == expected
+    if expected:
+        assert any(n.kind == "reduce" and n.stage == "final" for n in rendered["graph"].nodes)
+
+
 def training_step(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, seen: list[Seen]) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     function = collecting(lambda x, y: torch.nn.functional.cross_entropy(model(x), y), seen)

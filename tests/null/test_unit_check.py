@@ -1,5 +1,6 @@
 # tests/null/test_unit_check.py: what a device's units are checked with, on units in software: a right unit must pass.
-"""The products that the runtime multiplies before it relies on the units of a warp, with their own arguments and results."""
+"""The products that the runtime multiplies before it relies on the units of a warp, and convolutions with statistics, with their own
+arguments and results."""
 
 from __future__ import annotations
 
@@ -44,15 +45,20 @@ TYPES = {"fp32": "TERMS=3", "TF32": "TERMS=1", "bf16": "IN_BF16=1", "fp16": "IN_
 
 
 @pytest.mark.parametrize(
-    "name, number",
+    "name, number, kernels",
     [
-        (name, i)
+        (name, i, "{}, units of a warp")
         for name, some in (("fp32", (0, 4, 5)), ("bf16", (3, 7, 8)), ("TF32", (10,)), ("fp16", (13, 14)))
+        for i in some
+    ]
+    + [
+        (name, i, "statistics of {}")
+        for name, some in (("fp32", (0, 3)), ("bf16", (0, 3)), ("TF32", (1,)), ("fp16", (2,)))
         for i in some
     ],
 )
-def test_a_right_unit_passes(tmp_path: Path, name: str, number: int) -> None:
-    product = _C.exec.unit_products(f"{name}, units of a warp")[number]
+def test_a_right_unit_passes(tmp_path: Path, name: str, number: int, kernels: str) -> None:
+    product = _C.exec.unit_products(kernels.format(name))[number]
     for i, given in enumerate(product["inputs"]):
         (tmp_path / f"{i}.bin").write_bytes(given)
     for results in ("exact", "sizes"):

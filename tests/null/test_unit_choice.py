@@ -350,6 +350,35 @@ def network(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor, c: torch.Tensor) 
     return (y @ v).float().sum() + z.float().square().sum()
 
 
+def assert_valid(folder: Path, rendered: list[dict[str, Any]]) -> None:
+    """Clang takes the kernels' texts for NVIDIA's target."""
+    for number, kernel in enumerate(rendered):
+        file = folder / f"{number}.cl"
+        file.write_text(kernel["text"])
+        command = [str(CLANG), "-x", "cl", "-cl-std=CL1.2", "-Xclang", "-finclude-default-header"]
+        command += ["-target", "nvptx64-nvidia-cuda", "-w", "-Dasm=__asm__", "-fsyntax-only", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[:2000]
+
+
+@pytest.mark.skipif(CLANG is None, reason="needs clang, which reads OpenCL C")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_statistics(tmp_path: Path, dtype: torch.dtype) -> None:
+    """200 tiles (400 narrower ones) in two (four) rounds of 132 groups: 100 tasks take as many. None where the device is not trusted."""
+
+    def block(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.batch_norm(F.conv2d(x, w), None, None, training=True)
+
+    inputs = [torch.zeros(16, 64, 40, 40, dtype=dtype), torch.zeros(256, 64, 1, 1, dtype=dtype)]
+    _, rendered = kernels(block, inputs)
+    launched = next(k for k in rendered if "#define STATISTICS 1" in macros(k))
+    assert int(launched["groups"][0]) == 100
+    assert_valid(tmp_path, rendered)
+    name = "wgmma_statistics" if dtype == torch.float32 else "wgmma_statistics_bf16"
+    _, rendered = kernels(block, inputs, **{name: False})
+    assert not any("#define STATISTICS 1" in macros(k) for k in rendered)
+
+
 @pytest.mark.skipif(CLANG is None, reason="needs clang, which reads OpenCL C")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("precision", ["highest", "high"])
@@ -363,23 +392,7 @@ def test_kernels_are_valid(
         lambda *xs: network(*xs).backward(), [torch.zeros(s, dtype=dtype).requires_grad_() for s in shapes], device
     )
     assert sum(name in kernel["text"] for kernel in rendered) >= least
-    for number, kernel in enumerate(rendered):
-        file = tmp_path / f"{number}.cl"
-        file.write_text(kernel["text"])
-        command = [
-            str(CLANG),
-            "-x",
-            "cl",
-            "-cl-std=CL1.2",
-            "-Xclang",
-            "-finclude-default-header",
-            "-target",
-            "nvptx64-nvidia-cuda",
-        ]
-        done = subprocess.run(
-            [*command, "-w", "-Dasm=__asm__", "-fsyntax-only", str(file)], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr[:2000]
+    assert_valid(tmp_path, rendered)
 
 
 def test_what_products_share_is_made_once() -> None:

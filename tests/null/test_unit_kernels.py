@@ -38,6 +38,11 @@ CONVOLUTIONS = [  # batch, C, K, H, W, R, S, stride, padding, dilation, groups
     (2, 16, 72, 9, 7, 3, 3, 1, 1, 1, 1), (1, 8, 24, 11, 13, 5, 3, 2, 2, 1, 1), (2, 24, 32, 8, 8, 3, 3, 3, 1, 2, 2),
     (2, 72, 64, 6, 6, 1, 1, 2, 0, 1, 1),
 ]  # fmt: skip
+STATISTICS = [  # tile, operands' types, the convolution as above, parts, work-groups
+    ("64x64", "IN_BF16", (2, 16, 72, 9, 7, 3, 3, 1, 1, 1, 1), 1, 1), ("64x64", "", (2, 16, 72, 9, 7, 3, 3, 1, 1, 1, 1), 2, 4),
+    ("64x128", "IN_HALF", (3, 8, 136, 9, 9, 1, 1, 1, 0, 1, 1), 3, 2), ("128x64", "TERMS=1", (2, 8, 40, 16, 16, 1, 1, 1, 0, 1, 2), 3, 1),
+    ("128x128", "", (1, 8, 72, 23, 19, 1, 1, 1, 0, 1, 1), 4, 4), ("128x256", "IN_BF16", (3, 8, 260, 9, 10, 1, 1, 1, 0, 1, 1), 2, 1),
+]  # fmt: skip
 ATTENTIONS = [  # types, tile, macros, (batch, heads, heads of q per head of k, queries, keys, offset)
     ("IN_BF16", "64x64", {}, (1, 2, 1, 70, 150, 0)), ("IN_BF16", "64x64", {"OVERLAP": 0}, (1, 1, 1, 70, 150, 0)),
     ("IN_BF16", "128x128", {"CAUSAL": 1}, (1, 2, 2, 130, 260, 8)),
@@ -116,6 +121,7 @@ def run(
 ) -> None:
     """Builds kernels/<kernel>.cl with its case and runs it: the program compares. packs: kernels/pack_wgmma.cl by names, with macros."""
     files = ["mma", "wgmma_store", "mma_store"] if kernel.endswith("_mma") else ["wgmma", "wgmma_store"]
+    files += ["wgmma_statistics"] if "STATISTICS=1" in defines else []
     files += (
         ["conv_taps"] if kernel in ("conv_mma", "conv_wgmma") else ["wgmma_attention"] if "attention" in kernel else []
     )
@@ -263,6 +269,14 @@ def test_convolution(tmp_path: Path, shape: tuple[int, ...], kind: str, types: s
         run(
             tmp_path, "conv_wgmma", "unit_case_conv.h", [*defines, f"DATA_GRADIENT={int(kind == 'data')}"], shape, types
         )
+
+
+@pytest.mark.parametrize("tile, types, shape, parts, groups", STATISTICS)
+def test_statistics(tmp_path: Path, tile: str, types: str, shape: tuple[int, ...], parts: int, groups: int) -> None:
+    """Of each part: the count, the mean and the spread of what is stored."""
+    kind = [types if "=" in types else f"{types}=1"] if types else []
+    defines = [*tile_of(tile), *kind, f"VW={widest(types)}", "DATA_GRADIENT=0", "STATISTICS=1"]
+    run(tmp_path, "conv_wgmma", "unit_case_conv.h", defines, (*shape, parts, groups), types)
 
 
 @pytest.mark.parametrize("types, kind, shape", [

@@ -1,10 +1,47 @@
 // tests/null/unit_case_conv.h: emulated convolutions on units of four warps or one, and their gradients; all tensors
 // channels-last.
-// Arguments: batch C K H W R S stride padding dilation groups; C and K are per group. WEIGHT, DATA_GRADIENT: which of the
-// three.
+// Arguments: batch C K H W R S stride padding dilation groups, with STATISTICS parts and work-groups; C and K are per group.
+// WEIGHT, DATA_GRADIENT: which of the three.
 #ifdef WEIGHT
 extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, int, int, int, int, int, int, int, int, int, int, int, int, int,
                   int, int, int, long, int, int, int, long, int, int, int, float*, ulong);
+#elif STATISTICS
+extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, int, int, int, int, int, int, int, int, int, int, int, int, int,
+                  int, int, long, int, int, int, int, float*, ulong);
+
+/// Each part of the channels' statistics, behind the pixels: parts are tiles `parts` apart.
+static long wrong_statistics(const std::vector<float>& pixels_of, const float* got, int channels, int parts) {
+  const int pixels = static_cast<int>(pixels_of.size()) / channels;
+  const auto value = [&](int pixel, int channel) {
+    const float x = pixels_of[static_cast<size_t>(pixel) * channels + channel];
+#if HALVES_HOST
+    const uint16_t bits = narrow(x);
+    return static_cast<double>(widen(reinterpret_cast<const char*>(&bits)));
+#else
+    return static_cast<double>(x);
+#endif
+  };
+  long wrong = 0;
+  for (int part = 0; part < parts; ++part)
+    for (int channel = 0; channel < channels; ++channel) {
+      double count = 0, sum = 0, m2 = 0, largest = 0;
+      const auto each = [&](auto visit) {
+        for (int pixel = 0; pixel < pixels; ++pixel)
+          if (pixel / TILE_M % parts == part) visit(value(pixel, channel));
+      };
+      each([&](double x) { ++count, sum += x, largest = std::fmax(largest, std::fabs(x)); });
+      each([&](double x) { m2 += (x - sum / count) * (x - sum / count); });
+      const auto at = [&](int which) { return got[(static_cast<size_t>(which) * parts + part) * channels + channel]; };
+      // Means within a tile are rounded to an ulp of the largest value.
+      const bool right =
+          at(2) == count && std::fabs(at(0) - sum / count) <= 5e-7 * largest &&
+          std::fabs(at(1) - m2) <= 3e-6 * m2 + 6e-7 * largest * std::sqrt(m2) + 1e-14 * count * largest * largest;
+      if (!right && wrong++ < 5)
+        std::printf("part %d, channel %d: %g %g %g, not %g %g %g\n", part, channel, at(0), at(1), at(2), sum / count, m2,
+                    count);
+    }
+  return wrong;
+}
 #else
 extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, int, int, int, int, int, int, int, int, int, int, int, int, int,
                   int, int, long, int, int, int, float*, ulong);
@@ -18,8 +55,8 @@ int run_case(int, char** argv) {
             Q = (W + 2 * pad - dilation * (S - 1) - 1) / stride + 1;
   const int GC = groups * C, GK = groups * K, items = UNIT_ITEMS;
   const auto tiles = [](long n, int of) { return static_cast<size_t>((n + of - 1) / of); };
-  const auto x = numbers(static_cast<size_t>(batch) * H * W * GC, 1),
-             w = numbers(static_cast<size_t>(GK) * R * S * C, 2);  // [GK][R][S][C]
+  auto x = numbers(static_cast<size_t>(batch) * H * W * GC, 1),
+       w = numbers(static_cast<size_t>(GK) * R * S * C, 2);  // [GK][R][S][C]
   const auto dy = numbers(static_cast<size_t>(batch) * P * Q * GK, 3);
   std::vector<float> want, got;
   const auto each = [&](auto visit) {  // every product: indices of x, w, dy
@@ -66,21 +103,37 @@ int run_case(int, char** argv) {
       static_cast<long>(P) * Q * GK, Q * GK, GK, 1, got.data(), 0);
   });
 #else
+#if STATISTICS
+  // A mean that is large beside the spread, where no tap lies outside.
+  for (size_t i = 0; i < x.size(); i += static_cast<size_t>(C)) x[i] = 64;
+  for (size_t j = 0; j < w.size(); j += static_cast<size_t>(C)) w[j] = 16;
+#endif
   want.assign(dy.size(), 0.0f);
   each([&](size_t i, size_t j, size_t l) { want[l] += x[i] * w[j]; });
   auto a = stored(x), b = stored(w);
   got.assign(dy.size(), -1e30f);
 #ifdef WARP_M
   const size_t all = tiles(static_cast<long>(batch) * P * Q, TILE_M) * tiles(K, TILE_N);
+#elif STATISTICS
+  const int parts = arg(11), all = arg(12);
 #else
   const size_t all = 1;  // takes every tile
 #endif
+#if STATISTICS
+  got.resize(got.size() + static_cast<size_t>(3) * parts * GK, -1e30f);
+#define PARTS_GIVEN parts,
+#else
+#define PARTS_GIVEN
+#endif
   launch(all, groups, 1, items, [&] {
     k(a.data(), 0, b.data(), 0, batch, C, K, H, W, P, Q, R, S, stride, stride, pad, pad, dilation, dilation,
-      static_cast<long>(H) * W * GC, W * GC, GC, 1, got.data(), 0);
+      static_cast<long>(H) * W * GC, W * GC, GC, 1, PARTS_GIVEN got.data(), 0);
   });
 #endif
   long wrong = 0;
+#if STATISTICS
+  wrong += wrong_statistics(want, got.data() + want.size(), GK, parts);
+#endif
   for (size_t i = 0; i < want.size(); ++i)
     if (got[i] != want[i] && wrong++ < 5) std::printf("%zu: %g, not %g\n", i, got[i], want[i]);
   std::printf("%ld wrong\n", wrong);

@@ -6,6 +6,7 @@ void emulated_copies(int wait, uint but);
 void emulated_block(uint to, __global const void* from, uint bytes, uint bar);
 void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint columns, uint keep, uint a_columns, uint b_columns);
 uint emulated_halves(float first, float second);
+float emulated_value(uint both, uint upper);
 float emulated_exp2(float x);
 float emulated_lane(float x, uint bit);
 
@@ -31,6 +32,7 @@ float emulated_lane(float x, uint bit);
 #define READY(x)
 #define FRESH(x)
 #define two_halves(first, second) emulated_halves(first, second)
+#define unit_values(both) ((float2)(emulated_value(both, 0), emulated_value(both, 1)))
 #define exp2_of(x) emulated_exp2(x)
 #define OTHER_LANE(y, x, bit) y = emulated_lane(x, bit)
 #define UNIT_END() emulated_barrier(0, 4, 0)  // for the whole warpgroup, as an instruction is

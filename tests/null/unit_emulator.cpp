@@ -225,6 +225,7 @@ void emulated_product(float* d, const uint* a, const uint* b, uint keep) {
   pthread_barrier_wait(&g_warp[warp]);
 }
 uint emulated_halves(float first, float second) { return narrow(first) | static_cast<uint>(narrow(second)) << 16; }
+float emulated_value(uint both, uint upper) { return widen(reinterpret_cast<const char*>(&both) + 2 * upper); }
 float emulated_exp2(float x) { return std::exp2(x); }
 float emulated_lane(float x, uint bit) {
   static float values[4][128];

@@ -93,6 +93,8 @@ bool choose_conv(TemplateContext& context, TemplateLaunch& launch, Units units) 
   launch.store_coords = {0, 1, 2, 3};
   launch.store_dim = 1;
   lay_out(context.graph, node.outputs[0], kChannelsLast);
+  if (math->statistics && !data)
+    launch.statistics = {pixels, tile.rows, tile.columns, resident_groups(context.caps, tile), "wgmma_statistics"};
   return true;
 }
 

@@ -53,12 +53,17 @@ std::optional<UnitMath> math_of(const TemplateContext& context, size_t operands,
     UnitMath math;
   };
   const Caps& caps = context.caps;
+  constexpr Units kGroup = Units::kWarpgroup;
   // TF32 first: without it, float32 that may be rounded is multiplied exactly.
   const std::array<Row, 4> of_warpgroups = {
-      {{ir::DType::kF32, true, {"tf32", 1, 4, 1.5e12, 1e12, false, caps.wgmma_packed_tf32}},
-       {ir::DType::kF32, false, {"split tf32", 3, 4, 0.6e12, 0.65e12, false, caps.wgmma_packed}},
-       {ir::DType::kBF16, false, {"bf16", 1, 8, 4e12, 2.65e12, caps.wgmma_wide_bf16, caps.wgmma_packed_bf16}},
-       {ir::DType::kF16, false, {"f16", 1, 8, 4e12, 2.65e12, caps.wgmma_wide_f16, caps.wgmma_packed_f16}}}};
+      {{ir::DType::kF32, true, {"tf32", 1, 4, 1.5e12, 1e12, false, caps.wgmma_packed_tf32, kGroup, caps.wgmma_statistics_tf32}},
+       {ir::DType::kF32, false, {"split tf32", 3, 4, 0.6e12, 0.65e12, false, caps.wgmma_packed, kGroup, caps.wgmma_statistics}},
+       {ir::DType::kBF16,
+        false,
+        {"bf16", 1, 8, 4e12, 2.65e12, caps.wgmma_wide_bf16, caps.wgmma_packed_bf16, kGroup, caps.wgmma_statistics_bf16}},
+       {ir::DType::kF16,
+        false,
+        {"f16", 1, 8, 4e12, 2.65e12, caps.wgmma_wide_f16, caps.wgmma_packed_f16, kGroup, caps.wgmma_statistics_f16}}}};
   const std::array<Row, 4> of_warps = {
       // estimates
       {{ir::DType::kF32, true, {"tf32", 1, 4, 1e12, 1e12, false, false, Units::kWarp}},
@@ -187,11 +192,14 @@ UnitTile choose_unit_tile(TemplateContext& context, const std::vector<UnitTile>&
   return ranked[context.choices.pick("tile", names)].second;
 }
 
+int64_t resident_groups(const Caps& caps, const UnitTile& tile) {
+  // Two of the small groups fit on a unit.
+  return caps.units * (tile.rows == 64 && tile.columns == 64 ? 2 : 1);
+}
+
 IndexExpr persistent_groups(const Caps& caps, const IndexExpr& tiles, const UnitTile& tile, const IndexExpr& others) {
   if (tile.warp_rows != 0) return tiles;
-  // Two of the small groups fit on a unit.
-  const int64_t resident = caps.units * (tile.rows == 64 && tile.columns == 64 ? 2 : 1);
-  return ir::min(tiles, ir::ceildiv(resident, others));
+  return ir::min(tiles, ir::ceildiv(resident_groups(caps, tile), others));
 }
 
 void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const std::string& file, const UnitMath& math,

@@ -22,6 +22,7 @@ struct UnitMath {
   bool wide;         // tiles of 256 columns may be used
   bool packed;       // packed operands may be
   Units units = Units::kWarpgroup;
+  bool statistics = false;  // a convolution may leave those of its channels (kernels/wgmma_statistics.cl)
 };
 /// nullopt if the units do not take the node's operands on this device.
 std::optional<UnitMath> unit_math(const TemplateContext& context, Units units = Units::kWarpgroup);
@@ -68,7 +69,9 @@ UnitWay choose_unit_way(TemplateContext& context, const UnitMath& math, const Un
 /// The tile that finishes them first. Knob "tile".
 UnitTile choose_unit_tile(TemplateContext& context, const std::vector<UnitTile>& tiles, int64_t rows, int64_t columns,
                           int64_t others);
-/// Groups that loop over `tiles` tiles, `others` times at once: as many as fit on the device; those of warps take a tile each.
+/// Groups of this size that run at once; of these, those that loop over `tiles` tiles, `others` times at once: as many as fit
+/// on the device; those of warps take a tile each.
+int64_t resident_groups(const Caps& caps, const UnitTile& tile);
 ir::IndexExpr persistent_groups(const Caps& caps, const ir::IndexExpr& tiles, const UnitTile& tile,
                                 const ir::IndexExpr& others);
 /// File, library, tile, terms and local size of a launch; use_unit_tile: of one that stores rows of `columns` elements by

@@ -1,0 +1,114 @@
+// csrc/schedule/conv_statistics.cpp: pass: mean and variance of a convolution's output come from its kernel.
+#include "csrc/schedule/conv_statistics.h"
+
+#include <algorithm>
+#include <set>
+
+#include "csrc/schedule/body.h"
+#include "csrc/schedule/split_reductions.h"
+
+namespace ocl::schedule {
+
+using ir::Graph;
+using ir::IndexExpr;
+using ir::Node;
+using ir::NodeId;
+
+namespace {
+
+/// Whether `reduce` takes the statistics of each channel of `conv`, over all else: what the kernel stores, as it stores it.
+bool reads_channels(const Graph& graph, const Node& conv, const Node& reduce) {
+  if (reduce.kind != ir::NodeKind::kReduce || reduce.reduction != ir::ReductionCode::k_welford ||
+      reduce.stage != ir::ReductionStage::kWhole || reduce.body.ops.size() != 1 || reduce.sizes.size() != 1)
+    return false;
+  const ir::Op& load = reduce.body.ops[0];
+  if (load.code != ir::OpCode::kLoad || !load.args.empty() || load.buffer != conv.outputs[0] ||
+      !(load.index[1] == IndexExpr::loop(0)) || !(reduce.sizes[0] == conv.sizes[1]))
+    return false;
+  const ir::Ranges ranges = graph.ranges();
+  std::set<size_t> loops;  // of the reduction that run along a whole dimension
+  for (const size_t d : {0u, 2u, 3u}) {
+    bool whole = load.index[d].is_const(0) && conv.sizes[d].is_const(1);
+    for (size_t r = 0; r < reduce.reduce_sizes.size() && !whole; ++r)
+      whole = load.index[d] == IndexExpr::reduce(static_cast<int>(r)) &&
+              ir::simplify(reduce.reduce_sizes[r] - conv.sizes[d], ranges).is_const(0) && loops.insert(r).second;
+    if (!whole) return false;
+  }
+  for (size_t r = 0; r < reduce.reduce_sizes.size(); ++r)
+    if (!loops.count(r) && !reduce.reduce_sizes[r].is_const(1)) return false;
+  return true;
+}
+
+/// Into how many parts the rows of tiles are dealt out: the fewest with which the groups take about as many rounds as when each
+/// tile is dealt out by itself. `others`: columns of tiles; `groups`: those that run at once.
+int64_t parts_of(int64_t tiles, int64_t others, int64_t groups) {
+  constexpr double kAbout = 1.02;
+  const auto rounds = [&](int64_t parts) { return (parts * others + groups - 1) / groups * ((tiles + parts - 1) / parts); };
+  int64_t parts = 1;
+  while (static_cast<double>(rounds(parts)) > kAbout * static_cast<double>(rounds(tiles))) ++parts;
+  return parts;
+}
+
+/// The convolution's second output [mean, m2 or count; part; channel], and the form of its kernel that stores it.
+void leave_statistics(Graph& graph, Node& conv, TemplateLaunch& launch) {
+  const TemplateLaunch::Statistics& form = launch.statistics;
+  const IndexExpr tiles = ir::ceildiv(form.rows, form.tile_rows);
+  const IndexExpr columns = ir::ceildiv(ir::floordiv(conv.sizes[1], conv.convolve.groups), form.tile_columns);
+  const int64_t at_once = std::max<int64_t>(form.groups / conv.convolve.groups, 1);
+  const IndexExpr parts = ir::simplify(
+      ir::min(tiles, parts_of(static_cast<int64_t>(typical(graph, tiles)), columns.constant(), at_once)), graph.ranges());
+  ir::Buffer buffer;
+  buffer.dtype = ir::DType::kF32;
+  buffer.sizes = {3, parts, conv.sizes[1]};
+  buffer.strides = ir::contiguous_strides(buffer.sizes);
+  conv.outputs.push_back(graph.add_buffer(buffer));
+  launch.libraries.push_back(form.library);
+  launch.defines.emplace_back("STATISTICS", "1");
+  launch.ints.push_back({parts, false});
+  launch.groups[0] = ir::min(parts * columns, at_once);
+  launch.variant += " with statistics";
+}
+
+/// `reduce` as the last step of a reduction in parts.
+void merge_parts(const Graph& graph, Node& reduce, ir::BufferId parts) {
+  reduce.stage = ir::ReductionStage::kFinal;
+  reduce.reduce_sizes = {graph.buffers[parts].sizes[1]};
+  reduce.body.ops.clear();
+  reduce.reduced.clear();
+  for (int accumulator = 0; accumulator < ir::facts(reduce.reduction).accumulators; ++accumulator) {
+    reduce.body.ops.push_back({ir::OpCode::kLoad,
+                               ir::DType::kF32,
+                               {},
+                               {},
+                               parts,
+                               {IndexExpr(accumulator), IndexExpr::reduce(0), IndexExpr::loop(0)}});
+    reduce.reduced.push_back(accumulator);
+  }
+}
+
+}  // namespace
+
+void conv_statistics(Schedule& schedule, const Caps& caps) {
+  Graph& graph = schedule.graph;
+  std::vector<int> writers(graph.buffers.size(), 0);
+  for (const Node& node : graph.nodes)
+    for (const ir::BufferId buffer : ir::writes(node)) ++writers[buffer];
+  for (auto& [id, launch] : schedule.launches) {
+    if (graph.nodes[id].kind != ir::NodeKind::kConvolve || launch.statistics.tile_rows == 0) continue;
+    const ir::BufferId output = graph.nodes[id].outputs[0];
+    // The kernel rounds what it stores as its operands are.
+    if (writers[output] != 1 || !graph.nodes[id].sizes[1].is_const() ||
+        graph.buffers[output].dtype != graph.buffers[graph.nodes[id].operands[0].buffer].dtype)
+      continue;
+    for (NodeId next = id + 1; next < static_cast<NodeId>(graph.nodes.size()); ++next) {
+      Node& reduce = graph.nodes[next];
+      // A reduction that one launch does, with what follows it, gains nothing.
+      if (!reads_channels(graph, graph.nodes[id], reduce) || !wants_parts(graph, reduce, caps)) continue;
+      if (graph.nodes[id].outputs.size() == 1) leave_statistics(graph, graph.nodes[id], launch);
+      merge_parts(graph, reduce, graph.nodes[id].outputs[1]);
+      schedule.log.push_back(reduce.origin.op + ": merges the statistics that " + graph.nodes[id].origin.op + " leaves");
+    }
+  }
+}
+
+}  // namespace ocl::schedule
