@@ -1,4 +1,5 @@
-// kernels/attention_gradient_wgmma.cl: the gradients of attention on the matrix unit; pipeline of wgmma.cl, parts of wgmma_attention.cl.
+// kernels/attention_gradient_wgmma.cl: the gradients of attention on the matrix unit; pipeline of wgmma.cl, parts of wgmma_attention.cl and
+// attention_scores.cl.
 //
 //   s = SCALE q k^T + mask     p = exp(s - most) / total = 2^(s log2(e) - weight)     ds = p (dropout(dout v^T) - delta)     delta = sum over d of dout * out
 //
@@ -267,14 +268,14 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   const int own = CAUSAL ? min(steps, (first + 63) / TILE_C + 1) : steps;  // steps with keys that the warpgroup's queries see
 #if !HALVES
   for (int step = 0; step < own; ++step) {
-    DRAW(step * TILE_C);
+    DRAW(kept, row, step * TILE_C);
     multiply_scores(s, a_tile, arrived(line, TILES * step));
     leave(line, TILES * step);
-    HIDE_SCORES(step * TILE_C);
+    HIDE_SCORES(s, row, first, step * TILE_C);
     weigh(s, 0, of_rows);
     multiply_scores(grad, a2_tile, arrived(line, TILES * step + 2));
     leave(line, TILES * step + 2);
-    DROP_SCORES(grad);
+    DROP_SCORES(grad, kept);
     differ(s, s, grad, 0, of_rows);
     add_values(out, s, arrived(line, TILES * step + 1), keys - step * TILE_C);
     leave(line, TILES * step + 1);
@@ -285,13 +286,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     __local const UNIT_T *v_tile = arrived(line, 0), *k_before = arrived(line, 1);
     begin_scores(s, a_tile, k_before);
     begin_scores(grad, a2_tile, v_tile);
-    DRAW(0);
+    DRAW(kept, row, 0);
     END(s, TILE_C / 2, "1");
-    HIDE_SCORES(0);
+    HIDE_SCORES(s, row, first, 0);
     weigh(s, 0, of_rows);
     END(grad, TILE_C / 2, "0");
     leave(line, 0);
-    DROP_SCORES(grad);
+    DROP_SCORES(grad, kept);
     differ(s, s, grad, 0, of_rows);
     hold(held, s);
     for (int step = 1; step < own; ++step) {
@@ -300,13 +301,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
       begin_scores(s, a_tile, k_tile);
       begin_scores(grad, a2_tile, v_tile);
       begin_values(out, held, k_before);
-      DRAW(step * TILE_C);
+      DRAW(kept, row, step * TILE_C);
       END(s, TILE_C / 2, "2");
-      HIDE_SCORES(step * TILE_C);
+      HIDE_SCORES(s, row, first, step * TILE_C);
       weigh(s, 0, of_rows);
       END(grad, TILE_C / 2, "1");
       leave(line, 2 * step);
-      DROP_SCORES(grad);
+      DROP_SCORES(grad, kept);
       differ(s, s, grad, 0, of_rows);
       END(out, DEPTH_TILE / 2, "0");
       leave(line, 2 * step - 1);
@@ -322,13 +323,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     __local const UNIT_T *v_tile = arrived(line, 2 * step), *k_tile = arrived(line, 2 * step + 1);
     begin_scores(s, a_tile, k_tile);
     begin_scores(grad, a2_tile, v_tile);
-    DRAW(step * TILE_C);
+    DRAW(kept, row, step * TILE_C);
     END(s, TILE_C / 2, "1");
-    HIDE_SCORES(step * TILE_C);
+    HIDE_SCORES(s, row, first, step * TILE_C);
     weigh(s, 0, of_rows);
     END(grad, TILE_C / 2, "0");
     leave(line, 2 * step);
-    DROP_SCORES(grad);
+    DROP_SCORES(grad, kept);
     differ(s, s, grad, 0, of_rows);
     hold(held, s);
     begin_values(out, held, k_tile);
@@ -355,9 +356,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     if (seen) {
       begin_scores(s, a_tile, q_tile);
       begin_scores(grad, a2_tile, dout_tile);
-      DRAW(c0);
+      DRAW(kept, row, c0);
       END(s, TILE_C / 2, "1");
-      HIDE_SCORES(c0);
+      HIDE_SCORES(s, row, first, c0);
       weigh(s, of_step, 0);
 #if DROPOUT
       float dropped[TILE_C / 2];
@@ -370,7 +371,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #endif
       begin_values(out2, held2, dout_tile);
       END(grad, TILE_C / 2, "1");
-      DROP_SCORES(grad);
+      DROP_SCORES(grad, kept);
       differ(s, s, grad, of_step, 0);
       hold(held, s);
       begin_values(out, held, q_tile);
@@ -382,16 +383,16 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     leave(line, 2 * n + 1);
 #else
     if (seen) {
-      DRAW(c0);
+      DRAW(kept, row, c0);
       multiply_scores(s, a_tile, arrived(line, TILES * n));
       leave(line, TILES * n);
-      HIDE_SCORES(c0);
+      HIDE_SCORES(s, row, first, c0);
       weigh(s, of_step, 0);
       multiply_scores(grad, a2_tile, arrived(line, TILES * n + 2));
       leave(line, TILES * n + 2);
-      DROP_SCORES(grad);
+      DROP_SCORES(grad, kept);
       differ(grad, s, grad, of_step, 0);
-      DROP_SCORES(s);
+      DROP_SCORES(s, kept);
       add_values(out, grad, arrived(line, TILES * n + 1), queries - c0);
       leave(line, TILES * n + 1);
       add_values(out2, s, arrived(line, TILES * n + 3), queries - c0);

@@ -1,4 +1,5 @@
-// kernels/attention_wgmma.cl: attention on the matrix unit, without the matrix of scores in memory; the pipeline of wgmma.cl, parts of wgmma_attention.cl.
+// kernels/attention_wgmma.cl: attention on the matrix unit, without the matrix of scores in memory; the pipeline of wgmma.cl, parts of wgmma_attention.cl
+// and attention_scores.cl.
 //
 //   s = SCALE q k^T + mask      p = exp(s - most) / total      out = p v      sums = (most, total): max and sum of exp(s - most) over keys
 //
@@ -98,15 +99,6 @@ ALWAYS_INLINE void produce(const Pipeline line, const Columns o, const int quads
 #endif
 
 // ---- consumer ----
-// Of a row, whose elements four neighbouring lanes hold, the maximum or the sum.
-ALWAYS_INLINE float across_row(float x, const int is_max) {
-  float y;
-  OTHER_LANE(y, x, 1);
-  x = is_max ? (y > x ? y : x) : x + y;
-  OTHER_LANE(y, x, 2);
-  return is_max ? (y > x ? y : x) : x + y;
-}
-
 #if HALVES
 #define END_SCORES(but, step)                              \
   UNIT_WAIT(but);                                          \
@@ -119,34 +111,6 @@ ALWAYS_INLINE float across_row(float x, const int is_max) {
   for (int i = 0; i < DEPTH_TILE / 2; ++i) READY(out[i]);  \
   leave(line, 2 * (step) + 1)
 #endif
-
-// Scores become weights exp(s - top); the running maximum and sum of both rows move on. fade: what earlier weights are multiplied by.
-ALWAYS_INLINE void weigh(float* s, float* top, float* total, float* fade) {
-  OCL_UNROLL
-  for (int half_ = 0; half_ < 2; ++half_) {
-    float most = top[half_], sum = 0.0f;
-    OCL_UNROLL
-    for (int i = 0; i < TILE_C / 4; ++i) {
-      const float x = s[i / 2 * 4 + 2 * half_ + i % 2];
-      most = x > most ? x : most;
-    }
-    most = across_row(most, 1);
-    const float shift = most == -INFINITY ? 0.0f : -most * TO_LOG2;
-    fade[half_] = exp2_of(fma(top[half_], TO_LOG2, shift));
-    OCL_UNROLL
-    for (int i = 0; i < TILE_C / 4; ++i) {
-      const int at = i / 2 * 4 + 2 * half_ + i % 2;
-      s[at] = exp2_of(fma(s[at], TO_LOG2, shift));
-      sum += s[at];
-    }
-    total[half_] = fma(total[half_], fade[half_], sum);
-    top[half_] = most;
-  }
-}
-ALWAYS_INLINE void fade_rows(float* out, const float* fade) {
-  OCL_UNROLL
-  for (int i = 0; i < DEPTH_TILE / 2; ++i) out[i] *= fade[i >> 1 & 1];
-}
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     __global const UNIT_T* q, const ulong q_offset, __global const UNIT_T* k, const ulong k_offset, __global const UNIT_T* v, const ulong v_offset,
@@ -205,21 +169,21 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   // A step's scores are multiplied before the values of the step before: the unit is busy with these while the softmax runs.
   if (own > 0) {
     begin_scores(s, q_tile, arrived(line, 0));
-    DRAW(0);
+    DRAW(kept, row, 0);
     END_SCORES("0", 0);
-    HIDE_SCORES(0);
+    HIDE_SCORES(s, row, first, 0);
     weigh(s, top, total, fade);
-    DROP_SCORES(s);
+    DROP_SCORES(s, kept);
     hold(p, s);
     for (int step = 1; step < own; ++step) {
       __local const UNIT_T *v_tile = arrived(line, 2 * step - 1), *k_tile = arrived(line, 2 * step);
       begin_scores(s, q_tile, k_tile);
       begin_values(out, p, v_tile);
-      DRAW(step * TILE_C);
+      DRAW(kept, row, step * TILE_C);
       END_SCORES("1", step);
-      HIDE_SCORES(step * TILE_C);
+      HIDE_SCORES(s, row, first, step * TILE_C);
       weigh(s, top, total, fade);
-      DROP_SCORES(s);
+      DROP_SCORES(s, kept);
       END_VALUES(step - 1);
       fade_rows(out, fade);
       hold(p, s);
@@ -232,16 +196,16 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     __local const UNIT_T* k_tile = arrived(line, 2 * step);
 #if HALVES
     begin_scores(s, q_tile, k_tile);
-    DRAW(step * TILE_C);
+    DRAW(kept, row, step * TILE_C);
     END_SCORES("0", step);
 #else
-    DRAW(step * TILE_C);
+    DRAW(kept, row, step * TILE_C);
     multiply_scores(s, q_tile, k_tile);
     leave(line, 2 * step);
 #endif
-    HIDE_SCORES(step * TILE_C);
+    HIDE_SCORES(s, row, first, step * TILE_C);
     weigh(s, top, total, fade);
-    DROP_SCORES(s);
+    DROP_SCORES(s, kept);
     fade_rows(out, fade);
     __local const UNIT_T* v_tile = arrived(line, 2 * step + 1);
 #if HALVES
@@ -259,22 +223,5 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     leave(line, step);
   }
 
-  OCL_UNROLL
-  for (int half_ = 0; half_ < 2; ++half_) {
-    const int r = row + 8 * half_;
-    const float sum = across_row(total[half_], 0);
-    const float inverse = keys == 0 ? 0.0f : sum == 0.0f ? (NAN_ROWS ? NAN : 0.0f) : 1.0f / sum;
-    if (r < queries) {
-      if ((lane & 3) == 0) {
-        STORE1(top[half_] == -INFINITY ? 0.0f : top[half_] * SCORE_SCALE, 0, batch, head, r);
-        STORE1(sum, 1, batch, head, r);
-      }
-      OCL_UNROLL
-      for (int j = 0; j < DEPTH_TILE / 8; ++j) {
-        const int d = j * 8 + (lane & 3) * 2, at = 4 * j + 2 * half_;
-        if (d + 1 < WIDTH) STOREV((float2)(out[at] * inverse, out[at + 1] * inverse), batch, head, r, d);
-        else if (d < WIDTH) STORE(out[at] * inverse, batch, head, r, d);
-      }
-    }
-  }
+  STORE_ATTENTION(out, top, total, row);
 }

@@ -100,6 +100,23 @@ ALWAYS_INLINE void multiply_first(float* d, const uint* a, const uint* b) {
                : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.0f));
 }
+#define FRESH(x) asm volatile("" : "+r"(x))  // in a loop: what follows from the int is computed anew each time, not kept in registers
+// Two floats as an operand of 16 bits, `first` in the low half.
+ALWAYS_INLINE uint two_halves(const float first, const float second) {
+  uint both;
+#ifdef IN_BF16
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+#else
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+#endif
+  return both;
+}
+// 2^x with an error of two units in the last place; subnormal results are zero.
+ALWAYS_INLINE float exp2_of(const float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 // The x of the lane whose number differs from this one's by the bit.
 #define OTHER_LANE(y, x, bit) asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, -1;" : "=f"(y) : "f"(x), "n"(bit))
 
@@ -190,11 +207,11 @@ ALWAYS_INLINE void read_b(uint* x, __local const UNIT_T* b, const int column, co
     x[3] = as_uint((float)right[CHUNK * TILE_N]);
   }
 }
-// Floats as operands of the unit, which does not look at the 13 lowest bits: the nearest TF32, ties away from zero, and with TERMS 3 that of the rest.
+// Four floats as operands of the unit, which does not look at the 13 lowest bits: the nearest TF32, ties away from zero, and with TERMS 3 that of the rest.
 // Integer instructions: the conversion instruction is slower.
-ALWAYS_INLINE void split(uint* high, uint* low, const int count) {
+ALWAYS_INLINE void split(uint* high, uint* low) {
   OCL_UNROLL
-  for (int i = 0; i < count; ++i) {
+  for (int i = 0; i < 4; ++i) {
 #if TERMS == 3
     const float x = as_float(high[i]);
     high[i] = (high[i] + 0x1000u) & 0xFFFFE000u;
@@ -211,6 +228,25 @@ ALWAYS_INLINE void split(uint* high, uint* low, const int count) {
 #define UNROLL_DEPTH OCL_UNROLL
 #endif
 
+// total += a * b: 16 rows, `columns` of WARP_N columns, two chunks of the depth.
+ALWAYS_INLINE void add_products(float* total, const uint* a_high, const uint* a_low, const uint* b_high, const uint* b_low, const int columns) {
+#if TERMS == 3
+  // The small products first: each addition truncates at the size of the sum so far.
+  float sum[WARP_N / 2];
+  OCL_UNROLL
+  for (int j = 0; j < columns / 8; ++j) multiply_first(sum + 4 * j, a_low, b_high + 2 * j);
+  OCL_UNROLL
+  for (int j = 0; j < columns / 8; ++j) multiply(sum + 4 * j, a_high, b_low + 2 * j);
+  OCL_UNROLL
+  for (int j = 0; j < columns / 8; ++j) multiply(sum + 4 * j, a_high, b_high + 2 * j);
+  OCL_UNROLL
+  for (int j = 0; j < columns / 2; ++j) total[j] += sum[j];
+#else
+  OCL_UNROLL
+  for (int j = 0; j < columns / 8; ++j) multiply(total + 4 * j, a_high, b_high + 2 * j);
+#endif
+}
+
 // total += a * b of a stage. total[(i * WARP_N / 8 + j) * 4 ..]: the lane's four of block j of 8 columns of the warp's rows 16 i .. 16 i + 15.
 ALWAYS_INLINE void multiply_step(float* total, __local const UNIT_T* a, const int a_rows, const int b_rows) {
   const int warp = get_local_id(0) >> 5, row = warp / WARPS_N * WARP_M, column = warp % WARPS_N * WARP_N;
@@ -219,29 +255,16 @@ ALWAYS_INLINE void multiply_step(float* total, __local const UNIT_T* a, const in
   for (int k = 0; k < 4; ++k) {
     uint b_high[WARP_N / 4], b_low[WARP_N / 4];
     OCL_UNROLL
-    for (int j = 0; j < WARP_N / 16; ++j) read_b(b_high + 4 * j, b, column + 16 * j, k, b_rows);
-    split(b_high, b_low, WARP_N / 4);
+    for (int j = 0; j < WARP_N / 16; ++j) {
+      read_b(b_high + 4 * j, b, column + 16 * j, k, b_rows);
+      split(b_high + 4 * j, b_low + 4 * j);
+    }
     OCL_UNROLL
     for (int i = 0; i < WARP_M / 16; ++i) {
       uint a_high[4], a_low[4];
       read_a(a_high, a, row + 16 * i, k, a_rows);
-      split(a_high, a_low, 4);
-      float* of = total + i * (WARP_N / 2);
-#if TERMS == 3
-      // The small products first: each addition truncates at the size of the sum so far.
-      float sum[WARP_N / 2];
-      OCL_UNROLL
-      for (int j = 0; j < WARP_N / 8; ++j) multiply_first(sum + 4 * j, a_low, b_high + 2 * j);
-      OCL_UNROLL
-      for (int j = 0; j < WARP_N / 8; ++j) multiply(sum + 4 * j, a_high, b_low + 2 * j);
-      OCL_UNROLL
-      for (int j = 0; j < WARP_N / 8; ++j) multiply(sum + 4 * j, a_high, b_high + 2 * j);
-      OCL_UNROLL
-      for (int j = 0; j < WARP_N / 2; ++j) of[j] += sum[j];
-#else
-      OCL_UNROLL
-      for (int j = 0; j < WARP_N / 8; ++j) multiply(of + 4 * j, a_high, b_high + 2 * j);
-#endif
+      split(a_high, a_low);
+      add_products(total + i * (WARP_N / 2), a_high, a_low, b_high, b_low, WARP_N);
     }
   }
 }

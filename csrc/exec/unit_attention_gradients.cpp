@@ -83,7 +83,7 @@ UnitProduct gradient(const UnitType& type, const Shape& shape, int offset) {
   sums.insert(sums.end(), totals.begin(), totals.end());
 
   product.file = "attention_gradient_wgmma";
-  product.libraries = {"wgmma", "wgmma_attention"};
+  product.libraries = {"wgmma", "attention_scores", "wgmma_attention"};
   product.defines = {type.macro,    "PASS " + std::to_string(shape.pass),     "DIRECT 1",
                      "SCALE 0.25f", "STAGES " + std::to_string(shape.stages), "LAG 3"};
   for (const auto& [name, value] : {std::pair{"DEPTH_TILE ", shape.filled},

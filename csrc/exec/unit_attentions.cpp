@@ -13,6 +13,7 @@ struct Shape {
   int rows, columns, filled;  // of a tile; what head sizes are filled up to
   int depth;                  // head size, a multiple of 8
   bool causal;
+  int warp_rows = 0, stages = 4;
 };
 
 /// Queries [b, h, l, d] behind each other in memory; both heads share keys and values. offset: elements in front of all
@@ -25,24 +26,27 @@ UnitProduct attention(const UnitType& type, const Shape& shape, int offset) {
   const auto q = random_values(count(kBatch * kHeads * kQueries), !halves, 6);
   const auto k = random_values(count(kBatch * kKeys), !halves, 7), v = random_values(count(kBatch * kKeys), !halves, 8);
   UnitProduct product;
-  product.file = "attention_wgmma";
-  product.libraries = {"wgmma", "wgmma_attention"};
+  const bool warps = shape.warp_rows != 0;
+  product.file = warps ? "attention_mma" : "attention_wgmma";
+  product.libraries = {"wgmma", "attention_scores", "wgmma_attention"};
+  if (warps) product.libraries = {"mma", "attention_scores"};
   product.defines = {type.macro, "DEPTH_TILE " + std::to_string(shape.filled), "TILE_M " + std::to_string(shape.rows)};
   for (const auto& [name, value] : {std::pair{"TILE_N ", shape.columns},
                                     {"TILE_C ", shape.columns},
                                     {"DEPTH ", shape.depth},
                                     {"WIDTH ", shape.depth},
-                                    {"STAGES ", 4},
+                                    {"STAGES ", shape.stages},
                                     {"CAUSAL ", shape.causal},
-                                    {"OVERLAP ", halves && shape.filled == 64}})
+                                    {warps ? "WARP_N " : "OVERLAP ", warps ? shape.columns : halves && shape.filled == 64}})
     product.defines.push_back(name + std::to_string(value));
   product.defines.insert(product.defines.end(), {"DIRECT 1", "SCALE 0.25f"});
+  if (warps) product.defines.push_back("WARP_M " + std::to_string(shape.warp_rows));
   product.inputs = {stored(q, type.storage), stored(k, type.storage), stored(v, type.storage)};
   const int64_t row = shape.depth, one = kKeys * row;
   product.arguments = {kHeads, kHeads, kQueries, kKeys, kHeads * kQueries * row, kQueries * row, row};
   for (int i = 0; i < 2; ++i) product.arguments.insert(product.arguments.end(), {one, int64_t{0}, row});
   product.groups = {static_cast<size_t>((kQueries + shape.rows - 1) / shape.rows), kHeads, kBatch};
-  product.local = static_cast<size_t>(shape.rows / 64 * 128 + 128);
+  product.local = static_cast<size_t>(warps ? shape.rows / shape.warp_rows * 32 : shape.rows / 64 * 128 + 128);
   product.offset = offset;
 
   std::vector<double> most, totals, scores(kKeys);
@@ -84,6 +88,14 @@ std::vector<UnitProduct> unit_attentions(const UnitType& type) {
   std::vector<Shape> shapes = {{128, 64, 64, 64, false}, {64, 64, 64, 40, true}};
   if (type.storage != ir::DType::kF32)
     shapes = {{128, 128, 64, 64, false}, {64, 128, 64, 40, true}, {128, 128, 128, 128, true}, {64, 128, 128, 96, false}};
+  if (type.kernels == UnitKernels::kWarpAttention) {
+    const int deep = type.storage == ir::DType::kF32 ? 2 : 4;
+    shapes = {{128, 64, 64, 64, false, 32},
+              {64, 64, 64, 40, true, 16},
+              {128, 64, 128, 128, true, 16, deep},
+              {64, 64, 96, 96, false, 16, deep},
+              {128, 64, 32, 24, true, 32}};
+  }
   std::vector<UnitProduct> products;
   for (const Shape& shape : shapes)
     for (const int offset : {0, 1}) products.push_back(attention(type, shape, offset));

@@ -177,9 +177,26 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
   for (const std::string* part : {&device.name(), &device.platform_name(), &device.driver(), &device.build_options()})
     key += '\0' + *part;
   key += '\0' + std::string(type.name);
-  for (const char* file : {"common", "wgmma", "wgmma_store", "wgmma_attention", "mma", "mma_store", "gemm_mma", "conv_taps",
-                           "wgmma_statistics", "conv_mma", "conv_weight_mma", "gemm_wgmma", "pack_wgmma", "gemm_packed_wgmma",
-                           "conv_wgmma", "conv_weight_wgmma", "attention_wgmma", "attention_gradient_wgmma"})
+  for (const char* file : {"common",
+                           "wgmma",
+                           "wgmma_store",
+                           "attention_scores",
+                           "wgmma_attention",
+                           "mma",
+                           "mma_store",
+                           "gemm_mma",
+                           "conv_taps",
+                           "wgmma_statistics",
+                           "conv_mma",
+                           "conv_weight_mma",
+                           "gemm_wgmma",
+                           "pack_wgmma",
+                           "gemm_packed_wgmma",
+                           "conv_wgmma",
+                           "conv_weight_wgmma",
+                           "attention_wgmma",
+                           "attention_gradient_wgmma",
+                           "attention_mma"})
     key += '\0' + std::string(codegen::kernel_file(file));
   key = "unit check " + hash_hex(key);
   const std::string stored = store.find ? store.find(key) : "";
@@ -204,22 +221,31 @@ bool is_large(const ir::Node& node) {
   return count >= schedule::kLeastPacked;
 }
 
+/// float32 that may be rounded, and that may not.
+struct Floats {
+  bool Caps::*rounded, Caps::*exact;
+};
+Floats floats_of(UnitKernels kernels) {
+  switch (kernels) {
+    case UnitKernels::kAttention:
+      return {&Caps::wgmma_attention_tf32, &Caps::wgmma_attention};
+    case UnitKernels::kAttentionGradient:
+      return {&Caps::wgmma_attention_gradient_tf32, &Caps::wgmma_attention_gradient};
+    case UnitKernels::kWarpAttention:
+      return {&Caps::mma_attention_tf32, &Caps::mma_attention};
+    case UnitKernels::kWarps:
+      return {&Caps::mma_tf32, &Caps::mma};
+    default:
+      return {&Caps::wgmma_tf32, &Caps::wgmma};
+  }
+}
+
 /// float32 that may be rounded is multiplied exactly where TF32 is wrong.
 bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
   const bool gradient = type.kernels == UnitKernels::kAttentionGradient;
-  const bool attention = gradient || type.kernels == UnitKernels::kAttention;
-  const bool warps = type.kernels == UnitKernels::kWarps;
+  const bool attention = gradient || type.kernels == UnitKernels::kAttention || type.kernels == UnitKernels::kWarpAttention;
   const bool packed = type.kernels == UnitKernels::kPacked, statistics = type.kernels == UnitKernels::kStatistics;
-  const bool Caps::* rounded = gradient     ? &Caps::wgmma_attention_gradient_tf32
-                               : attention  ? &Caps::wgmma_attention_tf32
-                               : warps      ? &Caps::mma_tf32
-                               : statistics ? &Caps::wgmma_statistics_tf32
-                                            : &Caps::wgmma_tf32;
-  const bool Caps::* exact = gradient     ? &Caps::wgmma_attention_gradient
-                             : attention  ? &Caps::wgmma_attention
-                             : warps      ? &Caps::mma
-                             : statistics ? &Caps::wgmma_statistics
-                                          : &Caps::wgmma;
+  const Floats floats = floats_of(type.kernels);
   const auto takes_statistics = [](const ir::Node& node) {
     return node.kind == ir::NodeKind::kReduce && node.reduction == ir::ReductionCode::k_welford;
   };
@@ -236,8 +262,8 @@ bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
       const bool rounds = node.reduced_precision && caps.wgmma_tf32;
       return type.storage != ir::DType::kF32 || rounds == (type.allowed == &Caps::wgmma_packed_tf32);
     }
-    return type.allowed == rounded ? node.reduced_precision
-                                   : type.allowed != exact || !node.reduced_precision || !(caps.*rounded);
+    return type.allowed == floats.rounded ? node.reduced_precision
+                                          : type.allowed != floats.exact || !node.reduced_precision || !(caps.*floats.rounded);
   });
 }
 

@@ -329,12 +329,20 @@ const std::vector<UnitType>& unit_types() {
        &Caps::wgmma_bf16},
       {"statistics of fp16", &Caps::wgmma_statistics_f16, "IN_HALF 1", DType::kF16, 2e-5, UnitKernels::kStatistics,
        &Caps::wgmma_f16},
+      {"attention in TF32, units of a warp", &Caps::mma_attention_tf32, "TERMS 1", DType::kF32, 3e-3,
+       UnitKernels::kWarpAttention, nullptr, &Caps::wgmma_attention_tf32},
+      {"attention in fp32, units of a warp", &Caps::mma_attention, "TERMS 3", DType::kF32, 4e-6, UnitKernels::kWarpAttention,
+       nullptr, &Caps::wgmma_attention},
+      {"attention in bf16, units of a warp", &Caps::mma_attention_bf16, "IN_BF16 1", DType::kBF16, 6e-3,
+       UnitKernels::kWarpAttention, nullptr, &Caps::wgmma_attention_bf16},
+      {"attention in fp16, units of a warp", &Caps::mma_attention_f16, "IN_HALF 1", DType::kF16, 8e-4,
+       UnitKernels::kWarpAttention, nullptr, &Caps::wgmma_attention_f16},
   };
   return types;
 }
 
 std::vector<UnitProduct> unit_products(const UnitType& type) {
-  if (type.kernels == UnitKernels::kAttention) return unit_attentions(type);
+  if (type.kernels == UnitKernels::kAttention || type.kernels == UnitKernels::kWarpAttention) return unit_attentions(type);
   if (type.kernels == UnitKernels::kAttentionGradient) return unit_attention_gradients(type);
   if (type.kernels == UnitKernels::kPacked) return packed_products(type);
   if (type.kernels == UnitKernels::kWarps) return warp_products(type);

@@ -203,6 +203,10 @@ Caps caps_from(const py::dict& d) {
   take("mma_tf32", caps.mma_tf32);
   take("mma_bf16", caps.mma_bf16);
   take("mma_f16", caps.mma_f16);
+  take("mma_attention", caps.mma_attention);
+  take("mma_attention_tf32", caps.mma_attention_tf32);
+  take("mma_attention_bf16", caps.mma_attention_bf16);
+  take("mma_attention_f16", caps.mma_attention_f16);
   take("wgmma", caps.wgmma);
   take("wgmma_tf32", caps.wgmma_tf32);
   take("wgmma_bf16", caps.wgmma_bf16);

@@ -95,7 +95,9 @@ Caps probe_caps(cl_device_id device, cl_context context) {
   const char* rounds =
       "__kernel void k(__global uint* p) { uint r; asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(r) : \"f\"(1.0f)); p[0] = r; }";
   const bool inline_units = build_probe(device, context, rounds, "") > 0;
-  caps.mma = caps.mma_tf32 = caps.mma_bf16 = caps.mma_f16 = inline_units && probe_mma(context, device, "");
+  const bool warps = inline_units && probe_mma(context, device, "");
+  caps.mma = caps.mma_tf32 = caps.mma_bf16 = caps.mma_f16 = warps;
+  caps.mma_attention = caps.mma_attention_tf32 = caps.mma_attention_bf16 = caps.mma_attention_f16 = warps;
   const bool units = inline_units && probe_wgmma(context, device, "");
   caps.wgmma_attention_gradient = caps.wgmma_attention_gradient_tf32 = units;
   caps.wgmma_attention_gradient_bf16 = caps.wgmma_attention_gradient_f16 = units;

@@ -14,6 +14,7 @@ const std::vector<TemplateRow>& template_rows() {
       {"conv_item", true, false, choose_conv_item},
       {"gemm_item", true, false, choose_gemm_item},
       {"attention_wgmma", false, true, choose_attention_wgmma},
+      {"attention_mma", false, true, choose_attention_mma},
       {"attention_group", false, true, choose_attention_group},
       {"depthwise_group", false, true, choose_depthwise_group},
       {"conv_weight_wgmma", false, true, choose_conv_weight_wgmma},

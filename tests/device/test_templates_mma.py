@@ -1,9 +1,9 @@
-# tests/device/test_templates_mma.py: products and convolutions on the matrix units of a warp at edge sizes, where a device has the units.
+# tests/device/test_templates_mma.py: products, convolutions and attention on the matrix units of a warp at edge sizes, where a device has the units.
 """The error against fp64 is at most twice that of PyTorch's own sums in the same type; with TF32 allowed, that of ten bits."""
 
 import pytest
 import torch
-from test_templates_wgmma import CONVOLUTIONS, DTYPES, GEMMS, matrices
+from test_templates_wgmma import ATTENTIONS, CONVOLUTIONS, DTYPES, GEMMS, LONG_HEADS, attention, matrices
 
 from torch_ocl_compile import config
 
@@ -101,6 +101,43 @@ def test_weight_gradient_of_many_pixels(warp_device, dtype, channels_last, tmp_p
         again = torch.compile(gradient, backend="ocl", dynamic=False)
         first, second = (again(*(t.to(warp_device) for t in (dy, x, weight))) for _ in range(2))
     assert torch.equal(first.cpu(), second.cpu())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", ATTENTIONS + LONG_HEADS)
+def test_attention(warp_device, shape, dtype, tmp_path):
+    check(*attention(shape, dtype), warp_device, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_attention_of_inputs_that_are_not_aligned(warp_device, dtype, tmp_path):
+    tensors = [torch.randn(2 * 3 * 70 * 64 + 1).to(dtype)[1:].view(2, 3, 70, 64) for _ in range(3)]
+    check(torch.nn.functional.scaled_dot_product_attention, tensors, warp_device, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [shape for shape in ATTENTIONS if shape[1] > 1])
+def test_gradients_of_attention(warp_device, shape, dtype, tmp_path):
+    """The portable kernels of the gradients, from the rows' maxima and sums that the forward kernel stores."""
+    call, tensors = attention(shape, dtype)
+    weight = torch.randn(*shape[0][:3], shape[3]).to(dtype)
+
+    def gradients(function, device, of):
+        q, k, v, *mask = (x.to(device, of if x.is_floating_point() else None) for x in tensors)
+        leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+        return torch.autograd.grad(function(*leaves, *mask), leaves, weight.to(device, of))
+
+    torch._dynamo.reset()
+    function = torch.compile(call, backend="ocl", options={"fallback": "error"}, dynamic=False)
+    with config.override(dump=str(tmp_path), disable="wgmma"):
+        ours = gradients(function, warp_device, dtype)
+    assert any("// kernels/attention_mma.cl" in path.read_text() for path in tmp_path.rglob("*.cl"))
+    allowed = {torch.bfloat16: 2e-3, torch.float16: 3e-4}.get(dtype, 5e-7)
+    for got, plain, exact in zip(
+        ours, gradients(call, "cpu", dtype), gradients(call, "cpu", torch.float64), strict=True
+    ):
+        error, limit = ((x.double().cpu() - exact).pow(2).mean().sqrt() for x in (got, plain))
+        assert error <= 2 * limit + allowed * exact.pow(2).mean().sqrt(), (error, limit)
 
 
 def test_without_any_units(warp_device, tmp_path):

@@ -4,6 +4,8 @@ void emulated_copy(uint to, __global const void* from, uint bytes, uint most);
 void emulated_copies(int wait, uint but);
 void emulated_rows(uint* x, uint row, uint columns);
 void emulated_product(float* d, const uint* a, const uint* b, uint keep);
+uint emulated_halves(float first, float second);
+float emulated_exp2(float x);
 float emulated_lane(float x, uint bit);
 
 #define local_address(p) ((uint)(size_t)(p))
@@ -15,4 +17,7 @@ float emulated_lane(float x, uint bit);
 #define read_columns(x, row) emulated_rows(x, row, 1)
 #define multiply(d, a, b) emulated_product(d, a, b, 1)
 #define multiply_first(d, a, b) emulated_product(d, a, b, 0)
+#define FRESH(x)
+#define two_halves(first, second) emulated_halves(first, second)
+#define exp2_of(x) emulated_exp2(x)
 #define OTHER_LANE(y, x, bit) y = emulated_lane(x, bit)

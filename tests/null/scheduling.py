@@ -40,7 +40,11 @@ CAPS["units"] = CAPS["gpu"] | {"units": 132} | {
     f"wgmma{kernels}{kind}": True
     for kernels in ("", "_packed", "_statistics", "_attention", "_attention_gradient") for kind in ("", "_tf32", "_bf16", "_f16")
 } | {f"wgmma_wide_{kind}": True for kind in ("bf16", "f16")}  # fmt: skip
-CAPS["warps"] = CAPS["gpu"] | {"units": 132, "mma": True, "mma_tf32": True, "mma_bf16": True, "mma_f16": True}
+CAPS["warps"] = (
+    CAPS["gpu"]
+    | {"units": 132}
+    | {f"mma{kernels}{kind}": True for kernels in ("", "_attention") for kind in ("", "_tf32", "_bf16", "_f16")}
+)
 
 
 def render(graph: ir.Graph, caps: str, fuse: bool = True) -> dict[str, Any]:

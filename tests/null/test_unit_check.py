@@ -1,6 +1,6 @@
 # tests/null/test_unit_check.py: what a device's units are checked with, on units in software: a right unit must pass.
-"""The products that the runtime multiplies before it relies on the units of a warp, and convolutions with statistics, with their own
-arguments and results."""
+"""The products and attentions that the runtime computes before it relies on the units of a warp, and convolutions with statistics, with
+their own arguments and results."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ static std::vector<char> file(const std::string& name) {
 }
 extern "C" void unit_check(PARAMETERS);
 int run_case(int, char** argv) {
-  auto a = file(argv[1] + std::string("/0.bin")), b = file(argv[1] + std::string("/1.bin"));
+  std::vector<std::vector<char>> in;
+  for (int i = 0; i < INPUTS; ++i) in.push_back(file(argv[1] + ("/" + std::to_string(i) + ".bin")));
   const auto exact = file(argv[1] + std::string("/exact.bin")), sizes = file(argv[1] + std::string("/sizes.bin"));
   const double *want = reinterpret_cast<const double*>(exact.data()), *size = reinterpret_cast<const double*>(sizes.data());
   const size_t count = exact.size() / 8;
   std::vector<float> y(count + 2 * GUARD, -1e30f);
-  launch(GROUPS, LOCAL, [&] { unit_check(a.data(), OFFSET, b.data(), OFFSET, ARGUMENTS, y.data(), GUARD); });
+  launch(GROUPS, LOCAL, [&] { unit_check(OPERANDS, ARGUMENTS, y.data(), GUARD); });
   for (size_t i = 0; i < y.size(); ++i) {
     const bool inside = i >= GUARD && i < GUARD + count;
     const bool right = inside ? std::fabs(y[i] - want[i - GUARD]) <= ERROR * size[i - GUARD] : y[i] == -1e30f;
@@ -48,7 +49,16 @@ TYPES = {"fp32": "TERMS=3", "TF32": "TERMS=1", "bf16": "IN_BF16=1", "fp16": "IN_
     "name, number, kernels",
     [
         (name, i, "{}, units of a warp")
-        for name, some in (("fp32", (0, 4, 5)), ("bf16", (3, 7, 8)), ("TF32", (10,)), ("fp16", (13, 14)))
+        for name, some in {
+            "fp32": (0, 5, 6),
+            "bf16": (3, 9, 10),
+            "TF32": (12,),
+            "fp16": (13, 17),
+            "attention in fp32": (2, 6),
+            "attention in bf16": (0, 5),
+            "attention in TF32": (8,),
+            "attention in fp16": (7,),
+        }.items()
         for i in some
     ]
     + [
@@ -65,11 +75,12 @@ def test_a_right_unit_passes(tmp_path: Path, name: str, number: int, kernels: st
         np.array(product[results], dtype=np.float64).tofile(tmp_path / f"{results}.bin")
     kinds = ["long" if wide else "int" for _, wide in product["arguments"]]
     filled = {
-        "PARAMETERS": ", ".join(["void*", "ulong"] * 2 + kinds + ["float*", "ulong"]),
+        "PARAMETERS": ", ".join(["void*", "ulong"] * len(product["inputs"]) + kinds + ["float*", "ulong"]),
         "ARGUMENTS": ", ".join(str(value) for value, _ in product["arguments"]),
+        "OPERANDS": ", ".join(f"in[{i}].data(), {product['offset']}" for i in range(len(product["inputs"]))),
+        "INPUTS": str(len(product["inputs"])),
         "GROUPS": ", ".join(map(str, product["groups"])),
         "LOCAL": str(product["local"]),
-        "OFFSET": str(product["offset"]),
         "ERROR": str(product["error"]),
         "GUARD": str(GUARD),
     }
@@ -80,4 +91,4 @@ def test_a_right_unit_passes(tmp_path: Path, name: str, number: int, kernels: st
     head = [line.split(" ", 1) for line in product["defines"]]
     defines = [f"{macro}={value}" for macro, value in head]
     text = PRELUDE + emulated(product["text"])
-    execute(tmp_path, {"k": text}, tmp_path / "case.h", defines, TYPES[name], (tmp_path,))
+    execute(tmp_path, {"k": text}, tmp_path / "case.h", defines, TYPES[name.split()[-1]], (tmp_path,))

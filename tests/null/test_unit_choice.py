@@ -253,13 +253,15 @@ def test_few_tiles_of_warps_are_split() -> None:
     assert "#define A_K_MAJOR 0" in macros(texts[0]) and "#define B_K_MAJOR 0" in macros(texts[0])
 
 
-def attention(dtype: torch.dtype, shape: tuple[int, ...], **caps: Any) -> tuple[list[str], list[dict[str, Any]]]:
+def attention(
+    dtype: torch.dtype, shape: tuple[int, ...], device: str = "units", **caps: Any
+) -> tuple[list[str], list[dict[str, Any]]]:
     """The choices and kernels of a softmax(q k^T) v without gradients."""
     graphs: list[ir.Graph] = []
     q, k, v = (torch.randn(shape).to(dtype) for _ in range(3))
     with torch.no_grad():
         compiled(lambda q, k, v: torch.softmax(q @ k.mT * 0.2, -1) @ v, graphs, dynamic=False)(q, k, v)
-    rendered = _C.exec.render(graphs[0], CAPS["units"] | caps, True)
+    rendered = _C.exec.render(graphs[0], CAPS[device] | caps, True)
     return [line for line in rendered["log"] if "attention" in line], rendered["kernels"]
 
 
@@ -273,6 +275,34 @@ def test_attention(dtype: torch.dtype, name: str) -> None:
     kind = {"split tf32": ""}.get(name, f"_{name}")
     log, _ = attention(dtype, (2, 12, 197, 64), **{f"wgmma_attention{kind}": False})
     assert "attention_group" in log[0]
+
+
+@pytest.mark.parametrize(
+    "dtype, name", [(torch.float32, "split tf32"), (torch.bfloat16, "bf16"), (torch.float16, "f16")]
+)
+@pytest.mark.parametrize("size, filled", [(64, 64), (32, 32), (80, 96), (128, 128), (136, None)])
+def test_attention_by_units_of_a_warp(dtype: torch.dtype, name: str, size: int, filled: int | None) -> None:
+    """Where there are none of four warps; large heads are for the portable kernel."""
+    log, texts = attention(dtype, (2, 12, 197, size), "warps")
+    if filled is None:
+        assert "attention_group" in log[0]
+        return
+    assert "attention_mma" in log[0] and log[0].endswith(name) and len(texts) == 1
+    assert "mma.sync" in texts[0]["text"] and "wgmma.mma_async" not in texts[0]["text"]
+    of = dict(re.findall(r"#define (\w+) (\d+)\n", macros(texts[0])))
+    assert of["DEPTH_TILE"] == str(filled) and of["DIRECT"] == "1" and of["TILE_N"] == of["WARP_N"] == of["TILE_C"]
+    rows = int(of["TILE_M"])
+    assert texts[0]["local"] == [rows // int(of["WARP_M"]) * 32, 1, 1]
+    assert texts[0]["groups"] == [str(-(-197 // rows)), "12", "2"]
+    kind = {"split tf32": ""}.get(name, f"_{name}")
+    assert "attention_group" in attention(dtype, (2, 12, 197, size), "warps", **{f"mma_attention{kind}": False})[0][0]
+    assert "attention_wgmma" in attention(dtype, (2, 12, 197, 64), "warps", **{f"wgmma_attention{kind}": True})[0][0]
+
+
+def test_attention_in_tf32_by_units_of_a_warp() -> None:
+    torch.set_float32_matmul_precision("high")
+    assert attention(torch.float32, (2, 3, 100, 64), "warps")[0][0].endswith(" tf32")
+    assert "split tf32" in attention(torch.float32, (2, 3, 100, 64), "warps", mma_attention_tf32=False)[0][0]
 
 
 def test_attention_in_tf32() -> None:
@@ -382,7 +412,7 @@ def test_statistics(tmp_path: Path, dtype: torch.dtype) -> None:
 @pytest.mark.skipif(CLANG is None, reason="needs clang, which reads OpenCL C")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("precision", ["highest", "high"])
-@pytest.mark.parametrize("device, name, least", [("units", "wgmma.mma_async", 8), ("warps", "mma.sync", 5)])
+@pytest.mark.parametrize("device, name, least", [("units", "wgmma.mma_async", 8), ("warps", "mma.sync", 6)])
 def test_kernels_are_valid(
     tmp_path: Path, dtype: torch.dtype, precision: str, device: str, name: str, least: int
 ) -> None:

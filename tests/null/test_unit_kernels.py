@@ -54,6 +54,20 @@ ATTENTIONS = [  # types, tile, macros, (batch, heads, heads of q per head of k, 
     ("TERMS=3", "64x64", {}, (1, 2, 1, 70, 150, 0)), ("TERMS=3", "128x64", {"CAUSAL": 1, "DEPTH": 36, "WIDTH": 20}, (1, 2, 2, 130, 140, 4)),
     ("TERMS=1", "64x64", {"MASK": 1, "DIRECT": 0}, (1, 1, 1, 66, 67, 1)),
 ]  # fmt: skip
+WARP_ATTENTIONS = [  # types, tile and rows of a warp, macros, (batch, heads, heads of q per head of k, queries, keys, offset)
+    ("IN_BF16", "128x64/32", {}, (1, 2, 1, 150, 150, 0)), ("IN_HALF", "64x64/16", {"CAUSAL": 1}, (1, 2, 2, 130, 260, 8)),
+    ("IN_BF16", "128x64/32", {"CAUSAL": 1, "DEPTH": 40, "WIDTH": 24}, (2, 1, 1, 150, 140, 0)),
+    ("IN_HALF", "64x128/16", {"MASK": 1}, (1, 2, 1, 65, 129, 0)), ("IN_BF16", "64x64/32", {"MASK": 3, "DIRECT": 0}, (1, 1, 1, 66, 67, 3)),
+    ("IN_BF16", "128x64/16", {"DEPTH_TILE": 128, "DEPTH": 128, "WIDTH": 96, "STAGES": 3}, (1, 1, 1, 64, 140, 0)),
+    ("IN_HALF", "64x64/16", {"DEPTH_TILE": 96, "DEPTH": 80, "WIDTH": 80, "CAUSAL": 1}, (1, 1, 1, 100, 70, 0)),
+    ("IN_BF16", "64x64/16", {"DEPTH_TILE": 32, "DEPTH": 32, "WIDTH": 32, "STAGES": 2}, (1, 2, 1, 64, 70, 0)),
+    ("IN_HALF", "64x64/32", {"DROPOUT": 1}, (1, 2, 2, 70, 261, 0)), ("TERMS=3", "64x64/16", {"DROPOUT": 1}, (2, 1, 1, 66, 130, 0)),
+    ("TERMS=3", "64x64/32", {}, (1, 2, 1, 70, 150, 0)),
+    ("TERMS=3", "128x64/32", {"CAUSAL": 1, "DEPTH": 36, "WIDTH": 20}, (1, 2, 2, 130, 140, 4)),
+    ("TERMS=3", "64x64/16", {"DEPTH_TILE": 128, "DEPTH": 96, "WIDTH": 128, "STAGES": 2, "MASK": 3}, (1, 1, 1, 66, 67, 0)),
+    ("TERMS=1", "64x64/16", {"MASK": 1, "DIRECT": 0}, (1, 1, 1, 66, 67, 1)),
+    ("TERMS=1", "128x64/32", {"CAUSAL": 1, "STAGES": 3}, (1, 1, 1, 130, 70, 0)),
+]  # fmt: skip
 GRADIENTS = [  # types, rows of a tile, macros, (batch, heads, heads of q per head of k, queries, keys, offset)
     ("IN_BF16", 64, {"PASS": 1, "OVERLAP": 1}, (1, 2, 1, 70, 450, 0)), ("IN_BF16", 64, {"PASS": 2}, (1, 2, 1, 450, 70, 0)),
     ("IN_HALF", 128, {"PASS": 1, "OVERLAP": 1, "CAUSAL": 1, "STAGES": 8, "LAG": 5}, (1, 2, 2, 200, 330, 8)),
@@ -86,6 +100,7 @@ WARP_GEMMS = [  # tile, warp's tile, operands' types, K contiguous in A and B, (
     ("64x64", "32x32", "TERMS=3", 1, 1, (66, 65, 133, 0, 1, 0)), ("64x64", "32x32", "TERMS=3", 0, 0, (66, 65, 33, 0, 1, 0)),
     ("128x128", "64x64", "TERMS=1", 1, 1, (130, 136, 200, 4, 4, 0)), ("128x64", "64x32", "TERMS=1", 0, 0, (66, 65, 33, 0, 1, 0)),
 ]  # fmt: skip
+ATTENTION_ERRORS = {"IN_BF16": "6e-3", "IN_HALF": "8e-4", "TERMS=1": "1e-3", "TERMS=3": "2e-6"}
 UNROLL = "__attribute__((opencl_unroll_hint))"
 
 
@@ -120,11 +135,12 @@ def run(
     packs: dict[str, list[str]] | None = None,
 ) -> None:
     """Builds kernels/<kernel>.cl with its case and runs it: the program compares. packs: kernels/pack_wgmma.cl by names, with macros."""
-    files = ["mma", "wgmma_store", "mma_store"] if kernel.endswith("_mma") else ["wgmma", "wgmma_store"]
+    warps = kernel.endswith("_mma")
+    files = ["mma", "wgmma_store", "mma_store"] if warps else ["wgmma", "wgmma_store"]
     files += ["wgmma_statistics"] if "STATISTICS=1" in defines else []
-    files += (
-        ["conv_taps"] if kernel in ("conv_mma", "conv_wgmma") else ["wgmma_attention"] if "attention" in kernel else []
-    )
+    files += ["conv_taps"] if kernel in ("conv_mma", "conv_wgmma") else []
+    if "attention" in kernel:
+        files = ["mma", "attention_scores"] if warps else ["wgmma", "attention_scores", "wgmma_attention"]
 
     def text(name: str, macros: list[str], files: list[str]) -> str:
         macros = [f"KERNEL_NAME={name}", *macros]
@@ -224,16 +240,27 @@ def test_attention(tmp_path: Path, types: str, tile: str, macros: dict[str, int]
         "PRODUCERS": 128,
         "CAUSAL": 0,
     } | macros
-    tolerance = {"IN_BF16": "6e-3", "IN_HALF": "8e-4", "TERMS=1": "1e-3", "TERMS=3": "2e-6"}[types]
     named = [
         types if "=" in types else f"{types}=1",
         f"TILE_M={rows}",
         f"TILE_C={columns}",
         "TILE_N=64",
-        f"TOLERANCE={tolerance}",
+        f"TOLERANCE={ATTENTION_ERRORS[types]}",
     ]
     named += [f"{name}={value}" for name, value in defines.items()]
     run(tmp_path, "attention_wgmma", "unit_case_attention.h", named, sizes, types)
+
+
+@pytest.mark.parametrize("types, tile, macros, sizes", WARP_ATTENTIONS)
+def test_attention_of_warps(
+    tmp_path: Path, types: str, tile: str, macros: dict[str, int], sizes: tuple[int, ...]
+) -> None:
+    rows, columns, warp = tile.replace("/", "x").split("x")
+    defines: dict[str, int] = {"DIRECT": 1, "DEPTH": 64, "WIDTH": 64, "DEPTH_TILE": 64, "STAGES": 4, "CAUSAL": 0}
+    named = [f"TILE_M={rows}", f"WARP_M={warp}", *(f"{of}={columns}" for of in ("TILE_N", "WARP_N", "TILE_C"))]
+    named += [types if "=" in types else f"{types}=1", f"TOLERANCE={ATTENTION_ERRORS[types]}"]
+    named += [f"{name}={value}" for name, value in (defines | macros).items()]
+    run(tmp_path, "attention_mma", "unit_case_attention.h", named, sizes, types)
 
 
 @pytest.mark.parametrize("types, rows, macros, sizes", GRADIENTS)
@@ -252,7 +279,7 @@ def test_attention_gradient(
     }
     named = [types if "=" in types else f"{types}=1", f"TILE_M={rows}", "TILE_C=64", "TILE_N=64", "PRODUCERS=128"]
     named += [f"{name}={value}" for name, value in (defines | macros).items()]
-    tolerance = {"IN_BF16": "6e-3", "IN_HALF": "8e-4", "TERMS=1": "1e-3", "TERMS=3": "2e-6"}[types]
+    tolerance = ATTENTION_ERRORS[types]
     case = "unit_case_attention_gradient.h"
     run(tmp_path, "attention_gradient_wgmma", case, [*named, f"TOLERANCE={tolerance}"], sizes, types)
 

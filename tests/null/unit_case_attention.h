@@ -1,5 +1,5 @@
-// tests/null/unit_case_attention.h: emulated attention_wgmma, queries behind each other in memory as [b, l, h, d]. Arguments:
-// batch heads, heads of q per head of k, queries keys offset.
+// tests/null/unit_case_attention.h: emulated attention_wgmma or attention_mma, queries behind each other in memory as [b, l, h,
+// d]. Arguments: batch heads, heads of q per head of k, queries keys offset.
 #if MASK == 1
 using Mask = unsigned char;
 #elif MASK == 3
@@ -36,7 +36,7 @@ int run_case(int, char** argv) {
   const auto bias = numbers(mask.size(), 4);
   for (size_t i = 0; i < mask.size(); ++i) mask[i] = MASK == 1 ? bias[i] > -0.5f : bias[i];
 #endif
-  launch((queries + TILE_M - 1) / TILE_M, heads, batch, TILE_M / 64 * 128 + PRODUCERS, [&] {
+  launch((queries + TILE_M - 1) / TILE_M, heads, batch, UNIT_ITEMS, [&] {
     k(qs.data(), offset, ks.data(), offset, vs.data(), offset,
 #ifdef MASK
       mask.data(), 0,

@@ -228,12 +228,12 @@ uint emulated_halves(float first, float second) { return narrow(first) | static_
 float emulated_value(uint both, uint upper) { return widen(reinterpret_cast<const char*>(&both) + 2 * upper); }
 float emulated_exp2(float x) { return std::exp2(x); }
 float emulated_lane(float x, uint bit) {
-  static float values[4][128];
-  const int warpgroup = item.local / 128, own = item.local % 128;
-  values[warpgroup][own] = x;
-  pthread_barrier_wait(&g_warpgroup[warpgroup]);
-  const float y = values[warpgroup][own ^ bit];
-  pthread_barrier_wait(&g_warpgroup[warpgroup]);
+  static float values[16][32];
+  const int warp = item.local / 32, own = item.local % 32;
+  values[warp][own] = x;
+  pthread_barrier_wait(&g_warp[warp]);
+  const float y = values[warp][own ^ bit];
+  pthread_barrier_wait(&g_warp[warp]);
   return y;
 }
 size_t get_local_id(uint) asm("_Z12get_local_idj");

@@ -1,8 +1,9 @@
-// csrc/schedule/templates/attention_wgmma.cpp: attention on matrix units by kernels/attention_wgmma.cl, its gradients by
-// attention_gradient_wgmma.cl.
+// csrc/schedule/templates/attention_wgmma.cpp: attention on matrix units by kernels/attention_wgmma.cl or attention_mma.cl, its
+// gradients by attention_gradient_wgmma.cl.
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 
 #include "csrc/schedule/templates/attention_operands.h"
 #include "csrc/schedule/templates/choosers.h"
@@ -22,6 +23,8 @@ struct AttentionTile {
   bool overlap;  // a step's last product is multiplied during the softmax of the next, where registers suffice
   int resident;  // groups on a compute unit
   double rate;   // rows a second relative to the first of its kind when the device is full
+  int warp_rows = 0;
+  UnitTile tile() const { return {rows, columns, rate, warp_rows, warp_rows == 0 ? 0 : columns}; }
 };
 // Rates of pass 0 follow from measurements on an H200, those of the gradients are estimates.
 constexpr std::array<AttentionTile, 27> kTiles = {
@@ -39,6 +42,19 @@ constexpr std::array<AttentionTile, 27> kTiles = {
      {2, 4, 3, 64, 64, 64, 5, false, 1, 0.6},    {1, 4, 1, 128, 64, 64, 9, false, 1, 1.0},
      {1, 4, 1, 64, 64, 64, 9, false, 1, 0.6},    {2, 4, 1, 128, 64, 64, 9, false, 1, 1.0},
      {2, 4, 1, 64, 64, 64, 9, false, 1, 0.6}}};
+// Of warps: estimates. `depth` is the largest; head sizes are filled up to a multiple of 32. Two blocks of 16 rows a warp need
+// registers for the sums of both, and load keys and values half as often.
+constexpr std::array<AttentionTile, 11> kWarpTiles = {{{0, 8, 1, 128, 64, 64, 4, false, 2, 1.0, 32},
+                                                       {0, 8, 1, 128, 64, 128, 4, false, 2, 0.85, 16},
+                                                       {0, 8, 1, 64, 64, 128, 4, false, 2, 0.8, 16},
+                                                       {0, 4, 3, 128, 64, 64, 4, false, 2, 1.0, 32},
+                                                       {0, 4, 3, 128, 64, 64, 4, false, 2, 0.9, 16},
+                                                       {0, 4, 3, 64, 64, 64, 4, false, 2, 0.85, 16},
+                                                       {0, 4, 3, 64, 64, 128, 2, false, 1, 0.7, 16},
+                                                       {0, 4, 1, 128, 64, 64, 4, false, 2, 1.0, 32},
+                                                       {0, 4, 1, 128, 64, 64, 4, false, 2, 0.85, 16},
+                                                       {0, 4, 1, 64, 64, 64, 4, false, 2, 0.8, 16},
+                                                       {0, 4, 1, 64, 64, 128, 2, false, 1, 0.7, 16}}};
 // Before its first step and after the last a group takes as long as for so many pairs of a query and a key: for itself, and for
 // each row.
 constexpr double kStartPairs = 12e3, kRowPairs = 200;
@@ -50,9 +66,10 @@ const AttentionTile* choose_attention_tile(TemplateContext& context, const UnitM
   const int64_t columns = typical(parts.columns(), 512), others = typical(parts.batch, 8) * typical(parts.row_heads(), 8);
   const Caps& caps = context.caps;
   std::vector<std::pair<double, const AttentionTile*>> ranked;
-  for (const AttentionTile& tile : kTiles) {
+  const bool warps = math.units == Units::kWarp;
+  for (const AttentionTile& tile : warps ? std::span<const AttentionTile>(kWarpTiles) : kTiles) {
     if (tile.pass != parts.pass || tile.chunk != math.chunk || tile.terms != math.terms) continue;
-    if (depth > tile.depth || (depth <= 64 && tile.depth > 64)) continue;
+    if (depth > tile.depth || (!warps && depth <= 64 && tile.depth > 64)) continue;
     const int64_t tiles = (rows + tile.rows - 1) / tile.rows * others;
     const int64_t steps = (columns + tile.columns - 1) / tile.columns;
     const double pairs = static_cast<double>(tile.rows * tile.columns * steps) / tile.rate;
@@ -63,31 +80,34 @@ const AttentionTile* choose_attention_tile(TemplateContext& context, const UnitM
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> names;
   for (const auto& [time, tile] : ranked)
-    if (names.size() < kMostOptions) names.push_back(std::to_string(tile->rows) + "x" + std::to_string(tile->columns));
+    if (names.size() < kMostOptions) names.push_back(tile->tile().name());
   return ranked[context.choices.pick("tile", names)].second;
 }
 
-}  // namespace
-
-bool choose_attention_wgmma(TemplateContext& context, TemplateLaunch& launch) {
+bool choose_attention(TemplateContext& context, TemplateLaunch& launch, Units units) {
   const ir::Node node = context.graph.nodes[context.node];
   const auto found = attention_parts(context, node, 128);
   if (!found) return false;
   const AttentionParts& parts = *found;
-  const auto math = attention_math(context);
+  const auto math = attention_math(context, units);
   if (!math || !(node.attention.scale > 0) || !std::isfinite(node.attention.scale)) return false;
   if (typical(parts.rows(), 512) < 24) return false;  // most of a tile would be empty
   const AttentionTile* tile = choose_attention_tile(context, *math, parts);
   if (!tile) return false;
-  const bool gradient = parts.pass > 0;
+  const bool gradient = parts.pass > 0, warps = units == Units::kWarp;
 
   launch = TemplateLaunch{};
-  use_unit_kernel(context, launch, gradient ? "attention_gradient_wgmma" : "attention_wgmma", *math, tile->rows, tile->columns);
-  launch.libraries.emplace_back("wgmma_attention");
+  use_unit_kernel(context, launch, unit_file(gradient ? "attention_gradient" : "attention", *math), *math, tile->rows,
+                  tile->columns);
+  if (warps)
+    use_warps(launch, *math, tile->tile());
+  else
+    define(launch, "OVERLAP", tile->overlap);
+  launch.libraries.emplace_back("attention_scores");
+  if (!warps) launch.libraries.emplace_back("wgmma_attention");
   define(launch, "TILE_C", tile->columns);
-  define(launch, "DEPTH_TILE", tile->depth);
+  define(launch, "DEPTH_TILE", warps ? (std::max(parts.depth, parts.depth2) + 31) / 32 * 32 : tile->depth);
   define(launch, "STAGES", tile->stages);
-  define(launch, "OVERLAP", tile->overlap);
   if (gradient && math->chunk == 8)
     define(launch, "LAG", tile->stages - 3);  // a consumer that overlaps waits for a step while it holds one more
   define_attention(node, parts, launch);
@@ -110,6 +130,16 @@ bool choose_attention_wgmma(TemplateContext& context, TemplateLaunch& launch) {
   pass(launch, {}, strides);
   launch.groups = {ir::ceildiv(parts.rows(), tile->rows), parts.row_heads(), parts.batch};
   return true;
+}
+
+}  // namespace
+
+bool choose_attention_wgmma(TemplateContext& context, TemplateLaunch& launch) {
+  return choose_attention(context, launch, Units::kWarpgroup);
+}
+
+bool choose_attention_mma(TemplateContext& context, TemplateLaunch& launch) {
+  return choose_attention(context, launch, Units::kWarp);
 }
 
 }  // namespace ocl::schedule

@@ -24,6 +24,7 @@ bool choose_gemm_group(TemplateContext& context, TemplateLaunch& launch);
 
 bool choose_attention_wgmma(TemplateContext& context, TemplateLaunch& launch);
 bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch);
+bool choose_attention_mma(TemplateContext& context, TemplateLaunch& launch);
 bool choose_conv_mma(TemplateContext& context, TemplateLaunch& launch);
 bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch);
 bool choose_conv_weight_mma(TemplateContext& context, TemplateLaunch& launch);

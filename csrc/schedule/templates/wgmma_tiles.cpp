@@ -94,8 +94,13 @@ std::string UnitTile::name() const {
   return warp_rows == 0 ? tile : tile + "/" + std::to_string(warp_rows) + "x" + std::to_string(warp_columns);
 }
 
-std::optional<UnitMath> attention_math(const TemplateContext& context) {
+std::optional<UnitMath> attention_math(const TemplateContext& context, Units units) {
   const Caps& caps = context.caps;
+  if (units == Units::kWarp) {
+    if (context.graph.nodes[context.node].attention.kind != ir::AttentionKind::kForward) return std::nullopt;
+    return math_of(context, 3, {caps.mma_attention_tf32, caps.mma_attention, caps.mma_attention_bf16, caps.mma_attention_f16},
+                   units);
+  }
   if (context.graph.nodes[context.node].attention.kind != ir::AttentionKind::kForward)
     return math_of(context, 4,
                    {caps.wgmma_attention_gradient_tf32, caps.wgmma_attention_gradient, caps.wgmma_attention_gradient_bf16,
@@ -215,6 +220,14 @@ void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, con
   launch.store_width = store_width;
 }
 
+void use_warps(TemplateLaunch& launch, const UnitMath& math, const UnitTile& tile) {
+  launch.libraries = {"mma"};
+  launch.variant = tile.name() + " " + math.name;
+  define(launch, "WARP_M", tile.warp_rows);
+  define(launch, "WARP_N", tile.warp_columns);
+  launch.local = {tile.rows / tile.warp_rows * (tile.columns / tile.warp_columns) * 32, 1, 1};
+}
+
 void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const std::string& file, const UnitMath& math,
                    const UnitTile& tile, const IndexExpr& columns, int producers) {
   const int store_width = multiples(context, math.chunk, {columns}) ? math.chunk : 2;
@@ -222,11 +235,8 @@ void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const
   launch.libraries.push_back("wgmma_store");
   launch.store_aligned = true;
   if (math.units != Units::kWarp) return;
-  launch.libraries = {"mma", "wgmma_store", "mma_store"};
-  launch.variant = tile.name() + " " + math.name;
-  define(launch, "WARP_M", tile.warp_rows);
-  define(launch, "WARP_N", tile.warp_columns);
-  launch.local = {tile.rows / tile.warp_rows * (tile.columns / tile.warp_columns) * 32, 1, 1};
+  use_warps(launch, math, tile);
+  launch.libraries.insert(launch.libraries.end(), {"wgmma_store", "mma_store"});
 }
 
 }  // namespace ocl::schedule

@@ -29,7 +29,7 @@ std::optional<UnitMath> unit_math(const TemplateContext& context, Units units = 
 /// The kernel of these units: "gemm" -> "gemm_wgmma".
 std::string unit_file(const char* what, const UnitMath& math);
 /// The same for an attention's kernels.
-std::optional<UnitMath> attention_math(const TemplateContext& context);
+std::optional<UnitMath> attention_math(const TemplateContext& context, Units units);
 
 /// A work-group's tile of the output; 64 rows a consumer, or a part of it a warp.
 struct UnitTile {
@@ -74,10 +74,11 @@ UnitTile choose_unit_tile(TemplateContext& context, const std::vector<UnitTile>&
 int64_t resident_groups(const Caps& caps, const UnitTile& tile);
 ir::IndexExpr persistent_groups(const Caps& caps, const ir::IndexExpr& tiles, const UnitTile& tile,
                                 const ir::IndexExpr& others);
-/// File, library, tile, terms and local size of a launch; use_unit_tile: of one that stores rows of `columns` elements by
-/// kernels/wgmma_store.cl, and the width of these stores.
+/// File, library, tile, terms and local size of a launch; use_warps: the same where the units are a warp's; use_unit_tile: of
+/// one that stores rows of `columns` elements by kernels/wgmma_store.cl, and the width of these stores.
 void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const std::string& file, const UnitMath& math,
                      int rows, int columns, int producers = 128, int store_width = 2);
+void use_warps(TemplateLaunch& launch, const UnitMath& math, const UnitTile& tile);
 void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const std::string& file, const UnitMath& math,
                    const UnitTile& tile, const ir::IndexExpr& columns, int producers = 128);
 
