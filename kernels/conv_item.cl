@@ -28,6 +28,8 @@
 // Global size: (ceil(batch*ceil(out_h/ph)*ceil(out_w/pw) / (MR*MT)), groups*ceil(K/TN), ph*pw), local (1, 1, 1);
 //   ph = pw = 1 forward; ph = stride_h, pw = stride_w for DATA_GRADIENT.
 // Hooks: STORE(acc, n, k, h, w), STOREV(acc, n, k, h, w) with k = g*K + channel in the group; store dimension k.
+//   STATISTICS 1, forward alone: the item also leaves mean (which 0), m2 (1: the sum of squared distances from it) and count (2) of its pixels for each
+//   channel, as part get_global_id(0): STORE1(value, which, part, k), STORE1V along k.
 //   Both have one call site in a loop: an epilogue may be long, and building it MR*NV times took seconds.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_item
@@ -53,6 +55,9 @@
 #endif
 #ifndef WHOLE_VECTORS
 #define WHOLE_VECTORS 0   // 1: K % VW == 0, no channel is stored alone
+#endif
+#ifndef STATISTICS
+#define STATISTICS 0      // see above
 #endif
 #ifndef STORE             // alone: dense y[n][h][w][k], y_K = all channels
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset, const int y_H, const int y_W, const int y_K
@@ -165,4 +170,28 @@ ONE_ITEM __kernel void KERNEL_NAME(
       }
     }
   }
+#if STATISTICS
+  const int rows = min(MT * MR, pixels - first), width = min(TN, K - k0), k_out = group * K + k0;
+  VEC mean[NV], m2[NV];
+  OCL_UNROLL for (int v = 0; v < NV; ++v) mean[v] = m2[v] = (VEC)(0.f);
+  for (int i = 1; i < rows; ++i)  // around the first pixel
+    OCL_UNROLL for (int v = 0; v < NV; ++v) mean[v] += VLOAD(sums + i * TN + v * VW) - VLOAD(sums + v * VW);
+  OCL_UNROLL for (int v = 0; v < NV; ++v) mean[v] = VLOAD(sums + v * VW) + mean[v] / (VEC)(rows);
+  for (int i = 0; i < rows; ++i)
+    OCL_UNROLL for (int v = 0; v < NV; ++v) {
+      const VEC d = VLOAD(sums + i * TN + v * VW) - mean[v];
+      m2[v] = fma(d, d, m2[v]);
+    }
+  float results[3 * TN];
+  OCL_UNROLL for (int v = 0; v < NV; ++v) {
+    VSTORE(mean[v], results + v * VW);
+    VSTORE(m2[v], results + TN + v * VW);
+    VSTORE((VEC)(rows), results + 2 * TN + v * VW);
+  }
+  OCL_NO_UNROLL for (int which = 0; which < 3; ++which) {
+    int k = 0;
+    OCL_NO_UNROLL for (; k + VW <= width; k += VW) STORE1V(VLOAD(results + which * TN + k), which, get_global_id(0), k_out + k);
+    OCL_NO_UNROLL for (; k < width; ++k) STORE1(results[which * TN + k], which, get_global_id(0), k_out + k);
+  }
+#endif
 }

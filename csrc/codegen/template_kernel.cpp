@@ -36,7 +36,7 @@ std::string joined(const std::vector<std::string>& parts) {
 /// One hook: the function that stores elements of one output of the main node; `loops`: which of its dimensions the
 /// coordinates are, in order.
 struct Hook {
-  int output = 0, width = 1;
+  int output = 0, width = 1, lane = 0;  // lane: the dimension that vectors run along
   std::vector<int> loops;
   bool aligned = false;  // vectors at aligned addresses
   Writer body;
@@ -70,8 +70,7 @@ Writer hook_body(Kernel& kernel, const schedule::Group& group, const Hook& hook)
   }
   body.push(names);
   body.assume_aligned(hook.aligned);
-  if (static_cast<size_t>(group.launch.store_dim) < sizes.size())
-    body.set_lane({SymbolKind::kLoop, group.launch.store_dim}, hook.width);
+  if (static_cast<size_t>(hook.lane) < sizes.size()) body.set_lane({SymbolKind::kLoop, hook.lane}, hook.width);
   body.set_result(group.main, {output, coords}, {"acc", ir::DType::kF32, hook.width, body.depth() - 1, false});
   if (hook.output == 0)
     for (const ir::NodeId node : group.epilogue) body.run_map(node);
@@ -128,14 +127,15 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
 
   std::vector<Hook> hooks;
   for (size_t output = 0; output < main.outputs.size(); ++output) {
-    Hook hook{static_cast<int>(output), 1, launch.store_coords, false, {}};
+    const int lane = output > 0 && launch.store1_dim != ir::kNone ? launch.store1_dim : launch.store_dim;
+    Hook hook{static_cast<int>(output), 1, lane, launch.store_coords, false, {}};
     const size_t rank = output == 0 ? main.sizes.size() : schedule.graph.buffers[main.outputs[output]].sizes.size();
     if (output > 0) {
       hook.loops.resize(rank);
       std::iota(hook.loops.begin(), hook.loops.end(), 0);
     }
     hooks.push_back(hook);
-    if (launch.store_width == 1 || static_cast<size_t>(launch.store_dim) >= rank) continue;
+    if (launch.store_width == 1 || static_cast<size_t>(lane) >= rank) continue;
     hook.width = launch.store_width;
     if (launch.store_aligned && output == 0) {
       hook.aligned = true;

@@ -49,23 +49,31 @@ int64_t parts_of(int64_t tiles, int64_t others, int64_t groups) {
   return parts;
 }
 
-/// The convolution's second output [mean, m2 or count; part; channel], and the form of its kernel that stores it.
-void leave_statistics(Graph& graph, Node& conv, TemplateLaunch& launch) {
+/// Deals the tiles out; the number of parts.
+IndexExpr deal_out(const Graph& graph, const Node& conv, TemplateLaunch& launch) {
   const TemplateLaunch::Statistics& form = launch.statistics;
   const IndexExpr tiles = ir::ceildiv(form.rows, form.tile_rows);
   const IndexExpr columns = ir::ceildiv(ir::floordiv(conv.sizes[1], conv.convolve.groups), form.tile_columns);
   const int64_t at_once = std::max<int64_t>(form.groups / conv.convolve.groups, 1);
   const IndexExpr parts = ir::simplify(
       ir::min(tiles, parts_of(static_cast<int64_t>(typical(graph, tiles)), columns.constant(), at_once)), graph.ranges());
+  launch.ints.push_back({parts, false});
+  launch.groups[0] = ir::min(parts * columns, at_once);
+  return parts;
+}
+
+/// The convolution's second output [mean, m2 or count; part; channel], and the form of its kernel that stores it.
+void leave_statistics(Graph& graph, Node& conv, TemplateLaunch& launch) {
+  const TemplateLaunch::Statistics& form = launch.statistics;
+  const IndexExpr parts = form.parts ? *form.parts : deal_out(graph, conv, launch);
   ir::Buffer buffer;
   buffer.dtype = ir::DType::kF32;
   buffer.sizes = {3, parts, conv.sizes[1]};
   buffer.strides = ir::contiguous_strides(buffer.sizes);
   conv.outputs.push_back(graph.add_buffer(buffer));
-  launch.libraries.push_back(form.library);
+  launch.libraries.insert(launch.libraries.end(), form.libraries.begin(), form.libraries.end());
   launch.defines.emplace_back("STATISTICS", "1");
-  launch.ints.push_back({parts, false});
-  launch.groups[0] = ir::min(parts * columns, at_once);
+  launch.store1_dim = 2;
   launch.variant += " with statistics";
 }
 
@@ -86,6 +94,14 @@ void merge_parts(const Graph& graph, Node& reduce, ir::BufferId parts) {
   }
 }
 
+/// Whether a pass over the output is worth saving. A GPU that would cut the reduction saves a launch as well; where one launch
+/// is enough for it, that one also does what follows. What a CPU has just written is in its caches, if it is small.
+bool pays(const Graph& graph, const Node& conv, const Node& reduce, const Caps& caps) {
+  constexpr double kLeastBytes = 8 << 20, kLeastLength = 1024;
+  if (!caps.is_cpu) return wants_parts(graph, reduce, caps);
+  return typical_bytes(graph, conv.outputs[0]) >= kLeastBytes && typical_product(graph, reduce.reduce_sizes) > kLeastLength;
+}
+
 }  // namespace
 
 void conv_statistics(Schedule& schedule, const Caps& caps) {
@@ -94,7 +110,7 @@ void conv_statistics(Schedule& schedule, const Caps& caps) {
   for (const Node& node : graph.nodes)
     for (const ir::BufferId buffer : ir::writes(node)) ++writers[buffer];
   for (auto& [id, launch] : schedule.launches) {
-    if (graph.nodes[id].kind != ir::NodeKind::kConvolve || launch.statistics.tile_rows == 0) continue;
+    if (graph.nodes[id].kind != ir::NodeKind::kConvolve || !launch.statistics.offered) continue;
     const ir::BufferId output = graph.nodes[id].outputs[0];
     // The kernel rounds what it stores as its operands are.
     if (writers[output] != 1 || !graph.nodes[id].sizes[1].is_const() ||
@@ -102,8 +118,7 @@ void conv_statistics(Schedule& schedule, const Caps& caps) {
       continue;
     for (NodeId next = id + 1; next < static_cast<NodeId>(graph.nodes.size()); ++next) {
       Node& reduce = graph.nodes[next];
-      // A reduction that one launch does, with what follows it, gains nothing.
-      if (!reads_channels(graph, graph.nodes[id], reduce) || !wants_parts(graph, reduce, caps)) continue;
+      if (!reads_channels(graph, graph.nodes[id], reduce) || !pays(graph, graph.nodes[id], reduce, caps)) continue;
       if (graph.nodes[id].outputs.size() == 1) leave_statistics(graph, graph.nodes[id], launch);
       merge_parts(graph, reduce, graph.nodes[id].outputs[1]);
       schedule.log.push_back(reduce.origin.op + ": merges the statistics that " + graph.nodes[id].origin.op + " leaves");

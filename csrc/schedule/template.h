@@ -3,6 +3,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,16 +40,18 @@ struct TemplateLaunch {
       false;                  // STOREV's coordinate along that loop is a multiple of the width, and the device gains by knowing
   bool plain_stores = false;  // the kernel has a form for hooks that only store: PLAIN_STORES
   int store_dim = 0;          // which loop of the node STOREV runs along
+  int store1_dim = ir::kNone;  // which dimension of the second output STORE1V runs along; kNone: the same
   /// Which loop i* of the node each coordinate argument of STORE is, in order: gemm {0, 1, 2}.
   std::vector<int> store_coords;
-  /// A form of a convolution's kernel, chosen by STATISTICS 1, with an integer argument more: the number of parts. It leaves
-  /// the statistics of each channel over the output's `rows` (pixels): STORE1. groups[0] are then tasks, a part of a column of
-  /// tiles each.
+  /// A form of a convolution's kernel, chosen by STATISTICS 1, that leaves the statistics of each channel in parts: STORE1.
   struct Statistics {
-    ir::IndexExpr rows;
-    int tile_rows = 0, tile_columns = 0;  // 0: there is no such form
-    int64_t groups = 0;                   // that run at once
-    std::string library;                  // that this form needs
+    bool offered = false;
+    std::optional<ir::IndexExpr> parts;  // those that the kernel's items make; otherwise they are dealt out:
+    /// groups[0] are tasks, a part of a column of tiles each, and the number of parts is an integer argument more.
+    ir::IndexExpr rows;  // of the output: pixels
+    int tile_rows = 0, tile_columns = 0;
+    int64_t groups = 0;                  // that run at once
+    std::vector<std::string> libraries;  // that this form needs
   };
   Statistics statistics;
   int64_t scratch_elements = 0;  // f32 workspace, passed as the last input (0: none)

@@ -33,6 +33,41 @@ def test_variance(ocl_device, sizes, dims, channels_last, offset):
     assert (mean - exact_mean).pow(2).mean().sqrt() < ulp * max(1.0, offset)
 
 
+# batch, C, K, H, W, size of filters, stride, groups
+CONVOLUTIONS = [(3, 64, 70, 103, 99, 1, 1, 1), (2, 66, 64, 130, 131, 3, 2, 2), (1, 3, 64, 366, 370, 7, 2, 1)]
+
+
+@pytest.mark.parametrize("vector_floats", [0, 8])
+@pytest.mark.parametrize("offset", [0.0, 100.0])
+@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=lambda s: "-".join(map(str, s)))
+def test_channels_of_a_convolution(ocl_device, shape, offset, vector_floats):
+    """Where its kernel leaves them in parts: those of what it stores, and the same bits each time."""
+    batch, channels, filters, height, width, size, stride, groups = shape
+    torch.manual_seed(0)
+    x = torch.randn(batch, channels, height, width).contiguous(memory_format=torch.channels_last)
+    w = torch.randn(filters, channels // groups, size, size)
+    if offset:  # one channel of each group, seen by the middle of each filter
+        x[:, :: channels // groups] = offset
+        w[:, 0], w[:, 0, size // 2, size // 2] = 0.0, 1.0
+    x, w = x.to(ocl_device), w.to(ocl_device)
+
+    def block(x, w):
+        y = torch.nn.functional.conv2d(x, w, stride=stride, padding=size // 2, groups=groups)
+        return y, *torch.var_mean(y, (0, 2, 3))
+
+    torch._dynamo.reset()
+    options = {"fallback": "error", "vector_floats": vector_floats}
+    compiled = torch.compile(block, backend="ocl", options=options, dynamic=False)
+    results = compiled(x, w)
+    assert all(torch.equal(a, b) for a, b in zip(results, compiled(x, w), strict=True))
+    y, variance, mean = (t.cpu().double() for t in results)
+    exact_variance, exact_mean = torch.var_mean(y, (0, 2, 3))
+    ulp = torch.finfo(torch.float32).eps
+    far = exact_mean.abs() / exact_variance.sqrt()
+    assert ((variance / exact_variance - 1).abs() < 8 * ulp * (1 + far)).all()
+    assert ((mean - exact_mean).abs() < 4 * ulp * (exact_mean.abs() + exact_variance.sqrt())).all()
+
+
 @pytest.mark.parametrize("name", ["cumsum", "logcumsumexp"])
 @pytest.mark.parametrize("sizes", [(3, 700), (2, 10000)], ids=str)
 def test_running_sum(ocl_device, name, sizes):

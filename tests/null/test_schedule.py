@@ -156,6 +156,19 @@ def test_statistics_of_a_convolution(name: str, dtype: torch.dtype) -> None:
         assert any(n.kind == "reduce" and n.stage == "final" for n in rendered["graph"].nodes)
 
 
+def test_statistics_on_a_cpu() -> None:
+    """An item leaves those of its pixels, where the output is larger than caches; an odd number of channels and a last item with less."""
+    torch.manual_seed(0)
+    x = torch.randn(1, 64, 181, 180).contiguous(memory_format=torch.channels_last)
+    for filters, left in ((70, True), (40, False)):
+        seen: list[Seen] = []
+        w = torch.randn(filters, 64, 1, 1)
+        collecting(lambda x, w: convolved(x, w, batch_norm_alone), seen, dynamic=False)(x, w)
+        assert_scheduled_equals_unscheduled(seen[0], "cpu16", rtol=1e-4, atol=1e-4)
+        texts = [kernel["text"] for kernel in render(seen[0].graph, "cpu16")["kernels"]]
+        assert any("#define STATISTICS 1" in text for text in texts) == left
+
+
 def training_step(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, seen: list[Seen]) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     function = collecting(lambda x, y: torch.nn.functional.cross_entropy(model(x), y), seen)

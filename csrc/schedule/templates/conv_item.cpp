@@ -100,6 +100,10 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   launch.store_width = vw;
   launch.store_dim = 1;
   launch.store_coords = {0, 1, 2, 3};
+  // Of shorter sums the statistics take a tenth of the time.
+  launch.statistics.offered =
+      !gradient && taps * run_length >= 64 && context.graph.buffers[node.outputs[0]].dtype == ir::DType::kF32;
+  launch.statistics.parts = launch.groups[0];
   return true;
 }
 

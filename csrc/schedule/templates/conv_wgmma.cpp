@@ -94,7 +94,8 @@ bool choose_conv(TemplateContext& context, TemplateLaunch& launch, Units units) 
   launch.store_dim = 1;
   lay_out(context.graph, node.outputs[0], kChannelsLast);
   if (math->statistics && !data)
-    launch.statistics = {pixels, tile.rows, tile.columns, resident_groups(context.caps, tile), "wgmma_statistics"};
+    launch.statistics = {
+        true, std::nullopt, pixels, tile.rows, tile.columns, resident_groups(context.caps, tile), {"wgmma_statistics"}};
   return true;
 }
 
