@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from torch_ocl_compile import _C, config, tuning_table
+from torch_ocl_compile._C import ir
 from torch_ocl_compile.errors import OclError
 from torch_ocl_compile.tuning_table import Table
 
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 ROUNDS = 5  # interleaved, among the finalists
 FINALISTS = 3
 WORTH = 0.98  # of the model's time: less of a gain is noise
+SAVED = 4  # the operand of attention's gradients that is [2, batch, heads, rows]
 SECONDS = 0.05  # of timed calls of one candidate
 # The largest difference to the model's variant over the largest value, by the number of bits of the least exact operand: other
 # orders of summation and rounded halves stay well below, a wrong element does not.
@@ -207,9 +209,15 @@ def _final(plans: dict[str, Any], times: dict[str, float], inputs: list[torch.Te
 
 
 def example_inputs(alone: Any, index: int) -> list[torch.Tensor]:
-    """Random tensors as the graph's inputs lie: floats of the normal distribution, true, zero."""
+    """Random tensors as the graph's inputs lie: floats of the normal distribution, true, zero. What attention saves of a row of scores,
+    the largest and the sum of exponentials, are numbers that a row may have: kernels take the logarithm of the sum."""
     device = torch.device("ocl", index)
     inputs: list[torch.Tensor] = []
+    saved = {
+        node.operands[SAVED].buffer
+        for node in alone.nodes
+        if node.kind == "attention" and node.attention.kind != ir.AttentionKind.kForward
+    }
     for position in alone.inputs:
         buffer = alone.buffers[position]
         sizes = [size.constant() for size in buffer.sizes]
@@ -222,6 +230,9 @@ def example_inputs(alone: Any, index: int) -> list[torch.Tensor]:
             values = values.to(dtype).repeat(-(-span // values.numel()))[:span]
         else:
             values = torch.full((span,), dtype is torch.bool, dtype=dtype)
+        example = values.as_strided(sizes, strides)
+        if position in saved:
+            example[0], example[1] = 4.0, float(sizes[-1])
         inputs.append(values.to(device).as_strided(sizes, strides))
     return inputs
 

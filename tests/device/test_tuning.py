@@ -303,6 +303,29 @@ def test_the_command(index, tmp_path, capsys):
     assert main(["tune", "--forget"]) == 0 and "rows erased" in capsys.readouterr().out
 
 
+def test_gradients_of_attention_are_tuned_on_statistics_that_a_row_may_have(index, monkeypatch):
+    """Of sums below zero a kernel that takes their logarithm makes nan, another none."""
+    compile_plan, cases = _C.exec.compile, []
+
+    def compiling(graph, position, calls, options):
+        cases.extend(_C.exec.tuning_cases(graph, position, dict(options)))
+        return compile_plan(graph, position, calls, options)
+
+    q, k, v = (torch.randn(1, 2, 64, 32, device=f"ocl:{index}", requires_grad=True) for _ in range(3))
+    attend = torch.compile(torch.nn.functional.scaled_dot_product_attention, backend="ocl", dynamic=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(_C.exec, "compile", compiling)
+        attend(q, k, v).sum().backward()
+    gradients = [(alone, choices) for problem, alone, choices in cases if problem.startswith("attention_")]
+    assert len(gradients) == 2
+    for alone, choices in gradients:
+        inputs = tuning.example_inputs(alone, index)
+        assert (inputs[tuning.SAVED][1] > 0).all()
+        for choice, _ in choices:
+            plan = tuning._compile(alone, index, settings(), choice)
+            assert all(y.isfinite().all() for y in tuning._run(plan, inputs, index)), choice
+
+
 def test_combinations_of_what_gained():
     choices = [("t a=1 b=1", ""), ("t a=2 b=1", "a=2"), ("t a=3 b=1", "a=3"), ("t a=1 b=2", "b=2"), ("u c=1", "")]
     times = {"t a=1 b=1": 1.0, "t a=2 b=1": 0.9, "t a=3 b=1": 0.8, "t a=1 b=2": 0.9, "u c=1": 0.5}
