@@ -19,6 +19,8 @@ using ir::SymbolKind;
 
 namespace {
 
+constexpr int kStepLoop = 1 << 20;  // stand for a lane loop's position: its step, and the lane in it
+
 void collect_values(const IndexExpr& e, std::map<int, Value>& values) {
   if (e.op() == ir::IndexOp::kSymbol) {
     if (e.symbol().kind == SymbolKind::kValue) values.emplace(e.symbol().index, Value{});
@@ -76,7 +78,8 @@ std::string op_text(const std::string& row, Type type, const std::map<std::strin
   return result;
 }
 
-BodyPrinter::BodyPrinter(Kernel& kernel, const ir::Ranges& ranges) : kernel_(kernel), ranges_(ranges) {
+BodyPrinter::BodyPrinter(Kernel& kernel, const ir::Ranges& ranges)
+    : kernel_(kernel), ranges_(ranges), steps_(kernel.dialect().is_cpu) {
   levels_.emplace_back();
 }
 
@@ -256,11 +259,28 @@ BodyPrinter::Placed BodyPrinter::place(NodeId node, const IndexExpr& e) {
     for (const auto& [symbol, name] : levels_[level].names)
       if (placed.e.uses(symbol)) placed.level = std::max(placed.level, static_cast<int>(level));
   placed.varies = value_varies || (lane_ && lane_width_ > 1 && placed.e.uses(*lane_));
-  if (placed.varies && !value_varies) {
-    const auto affine = ir::affine_in(placed.e, *lane_);
-    if (affine && affine->coefficient.is_const()) placed.coefficient = affine->coefficient;
-  }
+  if (placed.varies && !value_varies) place_in_lanes(placed);
   return placed;
+}
+
+/// How an expression changes from lane to lane. Divisions by multiples of the width are the same for all lanes where their loop
+/// takes whole steps: parts of a joined tensor, heads of a row.
+void BodyPrinter::place_in_lanes(Placed& placed) const {
+  if (const auto affine = ir::affine_in(placed.e, *lane_)) {
+    if (affine->coefficient.is_const()) placed.coefficient = affine->coefficient;
+    placed.multiple = ranges_.known_divides(lane_width_, affine->rest);
+    return;
+  }
+  if (!steps_ && !aligned_) return;
+  const IndexExpr step = IndexExpr::loop(kStepLoop), lane = IndexExpr::loop(kStepLoop + 1);
+  ir::Ranges ranges = ranges_;
+  ranges.set_extent(lane.symbol(), lane_width_);
+  const IndexExpr e = ir::simplify(ir::substitute(placed.e, {{*lane_, step * lane_width_ + lane}}), ranges);
+  const auto affine = ir::affine_in(e, lane.symbol());
+  if (!affine || !affine->coefficient.is_const()) return;
+  placed.varies = !affine->coefficient.is_const(0);
+  if (placed.varies) placed.coefficient = affine->coefficient;
+  placed.multiple = ranges.known_divides(lane_width_, affine->rest);
 }
 
 std::string BodyPrinter::spell(const Placed& placed, int lane) const {

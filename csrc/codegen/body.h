@@ -43,6 +43,8 @@ class BodyPrinter {
   void push(const std::map<ir::Symbol, std::string>& names);
   /// Makes `symbol` of the innermost level the lane loop; before any value of the level is printed.
   void set_lane(ir::Symbol symbol, int width);
+  /// From now on the lane loop's position is a multiple of its width (or may be any).
+  void assume_steps(bool steps) { steps_ = steps; }
   /// From now on, vectors whose offset is a multiple of their width may count on aligned buffers, and on a lane loop in such
   /// steps.
   void assume_aligned(bool aligned) { aligned_ = aligned; }
@@ -113,7 +115,8 @@ class BodyPrinter {
     ir::IndexExpr e;
     int level = 0;
     bool varies = false;                       // from lane to lane
-    std::optional<ir::IndexExpr> coefficient;  // of the lane loop, if affine in it with a known constant and no varying v*
+    std::optional<ir::IndexExpr> coefficient;  // from lane to lane, if it is a known constant and no v* varies
+    bool multiple = false;                     // of the width, if the lane loop's position is
     std::map<int, Value> values;               // v*
   };
   using Key = std::vector<ir::IndexExpr>;
@@ -132,6 +135,7 @@ class BodyPrinter {
   Placed place(ir::NodeId node, const ir::IndexExpr& e);
   /// The expression at a lane (kNone: the lane loop's own symbol, a scalar).
   std::string spell(const Placed& placed, int lane) const;
+  void place_in_lanes(Placed& placed) const;
   bool is_aligned(const Placed& placed) const;
   std::string lane_offset(const Placed& placed, const std::string& base, int lane) const;
   ir::IndexExpr offset_of(ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords) const;
@@ -142,7 +146,7 @@ class BodyPrinter {
   std::vector<Level> levels_;
   std::optional<ir::Symbol> lane_;
   int lane_width_ = 1, lane_level_ = 0;
-  bool aligned_ = false;
+  bool steps_ = false, aligned_ = false;
   std::map<std::pair<ir::NodeId, int>, Value> memo_;
   struct Register {
     ir::BufferId buffer;

@@ -72,9 +72,7 @@ std::string BodyPrinter::lane_offset(const Placed& placed, const std::string& ba
 
 /// Whether the offset of lane 0 is a multiple of the vector when the lane loop's position is.
 bool BodyPrinter::is_aligned(const Placed& placed) const {
-  if (!aligned_ || !placed.coefficient || !placed.coefficient->is_const(1)) return false;
-  const auto affine = ir::affine_in(placed.e, *lane_);
-  return affine && ranges_.known_divides(lane_width_, affine->rest);
+  return aligned_ && placed.coefficient && placed.coefficient->is_const(1) && placed.multiple;
 }
 
 Value BodyPrinter::load_memory(const ir::Op& op, const Placed& offset, const std::optional<Value>& mask) {

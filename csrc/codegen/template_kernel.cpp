@@ -70,6 +70,7 @@ Writer hook_body(Kernel& kernel, const schedule::Group& group, const Hook& hook)
   }
   body.push(names);
   body.assume_aligned(hook.aligned);
+  body.assume_steps(group.launch.store_steps || group.launch.store_aligned);
   if (static_cast<size_t>(hook.lane) < sizes.size()) body.set_lane({SymbolKind::kLoop, hook.lane}, hook.width);
   body.set_result(group.main, {output, coords}, {"acc", ir::DType::kF32, hook.width, body.depth() - 1, false});
   if (hook.output == 0)

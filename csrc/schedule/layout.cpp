@@ -189,7 +189,7 @@ void convert_operands(Graph& graph, Node& node, std::vector<Node>& nodes, const 
       if (window && (few || window->strides[1].is_const(1))) continue;
       nodes.push_back(copy_of_view(graph, view, channels_last_strides(view.sizes), node.origin));
     } else if (!window) {
-      const bool either = node.kind == NodeKind::kContract && !caps.is_cpu;
+      const bool either = node.kind == NodeKind::kContract && (!caps.is_cpu || i == 0);
       const Shape strides = either ? dense_strides(view.sizes, walking_order(graph, view.buffer, view.coords, view.sizes))
                                    : contiguous_strides(view.sizes);
       nodes.push_back(copy_of_view(graph, view, strides, node.origin));

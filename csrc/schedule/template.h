@@ -36,11 +36,11 @@ struct TemplateLaunch {
   std::array<ir::IndexExpr, 3> groups;  // work-groups per dimension
   std::array<int, 3> local{1, 1, 1};    // local size
   int store_width = 1;                  // VW of STOREV; 1: only STORE is used
-  bool store_aligned =
-      false;                  // STOREV's coordinate along that loop is a multiple of the width, and the device gains by knowing
-  bool plain_stores = false;  // the kernel has a form for hooks that only store: PLAIN_STORES
-  int store_dim = 0;          // which loop of the node STOREV runs along
-  int store1_dim = ir::kNone;  // which dimension of the second output STORE1V runs along; kNone: the same
+  bool store_steps = false;             // STOREV's coordinate along that loop is a multiple of the width
+  bool store_aligned = false;           // so it is, and the device gains by hooks for aligned buffers: STOREA
+  bool plain_stores = false;            // the kernel has a form for hooks that only store: PLAIN_STORES
+  int store_dim = 0;                    // which loop of the node STOREV runs along
+  int store1_dim = ir::kNone;           // which dimension of the second output STORE1V runs along; kNone: the same
   /// Which loop i* of the node each coordinate argument of STORE is, in order: gemm {0, 1, 2}.
   std::vector<int> store_coords;
   /// A form of a convolution's kernel, chosen by STATISTICS 1, that leaves the statistics of each channel in parts: STORE1.

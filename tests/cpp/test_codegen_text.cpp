@@ -139,3 +139,20 @@ TEST_CASE("equal graphs give equal text, whatever their buffers are called") {
     CHECK(first.text.find("//@kernel\n") != std::string::npos);
   }
 }
+
+TEST_CASE("heads and joined parts of whole vectors are read and written as vectors") {
+  // [48, 192] -> [3, 48, 64] in heads; the mask is the part of a joined tensor
+  const schedule::Schedule heads = one_group(
+      "buffer b0 in0 f32 [48, 192] strides [192, 1] input 0\nbuffer b1 buf1 f32 [3, 48, 64] strides [3072, 64, 1]\ninputs b0\n"
+      "node map [48, 192]\n  v0 = index i64 i1 // 64\n  v1 = constant i64 1\n  v2 = lt bool v0 v1\n"
+      "  v3 = load f32 b0[i0, i1] if v2\n  store b1[i1 // 64, i0, i1 % 64] = v3\n");
+  const schedule::Schedule odd = one_group(
+      "buffer b0 in0 f32 [48, 192] strides [192, 1] input 0\nbuffer b1 buf1 f32 [8, 48, 24] strides [1152, 24, 1]\ninputs b0\n"
+      "node map [48, 192]\n  v0 = load f32 b0[i0, i1]\n  store b1[i1 // 24, i0, i1 % 24] = v0\n");
+  Caps caps;
+  caps.is_cpu = true;
+  const std::string whole = generate(heads, heads.groups[0], caps).text, parts = generate(odd, odd.groups[0], caps).text;
+  CHECK(whole.find("vstore16(") != std::string::npos);
+  CHECK(whole.find(".s1") == std::string::npos);
+  CHECK(parts.find("vstore16(") == std::string::npos);  // a vector of 16 crosses heads of 24
+}

@@ -1,8 +1,10 @@
 // csrc/schedule/templates/attention_item.cpp: attention on CPUs by kernels/attention_item.cl.
 #include <algorithm>
+#include <map>
 
 #include "csrc/schedule/templates/attention_operands.h"
 #include "csrc/schedule/templates/choosers.h"
+#include "csrc/schedule/templates/matrix_operands.h"
 
 namespace ocl::schedule {
 namespace {
@@ -12,8 +14,21 @@ using ir::IndexExpr;
 constexpr int64_t kMostDepth = 1024;  // rows of a tile lie in private memory
 constexpr int kBlock = 256;           // columns whose scores are kept
 
-/// Columns of the scores in panels [batch][head][panel][depth][width], zeros at the end.
-TemplateLaunch::Input packed_panels(TemplateContext& context, const ir::View& view, int width) {
+/// Columns of the scores in panels [batch][head][panel][depth][width], zeros at the end: by a launch that turns blocks in
+/// registers, or, together with the loops that write them, by a copy.
+TemplateLaunch::Input column_panels(TemplateContext& context, const ir::View& view, int width) {
+  const auto rows = strided_operand(context, view, {0, 1, 2, 3});
+  const bool one_copy = rows && rows->strides[0].is_const(0) && rows->strides[1].is_const(0);
+  if (rows && rows->strides[3].is_const(1) && !one_copy && !is_written_by_loops(context, view.buffer)) {
+    const IndexExpr heads = view.sizes[1], matrix = IndexExpr::loop(0);
+    const std::map<ir::Symbol, IndexExpr> by_matrix = {{IndexExpr::loop(0).symbol(), ir::floordiv(matrix, heads)},
+                                                       {IndexExpr::loop(1).symbol(), ir::mod(matrix, heads)},
+                                                       {IndexExpr::loop(3).symbol(), IndexExpr::loop(1)}};
+    ir::View turned{view.buffer, {view.sizes[0] * heads, view.sizes[3], view.sizes[2]}, {}};
+    for (const IndexExpr& e : view.coords) turned.coords.push_back(ir::substitute(e, by_matrix));
+    const Matrices in_place{rows->input, rows->strides[0], rows->strides[1], rows->strides[3], rows->strides[2]};
+    return packed_panels(context, turned, in_place, heads, width).input;
+  }
   const IndexExpr row = IndexExpr::loop(2) * width + IndexExpr::loop(4);
   return copied_operand(context, view, {view.sizes[0], view.sizes[1], ir::ceildiv(view.sizes[2], width), view.sizes[3], width},
                         {IndexExpr::loop(0), IndexExpr::loop(1), row, IndexExpr::loop(3)}, {{row, view.sizes[2]}})
@@ -57,11 +72,11 @@ bool choose_attention_item(TemplateContext& context, TemplateLaunch& launch) {
   };
   const auto append = [&](const std::vector<IndexExpr>& more) { strides.insert(strides.end(), more.begin(), more.end()); };
   add_rows(parts.a, 1);
-  launch.inputs.push_back(packed_panels(context, *parts.b, width));
+  launch.inputs.push_back(column_panels(context, *parts.b, width));
   add_rows(parts.w, vw);
   if (parts.pass > 0) {
     add_rows(parts.a2, 1);
-    launch.inputs.push_back(packed_panels(context, *parts.b2, width));
+    launch.inputs.push_back(column_panels(context, *parts.b2, width));
     append(pass_statistics(context, parts, launch));
   }
   add_rows(parts.w2, vw);

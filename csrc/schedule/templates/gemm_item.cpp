@@ -15,16 +15,6 @@ using ir::IndexExpr;
 
 constexpr int kMostTiles = 48;  // of rows to an item that packs rows of B for itself; more share a packed copy
 
-/// Whether loops write the buffer, with which a copy of it can be one kernel.
-bool is_written_by_loops(const TemplateContext& context, ir::BufferId buffer) {
-  for (ir::NodeId i = context.node; i-- > 0;) {
-    const std::vector<ir::BufferId> written = ir::writes(context.graph.nodes[static_cast<size_t>(i)]);
-    if (std::find(written.begin(), written.end(), buffer) != written.end())
-      return context.graph.nodes[static_cast<size_t>(i)].kind == ir::NodeKind::kMap;
-  }
-  return false;
-}
-
 }  // namespace
 
 bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
@@ -99,6 +89,7 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
   launch.file = "gemm_item";
   launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + (b_layout == 0 ? " packed" : " in place");
   launch.store_width = vw;
+  launch.store_steps = true;
   launch.plain_stores = true;
   define(launch, "MR", tile.rows);
   define(launch, "NV", tile.vectors);

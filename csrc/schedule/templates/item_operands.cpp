@@ -74,6 +74,15 @@ bool covers_buffer(const ir::Graph& graph, const ir::View& view) {
 
 }  // namespace
 
+bool is_written_by_loops(const TemplateContext& context, ir::BufferId buffer) {
+  for (ir::NodeId i = context.node; i-- > 0;) {
+    const std::vector<ir::BufferId> written = ir::writes(context.graph.nodes[static_cast<size_t>(i)]);
+    if (std::find(written.begin(), written.end(), buffer) != written.end())
+      return context.graph.nodes[static_cast<size_t>(i)].kind == ir::NodeKind::kMap;
+  }
+  return false;
+}
+
 void lay_out(ir::Graph& graph, ir::BufferId buffer, const std::vector<int>& order) {
   ir::Buffer& b = graph.buffers[buffer];
   if (!b.strides) b.strides = dense_strides(b.sizes, order);

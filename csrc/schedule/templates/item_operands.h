@@ -27,6 +27,8 @@ void define(TemplateLaunch& launch, const std::string& name, int64_t value);
 /// Appends arguments: ints are passed as int, wides as long.
 void pass(TemplateLaunch& launch, const std::vector<ir::IndexExpr>& ints, const std::vector<ir::IndexExpr>& wides = {});
 
+/// Whether loops write the buffer, with which a copy of it can be one kernel.
+bool is_written_by_loops(const TemplateContext& context, ir::BufferId buffer);
 /// Gives a buffer without strides dense ones, with the dimensions of `order` from the outermost to the innermost.
 void lay_out(ir::Graph& graph, ir::BufferId buffer, const std::vector<int>& order);
 inline const std::vector<int> kChannelsLast = {0, 2, 3, 1};
