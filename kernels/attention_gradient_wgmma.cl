@@ -25,9 +25,6 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_gradient_wgmma
 #endif
-#ifndef DEPTH2
-#define DEPTH2 64           // head size of v, elements
-#endif
 #ifndef OVERLAP
 #define OVERLAP 0           // PASS 1: a step's ds k is multiplied while the next ds is computed
 #endif
@@ -48,19 +45,6 @@
 #define STORE1(acc, b, h, r, d) (y[Y1_OFFSET + Y_AT(b, h, r) * DEPTH2 + (d)] = (acc))
 #define STORE1V(acc, b, h, r, d) vstore2(acc, 0, y + Y1_OFFSET + Y_AT(b, h, r) * DEPTH2 + (d))
 #endif
-
-// What is known of queries: most and total by [which][query], delta.
-typedef struct {
-  __global const float *sums, *delta;
-  long which;
-  int queries;
-} Statistics;
-// (weight, delta) of a query; outside the weight is infinite: p is zero.
-ALWAYS_INLINE float2 statistics_of(const Statistics o, const int query) {
-  if (query >= o.queries) return (float2)(INFINITY, 0.0f);
-  const float most = o.sums[query], total = o.sums[o.which + query];
-  return (float2)(total == 0.0f ? (NAN_ROWS ? NAN : INFINITY) : fma(most, LOG2E, log2(total)), o.delta[query]);
-}
 
 // ---- producer ----
 // Columns of one head: b2 and b of the first; heads: of queries, PASS 2.
@@ -172,27 +156,6 @@ ALWAYS_INLINE void produce(const Pipeline line, const Columns o, __local float* 
   UNIT_WAIT(but);             \
   OCL_UNROLL                  \
   for (int i = 0; i < (count); ++i) READY((sums)[i])
-// Of two neighbouring columns, those with i and i + 1: weights, deltas. queries: of this lane's first columns (PASS 2); of_rows: of both rows (PASS 1).
-#define STATISTIC(i, which) (ROWS_ARE_KEYS ? queries[(which) * TILE_C / 2 + (i) / 4 * 4] : (float2)(of_rows[2 * (which) + ((i) >> 1 & 1)]))
-// Scores become p.
-ALWAYS_INLINE void weigh(float* s, __local const float2* queries, const float* of_rows) {
-  OCL_UNROLL
-  for (int i = 0; i < TILE_C / 2; i += 2) {
-    const float2 weight = STATISTIC(i, 0);
-    s[i] = exp2_of(fma(s[i], TO_LOG2, -weight.x));
-    s[i + 1] = exp2_of(fma(s[i + 1], TO_LOG2, -weight.y));
-  }
-}
-// ds of p.
-ALWAYS_INLINE void differ(float* ds, const float* p, const float* grad, __local const float2* queries, const float* of_rows) {
-  OCL_UNROLL
-  for (int i = 0; i < TILE_C / 2; i += 2) {
-    const float2 delta = STATISTIC(i, 1);
-    ds[i] = p[i] * (grad[i] - delta.x);
-    ds[i + 1] = p[i + 1] * (grad[i + 1] - delta.y);
-  }
-}
-
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     __global const UNIT_T* a, const ulong a_offset, __global const UNIT_T* b, const ulong b_offset,
     __global const UNIT_T* a2, const ulong a2_offset, __global const UNIT_T* b2, const ulong b2_offset,
@@ -413,20 +376,5 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   }
 #endif
 
-  OCL_UNROLL
-  for (int half_ = 0; half_ < 2; ++half_) {
-    const int r = row + 8 * half_;
-    if (r < rows) {
-      OCL_UNROLL
-      for (int j = 0; j < DEPTH_TILE / 8; ++j) {
-        const int d = j * 8 + (lane & 3) * 2, at = 4 * j + 2 * half_;
-        if (d + 1 < DEPTH) STOREV((float2)(out[at] * SCALE, out[at + 1] * SCALE), batch, head, r, d);
-        else if (d < DEPTH) STORE(out[at] * SCALE, batch, head, r, d);
-#if PASS == 2
-        if (d + 1 < DEPTH2) STORE1V((float2)(out2[at], out2[at + 1]), batch, head, r, d);
-        else if (d < DEPTH2) STORE1(out2[at], batch, head, r, d);
-#endif
-      }
-    }
-  }
+  STORE_GRADIENTS(out, out2, row);
 }

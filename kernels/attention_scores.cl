@@ -1,5 +1,5 @@
-// kernels/attention_scores.cl: what the kernels of attention on matrix units do to scores in registers: masks, dropout, the running softmax, stores. Comes
-// after wgmma.cl or mma.cl.
+// kernels/attention_scores.cl: what the kernels of attention on matrix units do to scores in registers: masks, dropout, the running softmax,
+// derivatives, stores. Comes after wgmma.cl or mma.cl.
 //
 // A lane has of 16 rows of the scores two, r and r + 8, and walks over TILE_C columns a step, two neighbours of each block of 8:
 //   s[4*j + 2*half + e]    row r + 8 * half, column 8*j + 2*(lane % 4) + e     r: lane / 4
@@ -10,6 +10,9 @@
 #define ROWS_ARE_KEYS (PASS == 2)
 #ifndef DEPTH
 #define DEPTH 64            // head size of q and k, elements
+#endif
+#ifndef DEPTH2
+#define DEPTH2 64           // head size of v, elements
 #endif
 #ifndef WIDTH
 #define WIDTH 64            // size of a row of the output: PASS 0: head size of v, else DEPTH
@@ -223,5 +226,64 @@ ALWAYS_INLINE void fade_rows(float* out, const float* fade) {
         }                                                                                                       \
       }                                                                                                         \
     }                                                                                                           \
+  }
+#else
+// What is known of queries: most and total by [which][query], delta.
+typedef struct {
+  __global const float *sums, *delta;
+  long which;
+  int queries;
+} Statistics;
+// (weight, delta) of a query; outside the weight is infinite: p is zero.
+ALWAYS_INLINE float2 statistics_of(const Statistics o, const int query) {
+  if (query >= o.queries) return (float2)(INFINITY, 0.0f);
+  const float most = o.sums[query], total = o.sums[o.which + query];
+  return (float2)(total == 0.0f ? (NAN_ROWS ? NAN : INFINITY) : fma(most, LOG2E, log2(total)), o.delta[query]);
+}
+
+// Of two neighbouring columns, those with i and i + 1: weights, deltas. queries: of this lane's first columns (PASS 2); of_rows: of both rows (PASS 1).
+#define STATISTIC(i, which) (ROWS_ARE_KEYS ? queries[(which) * TILE_C / 2 + (i) / 4 * 4] : (float2)(of_rows[2 * (which) + ((i) >> 1 & 1)]))
+// Scores become p.
+ALWAYS_INLINE void weigh(float* s, __local const float2* queries, const float* of_rows) {
+  OCL_UNROLL
+  for (int i = 0; i < TILE_C / 2; i += 2) {
+    const float2 weight = STATISTIC(i, 0);
+    s[i] = exp2_of(fma(s[i], TO_LOG2, -weight.x));
+    s[i + 1] = exp2_of(fma(s[i + 1], TO_LOG2, -weight.y));
+  }
+}
+// ds of p.
+ALWAYS_INLINE void differ(float* ds, const float* p, const float* grad, __local const float2* queries, const float* of_rows) {
+  OCL_UNROLL
+  for (int i = 0; i < TILE_C / 2; i += 2) {
+    const float2 delta = STATISTIC(i, 1);
+    ds[i] = p[i] * (grad[i] - delta.x);
+    ds[i + 1] = p[i + 1] * (grad[i + 1] - delta.y);
+  }
+}
+
+// Both rows of the results, in a kernel with batch, head and rows.
+#if PASS == 2
+#define STORE_SECOND(out2, r, d, at)                                                                  \
+  if (d + 1 < DEPTH2) STORE1V((float2)((out2)[at], (out2)[at + 1]), batch, head, r, d);               \
+  else if (d < DEPTH2) STORE1((out2)[at], batch, head, r, d);
+#else
+#define STORE_SECOND(out2, r, d, at)
+#endif
+#define STORE_GRADIENTS(out, out2, row)                                                                 \
+  {                                                                                                     \
+    OCL_UNROLL                                                                                          \
+    for (int half_ = 0; half_ < 2; ++half_) {                                                           \
+      const int r = (row) + 8 * half_;                                                                  \
+      if (r < rows) {                                                                                   \
+        OCL_UNROLL                                                                                      \
+        for (int j = 0; j < DEPTH_TILE / 8; ++j) {                                                      \
+          const int d = j * 8 + (get_local_id(0) & 3) * 2, at = 4 * j + 2 * half_;                      \
+          if (d + 1 < DEPTH) STOREV((float2)(out[at] * SCALE, out[at + 1] * SCALE), batch, head, r, d); \
+          else if (d < DEPTH) STORE(out[at] * SCALE, batch, head, r, d);                                \
+          STORE_SECOND(out2, r, d, at)                                                                  \
+        }                                                                                               \
+      }                                                                                                 \
+    }                                                                                                   \
   }
 #endif

@@ -40,6 +40,8 @@ Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
   const Fields gradient_halves = {&Caps::wgmma_attention_gradient_bf16, &Caps::wgmma_attention_gradient_f16};
   const Fields warp_attention = {&Caps::mma_attention, &Caps::mma_attention_tf32, &Caps::mma_attention_bf16,
                                  &Caps::mma_attention_f16};
+  const Fields warp_gradients = {&Caps::mma_attention_gradient, &Caps::mma_attention_gradient_tf32,
+                                 &Caps::mma_attention_gradient_bf16, &Caps::mma_attention_gradient_f16};
   const Fields packed = {&Caps::wgmma_packed, &Caps::wgmma_packed_tf32};
   const Fields packed_halves = {&Caps::wgmma_packed_bf16, &Caps::wgmma_packed_f16};
   const Fields statistics = {&Caps::wgmma_statistics, &Caps::wgmma_statistics_tf32};
@@ -48,8 +50,9 @@ Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
       {"wgmma",
        {products, narrow, wide, packed, packed_halves, attention, attention_halves, gradients, gradient_halves, statistics,
         statistics_halves}},
-      {"mma", {{&Caps::mma, &Caps::mma_tf32, &Caps::mma_bf16, &Caps::mma_f16}, warp_attention}},
-      {"mma_attention", {warp_attention}},
+      {"mma", {{&Caps::mma, &Caps::mma_tf32, &Caps::mma_bf16, &Caps::mma_f16}, warp_attention, warp_gradients}},
+      {"mma_attention", {warp_attention, warp_gradients}},
+      {"mma_attention_gradient", {warp_gradients}},
       {"wgmma_halves", {narrow, wide, packed_halves, attention_halves, gradient_halves, statistics_halves}},
       {"wgmma_wide", {wide}},
       {"wgmma_packed", {packed, packed_halves}},

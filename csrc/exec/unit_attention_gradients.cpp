@@ -19,6 +19,7 @@ struct Shape {
   int stages;
   int depth;  // head size, a multiple of 8
   bool causal;
+  int warp_rows = 0;
 };
 
 /// Queries [b, h, l, d] behind each other in memory; both heads share keys and values. offset: elements in front of all
@@ -82,8 +83,10 @@ UnitProduct gradient(const UnitType& type, const Shape& shape, int offset) {
   }
   sums.insert(sums.end(), totals.begin(), totals.end());
 
-  product.file = "attention_gradient_wgmma";
+  const bool warps = shape.warp_rows != 0;
+  product.file = warps ? "attention_gradient_mma" : "attention_gradient_wgmma";
   product.libraries = {"wgmma", "attention_scores", "wgmma_attention"};
+  if (warps) product.libraries = {"mma", "attention_scores", "mma_attention"};
   product.defines = {type.macro,    "PASS " + std::to_string(shape.pass),     "DIRECT 1",
                      "SCALE 0.25f", "STAGES " + std::to_string(shape.stages), "LAG 3"};
   for (const auto& [name, value] : {std::pair{"DEPTH_TILE ", shape.filled},
@@ -93,9 +96,10 @@ UnitProduct gradient(const UnitType& type, const Shape& shape, int offset) {
                                     {"DEPTH ", shape.depth},
                                     {"DEPTH2 ", shape.depth},
                                     {"WIDTH ", shape.depth},
-                                    {"OVERLAP ", shape.overlap},
+                                    {warps ? "WARP_N " : "OVERLAP ", warps ? kColumns : shape.overlap},
                                     {"CAUSAL ", static_cast<int>(shape.causal)}})
     product.defines.push_back(name + std::to_string(value));
+  if (warps) product.defines.push_back("WARP_M " + std::to_string(shape.warp_rows));
   const std::vector<float>&a = of_keys ? k : q, &b = of_keys ? q : k, &a2 = of_keys ? v : dout, &b2 = of_keys ? dout : v;
   for (const std::vector<float>* x : {&a, &b, &a2, &b2}) product.inputs.push_back(stored(*x, type.storage));
   product.inputs.push_back(stored(sums, ir::DType::kF32));
@@ -111,7 +115,7 @@ UnitProduct gradient(const UnitType& type, const Shape& shape, int offset) {
     product.arguments.emplace_back(stride);
   const int tiles = ((of_keys ? kKeys : kQueries) + shape.rows - 1) / shape.rows;
   product.groups = {static_cast<size_t>(tiles), of_keys ? size_t{1} : size_t{kHeads}, kBatch};
-  product.local = static_cast<size_t>(shape.rows / 64 * 128 + 128);
+  product.local = static_cast<size_t>(warps ? shape.rows / shape.warp_rows * 32 : shape.rows / 64 * 128 + 128);
   return product;
 }
 
@@ -127,6 +131,17 @@ std::vector<UnitProduct> unit_attention_gradients(const UnitType& type) {
     shapes = {{1, 128, 64, 0, few, 64, true},          {1, 64, 64, 0, more, 40, false},
               {1, 128, 64, 0, few, 32, false},         {2, 128, 64, 0, few_of_keys, 64, true},
               {2, 64, 64, 0, more_of_keys, 40, false}, {2, 128, 64, 0, few_of_keys, 32, false}};
+  }
+  if (type.kernels == UnitKernels::kWarpAttentionGradient) {
+    shapes = {{1, 64, 64, 0, 2, 64, true, 16},
+              {2, 64, 64, 0, 2, 64, true, 16},
+              {1, 64, 64, 0, 2, 40, false, 16},
+              {2, 64, 32, 0, 2, 32, false, 16}};
+    if (type.storage != ir::DType::kF32)
+      shapes.insert(shapes.end(), {{1, 128, 64, 0, 3, 64, true, 16},
+                                   {2, 128, 64, 0, 3, 40, false, 16},
+                                   {1, 64, 128, 0, 2, 128, false, 16},
+                                   {2, 64, 96, 0, 2, 96, true, 16}});
   }
   std::vector<UnitProduct> products;
   for (const Shape& shape : shapes)

@@ -29,7 +29,7 @@ UnitProduct attention(const UnitType& type, const Shape& shape, int offset) {
   const bool warps = shape.warp_rows != 0;
   product.file = warps ? "attention_mma" : "attention_wgmma";
   product.libraries = {"wgmma", "attention_scores", "wgmma_attention"};
-  if (warps) product.libraries = {"mma", "attention_scores"};
+  if (warps) product.libraries = {"mma", "attention_scores", "mma_attention"};
   product.defines = {type.macro, "DEPTH_TILE " + std::to_string(shape.filled), "TILE_M " + std::to_string(shape.rows)};
   for (const auto& [name, value] : {std::pair{"TILE_N ", shape.columns},
                                     {"TILE_C ", shape.columns},

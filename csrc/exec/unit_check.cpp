@@ -196,6 +196,8 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
                            "conv_weight_wgmma",
                            "attention_wgmma",
                            "attention_gradient_wgmma",
+                           "mma_attention",
+                           "attention_gradient_mma",
                            "attention_mma"})
     key += '\0' + std::string(codegen::kernel_file(file));
   key = "unit check " + hash_hex(key);
@@ -233,6 +235,8 @@ Floats floats_of(UnitKernels kernels) {
       return {&Caps::wgmma_attention_gradient_tf32, &Caps::wgmma_attention_gradient};
     case UnitKernels::kWarpAttention:
       return {&Caps::mma_attention_tf32, &Caps::mma_attention};
+    case UnitKernels::kWarpAttentionGradient:
+      return {&Caps::mma_attention_gradient_tf32, &Caps::mma_attention_gradient};
     case UnitKernels::kWarps:
       return {&Caps::mma_tf32, &Caps::mma};
     default:
@@ -242,7 +246,7 @@ Floats floats_of(UnitKernels kernels) {
 
 /// float32 that may be rounded is multiplied exactly where TF32 is wrong.
 bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
-  const bool gradient = type.kernels == UnitKernels::kAttentionGradient;
+  const bool gradient = type.kernels == UnitKernels::kAttentionGradient || type.kernels == UnitKernels::kWarpAttentionGradient;
   const bool attention = gradient || type.kernels == UnitKernels::kAttention || type.kernels == UnitKernels::kWarpAttention;
   const bool packed = type.kernels == UnitKernels::kPacked, statistics = type.kernels == UnitKernels::kStatistics;
   const Floats floats = floats_of(type.kernels);

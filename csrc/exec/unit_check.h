@@ -16,8 +16,18 @@ namespace ocl::exec {
 
 /// Products and convolutions; theirs of 256 columns; products of packed operands; attention; its gradients; products and
 /// convolutions on the units of a warp; convolutions that leave the statistics of their channels; attention on the units of a
-/// warp.
-enum class UnitKernels { kTiles, kWide, kPacked, kAttention, kAttentionGradient, kWarps, kStatistics, kWarpAttention };
+/// warp; its gradients.
+enum class UnitKernels {
+  kTiles,
+  kWide,
+  kPacked,
+  kAttention,
+  kAttentionGradient,
+  kWarps,
+  kStatistics,
+  kWarpAttention,
+  kWarpAttentionGradient
+};
 
 /// What matrix-unit kernels multiply, and the capability that allows it.
 struct UnitType {
@@ -31,7 +41,7 @@ struct UnitType {
   bool Caps::* better = nullptr;  // an earlier row with which this one is not used
 };
 /// Rows: TF32, fp32 by split TF32, bf16, fp16, wide tiles, packed operands, units of a warp, attention, its gradients,
-/// statistics, attention on units of a warp.
+/// statistics, attention on units of a warp, its gradients.
 const std::vector<UnitType>& unit_types();
 
 /// One launch of a kernel on random operands and what it must give.

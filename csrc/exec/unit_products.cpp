@@ -337,13 +337,22 @@ const std::vector<UnitType>& unit_types() {
        UnitKernels::kWarpAttention, nullptr, &Caps::wgmma_attention_bf16},
       {"attention in fp16, units of a warp", &Caps::mma_attention_f16, "IN_HALF 1", DType::kF16, 8e-4,
        UnitKernels::kWarpAttention, nullptr, &Caps::wgmma_attention_f16},
+      {"gradients of attention in TF32, units of a warp", &Caps::mma_attention_gradient_tf32, "TERMS 1", DType::kF32, 3e-3,
+       UnitKernels::kWarpAttentionGradient, nullptr, &Caps::wgmma_attention_gradient_tf32},
+      {"gradients of attention in fp32, units of a warp", &Caps::mma_attention_gradient, "TERMS 3", DType::kF32, 6e-6,
+       UnitKernels::kWarpAttentionGradient, nullptr, &Caps::wgmma_attention_gradient},
+      {"gradients of attention in bf16, units of a warp", &Caps::mma_attention_gradient_bf16, "IN_BF16 1", DType::kBF16, 6e-3,
+       UnitKernels::kWarpAttentionGradient, nullptr, &Caps::wgmma_attention_gradient_bf16},
+      {"gradients of attention in fp16, units of a warp", &Caps::mma_attention_gradient_f16, "IN_HALF 1", DType::kF16, 8e-4,
+       UnitKernels::kWarpAttentionGradient, nullptr, &Caps::wgmma_attention_gradient_f16},
   };
   return types;
 }
 
 std::vector<UnitProduct> unit_products(const UnitType& type) {
   if (type.kernels == UnitKernels::kAttention || type.kernels == UnitKernels::kWarpAttention) return unit_attentions(type);
-  if (type.kernels == UnitKernels::kAttentionGradient) return unit_attention_gradients(type);
+  if (type.kernels == UnitKernels::kAttentionGradient || type.kernels == UnitKernels::kWarpAttentionGradient)
+    return unit_attention_gradients(type);
   if (type.kernels == UnitKernels::kPacked) return packed_products(type);
   if (type.kernels == UnitKernels::kWarps) return warp_products(type);
   if (type.kernels == UnitKernels::kStatistics)

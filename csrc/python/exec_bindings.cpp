@@ -207,6 +207,10 @@ Caps caps_from(const py::dict& d) {
   take("mma_attention_tf32", caps.mma_attention_tf32);
   take("mma_attention_bf16", caps.mma_attention_bf16);
   take("mma_attention_f16", caps.mma_attention_f16);
+  take("mma_attention_gradient", caps.mma_attention_gradient);
+  take("mma_attention_gradient_tf32", caps.mma_attention_gradient_tf32);
+  take("mma_attention_gradient_bf16", caps.mma_attention_gradient_bf16);
+  take("mma_attention_gradient_f16", caps.mma_attention_gradient_f16);
   take("wgmma", caps.wgmma);
   take("wgmma_tf32", caps.wgmma_tf32);
   take("wgmma_bf16", caps.wgmma_bf16);

@@ -37,10 +37,12 @@ struct Caps {
   bool wgmma_statistics_bf16 = false, wgmma_statistics_f16 = false;
   bool mma = false;       // fp32 on matrix units of a warp by inline instructions (kernels/mma.cl), where wgmma is not
   bool mma_tf32 = false;  // the same where TF32 is allowed
-  bool mma_bf16 = false, mma_f16 = false;                      // operands of 16 bits
-  bool mma_attention = false, mma_attention_tf32 = false;      // attention (kernels/attention_mma.cl)
-  bool mma_attention_bf16 = false, mma_attention_f16 = false;  // and of 16 bits
-  int max_kernel_arg_bytes = 4096;                             // limit on the bytes of a kernel's arguments
+  bool mma_bf16 = false, mma_f16 = false;                                    // operands of 16 bits
+  bool mma_attention = false, mma_attention_tf32 = false;                    // attention (kernels/attention_mma.cl)
+  bool mma_attention_bf16 = false, mma_attention_f16 = false;                // and of 16 bits
+  bool mma_attention_gradient = false, mma_attention_gradient_tf32 = false;  // its gradients
+  bool mma_attention_gradient_bf16 = false, mma_attention_gradient_f16 = false;
+  int max_kernel_arg_bytes = 4096;  // limit on the bytes of a kernel's arguments
 };
 
 }  // namespace ocl

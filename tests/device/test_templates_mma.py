@@ -116,9 +116,9 @@ def test_attention_of_inputs_that_are_not_aligned(warp_device, dtype, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [shape for shape in ATTENTIONS if shape[1] > 1])
-def test_gradients_of_attention(warp_device, shape, dtype, tmp_path):
-    """The portable kernels of the gradients, from the rows' maxima and sums that the forward kernel stores."""
+@pytest.mark.parametrize("shape, units", [(shape, True) for shape in ATTENTIONS + LONG_HEADS if shape[1] > 1] + [(ATTENTIONS[1], False)])
+def test_gradients_of_attention(warp_device, shape, units, dtype, tmp_path):
+    """From the rows' maxima and sums that the forward kernel stores; without units for them, by the portable kernels."""
     call, tensors = attention(shape, dtype)
     weight = torch.randn(*shape[0][:3], shape[3]).to(dtype)
 
@@ -129,9 +129,14 @@ def test_gradients_of_attention(warp_device, shape, dtype, tmp_path):
 
     torch._dynamo.reset()
     function = torch.compile(call, backend="ocl", options={"fallback": "error"}, dynamic=False)
-    with config.override(dump=str(tmp_path), disable="wgmma"):
+    with config.override(dump=str(tmp_path), disable="wgmma" if units else "wgmma,mma_attention_gradient"):
         ours = gradients(function, warp_device, dtype)
-    assert any("// kernels/attention_mma.cl" in path.read_text() for path in tmp_path.rglob("*.cl"))
+    texts = [path.read_text() for path in tmp_path.rglob("*.cl")]
+    assert any("// kernels/attention_mma.cl" in text for text in texts)
+    on_units = units and (dtype != torch.float32 or max(shape[0][3], shape[3]) <= 64)
+    for number in (1, 2):
+        kernels = [text for text in texts if "// kernels/attention_gradient_mma.cl" in text]
+        assert any(f"#define PASS {number}\n" in text for text in kernels) == on_units
     allowed = {torch.bfloat16: 2e-3, torch.float16: 3e-4}.get(dtype, 5e-7)
     for got, plain, exact in zip(
         ours, gradients(call, "cpu", dtype), gradients(call, "cpu", torch.float64), strict=True

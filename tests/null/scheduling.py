@@ -43,7 +43,11 @@ CAPS["units"] = CAPS["gpu"] | {"units": 132} | {
 CAPS["warps"] = (
     CAPS["gpu"]
     | {"units": 132}
-    | {f"mma{kernels}{kind}": True for kernels in ("", "_attention") for kind in ("", "_tf32", "_bf16", "_f16")}
+    | {
+        f"mma{kernels}{kind}": True
+        for kernels in ("", "_attention", "_attention_gradient")
+        for kind in ("", "_tf32", "_bf16", "_f16")
+    }
 )
 
 

@@ -58,6 +58,8 @@ TYPES = {"fp32": "TERMS=3", "TF32": "TERMS=1", "bf16": "IN_BF16=1", "fp16": "IN_
             "attention in bf16": (0, 5),
             "attention in TF32": (8,),
             "attention in fp16": (7,),
+            "gradients of attention in fp32": (2, 7),
+            "gradients of attention in bf16": (11, 14),
         }.items()
         for i in some
     ]

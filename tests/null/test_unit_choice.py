@@ -324,12 +324,14 @@ def test_rows_of_heads_that_fill_no_chunk_are_copied() -> None:
     assert "wgmma" in log[0] and len(texts) > 1 and any("#define DIRECT 1" in macros(k) for k in texts)
 
 
-def gradients(dtype: torch.dtype, size: int = 64, **caps: Any) -> tuple[list[str], list[dict[str, Any]]]:
+def gradients(
+    dtype: torch.dtype, size: int = 64, device: str = "units", **caps: Any
+) -> tuple[list[str], list[dict[str, Any]]]:
     graphs: list[ir.Graph] = []
     q, k, v = (torch.randn(2, 4, 197, size).to(dtype).requires_grad_() for _ in range(3))
     out = compiled(lambda q, k, v: torch.softmax(q @ k.mT * 0.2, -1) @ v, graphs, dynamic=False)(q, k, v)
     out.backward(torch.randn(out.shape).to(dtype))
-    rendered = _C.exec.render(graphs[1], CAPS["units"] | caps, True)
+    rendered = _C.exec.render(graphs[1], CAPS[device] | caps, True)
     return [line for line in rendered["log"] if "attention" in line], rendered["kernels"]
 
 
@@ -348,6 +350,29 @@ def test_gradients_of_attention(dtype: torch.dtype, name: str, size: int) -> Non
     of = [text for k in texts if "PASS" in (text := macros(k))]
     assert [text.count("#define PASS 1\n") + 2 * text.count("#define PASS 2\n") for text in of] in ([1, 2], [2, 1])
     assert all("#define DIRECT 1" in text for text in of)
+
+
+@pytest.mark.parametrize(
+    "dtype, name, size, filled",
+    [(torch.float32, "split tf32", 64, 64), (torch.float32, "split tf32", 36, 64), (torch.float32, "", 72, 0)]
+    + [
+        (dtype, name, size, filled)
+        for dtype, name in ((torch.bfloat16, "bf16"), (torch.float16, "f16"))
+        for size, filled in ((64, 64), (32, 32), (80, 96), (136, 0))
+    ],
+)
+def test_gradients_of_attention_by_units_of_a_warp(dtype: torch.dtype, name: str, size: int, filled: int) -> None:
+    log, texts = gradients(dtype, size, "warps")
+    if not filled:
+        assert len(log) == 2 and all("attention_group" in line for line in log), log
+        return
+    assert len(log) == 2 and all("attention_mma" in line and line.endswith(name) for line in log), log
+    of = [text for k in texts if "PASS" in (text := macros(k))]
+    assert sorted(text.count("#define PASS 2\n") for text in of) == [0, 1]
+    assert all(f"#define DEPTH_TILE {filled}\n" in text and "#define WARP_M 16\n" in text for text in of)
+    kind = {"split tf32": ""}.get(name, f"_{name}")
+    log, _ = gradients(dtype, size, "warps", **{f"mma_attention_gradient{kind}": False})
+    assert all("attention_group" in line for line in log), log
 
 
 def test_gradients_of_attention_in_tf32() -> None:
@@ -412,7 +437,7 @@ def test_statistics(tmp_path: Path, dtype: torch.dtype) -> None:
 @pytest.mark.skipif(CLANG is None, reason="needs clang, which reads OpenCL C")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("precision", ["highest", "high"])
-@pytest.mark.parametrize("device, name, least", [("units", "wgmma.mma_async", 8), ("warps", "mma.sync", 6)])
+@pytest.mark.parametrize("device, name, least", [("units", "wgmma.mma_async", 8), ("warps", "mma.sync", 8)])
 def test_kernels_are_valid(
     tmp_path: Path, dtype: torch.dtype, precision: str, device: str, name: str, least: int
 ) -> None:

@@ -92,6 +92,22 @@ GRADIENTS = [  # types, rows of a tile, macros, (batch, heads, heads of q per he
     ("TERMS=1", 192, {"PASS": 1, "DEPTH": 8, "DEPTH2": 64, "CAUSAL": 1, "STAGES": 7}, (1, 1, 1, 200, 200, 0)),
     ("TERMS=1", 64, {"PASS": 2, "DEPTH": 7, "DEPTH2": 9, "CAUSAL": 1, "STAGES": 9, "DIRECT": 0}, (1, 2, 1, 150, 70, 1)),
 ]  # fmt: skip
+WARP_GRADIENTS = [  # types, rows of a tile, macros, (batch, heads, heads of q per head of k, queries, keys, offset)
+    ("IN_BF16", 64, {"PASS": 1}, (1, 2, 1, 70, 250, 0)), ("IN_BF16", 64, {"PASS": 2}, (1, 2, 1, 250, 70, 0)),
+    ("IN_HALF", 128, {"PASS": 1, "CAUSAL": 1, "STAGES": 3}, (1, 2, 2, 150, 180, 8)),
+    ("IN_HALF", 128, {"PASS": 2, "CAUSAL": 1, "STAGES": 3}, (1, 2, 2, 180, 140, 8)),
+    ("IN_BF16", 64, {"PASS": 1, "DEPTH": 40, "DEPTH2": 24, "MASK": 3, "DIRECT": 0}, (2, 1, 1, 66, 67, 3)),
+    ("IN_BF16", 64, {"PASS": 2, "DEPTH": 40, "DEPTH2": 24, "MASK": 1, "DIRECT": 0}, (1, 2, 2, 66, 67, 3)),
+    ("IN_HALF", 64, {"PASS": 1, "DROPOUT": 1}, (2, 2, 2, 66, 131, 0)),
+    ("IN_HALF", 64, {"PASS": 2, "DROPOUT": 1, "CAUSAL": 1}, (2, 2, 2, 130, 131, 0)),
+    ("IN_BF16", 64, {"PASS": 1, "DEPTH_TILE": 128, "DEPTH": 128, "DEPTH2": 96}, (1, 1, 1, 64, 140, 0)),
+    ("IN_BF16", 64, {"PASS": 2, "DEPTH_TILE": 128, "DEPTH": 80, "DEPTH2": 128}, (1, 1, 1, 140, 64, 0)),
+    ("TERMS=3", 64, {"PASS": 1}, (1, 2, 1, 70, 150, 0)), ("TERMS=3", 64, {"PASS": 2}, (1, 2, 1, 150, 70, 0)),
+    ("TERMS=3", 64, {"PASS": 1, "DEPTH": 36, "DEPTH2": 20, "MASK": 3}, (2, 1, 1, 66, 67, 0)),
+    ("TERMS=3", 64, {"PASS": 2, "DROPOUT": 1, "CAUSAL": 1, "DIRECT": 0}, (1, 2, 2, 130, 131, 3)),
+    ("TERMS=1", 64, {"PASS": 1, "MASK": 1, "DEPTH_TILE": 32, "DEPTH": 32, "DEPTH2": 8}, (1, 2, 2, 70, 131, 0)),
+    ("TERMS=1", 64, {"PASS": 2, "DEPTH": 7, "DEPTH2": 9, "DEPTH_TILE": 32, "CAUSAL": 1, "DIRECT": 0}, (1, 2, 1, 150, 70, 1)),
+]  # fmt: skip
 WARP_GEMMS = [  # tile, warp's tile, operands' types, K contiguous in A and B, (M, N, K, strides padded to, offset, 0)
     ("128x128", "64x32", "IN_BF16", 1, 1, (130, 129, 200, 8, 0, 0)), ("128x128", "64x64", "IN_BF16", 0, 0, (137, 136, 65, 8, 8, 0)),
     ("128x64", "32x32", "IN_HALF", 1, 0, (70, 72, 500, 8, 0, 0)), ("64x128", "32x64", "IN_HALF", 0, 1, (65, 130, 64, 8, 0, 0)),
@@ -140,7 +156,9 @@ def run(
     files += ["wgmma_statistics"] if "STATISTICS=1" in defines else []
     files += ["conv_taps"] if kernel in ("conv_mma", "conv_wgmma") else []
     if "attention" in kernel:
-        files = ["mma", "attention_scores"] if warps else ["wgmma", "attention_scores", "wgmma_attention"]
+        files = (
+            ["mma", "attention_scores", "mma_attention"] if warps else ["wgmma", "attention_scores", "wgmma_attention"]
+        )
 
     def text(name: str, macros: list[str], files: list[str]) -> str:
         macros = [f"KERNEL_NAME={name}", *macros]
@@ -282,6 +300,17 @@ def test_attention_gradient(
     tolerance = ATTENTION_ERRORS[types]
     case = "unit_case_attention_gradient.h"
     run(tmp_path, "attention_gradient_wgmma", case, [*named, f"TOLERANCE={tolerance}"], sizes, types)
+
+
+@pytest.mark.parametrize("types, rows, macros, sizes", WARP_GRADIENTS)
+def test_attention_gradient_of_warps(
+    tmp_path: Path, types: str, rows: int, macros: dict[str, int], sizes: tuple[int, ...]
+) -> None:
+    defines: dict[str, int] = {"DIRECT": 1, "DEPTH": 64, "DEPTH2": 64, "DEPTH_TILE": 64, "CAUSAL": 0, "STAGES": 2}
+    named = [f"TILE_M={rows}", "WARP_M=16", "TILE_C=64", "TILE_N=64", "WARP_N=64"]
+    named += [types if "=" in types else f"{types}=1", f"TOLERANCE={ATTENTION_ERRORS[types]}"]
+    named += [f"{name}={value}" for name, value in (defines | macros).items()]
+    run(tmp_path, "attention_gradient_mma", "unit_case_attention_gradient.h", named, sizes, types)
 
 
 @pytest.mark.parametrize("types", ["IN_BF16", "IN_HALF", ""])

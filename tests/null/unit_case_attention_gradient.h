@@ -1,5 +1,5 @@
-// tests/null/unit_case_attention_gradient.h: emulated attention_gradient_wgmma, queries behind each other in memory as [b, l,
-// h, d]. Arguments: as in unit_case_attention.h.
+// tests/null/unit_case_attention_gradient.h: emulated attention_gradient_wgmma or attention_gradient_mma, queries behind each
+// other in memory as [b, l, h, d]. Arguments: as in unit_case_attention.h.
 #if MASK == 1
 using Mask = unsigned char;
 #elif MASK == 3
@@ -112,24 +112,23 @@ int run_case(int, char** argv) {
   Operand &a = PASS == 1 ? q : key, &other = PASS == 1 ? key : q, &a2 = PASS == 1 ? dout : value,
           &other2 = PASS == 1 ? value : dout;
   const long per_head = queries, per_batch = static_cast<long>(heads) * queries;
-  launch(((PASS == 1 ? queries : keys) + TILE_M - 1) / TILE_M, PASS == 1 ? heads : k_heads, batch,
-         TILE_M / 64 * 128 + PRODUCERS, [&] {
-           k(a.memory.data(), offset, other.memory.data(), offset, a2.memory.data(), offset, other2.memory.data(), offset,
-             sums.data(), 0, delta.data(), 0,
+  launch(((PASS == 1 ? queries : keys) + TILE_M - 1) / TILE_M, PASS == 1 ? heads : k_heads, batch, UNIT_ITEMS, [&] {
+    k(a.memory.data(), offset, other.memory.data(), offset, a2.memory.data(), offset, other2.memory.data(), offset, sums.data(),
+      0, delta.data(), 0,
 #ifdef MASK
-             mask.data(), 0,
+      mask.data(), 0,
 #endif
 #ifdef DROPOUT
-             state.data(), 0,
+      state.data(), 0,
 #endif
-             heads, group, queries, keys, a.batch_stride(), a.size, a.row_stride(), other.batch_stride(), other.size,
-             other.row_stride(), a2.batch_stride(), a2.size, a2.row_stride(), other2.batch_stride(), other2.size,
-             other2.row_stride(), rows, per_batch, per_head, per_batch, per_head,
+      heads, group, queries, keys, a.batch_stride(), a.size, a.row_stride(), other.batch_stride(), other.size,
+      other.row_stride(), a2.batch_stride(), a2.size, a2.row_stride(), other2.batch_stride(), other2.size, other2.row_stride(),
+      rows, per_batch, per_head, per_batch, per_head,
 #ifdef MASK
-             0, static_cast<long>(queries) * keys, keys, 1,
+      0, static_cast<long>(queries) * keys, keys, 1,
 #endif
-             y.data(), 0);
-         });
+      y.data(), 0);
+  });
   double worst = 0;
   for (size_t i = 0; i < exact.size(); ++i) {
     const double error = std::fabs(y[i] - exact[i]) / sizes[i];

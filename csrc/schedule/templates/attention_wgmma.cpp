@@ -1,5 +1,5 @@
 // csrc/schedule/templates/attention_wgmma.cpp: attention on matrix units by kernels/attention_wgmma.cl or attention_mma.cl, its
-// gradients by attention_gradient_wgmma.cl.
+// gradients by attention_gradient_wgmma.cl or attention_gradient_mma.cl.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -44,17 +44,19 @@ constexpr std::array<AttentionTile, 27> kTiles = {
      {2, 4, 1, 64, 64, 64, 9, false, 1, 0.6}}};
 // Of warps: estimates. `depth` is the largest; head sizes are filled up to a multiple of 32. Two blocks of 16 rows a warp need
 // registers for the sums of both, and load keys and values half as often.
-constexpr std::array<AttentionTile, 11> kWarpTiles = {{{0, 8, 1, 128, 64, 64, 4, false, 2, 1.0, 32},
-                                                       {0, 8, 1, 128, 64, 128, 4, false, 2, 0.85, 16},
-                                                       {0, 8, 1, 64, 64, 128, 4, false, 2, 0.8, 16},
-                                                       {0, 4, 3, 128, 64, 64, 4, false, 2, 1.0, 32},
-                                                       {0, 4, 3, 128, 64, 64, 4, false, 2, 0.9, 16},
-                                                       {0, 4, 3, 64, 64, 64, 4, false, 2, 0.85, 16},
-                                                       {0, 4, 3, 64, 64, 128, 2, false, 1, 0.7, 16},
-                                                       {0, 4, 1, 128, 64, 64, 4, false, 2, 1.0, 32},
-                                                       {0, 4, 1, 128, 64, 64, 4, false, 2, 0.85, 16},
-                                                       {0, 4, 1, 64, 64, 64, 4, false, 2, 0.8, 16},
-                                                       {0, 4, 1, 64, 64, 128, 2, false, 1, 0.7, 16}}};
+constexpr std::array<AttentionTile, 23> kWarpTiles = {
+    {{0, 8, 1, 128, 64, 64, 4, false, 2, 1.0, 32},  {0, 8, 1, 128, 64, 64, 4, false, 2, 0.85, 16},
+     {0, 8, 1, 64, 64, 64, 4, false, 2, 0.8, 16},   {0, 8, 1, 128, 64, 128, 4, false, 2, 1.0, 16},
+     {0, 8, 1, 64, 64, 128, 4, false, 2, 0.9, 16},  {0, 4, 3, 128, 64, 64, 4, false, 2, 1.0, 32},
+     {0, 4, 3, 128, 64, 64, 4, false, 2, 0.9, 16},  {0, 4, 3, 64, 64, 64, 4, false, 2, 0.85, 16},
+     {0, 4, 3, 64, 64, 128, 2, false, 1, 1.0, 16},  {0, 4, 1, 128, 64, 64, 4, false, 2, 1.0, 32},
+     {0, 4, 1, 128, 64, 64, 4, false, 2, 0.85, 16}, {0, 4, 1, 64, 64, 64, 4, false, 2, 0.8, 16},
+     {0, 4, 1, 64, 64, 128, 2, false, 1, 1.0, 16},  {1, 8, 1, 64, 64, 64, 3, false, 2, 1.0, 16},
+     {1, 8, 1, 128, 64, 64, 3, false, 1, 0.95, 16}, {1, 8, 1, 64, 64, 128, 2, false, 1, 1.0, 16},
+     {2, 8, 1, 64, 64, 64, 3, false, 2, 1.0, 16},   {2, 8, 1, 128, 64, 64, 3, false, 1, 0.95, 16},
+     {2, 8, 1, 64, 64, 128, 2, false, 1, 1.0, 16},  {1, 4, 3, 64, 64, 64, 2, false, 2, 1.0, 16},
+     {2, 4, 3, 64, 64, 64, 2, false, 2, 1.0, 16},   {1, 4, 1, 64, 64, 64, 2, false, 2, 1.0, 16},
+     {2, 4, 1, 64, 64, 64, 2, false, 2, 1.0, 16}}};
 // Before its first step and after the last a group takes as long as for so many pairs of a query and a key: for itself, and for
 // each row.
 constexpr double kStartPairs = 12e3, kRowPairs = 200;
@@ -69,7 +71,7 @@ const AttentionTile* choose_attention_tile(TemplateContext& context, const UnitM
   const bool warps = math.units == Units::kWarp;
   for (const AttentionTile& tile : warps ? std::span<const AttentionTile>(kWarpTiles) : kTiles) {
     if (tile.pass != parts.pass || tile.chunk != math.chunk || tile.terms != math.terms) continue;
-    if (depth > tile.depth || (!warps && depth <= 64 && tile.depth > 64)) continue;
+    if (depth > tile.depth || (depth <= 64 && tile.depth > 64)) continue;
     const int64_t tiles = (rows + tile.rows - 1) / tile.rows * others;
     const int64_t steps = (columns + tile.columns - 1) / tile.columns;
     const double pairs = static_cast<double>(tile.rows * tile.columns * steps) / tile.rate;
@@ -104,11 +106,11 @@ bool choose_attention(TemplateContext& context, TemplateLaunch& launch, Units un
   else
     define(launch, "OVERLAP", tile->overlap);
   launch.libraries.emplace_back("attention_scores");
-  if (!warps) launch.libraries.emplace_back("wgmma_attention");
+  launch.libraries.emplace_back(warps ? "mma_attention" : "wgmma_attention");
   define(launch, "TILE_C", tile->columns);
   define(launch, "DEPTH_TILE", warps ? (std::max(parts.depth, parts.depth2) + 31) / 32 * 32 : tile->depth);
   define(launch, "STAGES", tile->stages);
-  if (gradient && math->chunk == 8)
+  if (gradient && math->chunk == 8 && !warps)
     define(launch, "LAG", tile->stages - 3);  // a consumer that overlaps waits for a step while it holds one more
   define_attention(node, parts, launch);
   if (!gradient) launch.store_aligned = true;

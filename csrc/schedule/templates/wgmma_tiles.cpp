@@ -96,12 +96,16 @@ std::string UnitTile::name() const {
 
 std::optional<UnitMath> attention_math(const TemplateContext& context, Units units) {
   const Caps& caps = context.caps;
-  if (units == Units::kWarp) {
-    if (context.graph.nodes[context.node].attention.kind != ir::AttentionKind::kForward) return std::nullopt;
+  const bool gradient = context.graph.nodes[context.node].attention.kind != ir::AttentionKind::kForward;
+  if (units == Units::kWarp && gradient)
+    return math_of(context, 4,
+                   {caps.mma_attention_gradient_tf32, caps.mma_attention_gradient, caps.mma_attention_gradient_bf16,
+                    caps.mma_attention_gradient_f16},
+                   units);
+  if (units == Units::kWarp)
     return math_of(context, 3, {caps.mma_attention_tf32, caps.mma_attention, caps.mma_attention_bf16, caps.mma_attention_f16},
                    units);
-  }
-  if (context.graph.nodes[context.node].attention.kind != ir::AttentionKind::kForward)
+  if (gradient)
     return math_of(context, 4,
                    {caps.wgmma_attention_gradient_tf32, caps.wgmma_attention_gradient, caps.wgmma_attention_gradient_bf16,
                     caps.wgmma_attention_gradient_f16});
