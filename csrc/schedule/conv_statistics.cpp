@@ -94,12 +94,13 @@ void merge_parts(const Graph& graph, Node& reduce, ir::BufferId parts) {
   }
 }
 
-/// Whether a pass over the output is worth saving. A GPU that would cut the reduction saves a launch as well; where one launch
-/// is enough for it, that one also does what follows. What a CPU has just written is in its caches, if it is small.
+/// Whether a pass over the output is worth saving. What has just been written is in caches, if it is small: the pass then costs
+/// less than the kernel takes longer. A GPU that would not cut the reduction does what follows in the same launch.
 bool pays(const Graph& graph, const Node& conv, const Node& reduce, const Caps& caps) {
   constexpr double kLeastBytes = 8 << 20, kLeastLength = 1024;
-  if (!caps.is_cpu) return wants_parts(graph, reduce, caps);
-  return typical_bytes(graph, conv.outputs[0]) >= kLeastBytes && typical_product(graph, reduce.reduce_sizes) > kLeastLength;
+  const double bytes = typical_bytes(graph, conv.outputs[0]);
+  if (!caps.is_cpu) return bytes >= static_cast<double>(caps.kept_output_bytes) && wants_parts(graph, reduce, caps);
+  return bytes >= kLeastBytes && typical_product(graph, reduce.reduce_sizes) > kLeastLength;
 }
 
 }  // namespace

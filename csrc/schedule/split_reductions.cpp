@@ -58,8 +58,8 @@ int main_load(const Graph& graph, const Node& node) {
   return best;
 }
 
-constexpr double kShort = 128;       // reductions up to this length stay in one lane (pooling windows)
-constexpr double kShare = 32 << 10;  // elements that one work-group reads in about the time of two launches
+constexpr double kShort = 128, kShortFinal = 16;  // reductions up to this length stay in one lane (pooling windows)
+constexpr double kShare = 32 << 10;               // elements that one work-group reads in about the time of two launches
 
 }  // namespace
 
@@ -80,7 +80,9 @@ LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps
         (symbols[i].kind == SymbolKind::kReduce ? contiguous_r : contiguous_i) = true;
   }
   if (contiguous_i) {
-    if (!caps.is_cpu && length > kShort && outer < caps.units * 2048.0) return LoopStrategy::kColumn;
+    // The parts of a cut reduction come one after the other for an item alone, each after the latency of memory.
+    const double least = node.stage == ir::ReductionStage::kFinal ? kShortFinal : kShort;
+    if (!caps.is_cpu && length > least && outer < caps.units * 2048.0) return LoopStrategy::kColumn;
     return LoopStrategy::kSequential;
   }
   if (contiguous_r) return LoopStrategy::kRow;
