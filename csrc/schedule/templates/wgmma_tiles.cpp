@@ -208,7 +208,16 @@ int64_t resident_groups(const Caps& caps, const UnitTile& tile) {
 
 IndexExpr persistent_groups(const Caps& caps, const IndexExpr& tiles, const UnitTile& tile, const IndexExpr& others) {
   if (tile.warp_rows != 0) return tiles;
-  return ir::min(tiles, ir::ceildiv(resident_groups(caps, tile), others));
+  const int64_t resident = resident_groups(caps, tile);
+  if (!tiles.is_const() || !others.is_const()) return ir::min(tiles, ir::max(ir::floordiv(resident, others), 1));
+  // One group more than run at once would wait until the others have done all their tiles.
+  const auto rounds = [&](int64_t groups) {
+    return ((tiles.constant() + groups - 1) / groups) * ((groups * others.constant() + resident - 1) / resident);
+  };
+  int64_t best = 1;
+  for (int64_t groups = 2; groups <= std::min(tiles.constant(), resident); ++groups)
+    if (rounds(groups) <= rounds(best)) best = groups;
+  return best;
 }
 
 void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const std::string& file, const UnitMath& math,
