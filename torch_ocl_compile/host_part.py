@@ -17,6 +17,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from torch_ocl_compile.errors import ConfigError, UnsupportedError
+from torch_ocl_compile.host_numbers import stack_numbers
 
 
 class Part(enum.Enum):
@@ -102,12 +103,15 @@ def extract(
             else:
                 inputs.append(node)
                 made[node] = graph.placeholder(f"input_{len(inputs)}")
+                made[node].meta["val"] = node.meta.get("val")
         return made[node]
 
     for node in nodes:  # effects (copy_) too, in their order
         get(node)
     graph.output(tuple(get(n) for n in wanted))
     _placeholders_first(graph)
+    stack_numbers(graph)
+    graph.lint()
     return torch.fx.GraphModule(owner, graph), inputs
 
 
@@ -119,4 +123,3 @@ def _placeholders_first(graph: torch.fx.Graph) -> None:
             head.prepend(node)
         else:
             head = head.next
-    graph.lint()
