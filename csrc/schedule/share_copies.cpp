@@ -83,8 +83,8 @@ class Sharer {
     const ir::Op& load = node.body.ops[0];
     const ir::Store& store = node.stores[0];
     if (load.code != ir::OpCode::kLoad || !load.args.empty() || store.mask != ir::kNone ||
-        store.mode != ir::StoreMode::kWrite || visible_[store.buffer])
-      return std::nullopt;
+        store.mode != ir::StoreMode::kWrite || visible_[store.buffer] || writers_[store.buffer].size() != 1)
+      return std::nullopt;  // of several writers each makes a part: tensors that are joined
     const ir::Buffer& to = schedule_.graph.buffers[store.buffer];
     if (!to.strides || to.dtype != schedule_.graph.buffers[load.buffer].dtype) return std::nullopt;
 

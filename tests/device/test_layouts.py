@@ -92,3 +92,16 @@ def test_copies_of_one_tensor(ocl_device):
     got = torch.compile(products, backend="ocl")(*(x.to(ocl_device) for x in given))
     for a, b in zip(got, want, strict=True):
         torch.testing.assert_close(a.cpu(), b, rtol=1e-4, atol=1e-4)
+
+
+def test_joined_tensors_with_equal_parts(ocl_device):
+    """The same copy into two joined tensors is a part of each, not the whole."""
+
+    def products(a, b, w):
+        first, second = torch.cat([a, a * b], 1), torch.cat([a, b], 1)
+        return first @ w, second @ w, first.t() @ second
+
+    given = [torch.randn(sizes) for sizes in ((6, 4), (6, 4), (8, 5))]
+    got = torch.compile(products, backend="ocl")(*(x.to(ocl_device) for x in given))
+    for a, b in zip(got, products(*given), strict=True):
+        torch.testing.assert_close(a.cpu(), b, rtol=1e-5, atol=1e-5)

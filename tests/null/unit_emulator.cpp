@@ -40,12 +40,13 @@ static pthread_barrier_t g_all, g_warpgroup[4], g_warp[16];
 struct Bar {
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-  uint expected = 0, pending = 0, phase = 0;
+  uint expected = 0, pending = 0, phase = 0, ended = 0;
   long bytes = 0;  // of copies that it waits for
   void end_phase() {
     if (pending != 0 || bytes != 0) return;
     pending = expected;
     phase ^= 1;
+    ++ended;
     pthread_cond_broadcast(&changed);
   }
 };
@@ -135,7 +136,8 @@ ulong emulated_barrier(uint bar, uint what, uint value) {
     --b.pending;
     b.end_phase();
   } else {
-    while (b.phase == value) pthread_cond_wait(&b.changed, &b.mutex);
+    // A thread that wakes late may find the next phase ended as well; the items of a warp, which go together, do not.
+    for (const uint before = b.ended; b.phase == value && b.ended == before;) pthread_cond_wait(&b.changed, &b.mutex);
   }
   pthread_mutex_unlock(&b.mutex);
   return 0;
