@@ -1,10 +1,10 @@
 # benchmarks/ops.py: single operations, eager and compiled, in one interleaved run, with their share of the device's roofline.
 """python benchmarks/ops.py --groups gemm,conv --sides eager,ocl --flops 60e12 --bandwidth 4.0e12
 
-Every side is a process of its own; a round times --calls calls in a row and one wait, after a call that is not timed. Operations of
-less than some milliseconds are timed as several independent ones a call, so that the host does not hide them. The table has the
-median of the rounds, per operation. The weight of a linear layer ("nt") is a parameter, as in a model: what is made of it once is not
-in the time; other operands are packed, if they must be, in every call. Without --flops, a CPU device of OpenCL is asked for the
+Every side is a process of its own; a round times --calls calls in a row and one wait, after a pause and a call that is not timed.
+Operations of less than some milliseconds are timed as several independent ones a call, so that the host does not hide them. The table
+has the median of the rounds, per operation. The weight of a linear layer ("nt") is a parameter, as in a model: what is made of it once
+is not in the time; other operands are packed, if they must be, in every call. Without --flops, a CPU device of OpenCL is asked for the
 multiply-adds that it reaches (peak.py), once in every round.
 Convolutions run on the side `eager` in the faster of the two memory formats, on the others channels-last. `roofline` is the least
 time that the given --flops (a second, multiply-add = 2) and --bandwidth (bytes a second) allow, over the time; `error` the RMSE to fp64
@@ -50,6 +50,7 @@ def worker(settings: dict) -> None:
 
     torch.set_num_threads(settings["threads"])
     torch.backends.cudnn.allow_tf32 = settings["tf32"]
+    torch.backends.cudnn.benchmark = True  # its fastest kernels, found while a case is prepared
     torch.set_float32_matmul_precision("high" if settings["tf32"] else "highest")
     side, calls = settings["side"], settings["calls"]
     device = device_of(side, settings["ocl_device"])
@@ -121,6 +122,7 @@ def worker(settings: dict) -> None:
         return ((got - exact).pow(2).mean().sqrt() / exact.pow(2).mean().sqrt()).item()
 
     def run() -> float:
+        time.sleep(0.03)  # threads of the other side's OpenMP take a core for some 11 ms after its last operation
         with torch.no_grad():
             timed(state["call"], state["inputs"], 1)  # the other side had the caches, and our threads slept
             return timed(state["call"], state["inputs"], state["calls"]) / state["copies"]

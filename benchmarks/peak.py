@@ -1,7 +1,8 @@
 # benchmarks/peak.py: the multiply-adds that a CPU device of OpenCL reaches when it does nothing else, measured by a small kernel.
 """Twelve vectors in registers, each multiplied and added to again and again: no loads, and chains enough to hide the latency.
 
-A run of ops.py asks for it in every round, so that a share of the peak compares two times of the same minute on a shared machine."""
+A run of ops.py asks for it in every round, and it runs for about as long as an operation is timed: a share of the peak compares two means
+of the same second on a shared machine."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import ctypes as C
 import time
 
 P = C.c_void_p
-VECTORS, STEPS = 12, 1 << 14
+VECTORS, STEPS, SECONDS = 12, 1 << 16, 0.06
 SOURCE = """
 #define F OCL_CAT(float, VW)
 #define OCL_CAT(a, b) OCL_CAT_(a, b)
@@ -91,11 +92,10 @@ class Peak:
 
     def __call__(self) -> float:
         size, one = (C.c_size_t * 1)(self.items), (C.c_size_t * 1)(1)
-        best = float("inf")
-        for _ in range(3):
-            start = time.perf_counter()
+        start, runs, passed = time.perf_counter(), 0, 0.0
+        while passed < SECONDS:
             if self.lib.clEnqueueNDRangeKernel(self.queue, self.kernel, 1, None, size, one, 0, None, None):
                 raise RuntimeError("the kernel that measures the peak cannot be enqueued")
             self.lib.clFinish(self.queue)
-            best = min(best, time.perf_counter() - start)
-        return self.operations / best
+            runs, passed = runs + 1, time.perf_counter() - start
+        return runs * self.operations / passed
