@@ -12,9 +12,11 @@
 //      A_COL_MAJOR 2: A[b][m][k] at a_batch(b) + m*a_row + k*a_col      (any strides, slower)
 //   b  B_IN_PLACE 0:  packed and padded with zeros: B[b][k][n] at b_batch(b) + ((n / PANEL)*K + k)*PANEL + n % PANEL,
 //                     ceil(N/PANEL)*K*PANEL elements a batch; b_row, b_col are ignored
-//      B_IN_PLACE 1:  B[b][k][n] at b_batch(b) + k*b_row + n            (rows in place; the item packs its own panel, K_BLOCK rows at a time)
+//      B_IN_PLACE 1:  B[b][k][n] at b_batch(b) + k*b_row + n            (rows in place; the item's first tile of rows packs its panel, K_BLOCK
+//                     rows at a time, while it multiplies: stores are free beside multiply-adds, and PREFETCH hides where B comes from)
 //      B_IN_PLACE 2:  B[b][k][n] at b_batch(b) + k*b_row + n*b_col      (any strides, slower; pack_item.cl packs a Linear weight [N][K])
-//      B_IN_PLACE 3:  as 1, but read where it is, without a copy: for one tile of rows (M <= MR), which would use a copy once; needs N % TN == 0
+//      B_IN_PLACE 3:  as 1, but read where it is, without a copy: for one tile of rows (M <= MR), which would use a copy once, and where
+//                     all of B stays in L2, so that rows far apart cost little; needs N % TN == 0
 //   a_batch(b) = (b / inner)*a_outer + (b % inner)*a_inner, the same for b_batch; a stride of 0 broadcasts.
 // Arguments: a, a_offset, b, b_offset, int M, N, K, a_row, a_col, b_row, b_col, inner, long a_outer, a_inner, b_outer, b_inner, EPILOGUE_PARAMS
 // Global size: (ceil(M / (MR*MT)), ceil(N / TN), batches), local size (1, 1, 1).
@@ -48,6 +50,12 @@
 #ifndef A_COL_MAJOR
 #define A_COL_MAJOR 0     // layout of A, see above
 #endif
+#ifndef PREFETCHES
+#define PREFETCHES 0      // 1: the device has an instruction that asks for a cache line
+#endif
+#ifndef PREFETCH_A
+#define PREFETCH_A 0      // 1: a tile asks for the next tile's part of A (A_COL_MAJOR 0: for short rows; 1), which the hardware does not foresee
+#endif
 #ifndef B_IN_PLACE
 #define B_IN_PLACE 0      // layout of B, see above
 #endif
@@ -67,6 +75,17 @@
 #define STOREV(acc, b, m, n) VSTORE(acc, y + y_offset + ((ulong)(b) * y_M + (m)) * y_N + (n))
 #endif
 
+// Asks for the cache line at p, in or outside a buffer. The standard's prefetch is a call on Intel's runtime. A CPU has one address space.
+#if PREFETCHES && defined(__has_builtin)
+#if __has_builtin(__builtin_prefetch)
+#define PREFETCH(p) __builtin_prefetch((__private const void*)(size_t)(p))
+#endif
+#endif
+#ifndef PREFETCH
+#define PREFETCH(p)
+#endif
+#define B_AHEAD 16  // rows of B that the packing tile asks for early: some 100 ns
+
 #if A_COL_MAJOR == 0
 #define A_ROW(m) ((long)(m) * a_row)
 #define A_AT(i, k) LOAD(row[i], k)
@@ -77,6 +96,25 @@
 #define A_ROW(m) ((long)(m) * a_row)
 #define A_AT(i, k) LOAD(row[i], (long)(k) * a_col)
 #endif
+#define MULTIPLY_ADD(k, bv)                                                                      \
+  OCL_UNROLL for (int i = 0; i < MR; ++i) {                                                      \
+    const VEC av = (VEC)(A_AT(i, k));                                                            \
+    OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);               \
+  }
+#if PREFETCH_A && A_COL_MAJOR == 1
+#define ASK_FOR_A(k) PREFETCH(row[0] + MR + (long)(k) * a_col);
+#elif PREFETCH_A  // MR rows of kn elements in kn steps
+#define ASK_FOR_A(k)    \
+  PREFETCH(next + ahead); \
+  ahead += MR;            \
+  if (ahead >= kn) {      \
+    ahead -= kn;          \
+    next += a_row;        \
+  }
+#else
+#define ASK_FOR_A(k)
+#endif
+#define PACK_FIRST (B_IN_PLACE == 1 && K_CHAINS == 1)
 
 ONE_ITEM __kernel void KERNEL_NAME(
     __global const IN_T* restrict a, const ulong a_offset, __global const IN_T* restrict b, const ulong b_offset,
@@ -98,7 +136,9 @@ ONE_ITEM __kernel void KERNEL_NAME(
 #elif B_IN_PLACE
     const float* panel = packed;
 #if B_IN_PLACE == 1
-    if (cols == TN) {
+    if (PACK_FIRST && cols == TN) {
+      // below, by the first tile
+    } else if (cols == TN) {
       for (int k = 0; k < kn; ++k) {
         __global const IN_T* from = b + (long)(k0 + k) * b_row + n0;
         OCL_UNROLL for (int v = 0; v < NV; ++v) VSTORE(LOADV(from, v * VW), packed + k * TN + v * VW);
@@ -154,13 +194,30 @@ ONE_ITEM __kernel void KERNEL_NAME(
         OCL_UNROLL for (int i = 0; i < MR; ++i)
           OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] += chain[u][i][v];
 #endif
+#if PREFETCH_A && A_COL_MAJOR == 0
+      __global const IN_T* next = row[0] + (long)MR * a_row;
+      int ahead = 0;
+#endif
+#if PACK_FIRST
+      if (t == 0 && cols == TN) {
+        __global const IN_T* from = b + (long)k0 * b_row + n0;
+        for (; k < kn; ++k, from += b_row) {
+          VEC bv[NV];
+          ASK_FOR_A(k)
+          OCL_UNROLL for (int v = 0; v < NV; ++v) {
+            PREFETCH(from + (long)B_AHEAD * b_row + v * VW);
+            bv[v] = LOADV(from, v * VW);
+            VSTORE(bv[v], packed + k * TN + v * VW);
+          }
+          MULTIPLY_ADD(k, bv)
+        }
+      }
+#endif
       for (; k < kn; ++k) {
         VEC bv[NV];
+        ASK_FOR_A(k)
         OCL_UNROLL for (int v = 0; v < NV; ++v) bv[v] = B_VECTOR(k, v);
-        OCL_UNROLL for (int i = 0; i < MR; ++i) {
-          const VEC av = (VEC)(A_AT(i, k));
-          OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
-        }
+        MULTIPLY_ADD(k, bv)
       }
       float* tile = sums + (K > K_BLOCK ? t * (MR * TN) : 0);
       if (k0 > 0) {

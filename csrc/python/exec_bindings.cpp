@@ -200,6 +200,7 @@ Caps caps_from(const py::dict& d) {
   take("max_group_size", caps.max_group_size);
   take("fp64", caps.fp64);
   take("fp16_convert", caps.fp16_convert);
+  take("prefetch", caps.prefetch);
   take("mma", caps.mma);
   take("mma_tf32", caps.mma_tf32);
   take("mma_bf16", caps.mma_bf16);

@@ -75,11 +75,13 @@ Caps probe_caps(cl_device_id device, cl_context context) {
   if (caps.is_cpu) {
     const int width = static_cast<int>(query<cl_uint>(device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, 4));
     caps.vector_floats = width >= 16 ? 16 : width >= 8 ? 8 : 4;
-    caps.fp16_arith = false;  // CPU runtimes emulate it; fp32 is faster and what we round from
+    caps.prefetch = width > 1;  // an interpreter says that it computes one float at a time; Oclgrind stops at the instruction
+    caps.fp16_arith = false;    // CPU runtimes emulate it; fp32 is faster and what we round from
     caps.fp16_convert = has_word(extensions, "cl_khr_fp16");
     return caps;
   }
   caps.vector_floats = 4;
+  caps.prefetch = false;
   // Some drivers compile `half` without advertising cl_khr_fp16, so the compiler is asked, not the extension string.
   caps.fp16_arith = has_word(extensions, "cl_khr_fp16") ||
                     build_probe(device, context, "__kernel void k(__global half* p) { p[0] = p[0] * p[1] + p[2]; }", "") > 0;

@@ -23,6 +23,7 @@ struct Caps {
   bool fp64 = true;                      // double arithmetic
   bool fp16_arith = false;               // half arithmetic; storage as half always works through vload_half
   bool fp16_convert = true;              // vload_half and vstore_half are quick, and take any element's address
+  bool prefetch = true;                  // of a CPU: Clang's __builtin_prefetch is an instruction
   int subgroup_size = 0;                 // 0: no subgroup operations
   bool wgmma = false;       // fp32 on warpgroup matrix units by inline instructions (kernels/wgmma.cl); built and run to see
   bool wgmma_tf32 = false;  // the same where TF32 is allowed

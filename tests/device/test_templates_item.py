@@ -85,6 +85,18 @@ def test_gemm_vector_widths(device, VW):
     gemm(device, torch.randn(1, 7, 20), torch.randn(1, 20, 7 * VW), VW=VW, WHOLE_VECTORS=1)
 
 
+@pytest.mark.parametrize("VW", WIDTHS)
+@pytest.mark.parametrize("K", [1, 5, 40, 600])
+def test_gemm_prefetch(device, K, VW):
+    """The next rows of A and of B are asked for early, beyond the operands' ends as well."""
+    for b_layout in (0, 1, 3):
+        for M in (4, 13, 31):
+            a, b = torch.randn(2, M, K + 1)[:, :, :K], torch.randn(2, K, 4 * VW)
+            for a_layout, given in enumerate((a, a.mT.contiguous().mT)):
+                gemm(device, given, b, a_layout, b_layout, VW=VW, NV=2, MR=4, MT=3, PREFETCHES=1, PREFETCH_A=1)
+    gemm(device, torch.randn(1, 13, K), torch.randn(1, K, 4 * VW + 3), 0, 1, VW=VW, NV=2, MT=3, PREFETCHES=1, K_CHAINS=2)
+
+
 @pytest.mark.parametrize("M", [1, 2, 8])
 def test_gemm_few_rows(device, M):
     for K in (1, 7, 8, 700):

@@ -13,7 +13,10 @@ namespace {
 
 using ir::IndexExpr;
 
-constexpr int kMostTiles = 48;  // of rows to an item that packs rows of B for itself; more share a packed copy
+constexpr int kMostTiles = 48;          // of rows to an item that packs rows of B for itself; more share a packed copy
+constexpr int64_t kL2Floats = 1 << 18;  // of a B that every item reads where it is
+constexpr int64_t kPageFloats = 1024;   // 4 KB
+constexpr int64_t kShortRow = 512;      // of A: the kernel asks for the next ones itself
 
 }  // namespace
 
@@ -67,12 +70,17 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
   const int64_t row_tiles = (rows + tile.rows - 1) / tile.rows, panels = (columns + width - 1) / width * batches;
   const bool loops = is_written_by_loops(context, b->input.buffer);
   const bool is_panel = b->col.is_const(1) && b->row.is_const(width) && N.is_const() && columns == width;  // values of a head
-  const bool packs = !is_panel && (!b->col.is_const(1) || (row_tiles > kMostTiles && !loops));
-  const int mt = one_tile ? 1 : choose_run(context, row_tiles, panels, packs || is_panel ? 8 : kMostTiles);
+  const bool whole_tiles = b->col.is_const(1) && N.is_const() && columns % width == 0;
+  const bool small = whole_tiles && chains == 1 && K.is_const() && K.constant() * columns <= kL2Floats;
+  const bool pages_apart =
+      typical(b->row, 0) % kPageFloats == 0;  // such rows share few sets of a cache: each item packs its own
+  const bool read_in_place = small && !pages_apart;
+  const bool packs = !is_panel && !small && (!b->col.is_const(1) || (row_tiles > kMostTiles && !loops));
+  const int mt = one_tile ? 1 : choose_run(context, row_tiles, panels, packs || is_panel || read_in_place ? 8 : kMostTiles);
   if (is_panel) {
     b_layout = one_tile ? 3 : 0;
   } else if (!packs) {
-    b_layout = one_tile && N.is_const() && columns % width == 0 ? 3 : 1;
+    b_layout = read_in_place || (one_tile && whole_tiles) ? 3 : 1;
   } else if (!loops) {
     b_layout = 0;
     b = packed_panels(context, node.operands[1], *b, inner, width);
@@ -98,6 +106,10 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
   define(launch, "B_IN_PLACE", b_layout);
   define(launch, "WHOLE_VECTORS", N.is_const() && columns % vw == 0);
   if (chains > 1) define(launch, "K_CHAINS", chains);
+  const bool short_rows = a_layout == 0 && K.is_const() && K.constant() <= kShortRow;
+  const bool unforeseen = row_tiles > 1 && (short_rows || a_layout == 1);
+  if (caps.prefetch && (unforeseen || b_layout == 1)) define(launch, "PREFETCHES", 1);
+  if (caps.prefetch && unforeseen) define(launch, "PREFETCH_A", 1);
   launch.inputs = {a->input, b->input};
   pass(launch, {M, N, K, a->row, a->col, b->row, b->col, inner}, {a->outer, a->inner, b->outer, b->inner});
   launch.groups = {ir::ceildiv(M, tile.rows * mt), ir::ceildiv(N, width), batch};
