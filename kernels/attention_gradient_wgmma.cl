@@ -100,7 +100,7 @@ ALWAYS_INLINE int held_row(const int p, const int i) {
 }
 ALWAYS_INLINE void fetch_tile(float4* held, int p, __global const float* from, const long stride, const int left, const int depth, const int quads) {
   FRESH(p);
-  const int d = column_of(p, 0);
+  const int d = value_column(p);
   OCL_UNROLL
   for (int i = 0; i < HELD; ++i) {
     const int row = held_row(p, i);
@@ -110,7 +110,7 @@ ALWAYS_INLINE void fetch_tile(float4* held, int p, __global const float* from, c
 ALWAYS_INLINE void put_rows(const Pipeline line, const int stage, int p, const float4* held) {
   __local float* to = produce_begin(line, stage);
   FRESH(p);
-  const int d = column_of(p, 0);
+  const int d = value_column(p);
   OCL_UNROLL
   for (int i = 0; i < HELD; ++i) keep_row_quad(to + d / TILE_K * PARTS * B_ELEMENTS, held_row(p, i), d % TILE_K / 4, held[i]);
   produce_end(line, stage);
@@ -124,7 +124,7 @@ ALWAYS_INLINE void put_columns(const Pipeline line, const int stage, int p, cons
     const float4* x = held + 4 * block;
     const float4 y[4] = {by1 ? x[3] : x[0], by1 ? x[0] : x[1], by1 ? x[1] : x[2], by1 ? x[2] : x[3]};
     const float4 z[4] = {by2 ? y[2] : y[0], by2 ? y[3] : y[1], by2 ? y[0] : y[2], by2 ? y[1] : y[3]};
-    keep_block(to + block * PARTS * B_ELEMENTS, p, 0, z);
+    keep_block(to + block * PARTS * B_ELEMENTS, value_column(p), p & 7, z);
   }
   produce_end(line, stage);
 }

@@ -64,7 +64,7 @@ ALWAYS_INLINE void fetch_keys(float4* held, const Columns o, const int step, con
   }
 }
 ALWAYS_INLINE void fetch_values(float4* held, const Columns o, const int step, const int quads) {
-  const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, column = column_of(p, 0);
+  const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, column = value_column(p);
   OCL_UNROLL
   for (int i = 0; i < HELD; ++i) {
     const int row = step * TILE_C + i / 4 * TILE_K + (quad >> 1) * 8 + i % 4 * 2 + (quad & 1);  // the permutation
@@ -82,8 +82,8 @@ ALWAYS_INLINE void put_keys(const Pipeline line, const float4* held, const int s
 ALWAYS_INLINE void put_values(const Pipeline line, const float4* held, const int step) {
   const int p = get_local_id(0) - CONSUMERS * 128;
   __local float* to = produce_begin(line, 2 * step + 1);
-  keep_block(to, p, 0, held);
-  keep_block(to + PARTS * B_ELEMENTS, p, 0, held + 4);
+  keep_block(to, value_column(p), p & 7, held);
+  keep_block(to + PARTS * B_ELEMENTS, value_column(p), p & 7, held + 4);
   produce_end(line, 2 * step + 1);
 }
 // Keys and values of a step are fetched a step ahead.

@@ -23,13 +23,14 @@
 //   w packed and padded with zeros, element (g, k, c, r, s) at ((((g*ceil(K/PANEL) + k/PANEL)*R + r)*S + s)*C + c)*PANEL + k % PANEL
 //     (k, c within the group);
 //   zeros: C zeros (RUN 0; unused otherwise).
-// Arguments: x, x_offset, w, w_offset, zeros, zeros_offset, int batch, C, in_h, in_w, K, out_h, out_w, groups, R, S, stride_h, stride_w, pad_h, pad_w,
+// Arguments: x, x_offset, w, w_offset, zeros, zeros_offset, with BIAS bias, bias_offset, int batch, C, in_h, in_w, K, out_h, out_w, groups, R, S, stride_h, stride_w, pad_h, pad_w,
 //   dil_h, dil_w, x_h, x_w, x_c, tap_block, long x_n, EPILOGUE_PARAMS.   C, K: channels of ONE group.
 // Global size: (ceil(batch*ceil(out_h/ph)*ceil(out_w/pw) / (MR*MT)), groups*ceil(K/TN), ph*pw), local (1, 1, 1);
 //   ph = pw = 1 forward; ph = stride_h, pw = stride_w for DATA_GRADIENT.
 // Hooks: STORE(acc, n, k, h, w), STOREV(acc, n, k, h, w) with k = g*K + channel in the group; store dimension k.
 //   STATISTICS 1, forward alone: the item also leaves mean (which 0), m2 (1: the sum of squared distances from it) and count (2) of its pixels for each
 //   channel, as part get_global_id(0): STORE1(value, which, part, k), STORE1V along k.
+//   BIAS 1: bias[k], k over all groups, is added to each sum.
 //   Both have one call site in a loop: an epilogue may be long, and building it MR*NV times took seconds.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_item
@@ -59,6 +60,9 @@
 #ifndef STATISTICS
 #define STATISTICS 0      // see above
 #endif
+#ifndef BIAS
+#define BIAS 0            // see above
+#endif
 #ifndef STORE             // alone: dense y[n][h][w][k], y_K = all channels
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset, const int y_H, const int y_W, const int y_K
 #define EPILOGUE_PASS , y, y_offset, y_H, y_W, y_K
@@ -69,6 +73,9 @@
 ONE_ITEM __kernel void KERNEL_NAME(
     __global const IN_T* restrict x, const ulong x_offset, __global const IN_T* restrict w, const ulong w_offset,
     __global const IN_T* restrict zeros, const ulong zeros_offset,
+#if BIAS
+    __global const IN_T* restrict bias, const ulong bias_offset,
+#endif
     const int batch, const int C, const int in_h, const int in_w, const int K, const int out_h, const int out_w, const int groups,
     const int R, const int S, const int stride_h, const int stride_w, const int pad_h, const int pad_w, const int dil_h, const int dil_w,
     const int x_h, const int x_w, const int x_c, const int tap_block, const long x_n EPILOGUE_PARAMS) {
@@ -97,6 +104,10 @@ ONE_ITEM __kernel void KERNEL_NAME(
   x += x_offset + (long)group * C * x_c;
   w += w_offset + ((long)group * ((K + PANEL - 1) / PANEL) + k0 / PANEL) * (long)R * S * C * PANEL + k0 % PANEL;
   zeros += zeros_offset;
+#if BIAS
+  float biases[TN];
+  OCL_NO_UNROLL for (int k = 0; k < TN; ++k) biases[k] = k < K - k0 ? LOAD(bias, bias_offset + group * K + k0 + k) : 0.f;
+#endif
   float sums[MT * MR * TN];
 
   for (int tap0 = 0; tap0 < taps; tap0 += tap_block) {
@@ -154,6 +165,12 @@ ONE_ITEM __kernel void KERNEL_NAME(
         OCL_UNROLL for (int i = 0; i < MR; ++i)
           OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] += VLOAD(tile + i * TN + v * VW);
       }
+#if BIAS
+      if (tap1 == taps) {
+        OCL_UNROLL for (int i = 0; i < MR; ++i)
+          OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] += VLOAD(biases + v * VW);
+      }
+#endif
       OCL_UNROLL for (int i = 0; i < MR; ++i)
         OCL_UNROLL for (int v = 0; v < NV; ++v) VSTORE(acc[i][v], tile + i * TN + v * VW);
       if (tap1 < taps) continue;

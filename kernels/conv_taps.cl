@@ -4,23 +4,21 @@
 #endif
 #define OUTSIDE (-0x4000)  // a coordinate that no tap brings back into the image
 
-// The taps that a phase uses: first, first + apart, ... below the filter's size; tap t reads x `shift - t * turn` further than tap 0.
+// The taps that a phase uses: first, first + apart, ... below the filter's size. Used tap number t finds a pixel `shift - t * turn` from the pixel's own place.
 typedef struct {
-  int first, apart, count;
+  int first, apart, count, shift, turn;
 } Taps;
 
 ALWAYS_INLINE Taps taps_of(const int size, const int phase, const int pad, const int stride, const int dilation) {
-  Taps taps = {0, 1, size};
+  Taps taps = {0, 1, size, 0, -dilation};
   if (DATA_GRADIENT) {
     while (taps.first < size && (phase + pad - taps.first * dilation) % stride != 0) ++taps.first;
     while (taps.first + taps.apart < size && taps.apart * dilation % stride != 0) ++taps.apart;
     taps.count = (size - taps.first + taps.apart - 1) / taps.apart;
+    taps.shift = (phase + pad - taps.first * dilation) / stride;
+    taps.turn = taps.apart * dilation / stride;
   }
   return taps;
-}
-// Where a tap finds a pixel, relative to the pixel's own place.
-ALWAYS_INLINE int shift_of(const int tap, const int phase, const int pad, const int stride, const int dilation) {
-  return DATA_GRADIENT ? (phase + pad - tap * dilation) / stride : tap * dilation;
 }
 
 // A chunk of the depth: channels c .. of used tap (r, s).

@@ -45,69 +45,69 @@ void KERNEL_NAME(__global const UNIT_T* dy, const ulong dy_offset,  // [batch, g
   const int steps = max(0, (last - first + TILE_K - 1) / TILE_K);
 
   if (get_local_id(0) >= CONSUMERS * 128) {
+    PRODUCERS_BEGIN();
     const int p = get_local_id(0) - CONSUMERS * 128;
     const int a_chunk = p % (TILE_M / CHUNK), a_at = p / (TILE_M / CHUNK), a_valid = K - m0 - a_chunk * CHUNK;
     const int dy_aligned = CHUNK_ALIGNED(dy_offset), x_aligned = CHUNK_ALIGNED(x_offset);
     dy += dy_offset + (long)group * K + m0 + a_chunk * CHUNK;
     x += x_offset + (long)group * C;
-    // The columns of x that this item brings, a tap and a chunk of channels each, and the first of the pixels that it brings at a step. 16 bits: one such
-    // chunk of pixels X_APART apart; 32 bits: blocks of columns, 4 neighbouring pixels.
+    // The chunk of columns, of one tap, that this item brings, relative to a pixel, and the first of the pixels at a step. 16 bits: pixels X_APART apart;
+    // 32 bits: blocks of 4 neighbouring pixels.
 #if HALVES
-#define X_CHUNKS 1
 #define X_APART (PRODUCERS / (TILE_N / CHUNK))
-#define X_COLUMN(i) (p % (TILE_N / CHUNK) * CHUNK)
-#define X_DEPTH (p / (TILE_N / CHUNK))
+    const int x_chunk = p % (TILE_N / CHUNK), x_depth = p / (TILE_N / CHUNK), column = n0 + x_chunk * CHUNK;
 #else
-#define X_CHUNKS B_BLOCKS
-#define X_COLUMN(i) column_of(p, i)
-#define X_DEPTH depth_of(p)
+#define X_APART (TILE_K / B_BLOCKS)  // between an item's blocks
+    const int x_depth = depth_of(p, 0), column = n0 + column_of(p);
 #endif
-    int low_h[X_CHUNKS], low_w[X_CHUNKS], from[X_CHUNKS];
-    OCL_UNROLL
-    for (int i = 0; i < X_CHUNKS; ++i) {
-      const int column = n0 + X_COLUMN(i), s = column / C % S, r = column / C / S;
-      low_h[i] = column < width ? r * dilation_h - pad_h : OUTSIDE;
-      low_w[i] = s * dilation_w - pad_w;
-      from[i] = column % C;
-    }
-    int at = first + X_DEPTH, q = at % Q, row_p = at / Q % P, n = at / Q / P;
-#define PIXEL_FURTHER(by)              \
-  {                                    \
-    at += by;                          \
-    q += by;                           \
-    while (q >= Q) {                   \
-      q -= Q;                          \
-      if (++row_p == P) row_p = 0, ++n; \
-    }                                  \
+    const int low_h = column < width ? column / C / S * dilation_h - pad_h : OUTSIDE, low_w = column / C % S * dilation_w - pad_w;
+    // The pixel at hand: its number, where the tap meets x.
+    int at = first + x_depth, h = at / Q % P * stride_h + low_h, v = at % Q * stride_w + low_w;
+    __global const UNIT_T* tap = x + (at / Q / P * x_n + (at / Q % P * stride_h + low_h) * (long)x_h + (at % Q * stride_w + low_w) * (long)x_w + column % C);
+    // What the end of a row and of an image bring back.
+    const int last_v = Q * stride_w + low_w, last_h = P * stride_h + low_h;
+    const long next_row = stride_h * (long)x_h - (long)(Q * stride_w) * x_w, next_image = x_n - (long)(P * stride_h) * x_h;
+#define PIXEL_FURTHER(by)                                                                                    \
+  {                                                                                                          \
+    at += by;                                                                                                \
+    v += by##_v;                                                                                             \
+    h += by##_h;                                                                                             \
+    tap += by##_x;                                                                                           \
+    const int row_ends = v >= last_v;                                                                        \
+    v -= row_ends ? Q * stride_w : 0;                                                                        \
+    h += row_ends ? stride_h : 0;                                                                            \
+    tap += row_ends ? next_row : 0;                                                                          \
+    const int image_ends = h >= last_h;                                                                      \
+    h -= image_ends ? P * stride_h : 0;                                                                      \
+    tap += image_ends ? next_image : 0;                                                                      \
   }
+// `by` pixels further, in whole images, rows and pixels.
+#define DISTANCE(by, pixels)                                                                                                 \
+  const int by = (pixels), by##_v = by % Q * stride_w, by##_h = by / Q % P * stride_h;                                       \
+  const long by##_x = by / Q / P * x_n + by##_h * (long)x_h + by##_v * (long)x_w
+#define X_INSIDE (at < last && (uint)h < (uint)H && (uint)v < (uint)W)
 #if HALVES
-#define PUT_X(held)                                                                                                         \
-  OCL_UNROLL                                                                                                                \
-  for (int i = 0; i < B_CHUNKS; ++i) {                                                                                      \
-    const int h = row_p * stride_h + low_h[0], v = q * stride_w + low_w[0];                                                 \
-    const int inside = at < last && (uint)h < (uint)H && (uint)v < (uint)W;                                                 \
-    stage_chunk(stage + A_ELEMENTS + column_chunk(X_DEPTH + i * X_APART, X_COLUMN(0) / CHUNK),                              \
-                inside ? x + (n * x_n + h * (long)x_h + v * (long)x_w + from[0]) : x, 1, inside ? CHUNK : 0, x_aligned);    \
-    PIXEL_FURTHER(X_APART)                                                                                                  \
+    DISTANCE(apart, X_APART);
+#define PUT_X(held)                                                                                                           \
+  OCL_UNROLL                                                                                                                  \
+  for (int i = 0; i < B_CHUNKS; ++i) {                                                                                        \
+    const int inside = X_INSIDE;                                                                                              \
+    stage_chunk(stage + A_ELEMENTS + column_chunk(x_depth + i * X_APART, x_chunk), inside ? tap : x, 1, inside ? CHUNK : 0, x_aligned); \
+    PIXEL_FURTHER(apart)                                                                                                      \
   }
 #else
-#define FETCH(held)                                                                                                            \
-  {                                                                                                                            \
-    OCL_UNROLL                                                                                                                 \
-    for (int j = 0; j < 4; ++j) {                                                                                              \
-      OCL_UNROLL                                                                                                               \
-      for (int i = 0; i < B_BLOCKS; ++i) {                                                                                     \
-        const int h = row_p * stride_h + low_h[i], v = q * stride_w + low_w[i];                                                \
-        const int inside = at < last && (uint)h < (uint)H && (uint)v < (uint)W;                                                \
-        held[4 * i + j] = fetch_quad(x + (n * x_n + h * (long)x_h + v * (long)x_w + from[i]), 1, inside ? 4 : 0, x_aligned);   \
-      }                                                                                                                        \
-      const int by = j < 3 ? 1 : TILE_K - 3;                                                                                   \
-      PIXEL_FURTHER(by)                                                                                                        \
-    }                                                                                                                          \
+    DISTANCE(next, 1);
+    DISTANCE(block, X_APART - 3);
+#define FETCH(held)                                                 \
+  OCL_UNROLL                                                        \
+  for (int i = 0; i < B_CHUNKS; ++i) {                              \
+    held[i] = fetch_quad(tap, 1, X_INSIDE ? 4 : 0, x_aligned);      \
+    if (i % 4 < 3) PIXEL_FURTHER(next)                              \
+    else PIXEL_FURTHER(block)                                       \
   }
 #define PUT_X(held) \
   OCL_UNROLL        \
-  for (int i = 0; i < B_BLOCKS; ++i) keep_block(stage + A_ELEMENTS, p, i, held + 4 * i);
+  for (int i = 0; i < B_BLOCKS; ++i) keep_block(stage + A_ELEMENTS, column_of(p), depth_of(p, i) / 4, held + 4 * i);
 #endif
 #define PUT(held, step)                                                                                        \
   {                                                                                                            \
@@ -139,6 +139,7 @@ void KERNEL_NAME(__global const UNIT_T* dy, const ulong dy_offset,  // [batch, g
     return;
   }
 
+  CONSUMERS_BEGIN();
   float total[TILE_N / 2];
   consume(total, line, 0, steps, 0, 0);
   const int lane = get_local_id(0) & 31, m = m0 + (get_local_id(0) >> 5) * 16 + (lane >> 2);

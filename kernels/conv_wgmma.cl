@@ -4,13 +4,14 @@
 // conv_taps.cl. GEMM with M = pixels of y, N = produced channels k, depth = the used taps (r, s), with the channels c of each innermost: a chunk of the depth (16 bytes) is channels
 // of one tap, so C is a multiple of CHUNK and a step may cross taps.
 //
-// Arguments: x, x_offset, w, w_offset, int batch, C, K (per group), in_h, in_w (of x), out_h, out_w (of y), R, S, stride_h, stride_w, pad_h, pad_w,
+// Arguments: x, x_offset, w, w_offset, with BIAS bias, bias_offset, int batch, C, K (per group), in_h, in_w (of x), out_h, out_w (of y), R, S, stride_h, stride_w, pad_h, pad_w,
 //   dilation_h, dilation_w, long x_n, int x_h, x_w, x_c (x_c is 1; C and the other strides are multiples of CHUNK), with STATISTICS int parts, epilogue.
-//   w packed [groups * K][R][S][C]: forward from weight [groups*K, C, R, S], gradient from weight [groups*C, K, R, S].
+//   w packed [groups * K][R][S][C]: forward from weight [groups*K, C, R, S], gradient from weight [groups*C, K, R, S]. B_PACKED 1: this matrix of each group,
+//   K of the width and R*S*C of the depth, in blocks as pack_wgmma.cl writes them: [groups][panels][steps][blocks]; with more than one phase TILE_K divides C.
 // Grid: global (any number of groups up to ceil(pixels/TILE_M) * ceil(K/TILE_N), times GROUP, groups, phases), local (GROUP, 1, 1); pixels and phases as for conv_group.cl.
 //   STATISTICS: up to ceil(K/TILE_N) * parts groups, GROUP times; parts is at most ceil(pixels/TILE_M).
 // Hooks: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW 2 or the elements of 16 bytes. STATISTICS 1, forward alone: the kernel also leaves
-//   the statistics of each k, in parts (wgmma_statistics.cl): STORE1(value, which, part, k).
+//   the statistics of each k, in parts (conv_statistics.cl): STORE1(value, which, part, k). BIAS 1, with STATISTICS: bias[k] is added to each sum.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_wgmma
 #endif
@@ -20,6 +21,11 @@
 #define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
 #define STOREV(acc, n, k, h, w) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(n, k, h, w))
 #define STORE1(value, which, part, k) (y[Y_AT(batch, 0, 0, 0) + (ulong)((which)*parts + (part)) * (get_global_size(1) * K) + (k)] = (value))  // behind y
+#endif
+#if B_PACKED
+#define FILTER_T float
+#else
+#define FILTER_T UNIT_T
 #endif
 #if STATISTICS
 #define FOR_TILES_HERE(g) FOR_TILES_OF_PARTS(g, m_tiles, k_tiles, parts)
@@ -31,7 +37,10 @@
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 void KERNEL_NAME(__global const UNIT_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
-                 __global const UNIT_T* w, const ulong w_offset,  // [groups * K][R][S][C]
+                 __global const FILTER_T* w, const ulong w_offset,  // [groups * K][R][S][C], or in blocks
+#if BIAS
+                 __global const UNIT_T* bias, const ulong bias_offset,  // [groups * K]
+#endif
                  const int batch, const int C, const int K,
                  const int in_h, const int in_w, const int out_h, const int out_w,
                  const int R, const int S,
@@ -75,12 +84,25 @@ void KERNEL_NAME(__global const UNIT_T* x, const ulong x_offset,  // [batch, gro
         from[i] = x + (x_offset + min(n, batch - 1) * x_n + (long)group * C + h * (long)x_h + v * (long)x_w);
         at[i] = (h << 16) | (v & 0xffff);
       }
-      __global const UNIT_T* filters = w + (w_offset + ((long)group * K + k0 + row) * R * S * C);
-      const int w_rows = ROWS_APART * R * S * C;
       Place a_at = {0, 0, 0};
       a_at = further(a_at, chunk * CHUNK, C, across.count);
+#if B_PACKED
+      const int all_panels = (K + 63) / 64, panels = min(all_panels - tile.y * (TILE_N / 64), TILE_N / 64);
+      const long panel = (long)((R * S * C + TILE_K - 1) / TILE_K) * (PARTS * BLOCK);
+      __global const float* filters = w + (w_offset + ((long)group * all_panels + tile.y * (TILE_N / 64)) * panel);
+// A step's blocks, by the work-item whose chunk of the depth is the step's first.
+#define PUT_FILTERS(held, step)                                                                                            \
+  if (p == 0) {                                                                                                            \
+    const uint full = line.full + 8 * ((step) % STAGES);                                                                   \
+    barrier_expect(full, PARTS * panels * BLOCK_BYTES);                                                                    \
+    copy_blocks(stage + A_ELEMENTS, filters + (long)((TAP(a_at) * C + a_at.c) / TILE_K) * (PARTS * BLOCK), panels,         \
+                TILE_N / 64, panel, PARTS, full);                                                                          \
+  }
+#else
+      __global const UNIT_T* filters = w + (w_offset + ((long)group * K + k0 + row) * R * S * C);
+      const int w_rows = ROWS_APART * R * S * C;
 #if HALVES
-#define PUT_FILTERS(held)                                                                                     \
+#define PUT_FILTERS(held, step)                                                                               \
   OCL_UNROLL                                                                                                  \
   for (int i = 0; i < B_CHUNKS; ++i) {                                                                        \
     const int inside = used && k0 + row + i * ROWS_APART < K;                                                 \
@@ -97,14 +119,14 @@ void KERNEL_NAME(__global const UNIT_T* x, const ulong x_offset,  // [batch, gro
                            b_at.r < down.count && k0 + row + i * ROWS_APART < K ? 4 : 0, 1);       \
     b_at = further(b_at, TILE_K, C, across.count);                                                 \
   }
-#define PUT_FILTERS(held) \
-  OCL_UNROLL              \
+#define PUT_FILTERS(held, step) \
+  OCL_UNROLL                    \
   for (int i = 0; i < B_CHUNKS; ++i) keep_row_quad(stage + A_ELEMENTS, row + i * ROWS_APART, chunk, held[i]);
+#endif
 #endif
 #define PUT(held, step)                                                                                                       \
   {                                                                                                                           \
-    const int over_h = shift_of(down.first + a_at.r * down.apart, phase_h, pad_h, stride_h, dilation_h);                      \
-    const int over_w = shift_of(across.first + a_at.s * across.apart, phase_w, pad_w, stride_w, dilation_w);                  \
+    const int over_h = down.shift - a_at.r * down.turn, over_w = across.shift - a_at.s * across.turn;                         \
     const int shift = over_h * x_h + over_w * x_w + a_at.c, used = a_at.r < down.count;                                       \
     __local UNIT_T* stage = produce_begin(line, begin + step);                                                                \
     OCL_UNROLL                                                                                                                \
@@ -113,11 +135,11 @@ void KERNEL_NAME(__global const UNIT_T* x, const ulong x_offset,  // [batch, gro
       const int inside = used && (uint)h < (uint)in_h && (uint)v < (uint)in_w;                                                \
       stage_chunk(stage + row_chunk(row + i * ROWS_APART, chunk), inside ? from[i] + shift : x, 1, inside ? CHUNK : 0, aligned); \
     }                                                                                                                         \
-    PUT_FILTERS(held)                                                                                                         \
+    PUT_FILTERS(held, begin + step)                                                                                           \
     produce_end(line, begin + step);                                                                                          \
     a_at = further(a_at, TILE_K, C, across.count);                                                                            \
   }
-#if HALVES
+#if HALVES || B_PACKED
       for (int step = 0; step < steps; ++step) PUT(none, step)
 #else
       // Filters are fetched two steps ahead: the latency of memory is longer than a step.
@@ -145,10 +167,11 @@ void KERNEL_NAME(__global const UNIT_T* x, const ulong x_offset,  // [batch, gro
     float total[TILE_N / 2];
     consume(total, line, begin, begin + steps, 1, 1);
     begin += steps;
+#if BIAS
+    add_bias(total, bias + (bias_offset + group * K + tile.y * TILE_N), K - tile.y * TILE_N);
+#endif
 #if STATISTICS
-    const int inside = clamp(pixels - tile.x * TILE_M - (int)(get_local_id(0) >> 5) * 16, 0, 16);
-    add_rows(statistics, ended & 1, total, counted, inside);
-    counted += inside;
+    counted = add_tile(statistics, ended & 1, total, counted, pixels - tile.x * TILE_M);
     if (tile.x + parts >= m_tiles) {
       STORE_STATISTICS(statistics, ended, tile.x % parts, tile.y * TILE_N, K, group * K);
       ++ended;

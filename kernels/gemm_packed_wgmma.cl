@@ -26,9 +26,6 @@
 #define STORE(acc, b, m, n) (y[Y_AT(b, m, n)] = (acc))
 #define STOREV(acc, b, m, n) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(b, m, n))
 #endif
-#define BLOCK 2048                      // floats: 64 of the width, 128 bytes of the depth
-#define BLOCK_ELEMENTS (64 * TILE_K)
-#define BLOCK_BYTES 8192
 
 // Brings the blocks of a tile, `a_panels` of A and `b_panels` of B beside each other, each `steps` long.
 ALWAYS_INLINE void produce(const Pipeline line, __global const float* a, __global const float* b, const int a_panels, const int b_panels, const int begin,
@@ -37,16 +34,8 @@ ALWAYS_INLINE void produce(const Pipeline line, __global const float* a, __globa
     __local UNIT_T* to = produce_begin(line, begin + step);
     const uint full = line.full + 8 * ((begin + step) % STAGES);
     barrier_expect(full, (a_panels + PARTS * b_panels) * BLOCK_BYTES);
-    OCL_UNROLL
-    for (int i = 0; i < TILE_M / 64; ++i)
-      if (i < a_panels) copy_block(local_address(to + i * BLOCK_ELEMENTS), a + ((long)i * steps + step) * BLOCK, BLOCK_BYTES, full);
-    OCL_UNROLL
-    for (int i = 0; i < TILE_N / 64; ++i) {
-      if (i >= b_panels) continue;
-      __global const float* from = b + ((long)i * steps + step) * (PARTS * BLOCK);
-      copy_block(local_address(to + A_ELEMENTS + i * BLOCK_ELEMENTS), from, BLOCK_BYTES, full);
-      if (PARTS == 2) copy_block(local_address(to + A_ELEMENTS + B_ELEMENTS + i * BLOCK_ELEMENTS), from + BLOCK, BLOCK_BYTES, full);
-    }
+    copy_blocks(to, a + (long)step * BLOCK, a_panels, TILE_M / 64, (long)steps * BLOCK, 1, full);
+    copy_blocks(to + A_ELEMENTS, b + (long)step * (PARTS * BLOCK), b_panels, TILE_N / 64, (long)steps * (PARTS * BLOCK), PARTS, full);
   }
 }
 

@@ -65,7 +65,7 @@ ALWAYS_INLINE void fetch(float4* held, const Operands o, const int step, const i
   const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, row = p >> 3;
   OCL_UNROLL
   for (int i = 0; i < B_CHUNKS; ++i) {
-    const int n = B_K_MAJOR ? row + i * ROWS_APART : column_of(p, i / 4), k = step * TILE_K + (B_K_MAJOR ? quad * 4 : depth_of(p) + i % 4);
+    const int n = B_K_MAJOR ? row + i * ROWS_APART : column_of(p), k = step * TILE_K + (B_K_MAJOR ? quad * 4 : depth_of(p, i / 4) + i % 4);
     const int valid = B_K_MAJOR ? n < o.n_left ? o.K - k : 0 : k < o.K ? o.n_left - n : 0;
     held[i] = fetch_quad(o.b + n * o.b_width + k * o.b_depth, B_K_MAJOR ? o.b_depth : o.b_width, valid, quads);
   }
@@ -82,7 +82,7 @@ ALWAYS_INLINE void put(const Pipeline line, const float4* held, const Operands o
     for (int i = 0; i < B_CHUNKS; ++i) keep_row_quad(to + A_ELEMENTS, row + i * ROWS_APART, quad, held[i]);
   } else {
     OCL_UNROLL
-    for (int i = 0; i < B_BLOCKS; ++i) keep_block(to + A_ELEMENTS, p, i, held + 4 * i);
+    for (int i = 0; i < B_BLOCKS; ++i) keep_block(to + A_ELEMENTS, column_of(p), depth_of(p, i) / 4, held + 4 * i);
   }
   produce_end(line, begin + step);
 }

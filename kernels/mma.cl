@@ -111,6 +111,16 @@ ALWAYS_INLINE uint two_halves(const float first, const float second) {
 #endif
   return both;
 }
+// And back.
+ALWAYS_INLINE float2 unit_values(const uint both) {
+#ifdef IN_BF16
+  return as_float2((uint2)(both << 16, both & 0xffff0000u));
+#else
+  float2 values;
+  asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }" : "=f"(values.x), "=f"(values.y) : "r"(both));
+  return values;
+#endif
+}
 // 2^x with an error of two units in the last place; subnormal results are zero.
 ALWAYS_INLINE float exp2_of(const float x) {
   float y;

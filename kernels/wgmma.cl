@@ -55,7 +55,11 @@
 #ifndef PRODUCERS
 #define PRODUCERS (PACKED && TILE_M <= 128 ? 32 : 128)  // work-items that stage, after the consumers
 #endif
-#define STAGERS (PACKED ? 1 : HALVES ? PRODUCERS : 2 * PRODUCERS)  // what a stage waits for; 32 bits: copies of A, stores of B
+#ifndef B_PACKED
+#define B_PACKED 0  // 1: one work-item copies B, which is packed in blocks, and all of them copy A (conv_wgmma.cl)
+#endif
+// What a stage waits for: copies of blocks; of chunks; 32 bits: copies of A, stores of B.
+#define STAGERS (PACKED ? 1 : B_PACKED ? PRODUCERS + 1 : HALVES ? PRODUCERS : 2 * PRODUCERS)
 #define GROUP (CONSUMERS * 128 + PRODUCERS)
 #define A_ELEMENTS (TILE_M * TILE_K)
 #define B_ELEMENTS (TILE_N * TILE_K)
@@ -266,6 +270,15 @@ typedef struct {
   const Pipeline name = {name##_stages, local_address(name##_bars), local_address(name##_bars) + 8 * STAGES}; \
   pipeline_init(name)
 
+// Where 256 work-items produce for two consumers, a work-item has 128 registers, too few for sums: producers give some of theirs away.
+#if PRODUCERS == 256 && CONSUMERS == 2
+#define PRODUCERS_BEGIN() REGISTERS_LESS(80)
+#define CONSUMERS_BEGIN() REGISTERS_MORE(168)
+#else
+#define PRODUCERS_BEGIN()
+#define CONSUMERS_BEGIN()
+#endif
+
 ALWAYS_INLINE void pipeline_init(const Pipeline p) {
   if (get_local_id(0) == 0) {
     for (int i = 0; i < STAGES; ++i) {
@@ -281,6 +294,21 @@ ALWAYS_INLINE __local UNIT_T* produce_begin(const Pipeline p, const int step) {
   const int stage = step % STAGES;
   if (step >= STAGES) barrier_wait(p.empty + 8 * stage, (step / STAGES - 1) & 1);
   return p.stages + stage * STAGE_ELEMENTS;
+}
+// Blocks, as pack_wgmma.cl writes them: 64 of the width, 128 bytes of the depth.
+#define BLOCK 2048  // floats
+#define BLOCK_ELEMENTS (64 * TILE_K)
+#define BLOCK_BYTES 8192
+// Copies a step's blocks of `panels` of up to `most` panels, which lie `apart` floats from one another, in `parts` (high, low) each.
+ALWAYS_INLINE void copy_blocks(__local UNIT_T* to, __global const float* from, const int panels, const int most, const long apart, const int parts,
+                               const uint bar) {
+  OCL_UNROLL
+  for (int i = 0; i < most; ++i) {
+    if (i >= panels) continue;
+    OCL_UNROLL
+    for (int part = 0; part < parts; ++part)
+      copy_block(local_address(to + part * B_ELEMENTS + i * BLOCK_ELEMENTS), from + i * apart + part * BLOCK, BLOCK_BYTES, bar);
+  }
 }
 #if HALVES
 // The unit reads what cp.async wrote: the work-item that copied waits for its copies and orders them before the unit's reads. It does so LAG steps later,
@@ -317,8 +345,10 @@ ALWAYS_INLINE void stage_chunk(__local UNIT_T* to, __global const UNIT_T* from, 
 #else
 ALWAYS_INLINE void produce_end(const Pipeline p, const int step) {
   const uint full = p.full + 8 * (step % STAGES);
+#if !B_PACKED
   fence_for_unit();
   barrier_arrive(full);
+#endif
   barrier_arrive_after_copies(full);
 }
 // Four floats `stride` apart, `valid` of them inside the matrix; direct: neighbours at a multiple of 16 bytes, all or none of them inside.
@@ -353,17 +383,17 @@ ALWAYS_INLINE void keep_row_quad(__local float* b, const int row, const int quad
   *(__local float4*)(b + B_ELEMENTS + at) = as_float4((uint4)(for_unit(rest.x), for_unit(rest.y), for_unit(rest.z), for_unit(rest.w)));
 #endif
 }
-// A producer's share of B when its columns are contiguous: blocks of 4 depths x 4 columns, 8 neighbouring producers down the depth. It loads quads along the
-// columns and stores quads along the depth: the transposition costs nothing, and 8 neighbouring stores meet different banks.
+// A producer's share of B when its columns are contiguous: blocks of 4 depths x 4 columns. It loads quads along the columns and stores quads along the
+// depth: the transposition costs nothing. Of 32 neighbours 8 load the 128 bytes of a line, for 4 blocks down the depth; stores by 8 neighbours, 4 down the
+// depth and 2 blocks of columns, meet different banks.
 #define B_BLOCKS (B_CHUNKS / 4)
-ALWAYS_INLINE int column_of(const int p, const int block) { return (((p >> 5) * B_BLOCKS + block) * 4 + ((p >> 3) & 3)) * 4; }
-ALWAYS_INLINE int depth_of(const int p) { return (p & 7) * 4; }
-ALWAYS_INLINE void keep_block(__local float* b, const int p, const int block, const float4* rows) {
-  const int column = column_of(p, block);
-  keep_row_quad(b, column, p & 7, (float4)(rows[0].x, rows[1].x, rows[2].x, rows[3].x));
-  keep_row_quad(b, column + 1, p & 7, (float4)(rows[0].y, rows[1].y, rows[2].y, rows[3].y));
-  keep_row_quad(b, column + 2, p & 7, (float4)(rows[0].z, rows[1].z, rows[2].z, rows[3].z));
-  keep_row_quad(b, column + 3, p & 7, (float4)(rows[0].w, rows[1].w, rows[2].w, rows[3].w));
+ALWAYS_INLINE int column_of(const int p) { return ((p >> 5) * B_BLOCKS >> 1) * 32 + (p >> 2 & 7) * 4; }
+ALWAYS_INLINE int depth_of(const int p, const int block) { return ((((p >> 5) * B_BLOCKS + block) & 1) * 4 + (p & 3)) * 4; }
+ALWAYS_INLINE void keep_block(__local float* b, const int column, const int quad, const float4* rows) {
+  keep_row_quad(b, column, quad, (float4)(rows[0].x, rows[1].x, rows[2].x, rows[3].x));
+  keep_row_quad(b, column + 1, quad, (float4)(rows[0].y, rows[1].y, rows[2].y, rows[3].y));
+  keep_row_quad(b, column + 2, quad, (float4)(rows[0].z, rows[1].z, rows[2].z, rows[3].z));
+  keep_row_quad(b, column + 3, quad, (float4)(rows[0].w, rows[1].w, rows[2].w, rows[3].w));
 }
 #endif
 

@@ -11,6 +11,9 @@
 #define OCL_UNROLL_8
 #endif
 
+// 32 bits: of 128 producers, 8 neighbours go down the depth of what is transposed, 4 columns wide.
+ALWAYS_INLINE int value_column(const int p) { return (p >> 3) * 4; }
+
 // rows x DEPTH_TILE of an operand as it lies in memory, `left` of its rows and `depth` of each inside.
 ALWAYS_INLINE void stage_rows(__local UNIT_T* to, __global const UNIT_T* from, const long stride, const int left, const int depth, const int rows,
                               const int direct) {

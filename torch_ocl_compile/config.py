@@ -156,7 +156,7 @@ option(
     "Capabilities of a device not to use, with commas: wgmma (matrix units of four warps by inline instructions), mma (those of one "
     "warp, used where wgmma is not; without both the kernels are portable), wgmma_halves (for fp16 and bf16), wgmma_wide (their "
     "widest tiles), wgmma_packed (large products of packed operands), wgmma_packed_halves (those of fp16 and bf16), "
-    "wgmma_statistics (convolutions that leave the mean and variance of their channels for a batch norm), "
+    "conv_statistics (convolutions that leave the mean and variance of their channels for a batch norm, CPUs' too), "
     "wgmma_attention (for attention), wgmma_attention_gradient (for its gradients), mma_attention, mma_attention_gradient (likewise).",
     scope="compile",
 )

@@ -342,12 +342,12 @@ def _compute(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-def convolve(node: Any, sizes: list[int], a: Tensor, b: Tensor) -> Tensor:
+def convolve(node: Any, sizes: list[int], a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     """A Convolve node by its definition in graph.h."""
     attrs = node.convolve
     stride, padding, dilation, groups = list(attrs.stride), list(attrs.padding), list(attrs.dilation), attrs.groups
     if attrs.kind == ir.ConvolveKind.kForward:
-        return torch.nn.functional.conv2d(a, b, None, stride, padding, dilation, groups)
+        return torch.nn.functional.conv2d(a, b, bias, stride, padding, dilation, groups)
     settings = (stride, padding, dilation, groups)
     grad: Any = torch.nn.grad  # type: ignore[attr-defined]
     if attrs.kind == ir.ConvolveKind.kData:

@@ -46,18 +46,21 @@ Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
   const Fields packed_halves = {&Caps::wgmma_packed_bf16, &Caps::wgmma_packed_f16};
   const Fields statistics = {&Caps::wgmma_statistics, &Caps::wgmma_statistics_tf32};
   const Fields statistics_halves = {&Caps::wgmma_statistics_bf16, &Caps::wgmma_statistics_f16};
+  const Fields warp_statistics = {&Caps::mma_statistics, &Caps::mma_statistics_tf32, &Caps::mma_statistics_bf16,
+                                  &Caps::mma_statistics_f16};
   const std::vector<std::pair<const char*, std::vector<Fields>>> groups = {
       {"wgmma",
        {products, narrow, wide, packed, packed_halves, attention, attention_halves, gradients, gradient_halves, statistics,
         statistics_halves}},
-      {"mma", {{&Caps::mma, &Caps::mma_tf32, &Caps::mma_bf16, &Caps::mma_f16}, warp_attention, warp_gradients}},
+      {"mma",
+       {{&Caps::mma, &Caps::mma_tf32, &Caps::mma_bf16, &Caps::mma_f16}, warp_attention, warp_gradients, warp_statistics}},
       {"mma_attention", {warp_attention, warp_gradients}},
       {"mma_attention_gradient", {warp_gradients}},
       {"wgmma_halves", {narrow, wide, packed_halves, attention_halves, gradient_halves, statistics_halves}},
       {"wgmma_wide", {wide}},
       {"wgmma_packed", {packed, packed_halves}},
       {"wgmma_packed_halves", {packed_halves}},
-      {"wgmma_statistics", {statistics, statistics_halves}},
+      {"conv_statistics", {statistics, statistics_halves, warp_statistics, {&Caps::conv_statistics}}},
       {"wgmma_attention", {attention, attention_halves, gradients, gradient_halves}},
       {"wgmma_attention_gradient", {gradients, gradient_halves}}};
   for (const auto& [name, fields] : groups)

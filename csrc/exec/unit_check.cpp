@@ -81,14 +81,18 @@ cl_mem enqueue(Bench& bench, const Programs& programs, const UnitProduct& produc
     argument(memory);
     argument(offset);
   };
+  const auto inputs = [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i)
+      pair(buffer(bench, product.inputs[i].data(), product.inputs[i].size()), static_cast<cl_ulong>(product.offset));
+  };
+  inputs(0, product.packs_at);
   for (const UnitProduct& pack : product.packs) {
     const std::vector<float> nothing(pack.packed_floats + 2 * kGuard, NAN);
     const cl_mem packed = enqueue(bench, programs, pack, nothing);
     if (packed == nullptr) return nullptr;
     pair(packed, kGuard);
   }
-  for (const auto& input : product.inputs)
-    pair(buffer(bench, input.data(), input.size()), static_cast<cl_ulong>(product.offset));
+  inputs(product.packs_at, product.inputs.size());
   for (const auto& value : product.arguments) std::visit(argument, value);
   cl_mem out = buffer(bench, before.data(), before.size() * sizeof(float));
   pair(out, kGuard);
@@ -186,7 +190,7 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
                            "mma_store",
                            "gemm_mma",
                            "conv_taps",
-                           "wgmma_statistics",
+                           "conv_statistics",
                            "conv_mma",
                            "conv_weight_mma",
                            "gemm_wgmma",
@@ -212,10 +216,11 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
   return fault.empty();
 }
 
-/// Whether a product may be large enough to pack its operands.
+/// Whether a product or a convolution may be large enough to pack its operands.
 bool is_large(const ir::Node& node) {
   int64_t count = 1;
-  for (const ir::Shape* sizes : {&node.sizes, &node.reduce_sizes})
+  const bool convolution = node.kind == ir::NodeKind::kConvolve;
+  for (const ir::Shape* sizes : {&node.sizes, convolution ? &node.operands[1].sizes : &node.reduce_sizes})
     for (const ir::IndexExpr& size : *sizes) {
       if (!size.is_const()) return true;
       count = std::min(count * std::min(size.constant(), schedule::kLeastPacked), schedule::kLeastPacked);
@@ -238,6 +243,7 @@ Floats floats_of(UnitKernels kernels) {
     case UnitKernels::kWarpAttentionGradient:
       return {&Caps::mma_attention_gradient_tf32, &Caps::mma_attention_gradient};
     case UnitKernels::kWarps:
+    case UnitKernels::kWarpStatistics:
       return {&Caps::mma_tf32, &Caps::mma};
     default:
       return {&Caps::wgmma_tf32, &Caps::wgmma};
@@ -248,7 +254,8 @@ Floats floats_of(UnitKernels kernels) {
 bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
   const bool gradient = type.kernels == UnitKernels::kAttentionGradient || type.kernels == UnitKernels::kWarpAttentionGradient;
   const bool attention = gradient || type.kernels == UnitKernels::kAttention || type.kernels == UnitKernels::kWarpAttention;
-  const bool packed = type.kernels == UnitKernels::kPacked, statistics = type.kernels == UnitKernels::kStatistics;
+  const bool packed = type.kernels == UnitKernels::kPacked,
+             statistics = type.kernels == UnitKernels::kStatistics || type.kernels == UnitKernels::kWarpStatistics;
   const Floats floats = floats_of(type.kernels);
   const auto takes_statistics = [](const ir::Node& node) {
     return node.kind == ir::NodeKind::kReduce && node.reduction == ir::ReductionCode::k_welford;
@@ -262,7 +269,8 @@ bool needs(const ir::Graph& graph, const UnitType& type, const Caps& caps) {
     if (statistics && (node.kind != ir::NodeKind::kConvolve || node.convolve.kind != ir::ConvolveKind::kForward)) return false;
     if (graph.buffers[node.operands[0].buffer].dtype != type.storage) return false;
     if (packed) {
-      if (node.kind != ir::NodeKind::kContract || !is_large(node)) return false;
+      const bool weight = node.kind == ir::NodeKind::kConvolve && node.convolve.kind == ir::ConvolveKind::kWeight;
+      if (weight || !is_large(node)) return false;
       const bool rounds = node.reduced_precision && caps.wgmma_tf32;
       return type.storage != ir::DType::kF32 || rounds == (type.allowed == &Caps::wgmma_packed_tf32);
     }

@@ -16,7 +16,7 @@ namespace ocl::exec {
 
 /// Products and convolutions; theirs of 256 columns; products of packed operands; attention; its gradients; products and
 /// convolutions on the units of a warp; convolutions that leave the statistics of their channels; attention on the units of a
-/// warp; its gradients.
+/// warp; its gradients; convolutions on them that leave statistics.
 enum class UnitKernels {
   kTiles,
   kWide,
@@ -26,7 +26,8 @@ enum class UnitKernels {
   kWarps,
   kStatistics,
   kWarpAttention,
-  kWarpAttentionGradient
+  kWarpAttentionGradient,
+  kWarpStatistics
 };
 
 /// What matrix-unit kernels multiply, and the capability that allows it.
@@ -41,7 +42,7 @@ struct UnitType {
   bool Caps::* better = nullptr;  // an earlier row with which this one is not used
 };
 /// Rows: TF32, fp32 by split TF32, bf16, fp16, wide tiles, packed operands, units of a warp, attention, its gradients,
-/// statistics, attention on units of a warp, its gradients.
+/// statistics, attention on units of a warp, its gradients, statistics there.
 const std::vector<UnitType>& unit_types();
 
 /// One launch of a kernel on random operands and what it must give.
@@ -50,7 +51,8 @@ struct UnitProduct {
   std::vector<const char*> libraries = {"wgmma"};         // of kernels/, in front of it
   std::vector<std::string> defines;                       // "TILE_M 128"
   int store_width = 2;                                    // VW
-  std::vector<UnitProduct> packs;                         // launches whose results are inputs, in front of the others
+  std::vector<UnitProduct> packs;                         // launches whose results are inputs too:
+  size_t packs_at = 0;                                    // behind so many of the others
   size_t packed_floats = 0;                               // results of such a launch, which are not compared by themselves
   std::vector<std::vector<unsigned char>> inputs;         // element 0 first
   int offset = 0;                                         // passed with both: where their elements begin

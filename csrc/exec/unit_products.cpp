@@ -157,14 +157,6 @@ UnitProduct packed_product(const UnitType& type, const Order& order, int offset)
   return product;
 }
 
-std::vector<UnitProduct> packed_products(const UnitType& type) {
-  std::vector<Order> orders = {{128, 256, true, false}, {128, 128, false, true}, {128, 256, false, false}};
-  if (is_split(type)) orders = {{128, 128, true, false}, {128, 64, false, true}, {64, 128, true, true}, {64, 64, false, false}};
-  std::vector<UnitProduct> products;
-  for (const Order& order : orders) products.push_back(packed_product(type, order, products.size() % 2 == 0 ? 0 : 1));
-  return products;
-}
-
 /// A strided convolution in two groups, all tensors channels-last; splits of the weight gradient follow one another.
 UnitProduct convolution(const UnitType& type, Kind kind, const schedule::UnitTile& tile) {
   constexpr int C = 24, K = 72, H = 11, W = 12, R = 3, S = 3, kStride = 2, kPad = 1, kGroups = 2, kSplits = 2;
@@ -210,6 +202,10 @@ UnitProduct convolution(const UnitType& type, Kind kind, const schedule::UnitTil
   };
   if (kind == Kind::kWeight) {
     product.defines.emplace_back("DY_DENSE 1");
+    if (const int producers = schedule::weight_producers(widest(type), tile); producers != 128) {
+      product.defines.push_back("PRODUCERS " + std::to_string(producers));
+      product.local += static_cast<size_t>(producers - 128);
+    }
     product.inputs = {stored(dy, type.storage), stored(x, type.storage)};
     product.arguments = {kBatch, C, K, H, W, P, Q, R, S, kStride, kStride, kPad, kPad, 1, 1, kSplitPixels};
     image(P, Q, GK);
@@ -231,6 +227,29 @@ UnitProduct convolution(const UnitType& type, Kind kind, const schedule::UnitTil
   return product;
 }
 
+/// A convolution whose filters are packed first.
+UnitProduct packed_convolution(const UnitType& type, const schedule::UnitTile& tile) {
+  UnitProduct product = convolution(type, Kind::kForward, tile);
+  const auto size = [&](size_t i) { return std::get<int32_t>(product.arguments[i]); };
+  const int K = size(2), depth = size(1) * size(7) * size(8);
+  product.packs = {pack(type, false, K, depth, int64_t{K} * depth, depth, 1, std::move(product.inputs[1]), 0)};
+  product.packs_at = 1;
+  product.inputs.pop_back();
+  product.defines.emplace_back("B_PACKED 1");
+  return product;
+}
+
+std::vector<UnitProduct> packed_products(const UnitType& type) {
+  std::vector<Order> orders = {{128, 256, true, false}, {128, 128, false, true}, {128, 256, false, false}};
+  if (is_split(type)) orders = {{128, 128, true, false}, {128, 64, false, true}, {64, 128, true, true}, {64, 64, false, false}};
+  std::vector<UnitProduct> products;
+  for (const Order& order : orders) products.push_back(packed_product(type, order, products.size() % 2 == 0 ? 0 : 1));
+  // Tiles of operands in place, which images are.
+  for (const int columns : {widest(type) == 8 ? 256 : 64, 128})
+    products.push_back(packed_convolution(type, {128, columns, 1.0}));
+  return products;
+}
+
 /// As results are stored: the types of 16 bits round, to even.
 double rounded(double x, ir::DType type) {
   if (type == ir::DType::kF32 || x == 0) return x;
@@ -240,14 +259,23 @@ double rounded(double x, ir::DType type) {
   return std::ldexp(std::nearbyint(scaled), exponent - digits);
 }
 
-/// A convolution that leaves the statistics of its channels behind its results, in `parts` of tiles.
-UnitProduct statistics(const UnitType& type, const schedule::UnitTile& tile, int parts) {
+/// A convolution, with a bias or without, that leaves the statistics of its channels behind its results, in `parts` of tiles.
+UnitProduct statistics(const UnitType& type, const schedule::UnitTile& tile, int parts, bool biased) {
   UnitProduct product = convolution(type, Kind::kForward, tile);
-  product.libraries.push_back("wgmma_statistics");
+  product.libraries.push_back("conv_statistics");
   product.defines.emplace_back("STATISTICS 1");
   product.arguments.emplace_back(parts);
   const auto channels = static_cast<size_t>(2 * std::get<int32_t>(product.arguments[2]));  // of both groups
   const size_t pixels = product.exact.size() / channels, count = static_cast<size_t>(parts) * channels;
+  if (biased) {
+    const std::vector<float> bias = random_values(channels, type.storage == ir::DType::kF32, 6);
+    product.defines.emplace_back("BIAS 1");
+    product.inputs.push_back(stored(bias, type.storage));
+    for (size_t at = 0; at < product.exact.size(); ++at) {
+      product.exact[at] += bias[at % channels];
+      product.sizes[at] += std::fabs(bias[at % channels]);
+    }
+  }
   std::vector<double> exact(3 * count, 0.0), sizes(3 * count, 0.0);
   const auto each = [&](auto visit) {
     for (size_t pixel = 0; pixel < pixels; ++pixel)
@@ -272,14 +300,18 @@ UnitProduct statistics(const UnitType& type, const schedule::UnitTile& tile, int
   return product;
 }
 
-/// Products and convolutions by single warps: every tile, in every order of the operands.
-std::vector<UnitProduct> warp_products(const UnitType& type) {
+std::vector<schedule::UnitTile> warp_tiles(const UnitType& type) {
   schedule::UnitMath math{};
   math.terms = is_split(type) ? 3 : 1;
   math.units = schedule::Units::kWarp;
+  return schedule::unit_tiles(math, false);
+}
+
+/// Products and convolutions by single warps: every tile, in every order of the operands.
+std::vector<UnitProduct> warp_products(const UnitType& type) {
   std::vector<UnitProduct> products;
   int number = 0;
-  for (const schedule::UnitTile& tile : schedule::unit_tiles(math, false)) {
+  for (const schedule::UnitTile& tile : warp_tiles(type)) {
     const Order order = {tile.rows, tile.columns, number % 2 == 0, number / 2 % 2 == 1, tile.warp_rows, tile.warp_columns};
     for (const int offset : {0, 1}) products.push_back(matrix_product(type, order, offset));
     for (const Kind kind : number++ % 2 == 0 ? std::vector{Kind::kForward, Kind::kWeight} : std::vector{Kind::kData})
@@ -345,6 +377,14 @@ const std::vector<UnitType>& unit_types() {
        UnitKernels::kWarpAttentionGradient, nullptr, &Caps::wgmma_attention_gradient_bf16},
       {"gradients of attention in fp16, units of a warp", &Caps::mma_attention_gradient_f16, "IN_HALF 1", DType::kF16, 8e-4,
        UnitKernels::kWarpAttentionGradient, nullptr, &Caps::wgmma_attention_gradient_f16},
+      {"statistics of TF32, units of a warp", &Caps::mma_statistics_tf32, "TERMS 1", DType::kF32, 1.5e-3,
+       UnitKernels::kWarpStatistics, &Caps::mma_tf32, &Caps::wgmma_statistics_tf32},
+      {"statistics of fp32, units of a warp", &Caps::mma_statistics, "TERMS 3", DType::kF32, 4e-6, UnitKernels::kWarpStatistics,
+       &Caps::mma, &Caps::wgmma_statistics},
+      {"statistics of bf16, units of a warp", &Caps::mma_statistics_bf16, "IN_BF16 1", DType::kBF16, 2e-5,
+       UnitKernels::kWarpStatistics, &Caps::mma_bf16, &Caps::wgmma_statistics_bf16},
+      {"statistics of fp16, units of a warp", &Caps::mma_statistics_f16, "IN_HALF 1", DType::kF16, 2e-5,
+       UnitKernels::kWarpStatistics, &Caps::mma_f16, &Caps::wgmma_statistics_f16},
   };
   return types;
 }
@@ -356,8 +396,18 @@ std::vector<UnitProduct> unit_products(const UnitType& type) {
   if (type.kernels == UnitKernels::kPacked) return packed_products(type);
   if (type.kernels == UnitKernels::kWarps) return warp_products(type);
   if (type.kernels == UnitKernels::kStatistics)
-    return {statistics(type, {64, 64, 1.0}, 2), statistics(type, {64, 64, 1.0}, 1), statistics(type, {64, 128, 1.0}, 2),
-            statistics(type, {128, type.storage == ir::DType::kF32 ? 128 : 256, 1.0}, 1)};
+    return {statistics(type, {64, 64, 1.0}, 2, false), statistics(type, {64, 64, 1.0}, 1, true),
+            statistics(type, {64, 128, 1.0}, 2, true),
+            statistics(type, {128, type.storage == ir::DType::kF32 ? 128 : 256, 1.0}, 1, false)};
+  if (type.kernels == UnitKernels::kWarpStatistics) {
+    std::vector<UnitProduct> products;
+    for (const schedule::UnitTile& tile : warp_tiles(type)) {
+      const bool biased = products.size() % 2 == 1;
+      products.push_back(statistics(type, tile, tile.rows == 64 && biased ? 2 : 1, biased));
+      products.back().groups[0] = 1;  // takes all parts
+    }
+    return products;
+  }
   std::vector<UnitProduct> products;
   const bool wide = type.kernels == UnitKernels::kWide;
   const std::vector<Order> orders =

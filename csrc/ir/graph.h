@@ -167,7 +167,8 @@ struct Node {
   ReductionStage stage = ReductionStage::kWhole;
   std::vector<int> reduced;       // kReduce, kScan: body ops that enter the reduction (one per input of its row)
   int reset = kNone;              // kScan: a bool op of the body; where it is true the accumulators start afresh
-  std::vector<View> operands;     // kContract, kConvolve, kAttention, kCall
+  std::vector<View> operands;     // kContract, kConvolve, kAttention, kCall. A template may give a forward kConvolve a third,
+                                  // the bias [k] of its channels
   std::vector<BufferId> outputs;  // kContract, kConvolve: one; kAttention, kCall: several. Map and Reduce write by stores.
                                   // A template may add to a forward kConvolve statistics of its channels over all else, of the
                                   // first output's elements in parts: f32 [3, parts, k], mean, m2 and count

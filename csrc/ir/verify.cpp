@@ -195,11 +195,12 @@ constexpr NodeRule kNodeRules[] = {
        return n.operands[0].sizes == Shape{n.sizes[0], n.sizes[1], n.reduce_sizes[0]} &&
               n.operands[1].sizes == Shape{n.sizes[0], n.reduce_sizes[0], n.sizes[2]};
      }},
-    {"a convolution has two operands and one output of rank 4, and may have statistics of its channels",
+    {"a convolution has two operands and one output of rank 4, and may have a bias and statistics of its channels",
      [](const Graph& g, const Node& n) {
        return n.kind != NodeKind::kConvolve ||
-              (n.operands.size() == 2 && n.sizes.size() == 4 && n.operands[0].sizes.size() == 4 &&
-               n.operands[1].sizes.size() == 4 &&
+              ((n.operands.size() == 2 || (n.operands.size() == 3 && n.convolve.kind == ConvolveKind::kForward &&
+                                           n.operands[2].sizes == Shape{n.sizes[1]})) &&
+               n.sizes.size() == 4 && n.operands[0].sizes.size() == 4 && n.operands[1].sizes.size() == 4 &&
                (n.outputs.size() == 1 ||
                 (n.outputs.size() == 2 && n.convolve.kind == ConvolveKind::kForward &&
                  buffer(g, n.outputs[1]).sizes.size() == 3 && buffer(g, n.outputs[1]).sizes[0].is_const(3) &&

@@ -231,6 +231,11 @@ Caps caps_from(const py::dict& d) {
   take("wgmma_attention_gradient_tf32", caps.wgmma_attention_gradient_tf32);
   take("wgmma_attention_gradient_bf16", caps.wgmma_attention_gradient_bf16);
   take("wgmma_attention_gradient_f16", caps.wgmma_attention_gradient_f16);
+  take("conv_statistics", caps.conv_statistics);
+  take("mma_statistics", caps.mma_statistics);
+  take("mma_statistics_tf32", caps.mma_statistics_tf32);
+  take("mma_statistics_bf16", caps.mma_statistics_bf16);
+  take("mma_statistics_f16", caps.mma_statistics_f16);
   take("wgmma_statistics", caps.wgmma_statistics);
   take("wgmma_statistics_tf32", caps.wgmma_statistics_tf32);
   take("wgmma_statistics_bf16", caps.wgmma_statistics_bf16);

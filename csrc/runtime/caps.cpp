@@ -100,6 +100,7 @@ Caps probe_caps(cl_device_id device, cl_context context) {
   const bool warps = inline_units && probe_mma(context, device, "");
   caps.mma = caps.mma_tf32 = caps.mma_bf16 = caps.mma_f16 = warps;
   caps.mma_attention = caps.mma_attention_tf32 = caps.mma_attention_bf16 = caps.mma_attention_f16 = warps;
+  caps.mma_statistics = caps.mma_statistics_tf32 = caps.mma_statistics_bf16 = caps.mma_statistics_f16 = warps;
   caps.mma_attention_gradient = caps.mma_attention_gradient_tf32 = warps;
   caps.mma_attention_gradient_bf16 = caps.mma_attention_gradient_f16 = warps;
   const bool units = inline_units && probe_wgmma(context, device, "");

@@ -2,6 +2,7 @@
 #include "csrc/schedule/conv_statistics.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "csrc/schedule/body.h"
@@ -16,14 +17,15 @@ using ir::NodeId;
 
 namespace {
 
-/// Whether `reduce` takes the statistics of each channel of `conv`, over all else: what the kernel stores, as it stores it.
-bool reads_channels(const Graph& graph, const Node& conv, const Node& reduce) {
+/// Whether `reduce` takes the statistics of each channel of `conv`, over all else, from `stored`: what the kernel stores, as it
+/// stores it.
+bool reads_channels(const Graph& graph, const Node& conv, ir::BufferId stored, const Node& reduce) {
   if (reduce.kind != ir::NodeKind::kReduce || reduce.reduction != ir::ReductionCode::k_welford ||
       reduce.stage != ir::ReductionStage::kWhole || reduce.body.ops.size() != 1 || reduce.sizes.size() != 1)
     return false;
   const ir::Op& load = reduce.body.ops[0];
-  if (load.code != ir::OpCode::kLoad || !load.args.empty() || load.buffer != conv.outputs[0] ||
-      !(load.index[1] == IndexExpr::loop(0)) || !(reduce.sizes[0] == conv.sizes[1]))
+  if (load.code != ir::OpCode::kLoad || !load.args.empty() || load.buffer != stored || !(load.index[1] == IndexExpr::loop(0)) ||
+      !(reduce.sizes[0] == conv.sizes[1]))
     return false;
   const ir::Ranges ranges = graph.ranges();
   std::set<size_t> loops;  // of the reduction that run along a whole dimension
@@ -37,6 +39,86 @@ bool reads_channels(const Graph& graph, const Node& conv, const Node& reduce) {
   for (size_t r = 0; r < reduce.reduce_sizes.size(); ++r)
     if (!loops.count(r) && !reduce.reduce_sizes[r].is_const(1)) return false;
   return true;
+}
+
+/// The map that adds a bias to each channel of the output of `conv`, which nothing else reads, and stores the same type.
+struct Biased {
+  NodeId map = ir::kNone;
+  ir::BufferId bias = ir::kNone, stored = ir::kNone;
+};
+
+/// Of each buffer: how many nodes write it; how many nodes and results read it, and the last node that does.
+struct Uses {
+  std::vector<int> writers, readers;
+  std::vector<NodeId> reader;
+  explicit Uses(const Graph& graph)
+      : writers(graph.buffers.size(), 0), readers(graph.buffers.size(), 0), reader(graph.buffers.size(), ir::kNone) {
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id) {
+      for (const ir::BufferId buffer : ir::writes(graph.nodes[id])) ++writers[buffer];
+      for (const ir::BufferId buffer : ir::reads(graph.nodes[id])) {
+        ++readers[buffer];
+        reader[buffer] = id;
+      }
+    }
+    for (const ir::Output& output : graph.outputs) ++readers[output.buffer];
+  }
+};
+
+/// Whether element i* of a buffer is named by these loops, one a dimension.
+bool is_element(const std::vector<IndexExpr>& index, const std::vector<int>& loops, const ir::Shape& sizes) {
+  if (index.size() != loops.size()) return false;
+  for (size_t d = 0; d < index.size(); ++d)
+    if (!(index[d] == IndexExpr::loop(loops[d])) && !(index[d].is_const(0) && sizes[static_cast<size_t>(loops[d])].is_const(1)))
+      return false;
+  return true;
+}
+
+std::optional<Biased> biased(const Graph& graph, NodeId conv, const Uses& uses) {
+  const ir::BufferId output = graph.nodes[conv].outputs[0];
+  const NodeId id = uses.reader[output];
+  if (uses.readers[output] != 1 || id == ir::kNone || graph.nodes[id].kind != ir::NodeKind::kMap) return std::nullopt;
+  const Node& map = graph.nodes[id];
+  const std::vector<ir::Op>& ops = map.body.ops;
+  const bool rounds = ops.size() == 4 && ops[3].code == ir::OpCode::kCast && ops[3].args == std::vector{2};
+  if ((ops.size() != 3 && !rounds) || ops[2].code != ir::OpCode::k_add || !(map.sizes == graph.nodes[conv].sizes) ||
+      map.stores.size() != 1)
+    return std::nullopt;
+  const ir::Store& store = map.stores[0];
+  if (store.value != static_cast<int>(ops.size()) - 1 || ir::is_partial(store) ||
+      !is_element(store.index, {0, 1, 2, 3}, map.sizes) || uses.writers[store.buffer] != 1 ||
+      graph.buffers[store.buffer].dtype != graph.buffers[output].dtype)
+    return std::nullopt;
+  if (ops[2].args != std::vector{0, 1} && ops[2].args != std::vector{1, 0}) return std::nullopt;
+  const auto loads = [&](const ir::Op& op, const std::vector<int>& loops) {
+    return op.code == ir::OpCode::kLoad && op.args.empty() && is_element(op.index, loops, map.sizes);
+  };
+  const size_t first = ops[0].buffer == output ? 0 : 1;
+  const ir::Op& bias = ops[1 - first];
+  if (!loads(ops[first], {0, 1, 2, 3}) || ops[first].buffer != output || !loads(bias, {1})) return std::nullopt;
+  const ir::Buffer& buffer = graph.buffers[bias.buffer];
+  if (buffer.dtype != graph.buffers[output].dtype || !(buffer.sizes[0] == map.sizes[1]) ||
+      (buffer.strides && !(*buffer.strides)[0].is_const(1)))
+    return std::nullopt;
+  for (NodeId between = conv + 1; between < id; ++between) {
+    const std::vector<ir::BufferId> written = ir::writes(graph.nodes[between]);
+    if (std::find(written.begin(), written.end(), bias.buffer) != written.end()) return std::nullopt;  // not known yet
+  }
+  return Biased{id, bias.buffer, store.buffer};
+}
+
+/// Leaves the bias to the convolution: what the map stores is what it loads.
+void take_bias(Graph& graph, NodeId conv, const Biased& biased, TemplateLaunch& launch) {
+  Node& map = graph.nodes[biased.map];
+  const ir::BufferId output = graph.nodes[conv].outputs[0];
+  const auto load =
+      std::find_if(map.body.ops.begin(), map.body.ops.end(), [&](const ir::Op& op) { return op.buffer == output; });
+  map.body.ops = {ir::Op(*load)};
+  map.stores[0].value = 0;
+  ir::Buffer& bias = graph.buffers[biased.bias];
+  if (!bias.strides) bias.strides = ir::contiguous_strides(bias.sizes);
+  graph.nodes[conv].operands.push_back({biased.bias, bias.sizes, {IndexExpr::loop(0)}});
+  launch.inputs.push_back({biased.bias, 0});
+  launch.defines.emplace_back("BIAS", "1");
 }
 
 /// Into how many parts the rows of tiles are dealt out: the fewest with which the groups take about as many rounds as when each
@@ -106,21 +188,25 @@ bool pays(const Graph& graph, const Node& conv, const Node& reduce, const Caps& 
 }  // namespace
 
 void conv_statistics(Schedule& schedule, const Caps& caps) {
+  if (!caps.conv_statistics) return;
   Graph& graph = schedule.graph;
-  std::vector<int> writers(graph.buffers.size(), 0);
-  for (const Node& node : graph.nodes)
-    for (const ir::BufferId buffer : ir::writes(node)) ++writers[buffer];
+  const Uses uses(graph);
   for (auto& [id, launch] : schedule.launches) {
     if (graph.nodes[id].kind != ir::NodeKind::kConvolve || !launch.statistics.offered) continue;
     const ir::BufferId output = graph.nodes[id].outputs[0];
     // The kernel rounds what it stores as its operands are.
-    if (writers[output] != 1 || !graph.nodes[id].sizes[1].is_const() ||
+    if (uses.writers[output] != 1 || !graph.nodes[id].sizes[1].is_const() ||
         graph.buffers[output].dtype != graph.buffers[graph.nodes[id].operands[0].buffer].dtype)
       continue;
+    const std::optional<Biased> of_sum = biased(graph, id, uses);
+    const ir::BufferId stored = of_sum ? of_sum->stored : output;
     for (NodeId next = id + 1; next < static_cast<NodeId>(graph.nodes.size()); ++next) {
       Node& reduce = graph.nodes[next];
-      if (!reads_channels(graph, graph.nodes[id], reduce) || !pays(graph, graph.nodes[id], reduce, caps)) continue;
-      if (graph.nodes[id].outputs.size() == 1) leave_statistics(graph, graph.nodes[id], launch);
+      if (!reads_channels(graph, graph.nodes[id], stored, reduce) || !pays(graph, graph.nodes[id], reduce, caps)) continue;
+      if (graph.nodes[id].outputs.size() == 1) {
+        leave_statistics(graph, graph.nodes[id], launch);
+        if (of_sum) take_bias(graph, id, *of_sum, launch);
+      }
       merge_parts(graph, reduce, graph.nodes[id].outputs[1]);
       schedule.log.push_back(reduce.origin.op + ": merges the statistics that " + graph.nodes[id].origin.op + " leaves");
     }

@@ -44,6 +44,7 @@ struct TemplateLaunch {
   /// Which loop i* of the node each coordinate argument of STORE is, in order: gemm {0, 1, 2}.
   std::vector<int> store_coords;
   /// A form of a convolution's kernel, chosen by STATISTICS 1, that leaves the statistics of each channel in parts: STORE1.
+  /// With BIAS 1 it also adds a bias, its last input.
   struct Statistics {
     bool offered = false;
     std::optional<ir::IndexExpr> parts;  // those that the kernel's items make; otherwise they are dealt out:

@@ -35,11 +35,14 @@ struct Caps {
   bool wgmma_attention_bf16 = false, wgmma_attention_f16 = false;  // and of 16 bits
   bool wgmma_attention_gradient = false, wgmma_attention_gradient_tf32 = false;  // its gradients
   bool wgmma_attention_gradient_bf16 = false, wgmma_attention_gradient_f16 = false;
-  bool wgmma_statistics = false, wgmma_statistics_tf32 = false;  // convolutions that leave their channels' statistics
+  bool conv_statistics = true;  // convolutions may leave their channels' statistics: those of CPUs, and, if right,
+  bool wgmma_statistics = false, wgmma_statistics_tf32 = false;  // those on matrix units
   bool wgmma_statistics_bf16 = false, wgmma_statistics_f16 = false;
   bool mma = false;       // fp32 on matrix units of a warp by inline instructions (kernels/mma.cl), where wgmma is not
   bool mma_tf32 = false;  // the same where TF32 is allowed
-  bool mma_bf16 = false, mma_f16 = false;                                    // operands of 16 bits
+  bool mma_bf16 = false, mma_f16 = false;                    // operands of 16 bits
+  bool mma_statistics = false, mma_statistics_tf32 = false;  // statistics as with wgmma
+  bool mma_statistics_bf16 = false, mma_statistics_f16 = false;
   bool mma_attention = false, mma_attention_tf32 = false;                    // attention (kernels/attention_mma.cl)
   bool mma_attention_bf16 = false, mma_attention_f16 = false;                // and of 16 bits
   bool mma_attention_gradient = false, mma_attention_gradient_tf32 = false;  // its gradients

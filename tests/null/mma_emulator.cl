@@ -5,6 +5,7 @@ void emulated_copies(int wait, uint but);
 void emulated_rows(uint* x, uint row, uint columns);
 void emulated_product(float* d, const uint* a, const uint* b, uint keep);
 uint emulated_halves(float first, float second);
+float emulated_value(uint both, uint upper);
 float emulated_exp2(float x);
 float emulated_lane(float x, uint bit);
 
@@ -19,5 +20,6 @@ float emulated_lane(float x, uint bit);
 #define multiply_first(d, a, b) emulated_product(d, a, b, 0)
 #define FRESH(x)
 #define two_halves(first, second) emulated_halves(first, second)
+#define unit_values(both) ((float2)(emulated_value(both, 0), emulated_value(both, 1)))
 #define exp2_of(x) emulated_exp2(x)
 #define OTHER_LANE(y, x, bit) y = emulated_lane(x, bit)

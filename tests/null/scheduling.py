@@ -42,10 +42,10 @@ CAPS["units"] = CAPS["gpu"] | {"units": 132, "kept_output_bytes": 0} | {
 } | {f"wgmma_wide_{kind}": True for kind in ("bf16", "f16")}  # fmt: skip
 CAPS["warps"] = (
     CAPS["gpu"]
-    | {"units": 132}
+    | {"units": 132, "kept_output_bytes": 0}
     | {
         f"mma{kernels}{kind}": True
-        for kernels in ("", "_attention", "_attention_gradient")
+        for kernels in ("", "_statistics", "_attention", "_attention_gradient")
         for kind in ("", "_tf32", "_bf16", "_f16")
     }
 )

@@ -114,8 +114,8 @@ def test_partial_reductions_happen() -> None:
     assert stages == {"whole", "partial", "final"}
 
 
-def convolved(x: torch.Tensor, w: torch.Tensor, norm: Any, groups: int = 1) -> Any:
-    y = torch.nn.functional.conv2d(x, w, padding=w.shape[2] // 2, groups=groups)
+def convolved(x: torch.Tensor, w: torch.Tensor, norm: Any, groups: int = 1, bias: torch.Tensor | None = None) -> Any:
+    y = torch.nn.functional.conv2d(x, w, bias, padding=w.shape[2] // 2, groups=groups)
     return norm(y), y
 
 
@@ -136,37 +136,71 @@ STATISTICS: dict[str, tuple[int, int, int, int, Any, bool]] = {
 }
 
 
+@pytest.mark.parametrize("caps", ["units", "warps"])
+@pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", STATISTICS)
-def test_statistics_of_a_convolution(name: str, dtype: torch.dtype) -> None:
-    """A kernel on matrix units leaves them; the reduction merges its parts."""
+def test_statistics_of_a_convolution(name: str, dtype: torch.dtype, bias: bool, caps: str) -> None:
+    """A kernel on matrix units leaves them, with the bias; the reduction merges its parts."""
     channels, filters, size, groups, norm, expected = STATISTICS[name]
     torch.manual_seed(0)
     x = torch.randn(3, channels, 23, 31).to(dtype).contiguous(memory_format=torch.channels_last)
     w = torch.randn(filters, channels // groups, size, size).to(dtype)
+    b = torch.randn(filters).to(dtype) if bias else None
     seen: list[Seen] = []
-    collecting(lambda x, w: convolved(x, w, norm, groups), seen, dynamic=False)(x, w)
+    collecting(lambda x, w, b: convolved(x, w, norm, groups, b), seen, dynamic=False)(x, w, b)
     rounding = 1e-4 if dtype == torch.float32 else 1e-2  # statistics of the same values in another order
-    assert_scheduled_equals_unscheduled(seen[0], "units", rtol=rounding, atol=rounding)
-    rendered = render(seen[0].graph, "units")
+    # The kernel rounds once, behind the bias.
+    of_scale = 1e-2 if bias and dtype != torch.float32 else 0.0
+    assert_scheduled_equals_unscheduled(seen[0], caps, rtol=rounding, atol=rounding, of_scale=of_scale)
+    rendered = render(seen[0].graph, caps)
     convolution = next(n for n in rendered["graph"].nodes if n.kind == "convolve")
     assert len(convolution.outputs) == (2 if expected else 1), rendered["log"]
+    assert len(convolution.operands) == (3 if expected and bias else 2)
     assert any("#define STATISTICS 1" in kernel["text"] for kernel in rendered["kernels"]) == expected
     if expected:
         assert any(n.kind == "reduce" and n.stage == "final" for n in rendered["graph"].nodes)
 
 
-def test_statistics_on_a_cpu() -> None:
+def biased_and_another(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Any:
+    y = torch.nn.functional.conv2d(x, w)
+    return batch_norm_alone(y + b.view(-1, 1, 1)), y
+
+
+def late_bias(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Any:
+    y = torch.nn.functional.conv2d(x, w)
+    return batch_norm_alone(y + (b + y.amax()).view(-1, 1, 1))
+
+
+def scaled(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Any:
+    return batch_norm_alone(torch.nn.functional.conv2d(x, w) * b.view(-1, 1, 1))
+
+
+@pytest.mark.parametrize("call", [biased_and_another, late_bias, scaled])
+def test_what_the_kernel_cannot_add_is_read(call: Any) -> None:
+    """A bias whose sum is not all that is read of the convolution, or that is known after it, and what is no bias."""
+    torch.manual_seed(0)
+    x = torch.randn(3, 16, 23, 31).contiguous(memory_format=torch.channels_last)
+    seen: list[Seen] = []
+    collecting(call, seen, dynamic=False)(x, torch.randn(40, 16, 1, 1), torch.randn(40))
+    assert_scheduled_equals_unscheduled(seen[0], "units", rtol=1e-4, atol=1e-4)
+    assert not any("#define STATISTICS 1" in kernel["text"] for kernel in render(seen[0].graph, "units")["kernels"])
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_statistics_on_a_cpu(bias: bool) -> None:
     """An item leaves those of its pixels, where the output is larger than caches; an odd number of channels and a last item with less."""
     torch.manual_seed(0)
     x = torch.randn(1, 64, 181, 180).contiguous(memory_format=torch.channels_last)
     for filters, left in ((70, True), (40, False)):
         seen: list[Seen] = []
         w = torch.randn(filters, 64, 1, 1)
-        collecting(lambda x, w: convolved(x, w, batch_norm_alone), seen, dynamic=False)(x, w)
+        b = torch.randn(filters) if bias else None
+        collecting(lambda x, w, b: convolved(x, w, batch_norm_alone, bias=b), seen, dynamic=False)(x, w, b)
         assert_scheduled_equals_unscheduled(seen[0], "cpu16", rtol=1e-4, atol=1e-4)
         texts = [kernel["text"] for kernel in render(seen[0].graph, "cpu16")["kernels"]]
         assert any("#define STATISTICS 1" in text for text in texts) == left
+        assert any("#define BIAS 1" in text for text in texts) == (left and bias)
 
 
 def training_step(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, seen: list[Seen]) -> None:

@@ -67,6 +67,11 @@ TYPES = {"fp32": "TERMS=3", "TF32": "TERMS=1", "bf16": "IN_BF16=1", "fp16": "IN_
         (name, i, "statistics of {}")
         for name, some in (("fp32", (0, 3)), ("bf16", (0, 3)), ("TF32", (1,)), ("fp16", (2,)))
         for i in some
+    ]
+    + [
+        (name, i, "statistics of {}, units of a warp")
+        for name, some in (("fp32", (0, 3)), ("bf16", (1, 4)), ("TF32", (3,)), ("fp16", (2,)))
+        for i in some
     ],
 )
 def test_a_right_unit_passes(tmp_path: Path, name: str, number: int, kernels: str) -> None:

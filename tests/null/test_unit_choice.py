@@ -418,20 +418,25 @@ def assert_valid(folder: Path, rendered: list[dict[str, Any]]) -> None:
 
 @pytest.mark.skipif(CLANG is None, reason="needs clang, which reads OpenCL C")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_statistics(tmp_path: Path, dtype: torch.dtype) -> None:
-    """200 tiles (400 narrower ones) in two (four) rounds of 132 groups: 100 tasks take as many. None where the device is not trusted."""
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("device, units, groups", [("units", "wgmma", 100), ("warps", "mma", 200)])
+def test_statistics(tmp_path: Path, device: str, units: str, groups: int, bias: bool, dtype: torch.dtype) -> None:
+    """200 tiles (400 narrower ones) in two (four) rounds of 132 groups: 100 tasks take as many; of groups of warps twice as many run at
+    once. None where the device is not trusted, or the user wants none."""
 
-    def block(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        return F.batch_norm(F.conv2d(x, w), None, None, training=True)
+    def block(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return F.batch_norm(F.conv2d(x, w, b if bias else None), None, None, training=True)
 
-    inputs = [torch.zeros(16, 64, 40, 40, dtype=dtype), torch.zeros(256, 64, 1, 1, dtype=dtype)]
-    _, rendered = kernels(block, inputs)
+    inputs = [torch.zeros(size, dtype=dtype) for size in ((16, 64, 40, 40), (256, 64, 1, 1), (256,))]
+    _, rendered = kernels(block, inputs, device)
     launched = next(k for k in rendered if "#define STATISTICS 1" in macros(k))
-    assert int(launched["groups"][0]) == 100
+    assert int(launched["groups"][0]) == groups
+    assert ("#define BIAS 1" in macros(launched)) == bias
     assert_valid(tmp_path, rendered)
-    name = "wgmma_statistics" if dtype == torch.float32 else "wgmma_statistics_bf16"
-    _, rendered = kernels(block, inputs, **{name: False})
-    assert not any("#define STATISTICS 1" in macros(k) for k in rendered)
+    kind = "" if dtype == torch.float32 else "_bf16"
+    for name in (f"{units}_statistics{kind}", "conv_statistics"):
+        _, rendered = kernels(block, inputs, device, **{name: False})
+        assert not any("#define STATISTICS 1" in macros(k) for k in rendered)
 
 
 @pytest.mark.skipif(CLANG is None, reason="needs clang, which reads OpenCL C")

@@ -38,10 +38,31 @@ CONVOLUTIONS = [  # batch, C, K, H, W, R, S, stride, padding, dilation, groups
     (2, 16, 72, 9, 7, 3, 3, 1, 1, 1, 1), (1, 8, 24, 11, 13, 5, 3, 2, 2, 1, 1), (2, 24, 32, 8, 8, 3, 3, 3, 1, 2, 2),
     (2, 72, 64, 6, 6, 1, 1, 2, 0, 1, 1),
 ]  # fmt: skip
-STATISTICS = [  # tile, operands' types, the convolution as above, parts, work-groups
+PACKED_FILTERS = [  # tile, operands' types, which, the convolution as above
+    ("128x64", "", "forward", (2, 16, 72, 9, 7, 3, 3, 1, 1, 1, 1)), ("64x64", "", "data", (2, 24, 32, 8, 8, 3, 3, 3, 1, 2, 2)),
+    ("64x64", "IN_BF16", "forward", (1, 8, 24, 11, 13, 5, 3, 2, 2, 1, 1)),
+    ("64x64", "IN_BF16", "data", (2, 16, 128, 8, 8, 3, 3, 2, 1, 1, 2)),
+    ("128x128", "TERMS=1", "forward", (2, 24, 136, 8, 8, 3, 3, 3, 1, 2, 2)),
+    ("128x128", "TERMS=1", "data", (2, 16, 72, 9, 7, 3, 3, 1, 1, 1, 1)),
+    ("64x128", "IN_HALF", "data", (2, 136, 64, 6, 6, 1, 1, 2, 0, 1, 1)),
+    ("128x256", "IN_BF16", "forward", (1, 72, 200, 9, 7, 1, 1, 1, 0, 1, 1)),
+]  # fmt: skip
+WEIGHTS = [  # tile, operands' types, producers, the convolution as above: small images, strides, groups
+    ("128x128", "TERMS=3", 256, (2, 40, 136, 9, 7, 3, 3, 1, 1, 1, 1)), ("64x128", "TERMS=3", 256, (5, 16, 24, 3, 2, 3, 3, 1, 1, 1, 1)),
+    ("128x128", "TERMS=1", 256, (3, 36, 72, 11, 5, 3, 3, 2, 1, 1, 2)), ("128x64", "TERMS=3", 128, (7, 20, 72, 4, 1, 1, 1, 1, 0, 1, 1)),
+    ("64x64", "IN_BF16", 128, (5, 24, 32, 3, 3, 3, 3, 1, 1, 1, 2)), ("128x256", "IN_HALF", 128, (2, 40, 72, 12, 9, 5, 3, 3, 2, 2, 1)),
+]  # fmt: skip
+STATISTICS = [  # tile, with that of a warp, operands' types, the convolution as above, parts, work-groups
     ("64x64", "IN_BF16", (2, 16, 72, 9, 7, 3, 3, 1, 1, 1, 1), 1, 1), ("64x64", "", (2, 16, 72, 9, 7, 3, 3, 1, 1, 1, 1), 2, 4),
     ("64x128", "IN_HALF", (3, 8, 136, 9, 9, 1, 1, 1, 0, 1, 1), 3, 2), ("128x64", "TERMS=1", (2, 8, 40, 16, 16, 1, 1, 1, 0, 1, 2), 3, 1),
     ("128x128", "", (1, 8, 72, 23, 19, 1, 1, 1, 0, 1, 1), 4, 4), ("128x256", "IN_BF16", (3, 8, 260, 9, 10, 1, 1, 1, 0, 1, 1), 2, 1),
+    ("64x64/32x32", "IN_BF16", (2, 16, 72, 9, 7, 3, 3, 1, 1, 1, 1), 1, 1),
+    ("64x64/32x32", "TERMS=3", (2, 16, 72, 9, 7, 3, 3, 1, 1, 1, 1), 2, 4),
+    ("64x128/32x64", "IN_HALF", (3, 8, 136, 9, 9, 1, 1, 1, 0, 1, 1), 3, 2),
+    ("128x64/64x32", "TERMS=1", (2, 8, 40, 16, 16, 1, 1, 1, 0, 1, 2), 3, 1),
+    ("128x128/64x64", "TERMS=3", (1, 8, 72, 23, 19, 1, 1, 1, 0, 1, 1), 4, 4),
+    ("128x128/64x32", "IN_BF16", (3, 8, 260, 9, 10, 3, 3, 2, 1, 1, 1), 1, 2),
+    ("128x64/64x32", "IN_HALF", (3, 8, 35, 11, 13, 5, 3, 2, 2, 1, 2), 2, 1),
 ]  # fmt: skip
 ATTENTIONS = [  # types, tile, macros, (batch, heads, heads of q per head of k, queries, keys, offset)
     ("IN_BF16", "64x64", {}, (1, 2, 1, 70, 150, 0)), ("IN_BF16", "64x64", {"OVERLAP": 0}, (1, 1, 1, 70, 150, 0)),
@@ -153,7 +174,7 @@ def run(
     """Builds kernels/<kernel>.cl with its case and runs it: the program compares. packs: kernels/pack_wgmma.cl by names, with macros."""
     warps = kernel.endswith("_mma")
     files = ["mma", "wgmma_store", "mma_store"] if warps else ["wgmma", "wgmma_store"]
-    files += ["wgmma_statistics"] if "STATISTICS=1" in defines else []
+    files += ["conv_statistics"] if "STATISTICS=1" in defines else []
     files += ["conv_taps"] if kernel in ("conv_mma", "conv_wgmma") else []
     if "attention" in kernel:
         files = (
@@ -327,12 +348,35 @@ def test_convolution(tmp_path: Path, shape: tuple[int, ...], kind: str, types: s
         )
 
 
+@pytest.mark.parametrize("tile, types, producers, shape", WEIGHTS)
+def test_gradient_of_weights(tmp_path: Path, tile: str, types: str, producers: int, shape: tuple[int, ...]) -> None:
+    named = [*tile_of(tile), types if "=" in types else f"{types}=1", f"VW={widest(types)}", f"PRODUCERS={producers}"]
+    run(tmp_path, "conv_weight_wgmma", "unit_case_conv.h", [*named, "WEIGHT=1", "DY_DENSE=1"], shape, types)
+
+
+@pytest.mark.parametrize("tile, types, kind, shape", PACKED_FILTERS)
+def test_convolution_of_packed_filters(
+    tmp_path: Path, tile: str, types: str, kind: str, shape: tuple[int, ...]
+) -> None:
+    named = [types if "=" in types else f"{types}=1"] if types else []
+    defines = [*tile_of(tile), *named, f"VW={widest(types)}", f"DATA_GRADIENT={int(kind == 'data')}", "B_PACKED=1"]
+    run(tmp_path, "conv_wgmma", "unit_case_conv.h", defines, shape, types)
+
+
+@pytest.mark.parametrize("bias", [0, 1])
 @pytest.mark.parametrize("tile, types, shape, parts, groups", STATISTICS)
-def test_statistics(tmp_path: Path, tile: str, types: str, shape: tuple[int, ...], parts: int, groups: int) -> None:
+def test_statistics(
+    tmp_path: Path, tile: str, types: str, shape: tuple[int, ...], parts: int, groups: int, bias: int
+) -> None:
     """Of each part: the count, the mean and the spread of what is stored."""
+    tile, _, warp = tile.partition("/")
     kind = [types if "=" in types else f"{types}=1"] if types else []
-    defines = [*tile_of(tile), *kind, f"VW={widest(types)}", "DATA_GRADIENT=0", "STATISTICS=1"]
-    run(tmp_path, "conv_wgmma", "unit_case_conv.h", defines, (*shape, parts, groups), types)
+    defines = [*tile_of(tile), *kind, f"VW={widest(types)}", "DATA_GRADIENT=0", "STATISTICS=1", f"BIAS={bias}"]
+    defines += [f"B_PACKED={int(bias and not warp)}"]
+    if warp:
+        defines += [f"WARP_M={warp.split('x')[0]}", f"WARP_N={warp.split('x')[1]}"]
+    kernel = "conv_mma" if warp else "conv_wgmma"
+    run(tmp_path, kernel, "unit_case_conv.h", defines, (*shape, parts, groups), types)
 
 
 @pytest.mark.parametrize("types, kind, shape", [

@@ -1,13 +1,19 @@
 // tests/null/unit_case_conv.h: emulated convolutions on units of four warps or one, and their gradients; all tensors
 // channels-last.
 // Arguments: batch C K H W R S stride padding dilation groups, with STATISTICS parts and work-groups; C and K are per group.
+// BIAS, with STATISTICS, and B_PACKED: as of the kernels.
 // WEIGHT, DATA_GRADIENT: which of the three.
 #ifdef WEIGHT
 extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, int, int, int, int, int, int, int, int, int, int, int, int, int,
                   int, int, int, long, int, int, int, long, int, int, int, float*, ulong);
 #elif STATISTICS
-extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, int, int, int, int, int, int, int, int, int, int, int, int, int,
-                  int, int, long, int, int, int, int, float*, ulong);
+#if BIAS
+#define BIAS_TYPES UNIT_T_HOST*, ulong,
+#else
+#define BIAS_TYPES
+#endif
+extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, BIAS_TYPES int, int, int, int, int, int, int, int, int, int, int,
+                  int, int, int, int, long, int, int, int, int, float*, ulong);
 
 /// Each part of the channels' statistics, behind the pixels: parts are tiles `parts` apart.
 static long wrong_statistics(const std::vector<float>& pixels_of, const float* got, int channels, int parts) {
@@ -46,6 +52,48 @@ static long wrong_statistics(const std::vector<float>& pixels_of, const float* g
 extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, int, int, int, int, int, int, int, int, int, int, int, int, int,
                   int, int, long, int, int, int, float*, ulong);
 #endif
+
+#ifndef B_PACKED
+#define B_PACKED 0
+#endif
+#ifdef TERMS
+#define TERMS_HOST TERMS
+#else
+#define TERMS_HOST 3
+#endif
+/// The second operand: filters [groups * wide][deep], or of each group the blocks of 64 filters and 128 bytes of the depth, lines
+/// of 8 chunks in the order in which the unit expects them; floats as two blocks, of their high and their low parts.
+static std::vector<char> filters_of(const std::vector<float>& w, int groups, int wide, int deep) {
+  const auto elements = stored(w);
+  const auto* bytes = reinterpret_cast<const char*>(elements.data());
+  const int size = sizeof(elements[0]);
+  if (!B_PACKED) return std::vector<char>(bytes, bytes + w.size() * size);
+  const int step = 128 / size, panels = (wide + 63) / 64, steps = (deep + step - 1) / step, parts = size == 4 && TERMS_HOST == 3 ? 2 : 1;
+  std::vector<char> blocks(static_cast<size_t>(groups) * panels * steps * parts * 8192, 0);
+  for (int g = 0; g < groups; ++g)
+    for (int k = 0; k < wide; ++k)
+      for (int d = 0; d < deep; ++d) {
+        const int line = k % 64, chunk = d % step * size / 16, within = d % step * size % 16;
+        char* block = &blocks[((static_cast<size_t>(g) * panels + k / 64) * steps + d / step) * parts * 8192];
+        const size_t at = static_cast<size_t>(line * 128 + (chunk ^ line % 8) * 16 + within);
+        const size_t from = (static_cast<size_t>(g) * wide + k) * deep + d;
+        if (size == 2) {
+          std::memcpy(block + at, bytes + from * size, 2);
+          continue;
+        }
+        uint32_t bits = 0;
+        std::memcpy(&bits, &w[from], 4);
+        bits = (bits + 0x1000u) & 0xFFFFE000u;
+        float high = 0;
+        std::memcpy(&high, &bits, 4);
+        std::memcpy(block + at, &high, 4);
+        const float low = w[from] - high;
+        if (parts == 2) std::memcpy(block + 8192 + at, &low, 4);
+      }
+  return blocks;
+}
+
+static UNIT_T_HOST* filters_at(std::vector<char>& bytes) { return reinterpret_cast<UNIT_T_HOST*>(bytes.data()); }
 
 int run_case(int, char** argv) {
   const auto arg = [&](int i) { return std::atoi(argv[i + 1]); };
@@ -95,11 +143,12 @@ int run_case(int, char** argv) {
     for (int t = 0; t < R * S; ++t)
       for (int c = 0; c < C; ++c)
         turned[(static_cast<size_t>(f / K * C + c) * R * S + t) * K + f % K] = w[(static_cast<size_t>(f) * R * S + t) * C + c];
-  auto a = stored(dy), b = stored(turned);
+  auto a = stored(dy);
+  auto b = filters_of(turned, groups, C, R * S * K);
   got.assign(x.size(), -1e30f);
   const long pixels = static_cast<long>(batch) * ((H + stride - 1) / stride) * ((W + stride - 1) / stride);
   launch(tiles(pixels, TILE_M) * tiles(C, TILE_N), groups, stride * stride, items, [&] {
-    k(a.data(), 0, b.data(), 0, batch, K, C, P, Q, H, W, R, S, stride, stride, pad, pad, dilation, dilation,
+    k(a.data(), 0, filters_at(b), 0, batch, K, C, P, Q, H, W, R, S, stride, stride, pad, pad, dilation, dilation,
       static_cast<long>(P) * Q * GK, Q * GK, GK, 1, got.data(), 0);
   });
 #else
@@ -110,12 +159,21 @@ int run_case(int, char** argv) {
 #endif
   want.assign(dy.size(), 0.0f);
   each([&](size_t i, size_t j, size_t l) { want[l] += x[i] * w[j]; });
-  auto a = stored(x), b = stored(w);
+  auto a = stored(x);
+  auto b = filters_of(w, groups, K, R * S * C);
   got.assign(dy.size(), -1e30f);
-#ifdef WARP_M
-  const size_t all = tiles(static_cast<long>(batch) * P * Q, TILE_M) * tiles(K, TILE_N);
-#elif STATISTICS
+#if BIAS
+  const auto biases = numbers(static_cast<size_t>(GK), 4);
+  for (size_t l = 0; l < want.size(); ++l) want[l] += biases[l % GK];
+  auto bias = stored(biases);
+#define BIAS_GIVEN bias.data(), 0,
+#else
+#define BIAS_GIVEN
+#endif
+#if STATISTICS
   const int parts = arg(11), all = arg(12);
+#elif defined(WARP_M)
+  const size_t all = tiles(static_cast<long>(batch) * P * Q, TILE_M) * tiles(K, TILE_N);
 #else
   const size_t all = 1;  // takes every tile
 #endif
@@ -126,7 +184,7 @@ int run_case(int, char** argv) {
 #define PARTS_GIVEN
 #endif
   launch(all, groups, 1, items, [&] {
-    k(a.data(), 0, b.data(), 0, batch, C, K, H, W, P, Q, R, S, stride, stride, pad, pad, dilation, dilation,
+    k(a.data(), 0, filters_at(b), 0, BIAS_GIVEN batch, C, K, H, W, P, Q, R, S, stride, stride, pad, pad, dilation, dilation,
       static_cast<long>(H) * W * GC, W * GC, GC, 1, PARTS_GIVEN got.data(), 0);
   });
 #endif

@@ -4,6 +4,7 @@
 
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/group_tiles.h"
+#include "csrc/schedule/templates/matrix_operands.h"
 #include "csrc/schedule/templates/wgmma_tiles.h"
 
 namespace ocl::schedule {
@@ -46,6 +47,45 @@ int64_t choose_pixel_splits(TemplateContext& context, const UnitMath& math, cons
   return context.choices.pick("splits", {best, std::max<int64_t>(best / 2, 1), std::min(2 * best, most)});
 }
 
+double elements_of(const ir::Shape& sizes) {
+  double elements = 1;
+  for (const IndexExpr& size : sizes) elements *= static_cast<double>(typical(size, 64));
+  return elements;
+}
+
+/// Whether packing the filters costs less than it saves. Knob "filters".
+bool packs_filters(TemplateContext& context, const UnitMath& math) {
+  const ir::Node& node = context.graph.nodes[context.node];
+  const ir::View &x = node.operands[0], &w = node.operands[1];
+  // Each element of what the convolution makes, or is the gradient of, meets one filter.
+  const double made = elements_of(node.convolve.kind == ir::ConvolveKind::kData ? x.sizes : node.sizes);
+  const double products = made * elements_of(w.sizes) / elements_of({w.sizes[0]});
+  // Filters in place are bound by the producers' work, and by what moves through local memory.
+  const double element = 16.0 / math.chunk, in_place = 2 * products / (1.2 * math.product * context.caps.units),
+               packed = in_place / (math.terms == 3 ? 1.2 : 1.4),
+               memory = (elements_of(node.sizes) + elements_of(x.sizes)) * element / kCopyBytes;
+  const double saved = std::max(in_place, memory) - std::max(packed, memory);
+  const double moved = is_kept(context, w) ? 0 : elements_of(w.sizes) * element * (math.terms == 3 ? 3 : 2);
+  if (products < static_cast<double>(kLeastPacked)) return false;
+  std::vector<std::string> ways = {"packed", "in place"};
+  // A launch's time is the margin of what is kept: short convolutions of few steps lose by waiting for whole blocks.
+  if (saved <= moved / kCopyBytes + kLaunchSeconds) std::swap(ways[0], ways[1]);
+  return ways[context.choices.pick("filters", ways)] == "packed";
+}
+
+/// The filters [groups * K][R][S][C] as the second operand of each group's product, in blocks.
+TemplateLaunch::Input filter_blocks(TemplateContext& context, const Operand& filters, const IndexExpr& groups,
+                                    const IndexExpr& K, int terms) {
+  const IndexExpr group = IndexExpr::loop(0), d = IndexExpr::loop(1), k = IndexExpr::loop(2);
+  const ir::Shape sizes = context.graph.buffers[filters.input.buffer].sizes;
+  const IndexExpr S = sizes[2], C = sizes[3], depth = sizes[1] * S * C;
+  ir::View view;
+  view.buffer = filters.input.buffer;
+  view.sizes = {groups, depth, K};
+  view.coords = {group * K + k, ir::floordiv(d, S * C), ir::mod(ir::floordiv(d, C), S), ir::mod(d, C)};
+  return packed_blocks(context, view, {filters.input, K * depth, 0, 1, depth}, 1, false, terms).input;
+}
+
 bool choose_conv(TemplateContext& context, TemplateLaunch& launch, Units units) {
   const ir::Node node = context.graph.nodes[context.node];
   if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind == ir::ConvolveKind::kWeight) return false;
@@ -66,7 +106,7 @@ bool choose_conv(TemplateContext& context, TemplateLaunch& launch, Units units) 
   const IndexExpr k = IndexExpr::loop(0), r = IndexExpr::loop(1), s = IndexExpr::loop(2), c = IndexExpr::loop(3);
   std::vector<IndexExpr> from = {k, c, r, s};
   if (data) from = {ir::floordiv(k, K) * C + c, ir::mod(k, K), r, s};
-  const Operand weight = copied_operand(context, w, {node.sizes[1], R, S, depth}, from, {{c, C}});
+  const Operand filters = copied_operand(context, w, {node.sizes[1], R, S, depth}, from, {{c, C}});
 
   const IndexExpr step_h = data ? attrs.stride[0] : 1, step_w = data ? attrs.stride[1] : 1;
   const IndexExpr pixels = batch * ir::ceildiv(node.sizes[2], step_h) * ir::ceildiv(node.sizes[3], step_w);
@@ -77,9 +117,16 @@ bool choose_conv(TemplateContext& context, TemplateLaunch& launch, Units units) 
   launch = TemplateLaunch{};
   launch.kind = data ? "conv_data" : "conv_forward";
   use_unit_tile(context, launch, unit_file("conv", *math), *math, tile, K);
+  // A step of packed filters is 8 chunks of one tap, unless every tap is used in turn.
+  const bool packed =
+      math->packed && (phases == 1 || multiples(context, 8 * math->chunk, {depth})) && packs_filters(context, *math);
+  if (packed) {
+    define(launch, "B_PACKED", 1);
+    launch.variant += ", filters packed";
+  }
   launch.libraries.emplace_back("conv_taps");
   define(launch, "DATA_GRADIENT", data);
-  launch.inputs = {image.input, weight.input};
+  launch.inputs = {image.input, packed ? filter_blocks(context, filters, groups, K, math->terms) : filters.input};
   define_alignment(context, launch, math->chunk);
   pass(launch,
        {batch, depth, K, x.sizes[2], x.sizes[3], node.sizes[2], node.sizes[3], R, S, attrs.stride[0], attrs.stride[1],
@@ -93,9 +140,10 @@ bool choose_conv(TemplateContext& context, TemplateLaunch& launch, Units units) 
   launch.store_coords = {0, 1, 2, 3};
   launch.store_dim = 1;
   lay_out(context.graph, node.outputs[0], kChannelsLast);
+  // Groups of warps have no producers that run ahead: two of them on a unit, where they fit, overlap.
+  const int64_t at_once = resident_groups(context.caps, tile) * (units == Units::kWarp ? 2 : 1);
   if (math->statistics && !data)
-    launch.statistics = {
-        true, std::nullopt, pixels, tile.rows, tile.columns, resident_groups(context.caps, tile), {"wgmma_statistics"}};
+    launch.statistics = {true, std::nullopt, pixels, tile.rows, tile.columns, at_once, {"conv_statistics"}};
   return true;
 }
 
@@ -138,7 +186,9 @@ bool choose_conv_weight(TemplateContext& context, TemplateLaunch& launch, Units 
 
   launch = TemplateLaunch{};
   launch.kind = "conv_weight";
-  use_unit_tile(context, launch, unit_file("conv_weight", *math), *math, tile, C);
+  const int producers = weight_producers(math->chunk, tile);
+  use_unit_tile(context, launch, unit_file("conv_weight", *math), *math, tile, C, producers);
+  if (producers != 128) define(launch, "PRODUCERS", producers);
   if (splits > 1) launch.variant += " in " + std::to_string(splits) + " parts";
   define(launch, "DY_DENSE", dense);
   if (!multiples(context, math->chunk, {C})) define(launch, "STORED_C", C.constant());

@@ -11,11 +11,6 @@ namespace ocl::schedule {
 using ir::IndexExpr;
 namespace {
 
-bool is_kept(const TemplateContext& context, const ir::View& view) {
-  const ir::Buffer& buffer = context.graph.buffers[view.buffer];
-  return context.keeps_parameters && buffer.role == ir::BufferRole::kInput && buffer.is_parameter;
-}
-
 /// Whether packing costs less than it saves, and finds room.
 bool pays(const TemplateContext& context, const UnitMath& math, const UnitProblem& p) {
   const Caps& caps = context.caps;
@@ -54,7 +49,11 @@ bool choose_gemm_packed_wgmma(TemplateContext& context, TemplateLaunch& launch) 
   if (splits > 1) split_depth(context, splits);
 
   const IndexExpr inner = inner_batch(context);
-  const Blocks a = packed_blocks(context, 0, inner, math->terms), b = packed_blocks(context, 1, inner, math->terms);
+  const auto blocks = [&](size_t operand) {
+    const ir::View view = context.graph.nodes[context.node].operands[operand];
+    return packed_blocks(context, view, matrices(context, view, inner), inner, operand == 0, math->terms);
+  };
+  const Blocks a = blocks(0), b = blocks(1);
   const ir::Node& node = context.graph.nodes[context.node];
   const IndexExpr batch = node.sizes[0], M = node.sizes[1], N = node.sizes[2], K = node.reduce_sizes[0];
   launch = TemplateLaunch{};

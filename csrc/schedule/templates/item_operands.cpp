@@ -74,6 +74,11 @@ bool covers_buffer(const ir::Graph& graph, const ir::View& view) {
 
 }  // namespace
 
+bool is_kept(const TemplateContext& context, const ir::View& view) {
+  const ir::Buffer& buffer = context.graph.buffers[view.buffer];
+  return context.keeps_parameters && buffer.role == ir::BufferRole::kInput && buffer.is_parameter;
+}
+
 bool is_written_by_loops(const TemplateContext& context, ir::BufferId buffer) {
   for (ir::NodeId i = context.node; i-- > 0;) {
     const std::vector<ir::BufferId> written = ir::writes(context.graph.nodes[static_cast<size_t>(i)]);

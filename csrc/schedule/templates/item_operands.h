@@ -27,6 +27,8 @@ void define(TemplateLaunch& launch, const std::string& name, int64_t value);
 /// Appends arguments: ints are passed as int, wides as long.
 void pass(TemplateLaunch& launch, const std::vector<ir::IndexExpr>& ints, const std::vector<ir::IndexExpr>& wides = {});
 
+/// Whether what is computed of the view alone is kept between calls.
+bool is_kept(const TemplateContext& context, const ir::View& view);
 /// Whether loops write the buffer, with which a copy of it can be one kernel.
 bool is_written_by_loops(const TemplateContext& context, ir::BufferId buffer);
 /// Gives a buffer without strides dense ones, with the dimensions of `order` from the outermost to the innermost.

@@ -117,12 +117,11 @@ IndexExpr inner_batch(TemplateContext& context) {
   return inner;
 }
 
-Blocks packed_blocks(TemplateContext& context, int operand, const IndexExpr& inner, int terms) {
+Blocks packed_blocks(TemplateContext& context, const ir::View& view, const Matrices& matrix, const IndexExpr& inner, bool first,
+                     int terms) {
   constexpr int kWidth = 64, kBlockFloats = 2048, kItems = 256, kStepsOfGroup = 2;
   ir::Graph& graph = context.graph;
-  const ir::View view = graph.nodes[context.node].operands[static_cast<size_t>(operand)];
-  const Matrices matrix = matrices(context, view, inner);
-  const bool halves = ir::size_bytes(graph.buffers[view.buffer].dtype) == 2, first = operand == 0;
+  const bool halves = ir::size_bytes(graph.buffers[view.buffer].dtype) == 2;
   const int chunk = halves ? 8 : 4;
   const IndexExpr width = view.sizes[first ? 1 : 2], depth = view.sizes[first ? 2 : 1];
   const IndexExpr along_width = first ? matrix.row : matrix.col, along_depth = first ? matrix.col : matrix.row;

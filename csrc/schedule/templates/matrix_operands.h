@@ -52,7 +52,9 @@ struct Blocks {
   ir::IndexExpr batch;  // floats from one matrix to the next; 0: all are one
   BlockForm form;
 };
-/// An operand of the contraction (0 or 1) so, by a launch in front of the node. terms: 3 for split TF32.
-Blocks packed_blocks(TemplateContext& context, int operand, const ir::IndexExpr& inner, int terms);
+/// A batch of matrices so, by a launch in front of the node: first operands [b, m, k] or second ones [b, k, n]. `matrix` says
+/// where they lie. terms: 3 for split TF32.
+Blocks packed_blocks(TemplateContext& context, const ir::View& view, const Matrices& matrix, const ir::IndexExpr& inner,
+                     bool first, int terms);
 
 }  // namespace ocl::schedule

@@ -66,10 +66,10 @@ std::optional<UnitMath> math_of(const TemplateContext& context, size_t operands,
         {"f16", 1, 8, 4e12, 2.65e12, caps.wgmma_wide_f16, caps.wgmma_packed_f16, kGroup, caps.wgmma_statistics_f16}}}};
   const std::array<Row, 4> of_warps = {
       // estimates
-      {{ir::DType::kF32, true, {"tf32", 1, 4, 1e12, 1e12, false, false, Units::kWarp}},
-       {ir::DType::kF32, false, {"split tf32", 3, 4, 0.5e12, 0.5e12, false, false, Units::kWarp}},
-       {ir::DType::kBF16, false, {"bf16", 1, 8, 2.5e12, 2.5e12, false, false, Units::kWarp}},
-       {ir::DType::kF16, false, {"f16", 1, 8, 2.5e12, 2.5e12, false, false, Units::kWarp}}}};
+      {{ir::DType::kF32, true, {"tf32", 1, 4, 1e12, 1e12, false, false, Units::kWarp, caps.mma_statistics_tf32}},
+       {ir::DType::kF32, false, {"split tf32", 3, 4, 0.5e12, 0.5e12, false, false, Units::kWarp, caps.mma_statistics}},
+       {ir::DType::kBF16, false, {"bf16", 1, 8, 2.5e12, 2.5e12, false, false, Units::kWarp, caps.mma_statistics_bf16}},
+       {ir::DType::kF16, false, {"f16", 1, 8, 2.5e12, 2.5e12, false, false, Units::kWarp, caps.mma_statistics_f16}}}};
   const std::array<Row, 4>& rows = units == Units::kWarp ? of_warps : of_warpgroups;
   for (size_t i = 0; i < rows.size(); ++i)
     if (rows[i].type == type && allowed[i] && (!rows[i].reduced || node.reduced_precision)) return rows[i].math;
@@ -125,6 +125,10 @@ std::vector<UnitTile> unit_tiles(const UnitMath& math, bool packed) {
   for (const UnitTile& tile : all)
     if (tile.columns <= 128 || math.wide || !halves) tiles.push_back(tile);
   return tiles;
+}
+
+int weight_producers(int chunk, const UnitTile& tile) {
+  return tile.warp_rows == 0 && chunk == 4 && tile.columns == 128 ? 256 : 128;
 }
 
 double tile_cost(const Caps& caps, const UnitTile& tile, int64_t rows, int64_t columns, int64_t others) {

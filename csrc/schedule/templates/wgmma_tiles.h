@@ -22,7 +22,7 @@ struct UnitMath {
   bool wide;         // tiles of 256 columns may be used
   bool packed;       // packed operands may be
   Units units = Units::kWarpgroup;
-  bool statistics = false;  // a convolution may leave those of its channels (kernels/wgmma_statistics.cl)
+  bool statistics = false;  // a convolution may leave those of its channels (kernels/conv_statistics.cl)
 };
 /// nullopt if the units do not take the node's operands on this device.
 std::optional<UnitMath> unit_math(const TemplateContext& context, Units units = Units::kWarpgroup);
@@ -41,6 +41,8 @@ struct UnitTile {
 
 /// The tiles of operands in place, or packed.
 std::vector<UnitTile> unit_tiles(const UnitMath& math, bool packed);
+/// Work-items that stage the operands of a weight's gradient: 32 bits are split and transposed on their way.
+int weight_producers(int chunk, const UnitTile& tile);
 /// An H200's memory, and what a launch more takes: for choices between kernels.
 inline constexpr double kCopyBytes = 3.5e12, kLaunchSeconds = 4e-6;
 
