@@ -23,6 +23,17 @@
 using uint = unsigned;
 using ulong = unsigned long;
 
+#ifdef WARP_M  // work-items of a group: warps, or warpgroups and those that produce
+#define CONSUMERS_HOST (TILE_M / WARP_M * (TILE_N / WARP_N) * 32)
+#define UNIT_ITEMS CONSUMERS_HOST
+#else
+#ifndef PRODUCERS
+#define PRODUCERS 128
+#endif
+#define CONSUMERS_HOST (TILE_M / 64 * 128)
+#define UNIT_ITEMS (CONSUMERS_HOST + PRODUCERS)
+#endif
+
 struct Copy {
   uint to;
   const char* from;
@@ -136,10 +147,12 @@ ulong emulated_barrier(uint bar, uint what, uint value) {
     --b.pending;
     b.end_phase();
   } else {
-    // A thread that wakes late may find the next phase ended as well; the items of a warp, which go together, do not.
+    // A thread that wakes late may find the next phase ended as well.
     for (const uint before = b.ended; b.phase == value && b.ended == before;) pthread_cond_wait(&b.changed, &b.mutex);
   }
   pthread_mutex_unlock(&b.mutex);
+  // The items of a warp go together: none that consumes leaves a stage for the next phase before all have seen this one.
+  if (what == 2 && item.local < CONSUMERS_HOST) pthread_barrier_wait(&g_warp[item.local / 32]);
   return 0;
 }
 void emulated_copy(uint to, const void* from, uint bytes, uint most) {
@@ -319,10 +332,5 @@ static float kept(const long* state, ulong draw, int word) {
   return x[word] >> 31 ? 2.0f : 0.0f;
 }
 
-#ifdef WARP_M  // work-items of a group: warps, or warpgroups and one that produces
-#define UNIT_ITEMS (TILE_M / WARP_M * (TILE_N / WARP_N) * 32)
-#else
-#define UNIT_ITEMS (TILE_M / 64 * 128 + 128)
-#endif
 #include CASE
 int main(int argc, char** argv) { return run_case(argc, argv); }
