@@ -26,9 +26,6 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_group
 #endif
-#ifndef PASS
-#define PASS 0            // which result, see above
-#endif
 #ifndef TILE_R
 #define TILE_R 64         // rows of a group: 64 or 32
 #endif
@@ -38,35 +35,9 @@
 #define ACROSS (TILE_C / 4)
 #define DOWN (TILE_R / 4)
 #define GROUP (ACROSS * DOWN)  // work-items: 256 or 128
-#ifndef DEPTH
-#define DEPTH 64          // head size of q and k, floats
-#endif
-#ifndef WIDTH
-#define WIDTH 64          // size of a row of the output, floats: PASS 0: head size of v, else DEPTH
-#endif
-#ifndef DEPTH2
-#define DEPTH2 64         // PASS 1, 2: head size of v, floats
-#endif
 #define WIDTH2 DEPTH2
 #ifndef QUADS
 #define QUADS 0           // 1: all sizes and strides of rows are multiples of 4 elements
-#endif
-#ifndef SCALE
-#define SCALE 0.125f      // of the scores
-#endif
-#ifndef CAUSAL
-#define CAUSAL 0          // 1: query i sees keys j <= i
-#endif
-#ifndef MASK
-#define MASK 0            // 1: bool, false is not seen; 2: IN_T, added; 3: float, added
-#endif
-#ifndef DROPOUT
-#define DROPOUT 0         // 1: elements of p are dropped with probability DROP, the others multiplied by KEPT
-#define DROP 0.5f
-#define KEPT 2.0f
-#endif
-#ifndef NAN_ROWS
-#define NAN_ROWS 0        // 1: a query that sees no key gives nan; 0: zero
 #endif
 #ifndef STORE             // alone: dense outputs
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset, __global float* y1, const ulong y1_offset, const int y_rows
@@ -83,15 +54,6 @@
 #endif
 #endif
 #define CHUNKS(width) (((width) + CHUNK - 1) / CHUNK)
-#define ROWS_ARE_KEYS (PASS == 2)
-
-#if MASK == 1
-#define MASK_T uchar
-#elif MASK == 2
-#define MASK_T IN_T
-#else
-#define MASK_T float
-#endif
 
 // Where the parts of both products are staged, and what of a group's place in the launch they need.
 typedef struct {

@@ -27,9 +27,6 @@
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_item
 #endif
-#ifndef PASS
-#define PASS 0            // which result, see above
-#endif
 #ifndef MR
 #define MR 6              // rows of a register tile; MR*NV + NV + 1 <= number of vector registers
 #endif
@@ -43,33 +40,7 @@
 #ifndef BLOCK
 #define BLOCK 256         // columns whose scores are kept, a multiple of TN; MR*BLOCK floats stay in L1
 #endif
-#ifndef DEPTH
-#define DEPTH 64          // head size of q and k, floats
-#endif
-#ifndef WIDTH
-#define WIDTH 64          // size of a row of the output, floats: PASS 0: head size of v, else DEPTH
-#endif
-#ifndef DEPTH2
-#define DEPTH2 64         // PASS 1, 2: head size of v, floats
-#endif
 #define WIDTH2 DEPTH2
-#ifndef SCALE
-#define SCALE 0.125f      // of the scores
-#endif
-#ifndef CAUSAL
-#define CAUSAL 0          // 1: query i sees keys j <= i
-#endif
-#ifndef MASK
-#define MASK 0            // 1: bool, false is not seen; 2: IN_T, added; 3: float, added
-#endif
-#ifndef DROPOUT
-#define DROPOUT 0         // 1: elements of p are dropped with probability DROP, the others multiplied by KEPT
-#define DROP 0.5f
-#define KEPT 2.0f
-#endif
-#ifndef NAN_ROWS
-#define NAN_ROWS 0        // 1: a query that sees no key gives nan; 0: zero
-#endif
 #ifndef STORE             // alone: dense outputs
 #define EPILOGUE_PARAMS , __global float* y, const ulong y_offset, __global float* y1, const ulong y1_offset, const int y_rows
 #define EPILOGUE_PASS , y, y_offset, y1, y1_offset, y_rows
@@ -86,15 +57,6 @@
 #endif
 #define SUM (PASS == 0 ? BLOCK : 64)  // columns that are added up in registers
 #define PADDED(width) (((width) + VW - 1) / VW * VW)
-#define ROWS_ARE_KEYS (PASS == 2)
-
-#if MASK == 1
-#define MASK_T uchar
-#elif MASK == 2
-#define MASK_T IN_T
-#else
-#define MASK_T float
-#endif
 
 // ---- lanes ----
 ALWAYS_INLINE float sum_lanes4(const float4 x) { const float2 y = x.lo + x.hi; return y.x + y.y; }

@@ -1,51 +1,11 @@
 // kernels/attention_scores.cl: what the kernels of attention on matrix units do to scores in registers: masks, dropout, the running softmax,
-// derivatives, stores. Comes after wgmma.cl or mma.cl.
+// derivatives, stores. Comes after attention.cl, and wgmma.cl or mma.cl.
 //
 // A lane has of 16 rows of the scores two, r and r + 8, and walks over TILE_C columns a step, two neighbours of each block of 8:
 //   s[4*j + 2*half + e]    row r + 8 * half, column 8*j + 2*(lane % 4) + e     r: lane / 4
 // Rows are queries and columns keys, or the other way round in the gradient of keys and values (PASS 2).
-#ifndef PASS
-#define PASS 0              // 0: attention; 1: gradient of queries; 2: of keys and values
-#endif
-#define ROWS_ARE_KEYS (PASS == 2)
-#ifndef DEPTH
-#define DEPTH 64            // head size of q and k, elements
-#endif
-#ifndef DEPTH2
-#define DEPTH2 64           // head size of v, elements
-#endif
-#ifndef WIDTH
-#define WIDTH 64            // size of a row of the output: PASS 0: head size of v, else DEPTH
-#endif
 #ifndef DIRECT
 #define DIRECT 0            // 1: all sizes and strides of rows are multiples of 16 bytes
-#endif
-#ifndef SCALE
-#define SCALE 0.125f        // of the scores
-#endif
-#ifndef CAUSAL
-#define CAUSAL 0            // 1: query i sees keys j <= i
-#endif
-#ifndef MASK
-#define MASK 0              // 1: bool, false is not seen; 2: IN_T, added; 3: float, added
-#endif
-#ifndef NAN_ROWS
-#define NAN_ROWS 0          // 1: a query that sees no key gives nan; 0: zero
-#endif
-#ifndef DROPOUT
-#define DROPOUT 0           // 1: elements of p are dropped with probability DROP, the others multiplied by KEPT
-#endif
-#ifndef DROP
-#define DROP 0.5f
-#define KEPT 2.0f
-#endif
-
-#if MASK == 1
-#define MASK_T uchar
-#elif MASK == 2
-#define MASK_T IN_T
-#else
-#define MASK_T float
 #endif
 #define LOG2E 1.44269504f
 #if MASK

@@ -1,4 +1,4 @@
-// kernels/wgmma.cl: the matrix-unit pipeline of the *_wgmma.cl kernels: instructions, staging of both operands, the multiply loop.
+// kernels/wgmma.cl: the matrix-unit pipeline of the *_wgmma.cl kernels: instructions, staging of both operands, the multiply loop. Comes after unit.cl.
 //
 // A work-group computes a TILE_M x TILE_N tile of C in fp32. One warpgroup (128 work-items) produces: it brings TILE_K of the depth, 128 bytes a row, a
 // step into one of STAGES buffers. TILE_M / 64 warpgroups consume: each multiplies its 64 rows on the matrix unit.
@@ -23,23 +23,6 @@
 #endif
 #ifndef TILE_N
 #define TILE_N 128  // columns of C a work-group: 64 or 128; 256 with operands of 16 bits, or of TF32 where they are packed
-#endif
-// Operands as they lie in memory; a chunk is 16 bytes of them. A step's depth is a row of 128 bytes, the unit's widest swizzle.
-#if defined(IN_BF16) || defined(IN_HALF)
-#define HALVES 1
-#define UNIT_T ushort
-#define CHUNK 8
-#define TILE_K 64
-#undef TERMS
-#define TERMS 1
-#else
-#define HALVES 0
-#define UNIT_T float
-#define CHUNK 4
-#define TILE_K 32
-#endif
-#ifndef TERMS
-#define TERMS 3  // products a pair of floats: 3 (fp32), 1 (TF32)
 #endif
 #ifndef PACKED
 #define PACKED 0  // 1: one work-item copies both operands, which are packed in blocks (gemm_packed_wgmma.cl)
@@ -75,16 +58,8 @@
 #define ROWS_APART (PRODUCERS / 8)            // rows between two chunks of a producer when 8 producers share a row
 #define A_CHUNKS (TILE_M * TILE_K / CHUNK / PRODUCERS)
 #define B_CHUNKS (TILE_N * TILE_K / CHUNK / PRODUCERS)
-#define CHUNK_ALIGNED(offset) (ALIGNED_BASES || (offset) % CHUNK == 0)  // as ALIGNED, for chunks
-
-// Stores of a whole tile have no condition each, so that an epilogue's loads are on their way together: STOREA, as STOREV but for aligned vectors.
-#ifndef STORES_ALIGNED
-#define STORES_ALIGNED 0
-#define STOREA STOREV
-#endif
 
 // ---- instructions ----
-ALWAYS_INLINE uint local_address(__local const void* p) { return (uint)(size_t)p; }
 // The nearest TF32, ties away from zero, as the bits of a float. Integer instructions: the conversion instruction runs at an eighth of their rate.
 ALWAYS_INLINE uint to_tf32(const float x) { return (as_uint(x) + 0x1000u) & 0xFFFFE000u; }
 // The same for an operand of the unit, which does not look at the 13 lowest bits.
@@ -113,13 +88,6 @@ ALWAYS_INLINE void barrier_wait(const uint bar, const uint parity) {
 }
 // Orders this work-item's stores to local memory before the matrix unit's reads. For all memory it would also wait for loads on their way.
 ALWAYS_INLINE void fence_for_unit(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// 16 or 4 bytes from global to local memory without registers; `bytes` of them are read, the rest is zero.
-ALWAYS_INLINE void copy_16(const uint to, __global const UNIT_T* from, const uint bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"((ulong)(size_t)from), "r"(bytes) : "memory");
-}
-ALWAYS_INLINE void copy_4(const uint to, __global const UNIT_T* from, const uint bytes) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"((ulong)(size_t)from), "r"(bytes) : "memory");
-}
 // Arrives, and lets the barrier wait for copies of as many bytes by copy_block.
 ALWAYS_INLINE void barrier_expect(const uint bar, const uint bytes) {
   asm volatile("{ .reg .b64 t; mbarrier.arrive.expect_tx.shared.b64 t, [%0], %1; }" ::"r"(bar), "r"(bytes) : "memory");
@@ -129,9 +97,6 @@ ALWAYS_INLINE void copy_block(const uint to, __global const float* from, const u
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"((ulong)(size_t)from), "r"(bytes),
                "r"(bar) : "memory");
 }
-// Ends a group of this work-item's copies; waits until all but its latest groups are complete.
-ALWAYS_INLINE void copies_end(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
-#define COPIES_WAIT(but) asm volatile("cp.async.wait_group %0;" ::"n"(but) : "memory")
 // Operands of an instruction: its sums %0 .. %(TILE_N / 2 - 1), then what is multiplied.
 #define NUMBERS_0 \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
@@ -212,43 +177,12 @@ ALWAYS_INLINE void copies_end(void) { asm volatile("cp.async.commit_group;" ::: 
   UNIT_COMMIT();   \
   UNIT_WAIT("0")
 #define READY(x) asm volatile("" : "+f"(x))  // the unit's sums are not ready before it has ended
-#define FRESH(x) asm volatile("" : "+r"(x))  // in a loop: what follows from the int is computed anew each time, not kept in registers
-// Two floats as an operand of 16 bits, `first` in the low half.
-ALWAYS_INLINE uint two_halves(const float first, const float second) {
-  uint both;
-#ifdef IN_BF16
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
-#else
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
-#endif
-  return both;
-}
-// And back.
-ALWAYS_INLINE float2 unit_values(const uint both) {
-#ifdef IN_BF16
-  return as_float2((uint2)(both << 16, both & 0xffff0000u));
-#else
-  float2 values;
-  asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }" : "=f"(values.x), "=f"(values.y) : "r"(both));
-  return values;
-#endif
-}
-// 2^x with an error of two units in the last place; subnormal results are zero.
-ALWAYS_INLINE float exp2_of(const float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 // Moves registers between warpgroups: each work-item of this one has n from here on, a multiple of 8.
 #define REGISTERS_MORE(n) asm volatile("//@setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n))
 #define REGISTERS_LESS(n) asm volatile("//@setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n))
-// The x of the lane whose number differs from this one's by the bit.
-#define OTHER_LANE(y, x, bit) asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, -1;" : "=f"(y) : "f"(x), "n"(bit))
 
 // ---- where an element lies in a stage ----
-// Rows along the depth; the 8 chunks of a row are permuted by the row, so that 8 rows read at once touch different banks. The unit knows this order.
-ALWAYS_INLINE int row_chunk(const int row, const int chunk) { return row * TILE_K + (chunk ^ (row & 7)) * CHUNK; }
-// The other dimension contiguous. 32 bits: A as [32][TILE_M], read by work-items, the chunks permuted by the depth. 16 bits: blocks of 64 columns, each
+// The width contiguous (the depth: row_chunk of unit.cl). 32 bits: A as [32][TILE_M], read by work-items, the chunks permuted by the depth. 16 bits: blocks of 64 columns, each
 // [64][64] and permuted like rows, for the unit.
 ALWAYS_INLINE int column_chunk(const int depth, const int chunk) {
 #if HALVES
@@ -520,10 +454,5 @@ ALWAYS_INLINE void consume(float* total, const Pipeline p, const int begin, cons
 }
 #endif
 
-// Tile number g, in bands of 8 rows: the groups that run at once share operands in the cache. Gives row and column of the tile.
-ALWAYS_INLINE int2 tile_at(const int g, const int m_tiles, const int n_tiles) {
-  const int band = g / (8 * n_tiles) * 8, rows = min(m_tiles - band, 8), in_band = g - band * n_tiles;
-  return (int2)(band + in_band % rows, in_band / rows);
-}
 // A group takes every get_num_groups(0)-th tile: its producers bring the next tile while its consumers store the last one.
 #define FOR_TILES(g, tiles) for (int g = get_group_id(0); g < (tiles); g += get_num_groups(0))

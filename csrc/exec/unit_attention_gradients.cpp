@@ -85,8 +85,7 @@ UnitProduct gradient(const UnitType& type, const Shape& shape, int offset) {
 
   const bool warps = shape.warp_rows != 0;
   product.file = warps ? "attention_gradient_mma" : "attention_gradient_wgmma";
-  product.libraries = {"wgmma", "attention_scores", "wgmma_attention"};
-  if (warps) product.libraries = {"mma", "attention_scores", "mma_attention"};
+  product.libraries = attention_libraries(warps);
   product.defines = {type.macro,    "PASS " + std::to_string(shape.pass),     "DIRECT 1",
                      "SCALE 0.25f", "STAGES " + std::to_string(shape.stages), "LAG 3"};
   for (const auto& [name, value] : {std::pair{"DEPTH_TILE ", shape.filled},

@@ -28,8 +28,7 @@ UnitProduct attention(const UnitType& type, const Shape& shape, int offset) {
   UnitProduct product;
   const bool warps = shape.warp_rows != 0;
   product.file = warps ? "attention_mma" : "attention_wgmma";
-  product.libraries = {"wgmma", "attention_scores", "wgmma_attention"};
-  if (warps) product.libraries = {"mma", "attention_scores", "mma_attention"};
+  product.libraries = attention_libraries(warps);
   product.defines = {type.macro, "DEPTH_TILE " + std::to_string(shape.filled), "TILE_M " + std::to_string(shape.rows)};
   for (const auto& [name, value] : {std::pair{"TILE_N ", shape.columns},
                                     {"TILE_C ", shape.columns},
@@ -83,6 +82,11 @@ UnitProduct attention(const UnitType& type, const Shape& shape, int offset) {
 }
 
 }  // namespace
+
+std::vector<const char*> attention_libraries(bool warps) {
+  if (warps) return {"attention", "unit", "mma", "attention_scores", "mma_attention"};
+  return {"attention", "unit", "wgmma", "attention_scores", "wgmma_attention"};
+}
 
 std::vector<UnitProduct> unit_attentions(const UnitType& type) {
   std::vector<Shape> shapes = {{128, 64, 64, 64, false}, {64, 64, 64, 40, true}};

@@ -182,8 +182,10 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
     key += '\0' + *part;
   key += '\0' + std::string(type.name);
   for (const char* file : {"common",
+                           "unit",
                            "wgmma",
                            "wgmma_store",
+                           "attention",
                            "attention_scores",
                            "wgmma_attention",
                            "mma",

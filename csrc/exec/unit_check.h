@@ -47,16 +47,16 @@ const std::vector<UnitType>& unit_types();
 
 /// One launch of a kernel on random operands and what it must give.
 struct UnitProduct {
-  std::string file;                                       // of kernels/
-  std::vector<const char*> libraries = {"wgmma"};         // of kernels/, in front of it
-  std::vector<std::string> defines;                       // "TILE_M 128"
-  int store_width = 2;                                    // VW
-  std::vector<UnitProduct> packs;                         // launches whose results are inputs too:
-  size_t packs_at = 0;                                    // behind so many of the others
-  size_t packed_floats = 0;                               // results of such a launch, which are not compared by themselves
-  std::vector<std::vector<unsigned char>> inputs;         // element 0 first
-  int offset = 0;                                         // passed with both: where their elements begin
-  std::vector<std::variant<int32_t, int64_t>> arguments;  // after the inputs
+  std::string file;                                        // of kernels/
+  std::vector<const char*> libraries = {"unit", "wgmma"};  // of kernels/, in front of it
+  std::vector<std::string> defines;                        // "TILE_M 128"
+  int store_width = 2;                                     // VW
+  std::vector<UnitProduct> packs;                          // launches whose results are inputs too:
+  size_t packs_at = 0;                                     // behind so many of the others
+  size_t packed_floats = 0;                                // results of such a launch, which are not compared by themselves
+  std::vector<std::vector<unsigned char>> inputs;          // element 0 first
+  int offset = 0;                                          // passed with both: where their elements begin
+  std::vector<std::variant<int32_t, int64_t>> arguments;   // after the inputs
   std::array<size_t, 3> groups{1, 1, 1};
   size_t local = 128;
   std::vector<double> exact, sizes;  // of each result: the sum, the sum of its products' sizes
@@ -67,6 +67,8 @@ std::vector<UnitProduct> unit_products(const UnitType& type);
 /// The same for attention: sizes are the sums of the terms' sizes, and at least 1 for the largest scores.
 std::vector<UnitProduct> unit_attentions(const UnitType& type);
 std::vector<UnitProduct> unit_attention_gradients(const UnitType& type);
+/// Files of kernels/ in front of a kernel of attention.
+std::vector<const char*> attention_libraries(bool warps);
 /// Random values in [-1, 1): of few digits, which types of 16 bits hold exactly, or of all that a float has.
 std::vector<float> random_values(size_t count, bool digits, uint32_t seed);
 /// As they lie in memory.

@@ -49,12 +49,12 @@ namespace {
 size_t tiles_of(int n, int size) { return static_cast<size_t>((n + size - 1) / size); }
 
 void use_tile(UnitProduct& product, const UnitType& type, const schedule::UnitTile& tile, int store_width) {
-  product.libraries = {"wgmma", "wgmma_store"};
+  product.libraries = {"unit", "wgmma", "wgmma_store"};
   product.store_width = store_width;
   product.defines = {"TILE_M " + std::to_string(tile.rows), "TILE_N " + std::to_string(tile.columns), type.macro};
   product.local = static_cast<size_t>(tile.rows / 64 * 128 + 128);
   if (tile.warp_rows == 0) return;
-  product.libraries = {"mma", "wgmma_store", "mma_store"};
+  product.libraries = {"unit", "mma", "wgmma_store", "mma_store"};
   product.defines.push_back("WARP_M " + std::to_string(tile.warp_rows));
   product.defines.push_back("WARP_N " + std::to_string(tile.warp_columns));
   product.local = static_cast<size_t>(tile.rows / tile.warp_rows * (tile.columns / tile.warp_columns) * 32);

@@ -1,5 +1,5 @@
 # tests/null/test_unit_kernels.py: the matrix-unit kernels on a matrix unit in software, bit by bit, at edge sizes.
-"""A kernel's text, its instructions replaced by calls (unit_emulator.cl), is built by clang as a program of the host, where threads
+"""A kernel's text, its instructions replaced by calls (*_emulator.cl), is built by clang as a program of the host, where coroutines
 are work-items (unit_emulator.cpp). That checks where producers put elements against the order in which the unit reads them, the
 pipeline and the edges, without the device."""
 
@@ -155,10 +155,12 @@ void local_begins(__local char*);
 
 def emulated(text: str) -> str:
     """The text of kernels on units of a warp or of four with calls in place of their instructions."""
-    begin, end = text.index("// ---- instructions ----"), text.index("// ---- where an element lies")
-    emulator = "unit" if "kernels/wgmma.cl" in text else "mma"
-    text = text[:begin] + (HERE / f"{emulator}_emulator.cl").read_text() + text[end:]
-    assert "asm" not in text[begin:]
+    files = [name for name in ("unit", "wgmma", "mma") if f"// kernels/{name}.cl:" in text]
+    for name in files:
+        begin = text.index("// ---- instructions ----", text.index(f"// kernels/{name}.cl:"))
+        end = text.index("// ---- where an element lies", begin)
+        text = text[:begin] + (HERE / f"{name}_emulator.cl").read_text() + text[end:]
+    assert len(files) == 2 and "asm" not in text[text.index("// kernels/unit.cl:") :]
     return text.replace("PIPELINE(line);", "PIPELINE(line); local_begins((__local char*)line.stages);")
 
 
@@ -173,13 +175,12 @@ def run(
 ) -> None:
     """Builds kernels/<kernel>.cl with its case and runs it: the program compares. packs: kernels/pack_wgmma.cl by names, with macros."""
     warps = kernel.endswith("_mma")
-    files = ["mma", "wgmma_store", "mma_store"] if warps else ["wgmma", "wgmma_store"]
+    unit = ["unit", "mma" if warps else "wgmma"]
+    files = [*unit, "wgmma_store", *(["mma_store"] if warps else [])]
     files += ["conv_statistics"] if "STATISTICS=1" in defines else []
     files += ["conv_taps"] if kernel in ("conv_mma", "conv_wgmma") else []
     if "attention" in kernel:
-        files = (
-            ["mma", "attention_scores", "mma_attention"] if warps else ["wgmma", "attention_scores", "wgmma_attention"]
-        )
+        files = ["attention", *unit, "attention_scores", f"{unit[1]}_attention"]
 
     def text(name: str, macros: list[str], files: list[str]) -> str:
         macros = [f"KERNEL_NAME={name}", *macros]
@@ -206,7 +207,7 @@ def execute(
         built.with_suffix(".cl").write_text(text)
         opencl = [str(CLANG), *usual, "-x", "cl", "-cl-std=CL1.2", "-Xclang", "-finclude-default-header"]
         subprocess.run([*opencl, "-c", str(built.with_suffix(".cl")), "-o", str(built)], check=True)
-    host = [str(CLANG), *usual, "-x", "c++", "-std=c++17", "-no-pie", "-pthread", *flags, f'-DCASE="{case}"']
+    host = [str(CLANG), *usual, "-x", "c++", "-std=c++17", "-no-pie", *flags, f'-DCASE="{case}"']
     program = [str(HERE / "unit_emulator.cpp"), "-x", "none", *map(str, objects), "-lstdc++", "-lm"]
     subprocess.run([*host, *program, "-o", str(folder / "program")], check=True)
     done = subprocess.run(

@@ -72,6 +72,7 @@ void define_attention(const ir::Node& node, const AttentionParts& parts, Templat
   constexpr const char* kKinds[] = {"attention", "attention_query_gradient", "attention_key_gradient"};
   const ir::AttentionAttrs& attrs = node.attention;
   launch.kind = kKinds[parts.pass];
+  launch.libraries.insert(launch.libraries.begin(), "attention");
   define(launch, "PASS", parts.pass);
   define(launch, "DEPTH", parts.depth);
   define(launch, "DEPTH2", parts.depth2);

@@ -227,7 +227,7 @@ IndexExpr persistent_groups(const Caps& caps, const IndexExpr& tiles, const Unit
 void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const std::string& file, const UnitMath& math,
                      int rows, int columns, int producers, int store_width) {
   launch.file = file;
-  launch.libraries = {"wgmma"};
+  launch.libraries = {"unit", "wgmma"};
   launch.variant = std::to_string(rows) + "x" + std::to_string(columns) + " " + math.name;
   define_types(context, launch, store_width);
   define(launch, "TILE_M", rows);
@@ -238,7 +238,7 @@ void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, con
 }
 
 void use_warps(TemplateLaunch& launch, const UnitMath& math, const UnitTile& tile) {
-  launch.libraries = {"mma"};
+  launch.libraries = {"unit", "mma"};
   launch.variant = tile.name() + " " + math.name;
   define(launch, "WARP_M", tile.warp_rows);
   define(launch, "WARP_N", tile.warp_columns);
