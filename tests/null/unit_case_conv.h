@@ -61,14 +61,15 @@ extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, int, int, int, int, 
 #else
 #define TERMS_HOST 3
 #endif
-/// The second operand: filters [groups * wide][deep], or of each group the blocks of 64 filters and 128 bytes of the depth, lines
-/// of 8 chunks in the order in which the unit expects them; floats as two blocks, of their high and their low parts.
+/// The second operand: filters [groups * wide][deep], or of each group the blocks of 64 filters and 128 bytes of the depth,
+/// lines of 8 chunks in the order in which the unit expects them; floats as two blocks, of their high and their low parts.
 static std::vector<char> filters_of(const std::vector<float>& w, int groups, int wide, int deep) {
   const auto elements = stored(w);
   const auto* bytes = reinterpret_cast<const char*>(elements.data());
   const int size = sizeof(elements[0]);
   if (!B_PACKED) return std::vector<char>(bytes, bytes + w.size() * size);
-  const int step = 128 / size, panels = (wide + 63) / 64, steps = (deep + step - 1) / step, parts = size == 4 && TERMS_HOST == 3 ? 2 : 1;
+  const int step = 128 / size, panels = (wide + 63) / 64, steps = (deep + step - 1) / step,
+            parts = size == 4 && TERMS_HOST == 3 ? 2 : 1;
   std::vector<char> blocks(static_cast<size_t>(groups) * panels * steps * parts * 8192, 0);
   for (int g = 0; g < groups; ++g)
     for (int k = 0; k < wide; ++k)

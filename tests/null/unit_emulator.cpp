@@ -1,5 +1,7 @@
-// tests/null/unit_emulator.cpp: a work-group of a matrix-unit kernel as threads of the host, with the unit and its barriers in
-// software.
+// tests/null/unit_emulator.cpp: a work-group of a matrix-unit kernel on the host, with the unit and its barriers in software.
+//
+// Work-items are coroutines of one thread: one runs until it waits, then the next, forwards and backwards in turn. So a run is
+// the same each time, and items that all wait for one another are found at once.
 //
 // The unit reads local memory in the order that the PTX manual gives for descriptors with the 128-byte swizzle; a copy by
 // cp.async lands when the work-item waits for its group, and the unit sees what a work-item wrote only after that work-item's
@@ -9,7 +11,8 @@
 // then bits 4-6 of the address are exchanged by exclusive or with bits 7-9.
 //
 // Build: this file with -DCASE=<file that defines run_case()>, and the kernel's object; see test_unit_kernels.py.
-#include <pthread.h>
+#include <sys/mman.h>
+#include <ucontext.h>
 
 #include <cmath>
 #include <cstdint>
@@ -17,7 +20,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <thread>
 #include <vector>
 
 using uint = unsigned;
@@ -44,29 +46,52 @@ struct Item {
   uint groups_ended = 0;
   std::deque<Copy> copies;
 };
-static thread_local Item item;
 static size_t g_groups[3], g_items;
-static pthread_barrier_t g_all, g_warpgroup[4], g_warp[16];
 
-struct Bar {
-  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-  pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-  uint expected = 0, pending = 0, phase = 0, ended = 0;
+// ---- coroutines ----
+struct Coroutine {
+  ucontext_t context;
+  void* stack;
+  Item item;
+  bool ended;
+};
+static std::vector<Coroutine> g_coroutines;
+static Coroutine* g_now;
+static ucontext_t g_scheduler;
+static ulong g_progress;  // counts what may end another item's wait
+static void let_others_run() { swapcontext(&g_now->context, &g_scheduler); }
+static Item& self() { return g_now->item; }
+
+struct Meeting {  // a barrier of so many items
+  uint members = 0, here = 0, round = 0;
+  void wait() {
+    const uint before = round;
+    ++g_progress;
+    if (++here == members) {
+      here = 0;
+      ++round;
+    }
+    while (round == before) let_others_run();
+  }
+};
+static Meeting g_all, g_warpgroup[8], g_warp[32];
+
+struct Bar {  // an mbarrier
+  uint expected = 0, pending = 0, phase = 0;
   long bytes = 0;  // of copies that it waits for
   void end_phase() {
+    ++g_progress;
     if (pending != 0 || bytes != 0) return;
     pending = expected;
     phase ^= 1;
-    ++ended;
-    pthread_cond_broadcast(&changed);
   }
 };
 static Bar g_bars[4096];
 
 static void land(uint but) {
-  while (!item.copies.empty() && item.copies.front().group + but < item.groups_ended) {
-    const Copy c = item.copies.front();
-    item.copies.pop_front();
+  while (!self().copies.empty() && self().copies.front().group + but < self().groups_ended) {
+    const Copy c = self().copies.front();
+    self().copies.pop_front();
     char* to = reinterpret_cast<char*>(static_cast<uintptr_t>(c.to));
     if (c.to % c.most || (c.bytes && reinterpret_cast<uintptr_t>(c.from) % c.most)) std::abort();
     std::memset(to, 0, c.most);
@@ -134,36 +159,31 @@ char* g_local_base = nullptr;
 extern "C" {
 ulong emulated_barrier(uint bar, uint what, uint value) {
   if (what == 3) return 0;
-  if (what == 4) return pthread_barrier_wait(&g_warpgroup[item.local / 128]), 0;
+  if (what == 4) return g_warpgroup[self().local / 128].wait(), 0;
   Bar& b = g_bars[bar / 8 % 4096];
-  pthread_mutex_lock(&b.mutex);
   if (what == 0) {
-    b.expected = b.pending = value;
-    b.phase = 0;
-    b.bytes = 0;
+    b = {value, value, 0, 0};
   } else if (what == 1 || what == 5) {
     if (b.pending == 0) std::abort();
     if (what == 5) b.bytes += value;
     --b.pending;
     b.end_phase();
   } else {
-    // A thread that wakes late may find the next phase ended as well.
-    for (const uint before = b.ended; b.phase == value && b.ended == before;) pthread_cond_wait(&b.changed, &b.mutex);
+    // The items of a warp go together: none that consumes leaves a stage, and so a phase, before all have seen it.
+    while (b.phase == value) let_others_run();
+    if (self().local < CONSUMERS_HOST) g_warp[self().local / 32].wait();
   }
-  pthread_mutex_unlock(&b.mutex);
-  // The items of a warp go together: none that consumes leaves a stage for the next phase before all have seen this one.
-  if (what == 2 && item.local < CONSUMERS_HOST) pthread_barrier_wait(&g_warp[item.local / 32]);
   return 0;
 }
 void emulated_copy(uint to, const void* from, uint bytes, uint most) {
-  item.copies.push_back({to, static_cast<const char*>(from), bytes, most, item.groups_ended});
+  self().copies.push_back({to, static_cast<const char*>(from), bytes, most, self().groups_ended});
 }
 void emulated_copies(int wait, uint but) {
 #if HALVES_HOST || defined(WARP_M)
-  if (!wait) ++item.groups_ended;
+  if (!wait) ++self().groups_ended;
   if (wait) land(but);
 #else
-  ++item.groups_ended;
+  ++self().groups_ended;
   land(0);
 #endif
 }
@@ -171,23 +191,22 @@ void emulated_block(uint to, const void* from, uint bytes, uint bar) {
   if (to % 16 || reinterpret_cast<uintptr_t>(from) % 16 || bytes % 16) std::abort();
   std::memcpy(reinterpret_cast<void*>(static_cast<uintptr_t>(to)), from, bytes);
   Bar& b = g_bars[bar / 8 % 4096];
-  pthread_mutex_lock(&b.mutex);
   b.bytes -= bytes;
   b.end_phase();
-  pthread_mutex_unlock(&b.mutex);
 }
 void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint columns, uint keep, uint a_columns,
                        uint b_columns) {
-  const int depth = 32 / sizeof(UNIT_T_HOST), lane = item.local % 32, warp = item.local / 32 % 4, warpgroup = item.local / 128;
+  const int depth = 32 / sizeof(UNIT_T_HOST), lane = self().local % 32, warp = self().local / 32 % 4,
+            warpgroup = self().local / 128;
   constexpr int kPart = 4 / sizeof(UNIT_T_HOST);  // elements in a register
   static float fragments[4][64][16];
   if (a) {
-    pthread_barrier_wait(&g_warpgroup[warpgroup]);
+    g_warpgroup[warpgroup].wait();
     for (int i = 0; i < 4; ++i)
       for (int e = 0; e < kPart; ++e)
         fragments[warpgroup][warp * 16 + lane / 4 + (i & 1) * 8][(lane % 4 + (i >> 1) * 4) * kPart + e] =
             widen(reinterpret_cast<const char*>(&a[i]) + e * sizeof(UNIT_T_HOST));
-    pthread_barrier_wait(&g_warpgroup[warpgroup]);
+    g_warpgroup[warpgroup].wait();
   }
   for (int half = 0; half < 2; ++half) {
     const int row = warp * 16 + lane / 4 + half * 8;
@@ -205,10 +224,10 @@ void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint col
 /// 16 bits, rows 2 * (l % 4) and the next of column l / 4.
 void emulated_rows(uint* x, uint row, uint columns) {
   static uint rows[16][32];
-  const int warp = item.local / 32, lane = item.local % 32;
+  const int warp = self().local / 32, lane = self().local % 32;
   if (row % 16) std::abort();
   rows[warp][lane] = row;
-  pthread_barrier_wait(&g_warp[warp]);
+  g_warp[warp].wait();
   const auto bytes = [&](int i, int at_row, int at, int count) {
     uint value = 0;
     std::memcpy(&value, reinterpret_cast<const char*>(static_cast<uintptr_t>(rows[warp][8 * i + at_row])) + at, count);
@@ -217,50 +236,50 @@ void emulated_rows(uint* x, uint row, uint columns) {
   for (int i = 0; i < 4; ++i)
     x[i] = columns ? bytes(i, lane % 4 * 2, lane / 4 * 2, 2) | bytes(i, lane % 4 * 2 + 1, lane / 4 * 2, 2) << 16
                    : bytes(i, lane / 4, lane % 4 * 4, 4);
-  pthread_barrier_wait(&g_warp[warp]);
+  g_warp[warp].wait();
 }
 /// mma.sync m16n8: lane l has of A row l / 4 (x[0], x[2]) and + 8 (x[1], x[3]), four bytes l % 4 of the depth's first 16 (x[0],
 /// x[1]) and last; of B the same bytes of column l / 4; of the sums row l / 4, columns 2 * (l % 4) and the next, then row + 8.
 void emulated_product(float* d, const uint* a, const uint* b, uint keep) {
   constexpr int kPart = 4 / sizeof(UNIT_T_HOST), kDepth = 8 * kPart;
   static float left[16][16][16], right[16][16][8];
-  const int warp = item.local / 32, row = item.local % 32 / 4, four = item.local % 4;
+  const int warp = self().local / 32, row = self().local % 32 / 4, four = self().local % 4;
   for (int i = 0; i < 4; ++i)
     for (int e = 0; e < kPart; ++e) {
       const int depth = (four + i / 2 * 4) * kPart + e;
       left[warp][row + i % 2 * 8][depth] = widen(reinterpret_cast<const char*>(&a[i]) + e * sizeof(UNIT_T_HOST));
       if (i % 2 == 0) right[warp][depth][row] = widen(reinterpret_cast<const char*>(&b[i / 2]) + e * sizeof(UNIT_T_HOST));
     }
-  pthread_barrier_wait(&g_warp[warp]);
+  g_warp[warp].wait();
   for (int i = 0; i < 4; ++i) {
     float sum = keep ? d[i] : 0.0f;
     for (int k = 0; k < kDepth; ++k) sum += left[warp][row + i / 2 * 8][k] * right[warp][k][four * 2 + i % 2];
     d[i] = sum;
   }
-  pthread_barrier_wait(&g_warp[warp]);
+  g_warp[warp].wait();
 }
 uint emulated_halves(float first, float second) { return narrow(first) | static_cast<uint>(narrow(second)) << 16; }
 float emulated_value(uint both, uint upper) { return widen(reinterpret_cast<const char*>(&both) + 2 * upper); }
 float emulated_exp2(float x) { return std::exp2(x); }
 float emulated_lane(float x, uint bit) {
   static float values[16][32];
-  const int warp = item.local / 32, own = item.local % 32;
+  const int warp = self().local / 32, own = self().local % 32;
   values[warp][own] = x;
-  pthread_barrier_wait(&g_warp[warp]);
+  g_warp[warp].wait();
   const float y = values[warp][own ^ bit];
-  pthread_barrier_wait(&g_warp[warp]);
+  g_warp[warp].wait();
   return y;
 }
 size_t get_local_id(uint) asm("_Z12get_local_idj");
-size_t get_local_id(uint) { return item.local; }
+size_t get_local_id(uint) { return self().local; }
 size_t get_group_id(uint d) asm("_Z12get_group_idj");
-size_t get_group_id(uint d) { return item.group[d]; }
+size_t get_group_id(uint d) { return self().group[d]; }
 size_t get_num_groups(uint d) asm("_Z14get_num_groupsj");
 size_t get_num_groups(uint d) { return g_groups[d]; }
 size_t get_global_size(uint d) asm("_Z15get_global_sizej");
 size_t get_global_size(uint d) { return g_groups[d] * (d == 0 ? g_items : 1); }
 void work_barrier(uint) asm("_Z7barrierj");
-void work_barrier(uint) { pthread_barrier_wait(&g_all); }
+void work_barrier(uint) { g_all.wait(); }
 uint mul_high(uint, uint) asm("_Z6mul_hijj");
 uint mul_high(uint a, uint b) { return static_cast<uint>(static_cast<ulong>(a) * b >> 32); }
 float log2_of(float) asm("_Z4log2f");
@@ -271,21 +290,50 @@ void local_begins(char* p) { g_local_base = p; }
 /// Runs call() for every work-item, one group after another.
 template <typename F>
 void launch(size_t x, size_t y, size_t z, size_t items, F call) {
+  constexpr size_t kStack = 1 << 18;
+  static F* called;
+  called = &call;
   g_groups[0] = x, g_groups[1] = y, g_groups[2] = z, g_items = items;
+  g_coroutines.resize(items);
+  for (Coroutine& c : g_coroutines)
+    c.stack = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   for (size_t g = 0; g < x * y * z; ++g) {
-    pthread_barrier_init(&g_all, nullptr, static_cast<unsigned>(items));
-    for (auto& b : g_warpgroup) pthread_barrier_init(&b, nullptr, 128);
-    for (auto& b : g_warp) pthread_barrier_init(&b, nullptr, 32);
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < items; ++i)
-      threads.emplace_back([=] {
-        item = Item();
-        item.local = i;
-        item.group[0] = g % x, item.group[1] = g / x % y, item.group[2] = g / x / y;
-        call();
-      });
-    for (std::thread& t : threads) t.join();
+    g_all = {static_cast<uint>(items)};
+    for (Meeting& m : g_warpgroup) m = {128};
+    for (Meeting& m : g_warp) m = {32};
+    for (size_t i = 0; i < items; ++i) {
+      Coroutine& c = g_coroutines[i];
+      c.item = {i, {g % x, g / x % y, g / x / y}, 0, {}};
+      c.ended = false;
+      getcontext(&c.context);
+      c.context.uc_stack.ss_sp = c.stack;
+      c.context.uc_stack.ss_size = kStack;
+      c.context.uc_link = &g_scheduler;
+      makecontext(
+          &c.context,
+          [] {
+            (*called)();
+            g_now->ended = true;
+            ++g_progress;
+          },
+          0);
+    }
+    size_t left = items;
+    for (bool backwards = false; left > 0; backwards = !backwards) {
+      const ulong before = g_progress;
+      for (size_t i = 0; i < items; ++i) {
+        g_now = &g_coroutines[backwards ? items - 1 - i : i];
+        if (g_now->ended) continue;
+        swapcontext(&g_scheduler, &g_now->context);
+        left -= g_now->ended;
+      }
+      if (left == 0 || g_progress != before) continue;
+      std::printf("%zu work-items of group %zu wait for one another, the first is", left, g);
+      for (const Coroutine& c : g_coroutines)
+        if (!c.ended) return std::printf(" %zu\n", c.item.local), std::fflush(stdout), std::exit(1);
+    }
   }
+  for (Coroutine& c : g_coroutines) munmap(c.stack, kStack);
 }
 
 /// Numbers of few digits: their products and small sums are exact in every type, so results are compared bit by bit.
