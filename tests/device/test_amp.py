@@ -150,6 +150,7 @@ def accuracy(device: str, dtype: torch.dtype | None, epochs: int = 20) -> float:
     return (found == targets[cut:]).float().mean().item()
 
 
+@pytest.mark.sampled(keep="")
 def test_digits_are_learned_as_in_float32(ocl_device: str) -> None:
     full = accuracy(ocl_device, None)
     assert full > 0.97

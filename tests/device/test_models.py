@@ -130,7 +130,7 @@ def torch_fp32(model, x, y, ocl_device, tmp_path):
     torch.save((model, x, y), given)
     program = textwrap.dedent(CUDA_REFERENCE).format(root=str(ROOT), given=given, result=result)
     environment = dict(os.environ, TORCH_OCL_AUTOLOAD="never")
-    subprocess.run([sys.executable, "-c", program], env=environment, check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-X", "faulthandler", "-c", program], env=environment, check=True, cwd=ROOT)
     return torch.load(result)
 
 
@@ -267,7 +267,11 @@ def test_second_process_builds_nothing(ocl_device, tmp_path):
     counts = []
     for _ in range(2):
         result = subprocess.run(
-            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, cwd=ROOT
+            [sys.executable, "-X", "faulthandler", "-c", program],
+            env=environment,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
         )
         assert result.returncode == 0, result.stderr[-3000:]
         counts.append([int(n) for n in result.stdout.split()[-3:]])

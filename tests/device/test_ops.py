@@ -56,7 +56,7 @@ def cases() -> list[Any]:
     return [pytest.param(op, d, id=f"{op.name}-{str(d).removeprefix('torch.')}") for op in OPS for d in op.dtypes]
 
 
-@pytest.mark.sampled(every=8)
+@pytest.mark.sampled(every=12)
 @pytest.mark.parametrize("op, dtype", cases())
 def test_op(op: Op, dtype: torch.dtype, ocl_device: str) -> None:
     torch._dynamo.reset()

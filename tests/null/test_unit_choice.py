@@ -138,7 +138,7 @@ def test_convolutions_of_halves(channels: int) -> None:
 
 def test_large_operands_are_packed() -> None:
     """Where the time saved pays for it: a launch for each operand in front."""
-    a = torch.empty(4096, 4096)
+    a = torch.empty(2048, 2048)
     log, texts = kernels(lambda a, b: torch.relu(a @ b.t()), [a, a])
     assert "gemm_packed_wgmma" in log[0] and len(texts) == 3
     forms = [re.search(r"#define FORM (.)", macros(kernel)) for kernel in texts]
@@ -147,7 +147,7 @@ def test_large_operands_are_packed() -> None:
     log, texts = kernels(lambda a, b: a.t() @ b, [a, a])
     assert "tf32 packed" in log[0] and "split" not in log[0] and any("#define TILE_N 256" in macros(k) for k in texts)
     assert "packed" not in kernels(torch.mm, [a, a], wgmma_packed_tf32=False)[0][0]
-    half = torch.empty(8192, 8192).bfloat16()
+    half = torch.empty(4096, 4096).bfloat16()
     log, texts = kernels(lambda a, b: a @ b, [half, half])
     assert "bf16 packed" in log[0] and any("#define B_ROWS 0" in macros(k) for k in texts)
     log, texts = kernels(torch.mm, [torch.empty(512, 512), torch.empty(512, 512)])
@@ -456,7 +456,7 @@ def test_kernels_are_valid(
 
 
 def test_what_products_share_is_made_once() -> None:
-    x, weights = torch.empty(8192, 4096).bfloat16(), [torch.empty(4096, 4096).bfloat16() for _ in range(3)]
+    x, weights = torch.empty(4096, 2048).bfloat16(), [torch.empty(2048, 2048).bfloat16() for _ in range(3)]
     _, texts = kernels(lambda x, a, b, c: (x @ a, x @ b, x @ c), [x, *weights])
     assert [k["kind"] for k in texts].count("pack") == 4
 
