@@ -100,7 +100,7 @@ def ocl_devices(selection="all"):
     found = []
     for index in range(torch.ocl.device_count()):
         p = torch.ocl.get_device_properties(index)
-        label = f"{p.platform_name} {p.name}".lower()
+        label = f"{p.platform_name} {p.name} {_short(p.platform_name)}".lower()
         wanted = [part.strip().lower() for part in selection.split(",") if part.strip()]
         if wanted == ["all"] or any(part == str(index) if part.isdigit() else part in label for part in wanted):
             found.append((f"ocl:{index}", f"ocl{index}-{_short(p.platform_name)}"))

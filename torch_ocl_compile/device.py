@@ -181,19 +181,24 @@ def max_memory_reserved(device: DeviceLike = None) -> int:
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, int]:
-    """The counters behind the functions above, and numbers of allocations, frees, retries and failures."""
-    return _C.memory_stats(_index(device))
+    """The allocator's counters, under the names of torch.cuda.memory_stats."""
+    return dict(torch.accelerator.memory_stats(_index(device)))
 
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
-    """(free, total)."""
-    properties = get_device_properties(device)
-    return max(0, properties.total_memory - memory_reserved(device)), properties.total_memory
+    """(free, total). What other processes hold is not free, where the device or its driver tells."""
+    index = _index(device)
+    return _C.free_memory(index), get_device_properties(index).total_memory
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
     """The peaks count from now."""
     _C.reset_peak_memory_stats(_index(device))
+
+
+def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
+    """What memory_stats counts as allocated and freed in all counts from now."""
+    torch.accelerator.reset_accumulated_memory_stats(_index(device))
 
 
 def empty_cache() -> None:

@@ -1,6 +1,8 @@
 // csrc/exec/executor.cpp: binds symbols, patches arguments, enqueues.
 #include "csrc/exec/executor.h"
 
+#include <set>
+
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/history.h"
 #include "csrc/runtime/queue.h"
@@ -144,22 +146,35 @@ CallOperand operand(const Plan& plan, const ir::Buffer& buffer, void* address, c
   return {address, values_of(plan, sizes), values_of(plan, strides), value_of(plan, offset), buffer.dtype};
 }
 
+/// Later work of `queue` sees what other streams have written to the inputs of the kept steps: the version of an input counts
+/// the writes that are enqueued, wherever.
+void wait_for_writers(const Plan& plan, const Memory& memory, runtime::Queue& queue) {
+  std::set<int> writers;
+  for (const int i : plan.kept_inputs)
+    if (memory.inputs[i].mem) writers.insert(memory.inputs[i].writer);
+  writers.erase(queue.stream());
+  for (const int stream : writers) queue.wait_for(plan.device->queue(stream).last_work().get());
+}
+
 /// The results of the kept steps, from an earlier call or enqueued now.
-std::shared_ptr<Kept> kept_results(Plan& plan, Memory& memory, const std::vector<void*>& inputs, runtime::Queue& queue,
-                                   int stream) {
+std::shared_ptr<Kept> kept_results(Plan& plan, Memory& memory, const std::vector<void*>& inputs, runtime::Queue& queue) {
   runtime::Allocator& allocator = plan.device->allocator();
   Kept::Key key;
   for (const int i : plan.kept_inputs) key.emplace_back(inputs[i], memory.inputs[i].version);
   std::shared_ptr<Kept> kept = plan.kept;
-  const bool stale = !kept || !kept->matches(key, stream);
+  const bool stale = !kept || !kept->matches(key);
   if (stale) {
     plan.kept.reset();
     kept.reset();  // its memory may serve again
-    kept = std::make_shared<Kept>(*plan.device, static_cast<size_t>(plan.kept_size_bytes), key, stream);
+    kept = std::make_shared<Kept>(*plan.device, static_cast<size_t>(plan.kept_size_bytes), key, queue.stream());
   }
-  memory.kept = allocator.resolve(kept->address());
+  memory.kept = allocator.use(kept->address(), queue.stream());
   memory.kept_address = static_cast<char*>(kept->address());
-  if (!stale) return kept;
+  if (!stale) {
+    kept->make_ready(queue);
+    return kept;
+  }
+  wait_for_writers(plan, memory, queue);
   for (const Step& step : plan.steps) {
     if (!step.kept) continue;
     Launch& launch = plan.launches[step.launch];
@@ -167,6 +182,7 @@ std::shared_ptr<Kept> kept_results(Plan& plan, Memory& memory, const std::vector
     patch(plan, launch, memory);
     enqueue(plan, launch, queue);
   }
+  kept->computed(queue);
   if (kept_bytes() > plan.most_kept_bytes) return kept;  // for this call alone
   for (const int i : plan.kept_inputs)
     if (inputs[i]) allocator.attach(inputs[i], kept);
@@ -204,19 +220,20 @@ void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>&
   auto resolve_all = [&](const std::vector<void*>& addresses) {
     std::vector<runtime::Location> locations;
     locations.reserve(addresses.size());
-    for (void* address : addresses) locations.push_back(address ? allocator.resolve(address) : runtime::Location{});
+    for (void* address : addresses) locations.push_back(address ? allocator.use(address, stream) : runtime::Location{});
     return locations;
   };
   memory.inputs = resolve_all(inputs);
   memory.outputs = resolve_all(outputs);
-  struct Writes {  // known once everything is enqueued: who sees the new version sees the new contents
+  struct Writes {  // known once everything is enqueued: who sees the new version finds the writes in the stream's queue
     const Plan& plan;
     const std::vector<void*>& inputs;
+    int stream;
     ~Writes() {
       for (const int i : plan.written_inputs)
-        if (inputs[i]) plan.device->allocator().wrote(inputs[i]);
+        if (inputs[i]) plan.device->allocator().wrote(inputs[i], stream);
     }
-  } writes{plan, inputs};
+  } writes{plan, inputs, stream};
   struct Arena {
     runtime::Allocator& allocator;
     void* address = nullptr;
@@ -225,12 +242,12 @@ void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>&
     }
   } arena{allocator};
   if (plan.memory.arena_bytes > 0) {
-    arena.address = allocator.allocate(static_cast<size_t>(plan.memory.arena_bytes));
+    arena.address = allocator.allocate(static_cast<size_t>(plan.memory.arena_bytes), stream);
     memory.arena = allocator.resolve(arena.address);
     memory.arena_address = static_cast<char*>(arena.address);
   }
   std::shared_ptr<Kept> kept;  // until everything is enqueued
-  if (plan.kept_size_bytes > 0) kept = kept_results(plan, memory, inputs, queue, stream);
+  if (plan.kept_size_bytes > 0) kept = kept_results(plan, memory, inputs, queue);
   for (const Step& step : plan.steps) {
     if (step.launch != ir::kNone) {
       Launch& launch = plan.launches[step.launch];

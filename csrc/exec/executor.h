@@ -32,8 +32,8 @@ void bind_symbols(Plan& plan, const std::vector<int64_t>& symbols);
 TensorShape allocation_shape(const Plan& plan, int index);
 TensorShape output_shape(const Plan& plan, int index);
 
-/// Enqueues all launches. `inputs` and `outputs` are addresses (null for empty tensors). Takes the arena from the device's
-/// allocator and gives it back at the end: later work of the in-order queue may reuse it.
+/// Enqueues all launches on `stream`. `inputs` and `outputs` are addresses (null for empty tensors). Takes the arena for that
+/// stream from the device's allocator and gives it back at the end: later work of the in-order queue may reuse it.
 void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>& outputs, const CallHandler& call, int stream);
 
 }  // namespace ocl::exec

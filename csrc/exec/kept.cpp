@@ -1,6 +1,7 @@
 // csrc/exec/kept.cpp: which steps of a plan depend on parameters alone, and the memory of their results.
 #include "csrc/exec/kept.h"
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <set>
@@ -39,7 +40,11 @@ Writes writes_of(const Plan& plan, const schedule::Group& group) {
 }  // namespace
 
 Kept::Kept(runtime::Device& device, size_t bytes, Key key, int stream)
-    : device_(device), bytes_(bytes), key_(std::move(key)), stream_(stream), address_(device.allocator().allocate(bytes)) {
+    : device_(device),
+      bytes_(bytes),
+      key_(std::move(key)),
+      ready_{stream},
+      address_(device.allocator().allocate(bytes, stream)) {
   g_kept_bytes += static_cast<int64_t>(bytes_);
 }
 
@@ -56,9 +61,21 @@ void Kept::storage_freed() noexcept {
   device_.allocator().free(address);
 }
 
-bool Kept::matches(const Key& key, int stream) const {
+bool Kept::matches(const Key& key) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return address_ && stream_ == stream && key_ == key;
+  return address_ && key_ == key;
+}
+
+void Kept::computed(runtime::Queue& queue) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  computed_ = queue.marker();
+}
+
+void Kept::make_ready(runtime::Queue& queue) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (std::find(ready_.begin(), ready_.end(), queue.stream()) != ready_.end()) return;
+  queue.wait_for(computed_.get());
+  ready_.push_back(queue.stream());
 }
 
 int64_t kept_bytes() { return g_kept_bytes.load(); }

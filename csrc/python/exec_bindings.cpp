@@ -1,6 +1,8 @@
 // csrc/python/exec_bindings.cpp: _C.exec: compile a graph, run the plan, read what it did.
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <set>
 
 #include "csrc/cache/kernel_cache.h"
@@ -20,39 +22,48 @@ namespace py = pybind11;
 namespace ocl::python {
 namespace {
 
-/// The process's cache and where failed kernels go; set once by Python's config.
+/// The process's cache and where failed kernels go, as Python's config set them last. Threads that compile hold the cache that
+/// they began with.
 struct Settings {
-  std::unique_ptr<cache::KernelCache> cache;
+  std::shared_ptr<cache::KernelCache> cache;
   std::string failed_dir, dump_dir;
   bool verify = false;
 };
-Settings& settings() {
-  static Settings* instance = new Settings;  // never destroyed: plans may outlive static destruction
+struct SharedSettings {
+  std::mutex mutex;
+  Settings settings;
+};
+SharedSettings& shared_settings() {
+  static auto* instance = new SharedSettings;  // never destroyed: plans may outlive static destruction
   return *instance;
 }
+Settings settings() {
+  const std::lock_guard lock(shared_settings().mutex);
+  return shared_settings().settings;
+}
 
-runtime::BinaryStore binary_store() {
-  cache::KernelCache* cache = settings().cache.get();
-  if (cache == nullptr) return {};
+runtime::BinaryStore binary_store(const std::shared_ptr<cache::KernelCache>& cache) {
+  if (!cache) return {};
   return {[cache](const std::string& key) { return cache->find("kernels", key); },
           [cache](const std::string& key, const std::string& binary) { cache->store("kernels", key, binary); }};
 }
 
 void configure(const std::string& cache_path, int64_t budget_bytes, const std::string& failed_dir, const std::string& dump_dir,
                bool verify) {
-  Settings& s = settings();
-  s.cache = std::make_unique<cache::KernelCache>(cache_path, budget_bytes);
-  s.failed_dir = failed_dir;
-  s.dump_dir = dump_dir;
-  s.verify = verify;
-  aten::set_build_context(binary_store(), failed_dir);
+  const auto cache = std::make_shared<cache::KernelCache>(cache_path, budget_bytes);
+  {
+    const std::lock_guard lock(shared_settings().mutex);
+    shared_settings().settings = {cache, failed_dir, dump_dir, verify};
+  }
+  aten::set_build_context(binary_store(cache), failed_dir);
   if (!dump_dir.empty()) std::filesystem::create_directories(dump_dir);
 }
 
 py::dict cache_stats() {
   py::dict d;
-  if (!settings().cache) return d;
-  const cache::CacheStats s = settings().cache->stats();
+  const std::shared_ptr<cache::KernelCache> cache = settings().cache;
+  if (!cache) return d;
+  const cache::CacheStats s = cache->stats();
   d["enabled"] = s.enabled;
   d["path"] = s.path;
   d["problem"] = s.problem;
@@ -93,9 +104,10 @@ exec::PlanOptions plan_options_from(const py::dict& options) {
   take("choice", plan_options.choice);
   take("tuned", plan_options.tuned);
   take("appended", plan_options.appended);
-  plan_options.schedule.verify = settings().verify;
-  plan_options.failed_dir = settings().failed_dir;
-  plan_options.dump_dir = settings().dump_dir;
+  const Settings current = settings();
+  plan_options.schedule.verify = current.verify;
+  plan_options.failed_dir = current.failed_dir;
+  plan_options.dump_dir = current.dump_dir;
   return plan_options;
 }
 
@@ -116,7 +128,7 @@ std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const 
     });
   }
   const py::gil_scoped_release release;
-  result->plan = exec::make_plan(graph, device, binary_store(), plan_options);
+  result->plan = exec::make_plan(graph, device, binary_store(settings().cache), plan_options);
   return result;
 }
 
@@ -352,7 +364,7 @@ void bind_exec(py::module_& m) {
   e.def("kept_bytes", &exec::kept_bytes);
   e.def("cache_stats", &cache_stats);
   e.def("cache_clear", [] {
-    if (settings().cache) settings().cache->clear();
+    if (const auto cache = settings().cache) cache->clear();
   });
   e.def("build_counters", &build_counters);
   e.def("compile", &compile, py::arg("graph"), py::arg("device_index"), py::arg("calls"), py::arg("options"));
@@ -371,18 +383,19 @@ void bind_exec(py::module_& m) {
       },
       py::arg("device_index"), py::arg("choices"), py::arg("disabled"));
   e.def("tuning_rows", [] {
-    return settings().cache ? settings().cache->entries("tuning") : std::vector<std::pair<std::string, std::string>>();
+    const auto cache = settings().cache;
+    return cache ? cache->entries("tuning") : std::vector<std::pair<std::string, std::string>>();
   });
   e.def(
       "store_tuning",
       [](const std::string& key, const std::string& value) {
-        if (settings().cache) settings().cache->store("tuning", key, value);
+        if (const auto cache = settings().cache) cache->store("tuning", key, value);
       },
       py::arg("key"), py::arg("value"));
   e.def(
       "erase_tuning",
       [](const std::string& key) {
-        if (settings().cache) settings().cache->erase("tuning", key);
+        if (const auto cache = settings().cache) cache->erase("tuning", key);
       },
       py::arg("key"));
   e.def("begin_recording", &runtime::begin_recording, py::arg("timing"));

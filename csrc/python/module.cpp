@@ -8,8 +8,9 @@ namespace ocl::python {
 void bind_errors(py::module_& m);
 void bind_device(py::module_& m);
 void bind_eager(py::module_& m);
-__attribute__((weak)) void bind_ir(py::module_& m);
-__attribute__((weak)) void bind_exec(py::module_& m);
+void bind_ir(py::module_& m);
+void bind_exec(py::module_& m);
+void bind_testing(py::module_& m);
 
 }  // namespace ocl::python
 
@@ -18,6 +19,7 @@ PYBIND11_MODULE(_C, m) {
   ocl::python::bind_errors(m);
   ocl::python::bind_device(m);
   ocl::python::bind_eager(m);
-  if (ocl::python::bind_ir) ocl::python::bind_ir(m);
-  if (ocl::python::bind_exec) ocl::python::bind_exec(m);
+  ocl::python::bind_ir(m);
+  ocl::python::bind_exec(m);
+  ocl::python::bind_testing(m);
 }

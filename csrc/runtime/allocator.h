@@ -6,11 +6,14 @@
 #include <cstdint>
 #include <memory>
 
+#include "csrc/runtime/address_range.h"
 #include "csrc/runtime/cl.h"
+#include "csrc/runtime/memory_stats.h"
 
 namespace ocl::runtime {
 
 class Device;
+class Queue;
 
 /// Where an address lies: buffer, byte offset in it, and what is left of the allocation behind it.
 struct Location {
@@ -20,8 +23,9 @@ struct Location {
   // The same byte in host memory, on CPU devices whose buffers are host memory; else nullptr. It is current after finish() of
   // the queues that work on it, no sooner: a blocking write may return before the data is there.
   std::byte* host = nullptr;
-  // Of the block's contents: another number after each wrote() and in each new allocation. Only from resolve().
+  // The contents of the block: wrote() and a new allocation give another number.
   uint64_t version = 0;
+  int writer = 0;  // the stream whose queue has the work that made this version
 };
 
 /// Something made from the contents of an allocation, which is of no use once that is freed.
@@ -31,34 +35,30 @@ class Dependent {
   virtual void storage_freed() noexcept = 0;
 };
 
-/// Bytes; `peak` counts since the last reset. Read by torch.ocl.memory_*.
-struct MemoryStats {
-  int64_t allocated = 0, allocated_peak = 0;  // handed out
-  int64_t reserved = 0, reserved_peak = 0;    // held in slabs
-  int64_t allocations = 0, frees = 0, retries = 0, failures = 0;
-};
-
-/// Carves blocks from large slabs (one cl_mem each), so that most tensors share few cl_mems. In-order reuse: a freed block may
-/// be handed out again at once, since all work of a device's default stream is in one in-order queue; `record_stream` delays
-/// that for other streams. One past the end of an allocation still belongs to it (remaining_bytes is 0 there), never to its
-/// neighbour. Alignment is the device's base alignment, 128 bytes or more. Thread-safe.
+/// Carves blocks from large slabs (one cl_mem each), so that most tensors share few cl_mems.
+///
+/// A block belongs to the stream it was allocated for. Freed, it may be handed out at once to the same stream, whose in-order
+/// queue has the earlier work ahead of the new work. Other streams that use the block are recorded (use, record_stream); a
+/// freed block then waits until what they have enqueued by then is done. Nothing else orders one queue behind another. One past
+/// the end of an allocation still belongs to it (remaining_bytes is 0 there), never to its neighbour. Alignment is the device's
+/// base alignment, 128 bytes or more. Thread-safe.
 class Allocator {
  public:
   explicit Allocator(Device& device);
   ~Allocator();
   /// Never null for bytes > 0 (null for 0). Contents are undefined. On failure waits, frees cached slabs, retries once, then
   /// throws kOutOfMemory with sizes and what to try.
-  void* allocate(size_t bytes);
-  /// Never calls the device, so it is safe after a fork and while Python shuts down. nullptr and foreign addresses are ignored.
+  void* allocate(size_t bytes, int stream = 0);
+  /// Calls the device only for a block that several streams use, and never after a fork. nullptr and foreign addresses are
+  /// ignored.
   void free(void* address) noexcept;
   /// Throws InternalError on an address that is not ours or was freed; an address inside a block is fine.
   Location resolve(const void* address) const;
-  /// For hot paths: no lock and no look-up of the block. `address` must lie in a live allocation; remaining_bytes counts to the
-  /// end of the slab. Throws InternalError on an address that lies in no slab.
-  Location locate(const void* address) const;
+  /// The same, for work that is about to be enqueued on `stream`.
+  Location use(const void* address, int stream);
   bool owns(const void* address) const noexcept;
-  /// Work that changes the block at `address` was enqueued: its version is another one.
-  void wrote(const void* address);
+  /// Work that changes the block at `address` was enqueued on `stream`: its version is another one.
+  void wrote(const void* address, int stream);
   /// `dependent` hears when the block at `address` is freed, if it still lives then.
   void attach(const void* address, const std::shared_ptr<Dependent>& dependent);
   /// The block that holds `address` is used by `stream` too: once freed, it is not handed out before what that stream has
@@ -68,13 +68,11 @@ class Allocator {
   void empty_cache();
   MemoryStats stats() const;
   void reset_peaks();
+  void reset_accumulated();
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
-
-/// The device whose reserved range holds `address`; nullptr if none does.
-Device* device_of(const void* address) noexcept;
 
 }  // namespace ocl::runtime

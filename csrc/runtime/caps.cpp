@@ -72,6 +72,9 @@ Caps probe_caps(cl_device_id device, cl_context context) {
   caps.fp64 = query<cl_device_fp_config>(device, CL_DEVICE_DOUBLE_FP_CONFIG, 0) != 0;
   caps.max_kernel_arg_bytes =
       static_cast<int>(std::min<size_t>(query<size_t>(device, CL_DEVICE_MAX_PARAMETER_SIZE, 1024), 1 << 16));
+  // The call that takes a priority came with OpenCL 2.0.
+  const std::string version = device_text(device, CL_DEVICE_VERSION);  // "OpenCL 3.0 ..."
+  caps.queue_priorities = has_word(extensions, "cl_khr_priority_hints") && version.compare(0, 8, "OpenCL 2") >= 0;
   if (caps.is_cpu) {
     const int width = static_cast<int>(query<cl_uint>(device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, 4));
     caps.vector_floats = width >= 16 ? 16 : width >= 8 ? 8 : 4;

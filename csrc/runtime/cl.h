@@ -4,11 +4,13 @@
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
+#include <CL/cl_ext.h>
 
 #include <string>
 #include <utility>
 
 #include "csrc/support/error.h"
+#include "csrc/support/os.h"
 
 namespace ocl::runtime {
 
@@ -24,7 +26,8 @@ const char* status_name(cl_int status);
     if (ocl_status_ != CL_SUCCESS) ::ocl::runtime::raise_status(ocl_status_, #call, (where)); \
   } while (false)
 
-/// Owns one reference of an OpenCL object; movable, released by `Release` (errors there are printed, never thrown).
+/// Owns one reference of an OpenCL object; movable. It is released by `Release`, but not in a forked child: the runtime's
+/// threads and locks did not come along.
 template <typename T, cl_int(CL_API_CALL* Release)(T)>
 class Handle {
  public:
@@ -38,7 +41,7 @@ class Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   ~Handle() {
-    if (raw_) Release(raw_);
+    if (raw_ && !os::is_forked_child()) Release(raw_);
   }
   T get() const { return raw_; }
   explicit operator bool() const { return raw_ != nullptr; }

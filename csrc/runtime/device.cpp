@@ -6,6 +6,7 @@
 
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/caps.h"
+#include "csrc/runtime/event.h"
 #include "csrc/runtime/queue.h"
 #include "csrc/runtime/vendor_library.h"
 #include "csrc/support/log.h"
@@ -238,6 +239,7 @@ class DeviceTable {
     device->build_options_ = "-w";  // some compilers count their warnings on the user's terminal
     if (fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) device->build_options_ += " -cl-fp32-correctly-rounded-divide-sqrt";
     device->allocator_ = std::make_unique<Allocator>(*device);
+    device->caps_.marker_times = markers_have_times(device->queue());
     devices_[index].store(device, std::memory_order_release);
     if (log_enabled(LogLevel::kInfo))
       log_message(LogLevel::kInfo, "runtime", "ocl:" + std::to_string(index) + " is " + device->describe());
@@ -258,24 +260,24 @@ int Device::count() { return static_cast<int>(DeviceTable::instance().list().siz
 Device& Device::get(int index) { return DeviceTable::instance().get(index); }
 
 Queue& Device::queue(int stream) {
-  if (stream == 0)
-    if (Queue* queue = default_queue_.load(std::memory_order_acquire)) return *queue;
-  std::lock_guard lock(queues_mutex_);
-  if (queues_.empty()) queues_.resize(1);
-  if (stream < 0 || stream >= static_cast<int>(queues_.size()))
-    fail(ErrorKind::kConfig, "stream " + std::to_string(stream) + " of " + describe() + " does not exist; there are " +
-                                 std::to_string(queues_.size()));
-  std::unique_ptr<Queue>& queue = queues_[stream];
-  if (!queue) queue = std::make_unique<Queue>(*this, stream);
-  if (stream == 0) default_queue_.store(queue.get(), std::memory_order_release);
-  return *queue;
+  if (stream < 0 || stream >= kStreams) {
+    fail(ErrorKind::kConfig, "stream " + std::to_string(stream) + " of " + describe() +
+                                 " does not exist; streams are made by " + "torch.Stream('ocl')");
+  }
+  std::atomic<Queue*>& slot = queues_[static_cast<size_t>(stream)];
+  if (Queue* queue = slot.load(std::memory_order_acquire)) return *queue;
+  const std::lock_guard lock(queues_mutex_);
+  if (Queue* queue = slot.load(std::memory_order_acquire)) return *queue;
+  constexpr std::array<int, 3> kPriorities = {0, -1, 1};
+  const int priority = stream == 0 ? 0 : kPriorities[static_cast<size_t>((stream - 1) / kStreamsPerPriority)];
+  slot.store(new Queue(*this, stream, priority), std::memory_order_release);
+  return *slot.load();
 }
 
-int Device::new_stream() {
-  std::lock_guard lock(queues_mutex_);
-  if (queues_.empty()) queues_.resize(1);
-  queues_.emplace_back();
-  return static_cast<int>(queues_.size()) - 1;
+int Device::next_stream(int priority) {
+  const int level = priority == 0 ? 0 : priority < 0 ? 1 : 2;
+  const unsigned given = streams_given_[static_cast<size_t>(level)].fetch_add(1);
+  return 1 + level * kStreamsPerPriority + static_cast<int>(given % kStreamsPerPriority);
 }
 
 std::string Device::describe() const {
@@ -283,13 +285,8 @@ std::string Device::describe() const {
 }
 
 void Device::synchronize() {
-  std::vector<Queue*> queues;
-  {
-    std::lock_guard lock(queues_mutex_);
-    for (const auto& queue : queues_)
-      if (queue) queues.push_back(queue.get());
-  }
-  for (Queue* queue : queues) queue->finish();
+  for (const std::atomic<Queue*>& slot : queues_)
+    if (Queue* queue = slot.load(std::memory_order_acquire); queue && queue->has_work()) queue->finish();
 }
 
 void configure_devices(const std::string& selection, const std::vector<std::string>& vendor_libraries) {

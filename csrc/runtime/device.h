@@ -1,6 +1,7 @@
 // csrc/runtime/device.h: the OpenCL devices of all platforms in one order, each with its context, caps, queues and allocator.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -35,11 +36,17 @@ class Device {
   cl_device_id id() const { return id_; }
   cl_context context() const { return context_.get(); }
   Allocator& allocator() { return *allocator_; }
-  /// In-order queue of a stream; stream 0 is the default. Creates it on first use.
+  /// In-order queue of a stream; stream 0 is the default. Creates it on first use. Throws ConfigError for a stream that
+  /// next_stream never gave.
   Queue& queue(int stream = 0);
-  int new_stream();
+  /// A stream of the priority from a pool, in turn: there are no more than kStreamsPerPriority of each. Below 0 is urgent,
+  /// above 0 is patient; a device without Caps::queue_priorities treats all alike.
+  int next_stream(int priority = 0);
   std::string describe() const;  // "'name' (platform, driver)" for messages
   void synchronize();            // waits for all queues; raises what asynchronous work failed with
+
+  static constexpr int kStreamsPerPriority = 32;
+  static constexpr int kStreams = 1 + 3 * kStreamsPerPriority;  // the default one, then those of priority 0, -1 and 1
 
  private:
   friend class DeviceTable;
@@ -51,9 +58,9 @@ class Device {
   cl_device_id id_ = nullptr;
   ContextHandle context_;
   std::unique_ptr<Allocator> allocator_;
-  std::atomic<Queue*> default_queue_{nullptr};
-  std::mutex queues_mutex_;
-  std::vector<std::unique_ptr<Queue>> queues_;
+  std::mutex queues_mutex_;                               // of creating one
+  std::array<std::atomic<Queue*>, kStreams> queues_{};    // by stream; owned, never destroyed
+  std::array<std::atomic<unsigned>, 3> streams_given_{};  // of each priority
 };
 
 /// What is listed and in which order; loads nothing yet. `selection` is TORCH_OCL_DEVICES: "" or a comma-separated list of

@@ -1,57 +1,105 @@
 // csrc/runtime/event.cpp: see event.h.
 #include "csrc/runtime/event.h"
 
-#include <condition_variable>
-#include <mutex>
-
+#include "csrc/runtime/allocator.h"
 #include "csrc/runtime/device.h"
 #include "csrc/runtime/queue.h"
 
 namespace ocl::runtime {
+namespace {
 
-struct Event::Completion {
-  std::mutex mutex;
-  std::condition_variable done;
-  bool complete = false;
-  std::chrono::steady_clock::time_point time;
+int64_t end_of(cl_event event) {
+  cl_ulong time = 0;
+  const cl_int status = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof time, &time, nullptr);
+  return status == CL_SUCCESS ? static_cast<int64_t>(time) : 0;
+}
 
-  static void CL_CALLBACK on_complete(cl_event, cl_int, void* data) {
-    const std::unique_ptr<std::shared_ptr<Completion>> completion(static_cast<std::shared_ptr<Completion>*>(data));
-    const std::lock_guard lock((*completion)->mutex);
-    (*completion)->time = std::chrono::steady_clock::now();
-    (*completion)->complete = true;
-    (*completion)->done.notify_all();
-  }
-};
+/// A command with a time: a fill of memory that is free again at once, for later work of the queue.
+EventHandle timed_fill(Queue& queue) {
+  constexpr size_t kBytes = 16;
+  Allocator& allocator = queue.device().allocator();
+  void* scratch = allocator.allocate(kBytes, queue.stream());
+  const Location at = allocator.resolve(scratch);
+  const uint32_t zero = 0;
+  cl_event event = nullptr;
+  queue.fill(at.mem, at.offset_bytes, kBytes, &zero, sizeof(zero), &event);
+  allocator.free(scratch);
+  queue.flush();
+  return EventHandle(event);
+}
 
-Event::Event(Queue& queue, bool timed) : marker_(queue.marker()) {
-  if (timed) {
-    completion_ = std::make_shared<Completion>();
-    auto data = std::make_unique<std::shared_ptr<Completion>>(completion_);
-    OCL_CHECK(clSetEventCallback(marker_.get(), CL_COMPLETE, &Completion::on_complete, data.get()), queue.device().describe());
-    data.release();  // now the callback's
-  }
+/// An event that the host completes.
+EventHandle user_event(Device& device) {
+  cl_int status = CL_SUCCESS;
+  EventHandle event(clCreateUserEvent(device.context(), &status));
+  OCL_CHECK(status, "clCreateUserEvent on " + device.describe());
+  return event;
+}
+
+/// Called when the work before an event is over: passes that on to a user event of another context, which it owns.
+void CL_CALLBACK pass_on(cl_event, cl_int status, void* user_event) {
+  const EventHandle event(static_cast<cl_event>(user_event));
+  clSetUserEventStatus(event.get(), status < 0 ? status : CL_COMPLETE);
+}
+
+/// Contexts cannot wait for each other's events. The driver's thread that completes the one completes the other.
+EventHandle twin_in(Device& device, cl_event source) {
+  EventHandle twin = user_event(device);
+  clRetainEvent(twin.get());
+  const cl_int status = clSetEventCallback(source, CL_COMPLETE, &pass_on, twin.get());
+  if (status == CL_SUCCESS) return twin;
+  const EventHandle unused(twin.get());
+  raise_status(status, "clSetEventCallback", device.describe());
+}
+
+}  // namespace
+
+Event::Event(Queue& queue, bool timed)
+    : device_(queue.device()),
+      timed_(timed),
+      handle_(timed && !device_.caps().marker_times ? timed_fill(queue) : queue.marker()) {}
+
+bool Event::complete() const {
+  cl_int state = CL_QUEUED;
+  OCL_CHECK(clGetEventInfo(handle_.get(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr), "an event");
+  return completed(state, device_.describe());
+}
+
+void Event::wait() const {
+  const cl_event event = handle_.get();
+  OCL_CHECK(clWaitForEvents(1, &event), "an event of " + device_.describe());
+}
+
+void Event::block(Queue& queue) const {
+  if (&queue.device() == &device_) return queue.wait_for(handle_.get());
+  if (is_done(handle_.get())) return wait();
+  queue.wait_for(twin_in(queue.device(), handle_.get()).get());
   queue.flush();
 }
 
-bool Event::complete() const { return is_complete(marker_.get()); }
-
-void Event::wait() const {
-  const cl_event event = marker_.get();
-  OCL_CHECK(clWaitForEvents(1, &event), "an event");
+int64_t Event::time_ns() const {
+  OCL_ASSERT(timed_, "only a timed event has a time");
+  wait();
+  const int64_t time = end_of(handle_.get());
+  if (time == 0) fail(ErrorKind::kDevice, "no time of an event can be had from " + device_.describe());
+  return time;
 }
 
-std::chrono::steady_clock::time_point Event::completion_time() const {
-  OCL_ASSERT(completion_ != nullptr, "only a timed event has a time");
-  std::unique_lock lock(completion_->mutex);
-  completion_->done.wait(lock, [&] { return completion_->complete; });
-  return completion_->time;
+bool completed(cl_int execution_status, const std::string& where) {
+  if (execution_status < 0) raise_status(execution_status, "the work before an event", where);
+  return execution_status == CL_COMPLETE;
 }
 
-bool is_complete(cl_event event) {
+bool is_done(cl_event event) noexcept {
   cl_int state = CL_QUEUED;
-  OCL_CHECK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr), "an event");
-  return state <= CL_COMPLETE;  // negative: failed
+  return clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr) == CL_SUCCESS &&
+         state <= CL_COMPLETE;
+}
+
+bool markers_have_times(Queue& queue) {
+  const EventHandle marker = queue.marker();
+  const cl_event event = marker.get();
+  return clWaitForEvents(1, &event) == CL_SUCCESS && end_of(event) > 0;
 }
 
 }  // namespace ocl::runtime

@@ -44,10 +44,16 @@ int kernel_name_id(const std::string& name) {
   return row->second;
 }
 
-Queue::Queue(Device& device, int stream) : device_(device), stream_(stream) {
+Queue::Queue(Device& device, int stream, int priority) : device_(device), stream_(stream) {
   cl_int status = CL_SUCCESS;
   // Profiling costs nothing measurable without events, and lets recording start at any time.
-  queue_ = QueueHandle(clCreateCommandQueue(device.context(), device.id(), CL_QUEUE_PROFILING_ENABLE, &status));
+  if (priority != 0 && device.caps().queue_priorities) {
+    const cl_queue_properties wished = priority < 0 ? CL_QUEUE_PRIORITY_HIGH_KHR : CL_QUEUE_PRIORITY_LOW_KHR;
+    const cl_queue_properties properties[] = {CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE, CL_QUEUE_PRIORITY_KHR, wished, 0};
+    queue_ = QueueHandle(clCreateCommandQueueWithProperties(device.context(), device.id(), properties, &status));
+  } else {
+    queue_ = QueueHandle(clCreateCommandQueue(device.context(), device.id(), CL_QUEUE_PROFILING_ENABLE, &status));
+  }
   OCL_CHECK(status, "clCreateCommandQueue on " + device.describe());
 }
 
@@ -55,24 +61,28 @@ void Queue::write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, 
   if (bytes == 0) return;
   const cl_int status = clEnqueueWriteBuffer(queue_.get(), dst, blocking, dst_offset, bytes, src, 0, nullptr, nullptr);
   if (status != CL_SUCCESS) raise(status, "clEnqueueWriteBuffer", std::to_string(bytes) + " bytes");
+  enqueued_.fetch_add(1);
 }
 
 void Queue::read(cl_mem src, size_t src_offset, void* dst, size_t bytes, bool blocking) {
   if (bytes == 0) return;
   const cl_int status = clEnqueueReadBuffer(queue_.get(), src, blocking, src_offset, bytes, dst, 0, nullptr, nullptr);
   if (status != CL_SUCCESS) raise(status, "clEnqueueReadBuffer", std::to_string(bytes) + " bytes");
+  enqueued_.fetch_add(1);
 }
 
 void Queue::copy(cl_mem src, size_t src_offset, cl_mem dst, size_t dst_offset, size_t bytes) {
   if (bytes == 0 || (src == dst && src_offset == dst_offset)) return;
   const cl_int status = clEnqueueCopyBuffer(queue_.get(), src, dst, src_offset, dst_offset, bytes, 0, nullptr, nullptr);
   if (status != CL_SUCCESS) raise(status, "clEnqueueCopyBuffer", std::to_string(bytes) + " bytes");
+  enqueued_.fetch_add(1);
 }
 
-void Queue::fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, size_t pattern_bytes) {
+void Queue::fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, size_t pattern_bytes, cl_event* event) {
   if (bytes == 0) return;
-  const cl_int status = clEnqueueFillBuffer(queue_.get(), dst, pattern, pattern_bytes, offset, bytes, 0, nullptr, nullptr);
+  const cl_int status = clEnqueueFillBuffer(queue_.get(), dst, pattern, pattern_bytes, offset, bytes, 0, nullptr, event);
   if (status != CL_SUCCESS) raise(status, "clEnqueueFillBuffer", std::to_string(bytes) + " bytes");
+  enqueued_.fetch_add(1);
 }
 
 void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,
@@ -87,6 +97,7 @@ void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& glob
   if (status != CL_SUCCESS)
     raise(status, "clEnqueueNDRangeKernel",
           "kernel " + kernel_text(kernel) + ", global " + sizes_text(dims, global) + ", local " + sizes_text(dims, local));
+  enqueued_.fetch_add(1);
   const unsigned position = launched_.load(std::memory_order_relaxed);
   last_[position % last_.size()].store(name_id, std::memory_order_relaxed);
   launched_.store(position + 1, std::memory_order_relaxed);
@@ -101,9 +112,21 @@ EventHandle Queue::marker() {
   return handle;
 }
 
+EventHandle Queue::last_work() {
+  const std::lock_guard lock(last_work_mutex_);
+  const uint64_t position = enqueued_.load();
+  if (!last_work_ || last_work_position_ != position) {
+    last_work_ = marker();
+    last_work_position_ = position;
+  }
+  clRetainEvent(last_work_.get());
+  return EventHandle(last_work_.get());
+}
+
 void Queue::wait_for(cl_event event) {
   const cl_int status = clEnqueueBarrierWithWaitList(queue_.get(), 1, &event, nullptr);
   if (status != CL_SUCCESS) raise(status, "clEnqueueBarrierWithWaitList", "");
+  enqueued_.fetch_add(1);
 }
 
 void Queue::flush() {
@@ -112,8 +135,10 @@ void Queue::flush() {
 }
 
 void Queue::finish() {
+  const uint64_t position = enqueued_.load();
   const cl_int status = clFinish(queue_.get());
   if (status != CL_SUCCESS) raise(status, "clFinish", "");
+  finished_.store(position);
   launched_.store(0, std::memory_order_relaxed);
 }
 

@@ -47,6 +47,8 @@ struct Caps {
   bool mma_attention_bf16 = false, mma_attention_f16 = false;                // and of 16 bits
   bool mma_attention_gradient = false, mma_attention_gradient_tf32 = false;  // its gradients
   bool mma_attention_gradient_bf16 = false, mma_attention_gradient_f16 = false;
+  bool queue_priorities = false;    // queues can be urgent or patient (cl_khr_priority_hints)
+  bool marker_times = true;         // a marker's event tells when the device came to it
   int max_kernel_arg_bytes = 4096;  // limit on the bytes of a kernel's arguments
 };
 

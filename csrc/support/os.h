@@ -14,6 +14,8 @@ void release_addresses(void* address, size_t bytes) noexcept;
 /// Zeroed, page-aligned memory straight from the system, in huge pages where it offers them. nullptr when it has none.
 void* allocate_pages(size_t bytes) noexcept;
 void free_pages(void* address, size_t bytes) noexcept;
+/// Memory that the system could give to programs now, caches that it would drop included; 0 where it does not tell.
+int64_t available_memory_bytes() noexcept;
 
 /// Opens a library for the life of the process; its sibling libraries (same folder) are opened first where it does not find
 /// them itself. nullptr with the reason in `problem` otherwise.

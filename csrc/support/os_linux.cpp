@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
@@ -53,6 +54,16 @@ void* allocate_pages(size_t bytes) noexcept {
 
 void free_pages(void* address, size_t bytes) noexcept {
   if (address) munmap(address, bytes);
+}
+
+int64_t available_memory_bytes() noexcept {
+  std::FILE* file = std::fopen("/proc/meminfo", "re");
+  if (!file) return 0;
+  char line[128];
+  long long kib = 0;
+  while (kib == 0 && std::fgets(line, sizeof(line), file)) (void)std::sscanf(line, "MemAvailable: %lld kB", &kib);
+  std::fclose(file);
+  return static_cast<int64_t>(kib) << 10;
 }
 
 void* open_library(const std::string& path, std::string& problem) {

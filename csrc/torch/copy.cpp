@@ -87,8 +87,16 @@ struct CopyKernel {
   std::mutex mutex;  // arguments belong to the kernel object: set and enqueue are one step
 };
 
-runtime::BinaryStore g_store;
-std::string g_failed_dir;
+/// Of the copy kernels.
+struct BuildContext {
+  std::mutex mutex;
+  runtime::BinaryStore store;
+  std::string failed_dir;
+};
+BuildContext& build_context() {
+  static auto* instance = new BuildContext;  // never destroyed: threads may outlive static destruction
+  return *instance;
+}
 
 CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const std::string& dst, bool wide) {
   static std::mutex mutex;
@@ -106,10 +114,16 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
   if (src == "f64" || dst == "f64") text += "#define USES_F64\n";
   if ((src == "f16" || dst == "f16") && !device.caps().fp16_convert) text += codegen::kernel_file("half");
   text += codegen::kernel_file("copy");
-  fresh->program =
-      runtime::build_programs(device, {{fresh->name, text, "aten::copy_ from " + src + " to " + dst, fresh->local}}, g_store,
-                              g_failed_dir)
-          .front();
+  runtime::BinaryStore store;
+  std::string failed_dir;
+  {
+    const std::lock_guard context_lock(build_context().mutex);
+    store = build_context().store;
+    failed_dir = build_context().failed_dir;
+  }
+  fresh->program = runtime::build_programs(
+                       device, {{fresh->name, text, "aten::copy_ from " + src + " to " + dst, fresh->local}}, store, failed_dir)
+                       .front();
   fresh->kernel = fresh->program->create_kernel(fresh->name);
   entry = std::move(fresh);
   return *entry;
@@ -317,15 +331,17 @@ void check_location(const at::Tensor& t) {
 }  // namespace
 
 void set_build_context(runtime::BinaryStore store, std::string failed_dir) {
-  g_store = std::move(store);
-  g_failed_dir = std::move(failed_dir);
+  const std::lock_guard lock(build_context().mutex);
+  build_context().store = std::move(store);
+  build_context().failed_dir = std::move(failed_dir);
 }
 
 runtime::Location location(const at::Tensor& tensor) {
   check_location(tensor);
   if (tensor.numel() == 0) return {};
   const auto* address = static_cast<const char*>(tensor.storage().data());
-  return device_at(tensor.device().index()).allocator().resolve(address + tensor.storage_offset() * tensor.element_size());
+  runtime::Device& device = device_at(tensor.device().index());
+  return device.allocator().use(address + tensor.storage_offset() * tensor.element_size(), current_stream(device.index()));
 }
 
 namespace {
@@ -334,7 +350,9 @@ namespace {
 struct Writes {
   const at::Tensor& tensor;
   ~Writes() {
-    if (tensor.device().is_privateuseone()) device_at(tensor.device().index()).allocator().wrote(tensor.storage().data());
+    if (!tensor.device().is_privateuseone()) return;
+    const int index = tensor.device().index();
+    device_at(index).allocator().wrote(tensor.storage().data(), current_stream(index));
   }
 };
 

@@ -22,7 +22,7 @@ std::string g_selection;
 std::vector<std::string> g_vendor_libraries;
 std::atomic<int> g_count{0};
 std::atomic<bool> g_ready{false}, g_forked{false}, g_other_threads{false};
-std::array<std::atomic<bool>, kMaxDevices> g_has_streams{}, g_no_fp64{};
+std::array<std::atomic<bool>, kMaxDevices> g_no_fp64{};
 const std::thread::id g_first_thread = std::this_thread::get_id();
 
 thread_local int t_device = 0;
@@ -83,14 +83,6 @@ void set_current_device(int index) noexcept {
 
 int current_stream(int device) noexcept { return t_streams[device]; }
 void set_current_stream(int device, int stream) noexcept { t_streams[device] = stream; }
-bool has_streams(int device) noexcept { return g_has_streams[device]; }
-
-int new_stream(int device) {
-  const int stream = device_at(device).new_stream();
-  g_has_streams[device] = true;
-  return stream;
-}
-
 runtime::Queue& current_queue(int device) {
   if (device < 0) device = t_device;
   return device_at(device).queue(t_streams[device]);

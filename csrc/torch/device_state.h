@@ -32,9 +32,6 @@ void note_thread() noexcept;
 int current_stream(int device) noexcept;
 void set_current_stream(int device, int stream) noexcept;
 runtime::Queue& current_queue(int device);
-/// Makes `queue` wait for all that was enqueued on the other streams of its device so far (a no-op with one stream).
-bool has_streams(int device) noexcept;
-int new_stream(int device);
 
 c10::DataPtr allocate_on(int device, size_t bytes);
 c10::Allocator* device_allocator();

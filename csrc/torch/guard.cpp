@@ -4,7 +4,6 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/headeronly/version.h>
 
-#include <chrono>
 #include <memory>
 
 #include "csrc/runtime/event.h"
@@ -37,10 +36,12 @@ class OclGuard final : public c10::impl::DeviceGuardImplInterface {
     return stream_of(index_of(device), current_stream(index_of(device)));
   }
   c10::Stream getDefaultStream(c10::Device device) const override { return stream_of(index_of(device), 0); }
-  c10::Stream getNewStream(c10::Device device, int = 0) const override {
-    return at_boundary([&] { return stream_of(index_of(device), new_stream(index_of(device))); });
+  c10::Stream getNewStream(c10::Device device, int priority = 0) const override {
+    return at_boundary([&] { return stream_of(index_of(device), device_at(index_of(device)).next_stream(priority)); });
   }
-  c10::Stream getStreamFromGlobalPool(c10::Device device, bool = false) const override { return getNewStream(device); }
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool urgent = false) const override {
+    return getNewStream(device, urgent ? -1 : 0);
+  }
   c10::Stream exchangeStream(c10::Stream stream) const override {
     const c10::Stream old = getStream(stream.device());
     set_current_stream(stream.device_index(), static_cast<int>(stream.id()));
@@ -71,7 +72,7 @@ class OclGuard final : public c10::impl::DeviceGuardImplInterface {
   }
   void block(void* event, const c10::Stream& stream) const override {
     if (event == nullptr) return;
-    at_boundary([&] { queue_of(stream).wait_for(event_of(event)->get()); });
+    at_boundary([&] { event_of(event)->block(queue_of(stream)); });
   }
   bool queryEvent(void* event) const override {
     return event == nullptr || at_boundary([&] { return event_of(event)->complete(); });
@@ -85,9 +86,11 @@ class OclGuard final : public c10::impl::DeviceGuardImplInterface {
   }
   double elapsedTime(void* start, void* end, const c10::DeviceIndex) const override {
     TORCH_CHECK(start != nullptr && end != nullptr, "elapsed_time: both events must have been recorded");
-    TORCH_CHECK(event_of(start)->timed() && event_of(end)->timed(), "elapsed_time: create both events with enable_timing=True");
-    return std::chrono::duration<double, std::milli>(event_of(end)->completion_time() - event_of(start)->completion_time())
-        .count();
+    const runtime::Event &first = *event_of(start), &last = *event_of(end);
+    TORCH_CHECK(first.timed() && last.timed(), "elapsed_time: create both events with enable_timing=True");
+    TORCH_CHECK(&first.device() == &last.device(), "elapsed_time: the events are of ocl:", first.device().index(),
+                " and ocl:", last.device().index(), ", whose clocks differ");
+    return at_boundary([&] { return static_cast<double>(last.time_ns() - first.time_ns()) / 1e6; });
   }
   void recordDataPtrOnStream(const c10::DataPtr& ptr, const c10::Stream& stream) const override {
     static_cast<c10::DeviceAllocator*>(device_allocator())->recordStream(ptr, stream);

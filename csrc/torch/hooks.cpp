@@ -50,8 +50,10 @@ struct OclHooks final : at::PrivateUse1HooksInterface {
       c10::DataPtr fresh = allocate_on(index, bytes);
       if (const size_t kept = std::min(bytes, storage.nbytes()); kept > 0) {
         runtime::Device& device = device_at(index);
-        const runtime::Location from = device.allocator().resolve(storage.data()), to = device.allocator().resolve(fresh.get());
-        current_queue(index).copy(from.mem, from.offset_bytes, to.mem, to.offset_bytes, kept);
+        const int stream = current_stream(device.index());
+        const runtime::Location from = device.allocator().use(storage.data(), stream);
+        const runtime::Location to = device.allocator().use(fresh.get(), stream);
+        device.queue(stream).copy(from.mem, from.offset_bytes, to.mem, to.offset_bytes, kept);
       }
       storage.unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(fresh));
       storage.unsafeGetStorageImpl()->set_nbytes(bytes);

@@ -19,7 +19,7 @@ namespace {
 
 struct Block {
   runtime::PinnedBlock memory;
-  std::vector<runtime::EventHandle> events;  // copies that read or write it
+  std::map<runtime::Queue*, runtime::EventHandle> events;  // of each queue, the last copy that reads or writes it
 };
 
 class OclHostAllocator final : public at::HostAllocator {
@@ -68,11 +68,17 @@ class OclHostAllocator final : public at::HostAllocator {
     const std::lock_guard lock(mutex_);
     return find(address) != nullptr;
   }
+  size_t events() {
+    const std::lock_guard lock(mutex_);
+    size_t count = 0;
+    for (const auto& [address, block] : blocks_) count += block->events.size();
+    return count;
+  }
   bool hold(const void* address, runtime::Queue& queue) {
     const std::lock_guard lock(mutex_);
     Block* block = find(address);
     if (block == nullptr) return false;
-    block->events.push_back(queue.marker());
+    block->events[&queue] = queue.marker();
     return true;
   }
 
@@ -104,7 +110,7 @@ class OclHostAllocator final : public at::HostAllocator {
   /// Moves freed blocks whose copies are done to the free list.
   void collect() {
     std::erase_if(pending_, [&](Block* block) {
-      std::erase_if(block->events, [](const runtime::EventHandle& event) { return runtime::is_complete(event.get()); });
+      std::erase_if(block->events, [](const auto& entry) { return runtime::is_done(entry.second.get()); });
       if (!block->events.empty()) return false;
       free_.emplace(block->memory.bytes(), block);
       return true;
@@ -144,6 +150,7 @@ void OclHostAllocator::release(void* context) {
 at::HostAllocator* host_allocator() { return &allocator(); }
 bool is_pinned(const void* address) noexcept { return allocator().owns(address); }
 bool hold_until_done(const void* address, runtime::Queue& queue) { return allocator().hold(address, queue); }
+size_t pinned_events() { return allocator().events(); }
 
 }  // namespace ocl::aten
 

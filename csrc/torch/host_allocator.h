@@ -12,5 +12,7 @@ bool is_pinned(const void* address) noexcept;
 /// Keeps the pinned block that holds `address` from being reused before what `queue` has enqueued so far is done.
 /// False when the address is not pinned.
 bool hold_until_done(const void* address, runtime::Queue& queue);
+/// Events of copies that pinned blocks wait for, done ones included.
+size_t pinned_events();
 
 }  // namespace ocl::aten

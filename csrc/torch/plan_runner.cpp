@@ -30,14 +30,15 @@ bool is_small_host_tensor(const at::Tensor& tensor) {
 /// Device copies of the small CPU tensors of one call; given back when everything is enqueued.
 struct Uploads {
   runtime::Device& device;
+  int stream;
   std::vector<void*> addresses;
 
   void* add(const at::Tensor& values) {
     const size_t bytes = values.nbytes();
-    void* address = device.allocator().allocate(bytes);
+    void* address = device.allocator().allocate(bytes, stream);
     addresses.push_back(address);
     const runtime::Location at = device.allocator().resolve(address);
-    runtime::Queue& queue = device.queue(current_stream(device.index()));
+    runtime::Queue& queue = device.queue(stream);
     const char* host = static_cast<const char*>(values.const_data_ptr());
     // A fill takes its pattern at the call, so the host values may change at once. Patterns are powers of two.
     for (size_t done = 0, step = kPattern; done < bytes; done += step) {
@@ -101,7 +102,8 @@ std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>&
   const std::lock_guard<std::mutex> lock(plan.mutex);
   exec::bind_symbols(plan, symbols);
 
-  Uploads uploads{*plan.device, {}};
+  const int stream = current_stream(device);
+  Uploads uploads{*plan.device, stream, {}};
   std::vector<void*> addresses;
   addresses.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -129,7 +131,7 @@ std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>&
     for (size_t i = 0; i < results.size() && i < values.size(); ++i)
       if (results[i].address != nullptr && values[i].defined()) at_address(results[i], device).copy_(values[i]);
   };
-  exec::run(plan, addresses, output_addresses, handler, current_stream(device));
+  exec::run(plan, addresses, output_addresses, handler, stream);
 
   std::vector<at::Tensor> outputs;
   outputs.reserve(graph.outputs.size());

@@ -14,8 +14,8 @@
 
 namespace ocl::aten {
 
-/// Where element 0 of `tensor` lies, storage offset included. Throws ConfigError for a tensor that is not on an ocl device.
-/// A tensor without elements has a null `mem`.
+/// Where element 0 of `tensor` lies, storage offset included, for work that is about to be enqueued on the current stream of
+/// its device. Throws ConfigError for a tensor that is not on an ocl device. A tensor without elements has a null `mem`.
 runtime::Location location(const at::Tensor& tensor);
 
 /// A fresh tensor; contents undefined. Throws torch's OutOfMemoryError.

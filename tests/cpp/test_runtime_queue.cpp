@@ -135,11 +135,11 @@ TEST_CASE("a launch that the driver refuses names kernel, sizes and device") {
 
 TEST_CASE("a stream waits for another's event") {
   for_each_device([](Device& device) {
-    const int stream = device.new_stream();
+    const int stream = device.next_stream();
     CHECK(stream > 0);
     CHECK(&device.queue(stream) == &device.queue(stream));
     CHECK(&device.queue(stream) != &device.queue());
-    CHECK_THROWS_AS(device.queue(stream + 1), Error);
+    CHECK_THROWS_AS(device.queue(Device::kStreams), Error);
     CHECK_THROWS_AS(device.queue(-1), Error);
     Memory memory(device, 1 << 20);
     std::vector<uint8_t> got(1 << 20);

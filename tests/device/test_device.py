@@ -105,7 +105,7 @@ def test_memory_statistics(ocl_device):
     assert torch.ocl.memory_allocated(ocl_device) == before
     assert torch.ocl.max_memory_allocated(ocl_device) >= before + (4 << 20)
     torch.ocl.empty_cache()
-    assert torch.ocl.memory_stats(ocl_device)["frees"] > 0
+    assert torch.ocl.memory_stats(ocl_device)["allocation.all.freed"] > 0
     free, total = torch.ocl.mem_get_info(ocl_device)
     assert 0 <= free <= total
 

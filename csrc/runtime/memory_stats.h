@@ -1,0 +1,62 @@
+// csrc/runtime/memory_stats.h: the counters of an allocator.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace ocl::runtime {
+
+/// A quantity that goes up and down. `peak`, `allocated` and `freed` count since their last reset.
+struct Stat {
+  int64_t current = 0, peak = 0, allocated = 0, freed = 0;
+  void increase(int64_t amount) {
+    current += amount;
+    peak = std::max(peak, current);
+    allocated += amount;
+  }
+  void decrease(int64_t amount) {
+    current -= amount;
+    freed += amount;
+  }
+};
+
+/// For all blocks, for those of small slabs, and for the others, in this order.
+struct PooledStat {
+  std::array<Stat, 3> of{};
+  const Stat& all() const { return of[0]; }
+  void increase(bool small, int64_t amount) {
+    of[0].increase(amount);
+    of[small ? 1 : 2].increase(amount);
+  }
+  void decrease(bool small, int64_t amount) {
+    of[0].decrease(amount);
+    of[small ? 1 : 2].decrease(amount);
+  }
+};
+
+/// Counts, and bytes where the name says so. Read by torch.ocl.memory_stats.
+struct MemoryStats {
+  PooledStat blocks, allocated_bytes, requested_bytes;     // handed out; requested: without the padding
+  PooledStat active_blocks, active_bytes;                  // handed out, or freed while a stream still uses them
+  PooledStat slabs, reserved_bytes;                        // taken from the device
+  PooledStat inactive_split_blocks, inactive_split_bytes;  // free parts of slabs that are in use
+  int64_t retries = 0, failures = 0;                       // cached memory was given back to serve a request; it was not enough
+  int64_t slab_allocations = 0, slab_frees = 0, waits = 0;  // calls of the device; waits for all its streams
+
+  template <class Function>
+  void for_each_stat(Function function) {
+    for (PooledStat* pooled : {&blocks, &allocated_bytes, &requested_bytes, &active_blocks, &active_bytes, &slabs,
+                               &reserved_bytes, &inactive_split_blocks, &inactive_split_bytes})
+      for (Stat& stat : pooled->of) function(stat);
+  }
+  void reset_peaks() {
+    for_each_stat([](Stat& stat) { stat.peak = stat.current; });
+  }
+  void reset_accumulated() {
+    for_each_stat([](Stat& stat) { stat.allocated = stat.freed = 0; });
+    retries = failures = slab_allocations = slab_frees = waits = 0;
+  }
+};
+
+}  // namespace ocl::runtime
