@@ -123,7 +123,7 @@ class Program:
             got = slot.tensor.cpu()
         self.checked += 1
         if not torch.equal(got, slot.value):
-            places = (got != slot.value).nonzero().flatten()
+            places = (got != slot.value).flatten().nonzero().flatten()
             raise Mismatch(
                 f"slot {number} on {slot.tensor.device} differs in {len(places)} of {got.numel()} places, the first at "
                 f"{places[0].item()}: {got.flatten()[places[0]].item()} and not {slot.value.flatten()[places[0]].item()}"
