@@ -58,7 +58,7 @@ def register() -> None:
     _when_imported("torch._dynamo.device_interface", _register_with_dynamo)
     _when_imported("torch._dynamo.trace_rules", _keep_dynamo_out)
     _when_imported("torch._subclasses.fake_impls", _register_fake_rules)
-    atexit.register(_let_autograd_finish)
+    atexit.register(_end)
     _registered = True
 
 
@@ -96,13 +96,17 @@ def _print_from_the_cpu() -> None:
     module._tensor_str = _tensor_str
 
 
-def _let_autograd_finish() -> None:
-    """Autograd's device thread may still be dropping the last graph when the interpreter ends, which aborts the process
-    on Python 3.11, with any accelerator. Only where such a thread has run."""
+def _end() -> None:
+    """The interpreter is about to end: threads that work for us must be done by then.
+
+    Autograd's device thread may still be dropping the last graph, which aborts the process on Python 3.11, with any
+    accelerator. The threads of an OpenCL runtime may still compile or run kernels."""
     from torch_ocl_compile import _C
 
     if _C.used_by_other_threads():
         time.sleep(0.1)
+    if _C.devices_ready():
+        _C.end_devices()
 
 
 def _register_with_dynamo(module: ModuleType) -> None:

@@ -52,6 +52,7 @@ void bind_device(py::module_& m) {
   using Unlocked = py::call_guard<py::gil_scoped_release>;
   m.def("set_device_sources", &aten::set_device_sources, py::arg("selection"), py::arg("vendor_libraries"));
   m.def("devices_ready", &aten::devices_ready);
+  m.def("end_devices", &runtime::end_devices, Unlocked());
   m.def("device_count", &aten::device_count, Unlocked());
   m.def("device_problems", [] {
     aten::device_count();  // sets the devices up; what fails is among the problems

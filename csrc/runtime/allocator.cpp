@@ -222,7 +222,7 @@ struct Allocator::State {
   bool wait_for_users(Block* block) noexcept {
     std::vector<int> users;
     users.swap(block->users);
-    if (os::is_forked_child()) return false;
+    if (!runtimes_usable()) return false;
     for (const int stream : users) {
       try {
         waiting[stream].emplace_back(device.queue(stream).last_work(), block);

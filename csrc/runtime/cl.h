@@ -26,8 +26,11 @@ const char* status_name(cl_int status);
     if (ocl_status_ != CL_SUCCESS) ::ocl::runtime::raise_status(ocl_status_, #call, (where)); \
   } while (false)
 
-/// Owns one reference of an OpenCL object; movable. It is released by `Release`, but not in a forked child: the runtime's
-/// threads and locks did not come along.
+/// False in a forked child, where the runtimes' threads and locks did not come along, and at the end of the process, when the
+/// runtimes' own destructors may have run.
+inline bool runtimes_usable() noexcept { return !os::is_forked_child() && !os::is_ending(); }
+
+/// Owns one reference of an OpenCL object; movable. It is released by `Release` while the runtimes are usable.
 template <typename T, cl_int(CL_API_CALL* Release)(T)>
 class Handle {
  public:
@@ -41,7 +44,7 @@ class Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   ~Handle() {
-    if (raw_ && !os::is_forked_child()) Release(raw_);
+    if (raw_ && runtimes_usable()) Release(raw_);
   }
   T get() const { return raw_; }
   explicit operator bool() const { return raw_ != nullptr; }

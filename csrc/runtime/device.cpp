@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/caps.h"
@@ -29,6 +30,8 @@ std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
 }
+
+constexpr std::chrono::seconds kPatience{20};  // of a process that ends, for work that is still enqueued
 
 void CL_CALLBACK context_message(const char* text, const void*, size_t, void*) {
   if (text) log_message(LogLevel::kInfo, "runtime", std::string("OpenCL: ") + text);
@@ -72,6 +75,11 @@ class DeviceTable {
       return lines;
     }
     return problems_;
+  }
+
+  void finish_before(std::chrono::steady_clock::time_point deadline) noexcept {
+    for (const auto& slot : devices_)
+      if (Device* device = slot.load(std::memory_order_acquire)) device->finish_before(deadline);
   }
 
   Device& get(int index) {
@@ -255,6 +263,14 @@ class DeviceTable {
   std::array<std::atomic<Device*>, kMaxDevices> devices_{};
 };
 
+namespace {
+
+void wait_for_all() noexcept {
+  if (runtimes_usable()) DeviceTable::instance().finish_before(std::chrono::steady_clock::now() + kPatience);
+}
+
+}  // namespace
+
 Device::Device() = default;
 int Device::count() { return static_cast<int>(DeviceTable::instance().list().size()); }
 Device& Device::get(int index) { return DeviceTable::instance().get(index); }
@@ -287,6 +303,19 @@ std::string Device::describe() const {
 void Device::synchronize() {
   for (const std::atomic<Queue*>& slot : queues_)
     if (Queue* queue = slot.load(std::memory_order_acquire); queue && queue->has_work()) queue->finish();
+}
+
+void Device::finish_before(std::chrono::steady_clock::time_point deadline) noexcept {
+  for (const std::atomic<Queue*>& slot : queues_)
+    if (Queue* queue = slot.load(std::memory_order_acquire)) queue->finish_before(deadline);
+}
+
+void end_devices() noexcept {
+  wait_for_all();
+  std::atexit([] {
+    wait_for_all();
+    os::set_ending();
+  });
 }
 
 void configure_devices(const std::string& selection, const std::vector<std::string>& vendor_libraries) {

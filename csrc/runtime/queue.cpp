@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <deque>
 #include <mutex>
+#include <thread>
 #include <unordered_map>
 
 #include "csrc/runtime/device.h"
+#include "csrc/runtime/event.h"
 
 namespace ocl::runtime {
 namespace {
@@ -59,6 +61,7 @@ Queue::Queue(Device& device, int stream, int priority) : device_(device), stream
 
 void Queue::write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, bool blocking) {
   if (bytes == 0) return;
+  check_usable();
   const cl_int status = clEnqueueWriteBuffer(queue_.get(), dst, blocking, dst_offset, bytes, src, 0, nullptr, nullptr);
   if (status != CL_SUCCESS) raise(status, "clEnqueueWriteBuffer", std::to_string(bytes) + " bytes");
   enqueued_.fetch_add(1);
@@ -66,6 +69,7 @@ void Queue::write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, 
 
 void Queue::read(cl_mem src, size_t src_offset, void* dst, size_t bytes, bool blocking) {
   if (bytes == 0) return;
+  check_usable();
   const cl_int status = clEnqueueReadBuffer(queue_.get(), src, blocking, src_offset, bytes, dst, 0, nullptr, nullptr);
   if (status != CL_SUCCESS) raise(status, "clEnqueueReadBuffer", std::to_string(bytes) + " bytes");
   enqueued_.fetch_add(1);
@@ -73,6 +77,7 @@ void Queue::read(cl_mem src, size_t src_offset, void* dst, size_t bytes, bool bl
 
 void Queue::copy(cl_mem src, size_t src_offset, cl_mem dst, size_t dst_offset, size_t bytes) {
   if (bytes == 0 || (src == dst && src_offset == dst_offset)) return;
+  check_usable();
   const cl_int status = clEnqueueCopyBuffer(queue_.get(), src, dst, src_offset, dst_offset, bytes, 0, nullptr, nullptr);
   if (status != CL_SUCCESS) raise(status, "clEnqueueCopyBuffer", std::to_string(bytes) + " bytes");
   enqueued_.fetch_add(1);
@@ -80,6 +85,7 @@ void Queue::copy(cl_mem src, size_t src_offset, cl_mem dst, size_t dst_offset, s
 
 void Queue::fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, size_t pattern_bytes, cl_event* event) {
   if (bytes == 0) return;
+  check_usable();
   const cl_int status = clEnqueueFillBuffer(queue_.get(), dst, pattern, pattern_bytes, offset, bytes, 0, nullptr, event);
   if (status != CL_SUCCESS) raise(status, "clEnqueueFillBuffer", std::to_string(bytes) + " bytes");
   enqueued_.fetch_add(1);
@@ -92,6 +98,7 @@ void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& glob
       if (event) *event = nullptr;
       return;
     }
+  check_usable();
   const cl_int status = clEnqueueNDRangeKernel(queue_.get(), kernel, static_cast<cl_uint>(dims), nullptr, global.data(),
                                                local.data(), 0, nullptr, event);
   if (status != CL_SUCCESS)
@@ -104,6 +111,7 @@ void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& glob
 }
 
 EventHandle Queue::marker() {
+  check_usable();
   cl_event event = nullptr;
   cl_int status = clEnqueueMarkerWithWaitList(queue_.get(), 0, nullptr, &event);
   if (status != CL_SUCCESS) raise(status, "clEnqueueMarkerWithWaitList", "");
@@ -124,6 +132,7 @@ EventHandle Queue::last_work() {
 }
 
 void Queue::wait_for(cl_event event) {
+  check_usable();
   const cl_int status = clEnqueueBarrierWithWaitList(queue_.get(), 1, &event, nullptr);
   if (status != CL_SUCCESS) raise(status, "clEnqueueBarrierWithWaitList", "");
   enqueued_.fetch_add(1);
@@ -135,11 +144,34 @@ void Queue::flush() {
 }
 
 void Queue::finish() {
+  check_usable();
   const uint64_t position = enqueued_.load();
   const cl_int status = clFinish(queue_.get());
   if (status != CL_SUCCESS) raise(status, "clFinish", "");
   finished_.store(position);
   launched_.store(0, std::memory_order_relaxed);
+}
+
+bool Queue::finish_before(std::chrono::steady_clock::time_point deadline) noexcept {
+  try {
+    const uint64_t position = enqueued_.load();
+    if (position == finished_.load()) return true;
+    const EventHandle last = marker();
+    while (!is_done(last.get())) {
+      if (std::chrono::steady_clock::now() >= deadline) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    clFinish(queue_.get());
+    finished_.store(position);
+  } catch (const std::exception&) {  // the queue is broken: nothing of it runs any more
+  }
+  return true;
+}
+
+void Queue::check_usable() const {
+  if (!runtimes_usable())
+    fail(ErrorKind::kDevice, std::string("work for ") + device_.describe() +
+                                 (os::is_ending() ? " while the process ends" : " in a forked process"));
 }
 
 void Queue::raise(cl_int status, const char* call, const std::string& detail) {

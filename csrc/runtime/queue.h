@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -42,9 +43,12 @@ class Queue {
   void finish();  // waits; raises the error of failed work with the kernel's name
   /// Whether anything was enqueued since the last finish().
   bool has_work() const { return enqueued_.load() != finished_.load(); }
+  /// Waits for all work until `deadline`; false if it is not done by then. Errors of the work count as its end.
+  bool finish_before(std::chrono::steady_clock::time_point deadline) noexcept;
 
  private:
   [[noreturn]] void raise(cl_int status, const char* call, const std::string& detail);
+  void check_usable() const;
   Device& device_;
   int stream_;
   QueueHandle queue_;

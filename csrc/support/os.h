@@ -29,6 +29,9 @@ int process_id() noexcept;
 /// True in a child made by fork() from a process that had called watch_forks() before. Costs one load.
 bool is_forked_child() noexcept;
 void watch_forks() noexcept;
+/// True from the end of the process on, when the libraries' own destructors may run: see end_of_process in runtime/device.cpp.
+bool is_ending() noexcept;
+void set_ending() noexcept;
 
 /// Holds a file's lock, between processes too, while it lives; `held()` is false when the file cannot be made.
 class FileLock {

@@ -22,7 +22,7 @@
 namespace ocl::os {
 namespace {
 
-std::atomic<bool> g_forked_child{false};
+std::atomic<bool> g_forked_child{false}, g_ending{false};
 
 /// "libx.so.1" out of "libx.so.1: cannot open shared object file: No such file or directory"; "" for another message.
 std::string missing_library(const std::string& message) {
@@ -98,6 +98,9 @@ std::string user_cache_dir() {
 
 int process_id() noexcept { return static_cast<int>(getpid()); }
 bool is_forked_child() noexcept { return g_forked_child.load(std::memory_order_relaxed); }
+
+bool is_ending() noexcept { return g_ending.load(std::memory_order_relaxed); }
+void set_ending() noexcept { g_ending.store(true, std::memory_order_relaxed); }
 
 void watch_forks() noexcept {
   static std::once_flag once;

@@ -59,7 +59,9 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=300, help="of each thread in a round")
     parser.add_argument("--seed", type=int, default=None, help="of the first round; the next has the next number")
     given = parser.parse_args()
-    devices = [f"ocl:{i}" for i in range(torch.ocl.device_count())] if given.devices == "all" else given.devices.split(",")
+    devices = (
+        [f"ocl:{i}" for i in range(torch.ocl.device_count())] if given.devices == "all" else given.devices.split(",")
+    )
     seed = int(time.time()) % 1_000_000 if given.seed is None else given.seed
     print(f"devices {', '.join(torch.ocl.get_device_name(d) for d in devices)}; first seed {seed}", flush=True)
     kernels = {d: Kernels(d) for d in devices}
@@ -74,8 +76,13 @@ def main() -> int:
             return 1
         if rounds % 20 == 0:
             held = sum(torch.ocl.memory_reserved(d) for d in devices) >> 20
-            print(f"{time.monotonic() - started:6.0f} s: {rounds} rounds, {steps} steps, {checked} values compared, {held} MiB", flush=True)
-    print(f"no difference: {rounds} rounds, {steps} steps, {checked} values compared, {time.monotonic() - started:.0f} s")
+            print(
+                f"{time.monotonic() - started:6.0f} s: {rounds} rounds, {steps} steps, {checked} values compared, {held} MiB",
+                flush=True,
+            )
+    print(
+        f"no difference: {rounds} rounds, {steps} steps, {checked} values compared, {time.monotonic() - started:.0f} s"
+    )
     return 0
 
 

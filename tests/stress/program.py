@@ -43,9 +43,7 @@ class Program:
         self.random = random.Random(seed)
         self.devices, self.kernels, self.delays = devices, kernels, delays
         count = self.random.randint(1, MOST_STREAMS)
-        self.streams = {
-            d: [torch.ocl.default_stream(d), *(torch.Stream(d) for _ in range(count - 1))] for d in devices
-        }
+        self.streams = {d: [torch.ocl.default_stream(d), *(torch.Stream(d) for _ in range(count - 1))] for d in devices}
         self.slots: dict[int, Slot] = {}
         self.log: list[str] = []
         self.checked = 0

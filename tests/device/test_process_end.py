@@ -1,0 +1,51 @@
+# tests/device/test_process_end.py: a process may end with work enqueued and tensors alive.
+"""Not tested: a daemon thread that still works when the interpreter ends. Python before 3.14 ends such a thread by unwinding
+its stack, which aborts inside torch, with tensors on the CPU as well."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.device.own_process import run_python
+
+# Children are forked before a device is used, so that they share the imports. The copies are kernels that are new to the runtime:
+# some runtimes compile them in a thread of their own when they are launched.
+PROGRAM = """
+    import os, sys, tempfile
+    import torch
+
+    def work():
+        x = torch.randn(64, 63).to({device!r})
+        kinds = [torch.float16, torch.int32, torch.bfloat16, torch.int64, torch.uint8, torch.int16]
+        return [x] + [x.t().to(kind).contiguous() for kind in kinds]
+
+    for i in range({count}):
+        child = os.fork()
+        if child == 0:
+            os.environ["POCL_CACHE_DIR"] = tempfile.mkdtemp()  # nothing of what an earlier child compiled
+            if {side}:
+                with torch.ocl.stream(torch.Stream({device!r})):
+                    kept = work()
+            else:
+                kept = work()
+            if {fails}:
+                raise RuntimeError("on purpose")
+            sys.exit(0)
+        _, status = os.waitpid(child, 0)
+        if status != (256 if {fails} else 0):
+            print("child", i, "ended with status", status)
+            os._exit(1)
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    "count, side, fails",
+    [(8, False, False), (4, True, False), (4, False, True)],
+    ids=["at once", "work on a side stream", "after an exception"],
+)
+def test_end_with_work_enqueued(ocl_device, tmp_path, count, side, fails):
+    """The process waits for the runtime's thread, which the destructors of the runtime's library would crash."""
+    program = PROGRAM.format(device=ocl_device, count=count, side=side, fails=fails)
+    status, out, err = run_python(program, TORCH_OCL_CACHE_DIR=str(tmp_path), TMPDIR=str(tmp_path))
+    assert status == 0, out + err[-3000:]
