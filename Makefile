@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find csrc kernels cmake -type f) CMakeLists.txt pyproject.toml
 
-.PHONY: demo test sweep conformance lint bench clean setup build
+.PHONY: demo test sweep conformance sanitize stress lint bench clean setup build
 
 demo: build
 	$(BIN)/python -m torch_ocl_compile demo
@@ -27,6 +27,16 @@ conformance: build
 	  --out build/conformance/$$(echo $$device | tr : _).json || exit 1; done
 	$(BIN)/python -m tests.conformance table build/conformance/*.json
 	$(BIN)/python -m tests.conformance check build/conformance/*.json
+
+# The core, the extension and part of the device tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.
+sanitize: setup
+	PYTHON=$(abspath $(BIN))/python scripts/sanitize.sh address,undefined
+	PYTHON=$(abspath $(BIN))/python scripts/sanitize.sh thread
+
+# Random plans, eager ops, copies and frees over streams, threads and devices, compared with the same one after the other.
+MINUTES ?= 60
+stress: build
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.stress --minutes $(MINUTES)
 
 lint: build
 	$(BIN)/pip install -q ruff mypy clang-format

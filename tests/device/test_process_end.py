@@ -49,3 +49,33 @@ def test_end_with_work_enqueued(ocl_device, tmp_path, count, side, fails):
     program = PROGRAM.format(device=ocl_device, count=count, side=side, fails=fails)
     status, out, err = run_python(program, TORCH_OCL_CACHE_DIR=str(tmp_path), TMPDIR=str(tmp_path))
     assert status == 0, out + err[-3000:]
+
+
+FORKED = """
+    import gc, os, sys, torch
+    from torch_ocl_compile import _C
+    device = {device!r}
+    x = torch.ones(64, 64, device=device)
+    compiled = torch.compile(lambda x: (x @ x).cumsum(0), backend="ocl")
+    with torch.no_grad():
+        expected = compiled(x).cpu()
+    side = torch.Stream(device)
+    with torch.ocl.stream(side):
+        y = x + 1
+    child = os.fork()
+    if child == 0:
+        torch._dynamo.reset()
+        del compiled, x, y, side
+        gc.collect()
+        sys.exit(0)  # the whole way: destructors, functions registered with atexit
+    _, status = os.waitpid(child, 0)
+    with torch.no_grad():
+        assert torch.equal(compiled(x).cpu(), expected)
+    print("child", status)
+"""
+
+
+def test_forked_child_that_drops_everything(ocl_device):
+    """A child of fork has the parent's objects, but no runtime to release them in."""
+    status, out, err = run_python(FORKED.format(device=ocl_device))
+    assert status == 0 and out.split()[-2:] == ["child", "0"], out + err[-3000:]

@@ -1,0 +1,213 @@
+# tests/stress/training.py: `python -m tests.stress.training --steps 200000`: long training with changing shapes, killed and resumed.
+"""A small network trains on batches of changing size and length. A process does the work and is killed now and then, at any
+moment; the next one resumes from the last checkpoint. The memory of the process and of the device, and the processor time of
+a step, must not grow. At the end, the same steps without interruption must give the same bits."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+CHECKPOINT = 500  # steps between two
+REPORT = 500  # steps between two rows of the log
+WARM_STEPS = 3000  # of a process: it compiles, and fills its caches
+MOST_GROWTH_MB = 40.0  # of a process's memory after it is warm
+MOST_SLOWDOWN = 1.25  # of the processor time of a step
+
+
+class Network(nn.Module):
+    """Reads a sequence of tokens: embedding, convolution, norm, dropout, a gated sum over time."""
+
+    def __init__(self, width: int = 32) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(64, width)
+        self.conv = nn.Conv1d(width, width, 3, padding=1)
+        self.norm = nn.LayerNorm(width)
+        self.gate = nn.Linear(width, 1)
+        self.head = nn.Linear(width, 8)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.conv(self.embedding(tokens).transpose(1, 2)).transpose(1, 2)
+        x = F.dropout(F.gelu(self.norm(x)), 0.1, self.training)
+        weights = torch.softmax(self.gate(x), 1)
+        return self.head((weights * x).sum(1))
+
+
+def batch(step: int) -> tuple[Tensor, Tensor]:
+    """Step's tokens and labels: the same in each process."""
+    generator = torch.Generator().manual_seed(step)
+    rows, length = (int(torch.randint(2, most, (), generator=generator)) for most in (24, 20))
+    tokens = torch.randint(0, 64, (rows, length), generator=generator)
+    return tokens, tokens[:, 0] % 8
+
+
+def train(folder: Path, until: int, device: str) -> None:
+    """Steps up to `until`, from the checkpoint in `folder` if there is one."""
+    import torch_ocl_compile  # noqa: F401
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = Network().to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+    step, path = 0, folder / "checkpoint.pt"
+    if path.exists():
+        state = torch.load(path, map_location=device, weights_only=True)
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        torch.ocl.set_rng_state(state["random"].cpu(), device)
+        step = state["step"]
+    compiled = torch.compile(lambda m, x, y: F.cross_entropy(m(x), y), backend="ocl", dynamic=True)
+    log = (folder / "log.jsonl").open("a")
+    began, started = step, time.process_time()
+    while step < until:
+        tokens, labels = batch(step)
+        loss = compiled(model, tokens.to(device), labels.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        step += 1
+        if step % CHECKPOINT == 0 or step == until:
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+            state["random"] = torch.ocl.get_rng_state(device)
+            torch.save(state, folder / "next.pt")
+            os.replace(folder / "next.pt", path)
+        if step % REPORT == 0:
+            now = time.process_time()
+            row = {"pid": os.getpid(), "step": step, "done": step - began, "loss": round(loss.item(), 4)}
+            row |= {"cpu_ms": (now - started) * 1000 / REPORT, "rss_mb": resident_mb()}
+            row |= {
+                "device_mb": torch.ocl.memory_allocated(device) / 2**20,
+                "reserved_mb": torch.ocl.memory_reserved(device) / 2**20,
+            }
+            print(json.dumps(row), file=log, flush=True)
+            started = time.process_time()
+
+
+def resident_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+def supervise(folder: Path, steps: int, device: str, kills: int) -> None:
+    """Runs processes until all steps are done; kills `kills` of them at random moments."""
+    random_moment = random.Random(steps)
+    moments = sorted(random_moment.randrange(steps // 20 + 1, steps) for _ in range(kills))
+    command = [
+        sys.executable,
+        "-m",
+        "tests.stress.training",
+        "--worker",
+        str(folder),
+        "--steps",
+        str(steps),
+        "--device",
+        device,
+    ]
+    while last_step(folder) < steps:
+        process = subprocess.Popen(command)
+        while process.poll() is None:
+            time.sleep(0.5)
+            if moments and last_step(folder) >= moments[0]:
+                moments.pop(0)
+                time.sleep(random_moment.random())
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                print(f"killed after step {last_step(folder)}", flush=True)
+        if process.returncode not in (0, -signal.SIGKILL):
+            raise SystemExit(f"a process ended with status {process.returncode}")
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "log.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("}")]  # the last line of a killed process may be cut
+
+
+def last_step(folder: Path) -> int:
+    found = rows(folder)
+    return int(found[-1]["step"]) if found else 0
+
+
+def problems(folder: Path) -> list[str]:
+    """What grew in the processes that ran long enough to tell."""
+    found = []
+    for pid in dict.fromkeys(r["pid"] for r in rows(folder)):
+        warm = [r for r in rows(folder) if r["pid"] == pid and r["done"] > WARM_STEPS]
+        if len(warm) < 20:
+            continue
+        tenth = len(warm) // 10 + 1
+        early, late = warm[:tenth], warm[-tenth:]
+        for key in ("rss_mb", "device_mb", "reserved_mb"):
+            growth = statistics.median(r[key] for r in late) - statistics.median(r[key] for r in early)
+            print(f"process {pid}, {len(warm) * REPORT} warm steps: {key} {early[0][key]:.1f} -> {late[-1][key]:.1f}")
+            if growth > MOST_GROWTH_MB:
+                found.append(f"{key} of process {pid} grew by {growth:.0f} MB")
+        slower = statistics.median(r["cpu_ms"] for r in late) / statistics.median(r["cpu_ms"] for r in early)
+        print(
+            f"process {pid}: processor time of a step {early[0]['cpu_ms']:.2f} -> {late[-1]['cpu_ms']:.2f} ms ({slower:.2f}x)"
+        )
+        if slower > MOST_SLOWDOWN:
+            found.append(f"a step of process {pid} became {slower:.2f} times as slow")
+    return found
+
+
+def same_bits(device: str, steps: int = 3 * CHECKPOINT) -> bool:
+    """Whether an interrupted run ends with the parameters of an uninterrupted one."""
+    states = []
+    for stops in ([steps], [CHECKPOINT, 2 * CHECKPOINT, steps]):
+        with tempfile.TemporaryDirectory() as name:
+            for until in stops:
+                command = [
+                    sys.executable,
+                    "-m",
+                    "tests.stress.training",
+                    "--worker",
+                    name,
+                    "--steps",
+                    str(until),
+                    "--device",
+                    device,
+                ]
+                subprocess.run(command, check=True)
+            states.append(torch.load(Path(name) / "checkpoint.pt", map_location="cpu", weights_only=True)["model"])
+    return all(torch.equal(states[0][k], states[1][k]) for k in states[0])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.stress.training", description=__doc__)
+    parser.add_argument("--steps", type=int, default=200_000)
+    parser.add_argument("--device", default="ocl:0")
+    parser.add_argument("--kills", type=int, default=4)
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.worker:
+        train(Path(given.worker), given.steps, given.device)
+        return 0
+    with tempfile.TemporaryDirectory() as name:
+        started = time.monotonic()
+        supervise(Path(name), given.steps, given.device, given.kills)
+        found = problems(Path(name))
+        print(f"{given.steps} steps in {time.monotonic() - started:.0f} s, loss {rows(Path(name))[-1]['loss']}")
+    if not same_bits(given.device):
+        found.append("an interrupted run ends with other parameters than an uninterrupted one")
+    print("\n".join(found) if found else "flat; the interrupted run gives the same bits")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
