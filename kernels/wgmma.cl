@@ -86,6 +86,8 @@ ALWAYS_INLINE void barrier_wait(const uint bar, const uint parity) {
                  : "=r"(done) : "r"(bar), "r"(parity) : "memory");
   } while (!done && MORE_TRIES);
 }
+// All 32 work-items of the warp have come here.
+ALWAYS_INLINE void warp_sync(void) { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
 // Orders this work-item's stores to local memory before the matrix unit's reads. For all memory it would also wait for loads on their way.
 ALWAYS_INLINE void fence_for_unit(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // Arrives, and lets the barrier wait for copies of as many bytes by copy_block.
@@ -339,8 +341,9 @@ ALWAYS_INLINE ulong descriptor_of(__local const UNIT_T* at, const int apart) {
 }
 ALWAYS_INLINE ulong descriptor(__local const UNIT_T* at, const int rows) { return descriptor_of(at, rows ? 16 : 64 * TILE_K * (int)sizeof(UNIT_T)); }
 
-// This warp has read a step.
+// This warp has read a step. All of it has: a work-item that still waited for the stage would miss the phase that ends now.
 ALWAYS_INLINE void leave(const Pipeline line, const int step) {
+  warp_sync();
   if ((get_local_id(0) & 31) == 0) barrier_arrive(line.empty + 8 * (step % STAGES));
 }
 // The stage of a step once it is complete.

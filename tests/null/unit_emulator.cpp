@@ -160,6 +160,7 @@ extern "C" {
 ulong emulated_barrier(uint bar, uint what, uint value) {
   if (what == 3) return 0;
   if (what == 4) return g_warpgroup[self().local / 128].wait(), 0;
+  if (what == 6) return g_warp[self().local / 32].wait(), 0;
   Bar& b = g_bars[bar / 8 % 4096];
   if (what == 0) {
     b = {value, value, 0, 0};
@@ -169,9 +170,7 @@ ulong emulated_barrier(uint bar, uint what, uint value) {
     --b.pending;
     b.end_phase();
   } else {
-    // The items of a warp go together: none that consumes leaves a stage, and so a phase, before all have seen it.
     while (b.phase == value) let_others_run();
-    if (self().local < CONSUMERS_HOST) g_warp[self().local / 32].wait();
   }
   return 0;
 }

@@ -11,6 +11,7 @@ void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint col
 #define barrier_expect(bar, bytes) emulated_barrier(bar, 5, bytes)
 #define copy_block(to, from, bytes, bar) emulated_block(to, from, bytes, bar)
 #define barrier_wait(bar, parity) emulated_barrier(bar, 2, parity)
+#define warp_sync() emulated_barrier(0, 6, 0)
 #define fence_for_unit() emulated_barrier(0, 3, 0)
 #define REGISTERS_MORE(n)
 #define REGISTERS_LESS(n)
