@@ -152,6 +152,13 @@ void Queue::finish() {
   launched_.store(0, std::memory_order_relaxed);
 }
 
+bool Queue::idle() {
+  cl_int state = CL_QUEUED;
+  const EventHandle last = last_work();
+  OCL_CHECK(clGetEventInfo(last.get(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr), device_.describe());
+  return completed(state, device_.describe());
+}
+
 bool Queue::finish_before(std::chrono::steady_clock::time_point deadline) noexcept {
   try {
     const uint64_t position = enqueued_.load();

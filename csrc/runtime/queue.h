@@ -43,6 +43,8 @@ class Queue {
   void finish();  // waits; raises the error of failed work with the kernel's name
   /// Whether anything was enqueued since the last finish().
   bool has_work() const { return enqueued_.load() != finished_.load(); }
+  /// Whether all work so far is done. Raises DeviceError if it failed.
+  bool idle();
   /// Waits for all work until `deadline`; false if it is not done by then. Errors of the work count as its end.
   bool finish_before(std::chrono::steady_clock::time_point deadline) noexcept;
 

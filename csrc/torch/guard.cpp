@@ -48,7 +48,7 @@ class OclGuard final : public c10::impl::DeviceGuardImplInterface {
     return old;
   }
   bool queryStream(const c10::Stream& stream) const override {
-    return at_boundary([&] { return runtime::Event(queue_of(stream), false).complete(); });
+    return at_boundary([&] { return queue_of(stream).idle(); });
   }
   void synchronizeStream(const c10::Stream& stream) const override {
     at_boundary([&] { queue_of(stream).finish(); });

@@ -1,0 +1,68 @@
+# benchmarks/overlap.py: do two compiled graphs on two streams run at the same time?
+"""Each graph is a chain of scans over few rows, which leaves most of a GPU idle. Event times, of the device's clock: each graph
+alone, both on one stream, both on two. `python benchmarks/overlap.py --device ocl:0`"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+
+import torch
+
+import torch_ocl_compile  # noqa: F401
+
+
+def chain(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(12):
+        x = (x * 0.5).cumsum(-1).remainder(3)
+    return x
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="ocl:0")
+    parser.add_argument("--rows", type=int, default=8)
+    parser.add_argument("--columns", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", help="file for the result")
+    given = parser.parse_args()
+    device = given.device
+    torch.ocl.set_device(device)
+    graphs = [torch.compile(chain, backend="ocl") for _ in range(2)]
+    inputs = [torch.rand(given.rows, given.columns, device=device) for _ in range(2)]
+    streams = [torch.Stream(device), torch.Stream(device)]
+    for graph, x in zip(graphs, inputs, strict=True):
+        graph(x)
+
+    def time_of(which: list[int], on: list[int]) -> float:
+        """Milliseconds from the first event to the last end of the graphs `which`, each on its stream."""
+        torch.ocl.synchronize()
+        start = torch.Event("ocl", enable_timing=True)
+        start.record(streams[0])
+        streams[1].wait_event(start)
+        ends = []
+        for k, stream in zip(which, on, strict=True):
+            with torch.ocl.stream(streams[stream]):
+                graphs[k](inputs[k])
+                ends.append(torch.Event("ocl", enable_timing=True))
+                ends[-1].record(streams[stream])
+        torch.ocl.synchronize()
+        return max(start.elapsed_time(end) for end in ends)
+
+    cases = {"first": ([0], [0]), "second": ([1], [1]), "one stream": ([0, 1], [0, 0]), "two streams": ([0, 1], [0, 1])}
+    times: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(given.rounds):
+        for name, (which, on) in cases.items():
+            times[name].append(time_of(which, on))
+    medians = {name: statistics.median(found) for name, found in times.items()}
+    for name, ms in medians.items():
+        print(f"{name:12} {ms:8.3f} ms")
+    print(f"two streams are {medians['one stream'] / medians['two streams']:.2f} times as fast as one")
+    if given.json:
+        with open(given.json, "w") as file:
+            json.dump({"device": torch.ocl.get_device_name(device), "ms": medians}, file)
+
+
+if __name__ == "__main__":
+    main()
