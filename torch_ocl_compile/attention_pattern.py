@@ -18,6 +18,8 @@ import torch.nn.functional as F
 from torch.fx import GraphModule, Node
 
 from torch_ocl_compile import attention_ops  # noqa: F401  (defines torch.ops.ocl.attention)
+from torch_ocl_compile.effects import Effect, effect_of, written
+from torch_ocl_compile.graph_pass import Changes, graph_pass
 
 log = logging.getLogger(__name__)
 
@@ -93,9 +95,15 @@ def read_scores(x: Any) -> Scores | None:
     if not isinstance(x, Node) or len(x.users) != 1 or value(x) is None:
         return None
     found = _step(x)
-    if found is not None:
-        found.chain.append(x)
+    if found is None or not _writes_only(x, found.chain):
+        return None
+    found.chain.append(x)
     return found
+
+
+def _writes_only(node: Node, chain: list[Node]) -> bool:
+    """Whether the node writes to nothing but values of the chain, which nobody sees once the chain is replaced."""
+    return all(target in chain for target in written(node))
 
 
 def _step(x: Node) -> Scores | None:
@@ -150,11 +158,12 @@ def rewrite(gm: GraphModule, device_type: str = "ocl") -> int:
     changed = 0
     for module in gm.modules():
         if isinstance(module, GraphModule):
-            changed += _rewrite(module, device_type)
+            changed += written_attention(module, device_type)
     return changed
 
 
-def _rewrite(gm: GraphModule, device_type: str) -> int:
+@graph_pass
+def written_attention(gm: GraphModule, changes: Changes, device_type: str) -> int:
     if any("increment_nesting" in str(n.target) for n in gm.graph.nodes):
         return 0  # inside vmap and grad the op would need rules of its own
     changed = 0
@@ -163,21 +172,18 @@ def _rewrite(gm: GraphModule, device_type: str) -> int:
         if x is None or x.device.type != device_type:
             continue
         if kind(node) == "softmax":
-            changed += _written(node)
+            changed += _written(node, changes)
         elif node.target is F.scaled_dot_product_attention:
             if x.dim() != 4:
-                changed += _other_rank(node)
+                changed += _other_rank(node, changes)
             elif (q := value(given(node, 0, "query"))) is not None:
                 _head_sizes((q, x))
     if changed:
-        gm.graph.eliminate_dead_code()
-        gm.graph.lint()
-        gm.recompile()
         log.info("%d attentions found", changed)
     return changed
 
 
-def _written(softmax: Node) -> bool:
+def _written(softmax: Node, changes: Changes) -> bool:
     """Replaces the product behind a softmax."""
     x = value(softmax)
     if given(softmax, 1, "dim") not in (-1, x.dim() - 1):
@@ -199,7 +205,8 @@ def _written(softmax: Node) -> bool:
     v = given(end, 1, "other", end.kwargs.get("mat2"))
     if scores is None or end.args[0] is not source or not _agree(scores, v, end):
         return False
-    if _disturbed(scores.chain[0], end, {*scores.chain, *chain}):
+    whole = [*scores.chain, *chain]
+    if _disturbed(scores.chain[0], end, set(whole)) or not all(_writes_only(n, whole) for n in (*chain, end)):
         return False
     graph = end.graph
     with graph.inserting_before(end):
@@ -209,18 +216,18 @@ def _written(softmax: Node) -> bool:
             (scores.q, k, v, _mask(graph, scores), None, p, False, True, scores.scale),
         )
         result = graph.call_function(operator.getitem, (made, 0))
-    _replace(end, made, result)
-    for node in reversed([*scores.chain, *chain]):
-        if not node.users:
-            graph.erase_node(node)
+    _replace(end, made, result, changes)
+    for node in reversed(whole):
+        changes.move_effect(node, made)
+        changes.erase(node)
     return True
 
 
-def _replace(old: Node, made: Node, result: Node) -> None:
+def _replace(old: Node, made: Node, result: Node, changes: Changes) -> None:
     made.meta.update({k: v for k, v in old.meta.items() if k != "example_value"})
     result.meta.update(old.meta)
-    old.replace_all_uses_with(result)
-    old.graph.erase_node(old)
+    changes.move_effect(old, made)
+    changes.replace(old, result)
 
 
 def _agree(scores: Scores, v: Any, end: Node) -> bool:
@@ -257,9 +264,7 @@ def _disturbed(first: Node, last: Node, own: set[Node]) -> bool:
     """Whether something is written in place between the two products, which then read it at different times."""
     node = first
     while node is not last:
-        name = str(node.target)
-        writes = node.op == "call_method" and name.endswith("_") and not name.endswith("__")
-        if node not in own and (writes or node.target is operator.setitem or "inplace" in name):
+        if node not in own and effect_of(node) in (Effect.WRITE, Effect.OTHER):
             return True
         node = node.next
     return False
@@ -321,7 +326,7 @@ def _unrepeated(x: Node) -> Node | None:
     return source if kept and before.shape[0] == after.shape[0] else None  # type: ignore[return-value]
 
 
-def _other_rank(node: Node) -> bool:
+def _other_rank(node: Node, changes: Changes) -> bool:
     """scaled_dot_product_attention of a rank that PyTorch would write out."""
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     q, k, v, mask, p, causal = (
@@ -347,5 +352,5 @@ def _other_rank(node: Node) -> bool:
             torch.ops.ocl.attention.default, (q, k, v, mask, None, float(p), causal, False, scale)
         )
         result = graph.call_function(operator.getitem, (made, 0))
-    _replace(node, made, result)
+    _replace(node, made, result, changes)
     return True

@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from torch_ocl_compile import _C, config, debug
 from torch_ocl_compile.errors import UnsupportedError
+from torch_ocl_compile.graph_pass import drop_dead_code
 
 log = logging.getLogger(__name__)
 
@@ -149,8 +150,7 @@ class _Trace:
             )
         if any(self._is_special(guard.expr) for guard in self.env.guards):
             raise UnsupportedError(f"its graph holds for some values only: {self.env.guards}")
-        made.graph.eliminate_dead_code()
-        made.recompile()
+        drop_dead_code(made)
         return made
 
     def _is_special(self, expr: Any) -> bool:

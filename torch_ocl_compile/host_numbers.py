@@ -9,14 +9,18 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch.fx import Graph, Node
+from torch.fx import Graph, GraphModule, Node
+
+from torch_ocl_compile.graph_pass import Changes, graph_pass
 
 FEW = 4  # tensors for which it is not worth it
 PLAIN = {"add", "sub", "mul", "div", "neg", "reciprocal", "sqrt", "exp", "pow", "maximum", "minimum"}
 
 
-def stack_numbers(graph: Graph) -> None:
+@graph_pass
+def stack_numbers(graph_module: GraphModule, changes: Changes) -> None:
     """Ops on lists of 0-dim floats become ops on vectors; the numbers that others read are views of these."""
+    graph = graph_module.graph
     vectors: dict[tuple[Node, ...], Node] = {}
     for node in list(graph.nodes):
         if node.op != "call_function":
@@ -32,13 +36,12 @@ def stack_numbers(graph: Graph) -> None:
             made = graph.call_function(plain, tuple(args), dict(node.kwargs))
             numbers = graph.call_function(torch.ops.aten.unbind.int, (made,))
         items = {user.args[1]: user for user in node.users}
-        node.replace_all_uses_with(numbers)
         if len(items) == len(node.meta["val"]):
             vectors[tuple(items[i] for i in range(len(items)))] = made
-        graph.erase_node(node)
+        changes.replace(node, numbers)
     for node in reversed(list(graph.nodes)):
         if not node.users and node.target in (operator.getitem, torch.ops.aten.unbind.int):
-            graph.erase_node(node)
+            changes.erase(node)
 
 
 def _plain_op(node: Node) -> Any:

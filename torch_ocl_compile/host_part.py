@@ -17,6 +17,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from torch_ocl_compile.errors import ConfigError, UnsupportedError
+from torch_ocl_compile.graph_pass import compare_copy
 from torch_ocl_compile.host_numbers import stack_numbers
 
 
@@ -110,9 +111,10 @@ def extract(
         get(node)
     graph.output(tuple(get(n) for n in wanted))
     _placeholders_first(graph)
-    stack_numbers(graph)
-    graph.lint()
-    return torch.fx.GraphModule(owner, graph), inputs
+    compare_copy("extract", nodes, made)
+    part = torch.fx.GraphModule(owner, graph)
+    stack_numbers(part)
+    return part, inputs
 
 
 def _placeholders_first(graph: torch.fx.Graph) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.utils.checkpoint import CheckpointPolicy
 
+from torch_ocl_compile.graph_pass import Changes, graph_pass
 from torch_ocl_compile.lowering.random import functionalise, own_attention
 
 aten = torch.ops.aten
@@ -22,11 +23,12 @@ def ocl_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: An
     functionalise(joint)
     own_attention(joint)
     pool_by_offsets(joint)
-    keep_overwritten(joint.graph)
+    keep_overwritten(joint)
     return min_cut_rematerialization_partition(joint, joint_inputs, **settings)
 
 
-def pool_by_offsets(graph_module: torch.fx.GraphModule) -> int:
+@graph_pass
+def pool_by_offsets(graph_module: torch.fx.GraphModule, changes: Changes) -> int:
     """max pooling's gradient from the window offsets that forward keeps, without indices and input; returns how many."""
     graph = graph_module.graph
     offsets_to_indices = torch.ops.prims._low_memory_max_pool_offsets_to_indices.default
@@ -44,18 +46,17 @@ def pool_by_offsets(graph_module: torch.fx.GraphModule) -> int:
                 torch.ops.ocl.max_pool_backward.default, (grad, offsets, size, kernel, stride, padding, dilation)
             )
         made.meta.update(node.meta)
-        node.replace_all_uses_with(made)
-        graph.erase_node(node)
+        changes.replace(node, made)
+        if not indices.users:
+            changes.erase(indices)
         changed += 1
-    if changed:
-        graph.eliminate_dead_code()
-        graph.lint()
-        graph_module.recompile()
     return changed
 
 
-def keep_overwritten(graph: torch.fx.Graph) -> None:
+@graph_pass
+def keep_overwritten(graph_module: torch.fx.GraphModule, changes: Changes) -> None:
     """Inputs that the forward graph overwrites: backward must not read or recompute from them, for it runs after that."""
+    graph = graph_module.graph
     for copy in [n for n in graph.nodes if n.target is aten.copy_.default and n.args[0].op == "placeholder"]:
         target = copy.args[0]
         readers = [n for n in target.users if n is not copy and n.op != "output" and n.target not in BATCH_NORM]

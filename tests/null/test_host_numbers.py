@@ -29,9 +29,7 @@ def numbers(count, dtype=torch.float32):
 def stacked(function, inputs):
     """The results of the rewritten graph, what it leaves in its inputs, and its targets."""
     module = make_fx(function)(*[x.clone() for x in inputs])
-    stack_numbers(module.graph)
-    module.graph.lint()
-    module.recompile()
+    stack_numbers(module)
     left = [x.clone() for x in inputs]
     return module(*left), left, [str(n.target) for n in module.graph.nodes if n.op == "call_function"]
 

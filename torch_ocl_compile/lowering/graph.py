@@ -19,8 +19,8 @@ from torch_ocl_compile.lowering.checks import Refused, refuse_bad_arguments
 from torch_ocl_compile.lowering.context import Context, ir_dtype
 from torch_ocl_compile.lowering.fallback import lower_call, record
 from torch_ocl_compile.lowering.in_place import scatters_into_inputs
-from torch_ocl_compile.lowering.origin import describe, describe_value, origin
 from torch_ocl_compile.lowering.registry import find
+from torch_ocl_compile.origin import describe, describe_value, origin
 from torch_ocl_compile.symbolic import Symbols, SymbolSource
 
 aten = torch.ops.aten

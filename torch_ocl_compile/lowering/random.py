@@ -20,6 +20,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 from torch_ocl_compile import attention_ops  # noqa: F401  (defines torch.ops.ocl.attention)
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.graph_ops import UNIFORM_STEPS, fake_reserve
+from torch_ocl_compile.graph_pass import Changes, graph_pass
 from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context
 from torch_ocl_compile.lowering.registry import lower
@@ -42,7 +43,8 @@ DRAWS: dict[Any, tuple[Any, int, Callable[[torch.fx.Node], tuple[Any, ...]]]] = 
 COMPARE = {aten.gt.Scalar, aten.ge.Scalar, aten.lt.Scalar, aten.le.Scalar}
 
 
-def functionalise(graph_module: torch.fx.GraphModule, device_type: str = "ocl") -> int:
+@graph_pass
+def functionalise(graph_module: torch.fx.GraphModule, changes: Changes, device_type: str = "ocl") -> int:
     """Replaces random ops on `device_type` by pure ones; returns how many. One state per device, at the top."""
     graph = graph_module.graph
     draws = [n for n in graph.nodes if n.op == "call_function" and _draws(n) and _device(n).type == device_type]
@@ -68,7 +70,8 @@ def functionalise(graph_module: torch.fx.GraphModule, device_type: str = "ocl") 
                 own = graph.call_function(torch.ops.ocl.rng_stream.default, (states[device], stream))
             own.meta["val"] = states[device].meta["val"]
             _tag(own, CheckpointPolicy.PREFER_RECOMPUTE)
-            seed_attention(node, own)
+            changes.move_effect(node, states[device])
+            seed_attention(node, own, changes)
             continue
         target, position, extra = DRAWS[node.target]
         with graph.inserting_before(node):
@@ -79,10 +82,8 @@ def functionalise(graph_module: torch.fx.GraphModule, device_type: str = "ocl") 
         for user in list(node.users):
             if user.target in COMPARE:
                 _tag(user, CheckpointPolicy.PREFER_RECOMPUTE)
-        node.replace_all_uses_with(drawn)
-        graph.erase_node(node)
-    graph.lint()
-    graph_module.recompile()
+        changes.move_effect(node, states[device])
+        changes.replace(node, drawn)
     return len(draws)
 
 
@@ -123,23 +124,22 @@ def _replaceable(node: torch.fx.Node) -> bool:
     return len(parts) == len(node.users) and all(u.target is ATTENTION_BACKWARD for u in readers)
 
 
-def own_attention(graph_module: torch.fx.GraphModule) -> None:
+@graph_pass
+def own_attention(graph_module: torch.fx.GraphModule, changes: Changes) -> None:
     """PyTorch's fused attention without dropout as our op: it has no seed and offset, which backward would be given."""
     for node in list(graph_module.graph.nodes):
         if node.target in ATTENTION and node.target is not torch.ops.ocl.attention.default and _replaceable(node):
-            seed_attention(node, None)
-    graph_module.recompile()
+            seed_attention(node, None, changes)
 
 
-def seed_attention(node: torch.fx.Node, state: torch.fx.Node | None) -> None:
+def seed_attention(node: torch.fx.Node, state: torch.fx.Node | None, changes: Changes) -> None:
     """Dropout of an attention, and of its gradient, from `state`; PyTorch's op becomes ours, which takes one."""
     graph, given = node.graph, arguments(node)
     parts: dict[Any, torch.fx.Node] = {u.args[1]: u for u in node.users if u.target is operator.getitem}
     if node.target is torch.ops.ocl.attention.default:
         node.args, node.kwargs = tuple({**given, "state": state}.values()), {}
         if 2 in parts and state is not None:
-            parts[2].replace_all_uses_with(state)
-            graph.erase_node(parts[2])
+            changes.replace(parts[2], state)
         return
     scale, settings = given["scale"], (given["dropout_p"], given["is_causal"], False, given["scale"])
     operands = [given[name] for name in ("query", "key", "value", "attn_bias")]
@@ -150,7 +150,7 @@ def seed_attention(node: torch.fx.Node, state: torch.fx.Node | None) -> None:
     with value[0].fake_mode:
         sums = value[1].new_empty([2, *given["query"].meta["val"].shape[:-1]])
     made.meta["val"] = (value[0], sums, value[6] if state is None else state.meta["val"])
-    node.replace_all_uses_with(made)
+    changes.replace(node, made)
     for position in (0, 1):  # what is saved for backward comes after this
         if position in parts:
             parts[position].args = (made, position)
@@ -166,12 +166,10 @@ def seed_attention(node: torch.fx.Node, state: torch.fx.Node | None) -> None:
                 (*taken, state, known["dropout_p"], known["is_causal"], False, scale, known["grad_input_mask"]),
             )
         gradient.meta.update(user.meta)
-        user.replace_all_uses_with(gradient)
-        graph.erase_node(user)
+        changes.replace(user, gradient)
     for position, part in parts.items():
         if position > 1 and not part.users:
-            graph.erase_node(part)
-    graph.erase_node(node)
+            changes.erase(part)
 
 
 def _tag(node: torch.fx.Node, policy: CheckpointPolicy) -> None:

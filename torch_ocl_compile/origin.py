@@ -1,4 +1,4 @@
-# torch_ocl_compile/lowering/origin.py: a node of the FX graph in words: its op, operands and line of the user's code.
+# torch_ocl_compile/origin.py: a node of the FX graph in words: its op, operands and line of the user's code.
 """For messages, dumps and the records of launches."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def origin(node: torch.fx.Node) -> ir.Origin:
 
 
 def describe_value(node: torch.fx.Node) -> str:
-    value = node.meta.get("val")
+    value = node.meta.get("val", node.meta.get("example_value"))
     if isinstance(value, torch.Tensor):
         kind = str(value.dtype).removeprefix("torch.")
         return f"{node.name}: {kind}{list(value.shape)} on {value.device}"
