@@ -137,17 +137,14 @@ class _Trace:
         self.graph_module = self._trace()
 
     def _trace(self) -> torch.fx.GraphModule:
-        from torch.fx.experimental.proxy_tensor import make_fx
-
         from torch_ocl_compile.decompositions import ocl_decomp_table
+        from torch_ocl_compile.tracing import trace
 
         with self.mode:
             fakes = [self._placeholder(i, leaf) for i, leaf in enumerate(self.leaves)]
             self.leaf_of = [i for i, fake in enumerate(fakes) if fake is not None]
             function = torch.func.functionalize(self._call, remove="mutations")
-            made: torch.fx.GraphModule = make_fx(function, decomposition_table=ocl_decomp_table())(
-                *(fake for fake in fakes if fake is not None)
-            )
+            made = trace(function, [fake for fake in fakes if fake is not None], ocl_decomp_table())
         if any(self._is_special(guard.expr) for guard in self.env.guards):
             raise UnsupportedError(f"its graph holds for some values only: {self.env.guards}")
         drop_dead_code(made)

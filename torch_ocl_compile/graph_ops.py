@@ -21,6 +21,8 @@ LIBRARY.define("rng_reserve(Device device, int streams) -> Tensor")
 LIBRARY.define("uniform(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
 LIBRARY.define("normal(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
 LIBRARY.define("randint(Tensor state, SymInt[] size, int stream, ScalarType dtype, SymInt low, SymInt high) -> Tensor")
+# Stands in the graph of an eager op for a number computed of sizes, which its meta["val"] has. It is never called.
+LIBRARY.define("number(str expression) -> Scalar")
 # (seed, offset + stream): what an op with one stream of its own draws from.
 LIBRARY.define("rng_stream(Tensor state, int stream) -> Tensor")
 # Attention of any rank: (out, sums, state), sums as csrc/ir/graph.h has them. A mask is bool (false: not seen) or added.

@@ -186,3 +186,53 @@ def test_threads(ocl_device: str) -> None:
         results = list(pool.map(lambda k: ((x.to(ocl_device) + k).exp2() - 1).cpu(), [k % 3 for k in range(24)]))
     for k, got in enumerate(results):
         torch.testing.assert_close(got, (x + k % 3).exp2() - 1)
+
+
+def test_other_threads_while_an_op_is_traced(ocl_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiled function runs in another thread, and nn.Module is as it was, while the trace of an op is under way."""
+    import concurrent.futures
+
+    from torch_ocl_compile import eager_forms
+
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: x * 2 + 1, backend="ocl")
+    x = torch.arange(6.0).to(ocl_device)
+    expected, call = compiled(x), torch.nn.Module.__call__
+    seen: list[Any] = []
+
+    def form(a: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            seen.append(pool.submit(compiled, x).result(60))
+        assert torch.nn.Module.__call__ is call
+        return out.copy_(torch.sinh(a))
+
+    monkeypatch.setitem(eager_forms.FORMS, "aten.sinh.out", form)
+    torch.testing.assert_close((x.view(2, 3)).sinh().cpu(), torch.arange(6.0).view(2, 3).sinh())
+    assert "aten::sinh.out" not in eager.reasons() and len(seen) == 1
+    torch.testing.assert_close(seen[0].cpu(), expected.cpu())
+
+
+def test_compiled_functions_beside_first_calls_of_ops(ocl_device: str) -> None:
+    """Four threads call one compiled module; between the calls each meets ops and sizes that nobody has compiled."""
+    import concurrent.futures
+
+    torch._dynamo.reset()
+    module = torch.nn.Sequential(torch.nn.Linear(9, 7), torch.nn.ReLU(), torch.nn.Linear(7, 5))
+    x = torch.randn(3, 9)
+    with torch.no_grad():
+        expected = module(x)
+        compiled = torch.compile(module.to(ocl_device), backend="ocl")
+        given = x.to(ocl_device)
+        compiled(given)
+
+        def work(thread: int) -> None:
+            with torch.no_grad():
+                for k in range(8):
+                    torch.testing.assert_close(compiled(given).cpu(), expected)
+                    n = 11 + 8 * thread + k
+                    op = (torch.asinh, torch.atan, torch.expm1, torch.erf)[k % 4]
+                    torch.testing.assert_close(op(torch.ones(n).to(ocl_device)).cpu(), op(torch.ones(n)))
+
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            for done in [pool.submit(work, thread) for thread in range(4)]:
+                done.result(120)
