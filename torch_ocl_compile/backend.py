@@ -139,7 +139,9 @@ def boundaries(kind: str) -> dict[str, Any]:
         metadata.tokens
     )  # of ops with effects: first among inputs and results, where the metadata leaves them out
     if kind == "backward":
-        return {"donated": list(metadata.bw_donated_idxs or ()) if not metadata.num_backward_tokens else []}
+        donated = list(metadata.bw_donated_idxs or ()) if not metadata.num_backward_tokens else []
+        # Gradients become .grad of several tensors, which later calls add to in place.
+        return {"donated": donated, "apart": True}
     found: dict[str, Any] = {"parameters": [tokens + i for i in metadata.static_input_indices or ()]}
     if kind == "forward":
         found["saved_from"] = tokens + metadata.num_forward

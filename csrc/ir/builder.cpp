@@ -343,6 +343,16 @@ void Builder::output(const Value& value, const Shape& strides) {
     }
     return add(copy(value), {}, 0);
   }
+  add(place(value, strides), strides, 0);
+}
+
+Value Builder::place(const Value& value, const Shape& strides) {
+  const auto buffer_of = [&](const Value& x) -> Buffer& { return graph.buffers.at(static_cast<size_t>(x.buffer)); };
+  OCL_ASSERT(strides.size() == value.sizes.size(), "a result needs a stride per size");
+  if (value.kind == Value::Kind::kView && buffer_of(value).strides && buffer_of(value).dtype == value.dtype) {
+    const auto window = strided(graph, as_view(value));
+    if (window && window->offset.is_const(0) && same_strides(strides, window->strides, value.sizes)) return value;
+  }
   // Dimensions that were promised a stride of 0 hold one element.
   Value stored = value;
   Shape kept = strides;
@@ -354,7 +364,12 @@ void Builder::output(const Value& value, const Shape& strides) {
   // A flexible buffer whose dimensions the value permutes takes the promised strides itself; anything else is copied.
   if (!permuted_strides(stored, kept)) stored = copy(stored);
   buffer_of(stored).strides = *permuted_strides(stored, kept);
-  add(stored, strides, 0);
+  return stored;
+}
+
+void Builder::output_window(const Value& base, const Shape& sizes, const Shape& strides, const IndexExpr& offset) {
+  OCL_ASSERT(strides.size() == sizes.size(), "a result needs a stride per size");
+  graph.outputs.push_back({base.buffer, sizes, strides, offset});
 }
 
 bool Builder::same_strides(const Shape& promised, const Shape& actual, const Shape& sizes) const {

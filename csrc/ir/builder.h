@@ -122,6 +122,11 @@ class Builder {
   // Results
   /// `strides`: what the caller was promised, or empty when any dense layout is fine (saved for backward).
   void output(const Value& value, const Shape& strides);
+  /// The value in a buffer that has these strides from now on: what several results may be windows on. Copies it only if its
+  /// own buffer cannot have them.
+  Value place(const Value& value, const Shape& strides);
+  /// A result that is a window on the memory of `base`, a value from place().
+  void output_window(const Value& base, const Shape& sizes, const Shape& strides, const IndexExpr& offset);
   Graph finish();  // verifies
 
  private:

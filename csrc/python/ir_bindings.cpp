@@ -337,6 +337,8 @@ void bind_builder(py::module_& m) {
       .def("call", &Builder::call)
       .def("copy_into", &Builder::copy_into)
       .def("output", &Builder::output)
+      .def("place", &Builder::place)
+      .def("output_window", &Builder::output_window)
       .def("finish", &Builder::finish);
 
   py::class_<BodyBuilder>(m, "BodyBuilder")

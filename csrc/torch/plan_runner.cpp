@@ -134,14 +134,16 @@ std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>&
   exec::run(plan, addresses, output_addresses, handler, stream);
 
   std::vector<at::Tensor> outputs;
+  std::vector<bool> given(allocated.size(), false);  // the caller may change the shape of one result without that of another
   outputs.reserve(graph.outputs.size());
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     const exec::BufferSource source = exec::source_of(plan, graph.outputs[i].buffer);
     const bool is_input = source.kind == exec::BufferSource::Kind::kInput;
     const at::Tensor& base = is_input ? inputs[source.index] : allocated[source.index];
     const exec::TensorShape shape = exec::output_shape(plan, static_cast<int>(i));
-    const bool whole =
-        shape.offset == 0 && base.sizes() == at::IntArrayRef(shape.sizes) && base.strides() == at::IntArrayRef(shape.strides);
+    const bool whole = shape.offset == 0 && base.sizes() == at::IntArrayRef(shape.sizes) &&
+                       base.strides() == at::IntArrayRef(shape.strides) && (is_input || !given[source.index]);
+    if (!is_input && whole) given[source.index] = true;
     outputs.push_back(whole ? base : base.as_strided(shape.sizes, shape.strides, base.storage_offset() + shape.offset));
   }
   return outputs;

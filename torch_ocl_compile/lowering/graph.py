@@ -20,6 +20,7 @@ from torch_ocl_compile.lowering.context import Context, ir_dtype
 from torch_ocl_compile.lowering.fallback import lower_call, record
 from torch_ocl_compile.lowering.in_place import scatters_into_inputs
 from torch_ocl_compile.lowering.registry import find
+from torch_ocl_compile.lowering.results import PlanOutputs, storage
 from torch_ocl_compile.origin import describe, describe_value, origin
 from torch_ocl_compile.symbolic import Symbols, SymbolSource
 
@@ -93,13 +94,15 @@ def lower_module(
     gm: torch.fx.GraphModule,
     *,
     saved_from: int | None = None,
+    apart: bool = False,
     parameters: Sequence[int] = (),
     donated: Sequence[int] = (),
     fallback: str = "eager",
     debug: bool = False,
 ) -> Lowered:
-    """Lowers a graph. Results from `saved_from` on may have any strides; `parameters`, `donated`: input positions."""
-    return _Lowering(gm, saved_from, set(parameters), set(donated), fallback, debug).run()
+    """Lowers a graph. Results from `saved_from` on may have any strides. `apart`: results that are views of one tensor get
+    memory of their own all the same. `parameters`, `donated`: input positions."""
+    return _Lowering(gm, saved_from, apart, set(parameters), set(donated), fallback, debug).run()
 
 
 def allows_tf32() -> tuple[bool, bool]:
@@ -118,6 +121,7 @@ class _Lowering:
         self,
         gm: torch.fx.GraphModule,
         saved_from: int | None,
+        apart: bool,
         parameters: set[int],
         donated: set[int],
         fallback: str,
@@ -125,6 +129,7 @@ class _Lowering:
     ) -> None:
         self.gm = gm
         self.saved_from = saved_from
+        self.apart = apart
         self.parameters = parameters
         self.donated = donated
         self.fallback = fallback
@@ -355,16 +360,12 @@ class _Lowering:
         returned = output.args[0] if isinstance(output.args[0], (list, tuple)) else [output.args[0]]
         results: list[Result] = []
         after: list[torch.fx.Node] = []
-        plan: dict[torch.fx.Node, int] = {}
-        owners: dict[int, Any] = {
-            self.env[n].buffer: storage(n) for n in self.placeholders if self.parts[n] is Part.DEVICE and n in self.env
-        }
+        here = [n for n in self.placeholders if self.parts[n] is Part.DEVICE and n in self.env]
+        visible = [] if self.apart else [n for n in returned[: self.saved_from] if isinstance(n, torch.fx.Node)]
+        outputs = PlanOutputs(self.context, self.env, here, visible)
 
         def plan_result(node: torch.fx.Node, strides: list[Any]) -> Result:
-            if node not in plan:
-                self.emit(node, strides, owners)
-                plan[node] = len(plan)
-            return Result("plan", plan[node])
+            return Result("plan", outputs.position(node, strides))
 
         for position, node in enumerate(returned):
             if not isinstance(node, torch.fx.Node):
@@ -407,15 +408,6 @@ class _Lowering:
             [checked for checked, _ in self.outside],
         )
 
-    def emit(self, node: torch.fx.Node, strides: list[Any], owners: dict[int, Any]) -> None:
-        """One output of the ir.Graph: its memory belongs to the node's storage, and to no other's."""
-        value = self.env[node]
-        if value.kind != ir.ValueKind.kView or owners.setdefault(value.buffer, storage(node)) is not storage(node):
-            self.builder.origin = origin(node)
-            value = self.builder.copy(value)
-            owners[value.buffer] = storage(node)
-        self.builder.output(value, strides)
-
     def early_part(self) -> tuple[Callable[..., Any], list[int]] | None:
         nodes = [n for n in self.gm.graph.nodes if n.op == "call_function" and self.parts[n] is Part.BEFORE]
         if not nodes and not self.host_values:
@@ -449,23 +441,6 @@ def _root(node: torch.fx.Node) -> torch.fx.Node:
 
 def _is_view(value: Any, buffer: int) -> bool:
     return isinstance(value, ir.Value) and value.kind == ir.ValueKind.kView and value.buffer == buffer
-
-
-def storage(node: torch.fx.Node) -> torch.fx.Node:
-    """The node that made the memory which this node's result views, by the aliasing that the schemas promise."""
-    while node.op == "call_function" and node.args and isinstance(node.args[0], torch.fx.Node):
-        if isinstance(node.target, OpOverload):
-            returns = node.target._schema.returns
-            if not returns or returns[0].alias_info is None:
-                return node
-        elif str(node.target) != "<built-in function getitem>":
-            return node
-        else:
-            source = node.args[0]
-            if isinstance(source.target, OpOverload) and source.target._schema.returns[0].alias_info is None:
-                return node
-        node = node.args[0]
-    return node
 
 
 def _attribute(gm: torch.fx.GraphModule, path: str) -> Any:

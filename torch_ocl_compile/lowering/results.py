@@ -1,0 +1,93 @@
+# torch_ocl_compile/lowering/results.py: which memory each result of a graph has, and which results share it.
+"""Results that PyTorch would give as views of one tensor are windows on one output buffer: what the caller writes to one is
+seen in the others. Any other result has memory of its own."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.lowering.context import Context
+from torch_ocl_compile.origin import origin
+
+
+class PlanOutputs:
+    """The outputs of the ir.Graph, in the order in which they are asked for."""
+
+    def __init__(self, context: Context, env: dict[Node, Any], inputs: Iterable[Node], visible: Iterable[Node]) -> None:
+        """`inputs`: placeholders on the device. `visible`: the results that the user sees."""
+        self.context = context
+        self.env = env
+        self.owners: dict[int, Node] = {env[n].buffer: storage(n) for n in inputs}
+        self.shared = _seen_twice(n for n in visible if isinstance(env.get(n), ir.Value))
+        self.bases: dict[Node, ir.Value] = {}
+        self.positions: dict[Node, int] = {}
+
+    def position(self, node: Node, strides: list[Any]) -> int:
+        """Which output of the plan is the node's value, with these strides; any strides if there are none."""
+        if node not in self.positions:
+            root = storage(node)
+            self.context.builder.origin = origin(node)
+            if root in self.shared and _is_window(node, root):
+                self._add_window(node, root)
+            else:
+                self.context.builder.output(self._own(node), strides)
+            self.positions[node] = len(self.positions)
+        return self.positions[node]
+
+    def _own(self, node: Node) -> ir.Value:
+        """The node's value in a buffer that belongs to the node's storage, and to no other's."""
+        value: ir.Value = self.env[node]
+        root = storage(node)
+        if value.kind != ir.ValueKind.kView or self.owners.setdefault(value.buffer, root) is not root:
+            value = self.context.builder.copy(value)
+            self.owners[value.buffer] = root
+        return value
+
+    def _add_window(self, node: Node, root: Node) -> None:
+        """By the strides and offsets of the trace: the root lies in memory as it was traced."""
+        c, builder = self.context, self.context.builder
+        whole, part = root.meta["val"], node.meta["val"]
+        if root not in self.bases:
+            self.bases[root] = builder.place(self._own(root), c.shape(whole.stride()))
+        offset = c.size(part.storage_offset()) - c.size(whole.storage_offset())
+        builder.output_window(self.bases[root], c.shape(part.shape), c.shape(part.stride()), offset)
+
+
+def _seen_twice(nodes: Iterable[Node]) -> set[Node]:
+    """The storages, by the node that made each, that several of these nodes view."""
+    views: dict[Node, set[Node]] = defaultdict(set)
+    for node in nodes:
+        root = storage(node)
+        if root.op == "call_function" and _is_window(node, root):
+            views[root].add(node)
+    return {root for root, seen in views.items() if len(seen) > 1}
+
+
+def _is_window(node: Node, root: Node) -> bool:
+    """Whether strides and an offset say where the node's elements are in the root's memory."""
+    part, whole = node.meta.get("val"), root.meta.get("val")
+    return isinstance(part, torch.Tensor) and isinstance(whole, torch.Tensor) and part.dtype == whole.dtype
+
+
+def storage(node: Node) -> Node:
+    """The node that made the memory which this node's result views, by the aliasing that the schemas promise."""
+    while node.op == "call_function" and node.args and isinstance(node.args[0], Node):
+        if isinstance(node.target, OpOverload):
+            returns = node.target._schema.returns
+            if not returns or returns[0].alias_info is None:
+                return node
+        elif str(node.target) != "<built-in function getitem>":
+            return node
+        else:
+            source = node.args[0]
+            if isinstance(source.target, OpOverload) and source.target._schema.returns[0].alias_info is None:
+                return node
+        node = node.args[0]
+    return node
