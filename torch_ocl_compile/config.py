@@ -6,11 +6,13 @@ An option `cache_dir` is the environment variable `TORCH_OCL_CACHE_DIR`. `docs/o
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -24,7 +26,11 @@ _FALSE = {"0", "false", "no", "off", ""}
 
 @dataclass(frozen=True)
 class Option:
-    """One row. `scope` is "process" (read once, or by `set`) or "compile" (also a key of torch.compile's options)."""
+    """One row.
+
+    `scope`: "start" (in force from the start of the process), "process" (`set` changes it at any time), or "compile" (also
+    a key of torch.compile's options). `choices`: all values there are; with `many` any of them, with commas. `least`: the
+    smallest number. `allowed`: what a text may be, for the docs."""
 
     name: str
     kind: type
@@ -32,6 +38,9 @@ class Option:
     help: str
     scope: str = "process"
     choices: tuple[Value, ...] = ()
+    many: bool = False
+    least: float | None = None
+    allowed: str = ""
 
     @property
     def variable(self) -> str:
@@ -42,9 +51,26 @@ class Option:
         parsed = _parse(self.kind, value)
         if parsed is None:
             raise ConfigError(f"{source}: {value!r} is not {_KIND_WORDS[self.kind]}.\n  do: {self.help}")
-        if self.choices and parsed not in self.choices:
-            raise ConfigError(f"{source}: {value!r} is not one of {', '.join(map(repr, self.choices))}.")
+        parts: list[Value] = [parsed]
+        if self.many:
+            parts = [part.strip() for part in str(parsed).split(",") if part.strip()]
+            parsed = ",".join(map(str, parts))
+        wrong = [part for part in parts if self.choices and part not in self.choices]
+        if wrong:
+            raise ConfigError(f"{source}: {wrong[0]!r} is not one of {', '.join(map(repr, self.choices))}.")
+        if self.least is not None and not float(parsed) >= self.least:
+            raise ConfigError(f"{source}: {value!r} is less than {self.least:g}.\n  do: {self.help}")
         return parsed
+
+    def values(self) -> str:
+        """What may be given, for the docs."""
+        if self.choices:
+            return ("any of, with commas: " if self.many else "") + ", ".join(f"`{c}`" for c in self.choices)
+        if self.kind is bool:
+            return "`0`, `1`"
+        if self.kind is str:
+            return self.allowed
+        return _KIND_WORDS[self.kind] + ("" if self.least is None else f" from {self.least:g}")
 
 
 _KIND_WORDS = {bool: "a switch (0 or 1)", int: "an integer", float: "a number", str: "a text"}
@@ -61,23 +87,27 @@ def _parse(kind: type, value: object) -> Value | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        return int(value) if kind is int else float(value)
+        number = float(value) if kind is float or isinstance(value, float) else int(value)
     except ValueError:
         return None
+    if not math.isfinite(number):
+        return None
+    if kind is int:
+        return int(number) if number == int(number) else None
+    return number
 
 
 _OPTIONS: dict[str, Option] = {}
 _VALUES: dict[str, Value] = {}
-_configured: tuple[str, int, str, str, bool] | None = None
+_FOLLOWERS: dict[str, Callable[[Any], None]] = {}
+_configured: tuple[str, int, str, str] | None = None
 
 
-def option(
-    name: str, kind: type, default: Value, help: str, *, scope: str = "process", choices: tuple[Value, ...] = ()
-) -> None:
-    """Adds a row. A name can be given once."""
+def option(name: str, kind: type, default: Value, help: str, **more: Any) -> None:
+    """Adds a row; `more`: the other fields of Option. A name can be given once."""
     if name in _OPTIONS:
         raise ConfigError(f"option {name!r} is defined twice")
-    _OPTIONS[name] = Option(name, kind, default, help, scope, choices)
+    _OPTIONS[name] = Option(name, kind, default, help, **more)
 
 
 option(
@@ -85,12 +115,15 @@ option(
     str,
     "",
     "Devices to use and their order: indices or parts of platform or device names, with commas; all if empty.",
+    scope="start",
+    allowed="a list, with commas",
 )
 option(
     "autoload",
     str,
     "auto",
     "Whether `import torch` alone registers the device; auto: unless torch has CUDA devices.",
+    scope="start",
     choices=("auto", "always", "never"),
 )
 option(
@@ -109,13 +142,26 @@ option(
     "Every call then waits for its results.",
     scope="compile",
 )
-option("dump", str, "", "Folder for every kernel as a file, with its graph and build log; nothing is written if empty.")
-option("cache_dir", str, "", "Folder of the kernel, plan and tuning cache; the user's cache folder if empty.")
+option(
+    "dump",
+    str,
+    "",
+    "Folder for every kernel as a file, with its graph and build log; nothing is written if empty.",
+    allowed="a path",
+)
+option(
+    "cache_dir",
+    str,
+    "",
+    "Folder of the kernel, plan and tuning cache; the user's cache folder if empty.",
+    allowed="a path",
+)
 option(
     "cache_size_mb",
     int,
     1024,
     "Size of that cache in MiB; the least recently used entries go first. 0 switches it off.",
+    least=0,
 )
 option("verify", bool, False, "Check the graph between the compiler's passes.", scope="compile")
 option(
@@ -146,19 +192,32 @@ option(
     "units",
     int,
     0,
-    "Compute units to share work among, likewise; 0: the device's.",
+    "Override the number of compute units that work is split over; 0: the device's.",
     scope="compile",
+    least=0,
 )
+# What `disable` can name; csrc/exec/plan.cpp has the same names.
+DISABLABLE = {
+    "wgmma": "warpgroup tensor cores, reached by inline instructions",
+    "wgmma_halves": "these for fp16 and bf16",
+    "wgmma_wide": "their widest tiles",
+    "wgmma_packed": "large products of packed operands on them",
+    "wgmma_packed_halves": "such products of fp16 and bf16",
+    "wgmma_attention": "attention on them",
+    "wgmma_attention_gradient": "the gradients of attention on them",
+    "mma": "warp tensor cores, used where wgmma is not; without both the kernels are portable",
+    "mma_attention": "attention on these",
+    "mma_attention_gradient": "the gradients of attention on these",
+    "conv_statistics": "convolutions that leave the mean and variance of their channels for a batch norm, on CPUs too",
+}
 option(
     "disable",
     str,
     "",
-    "Capabilities of a device not to use, with commas: wgmma (matrix units of four warps by inline instructions), mma (those of one "
-    "warp, used where wgmma is not; without both the kernels are portable), wgmma_halves (for fp16 and bf16), wgmma_wide (their "
-    "widest tiles), wgmma_packed (large products of packed operands), wgmma_packed_halves (those of fp16 and bf16), "
-    "conv_statistics (convolutions that leave the mean and variance of their channels for a batch norm, CPUs' too), "
-    "wgmma_attention (for attention), wgmma_attention_gradient (for its gradients), mma_attention, mma_attention_gradient (likewise).",
+    "Capabilities of a device not to use. " + "; ".join(f"{name}: {what}" for name, what in DISABLABLE.items()) + ".",
     scope="compile",
+    choices=tuple(DISABLABLE),
+    many=True,
 )
 option(
     "kept_weights_mb",
@@ -166,6 +225,7 @@ option(
     4096,
     "Most memory, in MiB, for what inference computes of parameters alone (packed weights) and keeps until one changes; 0: none.",
     scope="compile",
+    least=0,
 )
 option(
     "interpret",
@@ -193,6 +253,7 @@ option(
     float,
     20.0,
     "Seconds that one kernel variant may run while it is measured; what takes longer is disabled for the driver.",
+    least=0,
 )
 
 
@@ -210,22 +271,44 @@ def get(name: str) -> Value:
     return row.default if text is None else row.parse(text, f"environment variable {row.variable}")
 
 
+def follow(name: str, apply: Callable[[Any], None]) -> None:
+    """`apply` is told each new value of an option before it is in force. It raises ConfigError where it is too late."""
+    _FOLLOWERS[name] = apply
+
+
 def set(name: str, value: object) -> None:
-    """Sets an option for the process."""
-    _VALUES[name] = _row(name).parse(value, f"option {name!r}")
+    """Sets an option for the process. Raises ConfigError for a value that is wrong or comes too late."""
+    parsed = _row(name).parse(value, f"option {name!r}")
+    _apply(name, parsed)
+    _VALUES[name] = parsed
 
 
 @contextmanager
 def override(**values: object) -> Iterator[None]:
     """Sets options for a `with` block."""
     parsed = {name: _row(name).parse(value, f"option {name!r}") for name, value in values.items()}
+    for name in parsed:
+        if _OPTIONS[name].scope == "start":
+            raise ConfigError(
+                f"option {name!r} holds from the start of the process and cannot be set for a block.\n"
+                f"  do: set the environment variable {_OPTIONS[name].variable}"
+            )
     saved = dict(_VALUES)
-    _VALUES.update(parsed)
     try:
+        for name, value in parsed.items():
+            set(name, value)
         yield
     finally:
-        _VALUES.clear()
+        changed = [name for name, value in _VALUES.items() if name not in saved or saved[name] != value]
+        for name in changed:
+            del _VALUES[name]
+            _apply(name, saved[name] if name in saved else get(name))
         _VALUES.update(saved)
+
+
+def _apply(name: str, value: Value) -> None:
+    if name in _FOLLOWERS:
+        _FOLLOWERS[name](value)
 
 
 def compile_options(given: Mapping[str, object] | None) -> dict[str, Value]:
@@ -249,7 +332,7 @@ def cache_folder() -> Path:
 
 
 def configure_core() -> None:
-    """Hands the cache, dump and verify settings to the C++ core, where they changed since the last call."""
+    """Hands the cache and dump settings to the C++ core, where they changed since the last call."""
     global _configured
     from torch_ocl_compile import _C
 
@@ -260,26 +343,32 @@ def configure_core() -> None:
         budget,
         str(folder / "failed"),
         str(get("dump")),
-        bool(get("verify")),
     )
     if settings != _configured:
         _C.exec.configure(*settings)
         _configured = settings
 
 
-def core_settings() -> tuple[int | str | bool, ...] | None:
+def core_settings() -> tuple[int | str, ...] | None:
     """What `configure_core` handed over last: other settings mean another cache."""
     return _configured
 
 
 def table() -> str:
     """The rows as a Markdown table, for docs/options.md."""
-    lines = ["| option | environment variable | type | default | meaning |", "|---|---|---|---|---|"]
+    lines = ["| option | environment variable | values | default | meaning |", "|---|---|---|---|---|"]
     for row in _OPTIONS.values():
-        where = f"`{row.name}`" + (" (also in `torch.compile(options=...)`)" if row.scope == "compile" else "")
+        where = f"`{row.name}`" + _SCOPE_WORDS[row.scope]
         default = "" if row.default == "" else f"`{int(row.default) if row.kind is bool else row.default}`"
-        lines.append(f"| {where} | `{row.variable}` | {row.kind.__name__} | {default} | {row.help} |")
+        lines.append(f"| {where} | `{row.variable}` | {row.values()} | {default} | {row.help} |")
     return "\n".join(lines) + "\n"
+
+
+_SCOPE_WORDS = {
+    "start": " (before the first use)",
+    "process": "",
+    "compile": " (also in `torch.compile(options=...)`)",
+}
 
 
 def _row(name: str) -> Option:

@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from torch_ocl_compile.errors import ConfigError
+
 _registered = False
 
 
@@ -44,8 +46,11 @@ def register() -> None:
 
     _C.set_device_sources(str(config.get("devices")), runtimes.vendor_libraries())
     _C.set_fallback_warnings(bool(config.get("warn_fallback")))
-    if config.get("eager") == "compile":
-        _C.set_eager_compiler(_compile_eager)
+    _run_eager_ops(str(config.get("eager")))
+    config.follow("warn_fallback", _C.set_fallback_warnings)
+    config.follow("eager", _run_eager_ops)
+    config.follow("devices", _choose_devices)
+    config.follow("autoload", _refuse_autoload)
     utils: Any = torch.utils
     utils.rename_privateuse1_backend("ocl")
     torch._register_device_module("ocl", device)
@@ -60,6 +65,37 @@ def register() -> None:
     _when_imported("torch._subclasses.fake_impls", _register_fake_rules)
     atexit.register(_end)
     _registered = True
+
+
+def _run_eager_ops(how: str) -> None:
+    """Follows the option `eager`."""
+    from torch_ocl_compile import _C
+
+    _C.set_eager_compiler(_compile_eager if how == "compile" else None)
+
+
+def _choose_devices(selection: str) -> None:
+    """Follows the option `devices`: as long as no device has been used."""
+    from torch_ocl_compile import _C, config, runtimes
+
+    if _C.set_device_sources(selection, runtimes.vendor_libraries()) or selection == config.get("devices"):
+        return
+    raise ConfigError(
+        f"option 'devices': {selection!r} comes too late, the devices have been listed and may hold tensors.\n"
+        "  do: set it right after `import torch_ocl_compile`, before anything uses a device (device_count() does), or in the "
+        "environment: TORCH_OCL_DEVICES"
+    )
+
+
+def _refuse_autoload(choice: str) -> None:
+    """Follows the option `autoload`, which `import torch` has read."""
+    from torch_ocl_compile import config
+
+    if choice != config.get("autoload"):
+        raise ConfigError(
+            f"option 'autoload': {choice!r} comes too late, `import torch` has read it.\n"
+            "  do: set the environment variable TORCH_OCL_AUTOLOAD before Python starts"
+        )
 
 
 def _compile_eager(*call: Any) -> Any:

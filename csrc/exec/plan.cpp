@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <fstream>
 #include <set>
+#include <sstream>
 
 #include "csrc/exec/tune.h"
 #include "csrc/exec/unit_check.h"
@@ -63,10 +64,13 @@ Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
       {"conv_statistics", {statistics, statistics_halves, warp_statistics, {&Caps::conv_statistics}}},
       {"wgmma_attention", {attention, attention_halves, gradients, gradient_halves}},
       {"wgmma_attention_gradient", {gradients, gradient_halves}}};
-  for (const auto& [name, fields] : groups)
-    if (("," + options.disable + ",").find(std::string(",") + name + ",") != std::string::npos)
-      for (const Fields& some : fields)
-        for (const auto field : some) caps.*field = false;
+  std::istringstream names(options.disable);
+  for (std::string name; std::getline(names, name, ',');) {
+    const auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& row) { return name == row.first; });
+    if (group == groups.end()) fail(ErrorKind::kConfig, "option 'disable': no capability is called '" + name + "'");
+    for (const Fields& some : group->second)
+      for (const auto field : some) caps.*field = false;
+  }
   return caps;
 }
 

@@ -27,7 +27,6 @@ namespace {
 struct Settings {
   std::shared_ptr<cache::KernelCache> cache;
   std::string failed_dir, dump_dir;
-  bool verify = false;
 };
 struct SharedSettings {
   std::mutex mutex;
@@ -48,12 +47,12 @@ runtime::BinaryStore binary_store(const std::shared_ptr<cache::KernelCache>& cac
           [cache](const std::string& key, const std::string& binary) { cache->store("kernels", key, binary); }};
 }
 
-void configure(const std::string& cache_path, int64_t budget_bytes, const std::string& failed_dir, const std::string& dump_dir,
-               bool verify) {
+void configure(const std::string& cache_path, int64_t budget_bytes, const std::string& failed_dir,
+               const std::string& dump_dir) {
   const auto cache = std::make_shared<cache::KernelCache>(cache_path, budget_bytes);
   {
     const std::lock_guard lock(shared_settings().mutex);
-    shared_settings().settings = {cache, failed_dir, dump_dir, verify};
+    shared_settings().settings = {cache, failed_dir, dump_dir};
   }
   aten::set_build_context(binary_store(cache), failed_dir);
   if (!dump_dir.empty()) std::filesystem::create_directories(dump_dir);
@@ -101,11 +100,11 @@ exec::PlanOptions plan_options_from(const py::dict& options) {
   take("vector_floats", plan_options.vector_floats);
   take("units", plan_options.units);
   take("fuse", plan_options.schedule.fuse);
+  take("verify", plan_options.schedule.verify);
   take("choice", plan_options.choice);
   take("tuned", plan_options.tuned);
   take("appended", plan_options.appended);
   const Settings current = settings();
-  plan_options.schedule.verify = current.verify;
   plan_options.failed_dir = current.failed_dir;
   plan_options.dump_dir = current.dump_dir;
   return plan_options;
@@ -193,7 +192,7 @@ py::dict timings(PyPlan& self) {
   d["build_seconds"] = self.plan->build_seconds;
   py::list passes;
   for (const schedule::PassTrace& pass : self.plan->passes)
-    passes.append(py::make_tuple(pass.name, pass.milliseconds, pass.changed));
+    passes.append(py::make_tuple(pass.name, pass.milliseconds, pass.changed, pass.verified));
   d["passes"] = passes;
   return d;
 }
@@ -359,8 +358,7 @@ py::list unit_products(const std::string& name) {
 
 void bind_exec(py::module_& m) {
   py::module_ e = m.def_submodule("exec", "Plans: compiled graphs and what they did.");
-  e.def("configure", &configure, py::arg("cache_path"), py::arg("budget_bytes"), py::arg("failed_dir"), py::arg("dump_dir"),
-        py::arg("verify"));
+  e.def("configure", &configure, py::arg("cache_path"), py::arg("budget_bytes"), py::arg("failed_dir"), py::arg("dump_dir"));
   e.def("kept_bytes", &exec::kept_bytes);
   e.def("cache_stats", &cache_stats);
   e.def("cache_clear", [] {

@@ -81,6 +81,14 @@ void check_order() {
                std::string(order.first) + " must run before " + order.second + ": " + order.reason);
 }
 
+void verify_after(const char* pass, const ir::Graph& graph) {
+  try {
+    ir::verify(graph, ir::Level::kGraph);
+  } catch (const Error& error) {
+    fail(error.kind(), std::string("after the pass ") + pass + ": " + error.what());
+  }
+}
+
 }  // namespace
 
 Schedule make_schedule(ir::Graph graph, const Caps& caps, const Options& options) {
@@ -96,8 +104,9 @@ Schedule make_schedule(ir::Graph graph, const Caps& caps, const Options& options
     const auto start = std::chrono::steady_clock::now();
     pass.run(schedule, caps);
     const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
-    if (options.trace) options.trace->push_back({pass.name, time.count(), str(schedule) != before});
-    if (options.verify && position(pass.name) < position("fuse")) ir::verify(schedule.graph, ir::Level::kGraph);
+    const bool verified = options.verify && position(pass.name) < position("fuse");
+    if (options.trace) options.trace->push_back({pass.name, time.count(), str(schedule) != before, verified});
+    if (verified) verify_after(pass.name, schedule.graph);
   }
   schedule.measured = nullptr;
   schedule.tunables = nullptr;

@@ -101,6 +101,7 @@ struct PassTrace {
   std::string name;
   double milliseconds = 0;
   bool changed = false;
+  bool verified = false;  // the graph was checked after it
 };
 
 struct Options {

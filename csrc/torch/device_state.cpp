@@ -41,10 +41,12 @@ void set_up() {
 
 }  // namespace
 
-void set_device_sources(std::string selection, std::vector<std::string> vendor_libraries) {
+bool set_device_sources(std::string selection, std::vector<std::string> vendor_libraries) {
   const std::lock_guard lock(g_mutex);
+  if (g_ready) return false;
   g_selection = std::move(selection);
   g_vendor_libraries = std::move(vendor_libraries);
+  return true;
 }
 
 bool devices_ready() noexcept { return g_ready; }

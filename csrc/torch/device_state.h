@@ -13,7 +13,8 @@
 namespace ocl::aten {
 
 /// What configure_devices gets at the first use of a device; kept until then, so that importing loads no OpenCL runtime.
-void set_device_sources(std::string selection, std::vector<std::string> vendor_libraries);
+/// False, and nothing changes, once the devices have been listed.
+bool set_device_sources(std::string selection, std::vector<std::string> vendor_libraries);
 bool devices_ready() noexcept;
 
 /// Number of devices; 0 (never an error) where OpenCL is missing or broken, or after a fork of an initialised process.

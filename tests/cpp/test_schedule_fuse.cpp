@@ -2,10 +2,12 @@
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <iostream>
 
 #include "csrc/ir/builder.h"
 #include "csrc/schedule/schedule.h"
+#include "csrc/support/error.h"
 
 using namespace ocl;
 using namespace ocl::ir;
@@ -328,5 +330,23 @@ TEST_CASE("a scan runs alone and takes its producer in") {
     const Schedule s = scheduled(b, caps);
     CHECK(s.groups.size() == 2);
     CHECK(s.groups[0].strategy == LoopStrategy::kSequential);
+  }
+}
+
+TEST_CASE("verifying between passes names the pass") {
+  const char* text =
+      "buffer b0 in0 f32 [4] strides [1] input 0\nbuffer b1 out f32 [4]\ninputs b0\nnode map [4]\n"
+      "  v0 = load f32 b0[i0]\n  store b1[9] = v0\nresult b1 [4] strides [1] offset 0\n";
+  ocl::schedule::Options options;
+  std::vector<ocl::schedule::PassTrace> trace;
+  options.trace = &trace;
+  CHECK_NOTHROW(make_schedule(parse_graph(text), cpu(), options));
+  CHECK(std::none_of(trace.begin(), trace.end(), [](const auto& pass) { return pass.verified; }));
+  options.verify = true;
+  try {
+    make_schedule(parse_graph(text), cpu(), options);
+    FAIL("a store outside its buffer went unseen");
+  } catch (const ocl::Error& error) {
+    CHECK(std::string(error.what()).find("after the pass simplify: the graph breaks the rule") == 0);
   }
 }
