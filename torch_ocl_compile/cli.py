@@ -7,10 +7,14 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 
 from torch_ocl_compile import __version__
+
+if TYPE_CHECKING:
+    from torch_ocl_compile.doctor import Finding
 
 
 def _devices(_: argparse.Namespace) -> int:
@@ -31,7 +35,6 @@ def _devices(_: argparse.Namespace) -> int:
 def _doctor(args: argparse.Namespace) -> int:
     from torch_ocl_compile import config, device
     from torch_ocl_compile.doctor import examine
-    from torch_ocl_compile.errors import OclError
 
     status = _devices(args)
     print(
@@ -42,19 +45,24 @@ def _doctor(args: argparse.Namespace) -> int:
     ]
     print("environment:", ", ".join(changed) or "no TORCH_OCL_ variable is set")
     for index in range(device.device_count()):
-        try:
-            found = examine(torch.device("ocl", index))
-        except (OclError, RuntimeError) as error:
-            print(f"ocl:{index}: FAILED\n{error}")
-            status = 1
-            continue
-        verdict = "good" if found.healthy else "WRONG RESULTS"
-        print(
-            f"ocl:{index}: {verdict}: a training step in {found.kernels} kernels, within {found.error:.0e} of the CPU; "
-            f"{found.first_seconds:.1f} s with compilation, {found.step_ms:.1f} ms then"
-        )
-        status |= int(not found.healthy)
+        for found in examine(torch.device("ocl", index)):
+            print(f"ocl:{index}: {_verdict(found)}", flush=True)
+            status |= int(not found.healthy)
     return status
+
+
+def _verdict(found: Finding) -> str:
+    name = found.check.name
+    if found.problem:
+        return f"{name}: FAILED\n{found.problem}"
+    if found.kernels == 0:
+        return f"{name}: NO KERNEL RAN"
+    if not found.healthy:
+        return f"{name}: WRONG RESULTS: {found.worst} is off by {found.error:.0e} where {found.check.tolerance:.0e} is allowed"
+    return (
+        f"{name}: good: a training step in {found.kernels} kernels, within {found.error:.0e} of fp64; "
+        f"{found.first_seconds:.1f} s with compilation, {found.step_ms:.1f} ms then"
+    )
 
 
 def _demo(args: argparse.Namespace) -> int:
@@ -93,7 +101,9 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("devices", help="list the OpenCL devices in the order of ocl:0, ocl:1, ...").set_defaults(
         run=_devices
     )
-    commands.add_parser("doctor", help="compile and check a small network on every device").set_defaults(run=_doctor)
+    commands.add_parser(
+        "doctor", help="compile and check small networks and attention on every device, in fp32, fp16 and bf16"
+    ).set_defaults(run=_doctor)
     demo = commands.add_parser("demo", help="train a small CNN on handwritten digits")
     demo.add_argument("--device", default="ocl", help="torch device (default: ocl)")
     demo.add_argument("--epochs", type=int, default=20)

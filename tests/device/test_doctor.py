@@ -1,0 +1,73 @@
+# tests/device/test_doctor.py: doctor calls a healthy device good, and never what is wrong, missing or not finite.
+import argparse
+
+import pytest
+import torch
+
+from torch_ocl_compile import cli, doctor
+
+AILMENTS = {
+    "a NaN gradient": lambda loss, w: loss + (w * 0).sqrt().sum(),  # its value is right
+    "an infinite loss": lambda loss, w: loss + float("inf"),
+    "a wrong loss": lambda loss, w: loss + (0.01 * loss).detach(),
+    "a wrong gradient": lambda loss, w: loss + 0.01 * (w - w.detach()).sum() * loss.detach(),
+    "no gradient": lambda loss, w: loss - loss + loss.detach() + w.new_zeros(()).requires_grad_(),
+}
+
+
+class Patient(torch.nn.Module):
+    """Healthy on the CPU."""
+
+    def __init__(self, ailment=""):
+        super().__init__()
+        self.ailment = ailment
+        self.weight = torch.nn.Parameter(torch.rand(8) + 1)
+
+    def inputs(self):
+        return (torch.rand(8) + 1,)
+
+    def forward(self, x):
+        loss = (x * self.weight).square().sum()
+        return AILMENTS[self.ailment](loss, self.weight) if self.ailment and x.device.type == "ocl" else loss
+
+
+def report(monkeypatch, capsys, device, *checks):
+    """Exit status and what the command says of one device."""
+    monkeypatch.setattr(doctor, "CHECKS", checks)
+    monkeypatch.setattr(cli, "_devices", lambda args: 0)
+    monkeypatch.setattr(torch.ocl, "device_count", lambda: 1)
+    original = doctor.examine
+    monkeypatch.setattr(doctor, "examine", lambda _: original(torch.device(device)))
+    status = cli._doctor(argparse.Namespace())
+    return status, capsys.readouterr().out
+
+
+def check(ailment):
+    return doctor.Check("patient", torch.float32, lambda: Patient(ailment), 1e-3)
+
+
+@pytest.mark.parametrize("ailment", AILMENTS)
+def test_sick(ailment, ocl_device, monkeypatch, capsys):
+    status, out = report(monkeypatch, capsys, ocl_device, check(ailment), check(""))
+    assert status == 1
+    assert "patient: WRONG RESULTS: the " in out and out.count("patient: good") == 1, out
+
+
+def test_what_raises_hides_nothing_else(ocl_device, monkeypatch, capsys):
+    class Raises(Patient):
+        def forward(self, x):
+            return torch.segment_reduce(
+                super().forward(x).view(1), "sum", lengths=torch.ones(1, dtype=torch.long, device=x.device)
+            ).sum()
+
+    raises = doctor.Check("raises", torch.float32, Raises, 1e-3)
+    status, out = report(monkeypatch, capsys, ocl_device, raises, check(""))
+    assert status == 1 and "raises: FAILED\n" in out and "segment_reduce" in out and "patient: good" in out, out
+
+
+def test_healthy(ocl_device, monkeypatch, capsys):
+    status, out = report(monkeypatch, capsys, ocl_device, *doctor.CHECKS)
+    assert status == 0, out
+    names = [c.name for c in doctor.CHECKS]
+    assert [f"{kind} {dtype}" for kind in ("convolutions", "attention") for dtype in ("fp32", "fp16", "bf16")] == names
+    assert all(f"{name}: good: a training step in" in out for name in names), out
