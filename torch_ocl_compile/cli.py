@@ -79,7 +79,9 @@ def _cache(args: argparse.Namespace) -> int:
         _C.exec.cache_clear()
     stats = _C.exec.cache_stats()
     if not stats.get("enabled"):
-        print(f"off: {stats.get('problem') or 'TORCH_OCL_CACHE_SIZE_MB is 0'}")
+        print(
+            f"off: {stats['path']} {stats['problem']}" if stats.get("problem") else "off: TORCH_OCL_CACHE_SIZE_MB is 0"
+        )
         return 1
     budget = int(config.get("cache_size_mb"))
     print(f"{stats['path']}\n{stats['entries']} entries, {stats['bytes'] / 2**20:.1f} MiB of {budget} MiB")

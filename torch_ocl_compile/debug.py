@@ -68,9 +68,13 @@ def dump(label: str, name: str, text: Callable[[], str]) -> None:
     folder = str(config.get("dump"))
     if not folder:
         return
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, f"{label}.{name}"), "w", encoding="utf-8") as file:
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    with open(os.path.join(folder, f"{label}.{name}"), "w", encoding="utf-8", opener=_open_for_user_alone) as file:
         file.write(text())
+
+
+def _open_for_user_alone(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
 def fallback_counts() -> dict[str, int]:

@@ -26,6 +26,11 @@ constexpr int kBusyMs = 1000;                 // how long a busy file is waited 
 constexpr int64_t kUsedStepMs = 3600 * 1000;  // between two refreshes of an entry's `used`: reading should not mean writing
 constexpr int kStoresPerCheck = 16;           // the size is looked at after so many stores, and when a process opens the file
 constexpr double kFullTo = 0.9;               // an eviction leaves this share of the budget
+#ifdef SQLITE_OPEN_NOFOLLOW
+constexpr int kNoFollow = SQLITE_OPEN_NOFOLLOW;
+#else
+constexpr int kNoFollow = 0;  // before SQLite 3.31; the file has been looked at, and nobody else can change its folder
+#endif
 
 int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -112,8 +117,9 @@ int open_file(const std::string& path, Connection& connection, std::string& mess
     message = connection.db ? sqlite3_errmsg(connection.db) : sqlite3_errstr(code);
     return code;
   };
-  int code =
-      sqlite3_open_v2(path.c_str(), &connection.db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+  message = os::make_private_file(path);  // SQLite would let others read it; what it adds (-wal, -shm) has the same mode
+  if (!message.empty()) return SQLITE_CANTOPEN;
+  int code = sqlite3_open_v2(path.c_str(), &connection.db, SQLITE_OPEN_READWRITE | kNoFollow | SQLITE_OPEN_NOMUTEX, nullptr);
   if (code != SQLITE_OK) return failed(code);
   connection.process = os::process_id();
   sqlite3_extended_result_codes(connection.db, 1);
@@ -181,18 +187,24 @@ struct KernelCache::State {
   }
 
   bool open() {
-    std::error_code ignored;  // what matters is whether the file opens
-    const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-    if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
-    std::string message;
+    const std::filesystem::path given(path);
+    const os::PrivateFolder folder = os::private_folder(given.has_parent_path() ? given.parent_path().string() : ".");
+    std::string message = folder.problem;
+    file = folder.path + "/" + given.filename().string();
+    for (const char* suffix : {"", "-wal", "-shm", "-journal"})
+      if (message.empty()) message = os::private_file_problem(file + suffix);
+    if (!message.empty()) {
+      disable("is not used: " + message);
+      return false;
+    }
     auto opened = std::make_unique<Connection>();
     const int64_t begin = now_ms();
-    int code = open_file(path, *opened, message);
+    int code = open_file(file, *opened, message);
     // Two processes that turn a new file into WAL at once: SQLite tells one of them "busy" without waiting.
     while (is_busy(code) && now_ms() - begin < kBusyMs) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       opened = std::make_unique<Connection>();
-      code = open_file(path, *opened, message);
+      code = open_file(file, *opened, message);
     }
     if (is_corruption(code)) {
       opened.reset();
@@ -215,10 +227,10 @@ struct KernelCache::State {
       return false;
     }
     begun_anew = true;
-    const os::FileLock lock(path + ".lock");
+    const os::FileLock lock(file + ".lock");
     std::string message;
     auto opened = std::make_unique<Connection>();
-    int code = open_file(path, *opened, message);
+    int code = open_file(file, *opened, message);
     if (code == SQLITE_OK) {
       const int64_t bad = scalar(opened->db, "SELECT count(*) FROM pragma_quick_check(1) WHERE quick_check <> 'ok'", code);
       if (bad > 0) code = SQLITE_CORRUPT;
@@ -230,15 +242,15 @@ struct KernelCache::State {
       }
       opened = std::make_unique<Connection>();  // closes the bad one
       std::error_code error;
-      std::filesystem::rename(path, path + ".corrupt", error);
+      std::filesystem::rename(file, file + ".corrupt", error);
       if (error) {
         disable("is corrupt and cannot be moved aside: " + error.message());
         return false;
       }
-      for (const char* suffix : {"-wal", "-shm"}) std::filesystem::remove(path + suffix, error);
-      problem = "was corrupt (" + reason + "); it is now " + path + ".corrupt, and a new one was begun";
+      for (const char* suffix : {"-wal", "-shm"}) std::filesystem::remove(file + suffix, error);
+      problem = "was corrupt (" + reason + "); it is now " + file + ".corrupt, and a new one was begun";
       log_message(LogLevel::kWarning, "cache", "the kernel cache " + path + " " + problem);
-      code = open_file(path, *opened, message);
+      code = open_file(file, *opened, message);
       if (code != SQLITE_OK) {
         disable("does not open: " + message);
         return false;
@@ -303,9 +315,10 @@ struct KernelCache::State {
     return code;
   }
 
-  const std::string path;
+  const std::string path;  // as it was given
   const int64_t budget;
   std::mutex mutex;
+  std::string file;  // `path` without symbolic links, once it has been looked at
   std::unique_ptr<Connection> connection;
   bool disabled = false, begun_anew = false;
   std::string problem;

@@ -1,6 +1,8 @@
 // csrc/cache/kernel_cache.h: binaries, plans and tuning results in one SQLite file per user.
 // Activation: open(path, budget_bytes). Concurrency: WAL, many processes; a busy file is waited for shortly. A corrupt file is
 // moved aside and begun anew; a locked or unwritable one disables the cache with one warning. Nothing ever fails because of it.
+// Trust: it holds native code. A folder or file that others can change disables it as well (os::private_folder); what it makes
+// is for this user alone.
 #pragma once
 
 #include <cstdint>

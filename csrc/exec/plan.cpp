@@ -4,13 +4,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <set>
 #include <sstream>
 
 #include "csrc/exec/tune.h"
 #include "csrc/exec/unit_check.h"
 #include "csrc/runtime/queue.h"
+#include "csrc/support/log.h"
+#include "csrc/support/os.h"
 
 namespace ocl::exec {
 namespace {
@@ -18,8 +19,8 @@ namespace {
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 void dump(const std::string& dir, const std::string& name, const std::string& text) {
-  std::ofstream file(dir + "/" + name);
-  file << text;
+  if (!os::write_private_file(dir + "/" + name, text))
+    log_message(LogLevel::kWarning, "exec", "the dump " + dir + "/" + name + " cannot be written");
 }
 
 int node_count(const schedule::Group& group) { return static_cast<int>(group.nodes().size()); }

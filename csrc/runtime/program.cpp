@@ -5,8 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -20,6 +18,7 @@
 #include "csrc/runtime/hidden_instructions.h"
 #include "csrc/support/hash.h"
 #include "csrc/support/log.h"
+#include "csrc/support/os.h"
 
 namespace ocl::runtime {
 namespace {
@@ -94,18 +93,14 @@ std::string file_name(const std::string& kernel) {
   return name.empty() ? "unnamed" : name;
 }
 
-/// Where source and log were saved; "" when they could not be.
+/// Where source and log were saved; "" when they could not be, or the folder is not this user's alone.
 std::string save_failure(const std::string& failed_dir, const KernelText& text, const std::string& log) {
   if (failed_dir.empty()) return "";
-  const std::filesystem::path folder = std::filesystem::path(failed_dir) / file_name(text.name);
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  std::ofstream source(folder / "source.cl", std::ios::binary), full_log(folder / "log.txt", std::ios::binary);
-  source << text.text;
-  full_log << log;
-  source.close();
-  full_log.close();
-  return source && full_log ? folder.string() + "/" : "";
+  const std::string folder = failed_dir + "/" + file_name(text.name);
+  if (!os::private_folder(folder).problem.empty()) return "";
+  const bool saved =
+      os::write_private_file(folder + "/source.cl", text.text) && os::write_private_file(folder + "/log.txt", log);
+  return saved ? folder + "/" : "";
 }
 
 [[noreturn]] void raise_build_error(const Device& device, const KernelText& text, cl_int status, const std::string& log,

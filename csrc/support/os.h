@@ -22,8 +22,22 @@ int64_t available_memory_bytes() noexcept;
 void* open_library(const std::string& path, std::string& problem);
 void* library_symbol(void* library, const char* name) noexcept;
 
-/// The folder where this user's caches live, without a trailing slash: $XDG_CACHE_HOME or ~/.cache on Linux.
-std::string user_cache_dir();
+/// A folder whose contents only this user and root can change, or why it is not one.
+struct PrivateFolder {
+  std::string path;     // absolute, without symbolic links
+  std::string problem;  // one line; "" if all is well
+};
+/// Makes what is missing of `path`, for this user alone (0700). A problem: it belongs to someone else, group or world can write
+/// in it, or someone else could put another folder in its place. Symbolic links on the way to it are followed, and held to the
+/// same; in a folder with the sticky bit, such as /tmp, an entry has to be this user's or root's.
+PrivateFolder private_folder(const std::string& path);
+/// Why a file in a private folder is not to be trusted: it is no regular file (a symbolic link, a pipe), belongs to someone
+/// else, or others can write to it. "" if it is not there, or all is well; others can then no longer read it (0600).
+std::string private_file_problem(const std::string& path);
+/// The same for a file that is to be there: makes an empty one where there is none.
+std::string make_private_file(const std::string& path);
+/// Writes a file for this user alone. False when it cannot be written, or is there and is no regular file.
+bool write_private_file(const std::string& path, const std::string& contents) noexcept;
 
 int process_id() noexcept;
 /// True in a child made by fork() from a process that had called watch_forks() before. Costs one load.

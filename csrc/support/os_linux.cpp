@@ -5,11 +5,15 @@
 #include <pthread.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <deque>
 #include <filesystem>
 #include <mutex>
 
@@ -31,6 +35,87 @@ std::string missing_library(const std::string& message) {
   const std::string name = message.substr(0, end);
   return name.find('/') == std::string::npos ? name : "";
 }
+
+constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
+constexpr int kMostLinks = 40;  // as many as Linux follows
+
+bool is_mine(const struct stat& entry) { return entry.st_uid == geteuid(); }
+
+/// This user, root, and whoever owns "/": in a user namespace root may have no number of its own.
+bool is_trusted(const struct stat& entry) {
+  struct stat root{};
+  return is_mine(entry) || entry.st_uid == 0 || (stat("/", &root) == 0 && entry.st_uid == root.st_uid);
+}
+
+std::string owner_of(const struct stat& entry) { return " belongs to user " + std::to_string(entry.st_uid); }
+std::string because() { return std::string(": ") + std::strerror(errno); }
+
+/// Whether others can exchange what is in a folder: `sticky` if they cannot touch what is not theirs.
+std::string folder_problem(const std::string& path, const struct stat& entry, bool sticky_is_safe) {
+  if (!is_trusted(entry)) return "the folder " + path + owner_of(entry);
+  if ((entry.st_mode & kOthersWrite) && !(sticky_is_safe && (entry.st_mode & S_ISVTX)))
+    return "others can write in the folder " + path + " (chmod go-w)";
+  return "";
+}
+
+/// A walk from the root to a folder, along symbolic links, as the system does it.
+class Walk {
+ public:
+  PrivateFolder to(const std::filesystem::path& path) {
+    push(path);
+    struct stat entry{};
+    if (lstat("/", &entry) != 0) return {here_.string(), "/ cannot be read" + because()};
+    std::string problem = folder_problem("/", entry, true);
+    while (problem.empty() && !ahead_.empty()) problem = step(entry);
+    if (problem.empty()) problem = folder_problem(here_.string(), entry, false);
+    if (problem.empty() && !is_mine(entry)) problem = "the folder " + here_.string() + owner_of(entry);
+    return {here_.string(), problem};
+  }
+
+ private:
+  /// One part of the path further. `entry`: the folder where the walk is, and then the next.
+  std::string step(struct stat& entry) {
+    const std::string name = ahead_.front();
+    ahead_.pop_front();
+    if (name == "..") {
+      here_ = here_.parent_path();
+      return lstat(here_.c_str(), &entry) == 0 ? "" : here_.string() + " cannot be read" + because();
+    }
+    const std::filesystem::path next = here_ / name;
+    struct stat found{};
+    if (lstat(next.c_str(), &found) != 0) {
+      if (errno != ENOENT) return next.string() + " cannot be read" + because();
+      if (mkdir(next.c_str(), 0700) != 0 && errno != EEXIST)
+        return "the folder " + next.string() + " cannot be made" + because();
+      if (lstat(next.c_str(), &found) != 0) return next.string() + " cannot be read" + because();
+    }
+    if ((entry.st_mode & kOthersWrite) && !is_trusted(found))  // a sticky folder, where anyone can put what is theirs
+      return next.string() + owner_of(found);
+    if (S_ISLNK(found.st_mode)) {
+      std::error_code error;
+      const std::filesystem::path target = std::filesystem::read_symlink(next, error);
+      if (error || ++links_ > kMostLinks) return "the symbolic link " + next.string() + " leads nowhere";
+      push(target);
+      return lstat(here_.c_str(), &entry) == 0 ? "" : here_.string() + " cannot be read" + because();
+    }
+    if (!S_ISDIR(found.st_mode)) return next.string() + " is no folder";
+    here_ = next;
+    entry = found;
+    return folder_problem(here_.string(), entry, true);
+  }
+
+  void push(const std::filesystem::path& path) {
+    if (path.is_absolute()) here_ = "/";
+    std::deque<std::string> parts;
+    for (const std::filesystem::path& part : path.relative_path())
+      if (!part.empty() && part != ".") parts.push_back(part.string());
+    ahead_.insert(ahead_.begin(), parts.begin(), parts.end());
+  }
+
+  std::filesystem::path here_ = "/";
+  std::deque<std::string> ahead_;
+  int links_ = 0;
+};
 
 }  // namespace
 
@@ -90,10 +175,44 @@ void* open_library(const std::string& path, std::string& problem) {
 
 void* library_symbol(void* library, const char* name) noexcept { return dlsym(library, name); }
 
-std::string user_cache_dir() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache == '/') return cache;
-  if (const char* home = std::getenv("HOME"); home && *home == '/') return std::string(home) + "/.cache";
-  return "/tmp/cache-" + std::to_string(getuid());
+PrivateFolder private_folder(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  if (error) return {path, path + " cannot be read: " + error.message()};
+  return Walk().to(absolute);
+}
+
+std::string private_file_problem(const std::string& path) {
+  struct stat entry{};
+  if (lstat(path.c_str(), &entry) != 0) return errno == ENOENT ? "" : path + " cannot be read" + because();
+  if (!S_ISREG(entry.st_mode)) return path + (S_ISLNK(entry.st_mode) ? " is a symbolic link" : " is no regular file");
+  if (!is_mine(entry)) return "the file " + path + owner_of(entry);
+  if (entry.st_mode & kOthersWrite) return "others can write to the file " + path + " (delete it)";
+  if (entry.st_mode & (S_IRGRP | S_IROTH)) chmod(path.c_str(), entry.st_mode & 0700);  // a wish: nothing in it is secret
+  return "";
+}
+
+std::string make_private_file(const std::string& path) {
+  const int file = open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+  if (file >= 0)
+    close(file);
+  else if (errno != EEXIST)
+    return "the file " + path + " cannot be made" + because();
+  return private_file_problem(path);
+}
+
+bool write_private_file(const std::string& path, const std::string& contents) noexcept {
+  const int file = open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+  if (file < 0) return false;
+  struct stat entry{};
+  bool good = fstat(file, &entry) == 0 && S_ISREG(entry.st_mode);
+  for (size_t done = 0; good && done < contents.size();) {
+    const ssize_t count = write(file, contents.data() + done, contents.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    good = count > 0;
+    done += good ? static_cast<size_t>(count) : 0;
+  }
+  return close(file) == 0 && good;
 }
 
 int process_id() noexcept { return static_cast<int>(getpid()); }
@@ -108,7 +227,7 @@ void watch_forks() noexcept {
 }
 
 FileLock::FileLock(const std::string& path) noexcept {
-  const int file = open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  const int file = open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (file < 0) return;
   if (flock(file, LOCK_EX) == 0)
     handle_ = file;

@@ -162,6 +162,8 @@ TEST_CASE("a failure names the kernel, says where and why, and saves source and 
     KernelText misnamed = text_of("written", "1.0", "fail");
     misnamed.name = "asked";
     CHECK(error_of(device, {misnamed}).find("asked") != std::string::npos);
+    std::filesystem::permissions(folder / "failed", std::filesystem::perms::all);  // others could have put links there
+    CHECK(error_of(device, {texts[1]}, (folder / "failed").string()).find("source and full log") == std::string::npos);
     const auto good = build_programs(device, {texts[0], texts[2]}, {}, "");
     CHECK(run(device, *good[1], "fine_2") == 4.0f);
     std::filesystem::remove_all(folder);

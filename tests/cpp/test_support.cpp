@@ -2,11 +2,13 @@
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
@@ -124,4 +126,25 @@ TEST_CASE("a file lock keeps another process out") {
   }
   waitpid(child, nullptr, 0);
   std::filesystem::remove(path);
+}
+
+TEST_CASE("a private file is this user's alone, and nothing is written through a link or into a pipe") {
+  char name[] = "/tmp/ocl_files_XXXXXX";
+  const std::string folder = mkdtemp(name), file = folder + "/file", link = folder + "/link", pipe = folder + "/pipe";
+  const mode_t before = umask(0);
+  CHECK(os::write_private_file(file, "much text"));
+  CHECK(os::write_private_file(file, "text"));
+  umask(before);
+  std::ifstream in(file);
+  CHECK(std::string(std::istreambuf_iterator<char>(in), {}) == "text");
+  struct stat entry{};
+  REQUIRE(stat(file.c_str(), &entry) == 0);
+  CHECK((entry.st_mode & 07777) == 0600);
+  std::filesystem::create_symlink(file, link);
+  CHECK(!os::write_private_file(link, "other"));
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK(!os::write_private_file(pipe, "other"));  // and does not wait
+  CHECK(!os::write_private_file(folder + "/none/file", "other"));
+  CHECK(std::filesystem::file_size(file) == 4);
+  std::filesystem::remove_all(folder);
 }

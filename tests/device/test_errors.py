@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from torch_ocl_compile import _C, errors
+from torch_ocl_compile import _C, config, errors
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -210,6 +210,64 @@ def test_unwritable_cache_folder(ocl_device, tmp_path, how):
     run = Run(ocl_device, folder)
     assert not run.enabled and run.built == 2
     assert len(run.warnings) == 1 and str(folder) in run.warnings[0], run.warnings
+
+
+@pytest.mark.sampled(keep="")
+@pytest.mark.parametrize(
+    "how", ["others write", "in an open folder", "another's folder", "another's file", "a link", "a pipe"]
+)
+def test_a_cache_that_others_can_change_is_not_used(ocl_device, tmp_path, how):
+    """It holds native code. What is there stays as it is."""
+    folder = tmp_path / "outer" / "cache"
+    folder.mkdir(parents=True)
+    file = folder / "cache.sqlite"
+    if "another" in how and os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    if how == "others write":
+        folder.chmod(0o770)
+    elif how == "in an open folder":
+        folder.parent.chmod(0o777)
+    elif how == "another's folder":
+        os.chown(folder, 12345, 12345)
+    elif how == "another's file":
+        assert Run(ocl_device, folder).enabled
+        os.chown(file, 12345, 12345)
+    elif how == "a link":
+        file.symlink_to(tmp_path / "elsewhere")
+    else:
+        os.mkfifo(file, 0o600)
+    before = [(path, path.lstat().st_mode, path.lstat().st_mtime_ns) for path in tmp_path.rglob("*")]
+    run = Run(ocl_device, folder)
+    assert not run.enabled and run.built == 2
+    assert len(run.warnings) == 1 and f"{file} is not used: " in run.warnings[0], run.warnings
+    assert [(path, path.lstat().st_mode, path.lstat().st_mtime_ns) for path in tmp_path.rglob("*")] == before
+
+
+def test_what_the_cache_makes_is_for_the_user_alone(ocl_device, tmp_path):
+    folder = tmp_path / "a" / "cache"
+    before = os.umask(0)
+    try:
+        assert Run(ocl_device, folder).enabled
+    finally:
+        os.umask(before)
+    made = [tmp_path / "a", *(tmp_path / "a").rglob("*")]
+    modes = {
+        str(p.relative_to(tmp_path)): stat.S_IMODE(p.stat().st_mode) for p in made if p.is_dir() or "sqlite" in p.name
+    }
+    assert modes == {name: 0o600 if "sqlite" in name else 0o700 for name in modes} and "a/cache/cache.sqlite" in modes
+
+
+def test_dumps_are_for_the_user_alone(ocl_device, tmp_path):
+    folder = tmp_path / "a" / "dump"
+    before = os.umask(0)
+    try:
+        with config.override(dump=str(folder)):
+            compiled(lambda x: x.sinh() + 3)(torch.ones(3, device=ocl_device))
+    finally:
+        os.umask(before)
+        config.configure_core()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and len(list(folder.iterdir())) > 3
+    assert {stat.S_IMODE(p.stat().st_mode) for p in folder.iterdir()} == {0o600}
 
 
 @pytest.mark.sampled(keep="")
