@@ -1,10 +1,11 @@
 # torch_ocl_compile/fake_rules.py: what traced ops give on the device, where torch's own rule for private devices is not ours.
 """torch takes the convolutions of every private device to give contiguous results. Ours keep channels-last: the results have
 the layout that they have on the CPU, and no kernel scatters its stores. The gradients of attention have no rule in every torch:
-without one, the op would run, on zeros, whenever it is traced."""
+without one, the op would run, on zeros, whenever it is traced. A batch norm in evaluation saves no statistics, as on the CPU."""
 
 from __future__ import annotations
 
+import functools
 from types import ModuleType
 from typing import Any
 
@@ -13,11 +14,18 @@ from torch._prims_common import suggest_memory_format
 
 aten = torch.ops.aten
 CONVOLUTIONS = (aten.convolution.default, aten.convolution_backward.default)
+BATCH_NORMS = (
+    aten.native_batch_norm.default,
+    aten._native_batch_norm_legit.default,
+    aten._native_batch_norm_legit_functional.default,
+    aten._native_batch_norm_legit_no_training.default,
+)
 ATTENTION_BACKWARD = (aten._scaled_dot_product_fused_attention_overrideable_backward.default,)
 
 
 def register(fake_impls: ModuleType) -> None:
     """`fake_impls`: torch._subclasses.fake_impls, whose rules are asked in order until one answers."""
+    batch_norms_save_nothing_in_evaluation()
     rule = fake_impls.op_implementations_dict[aten.convolution.default]
 
     def convolution(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -40,6 +48,25 @@ def register(fake_impls: ModuleType) -> None:
 
     fake_impls.op_implementations_checks.insert(0, (CONVOLUTIONS.__contains__, convolution))
     fake_impls.op_implementations_checks.insert(0, (ATTENTION_BACKWARD.__contains__, attention_backward))
+
+
+def batch_norms_save_nothing_in_evaluation() -> None:
+    """Fake tensors take the decompositions of these ops before any rule, and those give every device but the CPU statistics."""
+    from torch._decomp import decomposition_table
+
+    def wrapped(op: Any, original: Any) -> Any:
+        @functools.wraps(original)
+        def decomposition(*args: Any, **kwargs: Any) -> Any:
+            given, results = by_name(op, args, kwargs), original(*args, **kwargs)
+            if given["input"].device.type != "ocl" or given.get("training"):
+                return results
+            y, mean, invstd, *running = results
+            return (y, mean.new_empty((0,)), invstd.new_empty((0,)), *running)
+
+        return decomposition
+
+    for op in BATCH_NORMS:
+        decomposition_table[op] = wrapped(op, decomposition_table[op])
 
 
 def by_name(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -79,3 +79,30 @@ def test_running_sum(ocl_device, name, sizes):
     exact, theirs = getattr(x.double(), name)(-1), getattr(x, name)(-1).double()
     ours = compiled(x.to(ocl_device)).cpu().double()
     assert (ours - exact).pow(2).mean() <= 4 * (theirs - exact).pow(2).mean()
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("gradient", [False, True], ids=["inference", "gradient"])
+@pytest.mark.parametrize(
+    "name", ["native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training"]
+)
+def test_batch_norm_saves_nothing_in_evaluation(ocl_device, name, gradient, compiled):
+    """As on the CPU: backward takes the running statistics, and what is not there is no memory and no zeros."""
+    torch.manual_seed(0)
+    flags = () if name.endswith("no_training") else (False,)
+    given = (torch.randn(3, 2, 3, 4), torch.rand(2), torch.rand(2), torch.rand(2), torch.rand(2) + 1)
+
+    def run(device):
+        x, *rest = (t.to(device) for t in given)
+        x.requires_grad_(gradient)
+        function = getattr(torch.ops.aten, name)
+        torch._dynamo.reset()
+        call = torch.compile(function, backend="ocl") if compiled and device != "cpu" else function
+        results = call(x, *rest, *flags, 0.1, 1e-5)
+        if gradient:
+            results = (*results, *torch.autograd.grad(results[0].square().sum(), x))
+        return [t.detach().cpu() for t in results]
+
+    expected, got = run("cpu"), run(ocl_device)
+    assert [t.shape for t in got] == [t.shape for t in expected] and len(got[1]) == 0
+    torch.testing.assert_close(got, expected)
