@@ -2,6 +2,7 @@
 """One pytest process sees all runtimes' devices at once, as ocl:0, ocl:1, ... A test that takes `ocl_device` runs on
 each of them, or on those that `--ocl-devices` selects."""
 
+import gc
 import os
 import re
 import shutil
@@ -21,6 +22,16 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a checkout that is not installed
 
 
+NO_DEVICE = "no OpenCL device selected or found: pip install torch-ocl-compile[cpu]"
+# What a test may need of its device, by `pytest.mark.needs(...)`.
+NEEDS = {
+    "cpu": lambda device: device.is_cpu,
+    "fp64": lambda device: device.has_fp64,
+    "mma": lambda device: device.has_mma,
+    "wgmma": lambda device: device.has_wgmma,
+}
+
+
 def pytest_addoption(parser):
     parser.addoption(
         "--ocl-devices",
@@ -38,25 +49,48 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line(
         "markers",
+        f"needs(what, ...): not on devices that lack one of {', '.join(NEEDS)}; sweep: only by --sweep",
+    )
+    config.addinivalue_line(
+        "markers",
         "sampled(every=n, keep=pattern, first=False): on devices after the first (with first=True: on all) only every n-th case,"
         " and those that match; all by --sweep",
     )
 
 
 def pytest_collection_modifyitems(config, items):
-    """Every OpenCL runtime compiles every kernel anew, some slowly: the others than the first see samples."""
-    if config.getoption("--sweep"):
-        return
+    """Leaves out what this machine cannot run, so that a skip always means something that could have run; and samples: every
+    OpenCL runtime compiles every kernel anew, some slowly, so that the others than the first see some cases only."""
     kept, left_out = [], []
-    first = next((device for device, _ in ocl_devices(config.getoption("--ocl-devices"))), None)
+    sweep = config.getoption("--sweep")
+    devices = [device for device, _ in ocl_devices(config.getoption("--ocl-devices"))]
     for item in items:
+        device = item.callspec.params.get("ocl_device") if hasattr(item, "callspec") else None
+        wanted = _can_run(item, device if devices else None, len(devices), sweep)
         mark = item.get_closest_marker("sampled")
-        device = item.callspec.params.get("ocl_device") if mark and hasattr(item, "callspec") else None
-        wanted = device is None or _in_sample(re.sub(r"ocl\d+-[a-z]+", "", item.name), device == first, **mark.kwargs)
+        if wanted and mark and device and not sweep:
+            wanted = _in_sample(re.sub(r"ocl\d+-[a-z]+", "", item.name), [device] == devices[:1], **mark.kwargs)
         (kept if wanted else left_out).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
+
+
+def _can_run(item, device, count, sweep):
+    needs = {what for mark in item.iter_markers("needs") for what in mark.args}
+    if "two_ocl_devices" in item.fixturenames and count == 1:
+        return False
+    if "sweep" in needs and not sweep:
+        return False
+    needs.discard("sweep")
+    unknown = needs - NEEDS.keys()
+    assert not unknown, f"{item.nodeid} needs {unknown}, and there are {', '.join(NEEDS)}, sweep"
+    if device is None or not needs:
+        return True
+    import torch
+
+    properties = torch.ocl.get_device_properties(device)
+    return all(NEEDS[what](properties) for what in needs)
 
 
 def _in_sample(name, on_first, every=0, keep="", first=False):
@@ -81,10 +115,22 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-@pytest.fixture(scope="session")
-def sweep(request):
-    """Whether to run everything."""
-    return request.config.getoption("--sweep")
+@pytest.fixture(scope="module", autouse=True)
+def what_a_module_compiled_goes():
+    """A process of many tests would keep plans of everything: 0.5 to 2 MB of native code each."""
+    yield
+    if "torch._dynamo" not in sys.modules or "torch_ocl_compile" not in sys.modules:
+        return
+    import torch
+
+    from torch_ocl_compile import _C
+
+    torch._dynamo.reset()
+    torch._subclasses.fake_tensor.FakeTensorMode.cache_clear()
+    if _C.exec.live_counts()["eager_plans"] > 256:  # fewer are worth keeping for the next module
+        _C.forget_eager_plans()
+    gc.collect()
+    torch.ocl.empty_cache()
 
 
 def ocl_devices(selection="all"):
@@ -122,16 +168,16 @@ def pytest_generate_tests(metafunc):
                 "ocl_device", [d for d, _ in devices], ids=[name for _, name in devices], scope="session"
             )
         else:
-            skip = pytest.mark.skip(reason="no OpenCL device selected or found: pip install torch-ocl-compile[cpu]")
+            skip = pytest.mark.skip(reason=NO_DEVICE)
             metafunc.parametrize("ocl_device", [pytest.param("ocl:0", marks=skip)], ids=["no-device"])
 
 
 @pytest.fixture
 def two_ocl_devices(request):
-    """The first two selected devices, or a skip."""
+    """The first two selected devices; where there is one, tests that ask for two are left out, and where there is none skip."""
     devices = [d for d, _ in ocl_devices(request.config.getoption("--ocl-devices"))]
-    if len(devices) < 2:
-        pytest.skip("needs two OpenCL devices")
+    if not devices:
+        pytest.skip(NO_DEVICE)
     return devices[:2]
 
 

@@ -15,6 +15,7 @@
 #include "csrc/runtime/device.h"
 #include "csrc/runtime/program.h"
 #include "csrc/schedule/schedule.h"
+#include "csrc/support/live.h"
 
 namespace ocl::exec {
 
@@ -92,6 +93,7 @@ struct Plan {
   bool bound = false;
   std::vector<int64_t> symbols;
   schedule::MemoryPlan memory;
+  Live<Plan> live;
 };
 
 /// Schedules, generates, builds. Throws the core's errors; a failing pass or kernel is named with its aten ops.

@@ -86,6 +86,7 @@ void bind_eager(py::module_& m) {
       py::arg("compiler"));
   m.def(
       "is_wrapped_number", [](const at::Tensor& t) { return t.unsafeGetTensorImpl()->is_wrapped_number(); }, py::arg("tensor"));
+  m.def("forget_eager_plans", &aten::forget_eager_plans);
   m.def("never_compile_on_this_thread", &aten::never_compile_on_this_thread);
 }
 

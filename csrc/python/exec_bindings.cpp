@@ -14,6 +14,7 @@
 #include "csrc/python/plan_object.h"
 #include "csrc/runtime/history.h"
 #include "csrc/torch/device_state.h"
+#include "csrc/torch/eager.h"
 #include "csrc/torch/plan_runner.h"
 #include "csrc/torch/tensor_location.h"
 
@@ -85,6 +86,15 @@ py::dict build_counters() {
   d["rejected"] = c.rejected;
   d["unkept"] = c.unkept;
   d["build_seconds"] = c.build_seconds;
+  return d;
+}
+
+/// What the process keeps.
+py::dict live_counts() {
+  py::dict d;
+  d["plans"] = Live<exec::Plan>::count();
+  d["programs"] = Live<runtime::Program>::count();
+  d["eager_plans"] = aten::eager_plan_count();
   return d;
 }
 
@@ -366,6 +376,7 @@ void bind_exec(py::module_& m) {
     if (const auto cache = settings().cache) cache->clear();
   });
   e.def("build_counters", &build_counters);
+  e.def("live_counts", &live_counts);
   e.def("compile", &compile, py::arg("graph"), py::arg("device_index"), py::arg("calls"), py::arg("options"));
   e.def("render", &render, py::arg("graph"), py::arg("caps"), py::arg("fuse") = true,
         py::arg("choices") = std::map<std::string, std::string>(), py::arg("disabled") = std::set<std::string>());

@@ -23,7 +23,7 @@ constexpr int kExactSizes = 4;          // plans that differ in sizes before siz
 constexpr int kMostExact = 48;          // of a class whose sizes cannot become arguments; further ones run on the CPU
 constexpr int kMostFailures = 4;        // of a class of which nothing could be compiled: no more attempts
 constexpr int64_t kMostPacked = 64;     // numbers that need no copy of their own
-constexpr size_t kMostPlans = 1 << 13;  // exact plans; then all are forgotten, and those in use come back
+constexpr size_t kMostPlans = 1 << 10;  // exact plans, each up to a few MB on CPUs; then the older half is forgotten
 
 using PlanPointer = std::shared_ptr<const EagerPlan>;
 
@@ -34,11 +34,29 @@ struct Class {
   int compiled = 0, failures = 0;  // exact plans and failures among them
 };
 
+struct Exact {
+  PlanPointer plan;  // null: runs on the CPU
+  uint64_t used = 0;
+};
+
 struct Cache {
   std::mutex mutex;
   EagerCompiler compiler;
-  std::unordered_map<std::string, PlanPointer> exact;  // null: runs on the CPU
+  uint64_t clock = 0;  // calls so far
+  std::unordered_map<std::string, Exact> exact;
   std::unordered_map<std::string, Class> classes;
+
+  void add(const std::string& key, const PlanPointer& plan) {
+    if (exact.size() >= kMostPlans) forget_older_half();
+    exact[key] = {plan, ++clock};
+  }
+  void forget_older_half() {
+    std::vector<uint64_t> used;
+    for (const auto& [key, row] : exact) used.push_back(row.used);
+    const auto middle = used.begin() + static_cast<ptrdiff_t>(used.size() / 2);
+    std::nth_element(used.begin(), middle, used.end());
+    std::erase_if(exact, [&](const auto& entry) { return entry.second.used < *middle; });
+  }
 };
 Cache& cache() {
   static Cache* instance = new Cache;  // never destroyed: threads may outlive static destruction
@@ -52,7 +70,10 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
   const std::string exact = key_of(op, arguments, KeyLevel::kExact);
   std::unique_lock lock(c.mutex);
   if (!c.compiler) return nullptr;
-  if (const auto found = c.exact.find(exact); found != c.exact.end()) return found->second;
+  if (const auto found = c.exact.find(exact); found != c.exact.end()) {
+    found->second.used = ++c.clock;
+    return found->second.plan;
+  }
 
   const std::string by_number = arguments.has_floats ? key_of(op, arguments, KeyLevel::kNumbers) : std::string();
   const std::string by_size = key_of(op, arguments, KeyLevel::kSizes);
@@ -80,8 +101,7 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
   }
   PlanPointer plan = compile(KeyLevel::kExact);
   if (plan && !plan->resizes.empty()) return plan;  // says nothing of the op
-  if (c.exact.size() >= kMostPlans) c.exact.clear();
-  c.exact[exact] = plan;
+  c.add(exact, plan);
   for (const std::string* key : {&by_number, &by_size}) {
     if (key->empty()) continue;
     ++c.classes[*key].compiled;
@@ -193,6 +213,20 @@ void push_returns(const EagerPlan& eager, const EagerArguments& arguments, const
 void set_eager_compiler(EagerCompiler compiler) {
   const std::lock_guard lock(cache().mutex);
   cache().compiler = std::move(compiler);
+}
+
+int64_t eager_plan_count() {
+  Cache& c = cache();
+  const std::lock_guard lock(c.mutex);
+  const auto has_plan = [](const auto& row) { return row.second.plan != nullptr; };
+  return std::count_if(c.exact.begin(), c.exact.end(), has_plan) + std::count_if(c.classes.begin(), c.classes.end(), has_plan);
+}
+
+void forget_eager_plans() {
+  Cache& c = cache();
+  const std::lock_guard lock(c.mutex);
+  c.exact.clear();
+  c.classes.clear();
 }
 
 void never_compile_on_this_thread() { t_never = true; }

@@ -51,6 +51,10 @@ using EagerCompiler = std::function<std::shared_ptr<const EagerPlan>(
 
 /// Without a compiler (the start, and TORCH_OCL_EAGER=cpu) nothing is compiled.
 void set_eager_compiler(EagerCompiler compiler);
+/// How many plans eager ops keep: a thousand exact ones at most, and one for each class of calls.
+int64_t eager_plan_count();
+/// Drops them: each op is compiled anew when it is called next.
+void forget_eager_plans();
 /// The calling thread runs ops on the CPU from now: it is the one that compiles.
 void never_compile_on_this_thread();
 

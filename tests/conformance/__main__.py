@@ -1,9 +1,13 @@
 # tests/conformance/__main__.py: the whole of op_db and module_db: run it, compare with what is expected, write the table.
-"""python -m tests.conformance run   --out results.json [--device ocl:0] [--jobs 2] [--match regex] [--all-samples]
+"""python -m tests.conformance run   --out results.json [--device ocl:0] [--jobs 2] [--match regex] [--all-samples] [--seconds 500]
 python -m tests.conformance table    results.json ...     writes docs/conformance.md
-python -m tests.conformance check    results.json ...     fails on what expected.csv does not say, both ways
+python -m tests.conformance check    results.json ...     fails on what expected.csv and on_cpu.csv do not say, both ways
+python -m tests.conformance accept   results.json ...     writes on_cpu.csv: what runs on the CPU now is expected to
 python -m tests.conformance inductor --out results.json   what Inductor compiles (inductor.py): two samples, backward where there is one
-python -m tests.conformance list     results.json ...     writes inductor.txt from an inductor run"""
+python -m tests.conformance list     results.json ...     writes inductor.txt from an inductor run
+
+A run that is interrupted, or stopped by --seconds (exit status 3), goes on where it was when it is called again, as long as
+neither our code nor torch has changed."""
 
 from __future__ import annotations
 
@@ -17,57 +21,105 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance import expected, table
-from tests.conformance.workers import Task, run_all
+from tests.conformance.workers import ROOT, Task, run_all
+
+STOPPED = 3
 
 
-def tasks(match: str, dtypes: list[str], directions: list[str]) -> list[Task]:
+def tasks(match: str, dtypes: list[str], directions: list[str], fp64: bool) -> list[Task]:
+    """Gradients first: they take longest, and no worker should be left alone with one."""
     from tests.conformance import cases
 
     found = []
-    for case in cases.cases():
+    for case in cases.cases(fp64):
         if re.search(match, case.name) and (not dtypes or case.name.rsplit(":", 1)[1] in dtypes):
             found.append((case.name, cases.FORWARD))
             if case.has_gradient:
                 found.append((case.name, cases.BACKWARD))
-    return [t for t in found if t[1] in directions]
+    return sorted((t for t in found if t[1] in directions), key=lambda t: t[1])
 
 
-def run(options: argparse.Namespace, device: str, backend: str) -> None:
-    chosen = tasks(options.match, options.dtypes, options.directions)
-    runtime = runtime_name(device) if backend == "ocl" else backend
-    outcomes: list[dict[str, Any]] = []
-    begun = said = time.monotonic()
+class Journal:
+    """Outcomes so far, a line of JSON each, behind a line that says of what."""
+
+    def __init__(self, path: Path, what: dict[str, Any]) -> None:
+        self.outcomes: list[dict[str, Any]] = []
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        if lines and lines[0] == json.dumps(what):
+            for line in lines[1:]:
+                try:
+                    self.outcomes.append(json.loads(line))
+                except ValueError:  # cut off when the run was
+                    break
+        else:
+            path.write_text(json.dumps(what) + "\n", encoding="utf-8")
+        if self.outcomes:
+            print(f"goes on behind {len(self.outcomes)} cases of {path}", flush=True)
+            kept = [json.dumps(o) for o in self.outcomes]
+            path.write_text("\n".join([json.dumps(what), *kept]) + "\n", encoding="utf-8")
+        self.path = path
+        self.file = path.open("a", encoding="utf-8")
+
+    def add(self, outcome: dict[str, Any]) -> None:
+        self.outcomes.append(outcome)
+        self.file.write(json.dumps(outcome) + "\n")
+        self.file.flush()
+
+    def done(self) -> set[Task]:
+        return {(o["case"], o["direction"]) for o in self.outcomes}
+
+
+def newest_source() -> float:
+    """When our code last changed, extension included."""
+    folders = [ROOT / "torch_ocl_compile", ROOT / "tests" / "conformance"]
+    files = [f for folder in folders for suffix in ("*.py", "*.so") for f in folder.rglob(suffix)]
+    return max(f.stat().st_mtime for f in files)
+
+
+def run(options: argparse.Namespace, device: str, backend: str) -> int:
+    import torch
+
+    runtime, fp64 = properties(device) if backend == "ocl" else (backend, True)
+    chosen = tasks(options.match, options.dtypes, options.directions, fp64)
     samples = "all" if options.all_samples else "0"
     if backend == "inductor":
         graded = {case for case, direction in chosen if direction == "backward"}
         chosen, samples = [t for t in chosen if t[1] == "backward" or t[0] not in graded], "2"
-    arguments = [device, backend, samples]
-    for outcome in run_all(chosen, arguments, options.jobs, options.limit):
-        outcomes.append(outcome)
-        if time.monotonic() - said > 20 or len(outcomes) == len(chosen):
-            said = time.monotonic()
-            failed = sum(o["status"] == "fail" for o in outcomes)
-            print(f"{len(outcomes)}/{len(chosen)} cases, {failed} fail, {said - begun:.0f} s", flush=True)
-            save(options.out, runtime, options, outcomes)
-    save(options.out, runtime, options, outcomes)
-
-
-def save(path: str, runtime: str, options: argparse.Namespace, outcomes: list[dict[str, Any]]) -> None:
-    import torch
-
     what = {"runtime": runtime, "torch": torch.__version__, "all_samples": options.all_samples}
-    ordered = sorted(outcomes, key=lambda o: (o["case"], o["direction"] != "forward"))
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text(json.dumps({**what, "outcomes": ordered}, indent=1))
+    journal = Journal(Path(options.out + ".partial"), {**what, "match": options.match, "source": newest_source()})
+    left = [t for t in chosen if t not in journal.done()]
+    begun = said = time.monotonic()
+    for outcome in run_all(left, [device, backend, samples], options.jobs, options.limit, options.seconds):
+        journal.add(outcome)
+        if time.monotonic() - said > 20:
+            said = time.monotonic()
+            say(journal.outcomes, len(chosen), begun)
+    say(journal.outcomes, len(chosen), begun)
+    if not {*chosen} <= journal.done():
+        print(f"stopped after {options.seconds:.0f} s; the same command goes on", flush=True)
+        return STOPPED
+    wanted = {*chosen}
+    ordered = sorted((o for o in journal.outcomes if (o["case"], o["direction"]) in wanted),
+                     key=lambda o: (o["case"], o["direction"] != "forward"))  # fmt: skip
+    Path(options.out).write_text(json.dumps({**what, "outcomes": ordered}, indent=1), encoding="utf-8")
+    journal.path.unlink()
+    return 0
 
 
-def runtime_name(device: str) -> str:
+def say(outcomes: list[dict[str, Any]], number: int, begun: float) -> None:
+    failed = sum(o["status"] == "fail" for o in outcomes)
+    print(f"{len(outcomes)}/{number} cases, {failed} fail, {time.monotonic() - begun:.0f} s", flush=True)
+
+
+def properties(device: str) -> tuple[str, bool]:
+    """The runtime's name, and whether the device has float64."""
     import torch
 
     import torch_ocl_compile  # noqa: F401
 
     found = torch.ocl.get_device_properties(device)
-    return f"{found.name} ({found.platform_name})"
+    return f"{found.name} ({found.platform_name})", found.has_fp64
 
 
 def parser() -> argparse.ArgumentParser:
@@ -84,27 +136,23 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--directions", nargs="*", default=["forward", "backward"])
         command.add_argument("--all-samples", action="store_true")
         command.add_argument("--limit", type=float, default=300 if name == "run" else 900, help="seconds a case")
-    for name in ("table", "check", "list"):
+        command.add_argument("--seconds", type=float, default=float("inf"), help="begin no case after so many")
+    for name in ("table", "check", "accept", "list"):
         commands.add_parser(name).add_argument("results", nargs="+")
     return made
 
 
 def main() -> int:
     options = parser().parse_args()
-    if options.command == "run":
-        run(options, options.device, "ocl")
+    if options.command in ("run", "inductor"):
+        return run(options, options.device, "ocl" if options.command == "run" else "inductor")
+    results = [json.loads(Path(path).read_text(encoding="utf-8")) for path in options.results]
+    if options.command in ("table", "accept", "list"):
+        {"table": table.write, "accept": expected.write_on_cpu, "list": expected.write_inductor}[options.command](
+            results
+        )
         return 0
-    if options.command == "inductor":
-        run(options, options.device, "inductor")
-        return 0
-    results = [json.loads(Path(path).read_text()) for path in options.results]
-    if options.command == "table":
-        table.write(results)
-        return 0
-    if options.command == "list":
-        expected.write_inductor(results)
-        return 0
-    wrong = [line for result in results for line in expected.unexpected(result["runtime"], result["outcomes"])]
+    wrong = expected.check(results)
     print("\n".join(wrong) if wrong else "as expected")
     return 1 if wrong else 0
 

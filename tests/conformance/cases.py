@@ -19,10 +19,13 @@ import numpy
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
-from tests.conformance.inductor import inductor
+from tests.conformance import inductor
 from tests.conformance.judge import difference, tensors
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool)
+DTYPES = (
+    *(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    *(torch.int64, torch.int32, torch.uint8, torch.bool),
+)
 WIDER = {
     torch.float32: torch.float64,
     torch.float16: torch.float64,
@@ -97,11 +100,12 @@ def entries(kind: str) -> dict[str, Any]:
     return {op.full_name: op for op in op_db}
 
 
-def cases() -> Iterator[Case]:
+def cases(fp64: bool = True) -> Iterator[Case]:
+    """`fp64`: those of float64 too."""
     for kind in ("op", "module"):
         for entry, info in entries(kind).items():
             for dtype in DTYPES:
-                if dtype in info.supported_dtypes("cpu"):
+                if (fp64 or dtype != torch.float64) and dtype in info.supported_dtypes("cpu"):
                     yield Case(kind, entry, dtype)
 
 
@@ -293,21 +297,31 @@ def evaluate(function: Callable[..., Any], args: tuple[Any, ...], gradient: bool
 
 
 class Eager(dict):  # type: ignore[type-arg]
-    """What ran outside kernels while it was watched."""
+    """What ran outside kernels of a backend while it was watched, and how many graphs were compiled."""
+
+    def __init__(self, backend: str) -> None:
+        self.backend, self.graphs = backend, 0
 
     def __enter__(self) -> Eager:
-        self.before = self._counts()
+        self.before, self.graphs = self._counts(), -self._graphs()
         return self
 
     def __exit__(self, *_: Any) -> None:
+        self.graphs += self._graphs()
         for name, count in self._counts().items():
             if count > self.before.get(name, 0):
                 self[name] = self.get(name, 0) + count - self.before.get(name, 0)
 
-    @staticmethod
-    def _counts() -> dict[str, int]:
+    def _graphs(self) -> int:
         from torch_ocl_compile import debug
 
+        return inductor.graphs() if self.backend == "inductor" else debug.compiled_graphs()
+
+    def _counts(self) -> dict[str, int]:
+        from torch_ocl_compile import debug
+
+        if self.backend == "inductor":
+            return inductor.uncompiled()
         found = {f"eager {op}": count for op, count in torch.ocl.fallback_counts().items()}
         for reason, count in debug.fallback_counts().items():
             line = reason.partition("\n")[0]
@@ -317,7 +331,7 @@ class Eager(dict):  # type: ignore[type-arg]
 
 def compiled(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     torch._dynamo.reset()
-    backend: Any = inductor if name == "inductor" else name
+    backend: Any = inductor.inductor if name == "inductor" else name
     if isinstance(function, Called):
         made = Called(function.module)
         compiled_module = torch.compile(function.module, backend=backend, dynamic=False)
@@ -367,10 +381,8 @@ def _run(case: Case, outcome: Outcome, device: str, backend: str, most: int | No
 def one_sample(
     case: Case, outcome: Outcome, sample: Sample, expected: tuple[Any, Any], device: str, backend: str
 ) -> str:
-    from torch_ocl_compile import debug
-
     gradient = outcome.direction == BACKWARD
-    graphs, eager = debug.compiled_graphs(), Eager()
+    eager = Eager(backend)
     try:
         function, args = sample.make(to_device(device, case.entry))
         with eager:
@@ -379,7 +391,9 @@ def one_sample(
     except Exception as error:
         return f"{type(error).__name__}: {first_line(error)}"
     finally:
-        outcome.graphs += debug.compiled_graphs() - graphs
+        outcome.graphs += eager.graphs
+        if backend == "inductor" and not eager.graphs:
+            eager["no graph"] = 1
         for name, count in eager.items():
             outcome.eager[name] = outcome.eager.get(name, 0) + count
 

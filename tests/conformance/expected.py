@@ -1,18 +1,24 @@
-# tests/conformance/expected.py: the cases that are known not to pass, and those that Inductor compiles: data with reasons.
-"""expected.csv: kind, entry, dtypes (by spaces), direction, where (part of the runtime's name, * for all), reason.
-inductor.txt: the entries which pass with backend="inductor" on the CPU in float32, one a line."""
+# tests/conformance/expected.py: what is known of the cases: failures with their errors, what runs on the CPU, what Inductor compiles.
+"""expected.csv: kind, entry, dtypes (by spaces), direction, where, error, reason: cases that do not pass. `error`: a regular
+expression that the failure's text has to match.
+on_cpu.csv: kind, entry, dtypes, where, ops (by "; "): what runs on the CPU of cases that pass. An op that moves there fails.
+inductor.txt: the entries that Inductor compiles on the CPU in float32, one a line.
+
+`where`: a part of "<runtime>, torch <version>", * for all."""
 
 from __future__ import annotations
 
 import csv
+import re
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 FOLDER = Path(__file__).parent
-EXPECTED, INDUCTOR = FOLDER / "expected.csv", FOLDER / "inductor.txt"
+EXPECTED, ON_CPU, INDUCTOR = FOLDER / "expected.csv", FOLDER / "on_cpu.csv", FOLDER / "inductor.txt"
 
 
 @dataclass(frozen=True)
@@ -20,47 +26,159 @@ class Row:
     kind: str
     entry: str
     dtypes: str
-    direction: str
     where: str
-    reason: str
 
-    def covers(self, case: str, direction: str, runtime: str) -> bool:
+    def covers(self, case: str, where: str) -> bool:
         kind, entry, dtype = case.split(":")
         return (
-            (self.kind, self.entry, self.direction) == (kind, entry, direction)
+            (self.kind, self.entry) == (kind, entry)
             and dtype in self.dtypes.split()
-            and (self.where == "*" or self.where.lower() in runtime.lower())
+            and (self.where == "*" or self.where.lower() in where.lower())
         )
 
 
-@cache
-def rows() -> dict[tuple[str, str], list[Row]]:
+@dataclass(frozen=True)
+class Failure(Row):
+    direction: str
+    error: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class OnCpu(Row):
+    ops: str
+
+    def names(self) -> set[str]:
+        return set(self.ops.split("; "))
+
+
+AnyRow = TypeVar("AnyRow", bound=Row)
+Rows = dict[tuple[str, str], list[AnyRow]]
+
+
+def _read(path: Path, row: type[AnyRow]) -> Rows[AnyRow]:
     """By kind and entry."""
-    found: dict[tuple[str, str], list[Row]] = {}
-    with EXPECTED.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            found.setdefault((row["kind"], row["entry"]), []).append(Row(**row))
+    found: Rows[AnyRow] = {}
+    with path.open(newline="", encoding="utf-8") as file:
+        for fields in csv.DictReader(file):
+            found.setdefault((fields["kind"], fields["entry"]), []).append(row(**fields))
     return found
 
 
-def reason_for(case: str, direction: str, runtime: str) -> str:
-    """Why this is expected to fail; "" if it is to pass."""
+@cache
+def failures() -> Rows[Failure]:
+    return _read(EXPECTED, Failure)
+
+
+@cache
+def on_cpu() -> Rows[OnCpu]:
+    return _read(ON_CPU, OnCpu)
+
+
+def where(runtime: str, torch_version: str) -> str:
+    """What the `where` of a row is a part of."""
+    return f"{runtime}, torch {torch_version}"
+
+
+def failure_of(case: str, direction: str, where: str) -> Failure | None:
+    """The row that expects this case to fail; None if it is to pass."""
     kind, entry, _ = case.split(":")
-    for row in rows().get((kind, entry), []):
-        if row.covers(case, direction, runtime):
-            return row.reason
+    rows = failures().get((kind, entry), [])
+    return next((r for r in rows if r.direction == direction and r.covers(case, where)), None)
+
+
+def op_name(eager: str) -> str:
+    """What ran on the CPU, without why: "aten.cumsum.default: no lowering" -> "aten.cumsum.default"."""
+    name = eager.removeprefix("eager ").replace("aten::", "aten.")
+    if name.startswith("the whole"):
+        return name.partition(": ")[2].partition(": input")[0]
+    return name.partition(":")[0]
+
+
+def moved(outcome: dict[str, Any]) -> set[str]:
+    """What ran on the CPU."""
+    return {op_name(eager) for eager in outcome["eager"]}
+
+
+def unexpected(outcome: dict[str, Any], where: str) -> str:
+    """What expected.csv and on_cpu.csv do not say of an outcome; "" if they say it all."""
+    case, status, reason = outcome["case"], outcome["status"], outcome.get("reason", "")
+    known = failure_of(case, outcome["direction"], where)
+    if status == "fail" and known is None:
+        return str(reason)
+    if status == "fail" and known is not None:
+        wanted = re.search(known.error, reason)
+        return "" if wanted else f"fails otherwise than {EXPECTED.name} says (it expects {known.error!r}): {reason}"
+    if status == "pass" and known is not None:
+        return f"passes; take its row out of {EXPECTED.name} (it says: {known.reason})"
+    if status == "pass":
+        kind, entry, _ = case.split(":")
+        allowed = {op for row in on_cpu().get((kind, entry), []) if row.covers(case, where) for op in row.names()}
+        new = moved(outcome) - allowed
+        return f"runs on the CPU, where {ON_CPU.name} does not say so: {', '.join(sorted(new))}" if new else ""
     return ""
 
 
-def unexpected(runtime: str, outcomes: Iterable[dict[str, Any]]) -> list[str]:
-    lines = []
+def returned(outcomes: Iterable[dict[str, Any]], where: str) -> list[str]:
+    """What on_cpu.csv says, and no outcome shows; for runs of whole entries."""
+    seen: dict[tuple[str, str], set[str]] = defaultdict(set)
+    ran: dict[tuple[str, str], set[str]] = defaultdict(set)
     for o in outcomes:
-        known = reason_for(o["case"], o["direction"], runtime)
-        if o["status"] == "fail" and not known:
-            lines.append(f"{o['case']} {o['direction']}: {o['reason']}")
-        elif o["status"] == "pass" and known:
-            lines.append(f"{o['case']} {o['direction']} passes; take its row out of {EXPECTED.name}")
+        kind, entry, dtype = o["case"].split(":")
+        if o["status"] == "pass":
+            seen[kind, entry] |= moved(o)
+        if o["status"] != "fail":
+            ran[kind, entry].add(dtype)
+    lines = []
+    for key, rows in on_cpu().items():
+        for row in rows:
+            ours = row.where == "*" or row.where.lower() in where.lower()
+            gone = row.names() - seen[key]
+            if ours and gone and set(row.dtypes.split()) <= ran[key]:
+                lines.append(
+                    f"{':'.join(key)}: {', '.join(sorted(gone))} on the device now; take it out of {ON_CPU.name}"
+                )
     return lines
+
+
+def check(results: list[dict[str, Any]]) -> list[str]:
+    """All that the results show and the data do not say, and the other way round."""
+    lines = []
+    for result in results:
+        here = where(result["runtime"], result["torch"])
+        for o in result["outcomes"]:
+            wrong = unexpected(o, here)
+            if wrong:
+                lines.append(f"{o['case']} {o['direction']}: {wrong}")
+        lines += returned(result["outcomes"], here)
+    return lines
+
+
+def write_on_cpu(results: list[dict[str, Any]]) -> None:
+    """on_cpu.csv from results: one row for all of them where they agree, else one for each."""
+    here = {where(r["runtime"], r["torch"]): r["outcomes"] for r in results}
+    rows = {r for found in on_cpu().values() for r in found if r.where != "*" and not any(r.where in h for h in here)}
+    found: dict[tuple[str, str], dict[str, dict[str, set[str]]]] = defaultdict(lambda: defaultdict(dict))
+    for place, outcomes in here.items():
+        for o in outcomes:
+            if o["status"] != "pass":
+                continue
+            kind, entry, dtype = o["case"].split(":")
+            found[kind, entry][dtype].setdefault(place, set()).update(moved(o))
+    for (kind, entry), by_dtype in found.items():
+        dtypes: dict[tuple[str, str], list[str]] = defaultdict(list)  # of each place and its ops
+        for dtype, by_place in by_dtype.items():
+            agree = len({frozenset(ops) for ops in by_place.values()}) == 1
+            for place, ops in by_place.items():
+                if ops:
+                    dtypes["*" if agree else place, "; ".join(sorted(ops))].append(dtype)
+        for (place, ops), names in dtypes.items():
+            rows.add(OnCpu(kind, entry, " ".join(dict.fromkeys(names)), place, ops))
+    with ON_CPU.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, ["kind", "entry", "dtypes", "where", "ops"], lineterminator="\n")
+        writer.writeheader()
+        for row in sorted(rows, key=lambda r: (r.kind, r.entry, r.where, r.dtypes)):
+            writer.writerow(asdict(row))
 
 
 def inductor_entries() -> set[str]:
@@ -71,12 +189,17 @@ def inductor_entries() -> set[str]:
 
 
 def write_inductor(results: list[dict[str, Any]]) -> None:
-    """The entries whose every direction passes in float32."""
-    passed: dict[str, bool] = {}
+    """The entries of which every direction passes in float32, compiled to C++ as a whole."""
+    compiled: dict[str, bool] = {}
     for result in results:
         for o in result["outcomes"]:
             entry, dtype = o["case"].rsplit(":", 1)
             if dtype == "float32" and o["status"] != "skip":
-                passed[entry] = passed.get(entry, True) and o["status"] == "pass"
-    head = f"# Entries that pass with backend='inductor' on the CPU, torch {results[0]['torch']}; python -m tests.conformance list"
-    INDUCTOR.write_text("\n".join([head, *sorted(e for e, ok in passed.items() if ok)]) + "\n")
+                compiled[entry] = compiled.get(entry, True) and o["status"] == "pass" and not o["eager"]
+    lines = [
+        "# Entries whose graphs Inductor compiles to C++ for the CPU, torch "
+        + results[0]["torch"]
+        + ": no op is called as it is, no",
+        "# graph breaks, and there is a graph; matrix products and convolutions of libraries count. python -m tests.conformance list",
+    ]
+    INDUCTOR.write_text("\n".join([*lines, *sorted(e for e, ok in compiled.items() if ok)]) + "\n")

@@ -11,6 +11,7 @@ import select
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -78,10 +79,13 @@ class Worker:
         self.process = None
 
 
-def run_all(tasks: Sequence[Task], arguments: Sequence[str], jobs: int, limit_s: float) -> Iterator[dict[str, Any]]:
-    """The outcomes, in the order in which they come."""
+def run_all(
+    tasks: Sequence[Task], arguments: Sequence[str], jobs: int, limit_s: float, seconds: float = float("inf")
+) -> Iterator[dict[str, Any]]:
+    """The outcomes, in the order in which they come. No task begins after so many `seconds`."""
+    end = time.monotonic() + seconds
     waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
-    done: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()  # None: a worker has ended
     for task in tasks:
         waiting.put(task)
 
@@ -89,15 +93,24 @@ def run_all(tasks: Sequence[Task], arguments: Sequence[str], jobs: int, limit_s:
         worker = Worker(arguments, limit_s)
         while True:
             try:
+                if time.monotonic() > end:
+                    break
                 task = waiting.get_nowait()
             except queue.Empty:
-                return worker.stop()
+                break
             done.put(worker.run(task))
+        worker.stop()
+        done.put(None)
 
-    for _ in range(min(jobs, len(tasks))):
+    workers = min(jobs, len(tasks))
+    for _ in range(workers):
         threading.Thread(target=work, daemon=True).start()
-    for _ in tasks:
-        yield done.get()
+    while workers:
+        outcome = done.get()
+        if outcome is None:
+            workers -= 1
+        else:
+            yield outcome
 
 
 def main(answers: int, device: str, backend: str, most: str) -> None:

@@ -249,3 +249,45 @@ TEST_CASE("threads that ask for the same text build it once") {
     CHECK((build_counters() - before).built == 1);
   });
 }
+
+TEST_CASE("a process keeps the programs that are in use and a few more") {
+  for_each_device([](Device& device) {
+    forget_programs();
+    const int64_t before = Live<Program>::count();
+    const auto built = [&](int i) {
+      const std::string number = std::to_string(i), name = "kept_" + number;
+      return build_programs(device, {text_of(name, number + ".0", "kept", "// " + number + "\n" + kPrelude)}, {}, "")[0];
+    };
+    std::vector<std::shared_ptr<Program>> used;
+    for (int i = 0; i < 100; ++i) used.push_back(built(i));
+    CHECK(Live<Program>::count() == before + 100);
+    const BuildCounters counters = build_counters();
+    CHECK(built(3) == used[3]);
+    CHECK((build_counters() - counters).built == 0);
+    used.clear();
+    CHECK(Live<Program>::count() == before + 64);
+    CHECK(run(device, *built(99), "kept_99") == 198.0f);  // one of the latest
+    CHECK((build_counters() - counters).built == 0);
+    CHECK(run(device, *built(4), "kept_4") == 8.0f);  // none of them
+    CHECK((build_counters() - counters).built == 1);
+    for (int i = 100; i < 140; ++i) built(i);
+    CHECK(Live<Program>::count() == before + 64);
+    forget_programs();
+    CHECK(Live<Program>::count() == before);
+  });
+}
+
+TEST_CASE("a CPU's program is kept in the form that its binary gives, which is smaller") {
+  for_each_device([](Device& device) {
+    const std::vector<KernelText> texts = {text_of("form_1", "1.0", "form"), text_of("form_2", "2.0", "form")};
+    Store store;
+    forget_programs();
+    const auto programs = build_programs(device, texts, store.functions(), "");
+    if (!device.caps().is_cpu || !keeps_binaries(device)) return;
+    size_t source_bytes = 0;
+    REQUIRE(clGetProgramInfo(programs[0]->get(), CL_PROGRAM_SOURCE, 0, nullptr, &source_bytes) == CL_SUCCESS);
+    CHECK(source_bytes <= 1);
+    CHECK(run(device, *programs[0], "form_1") == 2.0f);
+    CHECK(run(device, *programs[1], "form_2") == 4.0f);
+  });
+}

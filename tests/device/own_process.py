@@ -7,6 +7,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+FELL_BACK = "runs on the CPU, with copies both ways"  # of the warning that csrc/torch/fallback.cpp gives
 ROOT = Path(__file__).resolve().parents[2]
 
 

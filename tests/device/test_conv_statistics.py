@@ -13,19 +13,19 @@ SHAPES = [  # C, K, H, W, size of filters, stride, groups
 # CPUs take sums of fewer than 64 products from memory, and filters of 3 x 3 by Winograd's algorithm.
 OF_CPUS = [s for s in SHAPES if s[0] // s[6] * s[4] ** 2 >= 64 and s[:2] != (16, 40)]
 KERNELS = {"wgmma": "conv_wgmma", "mma": "conv_mma", "item": "conv_item"}
+UNITS = [pytest.param(units, marks=pytest.mark.needs("cpu" if units == "item" else units)) for units in KERNELS]
 ERRORS = {torch.float32: 4e-6, torch.bfloat16: 8e-3, torch.float16: 1e-3}
+# CPUs take statistics of float32 alone.
+CASES = [
+    pytest.param(shape, *param.values, dtype, marks=param.marks)
+    for param in UNITS
+    for dtype in ((torch.float32,) if param.values == ("item",) else ERRORS)
+    for shape in (OF_CPUS if param.values == ("item",) else SHAPES)
+]
 
 
-def disabled_for(device, units, dtype):
-    """What leaves the convolution to these kernels; skips where they are not."""
-    properties = torch.ocl.get_device_properties(device)
-    if units == "item":
-        if not properties.is_cpu:
-            pytest.skip("no CPU")
-        if dtype != torch.float32:
-            pytest.skip("CPUs take statistics of float32 alone")
-    elif not (properties.has_wgmma if units == "wgmma" else properties.has_mma):
-        pytest.skip("the device has no such units")
+def disabled_for(units):
+    """What leaves the convolution to these kernels."""
     return "wgmma" if units == "mma" else ""
 
 
@@ -59,15 +59,12 @@ def launched(block, inputs, folder, disable):
 
 @pytest.mark.parametrize("offset", [0.0, 30.0])
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(
-    "shape, units",
-    [(s, units) for units in KERNELS for s in (OF_CPUS if units == "item" else SHAPES)],
-    ids=lambda s: s if isinstance(s, str) else "-".join(map(str, s)),
+    "shape, units, dtype", CASES, ids=lambda s: "-".join(map(str, s)) if isinstance(s, tuple) else str(s)
 )
 def test_statistics(ocl_device, shape, units, dtype, bias, offset, tmp_path):
     """Large beside the spread, too; the same bits each time."""
-    disable = disabled_for(ocl_device, units, dtype)
+    disable = disabled_for(units)
     block, inputs = block_of(shape, dtype, bias, offset, ocl_device)
     (y, variance, mean), again, texts = launched(block, [t.to(ocl_device) for t in inputs], tmp_path, disable)
     kernels = [text.split("// kernels/common.cl")[0] for text in texts if f"// kernels/{KERNELS[units]}.cl" in text]
@@ -86,9 +83,9 @@ def test_statistics(ocl_device, shape, units, dtype, bias, offset, tmp_path):
     assert ((variance.cpu().double() / exact_variance - 1).abs() <= known).all()
 
 
-@pytest.mark.parametrize("units", KERNELS)
+@pytest.mark.parametrize("units", UNITS)
 def test_they_may_be_turned_off(ocl_device, units, tmp_path):
-    disable = disabled_for(ocl_device, units, torch.float32)
+    disable = disabled_for(units)
     block, inputs = block_of(SHAPES[0], torch.float32, True, 0.0, ocl_device)
     inputs = [t.to(ocl_device) for t in inputs]
     results, _, texts = launched(block, inputs, tmp_path / "off", ",".join(filter(None, (disable, "conv_statistics"))))

@@ -10,8 +10,6 @@ from torch import nn
 
 import torch_ocl_compile
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*has no eager ocl kernel")
-
 
 def index_of(device):
     return torch.device(device).index

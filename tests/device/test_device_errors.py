@@ -10,8 +10,6 @@ from own_process import ROOT, run_python
 import torch_ocl_compile
 from torch_ocl_compile import errors
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*has no eager ocl kernel")
-
 
 def index_of(device):
     return torch.device(device).index

@@ -1,9 +1,14 @@
 # tests/device/test_docs.py: every ```python block of README.md and docs/ runs; those of a page share their names.
+import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
+
+from tests import coverage
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
@@ -11,7 +16,6 @@ PAGES = [p for p in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) 
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[p.name for p in PAGES])
-@pytest.mark.filterwarnings("ignore:.*has no eager ocl kernel")
 def test_page(page):
     if torch.ocl.device_count() == 0:
         pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
@@ -27,3 +31,17 @@ def test_links_lead_somewhere():
     for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
         for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_readme_says_what_make_test_runs():
+    """Where the cases are those of CI: their number depends on torch, on packages and on the runtimes found."""
+    runtimes = [torch.ocl.get_device_properties(i).platform_name.split()[0] for i in range(torch.ocl.device_count())]
+    packages = all(importlib.util.find_spec(name) for name in ("timm", "transformers", "sklearn"))
+    if not torch.__version__.startswith("2.13.") or runtimes != ["Intel(R)", "Portable"] or not packages:
+        pytest.skip("needs torch 2.13, timm, transformers and scikit-learn, and Intel's runtime and PoCL")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.coverage"], capture_output=True, text=True, cwd=ROOT, timeout=600
+    )
+    assert done.stdout and done.stdout == coverage.in_readme(), (
+        f"python -m tests.coverage --write\n{done.stdout}{done.stderr}"
+    )

@@ -5,9 +5,8 @@ import torch
 ELEMENTS = 2**31 + 4099
 
 
-def test_more_elements_than_an_int_counts(ocl_device, sweep):
-    if not sweep:
-        pytest.skip("takes gigabytes and a minute: --sweep")
+@pytest.mark.needs("sweep")  # takes gigabytes and a minute
+def test_more_elements_than_an_int_counts(ocl_device):
     free, _ = torch.accelerator.get_memory_info(ocl_device)
     if free < 3 * ELEMENTS:
         pytest.skip(f"{free >> 30} GiB are free")

@@ -9,8 +9,6 @@ import torch
 from own_process import run_python
 from torch import nn
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*has no eager ocl kernel")
-
 DTYPES = [
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
     torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128,

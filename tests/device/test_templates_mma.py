@@ -3,18 +3,14 @@
 
 import pytest
 import torch
-from test_templates_wgmma import ATTENTIONS, CONVOLUTIONS, DTYPES, GEMMS, LONG_HEADS, attention, matrices
+from test_templates_wgmma import ATTENTIONS, DIRECTIONS, DTYPES, GEMMS, LONG_HEADS, attention, matrices
 
 from torch_ocl_compile import config
 
 aten = torch.ops.aten
 
 
-@pytest.fixture
-def warp_device(ocl_device):
-    if not torch.ocl.get_device_properties(ocl_device).has_mma:
-        pytest.skip("the device has no matrix units of a warp")
-    return ocl_device
+pytestmark = pytest.mark.needs("mma")
 
 
 def check(call, inputs, device, folder, allowed=0.0):
@@ -35,58 +31,55 @@ def check(call, inputs, device, folder, allowed=0.0):
 @pytest.mark.parametrize(
     "m,n,k,transposed", [*GEMMS, (1000, 2048, 200, "b"), (520, 1100, 136, "a"), (2051, 2050, 2049, "")]
 )
-def test_gemm(warp_device, m, n, k, transposed, dtype, tmp_path):
-    check(lambda a, b: torch.relu(a @ b + 1), matrices(m, n, k, transposed, dtype), warp_device, tmp_path)
+def test_gemm(ocl_device, m, n, k, transposed, dtype, tmp_path):
+    check(lambda a, b: torch.relu(a @ b + 1), matrices(m, n, k, transposed, dtype), ocl_device, tmp_path)
 
 
 @pytest.mark.parametrize("transposed", ["", "a", "b", "ab"])
-def test_tf32(warp_device, transposed, tmp_path):
+def test_tf32(ocl_device, transposed, tmp_path):
     torch.set_float32_matmul_precision("high")
     try:
-        check(torch.mm, matrices(300, 260, 1000, transposed), warp_device, tmp_path, 1e-3)
+        check(torch.mm, matrices(300, 260, 1000, transposed), ocl_device, tmp_path, 1e-3)
     finally:
         torch.set_float32_matmul_precision("highest")
     assert any("#define TERMS 1\n" in path.read_text() for path in tmp_path.rglob("*.cl"))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_gemm_of_an_input_that_is_not_aligned(warp_device, dtype, tmp_path):
+def test_gemm_of_an_input_that_is_not_aligned(ocl_device, dtype, tmp_path):
     a, b = torch.randn(128 * 64 + 1).to(dtype)[1:].view(128, 64), torch.randn(64, 128).to(dtype)
-    check(torch.mm, (a, b), warp_device, tmp_path)
+    check(torch.mm, (a, b), ocl_device, tmp_path)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_batched(warp_device, dtype, tmp_path):
+def test_batched(ocl_device, dtype, tmp_path):
     a, b = torch.randn(5, 65, 40).to(dtype), torch.randn(5, 40, 66).to(dtype)
-    check(lambda a, b, c: torch.baddbmm(c, a, b), (a, b, torch.randn(5, 1, 66).to(dtype)), warp_device, tmp_path)
+    check(lambda a, b, c: torch.baddbmm(c, a, b), (a, b, torch.randn(5, 1, 66).to(dtype)), ocl_device, tmp_path)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("kind", ["forward", "data", "weight"])
-@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=lambda s: "-".join(map(str, s)))
-def test_convolution(warp_device, shape, kind, dtype, tmp_path):
+@pytest.mark.parametrize("shape, kind", DIRECTIONS, ids=lambda s: s if isinstance(s, str) else "-".join(map(str, s)))
+def test_convolution(ocl_device, shape, kind, dtype, tmp_path):
     batch, c, k, h, w, r, s, stride, padding, dilation, groups = shape
     torch.manual_seed(sum(shape))
     x, weight = torch.randn(batch, c, h, w).to(dtype), torch.randn(k, c // groups, r, s).to(dtype)
     rest = (None, (stride,) * 2, (padding,) * 2, (dilation,) * 2, False, (0, 0), groups)
     if kind == "forward":
-        check(lambda x, w: aten.convolution(x, w, *rest) + 1, (x, weight), warp_device, tmp_path)
+        check(lambda x, w: aten.convolution(x, w, *rest) + 1, (x, weight), ocl_device, tmp_path)
         return
-    if (kind == "data" and c < 24) or (kind == "weight" and r * s * c < 24):
-        pytest.skip("few channels: the portable kernel")
     wanted = kind == "weight"
     dy = torch.randn_like(aten.convolution(x, weight, *rest))
     check(
         lambda dy, x, w: aten.convolution_backward(dy, x, w, *rest, (not wanted, wanted, False))[wanted],
         (dy, x, weight),
-        warp_device,
+        ocl_device,
         tmp_path,
     )
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_weight_gradient_of_many_pixels(warp_device, dtype, channels_last, tmp_path):
+def test_weight_gradient_of_many_pixels(ocl_device, dtype, channels_last, tmp_path):
     """In parts, whose partial results a second kernel adds in order: the same bits each time."""
     layout = torch.channels_last if channels_last else torch.contiguous_format
     x, dy = (torch.randn(5, c, 55, 57).to(dtype).contiguous(memory_format=layout) for c in (40, 72))
@@ -96,28 +89,28 @@ def test_weight_gradient_of_many_pixels(warp_device, dtype, channels_last, tmp_p
         rest = (None, (1, 1), (1, 1), (1, 1), False, (0, 0), 1, (False, True, False))
         return aten.convolution_backward(dy, x, weight, *rest)[1]
 
-    check(gradient, (dy, x, weight), warp_device, tmp_path)
+    check(gradient, (dy, x, weight), ocl_device, tmp_path)
     with config.override(disable="wgmma"):
         again = torch.compile(gradient, backend="ocl", dynamic=False)
-        first, second = (again(*(t.to(warp_device) for t in (dy, x, weight))) for _ in range(2))
+        first, second = (again(*(t.to(ocl_device) for t in (dy, x, weight))) for _ in range(2))
     assert torch.equal(first.cpu(), second.cpu())
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", ATTENTIONS + LONG_HEADS)
-def test_attention(warp_device, shape, dtype, tmp_path):
-    check(*attention(shape, dtype), warp_device, tmp_path)
+def test_attention(ocl_device, shape, dtype, tmp_path):
+    check(*attention(shape, dtype), ocl_device, tmp_path)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_attention_of_inputs_that_are_not_aligned(warp_device, dtype, tmp_path):
+def test_attention_of_inputs_that_are_not_aligned(ocl_device, dtype, tmp_path):
     tensors = [torch.randn(2 * 3 * 70 * 64 + 1).to(dtype)[1:].view(2, 3, 70, 64) for _ in range(3)]
-    check(torch.nn.functional.scaled_dot_product_attention, tensors, warp_device, tmp_path)
+    check(torch.nn.functional.scaled_dot_product_attention, tensors, ocl_device, tmp_path)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape, units", [(shape, True) for shape in ATTENTIONS + LONG_HEADS if shape[1] > 1] + [(ATTENTIONS[1], False)])
-def test_gradients_of_attention(warp_device, shape, units, dtype, tmp_path):
+def test_gradients_of_attention(ocl_device, shape, units, dtype, tmp_path):
     """From the rows' maxima and sums that the forward kernel stores; without units for them, by the portable kernels."""
     call, tensors = attention(shape, dtype)
     weight = torch.randn(*shape[0][:3], shape[3]).to(dtype)
@@ -130,7 +123,7 @@ def test_gradients_of_attention(warp_device, shape, units, dtype, tmp_path):
     torch._dynamo.reset()
     function = torch.compile(call, backend="ocl", options={"fallback": "error"}, dynamic=False)
     with config.override(dump=str(tmp_path), disable="wgmma" if units else "wgmma,mma_attention_gradient"):
-        ours = gradients(function, warp_device, dtype)
+        ours = gradients(function, ocl_device, dtype)
     texts = [path.read_text() for path in tmp_path.rglob("*.cl")]
     assert any("// kernels/attention_mma.cl" in text for text in texts)
     on_units = units and (dtype != torch.float32 or max(shape[0][3], shape[3]) <= 64)
@@ -145,10 +138,10 @@ def test_gradients_of_attention(warp_device, shape, units, dtype, tmp_path):
         assert error <= 2 * limit + allowed * exact.pow(2).mean().sqrt(), (error, limit)
 
 
-def test_without_any_units(warp_device, tmp_path):
+def test_without_any_units(ocl_device, tmp_path):
     torch._dynamo.reset()
     a = torch.randn(256, 256)
     with config.override(dump=str(tmp_path), disable="wgmma,mma"):
-        got = torch.compile(torch.mm, backend="ocl")(a.to(warp_device), a.to(warp_device))
+        got = torch.compile(torch.mm, backend="ocl")(a.to(ocl_device), a.to(ocl_device))
     assert not any("mma.sync" in path.read_text() for path in tmp_path.rglob("*.cl"))
     torch.testing.assert_close(got.cpu(), a @ a, rtol=1e-4, atol=1e-4)

@@ -109,9 +109,9 @@ FAMILIES = {
 PLAIN_RUN = {"mixer", "deit", "convmixer"}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_family(ocl_device, family, sweep):
-    if family not in PLAIN_RUN and not sweep:
-        pytest.skip("one of a kind is enough for a plain run: --sweep")
+@pytest.mark.parametrize(
+    "family", [pytest.param(f, marks=() if f in PLAIN_RUN else pytest.mark.needs("sweep")) for f in FAMILIES]
+)
+def test_family(ocl_device, family):
     make, size = FAMILIES[family]
     check(lambda: (make(), [torch.randn(4, 3, size, size)]), ocl_device)

@@ -105,14 +105,13 @@ MODELS = {
 PLAIN_RUN = {"gpt2", "llama"}
 
 
-def or_skip(name, sweep):
-    if name not in PLAIN_RUN and not sweep:
-        pytest.skip("one of a kind is enough for a plain run: --sweep")
+def by_sweep(names, but):
+    """One of a kind is enough for a plain run."""
+    return [pytest.param(name, marks=() if name in but else pytest.mark.needs("sweep")) for name in names]
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_training(ocl_device, name, sweep):
-    or_skip(name, sweep)
+@pytest.mark.parametrize("name", by_sweep(MODELS, PLAIN_RUN))
+def test_training(ocl_device, name):
     check(MODELS[name], ocl_device)
 
 
@@ -121,11 +120,9 @@ def generated(model, ids, **settings):
         return model.generate(ids, do_sample=False, max_new_tokens=6, min_new_tokens=6, **settings)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "mistral", "qwen3", "gemma2", "t5"])
-def test_generate_with_static_cache(ocl_device, name, sweep):
+@pytest.mark.parametrize("name", by_sweep(["gpt2", "llama", "mistral", "qwen3", "gemma2", "t5"], {"llama"}))
+def test_generate_with_static_cache(ocl_device, name):
     """Greedy: the tokens are the CPU's. Two graphs, of the prompt and of a step, serve all steps."""
-    if name != "llama" and not sweep:
-        pytest.skip("one of a kind is enough for a plain run: --sweep")
     torch.manual_seed(1)
     model, inputs = MODELS[name]()
     model.eval()

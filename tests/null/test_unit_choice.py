@@ -5,7 +5,6 @@ on devices."""
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ import torch.nn.functional as F
 
 from tests.null.scheduling import CAPS, Seen, collecting
 from tests.null.test_lowering import compiled
+from tests.null.test_unit_kernels import CLANG
 from torch_ocl_compile import _C
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.lowering.graph import allows_tf32
@@ -391,9 +391,6 @@ def test_gradients_on_the_portable_kernel(dtype: torch.dtype, size: int) -> None
     for given, kind in ((torch.float16, "_f16"), (torch.float32, "")):
         log, _ = gradients(given, **{f"wgmma_attention_gradient{kind}": False})
         assert all("attention_group" in line for line in log)
-
-
-CLANG = next((path for name in ("clang", "clang-14", "clang-15", "clang-16") if (path := shutil.which(name))), None)
 
 
 def network(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor, c: torch.Tensor) -> torch.Tensor:

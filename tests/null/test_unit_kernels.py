@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-CLANG = next((path for name in ("clang", "clang-14", "clang-15", "clang-16") if (path := shutil.which(name))), None)
+CLANG = next((path for name in ("clang", *(f"clang-{n}" for n in range(14, 30))) if (path := shutil.which(name))), None)
 pytestmark = pytest.mark.skipif(CLANG is None, reason="needs clang, which compiles OpenCL C for the host")
 
 GEMMS = [  # tile, operands' types, K contiguous in A and B, (M, N, K, strides padded to, offset, groups)

@@ -1,0 +1,95 @@
+# tests/coverage.py: how much of what there is `make test` runs, counted by pytest itself, as the table in README.md.
+"""python -m tests.coverage            prints the table
+python -m tests.coverage --write    puts it into README.md (tests/device/test_docs.py compares)
+
+Counts are rounded to two digits, so that one more test changes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+BEGIN, END = "<!-- python -m tests.coverage --write -->", "<!-- end -->"
+
+# What is counted, and the files (regular expression on the path below tests/).
+GROUPS = {
+    "our table of ops: each op, its gradient, each dtype": r"device/test_ops\.py",
+    "PyTorch's `op_db` and `module_db`": r"device/test_opinfo\.py",
+    "whole networks, forward and all gradients": r"device/test_(models|networks|timm|transformers)\.py",
+    "kernels and their templates, alone": r"device/test_(templates|rows)_\w+\.py|device/test_(packing|halves|maths)\.py",
+    "everything else on a device": r"device/",
+    "the compiler without a device": r"(null|fuzz)/",
+}
+
+
+class Counting:
+    """A plugin that counts the cases of a collection: (group, device, whether it runs)."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, int, bool]] = Counter()
+
+    def add(self, items: list[Any], runs: bool) -> None:
+        for item in items:
+            path = item.path.relative_to(ROOT / "tests").as_posix()
+            group = next(name for name, pattern in GROUPS.items() if re.match(pattern, path))
+            device = item.callspec.params.get("ocl_device", "ocl:0") if hasattr(item, "callspec") else "ocl:0"
+            self.counts[group, int(str(device).removeprefix("ocl:")), runs] += 1
+
+    def pytest_deselected(self, items: list[Any]) -> None:
+        self.add(items, False)
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        self.add(session.items, True)
+
+
+def count() -> Counter[tuple[str, int, bool]]:
+    counting = Counting()
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        status = pytest.main(["--collect-only", "-q", str(ROOT / "tests")], plugins=[counting])
+    if status != 0:
+        raise SystemExit(said.getvalue())
+    return counting.counts
+
+
+def rounded(number: int) -> str:
+    """Two digits: 7180 -> 7,200."""
+    digits = 10 ** max(0, len(str(number)) - 2)
+    return f"{(number + digits // 2) // digits * digits:,}"
+
+
+def table(counts: Counter[tuple[str, int, bool]]) -> str:
+    lines = ["| what | cases on a device | run on the first | run on each other |", "|---|--:|--:|--:|"]
+
+    def row(name: str, groups: list[str]) -> str:
+        first, other = ([sum(counts[g, device, runs] for g in groups) for runs in (False, True)] for device in (0, 1))
+        return f"| {name} | {rounded(sum(first))} | {rounded(first[1])} | {rounded(other[1]) if sum(other) else '-'} |"
+
+    lines += [row(name, [name]) for name in GROUPS]
+    return "\n".join([*lines, row("all", list(GROUPS))]) + "\n"
+
+
+def in_readme() -> str:
+    """The table as README.md has it."""
+    return README.read_text(encoding="utf-8").partition(BEGIN + "\n")[2].partition(END)[0]
+
+
+def main() -> None:
+    made = table(count())
+    if "--write" in sys.argv:
+        text = README.read_text(encoding="utf-8")
+        README.write_text(text.replace(BEGIN + "\n" + in_readme() + END, BEGIN + "\n" + made + END), encoding="utf-8")
+    else:
+        print(made, end="")
+
+
+if __name__ == "__main__":
+    main()

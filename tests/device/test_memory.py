@@ -1,0 +1,75 @@
+# tests/device/test_memory.py: what a process keeps of what it compiled: bounded, whatever it goes on to compile.
+import gc
+
+import pytest
+import torch
+
+from torch_ocl_compile import _C, eager, registration
+
+RECENT = 64  # programs that stay though nothing uses them (csrc/runtime/program.cpp)
+MOST_EAGER = 1024  # csrc/torch/eager.cpp
+
+
+def live():
+    gc.collect()
+    return _C.exec.live_counts()
+
+
+def compile_many(device, first, count):
+    """Graphs that all differ, each dropped by the next."""
+    x = torch.ones(3, device=device)
+    for k in range(first, first + count):
+        torch._dynamo.reset()
+        assert torch.compile(lambda x, k=k: (x * k).sum(), backend="ocl", dynamic=False)(x).item() == 3 * k
+
+
+def test_compiled_graphs(ocl_device):
+    """reset() drops plans, and their programs but for the latest."""
+    compile_many(ocl_device, 1, 2)
+    torch._dynamo.reset()
+    before = live()
+    compile_many(ocl_device, 10, RECENT + 20)
+    torch._dynamo.reset()
+    after = live()
+    assert after["plans"] - after["eager_plans"] == before["plans"] - before["eager_plans"]
+    in_use = after["plans"]  # of eager ops, a program each at most
+    assert after["programs"] <= in_use + RECENT, (before, after)
+
+
+@pytest.fixture
+def own_eager_compiler():
+    yield _C.set_eager_compiler
+    _C.forget_eager_plans()
+    registration._run_eager_ops("compile")
+
+
+def test_eager_ops(ocl_device, own_eager_compiler):
+    """Calls that all differ: the older half of their plans is forgotten, and what is in use stays."""
+    x = torch.ones(2, device=ocl_device)
+    _C.forget_eager_plans()
+    assert live()["eager_plans"] == 0
+    plan = eager.compile_op("aten::roll", "", [x, [0], [0]], [0, 1, 2], 0)
+    asked = []
+
+    def compile_op(name, overload, args, same, level):
+        if level:
+            return None
+        asked.append(args[1][0])
+        return plan
+
+    own_eager_compiler(compile_op)
+    for shift in range(2, 2 + MOST_EAGER):
+        x.roll(shift, 0)
+        x.roll(2, 0)
+        assert live_eager() <= MOST_EAGER
+    assert live_eager() == MOST_EAGER
+    x.roll(-1, 0)
+    assert MOST_EAGER // 2 <= live_eager() <= MOST_EAGER // 2 + 1
+    asked.clear()
+    for shift in (2, 1 + MOST_EAGER, -1, 3):
+        x.roll(shift, 0)
+    assert asked == [3], "of these only the oldest was forgotten"
+
+
+def live_eager():
+    return _C.exec.live_counts()["eager_plans"]
