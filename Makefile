@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find csrc kernels cmake -type f) CMakeLists.txt pyproject.toml
 
-.PHONY: demo test sweep conformance sanitize stress lint bench clean setup build
+.PHONY: demo test sweep conformance sanitize stress fuzz lint bench clean setup build
 
 demo: build
 	$(BIN)/python -m torch_ocl_compile demo
@@ -37,6 +37,13 @@ sanitize: setup
 MINUTES ?= 60
 stress: build
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.stress --minutes $(MINUTES)
+
+# Random programs on DEVICE against PyTorch on the CPU (docs/testing.md): COUNT of them, made from SEED; failures as scripts in build/fuzz.
+COUNT ?= 20000
+SEED ?= $(shell date +%Y%m%d)
+DEVICE ?= ocl:0
+fuzz: build
+	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED) --device $(DEVICE) --jobs $(JOBS) --out build/fuzz
 
 lint: build
 	$(BIN)/pip install -q ruff mypy clang-format

@@ -30,6 +30,8 @@ class Op:
     rtol: float | None = None
     atol: float | None = None
     fallback: bool = False  # some part runs eagerly, and is meant to
+    # Operands in random programs (tests/fuzz): "any" in the samples' range, "distinct" ones, or "none": it is no statement there.
+    programs: str = "any"
 
 
 def make(*shape: int, dtype: torch.dtype = torch.float32, low: float = -2, high: float = 2) -> torch.Tensor:

@@ -94,22 +94,22 @@ def _sorts() -> list[Op]:
 
     return [
         Op("sort_stable", stable, _rows(tied), SORTABLE, False),
-        Op("sort", values, _rows(distinct), (torch.float32, torch.int64)),
+        Op("sort", values, _rows(distinct), (torch.float32, torch.int64), programs="distinct"),
         Op("sort_two_levels", stable, fixed(lambda: (tied(5000, 2).t(),)), gradient=False),
         Op("sort_two_levels_int", stable, lambda d: [(tied(2, 5000, dtype=d) - 2**40,)], (torch.int64,), False),
-        Op("topk", best, _rows(distinct), (torch.float32, torch.int64)),
-        Op("topk_long", lambda a: (*a.topk(7), *a.topk(100), *a.topk(3, largest=False)), fixed(lambda: (distinct(2, 4000),))),
+        Op("topk", best, _rows(distinct), (torch.float32, torch.int64), programs="distinct"),
+        Op("topk_long", lambda a: (*a.topk(7), *a.topk(100), *a.topk(3, largest=False)), fixed(lambda: (distinct(2, 4000),)), programs="distinct"),
         Op("topk_nan", lambda a: (a.topk(9)[0], a.topk(9, largest=False)[0]), fixed(lambda: (tied(3, 50),)), gradient=False),
-        Op("median", middle, _rows(distinct), (torch.float32, torch.int64)),
+        Op("median", middle, _rows(distinct), (torch.float32, torch.int64), programs="distinct"),
         Op("median_ties", middles_of_ties, _rows(tied), (torch.float32, torch.float16), False),
         Op("mode", mode, _rows(lambda *s, dtype: make(*s, dtype=dtype).round()), NUMBERS, False),
         Op("mode_long", mode, fixed(lambda: (make(2, 3000).mul(9).round(),)), gradient=False),
         Op("sort_scalar", lambda a: (*a.sort(), *a.topk(1), *a.median(0), *a.kthvalue(1)), fixed(lambda: (make(),))),
         Op("sort_empty", lambda a: (*a.sort(0), *a.sort(1), *a.topk(0)), fixed(lambda: (make(3, 0),)), gradient=False),
         Op("searchsorted", lambda e, x: (torch.searchsorted(e, x), torch.searchsorted(e, x, right=True, out_int32=True)),
-           lambda d: [(tied(3, 40).nan_to_num(0).to(d).sort(-1)[0], tied(3, 9).nan_to_num(0).to(d)), (tied(1000).nan_to_num(0).to(d).sort()[0], tied(2, 5).nan_to_num(0).to(d))], NUMBERS, False),
-        Op("searchsorted_sorter", lambda e, x: torch.searchsorted(e, x, sorter=e.argsort(-1)), fixed(lambda: (distinct(3, 40), make(3, 9))), gradient=False),
-        Op("bucketize", lambda x, e: (torch.bucketize(x, e), torch.bucketize(x, e, right=True)), fixed(lambda: (special_values(), torch.tensor([-1.0, 0, 0, 1, 2]))), gradient=False),
+           lambda d: [(tied(3, 40).nan_to_num(0).to(d).sort(-1)[0], tied(3, 9).nan_to_num(0).to(d)), (tied(1000).nan_to_num(0).to(d).sort()[0], tied(2, 5).nan_to_num(0).to(d))], NUMBERS, False, programs="none"),
+        Op("searchsorted_sorter", lambda e, x: torch.searchsorted(e, x, sorter=e.argsort(-1)), fixed(lambda: (distinct(3, 40), make(3, 9))), gradient=False, programs="none"),
+        Op("bucketize", lambda x, e: (torch.bucketize(x, e), torch.bucketize(x, e, right=True)), fixed(lambda: (special_values(), torch.tensor([-1.0, 0, 0, 1, 2]))), gradient=False, programs="none"),
         Op("histc", lambda a: (a.histc(10, -2, 2), a.histc(7)), fixed(lambda: (make(50, 30),), lambda: (make(9),)), gradient=False),
     ]  # fmt: skip
 
@@ -209,7 +209,7 @@ def _scatters() -> list[Op]:
         Op("unsafe_masked_index", lambda a, m, i: torch.ops.aten._unsafe_masked_index(a, m, [i], 0.5), fixed(lambda: (make(6, 8), make(5, 1) > 0, labels(5, classes=6)))),
         Op("scatter_add_many", lambda a, i, s: a.scatter_add(0, i, s), many, rtol=1e-4, atol=1e-5),
         Op("scatter_add_line", lambda a, i, s: a.scatter_add(1, i, s), fixed(lambda: (make(3, 700), labels(3, 900, classes=700), make(3, 900))), rtol=1e-4, atol=1e-5),
-        Op("scatter_many_distinct", lambda a, s: a.scatter(0, s.argsort(0), s), fixed(lambda: (make(2000, 2), distinct(2000, 2)))),
+        Op("scatter_many_distinct", lambda a, s: a.scatter(0, s.argsort(0), s), fixed(lambda: (make(2000, 2), distinct(2000, 2))), programs="distinct"),
         Op("scatter_scalar", lambda a, s: (a.scatter(0, torch.zeros((), dtype=torch.int64, device=a.device), s), a.scatter_add(0, torch.zeros(1, dtype=torch.int64, device=a.device)[0], s)), fixed(lambda: (make(), make(1)[0]))),
         Op("masked_scatter", lambda a, s: a.masked_scatter(a > 0, s), fixed(lambda: (make(6, 8), make(50)), lambda: (make(40, 50), make(2000)))),
         Op("masked_scatter_broadcast", lambda a, s: a.masked_scatter(a[:, :1] > 0, s), fixed(lambda: (make(6, 8), make(50)))),
@@ -227,17 +227,17 @@ def _embeddings() -> list[Op]:
             (labels(2000, classes=90), make(90, 6, dtype=dtype), torch.arange(0, 2000, 7)),
         ]
 
-    rows = [Op(f"embedding_bag_{m}", bag(m), samples, rtol=1e-4, atol=1e-5) for m in ("sum", "mean", "max")]
+    rows = [Op(f"embedding_bag_{m}", bag(m), samples, rtol=1e-4, atol=1e-5, programs="none") for m in ("sum", "mean", "max")]
     rows += [
-        Op(f"embedding_bag_{m}_padded", bag(m, padding_idx=3), samples, rtol=1e-4, atol=1e-5)
+        Op(f"embedding_bag_{m}_padded", bag(m, padding_idx=3), samples, rtol=1e-4, atol=1e-5, programs="none")
         for m in ("sum", "mean", "max")
     ]
     return [
         *rows,
         Op("embedding_bag_2d", lambda i, w: F.embedding_bag(i, w, mode="mean"), fixed(lambda: (labels(3, 4), make(10, 6)))),
-        Op("embedding_bag_last", bag("sum", include_last_offset=True), fixed(lambda: (labels(12), make(10, 6), torch.tensor([0, 3, 3, 12])))),
+        Op("embedding_bag_last", bag("sum", include_last_offset=True), fixed(lambda: (labels(12), make(10, 6), torch.tensor([0, 3, 3, 12]))), programs="none"),
         Op("embedding_bag_weighted", lambda i, w, o, p: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=p),
-           fixed(lambda: (labels(12), make(10, 6), torch.tensor([0, 3, 3, 9]), make(12)))),
+           fixed(lambda: (labels(12), make(10, 6), torch.tensor([0, 3, 3, 9]), make(12))), programs="none"),
         Op("embedding_many", F.embedding, lambda d: [(labels(1700, classes=400), make(400, 5, dtype=d))], rtol=1e-4, atol=1e-5),
         Op("embedding_padded", lambda i, w: F.embedding(i, w, padding_idx=3, scale_grad_by_freq=True), fixed(lambda: (labels(3, 40), make(10, 6)))),
     ]  # fmt: skip

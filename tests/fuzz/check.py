@@ -1,0 +1,142 @@
+# tests/fuzz/check.py: one program on one device against PyTorch on the CPU: the verdict.
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tests.fuzz.execute import Seen, arguments, call, function, given, look
+from tests.fuzz.judge import Finding, compare
+from tests.fuzz.program import COMPILE, Program
+from tests.fuzz.reference import Native, fake, same
+
+OK, SKIPPED, TORCH = "ok", "skipped", "as torch without us"
+INTERNAL, EXCEPTION, MISSING, REPEAT = "InternalError", "other exception", "missing exception", "not repeatable"
+STRUCTURE = ("wrong alias", "wrong stride", "wrong dtype or shape", "wrong requires_grad")
+
+
+@dataclass
+class Verdict:
+    kind: str
+    text: str = ""
+    call: int = 0
+    output: int | None = None
+    unstable: int = 0  # elements that prove nothing
+    fallbacks: list[str] = field(default_factory=list)
+
+
+def check(program: Program, device: str, *, oracle: bool = True) -> Verdict:
+    """`oracle`: ask torch's compiler without us whether it makes the same mistake."""
+    natives = [Native(program, n, k) for k, n in enumerate(program.settings.calls)]
+    for native in natives:
+        if native.undefined:
+            return Verdict(SKIPPED, native.undefined)
+        if (native.error is not None) != program.raises:
+            return Verdict(SKIPPED, f"PyTorch: {native.error!r}")
+    before = fallbacks()
+    verdict = _run(program, device, natives, compiled(program, "ocl"))
+    verdict.fallbacks = [op for op, times in fallbacks().items() if times > before.get(op, 0)]
+    if verdict.kind not in (OK, SKIPPED) and program.settings.mode == COMPILE and oracle:
+        for backend in ("aot_eager", *(["aot_eager_decomp_partition"] if verdict.kind == "wrong stride" else [])):
+            alone = _run(program, "cpu", natives, compiled(program, backend))
+            if alone.kind == verdict.kind and (alone.output == verdict.output or alone.kind == EXCEPTION):
+                return Verdict(TORCH, f"{verdict.kind} with {backend} too: {verdict.text}", fallbacks=verdict.fallbacks)
+    return verdict
+
+
+def compiled(program: Program, backend: str) -> Callable[..., Any]:
+    made = function(program)
+    if program.settings.mode != COMPILE:
+        return made
+    settings: dict[str, Any] = {"backend": backend}
+    if program.settings.dynamic == "all":
+        settings["dynamic"] = True
+    if program.settings.verify and backend == "ocl":
+        settings["options"] = {"verify": True}
+    return torch.compile(made, **settings)
+
+
+def _run(program: Program, device: str, natives: list[Native], run: Callable[..., Any]) -> Verdict:
+    unstable = 0
+    calls = list(enumerate(program.settings.calls))
+    first: Seen | None = None
+    torch._dynamo.reset()
+    for k, n in [*calls, calls[0]]:
+        again = first is not None and k == 0
+        try:
+            got = call(program, run, device, n, k)
+        except Exception as error:
+            if program.raises:
+                return Verdict(INTERNAL, text_of(error), k) if is_internal(error) else Verdict(OK)
+            return Verdict(INTERNAL if is_internal(error) else EXCEPTION, text_of(error), k)
+        if program.raises:
+            return Verdict(MISSING, f"PyTorch raises {first_line(natives[k].error)}", k)
+        if again:
+            return _repeats(first, got, unstable)
+        first = got if k == 0 else first
+        start = look(given(program, arguments(program, "cpu", n, k)), [])
+        promised = fake(program, device, n, k) if program.settings.autocast and device != "cpu" else None
+        findings, some = compare(natives[k], got, start, promised)
+        unstable += some
+        if findings:
+            worst = min(findings, key=lambda f: (f.kind in STRUCTURE, f.output is None))
+            return Verdict(worst.kind, all_texts(findings), k, worst.output, unstable)
+    return Verdict(OK, unstable=unstable)
+
+
+def _repeats(first: Seen | None, got: Seen, unstable: int) -> Verdict:
+    """The first call made again gives the same bits."""
+    assert first is not None
+    for i, (a, b) in enumerate(zip(first.storages, got.storages, strict=True)):
+        if i < first.of_inputs and not (a.shape == b.shape and bool(same(a, b).all())):
+            return Verdict(REPEAT, f"storage {i} differs between two calls with equal arguments", unstable=unstable)
+    for x, y in zip(first.views, got.views, strict=True):
+        if hasattr(x, "storage") and not bool(same(first.tensor(x), got.tensor(y)).all()):
+            return Verdict(REPEAT, f"{x.name} differs between two calls with equal arguments", unstable=unstable)
+    return Verdict(OK, unstable=unstable)
+
+
+def fallbacks() -> dict[str, int]:
+    """Ops that ran eagerly or on the CPU so far, with how often."""
+    from torch_ocl_compile.lowering.fallback import FALLBACKS
+
+    found = {f"compiled: {op}": times for (op, _), times in FALLBACKS.items()}
+    return {**found, **{f"eager: {op}": times for op, times in torch.ocl.fallback_counts().items()}}
+
+
+def is_internal(error: BaseException | None) -> bool:
+    from torch_ocl_compile.errors import InternalError
+
+    while error is not None:
+        if isinstance(
+            error, (InternalError, AssertionError, KeyError, IndexError, AttributeError, StopIteration, TypeError)
+        ) and ours(error):
+            return True
+        if isinstance(error, InternalError) or "InternalError" in first_line(error):
+            return True
+        error = error.__cause__ or getattr(error, "inner_exception", None) or error.__context__
+    return False
+
+
+def ours(error: BaseException) -> bool:
+    """Whether the innermost frame is in our files."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and "torch_ocl_compile" in frames[-1].filename
+
+
+def first_line(error: BaseException | None) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]
+
+
+def text_of(error: BaseException) -> str:
+    """The first lines, and of an error at the end of a chain those of its cause."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {' | '.join(lines[:4])}"[:600]
+
+
+def all_texts(findings: list[Finding]) -> str:
+    return "; ".join(f"{f.kind}: {f.text}" for f in findings[:4])

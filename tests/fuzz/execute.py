@@ -1,0 +1,157 @@
+# tests/fuzz/execute.py: runs a program, compiled or line by line, and takes down all that can be seen of a call afterwards.
+"""A `Seen` holds whole storages and the views on them, so that writes beside a view, lost writes and aliases show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from tests.fuzz.program import Program
+from tests.fuzz.values import distinct, make, special
+
+Namespace = dict[str, Any]
+
+
+@dataclass
+class View:
+    """A tensor as seen from outside: `storage` counts the distinct storages of a call in order of appearance."""
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    storage: int
+    requires_grad: bool
+
+
+@dataclass
+class Seen:
+    """Arguments and results of one call: views in order (arguments first), contents of storages, gradients of leaves."""
+
+    views: list[Any] = field(default_factory=list)  # View, or what is no tensor
+    storages: list[torch.Tensor] = field(default_factory=list)  # flat, on the CPU
+    of_inputs: int = 0  # so many storages belong to arguments
+    gradients: list[torch.Tensor | None] = field(default_factory=list)
+
+    def tensor(self, view: View) -> torch.Tensor:
+        return self.storages[view.storage].as_strided(view.shape, view.stride, view.offset)
+
+
+def namespace(device: str, n: int, k: int) -> Namespace:
+    return {
+        "torch": torch, "F": F, "math": math, "make": make, "distinct": distinct, "special": special,
+        "device": device, "n": n, "k": k,
+    }  # fmt: skip
+
+
+def arguments(program: Program, device: str, n: int, k: int, widened: Callable[[str], str] = str) -> Namespace:
+    """A namespace in which the program's arguments exist."""
+    names = namespace(device, n, k)
+    for name, text in program.inputs:
+        names[name] = eval(widened(text), names)
+    return names
+
+
+def leaves(program: Program, names: Namespace) -> list[torch.Tensor]:
+    """The tensors that get gradients: arguments, or what arguments are views of."""
+    found: list[torch.Tensor] = []
+    for name, _ in program.inputs:
+        x = names[name]
+        if isinstance(x, torch.Tensor) and x.requires_grad:
+            leaf = x if x.is_leaf else x._base
+            if leaf is not None and leaf.is_leaf and not any(leaf is f for f in found):
+                found.append(leaf)
+    return found
+
+
+def function(program: Program) -> Callable[..., Any]:
+    """The program as a Python function."""
+    names = namespace("cpu", 0, 0)
+    exec(compile(program.source(), "<program>", "exec"), names)
+    made: Callable[..., Any] = names["f"]
+    return made
+
+
+def weights(program: Program, outputs: list[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Outputs that have gradients, each with what is handed to its backward: small numbers that differ along a row."""
+    if not program.settings.gradient:
+        return []
+    pairs = []
+    for x in outputs:
+        if isinstance(x, torch.Tensor) and x.requires_grad and not any(x is y for y, _ in pairs):
+            w = ((torch.arange(x.numel()) % 7 - 3) / 4).view(x.shape).to(x.dtype)
+            pairs.append((x, w.to(x.device)))
+    return pairs
+
+
+def gradients(program: Program, names: Namespace, outputs: list[Any]) -> list[torch.Tensor | None]:
+    pairs = weights(program, outputs)
+    wanted = leaves(program, names)
+    if not pairs or not wanted:
+        return []
+    found = torch.autograd.grad([x for x, _ in pairs], wanted, [w for _, w in pairs], allow_unused=True)
+    return [None if g is None else g.detach().cpu() for g in found]
+
+
+def look(inputs: list[tuple[str, Any]], outputs: list[Any]) -> Seen:
+    """What is there after a call."""
+    seen = Seen()
+    known: dict[int, int] = {}
+
+    def view(name: str, x: Any) -> Any:
+        if not isinstance(x, torch.Tensor):
+            return (name, x)
+        storage = x.untyped_storage()
+        if storage._cdata not in known:
+            known[storage._cdata] = len(seen.storages)
+            flat = torch.empty(0, dtype=x.dtype, device=x.device).set_(storage)
+            seen.storages.append(flat.cpu() if x.device.type != "cpu" else flat.clone())
+        place = known[storage._cdata]
+        return View(name, x.dtype, tuple(x.shape), tuple(x.stride()), x.storage_offset(), place, x.requires_grad)
+
+    seen.views = [view(name, x) for name, x in inputs]
+    seen.of_inputs = len(seen.storages)
+    seen.views += [view(f"output {i}", x) for i, x in enumerate(outputs)]
+    return seen
+
+
+def as_list(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def given(program: Program, names: Namespace) -> list[tuple[str, Any]]:
+    return [(name, names[name]) for name, _ in program.inputs]
+
+
+def call(program: Program, run: Callable[..., Any], device: str, n: int, k: int) -> Seen:
+    """One call of `run`, a compiled function or the program's own."""
+    names = arguments(program, device, n, k)
+    inputs = given(program, names)
+    if program.settings.dynamic == "mark":
+        mark(program, names, n)
+    if program.settings.autocast and device != "cpu":
+        with torch.autocast(torch.device(device).type, dtype=getattr(torch, program.settings.autocast)):
+            outputs = as_list(run(*(x for _, x in inputs)))
+    else:
+        outputs = as_list(run(*(x for _, x in inputs)))
+    found = gradients(program, names, outputs)
+    seen = look(inputs, outputs)
+    seen.gradients = found
+    return seen
+
+
+def mark(program: Program, names: Namespace, n: int) -> None:
+    """Tells Dynamo which dimensions follow n."""
+    others = arguments(program, "cpu", n + 1, 0)
+    for name, _ in program.inputs:
+        x, y = names[name], others[name]
+        if isinstance(x, torch.Tensor):
+            for d, (here, there) in enumerate(zip(x.shape, y.shape, strict=True)):
+                if here != there:
+                    torch._dynamo.maybe_mark_dynamic(x, d)

@@ -1,0 +1,118 @@
+# tests/fuzz/generate.py: draws a program: settings, arguments, statements, results. Hypothesis chooses.
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tests.fuzz import statements
+from tests.fuzz.maker import Draw
+from tests.fuzz.program import COMPILE, EAGER, Program, Settings, assigned, cleaned, names_in
+from tests.fuzz.reference import Native, execute
+from tests.fuzz.row_statements import RowMaker
+
+CALLS = ((4, 7, 1), (3, 6), (5, 2, 0), (8, 1), (2, 16), (6, 3, 4), (1, 4))  # n of every call
+WRITES = re.compile(r"_\(|out=|inplace=")
+
+
+def settings_of(draw: Draw) -> Settings:
+    """How a program, and those compiled with it, is run."""
+    mode = EAGER if draw.chance(6) else COMPILE
+    gradient, changing = draw.chance(30), draw.chance(30)
+    calls = draw.pick(CALLS) if changing else draw.pick(((4, 4), (4,)))
+    dynamic = draw.pick(("mark", "", "all", "mark")) if changing and mode == COMPILE else ""
+    autocast = draw.pick(("bfloat16", "float16")) if draw.chance(6) else ""
+    return Settings(mode, calls, dynamic, gradient and not autocast, autocast, draw.chance(20))
+
+
+def draw_program(draw: Callable[[Any], Any], settings: Settings, *, alone: bool = True) -> Program:
+    """`alone`: it is not compiled with others, and may be one that PyTorch refuses. One whose gradients PyTorch refuses is drawn
+    again: what a backward needs may have been overwritten."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(6):
+            made = _draw_program(RowMaker(draw, settings), alone)
+            natives = [Native(made, n, k) for k, n in enumerate(settings.calls)]
+            if all((native.error is not None) == made.raises and not native.undefined for native in natives):
+                return made
+    return Program(settings, (("a0", "make(device, (3,), torch.float32, 0)"),), ("v0 = a0 + 1",), ("v0",))
+
+
+WEIGHTS = [make for weight, make in statements.KINDS for _ in range(weight)]
+
+
+def _draw_program(g: RowMaker, alone: bool) -> Program:
+    for _ in range(g.pick((2, 1, 3, 2, 4))):
+        g.argument()
+    wanted, tries = g.pick((4, 3, 5, 6, 7, 4, 5, 8, 6, 10, 12)), 0
+    while len(g.lines) < wanted and tries < 3 * wanted:
+        tries += 1
+        choice = g.integer(0, 99)
+        if choice >= 60:
+            g.row()
+            continue
+        lines = g.method() if choice >= 52 else g.pick(WEIGHTS)(g)
+        if lines:
+            g.add(lines)
+    if alone and g.chance(12):
+        lines = refuse(g)
+        if lines:
+            return finish(g, g.lines + lines, raises=True)
+    return finish(g, g.lines)
+
+
+def refuse(g: RowMaker) -> list[str]:
+    """A line that PyTorch refuses in every call, and on tensors without data too: a device may compute what values alone forbid."""
+    lines = statements.refused(g)
+    for k in range(len(g.names)):
+        for meta in (True, False):
+            g.rebuild()
+            names = dict(g.names[k])
+            if meta:
+                names.update({n: _on_meta(x) for n, x in names.items() if isinstance(x, torch.Tensor)})
+            try:
+                execute(lines[0], names)
+            except Exception:
+                continue
+            g.rebuild()
+            return []
+    return lines
+
+
+def _on_meta(x: torch.Tensor) -> torch.Tensor:
+    made = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
+    return made.requires_grad_() if x.requires_grad else made
+
+
+def finish(g: RowMaker, lines: list[str], raises: bool = False) -> Program:
+    """Results are chosen: the last variable, and some of the others; views and arguments may be among them."""
+    names = [
+        n
+        for n in g.names[0]
+        if n[0] in "av" and n[1:].isdigit() and isinstance(g.names[0][n], (torch.Tensor, int, float))
+    ]
+    read = {n for line in lines for n in names_in(line) if n not in assigned(line)}
+    made = [n for n in names if n[0] == "v"]
+    outputs = made[-1:] if not g.chance(4) else []
+    for name in reversed(names):
+        likely = 12 if name not in made else 20 if name in read else 70
+        if len(outputs) < 7 and g.chance(likely):
+            outputs.append(name)
+    if not raises and g.chance(80):
+        lines = live(g, lines, outputs)
+    inputs = [*g.inputs, ("device", "device")]
+    return cleaned(Program(g.settings, tuple(inputs), tuple(lines), tuple(outputs), raises))
+
+
+def live(g: RowMaker, lines: list[str], outputs: list[str]) -> list[str]:
+    """The lines that results or writes follow from: tracing the others takes time and shows little."""
+    wanted, kept = set(outputs), []
+    for line in reversed(lines):
+        gives = assigned(line)
+        if not gives or wanted & set(gives) or WRITES.search(line):
+            kept.append(line)
+            wanted.update(names_in(line))
+    return kept[::-1]

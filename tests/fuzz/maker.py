@@ -1,0 +1,243 @@
+# tests/fuzz/maker.py: a program in the making: what is there to choose from, and lines that are added if PyTorch takes them.
+"""The Maker runs each statement on the CPU as it adds it, for every size that the program will be called with: what PyTorch refuses
+is dropped, so drawing needs no rules of its own. Its choices come before anything is compiled and do not depend on a device."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+
+from tests.fuzz.execute import Namespace, namespace
+from tests.fuzz.program import Settings, assigned
+from tests.fuzz.reference import execute
+
+LARGEST = 4096  # elements of a variable
+FLOATS = ("torch.float32",) * 7 + ("torch.float16", "torch.bfloat16", "torch.float64")
+INTEGERS = ("torch.int64", "torch.bool", "torch.int32", "torch.uint8", "torch.int16", "torch.int8")
+SIZES = (4, 3, 2, 1, 5, 8, 7, 6, 16, 0, 33, 17)
+_INTEGERS = [st.integers(0, most) for most in range(400)]
+
+
+class Draw:
+    """Choices of Hypothesis. The first of several options is the simplest: shrinking ends there."""
+
+    def __init__(self, draw: Callable[[Any], Any]) -> None:
+        self._draw = draw
+
+    def integer(self, low: int, high: int) -> int:
+        found: int = self._draw(_INTEGERS[high - low])
+        return low + found
+
+    def pick(self, options: Sequence[Any]) -> Any:
+        return options[self.integer(0, len(options) - 1)]
+
+    def chance(self, percent: int) -> bool:
+        return self.integer(0, 99) >= 100 - percent
+
+    def shuffled(self, items: Iterable[int]) -> list[int]:
+        left, order = list(items), []
+        while left:
+            order.append(left.pop(self.integer(0, len(left) - 1)))
+        return order
+
+
+class Maker(Draw):
+    """A program in the making. `names`: for every call a namespace with the variables so far."""
+
+    def __init__(self, draw: Callable[[Any], Any], settings: Settings) -> None:
+        super().__init__(draw)
+        self.settings = settings
+        self.inputs: list[tuple[str, str]] = []
+        self.lines: list[str] = []
+        self.variables = 0
+        self.names: list[Namespace] = []
+        self.rebuild()
+
+    # What is there
+
+    def rebuild(self) -> None:
+        """Everything from the start: after a line that failed for some of the calls."""
+        self.names = [namespace("cpu", n, k) for k, n in enumerate(self.settings.calls)]
+        for names in self.names:
+            for name, text in self.inputs:
+                names[name] = eval(text, names)
+            for line in self.lines:
+                execute(line, names)
+
+    def tensors(self, condition: Callable[[torch.Tensor], bool] = lambda x: True) -> list[str]:
+        """Names of tensors, the latest first."""
+        found = [
+            name for name, x in self.names[0].items()
+            if isinstance(x, torch.Tensor) and name[0] in "av" and x.numel() <= LARGEST and x.dim() <= 5 and condition(x)
+        ]  # fmt: skip
+        return found[::-1]
+
+    def tensor(self, condition: Callable[[torch.Tensor], bool] = lambda x: True) -> str:
+        """One of them, rather a late one."""
+        found = self.tensors(condition)
+        if not found:
+            return self.argument()
+        place = min(self.integer(0, len(found) - 1), self.integer(0, len(found) - 1))
+        return str(found[place])
+
+    def target(self) -> str:
+        """A tensor to write into: one whose elements do not share memory."""
+        return self.tensor(lambda t: all(step or size <= 1 for size, step in zip(t.shape, t.stride(), strict=True)))
+
+    def like(self, x: str) -> str:
+        """A tensor that probably fits x in an operation of two: of the same shape, if chance does not say otherwise."""
+        shape = self.shape(x)
+        if self.chance(85):
+            found = self.tensors(lambda t: tuple(t.shape) == shape)
+            found = [y for y in found if self.floating(y) == self.floating(x)] or found
+            return str(self.pick(found)) if found else x
+        return self.tensor(
+            lambda t: (
+                t.dim() <= len(shape) and all(a in (1, b) for a, b in zip(t.shape[::-1], shape[::-1], strict=False))
+            )
+        )
+
+    def meta(self, x: str) -> torch.Tensor:
+        found: torch.Tensor = self.names[0][x]
+        return found
+
+    def shape(self, x: str) -> tuple[int, ...]:
+        return tuple(self.meta(x).shape)
+
+    def rank(self, x: str) -> int:
+        return self.meta(x).dim()
+
+    def floating(self, x: str) -> bool:
+        return self.meta(x).is_floating_point()
+
+    def least(self, x: str, d: int) -> int:
+        """The smallest size that a dimension has in any call."""
+        return min((names[x].shape[d] if names[x].dim() > d else 0) for names in self.names)
+
+    def size(self, x: str, d: int) -> str:
+        """A size as text: a number where it never changes."""
+        if not self.rank(x):
+            return "1"
+        if len({names[x].dim() for names in self.names}) > 1:
+            return f"{x}.shape[{d}]"
+        found = {names[x].shape[d] for names in self.names}
+        return str(found.pop()) if len(found) == 1 and not self.chance(15) else f"{x}.shape[{d}]"
+
+    def name(self) -> str:
+        self.variables += 1
+        return f"v{self.variables - 1}"
+
+    # What is added
+
+    def add(self, lines: Sequence[str]) -> bool:
+        """Adds lines that PyTorch takes in every call, or none of them."""
+        ran = False
+        try:
+            for line in lines:
+                if "out=" in line:  # a result that does not fit is resized, whatever else looks at that memory
+                    warnings.simplefilter("error")
+                for names in self.names:
+                    execute(line, names)
+                    ran = True
+                if any(self._unfit(names, line) for names in self.names):
+                    raise ValueError("too large, or of a type that is not wanted")
+        except Exception:
+            if ran or not assigned(lines[0]) or "_(" in lines[0]:
+                self.rebuild()
+            return False
+        finally:
+            warnings.simplefilter("ignore")
+        self.lines += lines
+        return bool(lines)
+
+    def _unfit(self, names: Namespace, line: str) -> bool:
+        made = [names[name] for name in assigned(line)]
+        other = {"float16": torch.bfloat16, "bfloat16": torch.float16}.get(
+            self.settings.autocast
+        )  # autocast refuses to mix them
+        tensors = [x for x in made if isinstance(x, torch.Tensor)]
+        return any(x.numel() > LARGEST or x.dim() > 6 or x.is_sparse or x.dtype is other for x in tensors)
+
+    def argument(self, text: str = "") -> str:
+        name = f"a{len([1 for name, _ in self.inputs if name != 'device'])}"
+        self.inputs.append((name, text or self.argument_text()))
+        try:
+            for names in self.names:
+                names[name] = eval(self.inputs[-1][1], names)
+        except Exception:  # a view that an earlier argument does not have
+            self.inputs[-1] = (name, self.made((4,), "torch.float32"))
+            for names in self.names:
+                names[name] = eval(self.inputs[-1][1], names)
+        return name
+
+    def made(self, shape: Sequence[Any], dtype: str, limits: str = "", maker: str = "make") -> str:
+        """The text of a contiguous tensor; its values change from call to call."""
+        seed = f"{len(self.inputs)}{'' if self.fixed else ' + 9 * k'}"
+        return f"{maker}(device, ({''.join(f'{s}, ' for s in shape).strip()}), {dtype}, {seed}{limits})"
+
+    @property
+    def fixed(self) -> bool:
+        return len(self.settings.calls) == 1
+
+    def argument_text(self) -> str:
+        """A tensor of some type and layout, or a view of another argument."""
+        if self.inputs and self.chance(12):
+            x = self.tensor(lambda t: True) if self.tensors() else ""
+            if x.startswith("a"):
+                return self.pick(
+                    [
+                        x,
+                        f"{x}[1:]",
+                        f"{x}.mT",
+                        f"{x}.view(-1)",
+                        f"{x}[..., :2]",
+                        f"{x}[:1].expand(3, {'-1, ' * (self.rank(x) - 1)})",
+                        f"{x}.detach()",
+                    ]
+                )
+        dtype = (
+            self.pick(INTEGERS) if self.chance(20) else self.pick(FLOATS if not self.settings.autocast else FLOATS[:1])
+        )
+        rank = self.pick((2, 2, 1, 3, 2, 4, 0, 3))
+        shape: list[Any] = [self.pick(SIZES[:6] if self.chance(85) else SIZES) for _ in range(rank)]
+        if len(set(self.settings.calls)) > 1 and rank and self.chance(75):
+            shape[self.integer(0, rank - 1)] = self.pick(("n", "n", "n", "n + 1", "2 * n"))
+        if self.inputs and self.chance(35):  # another tensor's shape
+            texts = [t for _, t in self.inputs if t.startswith("make(device, (")]
+            if texts:
+                inner = self.pick(texts).split("(device, (", 1)[1].split(")", 1)[0]
+                shape = [s.strip() for s in inner.split(",") if s.strip()]
+        return self.layout(shape, dtype)
+
+    def layout(self, shape: list[Any], dtype: str) -> str:
+        """`shape` laid out in one of several ways; with gradients, a leaf or a view of one."""
+        maker = "special" if self.chance(3) and dtype in FLOATS else "make"
+        rank, view = len(shape), ""
+        base = list(shape)
+        how = self.integer(0, 11)
+        if how == 6 and rank > 1:
+            base, view = base[::-1], f".permute({', '.join(map(str, reversed(range(rank))))})"
+        elif how == 7 and rank:
+            d = self.integer(0, rank - 1)
+            base[d], view = f"2 * {_factor(base[d])} + 1", f"[{':, ' * d}1::2]"
+        elif how == 8 and rank:
+            base[-1], view = f"{base[-1]} + 3", "[..., 1:-2]"
+        elif how == 9 and rank:
+            d = self.integer(0, rank - 1)
+            base[d], view = 1, f".expand({', '.join(map(str, shape))})"
+        elif how == 10 and rank == 4:
+            base, view = [base[0], base[2], base[3], base[1]], ".permute(0, 3, 1, 2)"
+        elif how == 11 and rank:
+            base[0], view = f"{base[0]} + 1", "[1:]"
+        text = self.made(base, dtype, maker=maker)
+        if self.settings.gradient and dtype in FLOATS and self.chance(80):
+            return f"{text}.requires_grad_(){view}" if view and self.chance(40) else f"{text}{view}.requires_grad_()"
+        return text + view
+
+
+def _factor(text: Any) -> str:
+    return f"({text})" if " " in str(text) else str(text)

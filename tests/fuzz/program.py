@@ -1,0 +1,129 @@
+# tests/fuzz/program.py: a program as data: inputs, statements, outputs, and how it is to be run.
+"""Statements and inputs are lines of Python over names: a0, a1, ... are arguments, v0, v1, ... are variables, t0, t1, ... variables
+whose values PyTorch does not promise (the vectors of an SVD), `n` is a size that changes from call to call, `k` the number of the
+call, `device` where everything lives."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+NAME = re.compile(r"\b([avt])(\d+)\b")
+COMPILE, EAGER = "compile", "eager"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What programs must share to be compiled together."""
+
+    mode: str = COMPILE
+    calls: tuple[int, ...] = (4,)  # n of each call
+    dynamic: str = ""  # "mark": sizes that change are marked; "all": dynamic=True; "": torch finds out by itself
+    gradient: bool = False
+    autocast: str = ""  # "bfloat16", "float16" or none
+    verify: bool = False
+
+
+@dataclass(frozen=True)
+class Program:
+    settings: Settings
+    inputs: tuple[tuple[str, str], ...]  # name, text
+    statements: tuple[str, ...]
+    outputs: tuple[str, ...]
+    raises: bool = False  # the last statement is one that PyTorch refuses
+
+    def source(self) -> str:
+        names = ", ".join(name for name, _ in self.inputs)
+        lines = [f"def f({names}):", *(f"    {s}" for s in self.statements)]
+        return "\n".join([*lines, f"    return ({''.join(f'{o}, ' for o in self.outputs).strip()})"])
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(data: dict[str, Any]) -> Program:
+        settings = Settings(**{**data["settings"], "calls": tuple(data["settings"]["calls"])})
+        return Program(
+            settings,
+            tuple((name, text) for name, text in data["inputs"]),
+            tuple(data["statements"]),
+            tuple(data["outputs"]),
+            bool(data["raises"]),
+        )
+
+    def with_settings(self, **changes: Any) -> Program:
+        return replace(self, settings=replace(self.settings, **changes))
+
+
+@dataclass
+class Batch:
+    """Programs compiled as one function, and which outputs are whose."""
+
+    programs: list[Program]
+    merged: Program = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.merged = merge(self.programs)
+
+
+def names_in(text: str) -> list[str]:
+    """The arguments and variables that a line mentions."""
+    return ["".join(found) for found in NAME.findall(text)]
+
+
+def assigned(statement: str) -> list[str]:
+    """The names that a line gives a meaning to."""
+    left, equals, _ = statement.partition(" = ")
+    return names_in(left) if equals and re.fullmatch(r"[avt\d, ]+", left) else []
+
+
+def cleaned(program: Program) -> Program:
+    """Without arguments that nothing mentions."""
+    mentioned = {n for line in program.statements for n in names_in(line)} | set(program.outputs)
+    inputs: list[tuple[str, str]] = []
+    for name, text in reversed(program.inputs):
+        used = any("device" in line for line in program.statements) if name == "device" else name in mentioned
+        if used:
+            inputs.insert(0, (name, text))
+            mentioned.update(names_in(text))
+    return replace(program, inputs=tuple(inputs))
+
+
+def renumbered(program: Program, first_input: int, first_variable: int) -> Program:
+    """The program with other numbers in its names."""
+
+    def line(text: str) -> str:
+        return NAME.sub(lambda m: m[1] + str(int(m[2]) + (first_input if m[1] == "a" else first_variable)), text)
+
+    return replace(
+        program,
+        inputs=tuple((line(name), line(text)) for name, text in program.inputs),
+        statements=tuple(line(s) for s in program.statements),
+        outputs=tuple(line(o) for o in program.outputs),
+    )
+
+
+def numbers_used(program: Program, letter: str) -> int:
+    """One more than the largest number of a name that begins with `letter`."""
+    lines = [*(name for name, _ in program.inputs), *program.statements]
+    return max(
+        (int(number) + 1 for text in lines for kind, number in NAME.findall(text) if (kind == "a") == (letter == "a")),
+        default=0,
+    )
+
+
+def merge(programs: list[Program]) -> Program:
+    """One program that does what all do, one after the other."""
+    whole = programs[0]
+    for program in programs[1:]:
+        assert program.settings == whole.settings and not program.raises and not whole.raises
+        other = renumbered(program, numbers_used(whole, "a"), numbers_used(whole, "v"))
+        present = {name for name, _ in whole.inputs}
+        whole = replace(
+            whole,
+            inputs=whole.inputs + tuple(i for i in other.inputs if i[0] not in present),
+            statements=whole.statements + other.statements,
+            outputs=whole.outputs + other.outputs,
+        )
+    return whole

@@ -1,0 +1,197 @@
+# tests/fuzz/reference.py: what PyTorch makes of a program on the CPU, line by line: in its own types, in fp64, in fp64 with noise.
+"""Noise says how far honest rounding may move a result: after each line, what the line wrote and what its own type cannot
+represent exactly moves by up to one unit in the last place of that type, and so do gradients on their way back. Where a
+comparison or a rounding sits on an edge, runs with different noise differ, and the element counts as unstable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from tests.fuzz.execute import Namespace, Seen, arguments, as_list, given, gradients, look, namespace
+from tests.fuzz.program import Program, assigned
+
+FLOATS = re.compile(r"torch\.(float16|bfloat16|float32)\b")
+CAST = re.compile(r"(\w+) = (\w+)\.to\((torch\.\w+)\)")
+
+
+class Native:
+    """The program in its own types. `dtypes`: of every variable; `copies`: lines that are casts to another type."""
+
+    def __init__(self, program: Program, n: int, k: int) -> None:
+        self.program, self.n, self.k = program, n, k
+        self.dtypes: dict[str, torch.dtype] = {}
+        self.copies: set[int] = set()
+        self.undefined = ""  # why other machines may rightly give something else
+        self.error: Exception | None = None
+        self.seen = Seen()
+        names = arguments(program, "cpu", n, k)
+        inputs = given(program, names)
+        try:
+            for i, line in enumerate(program.statements):
+                self._before(i, line, names)
+                execute(line, names)
+                self._note(names, assigned(line))
+            outputs = [names[o] for o in program.outputs]
+            found = gradients(program, names, outputs)
+        except Exception as error:
+            self.error = error
+            return
+        self._note(names, [name for name, _ in inputs])
+        self.seen = look(inputs, outputs)
+        self.seen.gradients = found
+
+    def _note(self, names: Namespace, fresh: list[str]) -> None:
+        for name in fresh:
+            if isinstance(names[name], torch.Tensor):
+                self.dtypes[name] = names[name].dtype
+
+    def _before(self, i: int, line: str, names: Namespace) -> None:
+        cast = CAST.fullmatch(line)
+        if not cast:
+            return
+        x, dtype = names[cast[2]], eval(cast[3], names)
+        if x.dtype == dtype:
+            return
+        self.copies.add(i)
+        if x.dtype.is_floating_point and not dtype.is_floating_point and dtype is not torch.bool and x.numel():
+            inside = torch.iinfo(dtype)
+            x = x.detach().double()
+            if not bool(((x >= inside.min) & (x <= inside.max)).all()):
+                self.undefined = f"{line}: a value that {dtype} cannot hold"
+
+
+def execute(line: str, names: Namespace) -> None:
+    exec(compile(line, "<line>", "exec"), names)
+
+
+@contextmanager
+def fp64_by_default() -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def widened(text: str) -> str:
+    return FLOATS.sub("torch.float64", text)
+
+
+def exact(native: Native, noise: int | None = None, moved: bool = False) -> Seen | None:
+    """The program in fp64, None if PyTorch refuses. `noise`: a seed. `moved`: the arguments are noisy too."""
+    program = native.program
+    shaken = None if noise is None else Noise(native, noise)
+    with fp64_by_default():
+        try:
+            names = arguments(program, "cpu", native.n, native.k, widened)
+            if moved and shaken:
+                shaken.move(names)
+            inputs = given(program, names)
+            for i, line in enumerate(program.statements):
+                text = widened(line)
+                if i in native.copies:
+                    text = text[:-1] + ", copy=True)"
+                if shaken:
+                    shaken.before(names)
+                execute(text, names)
+                if shaken:
+                    shaken.after(names, assigned(line))
+            outputs = [names[o] for o in program.outputs]
+            found = gradients(program, names, outputs)
+        except Exception:
+            return None
+    seen = look(inputs, outputs)
+    seen.gradients = found
+    return seen
+
+
+class Noise:
+    """Moves what a line wrote."""
+
+    def __init__(self, native: Native, seed: int) -> None:
+        self.native = native
+        self.generator = torch.Generator().manual_seed(seed)
+        self.old: dict[int, torch.Tensor] = {}
+
+    def before(self, names: Namespace) -> None:
+        self.old = {key: flat.clone() for key, (flat, _) in self._storages(names).items()}
+
+    def after(self, names: Namespace, fresh: list[str]) -> None:
+        for key, (flat, dtype) in self._storages(names).items():
+            old = self.old.get(key)
+            written = torch.ones_like(flat, dtype=torch.bool) if old is None else ~same(flat, old)
+            inexact = written & ~same(flat.to(dtype).double(), flat) & flat.isfinite()
+            if bool(inexact.any()):
+                flat.copy_(torch.where(inexact, flat * self._factor(flat, dtype), flat))
+        for name in fresh:
+            x = names[name]
+            if isinstance(x, torch.Tensor) and x.requires_grad and not x.is_leaf:
+                x.register_hook(self._hook(self._dtype(name)))
+
+    def move(self, names: Namespace) -> None:
+        """Moves arguments that could be represented: what an op computes inside is as uncertain as that."""
+        for flat, dtype in self._storages(names).values():
+            flat.copy_(flat * self._factor(flat, dtype))
+
+    def _hook(self, dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
+        def shake(g: torch.Tensor) -> torch.Tensor:
+            inexact = ~same(g.to(dtype).double(), g) & g.isfinite()
+            return torch.where(inexact, g * self._factor(g, dtype), g)
+
+        return shake
+
+    def _factor(self, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        return 1 + torch.finfo(dtype).eps * (torch.rand(x.shape, generator=self.generator) * 2 - 1)
+
+    def _dtype(self, name: str) -> torch.dtype:
+        autocast = self.native.program.settings.autocast
+        dtype = self.native.dtypes.get(name, torch.float64)
+        return getattr(torch, autocast) if autocast and dtype is torch.float32 else dtype
+
+    def _storages(self, names: Namespace) -> dict[int, tuple[torch.Tensor, torch.dtype]]:
+        """Floating-point storages by address, flat, with the type that they have in the program."""
+        found: dict[int, tuple[torch.Tensor, torch.dtype]] = {}
+        for name, x in names.items():
+            if isinstance(x, torch.Tensor) and x.dtype is torch.float64 and x.untyped_storage().nbytes():
+                key = x.untyped_storage().data_ptr()
+                if key not in found and self._dtype(name).is_floating_point:
+                    flat = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())
+                    found[key] = (flat, self._dtype(name))
+        return found
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return (a == b) | (a.isnan() & b.isnan())
+
+
+def fake(program: Program, device: str, n: int, k: int) -> list[Any] | None:
+    """Types and shapes of arguments and results under autocast on `device`, for which the CPU has other lists. None where values
+    decide about them."""
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+
+    try:
+        return _traced(program, device, n, k)
+    except (DataDependentOutputException, DynamicOutputShapeException):
+        return None
+
+
+def _traced(program: Program, device: str, n: int, k: int) -> list[Any]:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        names = arguments(program, device, n, k)
+        inputs = given(program, names)
+        with torch.autocast(torch.device(device).type, dtype=getattr(torch, program.settings.autocast)):
+            for line in program.statements:
+                execute(line, names)
+        outputs = as_list(tuple(names[o] for o in program.outputs))
+        return [(x.dtype, tuple(x.shape)) for x in [x for _, x in inputs] + outputs if isinstance(x, torch.Tensor)]
+
+
+__all__ = ["Native", "exact", "fake", "namespace", "same"]

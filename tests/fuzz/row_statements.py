@@ -1,0 +1,130 @@
+# tests/fuzz/row_statements.py: rows of the op tables on the operands that a program has.
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tests.fuzz import rows
+from tests.fuzz.maker import Maker
+
+FAMILIES = (  # weights
+    ("own",) * 100 + ("nn",) * 45 + ("order",) * 35 + ("attention",) * 9 + ("special",) * 8 + ("linalg",)
+)
+UNDEFINED_BY_NAN = ("sdpa", "attention", "grid", "interpolate")  # ops of which nobody says what becomes of a NaN
+Choice = Callable[[Any, Any, list[str]], str]
+
+
+class RowMaker(Maker):
+    """Adds rows: on operands as they are, or cut to the shapes that the row's samples have."""
+
+    def row(self) -> list[str]:
+        """A row on operands that are there, cut to its shapes where they do not fit as they are."""
+        family = self.pick(FAMILIES)
+        op = self.pick(rows.programs(family))
+        found = rows.samples(op, self.pick(op.dtypes))
+        # Which of equal elements gets the gradient of a median is not promised.
+        if not found or (self.settings.gradient and family == "order" and not op.gradient):
+            return []
+        sample = self.pick(found)
+        if self.chance(70):
+            lines = self._called(op, sample, self._loosely)
+            if lines:
+                return lines
+        return self._called(op, sample, self._cut)
+
+    def _called(self, op: Any, sample: Any, choose: Callable[[Any, Any, list[str]], str]) -> list[str]:
+        """The row's lines, with what its operands need before."""
+        before: list[str] = []
+        first = self.variables
+        places: dict[int, str] = {}
+        for i in sample.tensors():
+            places[i] = choose(op, sample.leaves[i], before)
+        if before and not self.add(before):
+            return []
+        names = self.names[0]
+        operands = {i: names[name] for i, name in places.items()}
+        known = {id(x): name for name, x in names.items() if isinstance(x, torch.Tensor)}
+        known.update({id(x): places[i] for i, x in operands.items()})
+        try:
+            lines = rows.lines_of(op, sample.arguments(operands), known, self.name)
+        except Exception:
+            lines = []
+        if lines and self.add(lines):
+            return [*before, *lines]
+        if before:
+            del self.lines[-len(before) :]
+        self.variables = first
+        self.rebuild()
+        return []
+
+    def _loosely(self, op: Any, leaf: Any, before: list[str]) -> str:
+        """A tensor of the leaf's kind, whatever its shape."""
+        if not leaf.dtype.is_floating_point or op.programs == "distinct":
+            return self._cut(op, leaf, before)
+        rank = len(leaf.shape)
+        x = self.tensor(lambda t: t.is_floating_point() and (rank < 3 or t.dim() == rank))
+        return self._limited(x, op, leaf, before)
+
+    def _cut(self, op: Any, leaf: Any, before: list[str]) -> str:
+        """A tensor of the leaf's shape: made of one that is there, or a new argument."""
+        count = torch.Size(leaf.shape).numel()
+        dtype = str(leaf.dtype)
+        if op.programs == "distinct":
+            return self.argument(self.made(leaf.shape, dtype, maker="distinct"))
+        fits = self.tensors(lambda t: t.dtype == leaf.dtype and t.numel() >= count > 0)
+        fits = [x for x in fits if all(names[x].numel() >= count for names in self.names)]
+        if fits and self.chance(60):
+            x = self.pick(fits)
+            if self.shape(x) != leaf.shape:
+                name = self.name()
+                before.append(f"{name} = {x}.flatten()[:{count}].view({leaf.shape})")
+                x = name
+            return self._limited(x, op, leaf, before)
+        if leaf.dtype.is_floating_point:
+            return self._limited(self.argument(self.layout(list(leaf.shape), dtype)), op, leaf, before)
+        return self.argument(self.made(leaf.shape, dtype, f", {int(leaf.low)}, {int(leaf.high)}"))
+
+    def _limited(self, x: str, op: Any, leaf: Any, before: list[str]) -> str:
+        """x with values that the op is meant for."""
+        limited = leaf.limited or op.name.startswith(UNDEFINED_BY_NAN)
+        wild = x in self.names[0] and self._wild(x)
+        if not (limited or wild) or op.programs == "distinct":
+            return x
+        low, high = (
+            (round(leaf.low, 2), round(leaf.high, 2))
+            if leaf.dtype.is_floating_point
+            else (int(leaf.low), int(leaf.high))
+        )
+        name = self.name()
+        text = f"{x}.clamp({low}, {high})"
+        before.append(f"{name} = {text}" + (".nan_to_num(0.5)" if limited and self._has_nan(x) else ""))
+        return name
+
+    def _has_nan(self, x: str) -> bool:
+        return x in self.names[0] and self.floating(x) and any(bool(names[x].isnan().any()) for names in self.names)
+
+    def _wild(self, x: str) -> bool:
+        """Whether values have grown so that most functions of them are infinite."""
+        t = self.meta(x).detach()
+        return bool(t.numel()) and t.is_floating_point() and not bool(t.double().abs().nan_to_num(0, 0, 0).max() <= 64)
+
+    def method(self) -> list[str]:
+        """The in-place form of a row."""
+        op = self.pick(rows.in_place(self.pick(("own", "own", "own", "order"))))
+        found = rows.samples(op, self.pick(op.dtypes))
+        if not found:
+            return []
+        sample = self.pick(found)
+        before: list[str] = []
+        tensors = sample.tensors()
+        x = self.target()
+        if self.floating(x) and (sample.leaves[tensors[0]].limited or self._wild(x)) and self.chance(70):
+            leaf = sample.leaves[tensors[0]]
+            before.append(f"{x}.clamp_({round(leaf.low, 2)}, {round(leaf.high, 2)})")
+        others = [
+            self.like(x) if leaf.dtype.is_floating_point else self._cut(op, leaf, before)
+            for leaf in (sample.leaves[i] for i in tensors[1:])
+        ]
+        return [*before, f"{x}.{op.name}_({', '.join(others)})"]

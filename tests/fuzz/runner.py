@@ -1,0 +1,168 @@
+# tests/fuzz/runner.py: keeps worker processes busy with batches of programs; one that crashes or hangs costs one program.
+from __future__ import annotations
+
+import json
+import os
+import queue
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz.worker import batch_size
+
+ROOT = Path(__file__).resolve().parents[2]
+CRASH, TIMEOUT = "crash", "timeout"
+Outcome = dict[str, Any]
+
+
+class Worker:
+    """A process of worker.py, started when it is first needed, and again when it died or has grown."""
+
+    def __init__(self, device: str, limit_s: float, log: Path, largest_mb: int = 6000) -> None:
+        self.device, self.limit_s, self.log, self.largest_mb = device, limit_s, log, largest_mb
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> subprocess.Popen[bytes]:
+        self.answers, theirs = os.pipe()
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_OCL_WARN_FALLBACK": "0", "PYTHONFAULTHANDLER": "1"}
+        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [environment.get("PYTHONPATH")])])
+        command = [sys.executable, "-m", "tests.fuzz.worker", str(theirs), self.device]
+        self.errors = self.log.open("wb")
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self.errors, cwd=ROOT, env=environment, pass_fds=[theirs]
+        )  # fmt: skip
+        os.close(theirs)
+        return self.process
+
+    def ask(self, request: dict[str, Any], limit_s: float = 0) -> list[Outcome]:
+        process = self.process or self.start()
+        try:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            line = self._read(limit_s or self.limit_s)
+        except BrokenPipeError:
+            line = b""
+        if line:
+            if self.megabytes() > self.largest_mb:
+                self.stop()
+            found: list[Outcome] = json.loads(line)
+            return found
+        hung = line is None
+        code = None if hung else process.wait()
+        self.stop()
+        if hung:
+            return [{"kind": TIMEOUT, "text": f"no answer within {limit_s or self.limit_s:.0f} s", "program": None}]
+        return [{"kind": CRASH, "text": f"the process ended ({code}): {self._last_words()}", "program": None}]
+
+    def _read(self, limit_s: float) -> bytes | None:
+        """A line, b"" when the process has ended, None when it took too long."""
+        data = b""
+        until = time.monotonic() + limit_s
+        while not data.endswith(b"\n"):
+            if not select.select([self.answers], [], [], max(0.0, until - time.monotonic()))[0]:
+                return None
+            piece = os.read(self.answers, 1 << 20)
+            if not piece:
+                return b""
+            data += piece
+        return data
+
+    def _last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()
+        fatal = next((i for i, line in enumerate(lines) if "Fatal" in line or "terminate" in line), len(lines))
+        return " | ".join(line.strip() for line in lines[fatal : fatal + 6])[:500]
+
+    def megabytes(self) -> int:
+        """Memory of the process; 0 where the system does not say."""
+        try:
+            pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) if self.process else 0
+        except OSError:
+            return 0
+        return pages * os.sysconf("SC_PAGE_SIZE") >> 20
+
+    def stop(self) -> None:
+        if self.process is None:
+            return
+        self.process.kill()
+        self.process.wait()
+        os.close(self.answers)
+        self.errors.close()
+        self.process = None
+
+
+@dataclass
+class Run:
+    """What to run: programs `first` to `first + count` of a seed, as whole batches."""
+
+    seed: str
+    count: int
+    device: str
+    jobs: int
+    out: Path
+    first: int = 0
+    limit_s: float = 120.0
+    seconds: float = 0.0  # stop after so long; 0: never
+    most_mb: int = field(default=0)
+
+    def batches(self) -> list[int]:
+        found, programs, batch = [], 0, self.first
+        while programs < self.count:
+            found.append(batch)
+            programs += batch_size(self.seed, batch)
+            batch += 1
+        return found
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """In the order in which they come; with "batch" and "member"."""
+        waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+        done: queue.SimpleQueue[list[Outcome] | BaseException] = queue.SimpleQueue()
+        batches = self.batches()
+        started = time.monotonic()
+        for batch in batches:
+            waiting.put(batch)
+        self.out.mkdir(parents=True, exist_ok=True)
+        over = threading.Event()
+
+        def work(number: int) -> None:
+            worker = Worker(self.device, self.limit_s, self.out / f"worker_{number}.log")
+            try:
+                while not over.is_set():
+                    batch = waiting.get_nowait()
+                    late = self.seconds and time.monotonic() - started > self.seconds
+                    done.put([] if late else self._batch(worker, batch))
+                    self.most_mb = max(self.most_mb, worker.megabytes())
+            except queue.Empty:
+                pass
+            except BaseException as error:  # ends the run
+                done.put(error)
+            finally:
+                worker.stop()
+
+        for number in range(min(self.jobs, len(batches))):
+            threading.Thread(target=work, args=(number,), daemon=True).start()
+        try:
+            for _ in batches:
+                found = done.get()
+                if isinstance(found, BaseException):
+                    raise found
+                yield from found
+        finally:  # also where the caller has seen enough
+            over.set()
+
+    def _batch(self, worker: Worker, batch: int) -> list[Outcome]:
+        request = {"seed": self.seed, "batch": batch}
+        found = worker.ask(request)
+        size = batch_size(self.seed, batch)
+        if found[0]["kind"] in (CRASH, TIMEOUT) and found[0]["program"] is None and size > 1:
+            whole = found[0]
+            found = [worker.ask({**request, "member": m})[0] for m in range(size)]
+            if not any(o["kind"] in (CRASH, TIMEOUT) for o in found):
+                found[0] = {**whole, "text": f"only together: {whole['text']}"}
+        return [{**o, "batch": batch, "member": m if size > 1 else None} for m, o in enumerate(found)]

@@ -1,0 +1,76 @@
+# tests/fuzz/test_programs.py: fresh random programs on the first device, and those on which faults were found on every device.
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ocl_devices
+from tests.fuzz.__main__ import Report
+from tests.fuzz.corpus.row import Named
+from tests.fuzz.runner import Run, Worker
+
+CORPUS: list[Named] = []
+COUNT = int(os.environ.get("TORCH_OCL_FUZZ_COUNT", "300"))
+
+
+@pytest.fixture(scope="module")
+def worker_for(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Worker]]:
+    """A process per device: what crashes the driver fails one test."""
+    workers: dict[str, Worker] = {}
+
+    def find(device: str) -> Worker:
+        if device not in workers:
+            workers[device] = Worker(device, 120, tmp_path_factory.mktemp("fuzz") / "worker.log")
+        return workers[device]
+
+    yield find
+    for worker in workers.values():
+        worker.stop()
+
+
+@pytest.mark.parametrize("row", CORPUS, ids=lambda row: row.name)
+def test_named(row: Named, ocl_device: str, worker_for: Callable[[str], Worker]) -> None:
+    outcome = worker_for(ocl_device).ask({"program": row.program.as_dict(), "oracle": False})[0]
+    assert outcome["kind"] == "ok", f"{row.why}: {outcome['kind']}: {outcome['text']}"
+
+
+def test_fresh_programs(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """`python -m tests.fuzz --seed S --count N` runs them again, with scripts of what fails."""
+    devices = ocl_devices(request.config.getoption("--ocl-devices"))
+    if not devices:
+        pytest.skip("no OpenCL device selected or found: pip install torch-ocl-compile[cpu]")
+    seed = os.environ.get("TORCH_OCL_FUZZ_SEED") or secrets.token_hex(4)
+    print(f"python -m tests.fuzz --seed {seed} --count {COUNT} --device {devices[0][0]}")
+    run = Run(seed, COUNT, devices[0][0], 1, tmp_path)
+    report = Report(run, shrinks=2, shrink_s=60)
+    for outcome in run.outcomes():
+        report.take(outcome)
+    report.worker.stop()
+    scripts = [Path(path).read_text() for _, path, _ in report.files if path]
+    assert not report.failed, "\n\n".join([report.summary(), *scripts[:2]])
+
+
+def test_a_fault_is_noticed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the test above might pass for the wrong reason."""
+    devices = ocl_devices(request.config.getoption("--ocl-devices"))
+    if not devices:
+        pytest.skip("no OpenCL device selected or found: pip install torch-ocl-compile[cpu]")
+    monkeypatch.setenv("TORCH_OCL_FUZZ_PLANT", "slice_one_off")
+    kinds: set[str] = {o["kind"] for o in Run("planted", 40, devices[0][0], 1, tmp_path).outcomes()}
+    assert "wrong value" in kinds
+
+
+def test_programs_are_the_same_everywhere() -> None:
+    """A seed and a number name one program."""
+    from tests.fuzz.worker import Source
+
+    def drawn() -> list[Any]:
+        source = Source()
+        return [source.batch("same", batch) for batch in range(4)]
+
+    assert drawn() == drawn()

@@ -1,0 +1,158 @@
+# tests/fuzz/worker.py: a process that makes and checks programs: one request a line in, one answer a line out.
+"""Requests: {"seed", "batch"}: all programs of a batch; with "member" one of them alone; {"program"}: a given one. Answers are
+lists of outcomes. What a device or a driver does to this process costs one request (runner.py)."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+OVERHEAD = 64 * 1024  # bytes that choices are read from; a program uses a few hundred
+BROKEN = "the fuzzer fails"
+TOGETHER = 5  # programs compiled as one
+
+
+def batch_size(seed: str, batch: int) -> int:
+    """How many programs a batch has; its settings are drawn from the same generator."""
+    return 1 if random.Random(f"{seed}/{batch}/size").random() < 0.25 else TOGETHER
+
+
+def chooser(strategy: Any) -> Callable[[bytes], Any]:
+    """Bytes -> what Hypothesis draws from `strategy` with them."""
+    from hypothesis import HealthCheck, given, settings
+
+    found: list[Any] = []
+
+    @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(strategy)
+    def take(value: Any) -> None:
+        found.append(value)
+
+    read = take.hypothesis.fuzz_one_input
+
+    def choose(data: bytes) -> Any:
+        found.clear()
+        read(data)
+        return found[0] if found else None
+
+    return choose
+
+
+class Source:
+    """Programs by seed and batch: the same on every machine with the same torch."""
+
+    def __init__(self) -> None:
+        from hypothesis import strategies as st
+
+        from tests.fuzz.generate import draw_program, settings_of
+        from tests.fuzz.maker import Draw
+
+        self.settings: Any = None
+        self.alone = False
+
+        @st.composite
+        def of_settings(draw: Any) -> Any:
+            return settings_of(Draw(draw))
+
+        @st.composite
+        def of_programs(draw: Any) -> Any:
+            return draw_program(draw, self.settings, alone=self.alone)
+
+        self.draw_settings, self.draw_program = chooser(of_settings()), chooser(of_programs())
+
+    def batch(self, seed: str, batch: int) -> list[Any]:
+        generator = random.Random(f"{seed}/{batch}")
+        size = batch_size(seed, batch)
+        self.settings, self.alone = self.draw_settings(generator.randbytes(256)), size == 1
+        found: list[Any] = []
+        while len(found) < size:
+            made = self.draw_program(generator.randbytes(OVERHEAD))
+            if made is not None:
+                found.append(made)
+        return found
+
+
+def answer(request: dict[str, Any], source: Source, device: str) -> list[dict[str, Any]]:
+    from tests.fuzz.check import OK, check
+    from tests.fuzz.program import Program, merge
+
+    if "show" in request:
+        return [
+            {"kind": OK, "text": "", "program": p.as_dict()} for p in source.batch(request["seed"], request["batch"])
+        ]
+    if "program" in request:
+        program = Program.from_dict(request["program"])
+        return [outcome(program, check(program, device, oracle=request["oracle"]), 0.0)]
+    started = time.perf_counter()
+    programs = source.batch(request["seed"], request["batch"])
+    made = time.perf_counter() - started
+    if "member" in request:
+        programs = [programs[request["member"]]]
+    if len(programs) > 1:
+        whole = merge(programs)
+        verdict = check(whole, device, oracle=False)
+        if verdict.kind == OK:
+            return [outcome(p, verdict, made / len(programs)) for p in programs]
+        parts = [outcome(p, check(p, device), made / len(programs)) for p in programs]
+        if all(part["kind"] == OK for part in parts):  # only together
+            return [outcome(whole, check(whole, device), made), *parts[1:]]
+        return parts
+    return [outcome(programs[0], check(programs[0], device), made)]
+
+
+def outcome(program: Any, verdict: Any, made_s: float) -> dict[str, Any]:
+    from tests.fuzz.check import OK
+
+    return {
+        "kind": verdict.kind, "text": verdict.text, "unstable": verdict.unstable, "fallbacks": verdict.fallbacks, "made_s": made_s,
+        "statements": len(program.statements), "program": None if verdict.kind == OK else program.as_dict(), "cpu_s": 0.0,
+    }  # fmt: skip
+
+
+def prepare() -> None:
+    """Less of what costs time and shows nothing."""
+    import logging
+    import warnings
+
+    import torch
+    import torch._dynamo.guards
+
+    import torch_ocl_compile  # noqa: F401
+
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    if hasattr(
+        torch._dynamo.guards, "profile_guard_manager"
+    ):  # flushes the processor's caches to time the guards: 20 ms a compile
+        torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0
+    if planted := os.environ.get("TORCH_OCL_FUZZ_PLANT"):
+        from tests.fuzz import planted as faults
+
+        faults.plant(planted)
+
+
+def main(answers: int, device: str) -> None:
+    prepare()
+    source = Source()
+    for count, line in enumerate(sys.stdin):
+        started = time.process_time()
+        try:
+            found = answer(json.loads(line), source, device)
+        except Exception:
+            found = [{"kind": BROKEN, "text": traceback.format_exc()[-1500:], "program": None}]
+        found[0]["cpu_s"] = time.process_time() - started
+        os.write(answers, json.dumps(found).encode() + b"\n")
+        if count % 16 == 15:
+            gc.collect()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])
