@@ -22,8 +22,9 @@ struct Dialect {
 };
 Dialect make_dialect(const Caps& caps);
 
-/// In front of a loop over what is left of a vector: compilers would vectorise it again, and one crashes on some of them.
-constexpr const char* kFewTrips = "#pragma clang loop vectorize(disable)";
+/// In front of a loop of scalars that compilers should not vectorise: one over what is left of a vector, and one that stores to
+/// the elements that it loads (Intel's compiler, 2026.22, crashes on such a loop with a stride and a function like sin).
+constexpr const char* kStaysScalar = "#pragma clang loop vectorize(disable)";
 
 /// Element `offset` of `pointer` as a value; f16 and bf16 widen to float, bool becomes 0/1 (a mask as a vector).
 /// `aligned`: the address is a multiple of the vector, so that GPUs may move it in one access (vload promises one element

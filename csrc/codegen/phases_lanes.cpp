@@ -224,7 +224,7 @@ void Phases::lanes_loop(const Phase& phase, size_t depth, const Lanes& lanes) {
       w.close();
     }
   } else if (has_tail) {
-    w.line(kFewTrips);
+    w.line(kStaysScalar);
     w.open("for (; $s < $s; ++$s)", name, end, name);
     w.append(rest[0]);
     w.close();

@@ -23,6 +23,16 @@ constexpr int kBatchSteps = 8;        // GPU: elements of an item in a batch, if
 constexpr int kFewColumns = 4;        // vectors of columns, behind many
 constexpr int64_t kLeastWork = 4096;  // elements of a cheap op that are worth a work-item (about 0.5 us)
 
+/// Whether a buffer is written where it was read.
+bool loads_what_it_stores(const Nest& nest) {
+  const schedule::Schedule& schedule = nest.kernel.schedule();
+  const std::set<ir::BufferId> stored = stored_buffers(schedule, nest.group.nodes());
+  for (const ir::NodeId node : nest.group.nodes())
+    for (const ir::BufferId buffer : ir::reads(schedule.graph.nodes[static_cast<size_t>(node)]))
+      if (stored.count(buffer)) return true;
+  return false;
+}
+
 }  // namespace
 
 Nest::Nest(const schedule::Schedule& schedule, const schedule::Group& g, const Caps& caps)
@@ -142,12 +152,15 @@ Grid write_elements_cpu(Nest& nest) {
       row.close();
     }
   }
+  const bool stays_scalar = width == 1 && loads_what_it_stores(nest);
   if (!has_tail && wide == width) {
+    if (stays_scalar) row.line(kStaysScalar);
     row.open("for ($s $s = $s; $s < $s; $s += $d)", type, name, begin, name, end, name, width);
     row.append(vector);
     row.close();
   } else if (wide == width || !nest.ranges.known_divides(wide, columns)) {
     if (wide == width) row.line("$s $s = $s;", type, name, begin);
+    if (stays_scalar) row.line(kStaysScalar);
     row.open("for (; $s + $d <= $s; $s += $d)", name, width, end, name, width);
     row.append(vector);
     row.close();
@@ -157,7 +170,7 @@ Grid write_elements_cpu(Nest& nest) {
         row.append(text);
         row.line("$s += $d;", name, part);
       } else {
-        row.line(kFewTrips);
+        row.line(kStaysScalar);
         row.open("for (; $s < $s; ++$s)", name, end, name);
         row.append(text);
       }

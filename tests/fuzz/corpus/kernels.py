@@ -1,0 +1,11 @@
+# tests/fuzz/corpus/kernels.py: kernels that did not build, or that the driver's compiler crashed on.
+from tests.fuzz.corpus.row import f32, named
+
+PROGRAMS = [
+    named(
+        "sine_in_place_of_every_second",
+        "Intel's compiler crashed on a loop of scalars that stores where it loads, with a stride",
+        [f"{f32(10)}[::2]", f"{f32(4, 12)}[:, 1::3]"],
+        ["a0.sin_()", "a1.atan_()"],
+    ),
+]
