@@ -76,7 +76,9 @@ std::string convert_text(const std::string& text, Type from, DType to) {
   const DType source = ir::compute_type(from.dtype), target = ir::compute_type(to);
   if (to == DType::kBool) {
     if (source == DType::kBool) return text;
-    const std::string test = "(" + text + " != " + literal({{false, 0, 0}, source}) + ")";
+    std::string zero = literal({{false, 0, 0}, source});
+    if (from.width > 1 && lane_bytes(source) < 4) zero = "(" + type_name({source, 1}) + ")" + zero;  // no int beside a char16
+    const std::string test = "(" + text + " != " + zero + ")";
     return from.width > 1 && lane_bytes(source) != 4 ? "convert_int" + n + test : test;
   }
   std::string result = text;
