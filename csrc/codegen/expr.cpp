@@ -1,6 +1,8 @@
 // csrc/codegen/expr.cpp: spelling of types, constants and index expressions.
 #include "csrc/codegen/expr.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -51,8 +53,10 @@ struct IndexPrinter {
     return std::to_string(value) + "L";
   }
   const char* type() const { return spelling.wide ? "long" : "int"; }
-  std::string typed(const IndexExpr& e) const {  // min and max need equal types
-    return (e.is_const() ? std::string("(") + type() + ")" : "") + print(e, e.is_const() ? kAtom : kSum);
+  std::string typed(const IndexExpr& e) const {  // min and max need equal types; unrolled loops leave numbers for symbols
+    const std::string text = print(e, kSum);
+    const bool number = std::none_of(text.begin(), text.end(), [](char c) { return std::isalpha(static_cast<unsigned char>(c)); });
+    return number ? std::string("(") + type() + ")" + print(e, kAtom) : text;
   }
   std::string wrap(const std::string& text, int own, int least) const { return own < least ? "(" + text + ")" : text; }
 

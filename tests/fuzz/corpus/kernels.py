@@ -15,4 +15,12 @@ PROGRAMS = [
         ["v0 = a0.to(torch.bool)", "v1 = a1.to(torch.bool)"],
         ["v0", "v1"],
     ),
+    named(
+        "pool_of_one_column",
+        "min(long, int) in the index of a window that only fits once",
+        [f32(2, 3, 8, 6)],
+        ["v0 = F.avg_pool2d(a0, kernel_size=2)", "v1 = F.max_pool2d(v0, 3, stride=2, ceil_mode=True)"],
+        ["v1"],
+        dynamic="all",
+    ),
 ]
