@@ -11,11 +11,11 @@ import pytest
 
 from tests.conftest import ocl_devices
 from tests.fuzz.__main__ import Report
-from tests.fuzz.corpus import kernels
+from tests.fuzz.corpus import kernels, values
 from tests.fuzz.corpus.row import Named
 from tests.fuzz.runner import Run, Worker
 
-CORPUS: list[Named] = [*kernels.PROGRAMS]
+CORPUS: list[Named] = [*kernels.PROGRAMS, *values.PROGRAMS]
 COUNT = int(os.environ.get("TORCH_OCL_FUZZ_COUNT", "300"))
 
 

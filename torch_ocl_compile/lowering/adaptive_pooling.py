@@ -13,7 +13,7 @@ import torch
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context, ir_dtype
-from torch_ocl_compile.lowering.pooling import row_major
+from torch_ocl_compile.lowering.pooling import position_of_largest, row_major
 from torch_ocl_compile.lowering.registry import lower
 from torch_ocl_compile.lowering.term import Nest, Term
 
@@ -97,15 +97,14 @@ def _largest(c: Context, x: ir.Value, spatial: int) -> Any:
     """(largest element of each window, its index in the input's plane)."""
     fake, dtype = c.val[0], ir_dtype(c.val[0].dtype)
 
-    def windowed(reduction: str, result: ir.DType) -> tuple[ir.Value, Nest]:
+    def window() -> tuple[Nest, Term, Term | None]:
         nest, at, mask = _windows(c, x, fake, spatial)
         value = nest.load(x, at, mask)
-        if mask is not None:
-            value = t.where(mask, value, -float("inf"))
-        return nest.reduce(reduction, [value], [result])[0], nest
+        return nest, value if mask is None else t.where(mask, value, -float("inf")), mask
 
-    largest, _ = windowed("max", dtype)
-    position, _ = windowed("argmax", ir.DType.kI64)
+    nest, value, _ = window()
+    largest = nest.reduce("max", [value], [dtype])[0]
+    position = position_of_largest(c, *window())
     after = c.nest(c.val[1].shape)
     ins, outs = x.sizes[-spatial:], c.shape(fake.shape)[-spatial:]
     longest = [_longest(i, o) for i, o in zip(ins, outs, strict=True)]

@@ -79,16 +79,29 @@ def max_pool(c: Context, x: ir.Value, ws: Sequence[Window], fake: torch.Tensor) 
     """(largest element of each window, its position in the window, row-major, as int64). A NaN is larger than all.
     Two reductions over the same loads: they fuse, and inference drops the second."""
 
-    def windowed(reduction: str, dtype: ir.DType) -> ir.Value:
+    def window() -> tuple[Nest, Term, Term | None]:
         nest = _windowed(c, fake.shape, ws)
         at = _window_coords(nest, ws)
         mask = all_inside(nest, x, at) if any(w.padding for w in ws) or _overhangs(x, ws, fake) else None
         value = nest.load(x, [*nest.i[: -len(ws)], *at], mask)
-        if mask is not None:
-            value = t.where(mask, value, _lowest(value.dtype))
-        return nest.reduce(reduction, [value], [dtype])[0]
+        return nest, value if mask is None else t.where(mask, value, _lowest(value.dtype)), mask
 
-    return windowed("max", ir_dtype(fake.dtype)), windowed("argmax", ir.DType.kI64)
+    nest, value, _ = window()
+    return nest.reduce("max", [value], [ir_dtype(fake.dtype)])[0], position_of_largest(c, *window())
+
+
+def position_of_largest(c: Context, nest: Nest, value: Term, mask: Term | None) -> ir.Value:
+    """Where in its window (over r*, row-major, int64) the largest element is, as PyTorch tells it: the first of equals, the last
+    NaN, and no element that `mask` leaves out, be the others as small as its stand-in."""
+    position = nest.index(row_major(nest.r, nest.reduce_sizes))
+    if mask is not None:
+        position = t.where(mask, position, position + nest.index(ir.product(nest.reduce_sizes)))
+    if ir.is_floating(value.dtype):
+        position = t.where(value.ne(value), -position - 1, position)  # the smaller of two positions wins
+    found = nest.reduce("argmax", [value, position], [ir.DType.kI64])[0]
+    after = Nest(c.builder, nest.sizes)
+    place = after.load(found, after.i)
+    return after.store((t.where(place < 0, -place - 1, place), ir.DType.kI64))[0]
 
 
 def _overhangs(x: ir.Value, ws: Sequence[Window], fake: torch.Tensor) -> bool:

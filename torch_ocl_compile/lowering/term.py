@@ -103,9 +103,9 @@ class Nest:
     def __init__(
         self, builder: ir.Builder, sizes: Sequence[ir.IndexExpr], reduce_sizes: Sequence[ir.IndexExpr] = ()
     ) -> None:
-        self.sizes = list(sizes)
+        self.sizes, self.reduce_sizes = list(sizes), list(reduce_sizes)
         self.builder = builder
-        self.body = ir.BodyBuilder(builder, self.sizes, list(reduce_sizes))
+        self.body = ir.BodyBuilder(builder, self.sizes, self.reduce_sizes)
         self.i = [ir.IndexExpr.loop(d) for d in range(len(self.sizes))]
         self.r = [ir.IndexExpr.reduce(d) for d in range(len(reduce_sizes))]
 
