@@ -122,12 +122,28 @@ def as_strided_copy(x: Tensor, size: Sequence[Any], stride: Sequence[Any], stora
 def as_strided_scatter(
     x: Tensor, source: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
 ) -> Any:
-    """x with `source` written to the window; the window's places are found by looking at a ramp through it."""
-    if not x.is_contiguous() or storage_offset is None or x.storage_offset() != 0:
-        return NotImplemented
-    ramp = torch.arange(x.numel(), device=x.device)
-    places = torch.as_strided(ramp, size, stride, storage_offset).reshape(-1)
-    return x.reshape(-1).scatter(0, places, source.reshape(-1)).view(x.shape)
+    """x with `source` written to the window. Both are windows on memory: that of x is copied, written to and read again."""
+    start = 0 if storage_offset is None else storage_offset - x.storage_offset()
+    if x.is_contiguous() and start == 0:
+        ramp = torch.arange(x.numel(), device=x.device)
+        places = torch.as_strided(ramp, size, stride, 0).reshape(-1)
+        return x.reshape(-1).scatter(0, places, source.reshape(-1)).view(x.shape)
+    length = 1 + sum((s - 1) * step for s, step in zip(x.shape, x.stride(), strict=True))
+    if x.numel() == 0 or source.numel() == 0:
+        return x.clone()
+    own, written = _places(x, x.shape, x.stride()), _places(x, size, stride) + start
+    outside = (written < 0) | (written >= length)  # what x does not see goes to an element behind its memory
+    memory = x.new_zeros(length + 1).scatter(0, own.reshape(-1), x.reshape(-1))
+    memory = memory.scatter(0, torch.where(outside, length, written).reshape(-1), source.reshape(-1))
+    return memory[own]
+
+
+def _places(x: Tensor, size: Sequence[Any], stride: Sequence[Any]) -> Tensor:
+    """Where the elements of a window lie, counted from its first."""
+    places = torch.zeros((), dtype=torch.int64, device=x.device)
+    for extent, step in zip(size, stride, strict=True):
+        places = places.unsqueeze(-1) + torch.arange(extent, device=x.device) * step
+    return places
 
 
 # Tables

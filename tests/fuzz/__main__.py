@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.program import Program
+from tests.fuzz.redraw import redraw
 from tests.fuzz.runner import CRASH, TIMEOUT, Run, Worker
 from tests.fuzz.script import script
 from tests.fuzz.shrink import shrink
+from tests.fuzz.worker import Source, batch_size
 
 FINE = ("ok", "skipped", "as torch without us")
 
@@ -96,6 +98,11 @@ class Report:
                 last[0] = found["text"]
             return alike
 
+        if outcome["member"] is not None or batch_size(self.run.seed, outcome["batch"]) == 1:
+            redrawn = redraw(
+                Source(), self.run.seed, outcome["batch"], outcome["member"] or 0, fails, self.shrink_s / 3
+            )
+            program = redrawn or program
         small = shrink(program, fails, self.shrink_s)
         return (small, last[0]) if fails(small, oracle=True) else (program, outcome["text"])
 

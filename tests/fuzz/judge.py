@@ -21,7 +21,7 @@ ULPS_FP64 = 256  # of the largest element: nothing more precise tells how far Py
 VALUE, LOST, ALIAS, STRIDE, TYPE = "wrong value", "lost write", "wrong alias", "wrong stride", "wrong dtype or shape"
 GRADIENT, FLAG = "wrong gradient", "wrong requires_grad"
 # Results whose strides every device chooses for itself: torch's CPU and CUDA kernels differ, and so do its rules for tracing.
-OWN_LAYOUT = ("scaled_dot_product_attention", "linalg.", "softmax(")  # the last: attention that is written out
+OWN_LAYOUT = ("scaled_dot_product_attention", "linalg.")
 
 
 @dataclass

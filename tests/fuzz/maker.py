@@ -91,15 +91,15 @@ class Maker(Draw):
     def like(self, x: str) -> str:
         """A tensor that probably fits x in an operation of two: of the same shape, if chance does not say otherwise."""
         shape = self.shape(x)
-        if self.chance(85):
-            found = self.tensors(lambda t: tuple(t.shape) == shape)
+        how = self.integer(0, 99)
+        if how >= 85:
+            return self.tensor(lambda t: _broadcasts(tuple(t.shape), shape))
+        found = self.tensors(lambda t: tuple(t.shape) == shape)
+        if how < 60:
             found = [y for y in found if self.floating(y) == self.floating(x)] or found
-            return str(self.pick(found)) if found else x
-        return self.tensor(
-            lambda t: (
-                t.dim() <= len(shape) and all(a in (1, b) for a, b in zip(t.shape[::-1], shape[::-1], strict=False))
-            )
-        )
+        if found in ([], [x]) and self.chance(30) and len({tuple(names[x].shape) for names in self.names}) == 1:
+            return self.argument(self.layout(list(shape), self.pick(INTEGERS) if how >= 60 else self.pick(FLOATS[:8])))
+        return str(self.pick(found)) if found else x
 
     def meta(self, x: str) -> torch.Tensor:
         found: torch.Tensor = self.names[0][x]
@@ -237,6 +237,11 @@ class Maker(Draw):
         if self.settings.gradient and dtype in FLOATS and self.chance(80):
             return f"{text}.requires_grad_(){view}" if view and self.chance(40) else f"{text}{view}.requires_grad_()"
         return text + view
+
+
+def _broadcasts(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
+    pairs = zip(small[::-1], large[::-1], strict=False)
+    return len(small) <= len(large) and all(a in (1, b) for a, b in pairs)
 
 
 def _factor(text: Any) -> str:

@@ -187,7 +187,7 @@ def join(g: Any) -> Lines:
     z = g.pick([x, y])
     text = g.pick(
         [f"torch.cat([{x}, {y}], {d})", f"torch.stack([{x}, {y}], {d})", f"torch.cat([{x}, {y}, {z}], {d})", f"torch.hstack([{x}, {y}])",
-         f"torch.cat([{x}, {x}[:1]], 0)", f"torch.vstack([{x}, {y}])", f"torch.cat([{x}.flatten(), {y}.flatten()])"]
+         f"torch.cat([{x}, {x}[:1]], 0)", f"torch.vstack([{x}, {y}])", f"torch.cat([{x}.flatten(), {g.tensor()}.flatten()])"]
     )  # fmt: skip
     return [f"{g.name()} = {text}"]
 

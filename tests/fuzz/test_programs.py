@@ -1,6 +1,7 @@
 # tests/fuzz/test_programs.py: fresh random programs on the first device, and those on which faults were found on every device.
 from __future__ import annotations
 
+import itertools
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -8,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.utils._pytree import tree_leaves
 
 from tests.conftest import ocl_devices
 from tests.fuzz.__main__ import Report
@@ -75,3 +78,18 @@ def test_programs_are_the_same_everywhere() -> None:
         return [source.batch("same", batch) for batch in range(4)]
 
     assert drawn() == drawn()
+
+
+def test_rows_are_statements() -> None:
+    """All rows of the op tables but those that build modules, and those that say so."""
+    from tests.fuzz import rows
+
+    left_out, wanted = [], [op for family in rows.FAMILIES for op in rows.programs(family)]
+    for op in wanted:
+        sample = op.samples(op.dtypes[0])[0]
+        names = {id(x): f"a{i}" for i, x in enumerate(tree_leaves(sample)) if isinstance(x, torch.Tensor)}
+        try:
+            assert rows.lines_of(op, sample, names, (f"v{i}" for i in itertools.count()).__next__)
+        except rows.NotPrintable:
+            left_out.append(op.name)
+    assert len(left_out) < 0.05 * len(wanted), left_out

@@ -24,58 +24,67 @@ def batch_size(seed: str, batch: int) -> int:
     return 1 if random.Random(f"{seed}/{batch}/size").random() < 0.25 else TOGETHER
 
 
-def chooser(strategy: Any) -> Callable[[bytes], Any]:
-    """Bytes -> what Hypothesis draws from `strategy` with them."""
-    from hypothesis import HealthCheck, given, settings
-
-    found: list[Any] = []
-
-    @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(strategy)
-    def take(value: Any) -> None:
-        found.append(value)
-
-    read = take.hypothesis.fuzz_one_input
-
-    def choose(data: bytes) -> Any:
-        found.clear()
-        read(data)
-        return found[0] if found else None
-
-    return choose
-
-
 class Source:
-    """Programs by seed and batch: the same on every machine with the same torch."""
+    """Programs by seed and batch: the same on every machine with the same torch and Hypothesis."""
 
     def __init__(self) -> None:
-        from hypothesis import strategies as st
-
-        from tests.fuzz.generate import draw_program, settings_of
-        from tests.fuzz.maker import Draw
-
         self.settings: Any = None
         self.alone = False
+        self.draw_settings, self.draw_program = (
+            self._chooser(self.drawn_settings()),
+            self._chooser(self.drawn_program()),
+        )
 
-        @st.composite
-        def of_settings(draw: Any) -> Any:
-            return settings_of(Draw(draw))
+    def drawn_settings(self) -> Any:
+        from hypothesis import strategies as st
 
-        @st.composite
-        def of_programs(draw: Any) -> Any:
-            return draw_program(draw, self.settings, alone=self.alone)
+        from tests.fuzz.generate import settings_of
+        from tests.fuzz.maker import Draw
 
-        self.draw_settings, self.draw_program = chooser(of_settings()), chooser(of_programs())
+        return st.composite(lambda draw: settings_of(Draw(draw)))()
+
+    def drawn_program(self) -> Any:
+        """A strategy: a program for the settings at hand."""
+        from hypothesis import strategies as st
+
+        from tests.fuzz.generate import draw_program
+
+        return st.composite(lambda draw: draw_program(draw, self.settings, alone=self.alone))()
+
+    def _chooser(self, strategy: Any) -> Callable[[bytes], Any]:
+        """Bytes -> what Hypothesis draws with them."""
+        from hypothesis import HealthCheck, given, settings
+
+        found: list[Any] = []
+
+        @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(strategy)
+        def take(value: Any) -> None:
+            found.append(value)
+
+        read = take.hypothesis.fuzz_one_input
+
+        def choose(data: bytes) -> Any:
+            found.clear()
+            read(data)
+            return found[0] if found else None
+
+        return choose
 
     def batch(self, seed: str, batch: int) -> list[Any]:
+        return [program for _, program in self.with_bytes(seed, batch)]
+
+    def with_bytes(self, seed: str, batch: int) -> list[tuple[bytes, Any]]:
+        """The programs of a batch, each with the bytes that it was drawn with; sets the settings that they share."""
         generator = random.Random(f"{seed}/{batch}")
         size = batch_size(seed, batch)
         self.settings, self.alone = self.draw_settings(generator.randbytes(256)), size == 1
-        found: list[Any] = []
+        found: list[tuple[bytes, Any]] = []
         while len(found) < size:
-            made = self.draw_program(generator.randbytes(OVERHEAD))
+            data = generator.randbytes(OVERHEAD)
+            made = self.draw_program(data)
             if made is not None:
-                found.append(made)
+                found.append((data, made))
         return found
 
 
