@@ -115,6 +115,12 @@ def one_thread():
     torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="session")
+def sweep(request):
+    """Whether to take every sample."""
+    return request.config.getoption("--sweep")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def what_a_module_compiled_goes():
     """A process of many tests would keep plans of everything: 0.5 to 2 MB of native code each."""

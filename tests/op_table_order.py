@@ -227,7 +227,9 @@ def _embeddings() -> list[Op]:
             (labels(2000, classes=90), make(90, 6, dtype=dtype), torch.arange(0, 2000, 7)),
         ]
 
-    rows = [Op(f"embedding_bag_{m}", bag(m), samples, rtol=1e-4, atol=1e-5, programs="none") for m in ("sum", "mean", "max")]
+    rows = [
+        Op(f"embedding_bag_{m}", bag(m), samples, rtol=1e-4, atol=1e-5, programs="none") for m in ("sum", "mean", "max")
+    ]
     rows += [
         Op(f"embedding_bag_{m}_padded", bag(m, padding_idx=3), samples, rtol=1e-4, atol=1e-5, programs="none")
         for m in ("sum", "mean", "max")

@@ -16,6 +16,7 @@ from torch_ocl_compile import attention_pattern, config, debug, tuning_table
 from torch_ocl_compile.call import Call, eager_call
 from torch_ocl_compile.decompositions import ocl_decomp_table
 from torch_ocl_compile.errors import ConfigError, FallbackError, OclError, UnsupportedError
+from torch_ocl_compile.host_part import graph_device
 from torch_ocl_compile.joint_graph import ocl_partition
 from torch_ocl_compile.lowering.checks import Refused
 from torch_ocl_compile.lowering.fallback import record
@@ -78,6 +79,9 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, ki
         return eager_call(gm)
     started = time.perf_counter()
     restride(gm, example_inputs)
+    if graph_device(gm.graph).type == "cpu":
+        reason = "none of its tensors is on an ocl device; move model and data to 'ocl'"
+        return whole_graph_eagerly(gm, kind, settings, reason)
     if kind == "inference":
         functionalise(gm)
     try:
@@ -91,9 +95,6 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, ki
         return eager_call(gm)
     except UnsupportedError as error:
         return whole_graph_eagerly(gm, kind, settings, str(error))
-    if lowered.device.type == "cpu":
-        reason = "none of its tensors is on an ocl device; move model and data to 'ocl'"
-        return whole_graph_eagerly(gm, kind, settings, reason)
     check_device(lowered.device)
     debug.dump(label, "graph.txt", lowered.graph.str)
     if settings.get("max_autotune"):

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._prims_common import are_strides_like_channels_last_or_false
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -146,6 +148,62 @@ def _places(x: Tensor, size: Sequence[Any], stride: Sequence[Any]) -> Tensor:
     return places
 
 
+def resize(x: Tensor, size: Sequence[Any], *, memory_format: torch.memory_format | None = None) -> Tensor:
+    """The elements in the order in which they lie in memory, cut or continued to another size."""
+    copy = x.clone()
+    strides = copy.stride()
+    order = sorted(range(x.dim()), key=lambda d: (-strides[d], d))
+    flat, wanted = copy.permute(order).reshape(-1), math.prod(size)
+    if wanted > x.numel():
+        flat = torch.cat([flat, flat.new_full((wanted - x.numel(),), _uninitialised(x.dtype))])
+    flat = flat[:wanted]
+    if memory_format not in (torch.channels_last, torch.channels_last_3d):
+        return flat.view(size)
+    return flat.view([size[0], *size[2:], size[1]]).movedim(-1, 1)
+
+
+def _uninitialised(dtype: torch.dtype) -> float | int | bool:
+    """What memory holds that nothing was written to."""
+    deterministic: Any = torch.utils.deterministic
+    if not (torch.are_deterministic_algorithms_enabled() and deterministic.fill_uninitialized_memory):
+        return 0
+    if dtype is torch.bool:
+        return True
+    return math.nan if dtype.is_floating_point else torch.iinfo(dtype).max
+
+
+# Shifts
+
+
+def roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+    """x moved along dimensions, without any along its elements in row-major order."""
+    shifts, dims = ([v] if isinstance(v, (int, torch.SymInt)) else list(v) for v in (shifts, dims))
+    if not shifts:
+        raise RuntimeError("`shifts` required")
+    if len(shifts) == 1 and not dims:
+        return roll(x.reshape(-1), shifts, [0]).view(x.shape)
+    if len(shifts) != len(dims):
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
+    if x.dim() == 0:
+        raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
+    if x.numel() == 0:
+        return x.clone()
+    for shift, dim in zip(shifts, dims, strict=True):
+        x = _roll_along(x, shift, dim % x.dim())
+    return x
+
+
+def _roll_along(x: Tensor, shift: Any, dim: int) -> Tensor:
+    """One gather, in the layout of the two pieces that eager mode concatenates."""
+    size = x.shape[dim]
+    start = (size - shift) % size
+    rolled = x.index_select(dim, (torch.arange(size, device=x.device) + start) % size)
+    pieces = ([*x.shape[:dim], length, *x.shape[dim + 1 :]] for length in (size - start, start))
+    if not all(are_strides_like_channels_last_or_false(piece, x.stride()) for piece in pieces):
+        return rolled.contiguous()
+    return rolled.contiguous(memory_format=torch.channels_last if x.dim() == 4 else torch.channels_last_3d)
+
+
 # Tables
 
 
@@ -184,6 +242,8 @@ COMPOSITE_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten._pdist_backward.default: pdist_backward,
     aten.as_strided_copy.default: as_strided_copy,
     aten.as_strided_scatter.default: as_strided_scatter,
+    aten.resize.default: resize,
+    aten.roll.default: roll,
     aten.embedding_renorm.default: embedding_renorm,
     aten.nonzero_static.default: nonzero_static,
 }

@@ -17,6 +17,7 @@ from torch_ocl_compile.composite_decompositions import COMPOSITE_DECOMPOSITIONS
 from torch_ocl_compile.linalg_decompositions import LINALG_DECOMPOSITIONS
 from torch_ocl_compile.nn_decompositions import NN_DECOMPOSITIONS
 from torch_ocl_compile.random_forms import DECOMPOSITIONS
+from torch_ocl_compile.result_layouts import with_eager_strides
 from torch_ocl_compile.spectral_decompositions import SPECTRAL_DECOMPOSITIONS
 
 aten = torch.ops.aten
@@ -83,6 +84,7 @@ WHOLE = [
     "var",
     "std",
     "std_mean",
+    "cat",
     "masked_scatter",
     "lerp",
     "_foreach_lerp",
@@ -160,6 +162,7 @@ def _table() -> dict[Any, Callable[..., Any]]:
         table[target] = torch._decomp.decomposition_table[target]
     table.update(OVERRIDES)
     table.update(DECOMPOSITIONS)
+    with_eager_strides(table)
     return table
 
 

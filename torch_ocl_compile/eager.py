@@ -49,7 +49,7 @@ class EagerPlan:
     inputs: list[tuple[Any, ...]] = field(default_factory=list)  # ("tensor", leaf), ("numbers", leaves, dtype), ...
     symbols: list[tuple[int, int]] = field(default_factory=list)  # leaf, dimension
     returns: list[Return] = field(default_factory=list)
-    resizes: list[tuple[int, list[int]]] = field(default_factory=list)
+    resizes: list[tuple[int, list[int], list[int]]] = field(default_factory=list)  # leaf, sizes, strides
 
 
 def compile_op(name: str, overload: str, args: list[Any], same: list[int], level: int) -> EagerPlan | None:
@@ -261,15 +261,18 @@ class _Trace:
             results += [t for t in listed if t is not None]
         return results
 
-    def resizes(self) -> list[tuple[int, list[int]]]:
-        """out= arguments that have another size than the result."""
+    def resizes(self) -> list[tuple[int, list[int], list[int]]]:
+        """out= arguments that have another size than the result, whose sizes and strides they take."""
         found = []
         placeholders = [n for n in self.graph_module.graph.nodes if n.op == "placeholder"]
         for node in self.graph_module.graph.nodes:
             if node.target is aten.resize_.default:
                 if self.level is Level.SIZES:
                     raise UnsupportedError("it resizes an argument")
-                found.append((self.leaf_of[placeholders.index(node.args[0])], [int(s) for s in node.args[1]]))
+                result = next(user.args[1] for user in node.users if user.target is aten.copy_.default).meta["val"]
+                found.append(
+                    (self.leaf_of[placeholders.index(node.args[0])], list(result.shape), list(result.stride()))
+                )
         return found
 
     def returns(self, results: Sequence[tuple[bool, int]]) -> list[Return]:

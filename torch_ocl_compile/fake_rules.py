@@ -1,7 +1,8 @@
 # torch_ocl_compile/fake_rules.py: what traced ops give on the device, where torch's own rule for private devices is not ours.
 """torch takes the convolutions of every private device to give contiguous results. Ours keep channels-last: the results have
-the layout that they have on the CPU, and no kernel scatters its stores. The gradients of attention have no rule in every torch:
-without one, the op would run, on zeros, whenever it is traced. A batch norm in evaluation saves no statistics, as on the CPU."""
+the layout that they have on the CPU, and no kernel scatters its stores. Attention has the strides that it has there too. Its
+gradients have no rule in every torch: without one, the op would run, on zeros, whenever it is traced. A batch norm in
+evaluation saves no statistics, as on the CPU."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ BATCH_NORMS = (
     aten._native_batch_norm_legit_functional.default,
     aten._native_batch_norm_legit_no_training.default,
 )
+ATTENTION = (aten._scaled_dot_product_fused_attention_overrideable.default,)
 ATTENTION_BACKWARD = (aten._scaled_dot_product_fused_attention_overrideable_backward.default,)
 
 
@@ -40,6 +42,16 @@ def register(fake_impls: ModuleType) -> None:
             gx, gw, gb = results
             return in_layout_of(gx, x, w), in_layout_of(gw, w), gb
 
+    def attention(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """The CPU's fast path gives the queries' strides; the other one multiplies matrices."""
+        given = by_name(func, args, kwargs)
+        operands = [given[name] for name in ("query", "key", "value")]
+        is_fast = given.get("dropout_p", 0.0) == 0 and all(x.stride(-1) == 1 for x in operands)
+        if is_fast or operands[0].is_contiguous():
+            return NotImplemented
+        with mode:
+            return func(**{**given, "query": operands[0].contiguous()})
+
     def attention_backward(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
         given = by_name(func, args, kwargs)
         operands = (given[name] for name in ("query", "key", "value", "attn_bias"))
@@ -47,6 +59,7 @@ def register(fake_impls: ModuleType) -> None:
             return tuple(None if x is None else torch.empty_like(x) for x in operands)
 
     fake_impls.op_implementations_checks.insert(0, (CONVOLUTIONS.__contains__, convolution))
+    fake_impls.op_implementations_checks.insert(0, (ATTENTION.__contains__, attention))
     fake_impls.op_implementations_checks.insert(0, (ATTENTION_BACKWARD.__contains__, attention_backward))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy.functions import CeilToInt, FloorDiv, FloorToInt, Mod, PythonMod, ToFloat
 
 from torch_ocl_compile._C import ir
@@ -35,6 +36,7 @@ class Symbols:
     exprs: dict[Any, ir.IndexExpr] = field(default_factory=dict)
     sources: list[SymbolSource] = field(default_factory=list)
     names: list[Any] = field(default_factory=list)
+    ones: dict[Any, bool] = field(default_factory=dict)  # of composed sizes: whether guards say that they are 1
 
     def bind_inputs(self, fakes: Sequence[Any]) -> None:
         """Gives a size symbol to each integer input and to each sympy symbol that only a tensor's size brings."""
@@ -59,10 +61,22 @@ class Symbols:
         if isinstance(x, ir.IndexExpr):
             return x
         if isinstance(x, torch.SymInt):
+            if self._is_one(x):
+                return ir.IndexExpr(1)
             x = x.node.expr
         if isinstance(x, int):
             return ir.IndexExpr(x)
         return self.translate(x)
+
+    def _is_one(self, x: torch.SymInt) -> bool:
+        """Whether a composed size, such as that of the last chunk of s0 rows, is 1 wherever this graph runs: the trace then
+        has broadcast it, which index maps can only do to a size that they know."""
+        expr = x.node.expr
+        if expr.is_number or expr.is_Symbol:
+            return False
+        if expr not in self.ones:
+            self.ones[expr] = statically_known_true(x == 1)
+        return self.ones[expr]
 
     def translate(self, expr: Any) -> ir.IndexExpr:
         """A sympy expression as an IndexExpr. Raises UnsupportedError on a symbol that no input brings."""

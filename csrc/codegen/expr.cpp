@@ -55,7 +55,8 @@ struct IndexPrinter {
   const char* type() const { return spelling.wide ? "long" : "int"; }
   std::string typed(const IndexExpr& e) const {  // min and max need equal types; unrolled loops leave numbers for symbols
     const std::string text = print(e, kSum);
-    const bool number = std::none_of(text.begin(), text.end(), [](char c) { return std::isalpha(static_cast<unsigned char>(c)); });
+    const bool number =
+        std::none_of(text.begin(), text.end(), [](char c) { return std::isalpha(static_cast<unsigned char>(c)); });
     return number ? std::string("(") + type() + ")" + print(e, kAtom) : text;
   }
   std::string wrap(const std::string& text, int own, int least) const { return own < least ? "(" + text + ")" : text; }

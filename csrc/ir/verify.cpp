@@ -142,8 +142,11 @@ constexpr NodeRule kNodeRules[] = {
      [](const Graph&, const Node& n) {
        return n.kind != NodeKind::kScan || (n.reduce_sizes.size() == 1 && n.stage == ReductionStage::kWhole);
      }},
-    {"a store stays inside its buffer where its coordinates are constants",
+    {"a store stays inside its buffer where its coordinates are constants, unless a loop is empty",
      [](const Graph& g, const Node& n) {
+       for (const Shape* loops : {&n.sizes, &n.reduce_sizes})
+         for (const IndexExpr& size : *loops)
+           if (size.is_const(0) && (n.kind != NodeKind::kReduce || loops == &n.sizes)) return true;
        return std::all_of(n.stores.begin(), n.stores.end(), [&](const Store& s) {
          for (size_t d = 0; d < s.index.size(); ++d) {
            const IndexExpr& size = buffer(g, s.buffer).sizes[d];

@@ -30,7 +30,7 @@ aten::EagerInput input_from(const py::tuple& t) {
 std::shared_ptr<const aten::EagerPlan> plan_from(const py::object& made) {
   if (made.is_none()) return nullptr;
   auto eager = std::make_shared<aten::EagerPlan>();
-  eager->resizes = made.attr("resizes").cast<std::vector<std::pair<int, std::vector<int64_t>>>>();
+  eager->resizes = made.attr("resizes").cast<decltype(eager->resizes)>();
   if (!eager->resizes.empty()) return eager;
   const auto plan = made.attr("plan").cast<std::shared_ptr<PyPlan>>();
   eager->plan = std::shared_ptr<exec::Plan>(plan, plan->plan.get());

@@ -64,8 +64,8 @@ bool keeps_binaries(const Device& device);
 /// Returns one Program per text, in order (texts may share one). Looks every text up in `store` first, builds the rest in few
 /// programs, stores their binaries. Key = text + options + device + driver + ABI version; a program of several kernels is
 /// stored once, and each kernel's key leads to it. Process-wide memory: a program that is in use, or was among the latest
-/// few, is not built again. Thread-safe. Throws kBuild: kernel, device, `where`, log; source and log are saved under `failed_dir`/<kernel>/ ("" saves
-/// nothing).
+/// few, is not built again. Thread-safe. Throws kBuild: kernel, device, `where`, log; source and log are saved under
+/// `failed_dir`/<kernel>/ ("" saves nothing).
 std::vector<std::shared_ptr<Program>> build_programs(Device& device, const std::vector<KernelText>& texts,
                                                      const BinaryStore& store, const std::string& failed_dir);
 /// Forgets the programs in memory: the next build looks into the store again. Programs in use stay.

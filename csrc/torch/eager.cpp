@@ -237,7 +237,10 @@ bool run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (!arguments.supported || !memory_is_clear(op, arguments)) return false;
   PlanPointer eager = find_or_compile(op, *stack, arguments);
   if (eager && !eager->resizes.empty()) {
-    for (const auto& [leaf, sizes] : eager->resizes) at::native::resize_output(arguments.leaves[leaf].toTensor(), sizes);
+    for (const auto& [leaf, sizes, strides] : eager->resizes) {
+      const at::Tensor& out = arguments.leaves[leaf].toTensor();
+      if (at::native::resize_output(out, sizes)) out.as_strided_(sizes, strides);
+    }
     arguments = flatten(op, *stack);
     eager = find_or_compile(op, *stack, arguments);
   }

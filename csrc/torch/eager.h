@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -42,7 +43,7 @@ struct EagerPlan {
   std::vector<EagerInput> inputs;
   std::vector<std::pair<int, int>> symbols;  // (leaf, dimension) of each size symbol
   std::vector<EagerReturn> returns;
-  std::vector<std::pair<int, std::vector<int64_t>>> resizes;  // leaf, sizes
+  std::vector<std::tuple<int, std::vector<int64_t>, std::vector<int64_t>>> resizes;  // leaf, sizes, strides
 };
 
 /// Compiles one op; null if the compiler cannot. May take the GIL.

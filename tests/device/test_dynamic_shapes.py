@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils._pytree import tree_map
 
 from torch_ocl_compile import debug
 
@@ -192,3 +193,58 @@ def test_sizes_that_data_decide(ocl_device, name, captured):
         for _ in range(3):
             x = torch.randn(6, 5)
             torch.testing.assert_close(run(x.to(ocl_device)).cpu(), function(x))
+
+
+def on_cpu(results):
+    return tree_map(torch.Tensor.cpu, results)
+
+
+def last_chunk_broadcast(x, y):
+    return F.mse_loss(x, y.chunk(2, 0)[-1])
+
+
+def last_piece_expanded(x, y):
+    last = y.split(2, 0)[-1]
+    return x * last + last.sum(), torch.where(x > 0, last, 0.5)
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+@pytest.mark.parametrize("function", [last_chunk_broadcast, last_piece_expanded])
+def test_a_composed_size_that_is_one(ocl_device, function):
+    """(s + 1) // 2 of 3 rows leaves one row, which broadcasts: the guard says so, the expression does not."""
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="ocl", fullgraph=True)
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    given = [x.to(ocl_device), y.to(ocl_device)]
+    for t in given:
+        torch._dynamo.maybe_mark_dynamic(t, 0)
+    torch.testing.assert_close(on_cpu(compiled(*given)), function(x, y))
+
+
+def add_to_the_rest(x, v):
+    x[1:].add_(v)
+    return x.sum()
+
+
+def set_nothing(x, v):
+    x[0:0, 2] = v
+    x[1:, 3].copy_(v)
+    return x * 2
+
+
+def write_nothing(x, v):
+    x[1:].index_copy_(1, torch.tensor([0], device=x.device), x[1:, :1].clone())
+    x[1:].masked_fill_(x[1:] > 0, 3)
+    x.select(0, 0)[5:].fill_(2)
+    return x + v
+
+
+@pytest.mark.parametrize("function", [add_to_the_rest, set_nothing, write_nothing])
+def test_writes_to_windows_without_elements(ocl_device, function):
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="ocl", fullgraph=True)
+    for rows in (1, 3, 2, 4):
+        x, v = torch.randn(rows, 5, 1), torch.randn(1)
+        given = [x.to(ocl_device), v.to(ocl_device)]
+        torch.testing.assert_close(on_cpu(compiled(*given)), function(x, v))
+        torch.testing.assert_close(given[0].cpu(), x)

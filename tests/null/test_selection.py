@@ -40,7 +40,7 @@ def test_two_devices(can_run):
 
 
 def test_a_misspelt_need_is_an_error(can_run):
-    with pytest.raises(AssertionError, match="test_it needs {'wgma'}"):
+    with pytest.raises(AssertionError, match=r"test_it needs .*wgma"):
         can_run(CPU, "wgma")
 
 

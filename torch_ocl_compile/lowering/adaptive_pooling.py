@@ -51,6 +51,10 @@ def _count(nest: Nest, at: Shape, ins: Shape, outs: Shape) -> Term:
     return nest.index(ir.product([end - start for start, end in ranges]))
 
 
+def _is_empty(sizes: Shape) -> bool:
+    return any(size.is_const(0) for size in sizes)
+
+
 def _windows(c: Context, x: ir.Value, fake: torch.Tensor, spatial: int) -> tuple[Nest, list[Any], Term | None]:
     ins, outs = x.sizes[-spatial:], c.shape(fake.shape)[-spatial:]
     nest = Nest(c.builder, c.shape(fake.shape), [_longest(i, o) for i, o in zip(ins, outs, strict=True)])
@@ -60,6 +64,8 @@ def _windows(c: Context, x: ir.Value, fake: torch.Tensor, spatial: int) -> tuple
 
 def _average(c: Context, x: ir.Value, spatial: int) -> ir.Value:
     ins, outs = x.sizes[-spatial:], c.sizes[-spatial:]
+    if _is_empty(outs):
+        return c.constant(0, c.dtype, c.sizes)
     nest, at, mask = _windows(c, x, c.val, spatial)
     total = nest.reduce("sum", [nest.load(x, at, mask)], [ir.compute_type(c.dtype)])[0]
     after = c.nest(c.val.shape)
@@ -96,6 +102,8 @@ def _average_backward(c: Context, grad: ir.Value, spatial: int) -> ir.Value:
 def _largest(c: Context, x: ir.Value, spatial: int) -> Any:
     """(largest element of each window, its index in the input's plane)."""
     fake, dtype = c.val[0], ir_dtype(c.val[0].dtype)
+    if _is_empty(c.shape(fake.shape)):
+        return c.constant(0, dtype, c.shape(fake.shape)), c.constant(0, ir.DType.kI64, c.shape(fake.shape))
 
     def window() -> tuple[Nest, Term, Term | None]:
         nest, at, mask = _windows(c, x, fake, spatial)

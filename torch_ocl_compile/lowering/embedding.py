@@ -81,7 +81,8 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> Any:
-    """(output, bag of each index, sizes of the bags, for the maximum: the index that each element is from)."""
+    """(output, bag of each index, sizes of the bags, for the maximum: the index that each element is from). For sums the
+    CPU leaves the sizes at 0: no gradient divides by them."""
     output, bag_of, size_of, from_index = (c.shape(v.shape) for v in c.val)
     wide, dtype = ir.compute_type(weight.dtype), ir_dtype(c.val[1].dtype)
     if _empty(indices.sizes, output):
@@ -108,9 +109,12 @@ def embedding_bag(
     largest = c.constant(0, dtype, from_index)
     if mode == MAX:
         largest = _largest(c, p, total, indices, vector, from_index, dtype)
-    nest = Nest(c.builder, size_of)
-    mask = nest.index(nest.i[0]) < nest.index(bags)
-    bag_size = nest.store((nest.load(sizes, [ir.min(nest.i[0], bags - 1)], mask), dtype))[0]
+    if mode == SUM:
+        bag_size = c.constant(0, dtype, size_of)
+    else:
+        nest = Nest(c.builder, size_of)
+        mask = nest.index(nest.i[0]) < nest.index(bags)
+        bag_size = nest.store((nest.load(sizes, [ir.min(nest.i[0], bags - 1)], mask), dtype))[0]
     return result, bag if bag_of == indices.sizes else c.constant(0, dtype, bag_of), bag_size, largest
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._pytree import tree_leaves
 
 from torch_ocl_compile._C import ir
@@ -245,7 +246,9 @@ class _Lowering:
             if isinstance(source, torch.fx.Node) and source.op == "get_attr":
                 tensor = _attribute(self.gm, str(source.target))
                 if isinstance(tensor, torch.Tensor) and tensor.dim() == 0 and type(tensor) is torch.Tensor:
-                    return self.context.constant(tensor.item(), ir_dtype(tensor.dtype))
+                    with unset_fake_temporarily():  # the tensor was made inside the function: it is no fake one
+                        number = tensor.item()
+                    return self.context.constant(number, ir_dtype(tensor.dtype))
         if node.target in CPU_CONSTANTS and fake.dim() == 0:
             value = node.args[-1]
             if isinstance(value, (bool, int, float)):

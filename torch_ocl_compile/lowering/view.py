@@ -24,8 +24,8 @@ def alias(c: Context, x: ir.Value) -> ir.Value:
     return x
 
 
-@lower(aten.clone.default, "aten.contiguous.default")
-def clone(c: Context, x: ir.Value, memory_format: Any = None) -> ir.Value:
+@lower(aten.clone.default, "aten.contiguous.default", "prims.copy_strided.default")
+def clone(c: Context, x: ir.Value, layout: Any = None, memory_format: Any = None) -> ir.Value:
     """No node: layouts inside a graph are the scheduler's, and an output that must not alias is copied at the end."""
     return x
 
@@ -171,13 +171,23 @@ def unfold(c: Context, x: ir.Value, dim: int, size: int, step: int) -> ir.Value:
 
 @lower(aten.cat.default)
 def cat(c: Context, xs: Sequence[ir.Value], dim: int = 0) -> ir.Value:
-    """Pieces of rank 1 and size 0 are ignored, as PyTorch does for old times' sake."""
+    """Pieces of rank 1 and size 0 are ignored, as PyTorch does for old times' sake. A piece that is repeated is a view."""
     rank = c.val.dim()
-    pieces = [c.cast(x, c.dtype) for x in xs if not (len(x.sizes) == 1 and rank > 1)]
-    pieces = [x for x in pieces if not x.sizes[dim % rank].is_const(0)] or pieces[:1]
-    if len(pieces) == 1:
-        return pieces[0]
-    return c.builder.concat(pieces, dim % rank)
+    dim %= rank
+    kept = [x for x in xs if not (len(x.sizes) == 1 and rank > 1)]
+    kept = [x for x in kept if not x.sizes[dim].is_const(0)] or kept[:1]
+    first = c.cast(kept[0], c.dtype)
+    if len(kept) == 1:
+        return first
+    if all(x is kept[0] for x in kept):
+        return c.builder.reshape(_repeated(c, first, dim, len(kept)), c.sizes)
+    return c.builder.concat([first, *(c.cast(x, c.dtype) for x in kept[1:])], dim)
+
+
+def _repeated(c: Context, x: ir.Value, dim: int, times: int) -> ir.Value:
+    """x `times` times along a new dimension before `dim`."""
+    sizes = list(x.sizes)
+    return c.builder.expand(c.builder.unsqueeze(x, dim), [*sizes[:dim], ir.IndexExpr(times), *sizes[dim:]])
 
 
 @lower("aten.stack.default")

@@ -1,0 +1,105 @@
+# tests/device/test_result_strides.py: results have the strides that PyTorch gives on the CPU, compiled and in eager mode.
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+
+def transposed(x):
+    return x.permute(*reversed(range(x.dim()))).contiguous().permute(*reversed(range(x.dim())))
+
+
+def channels_last(x):
+    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
+
+
+def last_dimension_outside(x):
+    return x.movedim(-1, 0).contiguous().movedim(0, -1)
+
+
+def slice_of_channels_last(x):
+    if x.dim() != 4:
+        return x
+    wide = x.new_zeros(x.shape[0], x.shape[1] + 1, *x.shape[2:]).contiguous(memory_format=torch.channels_last)
+    wide[:, 1:] = x
+    return wide[:, 1:]
+
+
+LAYOUTS = [torch.clone, transposed, channels_last, last_dimension_outside, slice_of_channels_last]
+
+
+def square(x):
+    """Symmetric and positive definite, of the last dimension."""
+    return x @ x.mT + 5 * torch.eye(x.shape[-2], device=x.device)
+
+
+def batch_norm(x, training=False):
+    c = x.shape[1]
+    return F.batch_norm(x, x.new_zeros(c), x.new_ones(c), x.new_ones(c), training=training)
+
+
+SHAPES = {2: (4, 6), 3: (1, 4, 6), 4: (2, 4, 6, 6)}
+# name -> function, ranks of its operand
+CASES = {
+    "the same twice": (lambda x: torch.cat([x, x], -1), (2, 3, 4)),
+    "the same thrice": (lambda x: torch.cat([x, x, x], 0), (2, 3, 4)),
+    "cat": (lambda x: torch.cat([x, x + 1], 1), (2, 3, 4)),
+    "cat of one": (lambda x: torch.cat([x], 1), (2, 3, 4)),
+    "cat with nothing": (lambda x: torch.cat([x, x[:, :0]], 1), (2, 4)),
+    "cat with an empty vector": (lambda x: torch.cat([x.new_zeros(0), x], 1), (2, 4)),
+    "cat of two types": (lambda x: torch.cat([x.half(), x], 1), (2, 4)),
+    "cat of two layouts": (lambda x: torch.cat([x, x.contiguous()], 1), (2, 4)),
+    "stack": (lambda x: torch.stack([x, x], 1), (2, 3, 4)),
+    "stack of one": (lambda x: torch.stack([x], 1), (2, 3, 4)),
+    "hstack": (lambda x: torch.hstack([x, x]), (4,)),
+    "roll": (lambda x: x.roll(1, 1), (2, 3, 4)),
+    "roll by nothing": (lambda x: x.roll(0, 1), (2, 4)),
+    "roll backwards": (lambda x: x.roll(-2, -1), (2, 4)),
+    "roll of two dimensions": (lambda x: x.roll((1, 2), (0, -1)), (2, 3, 4)),
+    "roll of all": (lambda x: x.roll(5), (2, 4)),
+    "roll of a slice": (lambda x: x[..., 1:].roll(1, 1), (2, 4)),
+    "index_fill": (lambda x: x.index_fill(1, torch.tensor([0, 2], device=x.device), 2.0), (2, 4)),
+    "put": (lambda x: x.put(torch.tensor([0, 3], device=x.device), x.flatten()[:2]), (2, 4)),
+    "batch_norm": (batch_norm, (2, 3, 4)),
+    "batch_norm in training": (lambda x: batch_norm(x, True), (2, 3, 4)),
+    "max_unpool": (lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2), (4,)),
+    "interpolate": (lambda x: F.interpolate(x, scale_factor=2), (3, 4)),
+    "antialiased": (lambda x: F.interpolate(x, size=(2, 2), mode="bilinear", antialias=True), (4,)),
+    "nll_loss": (lambda x: F.nll_loss(x, (x[:, 0] > 0).long(), reduction="none"), (4,)),
+    "attention": (lambda x: F.scaled_dot_product_attention(x, x, x), (4,)),
+    "inverse": (lambda x: torch.linalg.inv(square(x)), (2, 3)),
+    "cholesky": (lambda x: torch.linalg.cholesky(square(x)), (2, 3)),
+    "solve": (lambda x: torch.linalg.solve(square(x), x), (2, 3)),
+    "triangular": (lambda x: torch.linalg.solve_triangular(square(x), x, upper=True), (2, 3)),
+    "qr": (lambda x: torch.linalg.qr(x)[1].abs(), (2, 3)),
+    "eigh": (lambda x: torch.linalg.eigh(square(x))[1].abs(), (2,)),
+    "lu_factor": (lambda x: torch.linalg.lu_factor(square(x))[0], (2, 3)),
+    "view_copy": (lambda x: torch.view_copy(x.contiguous().permute(*reversed(range(x.dim()))), x.shape[::-1]), (2, 3)),
+}  # fmt: skip
+
+
+def strides(x):
+    """Those that say something: of dimensions with more than one element."""
+    return [stride for size, stride in zip(x.shape, x.stride(), strict=True) if size > 1]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_strides(ocl_device, name):
+    function, ranks = CASES[name]
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="ocl", dynamic=False)
+    torch.ocl.reset_fallback_counts()
+    torch.manual_seed(0)
+    for rank in ranks:
+        for layout in LAYOUTS:
+            x = layout(torch.randn(SHAPES[rank]))
+            try:
+                want = function(x)
+            except RuntimeError:
+                continue  # not for this layout
+            there = torch.empty_strided(x.shape, x.stride(), device=ocl_device).copy_(x)
+            for got in (compiled(there), function(there)):
+                assert got.shape == want.shape and strides(got) == strides(want), (rank, layout.__name__)
+                torch.testing.assert_close(got.cpu(), want, rtol=1e-3, atol=1e-4)
+    assert not torch.ocl.fallback_counts()
