@@ -215,6 +215,22 @@ bool write_private_file(const std::string& path, const std::string& contents) no
   return close(file) == 0 && good;
 }
 
+namespace {
+
+/// OpenCL libraries wait in their destructors for threads that only the parent has. Registered in the child, this function runs
+/// before them; Python has ended by then.
+void end_forked_child(int status, void*) {
+  std::fflush(nullptr);
+  _exit(status);
+}
+
+void begin_forked_child() {
+  g_forked_child.store(true, std::memory_order_relaxed);
+  on_exit(end_forked_child, nullptr);
+}
+
+}  // namespace
+
 int process_id() noexcept { return static_cast<int>(getpid()); }
 bool is_forked_child() noexcept { return g_forked_child.load(std::memory_order_relaxed); }
 
@@ -223,7 +239,7 @@ void set_ending() noexcept { g_ending.store(true, std::memory_order_relaxed); }
 
 void watch_forks() noexcept {
   static std::once_flag once;
-  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, [] { g_forked_child.store(true, std::memory_order_relaxed); }); });
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, begin_forked_child); });
 }
 
 FileLock::FileLock(const std::string& path) noexcept {
