@@ -42,7 +42,6 @@ for part in lib/*.so* lib/*.rtl lib/*.o lib/cl.cfg etc; do
 done
 
 preload=$(${CXX:-c++} -print-file-name=$library):$(${CXX:-c++} -print-file-name=libstdc++.so.6)
-sanitized() { "${plain[@]}" env LD_PRELOAD="$preload" OMP_NUM_THREADS=1 "$build/venv/bin/python" "$@"; }
 cd "$build/tree"
 sanitized() { "${plain[@]}" env LD_PRELOAD="$preload" OMP_NUM_THREADS=1 ../venv/bin/python "$@"; }
 sanitized -m pytest -p no:cacheprovider -x tests/device/test_streams.py tests/device/test_storage.py tests/device/test_kept_weights.py \

@@ -1,6 +1,7 @@
 """tests/device/cl_binding.py: a small OpenCL binding over ctypes: a kernel file is built and run without the rest of the package.
 
-CPU devices use the memory of torch CPU tensors in place; other devices get copies around each launch."""
+CPU devices use the memory of torch CPU tensors in place; other devices get copies around each launch, as does Oclgrind, which
+takes the host's memory for uninitialised."""
 
 import ctypes as C
 import itertools
@@ -46,6 +47,7 @@ class Device:
         lib.clGetDeviceInfo(self.handle, 0x1002, C.c_size_t(4), C.byref(units), None)
         lib.clGetDeviceInfo(self.handle, 0x102B, C.c_size_t(300), text, None)
         self.is_cpu, self.units, self.name = bool(kind.value & 2), units.value, text.value.decode()
+        self.in_place = self.is_cpu and platform != "Oclgrind"
         self.context = P(lib.clCreateContext(None, 1, C.byref(self.handle), None, None, C.byref(error)))
         check(error.value, "clCreateContext")
         self.queue = P(lib.clCreateCommandQueue(self.context, self.handle, C.c_ulong(0), C.byref(error)))
@@ -82,7 +84,8 @@ class Kernel:
         check(error.value, f"clCreateKernel({name})")
 
     def bind(self, global_size, *args, local_size=None):
-        """Sets the arguments (a tensor becomes a pair of buffer and offset 0); the returned call enqueues. CPU devices only."""
+        """Sets the arguments (a tensor becomes a pair of buffer and offset); the returned call enqueues. Where memory is not used in
+        place, `read` fetches a tensor afterwards."""
         slot, keep = itertools.count(), []
 
         def put(value) -> None:
@@ -98,7 +101,7 @@ class Kernel:
                 memory = P(
                     lib.clCreateBuffer(
                         self.device.context,
-                        C.c_ulong(1 | 8),
+                        C.c_ulong(1 | (8 if self.device.in_place else 32)),  # read and write, use or copy
                         C.c_size_t(size),
                         P(a.untyped_storage().data_ptr()),
                         C.byref(error),
@@ -122,8 +125,21 @@ class Kernel:
         return call
 
     def __call__(self, global_size, *args, local_size=None) -> None:
-        self.bind(global_size, *args, local_size=local_size)()
+        call = self.bind(global_size, *args, local_size=local_size)
+        call()
         self.device.finish()
+        for x in args:
+            if isinstance(x, torch.Tensor):
+                self.read(call, x)
+
+    def read(self, call, x: torch.Tensor) -> None:
+        """Brings what a finished call wrote to x back to the host."""
+        if self.device.in_place:
+            return
+        memory = next(m for m, t in call.__defaults__[0] if t is x)
+        storage = x.untyped_storage()
+        size, to = C.c_size_t(storage.nbytes()), C.c_void_p(storage.data_ptr())
+        check(lib.clEnqueueReadBuffer(self.device.queue, memory, 1, C.c_size_t(0), size, to, 0, None, None), "read")
 
 
 def devices(cpu_only: bool = True) -> list[Device]:

@@ -1,13 +1,12 @@
 """tests/device/test_templates_group.py: each *_group.cl template alone, with its default hooks, against torch in fp64 at edge sizes.
 
 Runs on every OpenCL device found, CPU runtimes included: slow there, but their barriers and bounds are the specification's."""
-import ctypes as C
 import itertools
 
 import pytest
 import torch
 import torch.nn.functional as F
-from cl_binding import Kernel, Long, check, devices, lib
+from cl_binding import Kernel, Long, devices
 
 DEVICES = devices(cpu_only=False)
 torch.manual_seed(0)
@@ -23,10 +22,7 @@ def launch(kernel: Kernel, groups, local: int, *args, out: torch.Tensor) -> torc
     call = kernel.bind([groups[0] * local, *groups[1:]], *args, local_size=[local] + [1] * (len(groups) - 1))
     call()
     kernel.device.finish()
-    if not kernel.device.is_cpu:
-        memory = next(m for m, t in call.__defaults__[0] if t is out)
-        storage = out.untyped_storage()
-        check(lib.clEnqueueReadBuffer(kernel.device.queue, memory, 1, C.c_size_t(0), C.c_size_t(storage.nbytes()), C.c_void_p(storage.data_ptr()), 0, None, None), "read")
+    kernel.read(call, out)
     return out
 
 

@@ -1,0 +1,33 @@
+# tests/oclgrind/smallest.py: a pytest plugin: of the tests of templates alone, the smallest cases of each.
+from __future__ import annotations
+
+import re
+from typing import Any
+
+# Test -> what follows the device's name in its ids.
+CASES = {
+    "test_gemm_sizes": r"1-1|32x64x8-\(3, 5, 7\)|16x64x16-\(3, 5, 7\)",
+    "test_gemm_dot": r"[13]-4",
+    "test_pack": r"\d-4",
+    "test_convolution": r"\((1, 1, 1, 1|2, 2, 4, 4|1, 3, 3, 3), .*",
+    "test_winograd": r"\((1, 1, 1, 1, 1|1, 1, 3, 3, 1), .*",
+    "test_weight_gradient": r"\((1, 1, 1, 1|1, 3, 3, 3), .*",
+    "test_winograd_weight_gradient": r"\(1, 16, 1, 1, .*",
+    "test_packed_weight_gradient": r"\(1, 16, 1, 1, .*",
+    "test_depthwise": r"\(1, 16, 1, 1, .*\)-4|\(1, 1, 3, 3, .*",
+    "test_conv_forward": r"32x64x16-one-.*",
+    "test_conv_data": r".*-one-.*",
+    "test_conv_weight": r"64x64x16-one-.*",
+}
+
+
+def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
+    def is_small(item: Any) -> bool:
+        test, _, case = item.name.rstrip("]").partition("[Oclgrind-Oclgrind-")
+        return test in CASES and re.fullmatch(CASES[test], case) is not None
+
+    chosen = [item for item in items if is_small(item)]
+    missing = CASES.keys() - {item.originalname for item in chosen}
+    assert not missing, f"no case of {sorted(missing)}"
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = chosen
