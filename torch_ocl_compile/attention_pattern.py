@@ -208,6 +208,9 @@ def _written(softmax: Node, changes: Changes) -> bool:
     whole = [*scores.chain, *chain]
     if _disturbed(scores.chain[0], end, set(whole)) or not all(_writes_only(n, whole) for n in (*chain, end)):
         return False
+    masks = [*scores.hidden, *scores.seen, *scores.added]
+    if _needed_and_written(end, [scores.q, scores.k_transposed, v, *masks]):
+        return False
     graph = end.graph
     with graph.inserting_before(end):
         k, v = _keys_and_values(graph, scores.k_transposed, v)
@@ -215,12 +218,46 @@ def _written(softmax: Node, changes: Changes) -> bool:
             torch.ops.ocl.attention.default,
             (scores.q, k, v, _mask(graph, scores), None, p, False, True, scores.scale),
         )
-        result = graph.call_function(operator.getitem, (made, 0))
+        result = _result(made, end)
     _replace(end, made, result, changes)
     for node in reversed(whole):
         changes.move_effect(node, made)
         changes.erase(node)
     return True
+
+
+def _needed_and_written(end: Node, operands: list[Any]) -> bool:
+    """Whether an operand is written behind the attention: the op's gradient reads all of them, that of the written form not."""
+    return bool(value(end).requires_grad) and any(_is_exposed(x, end) for x in operands if value(x) is not None)
+
+
+def _result(made: Node, end: Node) -> Node:
+    """The op's gradient reads its result, that of the written form does not. So who may write to it gets a copy."""
+    result = made.graph.call_function(operator.getitem, (made, 0))
+    leaves = value(end).requires_grad and (_is_exposed(end, end) or _is_returned(end))
+    return made.graph.call_method("clone", (result,)) if leaves else result
+
+
+def _memory(node: Any) -> int | None:
+    """What nodes have in common that view the same memory."""
+    x = value(node)
+    return None if x is None else x.untyped_storage()._cdata
+
+
+def _is_exposed(x: Node, end: Node) -> bool:
+    """Whether a node behind `end` writes, or may write, to the memory of x."""
+    memory, node = _memory(x), end.next
+    while node.op != "root":
+        targets = node.all_input_nodes if effect_of(node) is Effect.OTHER else written(node)
+        if any(_memory(target) == memory for target in targets):
+            return True
+        node = node.next
+    return False
+
+
+def _is_returned(x: Node) -> bool:
+    """Whether the caller sees the memory of x."""
+    return any(_memory(result) == _memory(x) for result in x.graph.output_node().all_input_nodes)
 
 
 def _replace(old: Node, made: Node, result: Node, changes: Changes) -> None:
@@ -338,7 +375,7 @@ def _other_rank(node: Node, changes: Changes) -> bool:
         return False
     if any(t.shape[:-2] != tensors[0].shape[:-2] or t.dtype != tensors[0].dtype for t in tensors):
         return False
-    if not _head_sizes(tensors):
+    if not _head_sizes(tensors) or _needed_and_written(node, [q, k, v, mask]):
         return False
     if (
         not isinstance(scale, (int, float, type(None)))
@@ -351,6 +388,6 @@ def _other_rank(node: Node, changes: Changes) -> bool:
         made = graph.call_function(
             torch.ops.ocl.attention.default, (q, k, v, mask, None, float(p), causal, False, scale)
         )
-        result = graph.call_function(operator.getitem, (made, 0))
+        result = _result(made, node)
     _replace(node, made, result, changes)
     return True

@@ -210,3 +210,83 @@ def test_writes_inside_attention(ocl_device, function, fused):
             torch.testing.assert_close(got.cpu(), function(*tensors), rtol=1e-4, atol=1e-4)
             torch.testing.assert_close([t.cpu() for t in given], tensors, rtol=1e-4, atol=1e-4)
     assert any(launch.kind == "attention" for launch in launches) == fused
+
+
+def result_scaled(q, k, v, mask):
+    out = torch.softmax(q @ k.transpose(-1, -2), -1) @ v
+    out *= 2
+    return out
+
+
+def view_of_the_result_scaled(q, k, v, mask):
+    out = torch.softmax(q @ k.transpose(-1, -2) + mask, -1) @ v
+    out.view(2, -1)[0].mul_(2)
+    return out
+
+
+def result_of_three_dimensions_scaled(q, k, v, mask):
+    out = F.scaled_dot_product_attention(q[0], k[0], v[0])
+    out.add_(1)
+    return out
+
+
+def mask_scaled_afterwards(q, k, v, mask):
+    mask = mask * 1
+    out = torch.softmax(q @ k.transpose(-1, -2) + mask, -1) @ v
+    mask.mul_(0)
+    return out + mask[..., :8]
+
+
+def plain(q, k, v, mask):
+    return torch.softmax(q @ k.transpose(-1, -2) + mask, -1) @ v
+
+
+LATER_WRITES = [
+    (result_scaled, True),
+    (view_of_the_result_scaled, True),
+    (result_of_three_dimensions_scaled, True),
+    (mask_scaled_afterwards, False),
+    (plain, True),
+]
+
+
+@pytest.mark.parametrize(("function", "fused"), LATER_WRITES)
+def test_gradient_of_attention_written_to_afterwards(ocl_device, function, fused):
+    """The op's gradient needs the result and the masks, which the written form does not; here the caller writes too."""
+    torch.manual_seed(3)
+    tensors = [*(torch.randn(2, 2, 16, 8) for _ in range(3)), torch.randn(2, 2, 16, 16)]
+
+    def run(function, device):
+        given = [t.to(device) for t in tensors]
+        leaves = [t.requires_grad_() for t in given[:3]]
+        results = function(*given)
+        out = results[0] if isinstance(results, tuple) else results
+        out.mul_(3)
+        return [out, *torch.autograd.grad(out.square().sum(), leaves)]
+
+    torch._dynamo.reset()
+    with record() as launches:
+        got = run(torch.compile(function, backend="ocl", fullgraph=True, dynamic=False), ocl_device)
+    torch.testing.assert_close([t.cpu() for t in got], run(function, "cpu"), rtol=1e-3, atol=1e-3)
+    assert any(launch.kind == "attention" for launch in launches) == fused
+
+
+def test_operand_of_attention_written_afterwards(ocl_device):
+    """Keys have no gradient, so that the written form does not need the queries any more."""
+
+    def function(q, k, v):
+        queries = q * 2
+        out = torch.softmax(queries @ k.transpose(-1, -2), -1) @ v
+        return out, queries.zero_()
+
+    torch.manual_seed(4)
+    tensors = [torch.randn(2, 2, 16, 8) for _ in range(3)]
+
+    def run(function, device):
+        q, k, v = (t.to(device) for t in tensors)
+        out, _ = function(q.requires_grad_(), k, v)
+        return [out, *torch.autograd.grad(out.square().sum(), q)]
+
+    torch._dynamo.reset()
+    got = run(torch.compile(function, backend="ocl", fullgraph=True, dynamic=False), ocl_device)
+    torch.testing.assert_close([t.cpu() for t in got], run(function, "cpu"), rtol=1e-3, atol=1e-3)
