@@ -87,7 +87,11 @@ def by_name(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[st
 
 
 def in_layout_of(result: torch.Tensor | None, *operands: torch.Tensor) -> torch.Tensor | None:
-    """Channels-last if an operand is, as torch tells it from strides."""
+    """Channels-last if an operand is, as torch tells it from strides. On the CPU, a line is an image of one row."""
+    if result is not None and result.dim() == 3:
+        x, *weights = operands
+        image = in_layout_of(result.unsqueeze(2), x.contiguous().unsqueeze(2), *(w.unsqueeze(2) for w in weights))
+        return None if image is None else image.squeeze(2)
     for operand in operands:
         layout = suggest_memory_format(operand)
         if result is not None and layout != torch.contiguous_format:

@@ -103,3 +103,34 @@ def test_strides(ocl_device, name):
                 assert got.shape == want.shape and strides(got) == strides(want), (rank, layout.__name__)
                 torch.testing.assert_close(got.cpu(), want, rtol=1e-3, atol=1e-4)
     assert not torch.ocl.fallback_counts()
+
+
+def channels_outside(x):
+    return x.movedim(1, -1).contiguous().movedim(-1, 1)
+
+
+@pytest.mark.parametrize("transposed_too", [False, True])
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("rank", [3, 4])
+def test_convolution_strides(ocl_device, rank, groups, transposed_too):
+    """Of operands in every pair of layouts; a line is an image of one row, whose filter's layout counts too."""
+    name = f"conv{'_transpose' if transposed_too else ''}{rank - 2}d"
+
+    def function(images, filters):
+        return [getattr(F, name)(x, w, groups=groups) for x in images for w in filters]
+
+    torch.manual_seed(0)
+    layouts = [torch.clone, transposed, last_dimension_outside, channels_outside]
+    plane = (5, 6)[: rank - 2]
+    images = [layout(torch.randn(2, 4, *plane)) for layout in layouts]
+    shape = (4, 3) if transposed_too else (2 * groups, 4 // groups)
+    filters = [layout(torch.randn(*shape, *(3, 2)[: rank - 2])) for layout in layouts]
+    given = [
+        [torch.empty_strided(x.shape, x.stride(), device=ocl_device).copy_(x) for x in xs] for xs in (images, filters)
+    ]
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="ocl", dynamic=False)
+    for got in (compiled(*given), function(*given)):
+        for y, want in zip(got, function(images, filters), strict=True):
+            assert y.shape == want.shape and strides(y) == strides(want)
+            torch.testing.assert_close(y.cpu(), want, rtol=1e-4, atol=1e-5)
