@@ -49,9 +49,9 @@ def _projector(x: torch.Tensor) -> Any:
 
 SIZES = (1, 1), (2, 2), (5, 5), (3, 5, 3), (2, 3, 7), (9, 4), (16, 16)
 LINALG_OPS: list[Op] = [
-    Op("svd", _svd, matrices(*SIZES), gradient=False, atol=1e-4, rtol=1e-4),
-    Op("svd_gradient", _svd, matrices((1, 1), (3, 2), (2, 4)), atol=1e-4, rtol=1e-3),
-    Op("svd_full", lambda x: _svd(x, True), matrices((4, 2), (3, 6)), atol=1e-5, rtol=1e-4),
+    Op("svd", _svd, matrices(*SIZES), gradient=False, atol=1e-4, rtol=1e-4, programs="distinct"),
+    Op("svd_gradient", _svd, matrices((1, 1), (3, 2), (2, 4)), atol=1e-4, rtol=1e-3, programs="distinct"),
+    Op("svd_full", lambda x: _svd(x, True), matrices((4, 2), (3, 6)), atol=1e-5, rtol=1e-4, programs="distinct"),
     Op("svd_completed", _completed, low_rank(7, 4), gradient=False, atol=1e-5, rtol=1e-4),
     Op(
         "svd_of_zeros",
@@ -61,11 +61,11 @@ LINALG_OPS: list[Op] = [
         atol=1e-6,
         rtol=1e-4,
     ),
-    Op("svd_float64", _svd, matrices((5, 5)), (torch.float64,), gradient=False),
-    Op("svdvals", torch.linalg.svdvals, matrices(*SIZES), atol=1e-5, rtol=1e-4),
+    Op("svd_float64", _svd, matrices((5, 5)), (torch.float64,), gradient=False, programs="distinct"),
+    Op("svdvals", torch.linalg.svdvals, matrices(*SIZES), atol=1e-5, rtol=1e-4, programs="distinct"),
     Op("svdvals_large", lambda x: torch.linalg.svdvals(x * 1e25), matrices((4, 4)), gradient=False),
     Op("svdvals_empty", torch.linalg.svdvals, matrices((0, 3), (2, 4, 0)), gradient=False),
-    Op("eigh", _eigh, symmetric((1, 1), (2, 2), (5, 5), (3, 4, 4)), atol=1e-4, rtol=1e-3),
+    Op("eigh", _eigh, symmetric((1, 1), (2, 2), (5, 5), (3, 4, 4)), atol=1e-4, rtol=1e-3, programs="distinct"),
     Op("eigh_upper", lambda x: torch.linalg.eigvalsh(x, "U"), matrices((5, 5)), gradient=False, atol=1e-5, rtol=1e-4),
     Op("eigh_large", _projector, symmetric((16, 16)), gradient=False, atol=2e-5, rtol=1e-4),
     Op(
@@ -76,7 +76,7 @@ LINALG_OPS: list[Op] = [
         atol=1e-6,
         rtol=1e-4,
     ),
-    Op("pinv", torch.linalg.pinv, matrices((5, 3), (2, 3, 5), (0, 3)), atol=1e-4, rtol=1e-4),
+    Op("pinv", torch.linalg.pinv, matrices((5, 3), (2, 3, 5), (0, 3)), atol=1e-4, rtol=1e-4, programs="distinct"),
     Op("pinv_low_rank", torch.linalg.pinv, low_rank(6, 4), gradient=False, atol=1e-4, rtol=1e-4),
     Op(
         "pinv_hermitian",
@@ -86,5 +86,5 @@ LINALG_OPS: list[Op] = [
         atol=1e-4,
         rtol=1e-4,
     ),
-    Op("norm_nuclear", lambda x: torch.linalg.matrix_norm(x, "nuc"), matrices((4, 3)), atol=1e-5, rtol=1e-5),
+    Op("norm_nuclear", lambda x: torch.linalg.matrix_norm(x, "nuc"), matrices((4, 3)), atol=1e-5, rtol=1e-5, programs="distinct"),
 ]

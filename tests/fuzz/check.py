@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tests.fuzz.execute import Seen, arguments, call, function, given, look
+from tests.fuzz.execute import Seen, View, arguments, call, function, given, look
 from tests.fuzz.judge import Finding, compare
 from tests.fuzz.program import COMPILE, Program
 from tests.fuzz.reference import Native, fake, same
@@ -78,13 +78,21 @@ def _run(program: Program, device: str, natives: list[Native], run: Callable[...
             return _repeats(first, got, unstable)
         first = got if k == 0 else first
         start = look(given(program, arguments(program, "cpu", n, k)), [])
-        promised = fake(program, device, n, k) if program.settings.autocast and device != "cpu" else None
+        promised = types_under_autocast(program, device, natives[k]) if program.settings.autocast else None
         findings, some = compare(natives[k], got, start, promised)
         unstable += some
         if findings:
             worst = min(findings, key=lambda f: (f.kind in STRUCTURE, f.output is None))
             return Verdict(worst.kind, all_texts(findings), k, worst.output, unstable)
     return Verdict(OK, unstable=unstable)
+
+
+def types_under_autocast(program: Program, device: str, native: Native) -> list[Any] | None:
+    """Types and shapes of arguments and results; no types where only a run tells them: the CPU has other lists."""
+    if device == "cpu":
+        return None
+    views = [v for v in native.seen.views if isinstance(v, View)]
+    return fake(program, device, native.n, native.k) or [(None, v.shape) for v in views]
 
 
 def _repeats(first: Seen | None, got: Seen, unstable: int) -> Verdict:

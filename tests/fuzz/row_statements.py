@@ -24,8 +24,8 @@ class RowMaker(Maker):
         family = self.pick(FAMILIES)
         op = self.pick(rows.programs(family))
         found = rows.samples(op, self.pick(op.dtypes))
-        # Which of equal elements gets the gradient of a median is not promised.
-        if not found or (self.settings.gradient and family == "order" and not op.gradient):
+        # Which of equal elements gets the gradient of a median is not promised, nor a vector of equal singular values.
+        if not found or (self.settings.gradient and family in ("order", "linalg") and not op.gradient):
             return []
         sample = self.pick(found)
         if self.chance(70):

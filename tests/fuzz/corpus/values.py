@@ -35,4 +35,12 @@ PROGRAMS = [
         ["v0, v1 = F.max_pool2d(a0, 3, stride=1, padding=1, return_indices=True)"],
         ["v0", "v1"],
     ),
+    named(
+        "attention_and_a_mask_under_autocast",
+        "the judge expected the CPU's types where a mask keeps fake tensors from telling those of the device",
+        [f32(2, 1, 4, 8), f32(6)],
+        ["a1[a1 > 0] += 1", "v0 = F.scaled_dot_product_attention(a0, a0, a0)"],
+        ["v0"],
+        autocast="float16",
+    ),
 ]
