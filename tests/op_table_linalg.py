@@ -86,5 +86,12 @@ LINALG_OPS: list[Op] = [
         atol=1e-4,
         rtol=1e-4,
     ),
-    Op("norm_nuclear", lambda x: torch.linalg.matrix_norm(x, "nuc"), matrices((4, 3)), atol=1e-5, rtol=1e-5, programs="distinct"),
+    Op(
+        "norm_nuclear",
+        lambda x: torch.linalg.matrix_norm(x, "nuc"),
+        matrices((4, 3)),
+        atol=1e-5,
+        rtol=1e-5,
+        programs="distinct",
+    ),
 ]
