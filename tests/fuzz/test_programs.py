@@ -13,6 +13,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from tests.conftest import ocl_devices
+from tests.fuzz import judge
 from tests.fuzz.__main__ import Report
 from tests.fuzz.corpus import kernels, values
 from tests.fuzz.corpus.row import Named
@@ -67,6 +68,18 @@ def test_a_fault_is_noticed(request: pytest.FixtureRequest, tmp_path: Path, monk
     monkeypatch.setenv("TORCH_OCL_FUZZ_PLANT", "slice_one_off")
     kinds: set[str] = {o["kind"] for o in Run("planted", 40, devices[0][0], 1, tmp_path).outcomes()}
     assert "wrong value" in kinds
+
+
+def test_what_rounding_leaves_of_zero() -> None:
+    """Of terms that cancel out, as in the gradient of attention to a single key."""
+    zero, left = torch.zeros(8), torch.full((8,), 1.7e-7)
+    several = torch.zeros(judge.RUNS, 8, dtype=torch.float64)
+
+    def wrong(mine: torch.Tensor, terms: float) -> str:
+        some = judge._against_fp64(mine, zero, mine == zero, zero.double(), several, several, torch.float32, terms)
+        return some[0]
+
+    assert not wrong(left, 0.75) and wrong(left, 0.0) and wrong(100 * left, 0.75)
 
 
 def test_programs_are_the_same_everywhere() -> None:
