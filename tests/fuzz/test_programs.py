@@ -4,6 +4,8 @@ from __future__ import annotations
 import itertools
 import os
 import secrets
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from tests.fuzz import judge
 from tests.fuzz.__main__ import Report
 from tests.fuzz.corpus import kernels, values
 from tests.fuzz.corpus.row import Named
-from tests.fuzz.runner import Run, Worker
+from tests.fuzz.runner import ROOT, Run, Worker
 
 CORPUS: list[Named] = [*kernels.PROGRAMS, *values.PROGRAMS]
 COUNT = int(os.environ.get("TORCH_OCL_FUZZ_COUNT", "300"))
@@ -68,6 +70,13 @@ def test_a_fault_is_noticed(request: pytest.FixtureRequest, tmp_path: Path, monk
     monkeypatch.setenv("TORCH_OCL_FUZZ_PLANT", "slice_one_off")
     kinds: set[str] = {o["kind"] for o in Run("planted", 40, devices[0][0], 1, tmp_path).outcomes()}
     assert "wrong value" in kinds
+
+
+def test_faults_can_be_planted() -> None:
+    """All of them at once, in a process of their own: what they replace is there."""
+    script = "from tests.fuzz import planted\nfor name in planted.FAULTS: planted.plant(name)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_rounding_leaves_of_zero() -> None:
