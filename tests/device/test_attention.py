@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from exact import assert_as_exact
 
 from torch_ocl_compile import debug
 from torch_ocl_compile.record import record
@@ -23,7 +25,7 @@ def compiled(function: Any, family: str | None = None, **settings: Any) -> Any:
     return torch.compile(function, backend="ocl", options=options, **{"dynamic": False, **settings})
 
 
-def run(function: Any, tensors: list[Tensor], device: str, dtype: torch.dtype | None = None) -> list[Tensor]:
+def run(function: Any, tensors: Sequence[Tensor], device: str, dtype: torch.dtype | None = None) -> list[Tensor]:
     """Result and gradients of the floating-point tensors, on the CPU."""
     moved = [x.detach().to(device, dtype if x.is_floating_point() else None) for x in tensors]
     leaves = [x.requires_grad_() for x in moved if x.is_floating_point()]
@@ -173,10 +175,12 @@ def test_one_launch_each(ocl_device):
     with record() as launches:
         out.sum().backward()
     assert [launch.kind for launch in launches if launch.kind in KINDS] == sorted(KINDS - {"attention"}, reverse=True)
-    own = x.clone().requires_grad_()
-    block(own).sum().backward()
-    torch.testing.assert_close(out.detach().cpu(), block(x), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(moved.grad.cpu(), own.grad, rtol=1e-4, atol=1e-5)
+
+    def own(x: Tensor) -> list[Tensor]:
+        x = x.detach().requires_grad_()
+        return [block(x), *torch.autograd.grad(block(x).sum(), x)]
+
+    assert_as_exact([out, moved.grad], own, x)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -191,8 +195,7 @@ def test_symbolic_lengths(ocl_device, family):
     function = torch.compile(attend, backend=counter, dynamic=True)
     for batch, length in ((2, 9), (3, 33), (5, 70)):
         tensors = tensors_of((batch, 2, length, 16), length)
-        for a, b in zip(run(attend, tensors, "cpu"), run(function, tensors, ocl_device), strict=True):
-            torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-5)
+        assert_as_exact(run(function, tensors, ocl_device), lambda *x: run(attend, x, "cpu"), *tensors)
     assert counter.frame_count <= 2
 
 
@@ -223,8 +226,7 @@ def test_written_out(ocl_device, function):
     with record() as launches:
         got = run(compiled(function), tensors, ocl_device)
     assert {launch.kind for launch in launches} >= KINDS
-    for a, b in zip(run(function, tensors, "cpu"), got, strict=True):
-        torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-5)
+    assert_as_exact(got, lambda *x: run(function, x, "cpu"), *tensors)
 
 
 def test_weights_that_are_returned_stay(ocl_device):
@@ -236,8 +238,7 @@ def test_weights_that_are_returned_stay(ocl_device):
     with record() as launches:
         got = compiled(both)(*(x.to(ocl_device) for x in tensors))
     assert not {launch.kind for launch in launches} & KINDS
-    for a, b in zip(both(*tensors), got, strict=True):
-        torch.testing.assert_close(b.cpu(), a, rtol=1e-4, atol=1e-5)
+    assert_as_exact(got, both, *tensors)
 
 
 def test_dropout_written_out(ocl_device):

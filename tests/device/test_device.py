@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+from exact import assert_as_exact
 from own_process import run_python
 from torch import nn
 
@@ -255,12 +256,18 @@ def test_eager_training_of_a_small_cnn(ocl_device):
 def test_recurrent_layers(ocl_device, cell):
     torch.manual_seed(0)
     net = cell(3, 5)
-    twin = copy.deepcopy(net).to(ocl_device)
     x = torch.randn(4, 2, 3)
-    for n, d in ((net, "cpu"), (twin, ocl_device)):
-        n(x.to(d))[0].square().sum().backward()
-    for a, b in zip(net.parameters(), twin.parameters(), strict=True):
-        torch.testing.assert_close(b.grad.cpu(), a.grad, rtol=1e-4, atol=1e-5)
+
+    def gradients(x, *weights):
+        twin = copy.deepcopy(net).to(x)
+        with torch.no_grad():
+            for mine, given in zip(twin.parameters(), weights, strict=True):
+                mine.copy_(given)
+        return torch.autograd.grad(twin(x)[0].square().sum(), list(twin.parameters()))
+
+    weights = [w.detach() for w in net.parameters()]
+    got = gradients(*(t.to(ocl_device) for t in (x, *weights)))
+    assert_as_exact(got, gradients, x, *weights)
 
 
 @pytest.mark.parametrize("choice", [0, 4], ids=["math", "overrideable"])
@@ -269,20 +276,18 @@ def test_attention(ocl_device, choice, causal, mask):
     torch.manual_seed(0)
     q, k, v = (torch.randn(2, 3, 5, 4) for _ in range(3))
     bias = {None: None, "float": torch.randn(2, 1, 5, 5), "bool": torch.rand(2, 1, 5, 5) > 0.2}[mask]
-    results = []
+
+    def attend(bias, *inputs):
+        leaves = [t.detach().requires_grad_() for t in inputs]
+        out = nn.functional.scaled_dot_product_attention(*leaves, attn_mask=bias, is_causal=causal)
+        return [out, *torch.autograd.grad(out.square().sum(), leaves)]
+
     torch_ocl_compile.device._C.set_sdp_choice(choice)
     try:
-        for device in ("cpu", ocl_device):
-            leaves = [t.detach().to(device).requires_grad_() for t in (q, k, v)]
-            out = nn.functional.scaled_dot_product_attention(
-                *leaves, attn_mask=None if bias is None else bias.to(device), is_causal=causal
-            )
-            out.square().sum().backward()
-            results.append([out.detach().cpu(), *(t.grad.cpu() for t in leaves)])
+        got = attend(None if bias is None else bias.to(ocl_device), *(t.to(ocl_device) for t in (q, k, v)))
     finally:
         torch_ocl_compile.device._C.set_sdp_choice(-1)
-    for a, b in zip(*results, strict=True):
-        torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-5)
+    assert_as_exact(got, attend, bias, q, k, v)
 
 
 def test_autocast_and_grad_scaler(ocl_device):

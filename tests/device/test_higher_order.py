@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from exact import assert_as_exact
 from torch import nn
 from torch.utils._pytree import tree_map_only
 from torch.utils.checkpoint import checkpoint
@@ -25,7 +26,7 @@ def compiled(function, fullgraph=True, **options):
 def assert_same(function, *inputs, device, fullgraph=True, **options):
     ours = tree_map_only(torch.Tensor, lambda t: t.to(device), inputs)
     got = compiled(function, fullgraph, **options)(*ours)
-    torch.testing.assert_close(tree_map_only(torch.Tensor, torch.Tensor.cpu, got), function(*inputs))
+    assert_as_exact(got, function, *inputs)
 
 
 def gradients(function, *inputs):
@@ -36,10 +37,8 @@ def gradients(function, *inputs):
 
 
 def assert_same_gradients(function, *inputs, device, fullgraph=True, **options):
-    expected = gradients(function, *inputs)
     got = gradients(compiled(function, fullgraph, **options), *(x.to(device) for x in inputs))
-    for mine, reference in zip(got, expected, strict=True):
-        torch.testing.assert_close(mine, reference, rtol=1e-4, atol=1e-5)
+    assert_as_exact(got, lambda *x: gradients(function, *x), *inputs)
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from exact import assert_as_exact
 from torch import nn
 
 pytestmark = pytest.mark.sampled(keep="conv2d")
@@ -41,9 +42,8 @@ def test_convolution(ocl_device, name, layouts):
     ported = x.to(ocl_device), w.to(ocl_device)
     for run in (function, torch.compile(function, backend="ocl", options={"fallback": "error"})):
         got = with_gradients(run, *ported)
-        for mine, theirs, like in zip(got, expected, (expected[0], expected[1], w), strict=True):
-            torch.testing.assert_close(mine.detach().cpu(), theirs.detach(), atol=1e-4, rtol=1e-4)
-            assert mine.stride() == like.stride()
+        assert_as_exact(got, lambda x, w: with_gradients(function, x, w), x, w)
+        assert [mine.stride() for mine in got] == [like.stride() for like in (expected[0], expected[1], w)]
 
 
 def test_changing_sizes(ocl_device):
@@ -53,7 +53,7 @@ def test_changing_sizes(ocl_device):
     for size in (5, 8, 11):
         x = laid_out((2, 3, size, size + 1), True)
         got = compiled(x.to(ocl_device), w.to(ocl_device)).cpu()
-        torch.testing.assert_close(got, F.conv2d(x, w), atol=1e-4, rtol=1e-4)
+        assert_as_exact(got, F.conv2d, x, w)
         assert got.is_contiguous(memory_format=torch.channels_last)
 
 
@@ -88,10 +88,8 @@ def test_copies_of_one_tensor(ocl_device):
         return first, second, changed @ w, changed.t() @ y
 
     given = [torch.randn(sizes) for sizes in ((2, 300, 64), (128, 70), (300, 50))]
-    want = products(*(x.clone() for x in given))
     got = torch.compile(products, backend="ocl")(*(x.to(ocl_device) for x in given))
-    for a, b in zip(got, want, strict=True):
-        torch.testing.assert_close(a.cpu(), b, rtol=1e-4, atol=1e-4)
+    assert_as_exact(got, products, *given)
 
 
 def test_joined_tensors_with_equal_parts(ocl_device):
@@ -103,5 +101,4 @@ def test_joined_tensors_with_equal_parts(ocl_device):
 
     given = [torch.randn(sizes) for sizes in ((6, 4), (6, 4), (8, 5))]
     got = torch.compile(products, backend="ocl")(*(x.to(ocl_device) for x in given))
-    for a, b in zip(got, products(*given), strict=True):
-        torch.testing.assert_close(a.cpu(), b, rtol=1e-5, atol=1e-5)
+    assert_as_exact(got, products, *given)
