@@ -78,7 +78,9 @@ bool BodyPrinter::is_aligned(const Placed& placed) const {
 Value BodyPrinter::load_memory(const ir::Op& op, const Placed& offset, const std::optional<Value>& mask) {
   const DType dtype = kernel_.graph().buffers[static_cast<size_t>(op.buffer)].dtype;
   const std::string pointer = kernel_.buffer(op.buffer);
-  const int level = std::max(offset.level, mask ? mask->level : 0);
+  // In front of the loop, work-items without an element would read what another one writes.
+  const int innermost = kernel_.writes(op.buffer) ? depth() - 1 : 0;
+  const int level = std::max({offset.level, mask ? mask->level : 0, innermost});
   const bool masked_lanes = mask && mask->width > 1;
   const std::string zero = literal({{false, 0, 0}, dtype});
 

@@ -28,6 +28,8 @@ class Kernel {
 
   /// Argument of a buffer: "in0", "out1". Throws InternalError if it has no memory.
   std::string buffer(ir::BufferId id);
+  /// Whether the kernel stores to it.
+  bool writes(ir::BufferId id) const { return written_.count(id) > 0; }
   /// Argument of size symbol s<index>: "s0".
   std::string size(int index);
   /// An integer computed on the host.

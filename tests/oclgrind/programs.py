@@ -26,7 +26,11 @@ class Attention(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         q, k, v = x.unbind(0)
-        mask = (torch.arange(k.shape[-2], device=x.device) % 3 > 0).expand(q.shape[-2], -1) if self.mask == "mask" else None
+        mask = (
+            (torch.arange(k.shape[-2], device=x.device) % 3 > 0).expand(q.shape[-2], -1)
+            if self.mask == "mask"
+            else None
+        )
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=self.mask == "causal")
 
 
@@ -38,7 +42,8 @@ PROGRAMS: dict[str, Callable[[], tuple[nn.Module, torch.Tensor]]] = {
     "convolution": lambda: conv(5, 6, 6, kernel_size=3),
     "strided convolution": lambda: conv(3, 4, 7, kernel_size=3, stride=2),
     "grouped convolution": lambda: conv(4, 6, 5, kernel_size=3, groups=2),
-    "winograd": lambda: conv(16, 16, 6, kernel_size=3),
+    "packed weight gradient": lambda: conv(16, 16, 6, kernel_size=3),
+    "winograd": lambda: conv(48, 32, 17, kernel_size=3),
     "depthwise": lambda: conv(5, 5, 6, kernel_size=3, groups=5),
     "normalised": lambda: (
         nn.Sequential(nn.Conv2d(4, 8, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)),
