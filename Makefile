@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find csrc kernels cmake -type f) CMakeLists.txt pyproject.toml
 
-.PHONY: demo test sweep conformance sanitize stress fuzz lint bench clean setup build
+.PHONY: demo test sweep conformance sanitize stress fuzz oclgrind lint bench clean setup build
 
 demo: build
 	$(BIN)/python -m torch_ocl_compile demo
@@ -44,6 +44,10 @@ SEED ?= $(shell date +%Y%m%d)
 DEVICE ?= ocl:0
 fuzz: build
 	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED) --device $(DEVICE) --jobs $(JOBS) --out build/fuzz
+
+# Every portable kernel template under Oclgrind: data races, bounds, uninitialised reads.
+oclgrind: build
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.oclgrind
 
 lint: build
 	$(BIN)/pip install -q ruff mypy clang-format
