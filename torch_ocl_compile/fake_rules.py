@@ -2,7 +2,8 @@
 """torch takes the convolutions of every private device to give contiguous results. Ours keep channels-last: the results have
 the layout that they have on the CPU, and no kernel scatters its stores. Attention has the strides that it has there too. Its
 gradients have no rule in every torch: without one, the op would run, on zeros, whenever it is traced. A batch norm in
-evaluation saves no statistics, as on the CPU."""
+evaluation saves no statistics, as on the CPU. Some ops that go element by element have decompositions for rules, which give the
+strides of the last step."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from typing import Any
 import torch
 from torch._prims_common import suggest_memory_format
 
+from torch_ocl_compile.result_layouts import elementwise_strides
+
 aten = torch.ops.aten
 CONVOLUTIONS = (aten.convolution.default, aten.convolution_backward.default)
 BATCH_NORMS = (
@@ -20,6 +23,13 @@ BATCH_NORMS = (
     aten._native_batch_norm_legit.default,
     aten._native_batch_norm_legit_functional.default,
     aten._native_batch_norm_legit_no_training.default,
+)
+POINTWISE = (
+    aten.copysign.Tensor,
+    aten.div.Tensor_mode,
+    aten.logical_and.default,
+    aten.logical_or.default,
+    aten.logical_xor.default,
 )
 ATTENTION = (aten._scaled_dot_product_fused_attention_overrideable.default,)
 ATTENTION_BACKWARD = (aten._scaled_dot_product_fused_attention_overrideable_backward.default,)
@@ -58,6 +68,16 @@ def register(fake_impls: ModuleType) -> None:
         with mode:
             return tuple(None if x is None else torch.empty_like(x) for x in operands)
 
+    def pointwise(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        operands = [x for x in args if isinstance(x, torch.Tensor)]
+        if all(x.device.type != "ocl" or x.is_contiguous() for x in operands):
+            return NotImplemented
+        with mode:
+            made = func(*(x.contiguous() if isinstance(x, torch.Tensor) else x for x in args), **kwargs)
+            strides = elementwise_strides(*operands)
+            return torch.empty_strided(made.shape, strides, dtype=made.dtype, device=made.device)
+
+    fake_impls.op_implementations_checks.insert(0, (POINTWISE.__contains__, pointwise))
     fake_impls.op_implementations_checks.insert(0, (CONVOLUTIONS.__contains__, convolution))
     fake_impls.op_implementations_checks.insert(0, (ATTENTION.__contains__, attention))
     fake_impls.op_implementations_checks.insert(0, (ATTENTION_BACKWARD.__contains__, attention_backward))

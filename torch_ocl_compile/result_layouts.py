@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._prims_common import suggest_memory_format
+from torch._prims_common import compute_elementwise_output_strides, suggest_memory_format
 from torch.utils._pytree import tree_leaves
 
 from torch_ocl_compile.lowering.registry import overload
@@ -35,6 +35,12 @@ def like_first(result: Tensor, x: Tensor) -> Tensor:
     return made
 
 
+def in_place_of_first(result: Tensor, x: Tensor) -> Tensor:
+    """With its strides, gaps included."""
+    made: Tensor = aten.copy(torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device), result)
+    return made
+
+
 def by_columns(result: Tensor, x: Tensor) -> Tensor:
     """Matrices column after column, as LAPACK leaves them."""
     return result.mT.contiguous().mT if result.dim() > 1 else result
@@ -46,8 +52,10 @@ LAYOUTS: dict[str, tuple[Layout | None, ...]] = {
     "aten._linalg_solve_ex.default": (by_columns, by_columns),
     "aten._linalg_svd.default": (by_columns,),
     "aten.as_strided_copy.default": (plain,),
+    "aten.as_strided_scatter.default": (in_place_of_first,),
     "aten.cholesky_inverse.default": (by_columns,),
     "aten.cholesky_solve.default": (by_columns,),
+    "aten.float_power.Scalar": (plain,),
     "aten.index_fill.int_Scalar": (like_first,),
     "aten.index_fill.int_Tensor": (like_first,),
     "aten.linalg_cholesky_ex.default": (by_columns,),
@@ -77,6 +85,21 @@ IN_FORMAT = (
     "aten.nll_loss2d_forward.default",
 )
 
+# Element by element: the operands decide together, in the order in which they are given. The decompositions have others.
+POINTWISE = (
+    "aten.fmax.default",
+    "aten.fmin.default",
+    "aten.heaviside.default",
+    "aten.logaddexp.default",
+    "aten.logaddexp2.default",
+    "aten.logit_backward.default",
+    "aten.special_xlog1py.default",
+    "aten.xlogy.Tensor",
+)
+
+# Ops that stay whole and read their last operand in row-major order.
+OF_CONTIGUOUS_LAST = ("aten.ldexp.Tensor", "aten.log_sigmoid_forward.default", "aten.pow.Scalar")
+
 
 def with_eager_strides(table: dict[Any, Callable[..., Any]]) -> None:
     """Makes the ops in `table`, and those that stay whole, give the strides of eager results."""
@@ -84,10 +107,40 @@ def with_eager_strides(table: dict[Any, Callable[..., Any]]) -> None:
         target = overload(name)
         if target in table:
             table[target] = _laid_out(table[target], layouts)
-    for name in IN_FORMAT:
+    for name in POINTWISE:
         target = overload(name)
-        if target is not None and target not in table:
-            table[target] = functools.partial(_of_contiguous, target)
+        if target in table:
+            table[target] = _as_operands(table[target])
+    for names, rule in ((IN_FORMAT, _of_contiguous), (OF_CONTIGUOUS_LAST, _of_contiguous_last)):
+        for name in names:
+            target = overload(name)
+            if target is not None and target not in table:
+                table[target] = functools.partial(rule, target)
+
+
+def elementwise_strides(*operands: Tensor) -> tuple[int, ...]:
+    """Of the result of an op that goes element by element."""
+    return tuple(compute_elementwise_output_strides(*torch.broadcast_tensors(*operands)))
+
+
+def _as_operands(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(decomposition)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        made = decomposition(*args, **kwargs)
+        operands = [x for x in args if isinstance(x, Tensor)]
+        if made is NotImplemented or all(x.is_contiguous() for x in operands):
+            return made
+        strides = elementwise_strides(*operands)
+        if made.stride() == strides:
+            return made
+        return aten.copy(torch.empty_strided(made.shape, strides, dtype=made.dtype, device=made.device), made)
+
+    return run
+
+
+def _of_contiguous_last(target: Callable[..., Any], *args: Any) -> Any:
+    *others, x = args
+    return NotImplemented if x.is_contiguous() else target(*others, x.contiguous())
 
 
 def _of_contiguous(target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

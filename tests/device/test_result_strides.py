@@ -61,6 +61,7 @@ CASES = {
     "roll of a slice": (lambda x: x[..., 1:].roll(1, 1), (2, 4)),
     "index_fill": (lambda x: x.index_fill(1, torch.tensor([0, 2], device=x.device), 2.0), (2, 4)),
     "put": (lambda x: x.put(torch.tensor([0, 3], device=x.device), x.flatten()[:2]), (2, 4)),
+    "as_strided_scatter": (lambda x: torch.as_strided_scatter(x, x.new_zeros(2, 3), (2, 3), (8, 2), 1), (2,)),
     "batch_norm": (batch_norm, (2, 3, 4)),
     "batch_norm in training": (lambda x: batch_norm(x, True), (2, 3, 4)),
     "max_unpool": (lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2), (4,)),
@@ -132,5 +133,56 @@ def test_convolution_strides(ocl_device, rank, groups, transposed_too):
     compiled = torch.compile(function, backend="ocl", dynamic=False)
     for got in (compiled(*given), function(*given)):
         for y, want in zip(got, function(images, filters), strict=True):
+            assert y.shape == want.shape and strides(y) == strides(want)
+            torch.testing.assert_close(y.cpu(), want, rtol=1e-4, atol=1e-5)
+
+
+def slice_of_columns(x):
+    wide = x.new_zeros(*x.shape[:-1], 2 * x.shape[-1] + 1)
+    wide[..., 1::2] = x
+    return wide[..., 1::2]
+
+
+def first_element(x):
+    return x.flatten()[0].clone()
+
+
+POINTWISE = {
+    "add": torch.add,
+    "copysign": torch.copysign,
+    "floor_divide": torch.floor_divide,
+    "divide and cut off": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+    "fmax": torch.fmax,
+    "fmin": torch.fmin,
+    "heaviside": torch.heaviside,
+    "ldexp": torch.ldexp,
+    "logaddexp": torch.logaddexp,
+    "logaddexp2": torch.logaddexp2,
+    "logical_and": torch.logical_and,
+    "logical_or": torch.logical_or,
+    "logical_xor": torch.logical_xor,
+    "xlog1py": torch.special.xlog1py,
+    "xlogy": torch.xlogy,
+    "power of a number": lambda x, y: 0.9 ** (x + y),
+    "float_power of a number": lambda x, y: torch.float_power(2, x + y),
+    "logsigmoid": lambda x, y: F.logsigmoid(x + y),
+}
+
+
+@pytest.mark.parametrize("name", POINTWISE)
+def test_pointwise_strides(ocl_device, name):
+    """Of operands in every pair of layouts: what decides is their order, which decompositions change."""
+
+    def function(xs, ys):
+        return [POINTWISE[name](x, y) for x in xs for y in ys if x.dim() + y.dim() > 0]
+
+    torch.manual_seed(0)
+    layouts = [torch.clone, transposed, slice_of_columns, first_element]
+    operands = [[layout(torch.rand(3, 5) + 0.1) for layout in layouts] for _ in range(2)]
+    given = [[torch.empty_strided(x.shape, x.stride(), device=ocl_device).copy_(x) for x in xs] for xs in operands]
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="ocl", dynamic=False)
+    for got in (compiled(*given), function(*given)):
+        for y, want in zip(got, function(*operands), strict=True):
             assert y.shape == want.shape and strides(y) == strides(want)
             torch.testing.assert_close(y.cpu(), want, rtol=1e-4, atol=1e-5)
