@@ -20,7 +20,9 @@ def glu(x: Tensor, dim: int = -1) -> Tensor:
 
 
 def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """beta x + alpha sum of a_i b_i; x is not read when beta is 0."""
+    """beta x + alpha sum of a_i b_i; x is not read when beta is 0. Of integers, the factors are cut to integers."""
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
+        beta, alpha = int(beta), int(alpha)
     total = torch.bmm(a, b).sum(0, dtype=x.dtype)
     total = total if alpha == 1 else total * alpha
     return total if beta == 0 else total + (x if beta == 1 else x * beta)
@@ -44,7 +46,7 @@ def trilinear(
         return x
 
     product = expanded(a, expand1) * expanded(b, expand2) * expanded(c, expand3)
-    return product.sum(list(sumdim)) if sumdim else product
+    return product.sum(list(sumdim), dtype=product.dtype) if sumdim else product
 
 
 # Distances

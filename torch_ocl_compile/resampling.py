@@ -209,8 +209,12 @@ def _antialiased(name: str, taps: int) -> None:
 
     @decompose(getattr(aten, name).default)
     def forward(x: Tensor, output_size: Any, corners: bool, scale_h: Any = None, scale_w: Any = None) -> Tensor:
-        rows, columns = matrices(x, x.shape[2:], output_size, corners, (scale_h, scale_w))
-        return rows @ (x @ columns.t())
+        values = x if x.dtype.is_floating_point else x.float()
+        rows, columns = matrices(values, x.shape[2:], output_size, corners, (scale_h, scale_w))
+        if x.dtype.is_floating_point:
+            return rows @ (values @ columns.t())
+        across = (values @ columns.t()).round().clamp(0, 255)  # the CPU rounds bytes between the passes too
+        return (rows @ across).round().clamp(0, 255).to(x.dtype)
 
     @decompose(getattr(aten, f"{name}_backward").default)
     def backward(
