@@ -176,8 +176,9 @@ def written_attention(gm: GraphModule, changes: Changes, device_type: str) -> in
         elif node.target is F.scaled_dot_product_attention:
             if x.dim() != 4:
                 changed += _other_rank(node, changes)
-            elif (q := value(given(node, 0, "query"))) is not None:
-                _head_sizes((q, x))
+            else:
+                operands = (value(given(node, i, name)) for i, name in enumerate(("query", "key")))
+                _head_sizes([x, *(t for t in operands if t is not None)])
     if changed:
         log.info("%d attentions found", changed)
     return changed

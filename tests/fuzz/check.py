@@ -1,6 +1,7 @@
 # tests/fuzz/check.py: one program on one device against PyTorch on the CPU: the verdict.
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -71,6 +72,8 @@ def _run(program: Program, device: str, natives: list[Native], run: Callable[...
         except Exception as error:
             if program.raises:
                 return Verdict(INTERNAL, text_of(error), k) if is_internal(error) else Verdict(OK)
+            if two_devices(program, error):
+                return Verdict(SKIPPED, "PyTorch refuses a number on the CPU beside the device's tensors")
             return Verdict(INTERNAL if is_internal(error) else EXCEPTION, text_of(error), k)
         if program.raises:
             return Verdict(MISSING, f"PyTorch raises {first_line(natives[k].error)}", k)
@@ -113,6 +116,12 @@ def fallbacks() -> dict[str, int]:
 
     found = {f"compiled: {op}": times for (op, _), times in FALLBACKS.items()}
     return {**found, **{f"eager: {op}": times for op, times in torch.ocl.fallback_counts().items()}}
+
+
+def two_devices(program: Program, error: Exception) -> bool:
+    """Whether a number on the CPU, as `v0 = torch.tensor(2)` makes it, went where only tensors of one device may go."""
+    on_host = any(re.search(r" = torch\.tensor\([^\[,]*\)$", line) for line in program.statements)
+    return on_host and "to be on the same device" in str(error)
 
 
 def is_internal(error: BaseException | None) -> bool:

@@ -146,6 +146,7 @@ class Maker(Draw):
                 if any(self._unfit(names, line) for names in self.names):
                     raise ValueError("too large, or of a type that is not wanted")
         except Exception:
+            warnings.simplefilter("ignore")  # earlier lines may warn when they run again
             if ran or not assigned(lines[0]) or "_(" in lines[0]:
                 self.rebuild()
             return False

@@ -13,6 +13,8 @@ FAMILIES = (  # weights
     ("own",) * 100 + ("nn",) * 45 + ("order",) * 35 + ("attention",) * 9 + ("special",) * 8 + ("linalg",)
 )
 UNDEFINED_BY_NAN = ("sdpa", "attention", "grid", "interpolate")  # ops of which nobody says what becomes of a NaN
+# On the CPU the gradient at NaN depends on the element's position: vectors of elements compare the other way round.
+GRADIENT_UNDEFINED_BY_NAN = ("relu6", "hardtanh", "elu", "selu", "celu", "hardswish", "hardshrink", "softshrink")
 Choice = Callable[[Any, Any, list[str]], str]
 
 
@@ -89,6 +91,8 @@ class RowMaker(Maker):
     def _limited(self, x: str, op: Any, leaf: Any, before: list[str]) -> str:
         """x with values that the op is meant for."""
         limited = leaf.limited or op.name.startswith(UNDEFINED_BY_NAN)
+        if self.settings.gradient and op.name.startswith(GRADIENT_UNDEFINED_BY_NAN):
+            limited = limited or self._has_nan(x)
         wild = x in self.names[0] and self._wild(x)
         if not (limited or wild) or op.programs == "distinct":
             return x

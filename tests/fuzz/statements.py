@@ -301,7 +301,7 @@ def into(g: Any) -> Lines:
     y, out = g.like(x), g.target()
     return [g.pick([f"torch.add({x}, {y}, out={out})", f"torch.mul({x}, 2, out={out})", f"torch.cat([{x}, {y}], out={out})",
                     f"torch.exp({x}, out={out})", f"torch.sum({x}, {dim(g, x)}, out={out})", f"F.relu({out}, inplace=True)",
-                    f"F.hardtanh({out}, inplace=True)", f"torch._foreach_add_([{x}, {out}], 1)", f"torch.clamp({x}, max=1, out={out})"])]  # fmt: skip
+                    f"F.hardtanh({out}.nan_to_num_(0.5), inplace=True)", f"torch._foreach_add_([{x}, {out}], 1)", f"torch.clamp({x}, max=1, out={out})"])]  # fmt: skip
 
 
 @kind(6)

@@ -7,6 +7,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.conftest import ocl_devices
 from tests.fuzz import judge
 from tests.fuzz.__main__ import Report
 from tests.fuzz.corpus import kernels, values
-from tests.fuzz.corpus.row import Named
+from tests.fuzz.corpus.row import Named, named
 from tests.fuzz.runner import ROOT, Run, Worker
 
 CORPUS: list[Named] = [*kernels.PROGRAMS, *values.PROGRAMS]
@@ -91,6 +92,17 @@ def test_what_rounding_leaves_of_zero() -> None:
     assert not wrong(left, 0.75) and wrong(left, 0.0) and wrong(100 * left, 0.75)
 
 
+def test_numbers_on_the_cpu_in_a_join(ocl_device: str, worker_for: Callable[[str], Worker]) -> None:
+    """PyTorch refuses it on every device but the CPU: no fault of ours. The same failure without such a number is one."""
+    lines = ["v0 = torch.tensor(0.3)", "v1 = torch.vstack([a0, v0])"]
+    for line, kind in ((lines[0], "skipped"), ("v0 = torch.tensor([0.3])", "other exception")):
+        program = named("", "", ["make(device, (), torch.float32, 1)"], [line, lines[1]], ["v1"]).program
+        if kind == "other exception":
+            program = replace(program, inputs=(("a0", "make(device, (1,), torch.float32, 1)"),))
+        outcome = worker_for(ocl_device).ask({"program": program.as_dict(), "oracle": False})[0]
+        assert outcome["kind"] == kind, outcome["text"]
+
+
 def test_programs_are_the_same_everywhere() -> None:
     """A seed and a number name one program."""
     from tests.fuzz.worker import Source
@@ -100,6 +112,17 @@ def test_programs_are_the_same_everywhere() -> None:
         return [source.batch("same", batch) for batch in range(4)]
 
     assert drawn() == drawn()
+
+
+def test_lines_that_warn_run_again() -> None:
+    """A line with out= must not warn, where it is refused everything before it is made again."""
+    from tests.fuzz.maker import Maker
+    from tests.fuzz.program import Settings
+
+    maker = Maker(None, Settings())  # type: ignore[arg-type]
+    x, y = (maker.argument(f"make(device, ({size},), torch.float32, 0)") for size in (3, 1))
+    assert maker.add([f"v0 = F.l1_loss({x}, {y})"])
+    assert not maker.add([f"torch.add({x}, 1, out={y})"])
 
 
 def test_rows_are_statements() -> None:

@@ -43,4 +43,26 @@ PROGRAMS = [
         ["v0"],
         autocast="float16",
     ),
+    named(
+        "gradient_of_attention_in_bfloat16",
+        "errors of small differences of sums were taken for wrong rounding; PyTorch's fused kernel has larger ones",
+        ["make(device, (12, 4), torch.bfloat16, 5).requires_grad_()"],
+        ["v0 = F.scaled_dot_product_attention(a0, a0, a0)"],
+        ["v0"],
+        gradient=True,
+    ),
+    named(
+        "gradient_of_attention_to_equal_values",
+        "the gradient of the queries is 0, of which rounding leaves something",
+        [
+            "make(device, (3, 5, 5, 6), torch.float32, 5).requires_grad_()",
+            "make(device, (1, 2, 1, 5), torch.float32, 6).expand(1, 2, 17, 5)",
+        ],
+        [
+            "v0, v1 = a0.flatten()[:126].view((1, 2, 9, 7)), a0.flatten()[:238].view((1, 2, 17, 7))",
+            "v2 = F.scaled_dot_product_attention(v0, v1, a1)",
+        ],
+        ["v2"],
+        gradient=True,
+    ),
 ]
