@@ -168,7 +168,7 @@ option(
     "fallback",
     str,
     "eager",
-    "What becomes of an op without lowering: run it eagerly, or raise.",
+    "What becomes of an op without kernels, compiled or eager: run it on the CPU, or raise.",
     scope="compile",
     choices=("eager", "error"),
 )

@@ -1,7 +1,7 @@
 # torch_ocl_compile/eager.py: one op called outside of compiled functions -> a plan.
 """Called by csrc/torch/eager.cpp when it has no plan for an op's arguments. The op is traced on fake tensors, in its
-functional form, and lowered like any graph; what it writes becomes a store into the argument. What fails for whatever
-reason runs on the CPU, counted there; `reasons()` says why."""
+functional form, and lowered like any graph; what it writes becomes a store into the argument. An op without kernels runs on
+the CPU, counted there; `reasons()` says why. Any other error is the caller's to see."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from torch_ocl_compile import _C, config, debug
-from torch_ocl_compile.errors import UnsupportedError
+from torch_ocl_compile.errors import InternalError, OclError, UnsupportedError
 from torch_ocl_compile.graph_pass import drop_dead_code
+from torch_ocl_compile.lowering.checks import Refused
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class EagerPlan:
     symbols: list[tuple[int, int]] = field(default_factory=list)  # leaf, dimension
     returns: list[Return] = field(default_factory=list)
     resizes: list[tuple[int, list[int], list[int]]] = field(default_factory=list)  # leaf, sizes, strides
+    refused: bool = False  # PyTorch's kernel for the CPU will raise its own error
 
 
 def compile_op(name: str, overload: str, args: list[Any], same: list[int], level: int) -> EagerPlan | None:
@@ -57,15 +59,40 @@ def compile_op(name: str, overload: str, args: list[Any], same: list[int], level
     label = f"{name}.{overload}" if overload else name
     try:
         return _worker().submit(_compile, name, overload, args, same, Level(level)).result()
-    except Exception as error:
-        _REASONS[label] = f"{type(error).__name__}: {error}"
-        log.debug("%s is not compiled (%s): %s", label, Level(level).name.lower(), _REASONS[label])
-        return None
+    except Untraceable as error:
+        reason, made = error.__cause__ or error, EagerPlan(refused=True) if error.refused else None
+    except Refused as error:
+        reason, made = error, EagerPlan(refused=True)
+    except UnsupportedError as error:
+        reason, made = error, None
+    _REASONS[label] = f"{type(reason).__name__}: {reason}"
+    log.debug("%s is not compiled (%s): %s", label, Level(level).name.lower(), _REASONS[label])
+    return made
 
 
 def reasons() -> dict[str, str]:
     """Why ops could not be compiled, the latest reason of each."""
     return dict(_REASONS)
+
+
+# What ops raise for arguments that they do not take; errors that only tracing has are classes of their own.
+_OF_ARGUMENTS = (RuntimeError, IndexError, ValueError)
+
+
+class Untraceable(Exception):
+    """PyTorch cannot trace the op. `refused`: because of its arguments, as the op itself will say."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.refused = type(error) in (*_OF_ARGUMENTS, TypeError)
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether code of this package raised it."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    return place is not None and place.tb_frame.f_globals.get("__name__", "").startswith("torch_ocl_compile")
 
 
 _pool: tuple[int, concurrent.futures.ThreadPoolExecutor] | None = None
@@ -144,7 +171,14 @@ class _Trace:
             fakes = [self._placeholder(i, leaf) for i, leaf in enumerate(self.leaves)]
             self.leaf_of = [i for i, fake in enumerate(fakes) if fake is not None]
             function = torch.func.functionalize(self._call, remove="mutations")
-            made = trace(function, [fake for fake in fakes if fake is not None], ocl_decomp_table())
+            try:
+                made = trace(function, [fake for fake in fakes if fake is not None], ocl_decomp_table())
+            except OclError:
+                raise
+            except Exception as error:
+                if type(error) not in _OF_ARGUMENTS and _is_ours(error):
+                    raise InternalError(f"{self.op} is traced: {type(error).__name__}: {error}") from error
+                raise Untraceable(error) from error
         if any(self._is_special(guard.expr) for guard in self.env.guards):
             raise UnsupportedError(f"its graph holds for some values only: {self.env.guards}")
         drop_dead_code(made)

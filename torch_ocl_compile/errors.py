@@ -33,7 +33,7 @@ class UnsupportedError(OclError, NotImplementedError):
 
 
 class FallbackError(UnsupportedError):
-    """The caller's: an op that only runs eagerly, where options={"fallback": "error"} forbids that. Names the op."""
+    """The caller's: an op without kernels, where the option fallback=error forbids to run it on the CPU. Names the op."""
 
 
 class DeviceError(OclError):

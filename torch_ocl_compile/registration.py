@@ -47,7 +47,9 @@ def register() -> None:
     _C.set_device_sources(str(config.get("devices")), runtimes.vendor_libraries())
     _C.set_fallback_warnings(bool(config.get("warn_fallback")))
     _run_eager_ops(str(config.get("eager")))
+    _forbid_fallback(str(config.get("fallback")))
     config.follow("warn_fallback", _C.set_fallback_warnings)
+    config.follow("fallback", _forbid_fallback)
     config.follow("eager", _run_eager_ops)
     config.follow("devices", _choose_devices)
     config.follow("autoload", _refuse_autoload)
@@ -72,6 +74,13 @@ def _run_eager_ops(how: str) -> None:
     from torch_ocl_compile import _C
 
     _C.set_eager_compiler(_compile_eager if how == "compile" else None)
+
+
+def _forbid_fallback(choice: str) -> None:
+    """Follows the option `fallback`, for eager ops; compiled functions read it when they are compiled."""
+    from torch_ocl_compile import _C
+
+    _C.set_fallback_forbidden(choice == "error")
 
 
 def _choose_devices(selection: str) -> None:

@@ -78,6 +78,7 @@ void bind_device(py::module_& m) {
   m.def("fallback_counts", &aten::fallback_counts);
   m.def("reset_fallback_counts", &aten::reset_fallback_counts);
   m.def("set_fallback_warnings", &aten::set_fallback_warnings, py::arg("on"));
+  m.def("set_fallback_forbidden", &aten::set_fallback_forbidden, py::arg("on"));
   m.def("set_sdp_choice", &aten::set_sdp_choice, py::arg("choice"));
   m.def(
       "tensor_location",

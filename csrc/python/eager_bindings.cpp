@@ -30,6 +30,8 @@ aten::EagerInput input_from(const py::tuple& t) {
 std::shared_ptr<const aten::EagerPlan> plan_from(const py::object& made) {
   if (made.is_none()) return nullptr;
   auto eager = std::make_shared<aten::EagerPlan>();
+  eager->refused = made.attr("refused").cast<bool>();
+  if (eager->refused) return eager;
   eager->resizes = made.attr("resizes").cast<decltype(eager->resizes)>();
   if (!eager->resizes.empty()) return eager;
   const auto plan = made.attr("plan").cast<std::shared_ptr<PyPlan>>();
@@ -75,7 +77,7 @@ void bind_eager(py::module_& m) {
           const py::gil_scoped_acquire gil;
           try {
             return compile(*held, op, stack, arguments, level);
-          } catch (py::error_already_set& error) {  // an interrupt; all else the compiler has dealt with
+          } catch (py::error_already_set& error) {  // an interrupt, or what is wrong with the compiler or the device
             error.restore();
             python_error raised;
             raised.persist();

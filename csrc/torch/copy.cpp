@@ -1,6 +1,7 @@
 // csrc/torch/copy.cpp: copies between any two places: host and device, within a device, between devices; any dtypes and
 // strides. What is dense and alike on both sides is one transfer; strides and conversions within a device are kernels/copy.cl;
 // what that cannot convert (complex, 8-bit floats) goes through the host.
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
@@ -378,6 +379,7 @@ void copy_tensor(const at::Tensor& src, const at::Tensor& dst, bool non_blocking
 namespace {
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
+  at::assert_no_internal_overlap(dst);
   at_boundary([&] { copy_tensor(self, dst, non_blocking); });
   return dst;
 }

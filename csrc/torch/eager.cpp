@@ -87,6 +87,7 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
   const auto generalise = [&](const std::string& key, KeyLevel level, int after) -> PlanPointer {
     if (Class& known = c.classes[key]; known.plan || known.failed || known.compiled < after) return known.plan;
     PlanPointer plan = compile(level);
+    if (plan && plan->refused) plan = nullptr;  // says nothing of other sizes and numbers
     c.classes[key].plan = plan;
     c.classes[key].failed = plan == nullptr;
     return plan;
@@ -121,8 +122,9 @@ bool memory_is_clear(const c10::OperatorHandle& op, const EagerArguments& argume
   std::vector<std::pair<const void*, int>> storages;
   for (size_t i = 0; i < arguments.leaves.size(); ++i) {
     const c10::IValue& value = arguments.leaves[i];
-    if (!value.isTensor() || !value.toTensor().defined() || arguments.same[i] != static_cast<int>(i)) continue;
+    if (!value.isTensor() || !value.toTensor().defined()) continue;
     if (is_written(op, arguments.argument[i])) at::assert_no_internal_overlap(value.toTensor());
+    if (arguments.same[i] != static_cast<int>(i)) continue;
     storages.emplace_back(value.toTensor().storage().unsafeGetStorageImpl(), static_cast<int>(i));
   }
   std::sort(storages.begin(), storages.end());
@@ -218,7 +220,7 @@ void set_eager_compiler(EagerCompiler compiler) {
 int64_t eager_plan_count() {
   Cache& c = cache();
   const std::lock_guard lock(c.mutex);
-  const auto has_plan = [](const auto& row) { return row.second.plan != nullptr; };
+  const auto has_plan = [](const auto& row) { return row.second.plan != nullptr && !row.second.plan->refused; };
   return std::count_if(c.exact.begin(), c.exact.end(), has_plan) + std::count_if(c.classes.begin(), c.classes.end(), has_plan);
 }
 
@@ -231,10 +233,10 @@ void forget_eager_plans() {
 
 void never_compile_on_this_thread() { t_never = true; }
 
-bool run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  if (t_never) return false;
+Outcome run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (t_never) return Outcome::kTracing;
   EagerArguments arguments = flatten(op, *stack);
-  if (!arguments.supported || !memory_is_clear(op, arguments)) return false;
+  if (!arguments.supported || !memory_is_clear(op, arguments)) return Outcome::kNone;
   PlanPointer eager = find_or_compile(op, *stack, arguments);
   if (eager && !eager->resizes.empty()) {
     for (const auto& [leaf, sizes, strides] : eager->resizes) {
@@ -244,11 +246,11 @@ bool run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     arguments = flatten(op, *stack);
     eager = find_or_compile(op, *stack, arguments);
   }
-  if (!eager || !eager->plan) return false;
+  if (!eager || !eager->plan) return eager && eager->refused ? Outcome::kRefused : Outcome::kNone;
   const std::vector<at::Tensor> outputs = at_boundary([&] { return call(*eager, arguments); });
   torch::jit::drop(*stack, op.schema().arguments().size());
   push_returns(*eager, arguments, outputs, *stack);
-  return true;
+  return Outcome::kRan;
 }
 
 }  // namespace ocl::aten

@@ -37,16 +37,18 @@ struct EagerReturn {
   std::optional<int64_t> number = std::nullopt;    // instead of tensors
 };
 
-/// What runs when an op is called with arguments of one key. Either a plan, or tensors to resize before the key is known.
+/// What runs when an op is called with arguments of one key. Either a plan, or tensors to resize before the key is known, or
+/// nothing because PyTorch refuses such arguments.
 struct EagerPlan {
   std::shared_ptr<exec::Plan> plan;
+  bool refused = false;
   std::vector<EagerInput> inputs;
   std::vector<std::pair<int, int>> symbols;  // (leaf, dimension) of each size symbol
   std::vector<EagerReturn> returns;
   std::vector<std::tuple<int, std::vector<int64_t>, std::vector<int64_t>>> resizes;  // leaf, sizes, strides
 };
 
-/// Compiles one op; null if the compiler cannot. May take the GIL.
+/// Compiles one op; null if there are no kernels for it. Throws what is wrong otherwise. May take the GIL.
 using EagerCompiler = std::function<std::shared_ptr<const EagerPlan>(
     const c10::OperatorHandle& op, const torch::jit::Stack& stack, const EagerArguments& arguments, KeyLevel level)>;
 
@@ -59,7 +61,13 @@ void forget_eager_plans();
 /// The calling thread runs ops on the CPU from now: it is the one that compiles.
 void never_compile_on_this_thread();
 
-/// Runs the op if it can be compiled: takes the arguments from the stack and leaves the results there. False: nothing happened.
-bool run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+enum class Outcome : uint8_t {
+  kRan,      // the results are on the stack; else nothing happened
+  kNone,     // there are no kernels for the op with these arguments
+  kRefused,  // PyTorch refuses the arguments: its kernel for the CPU says how
+  kTracing,  // the op is part of a compilation
+};
+/// Runs the op if it can be compiled: takes the arguments from the stack and leaves the results there.
+Outcome run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace ocl::aten

@@ -1,10 +1,12 @@
 // csrc/torch/fallback.cpp: ops without a kernel of ours are compiled (eager.h), or else run on the CPU: inputs are copied
 // there, results back. Each of the latter is counted and warned of once. Random ops draw from a CPU generator that follows from
-// our generator's (seed, offset), and so are reproducible.
+// our generator's (seed, offset), and so are reproducible; those of other libraries that take no generator draw from the CPU's.
 #include "csrc/torch/fallback.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/native/CPUFallback.h>
+#include <ATen/ops/native_dropout_native.h>
+#include <pybind11/pybind11.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -12,6 +14,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <string_view>
 
 #include "csrc/torch/device_state.h"
@@ -27,6 +30,7 @@ namespace {
 std::mutex g_mutex;
 std::map<std::string, int64_t> g_counts;
 std::atomic<bool> g_warn{true};
+std::atomic<bool> g_forbidden{false};
 
 /// The ocl device among the arguments; the current one if there is none.
 int device_in(const torch::jit::Stack& stack, size_t arguments) {
@@ -76,30 +80,41 @@ uint64_t counters_for(const torch::jit::Stack& stack, size_t arguments) {
   return static_cast<uint64_t>(most);
 }
 
-/// Sets the default CPU generator for the time of an op that takes no generator, and puts it back.
-class DefaultGeneratorAs {
- public:
-  explicit DefaultGeneratorAs(const at::Generator& replacement) : generator_(at::detail::getDefaultCPUGenerator()) {
-    const std::lock_guard lock(generator_.mutex());
-    saved_ = generator_.get_state();
-    generator_.set_state(replacement.get_state());
+/// "float32[2, 3], float32[3]": the tensors among the arguments.
+std::string describe_tensors(const torch::jit::Stack& stack, size_t arguments) {
+  std::ostringstream text;
+  const char* separator = "";
+  const auto add = [&](const at::Tensor& t) {
+    if (!t.defined()) return;
+    text << separator << c10::getDtypeNames(t.scalar_type()).first << t.sizes();
+    separator = ", ";
+  };
+  for (size_t i = stack.size() - arguments; i < stack.size(); ++i) {
+    if (stack[i].isTensor()) {
+      add(stack[i].toTensor());
+    } else if (stack[i].isTensorList()) {
+      for (const at::Tensor& t : stack[i].toTensorVector()) add(t);
+    }
   }
-  ~DefaultGeneratorAs() {
-    const std::lock_guard lock(generator_.mutex());
-    generator_.set_state(saved_);
-  }
+  return text.str();
+}
 
- private:
-  at::Generator generator_;
-  at::Tensor saved_;
-};
+/// Throws FallbackError.
+[[noreturn]] void forbid(const std::string& op, const std::string& tensors) {
+  const std::string message =
+      op + " on (" + tensors + ") would run on the CPU, which the option fallback=error (TORCH_OCL_FALLBACK) forbids.\n" +
+      "  why:   torch_ocl_compile.eager.reasons() says what was missing\n" +
+      "  do:    leave the option out, use other ops, or call it in a function compiled with backend='ocl'";
+  const pybind11::gil_scoped_acquire gil;
+  const pybind11::object cls = pybind11::module_::import("torch_ocl_compile.errors").attr("FallbackError");
+  PyErr_SetString(cls.ptr(), message.c_str());
+  python_error raised;
+  raised.persist();
+  throw raised;
+}
 
-}  // namespace
-
-void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  at_boundary([&] { check_devices(op, *stack); });
-  if (run_compiled(op, stack)) return;
-  count_fallback(c10::toString(op.operator_name()));
+/// Runs the op on the CPU. Takes the arguments from the stack and leaves the results there.
+void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (!op.hasTag(at::Tag::nondeterministic_seeded)) return at::native::cpu_fallback(op, stack);
   const auto& arguments = op.schema().arguments();
   const int device = device_in(*stack, arguments.size());
@@ -112,9 +127,32 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     slot = cpu_generator(seed, first);
     return at::native::cpu_fallback(op, stack);
   }
-  const auto [seed, first] = generator_for(std::nullopt, device).reserve(counters);
-  const DefaultGeneratorAs scope(cpu_generator(seed, first));
+  if (op.operator_name() == c10::OperatorName("aten::native_dropout", "")) {
+    // The only op of PyTorch's that draws without a generator: in terms of bernoulli_, which takes one.
+    const auto input = torch::jit::peek(*stack, 0, 3).toTensor();
+    const auto p = torch::jit::peek(*stack, 1, 3).toDouble();
+    const auto train = torch::jit::peek(*stack, 2, 3).toOptional<bool>();
+    torch::jit::drop(*stack, 3);
+    auto [output, mask] = at::native::native_dropout_cpu(input, p, train);
+    return torch::jit::push(*stack, std::move(output), std::move(mask));
+  }
   at::native::cpu_fallback(op, stack);
+}
+
+}  // namespace
+
+void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  at_boundary([&] { check_devices(op, *stack); });
+  const Outcome outcome = run_compiled(op, stack);
+  if (outcome == Outcome::kRan) return;
+  const std::string name = c10::toString(op.operator_name());
+  const bool forbidden = g_forbidden && outcome != Outcome::kTracing;
+  const std::string tensors = forbidden ? describe_tensors(*stack, op.schema().arguments().size()) : "";
+  if (forbidden && outcome == Outcome::kNone) forbid(name, tensors);
+  if (!forbidden) count_fallback(name);
+  run_on_cpu(op, stack);
+  // What PyTorch was thought to refuse has thrown, as it has to.
+  if (forbidden) forbid(name, tensors);
 }
 
 void count_fallback(const std::string& op) {
@@ -141,6 +179,8 @@ void reset_fallback_counts() {
 }
 
 void set_fallback_warnings(bool on) { g_warn = on; }
+
+void set_fallback_forbidden(bool on) { g_forbidden = on; }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
 

@@ -17,5 +17,7 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 std::map<std::string, int64_t> fallback_counts();
 void reset_fallback_counts();
 void set_fallback_warnings(bool on);
+/// Whether an op that would run on the CPU throws a FallbackError instead (the option `fallback`).
+void set_fallback_forbidden(bool on);
 
 }  // namespace ocl::aten

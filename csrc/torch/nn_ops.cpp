@@ -244,7 +244,7 @@ namespace {
 /// The kernel of an op that is compiled where possible, and otherwise computed by a function above.
 template <class Function>
 void compiled_or(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  if (run_compiled(op, stack)) return;
+  if (run_compiled(op, stack) == Outcome::kRan) return;
   using Kernel = typename c10::impl::WrapFunctionIntoFunctor<Function>::type;
   static Kernel kernel;
   c10::impl::make_boxed_from_unboxed_functor<Kernel, false>::call(&kernel, op, keys, stack);

@@ -6,7 +6,7 @@ import torch
 from own_process import FELL_BACK, run_python
 
 from torch_ocl_compile import config, debug
-from torch_ocl_compile.errors import ConfigError
+from torch_ocl_compile.errors import ConfigError, FallbackError
 
 
 def compiled_passes(device, **options):
@@ -48,6 +48,30 @@ def test_warn_fallback(ocl_device):
         assert len(messages()) == 1
         config.set("warn_fallback", False)
         assert not messages()
+
+
+def test_fallback_reaches_eager_ops(ocl_device):
+    x = torch.ones(2, 3, dtype=torch.complex64, device=ocl_device)
+    torch.ocl.reset_fallback_counts()
+    with config.override(fallback="error", eager="compile", warn_fallback=False):
+        with pytest.raises(FallbackError, match=r"(?s)aten::linalg_qr\S* on \(complex64\[2, 3\].*fallback=error.*do: "):
+            torch.linalg.qr(x)
+        assert (torch.ones(2, 3, device=ocl_device).cosh() > 1).all(), "ops with kernels run"
+        with pytest.raises(RuntimeError, match="mat1 and mat2") as raised:  # PyTorch's own error, not ours
+            torch.ones(2, 3, device=ocl_device) @ torch.ones(2, 3, device=ocl_device)
+        assert not isinstance(raised.value, FallbackError)
+    assert torch.ocl.fallback_counts() == {}
+    with config.override(fallback="eager", warn_fallback=False):
+        torch.linalg.qr(x)
+    assert torch.ocl.fallback_counts(), "without the option it runs on the CPU"
+
+
+def test_fallback_in_the_environment(ocl_device):
+    status, _, err = run_python(
+        f"import torch; torch.linalg.qr(torch.ones(2, 2, dtype=torch.complex64, device='{ocl_device}'))",
+        TORCH_OCL_FALLBACK="error",
+    )
+    assert status == 1 and "FallbackError: aten::linalg_qr" in err, err
 
 
 def test_disable_takes_names_of_capabilities(ocl_device):

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from torch_ocl_compile import eager
+from torch_ocl_compile.errors import BuildError, InternalError
 
 
 def to(value: Any, device: str) -> Any:
@@ -148,6 +149,66 @@ def test_overlapping_memory(ocl_device: str) -> None:
         x[:1].expand(3).add_(1)
     with pytest.raises(RuntimeError):
         torch.add(x[1:], torch.ones(4, device=ocl_device))
+
+
+WRITES_TO_ITSELF = {
+    "copy_": lambda x, y: x.copy_(y),
+    "copy_ of another type": lambda x, y: x.copy_(y.int()),
+    "copy_ from the host": lambda x, y: x.copy_(y.cpu()),
+    "fill_ with a tensor": lambda x, y: x.fill_(y[0]),
+    "a number": lambda x, y: x.__setitem__(slice(1, 3), 5.0),
+    "a slice": lambda x, y: x.__setitem__(slice(1, 3), y[:2]),
+    "cumsum_": lambda x, y: x.cumsum_(0),
+    "nan_to_num_": lambda x, y: x.nan_to_num_(),
+    "mul_": lambda x, y: x.mul_(y),
+    "out=": lambda x, y: torch.add(y, 1, out=x),
+}
+
+
+@pytest.mark.parametrize("name", WRITES_TO_ITSELF)
+def test_writes_to_a_tensor_that_overlaps_itself(ocl_device: str, name: str) -> None:
+    """They raise as on the CPU, and nothing is written."""
+    for device in ("cpu", ocl_device):
+        x, y = torch.ones(1, device=device), torch.arange(4.0, device=device)
+        with pytest.raises(
+            RuntimeError, match="more than one element of the written-to tensor refers to a single memory"
+        ):
+            WRITES_TO_ITSELF[name](x.expand(4), y)
+        assert x.item() == 1, device
+
+
+@pytest.mark.parametrize("kind", [InternalError, BuildError, KeyError])
+def test_errors_of_the_compiler_are_raised(ocl_device: str, monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
+    """Only an op without kernels runs on the CPU."""
+    from torch_ocl_compile import _C, backend
+
+    def broken(*_: Any) -> None:
+        raise kind("made up")
+
+    x = torch.ones(3, 19, device=ocl_device)
+    torch.ocl.reset_fallback_counts()
+    _C.forget_eager_plans()
+    with monkeypatch.context() as patched:
+        patched.setattr(backend, "make_plan", broken)
+        with pytest.raises(kind, match="made up"):
+            torch.erfc(x)
+    assert torch.ocl.fallback_counts() == {}
+    torch.testing.assert_close(torch.erfc(x).cpu(), torch.erfc(torch.ones(3, 19)))  # the next call compiles anew
+
+
+def test_mistakes_in_a_trace_are_internal_errors(ocl_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours are; what PyTorch cannot trace, or refuses, is a matter of the CPU."""
+    from torch_ocl_compile import eager_forms
+
+    ours: dict[str, Any] = {"__name__": "torch_ocl_compile.made_up"}
+    exec("def mistake(a, *, out): return a.no_such_method()", ours)
+    exec("def refusal(a, *, out): raise RuntimeError('not for these arguments')", ours)
+    x = torch.ones(3, 23, device=ocl_device)
+    monkeypatch.setitem(eager_forms.FORMS, "aten.lgamma.out", ours["mistake"])
+    with pytest.raises(InternalError, match=r"aten.lgamma.out.*no_such_method"):
+        torch.lgamma(x)
+    monkeypatch.setitem(eager_forms.FORMS, "aten.lgamma.out", ours["refusal"])
+    check(torch.lgamma, torch.ones(3, 23), device=ocl_device, falls_back=True)
 
 
 def test_option_cpu(ocl_device: str) -> None:

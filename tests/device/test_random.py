@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import math
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +11,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
+
+from torch_ocl_compile import config
 
 N = 40_000
 SHAPE = (200, 200)
@@ -195,3 +199,38 @@ def test_orders_and_choices(compiled: bool, ocl_device: str) -> None:
         assert (found - expected).abs().max() < 4 * math.sqrt(0.25 / len(drawn))
         assert found[0] == found[3] == 0
     assert (three.sort(1).values.diff(dim=1) > 0).all()
+
+
+def test_ops_on_the_cpu_leave_its_generator_alone(ocl_device):
+    """Dropout that runs on the CPU draws from the device's seed, while another thread draws the CPU's own numbers."""
+    x = torch.ones(20_000, device=ocl_device)
+    same, done = [], threading.Event()
+
+    def dropped():
+        torch.ocl.manual_seed(3)
+        return torch.native_dropout(x, 0.5, True)[0].cpu()
+
+    def drop_on():
+        while not done.is_set():
+            same.append(torch.equal(dropped(), first))
+
+    def drawn(pause):
+        torch.manual_seed(11)
+        rows = []
+        for _ in range(300):
+            rows.append(torch.rand(50))
+            time.sleep(pause)
+        return torch.stack(rows)
+
+    expected = drawn(0)
+    with config.override(eager="cpu", warn_fallback=False):
+        first = dropped()
+        beside = threading.Thread(target=drop_on)
+        beside.start()
+        try:
+            got = drawn(1e-3)
+        finally:
+            done.set()
+            beside.join()
+    assert 0.45 < (first != 0).float().mean() < 0.55
+    assert len(same) > 5 and all(same) and torch.equal(got, expected)
