@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._prims_common import are_strides_like_channels_last_or_false
+from torch._prims_common import are_strides_like_channels_last_or_false, canonicalize_dim
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -191,7 +191,7 @@ def roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
     if x.numel() == 0:
         return x.clone()
     for shift, dim in zip(shifts, dims, strict=True):
-        x = _roll_along(x, shift, dim % x.dim())
+        x = _roll_along(x, shift, canonicalize_dim(x.dim(), dim))
     return x
 
 
@@ -215,6 +215,22 @@ def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type
     norms: Tensor = aten.linalg_vector_norm(weight, norm_type, [1])
     scaled = weight * (max_norm / (norms + 1e-7)).unsqueeze(1)
     return torch.where((used & (norms > max_norm)).unsqueeze(1), scaled, weight)
+
+
+def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """x with one number at the places of `index` along `dim`. PyTorch's own, up to torch 2.11, copies into a tensor that it
+    makes, which leaves a graph that is not functional."""
+    if not isinstance(value, Tensor):
+        value = torch.scalar_tensor(value, dtype=x.dtype, device=x.device)
+    elif value.dim() != 0:
+        raise RuntimeError(
+            f"index_fill_ only supports a 0-dimensional value tensor, but got one of {value.dim()} dimensions"
+        )
+    if x.dim() == 0:
+        return index_fill(x.unsqueeze(0), 0, index, value).squeeze(0).clone()
+    places = [None] * canonicalize_dim(x.dim(), dim) + [index.reshape(-1)]
+    filled: Tensor = aten.index_put(x, places, value.to(device=x.device, dtype=x.dtype))
+    return filled
 
 
 def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
@@ -247,5 +263,7 @@ COMPOSITE_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.resize.default: resize,
     aten.roll.default: roll,
     aten.embedding_renorm.default: embedding_renorm,
+    aten.index_fill.int_Scalar: index_fill,
+    aten.index_fill.int_Tensor: index_fill,
     aten.nonzero_static.default: nonzero_static,
 }
