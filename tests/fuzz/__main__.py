@@ -63,7 +63,7 @@ class Report:
         self.alike[alike] += 1
         program = self._program(outcome)
         if program is None:
-            self.files.append((outcome["kind"], "", outcome["text"]))
+            self.files.append((outcome["kind"], "", f"batch {outcome['batch']}: {outcome['text']}"))
             return
         text = outcome["text"]
         if self.shrinks > 0 and self.alike[alike] <= 3:
@@ -84,7 +84,8 @@ class Report:
         if outcome["kind"] not in (CRASH, TIMEOUT):
             return None
         made = self.worker.ask({"seed": self.run.seed, "batch": outcome["batch"], "show": True})
-        found = made[outcome["member"] or 0]["program"]
+        member = outcome["member"] or 0
+        found = made[member]["program"] if member < len(made) else None  # drawing it may be what crashes
         return Program.from_dict(found) if found else None
 
     def _shrunk(self, program: Program, outcome: dict[str, Any]) -> tuple[Program, str]:

@@ -25,7 +25,8 @@ VALUE, LOST, ALIAS, STRIDE, TYPE = "wrong value", "lost write", "wrong alias", "
 GRADIENT, FLAG = "wrong gradient", "wrong requires_grad"
 # Results whose strides every device chooses for itself: torch's CPU and CUDA kernels differ, and so do its rules for tracing.
 # On the CPU a convolution of three dimensions is channels-last or not by the number of threads and the sizes, which choose a kernel.
-OWN_LAYOUT = ("scaled_dot_product_attention", "linalg.", "conv3d(", "conv_transpose3d(")
+# max_pool1d has one layout on the CPU where a gradient is wanted, and another where none is.
+OWN_LAYOUT = ("scaled_dot_product_attention", "linalg.", "conv3d(", "conv_transpose3d(", "max_pool1d(")
 
 
 @dataclass
