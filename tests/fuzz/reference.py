@@ -16,6 +16,7 @@ from tests.fuzz.execute import Namespace, Seen, arguments, as_list, given, gradi
 from tests.fuzz.program import Program, assigned
 
 FLOATS = re.compile(r"torch\.(float16|bfloat16|float32)\b")
+ATTENTION = re.compile(r"scaled_dot_product_attention\((\w+), (\w+), (\w+)")
 CAST = re.compile(r"(\w+) = (\w+)\.to\((torch\.\w+)\)")
 
 
@@ -66,7 +67,16 @@ class Native:
 
 
 def execute(line: str, names: Namespace) -> None:
+    for operands in ATTENTION.findall(line):
+        refuse_unequal_lengths(*(names.get(name) for name in operands[1:]))
     exec(compile(line, "<line>", "exec"), names)
+
+
+def refuse_unequal_lengths(keys: Any, values: Any) -> None:
+    """PyTorch's kernel of the CPU does not, and reads and writes beyond the shorter of the two."""
+    both = [x.shape[-2] for x in (keys, values) if isinstance(x, torch.Tensor) and x.dim() > 1]
+    if len(set(both)) > 1:
+        raise ValueError(f"keys and values of attention have {both[0]} and {both[1]} rows")
 
 
 @contextmanager

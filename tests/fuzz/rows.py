@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from tests.fuzz.program import NAME, assigned, names_in
+from tests.fuzz.reference import refuse_unequal_lengths
 from tests.op_row import Op
 from tests.op_table import _OWN, ATTENTION_OPS, LINALG_OPS, NN_OPS, ORDER_OPS, SPECIAL
 
@@ -114,6 +115,8 @@ class Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            refuse_unequal_lengths(*args[1:3])
         result = func(*args, **kwargs)
         self.alive.append((args, kwargs, result))
         listed = list(result) if isinstance(result, (tuple, list)) else [result]

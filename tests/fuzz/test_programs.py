@@ -120,6 +120,16 @@ def test_programs_are_the_same_everywhere() -> None:
     assert drawn() == drawn()
 
 
+def test_attention_beyond_memory_is_refused() -> None:
+    """PyTorch's kernel ends the process now and then where values have more rows than keys."""
+    from tests.fuzz.reference import execute
+
+    names = {"F": torch.nn.functional, **{f"a{i}": torch.zeros(1, 1, 5 + i // 2, 8) for i in range(3)}}
+    execute("v0 = F.scaled_dot_product_attention(a0, a1, a0)", names)
+    with pytest.raises(ValueError, match="5 and 6 rows"):
+        execute("v0 = F.scaled_dot_product_attention(a0, a1, a2)", names)
+
+
 def test_lines_that_warn_run_again() -> None:
     """A line with out= must not warn, where it is refused everything before it is made again."""
     from tests.fuzz.maker import Maker
