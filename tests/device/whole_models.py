@@ -18,6 +18,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import networks
 
 
+ULP = 2.0**-23
+
+
 def import_models(name):
     """timm or transformers, or a skip. Both import torchvision, which beside a CPU-only torch needs networks.py's help."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -73,6 +76,10 @@ def without_dropout(model):
     return model
 
 
+def an_ulp_away(x):
+    return x.double() * (1 + torch.empty_like(x, dtype=torch.float64).uniform_(-ULP, ULP)) if is_real(x) else x
+
+
 def check(make, device, train=True, **options):
     def draw():
         model, inputs = make()
@@ -90,6 +97,13 @@ def check(make, device, train=True, **options):
         )
         assert torch.ocl.fallback_counts() == before, "ran on the CPU"
         assert ours.keys() == fp64.keys(), sorted(ours.keys() ^ fp64.keys())
-        return ours, fp32, fp64, again
+
+        def moved():
+            with torch.no_grad():
+                for parameter in exact.parameters():
+                    parameter.mul_(1 + torch.empty_like(parameter).uniform_(-ULP, ULP))
+            return results(exact, tree_map_only(torch.Tensor, an_ulp_away, inputs))[0]
+
+        return ours, fp32, fp64, again, moved
 
     check_draws(draw)
