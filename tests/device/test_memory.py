@@ -32,8 +32,7 @@ def test_compiled_graphs(ocl_device):
     torch._dynamo.reset()
     after = live()
     assert after["plans"] - after["eager_plans"] == before["plans"] - before["eager_plans"]
-    in_use = after["plans"]  # of eager ops, a program each at most
-    assert after["programs"] <= in_use + RECENT, (before, after)
+    assert after["programs"] <= before["programs"] + RECENT, (before, after)  # a plan may have several
 
 
 @pytest.fixture

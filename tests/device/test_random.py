@@ -207,7 +207,7 @@ def test_ops_on_the_cpu_leave_its_generator_alone(ocl_device):
     same, done = [], threading.Event()
 
     def dropped():
-        torch.ocl.manual_seed(3)
+        torch.ocl.manual_seed_all(3)
         return torch.native_dropout(x, 0.5, True)[0].cpu()
 
     def drop_on():
@@ -215,7 +215,7 @@ def test_ops_on_the_cpu_leave_its_generator_alone(ocl_device):
             same.append(torch.equal(dropped(), first))
 
     def drawn(pause):
-        torch.manual_seed(11)
+        torch.default_generator.manual_seed(11)  # torch.manual_seed would seed the devices too
         rows = []
         for _ in range(300):
             rows.append(torch.rand(50))

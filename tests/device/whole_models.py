@@ -17,7 +17,6 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import networks
 
-
 ULP = 2.0**-23
 
 
