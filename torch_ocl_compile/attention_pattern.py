@@ -228,12 +228,13 @@ def _written(softmax: Node, changes: Changes) -> bool:
 
 
 def _needed_and_written(end: Node, operands: list[Any]) -> bool:
-    """Whether an operand is written behind the attention: the op's gradient reads all of them, that of the written form not."""
+    """Whether a gradient is needed and a later node writes to an operand. The gradient of the attention op reads every operand.
+    The gradient of separate matmul and softmax ops reads fewer."""
     return bool(value(end).requires_grad) and any(_is_exposed(x, end) for x in operands if value(x) is not None)
 
 
 def _result(made: Node, end: Node) -> Node:
-    """The op's gradient reads its result, that of the written form does not. So who may write to it gets a copy."""
+    """The op's result, or a copy if a later node or the caller may write to it: the gradient of the op reads the result."""
     result = made.graph.call_function(operator.getitem, (made, 0))
     leaves = value(end).requires_grad and (_is_exposed(end, end) or _is_returned(end))
     return made.graph.call_method("clone", (result,)) if leaves else result

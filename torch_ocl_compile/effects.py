@@ -42,9 +42,17 @@ HIDDEN_WRITES: dict[str, tuple[str, tuple[str, ...]]] = {
 DRAWS: dict[str, Any] = {
     "rng_reserve": lambda given: True,
     "attention": lambda given: given.get("p", 0) != 0 and given.get("state") is None,
-    **dict.fromkeys(("dropout1d", "dropout2d", "dropout3d", "gumbel_softmax"), lambda given: True),
     **dict.fromkeys(
-        ("multi_head_attention_forward", "fractional_max_pool2d", "fractional_max_pool3d"), lambda given: True
+        (
+            "dropout1d",
+            "dropout2d",
+            "dropout3d",
+            "gumbel_softmax",
+            "multi_head_attention_forward",
+            "fractional_max_pool2d",
+            "fractional_max_pool3d",
+        ),
+        lambda given: True,
     ),
 }
 CHECK_NAMES = ("_assert", "_check", "sym_constrain_range", "assert_")

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch_ocl_compile import graph_ops  # noqa: F401  (defines torch.ops.ocl.number)
 
 aten = torch.ops.aten
-# Questions about a tensor, which the fake tensor answers; composite ones are not taken apart.
+# Ops that ask for a property of a tensor. The fake tensor answers them, and the graph has no node for them.
 QUESTIONS = {
     torch.ops.prim.device.default,
     aten.size.default,

@@ -25,7 +25,7 @@ PROGRAMS = [
     ),
     named(
         "attention_to_keys_of_symbolic_head_size",
-        "the size of the queries' heads was known, that of the keys' was not: not a constant",
+        "the head size of the keys stayed symbolic, though the head size of the queries was known: not a constant",
         [f"{f32(2, 3, 4, 6)}.requires_grad_()", f"{f32(2, 2, 3, 7)}.requires_grad_()"],
         ["v0 = a0.flatten()[:84].view(2, 2, 3, 7)", "v1 = F.scaled_dot_product_attention(v0, a1, v0)"],
         ["v1"],
