@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance import expected, table
-from tests.conformance.workers import ROOT, Task, run_all
+from tests.conformance.workers import Task, run_all
+from tests.worker_process import ROOT
 
 STOPPED = 3
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tests.conformance.expected import INDUCTOR, failure_of, inductor_entries, op_name, where
-from tests.conformance.workers import ROOT
+from tests.worker_process import ROOT
 
 Outcome = dict[str, Any]
 PAGE = ROOT / "docs" / "conformance.md"

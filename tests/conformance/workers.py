@@ -7,76 +7,33 @@ from __future__ import annotations
 import json
 import os
 import queue
-import select
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.worker_process import WorkerProcess
+
 Task = tuple[str, str]  # case, direction
 
 
-class Worker:
-    """A process with a pipe in each direction; started when it is first needed."""
-
+class Worker(WorkerProcess):
     def __init__(self, arguments: Sequence[str], limit_s: float) -> None:
-        self.arguments, self.limit_s = list(arguments), limit_s
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> subprocess.Popen[bytes]:
-        self.answers, theirs = os.pipe()
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_OCL_WARN_FALLBACK": "0"}
-        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [environment.get("PYTHONPATH")])])
-        command = [sys.executable, "-m", "tests.conformance.workers", str(theirs), *self.arguments]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT,
-            env=environment, pass_fds=[theirs],
-        )  # fmt: skip
-        os.close(theirs)
-        return self.process
+        super().__init__("tests.conformance.workers", arguments)
+        self.limit_s = limit_s
 
     def run(self, task: Task) -> dict[str, Any]:
-        process = self.process or self.start()
-        try:
-            assert process.stdin is not None
-            process.stdin.write(" ".join(task).encode() + b"\n")
-            process.stdin.flush()
-            line = self.read_line()
-        except BrokenPipeError:
-            line = b""
+        line = self.exchange(" ".join(task).encode(), self.limit_s)
         if line:
             found: dict[str, Any] = json.loads(line)
             if "DeviceError" in found.get("reason", ""):
                 self.stop()  # a fault may leave a device's context unusable: the next case gets a process of its own
             return found
-        hung = process.poll() is None and line is None
+        code = None if line is None or self.process is None else self.process.wait()
         self.stop()
-        reason = f"did not end within {self.limit_s:.0f} s" if hung else f"the process ended ({process.returncode})"
+        reason = f"did not end within {self.limit_s:.0f} s" if line is None else f"the process ended ({code})"
         return {"case": task[0], "direction": task[1], "status": "fail", "reason": reason, "eager": {}}
-
-    def read_line(self) -> bytes | None:
-        """A line, b"" when the process has ended, None when it took too long."""
-        data = b""
-        while not data.endswith(b"\n"):
-            if not select.select([self.answers], [], [], self.limit_s)[0]:
-                return None
-            piece = os.read(self.answers, 65536)
-            if not piece:
-                return b""
-            data += piece
-        return data
-
-    def stop(self) -> None:
-        if self.process is None:
-            return
-        self.process.kill()
-        self.process.wait()
-        os.close(self.answers)
-        self.process = None
 
 
 def run_all(

@@ -4,9 +4,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import select
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,67 +12,35 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.worker import batch_size
+from tests.worker_process import WorkerProcess
 
-ROOT = Path(__file__).resolve().parents[2]
 CRASH, TIMEOUT = "crash", "timeout"
 Outcome = dict[str, Any]
 
 
-class Worker:
-    """A process of worker.py, started when it is first needed, and again when it died or has grown."""
+class Worker(WorkerProcess):
+    """A process of worker.py, started again when it died or has grown."""
 
     def __init__(self, device: str, limit_s: float, log: Path, largest_mb: int = 6000) -> None:
-        self.device, self.limit_s, self.log, self.largest_mb = device, limit_s, log, largest_mb
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> subprocess.Popen[bytes]:
-        self.answers, theirs = os.pipe()
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_OCL_WARN_FALLBACK": "0", "PYTHONFAULTHANDLER": "1"}
-        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [environment.get("PYTHONPATH")])])
-        command = [sys.executable, "-m", "tests.fuzz.worker", str(theirs), self.device]
-        self.errors = self.log.open("wb")
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self.errors, cwd=ROOT, env=environment, pass_fds=[theirs]
-        )  # fmt: skip
-        os.close(theirs)
-        return self.process
+        super().__init__("tests.fuzz.worker", [device], log)
+        self.errors, self.limit_s, self.largest_mb = log, limit_s, largest_mb
 
     def ask(self, request: dict[str, Any], limit_s: float = 0) -> list[Outcome]:
-        process = self.process or self.start()
-        try:
-            assert process.stdin is not None
-            process.stdin.write(json.dumps(request).encode() + b"\n")
-            process.stdin.flush()
-            line = self._read(limit_s or self.limit_s)
-        except BrokenPipeError:
-            line = b""
+        line = self.exchange(json.dumps(request).encode(), limit_s or self.limit_s)
         if line:
             if self.megabytes() > self.largest_mb:
                 self.stop()
             found: list[Outcome] = json.loads(line)
             return found
         hung = line is None
-        code = None if hung else process.wait()
+        code = None if hung or self.process is None else self.process.wait()
         self.stop()
         if hung:
             return [{"kind": TIMEOUT, "text": f"no answer within {limit_s or self.limit_s:.0f} s", "program": None}]
         return [{"kind": CRASH, "text": f"the process ended ({code}): {self._last_words()}", "program": None}]
 
-    def _read(self, limit_s: float) -> bytes | None:
-        """A line, b"" when the process has ended, None when it took too long."""
-        data = b""
-        until = time.monotonic() + limit_s
-        while not data.endswith(b"\n"):
-            if not select.select([self.answers], [], [], max(0.0, until - time.monotonic()))[0]:
-                return None
-            piece = os.read(self.answers, 1 << 20)
-            if not piece:
-                return b""
-            data += piece
-        return data
-
     def _last_words(self) -> str:
-        lines = self.log.read_text(errors="replace").splitlines()
+        lines = self.errors.read_text(errors="replace").splitlines()
         fatal = next((i for i, line in enumerate(lines) if "Fatal" in line or "terminate" in line), len(lines))
         return " | ".join(line.strip() for line in lines[fatal : fatal + 6])[:500]
 
@@ -86,15 +51,6 @@ class Worker:
         except OSError:
             return 0
         return pages * os.sysconf("SC_PAGE_SIZE") >> 20
-
-    def stop(self) -> None:
-        if self.process is None:
-            return
-        self.process.kill()
-        self.process.wait()
-        os.close(self.answers)
-        self.errors.close()
-        self.process = None
 
 
 @dataclass

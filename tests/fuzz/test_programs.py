@@ -20,7 +20,8 @@ from tests.fuzz import judge
 from tests.fuzz.__main__ import Report
 from tests.fuzz.corpus import kernels, values
 from tests.fuzz.corpus.row import Named, named
-from tests.fuzz.runner import ROOT, Run, Worker
+from tests.fuzz.runner import Run, Worker
+from tests.worker_process import ROOT
 
 CORPUS: list[Named] = [*kernels.PROGRAMS, *values.PROGRAMS]
 COUNT = int(os.environ.get("TORCH_OCL_FUZZ_COUNT", "300"))

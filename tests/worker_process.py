@@ -1,0 +1,64 @@
+# tests/worker_process.py: a process that answers lines: what crashes or hangs in it costs one question, not the tests.
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class WorkerProcess:
+    """`python -m MODULE FD ARGUMENTS...`, started when it is first needed: reads lines from its input, and answers each with a
+    line on the descriptor FD. `log`: where its standard error goes, None for nowhere."""
+
+    def __init__(self, module: str, arguments: Sequence[str], log: Path | None = None) -> None:
+        self.module, self.arguments, self.log = module, list(arguments), log
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> subprocess.Popen[bytes]:
+        self.answers, theirs = os.pipe()
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_OCL_WARN_FALLBACK": "0", "PYTHONFAULTHANDLER": "1"}
+        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [environment.get("PYTHONPATH")])])
+        command = [sys.executable, "-m", self.module, str(theirs), *self.arguments]
+        with open(self.log or os.devnull, "wb") as errors:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, cwd=ROOT, env=environment, pass_fds=[theirs]
+            )  # fmt: skip
+        os.close(theirs)
+        return self.process
+
+    def exchange(self, line: bytes, limit_s: float) -> bytes | None:
+        """The answer to a line, b"" when the process has ended, None when it took longer than `limit_s`."""
+        process = self.process or self.start()
+        try:
+            assert process.stdin is not None
+            process.stdin.write(line + b"\n")
+            process.stdin.flush()
+            return self._read(limit_s)
+        except BrokenPipeError:
+            return b""
+
+    def _read(self, limit_s: float) -> bytes | None:
+        data = b""
+        until = time.monotonic() + limit_s
+        while not data.endswith(b"\n"):
+            if not select.select([self.answers], [], [], max(0.0, until - time.monotonic()))[0]:
+                return None
+            piece = os.read(self.answers, 1 << 20)
+            if not piece:
+                return b""
+            data += piece
+        return data
+
+    def stop(self) -> None:
+        if self.process is None:
+            return
+        self.process.kill()
+        self.process.wait()
+        os.close(self.answers)
+        self.process = None
