@@ -14,7 +14,8 @@ from torch.utils._pytree import tree_leaves
 
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.errors import FallbackError, InternalError, OclError, UnsupportedError
-from torch_ocl_compile.host_part import Part, classify, extract, graph_device, tensors_of
+from torch_ocl_compile.fx.host_part import Part, classify, extract, graph_device, tensors_of
+from torch_ocl_compile.fx.origin import describe, describe_value, origin
 from torch_ocl_compile.lowering.bounds import Checked, find_outside
 from torch_ocl_compile.lowering.checks import Refused, refuse_bad_arguments
 from torch_ocl_compile.lowering.context import Context, ir_dtype
@@ -22,8 +23,7 @@ from torch_ocl_compile.lowering.fallback import lower_call, record
 from torch_ocl_compile.lowering.in_place import scatters_into_inputs
 from torch_ocl_compile.lowering.registry import find
 from torch_ocl_compile.lowering.results import PlanOutputs, storage
-from torch_ocl_compile.origin import describe, describe_value, origin
-from torch_ocl_compile.symbolic import Symbols, SymbolSource
+from torch_ocl_compile.lowering.symbolic import Symbols, SymbolSource
 
 aten = torch.ops.aten
 

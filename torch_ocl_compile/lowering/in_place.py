@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torch_ocl_compile.lowering.registry import overload
+from torch_ocl_compile.fx.overloads import overload
 
 aten = torch.ops.aten
 
