@@ -22,7 +22,8 @@ from torch_ocl_compile.errors import ConfigError, FallbackError, UnsupportedErro
 from torch_ocl_compile.fx.host_part import graph_device
 from torch_ocl_compile.lowering.checks import Refused
 from torch_ocl_compile.lowering.fallback import record
-from torch_ocl_compile.lowering.graph import Lowered, lower_module
+from torch_ocl_compile.lowering.graph import lower_module
+from torch_ocl_compile.lowering.lowered import Lowered, PlanOutput
 from torch_ocl_compile.lowering.random import functionalise
 
 log = logging.getLogger(__name__)
@@ -167,7 +168,7 @@ def report_strides(plan: Any, lowered: Lowered) -> None:
     tokens = 0 if context.fw_metadata is None else len(context.fw_metadata.tokens)
     for result, fake in list(zip(lowered.results, lowered.traced, strict=True))[tokens:]:
         chosen: Any = None
-        if isinstance(fake, torch.Tensor) and result.kind == "plan":
+        if isinstance(fake, torch.Tensor) and isinstance(result, PlanOutput):
             chosen = tuple(strides[result.position])
             if len(chosen) != fake.dim():
                 chosen = None  # symbolic: the plan keeps what was traced

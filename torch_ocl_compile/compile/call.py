@@ -4,13 +4,28 @@ device, costs one list comprehension besides the plan's own call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from torch_ocl_compile.lowering.bounds import FINE
-from torch_ocl_compile.lowering.graph import Lowered, Result, Source
+from torch_ocl_compile.lowering.lowered import (
+    Argument,
+    Attribute,
+    Expression,
+    HostValue,
+    LateValue,
+    Lowered,
+    Nothing,
+    Number,
+    PackedHostValues,
+    PackedNumbers,
+    PlanOutput,
+    Result,
+    Source,
+)
 
 Boxed = Callable[[list[Any]], list[Any]]
 
@@ -41,8 +56,8 @@ class Call:
         self.plan = plan
         self.run_plan = self._checked_run if lowered.checked else plan.run
         self.has_kernels = bool(lowered.graph.nodes or lowered.graph.outputs)
-        self.moved = [self._mover(s) for s in lowered.inputs if s.kind != "argument"]
-        self.numbers = {i: lowered.symbols.evaluator(r.expr) for i, r in enumerate(lowered.results) if _is_symbolic(r)}
+        self.getters = [self._getter(source) for source in lowered.inputs]
+        self.pickers = [self._picker(result) for result in lowered.results]
 
     def _checked_run(self, inputs: list[Any]) -> list[Any]:
         """Waits for the results. Raises IndexError on an index outside its dimension."""
@@ -54,17 +69,20 @@ class Call:
 
     def boxed(self) -> Boxed:
         low = self.lowered
-        plain = low.before is None and low.after is None and not low.sources and not self.moved
-        if plain and all(r.kind in ("plan", "argument", "none") for r in low.results):
-            return self._plain()
+        plain = low.before is None and low.after is None and not low.sources
+        sources = [source.position for source in low.inputs if isinstance(source, Argument)]
+        if plain and len(sources) == len(low.inputs):
+            count = len(low.graph.outputs) - bool(low.checked)
+            places = [_place(result, count) for result in low.results]
+            if all(place is not None for place in places):
+                return self._plain(sources, [place for place in places if place is not None])
         return self._general()
 
-    def _plain(self) -> Boxed:
+    def _plain(self, positions: list[int], places: list[int]) -> Boxed:
+        """The inputs are arguments at `positions`; the results stand at `places`: see _place."""
         plan_run = self.run_plan
-        positions = [s.position for s in self.lowered.inputs]
         takes_all = positions == list(range(len(positions)))
-        results = self.lowered.results
-        if takes_all and [(r.kind, r.position) for r in results] == [("plan", i) for i in range(len(results))]:
+        if takes_all and self.lowered.results == [PlanOutput(i) for i in range(len(places))]:
 
             def run_all(args: list[Any]) -> list[Any]:
                 inputs = list(args)
@@ -73,11 +91,6 @@ class Call:
                 return made
 
             return mark_boxed(run_all)
-        # Pool: the plan's outputs, then the arguments, then None.
-        count = len(self.lowered.graph.outputs) - bool(self.lowered.checked)
-        places = [
-            r.position if r.kind == "plan" else count + r.position if r.kind == "argument" else -1 for r in results
-        ]
 
         def run(args: list[Any]) -> list[Any]:
             inputs = list(args)
@@ -91,85 +104,99 @@ class Call:
 
     def _general(self) -> Boxed:
         low = self.lowered
-        getters = self._input_getters()
+        late_pickers = [] if low.after is None else [self._picker(source) for source in low.after[1]]
 
         def run(args: list[Any]) -> list[Any]:
-            inputs = list(args)
+            values = _Values(list(args))
             args.clear()
-            symbols = self._sizes(inputs)
-            host: tuple[Any, ...] = ()
+            values.sizes = self._sizes(values.arguments)
             if low.before is not None:
                 function, taken = low.before
                 with torch.no_grad():
-                    host = function(*(inputs[p] for p in taken))
-            outputs: list[Any] = []
+                    values.host = function(*(values.arguments[p] for p in taken))
             if self.has_kernels:
-                outputs = self.run_plan([*symbols, *(get(inputs, host) for get in getters)])
-
-            def pick(result: Result) -> Any:
-                kind = result.kind
-                if kind == "plan":
-                    return outputs[result.position]
-                if kind == "argument":
-                    return inputs[result.position]
-                return host[result.position] if kind == "host" else None
-
-            late: tuple[Any, ...] = ()
+                values.outputs = self.run_plan([*values.sizes, *(get(values) for get in self.getters)])
             if low.after is not None:
-                function, sources = low.after
+                function, _ = low.after
                 with torch.no_grad():
-                    late = function(*(pick(s) for s in sources))
-            return [
-                late[r.position]
-                if r.kind == "after"
-                else self.numbers[i](symbols)
-                if i in self.numbers
-                else r.expr
-                if r.kind == "number"
-                else pick(r)
-                for i, r in enumerate(low.results)
-            ]
+                    values.late = function(*(pick(values) for pick in late_pickers))
+            return [pick(values) for pick in self.pickers]
 
         return mark_boxed(run)
 
-    def _sizes(self, inputs: list[Any]) -> list[int]:
+    def _sizes(self, arguments: list[Any]) -> list[int]:
         """The values of s0, s1, ..."""
-        return [inputs[s.position] if s.dim is None else inputs[s.position].shape[s.dim] for s in self.lowered.sources]
+        return [
+            arguments[s.position] if s.dim is None else arguments[s.position].shape[s.dim] for s in self.lowered.sources
+        ]
 
-    def _input_getters(self) -> list[Callable[[list[Any], tuple[Any, ...]], Any]]:
-        moved = iter(self.moved)
-        return [_argument(s.position) if s.kind == "argument" else next(moved) for s in self.lowered.inputs]
-
-    def _mover(self, source: Source) -> Callable[[list[Any], tuple[Any, ...]], Any]:
-        """A function from (arguments, host values) to the tensor on the device."""
+    def _getter(self, source: Source) -> Callable[[_Values], Any]:
+        """A function from the values of a call to the tensor on the device."""
         device = self.lowered.device
-        if source.kind == "attribute":
-            constant = source.tensor
-            assert constant is not None
-            constant = constant.to(device)
-            return lambda inputs, host: constant
-        if source.kind == "host":
-            return lambda inputs, host: host[source.position].to(device, non_blocking=True)
-        if source.kind == "expression":
-            value = self.lowered.symbols.evaluator(source.expr)
-            return lambda inputs, host: torch.tensor(value(self._sizes(inputs)), dtype=source.dtype)
-        if source.kind == "numbers":
-            return lambda inputs, host: torch.tensor([inputs[p] for p in source.packed], dtype=source.dtype).to(
-                device, non_blocking=True
-            )
+        match source:
+            case Argument(position):
+                return lambda values: values.arguments[position]
+            case Attribute(tensor):
+                constant = tensor.to(device)
+                return lambda values: constant
+            case HostValue(position):
+                return lambda values: values.host[position].to(device, non_blocking=True)
+            case Expression(expr, dtype):
+                evaluate = self.lowered.symbols.evaluator(expr)
+                return lambda values: torch.tensor(evaluate(values.sizes), dtype=dtype)
+            case PackedNumbers(positions, dtype):
+                return lambda values: torch.tensor([values.arguments[p] for p in positions], dtype=dtype).to(
+                    device, non_blocking=True
+                )
+            case PackedHostValues(positions, dtype):
 
-        def pack(inputs: list[Any], host: tuple[Any, ...]) -> Any:
-            values = [host[k] for k in source.packed]
-            if any(v.dtype != source.dtype for v in values):
-                values = [v.to(source.dtype) for v in values]
-            return torch.stack(values).to(device, non_blocking=True)
+                def pack(values: _Values) -> Any:
+                    numbers = [values.host[p] for p in positions]
+                    if any(n.dtype != dtype for n in numbers):
+                        numbers = [n.to(dtype) for n in numbers]
+                    return torch.stack(numbers).to(device, non_blocking=True)
 
-        return pack
+                return pack
+
+    def _picker(self, result: Result) -> Callable[[_Values], Any]:
+        """A function from the values of a call to one of its results."""
+        match result:
+            case PlanOutput(position):
+                return lambda values: values.outputs[position]
+            case Argument(position):
+                return lambda values: values.arguments[position]
+            case HostValue(position):
+                return lambda values: values.host[position]
+            case LateValue(position):
+                return lambda values: values.late[position]
+            case Number(torch.SymInt() as value):
+                evaluate = self.lowered.symbols.evaluator(value)
+                return lambda values: evaluate(values.sizes)
+            case Number(value):
+                return lambda values: value
+            case Nothing():
+                return lambda values: None
 
 
-def _argument(position: int) -> Callable[[list[Any], tuple[Any, ...]], Any]:
-    return lambda inputs, host: inputs[position]
+@dataclass
+class _Values:
+    """What one call has computed so far."""
+
+    arguments: list[Any]
+    sizes: Sequence[int] = ()
+    host: Sequence[Any] = ()  # the results of Lowered.before
+    outputs: Sequence[Any] = ()  # of the plan
+    late: Sequence[Any] = ()  # the results of Lowered.after
 
 
-def _is_symbolic(result: Result) -> bool:
-    return result.kind == "number" and isinstance(result.expr, torch.SymInt)
+def _place(result: Result, outputs: int) -> int | None:
+    """Where a result stands in the list of the plan's outputs, then the arguments, then None. None if it is not there."""
+    match result:
+        case PlanOutput(position):
+            return position
+        case Argument(position):
+            return outputs + position
+        case Nothing():
+            return -1
+        case _:
+            return None

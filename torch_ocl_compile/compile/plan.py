@@ -8,7 +8,7 @@ import torch
 from torch_ocl_compile import _C, config
 from torch_ocl_compile.compile import debug
 from torch_ocl_compile.errors import OclError
-from torch_ocl_compile.lowering.graph import Lowered
+from torch_ocl_compile.lowering.lowered import Lowered
 from torch_ocl_compile.tuning import table
 
 

@@ -29,6 +29,16 @@ from torch_ocl_compile.errors import InternalError, OclError, UnsupportedError
 from torch_ocl_compile.fx.graph_pass import drop_dead_code
 from torch_ocl_compile.lowering.checks import Refused
 from torch_ocl_compile.lowering.graph import lower_module
+from torch_ocl_compile.lowering.lowered import (
+    Argument,
+    HostValue,
+    Lowered,
+    PackedHostValues,
+    PackedNumbers,
+    PlanOutput,
+    Result,
+    Source,
+)
 from torch_ocl_compile.lowering.random import functionalise
 
 log = logging.getLogger(__name__)
@@ -132,9 +142,9 @@ def _compile(name: str, overload: str, args: list[Any], same: list[int], level: 
     debug.dump(label, "graph.txt", lowered.graph.str)
     inputs = [traced.input(source, lowered) for source in lowered.inputs]
     symbols = [traced.symbol(s) for s in lowered.sources]
-    if any(r.kind not in ("plan", "argument") for r in lowered.results) or lowered.after is not None:
+    if lowered.after is not None:
         raise UnsupportedError("a result is computed on the host")
-    results = [(True, r.position) if r.kind == "plan" else (False, traced.leaf_of[r.position]) for r in lowered.results]
+    results = [traced.result(r) for r in lowered.results]
     plan = make_plan(lowered, dict(config.compile_options(None)), label)
     log.debug("%s: compiled for %s, %d launches", label, level.name.lower(), plan.launch_count)
     return EagerPlan(plan, inputs, symbols, traced.returns(results))
@@ -322,23 +332,33 @@ class _Trace:
                 made.append((is_list, [next(left) if there else (False, -1) for there in present]))
         return made
 
-    def input(self, source: Any, lowered: Any) -> tuple[Any, ...]:
+    def input(self, source: Source, lowered: Lowered) -> tuple[Any, ...]:
         """An input of the plan, by leaf."""
-        if source.kind == "argument":
-            return ("tensor", self.leaf_of[source.position])
-        if source.kind == "numbers":
-            return ("numbers", [self.leaf_of[p] for p in source.packed], source.dtype)
         placeholders = [n for n in self.graph_module.graph.nodes if n.op == "placeholder"]
-        if source.kind == "packed":
-            nodes = [lowered.host_values[k] for k in source.packed]
-            if all(n in placeholders for n in nodes):
-                return ("numbers", [self.leaf_of[placeholders.index(n)] for n in nodes], source.dtype)
-        if source.kind == "host":
-            node = lowered.host_values[source.position]
-            if node.target is torch.ops.ocl.rng_reserve.default:
-                generators = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, torch.Generator)]
-                return ("state", generators[0] if generators else -1, node.args[1])
-        raise UnsupportedError(f"an input of its graph is computed on the host ({source.kind})")
+        match source:
+            case Argument(position):
+                return ("tensor", self.leaf_of[position])
+            case PackedNumbers(positions, dtype):
+                return ("numbers", [self.leaf_of[p] for p in positions], dtype)
+            case PackedHostValues(positions, dtype):
+                nodes = [lowered.host_values[p] for p in positions]
+                if all(n in placeholders for n in nodes):
+                    return ("numbers", [self.leaf_of[placeholders.index(n)] for n in nodes], dtype)
+            case HostValue(position):
+                node = lowered.host_values[position]
+                if node.target is torch.ops.ocl.rng_reserve.default:
+                    generators = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, torch.Generator)]
+                    return ("state", generators[0] if generators else -1, node.args[1])
+        raise UnsupportedError(f"an input of its graph is computed on the host ({type(source).__name__})")
+
+    def result(self, result: Result) -> tuple[bool, int]:
+        """(is it the plan's, output or leaf)."""
+        match result:
+            case PlanOutput(position):
+                return True, position
+            case Argument(position):
+                return False, self.leaf_of[position]
+        raise UnsupportedError("a result is computed on the host")
 
     def symbol(self, source: Any) -> tuple[int, int]:
         if source.dim is None:
