@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,79 +32,105 @@ def _skip(found_inf: Any) -> Any:
     return None if found_inf is None else found_inf == 1
 
 
+@dataclass(kw_only=True)
+class Settings:
+    """What the fused optimizers share, by the names in their schemas."""
+
+    lr: Any
+    weight_decay: float
+    maximize: bool
+    grad_scale: Any = None
+    found_inf: Any = None
+
+
+@dataclass(kw_only=True)
+class AdamSettings(Settings):
+    beta1: float
+    beta2: float
+    eps: float
+    amsgrad: bool
+
+
+@dataclass(kw_only=True)
+class SgdSettings(Settings):
+    momentum: float
+    dampening: float
+    nesterov: bool
+    is_first_step: bool
+
+
+@dataclass(kw_only=True)
+class AdagradSettings(Settings):
+    lr_decay: float
+    eps: float
+
+
 def _adam(
     decoupled: bool, params: Tensors, grads: Tensors, averages: Tensors, squares: Tensors, largest: Tensors, steps: Tensors,
-    *, lr: Any, beta1: float, beta2: float, weight_decay: float, eps: float, amsgrad: bool, maximize: bool,
-    grad_scale: Any = None, found_inf: Any = None,
+    *, o: AdamSettings,
 ) -> None:  # fmt: skip
     """`decoupled`: AdamW. 1 - beta^step is -expm1(step log beta), which float32 has all digits of."""
-    skip = _skip(found_inf)
+    skip = _skip(o.found_inf)
     for k, param in enumerate(params):
-        unscaled, grad = _gradient(grads[k], grad_scale, maximize)
+        unscaled, grad = _gradient(grads[k], o.grad_scale, o.maximize)
         p = param.to(grad.dtype)
-        if weight_decay != 0 and decoupled:
-            p = p - p * lr * weight_decay
-        elif weight_decay != 0:
-            grad = grad + p * weight_decay
-        average = averages[k] + (grad - averages[k]) * (1 - beta1)
-        square = squares[k] * beta2 + grad * grad * (1 - beta2)
-        correction1 = -torch.expm1(steps[k] * math.log(beta1)) if beta1 > 0 else 1.0
-        correction2 = -torch.expm1(steps[k] * math.log(beta2)) if beta2 > 0 else torch.ones_like(steps[k])
-        most = torch.maximum(largest[k], square) if amsgrad else square
-        p = p - average * (lr / correction1) / (most.sqrt() / correction2.sqrt() + eps)
+        if o.weight_decay != 0 and decoupled:
+            p = p - p * o.lr * o.weight_decay
+        elif o.weight_decay != 0:
+            grad = grad + p * o.weight_decay
+        average = averages[k] + (grad - averages[k]) * (1 - o.beta1)
+        square = squares[k] * o.beta2 + grad * grad * (1 - o.beta2)
+        correction1 = -torch.expm1(steps[k] * math.log(o.beta1)) if o.beta1 > 0 else 1.0
+        correction2 = -torch.expm1(steps[k] * math.log(o.beta2)) if o.beta2 > 0 else torch.ones_like(steps[k])
+        max_square = torch.maximum(largest[k], square) if o.amsgrad else square
+        p = p - average * (o.lr / correction1) / (max_square.sqrt() / correction2.sqrt() + o.eps)
         pairs = [(param, p), (averages[k], average), (squares[k], square)]
-        if amsgrad:
-            pairs.append((largest[k], most))
-        if grad_scale is not None:
+        if o.amsgrad:
+            pairs.append((largest[k], max_square))
+        if o.grad_scale is not None:
             pairs.append((grads[k], unscaled))
         _write(skip, *pairs)
 
 
 @form("aten._fused_adam_.default", "aten._fused_adam_.tensor_lr")
-def adam(*args: Any, **settings: Any) -> None:
-    _adam(False, *args, **settings)
+def adam(*lists: Any, **settings: Any) -> None:
+    _adam(False, *lists, o=AdamSettings(**settings))
 
 
 @form("aten._fused_adamw_.default", "aten._fused_adamw_.tensor_lr")
-def adamw(*args: Any, **settings: Any) -> None:
-    _adam(True, *args, **settings)
+def adamw(*lists: Any, **settings: Any) -> None:
+    _adam(True, *lists, o=AdamSettings(**settings))
 
 
 @form("aten._fused_sgd_.default", "aten._fused_sgd_.tensor_lr")
-def sgd(
-    params: Tensors, grads: Tensors, buffers: Tensors,
-    *, weight_decay: float, momentum: float, lr: Any, dampening: float, nesterov: bool, maximize: bool,
-    is_first_step: bool, grad_scale: Any = None, found_inf: Any = None,
-) -> None:  # fmt: skip
-    skip = _skip(found_inf)
+def sgd(params: Tensors, grads: Tensors, buffers: Tensors, **settings: Any) -> None:
+    o = SgdSettings(**settings)
+    skip = _skip(o.found_inf)
     for k, param in enumerate(params):
-        unscaled, grad = _gradient(grads[k], grad_scale, maximize)
+        unscaled, grad = _gradient(grads[k], o.grad_scale, o.maximize)
         p = param.to(grad.dtype)
-        if weight_decay != 0:
-            grad = grad + p * weight_decay
-        pairs = [(grads[k], unscaled)] if grad_scale is not None else []
-        if momentum != 0:
-            buffer = grad if is_first_step else buffers[k] * momentum + grad * (1 - dampening)
+        if o.weight_decay != 0:
+            grad = grad + p * o.weight_decay
+        pairs = [(grads[k], unscaled)] if o.grad_scale is not None else []
+        if o.momentum != 0:
+            buffer = grad if o.is_first_step else buffers[k] * o.momentum + grad * (1 - o.dampening)
             pairs.append((buffers[k], buffer))
-            grad = grad + buffer * momentum if nesterov else buffer
-        _write(skip, (param, p - grad * lr), *pairs)
+            grad = grad + buffer * o.momentum if o.nesterov else buffer
+        _write(skip, (param, p - grad * o.lr), *pairs)
 
 
 @form("aten._fused_adagrad_.default", "aten._fused_adagrad_.tensor_lr")
-def adagrad(
-    params: Tensors, grads: Tensors, sums: Tensors, steps: Tensors,
-    *, lr: Any, lr_decay: float, weight_decay: float, eps: float, maximize: bool, grad_scale: Any = None,
-    found_inf: Any = None,
-) -> None:  # fmt: skip
-    skip = _skip(found_inf)
+def adagrad(params: Tensors, grads: Tensors, sums: Tensors, steps: Tensors, **settings: Any) -> None:
+    o = AdagradSettings(**settings)
+    skip = _skip(o.found_inf)
     for k, param in enumerate(params):
-        unscaled, grad = _gradient(grads[k], grad_scale, maximize)
+        unscaled, grad = _gradient(grads[k], o.grad_scale, o.maximize)
         p = param.to(grad.dtype)
-        if weight_decay != 0:
-            grad = grad + p * weight_decay
+        if o.weight_decay != 0:
+            grad = grad + p * o.weight_decay
         total = sums[k] + grad * grad
-        p = p - grad * (lr / ((steps[k] - 1) * lr_decay + 1)) / (total.sqrt() + eps)
-        _write(skip, (param, p), (sums[k], total), *([(grads[k], unscaled)] if grad_scale is not None else []))
+        p = p - grad * (o.lr / ((steps[k] - 1) * o.lr_decay + 1)) / (total.sqrt() + o.eps)
+        _write(skip, (param, p), (sums[k], total), *([(grads[k], unscaled)] if o.grad_scale is not None else []))
 
 
 @form("aten._amp_foreach_non_finite_check_and_unscale_.default")

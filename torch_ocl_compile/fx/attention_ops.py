@@ -12,8 +12,8 @@ import torch
 
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.fx.ops import LIBRARY, reserve
-from torch_ocl_compile.reference.interpreter import attention as defined
-from torch_ocl_compile.reference.interpreter import attention_score_gradient
+from torch_ocl_compile.reference.attention import attention as defined
+from torch_ocl_compile.reference.attention import attention_score_gradient
 
 Tensor = torch.Tensor
 
