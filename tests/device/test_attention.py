@@ -220,7 +220,7 @@ def biased(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("function", [written, filled, biased])
-def test_written_out(ocl_device, function):
+def test_written_out_attention_runs_fused(ocl_device, function):
     tensors = tensors_of((2, 3, 12, 16), 12)
     with torch.ocl.record() as launches:
         got = run(compiled(function), tensors, ocl_device)

@@ -34,7 +34,7 @@ def qkv() -> list[Tensor]:
     return [torch.randn(2, 3, 5, 8) for _ in range(3)]
 
 
-def test_written_out() -> None:
+def test_written_out_attention_becomes_attention_nodes() -> None:
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         hidden = torch.ones(5, 5).tril() == 0
         s = (q @ k.transpose(-2, -1) / math.sqrt(8)).masked_fill(hidden, -math.inf)
@@ -72,11 +72,11 @@ def kept_weights(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("function", [other_dim, scaled_behind_bias, weights_on_the_right, small_fill, kept_weights])
-def test_what_is_something_else(function: Any) -> None:
+def test_similar_formulas_are_not_attention(function: Any) -> None:
     assert not attentions(function, *qkv())
 
 
-def test_rules() -> None:
+def test_verifier_checks_the_operands_of_attention() -> None:
     text = (
         "buffer b0 in0 f32 [1, 2, 5, 8] strides [80, 40, 8, 1] input 0\ninputs b0\n"
         "buffer b1 out f32 [1, 2, 5, 8]\nbuffer b2 sums f32 [2, 1, 2, 5]\n"

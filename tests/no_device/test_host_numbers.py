@@ -51,7 +51,7 @@ def test_the_same_numbers(function):
     [numbers(2), numbers(9, torch.int64), [torch.ones(3)] * 9, [*numbers(5), *numbers(5, torch.float64)]],
     ids=["few", "integers", "vectors", "two types"],
 )
-def test_what_stays(inputs):
+def test_other_lists_are_not_stacked(inputs):
     def scaled(*numbers):
         return torch._foreach_mul(numbers, 2)
 

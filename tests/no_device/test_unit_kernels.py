@@ -138,7 +138,6 @@ WARP_GEMMS = [  # tile, warp's tile, operands' types, K contiguous in A and B, (
     ("128x128", "64x64", "TERMS=1", 1, 1, (130, 136, 200, 4, 4, 0)), ("128x64", "64x32", "TERMS=1", 0, 0, (66, 65, 33, 0, 1, 0)),
 ]  # fmt: skip
 ATTENTION_ERRORS = {"IN_BF16": "6e-3", "IN_HALF": "8e-4", "TERMS=1": "1e-3", "TERMS=3": "2e-6"}
-UNROLL = "__attribute__((opencl_unroll_hint))"
 
 
 PRELUDE = """#define min(a, b) ((a) < (b) ? (a) : (b))

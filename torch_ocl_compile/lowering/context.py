@@ -125,10 +125,6 @@ class Context:
         stored = nest.store(*zip(terms, dtypes, strict=True))
         return tuple(stored) if isinstance(made, tuple) else stored[0]
 
-    def destination(self, x: ir.Value) -> ir.Value:
-        """What a scatter stores into: x itself where its old contents are not needed again, else a copy."""
-        return x if self.in_place else self.builder.copy(x)
-
     def cast(self, x: ir.Value, dtype: ir.DType) -> ir.Value:
         return x if x.dtype == dtype else self.builder.cast(x, dtype)
 
