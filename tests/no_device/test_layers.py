@@ -3,6 +3,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -155,6 +157,16 @@ def test_python_modules_have_no_circle():
 
     for module in graph:
         visit(module, [])
+
+
+def test_import_loads_no_compiler():
+    """`import torch` ends with the import of the package: it loads what registers the device and nothing that needs Inductor."""
+    program = (
+        "import sys, torch_ocl_compile; print(*(name for name in sys.modules if name.startswith('torch_ocl_compile.')))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
+    rooms = {name.split(".")[1] for name in run.stdout.split()}
+    assert "device" in rooms and not rooms & {"lowering", "compile", "eager", "tuning", "reference"}, run.stdout
 
 
 def test_every_file_states_its_purpose():
