@@ -284,8 +284,8 @@ def fused_attention_backward(
     *,
     scale: float | None = None,
 ) -> Any:
-    a = _attention(c, q, k, v, bias, None, p, (causal, False, scale))
     sums = _from_log_sum(c, lse, four(c, q).sizes[:3])
+    a = _attention(c, q, k, v, bias, None, p, (causal, False, scale))
     return gradients(c, a, (q, k, v, bias), grad, out, sums, wanted)
 
 
