@@ -290,9 +290,7 @@ void BodyPrinter::place_in_lanes(Placed& placed) const {
 /// Whether an index computed with this value is computed in 64 bits. GPUs compute it so at no cost, and one vendor's assembler
 /// (CUDA 13.0, sm_90) merges loads from different addresses where a truncated 64-bit value is multiplied: `in[(int)v * 5 + 3]`
 /// reads what `in[(int)v * 5 + 4]` does.
-bool BodyPrinter::stays_long(const Value& value) const {
-  return value.dtype == DType::kI64 && !kernel_.dialect().is_cpu;
-}
+bool BodyPrinter::stays_long(const Value& value) const { return value.dtype == DType::kI64 && !kernel_.dialect().is_cpu; }
 
 const char* BodyPrinter::offset_type(const Placed& placed) const {
   const bool any_long = std::ranges::any_of(placed.values, [&](const auto& entry) { return stays_long(entry.second); });
