@@ -93,7 +93,7 @@ def print_head() -> None:
 
 
 def print_row(row: dict) -> None:
-    text = (f"{row['model']:16s} {row['mode']:10s} {row['precision']:9s} {row['batch']:5d} {row['side']:9s} {row['ms']:9.3f} "
+    text = (f"{row['model']:16s} {row['mode']:10s} {row['precision']:9s} {row['batch']:5.0f} {row['side']:9s} {row['ms']:9.3f} "
             f"{row['spread']:7.1%} {row['ratio']:6.2f} {row['against_best']:7.2f} {row['error']:8.1e} {row['roofline']:8.1%}  "
             f"{row['device']}")  # fmt: skip
     print(text.replace("nan%", "-".rjust(4)).replace("nan", "  -"), flush=True)
@@ -205,6 +205,16 @@ def run_operations(args: argparse.Namespace) -> list[dict]:
         return json.loads(result.read_text())
 
 
+def commit() -> str | None:
+    """The commit that is measured, with "-dirty" for a changed working tree; None outside of a checkout."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:  # no git
+        return None
+    return done.stdout.strip() or None
+
+
 def precisions(text: str) -> list[str]:
     names = text.split(",")
     if unknown := [n for n in names if n not in models.PRECISIONS]:
@@ -235,7 +245,7 @@ def main() -> None:
         k: str(v) if isinstance(v, Path) else v for k, v in vars(args).items() if k not in ("merge", "json", "plot")
     }
     result = {"format": FORMAT, "when": time.strftime("%Y-%m-%d %H:%M"), "host": platform.platform(), "torch": torch.__version__,
-              "settings": settings, "networks": [], "operations": []}  # fmt: skip
+              "commit": commit(), "settings": settings, "networks": [], "operations": []}  # fmt: skip
     if args.models:
         batch = PROTOCOLS[args.protocol].get("batch", args.batch)
         print(f"torch {torch.__version__}; protocol {args.protocol}, batch {batch}, images {args.size} x {args.size}, {args.threads} CPU "
