@@ -65,7 +65,7 @@ class Option:
     def values(self) -> str:
         """What may be given, for the docs."""
         if self.choices:
-            return ("any of these, separated by commas: " if self.many else "") + ", ".join(f"`{c}`" for c in self.choices)
+            return ("one or more of: " if self.many else "") + ", ".join(f"`{c}`" for c in self.choices)
         if self.kind is bool:
             return "`0`, `1`"
         if self.kind is str:
