@@ -1,19 +1,14 @@
 # benchmarks/compare.py: the comparison to publish: networks on several sides, with what is needed to trust and repeat it.
 """python benchmarks/compare.py --models alexnet,resnet18 --sides eager,inductor,ocl --json run.json --plot run.png
 
-Runs models.py's engine: every side is a process of its own; it compiles, warms up with one round, then the sides run in turn, --rounds
-rounds of --calls timed calls, each ended by a wait for the device. Printed are the median of the rounds, their spread (distance of the
-quartiles over the median), the ratio to the first side and to the best of the others, the error of an inference's output against fp64
-on the CPU (largest difference over largest output), and with --flops and --bandwidth the share of the roofline: the least time that
-the network's multiply-adds (counted as two operations, by torch.utils.flop_counter) and the least memory traffic (parameters and
-inputs once, Adam's seven passes over the parameters) allow, over the time.
+docs/measuring.md explains the procedure, the columns and the options. Details:
 
---protocol resident: inputs lie on the device. --protocol from-host: the published numbers of earlier OpenCL backends are measured so:
-batch 64, every step copies its batch from the host, training is forward, loss, backward and Adam. Weights are random, from one seed;
-images are normal noise, tokens uniform.
+The share of the roofline is the least time that the device allows, divided by the measured time. The least time follows from --flops and
+--bandwidth, the network's multiply-adds (torch.utils.flop_counter, two operations each) and its least memory traffic: parameters
+and inputs once, and for training Adam's seven passes over the parameters.
 
---ops gemm,conv adds single operations, by ops.py. --merge a.json b.json prints and plots earlier runs, together with this one if
---models is given; of equal cases the later file counts."""
+Weights are random, from one seed. Images are normal noise, tokens are uniform. If --merge finds a case in several files, the last file
+counts."""
 
 from __future__ import annotations
 
@@ -37,7 +32,7 @@ NAN = float("nan")
 
 
 def work_of(name: str, mode: str, batch: int, size: int) -> tuple[float, float]:
-    """Operations of one step, and the least bytes it moves."""
+    """The operations of one step, and the least number of bytes that it moves."""
     from torch.utils.flop_counter import FlopCounterMode
 
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
@@ -55,7 +50,7 @@ def work_of(name: str, mode: str, batch: int, size: int) -> tuple[float, float]:
 
 
 def roofline(row: dict, args: argparse.Namespace) -> float:
-    """Share of what the device allows; nan without its peaks."""
+    """Least time that the device's peaks allow over the measured time; nan if no peak is given."""
     flops, moved = work_of(row["model"], row["mode"], row["batch"], args.size)
     least = [v for v in (flops / args.flops, moved / args.bandwidth) if v == v]
     return max(least) * 1e3 / row["ms"] if least else NAN
@@ -128,8 +123,8 @@ def print_means(rows: list[dict]) -> None:
 
 
 def merged(files: list[dict]) -> list[dict]:
-    """Rows of all files. Of a case that several measured, the last file's: the sides of a case belong together, as they ran
-    in turn."""
+    """Rows of all files. If several files have a case, the last one counts, with all its sides: they ran in turn, so they belong
+    together."""
     cases: dict[tuple, list[dict]] = {}
     for content in files:
         own: dict[tuple, list[dict]] = {}
@@ -148,7 +143,7 @@ def read(path: Path) -> dict:
 
 
 def write(content: dict, path: Path) -> None:
-    """JSON without NaN, which is none: null."""
+    """Writes JSON. NaN becomes null, because JSON has no NaN."""
 
     def plain(rows: list[dict]) -> list[dict]:
         return [{k: None if v != v else v for k, v in row.items()} for row in rows]
@@ -159,7 +154,7 @@ def write(content: dict, path: Path) -> None:
 
 
 def plot(rows: list[dict], path: Path) -> None:
-    """Bars: speed relative to the first side, a panel for each protocol, precision and mode; lines: the spread."""
+    """A bar chart of the speed relative to the first side, one panel for each protocol, precision and mode. Error bars: the spread."""
     try:
         import matplotlib
     except ImportError as error:
