@@ -86,7 +86,9 @@ def main() -> None:
     parser.add_argument("--heads", type=int, default=6)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--every", type=int, default=50, help="steps between lines")
-    parser.add_argument("--until", type=float, default=0.0, help="stop when the mean loss of --every steps is below this")
+    parser.add_argument(
+        "--until", type=float, default=0.0, help="stop when the mean loss of --every steps is below this"
+    )
     parser.add_argument("--sample", type=int, default=300, help="characters to write at the end")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="type of autocast")
     options = parser.parse_args()
