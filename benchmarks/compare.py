@@ -223,7 +223,8 @@ def main() -> None:
     parser.set_defaults(models=[], compile_times=False)
     parser.add_argument("--precision", dest="precisions", type=precisions, default=["highest"],
                         help=models.PRECISION_HELP + "; several with commas")  # fmt: skip
-    parser.add_argument("--protocol", choices=sorted(PROTOCOLS), default="resident")
+    parser.add_argument("--protocol", choices=sorted(PROTOCOLS), default="resident",
+                        help="where inputs lie: on the device, or on the host, from which each step copies a batch of 64")  # fmt: skip
     parser.add_argument("--ops", type=models.names, default=[], help="groups of ops.py to run as well")
     parser.add_argument(
         "--flops", type=float, default=NAN, help="the device's peak in this precision, operations a second"
