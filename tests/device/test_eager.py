@@ -177,6 +177,29 @@ def test_writes_to_a_tensor_that_overlaps_itself(ocl_device: str, name: str) -> 
         assert x.item() == 1, device
 
 
+WRITES_THAT_PYTORCH_ALLOWS = {
+    "masked_fill_": lambda x, y, i: x.masked_fill_(y > 1, 5.0),
+    "masked_fill_ with a tensor": lambda x, y, i: x.masked_fill_(y > 9, y[1]),
+    "index_fill_": lambda x, y, i: x.index_fill_(0, i, 5.0),
+    "index_put_": lambda x, y, i: x.index_put_((i,), y[:2]),
+    "index_put_, added": lambda x, y, i: x.index_put_((i,), y[2:], accumulate=True),
+    "a mask": lambda x, y, i: x.__setitem__(y > 2, 5.0),
+    "rows": lambda x, y, i: x[None].expand(3, 4).index_put_((i, i), y[1:3]),
+}
+
+
+@pytest.mark.parametrize("name", WRITES_THAT_PYTORCH_ALLOWS)
+@pytest.mark.filterwarnings("ignore:Use of:UserWarning", "ignore:.*runs on the CPU:UserWarning")
+def test_writes_to_an_expanded_tensor_that_pytorch_allows(ocl_device: str, name: str) -> None:
+    """With a warning; what is there afterwards follows from the order in which the CPU writes."""
+    found = []
+    for device in ("cpu", ocl_device):
+        x, y, i = torch.ones(2, device=device), torch.arange(4.0, device=device), torch.tensor([0, 2], device=device)
+        WRITES_THAT_PYTORCH_ALLOWS[name](x[1:].expand(4), y, i)
+        found.append(x.cpu())
+    assert torch.equal(*found)
+
+
 @pytest.mark.parametrize("kind", [InternalError, BuildError, KeyError])
 def test_errors_of_the_compiler_are_raised(ocl_device: str, monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
     """Only an op without kernels runs on the CPU."""
@@ -297,3 +320,15 @@ def test_compiled_functions_beside_first_calls_of_ops(ocl_device: str) -> None:
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             for done in [pool.submit(work, thread) for thread in range(4)]:
                 done.result(120)
+
+
+def test_results_may_be_written(ocl_device: str) -> None:
+    """Autograd forbids to write to a view that a custom function made: a result with strides of its own is none."""
+    x = torch.ones(2, 1, 3, device=ocl_device)
+    w = torch.ones(1, 2, 3, device=ocl_device, requires_grad=True)
+    y = torch.compile(lambda: (x * w).sum(0, keepdim=True).transpose(0, 1), backend="ocl")()
+    v = torch.compile(lambda: torch.conv_transpose1d(x[:1], w[:, :1], None, 2), backend="ocl")()
+    for result in (y, v):
+        assert not result._is_view()
+        result.mul_(2)
+        torch.autograd.grad(result.sum(), w)

@@ -365,6 +365,14 @@ def _unrepeated(x: Node) -> Node | None:
     return source if kept and before.shape[0] == after.shape[0] else None  # type: ignore[return-value]
 
 
+def _in_type_of(node: Node, x: Any) -> Any:
+    """Operand x of `node` as autocast hands it on: in the type of the result, where it is floating."""
+    tensor, dtype = value(x), value(node).dtype
+    if tensor is None or tensor.dtype is dtype or not tensor.is_floating_point():
+        return x
+    return node.graph.call_method("to", (x, dtype))
+
+
 def _other_rank(node: Node, changes: Changes) -> bool:
     """scaled_dot_product_attention of a rank that PyTorch would write out."""
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -387,6 +395,7 @@ def _other_rank(node: Node, changes: Changes) -> bool:
         return False
     graph = node.graph
     with graph.inserting_before(node):
+        q, k, v, mask = (_in_type_of(node, x) for x in (q, k, v, mask))
         made = graph.call_function(
             torch.ops.ocl.attention.default, (q, k, v, mask, None, float(p), causal, False, scale)
         )

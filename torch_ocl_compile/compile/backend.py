@@ -134,7 +134,10 @@ def restride(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
 
 
 def boundaries(kind: str) -> dict[str, Any]:
-    """What AOTAutograd knows of a graph: parameters and donated inputs by position, where the saved tensors begin."""
+    """What AOTAutograd knows of a graph: parameters and donated inputs by position, results that are views of arguments, where the
+    saved tensors begin."""
+    from torch._functorch._aot_autograd.schemas import OutputType
+
     context = torch._guards.TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata
     if metadata is None:
@@ -146,7 +149,17 @@ def boundaries(kind: str) -> dict[str, Any]:
         donated = list(metadata.bw_donated_idxs or ()) if not metadata.num_backward_tokens else []
         # Gradients become .grad of several tensors, which later calls add to in place.
         return {"donated": donated, "apart": True}
-    found: dict[str, Any] = {"parameters": [tokens + i for i in metadata.static_input_indices or ()]}
+    # Results: arguments that AOTAutograd writes back itself, then the user's.
+    written = metadata.mutated_inp_runtime_indices
+    first = tokens + len(written)
+    aliases = [
+        first + i for i, info in enumerate(metadata.output_info) if info.output_type is OutputType.alias_of_input
+    ]
+    found: dict[str, Any] = {
+        "parameters": [tokens + i for i in metadata.static_input_indices or ()],
+        "aliases": aliases,
+        "written_back": {tokens + k: tokens + i for k, i in enumerate(written)},
+    }
     if kind == "forward":
         found["saved_from"] = tokens + metadata.num_forward
     return found

@@ -127,7 +127,13 @@ def as_strided_scatter(
     x: Tensor, source: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
 ) -> Any:
     """x with `source` written to the window. Both are windows on memory: that of x is copied, written to and read again."""
-    start = 0 if storage_offset is None else storage_offset - x.storage_offset()
+    if any(step == 0 and extent > 1 for extent, step in zip(x.shape, x.stride(), strict=True)):
+        x, start = (
+            x.contiguous(),
+            storage_offset or 0,
+        )  # elements that share memory are copied apart, to the start of the copy
+    else:
+        start = 0 if storage_offset is None else storage_offset - x.storage_offset()
     if x.is_contiguous() and start == 0:
         ramp = torch.arange(x.numel(), device=x.device)
         places = torch.as_strided(ramp, size, stride, 0).reshape(-1)

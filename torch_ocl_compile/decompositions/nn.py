@@ -113,3 +113,16 @@ def _decompose_before_autograd(target: OpOverload, function: Callable[..., Any])
 
 
 _decompose_before_autograd(aten.multilabel_margin_loss_forward.default, multilabel_margin_loss)
+
+
+def huber_loss(x: Tensor, target: Tensor, reduction: int = 1, delta: float = 1.0) -> Tensor:
+    """In the type of x, whatever the target's is: ATen's kernel makes its result like x."""
+    wide = torch.promote_types(x.dtype, target.dtype)
+    torch._check(
+        torch.can_cast(wide, x.dtype), lambda: f"huber_loss: {wide} can't be cast to the input's type {x.dtype}"
+    )
+    loss: Tensor = torch._refs.nn.functional.huber_loss(x, target, "none", delta).to(x.dtype)
+    return loss.mean() if reduction == 1 else loss.sum() if reduction == 2 else loss
+
+
+NN_DECOMPOSITIONS[aten.huber_loss.default] = huber_loss

@@ -41,7 +41,7 @@ def _unnormalised(grid: Tensor, size: Any, corners: bool) -> tuple[Tensor, float
 
 def _clipped(at: Tensor, slope: Any, size: Any) -> tuple[Tensor, Tensor]:
     inside = (at > 0) & (at < size - 1)
-    return at.clamp(0, size - 1), torch.where(inside, slope, 0.0)
+    return torch.where(at > 0, at.clamp(max=size - 1), 0.0), torch.where(inside, slope, 0.0)  # NaN goes to 0
 
 
 def _placed(at: Tensor, slope: Any, size: Any, padding: int, corners: bool) -> tuple[Tensor, Any]:

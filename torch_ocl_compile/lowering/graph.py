@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -36,7 +37,7 @@ from torch_ocl_compile.lowering.lowered import (
     Source,
 )
 from torch_ocl_compile.lowering.registry import find
-from torch_ocl_compile.lowering.results import PlanOutputs, storage
+from torch_ocl_compile.lowering.results import PlanOutputs, storage, stored
 from torch_ocl_compile.lowering.symbolic import Symbols
 
 aten = torch.ops.aten
@@ -71,12 +72,16 @@ def lower_module(
     apart: bool = False,
     parameters: Sequence[int] = (),
     donated: Sequence[int] = (),
+    aliases: Sequence[int] = (),
+    written_back: Mapping[int, int] = MappingProxyType({}),
     fallback: str = "eager",
     debug: bool = False,
 ) -> Lowered:
     """Lowers a graph. Results from `saved_from` on may have any strides. `apart`: results that are views of one tensor get
-    memory of their own all the same. `parameters`, `donated`: input positions."""
-    return _Lowering(gm, saved_from, apart, set(parameters), set(donated), fallback, debug).run()
+    memory of their own all the same. `parameters`, `donated`: input positions. `aliases`: results that are views of inputs;
+    `written_back`: results that the caller copies into inputs, by position."""
+    lowering = _Lowering(gm, saved_from, apart, set(parameters), set(donated), fallback, debug)
+    return lowering.run(set(aliases), written_back)
 
 
 def allows_tf32() -> tuple[bool, bool]:
@@ -123,7 +128,7 @@ class _Lowering:
         self.host_values: list[torch.fx.Node] = []  # results of the part before, in order
         self.into_inputs = scatters_into_inputs(gm.graph)
 
-    def run(self) -> Lowered:
+    def run(self, aliases: set[int], written_back: Mapping[int, int]) -> Lowered:
         self.symbols.bind_inputs([n.meta.get("val") for n in self.placeholders])
         for position, node in enumerate(self.placeholders):
             if self.parts[node] is Part.DEVICE:
@@ -138,7 +143,7 @@ class _Lowering:
                 self.bring_attribute(node)
             elif node.op == "call_function" and self.parts[node] is Part.DEVICE:
                 self.env[node] = self.lower_node(node)
-        return self.finish()
+        return self.finish(aliases, written_back)
 
     # Inputs
 
@@ -331,7 +336,7 @@ class _Lowering:
 
     # Results
 
-    def finish(self) -> Lowered:
+    def finish(self, aliases: set[int], written_back: Mapping[int, int]) -> Lowered:
         output = next(iter(reversed(self.gm.graph.nodes)))
         returned = output.args[0] if isinstance(output.args[0], (list, tuple)) else [output.args[0]]
         results: list[Result] = []
@@ -342,6 +347,8 @@ class _Lowering:
 
         def plan_result(node: torch.fx.Node, strides: list[Any]) -> Result:
             return PlanOutput(outputs.position(node, strides))
+
+        outputs.place_in_inputs([returned[k] for k in aliases], stored(returned, self.placeholders, written_back))
 
         for position, node in enumerate(returned):
             if not isinstance(node, torch.fx.Node):

@@ -79,6 +79,7 @@ SPECIAL: dict[str, Callable[..., Tensor]] = {
     "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
     "softplus": lambda x: x.clamp(min=0) + torch.log1p(torch.exp(-x.abs())),
     "erfinv": torch.special.erfinv,
+    "trigamma": lambda x: torch.polygamma(1, x),
     "zeta": torch.special.zeta,
     "i0e": torch.special.i0e,
     "i1": torch.special.i1,
