@@ -58,7 +58,7 @@ struct Store {
 
 BuildCounters operator-(const BuildCounters& a, const BuildCounters& b) {
   return {a.built - b.built, a.from_binary - b.from_binary, a.rejected - b.rejected, a.build_seconds - b.build_seconds,
-          a.unkept - b.unkept};
+          a.by_workers - b.by_workers, a.unkept - b.unkept};
 }
 
 std::string error_of(Device& device, const std::vector<KernelText>& texts, const std::string& failed_dir = "") {
