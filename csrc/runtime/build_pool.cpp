@@ -104,12 +104,11 @@ Outcome ask(Worker& worker, const os::Message& request, std::chrono::millisecond
   os::Message answer;
   os::Received state = os::Received::kEnded;
   if (worker.child->channel().send(request)) state = worker.child->channel().receive(answer, longest);
-  if (state == os::Received::kMessage && answer.size() == 4) {
+  if (state == os::Received::kMessage && answer.size() == 3) {
     result.answered = true;
     result.status = std::atoi(answer[0].c_str());
     result.log = std::move(answer[1]);
     result.binary = std::move(answer[2]);
-    result.binary_seconds = std::atof(answer[3].c_str());
     return Outcome::kAnswered;
   }
   const std::string end = worker.child->end();

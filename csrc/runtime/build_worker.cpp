@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <thread>
 
 #include "csrc/runtime/compile.h"
@@ -42,17 +41,15 @@ Target find_target(const os::Message& wanted) {
 }
 
 os::Message build(const Target& target, const os::Message& request) {
-  if (request.size() < 2) return {std::to_string(CL_INVALID_VALUE), "an incomplete request", "", "0"};
+  if (request.size() < 2) return {std::to_string(CL_INVALID_VALUE), "an incomplete request", ""};
   const Built built =
       compile(target.context.get(), target.device, target.options, request[1], request[0].find("log") != std::string::npos);
   std::string binary;
-  const std::clock_t begin = std::clock();  // CPU time: a busy machine does not count
   if (built.status == CL_SUCCESS) binary = binary_of(built.handle.get());
-  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   // A GPU's binary may be an assembler's text. Loading it here leaves the machine code in the driver's own cache.
   if (!binary.empty() && request[0].find("load") != std::string::npos)
     load_binary(target.context.get(), target.device, target.options, binary);
-  return {std::to_string(built.status), built.log, binary, std::to_string(seconds)};
+  return {std::to_string(built.status), built.log, binary};
 }
 
 }  // namespace

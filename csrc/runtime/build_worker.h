@@ -4,7 +4,7 @@
 //     system's list; its answer: "" or why it has no such device
 //   then, again and again, to the worker: what is wanted beside the binary ("log": the compiler's words even if all is well,
 //     "load": the binary loaded once, so that the driver's own cache has its machine code), a program text
-//     its answer: the status of clBuildProgram, the log, the binary, the CPU seconds that asking for the binary took
+//     its answer: the status of clBuildProgram, the log, the binary
 #pragma once
 
 #include <functional>

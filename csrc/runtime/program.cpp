@@ -4,13 +4,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <ctime>
 #include <deque>
 #include <map>
 #include <mutex>
-#include <numeric>
-#include <optional>
-#include <set>
 #include <string_view>
 #include <thread>
 #include <unordered_map>
@@ -30,7 +26,8 @@ namespace {
 constexpr char kAbi[] = "kernels 1";           // changes with the meaning of a stored entry
 constexpr size_t kMostKernelsPerProgram = 16;  // 8 to 32 cost the same per kernel; fewer spread better over threads
 constexpr char kReference[] = "@";             // a kernel's entry: this, then the key of the program that holds it
-constexpr double kBinarySeconds = 0.015;       // of CPU a kernel; longer, and the answer was compiled: others take microseconds
+constexpr double kBinarySeconds = 0.002;       // of CPU; longer, and the answer was compiled: others take microseconds
+constexpr char kYes[] = "1", kNo[] = "0";
 
 using Clock = std::chrono::steady_clock;
 
@@ -45,8 +42,8 @@ struct Shared {
   std::deque<std::shared_ptr<Program>> recent;  // the latest last, each once
   size_t sweep_at = kSweepAt;
   BuildCounters counters;
-  std::set<int> compile_at_launch, gives_binaries;  // indices of devices; guarded by `building`
-  std::mutex building;  // one call builds at a time, so that equal texts of two threads are built once
+  std::map<int, bool> compiles_at_launch;  // by index of the device; guarded by `building`
+  std::mutex building;                     // one call builds at a time, so that equal texts of two threads are built once
 };
 
 Shared& shared() {
@@ -152,12 +149,13 @@ class Build {
   }
 
   void build_missing() {
-    Indices pending = missing();
+    const Indices pending = missing();
     if (pending.empty()) return;
     const auto begin = Clock::now();
     const auto count = static_cast<int64_t>(pending.size());
     refuse_deadly(pending);
-    if (const size_t workers = workers_for(device_, pending.size()); workers > 0 && gives_binaries(pending))
+    const size_t workers = workers_for(device_, pending.size());
+    if (workers > 0 && !compiles_at_launch())
       build_with_workers(pending, workers);
     else
       build_here(make_batches(texts_, pending, kMostKernelsPerProgram));
@@ -179,35 +177,10 @@ class Build {
     for (size_t t = 1; t < threads; ++t) workers.emplace_back(work);
     work();
     for (std::thread& worker : workers) worker.join();
-    Indices smallest_first(batches.size());  // so that little is lost where the first binary tells not to ask for others
-    std::iota(smallest_first.begin(), smallest_first.end(), size_t{0});
-    std::stable_sort(smallest_first.begin(), smallest_first.end(),
-                     [&](size_t a, size_t b) { return batches[a].size() < batches[b].size(); });
-    for (size_t b : smallest_first) finish_batch(batches[b], std::move(built[b]));
-  }
-
-  /// Whether the driver's binaries spare compiling. Where that is not known yet the shortest kernel is built here to see it;
-  /// `pending` then lacks that kernel.
-  bool gives_binaries(Indices& pending) {
-    if (compiles_at_launch()) return false;
-    std::set<int>& known = shared().gives_binaries;
-    if (known.count(device_.index())) return true;
-    const std::string key = key_of(device_, "gives binaries", "");
-    if (!store_.find || store_.find(key).empty()) {
-      const auto shortest = std::min_element(pending.begin(), pending.end(),
-                                             [&](size_t a, size_t b) { return texts_[a].text.size() < texts_[b].text.size(); });
-      const Indices first = {*shortest};
-      pending.erase(shortest);
-      build_here({first});
-      if (compiles_at_launch() || !store_.store) return false;
-      store_.store(key, "1");
-    }
-    known.insert(device_.index());
-    return true;
+    for (size_t b = 0; b < batches.size(); ++b) finish_batch(batches[b], std::move(built[b]));
   }
 
   void build_with_workers(const Indices& pending, size_t workers) {
-    if (pending.empty()) return;
     // Kernels of one program share the compiler's start, and equal parts keep all workers busy to the end.
     const size_t share = (pending.size() + workers - 1) / workers;
     std::exception_ptr error;
@@ -315,34 +288,40 @@ class Build {
 
   /// Some runtimes compile a kernel when it is first launched. Asked for a binary before that, they compile every kernel once
   /// more, in a general form that the launch does not use: twice the time, for a binary that spares none. They have caches of
-  /// their own, by source, so no binaries of theirs are kept. What was seen once is stored.
+  /// their own, by source, so no binaries of theirs are kept. A small kernel tells; the verdict is stored.
   bool compiles_at_launch() {
-    std::set<int>& known = shared().compile_at_launch;
-    if (known.count(device_.index()) == 0 && store_.find && !store_.find(at_launch_key()).empty())
-      known.insert(device_.index());
-    return known.count(device_.index()) > 0;
+    std::map<int, bool>& known = shared().compiles_at_launch;
+    if (const auto found = known.find(device_.index()); found != known.end()) return found->second;
+    const std::string key = key_of(device_, "compiles at launch", "");
+    const std::string stored = store_.find ? store_.find(key) : "";
+    const bool verdict = stored.empty() ? seen_to_compile_for_a_binary() : stored == kYes;
+    if (stored.empty() && store_.store) store_.store(key, verdict ? kYes : kNo);
+    if (verdict)
+      log_message(LogLevel::kInfo, "runtime",
+                  device_.describe() + " compiles kernels when they are launched; its own cache keeps them");
+    return known[device_.index()] = verdict;
   }
 
-  std::string at_launch_key() const { return key_of(device_, "compiles at launch", ""); }
+  bool seen_to_compile_for_a_binary() {
+    const auto number =
+        static_cast<uint64_t>(Clock::now().time_since_epoch().count());  // a kernel that no cache of the driver has
+    const Built built = compile_for(device_, "__kernel void tell(__global ulong* x) { x[0] = x[1] * " + std::to_string(number) +
+                                                 "UL + " + std::to_string(os::process_id()) + "; }");
+    if (built.status != CL_SUCCESS) return false;
+    const double begin = os::thread_seconds();  // of CPU: a busy machine does not count
+    binary_of(built.handle.get());
+    return os::thread_seconds() - begin > kBinarySeconds;
+  }
 
   /// Returns the binary, "" if none is kept.
   std::string store_binary(const Indices& batch, const Program& program) {
     if (!store_.store) return "";
-    const auto leave_to_runtime = [&] {
+    if (compiles_at_launch()) {
       std::lock_guard lock(shared().mutex);
       shared().counters.unkept += static_cast<int64_t>(batch.size());
-      return std::string();
-    };
-    if (compiles_at_launch()) return leave_to_runtime();
-    const std::clock_t begin = std::clock();  // CPU time: a busy machine does not count
-    const std::string binary = binary_of(program.get());
-    if (static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC > kBinarySeconds * static_cast<double>(batch.size())) {
-      shared().compile_at_launch.insert(device_.index());
-      store_.store(at_launch_key(), "1");
-      log_message(LogLevel::kInfo, "runtime",
-                  device_.describe() + " compiles kernels when they are launched; its own cache keeps them");
-      return leave_to_runtime();
+      return "";
     }
+    const std::string binary = binary_of(program.get());
     if (binary.empty()) return "";
     store_entry(batch, binary);
     return binary;
@@ -394,7 +373,8 @@ KernelHandle Program::create_kernel(const std::string& name) const {
 
 bool keeps_binaries(const Device& device) {
   std::lock_guard lock(shared().building);
-  return shared().compile_at_launch.count(device.index()) == 0;
+  const auto found = shared().compiles_at_launch.find(device.index());
+  return found == shared().compiles_at_launch.end() || !found->second;
 }
 
 BuildCounters build_counters() {

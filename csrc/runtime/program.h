@@ -59,7 +59,7 @@ struct BuildCounters {
 };
 BuildCounters build_counters();
 
-/// False once a device was seen to compile at the first launch: its binaries are not asked for, as that compiles them again.
+/// False if the device is known to compile at the first launch: its binaries are not asked for, as that compiles them again.
 bool keeps_binaries(const Device& device);
 
 /// Returns one Program per text, in order (texts may share one). Looks every text up in `store` first, builds the rest in few
