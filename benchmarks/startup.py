@@ -13,7 +13,6 @@ import argparse
 import json
 import statistics
 import tempfile
-from pathlib import Path
 
 import models
 
@@ -51,8 +50,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     models.add_arguments(parser)
     parser.add_argument("--runs", type=int, default=3, help="processes of each kind; the table has their median and range")
-    parser.add_argument("--json", type=Path, help="write the rows to this file")
-    parser.set_defaults(calls=3)
+    parser.add_argument("--precision", choices=models.PRECISIONS, default="highest", help=models.PRECISION_HELP)
+    parser.set_defaults(sides=list(SIDES), modes=["training"], models=["resnet18"])
     args = parser.parse_args()
     rows = []
     for name in args.models:
