@@ -27,11 +27,15 @@ Target find_target(const os::Message& wanted) {
   }
   target.options = wanted[0];
   std::vector<std::string> problems;
-  for (const ListedDevice& listed : find_devices({wanted.begin() + 4, wanted.end()}, problems))
+  std::string others;
+  for (const ListedDevice& listed : find_devices({wanted.begin() + 4, wanted.end()}, problems)) {
     if (!target.device && listed.platform_name == wanted[1] && listed.name == wanted[2] && listed.driver == wanted[3])
       target.device = listed.id;
+    others += (others.empty() ? "" : ", ") + listed.label();
+  }
   if (!target.device) {
-    target.problem = "this process does not find the device";
+    target.problem = "the worker finds no " + wanted[2] + " of " + wanted[1] + ", only " + (others.empty() ? "nothing" : others);
+    for (const std::string& problem : problems) target.problem += "; " + problem;
     return target;
   }
   cl_int status = CL_SUCCESS;
