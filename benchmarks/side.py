@@ -121,6 +121,16 @@ class Side:
         return {"device": name, "peak_mib": peak, "error": error}
 
 
+    def builds(self) -> dict[str, float]:
+        """Kernels that this process has compiled; empty for sides that do not count them."""
+        if self.device.type != "ocl":
+            return {}
+        from torch_ocl_compile import _C
+
+        counters = _C.exec.build_counters()
+        return {key: counters[key] for key in ("built", "by_workers", "build_seconds")}
+
+
 def main() -> None:
     settings = json.loads(sys.argv[1])
     torch.set_num_threads(settings["threads"])
@@ -132,6 +142,7 @@ def main() -> None:
         "first": side.timed,
         "round": lambda: side.round(settings["calls"]),
         "facts": side.facts,
+        "builds": side.builds,
         "setup": lambda: time.perf_counter() - start,
     }
     for line in sys.stdin:

@@ -163,6 +163,21 @@ option(
     "Largest size of the cache in MiB. The least recently used entries are deleted first. 0: no cache.",
     least=0,
 )
+option(
+    "build_workers",
+    int,
+    -1,
+    "Processes that compile kernels at the same time. -1: as many as cores and memory allow, where enough kernels are "
+    "missing. 0: kernels are compiled in this process.",
+    least=-1,
+)
+option(
+    "build_timeout_s",
+    int,
+    300,
+    "Seconds that the compiler of a build worker may take for one program. A kernel that takes longer twice is refused.",
+    least=1,
+)
 option("verify", bool, False, "Check between the compiler's passes that the graph is valid.", scope="compile")
 option(
     "fallback",
@@ -345,6 +360,7 @@ def configure_core() -> None:
         str(folder / "failed"),
         str(get("dump")),
     )
+    _C.exec.configure_builds(int(get("build_workers")), 1000 * int(get("build_timeout_s")))
     if settings != _configured:
         _C.exec.configure(*settings)
         _configured = settings
