@@ -34,7 +34,8 @@ Target find_target(const os::Message& wanted) {
     others += (others.empty() ? "" : ", ") + listed.label();
   }
   if (!target.device) {
-    target.problem = "the worker finds no " + wanted[2] + " of " + wanted[1] + ", only " + (others.empty() ? "nothing" : others);
+    target.problem =
+        "the worker finds no " + wanted[2] + " of " + wanted[1] + ", only " + (others.empty() ? "nothing" : others);
     for (const std::string& problem : problems) target.problem += "; " + problem;
     return target;
   }

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace ocl::os {
 
@@ -38,6 +40,19 @@ std::string private_file_problem(const std::string& path);
 std::string make_private_file(const std::string& path);
 /// Writes a file for this user alone. False when it cannot be written, or is there and is no regular file.
 bool write_private_file(const std::string& path, const std::string& contents) noexcept;
+
+/// Gives environment variables back the values that they had, once it ends: some libraries cut a value in place while they read
+/// it, and every process started afterwards would see the rest.
+class KeepVariables {
+ public:
+  explicit KeepVariables(std::vector<std::string> names);
+  ~KeepVariables();
+  KeepVariables(const KeepVariables&) = delete;
+  KeepVariables& operator=(const KeepVariables&) = delete;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> values_;
+};
 
 int process_id() noexcept;
 /// CPU time of this thread so far.

@@ -232,6 +232,16 @@ void begin_forked_child() {
 
 }  // namespace
 
+KeepVariables::KeepVariables(std::vector<std::string> names) {
+  for (std::string& name : names)
+    if (const char* value = std::getenv(name.c_str())) values_.emplace_back(std::move(name), value);
+}
+
+KeepVariables::~KeepVariables() {
+  for (const auto& [name, value] : values_)
+    if (const char* now = std::getenv(name.c_str()); now && value != now) setenv(name.c_str(), value.c_str(), 1);
+}
+
 int process_id() noexcept { return static_cast<int>(getpid()); }
 
 double thread_seconds() noexcept {
