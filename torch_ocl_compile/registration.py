@@ -42,7 +42,7 @@ def register() -> None:
     if _registered:
         return
     _load_extension()
-    from torch_ocl_compile import _C, config, device, runtimes
+    from torch_ocl_compile import _C, config, device, fx_flag, runtimes
 
     _C.set_device_sources(str(config.get("devices")), runtimes.vendor_libraries())
     _C.set_fallback_warnings(bool(config.get("warn_fallback")))
@@ -62,6 +62,7 @@ def register() -> None:
     # The fast paths of nn.TransformerEncoder and MultiheadAttention are one op that only CUDA and the CPU have.
     torch.backends.mha.set_fastpath_enabled(False)
     _print_from_the_cpu()
+    fx_flag.install()
     _when_imported("torch._dynamo.device_interface", _register_with_dynamo)
     _when_imported("torch._dynamo.trace_rules", _keep_dynamo_out)
     _when_imported("torch._subclasses.fake_impls", _register_fake_rules)
