@@ -1,14 +1,17 @@
 # benchmarks/ops.py: single operations, eager and compiled, in one interleaved run, with their share of the device's roofline.
 """python benchmarks/ops.py --groups gemm,conv --sides eager,ocl --flops 60e12 --bandwidth 4.0e12
 
-Every side is a process of its own; a round times --calls calls in a row and one wait, after a pause and a call that is not timed.
-Operations of less than some milliseconds are timed as several independent ones a call, so that the host does not hide them. The table
-has the median of the rounds, per operation. The weight of a linear layer ("nt") is a parameter, as in a model: what is made of it once
-is not in the time; other operands are packed, if they must be, in every call. Without --flops, a CPU device of OpenCL is asked for the
-multiply-adds that it reaches (peak.py), once in every round.
-Convolutions run on the side `eager` in the faster of the two memory formats, on the others channels-last. `roofline` is the least
-time that the given --flops (a second, multiply-add = 2) and --bandwidth (bytes a second) allow, over the time; `error` the RMSE to fp64
-of a part of the result over the result's RMS. The ratio is to the first side. The last lines are geometric means by group."""
+Every side is a process of its own. A round begins with a pause and one call that is not timed. Then it times --calls calls and one
+wait for the device. An operation of less than some milliseconds is timed as several independent operations per call, so that the
+time is not that of the host. The table has the median of the rounds:
+  ratio     time of the first side over the time of this side
+  roofline  least time that --flops (operations a second, a multiply-add is two) and --bandwidth (bytes a second) allow, over the time
+  error     RMSE to fp64 over the RMS of the result, on a sample of its elements
+The last lines are geometric means by group.
+
+The weight of a linear layer ("nt") is a parameter, as in a model, so packing it once is not part of the time. Other operands are packed
+in every call, if the kernel packs. The side `eager` runs convolutions in the faster of the two memory formats, the other sides
+channels-last. Without --flops, peak.py measures the multiply-adds of a CPU device once in every round."""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ import cases as table
 
 
 class Layers(torch.nn.Module):
-    """`copies` independent calls of a case, whose weights are parameters; the calls take the other inputs, one after the other."""
+    """`copies` independent calls of a case. The weights are parameters; the inputs of all calls follow one another."""
 
     def __init__(self, case: table.Case, inputs: list[torch.Tensor], copies: int) -> None:
         super().__init__()

@@ -33,6 +33,10 @@ def independent_updates(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> An
     return torch._foreach_add(torch._foreach_mul([x, y, z], 0.9), 1.0)
 
 
+def columns_of_rows(x: torch.Tensor, rows: torch.Tensor) -> Any:
+    return x[rows][:, 3:] * 2
+
+
 def zeros(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
     return [torch.zeros(s) for s in shapes]
 
@@ -42,6 +46,7 @@ GOLDENS: dict[str, tuple[Callable[..., Any], list[torch.Tensor], tuple[str, ...]
     "softmax": (softmax, zeros((64, 1000)), ("cpu16", "gpu")),
     "batch_norm_statistics": (batch_norm_statistics, zeros((8, 16, 28, 28)), ("cpu16", "gpu")),
     "linear_bias_relu": (linear, zeros((32, 100), (64, 100), (64,)), ("cpu16", "gpu")),
+    "gather": (columns_of_rows, [*zeros((9, 5)), torch.zeros(4, dtype=torch.int64)], ("cpu16", "gpu")),
     "batch": (independent_updates, zeros((100,), (7, 3), (1000,)), ("cpu16", "gpu")),
 }
 
