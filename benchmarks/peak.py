@@ -30,7 +30,7 @@ void peak(__global float* y, const float scale) {
 
 def _platforms(lib: C.CDLL) -> list[P]:
     """The loader's platforms and those of runtimes that only pip knows."""
-    from torch_ocl_compile.runtimes import vendor_libraries
+    from torch_ocl_compile.device.runtimes import vendor_libraries
 
     def ask(function) -> list[P]:
         count = C.c_uint()
