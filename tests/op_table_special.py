@@ -38,6 +38,12 @@ def pairs(_: torch.dtype) -> list[Sample]:
     ]
 
 
+def ldexp_types(x, exponent):
+    """Of numbers of three types, by exponents of two types with a dimension and without."""
+    exponents = (exponent.int(), exponent.half(), exponent.half()[0])
+    return tuple(torch.ldexp(a, e) for a in (x, x.half(), x.int()) for e in exponents)
+
+
 TOLERANCES = {"rtol": 1e-4, "atol": 1e-5}
 OPS: list[Op] = [
     *(Op(n, getattr(S, n), spread(-12, 12), gradient=n in DIFFERENTIABLE, **TOLERANCES) for n in FUNCTIONS.split()),
@@ -52,4 +58,5 @@ OPS: list[Op] = [
     *(Op(f"polygamma_{n}", lambda x, n=n: torch.polygamma(n, x), spread(0.1, 9), **TOLERANCES) for n in (1, 2, 3)),
     Op("frexp", lambda x: torch.frexp(x)[:2], spread(-9, 9), gradient=False),
     Op("ldexp", torch.ldexp, lambda d: [(make(5, 4), make(4, dtype=torch.int64))]),
+    Op("ldexp_types", ldexp_types, lambda d: [(make(5, 4), make(4))], gradient=False),
 ]

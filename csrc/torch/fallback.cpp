@@ -223,16 +223,22 @@ void set_fallback_forbidden(bool on) { g_forbidden = on; }
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
 
 /// Ops that torch takes apart on a device without kernels for them, though one plan does it all: lists of tensors, norms,
-/// gradients that it would round after each of several steps.
+/// gradients that it would round after each of several steps. And ldexp, for whose integer exponents torch 2.11 asks a table of
+/// its own kernels.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  constexpr std::array<std::string_view, 6> kWhole = {"aten::native_layer_norm", "aten::native_group_norm",
-                                                      "aten::embedding",         "aten::mish_backward",
-                                                      "aten::silu_backward",     "aten::native_channel_shuffle"};
+  constexpr std::array<std::string_view, 8> kWhole = {"aten::native_layer_norm",
+                                                      "aten::native_group_norm",
+                                                      "aten::embedding",
+                                                      "aten::mish_backward",
+                                                      "aten::silu_backward",
+                                                      "aten::native_channel_shuffle",
+                                                      "aten::ldexp",
+                                                      "aten::ldexp_"};
   for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
     const bool whole =
         op.name.rfind("aten::_foreach_", 0) == 0 || std::find(kWhole.begin(), kWhole.end(), op.name) != kWhole.end();
     const bool is_out = op.overload_name == "out" || op.overload_name.find("_out") != std::string::npos;
-    if (!whole || is_out) continue;
+    if (!whole || (is_out && op.name != "aten::ldexp")) continue;
     m.impl(c10::toString(op).c_str(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
 }

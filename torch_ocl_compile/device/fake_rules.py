@@ -3,11 +3,13 @@
 the layout that they have on the CPU, and no kernel scatters its stores. Attention has the strides that it has there too. Its
 gradients have no rule in every torch: without one, the op would run, on zeros, whenever it is traced. A batch norm in
 evaluation saves no statistics, as on the CPU. Some ops that go element by element have decompositions for rules, which give the
-strides of the last step."""
+strides of the last step. Before torch 2.13, a part written into a tensor with overlapping elements gives overlapping elements;
+in torch 2.11, a norm over dimensions of size 1 keeps those that are counted from the end."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -31,6 +33,7 @@ POINTWISE = (
     aten.logical_or.default,
     aten.logical_xor.default,
 )
+SCATTERS = (aten.select_scatter.default, aten.slice_scatter.default, aten.diagonal_scatter.default)
 ATTENTION = (aten._scaled_dot_product_fused_attention_overrideable.default,)
 ATTENTION_BACKWARD = (aten._scaled_dot_product_fused_attention_overrideable_backward.default,)
 
@@ -38,6 +41,10 @@ ATTENTION_BACKWARD = (aten._scaled_dot_product_fused_attention_overrideable_back
 def register(fake_impls: ModuleType) -> None:
     """`fake_impls`: torch._subclasses.fake_impls, whose rules are asked in order until one answers."""
     batch_norms_save_nothing_in_evaluation()
+    for op in SCATTERS:
+        traced_as(fake_impls, op, functools.partial(scatter, op))
+    traced_as(fake_impls, aten.linalg_vector_norm.default, vector_norm)
+    traced_as(fake_impls, aten.ldexp.Tensor, ldexp)
     rule = fake_impls.op_implementations_dict[aten.convolution.default]
 
     def convolution(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -100,6 +107,46 @@ def batch_norms_save_nothing_in_evaluation() -> None:
 
     for op in BATCH_NORMS:
         decomposition_table[op] = wrapped(op, decomposition_table[op])
+
+
+def traced_as(fake_impls: ModuleType, op: Any, formula: Callable[..., Any]) -> None:
+    """On the device `op` is traced as `formula`, unless that gives NotImplemented. An op with a decomposition is traced by it,
+    before any rule is asked, if a size is symbolic."""
+    from torch._decomp import decomposition_table
+
+    def rule(mode: Any, func: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        with mode:
+            return formula(x, *args, **kwargs) if x.device.type == "ocl" else NotImplemented
+
+    fake_impls.op_implementations_checks.insert(0, ({op}.__contains__, rule))
+    original = decomposition_table.get(op)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def decomposition(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        made = formula(x, *args, **kwargs) if x.device.type == "ocl" else NotImplemented
+        return original(x, *args, **kwargs) if made is NotImplemented else made
+
+    decomposition_table[op] = decomposition
+
+
+def scatter(op: Any, x: torch.Tensor, *others: Any) -> Any:
+    """Eager scatters write into a copy, which has other strides than x where elements of x share memory by a stride of 0."""
+    return op(x.clone(), *others) if torch._debug_has_internal_overlap(x) == 1 else NotImplemented
+
+
+def vector_norm(x: torch.Tensor, ord: Any = 2, dim: Any = None, *others: Any, **kwargs: Any) -> Any:
+    """With dimensions counted from the front."""
+    dims = [dim] if isinstance(dim, int) else dim
+    if not dims or not all(-x.dim() <= d for d in dims) or all(d >= 0 for d in dims):
+        return NotImplemented
+    return aten.linalg_vector_norm.default(x, ord, [d % x.dim() for d in dims], *others, **kwargs)
+
+
+def ldexp(x: torch.Tensor, exponent: torch.Tensor) -> Any:
+    """The power has the exponent's type, if that is floating."""
+    return x * torch.pow(2.0, exponent) if exponent.is_floating_point() else NotImplemented
 
 
 def by_name(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def register() -> None:
         return
     _load_extension()
     from torch_ocl_compile import _C, config
-    from torch_ocl_compile.device import runtimes, torch_ocl
+    from torch_ocl_compile.device import fx_flag, runtimes, torch_ocl
 
     _C.set_device_sources(str(config.get("devices")), runtimes.vendor_libraries())
     _C.set_fallback_warnings(bool(config.get("warn_fallback")))
@@ -63,6 +63,7 @@ def register() -> None:
     # The fast paths of nn.TransformerEncoder and MultiheadAttention are one op that only CUDA and the CPU have.
     torch.backends.mha.set_fastpath_enabled(False)
     _print_from_the_cpu()
+    fx_flag.install()
     _when_imported("torch._dynamo.device_interface", _register_with_dynamo)
     _when_imported("torch._dynamo.trace_rules", _keep_dynamo_out)
     _when_imported("torch._subclasses.fake_impls", _register_fake_rules)

@@ -50,6 +50,11 @@ def softmax(x: Tensor, dim: int, *_: Any) -> bool:
     return not -rank <= dim < rank or not x.dtype.is_floating_point
 
 
+@check("aten.embedding.default")
+def embedding(weight: Tensor, indices: Tensor, *_: Any) -> bool:
+    return weight.dim() != 2 or indices.dtype not in (torch.int32, torch.int64)
+
+
 @check("aten.sort.default", "aten.sort.stable", "aten.argsort.default", "aten.argsort.stable")
 def sort(x: Tensor, dim: int = -1, *_: Any, **settings: Any) -> bool:
     rank = max(x.dim(), 1)

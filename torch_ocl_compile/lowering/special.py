@@ -98,8 +98,17 @@ def polygamma(c: Context, n: int, x: ir.Value) -> ir.Value:
 
 @lower(aten.ldexp.Tensor)
 def ldexp(c: Context, x: ir.Value, exponent: ir.Value) -> ir.Value:
-    """x * 2^exponent, which PyTorch rounds in between."""
-    result: ir.Value = c.pointwise(lambda a, e: a * t.call("pow", e.nest.constant(2.0, e.dtype), e), x, exponent)
+    """x * 2^exponent. PyTorch rounds the power to the exponent's type, if that is floating."""
+    compute = ir.compute_type(c.dtype)
+
+    def scaled(a: t.Term, e: t.Term) -> t.Term:
+        if not ir.is_floating(exponent.dtype):
+            e = e.cast(compute)
+            return a * t.call("pow", e.nest.constant(2.0, compute), e)
+        e = e.cast(ir.compute_type(exponent.dtype))
+        return a * t.call("pow", e.nest.constant(2.0, e.dtype), e).cast(exponent.dtype).cast(compute)
+
+    result: ir.Value = c.pointwise(scaled, x, exponent, raw=(1,))
     return result
 
 
