@@ -27,7 +27,7 @@ namespace ocl::aten {
 
 namespace {
 
-std::mutex g_mutex;
+std::mutex g_fallback_mutex;
 std::map<std::string, int64_t> g_counts;
 std::atomic<bool> g_warn{true};
 std::atomic<bool> g_forbidden{false};
@@ -158,7 +158,7 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 void count_fallback(const std::string& op) {
   bool first = false;
   {
-    const std::lock_guard lock(g_mutex);
+    const std::lock_guard lock(g_fallback_mutex);
     first = ++g_counts[op] == 1;
   }
   if (first && g_warn)
@@ -169,12 +169,12 @@ void count_fallback(const std::string& op) {
 }
 
 std::map<std::string, int64_t> fallback_counts() {
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_fallback_mutex);
   return g_counts;
 }
 
 void reset_fallback_counts() {
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_fallback_mutex);
   g_counts.clear();
 }
 
