@@ -69,7 +69,7 @@ def cases() -> list[Any]:
             op,
             d,
             id=f"{op.name}-{str(d).removeprefix('torch.')}",
-            marks=pytest.mark.sampled(every=5, first=True) if position else pytest.mark.sampled(every=24),
+            marks=pytest.mark.sampled(every=8, first=True) if position else pytest.mark.sampled(every=24),
         )
         for op in OPS
         for position, d in enumerate(op.dtypes)

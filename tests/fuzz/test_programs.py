@@ -46,6 +46,7 @@ def worker_for(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[s
         worker.stop()
 
 
+@pytest.mark.sampled(every=1)  # on each it is a fault that was
 @pytest.mark.parametrize("row", CORPUS, ids=lambda row: row.name)
 def test_named(row: Named, ocl_device: str, worker_for: Callable[[str], Worker]) -> None:
     outcome = worker_for(ocl_device).ask({"program": row.program.as_dict(), "oracle": False})[0]
