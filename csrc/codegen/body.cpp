@@ -287,6 +287,16 @@ void BodyPrinter::place_in_lanes(Placed& placed) const {
   placed.multiple = ranges.known_divides(lane_width_, affine->rest);
 }
 
+/// Whether an index computed with this value is computed in 64 bits. GPUs compute it so at no cost, and one vendor's assembler
+/// (CUDA 13.0, sm_90) merges loads from different addresses where a truncated 64-bit value is multiplied: `in[(int)v * 5 + 3]`
+/// reads what `in[(int)v * 5 + 4]` does.
+bool BodyPrinter::stays_long(const Value& value) const { return value.dtype == DType::kI64 && !kernel_.dialect().is_cpu; }
+
+const char* BodyPrinter::offset_type(const Placed& placed) const {
+  const bool any_long = std::ranges::any_of(placed.values, [&](const auto& entry) { return stays_long(entry.second); });
+  return any_long ? "long" : kernel_.index_type();
+}
+
 std::string BodyPrinter::spell(const Placed& placed, int lane) const {
   IndexExpr e = placed.e;
   if (lane > 0 && lane_ && e.uses(*lane_)) {
@@ -300,7 +310,7 @@ std::string BodyPrinter::spell(const Placed& placed, int lane) const {
           const Value& v = placed.values.at(s.index);
           const std::string text = v.width > 1 ? lane_text(v.text, v.dtype, std::max(lane, 0)) : v.text;
           const DType wanted = kernel_.wide() ? DType::kI64 : DType::kI32;
-          return v.dtype == wanted || v.constant ? text : std::string("(") + kernel_.index_type() + ")" + text;
+          return v.dtype == wanted || v.constant || stays_long(v) ? text : std::string("(") + kernel_.index_type() + ")" + text;
         }
         for (auto level = levels_.rbegin(); level != levels_.rend(); ++level)
           if (const auto found = level->names.find(s); found != level->names.end()) return found->second;

@@ -121,6 +121,8 @@ class BodyPrinter {
   };
   using Key = std::vector<ir::IndexExpr>;
 
+  bool stays_long(const Value& value) const;
+  const char* offset_type(const Placed& placed) const;  // of a variable that holds the offset
   Value define(int level, ir::DType dtype, int width, const std::string& text);
   Value constant(const ir::Op& op) const;
   Value index_value(ir::NodeId node, const ir::Op& op);

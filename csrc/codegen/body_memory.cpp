@@ -103,7 +103,7 @@ Value BodyPrinter::load_memory(const ir::Op& op, const Placed& offset, const std
   if (contiguous && !mask) return define(level, dtype, width, vector);
   if (offset.coefficient && !contiguous) {
     base = kernel_.fresh("at");
-    w.line("const $s $s = $s;", kernel_.index_type(), base, spell(offset, 0));
+    w.line("const $s $s = $s;", offset_type(offset), base, spell(offset, 0));
   } else if (offset.coefficient) {
     base = spell(offset, 0);
   }
@@ -183,7 +183,7 @@ void BodyPrinter::store_lanes(const PendingStore& s, const Placed& offset) {
   std::string base;
   if (offset.coefficient) {
     base = kernel_.fresh("at");
-    w.line("const $s $s = $s;", kernel_.index_type(), base, spell(offset, 0));
+    w.line("const $s $s = $s;", offset_type(offset), base, spell(offset, 0));
   }
   for (int lane = 0; lane < lane_width_; ++lane) {
     const std::string value = s.value.width > 1 ? lane_text(s.value.text, dtype, lane) : s.value.text;

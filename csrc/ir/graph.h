@@ -227,7 +227,7 @@ struct Strided {
 };
 std::optional<Strided> strided(const Graph& graph, const View& view);
 
-/// What holds after which step; see verify.h.
+/// Which rules a graph must obey: kGraph before scheduling, kScheduled after it (verify.cpp).
 enum class Level : uint8_t { kGraph, kScheduled };
 /// Throws InternalError that names the node and the rule it breaks, with the graph's text.
 void verify(const Graph& graph, Level level);

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from torch_ocl_compile import eager
+from torch_ocl_compile.eager import compile as eager
 from torch_ocl_compile.errors import BuildError, InternalError
 
 
@@ -180,7 +180,7 @@ def test_writes_to_a_tensor_that_overlaps_itself(ocl_device: str, name: str) -> 
 @pytest.mark.parametrize("kind", [InternalError, BuildError, KeyError])
 def test_errors_of_the_compiler_are_raised(ocl_device: str, monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
     """Only an op without kernels runs on the CPU."""
-    from torch_ocl_compile import _C, backend
+    from torch_ocl_compile import _C
 
     def broken(*_: Any) -> None:
         raise kind("made up")
@@ -189,7 +189,7 @@ def test_errors_of_the_compiler_are_raised(ocl_device: str, monkeypatch: pytest.
     torch.ocl.reset_fallback_counts()
     _C.forget_eager_plans()
     with monkeypatch.context() as patched:
-        patched.setattr(backend, "make_plan", broken)
+        patched.setattr(eager, "make_plan", broken)
         with pytest.raises(kind, match="made up"):
             torch.erfc(x)
     assert torch.ocl.fallback_counts() == {}
@@ -198,16 +198,16 @@ def test_errors_of_the_compiler_are_raised(ocl_device: str, monkeypatch: pytest.
 
 def test_mistakes_in_a_trace_are_internal_errors(ocl_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours are; what PyTorch cannot trace, or refuses, is a matter of the CPU."""
-    from torch_ocl_compile import eager_forms
+    from torch_ocl_compile.decompositions import forms
 
     ours: dict[str, Any] = {"__name__": "torch_ocl_compile.made_up"}
     exec("def mistake(a, *, out): return a.no_such_method()", ours)
     exec("def refusal(a, *, out): raise RuntimeError('not for these arguments')", ours)
     x = torch.ones(3, 23, device=ocl_device)
-    monkeypatch.setitem(eager_forms.FORMS, "aten.lgamma.out", ours["mistake"])
+    monkeypatch.setitem(forms.FORMS, "aten.lgamma.out", ours["mistake"])
     with pytest.raises(InternalError, match=r"aten.lgamma.out.*no_such_method"):
         torch.lgamma(x)
-    monkeypatch.setitem(eager_forms.FORMS, "aten.lgamma.out", ours["refusal"])
+    monkeypatch.setitem(forms.FORMS, "aten.lgamma.out", ours["refusal"])
     check(torch.lgamma, torch.ones(3, 23), device=ocl_device, falls_back=True)
 
 
@@ -253,7 +253,7 @@ def test_other_threads_while_an_op_is_traced(ocl_device: str, monkeypatch: pytes
     """A compiled function runs in another thread, and nn.Module is as it was, while the trace of an op is under way."""
     import concurrent.futures
 
-    from torch_ocl_compile import eager_forms
+    from torch_ocl_compile.decompositions import forms
 
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: x * 2 + 1, backend="ocl")
@@ -267,7 +267,7 @@ def test_other_threads_while_an_op_is_traced(ocl_device: str, monkeypatch: pytes
         assert torch.nn.Module.__call__ is call
         return out.copy_(torch.sinh(a))
 
-    monkeypatch.setitem(eager_forms.FORMS, "aten.sinh.out", form)
+    monkeypatch.setitem(forms.FORMS, "aten.sinh.out", form)
     torch.testing.assert_close((x.view(2, 3)).sinh().cpu(), torch.arange(6.0).view(2, 3).sinh())
     assert "aten::sinh.out" not in eager.reasons() and len(seen) == 1
     torch.testing.assert_close(seen[0].cpu(), expected.cpu())

@@ -15,7 +15,6 @@ FAMILIES = (  # weights
 UNDEFINED_BY_NAN = ("sdpa", "attention", "grid", "interpolate")  # ops of which nobody says what becomes of a NaN
 # On the CPU the gradient at NaN depends on the element's position: vectors of elements compare the other way round.
 GRADIENT_UNDEFINED_BY_NAN = ("relu6", "hardtanh", "elu", "selu", "celu", "hardswish", "hardshrink", "softshrink")
-Choice = Callable[[Any, Any, list[str]], str]
 
 
 class RowMaker(Maker):

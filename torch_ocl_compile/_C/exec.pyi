@@ -28,7 +28,7 @@ def render(
     disabled: Iterable[str] = ...,
 ) -> dict[str, Any]: ...
 
-# Tuning: see tuning.py. A case is (problem, the problem's node as a graph, its candidates); a candidate (choice, the knob that
+# Tuning: see tuning/measure.py. A case is (problem, the problem's node as a graph, its candidates); a candidate (choice, the knob that
 # differs from the first choice of the same template). compile's option "choice" forces one.
 TuningCase = tuple[str, ir.Graph, list[tuple[str, str]]]
 
@@ -44,7 +44,7 @@ def tuning_rows() -> list[tuple[str, str]]: ...  # of the cache, all devices'
 def store_tuning(key: str, value: str) -> None: ...
 def erase_tuning(key: str) -> None: ...
 
-# Launch records, of all plans: see record.py.
+# Launch records, of all plans: see device/record.py.
 def begin_recording(timing: bool) -> None: ...
 def end_recording() -> list[dict[str, Any]]: ...
 

@@ -13,8 +13,8 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from torch_ocl_compile._C import ir
+from torch_ocl_compile.fx.origin import origin
 from torch_ocl_compile.lowering.context import Context
-from torch_ocl_compile.origin import origin
 
 
 class PlanOutputs:

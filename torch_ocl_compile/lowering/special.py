@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from torch_ocl_compile._C import ir
+from torch_ocl_compile.fx.overloads import overload
 from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context, ir_dtype
 from torch_ocl_compile.lowering.pointwise import apply
-from torch_ocl_compile.lowering.registry import add_row, lower, overload
+from torch_ocl_compile.lowering.registry import add_row, lower
 
 aten = torch.ops.aten
 
