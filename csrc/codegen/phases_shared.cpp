@@ -11,7 +11,7 @@ using schedule::Phase;
 
 namespace {
 
-constexpr int kBlockSteps = 128;  // elements of one item into one accumulator
+constexpr int kBlockElements = 128;  // elements of one item into one accumulator
 
 /// Elements that an item loads before it waits for the first; of bodies with few operations, as repeated ones take compile
 /// time.
@@ -46,7 +46,7 @@ void Phases::inner_shared(const Phase& phase) {
   const IndexExpr total = ir::simplify(ir::product(group_.reduce_sizes), body_.ranges());
   const std::string type = flat_type(body_, total), end = body_.index(total);
   const int stride = sharing_.items;
-  const int64_t block_elements = int64_t{kBlockSteps} * stride;
+  const int64_t block_elements = int64_t{kBlockElements} * stride;
   const bool blocks = wants_blocks(body_.ranges().of(total).high > block_elements);
   const std::vector<Carried> carried = fresh(), part = blocks ? fresh_block() : carried;
   declare(body_.writer(), carried, 1);

@@ -10,12 +10,6 @@ namespace ocl::ir {
 
 namespace {
 
-std::vector<IndexExpr> loops(size_t count) {
-  std::vector<IndexExpr> result;
-  for (size_t i = 0; i < count; ++i) result.push_back(IndexExpr::loop(static_cast<int>(i)));
-  return result;
-}
-
 View as_view(const Value& x) { return {x.buffer, x.sizes, x.coords}; }
 
 /// A scalar as PyTorch converts it.

@@ -477,6 +477,12 @@ int64_t evaluate(const IndexExpr& e, const std::function<int64_t(Symbol)>& value
   return value;
 }
 
+std::vector<IndexExpr> loops(size_t count) {
+  std::vector<IndexExpr> result;
+  for (size_t i = 0; i < count; ++i) result.push_back(IndexExpr::loop(static_cast<int>(i)));
+  return result;
+}
+
 std::optional<Affine> affine_in(const IndexExpr& e, Symbol s) {
   const IndexExpr symbol = IndexExpr::symbol(s.kind, s.index);
   Terms with, without;

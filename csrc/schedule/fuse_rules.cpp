@@ -10,15 +10,16 @@ namespace ocl::schedule {
 
 namespace {
 
-constexpr size_t kMostOps = 1500;         // of one launch: compile time
-constexpr size_t kMostBuffers = 64;       // of one launch: registers for pointers
-constexpr double kRowBytes = 256 * 1024;  // a row that later phases find in cache
+constexpr size_t kMostLaunchOps = 1500;    // of one launch: compile time
+constexpr size_t kMostLaunchBuffers = 64;  // of one launch: registers for pointers
+constexpr double kRowBytes = 256 * 1024;   // a row that later phases find in cache
 
 bool fits(const Fusion& f) {
   size_t ops = 0;
   for (const Member& member : f.merged.members) ops += f.schedule.graph.nodes[member.node].body.ops.size();
   const size_t buffers = f.merged.buffers().size();
-  return ops <= kMostOps && buffers <= kMostBuffers && static_cast<int>(buffers) * 16 + 256 <= f.caps.max_kernel_arg_bytes;
+  return ops <= kMostLaunchOps && buffers <= kMostLaunchBuffers &&
+         static_cast<int>(buffers) * 16 + 256 <= f.caps.max_kernel_arg_bytes;
 }
 
 /// Whether a row is short enough, and rows are many enough, to stay with one item or group through several passes over it.

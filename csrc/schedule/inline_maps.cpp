@@ -18,13 +18,13 @@ using ir::NodeKind;
 
 namespace {
 
-constexpr size_t kMostOps = 400;   // of one body
-constexpr size_t kMostLoads = 48;  // distinct buffers of one body
+constexpr size_t kMostBodyOps = 400;  // of one body
+constexpr size_t kMostLoads = 48;     // distinct buffers of one body
 
 /// Who writes and who reads each buffer.
-struct Uses {
+struct Accesses {
   std::vector<std::vector<NodeId>> writers, readers;
-  explicit Uses(const Schedule& schedule) : writers(schedule.graph.buffers.size()), readers(schedule.graph.buffers.size()) {
+  explicit Accesses(const Schedule& schedule) : writers(schedule.graph.buffers.size()), readers(schedule.graph.buffers.size()) {
     for (NodeId i = 0; i < static_cast<NodeId>(schedule.graph.nodes.size()); ++i) {
       for (const BufferId b : buffers_read(schedule, i)) readers[b].push_back(i);
       for (const BufferId b : ir::writes(schedule.graph.nodes[i])) writers[b].push_back(i);
@@ -101,7 +101,7 @@ class Inliner {
   bool legal(NodeId p, NodeId c) const {
     const Node &producer = graph_.nodes[p], &consumer = graph_.nodes[c];
     if (!parameters_.empty() && parameters_[p] && !parameters_[c] && !trivial(p)) return false;  // p's result is kept
-    if (!is_loop_nest(consumer) || producer.body.ops.size() + consumer.body.ops.size() > kMostOps) return false;
+    if (!is_loop_nest(consumer) || producer.body.ops.size() + consumer.body.ops.size() > kMostBodyOps) return false;
     if (loaded_buffers(producer, consumer) > kMostLoads) return false;
     for (const Access& access : accesses(producer)) {
       if (access.store) continue;
@@ -215,7 +215,7 @@ class Inliner {
   Graph& graph_;
   const Caps& caps_;
   const std::vector<bool> visible_, parameters_;
-  Uses uses_;
+  Accesses uses_;
   const Dependences dependences_;
 };
 

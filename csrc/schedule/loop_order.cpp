@@ -208,8 +208,8 @@ bool fits_31_bits(const Graph& graph, const ir::Buffer& buffer, const ir::Ranges
   return ranges.of(simplify(last, ranges)).high < (int64_t{1} << 31) - 1 && graph.symbols >= 0;
 }
 
-void choose_index_width(const Schedule& schedule, Group& group) {
-  for (Group& member : group.members) choose_index_width(schedule, member);
+void choose_group_width(const Schedule& schedule, Group& group) {
+  for (Group& member : group.members) choose_group_width(schedule, member);
   const Graph& graph = schedule.graph;
   const ir::Ranges ranges = graph.ranges();
   group.index32 = ranges.of(simplify(product(group.sizes) * product(group.reduce_sizes), ranges)).high < (int64_t{1} << 31) - 1;
@@ -233,7 +233,7 @@ void loop_order(Schedule& schedule, const Caps& caps) {
 }
 
 void choose_index_width(Schedule& schedule, const Caps&) {
-  for (Group& group : schedule.groups) choose_index_width(schedule, group);
+  for (Group& group : schedule.groups) choose_group_width(schedule, group);
 }
 
 }  // namespace ocl::schedule

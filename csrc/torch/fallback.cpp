@@ -28,7 +28,7 @@ namespace ocl::aten {
 
 namespace {
 
-std::mutex g_mutex;
+std::mutex g_fallback_mutex;
 std::map<std::string, int64_t> g_counts;
 std::atomic<bool> g_warn{true};
 std::atomic<bool> g_forbidden{false};
@@ -196,7 +196,7 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 void count_fallback(const std::string& op) {
   bool first = false;
   {
-    const std::lock_guard lock(g_mutex);
+    const std::lock_guard lock(g_fallback_mutex);
     first = ++g_counts[op] == 1;
   }
   if (first && g_warn)
@@ -207,12 +207,12 @@ void count_fallback(const std::string& op) {
 }
 
 std::map<std::string, int64_t> fallback_counts() {
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_fallback_mutex);
   return g_counts;
 }
 
 void reset_fallback_counts() {
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_fallback_mutex);
   g_counts.clear();
 }
 
@@ -226,14 +226,9 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromB
 /// gradients that it would round after each of several steps. And ldexp, for whose integer exponents torch 2.11 asks a table of
 /// its own kernels.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  constexpr std::array<std::string_view, 8> kWhole = {"aten::native_layer_norm",
-                                                      "aten::native_group_norm",
-                                                      "aten::embedding",
-                                                      "aten::mish_backward",
-                                                      "aten::silu_backward",
-                                                      "aten::native_channel_shuffle",
-                                                      "aten::ldexp",
-                                                      "aten::ldexp_"};
+  constexpr std::array<std::string_view, 8> kWhole = {
+      "aten::native_layer_norm", "aten::native_group_norm",      "aten::embedding", "aten::mish_backward",
+      "aten::silu_backward",     "aten::native_channel_shuffle", "aten::ldexp",     "aten::ldexp_"};
   for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
     const bool whole =
         op.name.rfind("aten::_foreach_", 0) == 0 || std::find(kWhole.begin(), kWhole.end(), op.name) != kWhole.end();

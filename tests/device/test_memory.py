@@ -25,6 +25,7 @@ def compile_many(device, first, count):
         assert torch.compile(lambda x, k=k: (x * k).sum(), backend="ocl", dynamic=False)(x).item() == 3 * k
 
 
+@pytest.mark.sampled()  # on the first device: what is kept does not depend on the runtime
 def test_compiled_graphs(ocl_device):
     """reset() drops plans, and their programs but for the latest."""
     compile_many(ocl_device, 1, 2)

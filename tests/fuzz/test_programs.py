@@ -24,10 +24,10 @@ from tests.fuzz.runner import Run, Worker
 from tests.worker_process import ROOT
 
 CORPUS: list[Named] = [*kernels.PROGRAMS, *values.PROGRAMS]
-COUNT = int(os.environ.get("TORCH_OCL_FUZZ_COUNT", "300"))
+COUNT = int(os.environ.get("TORCH_OCL_FUZZ_COUNT", "100"))
 SEED = "777"  # TORCH_OCL_FUZZ_SEED=fresh draws another one; about one fresh program in 300 still shows a fault
 SECONDS = (
-    130.0  # begins no batch later, where nobody asked for a number of programs; two failures are shrunk in 30 s more
+    60.0  # begins no batch later, where nobody asked for a number of programs; two failures are shrunk in 30 s more
 )
 
 
@@ -46,6 +46,7 @@ def worker_for(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[s
         worker.stop()
 
 
+@pytest.mark.sampled(every=1)  # on each it is a fault that was
 @pytest.mark.parametrize("row", CORPUS, ids=lambda row: row.name)
 def test_named(row: Named, ocl_device: str, worker_for: Callable[[str], Worker]) -> None:
     outcome = worker_for(ocl_device).ask({"program": row.program.as_dict(), "oracle": False})[0]
@@ -78,8 +79,7 @@ def test_a_fault_is_noticed(request: pytest.FixtureRequest, tmp_path: Path, monk
     if not devices:
         pytest.skip("no OpenCL device selected or found: pip install torch-ocl-compile[cpu]")
     monkeypatch.setenv("TORCH_OCL_FUZZ_PLANT", "slice_one_off")
-    kinds: set[str] = {o["kind"] for o in Run("planted", 40, devices[0][0], 1, tmp_path).outcomes()}
-    assert "wrong value" in kinds
+    assert any(o["kind"] == "wrong value" for o in Run("planted", 40, devices[0][0], 1, tmp_path).outcomes())
 
 
 def test_faults_can_be_planted() -> None:

@@ -59,8 +59,12 @@ def with_gradients(op: Op, sample: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(leaf(i, x) for i, x in enumerate(sample))
 
 
+def leaves_of(sample: tuple[Any, ...]) -> list[torch.Tensor]:
+    return [x for x in tree_flatten(sample)[0] if isinstance(x, torch.Tensor) and x.requires_grad]
+
+
 def gradients(outputs: Any, sample: tuple[Any, ...]) -> list[Any]:
-    leaves = [x for x in tree_flatten(sample)[0] if isinstance(x, torch.Tensor) and x.requires_grad]
+    leaves = leaves_of(sample)
     results = [o for o in tree_flatten(outputs)[0] if isinstance(o, torch.Tensor) and o.requires_grad]
     if not leaves or not results:
         return []
@@ -74,32 +78,49 @@ def cases() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("op, dtype", cases())
-def test_op(op: Op, dtype: torch.dtype) -> None:
-    function = compiled(op.call, dynamic=False)
-    for sample in op.samples(dtype):
-        same(function(*sample), op.call(*widened(sample)), op)
-        if op.gradient and dtype.is_floating_point:
-            ours, theirs = with_gradients(op, sample), with_gradients(op, widened(sample))
-            got, want = gradients(function(*ours), ours), gradients(op.call(*theirs), theirs)
-            same(got, want, op)
-
-
 # Their decomposition gives row-major results where eager follows the input; what was traced is the contract.
 TRACED_OTHERWISE = {"logsigmoid", "pow_base"}
-STRIDED = [o for o in INTERPRETED if o.dtypes[0] is torch.float32 and o.name not in TRACED_OTHERWISE]
 
 
-@pytest.mark.parametrize("op", STRIDED, ids=lambda o: o.name)
-def test_output_strides(op: Op) -> None:
+def assert_same_strides(got: Any, want: Any) -> None:
     """User-visible results have the strides that eager gives."""
-    function = compiled(op.call, dynamic=False)
-    for sample in op.samples(torch.float32):
-        for got, want in zip(tree_flatten(function(*sample))[0], tree_flatten(op.call(*sample))[0], strict=True):
-            if isinstance(want, torch.Tensor) and want.numel() > 1:
-                assert [s for s, n in zip(got.stride(), got.shape, strict=True) if n > 1] == [
-                    s for s, n in zip(want.stride(), want.shape, strict=True) if n > 1
-                ]
+    for x, y in zip(tree_flatten(got)[0], tree_flatten(want)[0], strict=True):
+        if isinstance(y, torch.Tensor) and y.numel() > 1:
+            assert [s for s, n in zip(x.stride(), x.shape, strict=True) if n > 1] == [
+                s for s, n in zip(y.stride(), y.shape, strict=True) if n > 1
+            ]
+
+
+def results_of(op: Op, samples: list[tuple[Any, ...]]) -> list[Any]:
+    results = []
+    for sample in samples:  # no comprehension: Dynamo goes on in a loop after an op that breaks the graph
+        results.append(op.call(*sample))
+    return results
+
+
+def check(op: Op, dtype: torch.dtype, samples: list[tuple[Any, ...]], wants_gradients: bool) -> None:
+    """`samples` in one graph."""
+    ours = [with_gradients(op, sample) for sample in samples] if wants_gradients else samples
+    theirs = [widened(sample) for sample in samples]
+    theirs = [with_gradients(op, sample) for sample in theirs] if wants_gradients else theirs
+    got, want = compiled(results_of, dynamic=False)(op, ours), [op.call(*sample) for sample in theirs]
+    for one, other, sample in zip(got, want, samples, strict=True):
+        same(one, other, op)
+        if dtype is torch.float32 and op.name not in TRACED_OTHERWISE:
+            assert_same_strides(one, op.call(*sample))
+    if wants_gradients:
+        expected = [g for w, s in zip(want, theirs, strict=True) for g in gradients(w, s) or [None] * len(leaves_of(s))]
+        same(gradients(got, tuple(ours)) or [None] * len(expected), expected, op)
+
+
+@pytest.mark.parametrize("op, dtype", cases())
+def test_op(op: Op, dtype: torch.dtype, sweep: bool) -> None:
+    """A plain run compiles all samples of a row in one graph; `--sweep` each in graphs of its own, without gradients too."""
+    samples, has_gradient = op.samples(dtype), op.gradient and dtype.is_floating_point
+    for group in [[sample] for sample in samples] if sweep else [samples]:
+        check(op, dtype, group, has_gradient)
+        if sweep and has_gradient:
+            check(op, dtype, group, wants_gradients=False)
 
 
 class Net(torch.nn.Module):

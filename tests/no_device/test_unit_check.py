@@ -12,7 +12,10 @@ import pytest
 from tests.no_device.test_unit_kernels import CLANG, PRELUDE, emulated, execute
 from torch_ocl_compile import _C
 
-pytestmark = pytest.mark.skipif(CLANG is None, reason="needs clang, which compiles OpenCL C for the host")
+pytestmark = [
+    pytest.mark.skipif(CLANG is None, reason="needs clang, which compiles OpenCL C for the host"),
+    pytest.mark.sampled(every=2, first=True),
+]
 GUARD = 64  # floats in front of the results
 
 CASE = """#include <string>

@@ -14,7 +14,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 CLANG = next((path for name in ("clang", *(f"clang-{n}" for n in range(14, 30))) if (path := shutil.which(name))), None)
-pytestmark = pytest.mark.skipif(CLANG is None, reason="needs clang, which compiles OpenCL C for the host")
+pytestmark = [
+    pytest.mark.skipif(CLANG is None, reason="needs clang, which compiles OpenCL C for the host"),
+    pytest.mark.sampled(every=2, first=True),
+]
 
 GEMMS = [  # tile, operands' types, K contiguous in A and B, (M, N, K, strides padded to, offset, groups)
     ("128x128", "IN_BF16", 1, 1, (130, 129, 200, 8, 0, 2)), ("128x128", "IN_BF16", 0, 0, (137, 136, 65, 8, 8, 4)),
