@@ -252,16 +252,16 @@ Accumulators::Carried Accumulators::after_passes(const std::string& centre, cons
 namespace {
 
 // NaN is left to the sum: so it is one instruction.
-const ir::ReductionFacts kLargestPass{
+const ir::ReductionFacts kRowMaxPass{
     "largest", 1, 1, 1, {"same"}, {"$lowest"}, {"$x > $a0 ? $x : $a0"}, {"$b0 > $a0 ? $b0 : $a0"}, {0}};
 
 }  // namespace
 
 bool Accumulators::is_softmax() const { return facts_.name == "softmax" && n_.stage == ReductionStage::kWhole; }
 
-Accumulators Accumulators::largest_pass(Map map) const { return {*this, kLargestPass, std::move(map)}; }
+Accumulators Accumulators::row_max_pass(Map map) const { return {*this, kRowMaxPass, std::move(map)}; }
 
-Accumulators Accumulators::exponential_pass(const std::string& largest, const Map& load, const Map& keep) const {
+Accumulators Accumulators::exp_sum_pass(const std::string& largest, const Map& load, const Map& keep) const {
   const auto exponential = [this, largest, load, keep](const std::string& value, int width) {
     Writer& w = body_.writer();
     const Type type{types_[0], width};

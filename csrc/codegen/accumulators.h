@@ -49,9 +49,9 @@ class Accumulators {
 
   // Of a row in cache, the maximum first, then the sum around it: half of the arithmetic of the running sum.
   bool is_softmax() const;
-  Accumulators largest_pass(Map map) const;
+  Accumulators row_max_pass(Map map) const;
   /// `load` replaces the elements, if it is given; `keep` takes e^(element - largest).
-  Accumulators exponential_pass(const std::string& largest, const Map& load, const Map& keep) const;
+  Accumulators exp_sum_pass(const std::string& largest, const Map& load, const Map& keep) const;
   /// The results of both passes: NaN for a row with one.
   Carried after_softmax_passes(Writer& writer, const std::string& largest, const std::string& sum) const;
 

@@ -102,23 +102,23 @@ Writer BodyPrinter::pop() {
   return text;
 }
 
-Writer BodyPrinter::pop_keeping(Kept& kept) {
+Writer BodyPrinter::pop_saving(SavedLevel& saved) {
   const int level = depth() - 1;
   for (const auto& entry : memo_)
-    if (entry.second.level == level) kept.memo_.insert_or_assign(entry.first, entry.second);
-  kept.registers_.clear();
-  std::copy_if(registers_.begin(), registers_.end(), std::back_inserter(kept.registers_),
+    if (entry.second.level == level) saved.memo_.insert_or_assign(entry.first, entry.second);
+  saved.registers_.clear();
+  std::copy_if(registers_.begin(), registers_.end(), std::back_inserter(saved.registers_),
                [&](const Register& r) { return r.value.level == level; });
-  kept.stores_ = std::move(stores_);
+  saved.stores_ = std::move(stores_);
   stores_.clear();
   return pop();
 }
 
-void BodyPrinter::resume(Kept& kept) {
-  memo_.insert(kept.memo_.begin(), kept.memo_.end());
-  registers_.insert(registers_.end(), kept.registers_.begin(), kept.registers_.end());
-  stores_ = std::move(kept.stores_);
-  kept.stores_.clear();
+void BodyPrinter::resume(SavedLevel& saved) {
+  memo_.insert(saved.memo_.begin(), saved.memo_.end());
+  registers_.insert(registers_.end(), saved.registers_.begin(), saved.registers_.end());
+  stores_ = std::move(saved.stores_);
+  saved.stores_.clear();
 }
 
 Value BodyPrinter::define(int level, DType dtype, int width, const std::string& text) {
@@ -163,10 +163,10 @@ Value BodyPrinter::value(NodeId node, int op) {
       result = convert(value(node, o.args[0]), o.dtype);
       break;
     default:
-      if (is_kept(node, op))
-        result = define(lane_level_, o.dtype, lane_width_, load_room(kept_ops_.at({node, op}), o.dtype));
-      else if (o.code == OpCode::k_div && is_kept(node, o.args[0]) && value(node, o.args[1]).level < lane_level_)
-        result = kept_quotient(node, o);
+      if (is_cached(node, op))
+        result = define(lane_level_, o.dtype, lane_width_, load_text_of(cached_ops_.at({node, op}), o.dtype));
+      else if (o.code == OpCode::k_div && is_cached(node, o.args[0]) && value(node, o.args[1]).level < lane_level_)
+        result = cached_quotient(node, o);
       else
         result = operation(node, o);
       break;
@@ -182,7 +182,7 @@ Value BodyPrinter::constant(const ir::Op& op) const {
 }
 
 /// By one reciprocal a row.
-Value BodyPrinter::kept_quotient(NodeId node, const ir::Op& op) {
+Value BodyPrinter::cached_quotient(NodeId node, const ir::Op& op) {
   const Value dividend = value(node, op.args[0]), divisor = value(node, op.args[1]);
   const auto [inverse, fresh] = memo_.try_emplace({node, ~op.args[1]});
   if (fresh) inverse->second = define(divisor.level, op.dtype, 1, "1 / " + divisor.text);

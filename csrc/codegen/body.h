@@ -10,6 +10,7 @@
 //   level 2   lane loop i1, width 16                 const float16 v2 = vload16(0, in2 + i0 * n + i1);
 #pragma once
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -52,10 +53,10 @@ class BodyPrinter {
   Writer pop();
   /// Leaves the innermost level and keeps what it knows, with stores that still wait: its text must stay in scope until a level
   /// for the same elements takes it up again, at the same depth.
-  class Kept;
-  Writer pop_keeping(Kept& kept);
+  class SavedLevel;
+  Writer pop_saving(SavedLevel& saved);
   /// The values, and the stores, of a level before this one.
-  void resume(Kept& kept);
+  void resume(SavedLevel& saved);
   /// The names of the innermost level.
   const std::map<ir::Symbol, std::string>& names() const { return levels_.back().names; }
   Writer& writer() { return levels_.back().writer; }
@@ -72,21 +73,21 @@ class BodyPrinter {
   void set_result(ir::NodeId node, const ir::Store& store, const Value& value);
   void flush_stores();
   bool has_stores() const { return !stores_.empty(); }
-  /// Room for one value of every element of a row: a private array, or where a later store goes.
-  struct Room {
+  /// RowStorage for one value of every element of a row: a private array, or where a later store goes.
+  struct RowStorage {
     std::string array;
     ir::NodeId node = ir::kNone;
     ir::Store store = {};
   };
   /// Whether the store goes to neighbouring elements of the type along the loop, which nothing reads before.
-  bool is_room(const ir::Store& store, ir::Symbol loop, ir::DType dtype) const;
+  bool can_hold_row(const ir::Store& store, ir::Symbol loop, ir::DType dtype) const;
   /// The lanes' values in the room, a statement that puts `value` there.
-  std::string load_room(const Room& room, ir::DType dtype);
-  std::string store_room(const Room& room, ir::DType dtype, const std::string& value);
-  /// From now on the op's value is what an earlier loop over the row left in the room.
-  void keep(ir::NodeId node, int op, const Room& room) { kept_ops_[{node, op}] = room; }
+  std::string load_text_of(const RowStorage& storage, ir::DType dtype);
+  std::string store_text_of(const RowStorage& storage, ir::DType dtype, const std::string& value);
+  /// From now on the op's value is what an earlier loop over the row left in the storage.
+  void cache_op(ir::NodeId node, int op, const RowStorage& storage) { cached_ops_[{node, op}] = storage; }
   /// An exponential, whose quotients by what does not change in the row may be products.
-  bool is_kept(ir::NodeId node, int op) const { return kept_ops_.count({node, op}) > 0; }
+  bool is_cached(ir::NodeId node, int op) const { return cached_ops_.count({node, op}) > 0; }
   /// A later load of `buffer` at `coords` is `value`, which some other code made (a template's accumulator).
   void set_register(ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords, const Value& value);
 
@@ -129,8 +130,8 @@ class BodyPrinter {
   Value load(ir::NodeId node, const ir::Op& op);
   Value load_memory(const ir::Op& op, const Placed& offset, const std::optional<Value>& mask);
   Value operation(ir::NodeId node, const ir::Op& op);
-  Value kept_quotient(ir::NodeId node, const ir::Op& op);
-  std::pair<std::string, std::string> in_room(const Room& room);  // pointer, offset
+  Value cached_quotient(ir::NodeId node, const ir::Op& op);
+  std::pair<std::string, std::string> storage_address(const RowStorage& storage);  // pointer, offset
   void store(const PendingStore& store);
   void store_lanes(const PendingStore& store, const Placed& offset);
 
@@ -145,7 +146,7 @@ class BodyPrinter {
 
   Kernel& kernel_;
   const ir::Ranges& ranges_;
-  std::vector<Level> levels_;
+  std::deque<Level> levels_;  // writers stay where they are when a level is entered
   std::optional<ir::Symbol> lane_;
   int lane_width_ = 1, lane_level_ = 0;
   bool steps_ = false, aligned_ = false;
@@ -157,10 +158,10 @@ class BodyPrinter {
   };
   std::vector<Register> registers_;
   std::vector<PendingStore> stores_;
-  std::map<std::pair<ir::NodeId, int>, Room> kept_ops_;
+  std::map<std::pair<ir::NodeId, int>, RowStorage> cached_ops_;
 };
 
-class BodyPrinter::Kept {
+class BodyPrinter::SavedLevel {
   friend class BodyPrinter;
   std::map<std::pair<ir::NodeId, int>, Value> memo_;
   std::vector<Register> registers_;

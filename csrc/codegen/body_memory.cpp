@@ -122,7 +122,7 @@ Value BodyPrinter::load_memory(const ir::Op& op, const Placed& offset, const std
   return {name, dtype, width, level, false};
 }
 
-bool BodyPrinter::is_room(const ir::Store& store, ir::Symbol loop, DType dtype) const {
+bool BodyPrinter::can_hold_row(const ir::Store& store, ir::Symbol loop, DType dtype) const {
   const Placement::Kind kind = kernel_.schedule().placements[static_cast<size_t>(store.buffer)].kind;
   if (kind != Placement::Kind::kOutput && kind != Placement::Kind::kArena) return false;  // an input may be read by this group
   if (kernel_.graph().buffers[static_cast<size_t>(store.buffer)].dtype != dtype) return false;
@@ -131,18 +131,19 @@ bool BodyPrinter::is_room(const ir::Store& store, ir::Symbol loop, DType dtype) 
   return affine && affine->coefficient.is_const(1);
 }
 
-std::pair<std::string, std::string> BodyPrinter::in_room(const Room& room) {
-  if (room.node == ir::kNone) return {room.array, levels_[static_cast<size_t>(lane_level_)].names.at(*lane_)};
-  return {kernel_.buffer(room.store.buffer), spell(place(room.node, offset_of(room.store.buffer, room.store.index)), 0)};
+std::pair<std::string, std::string> BodyPrinter::storage_address(const RowStorage& storage) {
+  if (storage.node == ir::kNone) return {storage.array, levels_[static_cast<size_t>(lane_level_)].names.at(*lane_)};
+  return {kernel_.buffer(storage.store.buffer),
+          spell(place(storage.node, offset_of(storage.store.buffer, storage.store.index)), 0)};
 }
 
-std::string BodyPrinter::load_room(const Room& room, DType dtype) {
-  const auto [pointer, offset] = in_room(room);
+std::string BodyPrinter::load_text_of(const RowStorage& storage, DType dtype) {
+  const auto [pointer, offset] = storage_address(storage);
   return load_text(dtype, lane_width_, pointer, offset);
 }
 
-std::string BodyPrinter::store_room(const Room& room, DType dtype, const std::string& value) {
-  const auto [pointer, offset] = in_room(room);
+std::string BodyPrinter::store_text_of(const RowStorage& storage, DType dtype, const std::string& value) {
+  const auto [pointer, offset] = storage_address(storage);
   return store_text(dtype, lane_width_, pointer, offset, value);
 }
 

@@ -86,6 +86,12 @@ void Kernel::write_offsets(Writer& writer) const {
   for (const std::string& name : buffer_names_) writer.line("$s += $s_offset;", name, name);
 }
 
+std::string Kernel::all_offsets() const {
+  std::string offsets;
+  for (const std::string& name : buffer_names_) offsets += (offsets.empty() ? "" : " | ") + name + "_offset";
+  return offsets;
+}
+
 KernelSource Kernel::finish(const std::string& kind, const std::string& functions, const Writer& body,
                             std::array<ir::IndexExpr, 3> groups, std::array<size_t, 3> local, bool add_offsets) const {
   Writer kernel;

@@ -47,6 +47,8 @@ class Kernel {
   std::vector<std::string> argument_names() const;
   /// "in0 += in0_offset;" for every buffer.
   void write_offsets(Writer& writer) const;
+  /// The offsets of all buffers combined by "|": a multiple of a power of two if all of them are.
+  std::string all_offsets() const;
   const std::vector<std::string>& buffer_names() const { return buffer_names_; }
   const std::vector<std::string>& int_names() const { return int_names_; }
   const std::vector<BufferArg>& buffers() const { return buffers_; }

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "csrc/codegen/phases.h"
+#include "csrc/codegen/body.h"
 
 namespace ocl::codegen {
 

@@ -114,23 +114,16 @@ std::map<ir::Symbol, IndexExpr> strides_as_arguments(ir::Graph& graph, const std
   return values;
 }
 
-}  // namespace
-
-KernelSource generate_template(const schedule::Schedule& planned, const schedule::Group& group, const Caps& caps) {
+/// The hooks of the main node's outputs: STORE for single elements, STOREV for vectors, STOREA for vectors at aligned
+/// addresses.
+std::vector<Hook> choose_hooks(const ir::Graph& graph, const schedule::Group& group) {
   const schedule::TemplateLaunch& launch = group.launch;
-  schedule::Schedule schedule = planned;
-  std::vector<ir::NodeId> nodes = {group.main};
-  nodes.insert(nodes.end(), group.epilogue.begin(), group.epilogue.end());
-  std::map<ir::Symbol, IndexExpr> strides;
-  if (caps.is_cpu) strides = strides_as_arguments(schedule.graph, nodes);  // GPUs read alignment from them
-  const ir::Node& main = schedule.graph.nodes[static_cast<size_t>(group.main)];
-  Kernel kernel(schedule, caps, stored_buffers(schedule, nodes), group.index32, "e_");
-
+  const ir::Node& main = graph.nodes[static_cast<size_t>(group.main)];
   std::vector<Hook> hooks;
   for (size_t output = 0; output < main.outputs.size(); ++output) {
     const int lane = output > 0 && launch.store1_dim != ir::kNone ? launch.store1_dim : launch.store_dim;
     Hook hook{static_cast<int>(output), 1, lane, launch.store_coords, false, {}};
-    const size_t rank = output == 0 ? main.sizes.size() : schedule.graph.buffers[main.outputs[output]].sizes.size();
+    const size_t rank = output == 0 ? main.sizes.size() : graph.buffers[static_cast<size_t>(main.outputs[output])].sizes.size();
     if (output > 0) {
       hook.loops.resize(rank);
       std::iota(hook.loops.begin(), hook.loops.end(), 0);
@@ -145,48 +138,35 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
     }
     hooks.push_back(hook);
   }
-  for (Hook& hook : hooks) hook.body = hook_body(kernel, group, hook);
+  return hooks;
+}
 
-  Writer functions;
-  // No two buffers of a template share memory (placement reuses it in pointwise groups alone), so loads may pass earlier
-  // stores: otherwise a GPU waits for memory at each of an item's elements.
-  functions.line("#define EPILOGUE_PARAMS $s", joined(kernel.parameters(!caps.is_cpu)));
-  functions.line("#define EPILOGUE_PASS $s", joined(kernel.argument_names()));
-  // Where the caller's tensors begin is seen at run time, the same for the whole launch.
-  std::string offsets;
-  for (const std::string& name : kernel.buffer_names()) offsets += (offsets.empty() ? "" : " | ") + name + "_offset";
-  if (launch.store_aligned) functions.line("#define STORES_ALIGNED ((($s) & $d) == 0)", offsets, launch.store_width - 1);
-  for (const Hook& hook : hooks) {
-    std::vector<std::string> coordinates, parameters;
-    for (const int loop : hook.loops) {
-      coordinates.push_back("i" + std::to_string(loop));
-      parameters.push_back(std::string("const ") + kernel.index_type() + " i" + std::to_string(loop));
-    }
-    functions.open("OCL_INLINE void $s(const $t acc$s EPILOGUE_PARAMS)", hook.function(), Type{ir::DType::kF32, hook.width},
-                   joined(parameters));
-    if (launch.store_aligned && hook.output == 0 && hook.width > 1 && !hook.aligned) {
-      functions.open("if (STORES_ALIGNED)");
-      functions.line("STOREA(acc$s);", joined(coordinates));
-      functions.line("return;");
-      functions.close();
-    }
-    kernel.write_offsets(functions);
-    functions.append(hook.body);
-    functions.close();
-    functions.line("#define $s(acc$s) $s(acc$s EPILOGUE_PASS)", hook.macro(), joined(coordinates), hook.function(),
-                   joined(coordinates));
+/// The function of a hook, and the macro that calls it.
+void print_hook(Writer& functions, const Kernel& kernel, const Hook& hook, bool store_aligned) {
+  std::vector<std::string> coordinates, parameters;
+  for (const int loop : hook.loops) {
+    coordinates.push_back("i" + std::to_string(loop));
+    parameters.push_back(std::string("const ") + kernel.index_type() + " i" + std::to_string(loop));
   }
+  functions.open("OCL_INLINE void $s(const $t acc$s EPILOGUE_PARAMS)", hook.function(), Type{ir::DType::kF32, hook.width},
+                 joined(parameters));
+  if (store_aligned && hook.output == 0 && hook.width > 1 && !hook.aligned) {
+    functions.open("if (STORES_ALIGNED)");
+    functions.line("STOREA(acc$s);", joined(coordinates));
+    functions.line("return;");
+    functions.close();
+  }
+  kernel.write_offsets(functions);
+  functions.append(hook.body);
+  functions.close();
+  functions.line("#define $s(acc$s) $s(acc$s EPILOGUE_PASS)", hook.macro(), joined(coordinates), hook.function(),
+                 joined(coordinates));
+}
 
-  Writer defines;
-  defines.line("#define KERNEL_NAME $s", kPlaceholder);
-  for (const auto& [macro, value] : launch.defines) defines.line("#define $s $s", macro, value);
-  if (launch.plain_stores && group.epilogue.empty()) defines.line("#define PLAIN_STORES 1");
-  double cost = 0;
-  for (const ir::NodeId id : group.epilogue) cost += schedule::op_cost(schedule.graph.nodes[static_cast<size_t>(id)]);
-  if (!caps.is_cpu && cost >= kLongStores) defines.line("#define LONG_STORES 1");
-
-  KernelSource source;
-  source.kind = launch.kind;
+/// Arguments in the kernel's order: the template's inputs, workspace and integers, then the epilogue's buffers and integers, in
+/// whose values `strides` replaces the symbols of strides_as_arguments.
+void add_arguments(KernelSource& source, const schedule::TemplateLaunch& launch, const Kernel& kernel,
+                   const std::map<ir::Symbol, IndexExpr>& strides) {
   int slot = 0;
   for (const auto& input : launch.inputs) {
     source.buffers.push_back({input.buffer, input.offset, false, slot});
@@ -208,6 +188,42 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
     arg.value = ir::substitute(arg.value, strides);
     source.ints.push_back(arg);
   }
+}
+
+}  // namespace
+
+KernelSource generate_template(const schedule::Schedule& planned, const schedule::Group& group, const Caps& caps) {
+  const schedule::TemplateLaunch& launch = group.launch;
+  schedule::Schedule schedule = planned;
+  std::vector<ir::NodeId> nodes = {group.main};
+  nodes.insert(nodes.end(), group.epilogue.begin(), group.epilogue.end());
+  std::map<ir::Symbol, IndexExpr> strides;
+  if (caps.is_cpu) strides = strides_as_arguments(schedule.graph, nodes);  // GPUs read alignment from them
+  Kernel kernel(schedule, caps, stored_buffers(schedule, nodes), group.index32, "e_");
+  std::vector<Hook> hooks = choose_hooks(schedule.graph, group);
+  for (Hook& hook : hooks) hook.body = hook_body(kernel, group, hook);
+
+  Writer functions;
+  // No two buffers of a template share memory (placement reuses it in pointwise groups alone), so loads may pass earlier
+  // stores: otherwise a GPU waits for memory at each of an item's elements.
+  functions.line("#define EPILOGUE_PARAMS $s", joined(kernel.parameters(!caps.is_cpu)));
+  functions.line("#define EPILOGUE_PASS $s", joined(kernel.argument_names()));
+  // Where the caller's tensors begin is seen at run time, the same for the whole launch.
+  if (launch.store_aligned)
+    functions.line("#define STORES_ALIGNED ((($s) & $d) == 0)", kernel.all_offsets(), launch.store_width - 1);
+  for (const Hook& hook : hooks) print_hook(functions, kernel, hook, launch.store_aligned);
+
+  Writer defines;
+  defines.line("#define KERNEL_NAME $s", kPlaceholder);
+  for (const auto& [macro, value] : launch.defines) defines.line("#define $s $s", macro, value);
+  if (launch.plain_stores && group.epilogue.empty()) defines.line("#define PLAIN_STORES 1");
+  double cost = 0;
+  for (const ir::NodeId id : group.epilogue) cost += schedule::op_cost(schedule.graph.nodes[static_cast<size_t>(id)]);
+  if (!caps.is_cpu && cost >= kLongStores) defines.line("#define LONG_STORES 1");
+
+  KernelSource source;
+  source.kind = launch.kind;
+  add_arguments(source, launch, kernel, strides);
   source.groups = launch.groups;
   for (size_t d = 0; d < 3; ++d) source.local[d] = static_cast<size_t>(launch.local[d]);
   std::string text;
