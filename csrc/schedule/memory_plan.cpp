@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "csrc/schedule/schedule.h"
+#include "csrc/schedule/verify.h"
 #include "csrc/support/error.h"
 
 namespace ocl::schedule {
@@ -48,6 +48,7 @@ MemoryPlan plan_memory(const std::vector<Interval>& intervals, int64_t alignment
         std::upper_bound(placed.begin(), placed.end(), block, [](const Block& a, const Block& b) { return a.begin < b.begin; }),
         block);
   }
+  verify(plan, intervals);
   return plan;
 }
 
