@@ -25,7 +25,7 @@ constexpr int kBatchSteps = 8;        // GPU: elements of an item in a batch, if
 constexpr int kFewVectors = 4;        // side by side, in the loop behind that over many
 constexpr int64_t kLeastWork = 4096;  // elements of a cheap op that are worth a work-item (about 0.5 us)
 
-/// Whether a buffer is written where it was read.
+/// Whether the group stores to a buffer that it also loads.
 bool loads_what_it_stores(const Nest& nest) {
   const schedule::Schedule& schedule = nest.kernel.schedule();
   const std::set<ir::BufferId> stored = stored_buffers(schedule, nest.group.nodes());

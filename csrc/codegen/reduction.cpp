@@ -1,14 +1,15 @@
 // csrc/codegen/reduction.cpp: nests whose outer elements are reduced together by vector lanes (CPU) or by a work-group (GPU).
 //
 // CPU, kRow: a work-item owns rows [first, last); lanes run along r*.
-// GPU, kRow: r* is contiguous, so neighbouring items take neighbouring r. One group is `rows` outer elements x `items` items:
+// GPU, kRow: r* is contiguous, so neighbouring items take neighbouring r. One work-group is `rows` outer elements x `items`
+// items:
 //     item:  0 1 2 ... items-1 | 0 1 2 ...
 //            row 0               row 1
 // Rows that the items can hold stay in their registers (register_phases.h).
 // GPU, kColumn: i* is contiguous, so neighbouring items take neighbouring i, and rows of items stride over r. 256 items:
 //     item:  0 1 2 ... 31      r = 0, 8, 16, ...
 //            0 1 2 ... 31      r = 1, 9, 17, ...
-// Where few groups run, each has few columns, and as many items as a group can have.
+// Where few work-groups run, each has few columns, and as many items as a work-group can have.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -18,6 +19,7 @@
 #include "csrc/codegen/nest.h"
 #include "csrc/codegen/register_phases.h"
 #include "csrc/codegen/work_group_phases.h"
+#include "csrc/ir/facts.h"
 #include "csrc/support/error.h"
 
 namespace ocl::codegen {
@@ -28,18 +30,18 @@ using schedule::LoopStrategy;
 
 namespace {
 
-constexpr int64_t kLong = 2048;  // elements per outer element that are worth a group of more than the usual size
+constexpr int64_t kLong = 2048;  // elements per outer element that are worth a larger work-group than usual
 
-/// Items that share a row: enough for coalesced reads and short trees, the whole group for long rows.
+/// Items that share a row: enough for coalesced reads and short trees, the whole work-group for long rows.
 int items_per_row(int group, int64_t longest) {
   int items = group;
   while (items > 32 && longest < int64_t{items} * 4) items /= 2;
   return items;
 }
 
-/// Items of a group: the usual number, or for long rows and narrow columns the most whose accumulators take half of the local
-/// memory.
-int items_per_group(const Nest& nest, int64_t longest) {
+/// Work-items of a work-group: the usual number. For long rows and narrow columns, the largest number whose accumulators fit
+/// half of the local memory.
+int items_per_work_group(const Nest& nest, int64_t longest) {
   const Dialect& dialect = nest.kernel.dialect();
   const bool column = nest.group.strategy == LoopStrategy::kColumn;
   if (longest < kLong || (column && nest.group.columns == 32)) return dialect.items;
@@ -52,7 +54,7 @@ int items_per_group(const Nest& nest, int64_t longest) {
       bytes += std::max(4, lane_bytes(ir::accumulator_dtype(node.reduction, a, input)));
   }
   int items = dialect.items;
-  while (items * 2 <= dialect.most_items && items * 2 * bytes <= dialect.local_bytes / 2) items *= 2;
+  while (items * 2 <= dialect.max_items && items * 2 * bytes <= dialect.local_bytes / 2) items *= 2;
   return column ? items : std::max(dialect.items, items_per_row(items, longest));
 }
 
@@ -93,7 +95,7 @@ namespace {
 constexpr int kRowVectors = 4, kRowScalars = 8;  // of an item, if that leaves few enough items in a group
 constexpr size_t kRowOps = 600;                  // printed: compile time
 constexpr int64_t kRowValues = 96;               // loaded elements of an item: registers
-constexpr int64_t kRowItems = 1024;              // of all groups, for each compute unit
+constexpr int64_t kRowItems = 1024;              // of all work-groups, for each compute unit
 
 struct RegisterRows {
   int items, width;
@@ -130,34 +132,34 @@ std::optional<RegisterRows> register_rows(Nest& nest, const IndexExpr& rows) {
   for (const ir::NodeId id : group.nodes())
     reductions += nest.kernel.graph().nodes[static_cast<size_t>(id)].kind == ir::NodeKind::kReduce;
   // Two sets of arrays for the trees, of 8 bytes at most.
-  int64_t most = dialect.most_items;
-  while (most > 8 && reductions * 16 * std::max<int64_t>(most, dialect.items) > dialect.local_bytes) most /= 2;
+  int64_t max_items = dialect.max_items;
+  while (max_items > 8 && reductions * 16 * std::max<int64_t>(max_items, dialect.items) > dialect.local_bytes) max_items /= 2;
   int items = 8;
-  while (items < most && !fits(items)) items *= 2;
+  while (items < max_items && !fits(items)) items *= 2;
   if (!fits(items) || reductions * 16 * std::max<int64_t>(items, dialect.items) > dialect.local_bytes) return std::nullopt;
   const int64_t all = nest.ranges.of(rows).high;
-  while (items * 2 <= most && slots(items) > 1 && all < dialect.units * kRowItems / items) items *= 2;
+  while (items * 2 <= max_items && slots(items) > 1 && all < dialect.units * kRowItems / items) items *= 2;
   return RegisterRows{items, width, length};
 }
 
-/// A work-group of a GPU: decided before anything is printed.
-struct GroupRows {
+/// The rows of a GPU work-group: decided before anything is printed.
+struct WorkGroupRows {
   IndexExpr rows;                         // outer elements
-  int items = 1;                          // of the group
+  int items = 1;                          // of the work-group
   Sharing sharing;                        // of a row
   std::optional<RegisterRows> registers;  // rows that stay in registers
 };
 
-GroupRows choose_group_rows(Nest& nest) {
+WorkGroupRows choose_work_group_rows(Nest& nest) {
   const schedule::Group& group = nest.group;
-  GroupRows result;
+  WorkGroupRows result;
   result.rows = ir::simplify(ir::product(group.sizes), nest.ranges);
   result.registers = register_rows(nest, result.rows);
   const int64_t longest = nest.ranges.of(ir::simplify(ir::product(group.reduce_sizes), nest.ranges)).high;
   Sharing& sharing = result.sharing;
   sharing.column = group.strategy == LoopStrategy::kColumn;
   result.items =
-      result.registers ? std::max(nest.kernel.dialect().items, result.registers->items) : items_per_group(nest, longest);
+      result.registers ? std::max(nest.kernel.dialect().items, result.registers->items) : items_per_work_group(nest, longest);
   sharing.items = result.registers ? result.registers->items
                   : sharing.column ? std::max(1, result.items / group.columns)
                                    : items_per_row(result.items, longest);
@@ -193,7 +195,7 @@ void print_item_position(Nest& nest, const Sharing& sharing, const std::string& 
 Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local) {
   BodyPrinter& body = nest.body;
   const ir::Shape& sizes = nest.group.sizes;
-  const GroupRows chosen = choose_group_rows(nest);
+  const WorkGroupRows chosen = choose_work_group_rows(nest);
   const Sharing& sharing = chosen.sharing;
   *local = {static_cast<size_t>(chosen.items), 1, 1};
   const Grid grid = {ir::ceildiv(chosen.rows, sharing.rows), 1, 1};

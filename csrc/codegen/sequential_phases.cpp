@@ -18,7 +18,7 @@ constexpr int64_t kUnrollLimit = 16;  // loops up to this length are unrolled,
 constexpr size_t kUnrollOps = 48;     // unless their bodies are longer than this: compile time
 constexpr int kScanElements = 8;      // of a GPU's scan, loaded at once
 constexpr int kVectors = 4;           // side by side, if each has many accumulators
-constexpr int kMostVectors = 16;      // if there is one sum alone, which with its blocks' takes the registers there are
+constexpr int kMaxVectors = 16;       // if there is one sum alone, which with its blocks' takes the registers there are
 constexpr size_t kVectorOps = 24;     // of bodies that are repeated for each of kVectors: compile time, registers
 
 }  // namespace
@@ -185,7 +185,7 @@ int vectors_side_by_side(BodyPrinter& body, const schedule::Group& group, int64_
   if (inner != 1 || !group.phases[0].inner || ops > kVectorOps) return 1;
   int vectors = kVectors;
   const auto fits = [&](int n) {
-    return sums == 1 && n <= kMostVectors && static_cast<size_t>(n) * ops <= kVectors * kVectorOps &&
+    return sums == 1 && n <= kMaxVectors && static_cast<size_t>(n) * ops <= kVectors * kVectorOps &&
            length >= int64_t{n} * width && rows * length >= int64_t{n} * width * body.kernel().dialect().units;
   };
   while (cheap && fits(2 * vectors)) vectors *= 2;

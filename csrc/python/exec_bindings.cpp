@@ -13,6 +13,7 @@
 #include "csrc/python/pch.h"
 #include "csrc/python/plan_object.h"
 #include "csrc/runtime/history.h"
+#include "csrc/schedule/pipeline.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/eager.h"
 #include "csrc/torch/plan_runner.h"

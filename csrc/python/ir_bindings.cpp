@@ -5,6 +5,10 @@
 #include <pybind11/stl.h>
 
 #include "csrc/ir/builder.h"
+#include "csrc/ir/facts.h"
+#include "csrc/ir/parse.h"
+#include "csrc/ir/simplify.h"
+#include "csrc/ir/verify.h"
 #include "csrc/support/error.h"
 
 namespace py = pybind11;

@@ -24,10 +24,10 @@
 namespace ocl::runtime {
 namespace {
 
-constexpr char kAbi[] = "kernels 1";           // changes with the meaning of a stored entry
-constexpr size_t kMostKernelsPerProgram = 16;  // 8 to 32 cost the same per kernel; fewer spread better over threads
-constexpr char kReference[] = "@";             // a kernel's entry: this, then the key of the program that holds it
-constexpr double kBinarySeconds = 0.015;       // of CPU a kernel; longer, and the answer was compiled: others take microseconds
+constexpr char kAbi[] = "kernels 1";          // changes with the meaning of a stored entry
+constexpr size_t kMaxKernelsPerProgram = 16;  // 8 to 32 cost the same per kernel; fewer spread better over threads
+constexpr char kReference[] = "@";            // a kernel's entry: this, then the key of the program that holds it
+constexpr double kBinarySeconds = 0.015;      // of CPU a kernel; longer, and the answer was compiled: others take microseconds
 
 using Clock = std::chrono::steady_clock;
 using Indices = std::vector<size_t>;  // into the texts of one call
@@ -192,7 +192,7 @@ std::vector<Indices> make_batches(const std::vector<KernelText>& texts, const In
     }
     std::vector<size_t>& candidates = open[std::string_view(text).substr(0, marker)];
     const auto fits = [&](size_t batch) {
-      return batches[batch].size() < kMostKernelsPerProgram &&
+      return batches[batch].size() < kMaxKernelsPerProgram &&
              std::none_of(
                  batches[batch].begin(), batches[batch].end(),
                  [&](size_t other) { return texts[other].name == texts[i].name; });

@@ -1,4 +1,6 @@
 // csrc/schedule/memory_plan.cpp: buffers with lifetimes -> offsets in one arena, best fit, largest first.
+#include "csrc/schedule/memory_plan.h"
+
 #include <algorithm>
 #include <numeric>
 

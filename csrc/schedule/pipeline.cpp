@@ -1,8 +1,12 @@
 // csrc/schedule/pipeline.cpp: the passes in order; read this first. A pass is void(Schedule&, const Caps&).
+#include "csrc/schedule/pipeline.h"
+
 #include <algorithm>
 #include <chrono>
 #include <string_view>
 
+#include "csrc/ir/simplify.h"
+#include "csrc/ir/verify.h"
 #include "csrc/schedule/batch.h"
 #include "csrc/schedule/choose_template.h"
 #include "csrc/schedule/conv_statistics.h"
@@ -64,18 +68,18 @@ struct Order {
 
 constexpr Order kOrder[] = {
     {"layout", "choose_template", "a chooser reads the strides of its operands"},
-    {"layout", "split_reductions", "which loop of a reduction is contiguous decides how it is cut"},
+    {"layout", "split_reductions", "a reduction is cut by which of its loops is contiguous"},
     {"choose_template", "split_reductions", "a contraction without a template becomes a reduction"},
-    {"choose_template", "conv_statistics", "some kernels of convolutions have a form that leaves statistics"},
+    {"choose_template", "conv_statistics", "only some kernels of convolutions can store statistics"},
     {"conv_statistics", "split_reductions", "a reduction is recognised as long as it is whole"},
     {"choose_template", "inline_maps", "a chooser's packing copies and partial sums fuse like any node"},
     {"choose_template", "share_copies", "choosers ask for copies one by one"},
-    {"share_copies", "inline_maps", "a copy's producer would be computed again in each"},
+    {"share_copies", "inline_maps", "otherwise a copy's producer would be computed again for each reader"},
     {"split_reductions", "inline_maps", "partial and final steps take producers and consumers of their own"},
-    {"inline_maps", "fuse", "only values that are worth keeping are worth a place in a group"},
+    {"inline_maps", "fuse", "what is computed again where it is read needs no group"},
     {"fuse", "loop_order", "all nodes of a group share their loops"},
     {"loop_order", "batch", "members of a batch keep loops of their own"},
-    {"batch", "linearize", "a batch has one place in the order"},
+    {"batch", "linearize", "a batch is one launch"},
     {"linearize", "place_buffers", "a lifetime is a pair of positions in the final order"},
 };
 

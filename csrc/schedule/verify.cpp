@@ -9,6 +9,7 @@
 
 #include "csrc/schedule/body.h"
 #include "csrc/schedule/dependence.h"
+#include "csrc/schedule/memory_plan.h"
 #include "csrc/support/error.h"
 
 namespace ocl::schedule {
@@ -278,9 +279,11 @@ std::string aliases_take_turns(const Facts& f) {
   std::map<BufferId, std::vector<BufferId>> sharing;
   for (BufferId b = 0; b < static_cast<BufferId>(f.schedule.placements.size()); ++b)
     if (f.placement(b).kind == Placement::Kind::kAlias && memory_of(f, b) != ir::kNone) sharing[memory_of(f, b)].push_back(b);
-  const auto first = [&](BufferId b) { return f.first_use[static_cast<size_t>(b)]; };
+  const auto first = [&](BufferId b) {  // an input is alive from the beginning
+    return f.placement(b).kind == Placement::Kind::kInput ? -1 : f.first_use[static_cast<size_t>(b)];
+  };
   for (auto& [memory, buffers] : sharing) {
-    if (first(memory) >= 0) buffers.push_back(memory);
+    if (f.first_use[static_cast<size_t>(memory)] >= 0) buffers.push_back(memory);
     std::sort(buffers.begin(), buffers.end(), [&](BufferId a, BufferId b) { return first(a) < first(b); });
     for (size_t i = 1; i < buffers.size(); ++i)
       if (first(buffers[i - 1]) == first(buffers[i]) || f.last_use[static_cast<size_t>(buffers[i - 1])] > first(buffers[i]))

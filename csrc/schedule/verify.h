@@ -1,6 +1,7 @@
 // csrc/schedule/verify.h: what holds of a schedule once nodes are grouped, and once buffers have memory.
 #pragma once
 
+#include "csrc/schedule/memory_plan.h"
 #include "csrc/schedule/schedule.h"
 
 namespace ocl::schedule {

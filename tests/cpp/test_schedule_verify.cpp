@@ -6,6 +6,8 @@
 #include <functional>
 
 #include "csrc/ir/builder.h"
+#include "csrc/schedule/memory_plan.h"
+#include "csrc/schedule/pipeline.h"
 #include "csrc/schedule/verify.h"
 #include "csrc/support/error.h"
 
@@ -174,6 +176,21 @@ TEST_CASE("what is overwritten is read before, and writers of one place keep the
   REQUIRE(complaint(s) == "");
   std::rotate(s.groups.begin(), s.groups.begin() + 1, s.groups.end());
   CHECK(complaint(s).find("nothing runs before") != std::string::npos);
+}
+
+TEST_CASE("a result may take the memory of a donated input from the first group on, while nobody else reads the input") {
+  for (const bool read_later : {false, true}) {
+    Builder b;
+    const Value x = b.input(DType::kF32, kSizes, kStrides, false, true);
+    const Value y = b.op("exp", {x});
+    b.output(eager(b, 0, {y}), kStrides);
+    if (read_later) b.output(eager(b, 1, {x}), kStrides);
+    Schedule s = scheduled(b, false);
+    REQUIRE(complaint(s) == "");
+    CHECK((placement(s, y.buffer).kind == Placement::Kind::kAlias) == !read_later);
+    placement(s, y.buffer) = {Placement::Kind::kAlias, x.buffer};
+    CHECK((complaint(s).find("not alive at the same time") != std::string::npos) == read_later);
+  }
 }
 
 TEST_CASE("pieces of a concatenation may be written in any order") {
