@@ -17,7 +17,7 @@
 // only the high part. Products of 16-bit operands are exact, and their sums stay in the unit over the whole depth: what truncation loses (1e-5 of a sum
 // of ten thousand) is far below what rounding the result to 16 bits loses.
 //
-// Text after //@ is a comment for the compiler, which knows a smaller instruction set than the driver's assembler; the runtime uncovers it (program.cpp).
+// Text after //@ is a comment for the compiler, which knows a smaller instruction set than the driver's assembler; the runtime uncovers it (hidden_instructions.cpp).
 #ifndef TILE_M
 #define TILE_M 128  // rows of C a work-group: 64 a consumer
 #endif

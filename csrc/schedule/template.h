@@ -78,7 +78,8 @@ struct TemplateContext {
 };
 using TemplateChooser = bool (*)(TemplateContext&, TemplateLaunch&);
 
-/// The rows of templates.def: name, chooser, for CPUs / GPUs; tried in order, the first that accepts wins.
+/// A hand-written kernel, for CPUs or GPUs, and its chooser. templates.cpp lists the rows. They are tried in order; the first
+/// chooser that accepts a node wins.
 struct TemplateRow {
   const char* name;
   bool on_cpu, on_gpu;

@@ -40,6 +40,8 @@ std::string make_private_file(const std::string& path);
 bool write_private_file(const std::string& path, const std::string& contents) noexcept;
 
 int process_id() noexcept;
+/// CPU time of this thread so far.
+double thread_seconds() noexcept;
 /// True in a child made by fork() from a process that had called watch_forks() before. Costs one load.
 bool is_forked_child() noexcept;
 void watch_forks() noexcept;

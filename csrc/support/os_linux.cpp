@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <deque>
 #include <filesystem>
 #include <mutex>
@@ -232,6 +233,13 @@ void begin_forked_child() {
 }  // namespace
 
 int process_id() noexcept { return static_cast<int>(getpid()); }
+
+double thread_seconds() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 bool is_forked_child() noexcept { return g_forked_child.load(std::memory_order_relaxed); }
 
 bool is_ending() noexcept { return g_ending.load(std::memory_order_relaxed); }

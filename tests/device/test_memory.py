@@ -4,7 +4,9 @@ import gc
 import pytest
 import torch
 
-from torch_ocl_compile import _C, eager, registration
+from torch_ocl_compile import _C
+from torch_ocl_compile.device import registration
+from torch_ocl_compile.eager import compile as eager
 
 RECENT = 64  # programs that stay though nothing uses them (csrc/runtime/program.cpp)
 MOST_EAGER = 1024  # csrc/torch/eager.cpp

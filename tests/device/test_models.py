@@ -144,10 +144,8 @@ def test_network_for_other_cpus(name, batch, size, vector_floats, units, tmp_pat
 
 
 def launches_of(step):
-    from torch_ocl_compile.record import record
-
     step()
-    with record() as launches:
+    with torch.ocl.record() as launches:
         step()
     torch.ocl.synchronize()
     return launches

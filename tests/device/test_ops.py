@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 
 from tests.op_row import HALVES, Op, same, to_cpu, widened
 from tests.op_table import OPS
-from torch_ocl_compile import debug
+from torch_ocl_compile.compile import debug
 
 
 def move(sample: Any, device: str) -> Any:

@@ -112,6 +112,28 @@ def test_numbers_on_the_cpu_in_a_join(ocl_device: str, worker_for: Callable[[str
         assert outcome["kind"] == kind, outcome["text"]
 
 
+def test_attention_that_is_written_to(ocl_device: str, worker_for: Callable[[str], Worker]) -> None:
+    """PyTorch refuses the gradient of fused attention where an operand was written to since, on the CPU only for some layouts."""
+    arguments = [f"make(device, (2, 1, 1, 1), torch.float32, {i})" for i in range(3)]
+    arguments[1] += ".permute(3, 2, 1, 0).reshape(1, 1, 1, 2).permute(3, 2, 1, 0)"
+    arguments[2] += ".requires_grad_()"
+    arguments.append("make(device, (1, 1, 1, 1), torch.float32, 3)")
+    lines = ["v0 = F.scaled_dot_product_attention(a0, a1, a2, a3)", "a1.eq_(a2)"]
+    program = named("", "", arguments, lines, ["v0"], gradient=True).program
+    assert worker_for(ocl_device).ask({"program": program.as_dict(), "oracle": False})[0]["kind"] == "skipped"
+
+
+def test_strides_that_only_eager_mode_has() -> None:
+    """Of dimensions of one element: traced, a comparison keeps them, and what follows takes the result for channels-last."""
+    from tests.fuzz.check import wrong_when_traced
+    from tests.fuzz.reference import Native
+
+    images = "make(device, (4, 8, 2, 1), torch.float32, 0).permute(0, 3, 1, 2)"
+    for line, wrong in (("v1 = torch.hstack([v0, v0])", True), ("v1 = torch.vstack([v0, v0]).contiguous()", False)):
+        program = named("", "", [images], ["v0 = torch.eq(a0, a0)", line], ["v1"]).program
+        assert wrong_when_traced(Native(program, 4, 0)) is wrong
+
+
 def test_programs_are_the_same_everywhere() -> None:
     """A seed and a number name one program."""
     from tests.fuzz.worker import Source

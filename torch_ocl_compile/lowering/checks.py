@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from torch_ocl_compile.lowering.registry import overload
+from torch_ocl_compile.fx.overloads import overload
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
