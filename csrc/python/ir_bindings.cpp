@@ -282,7 +282,7 @@ void bind_graph(py::module_& m) {
       .def_readonly("identities", &ReductionFacts::identities)
       .def_readonly("step", &ReductionFacts::step)
       .def_readonly("merge", &ReductionFacts::merge)
-      .def_readonly("leave", &ReductionFacts::leave);
+      .def_readonly("result_accumulator", &ReductionFacts::result_accumulator);
   m.def("reductions", [] {
     std::vector<ReductionFacts> rows;
     for (int code = 0; code < static_cast<int>(ReductionCode::kCount); ++code)
