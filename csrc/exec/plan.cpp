@@ -10,6 +10,7 @@
 #include "csrc/exec/tune.h"
 #include "csrc/exec/unit_check.h"
 #include "csrc/runtime/queue.h"
+#include "csrc/schedule/pipeline.h"
 #include "csrc/support/log.h"
 #include "csrc/support/os.h"
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "csrc/ir/facts.h"
+#include "csrc/ir/verify.h"
 #include "csrc/support/error.h"
 
 namespace ocl::ir {
@@ -182,7 +184,7 @@ std::vector<Value> Builder::reduce(const std::string& reduction, const Value& x,
   if (row.types[0] == "bool") computed = DType::kBool;
 
   std::vector<DType> dtypes;
-  for (const int accumulator : row.leave) {
+  for (const int accumulator : row.result_accumulator) {
     DType result = accumulator_dtype(reduction_code(reduction), accumulator, computed);
     const bool element_type =
         row.types[static_cast<size_t>(accumulator)] == "same" || (wide && !statistics && is_floating(x.dtype));

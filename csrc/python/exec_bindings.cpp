@@ -15,6 +15,7 @@
 #include "csrc/python/plan_object.h"
 #include "csrc/runtime/build_pool.h"
 #include "csrc/runtime/history.h"
+#include "csrc/schedule/pipeline.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/eager.h"
 #include "csrc/torch/plan_runner.h"

@@ -5,6 +5,10 @@
 #include <pybind11/stl.h>
 
 #include "csrc/ir/builder.h"
+#include "csrc/ir/facts.h"
+#include "csrc/ir/parse.h"
+#include "csrc/ir/simplify.h"
+#include "csrc/ir/verify.h"
 #include "csrc/support/error.h"
 
 namespace py = pybind11;
@@ -265,7 +269,7 @@ void bind_graph(py::module_& m) {
       .def_readonly("identities", &ReductionFacts::identities)
       .def_readonly("step", &ReductionFacts::step)
       .def_readonly("merge", &ReductionFacts::merge)
-      .def_readonly("leave", &ReductionFacts::leave);
+      .def_readonly("result_accumulator", &ReductionFacts::result_accumulator);
   m.def("reductions", [] {
     std::vector<ReductionFacts> rows;
     for (int code = 0; code < static_cast<int>(ReductionCode::kCount); ++code)

@@ -24,7 +24,7 @@ namespace ocl::runtime {
 namespace {
 
 constexpr char kAbi[] = "kernels 1";           // changes with the meaning of a stored entry
-constexpr size_t kMostKernelsPerProgram = 16;  // 8 to 32 cost the same per kernel; fewer spread better over threads
+constexpr size_t kMaxKernelsPerProgram = 16;  // 8 to 32 cost the same per kernel; fewer spread better over threads
 constexpr char kReference[] = "@";             // a kernel's entry: this, then the key of the program that holds it
 constexpr double kBinarySeconds = 0.002;       // of CPU; longer, and the answer was compiled: others take microseconds
 constexpr char kYes[] = "1", kNo[] = "0";
@@ -158,7 +158,7 @@ class Build {
     if (workers > 0 && !compiles_at_launch())
       build_with_workers(pending, workers);
     else
-      build_here(make_batches(texts_, pending, kMostKernelsPerProgram));
+      build_here(make_batches(texts_, pending, kMaxKernelsPerProgram));
     std::lock_guard lock(shared().mutex);
     shared().counters.built += count;
     shared().counters.build_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
@@ -185,7 +185,7 @@ class Build {
     const size_t share = (pending.size() + workers - 1) / workers;
     std::exception_ptr error;
     Indices alone;
-    finish_workers(make_batches(texts_, pending, std::clamp<size_t>(share, 1, kMostKernelsPerProgram)), workers, alone, error);
+    finish_workers(make_batches(texts_, pending, std::clamp<size_t>(share, 1, kMaxKernelsPerProgram)), workers, alone, error);
     std::vector<Indices> single;
     for (size_t i : alone) single.push_back({i});
     if (!single.empty()) finish_workers(single, workers, alone, error);

@@ -75,8 +75,8 @@ class GroupLoops {
       return;
     }
     int width = caps.vector_floats;
-    const int64_t most = ranges.of(sizes.back()).high;
-    while (width > 1 && width > most) width /= 2;
+    const int64_t max_size = ranges.of(sizes.back()).high;
+    while (width > 1 && width > max_size) width /= 2;
     group_.vector_width = width;
   }
 
@@ -141,7 +141,7 @@ class GroupLoops {
     const size_t outer = position(kind, a);
     const ir::Shape& sizes = kind == SymbolKind::kLoop ? group_.sizes : group_.reduce_sizes;
     const ir::Ranges ranges = loops().ranges(graph_);
-    if (sizes[a + 1].is_const(0)) return false;  // runs never: there is no quotient to write
+    if (sizes[a + 1].is_const(0)) return false;  // an empty loop: no quotient by its size
     for (const Walk& walk : walks_) {
       const auto &x = walk.strides[outer], &y = walk.strides[outer + 1];
       if (!x || !y || !simplify(*x - *y * sizes[a + 1], ranges).is_const(0)) return false;
