@@ -74,7 +74,7 @@ inline schedule::Schedule schedule_of(const Case& c) {
 }
 
 inline void compare(const schedule::Schedule& s, const Memory& expected, const Memory& actual, double tolerance,
-             const std::string& text) {
+                    const std::string& text) {
   for (size_t i = 0; i < expected.size(); ++i) {
     if (s.placements[i].kind == Placement::Kind::kNowhere) continue;
     double scale = 0.1, worst = 0;

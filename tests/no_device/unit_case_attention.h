@@ -1,5 +1,5 @@
-// tests/no_device/unit_case_attention.h: emulated attention_wgmma or attention_mma, queries behind each other in memory as [b, l, h,
-// d]. Arguments: batch heads, heads of q per head of k, queries keys offset.
+// tests/no_device/unit_case_attention.h: emulated attention_wgmma or attention_mma, queries behind each other in memory as [b,
+// l, h, d]. Arguments: batch heads, heads of q per head of k, queries keys offset.
 #if MASK == 1
 using Mask = unsigned char;
 #elif MASK == 3

@@ -1,5 +1,5 @@
-// tests/no_device/unit_case_attention_gradient.h: emulated attention_gradient_wgmma or attention_gradient_mma, queries behind each
-// other in memory as [b, l, h, d]. Arguments: as in unit_case_attention.h.
+// tests/no_device/unit_case_attention_gradient.h: emulated attention_gradient_wgmma or attention_gradient_mma, queries behind
+// each other in memory as [b, l, h, d]. Arguments: as in unit_case_attention.h.
 #if MASK == 1
 using Mask = unsigned char;
 #elif MASK == 3

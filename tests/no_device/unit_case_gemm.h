@@ -1,5 +1,5 @@
-// tests/no_device/unit_case_gemm.h: emulated gemm_wgmma or gemm_mma: batch 2, sizes from the command line, both operands by strides.
-// Arguments: M N K padding offset groups.
+// tests/no_device/unit_case_gemm.h: emulated gemm_wgmma or gemm_mma: batch 2, sizes from the command line, both operands by
+// strides. Arguments: M N K padding offset groups.
 extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, int, int, int, int, long, long, long, long, long, long, long, long,
                   float*, ulong);
 

@@ -1,5 +1,5 @@
-// tests/no_device/unit_case_packed.h: emulated gemm_packed_wgmma of operands that pack_wgmma packed: batch 2, sizes from the command
-// line, both operands by strides. Arguments: M N K padding offset groups shared (whether all products have the same B).
+// tests/no_device/unit_case_packed.h: emulated gemm_packed_wgmma of operands that pack_wgmma packed: batch 2, sizes from the
+// command line, both operands by strides. Arguments: M N K padding offset groups shared (whether all products have the same B).
 using Pack = void(UNIT_T_HOST*, ulong, int, int, int, long, long, long, long, float*, ulong);
 extern "C" Pack pack_a, pack_b;
 extern "C" void k(float*, ulong, float*, ulong, int, int, int, long, long, float*, ulong);

@@ -1,4 +1,5 @@
-// tests/no_device/unit_emulator.cpp: a work-group of a matrix-unit kernel on the host, with the unit and its barriers in software.
+// tests/no_device/unit_emulator.cpp: a work-group of a matrix-unit kernel on the host, with the unit and its barriers in
+// software.
 //
 // Work-items are coroutines of one thread: one runs until it waits, then the next, forwards and backwards in turn. So a run is
 // the same each time, and items that all wait for one another are found at once.
