@@ -116,15 +116,31 @@ bool is_written(const c10::OperatorHandle& op, int argument) {
   return alias != nullptr && alias->isWrite();
 }
 
-/// Whether nothing that is written overlaps another argument in part. Throws torch's error for a tensor that overlaps itself.
+/// The position of a leaf in its argument.
+int list_position(const EagerArguments& arguments, int leaf) {
+  int position = 0;
+  while (position < leaf && arguments.argument[leaf - position - 1] == arguments.argument[leaf]) ++position;
+  return position;
+}
+
+/// Whether nothing that is written overlaps another argument in part, or is twice in a list. Throws torch's error for a tensor
+/// that overlaps itself.
 bool memory_is_clear(const c10::OperatorHandle& op, const EagerArguments& arguments) {
   if (!op.schema().is_mutable()) return true;
   std::vector<std::pair<const void*, int>> storages;
   for (size_t i = 0; i < arguments.leaves.size(); ++i) {
     const c10::IValue& value = arguments.leaves[i];
     if (!value.isTensor() || !value.toTensor().defined()) continue;
-    if (is_written(op, arguments.argument[i])) at::assert_no_internal_overlap(value.toTensor());
-    if (arguments.same[i] != static_cast<int>(i)) continue;
+    const bool written = is_written(op, arguments.argument[i]);
+    if (written) at::assert_no_internal_overlap(value.toTensor());
+    if (const int same = arguments.same[i]; same != static_cast<int>(i)) {
+      const int here = arguments.argument[i], there = arguments.argument[same];
+      const bool in_lists = op.schema().arguments()[here].type()->kind() == c10::TypeKind::ListType;
+      const bool at_one_place =
+          here != there && list_position(arguments, static_cast<int>(i)) == list_position(arguments, same);
+      if (in_lists && !at_one_place && (written || is_written(op, there))) return false;
+      continue;
+    }
     storages.emplace_back(value.toTensor().storage().unsafeGetStorageImpl(), static_cast<int>(i));
   }
   std::sort(storages.begin(), storages.end());

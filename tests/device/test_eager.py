@@ -335,3 +335,23 @@ def test_results_may_be_written(ocl_device: str) -> None:
         assert not result._is_view()
         result.mul_(2)
         torch.autograd.grad(result.sum(), w)
+
+
+def test_lists_whose_entries_share_memory(ocl_device):
+    """Entry by entry, as on the CPU: a later one sees what an earlier one wrote."""
+
+    def change(a, b, c):
+        torch._foreach_add_([a, a, b], 1)
+        torch._foreach_mul_([a, b, a], [2.0, 3.0, 4.0])
+        torch._foreach_add_([b, c], [c, b], alpha=2)
+        torch._foreach_sub_([c[:2], c[1:], c], [a[:2], a[1:], a])
+        torch._foreach_add_([a, b], [a, b])
+
+    given = [torch.arange(3.0) + i for i in range(3)]
+    wanted, got = [x.clone() for x in given], [x.to(ocl_device) for x in given]
+    torch.ocl.reset_fallback_counts()
+    change(*wanted)
+    change(*got)
+    for x, y in zip(got, wanted, strict=True):
+        torch.testing.assert_close(x.cpu(), y)
+    assert not torch.ocl.fallback_counts()
