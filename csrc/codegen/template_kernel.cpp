@@ -185,6 +185,7 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
   for (const ir::NodeId id : group.epilogue) cost += schedule::op_cost(schedule.graph.nodes[static_cast<size_t>(id)]);
   if (!caps.is_cpu && cost >= kLongStores) defines.line("#define LONG_STORES 1");
 
+  launch.check_arguments();
   KernelSource source;
   source.kind = launch.kind;
   int slot = 0;
@@ -211,8 +212,8 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
   source.groups = launch.groups;
   for (size_t d = 0; d < 3; ++d) source.local[d] = static_cast<size_t>(launch.local[d]);
   std::string text;
-  for (const std::string& library : launch.libraries) text += kernel_file(library) + std::string("\n");
-  name_template(kernel.dialect(), source, defines.str(), functions.str(), text + kernel_file(launch.file));
+  for (const char* file : kernel_row(launch.kernel).files) text += (text.empty() ? "" : "\n") + std::string(kernel_file(file));
+  name_template(kernel.dialect(), source, defines.str(), functions.str(), text);
   return source;
 }
 

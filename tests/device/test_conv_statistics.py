@@ -26,7 +26,7 @@ CASES = [
 
 def disabled_for(units):
     """What leaves the convolution to these kernels."""
-    return "wgmma" if units == "mma" else ""
+    return "warpgroup" if units == "mma" else ""
 
 
 def block_of(shape, dtype, bias, offset, device):

@@ -17,9 +17,10 @@ CPP_LAYERS = {
     "codegen": {"schedule", "ir", "support"},
     "runtime": {"support"},
     "cache": {"support"},
-    "exec": {"codegen", "schedule", "ir", "runtime", "cache", "support"},
+    "checks": {"codegen", "schedule", "ir", "runtime", "support"},
+    "exec": {"checks", "codegen", "schedule", "ir", "runtime", "cache", "support"},
     "torch": {"exec", "codegen", "schedule", "ir", "runtime", "support"},
-    "python": {"torch", "exec", "codegen", "schedule", "ir", "runtime", "cache", "support"},
+    "python": {"torch", "exec", "checks", "codegen", "schedule", "ir", "runtime", "cache", "support"},
 }
 # outside headers: who alone may include them
 ONLY = {

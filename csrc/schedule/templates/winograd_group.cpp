@@ -97,16 +97,17 @@ bool choose_winograd_group(TemplateContext& context, TemplateLaunch& launch) {
 
   const Operand image = channels_last_operand(context, x);
   launch = TemplateLaunch{};
-  launch.file = "winograd_group";
+  launch.kernel = KernelId::k_winograd_group;
   launch.kind = "winograd";
   launch.variant = "F(2,3)";
   define_types(context, launch, 4);
   define(launch, "U_VEC4", quads(context, {K}));
-  launch.inputs = {image.input, transformed(context, w, C, K, data)};
+  launch.buffers({{"x", image.input}, {"u", transformed(context, w, C, K, data)}});
   define_alignment(context, launch);
   const int pad_h = data ? 2 - attrs.padding[0] : attrs.padding[0], pad_w = data ? 2 - attrs.padding[1] : attrs.padding[1];
-  pass(launch, {batch, C, K, x.sizes[2], x.sizes[3], P, Q, pad_h, pad_w}, {image.strides[0]});
-  pass(launch, {image.strides[2], image.strides[3]});
+  launch.args({{"batch", batch}, {"C", C}, {"K", K}, {"H", x.sizes[2]}, {"W", x.sizes[3]}, {"P", P}, {"Q", Q}});
+  launch.args({{"pad_h", pad_h}, {"pad_w", pad_w}});
+  pass_image(launch, "x", image, false);
   launch.groups = {work_groups, 1, 1};
   launch.local = {256, 1, 1};
   launch.store_width = 4;

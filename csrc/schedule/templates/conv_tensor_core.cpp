@@ -1,11 +1,10 @@
-// csrc/schedule/templates/conv_wgmma.cpp: convolution and its gradients on matrix units by kernels/conv_wgmma.cl and
-// conv_weight_wgmma.cl or conv_mma.cl and conv_weight_mma.cl.
+// csrc/schedule/templates/conv_tensor_core.cpp: convolution and its gradients on tensor cores.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/group_tiles.h"
 #include "csrc/schedule/templates/matrix_operands.h"
-#include "csrc/schedule/templates/wgmma_tiles.h"
+#include "csrc/schedule/templates/tensor_core_tiles.h"
 
 namespace ocl::schedule {
 namespace {
@@ -86,10 +85,12 @@ TemplateLaunch::Input filter_blocks(TemplateContext& context, const Operand& fil
   return packed_blocks(context, view, {filters.input, K * depth, 0, 1, depth}, 1, false, terms).input;
 }
 
-bool choose_conv(TemplateContext& context, TemplateLaunch& launch, Units units) {
+}  // namespace
+
+bool choose_conv_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   const ir::Node node = context.graph.nodes[context.node];
   if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind == ir::ConvolveKind::kWeight) return false;
-  const auto math = unit_math(context, units);
+  const auto math = unit_math(context);
   if (!math) return false;
   const bool data = node.convolve.kind == ir::ConvolveKind::kData;
   const ir::ConvolveAttrs& attrs = node.convolve;
@@ -116,23 +117,21 @@ bool choose_conv(TemplateContext& context, TemplateLaunch& launch, Units units) 
 
   launch = TemplateLaunch{};
   launch.kind = data ? "conv_data" : "conv_forward";
-  use_unit_tile(context, launch, unit_file("conv", *math), *math, tile, K);
+  use_unit_tile(context, launch, *math, tile, K);
   // A step of packed filters is 8 chunks of one tap, unless every tap is used in turn.
-  const bool packed =
-      math->packed && (phases == 1 || multiples(context, 8 * math->chunk, {depth})) && packs_filters(context, *math);
+  const bool packed = has_form(context, *math, KernelOperation::k_conv_packed) &&
+                      (phases == 1 || multiples(context, 8 * math->chunk, {depth})) && packs_filters(context, *math);
   if (packed) {
     define(launch, "B_PACKED", 1);
     launch.variant += ", filters packed";
   }
-  launch.libraries.emplace_back("conv_taps");
   define(launch, "DATA_GRADIENT", data);
-  launch.inputs = {image.input, packed ? filter_blocks(context, filters, groups, K, math->terms) : filters.input};
+  launch.buffers({{"x", image.input}, {"w", packed ? filter_blocks(context, filters, groups, K, math->terms) : filters.input}});
   define_alignment(context, launch, math->chunk);
-  pass(launch,
-       {batch, depth, K, x.sizes[2], x.sizes[3], node.sizes[2], node.sizes[3], R, S, attrs.stride[0], attrs.stride[1],
-        attrs.padding[0], attrs.padding[1], attrs.dilation[0], attrs.dilation[1]},
-       {image.strides[0]});
-  pass(launch, {image.strides[2], image.strides[3], image.strides[1]});
+  launch.args({{"batch", batch}, {"C", depth}, {"K", K}, {"R", R}, {"S", S}});
+  launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", node.sizes[2]}, {"out_w", node.sizes[3]}});
+  pass_window(launch, attrs, "dilation");
+  pass_image(launch, "x", image);
   const IndexExpr tiles = ir::ceildiv(pixels, tile.rows) * ir::ceildiv(K, tile.columns);
   // Phases differ in their taps: their groups are left to the device to balance.
   launch.groups = {phases > 1 ? tiles : persistent_groups(context.caps, tiles, tile, attrs.groups), groups, phases};
@@ -141,23 +140,32 @@ bool choose_conv(TemplateContext& context, TemplateLaunch& launch, Units units) 
   launch.store_dim = 1;
   lay_out(context.graph, node.outputs[0], kChannelsLast);
   // Groups of warps have no producers that run ahead: two of them on a unit, where they fit, overlap.
-  const int64_t at_once = resident_groups(context.caps, tile) * (units == Units::kWarp ? 2 : 1);
-  if (math->statistics && !data)
-    launch.statistics = {true, std::nullopt, pixels, tile.rows, tile.columns, at_once, {"conv_statistics"}};
+  const int64_t at_once = resident_groups(context.caps, tile) * (math->level == KernelLevel::k_warp ? 2 : 1);
+  if (!data && has_form(context, *math, KernelOperation::k_conv_statistics))
+    launch.statistics = {tensor_core_kernel(KernelOperation::k_conv_statistics, math->level),
+                         std::nullopt,
+                         pixels,
+                         tile.rows,
+                         tile.columns,
+                         at_once};
   return true;
 }
+
+namespace {
 
 /// The tile of a weight's gradient, whose parts fill the device: that which computes least outside of rows x columns. Of warps:
 /// knob "tile".
 UnitTile weight_tile(TemplateContext& context, const UnitMath& math, int64_t rows, int64_t columns, int64_t groups) {
-  if (math.units == Units::kWarpgroup) return {rows <= 64 ? 64 : 128, columns <= 64 ? 64 : 128, 1.0};
+  if (math.level == KernelLevel::k_warpgroup) return {rows <= 64 ? 64 : 128, columns <= 64 ? 64 : 128, 1.0};
   return choose_unit_tile(context, unit_tiles(math, false), rows, columns, groups * context.caps.units);
 }
 
-bool choose_conv_weight(TemplateContext& context, TemplateLaunch& launch, Units units) {
+}  // namespace
+
+bool choose_conv_weight_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   const ir::Node node = context.graph.nodes[context.node];
   if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind != ir::ConvolveKind::kWeight) return false;
-  const auto math = unit_math(context, units);
+  const auto math = unit_math(context);
   if (!math) return false;
   const ir::ConvolveAttrs& attrs = node.convolve;
   const ir::View &x = node.operands[0], &dy = node.operands[1];
@@ -187,19 +195,18 @@ bool choose_conv_weight(TemplateContext& context, TemplateLaunch& launch, Units 
   launch = TemplateLaunch{};
   launch.kind = "conv_weight";
   const int producers = weight_producers(math->chunk, tile);
-  use_unit_tile(context, launch, unit_file("conv_weight", *math), *math, tile, C, producers);
+  use_unit_tile(context, launch, *math, tile, C, producers);
   if (producers != 128) define(launch, "PRODUCERS", producers);
   if (splits > 1) launch.variant += " in " + std::to_string(splits) + " parts";
   define(launch, "DY_DENSE", dense);
   if (!multiples(context, math->chunk, {C})) define(launch, "STORED_C", C.constant());
-  launch.inputs = {gradient.input, image.input};
+  launch.buffers({{"dy", gradient.input}, {"x", image.input}});
   define_alignment(context, launch, math->chunk);
-  pass(launch, {batch, depth, K, x.sizes[2], x.sizes[3], P, Q, R, S, attrs.stride[0], attrs.stride[1], attrs.padding[0],
-                attrs.padding[1], attrs.dilation[0], attrs.dilation[1], split_pixels});
-  for (const Operand& operand : {gradient, image}) {
-    pass(launch, {}, {operand.strides[0]});
-    pass(launch, {operand.strides[2], operand.strides[3], operand.strides[1]});
-  }
+  launch.args({{"batch", batch}, {"C", depth}, {"K", K}, {"H", x.sizes[2]}, {"W", x.sizes[3]}, {"P", P}, {"Q", Q}});
+  launch.args({{"R", R}, {"S", S}, {"split_pixels", split_pixels}});
+  pass_window(launch, attrs, "dilation");
+  pass_image(launch, "dy", gradient);
+  pass_image(launch, "x", image);
   launch.groups = {ir::ceildiv(R * S * depth, tile.columns) * ir::ceildiv(K, tile.rows), groups, splits};
   launch.store_coords = {0, 1, 2, 3};
   launch.store_dim = 1;
@@ -210,22 +217,6 @@ bool choose_conv_weight(TemplateContext& context, TemplateLaunch& launch, Units 
     lay_out(context.graph, node.outputs[0], kChannelsLast);
   }
   return true;
-}
-
-}  // namespace
-
-bool choose_conv_wgmma(TemplateContext& context, TemplateLaunch& launch) {
-  return choose_conv(context, launch, Units::kWarpgroup);
-}
-
-bool choose_conv_mma(TemplateContext& context, TemplateLaunch& launch) { return choose_conv(context, launch, Units::kWarp); }
-
-bool choose_conv_weight_wgmma(TemplateContext& context, TemplateLaunch& launch) {
-  return choose_conv_weight(context, launch, Units::kWarpgroup);
-}
-
-bool choose_conv_weight_mma(TemplateContext& context, TemplateLaunch& launch) {
-  return choose_conv_weight(context, launch, Units::kWarp);
 }
 
 }  // namespace ocl::schedule

@@ -1,10 +1,10 @@
-// csrc/schedule/templates/gemm_packed_wgmma.cpp: matrix products large enough to pack both operands first, on matrix units by
-// kernels/gemm_packed_wgmma.cl.
+// csrc/schedule/templates/gemm_packed_tensor_core.cpp: matrix products large enough to pack both operands first, on tensor
+// cores.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/matrix_operands.h"
-#include "csrc/schedule/templates/wgmma_tiles.h"
+#include "csrc/schedule/templates/tensor_core_tiles.h"
 
 namespace ocl::schedule {
 
@@ -34,10 +34,10 @@ bool pays(const TemplateContext& context, const UnitMath& math, const UnitProble
 
 }  // namespace
 
-bool choose_gemm_packed_wgmma(TemplateContext& context, TemplateLaunch& launch) {
+bool choose_gemm_packed_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   if (context.graph.nodes[context.node].kind != ir::NodeKind::kContract) return false;
   const auto math = unit_math(context);
-  if (!math || !math->packed) return false;
+  if (!math || !context.caps.kernels.has(context.kernel, math->type)) return false;
   const UnitProblem problem = unit_problem(context.graph.nodes[context.node]);
   if (problem.rows < 64 || problem.columns < 64 || problem.depth < 64 ||
       static_cast<double>(problem.rows) * static_cast<double>(problem.columns) * static_cast<double>(problem.depth) *
@@ -58,14 +58,14 @@ bool choose_gemm_packed_wgmma(TemplateContext& context, TemplateLaunch& launch) 
   const IndexExpr batch = node.sizes[0], M = node.sizes[1], N = node.sizes[2], K = node.reduce_sizes[0];
   launch = TemplateLaunch{};
   launch.kind = "gemm";
-  use_unit_tile(context, launch, "gemm_packed_wgmma", *math, tile, N, 32);
+  use_unit_tile(context, launch, *math, tile, N, 32);
   launch.variant += " packed";
   if (splits > 1) launch.variant += " in " + std::to_string(splits) + " parts";
   define(launch, "PACKED", 1);
   define(launch, "A_ROWS", a.form != BlockForm::kColumns);
   define(launch, "B_ROWS", b.form != BlockForm::kColumns);
-  launch.inputs = {a.input, b.input};
-  pass(launch, {M, N, K}, {a.batch, b.batch});
+  launch.buffers({{"a", a.input}, {"b", b.input}});
+  launch.args({{"M", M}, {"N", N}, {"K", K}, {"a_batch", a.batch}, {"b_batch", b.batch}});
   launch.store_coords = {0, 1, 2};
   launch.store_dim = 2;
   const IndexExpr tiles_of_one = ir::ceildiv(M, tile.rows) * ir::ceildiv(N, tile.columns);

@@ -1,5 +1,4 @@
-// csrc/schedule/templates/attention_wgmma.cpp: attention on matrix units by kernels/attention_wgmma.cl or attention_mma.cl, its
-// gradients by attention_gradient_wgmma.cl or attention_gradient_mma.cl.
+// csrc/schedule/templates/attention_tensor_core.cpp: attention and its gradients on tensor cores.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -8,7 +7,7 @@
 #include "csrc/schedule/templates/attention_operands.h"
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/group_tiles.h"
-#include "csrc/schedule/templates/wgmma_tiles.h"
+#include "csrc/schedule/templates/tensor_core_tiles.h"
 
 namespace ocl::schedule {
 namespace {
@@ -68,7 +67,7 @@ const AttentionTile* choose_attention_tile(TemplateContext& context, const UnitM
   const int64_t columns = typical(parts.columns(), 512), others = typical(parts.batch, 8) * typical(parts.row_heads(), 8);
   const Caps& caps = context.caps;
   std::vector<std::pair<double, const AttentionTile*>> ranked;
-  const bool warps = math.units == Units::kWarp;
+  const bool warps = math.level == KernelLevel::k_warp;
   for (const AttentionTile& tile : warps ? std::span<const AttentionTile>(kWarpTiles) : kTiles) {
     if (tile.pass != parts.pass || tile.chunk != math.chunk || tile.terms != math.terms) continue;
     if (depth > tile.depth || (depth <= 64 && tile.depth > 64)) continue;
@@ -86,27 +85,25 @@ const AttentionTile* choose_attention_tile(TemplateContext& context, const UnitM
   return ranked[context.choices.pick("tile", names)].second;
 }
 
-bool choose_attention(TemplateContext& context, TemplateLaunch& launch, Units units) {
+}  // namespace
+
+bool choose_attention_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   const ir::Node node = context.graph.nodes[context.node];
   const auto found = attention_parts(context, node, 128);
   if (!found) return false;
   const AttentionParts& parts = *found;
-  const auto math = attention_math(context, units);
+  const bool gradient = parts.pass > 0;
+  if (gradient != (kernel_row(context.kernel).operation == KernelOperation::k_attention_gradient)) return false;
+  const auto math = unit_math(context);
   if (!math || !(node.attention.scale > 0) || !std::isfinite(node.attention.scale)) return false;
   if (typical(parts.rows(), 512) < 24) return false;  // most of a tile would be empty
   const AttentionTile* tile = choose_attention_tile(context, *math, parts);
   if (!tile) return false;
-  const bool gradient = parts.pass > 0, warps = units == Units::kWarp;
+  const bool warps = math->level == KernelLevel::k_warp;
 
   launch = TemplateLaunch{};
-  use_unit_kernel(context, launch, unit_file(gradient ? "attention_gradient" : "attention", *math), *math, tile->rows,
-                  tile->columns);
-  if (warps)
-    use_warps(launch, *math, tile->tile());
-  else
-    define(launch, "OVERLAP", tile->overlap);
-  launch.libraries.emplace_back("attention_scores");
-  launch.libraries.emplace_back(warps ? "mma_attention" : "wgmma_attention");
+  use_tensor_cores(context, launch, *math, tile->tile());
+  if (!warps) define(launch, "OVERLAP", tile->overlap);
   define(launch, "TILE_C", tile->columns);
   define(launch, "DEPTH_TILE", warps ? (std::max(parts.depth, parts.depth2) + 31) / 32 * 32 : tile->depth);
   define(launch, "STAGES", tile->stages);
@@ -115,33 +112,23 @@ bool choose_attention(TemplateContext& context, TemplateLaunch& launch, Units un
   define_attention(node, parts, launch);
   if (!gradient) launch.store_aligned = true;
 
-  std::vector<IndexExpr> strides, rows_of;
-  const auto append = [&](const std::vector<IndexExpr>& more) { strides.insert(strides.end(), more.begin(), more.end()); };
-  for (const ir::View* view : {parts.a, parts.b, gradient ? parts.a2 : parts.w, parts.b2}) {
-    if (!view) continue;
+  std::vector<IndexExpr> rows_of;
+  using Named = std::pair<const char*, const ir::View*>;
+  const std::vector<Named> operands =
+      gradient ? std::vector<Named>{{"a", parts.a}, {"b", parts.b}, {"a2", parts.a2}, {"b2", parts.b2}}
+               : std::vector<Named>{{"q", parts.a}, {"k", parts.b}, {"v", parts.w}};
+  for (const auto& [name, view] : operands) {
     const Operand operand = attention_rows(context, *view, math->chunk);
-    launch.inputs.push_back(operand.input);
-    strides.insert(strides.end(), operand.strides.begin(), operand.strides.begin() + 3);
+    pass_rows(launch, name, operand);
     for (int d = 0; d < 3; ++d)
       if (!view->sizes[d].is_const(1)) rows_of.push_back(operand.strides[d]);
   }
   define(launch, "DIRECT", multiples(context, math->chunk, rows_of));
   define_alignment(context, launch, math->chunk);
-  if (gradient) append(pass_statistics(context, parts, launch));
-  append(pass_mask(context, parts, launch));
-  pass(launch, {}, strides);
+  if (gradient) pass_statistics(context, parts, launch);
+  pass_mask(context, parts, launch);
   launch.groups = {ir::ceildiv(parts.rows(), tile->rows), parts.row_heads(), parts.batch};
   return true;
-}
-
-}  // namespace
-
-bool choose_attention_wgmma(TemplateContext& context, TemplateLaunch& launch) {
-  return choose_attention(context, launch, Units::kWarpgroup);
-}
-
-bool choose_attention_mma(TemplateContext& context, TemplateLaunch& launch) {
-  return choose_attention(context, launch, Units::kWarp);
 }
 
 }  // namespace ocl::schedule

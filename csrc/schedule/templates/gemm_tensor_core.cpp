@@ -1,16 +1,15 @@
-// csrc/schedule/templates/gemm_wgmma.cpp: matrix products on matrix units by kernels/gemm_wgmma.cl or gemm_mma.cl.
+// csrc/schedule/templates/gemm_tensor_core.cpp: matrix products on tensor cores.
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/matrix_operands.h"
-#include "csrc/schedule/templates/wgmma_tiles.h"
+#include "csrc/schedule/templates/tensor_core_tiles.h"
 
 namespace ocl::schedule {
-namespace {
 
 using ir::IndexExpr;
 
-bool choose_gemm(TemplateContext& context, TemplateLaunch& launch, Units units) {
+bool choose_gemm_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   if (context.graph.nodes[context.node].kind != ir::NodeKind::kContract) return false;
-  const auto math = unit_math(context, units);
+  const auto math = unit_math(context);
   if (!math) return false;
   const UnitProblem problem = unit_problem(context.graph.nodes[context.node]);
   if (problem.rows < 24 || problem.columns < 24 || problem.depth < 16) return false;  // most of a tile would be empty
@@ -21,20 +20,12 @@ bool choose_gemm(TemplateContext& context, TemplateLaunch& launch, Units units) 
   const IndexExpr batch = node.sizes[0], M = node.sizes[1], N = node.sizes[2];
   launch = TemplateLaunch{};
   launch.kind = "gemm";
-  use_unit_tile(context, launch, unit_file("gemm", *math), *math, tile, N);
+  use_unit_tile(context, launch, *math, tile, N);
   if (splits > 1) launch.variant += " in " + std::to_string(splits) + " parts";
   pass_matrices(context, launch, math->chunk);
   const IndexExpr tiles_of_one = ir::ceildiv(M, tile.rows) * ir::ceildiv(N, tile.columns);
   launch.groups = {persistent_groups(context.caps, tiles_of_one, tile, batch), 1, batch};
   return true;
 }
-
-}  // namespace
-
-bool choose_gemm_wgmma(TemplateContext& context, TemplateLaunch& launch) {
-  return choose_gemm(context, launch, Units::kWarpgroup);
-}
-
-bool choose_gemm_mma(TemplateContext& context, TemplateLaunch& launch) { return choose_gemm(context, launch, Units::kWarp); }
 
 }  // namespace ocl::schedule

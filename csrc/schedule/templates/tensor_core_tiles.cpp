@@ -1,5 +1,5 @@
-// csrc/schedule/templates/wgmma_tiles.cpp: choice of a matrix-unit tile, and what its launch defines.
-#include "csrc/schedule/templates/wgmma_tiles.h"
+// csrc/schedule/templates/tensor_core_tiles.cpp: choice of a matrix-unit tile, and what its launch defines.
+#include "csrc/schedule/templates/tensor_core_tiles.h"
 
 #include <algorithm>
 #include <array>
@@ -36,57 +36,46 @@ constexpr std::array<UnitTile, 5> kWarpTiles = {{{128, 128, 1.0, 64, 64},
 
 }  // namespace
 
-namespace {
-
-/// Of TF32, fp32, bf16 and fp16: whether the kernels may be used.
-using Allowed = std::array<bool, 4>;
-
-std::optional<UnitMath> math_of(const TemplateContext& context, size_t operands, const Allowed& allowed,
-                                Units units = Units::kWarpgroup) {
+std::optional<UnitMath> unit_math(const TemplateContext& context) {
   const ir::Node& node = context.graph.nodes[context.node];
   const ir::DType type = context.graph.buffers[node.operands[0].buffer].dtype;
+  // Operands of products and convolutions; of attention without its statistics, mask and random state.
+  const size_t operands = node.kind != ir::NodeKind::kAttention                ? node.operands.size()
+                          : node.attention.kind == ir::AttentionKind::kForward ? 3
+                                                                               : 4;
   for (size_t i = 0; i < operands; ++i)
     if (context.graph.buffers[node.operands[i].buffer].dtype != type) return std::nullopt;
   struct Row {
     ir::DType type;
-    bool reduced;  // only where the user allows TF32
     UnitMath math;
   };
-  const Caps& caps = context.caps;
-  constexpr Units kGroup = Units::kWarpgroup;
-  // TF32 first: without it, float32 that may be rounded is multiplied exactly.
-  const std::array<Row, 4> of_warpgroups = {
-      {{ir::DType::kF32, true, {"tf32", 1, 4, 1.5e12, 1e12, false, caps.wgmma_packed_tf32, kGroup, caps.wgmma_statistics_tf32}},
-       {ir::DType::kF32, false, {"split tf32", 3, 4, 0.6e12, 0.65e12, false, caps.wgmma_packed, kGroup, caps.wgmma_statistics}},
-       {ir::DType::kBF16,
-        false,
-        {"bf16", 1, 8, 4e12, 2.65e12, caps.wgmma_wide_bf16, caps.wgmma_packed_bf16, kGroup, caps.wgmma_statistics_bf16}},
-       {ir::DType::kF16,
-        false,
-        {"f16", 1, 8, 4e12, 2.65e12, caps.wgmma_wide_f16, caps.wgmma_packed_f16, kGroup, caps.wgmma_statistics_f16}}}};
-  const std::array<Row, 4> of_warps = {
-      // estimates
-      {{ir::DType::kF32, true, {"tf32", 1, 4, 1e12, 1e12, false, false, Units::kWarp, caps.mma_statistics_tf32}},
-       {ir::DType::kF32, false, {"split tf32", 3, 4, 0.5e12, 0.5e12, false, false, Units::kWarp, caps.mma_statistics}},
-       {ir::DType::kBF16, false, {"bf16", 1, 8, 2.5e12, 2.5e12, false, false, Units::kWarp, caps.mma_statistics_bf16}},
-       {ir::DType::kF16, false, {"f16", 1, 8, 2.5e12, 2.5e12, false, false, Units::kWarp, caps.mma_statistics_f16}}}};
-  const std::array<Row, 4>& rows = units == Units::kWarp ? of_warps : of_warpgroups;
-  for (size_t i = 0; i < rows.size(); ++i)
-    if (rows[i].type == type && allowed[i] && (!rows[i].reduced || node.reduced_precision)) return rows[i].math;
+  // TF32 first: without it, float32 that may be rounded is multiplied exactly. Of warps: estimates.
+  constexpr KernelLevel kWarpgroup = KernelLevel::k_warpgroup, kWarp = KernelLevel::k_warp;
+  static const std::array<Row, 8> rows = {
+      {{ir::DType::kF32, {KernelType::kTf32, kWarpgroup, "tf32", 1, 4, 1.5e12, 1e12}},
+       {ir::DType::kF32, {KernelType::kFp32, kWarpgroup, "split tf32", 3, 4, 0.6e12, 0.65e12}},
+       {ir::DType::kBF16, {KernelType::kBf16, kWarpgroup, "bf16", 1, 8, 4e12, 2.65e12}},
+       {ir::DType::kF16, {KernelType::kFp16, kWarpgroup, "f16", 1, 8, 4e12, 2.65e12}},
+       {ir::DType::kF32, {KernelType::kTf32, kWarp, "tf32", 1, 4, 1e12, 1e12}},
+       {ir::DType::kF32, {KernelType::kFp32, kWarp, "split tf32", 3, 4, 0.5e12, 0.5e12}},
+       {ir::DType::kBF16, {KernelType::kBf16, kWarp, "bf16", 1, 8, 2.5e12, 2.5e12}},
+       {ir::DType::kF16, {KernelType::kFp16, kWarp, "f16", 1, 8, 2.5e12, 2.5e12}}}};
+  const KernelRow& kernel = kernel_row(context.kernel);
+  for (const Row& row : rows) {
+    if (row.type != type || row.math.level != kernel.level || !context.caps.kernels.has(kernel.base, row.math.type)) continue;
+    if (row.math.type == KernelType::kTf32 && !node.reduced_precision) continue;
+    UnitMath math = row.math;
+    math.wide = has_form(context, math,
+                         node.kind == ir::NodeKind::kContract ? KernelOperation::k_gemm_wide : KernelOperation::k_conv_wide);
+    return math;
+  }
   return std::nullopt;
 }
 
-}  // namespace
-
-std::optional<UnitMath> unit_math(const TemplateContext& context, Units units) {
-  const Caps& caps = context.caps;
-  const Allowed allowed = units == Units::kWarp ? Allowed{caps.mma_tf32, caps.mma, caps.mma_bf16, caps.mma_f16}
-                                                : Allowed{caps.wgmma_tf32, caps.wgmma, caps.wgmma_bf16, caps.wgmma_f16};
-  return math_of(context, context.graph.nodes[context.node].operands.size(), allowed, units);
-}
-
-std::string unit_file(const char* what, const UnitMath& math) {
-  return std::string(what) + (math.units == Units::kWarp ? "_mma" : "_wgmma");
+bool has_form(const TemplateContext& context, const UnitMath& math, KernelOperation form) {
+  for (const KernelRow& row : kernel_rows())
+    if (row.operation == form && row.level == math.level) return context.caps.kernels.has(row.id, math.type);
+  return false;
 }
 
 std::string UnitTile::name() const {
@@ -94,33 +83,14 @@ std::string UnitTile::name() const {
   return warp_rows == 0 ? tile : tile + "/" + std::to_string(warp_rows) + "x" + std::to_string(warp_columns);
 }
 
-std::optional<UnitMath> attention_math(const TemplateContext& context, Units units) {
-  const Caps& caps = context.caps;
-  const bool gradient = context.graph.nodes[context.node].attention.kind != ir::AttentionKind::kForward;
-  if (units == Units::kWarp && gradient)
-    return math_of(context, 4,
-                   {caps.mma_attention_gradient_tf32, caps.mma_attention_gradient, caps.mma_attention_gradient_bf16,
-                    caps.mma_attention_gradient_f16},
-                   units);
-  if (units == Units::kWarp)
-    return math_of(context, 3, {caps.mma_attention_tf32, caps.mma_attention, caps.mma_attention_bf16, caps.mma_attention_f16},
-                   units);
-  if (gradient)
-    return math_of(context, 4,
-                   {caps.wgmma_attention_gradient_tf32, caps.wgmma_attention_gradient, caps.wgmma_attention_gradient_bf16,
-                    caps.wgmma_attention_gradient_f16});
-  return math_of(context, 3,
-                 {caps.wgmma_attention_tf32, caps.wgmma_attention, caps.wgmma_attention_bf16, caps.wgmma_attention_f16});
-}
-
 std::vector<UnitTile> unit_tiles(const UnitMath& math, bool packed) {
   using Tiles = std::span<const UnitTile>;
   const bool halves = math.chunk == 8;
   const Tiles of_warps = math.terms == 3 ? Tiles(kWarpSplitTiles) : Tiles(kWarpTiles);
-  const Tiles all = math.units == Units::kWarp ? of_warps
-                    : !packed                  ? (halves ? Tiles(kHalfTiles) : Tiles(kTiles))
-                    : halves                   ? Tiles(kPackedHalfTiles)
-                                               : (math.terms == 3 ? Tiles(kPackedSplitTiles) : Tiles(kPackedTf32Tiles));
+  const Tiles all = math.level == KernelLevel::k_warp ? of_warps
+                    : !packed                         ? (halves ? Tiles(kHalfTiles) : Tiles(kTiles))
+                    : halves                          ? Tiles(kPackedHalfTiles)
+                                                      : (math.terms == 3 ? Tiles(kPackedSplitTiles) : Tiles(kPackedTf32Tiles));
   std::vector<UnitTile> tiles;
   for (const UnitTile& tile : all)
     if (tile.columns <= 128 || math.wide || !halves) tiles.push_back(tile);
@@ -224,36 +194,27 @@ IndexExpr persistent_groups(const Caps& caps, const IndexExpr& tiles, const Unit
   return best;
 }
 
-void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const std::string& file, const UnitMath& math,
-                     int rows, int columns, int producers, int store_width) {
-  launch.file = file;
-  launch.libraries = {"unit", "wgmma"};
-  launch.variant = std::to_string(rows) + "x" + std::to_string(columns) + " " + math.name;
-  define_types(context, launch, store_width);
-  define(launch, "TILE_M", rows);
-  define(launch, "TILE_N", columns);
-  define(launch, "TERMS", math.terms);
-  launch.local = {rows / 64 * 128 + producers, 1, 1};
-  launch.store_width = store_width;
-}
-
-void use_warps(TemplateLaunch& launch, const UnitMath& math, const UnitTile& tile) {
-  launch.libraries = {"unit", "mma"};
+void use_tensor_cores(const TemplateContext& context, TemplateLaunch& launch, const UnitMath& math, const UnitTile& tile,
+                      int producers, int store_width) {
+  launch.kernel = context.kernel;
   launch.variant = tile.name() + " " + math.name;
+  define_types(context, launch, store_width);
+  define(launch, "TILE_M", tile.rows);
+  define(launch, "TILE_N", tile.columns);
+  define(launch, "TERMS", math.terms);
+  launch.local = {tile.rows / 64 * 128 + producers, 1, 1};
+  launch.store_width = store_width;
+  if (math.level != KernelLevel::k_warp) return;
   define(launch, "WARP_M", tile.warp_rows);
   define(launch, "WARP_N", tile.warp_columns);
   launch.local = {tile.rows / tile.warp_rows * (tile.columns / tile.warp_columns) * 32, 1, 1};
 }
 
-void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const std::string& file, const UnitMath& math,
-                   const UnitTile& tile, const IndexExpr& columns, int producers) {
+void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const UnitMath& math, const UnitTile& tile,
+                   const IndexExpr& columns, int producers) {
   const int store_width = multiples(context, math.chunk, {columns}) ? math.chunk : 2;
-  use_unit_kernel(context, launch, file, math, tile.rows, tile.columns, producers, store_width);
-  launch.libraries.push_back("wgmma_store");
+  use_tensor_cores(context, launch, math, tile, producers, store_width);
   launch.store_aligned = true;
-  if (math.units != Units::kWarp) return;
-  use_warps(launch, math, tile);
-  launch.libraries.insert(launch.libraries.end(), {"wgmma_store", "mma_store"});
 }
 
 }  // namespace ocl::schedule

@@ -1,4 +1,4 @@
-// csrc/schedule/templates/wgmma_tiles.h: tiles of the matrix-unit kernels (kernels/wgmma.cl, kernels/mma.cl).
+// csrc/schedule/templates/tensor_core_tiles.h: tiles of the kernels on tensor cores.
 #pragma once
 
 #include <optional>
@@ -9,27 +9,21 @@
 
 namespace ocl::schedule {
 
-/// Whose registers hold a product's sums: four warps' (kernels/wgmma.cl) or one's (kernels/mma.cl).
-enum class Units { kWarpgroup, kWarp };
-
-/// What the units multiply for a node: which of their kernels, and what these ask of operands.
+/// What tensor cores multiply for a node, and what their kernels ask of operands.
 struct UnitMath {
-  const char* name;  // "split tf32", for variants
-  int terms;         // products a pair of floats; 1 for operands of 16 bits
-  int chunk;         // elements of 16 bytes: strides and contiguous channels are multiples of it
-  double flops;      // of one compute unit of an H200 at full speed
-  double product;    // of a matrix product in tiles of 128 x 128, operands in place
-  bool wide;         // tiles of 256 columns may be used
-  bool packed;       // packed operands may be
-  Units units = Units::kWarpgroup;
-  bool statistics = false;  // a convolution may leave those of its channels (kernels/conv_statistics.cl)
+  KernelType type;
+  KernelLevel level;  // whose registers hold a product's sums: four warps' or one's
+  const char* name;   // "split tf32", for variants
+  int terms;          // products a pair of floats; 1 for operands of 16 bits
+  int chunk;          // elements of 16 bytes: strides and contiguous channels are multiples of it
+  double flops;       // of one compute unit of an H200 at full speed
+  double product;     // of a matrix product in tiles of 128 x 128, operands in place
+  bool wide = false;  // tiles of 256 columns may be used
 };
-/// nullopt if the units do not take the node's operands on this device.
-std::optional<UnitMath> unit_math(const TemplateContext& context, Units units = Units::kWarpgroup);
-/// The kernel of these units: "gemm" -> "gemm_wgmma".
-std::string unit_file(const char* what, const UnitMath& math);
-/// The same for an attention's kernels.
-std::optional<UnitMath> attention_math(const TemplateContext& context, Units units);
+/// How the row under choice multiplies the node's operands; nullopt if it does not take them on this device.
+std::optional<UnitMath> unit_math(const TemplateContext& context);
+/// Whether a further form of the row under choice may be used.
+bool has_form(const TemplateContext& context, const UnitMath& math, KernelOperation form);
 
 /// A work-group's tile of the output; 64 rows a consumer, or a part of it a warp.
 struct UnitTile {
@@ -76,12 +70,11 @@ UnitTile choose_unit_tile(TemplateContext& context, const std::vector<UnitTile>&
 int64_t resident_groups(const Caps& caps, const UnitTile& tile);
 ir::IndexExpr persistent_groups(const Caps& caps, const ir::IndexExpr& tiles, const UnitTile& tile,
                                 const ir::IndexExpr& others);
-/// File, library, tile, terms and local size of a launch; use_warps: the same where the units are a warp's; use_unit_tile: of
-/// one that stores rows of `columns` elements by kernels/wgmma_store.cl, and the width of these stores.
-void use_unit_kernel(const TemplateContext& context, TemplateLaunch& launch, const std::string& file, const UnitMath& math,
-                     int rows, int columns, int producers = 128, int store_width = 2);
-void use_warps(TemplateLaunch& launch, const UnitMath& math, const UnitTile& tile);
-void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const std::string& file, const UnitMath& math,
-                   const UnitTile& tile, const ir::IndexExpr& columns, int producers = 128);
+/// Kernel, tile, terms and local size of a launch of the row under choice.
+void use_tensor_cores(const TemplateContext& context, TemplateLaunch& launch, const UnitMath& math, const UnitTile& tile,
+                      int producers = 128, int store_width = 2);
+/// The same for a kernel that stores vectors along rows of `columns` elements.
+void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const UnitMath& math, const UnitTile& tile,
+                   const ir::IndexExpr& columns, int producers = 128);
 
 }  // namespace ocl::schedule
