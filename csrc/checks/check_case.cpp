@@ -66,7 +66,7 @@ std::string CheckCase::text() const {
       "#define KERNEL_NAME checked_kernel\n#define WAIT_TRIES 100000\n#define STORES_ALIGNED 1\n#define STOREA STOREV\n";
   text += "#define VW " + std::to_string(store_width) + "\n";
   for (const std::string& macro : defines) text += "#define " + macro + "\n";
-  text += codegen::kernel_file("common");
+  text += codegen::kernel_file("base/types");
   for (const char* file : kernel_row(kernel).files) text += std::string("\n") + codegen::kernel_file(file);
   return text;
 }

@@ -73,7 +73,7 @@ class Kernel {
 /// The program of `text` (functions and kernel, with kPlaceholder for the kernel's name): prelude, marker, name from the hash.
 constexpr const char* kPlaceholder = "KERNEL_PLACEHOLDER";
 void name_and_assemble(const Dialect& dialect, KernelSource& source, const std::string& kind, const std::string& text);
-/// The same for a hand-written kernel: `defines` (of kPlaceholder as its name too), common.cl, library functions, `hooks`,
+/// The same for a hand-written kernel: `defines` (of kPlaceholder as its name too), base/types.cl, library functions, `hooks`,
 /// `file`.
 void name_template(const Dialect& dialect, KernelSource& source, const std::string& defines, const std::string& hooks,
                    const std::string& file);

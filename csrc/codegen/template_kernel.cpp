@@ -1,14 +1,14 @@
-// csrc/codegen/template_kernel.cpp: fills a hand-written kernel: parameters, then common.cl, then the STORE hooks, then the
+// csrc/codegen/template_kernel.cpp: fills a hand-written kernel: parameters, then base/types.cl, then the STORE hooks, then the
 // file.
 //
 //   #define KERNEL_NAME gemm_3f9c1e, MR 6, VW 16, ...                       the launch's parameters
-//   kernels/common.cl, the functions of kernels/ops.cl that the hooks call
+//   kernels/base/types.cl, the functions of kernels/base/ops.cl that the hooks call
 //   #define EPILOGUE_PARAMS , __global float* e_out0, ...                   what the epilogue reads and writes
 //   static inline void epilogue(const float acc, i0, i1, i2 ...)            the main node's result and the epilogue nodes
 //   #define STORE(acc, i0, i1, i2) epilogue(acc, i0, i1, i2 EPILOGUE_PASS)
 //   static inline void epilogue_v(const float16 acc, i0, i1, i2 ...)        the same for VW elements along store_dim: STOREV
 //   static inline void epilogue1(const float acc, ...)                      the main node's second output: STORE1, STORE1V
-//   kernels/gemm_item.cl
+//   kernels/gemm/item.cl
 #include "csrc/codegen/template_kernel.h"
 
 #include <numeric>

@@ -125,10 +125,10 @@ def test_gradients_of_attention(ocl_device, shape, units, dtype, tmp_path):
     with config.override(dump=str(tmp_path), disable="warpgroup" if units else "warpgroup,attention_gradient_warp"):
         ours = gradients(function, ocl_device, dtype)
     texts = [path.read_text() for path in tmp_path.rglob("*.cl")]
-    assert any("// kernels/attention_mma.cl" in text for text in texts)
+    assert any("// kernels/attention/warp.cl" in text for text in texts)
     on_units = units and (dtype != torch.float32 or max(shape[0][3], shape[3]) <= 64)
     for number in (1, 2):
-        kernels = [text for text in texts if "// kernels/attention_gradient_mma.cl" in text]
+        kernels = [text for text in texts if "// kernels/attention/gradient_warp.cl" in text]
         assert any(f"#define PASS {number}\n" in text for text in kernels) == on_units
     allowed = {torch.bfloat16: 2e-3, torch.float16: 3e-4}.get(dtype, 5e-7)
     for got, plain, exact in zip(

@@ -15,7 +15,7 @@ KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 ROWS = {row["name"]: row for row in _C.exec.kernels()}
 Argument = tuple[str, bool, bool, bool]  # name, whether a buffer, a long integer, there only with some macros
 # Entry points without a row: the eager copy, and transforms of filters for the tests of the kernels alone.
-WITHOUT_ROW = {("copy", 0), ("winograd_group", 0), ("winograd_item", 0)}
+WITHOUT_ROW = {("base/copy", 0), ("winograd/group", 0), ("winograd/item", 0)}
 
 
 def signatures(file: str) -> list[list[Argument]]:

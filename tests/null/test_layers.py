@@ -89,7 +89,7 @@ def test_every_file_states_its_purpose():
         "csrc/**/*.h",
         "csrc/**/*.cpp",
         "csrc/**/*.def",
-        "kernels/*.cl",
+        "kernels/**/*.cl",
         "torch_ocl_compile/**/*.py",
         "tests/**/*.py",
         "benchmarks/*.py",

@@ -16,6 +16,11 @@ from torch_ocl_compile import _C
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 CLANG = next((path for name in ("clang", *(f"clang-{n}" for n in range(14, 30))) if (path := shutil.which(name))), None)
+EMULATED = {
+    "tensor_core/operands": "unit_emulator.cl",
+    "tensor_core/warpgroup": "wgmma_emulator.cl",
+    "tensor_core/warp": "mma_emulator.cl",
+}
 FILES = {row["name"]: row["files"] for row in _C.exec.kernels()}
 pytestmark = pytest.mark.skipif(CLANG is None, reason="needs clang, which compiles OpenCL C for the host")
 
@@ -158,12 +163,12 @@ void local_begins(__local char*);
 
 def emulated(text: str) -> str:
     """The text of kernels on units of a warp or of four with calls in place of their instructions."""
-    files = [name for name in ("unit", "wgmma", "mma") if f"// kernels/{name}.cl:" in text]
+    files = [name for name in EMULATED if f"// kernels/{name}.cl:" in text]
     for name in files:
         begin = text.index("// ---- instructions ----", text.index(f"// kernels/{name}.cl:"))
         end = text.index("// ---- where an element lies", begin)
-        text = text[:begin] + (HERE / f"{name}_emulator.cl").read_text() + text[end:]
-    assert len(files) == 2 and "asm" not in text[text.index("// kernels/unit.cl:") :]
+        text = text[:begin] + (HERE / EMULATED[name]).read_text() + text[end:]
+    assert len(files) == 2 and "asm" not in text[text.index("// kernels/tensor_core/operands.cl:") :]
     return text.replace("PIPELINE(line);", "PIPELINE(line); local_begins((__local char*)line.stages);")
 
 
@@ -180,7 +185,7 @@ def run(
 
     def text(name: str, macros: list[str], files: list[str]) -> str:
         macros = [f"KERNEL_NAME={name}", *macros]
-        parts = [(ROOT / f"kernels/{file}.cl").read_text() for file in ("common", *files)]
+        parts = [(ROOT / f"kernels/{file}.cl").read_text() for file in ("base/types", *files)]
         return "".join(f"#define {macro.replace('=', ' ')}\n" for macro in macros) + PRELUDE + "\n".join(parts)
 
     widths = [] if any(name.startswith("VW=") for name in defines) else ["VW=2"]

@@ -1,4 +1,4 @@
-// csrc/schedule/templates/attention_group.cpp: attention on GPUs by kernels/attention_group.cl.
+// csrc/schedule/templates/attention_group.cpp: attention on GPUs by kernels/attention/group.cl.
 #include "csrc/schedule/templates/attention_operands.h"
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/group_tiles.h"
@@ -11,7 +11,7 @@ using ir::IndexExpr;
 constexpr int64_t kMostDepth = 512;  // a row of the output lies in registers
 constexpr int kTileColumns = 64, kStep = 16, kPad = 4;
 
-/// Bytes of local memory for tiles of so many rows (kernels/attention_group.cl).
+/// Bytes of local memory for tiles of so many rows (kernels/attention/group.cl).
 int64_t local_bytes(int rows) {
   return 4LL * (kStep * (rows + kPad) + kStep * (kTileColumns + kPad) + kTileColumns * (rows + kPad) + kTileColumns / 4 * rows);
 }

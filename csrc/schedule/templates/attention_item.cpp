@@ -1,4 +1,4 @@
-// csrc/schedule/templates/attention_item.cpp: attention on CPUs by kernels/attention_item.cl.
+// csrc/schedule/templates/attention_item.cpp: attention on CPUs by kernels/attention/item.cl.
 #include <algorithm>
 #include <map>
 

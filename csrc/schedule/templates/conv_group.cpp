@@ -1,4 +1,4 @@
-// csrc/schedule/templates/conv_group.cpp: convolution and its data gradient on GPUs by kernels/conv_group.cl.
+// csrc/schedule/templates/conv_group.cpp: convolution and its data gradient on GPUs by kernels/conv/group.cl.
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/group_tiles.h"
 

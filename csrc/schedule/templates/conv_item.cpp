@@ -1,4 +1,4 @@
-// csrc/schedule/templates/conv_item.cpp: convolution forward and data gradient on CPUs by kernels/conv_item.cl, any groups.
+// csrc/schedule/templates/conv_item.cpp: convolution forward and data gradient on CPUs by kernels/conv/item.cl, any groups.
 #include <algorithm>
 #include <array>
 

@@ -1,4 +1,4 @@
-// csrc/schedule/templates/conv_weight_group.cpp: weight gradient of a convolution on GPUs by kernels/conv_weight_group.cl.
+// csrc/schedule/templates/conv_weight_group.cpp: weight gradient of a convolution on GPUs by kernels/conv/weight_group.cl.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"

@@ -1,4 +1,4 @@
-// csrc/schedule/templates/conv_weight_item.cpp: weight gradients of convolutions on CPUs by kernels/conv_weight_item.cl, any
+// csrc/schedule/templates/conv_weight_item.cpp: weight gradients of convolutions on CPUs by kernels/conv/weight_item.cl, any
 // groups.
 #include <algorithm>
 

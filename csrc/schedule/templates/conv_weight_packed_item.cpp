@@ -1,5 +1,5 @@
 // csrc/schedule/templates/conv_weight_packed_item.cpp: weight gradients of dense convolutions with whole vectors of channels on
-// CPUs by kernels/conv_weight_packed_item.cl.
+// CPUs by kernels/conv/weight_packed_item.cl.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"

@@ -1,5 +1,5 @@
 // csrc/schedule/templates/depthwise_group.cpp: convolution with one filter a channel, and both gradients, on GPUs by
-// kernels/depthwise_group.cl.
+// kernels/depthwise/group.cl.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"

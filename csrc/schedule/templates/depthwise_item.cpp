@@ -1,4 +1,4 @@
-// csrc/schedule/templates/depthwise_item.cpp: depthwise convolution and its gradients on CPUs by kernels/depthwise_item.cl.
+// csrc/schedule/templates/depthwise_item.cpp: depthwise convolution and its gradients on CPUs by kernels/depthwise/item.cl.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"

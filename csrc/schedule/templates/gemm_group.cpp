@@ -1,4 +1,4 @@
-// csrc/schedule/templates/gemm_group.cpp: matrix products on GPUs by kernels/gemm_group.cl.
+// csrc/schedule/templates/gemm_group.cpp: matrix products on GPUs by kernels/gemm/group.cl.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"

@@ -1,4 +1,4 @@
-// csrc/schedule/templates/gemm_item.cpp: matrix products on CPUs by kernels/gemm_item.cl, or gemm_dot_item.cl for few rows and
+// csrc/schedule/templates/gemm_item.cpp: matrix products on CPUs by kernels/gemm/item.cl, or gemm/dot_item.cl for few rows and
 // a weight [N][K].
 #include <algorithm>
 #include <array>

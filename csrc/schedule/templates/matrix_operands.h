@@ -39,7 +39,7 @@ void split_depth(TemplateContext& context, int64_t splits);
 /// rows at multiples of 16 bytes: others are copied.
 void pass_matrices(TemplateContext& context, TemplateLaunch& launch, int chunk = 4);
 
-/// A matrix [b, k, n] in panels of `width` columns, [b, panels, k, width] and zero beyond n, by kernels/pack_item.cl in a
+/// A matrix [b, k, n] in panels of `width` columns, [b, panels, k, width] and zero beyond n, by kernels/pack/item.cl in a
 /// launch of its own in front of the node. `matrix` says where it lies; without a batch stride there is one copy for all.
 Matrices packed_panels(TemplateContext& context, const ir::View& view, const Matrices& matrix, const ir::IndexExpr& inner,
                        int width);

@@ -1,5 +1,5 @@
 // csrc/schedule/templates/winograd_group.cpp: 3x3 convolution with stride 1, and its data gradient, on GPUs by
-// kernels/winograd_group.cl.
+// kernels/winograd/group.cl.
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/group_tiles.h"
 
@@ -84,7 +84,7 @@ bool choose_winograd_group(TemplateContext& context, TemplateLaunch& launch) {
   if (attrs.groups != 1 || attrs.stride != one || attrs.dilation != one || !w.sizes[2].is_const(3) || !w.sizes[3].is_const(3))
     return false;
   if (context.graph.buffers[x.buffer].dtype != ir::DType::kF32 || context.caps.max_group_size < 256) return false;
-  if (context.caps.local_bytes < 36864) return false;  // kernels/winograd_group.cl: LOCAL_FLOATS
+  if (context.caps.local_bytes < 36864) return false;  // kernels/winograd/group.cl: LOCAL_FLOATS
   const IndexExpr batch = node.sizes[0], K = node.sizes[1], P = node.sizes[2], Q = node.sizes[3], C = x.sizes[1];
   if (!constants({batch, C, K, P, Q})) return false;
   // 1.05 to 1.2 times the speed of conv_group where its groups fill the device and few outputs are cut off (H200: 56x56 to

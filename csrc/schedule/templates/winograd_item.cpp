@@ -1,5 +1,5 @@
 // csrc/schedule/templates/winograd_item.cpp: 3x3 convolutions of stride 1 and their data gradients on CPUs by
-// kernels/winograd_item.cl. The filters are transformed by generated Maps (G g, then (G g) G'), which fuse and batch like any
+// kernels/winograd/item.cl. The filters are transformed by generated Maps (G g, then (G g) G'), which fuse and batch like any
 // node.
 #include <algorithm>
 #include <array>

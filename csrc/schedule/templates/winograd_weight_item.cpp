@@ -1,5 +1,5 @@
 // csrc/schedule/templates/winograd_weight_item.cpp: weight gradients of 3x3 convolutions of stride 1 on CPUs by
-// kernels/winograd_weight_item.cl.
+// kernels/winograd/weight_item.cl.
 #include <algorithm>
 #include <array>
 
