@@ -1,42 +1,52 @@
-// kernels/attention/gradient_warpgroup.cl: the gradients of attention on the matrix unit; pipeline of tensor_core/warpgroup.cl, parts of attention/shared_warpgroup.cl and
+// kernels/attention/gradient_warpgroup.cl: the gradients of attention on the matrix unit; pipeline of
+// tensor_core/warpgroup.cl, parts of attention/shared_warpgroup.cl and
 // attention/scores.cl.
 //
-//   s = SCALE q k^T + mask     p = exp(s - most) / total = 2^(s log2(e) - weight)     ds = p (dropout(dout v^T) - delta)     delta = sum over d of dout * out
+//   s = SCALE q k^T + mask     p = exp(s - most) / total = 2^(s log2(e) - weight)     ds = p (dropout(dout v^T) -
+//                                                                                     delta)     delta = sum over d of
+//                                                                                     dout * out
 //
 //                        TILE_C columns a step         PASS  rows: a, a2   columns: b, b2   results
 //                     +--------------+----             1     q, dout       k, v             y = SCALE ds k
-//   consumer 0   64   | s, dout v^T: |                 2     k, v          q, dout          y = SCALE ds^T q, y1 = dropout(p)^T dout
+//   consumer 0   64   | s, dout v^T: |                 2     k, v          q, dout          y = SCALE ds^T q, y1 =
+//                     |              |                                     dropout(p)^T dout
 //                     | registers    |  next step
 //                     +--------------+                 A consumer's 64 rows of a step:
 //   consumer 1   64   |              |                 s = a b^T, grad = a2 b2^T       unit: all from local memory
-//                     +--------------+----             p, ds in registers              y1 += p b2, y += ds b   unit: p and ds from registers
+//                     +--------------+----             p, ds in registers              y1 += p b2, y += ds b   unit: p
+//                                                                                      and ds from registers
 //
-// Group (i, h, b) owns rows [i*TILE_M, (i+1)*TILE_M) of head h of batch b, in local memory all the time. The producers bring b and b2 of a step as stages of
-// the pipeline. With PASS 2 they also place `weight` and delta of a step's queries, whose loads are on their way a step ahead.
-//   operands of 16 bits: b2, then b; a tile is [blocks of 64 of the depth][rows][64], which the unit reads with the depth contiguous in the first products, with the
+// Group (i, h, b) owns rows [i*TILE_M, (i+1)*TILE_M) of head h of batch b, in local memory all the time. The producers
+// bring b and b2 of a step as stages of the pipeline. With PASS 2 they also place `weight` and delta of a step's
+// queries, whose loads are on their way a step ahead.
+//   operands of 16 bits: b2, then b; a tile is [blocks of 64 of the depth][rows][64], which the unit reads with the
+//   depth contiguous in the first products, with the
 //   columns contiguous in the second ones
-//   operands of 32 bits, split as in tensor_core/warpgroup.cl: the unit reads only what is contiguous along the sum. What takes part in both kinds of products comes twice, a
+//   operands of 32 bits, split as in tensor_core/warpgroup.cl: the unit reads only what is contiguous along the sum.
+//   What takes part in both kinds of products comes twice, a
 //   stage each: by rows, two blocks of 32 of the depth, [TILE_C][32]; by columns, two blocks of 32 rows, [64][32]
 //       PASS 1: b by rows, b by columns, b2 by rows        PASS 2: b by rows, b by columns, b2 by rows, b2 by columns
 //   Scores are hidden and weighed before the second product, whose sums would need registers meanwhile.
 //
-// Arguments and hooks are those of attention/group.cl with PASS 1 and 2 but w and w2, which are b and b2 here. Store dimension d, VW = 2.
-// Global size: (ceil(rows / TILE_M) * GROUP, heads of the rows, batches), local size (GROUP, 1, 1).
+// Arguments and hooks are those of attention/group.cl with PASS 1 and 2 but w and w2, which are b and b2 here. Store
+// dimension d, VW = 2. Global size: (ceil(rows / TILE_M) * GROUP, heads of the rows, batches), local size (GROUP, 1,
+// 1).
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_gradient_warpgroup
 #endif
 #ifndef OVERLAP
-#define OVERLAP 0           // PASS 1: a step's ds k is multiplied while the next ds is computed
+#define OVERLAP 0  // PASS 1: a step's ds k is multiplied while the next ds is computed
 #endif
-#define TILES (HALVES ? 2 : PASS + 2)          // stages of a step
-#define STEPS_HELD (STAGES / TILES + 2)        // steps whose statistics are in use at once
+#define TILES (HALVES ? 2 : PASS + 2)  // stages of a step
+#define STEPS_HELD (STAGES / TILES + 2)  // steps whose statistics are in use at once
 #define STATISTICS(n) ((n) % STEPS_HELD * 2 * TILE_C)  // of step n: [2][TILE_C]
-#ifndef REGISTERS           // of a work-item of a consumer, of a producer (both consumers have more than a third); 0: all have as many
+// of a work-item of a consumer, of a producer (both consumers have more than a third); 0: all have as many
+#ifndef REGISTERS
 #define REGISTERS (!HALVES && TILE_M == 128 ? 216 : 0)
 #define REGISTERS_LEFT 72
 #endif
-#ifndef STORE               // alone: dense outputs, one behind the other
-#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset
+#ifndef STORE  // alone: dense outputs, one behind the other
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
 #define EPILOGUE_PASS , y, y_offset
 #define Y_AT(b, h, r) ((((ulong)(b)) * get_num_groups(1) + (h)) * (ROWS_ARE_KEYS ? keys : queries) + (r))
 #define Y1_OFFSET (y_offset + Y_AT(get_num_groups(2), 0, 0) * DEPTH)
@@ -59,7 +69,8 @@ typedef struct {
 ALWAYS_INLINE float2 statistics_at(const Columns o, const int n) {
   const int p = get_local_id(0) - CONSUMERS * 128, head = n / o.steps, step = n % o.steps;
   if (p >= TILE_C || head >= o.heads) return (float2)(0.0f);
-  const Statistics of = {o.statistics.sums + head * o.sums_head, o.statistics.delta + head * o.delta_head, o.statistics.which, o.columns};
+  const Statistics of = {o.statistics.sums + head * o.sums_head, o.statistics.delta + head * o.delta_head,
+                         o.statistics.which, o.columns};
   return statistics_of(of, o.begin + step * TILE_C + p);
 }
 // Places what was loaded for step n; returns what comes next.
@@ -85,20 +96,23 @@ ALWAYS_INLINE void produce(const Pipeline line, const Columns o, __local float* 
 #endif
     stage_rows(to, o.b2 + head * o.b2_head + c0 * o.b2_row, o.b2_row, left, DEPTH2, TILE_C, direct);
     produce_end(line, 2 * n);
-    stage_rows(produce_begin(line, 2 * n + 1), o.b + head * o.b_head + c0 * o.b_row, o.b_row, left, DEPTH, TILE_C, direct);
+    stage_rows(produce_begin(line, 2 * n + 1), o.b + head * o.b_head + c0 * o.b_row, o.b_row, left, DEPTH, TILE_C,
+               direct);
     produce_end(line, 2 * n + 1);
   }
   produce_rest(line, 2 * o.heads * o.steps);
 }
 #else
-// A producer holds 4 x 4 blocks of a tile: of rows that are neighbours by columns (see add_values), 4 of the depth each. Of eight producers down the rows each
-// begins with another of its four, so that what they store by rows meets different banks.
+// A producer holds 4 x 4 blocks of a tile: of rows that are neighbours by columns (see add_values), 4 of the depth
+// each. Of eight producers down the rows each begins with another of its four, so that what they store by rows meets
+// different banks.
 #define HELD (2 * B_CHUNKS)  // float4 of a tile that a producer holds
 ALWAYS_INLINE int held_row(const int p, const int i) {
   const int quad = p & 7;
   return i / 4 * TILE_K + (quad >> 1) * 8 + ((i + (quad >> 1)) & 3) * 2 + (quad & 1);
 }
-ALWAYS_INLINE void fetch_tile(float4* held, int p, __global const float* from, const long stride, const int left, const int depth, const int quads) {
+ALWAYS_INLINE void fetch_tile(float4* held, int p, __global const float* from, const long stride, const int left,
+                              const int depth, const int quads) {
   FRESH(p);
   const int d = value_column(p);
   OCL_UNROLL
@@ -112,7 +126,8 @@ ALWAYS_INLINE void put_rows(const Pipeline line, const int stage, int p, const f
   FRESH(p);
   const int d = value_column(p);
   OCL_UNROLL
-  for (int i = 0; i < HELD; ++i) keep_row_quad(to + d / TILE_K * PARTS * B_ELEMENTS, held_row(p, i), d % TILE_K / 4, held[i]);
+  for (int i = 0; i < HELD; ++i)
+    keep_row_quad(to + d / TILE_K * PARTS * B_ELEMENTS, held_row(p, i), d % TILE_K / 4, held[i]);
   produce_end(line, stage);
 }
 ALWAYS_INLINE void put_columns(const Pipeline line, const int stage, int p, const float4* held) {
@@ -166,22 +181,26 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #if DROPOUT
     __global const long* state, const ulong state_offset,
 #endif
-    const int heads, const int group, const int queries, const int keys,
-    const long a_batch, const long a_head, const long a_row, const long b_batch, const long b_head, const long b_row,
-    const long a2_batch, const long a2_head, const long a2_row, const long b2_batch, const long b2_head, const long b2_row,
-    const long sums_which, const long sums_batch, const long sums_head, const long delta_batch, const long delta_head
+    const int heads, const int group, const int queries, const int keys, const long a_batch, const long a_head,
+    const long a_row, const long b_batch, const long b_head, const long b_row, const long a2_batch, const long a2_head,
+    const long a2_row, const long b2_batch, const long b2_head, const long b2_row, const long sums_which,
+    const long sums_batch, const long sums_head, const long delta_batch, const long delta_head
 #if MASK
-    , const long mask_batch, const long mask_head, const long mask_query, const long mask_key
+    ,
+    const long mask_batch, const long mask_head, const long mask_query,
+    const long mask_key
 #endif
-    EPILOGUE_PARAMS) {
+        EPILOGUE_PARAMS) {
   PIPELINE(line);
-  __local UNIT_T a_tile[TILE_M * DEPTH_TILE] __attribute__((aligned(1024))), a2_tile[TILE_M * DEPTH_TILE] __attribute__((aligned(1024)));
+  __local UNIT_T a_tile[TILE_M * DEPTH_TILE] __attribute__((aligned(1024))),
+      a2_tile[TILE_M * DEPTH_TILE] __attribute__((aligned(1024)));
   __local float statistics[PASS == 2 ? STATISTICS(STEPS_HELD - 1) + 2 * TILE_C : 2] __attribute__((aligned(8)));
   // The first group takes the longest rows.
   const int tile = CAUSAL && !ROWS_ARE_KEYS ? get_num_groups(0) - 1 - get_group_id(0) : get_group_id(0);
   const int r0 = tile * TILE_M, head = get_group_id(1), batch = get_group_id(2);
   const int rows = ROWS_ARE_KEYS ? keys : queries, columns = ROWS_ARE_KEYS ? queries : keys;
-  const int begin = CAUSAL && ROWS_ARE_KEYS ? r0 / TILE_C * TILE_C : 0, end = CAUSAL && !ROWS_ARE_KEYS ? min(columns, r0 + TILE_M) : columns;
+  const int begin = CAUSAL && ROWS_ARE_KEYS ? r0 / TILE_C * TILE_C : 0,
+            end = CAUSAL && !ROWS_ARE_KEYS ? min(columns, r0 + TILE_M) : columns;
   const int steps = max(end - begin + TILE_C - 1, 0) / TILE_C, column_heads = ROWS_ARE_KEYS ? group : 1;
   const int q_head = ROWS_ARE_KEYS ? head * group : head, column_head = ROWS_ARE_KEYS ? q_head : head / group;
   const Statistics of_queries = {sums + sums_offset + batch * sums_batch + q_head * sums_head,
@@ -192,10 +211,22 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #endif
     a += a_offset + batch * a_batch + head * a_head + r0 * a_row;
     a2 += a2_offset + batch * a2_batch + head * a2_head + r0 * a2_row;
-    const Columns o = {b + b_offset + batch * b_batch + column_head * b_head, b2 + b2_offset + batch * b2_batch + column_head * b2_head,
-                       b_head, b_row, b2_head, b2_row, of_queries, sums_head, delta_head, begin, columns, steps, column_heads};
+    const Columns o = {b + b_offset + batch * b_batch + column_head * b_head,
+                       b2 + b2_offset + batch * b2_batch + column_head * b2_head,
+                       b_head,
+                       b_row,
+                       b2_head,
+                       b2_row,
+                       of_queries,
+                       sums_head,
+                       delta_head,
+                       begin,
+                       columns,
+                       steps,
+                       column_heads};
     // The rows arrive with the first columns.
-    if (DIRECT && CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset) && CHUNK_ALIGNED(a2_offset) && CHUNK_ALIGNED(b2_offset)) {
+    if (DIRECT && CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset) && CHUNK_ALIGNED(a2_offset) &&
+        CHUNK_ALIGNED(b2_offset)) {
       stage_rows(a_tile, a, a_row, rows - r0, DEPTH, TILE_M, 1);
       stage_rows(a2_tile, a2, a2_row, rows - r0, DEPTH2, TILE_M, 1);
       produce(line, o, statistics, 1);
@@ -228,7 +259,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #if PASS == 1
   const float2 upper = statistics_of(of_queries, row), lower = statistics_of(of_queries, row + 8);
   const float of_rows[4] = {upper.x, lower.x, upper.y, lower.y};
-  const int own = CAUSAL ? min(steps, (first + 63) / TILE_C + 1) : steps;  // steps with keys that the warpgroup's queries see
+  // steps with keys that the warpgroup's queries see
+  const int own = CAUSAL ? min(steps, (first + 63) / TILE_C + 1) : steps;
 #if !HALVES
   for (int step = 0; step < own; ++step) {
     DRAW(kept, row, step * TILE_C);
@@ -244,7 +276,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     leave(line, TILES * step + 1);
   }
 #elif OVERLAP
-  // The products of a step's ds are multiplied behind the scores of the next: the unit is busy with these while the next ds is computed.
+  // The products of a step's ds are multiplied behind the scores of the next: the unit is busy with these while the
+  // next ds is computed.
   if (own > 0) {
     __local const UNIT_T *v_tile = arrived(line, 0), *k_before = arrived(line, 1);
     begin_scores(s, a_tile, k_before);
@@ -312,7 +345,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   OCL_UNROLL
   for (int i = 0; i < DEPTH_TILE / 2; ++i) out2[i] = 0.0f;
   for (int n = 0; n < column_heads * steps; ++n) {
-    const int c0 = begin + n % steps * TILE_C, seen = !CAUSAL || c0 + TILE_C > first;  // else no query of the step sees the warpgroup's keys
+    // else no query of the step sees the warpgroup's keys
+    const int c0 = begin + n % steps * TILE_C, seen = !CAUSAL || c0 + TILE_C > first;
     __local const float2* of_step = (__local const float2*)(statistics + STATISTICS(n)) + (lane & 3);
 #if HALVES
     __local const UNIT_T *dout_tile = arrived(line, 2 * n), *q_tile = arrived(line, 2 * n + 1);

@@ -1,46 +1,56 @@
-// kernels/attention/group.cl: attention and its gradients without the matrix of scores in memory. GPU family: one work-group = TILE_R rows.
+// kernels/attention/group.cl: attention and its gradients without the matrix of scores in memory. GPU family: one
+// work-group = TILE_R rows.
 //
-//   s = SCALE q k^T + mask      p = exp(s - most) / total      out = dropout(p) v      sums = (most, total): max and sum of exp(s - most) over keys
+//   s = SCALE q k^T + mask      p = exp(s - most) / total      out = dropout(p) v      sums = (most, total): max and
+//                                                                                      sum of exp(s - most) over keys
 //   ds = p * (dropout(dout v^T) - delta), delta = sum over d of dout * out
 //
 //                 TILE_C columns a step                           PASS  rows     columns  out
-//             +--------------+--------------+----                 0     queries  keys     out = dropout(p) v, sums  (softmax with a running maximum)
+//             +--------------+--------------+----                 0     queries  keys     out = dropout(p) v, sums
+//                                                                       (softmax with a running maximum)
 //   TILE_R    | t: 4x4 an    |              |                     1     queries  keys     dq = SCALE ds k
-//   rows      | item         |  next step   |                     2     keys     queries  dk = SCALE ds^T q, dv = dropout(p)^T dout
+//   rows      | item         |  next step   |                     2     keys     queries  dk = SCALE ds^T q, dv =
+//             |              |              |                                    dropout(p)^T dout
 //             +--------------+--------------+----
 //
-// Group (i, h, b) owns rows [i*TILE_R, (i+1)*TILE_R) of head h of batch b, and walks over all columns. A step: both operands of the scores go
-// through local memory, STEP of the depth at a time, into 4x4 registers an item; the scores become p (or ds) there, pass through local memory
-// (p_tile, transposed), and multiply rows of w, CHUNK floats of them at a time, into the item's 4 rows x 4 columns a chunk of the output.
+// Group (i, h, b) owns rows [i*TILE_R, (i+1)*TILE_R) of head h of batch b, and walks over all columns. A step: both
+// operands of the scores go through local memory, STEP of the depth at a time, into 4x4 registers an item; the scores
+// become p (or ds) there, pass through local memory (p_tile, transposed), and multiply rows of w, CHUNK floats of them
+// at a time, into the item's 4 rows x 4 columns a chunk of the output.
 //
-// Inputs: (pointer, offset) pairs; offsets and strides in elements. Storage IN_T but where noted; contiguous along the last dimension.
+// Inputs: (pointer, offset) pairs; offsets and strides in elements. Storage IN_T but where noted; contiguous along the
+// last dimension.
 //   a   rows of the scores: q, q, k          b   columns of the scores: k, k, q          DEPTH floats
 //   w   rows that are added up: v, k, q      WIDTH floats
-//   PASS 1, 2:  a2 rows: dout, v   b2 columns: v, dout (DEPTH2 floats)   sums float [2][batch][head][query], delta float [batch][head][query] by strides, contiguous queries
+//   PASS 1, 2:  a2 rows: dout, v   b2 columns: v, dout (DEPTH2 floats)   sums float [2][batch][head][query], delta
+//                                                                        float [batch][head][query] by strides,
+//                                                                        contiguous queries
 //   PASS 2:     w2 rows that are added up: dout (WIDTH2 floats)
 //   MASK:       mask by mask_batch, mask_head, mask_query, mask_key
 //   DROPOUT:    state long[2] = (seed, offset)
-// Arguments: inputs, int heads (of q), group (heads of q per head of k and v), queries, keys, long strides (batch, head, row) of a, b, w, ...
-// Global size: (ceil(rows / TILE_R) * GROUP, heads of the rows, batches), local size (GROUP, 1, 1).
-// Hooks: STORE(acc, b, h, row, d), STOREV (4 along d); PASS 0: STORE1(sum, which, b, h, row); PASS 2: STORE1, STORE1V for dv.
+// Arguments: inputs, int heads (of q), group (heads of q per head of k and v), queries, keys, long strides (batch,
+// head, row) of a, b, w, ... Global size: (ceil(rows / TILE_R) * GROUP, heads of the rows, batches), local size (GROUP,
+// 1, 1). Hooks: STORE(acc, b, h, row, d), STOREV (4 along d); PASS 0: STORE1(sum, which, b, h, row); PASS 2: STORE1,
+// STORE1V for dv.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_group
 #endif
 #ifndef TILE_R
-#define TILE_R 64         // rows of a group: 64 or 32
+#define TILE_R 64  // rows of a group: 64 or 32
 #endif
-#define TILE_C 64         // columns of a step
-#define STEP 16           // depth staged at a time
-#define CHUNK 64          // floats of a row of the output that are computed at a time
+#define TILE_C 64  // columns of a step
+#define STEP 16  // depth staged at a time
+#define CHUNK 64  // floats of a row of the output that are computed at a time
 #define ACROSS (TILE_C / 4)
 #define DOWN (TILE_R / 4)
 #define GROUP (ACROSS * DOWN)  // work-items: 256 or 128
 #define WIDTH2 DEPTH2
 #ifndef QUADS
-#define QUADS 0           // 1: all sizes and strides of rows are multiples of 4 elements
+#define QUADS 0  // 1: all sizes and strides of rows are multiples of 4 elements
 #endif
-#ifndef STORE             // alone: dense outputs
-#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset, __global float* y1, const ulong y1_offset, const int y_rows
+#ifndef STORE  // alone: dense outputs
+#define EPILOGUE_PARAMS \
+  , __global float *y, const ulong y_offset, __global float *y1, const ulong y1_offset, const int y_rows
 #define EPILOGUE_PASS , y, y_offset, y1, y1_offset, y_rows
 #define Y_HEADS (PASS == 2 ? heads / group : heads)
 #define Y_AT(b, h, r, d, width) ((((ulong)(b) * Y_HEADS + (h)) * y_rows + (r)) * (width) + (d))
@@ -48,7 +58,8 @@
 #define STOREV(acc, b, h, r, d) vstore4(acc, 0, y + y_offset + Y_AT(b, h, r, d, WIDTH))
 #define STORE1V(acc, b, h, r, d) vstore4(acc, 0, y1 + y1_offset + Y_AT(b, h, r, d, WIDTH2))
 #if PASS == 0
-#define STORE1(acc, which, b, h, r) (y1[y1_offset + (ulong)(which) * get_global_size(2) * heads * y_rows + Y_AT(b, h, r, 0, 1)] = (acc))
+#define STORE1(acc, which, b, h, r) \
+  (y1[y1_offset + (ulong)(which) * get_global_size(2) * heads * y_rows + Y_AT(b, h, r, 0, 1)] = (acc))
 #else
 #define STORE1(acc, b, h, r, d) (y1[y1_offset + Y_AT(b, h, r, d, WIDTH2)] = (acc))
 #endif
@@ -65,8 +76,9 @@ typedef struct {
 } Place;
 
 // t[i] = a's rows 4*item.y + i times b's rows 4*item.x + 0..3; zeros outside
-ALWAYS_INLINE void multiply_scores(float4* t, const Place at, __global const IN_T* a, const long a_row, const int rows_left, __global const IN_T* b,
-                                   const long b_row, const int columns_left, const int depth, const int aligned) {
+ALWAYS_INLINE void multiply_scores(float4* t, const Place at, __global const IN_T* a, const long a_row,
+                                   const int rows_left, __global const IN_T* b, const long b_row,
+                                   const int columns_left, const int depth, const int aligned) {
   OCL_UNROLL
   for (int i = 0; i < 4; ++i) t[i] = (float4)(0.0f);
   OCL_NO_UNROLL
@@ -92,9 +104,10 @@ ALWAYS_INLINE void keep_scores(const Place at, const float4* t) {
   *(__local float4*)(to + 3 * row) = (float4)(t[0].w, t[1].w, t[2].w, t[3].w);
 }
 
-// out = fade * out + p_tile^T w: rows 4*item.y + i, floats c*CHUNK + 4*item.x + 0..3 of chunk c. Sums of a step begin at zero: long ones stay exact.
-ALWAYS_INLINE void add_rows(float4* out, const float4 fade, const Place at, __global const IN_T* w, const long w_row, const int count, const int width,
-                            const int aligned) {
+// out = fade * out + p_tile^T w: rows 4*item.y + i, floats c*CHUNK + 4*item.x + 0..3 of chunk c. Sums of a step begin
+// at zero: long ones stay exact.
+ALWAYS_INLINE void add_rows(float4* out, const float4 fade, const Place at, __global const IN_T* w, const long w_row,
+                            const int count, const int width, const int aligned) {
   OCL_UNROLL
   for (int c = 0; c < CHUNKS(width); ++c) {
     float4 acc[4];
@@ -103,7 +116,8 @@ ALWAYS_INLINE void add_rows(float4* out, const float4 fade, const Place at, __gl
     OCL_NO_UNROLL
     for (int k = 0; k < TILE_C; k += STEP) {
       float4 held[(CHUNK * STEP / 4 + GROUP - 1) / GROUP];
-      tile_fetch(held, w + k * w_row + c * CHUNK, 1, w_row, width - c * CHUNK, count - k, at.lane, GROUP, CHUNK, STEP, 0, QUADS, aligned);
+      tile_fetch(held, w + k * w_row + c * CHUNK, 1, w_row, width - c * CHUNK, count - k, at.lane, GROUP, CHUNK, STEP,
+                 0, QUADS, aligned);
       barrier(CLK_LOCAL_MEM_FENCE);  // everyone has read the part before, and p_tile is complete
       tile_keep(at.b_tile, held, at.lane, GROUP, CHUNK, STEP, 0, QUADS);
       barrier(CLK_LOCAL_MEM_FENCE);  // b_tile is complete
@@ -132,7 +146,9 @@ ALWAYS_INLINE float4 across_row(__local float* parts, const Place at, const floa
 }
 
 // 1 / the sum of a row of exponentials; 0, or nan, for a query that sees nothing
-ALWAYS_INLINE float inverse_of(const float total) { return total == 0.0f ? (NAN_ROWS ? NAN : 0.0f) : 1.0f / total; }
+ALWAYS_INLINE float inverse_of(const float total) {
+  return total == 0.0f ? (NAN_ROWS ? NAN : 0.0f) : 1.0f / total;
+}
 
 #if DROPOUT
 // Philox 4x32-10: four words, as 0 or KEPT. What is drawn with which counter: csrc/ir/graph.h.
@@ -141,7 +157,8 @@ ALWAYS_INLINE float4 draw_kept(__global const long* state, const ulong counter) 
   uint k0 = (uint)seed, k1 = (uint)(seed >> 32);
   uint4 w = (uint4)((uint)offset, (uint)(offset >> 32), (uint)counter, (uint)(counter >> 32));
   for (int round = 0; round < 10; ++round) {
-    const uint high0 = mul_hi(w.x, 0xD2511F53u), low0 = w.x * 0xD2511F53u, high1 = mul_hi(w.z, 0xCD9E8D57u), low1 = w.z * 0xCD9E8D57u;
+    const uint high0 = mul_hi(w.x, 0xD2511F53u), low0 = w.x * 0xD2511F53u, high1 = mul_hi(w.z, 0xCD9E8D57u),
+               low1 = w.z * 0xCD9E8D57u;
     w = (uint4)(high1 ^ w.y ^ k0, low1, high0 ^ w.w ^ k1, low0);
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
@@ -151,7 +168,8 @@ ALWAYS_INLINE float4 draw_kept(__global const long* state, const ulong counter) 
 #endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
-    __global const IN_T* a, const ulong a_offset, __global const IN_T* b, const ulong b_offset, __global const IN_T* w, const ulong w_offset,
+    __global const IN_T* a, const ulong a_offset, __global const IN_T* b, const ulong b_offset, __global const IN_T* w,
+    const ulong w_offset,
 #if PASS
     __global const IN_T* a2, const ulong a2_offset, __global const IN_T* b2, const ulong b2_offset,
     __global const float* sums, const ulong sums_offset, __global const float* delta, const ulong delta_offset,
@@ -165,26 +183,33 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #if DROPOUT
     __global const long* state, const ulong state_offset,
 #endif
-    const int heads, const int group, const int queries, const int keys,
-    const long a_batch, const long a_head, const long a_row, const long b_batch, const long b_head, const long b_row,
-    const long w_batch, const long w_head, const long w_row
+    const int heads, const int group, const int queries, const int keys, const long a_batch, const long a_head,
+    const long a_row, const long b_batch, const long b_head, const long b_row, const long w_batch, const long w_head,
+    const long w_row
 #if PASS
-    , const long a2_batch, const long a2_head, const long a2_row, const long b2_batch, const long b2_head, const long b2_row,
-    const long sums_which, const long sums_batch, const long sums_head, const long delta_batch, const long delta_head
+    ,
+    const long a2_batch, const long a2_head, const long a2_row, const long b2_batch, const long b2_head,
+    const long b2_row, const long sums_which, const long sums_batch, const long sums_head, const long delta_batch,
+    const long delta_head
 #endif
 #if PASS == 2
-    , const long w2_batch, const long w2_head, const long w2_row
+    ,
+    const long w2_batch, const long w2_head, const long w2_row
 #endif
 #if MASK
-    , const long mask_batch, const long mask_head, const long mask_query, const long mask_key
+    ,
+    const long mask_batch, const long mask_head, const long mask_query,
+    const long mask_key
 #endif
-    EPILOGUE_PARAMS) {
-  __local float4 a_tile[STEP * (TILE_R + TILE_PAD) / 4], b_tile[STEP * (TILE_C + TILE_PAD) / 4], p_tile[TILE_C * (TILE_R + TILE_PAD) / 4];
+        EPILOGUE_PARAMS) {
+  __local float4 a_tile[STEP * (TILE_R + TILE_PAD) / 4], b_tile[STEP * (TILE_C + TILE_PAD) / 4],
+      p_tile[TILE_C * (TILE_R + TILE_PAD) / 4];
 #if PASS == 0
   __local float4 parts[ACROSS * TILE_R / 4];
 #endif
   const int lane = get_local_id(0);
-  const Place at = {(__local float*)a_tile, (__local float*)b_tile, (__local float*)p_tile, lane, tile_item(lane, ACROSS, DOWN)};
+  const Place at = {(__local float*)a_tile, (__local float*)b_tile, (__local float*)p_tile, lane,
+                    tile_item(lane, ACROSS, DOWN)};
   const int r0 = (int)get_group_id(0) * TILE_R, head = get_group_id(1), batch = get_group_id(2);
   const int rows = ROWS_ARE_KEYS ? keys : queries, columns = ROWS_ARE_KEYS ? queries : keys;
   const int aligned = QUADS && ALIGNED(a_offset) && ALIGNED(b_offset) && ALIGNED(w_offset)
@@ -247,7 +272,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
             x[j] = -INFINITY;
           } else {
 #if MASK
-            __global const MASK_T* m = mask + mask_offset + batch * mask_batch + q_head * mask_head + query * mask_query + key * mask_key;
+            __global const MASK_T* m =
+                mask + mask_offset + batch * mask_batch + q_head * mask_head + query * mask_query + key * mask_key;
 #if MASK == 1
             if (!*m) x[j] = -INFINITY;
 #elif MASK == 2
@@ -316,7 +342,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
           inverses[j] = query < queries ? inverse_of(row_sums[sums_which + query]) : 0.0f;
           deltas[j] = query < queries ? row_delta[query] : 0.0f;
         }
-        const float4 p = exp(t[i] - (float4)(most[0], most[1], most[2], most[3])) * (float4)(inverses[0], inverses[1], inverses[2], inverses[3]);
+        const float4 p = exp(t[i] - (float4)(most[0], most[1], most[2], most[3])) *
+                         (float4)(inverses[0], inverses[1], inverses[2], inverses[3]);
 #if DROPOUT
         grad[i] *= kept[i];
         t[i] = p * kept[i];
@@ -344,7 +371,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     if (r < rows) {
 #if PASS == 0
       const float inverse = keys > 0 ? inverse_of(totals[i]) : 0.0f;
-      if (at.item.x < 2) STORE1(at.item.x ? totals[i] : tops[i] == -INFINITY ? 0.0f : tops[i], at.item.x, batch, head, r);
+      if (at.item.x < 2)
+        STORE1(at.item.x ? totals[i] : tops[i] == -INFINITY ? 0.0f : tops[i], at.item.x, batch, head, r);
 #endif
       OCL_UNROLL
       for (int c = 0; c < CHUNKS(WIDTH); ++c) {
@@ -354,16 +382,20 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #else
         const float4 value = out[c * 4 + i];
 #endif
-        if (d + 3 < WIDTH) STOREV(value, batch, head, r, d);
-        else for (int l = 0; l < WIDTH - d; ++l) STORE(lane_of(value, l), batch, head, r, d + l);
+        if (d + 3 < WIDTH)
+          STOREV(value, batch, head, r, d);
+        else
+          for (int l = 0; l < WIDTH - d; ++l) STORE(lane_of(value, l), batch, head, r, d + l);
       }
 #if PASS == 2
       OCL_UNROLL
       for (int c = 0; c < CHUNKS(WIDTH2); ++c) {
         const int d = c * CHUNK + 4 * at.item.x;
         const float4 value = out2[c * 4 + i];
-        if (d + 3 < WIDTH2) STORE1V(value, batch, head, r, d);
-        else for (int l = 0; l < WIDTH2 - d; ++l) STORE1(lane_of(value, l), batch, head, r, d + l);
+        if (d + 3 < WIDTH2)
+          STORE1V(value, batch, head, r, d);
+        else
+          for (int l = 0; l < WIDTH2 - d; ++l) STORE1(lane_of(value, l), batch, head, r, d + l);
       }
 #endif
     }

@@ -1,48 +1,59 @@
-// kernels/attention/item.cl: attention and its gradients without the matrix of scores in memory. CPU family: one work-item = MT tiles of MR rows.
+// kernels/attention/item.cl: attention and its gradients without the matrix of scores in memory. CPU family: one
+// work-item = MT tiles of MR rows.
 //
-//   s = SCALE q k^T + mask      p = exp(s - most) / total      out = dropout(p) v      sums = (most, total): max and sum of exp(s - most) over keys
+//   s = SCALE q k^T + mask      p = exp(s - most) / total      out = dropout(p) v      sums = (most, total): max and
+//                                                                                      sum of exp(s - most) over keys
 //   ds = p * (dropout(dout v^T) - delta), delta = sum over d of dout * out
 //
 //                    columns in blocks of BLOCK                   PASS  rows     columns  out
-//             panel 0   panel 1   ...                             0     queries  keys     out = dropout(p) v, sums  (softmax with a running maximum)
+//             panel 0   panel 1   ...                             0     queries  keys     out = dropout(p) v, sums
+//                                                                       (softmax with a running maximum)
 //           +---------+---------+-----                            1     queries  keys     dq = SCALE ds k
-//   MR rows |  t[MR][NV*VW]     |  s[MR][BLOCK]                   2     keys     queries  dk = SCALE ds^T q, dv = dropout(p)^T dout
+//   MR rows |  t[MR][NV*VW]     |  s[MR][BLOCK]                   2     keys     queries  dk = SCALE ds^T q, dv =
+//           |                   |                                                dropout(p)^T dout
 //           +---------+---------+-----
 //
-// Work-item (i, h, b) owns rows [i*MT*MR, (i+1)*MT*MR) of head h of batch b, and all columns. A panel of scores is a register tile: one broadcast
-// scalar a row, NV vectors of a packed panel a step. The block of scores lies in private memory (L1); the sum over its columns then reads whole
-// rows of the other operand, again MR x NV vectors at a time, into fresh accumulators for each block, which keeps long sums exact.
+// Work-item (i, h, b) owns rows [i*MT*MR, (i+1)*MT*MR) of head h of batch b, and all columns. A panel of scores is a
+// register tile: one broadcast scalar a row, NV vectors of a packed panel a step. The block of scores lies in private
+// memory (L1); the sum over its columns then reads whole rows of the other operand, again MR x NV vectors at a time,
+// into fresh accumulators for each block, which keeps long sums exact.
 //
-// Inputs: (pointer, offset) pairs; offsets and strides in elements. Storage IN_T but where noted; contiguous along the last dimension.
+// Inputs: (pointer, offset) pairs; offsets and strides in elements. Storage IN_T but where noted; contiguous along the
+// last dimension.
 //   a   rows of the scores: q, q, k                        by a_batch, a_head, a_row; DEPTH floats
-//   b   columns of the scores, packed: k, k, q             [batch][head][ceil(columns / TN)][DEPTH][TN], zeros at the end
-//   w   rows that are added up: v, k, q                    by w_batch, w_head, w_row; WIDTH floats, readable to a whole vector
-//   PASS 1, 2:  a2 rows: dout, v (DEPTH2 floats)   b2 packed columns: v, dout   sums float [2][batch][head][query], delta float [batch][head][query] by strides, contiguous queries
+//   b   columns of the scores, packed: k, k, q             [batch][head][ceil(columns / TN)][DEPTH][TN], zeros at the
+//                                                          end
+//   w   rows that are added up: v, k, q                    by w_batch, w_head, w_row; WIDTH floats, readable to a whole
+//                                                          vector
+//   PASS 1, 2:  a2 rows: dout, v (DEPTH2 floats)   b2 packed columns: v, dout   sums float [2][batch][head][query],
+//                                                                               delta float [batch][head][query] by
+//                                                                               strides, contiguous queries
 //   PASS 2:     w2 rows that are added up: dout (WIDTH2 floats)
 //   MASK:       mask by mask_batch, mask_head, mask_query, mask_key
 //   DROPOUT:    state long[2] = (seed, offset)
-// Arguments: inputs, int heads (of q), group (heads of q per head of k and v), queries, keys, long strides as above, EPILOGUE_PARAMS
-// Global size: (ceil(rows / (MR*MT)), heads of the rows, batches), local size (1, 1, 1).
+// Arguments: inputs, int heads (of q), group (heads of q per head of k and v), queries, keys, long strides as above,
+// EPILOGUE_PARAMS Global size: (ceil(rows / (MR*MT)), heads of the rows, batches), local size (1, 1, 1).
 // Hooks: STORE(acc, b, h, row, d), STOREV; PASS 0: STORE1(sum, which, b, h, row); PASS 2: STORE1, STORE1V for dv.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_item
 #endif
 #ifndef MR
-#define MR 6              // rows of a register tile; MR*NV + NV + 1 <= number of vector registers
+#define MR 6  // rows of a register tile; MR*NV + NV + 1 <= number of vector registers
 #endif
 #ifndef NV
-#define NV 4              // vectors (of VW floats) in a row of a register tile
+#define NV 4  // vectors (of VW floats) in a row of a register tile
 #endif
-#define TN (NV * VW)      // columns of a packed panel
+#define TN (NV * VW)  // columns of a packed panel
 #ifndef MT
-#define MT 4              // tiles (of MR rows) a work-item
+#define MT 4  // tiles (of MR rows) a work-item
 #endif
 #ifndef BLOCK
-#define BLOCK 256         // columns whose scores are kept, a multiple of TN; MR*BLOCK floats stay in L1
+#define BLOCK 256  // columns whose scores are kept, a multiple of TN; MR*BLOCK floats stay in L1
 #endif
 #define WIDTH2 DEPTH2
-#ifndef STORE             // alone: dense outputs
-#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset, __global float* y1, const ulong y1_offset, const int y_rows
+#ifndef STORE  // alone: dense outputs
+#define EPILOGUE_PARAMS \
+  , __global float *y, const ulong y_offset, __global float *y1, const ulong y1_offset, const int y_rows
 #define EPILOGUE_PASS , y, y_offset, y1, y1_offset, y_rows
 #define Y_HEADS (PASS == 2 ? heads / group : heads)
 #define Y_AT(b, h, r, d, width) ((((ulong)(b) * Y_HEADS + (h)) * y_rows + (r)) * (width) + (d))
@@ -50,7 +61,8 @@
 #define STOREV(acc, b, h, r, d) VSTORE(acc, y + y_offset + Y_AT(b, h, r, d, WIDTH))
 #define STORE1V(acc, b, h, r, d) VSTORE(acc, y1 + y1_offset + Y_AT(b, h, r, d, WIDTH2))
 #if PASS == 0
-#define STORE1(acc, which, b, h, r) (y1[y1_offset + (ulong)(which) * get_global_size(2) * heads * y_rows + Y_AT(b, h, r, 0, 1)] = (acc))
+#define STORE1(acc, which, b, h, r) \
+  (y1[y1_offset + (ulong)(which) * get_global_size(2) * heads * y_rows + Y_AT(b, h, r, 0, 1)] = (acc))
 #else
 #define STORE1(acc, b, h, r, d) (y1[y1_offset + Y_AT(b, h, r, d, WIDTH2)] = (acc))
 #endif
@@ -59,15 +71,29 @@
 #define PADDED(width) (((width) + VW - 1) / VW * VW)
 
 // ---- lanes ----
-ALWAYS_INLINE float sum_lanes4(const float4 x) { const float2 y = x.lo + x.hi; return y.x + y.y; }
-ALWAYS_INLINE float sum_lanes8(const float8 x) { return sum_lanes4(x.lo + x.hi); }
-ALWAYS_INLINE float sum_lanes16(const float16 x) { return sum_lanes8(x.lo + x.hi); }
-ALWAYS_INLINE float max_lanes4(const float4 x) { const float2 y = x.lo > x.hi ? x.lo : x.hi; return y.x > y.y ? y.x : y.y; }
-ALWAYS_INLINE float max_lanes8(const float8 x) { return max_lanes4(x.lo > x.hi ? x.lo : x.hi); }
-ALWAYS_INLINE float max_lanes16(const float16 x) { return max_lanes8(x.lo > x.hi ? x.lo : x.hi); }
+ALWAYS_INLINE float sum_lanes4(const float4 x) {
+  const float2 y = x.lo + x.hi;
+  return y.x + y.y;
+}
+ALWAYS_INLINE float sum_lanes8(const float8 x) {
+  return sum_lanes4(x.lo + x.hi);
+}
+ALWAYS_INLINE float sum_lanes16(const float16 x) {
+  return sum_lanes8(x.lo + x.hi);
+}
+ALWAYS_INLINE float max_lanes4(const float4 x) {
+  const float2 y = x.lo > x.hi ? x.lo : x.hi;
+  return y.x > y.y ? y.x : y.y;
+}
+ALWAYS_INLINE float max_lanes8(const float8 x) {
+  return max_lanes4(x.lo > x.hi ? x.lo : x.hi);
+}
+ALWAYS_INLINE float max_lanes16(const float16 x) {
+  return max_lanes8(x.lo > x.hi ? x.lo : x.hi);
+}
 
-// exp of x <= 0 within an ulp; 0 below -87.3, where floats lose precision; nan stays nan. The exponent's integer part comes from the bits of m:
-// rint() is slow on some runtimes.
+// exp of x <= 0 within an ulp; 0 below -87.3, where floats lose precision; nan stays nan. The exponent's integer part
+// comes from the bits of m: rint() is slow on some runtimes.
 ALWAYS_INLINE VEC exp_lanes(const VEC given) {
   const VEC x = given < (VEC)(-87.3f) ? (VEC)(-87.3f) : given;
   const VEC m = fma(x, (VEC)(1.44269504f), (VEC)(12582912.0f)), z = m - (VEC)(12582912.0f);
@@ -84,7 +110,9 @@ ALWAYS_INLINE VEC exp_lanes(const VEC given) {
 }
 
 // 1 / the sum of a row of exponentials; 0, or nan, for a query that sees nothing
-ALWAYS_INLINE float inverse_of(const float total) { return total == 0.0f ? (NAN_ROWS ? NAN : 0.0f) : 1.0f / total; }
+ALWAYS_INLINE float inverse_of(const float total) {
+  return total == 0.0f ? (NAN_ROWS ? NAN : 0.0f) : 1.0f / total;
+}
 
 // ---- the two products ----
 
@@ -101,14 +129,15 @@ ALWAYS_INLINE void multiply_panel(VEC* t, const float* rows, __global const IN_T
   }
 }
 
-// The scores of panel c of a block with `count` columns, times `scale`; only vectors that hold columns [first, count), zeros before these.
-ALWAYS_INLINE void score_panel(float* s, const float* rows, __global const IN_T* panel, const int depth, const float scale, const int c, const int first,
-                               const int count) {
+// The scores of panel c of a block with `count` columns, times `scale`; only vectors that hold columns [first, count),
+// zeros before these.
+ALWAYS_INLINE void score_panel(float* s, const float* rows, __global const IN_T* panel, const int depth,
+                               const float scale, const int c, const int first, const int count) {
   if (first <= c && c + TN - VW < count) {
     VEC t[MR * NV];
     multiply_panel(t, rows, panel, depth);
-    OCL_UNROLL for (int i = 0; i < MR; ++i)
-      OCL_UNROLL for (int v = 0; v < NV; ++v) VSTORE(t[i * NV + v] * (VEC)(scale), s + i * BLOCK + c + v * VW);
+    OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v)
+        VSTORE(t[i * NV + v] * (VEC)(scale), s + i * BLOCK + c + v * VW);
     return;
   }
   OCL_NO_UNROLL for (int v = 0; v < TN; v += VW) {
@@ -123,9 +152,10 @@ ALWAYS_INLINE void score_panel(float* s, const float* rows, __global const IN_T*
   }
 }
 
-// out[i][c + v] = fade[i] * out[i][c + v] + sum over k < count of s[i][k] * w[k][c + v], for `vectors` vectors from float c on
-ALWAYS_INLINE void add_chunk(float* out, const float* fade, const float* s, __global const IN_T* w, const long w_row, const int count, const int c,
-                             const int width, const int vectors) {
+// out[i][c + v] = fade[i] * out[i][c + v] + sum over k < count of s[i][k] * w[k][c + v], for `vectors` vectors from
+// float c on
+ALWAYS_INLINE void add_chunk(float* out, const float* fade, const float* s, __global const IN_T* w, const long w_row,
+                             const int count, const int c, const int width, const int vectors) {
   VEC acc[MR * NV];
   OCL_UNROLL for (int i = 0; i < MR * NV; ++i) acc[i] = (VEC)(0.0f);
   for (int k = 0; k < count; ++k) {
@@ -145,18 +175,24 @@ ALWAYS_INLINE void add_chunk(float* out, const float* fade, const float* s, __gl
 }
 
 // out = fade * out + s w over a whole row
-ALWAYS_INLINE void add_part(float* out, const float* fade, const float* s, __global const IN_T* w, const long w_row, const int count, const int width) {
-  OCL_NO_UNROLL for (int c = 0; c < PADDED(width) / TN * TN; c += TN) add_chunk(out, fade, s, w, w_row, count, c, width, NV);
-  if (PADDED(width) % TN) add_chunk(out, fade, s, w, w_row, count, PADDED(width) / TN * TN, width, PADDED(width) % TN / VW);
+ALWAYS_INLINE void add_part(float* out, const float* fade, const float* s, __global const IN_T* w, const long w_row,
+                            const int count, const int width) {
+  OCL_NO_UNROLL for (int c = 0; c < PADDED(width) / TN * TN; c += TN)
+      add_chunk(out, fade, s, w, w_row, count, c, width, NV);
+  if (PADDED(width) % TN)
+    add_chunk(out, fade, s, w, w_row, count, PADDED(width) / TN * TN, width, PADDED(width) % TN / VW);
 }
 
 // The same; the sums of gradients, whose terms have either sign, begin anew every SUM columns (fade is 1 for them).
-ALWAYS_INLINE void add_rows(float* out, const float* fade, const float* s, __global const IN_T* w, const long w_row, const int count, const int width) {
-  OCL_NO_UNROLL for (int k = 0; k < count; k += SUM) add_part(out, fade, s + k, w + k * w_row, w_row, min(SUM, count - k), width);
+ALWAYS_INLINE void add_rows(float* out, const float* fade, const float* s, __global const IN_T* w, const long w_row,
+                            const int count, const int width) {
+  OCL_NO_UNROLL for (int k = 0; k < count; k += SUM)
+      add_part(out, fade, s + k, w + k * w_row, w_row, min(SUM, count - k), width);
 }
 
 // Rows as floats, dense; beyond the last one the last again.
-ALWAYS_INLINE void load_rows(float* to, __global const IN_T* from, const long stride, const int first, const int count, const int depth) {
+ALWAYS_INLINE void load_rows(float* to, __global const IN_T* from, const long stride, const int first, const int count,
+                             const int depth) {
   for (int i = 0; i < MR; ++i) {
     __global const IN_T* row = from + (long)min(first + i, count - 1) * stride;
     for (int d = 0; d < depth / VW * VW; d += VW) VSTORE(LOADV(row, d), to + i * depth + d);
@@ -205,7 +241,8 @@ ALWAYS_INLINE void apply_mask(float* s, __global const MASK_T* mask, const long 
 #define ZIPPED(a) (VEC_UINT)(ZIP(a))
 #endif
 
-// Philox 4x32-10 of the counters first + lane * step: four words each. What is drawn with which counter: csrc/ir/graph.h.
+// Philox 4x32-10 of the counters first + lane * step: four words each. What is drawn with which counter:
+// csrc/ir/graph.h.
 ALWAYS_INLINE void draw(VEC_UINT* w, __global const long* state, const ulong first, const ulong step) {
   const float lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const VEC_ULONG counter = (VEC_ULONG)(first) + OCL_CAT(convert_ulong, VW)(VLOAD(lanes)) * (VEC_ULONG)(step);
@@ -231,9 +268,10 @@ ALWAYS_INLINE VEC kept_of(const VEC_UINT word) {
   return OCL_CAT(convert_float, VW)(word >> (VEC_UINT)(8u)) * (VEC)(0x1p-24f) < (VEC)(DROP) ? (VEC)(0.0f) : (VEC)(KEPT);
 }
 
-// y *= 0 or KEPT for `count` columns from column c0 on. first: the counter of (column 0, row); per_query: counters of a row of p.
-ALWAYS_INLINE void apply_dropout(float* y, __global const long* state, const ulong first, const ulong per_query, const int row, const int c0,
-                                 const int count) {
+// y *= 0 or KEPT for `count` columns from column c0 on. first: the counter of (column 0, row); per_query: counters of a
+// row of p.
+ALWAYS_INLINE void apply_dropout(float* y, __global const long* state, const ulong first, const ulong per_query,
+                                 const int row, const int c0, const int count) {
   VEC_UINT w[4];
 #if ROWS_ARE_KEYS
   for (int k = 0; k < count; k += VW) {
@@ -245,7 +283,8 @@ ALWAYS_INLINE void apply_dropout(float* y, __global const long* state, const ulo
   for (int k = 0; k < count; k += 4 * VW) {
     draw(w, state, first + (ulong)((c0 + k) / 4), 1);
 #if VW == 16
-    const VEC_UINT words[4] = {ZIPPED(s0, s1, s2, s3), ZIPPED(s4, s5, s6, s7), ZIPPED(s8, s9, sa, sb), ZIPPED(sc, sd, se, sf)};
+    const VEC_UINT words[4] = {ZIPPED(s0, s1, s2, s3), ZIPPED(s4, s5, s6, s7), ZIPPED(s8, s9, sa, sb),
+                               ZIPPED(sc, sd, se, sf)};
 #elif VW == 8
     const VEC_UINT words[4] = {ZIPPED(s0, s1), ZIPPED(s2, s3), ZIPPED(s4, s5), ZIPPED(s6, s7)};
 #else
@@ -264,7 +303,8 @@ ONE_ITEM __kernel void KERNEL_NAME(
     __global const IN_T* restrict w, const ulong w_offset,
 #if PASS
     __global const IN_T* restrict a2, const ulong a2_offset, __global const IN_T* restrict b2, const ulong b2_offset,
-    __global const float* restrict sums, const ulong sums_offset, __global const float* restrict delta, const ulong delta_offset,
+    __global const float* restrict sums, const ulong sums_offset, __global const float* restrict delta,
+    const ulong delta_offset,
 #endif
 #if PASS == 2
     __global const IN_T* restrict w2, const ulong w2_offset,
@@ -275,18 +315,23 @@ ONE_ITEM __kernel void KERNEL_NAME(
 #if DROPOUT
     __global const long* restrict state, const ulong state_offset,
 #endif
-    const int heads, const int group, const int queries, const int keys,
-    const long a_batch, const long a_head, const long a_row, const long w_batch, const long w_head, const long w_row
+    const int heads, const int group, const int queries, const int keys, const long a_batch, const long a_head,
+    const long a_row, const long w_batch, const long w_head, const long w_row
 #if PASS
-    , const long a2_batch, const long a2_head, const long a2_row, const long sums_which, const long sums_batch, const long sums_head, const long delta_batch, const long delta_head
+    ,
+    const long a2_batch, const long a2_head, const long a2_row, const long sums_which, const long sums_batch,
+    const long sums_head, const long delta_batch, const long delta_head
 #endif
 #if PASS == 2
-    , const long w2_batch, const long w2_head, const long w2_row
+    ,
+    const long w2_batch, const long w2_head, const long w2_row
 #endif
 #if MASK
-    , const long mask_batch, const long mask_head, const long mask_query, const long mask_key
+    ,
+    const long mask_batch, const long mask_head, const long mask_query,
+    const long mask_key
 #endif
-    EPILOGUE_PARAMS) {
+        EPILOGUE_PARAMS) {
   const int head = get_global_id(1), batch = get_global_id(2);
   const int rows = ROWS_ARE_KEYS ? keys : queries, columns = ROWS_ARE_KEYS ? queries : keys;
   const int panels = (columns + TN - 1) / TN, column_heads = ROWS_ARE_KEYS ? heads : heads / group;
@@ -330,7 +375,8 @@ ONE_ITEM __kernel void KERNEL_NAME(
       __global const IN_T* panel = b + b_offset + ((long)batch * column_heads + column_head) * panels * (DEPTH * TN);
       __global const IN_T* added = w + w_offset + batch * w_batch + column_head * w_head;
 #if PASS
-      __global const IN_T* panel2 = b2 + b2_offset + ((long)batch * column_heads + column_head) * panels * (DEPTH2 * TN);
+      __global const IN_T* panel2 =
+          b2 + b2_offset + ((long)batch * column_heads + column_head) * panels * (DEPTH2 * TN);
       __global const float* row_sums = sums + sums_offset + batch * sums_batch + q_head * sums_head;
       __global const float* row_delta = delta + delta_offset + batch * delta_batch + q_head * delta_head;
 #endif
@@ -342,7 +388,8 @@ ONE_ITEM __kernel void KERNEL_NAME(
       const int end = CAUSAL && !ROWS_ARE_KEYS ? min(columns, r0 + MR) : columns;
       for (int c0 = begin; c0 < end; c0 += BLOCK) {
         const int count = min(BLOCK, end - c0), padded = (count + VW - 1) / VW * VW;
-        const int first = CAUSAL && ROWS_ARE_KEYS ? max(r0 - c0, 0) / VW * VW : 0;  // no row sees the columns of the block before it
+        // no row sees the columns of the block before it
+        const int first = CAUSAL && ROWS_ARE_KEYS ? max(r0 - c0, 0) / VW * VW : 0;
         for (int c = 0; c < padded; c += TN) {
           score_panel(s, row_a, panel + (long)(c0 + c) * DEPTH, DEPTH, SCALE, c, first, count);
 #if PASS
@@ -360,8 +407,10 @@ ONE_ITEM __kernel void KERNEL_NAME(
           float* row = s + i * BLOCK;
           const int r = min(r0 + i, rows - 1);
 #if MASK
-          apply_mask(row, mask + mask_offset + batch * mask_batch + q_head * mask_head + r * (ROWS_ARE_KEYS ? mask_key : mask_query) +
-                     c0 * (ROWS_ARE_KEYS ? mask_query : mask_key), ROWS_ARE_KEYS ? mask_query : mask_key, count);
+          apply_mask(row,
+                     mask + mask_offset + batch * mask_batch + q_head * mask_head +
+                         r * (ROWS_ARE_KEYS ? mask_key : mask_query) + c0 * (ROWS_ARE_KEYS ? mask_query : mask_key),
+                     ROWS_ARE_KEYS ? mask_query : mask_key, count);
 #endif
 #if ROWS_ARE_KEYS
 #if CAUSAL
@@ -436,8 +485,10 @@ ONE_ITEM __kernel void KERNEL_NAME(
       float* row = out + i * PADDED(WIDTH);
 #if PASS == 0
       const float inverse = keys > 0 ? inverse_of(total[i]) : 0.0f;
-      OCL_NO_UNROLL for (int which = 0; which < 2; ++which)
-        STORE1(which ? total[i] : top[i] == -INFINITY ? 0.0f : top[i], which, batch, head, r0 + i);
+      OCL_NO_UNROLL for (int which = 0; which < 2; ++which) STORE1(which                 ? total[i]
+                                                                   : top[i] == -INFINITY ? 0.0f
+                                                                                         : top[i],
+                                                                   which, batch, head, r0 + i);
 #else
       const float inverse = 1.0f;
 #endif

@@ -1,24 +1,29 @@
-// kernels/attention/shared_warp.cl: what the kernels of attention on the units of a warp share: staging of rows, products of tiles. Comes after tensor_core/warp.cl and
+// kernels/attention/shared_warp.cl: what the kernels of attention on the units of a warp share: staging of rows,
+// products of tiles. Comes after tensor_core/warp.cl and
 // attention/scores.cl.
 //
-// A tile in local memory is [blocks of 128 bytes of the depth][rows][TILE_K], as tensor_core/warp.cl's operands with contiguous depth. Scores are the sums of products of
-// rows; as weights they are multiplied by the rows of another tile:
+// A tile in local memory is [blocks of 128 bytes of the depth][rows][TILE_K], as tensor_core/warp.cl's operands with
+// contiguous depth. Scores are the sums of products of rows; as weights they are multiplied by the rows of another
+// tile:
 //   operands of 16 bits: sums are where the unit takes an operand from; rows are transposed on their way to registers
-//   operands of 32 bits: the unit takes weights from another lane than the one that has them as sums; instead the columns of the scores are permuted: position
+//   operands of 32 bits: the unit takes weights from another lane than the one that has them as sums; instead the
+//   columns of the scores are permuted: position
 //   i of eight neighbours stands for column 2i (i < 4) or 2(i - 4) + 1. Rows are read by elements.
 //
 // TILE_C, columns of a step: TILE_N and WARP_N, 64 or 128
 // DEPTH_TILE, sums of a row: the larger head size, filled up to a multiple of 32
-#define ROW_BLOCKS (WARP_M / 16)                            // of a warp
+#define ROW_BLOCKS (WARP_M / 16)  // of a warp
 #define DEPTH_BLOCKS ((DEPTH_TILE + TILE_K - 1) / TILE_K)  // of a row in local memory
 #define ITEM_ELEMENTS (TILE_C * DEPTH_BLOCKS * TILE_K)
 
 // Where a row's chunk lies in a tile.
-ALWAYS_INLINE int tile_chunk(const int row, const int chunk, const int rows) { return (chunk >> 3) * rows * TILE_K + row_chunk(row, chunk & 7); }
+ALWAYS_INLINE int tile_chunk(const int row, const int chunk, const int rows) {
+  return (chunk >> 3) * rows * TILE_K + row_chunk(row, chunk & 7);
+}
 
 // A tile of an operand as it lies in memory, `left` of its rows and `depth` of each inside.
-ALWAYS_INLINE void stage_rows(__local UNIT_T* to, __global const UNIT_T* from, const long stride, const int left, const int depth, const int rows,
-                              const int direct) {
+ALWAYS_INLINE void stage_rows(__local UNIT_T* to, __global const UNIT_T* from, const long stride, const int left,
+                              const int depth, const int rows, const int direct) {
   int p = get_local_id(0);
   FRESH(p);
   const int chunk = p & 7;
@@ -29,17 +34,20 @@ ALWAYS_INLINE void stage_rows(__local UNIT_T* to, __global const UNIT_T* from, c
       OCL_UNROLL
       for (int i = 0; i < rows * 8 / GROUP; ++i) {
         const int row = (p >> 3) + i * (GROUP / 8), valid = row < left ? depth - d : 0;
-        stage_chunk(to + tile_chunk(row, block * 8 + chunk, rows), valid > 0 ? from + row * stride + d : from, 1, valid, 1);
+        stage_chunk(to + tile_chunk(row, block * 8 + chunk, rows), valid > 0 ? from + row * stride + d : from, 1, valid,
+                    1);
       }
     } else {
       OCL_NO_UNROLL
       for (int row = p >> 3; row < rows; row += GROUP / 8)
-        stage_chunk(to + tile_chunk(row, block * 8 + chunk, rows), from + row * stride + d, 1, row < left ? depth - d : 0, 0);
+        stage_chunk(to + tile_chunk(row, block * 8 + chunk, rows), from + row * stride + d, 1,
+                    row < left ? depth - d : 0, 0);
     }
   }
 }
 
-// s = q k^T over `depth` elements of their rows, [block of 16 rows][TILE_C / 2] as in attention/scores.cl; q: the warp's rows of the group's tile.
+// s = q k^T over `depth` elements of their rows, [block of 16 rows][TILE_C / 2] as in attention/scores.cl; q: the
+// warp's rows of the group's tile.
 ALWAYS_INLINE void multiply_scores(float* s, __local const UNIT_T* q, __local const UNIT_T* k, const int depth) {
   int lane = get_local_id(0) & 31;
   FRESH(lane);
@@ -58,11 +66,13 @@ ALWAYS_INLINE void multiply_scores(float* s, __local const UNIT_T* q, __local co
       uint b_high[8], b_low[8];
       OCL_UNROLL
       for (int i = 0; i < 2; ++i) {
-        read_rows(b_high + 4 * i, local_address(k + tile_chunk(32 * j + 16 * i + (lane & 7) + (lane >> 4) * 8, 2 * at + ((lane >> 3) & 1), TILE_C)));
+        read_rows(b_high + 4 * i, local_address(k + tile_chunk(32 * j + 16 * i + (lane & 7) + (lane >> 4) * 8,
+                                                               2 * at + ((lane >> 3) & 1), TILE_C)));
         split(b_high + 4 * i, b_low + 4 * i);
       }
       OCL_UNROLL
-      for (int i = 0; i < ROW_BLOCKS; ++i) add_products(s + i * (TILE_C / 2) + 16 * j, a_high + 4 * i, a_low + 4 * i, b_high, b_low, 32);
+      for (int i = 0; i < ROW_BLOCKS; ++i)
+        add_products(s + i * (TILE_C / 2) + 16 * j, a_high + 4 * i, a_low + 4 * i, b_high, b_low, 32);
     }
   }
 }
@@ -86,7 +96,8 @@ ALWAYS_INLINE void read_values(uint* x, __local const UNIT_T* v, const int lane,
 #else
   const int key = at * 8 + (lane & 3) * 2, d = column + (lane >> 2);
   OCL_UNROLL
-  for (int i = 0; i < 4; ++i) x[i] = as_uint((float)v[tile_chunk(key + (i & 1), d / CHUNK + (i >> 1) * 2, TILE_C) + d % CHUNK]);
+  for (int i = 0; i < 4; ++i)
+    x[i] = as_uint((float)v[tile_chunk(key + (i & 1), d / CHUNK + (i >> 1) * 2, TILE_C) + d % CHUNK]);
 #endif
 }
 // out += p v, `width` elements of a row of v, [block of 16 rows][DEPTH_TILE / 2].
@@ -110,7 +121,8 @@ ALWAYS_INLINE void add_values(float* out, const float* p, __local const UNIT_T* 
         split(b_high + 4 * i, b_low + 4 * i);
       }
       OCL_UNROLL
-      for (int i = 0; i < ROW_BLOCKS; ++i) add_products(out + i * (DEPTH_TILE / 2) + 16 * j, a_high + 4 * i, a_low + 4 * i, b_high, b_low, 32);
+      for (int i = 0; i < ROW_BLOCKS; ++i)
+        add_products(out + i * (DEPTH_TILE / 2) + 16 * j, a_high + 4 * i, a_low + 4 * i, b_high, b_low, 32);
     }
   }
 }

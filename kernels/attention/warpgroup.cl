@@ -1,21 +1,28 @@
-// kernels/attention/warpgroup.cl: attention on the matrix unit, without the matrix of scores in memory; the pipeline of tensor_core/warpgroup.cl, parts of attention/shared_warpgroup.cl
+// kernels/attention/warpgroup.cl: attention on the matrix unit, without the matrix of scores in memory; the pipeline of
+// tensor_core/warpgroup.cl, parts of attention/shared_warpgroup.cl
 // and attention/scores.cl.
 //
-//   s = SCALE q k^T + mask      p = exp(s - most) / total      out = p v      sums = (most, total): max and sum of exp(s - most) over keys
+//   s = SCALE q k^T + mask      p = exp(s - most) / total      out = p v      sums = (most, total): max and sum of
+//                                                                             exp(s - most) over keys
 //
 //                        TILE_C keys a step
 //                     +--------------+--------------+----     A consumer's 64 queries of a step:
 //   consumer 0   64   | s: registers |              |         s = q k^T         unit: q and k from local memory
-//                     +--------------+  next step   |         p = exp(s - most) in registers: a row lies in four lanes; the running maximum moves on
-//   consumer 1   64   |              |              |         out = fade out + p v   unit: p from registers, which as sums of s lie where the unit
-//                     +--------------+--------------+----                            takes an operand from; v from local memory
+//                     +--------------+  next step   |         p = exp(s - most) in registers: a row lies in four lanes;
+//                                                   |         the running maximum moves on
+//   consumer 1   64   |              |              |         out = fade out + p v   unit: p from registers, which as
+//                     |              |              |                                sums of s lie where the unit
+//                     +--------------+--------------+----                            takes an operand from; v from
+//                                                                                    local memory
 //
-// Group (i, h, b) owns queries [i*TILE_M, (i+1)*TILE_M) of head h of batch b. They lie in local memory all the time; the producers bring the keys of a
-// step, then its values, each a stage of the pipeline.
-//   operands of 16 bits: a tile is [blocks of 64 of the depth][rows][64]; the unit reads k with the depth contiguous, v with the columns contiguous
-//   operands of 32 bits: a tile is two blocks of 32 of the depth, [64][32], high part, then low part; v is transposed on the way, [head size][keys]
-// The unit takes p of 32 bits from another lane than the one that has it as a sum; instead the keys of v are permuted: position i of eight
-// neighbours holds key 2i (i < 4) or 2(i - 4) + 1.
+// Group (i, h, b) owns queries [i*TILE_M, (i+1)*TILE_M) of head h of batch b. They lie in local memory all the time;
+// the producers bring the keys of a step, then its values, each a stage of the pipeline.
+//   operands of 16 bits: a tile is [blocks of 64 of the depth][rows][64]; the unit reads k with the depth contiguous, v
+//   with the columns contiguous
+//   operands of 32 bits: a tile is two blocks of 32 of the depth, [64][32], high part, then low part; v is transposed
+//   on the way, [head size][keys]
+// The unit takes p of 32 bits from another lane than the one that has it as a sum; instead the keys of v are permuted:
+// position i of eight neighbours holds key 2i (i < 4) or 2(i - 4) + 1.
 //
 // Arguments and hooks are those of attention/group.cl with PASS 0; SCALE is positive. Store dimension d, VW = 2.
 // Global size: (ceil(queries / TILE_M) * GROUP, heads, batches), local size (GROUP, 1, 1).
@@ -23,15 +30,16 @@
 #define KERNEL_NAME attention_warpgroup
 #endif
 #ifndef OVERLAP
-#define OVERLAP HALVES      // 1: a step's values are multiplied while the softmax of the next runs; operands of 16 bits
+#define OVERLAP HALVES  // 1: a step's values are multiplied while the softmax of the next runs; operands of 16 bits
 #endif
-#ifndef STORE               // alone: dense outputs, one behind the other
-#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset
+#ifndef STORE  // alone: dense outputs, one behind the other
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
 #define EPILOGUE_PASS , y, y_offset
 #define Y_AT(b, h, r) ((((ulong)(b)) * get_num_groups(1) + (h)) * queries + (r))
 #define STORE(acc, b, h, r, d) (y[y_offset + Y_AT(b, h, r) * WIDTH + (d)] = (acc))
 #define STOREV(acc, b, h, r, d) vstore2(acc, 0, y + y_offset + Y_AT(b, h, r) * WIDTH + (d))
-#define STORE1(acc, which, b, h, r) (y[y_offset + Y_AT(get_num_groups(2), 0, 0) * (WIDTH + (which)) + Y_AT(b, h, r)] = (acc))
+#define STORE1(acc, which, b, h, r) \
+  (y[y_offset + Y_AT(get_num_groups(2), 0, 0) * (WIDTH + (which)) + Y_AT(b, h, r)] = (acc))
 #endif
 
 // ---- producer ----
@@ -100,33 +108,36 @@ ALWAYS_INLINE void produce(const Pipeline line, const Columns o, const int quads
 
 // ---- consumer ----
 #if HALVES
-#define END_SCORES(but, step)                              \
-  UNIT_WAIT(but);                                          \
-  OCL_UNROLL                                               \
-  for (int i = 0; i < TILE_C / 2; ++i) READY(s[i]);        \
+#define END_SCORES(but, step)                       \
+  UNIT_WAIT(but);                                   \
+  OCL_UNROLL                                        \
+  for (int i = 0; i < TILE_C / 2; ++i) READY(s[i]); \
   leave(line, 2 * (step))
-#define END_VALUES(step)                                   \
-  UNIT_WAIT("0");                                          \
-  OCL_UNROLL                                               \
-  for (int i = 0; i < DEPTH_TILE / 2; ++i) READY(out[i]);  \
+#define END_VALUES(step)                                  \
+  UNIT_WAIT("0");                                         \
+  OCL_UNROLL                                              \
+  for (int i = 0; i < DEPTH_TILE / 2; ++i) READY(out[i]); \
   leave(line, 2 * (step) + 1)
 #endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
-    __global const UNIT_T* q, const ulong q_offset, __global const UNIT_T* k, const ulong k_offset, __global const UNIT_T* v, const ulong v_offset,
+    __global const UNIT_T* q, const ulong q_offset, __global const UNIT_T* k, const ulong k_offset,
+    __global const UNIT_T* v, const ulong v_offset,
 #if MASK
     __global const MASK_T* mask, const ulong mask_offset,
 #endif
 #if DROPOUT
     __global const long* state, const ulong state_offset,
 #endif
-    const int heads, const int group, const int queries, const int keys,
-    const long q_batch, const long q_head, const long q_row, const long k_batch, const long k_head, const long k_row,
-    const long v_batch, const long v_head, const long v_row
+    const int heads, const int group, const int queries, const int keys, const long q_batch, const long q_head,
+    const long q_row, const long k_batch, const long k_head, const long k_row, const long v_batch, const long v_head,
+    const long v_row
 #if MASK
-    , const long mask_batch, const long mask_head, const long mask_query, const long mask_key
+    ,
+    const long mask_batch, const long mask_head, const long mask_query,
+    const long mask_key
 #endif
-    EPILOGUE_PARAMS) {
+        EPILOGUE_PARAMS) {
   PIPELINE(line);
   __local UNIT_T q_tile[TILE_M * DEPTH_TILE] __attribute__((aligned(1024)));
   // The first group takes the longest rows.
@@ -135,8 +146,12 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   const int end = CAUSAL ? min(keys, r0 + TILE_M) : keys, steps = (end + TILE_C - 1) / TILE_C;
   if (get_local_id(0) >= CONSUMERS * 128) {
     q += q_offset + batch * q_batch + head * q_head + r0 * q_row;
-    const Columns o = {k + k_offset + batch * k_batch + head / group * k_head, v + v_offset + batch * v_batch + head / group * v_head,
-                       k_row, v_row, keys, steps};
+    const Columns o = {k + k_offset + batch * k_batch + head / group * k_head,
+                       v + v_offset + batch * v_batch + head / group * v_head,
+                       k_row,
+                       v_row,
+                       keys,
+                       steps};
     // q arrives with the first keys.
     if (DIRECT && CHUNK_ALIGNED(q_offset) && CHUNK_ALIGNED(k_offset) && CHUNK_ALIGNED(v_offset)) {
       stage_rows(q_tile, q, q_row, queries - r0, DEPTH, TILE_M, 1);
@@ -156,7 +171,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #if MASK
   mask += mask_offset + batch * mask_batch + head * mask_head;
 #endif
-  const int own = CAUSAL ? min(steps, (first + 63) / TILE_C + 1) : steps;  // steps with keys that the warpgroup's queries see
+  // steps with keys that the warpgroup's queries see
+  const int own = CAUSAL ? min(steps, (first + 63) / TILE_C + 1) : steps;
   float s[TILE_C / 2], fade[2];
 #if DROPOUT
   uint kept[TILE_C / 64];
@@ -166,7 +182,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   uint p[TILE_C / 4];
 #endif
 #if OVERLAP
-  // A step's scores are multiplied before the values of the step before: the unit is busy with these while the softmax runs.
+  // A step's scores are multiplied before the values of the step before: the unit is busy with these while the softmax
+  // runs.
   if (own > 0) {
     begin_scores(s, q_tile, arrived(line, 0));
     DRAW(kept, row, 0);

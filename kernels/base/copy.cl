@@ -1,21 +1,22 @@
-// base/copy.cl: dst[i] = (DST)src[i] for any strides: i runs over up to 8 dimensions, innermost first. A work-item owns CHUNK
+// base/copy.cl: dst[i] = (DST)src[i] for any strides: i runs over up to 8 dimensions, innermost first. A work-item owns
+// CHUNK
 // neighbours of the innermost dimension at one place of the outer ones:
 //
 //        get_global_id(0) ->   0..CHUNK-1 | CHUNK..2*CHUNK-1 | ...      innermost: size[0] elements
 //        get_global_id(1)  |   place 0                                  outer: size[1] * size[2] * ... places
 //                          v   place 1
 #ifndef NAME
-#define NAME copy       // name of the kernel
+#define NAME copy  // name of the kernel
 #endif
 #ifndef SRC
-#define SRC f32         // element types: boolean u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16 f32 f64,
-#define DST f32         // or raw1 raw2 raw4 raw8 raw16 for both: bytes as they are
+#define SRC f32  // element types: boolean u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16 f32 f64,
+#define DST f32  // or raw1 raw2 raw4 raw8 raw16 for both: bytes as they are
 #endif
 #ifndef CHUNK
-#define CHUNK 1         // elements per work-item
+#define CHUNK 1  // elements per work-item
 #endif
 #ifndef PLACE
-#define PLACE uint      // counts places; ulong from 2^32 on
+#define PLACE uint  // counts places; ulong from 2^32 on
 #endif
 #ifdef USES_F64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -99,8 +100,8 @@ typedef struct {
   ulong dims;
 } Shape;
 
-__kernel void NAME(__global const GLUE(ELEMENT_, SRC)* src, const ulong src_offset,  // offsets in elements
-                   __global GLUE(ELEMENT_, DST)* dst, const ulong dst_offset, const Shape shape) {
+__kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_offset,  // offsets in elements
+                   __global GLUE(ELEMENT_, DST) * dst, const ulong dst_offset, const Shape shape) {
   PLACE place = (PLACE)get_global_id(1);
   const ulong begin = (ulong)get_global_id(0) * CHUNK;
   if (place >= shape.places || begin >= shape.size[0]) return;  // sizes are rounded up to whole work-groups
@@ -117,6 +118,7 @@ __kernel void NAME(__global const GLUE(ELEMENT_, SRC)* src, const ulong src_offs
   if (src_step == 1 && dst_step == 1) {  // the loop that vectorises
     for (ulong i = begin; i < end; ++i) GLUE(STORE_, DST)(dst, d + i, GLUE(LOAD_, SRC)(src, s + i));
   } else {
-    for (ulong i = begin; i < end; ++i) GLUE(STORE_, DST)(dst, d + i * dst_step, GLUE(LOAD_, SRC)(src, s + i * src_step));
+    for (ulong i = begin; i < end; ++i)
+      GLUE(STORE_, DST)(dst, d + i * dst_step, GLUE(LOAD_, SRC)(src, s + i * src_step));
   }
 }

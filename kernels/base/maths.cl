@@ -1,15 +1,19 @@
-// kernels/base/maths.cl: float functions of CPU devices (and those of GPUs whose builtins branch), in place of a runtime's builtins or of the functions of base/ops.cl with the same name after op_own_.
-// Runtimes differ by 12 times in what a builtin costs, and none inlines all of them; these are a few dozen vector instructions everywhere.
-// The rules are those of base/ops.cl, with T = float or a vector of floats; csrc/codegen/op_library.h chooses.
+// kernels/base/maths.cl: float functions of CPU devices (and those of GPUs whose builtins branch), in place of a
+// runtime's builtins or of the functions of base/ops.cl with the same name after op_own_.
+// Runtimes differ by 12 times in what a builtin costs, and none inlines all of them; these are a few dozen vector
+// instructions everywhere. The rules are those of base/ops.cl, with T = float or a vector of floats;
+// csrc/codegen/op_library.h chooses.
 //
 //   function    at most, ulp            where; mean ulp is below 0.4 everywhere
 //   exp         1                       all x, subnormal results included; above 88.7228 inf
 //   exp_falling 1                       x <= 0; below -88, where floats lose precision, 0
 //   tanh        2.5                     all x
 //   erf         2                       all x
-//   gelu_erf    8                       x >= -2.5; 50 for x >= -5.5, where x/2 (1 + erf) keeps no digit; below 0: |x Phi(x)| < 1.1e-7
+//   gelu_erf    8                       x >= -2.5; 50 for x >= -5.5, where x/2 (1 + erf) keeps no digit; below 0: |x
+//                                       Phi(x)| < 1.1e-7
 //   gelu_erf_slope                      all x: 1.2e-7 absolute (erf and an exponential: 2.6e-7)
-//   gelu_tanh   3 + |2 u|               u the argument of its tanh; in place of a difference that loses all digits for negative x
+//   gelu_tanh   3 + |2 u|               u the argument of its tanh; in place of a difference that loses all digits for
+//                   |   |               negative x
 //   sigmoid     2.5                     x > -88 (below: 0), from exp
 //   silu        3                       x > -88, from exp
 // tests/device/test_maths.py sweeps the arguments and holds each to its number.
@@ -17,7 +21,8 @@
 #include "base/ops.cl"
 #endif
 
-// e^x = 2^n e^r, r = x - n ln 2 in two steps, e^r - 1 - r = r^2 * polynomial. The integer n comes from the bits of m: rint() is slow on some runtimes.
+// e^x = 2^n e^r, r = x - n ln 2 in two steps, e^r - 1 - r = r^2 * polynomial. The integer n comes from the bits of m:
+// rint() is slow on some runtimes.
 // 2^n in two factors reaches subnormal numbers and infinity.
 OCL_INLINE T op_own_exp(T x) {
   const T low = x < REAL(-104.0) ? REAL(-104.0) : x, c = low > REAL(89.0) ? REAL(89.0) : low;
@@ -52,7 +57,9 @@ OCL_INLINE T op_own_exp_normal(T x) {
 }
 
 // The same for x <= 0: half of what the first takes. At the bound the result is 0.
-OCL_INLINE T op_own_exp_falling(T x) { return op_own_exp_within(x < REAL(-88.0) ? REAL(-88.0) : x); }
+OCL_INLINE T op_own_exp_falling(T x) {
+  return op_own_exp_within(x < REAL(-88.0) ? REAL(-88.0) : x);
+}
 
 OCL_INLINE T op_own_softmax_sum(T m, T s, T k, T t) {
   const T e = m == k ? REAL(1.0) : op_own_exp_falling(-fabs(k - m));
@@ -95,7 +102,8 @@ OCL_INLINE T op_own_erf(T x) {
   return a < REAL(0.85) ? fma(x, near, x) : copysign(REAL(1.0) - op_own_exp_normal(p), x);
 }
 
-// x Phi(x) = max(x, 0) - |x| Phi(-|x|), Phi(-t) = e^p(t) / 2. Written out for one power of two and no clamp of the exponent: half of what erf takes.
+// x Phi(x) = max(x, 0) - |x| Phi(-|x|), Phi(-t) = e^p(t) / 2. Written out for one power of two and no clamp of the
+// exponent: half of what erf takes.
 OCL_INLINE T op_own_gelu_erf(T x) {
   const T a = fabs(x), t = a > REAL(5.5) ? REAL(5.5) : a;
   T p = REAL(2.30982189e-9);
@@ -121,8 +129,8 @@ OCL_INLINE T op_own_gelu_erf(T x) {
   return fma(a > REAL(5.5) ? REAL(0.0) : -t, tail, x < REAL(0.0) ? x * REAL(0.0) : x);  // -inf gives nan, as in eager
 }
 
-// The slope of x Phi(x), Phi(x) + x phi(x). For t = -x >= 0 it is e^(-t^2/2) times a smooth function q(t): Mills' ratio over sqrt(2 pi), less t / sqrt(2 pi);
-// for x > 0 it is 1 less that of -x. Beyond 5.25, q stays.
+// The slope of x Phi(x), Phi(x) + x phi(x). For t = -x >= 0 it is e^(-t^2/2) times a smooth function q(t): Mills' ratio
+// over sqrt(2 pi), less t / sqrt(2 pi); for x > 0 it is 1 less that of -x. Beyond 5.25, q stays.
 OCL_INLINE T op_own_gelu_erf_slope(T x) {
   const T a = fabs(x), t = a > REAL(5.25) ? REAL(5.25) : a;
   T q = REAL(-2.73182588e-09);

@@ -1,10 +1,13 @@
-// kernels/base/ops.cl: bodies of the scalar operations of csrc/ir/ops.def and csrc/ir/reductions.def, each stated once for scalars and vectors.
-// csrc/codegen/op_library.h writes out the functions a kernel calls, with T as float, double, int, long, ... or a vector of these; alone,
-// the file compiles with T = float, and int for the integers. Rules for what follows:
-//   T the type, N signed integers of T's size (what comparing two T gives), M int lanes (masks: 0/1 as scalars, 0/-1 as vectors), U unsigned N
+// kernels/base/ops.cl: bodies of the scalar operations of csrc/ir/ops.def and csrc/ir/reductions.def, each stated once
+// for scalars and vectors.
+// csrc/codegen/op_library.h writes out the functions a kernel calls, with T as float, double, int, long, ... or a
+// vector of these; alone, the file compiles with T = float, and int for the integers. Rules for what follows:
+//   T the type, N signed integers of T's size (what comparing two T gives), M int lanes (masks: 0/1 as scalars, 0/-1 as
+//   vectors), U unsigned N
 //   no `if` on values: c ? a : b with c of N lanes; both branches of equal type. REAL(x) is a constant, OCL_LANES
 //   the vector's width. No native_ or fast functions.
-//   Functions are paragraphs between empty lines; op_ for floating point (and where no opi_ exists), opi_ for the integer types.
+//   Functions are paragraphs between empty lines; op_ for floating point (and where no opi_ exists), opi_ for the
+//   integer types.
 #ifndef OCL_INLINE
 #define OCL_INLINE static inline
 #endif
@@ -30,8 +33,8 @@
 
 // ---- storage ----
 
-// To the nearest number of 8 bits of mantissa, ties to even; NaN stays NaN (its payload may lie in the lower bits). No shift depends on the choice: one CPU
-// compiler crashes on that where it vectorises a loop over strided elements.
+// To the nearest number of 8 bits of mantissa, ties to even; NaN stays NaN (its payload may lie in the lower bits). No
+// shift depends on the choice: one CPU compiler crashes on that where it vectorises a loop over strided elements.
 OCL_INLINE float op_round_bf16(float x) {
   const uint u = as_uint(x), rounded = u + (uint)(0x7fff) + ((u >> 16) & (uint)(1));
   return as_float((isnan(x) ? u | (uint)(0x400000) : rounded) & (uint)(0xffff0000));
@@ -116,7 +119,8 @@ OCL_INLINE T op_gelu_erf(T x) {
 }
 
 OCL_INLINE T op_gelu_erf_slope(T x) {
-  return REAL(0.5) * (REAL(1.0) + erf(x * REAL(0.70710678118654752440))) + x * exp(REAL(-0.5) * x * x) * REAL(0.39894228040143267794);
+  return REAL(0.5) * (REAL(1.0) + erf(x * REAL(0.70710678118654752440))) +
+         x * exp(REAL(-0.5) * x * x) * REAL(0.39894228040143267794);
 }
 
 OCL_INLINE T op_gelu_tanh(T x) {
@@ -140,7 +144,8 @@ OCL_INLINE T op_erfinv(T y) {
   const T middle = h * op_series_ndtri_middle(h * h * REAL(13.333333333333333) - REAL(1.0));
   const T close = op_series_ndtri_tail((r - REAL(0.125)) * REAL(5.3333333333333333) - REAL(1.0));
   const T far = op_series_ndtri_far_tail((r - REAL(0.025)) * REAL(20.0) - REAL(1.0));
-  const T x = (h * h <= REAL(0.15) ? middle : copysign(s - (s <= REAL(8.0) ? close : far), y)) * REAL(0.70710678118654752440);
+  const T x =
+      (h * h <= REAL(0.15) ? middle : copysign(s - (s <= REAL(8.0) ? close : far), y)) * REAL(0.70710678118654752440);
   const T edge = a == REAL(1.0) ? copysign((T)(INFINITY), y) : (T)(NAN);
   return a < REAL(1.0) ? x : edge;
 }
@@ -190,7 +195,8 @@ OCL_INLINE N op_order_key(T x) {
   return isnan(x) ? ~sign : (bits < 0 ? bits ^ ~sign : bits);
 }
 
-// Upper and lower part of (h + l) + x, h + l a sum of two numbers without overlap (Knuth's two-sum). An infinite sum has no lower part.
+// Upper and lower part of (h + l) + x, h + l a sum of two numbers without overlap (Knuth's two-sum). An infinite sum
+// has no lower part.
 OCL_INLINE T op_sum_high(T h, T l, T x) {
   const T s = h + x, b = s - h, e = ((h - (s - b)) + (x - b)) + l;
   return isfinite(s) ? s + e : s;
@@ -206,7 +212,8 @@ OCL_INLINE T op_exp_falling(T x) {
   return exp(x);
 }
 
-// s * exp(m - n) + t * exp(k - n), n the larger of m and k: one of the two exponentials is 1, both are for equal infinities.
+// s * exp(m - n) + t * exp(k - n), n the larger of m and k: one of the two exponentials is 1, both are for equal
+// infinities.
 OCL_INLINE T op_softmax_sum(T m, T s, T k, T t) {
   const T e = m == k ? REAL(1.0) : exp(-fabs(k - m));
   return k > m ? s * e + t : s + t * e;
@@ -246,7 +253,8 @@ OCL_INLINE ulong op_philox_pair(long seed, long offset, long index, long high) {
     k0 += (uint)(0x9E3779B9u);
     k1 += (uint)(0xBB67AE85u);
   }
-  const ulong first = convert_ulong(c0) | (convert_ulong(c1) << (ulong)(32)), second = convert_ulong(c2) | (convert_ulong(c3) << (ulong)(32));
+  const ulong first = convert_ulong(c0) | (convert_ulong(c1) << (ulong)(32)),
+              second = convert_ulong(c2) | (convert_ulong(c3) << (ulong)(32));
   return high == (long)(0) ? first : second;
 }
 
@@ -255,7 +263,8 @@ OCL_INLINE ulong op_philox(long seed, long offset, long index) {
 }
 
 OCL_INLINE float op_philox_uniform(long seed, long offset, long index) {
-  return convert_float(convert_uint(op_philox(seed, offset, index) & (ulong)(0xffffffff)) >> (uint)(8)) * (float)(0x1p-24f);
+  return convert_float(convert_uint(op_philox(seed, offset, index) & (ulong)(0xffffffff)) >> (uint)(8)) *
+         (float)(0x1p-24f);
 }
 
 // One word of four for each index.

@@ -1,6 +1,7 @@
-// kernels/base/special.cl: special functions of csrc/ir/ops.def: Bessel, Airy, gamma, zeta, the normal distribution, polynomials.
-// The rules are those of kernels/base/ops.cl. Series: kernels/base/special_series.cl. A test of every lane is `any(c ? -1 : 0)`: true for
-// scalars, whose comparisons give 1, and for vectors, whose give -1.
+// kernels/base/special.cl: special functions of csrc/ir/ops.def: Bessel, Airy, gamma, zeta, the normal distribution,
+// polynomials.
+// The rules are those of kernels/base/ops.cl. Series: kernels/base/special_series.cl. A test of every lane is `any(c ?
+// -1 : 0)`: true for scalars, whose comparisons give 1, and for vectors, whose give -1.
 #ifndef OCL_INLINE
 #define OCL_INLINE static inline
 #endif
@@ -15,7 +16,8 @@
 
 OCL_INLINE T op_i0e(T x) {
   const T a = fabs(x);
-  return a <= REAL(8.0) ? op_series_i0e_small(a * REAL(0.25) - REAL(1.0)) : op_series_i0e_large(REAL(16.0) / a - REAL(1.0)) / sqrt(a);
+  return a <= REAL(8.0) ? op_series_i0e_small(a * REAL(0.25) - REAL(1.0))
+                        : op_series_i0e_large(REAL(16.0) / a - REAL(1.0)) / sqrt(a);
 }
 
 OCL_INLINE T op_i0(T x) {
@@ -57,25 +59,29 @@ OCL_INLINE T op_k1e(T x) {
   return x == REAL(0.0) ? (T)(INFINITY) : (x < REAL(0.0) ? (T)(NAN) : result);
 }
 
-// ---- Bessel functions: series without their zeros up to 8, Hankel's expansion behind (w = x - pi/4 by cos x and sin x) ----
+// ---- Bessel functions: series without their zeros up to 8, Hankel's expansion behind (w = x - pi/4 by cos x and sin
+// x) ----
 
 OCL_INLINE T op_bessel_j0(T v) {
   const T x = fabs(v), y = x * x, z = REAL(128.0) / y - REAL(1.0), c = cos(x), s = sin(x);
-  const T small = op_series_j0_small(y * REAL(0.03125) - REAL(1.0)) * (y - REAL(5.7831859629467845)) * (y - REAL(30.471262343662087));
+  const T small = op_series_j0_small(y * REAL(0.03125) - REAL(1.0)) * (y - REAL(5.7831859629467845)) *
+                  (y - REAL(30.471262343662087));
   const T large = (op_series_p0(z) * (c + s) - op_series_q0(z) / x * (s - c)) / sqrt(REAL(3.14159265358979323846) * x);
   return x <= REAL(8.0) ? small : large;
 }
 
 OCL_INLINE T op_bessel_j1(T v) {
   const T x = fabs(v), y = x * x, z = REAL(128.0) / y - REAL(1.0), c = cos(x), s = sin(x);
-  const T small = op_series_j1_small(y * REAL(0.03125) - REAL(1.0)) * (y - REAL(14.681970642123893)) * (y - REAL(49.218456321694602));
+  const T small = op_series_j1_small(y * REAL(0.03125) - REAL(1.0)) * (y - REAL(14.681970642123893)) *
+                  (y - REAL(49.218456321694602));
   const T large = (op_series_p1(z) * (s - c) + op_series_q1(z) / x * (s + c)) / sqrt(REAL(3.14159265358979323846) * x);
   return x <= REAL(8.0) ? v * small : (v < REAL(0.0) ? -large : large);
 }
 
 OCL_INLINE T op_bessel_y0(T x) {
   const T y = x * x, z = REAL(128.0) / y - REAL(1.0), c = cos(x), s = sin(x);
-  const T small = op_series_y0_small(y * REAL(0.03125) - REAL(1.0)) + REAL(0.63661977236758134308) * log(x) * op_bessel_j0(x);
+  const T small =
+      op_series_y0_small(y * REAL(0.03125) - REAL(1.0)) + REAL(0.63661977236758134308) * log(x) * op_bessel_j0(x);
   const T large = (op_series_p0(z) * (s - c) + op_series_q0(z) / x * (c + s)) / sqrt(REAL(3.14159265358979323846) * x);
   const T result = x <= REAL(8.0) ? small : large;
   return x == REAL(0.0) ? (T)(-INFINITY) : (x < REAL(0.0) ? (T)(NAN) : result);
@@ -84,7 +90,7 @@ OCL_INLINE T op_bessel_y0(T x) {
 OCL_INLINE T op_bessel_y1(T x) {
   const T y = x * x, z = REAL(128.0) / y - REAL(1.0), c = cos(x), s = sin(x);
   const T small = x * op_series_y1_small(y * REAL(0.03125) - REAL(1.0)) +
-      REAL(0.63661977236758134308) * (log(x) * op_bessel_j1(x) - REAL(1.0) / x);
+                  REAL(0.63661977236758134308) * (log(x) * op_bessel_j1(x) - REAL(1.0) / x);
   const T large = (op_series_q1(z) / x * (s - c) - op_series_p1(z) * (s + c)) / sqrt(REAL(3.14159265358979323846) * x);
   const T result = x <= REAL(8.0) ? small : large;
   return x == REAL(0.0) ? (T)(-INFINITY) : (x < REAL(0.0) ? (T)(NAN) : result);
@@ -104,9 +110,11 @@ OCL_INLINE T op_spherical_bessel_j0(T x) {
 OCL_INLINE T op_airy_ai(T x) {
   const T a = fabs(x), z = REAL(0.66666666666666667) * a * sqrt(a), root = sqrt(sqrt(a));
   const T near = op_series_airy_middle((REAL(2.0) * x + REAL(3.0)) * REAL(0.2));
-  const T decay = exp(-z) * op_series_airy_decay(REAL(1.33333333333333333) / z - REAL(1.0)) * REAL(0.28209479177387814347) / root;
+  const T decay =
+      exp(-z) * op_series_airy_decay(REAL(1.33333333333333333) / z - REAL(1.0)) * REAL(0.28209479177387814347) / root;
   const T t = REAL(56.888888888888889) / (z * z) - REAL(1.0), c = cos(z), s = sin(z);
-  const T wave = (op_series_airy_p(t) * (c + s) + op_series_airy_q(t) / z * (s - c)) * REAL(0.39894228040143267794) / root;
+  const T wave =
+      (op_series_airy_p(t) * (c + s) + op_series_airy_q(t) / z * (s - c)) * REAL(0.39894228040143267794) / root;
   return x > REAL(1.0) ? decay : (x < REAL(-4.0) ? wave : near);
 }
 
@@ -172,9 +180,11 @@ OCL_INLINE T op_zeta(T x, T q) {
 // x^a exp(-x) / gamma(a + 1): directly up to a = 10, then by Stirling's formula about x = a.
 OCL_INLINE T op_igamma_factor(T a, T x) {
   const T u = (x - a) / a, r = REAL(1.0) / (a * a);
-  const T stirling = (REAL(8.3333333333333333e-2) - r * (REAL(2.7777777777777778e-3) - r * REAL(7.9365079365079365e-4))) / a;
+  const T stirling =
+      (REAL(8.3333333333333333e-2) - r * (REAL(2.7777777777777778e-3) - r * REAL(7.9365079365079365e-4))) / a;
   const T far = exp(a * (log1p(u) - u) - stirling) / sqrt(REAL(6.28318530717958647693) * a);
-  const T near = x > REAL(60.0) ? exp(a * log(x) - x - lgamma(a + REAL(1.0))) : pow(x, a) * exp(-x) / tgamma(a + REAL(1.0));
+  const T near =
+      x > REAL(60.0) ? exp(a * log(x) - x - lgamma(a + REAL(1.0))) : pow(x, a) * exp(-x) / tgamma(a + REAL(1.0));
   return a > REAL(10.0) ? far : near;
 }
 
@@ -216,7 +226,8 @@ OCL_INLINE T op_igamma(T a, T x) {
   const T low = factor * op_igamma_series(a, x, usual & series);
   const T high = REAL(1.0) - factor * a * op_igammac_fraction(a, x, usual & !series);
   const T result = series ? low : high;
-  const T edge = x == REAL(0.0) ? (a == REAL(0.0) ? (T)(NAN) : REAL(0.0)) : (isinf(a) ? (isinf(x) ? (T)(NAN) : REAL(0.0)) : REAL(1.0));
+  const T edge = x == REAL(0.0) ? (a == REAL(0.0) ? (T)(NAN) : REAL(0.0))
+                                : (isinf(a) ? (isinf(x) ? (T)(NAN) : REAL(0.0)) : REAL(1.0));
   const N bad = (a < REAL(0.0)) | (x < REAL(0.0)) | isnan(a) | isnan(x);
   return bad ? (T)(NAN) : (usual ? result : edge);
 }
@@ -227,7 +238,8 @@ OCL_INLINE T op_igammac(T a, T x) {
   const T low = factor * op_igamma_series(a, x, usual & series);
   const T high = factor * a * op_igammac_fraction(a, x, usual & !series);
   const T result = series ? REAL(1.0) - low : high;
-  const T edge = x == REAL(0.0) ? (a == REAL(0.0) ? (T)(NAN) : REAL(1.0)) : (isinf(a) ? (isinf(x) ? (T)(NAN) : REAL(1.0)) : REAL(0.0));
+  const T edge = x == REAL(0.0) ? (a == REAL(0.0) ? (T)(NAN) : REAL(1.0))
+                                : (isinf(a) ? (isinf(x) ? (T)(NAN) : REAL(1.0)) : REAL(0.0));
   const N bad = (a < REAL(0.0)) | (x < REAL(0.0)) | isnan(a) | isnan(x);
   return bad ? (T)(NAN) : (usual ? result : edge);
 }
@@ -285,7 +297,7 @@ OCL_INLINE T op_hermite_walk(T x, T degree, T scale) {
   for (int k = 1;; ++k) {
     const N more = ((T)(k) < n) & (n <= most);
     if (!any(more ? (N)(-1) : (N)(0))) break;
-    const T r = scale * (x * q - (T)(k) * p);
+    const T r = scale * (x * q - (T)(k)*p);
     p = more ? q : p;
     q = more ? r : q;
   }
@@ -307,7 +319,7 @@ OCL_INLINE T op_laguerre(T x, T degree) {
   for (int k = 1;; ++k) {
     const N more = ((T)(k) < n) & !isnan(q);
     if (!any(more ? (N)(-1) : (N)(0))) break;
-    const T r = (((T)(2 * k) + (REAL(1.0) - x)) * q - (T)(k) * p) / (T)(k + 1);
+    const T r = (((T)(2 * k) + (REAL(1.0) - x)) * q - (T)(k)*p) / (T)(k + 1);
     p = more ? q : p;
     q = more ? r : q;
   }
@@ -321,7 +333,7 @@ OCL_INLINE T op_legendre(T x, T degree) {
   for (int k = 1;; ++k) {
     const N more = ((T)(k) < n) & !isnan(q) & !edge;
     if (!any(more ? (N)(-1) : (N)(0))) break;
-    const T r = ((T)(2 * k + 1) * x * q - (T)(k) * p) / (T)(k + 1);
+    const T r = ((T)(2 * k + 1) * x * q - (T)(k)*p) / (T)(k + 1);
     p = more ? q : p;
     q = more ? r : q;
   }

@@ -1,30 +1,33 @@
-// kernels/base/types.cl: types, hints, loads and stores shared by all kernels; comes before any other file of a program text. OpenCL C 1.2.
+// kernels/base/types.cl: types, hints, loads and stores shared by all kernels; comes before any other file of a program
+// text. OpenCL C 1.2.
 #ifndef OCL_COMMON_CL
 #define OCL_COMMON_CL
 
 // ---- hints ----
-#ifndef OCL_UNROLL                // put before a loop with constant bounds: unroll it fully
+#ifndef OCL_UNROLL  // put before a loop with constant bounds: unroll it fully
 #if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
 #define OCL_UNROLL __attribute__((opencl_unroll_hint))
 #else
 #define OCL_UNROLL
 #endif
 #endif
-#ifndef OCL_NO_UNROLL             // put before a loop with few, constant trips whose body is long: keep one copy
+#ifndef OCL_NO_UNROLL  // put before a loop with few, constant trips whose body is long: keep one copy
 #if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
 #define OCL_NO_UNROLL __attribute__((opencl_unroll_hint(1)))
 #else
 #define OCL_NO_UNROLL
 #endif
 #endif
-#ifndef OCL_INLINE                // every helper function of a kernel file
+#ifndef OCL_INLINE  // every helper function of a kernel file
 #define OCL_INLINE static inline
 #endif
-#ifndef OCL_NOINLINE              // a rare path whose registers must not weigh on the caller's
+#ifndef OCL_NOINLINE  // a rare path whose registers must not weigh on the caller's
 #define OCL_NOINLINE static __attribute__((noinline))
 #endif
-#ifndef ONE_ITEM                  // CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
-                                  // version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
+// CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
+#ifndef ONE_ITEM
+// version that runs 16 work-items at once, never used: ten times the build time of a
+// tile with many accumulators.
 #define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
 #endif
 
@@ -32,15 +35,16 @@
 #define OCL_CAT_(a, b) a##b
 #define OCL_CAT(a, b) OCL_CAT_(a, b)
 #ifndef VW
-#define VW 16                     // floats in a vector: 16 (AVX-512), 8 (AVX2), 4 (NEON, SSE, GPUs)
+#define VW 16  // floats in a vector: 16 (AVX-512), 8 (AVX2), 4 (NEON, SSE, GPUs)
 #endif
-#define VEC OCL_CAT(float, VW)    // float16, float8 or float4
+#define VEC OCL_CAT(float, VW)  // float16, float8 or float4
 #define VEC_UINT OCL_CAT(uint, VW)
 typedef float4 V4;
 typedef float8 V8;
 typedef float16 V16;
 
-// Storage type of the inputs: float, or IN_HALF (fp16) or IN_BF16 (upper 16 bits of a float). Arithmetic is always in float.
+// Storage type of the inputs: float, or IN_HALF (fp16) or IN_BF16 (upper 16 bits of a float). Arithmetic is always in
+// float.
 #ifndef IN_T
 #if defined(IN_HALF)
 #define IN_T half
@@ -62,22 +66,24 @@ typedef float16 V16;
 #define LOAD(p, i) ((p)[i])
 #define LOADV(p, i) OCL_CAT(vload, VW)((size_t)0, (p) + (i))
 #endif
-#define VLOAD(p) OCL_CAT(vload, VW)((size_t)0, (p))          // VW floats from any float pointer
+#define VLOAD(p) OCL_CAT(vload, VW)((size_t)0, (p))  // VW floats from any float pointer
 
 // ---- store ----
 #define VSTORE(v, p) OCL_CAT(vstore, VW)((v), (size_t)0, (p))  // VW floats to any float pointer
 
 // ---- group family (*_group.cl): one work-group = one tile of the output, operands staged in local memory ----
 //
-// A staged tile is [depth][width + TILE_PAD] floats: the multiply loop reads float4 along the width for one depth at a time.
-// All "const int" parameters below are compile-time constants at the call, so that every loop unrolls and every private index is constant.
+// A staged tile is [depth][width + TILE_PAD] floats: the multiply loop reads float4 along the width for one depth at a
+// time. All "const int" parameters below are compile-time constants at the call, so that every loop unrolls and every
+// private index is constant.
 #define TILE_PAD 4  // floats; rows of the transposing store (depth contiguous in memory) land on different banks
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-// Four neighbouring elements. `aligned`, the same for the whole launch: their address is a multiple of four elements, one load instead of the four
-// that compilers make of vload4. The host promises strides; where an input tensor begins is seen only at run time, by ALIGNED(offset). The
-// second path costs 5 to 10 percent on an H200, so ALIGNED_BASES drops it where the plan itself places the operands.
+// Four neighbouring elements. `aligned`, the same for the whole launch: their address is a multiple of four elements,
+// one load instead of the four that compilers make of vload4. The host promises strides; where an input tensor begins
+// is seen only at run time, by ALIGNED(offset). The second path costs 5 to 10 percent on an H200, so ALIGNED_BASES
+// drops it where the plan itself places the operands.
 #ifndef ALIGNED_BASES
 #define ALIGNED_BASES 0  // 1: all operands read as float4 begin at multiples of four elements
 #endif
@@ -89,7 +95,8 @@ ALWAYS_INLINE float4 load4(__global const IN_T* p, const int aligned) {
   return (float4)(LOAD(p, 0), LOAD(p, 1), LOAD(p, 2), LOAD(p, 3));
 }
 
-// Work-item (x, y) of a group that is `across` items wide. 32 neighbouring items form a patch 8 wide and 4 high where this fits: they then read
+// Work-item (x, y) of a group that is `across` items wide. 32 neighbouring items form a patch 8 wide and 4 high where
+// this fits: they then read
 // 8 + 4 different float4 of the staged tiles and not 16 + 2.
 ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
   if (across % 8 == 0 && down % 4 == 0)
@@ -99,9 +106,10 @@ ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
 
 // Fetches this item's share of a width x depth part of a matrix, zeros outside (width_left, depth_left).
 // along_depth: depth is the contiguous dimension; quads: it is read by load4 and its extent is a multiple of 4.
-ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride, const int width_left,
-                              const int depth_left, const int lane, const int items, const int width, const int depth, const int along_depth,
-                              const int quads, const int aligned) {
+ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride,
+                              const int width_left, const int depth_left, const int lane, const int items,
+                              const int width, const int depth, const int along_depth, const int quads,
+                              const int aligned) {
   OCL_UNROLL
   for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
     if (quads) {
@@ -128,8 +136,8 @@ ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long w
 }
 
 // Stores what tile_fetch holds into a staged tile.
-ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width, const int depth,
-                             const int along_depth, const int quads) {
+ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width,
+                             const int depth, const int along_depth, const int quads) {
   const int row = width + TILE_PAD;
   OCL_UNROLL
   for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
@@ -158,11 +166,13 @@ ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int 
   }
 }
 
-// acc += a-tile * b-tile over `depth`. The item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across + 4*item.x + 0..3 for
-// i < item_m/4, j < item_n/4 (both 1 or 2): blocks of 4x4 apart from each other, so that neighbouring items read neighbouring float4.
+// acc += a-tile * b-tile over `depth`. The item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across + 4*item.x
+// + 0..3 for i < item_m/4, j < item_n/4 (both 1 or 2): blocks of 4x4 apart from each other, so that neighbouring items
+// read neighbouring float4.
 //   acc[(i*4 + row) * (item_n/4) + j] = float4 along the columns
-ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item, const int across, const int down,
-                                 const int depth, const int item_m, const int item_n) {
+ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item,
+                                 const int across, const int down, const int depth, const int item_m,
+                                 const int item_n) {
   OCL_UNROLL
   for (int k = 0; k < depth; ++k) {
     float4 rows[2], cols[2];
@@ -186,7 +196,8 @@ ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local co
   }
 }
 
-// total += acc; acc = 0: every SUM_STEPS steps of a long sum, so that its rounding errors grow with the root of a short one.
+// total += acc; acc = 0: every SUM_STEPS steps of a long sum, so that its rounding errors grow with the root of a short
+// one.
 ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   OCL_UNROLL
   for (int i = 0; i < quads; ++i) {
@@ -196,6 +207,8 @@ ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
 }
 
 // One lane of a vector that sits in registers; `lane` may vary.
-ALWAYS_INLINE float lane_of(const float4 v, const int lane) { return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w; }
+ALWAYS_INLINE float lane_of(const float4 v, const int lane) {
+  return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w;
+}
 
 #endif  // OCL_COMMON_CL

@@ -1,23 +1,35 @@
-// kernels/conv/group.cl: 2-D convolution on GPUs as an implicit GEMM, forward and (DATA_GRADIENT) gradient with respect to the input.
+// kernels/conv/group.cl: 2-D convolution on GPUs as an implicit GEMM, forward and (DATA_GRADIENT) gradient with respect
+// to the input.
 //
-//   forward:        y[n,k,h,w]  = sum over r,s,c of x[n, c, h*stride - pad + r*dilation, w*stride - pad + s*dilation] * W[k,c,r,s]
-//   DATA_GRADIENT:  y[n,k,h,w]  = sum over r,s,c of x[n, c, (h + pad - r*dilation)/stride, (w + pad - s*dilation)/stride] * W[c,k,r,s], whole quotients only
+//   forward:        y[n,k,h,w]  = sum over r,s,c of x[n, c, h*stride - pad + r*dilation, w*stride - pad + s*dilation] *
+//                   W[k,c,r,s]
+//   DATA_GRADIENT:  y[n,k,h,w]  = sum over r,s,c of x[n, c, (h + pad - r*dilation)/stride, (w + pad -
+//   s*dilation)/stride] * W[c,k,r,s], whole quotients only
 //
-// In both, x is what is read, y what is produced, c the channels summed over and k the channels produced, per group: for the gradient x is dy, y is dx,
-// c counts the filters. GEMM with M = pixels of y, N = k, depth = (r, s, c). One work-group = TILE_M pixels x TILE_N channels, the pipeline of gemm/group.cl.
+// In both, x is what is read, y what is produced, c the channels summed over and k the channels produced, per group:
+// for the gradient x is dy, y is dx, c counts the filters. GEMM with M = pixels of y, N = k, depth = (r, s, c). One
+// work-group = TILE_M pixels x TILE_N channels, the pipeline of gemm/group.cl.
 //
-//   x (NHWC)                  row m of the A tile = pixel m, shifted by the tap (r, s): TILE_K consecutive channels of one pixel of x, or zeros outside
-//   +---------+      taps r, s outermost, channel blocks innermost; a step never crosses a tap (FLAT: steps run over the flattened (r, s, c))
+//   x (NHWC)                  row m of the A tile = pixel m, shifted by the tap (r, s): TILE_K consecutive channels of
+//                             one pixel of x, or zeros outside
+//   +---------+      taps r, s outermost, channel blocks innermost; a step never crosses a tap (FLAT: steps run over
+//                    the flattened (r, s, c))
 //   |  .r,s   |
-//   |    m    |      gradient with stride: y's pixels fall into stride_h * stride_w phases (h % stride_h, w % stride_w), all pixels of a phase use the same taps.
+//   |    m    |      gradient with stride: y's pixels fall into stride_h * stride_w phases (h % stride_h, w %
+//   |         |      stride_w), all pixels of a phase use the same taps.
 //   +---------+      One grid dimension runs over the phases: no zeros are multiplied and every pixel has one owner.
 //
-// Arguments: x, x_offset, w, w_offset, int batch, C, K (per group), in_h, in_w (of x), out_h, out_w (of y), R, S, stride_h, stride_w, pad_h, pad_w,
-//   dilation_h, dilation_w, long x_n, int x_h, x_w, x_c (strides of x in elements; one image below 2^31 elements), epilogue.
-//   x channel stride 1 (x_c is not read) unless FLAT. w packed [R][S][C][groups * K]: forward from weight [groups*K, C, R, S] by permute(2, 3, 1, 0);
-//   gradient from weight [groups*C, K, R, S] by view(groups, C, K, R, S).permute(3, 4, 1, 0, 2); without groups permute(2, 3, 0, 1).
+// Arguments: x, x_offset, w, w_offset, int batch, C, K (per group), in_h, in_w (of x), out_h, out_w (of y), R, S,
+// stride_h, stride_w, pad_h, pad_w,
+//   dilation_h, dilation_w, long x_n, int x_h, x_w, x_c (strides of x in elements; one image below 2^31 elements),
+//   epilogue.
+//   x channel stride 1 (x_c is not read) unless FLAT. w packed [R][S][C][groups * K]: forward from weight [groups*K, C,
+//   R, S] by permute(2, 3, 1, 0);
+//   gradient from weight [groups*C, K, R, S] by view(groups, C, K, R, S).permute(3, 4, 1, 0, 2); without groups
+//   permute(2, 3, 0, 1).
 // Grid: global (ceil(pixels/TILE_M) * ceil(K/TILE_N) * GROUP, groups, phases), local (GROUP, 1, 1).
-//   forward: pixels = batch * out_h * out_w, phases = 1. Gradient: pixels = batch * ceil(out_h/stride_h) * ceil(out_w/stride_w), phases = stride_h * stride_w.
+//   forward: pixels = batch * out_h * out_w, phases = 1. Gradient: pixels = batch * ceil(out_h/stride_h) *
+//   ceil(out_w/stride_w), phases = stride_h * stride_w.
 // Hooks: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW = 4.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_group
@@ -57,17 +69,18 @@
 #ifndef W_VEC4
 #define W_VEC4 0  // 1: K is a multiple of 4
 #endif
-// FILTER_R, FILTER_S, FILTER_C: if defined, constants that replace the arguments R, S, C: FLAT then divides by constants.
+// FILTER_R, FILTER_S, FILTER_C: if defined, constants that replace the arguments R, S, C: FLAT then divides by
+// constants.
 #ifndef STORE
-#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset  // NHWC
-#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n)*out_h + (h)) * out_w + (w)) * (get_global_size(1) * K) + (k))
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // NHWC
+#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * out_h + (h)) * out_w + (w)) * (get_global_size(1) * K) + (k))
 #define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
 #define STOREV(acc, n, k, h, w) vstore4(acc, 0, y + Y_AT(n, k, h, w))
 #endif
 #define ACROSS (TILE_N / ITEM_N)
 #define DOWN (TILE_M / ITEM_M)
-#define GROUP (ACROSS * DOWN)                       // work-items, 64..256
-#define X_HELD (TILE_M * TILE_K / 4 / GROUP)        // float4 of x an item fetches a step
+#define GROUP (ACROSS * DOWN)  // work-items, 64..256
+#define X_HELD (TILE_M * TILE_K / 4 / GROUP)  // float4 of x an item fetches a step
 #define W_HELD ((TILE_N * TILE_K / 4 + GROUP - 1) / GROUP)
 #if TILE_M * TILE_K / 4 % GROUP != 0
 #error "the quads of the pixel tile are not a multiple of the work-items"
@@ -75,8 +88,8 @@
 #if FLAT && GROUP % TILE_M != 0
 #error "FLAT needs at least one work-item per pixel of the tile"
 #endif
-#define PIXELS (FLAT ? 1 : X_HELD)                  // different pixels an item fetches
-#define OUTSIDE (-0x20000000)                       // a coordinate that no tap brings back into the image
+#define PIXELS (FLAT ? 1 : X_HELD)  // different pixels an item fetches
+#define OUTSIDE (-0x20000000)  // a coordinate that no tap brings back into the image
 
 // One pixel of y, from its number among those of the phase.
 typedef struct {
@@ -91,15 +104,13 @@ OCL_INLINE Pixel pixel_of(const int m, const int rows, const int columns) {
   return p;
 }
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
-                 __global const IN_T* w, const ulong w_offset,  // [R][S][C][groups * K]
-                 const int batch, const int C_, const int K,
-                 const int in_h, const int in_w, const int out_h, const int out_w,
-                 const int R_, const int S_,
-                 const int stride_h, const int stride_w, const int pad_h, const int pad_w, const int dilation_h, const int dilation_w,
-                 const long x_n, const int x_h, const int x_w, const int x_c
-                 EPILOGUE_PARAMS) {
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+    __global const IN_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
+    __global const IN_T* w, const ulong w_offset,  // [R][S][C][groups * K]
+    const int batch, const int C_, const int K, const int in_h, const int in_w, const int out_h, const int out_w,
+    const int R_, const int S_, const int stride_h, const int stride_w, const int pad_h, const int pad_w,
+    const int dilation_h, const int dilation_w, const long x_n, const int x_h, const int x_w,
+    const int x_c EPILOGUE_PARAMS) {
   __local float4 x_tile[2][TILE_K * (TILE_M + TILE_PAD) / 4];
   __local float4 w_tile[2][TILE_K * (TILE_N + TILE_PAD) / 4];
 #ifdef FILTER_R
@@ -164,85 +175,91 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, group
   int step_at = 0;
 #define MORE_STEPS (step_at < depth)
 #define NEXT_STEP step_at += TILE_K;
-#define FETCH_STEP                                                                                                                    \
-  {                                                                                                                                   \
-    OCL_UNROLL                                                                                                                        \
-    for (int i = 0; i < X_HELD; ++i) {                                                                                                \
-      float part[4];                                                                                                                  \
-      OCL_UNROLL                                                                                                                      \
-      for (int j = 0; j < 4; ++j) {                                                                                                   \
-        const int at = step_at + lane / TILE_M + (i * 4 + j) * (GROUP / TILE_M);                                                      \
-        const int c = at % C, tap = at / C, r = tap / S, s = tap % S;                                                                 \
-        part[j] = 0.0f;                                                                                                               \
-        int h, w_;                                                                                                                    \
-        int hit = at < depth;                                                                                                         \
-        if (DATA_GRADIENT) {                                                                                                          \
-          const int over_h = phase_h + pad_h - r * dilation_h, over_w = phase_w + pad_w - s * dilation_w;                             \
-          h = from_h[0] + over_h / stride_h;                                                                                          \
-          w_ = from_w[0] + over_w / stride_w;                                                                                         \
-          hit = hit && over_h % stride_h == 0 && over_w % stride_w == 0;                                                              \
-        } else {                                                                                                                      \
-          h = from_h[0] + r * dilation_h;                                                                                             \
-          w_ = from_w[0] + s * dilation_w;                                                                                            \
-        }                                                                                                                             \
-        if (hit && h >= 0 && h < in_h && w_ >= 0 && w_ < in_w) part[j] = LOAD(from[0], h * x_h + w_ * x_w + c * x_c);                 \
-      }                                                                                                                               \
-      x_held[i] = (float4)(part[0], part[1], part[2], part[3]);                                                                       \
-    }                                                                                                                                 \
-    tile_fetch(w_held, w + (long)step_at * w_row, 1, w_row, K - k0, depth - step_at, lane, GROUP, TILE_N, TILE_K, 0, W_VEC4, ALIGNED(w_offset));          \
+#define FETCH_STEP                                                                                                    \
+  {                                                                                                                   \
+    OCL_UNROLL                                                                                                        \
+    for (int i = 0; i < X_HELD; ++i) {                                                                                \
+      float part[4];                                                                                                  \
+      OCL_UNROLL                                                                                                      \
+      for (int j = 0; j < 4; ++j) {                                                                                   \
+        const int at = step_at + lane / TILE_M + (i * 4 + j) * (GROUP / TILE_M);                                      \
+        const int c = at % C, tap = at / C, r = tap / S, s = tap % S;                                                 \
+        part[j] = 0.0f;                                                                                               \
+        int h, w_;                                                                                                    \
+        int hit = at < depth;                                                                                         \
+        if (DATA_GRADIENT) {                                                                                          \
+          const int over_h = phase_h + pad_h - r * dilation_h, over_w = phase_w + pad_w - s * dilation_w;             \
+          h = from_h[0] + over_h / stride_h;                                                                          \
+          w_ = from_w[0] + over_w / stride_w;                                                                         \
+          hit = hit && over_h % stride_h == 0 && over_w % stride_w == 0;                                              \
+        } else {                                                                                                      \
+          h = from_h[0] + r * dilation_h;                                                                             \
+          w_ = from_w[0] + s * dilation_w;                                                                            \
+        }                                                                                                             \
+        if (hit && h >= 0 && h < in_h && w_ >= 0 && w_ < in_w) part[j] = LOAD(from[0], h * x_h + w_ * x_w + c * x_c); \
+      }                                                                                                               \
+      x_held[i] = (float4)(part[0], part[1], part[2], part[3]);                                                       \
+    }                                                                                                                 \
+    tile_fetch(w_held, w + (long)step_at * w_row, 1, w_row, K - k0, depth - step_at, lane, GROUP, TILE_N, TILE_K, 0,  \
+               W_VEC4, ALIGNED(w_offset));                                                                            \
   }
 #else
-  // The step: tap (r, s), channels from c. A tap that no pixel of the phase uses is passed over; the same for the whole group.
+  // The step: tap (r, s), channels from c. A tap that no pixel of the phase uses is passed over; the same for the whole
+  // group.
   int r = 0, s = 0, c = 0, shift_h, shift_w;
-#define TAP_USED (!DATA_GRADIENT || ((phase_h + pad_h - r * dilation_h) % stride_h == 0 && (phase_w + pad_w - s * dilation_w) % stride_w == 0))
+#define TAP_USED     \
+  (!DATA_GRADIENT || \
+   ((phase_h + pad_h - r * dilation_h) % stride_h == 0 && (phase_w + pad_w - s * dilation_w) % stride_w == 0))
 #define MORE_STEPS (r < R)
-#define NEXT_TAP           \
-  {                        \
-    c = 0;                 \
-    if (++s == S) {        \
-      s = 0;               \
-      ++r;                 \
-    }                      \
+#define NEXT_TAP    \
+  {                 \
+    c = 0;          \
+    if (++s == S) { \
+      s = 0;        \
+      ++r;          \
+    }               \
   }
 // Distance from a pixel's place at "shift 0" to where the tap finds it; divisions, so only when the tap changes.
-#define SHIFT                                                                                            \
-  {                                                                                                      \
-    while (MORE_STEPS && !TAP_USED) NEXT_TAP                                                             \
-    shift_h = DATA_GRADIENT ? (phase_h + pad_h - r * dilation_h) / stride_h : r * dilation_h;            \
-    shift_w = DATA_GRADIENT ? (phase_w + pad_w - s * dilation_w) / stride_w : s * dilation_w;            \
+#define SHIFT                                                                                 \
+  {                                                                                           \
+    while (MORE_STEPS && !TAP_USED) NEXT_TAP                                                  \
+    shift_h = DATA_GRADIENT ? (phase_h + pad_h - r * dilation_h) / stride_h : r * dilation_h; \
+    shift_w = DATA_GRADIENT ? (phase_w + pad_w - s * dilation_w) / stride_w : s * dilation_w; \
   }
-#define NEXT_STEP                                \
-  {                                              \
-    c += TILE_K;                                 \
-    if (c >= C) {                                \
-      NEXT_TAP                                   \
-      SHIFT                                      \
-    }                                            \
+#define NEXT_STEP \
+  {               \
+    c += TILE_K;  \
+    if (c >= C) { \
+      NEXT_TAP    \
+      SHIFT       \
+    }             \
   }
-#define FETCH_STEP                                                                                                                     \
-  {                                                                                                                                    \
-    OCL_UNROLL                                                                                                                         \
-    for (int i = 0; i < X_HELD; ++i) {                                                                                                 \
-      const int h = from_h[i] + shift_h, w_ = from_w[i] + shift_w, at = h * x_h + w_ * x_w + c;                                          \
-      x_held[i] = (float4)(0.0f);                                                                                                      \
-      if (h >= 0 && h < in_h && w_ >= 0 && w_ < in_w && c + quad < C) {                                                                 \
-        if (X_VEC4) x_held[i] = load4(from[i] + at, ALIGNED(x_offset));                                                                \
-        else {                                                                                                                         \
-          x_held[i].x = LOAD(from[i], at);                                                                                             \
-          if (c + quad + 1 < C) x_held[i].y = LOAD(from[i], at + 1);                                                                   \
-          if (c + quad + 2 < C) x_held[i].z = LOAD(from[i], at + 2);                                                                   \
-          if (c + quad + 3 < C) x_held[i].w = LOAD(from[i], at + 3);                                                                   \
-        }                                                                                                                              \
-      }                                                                                                                                \
-    }                                                                                                                                  \
-    tile_fetch(w_held, w + ((r * S + s) * C + c) * (long)w_row, 1, w_row, K - k0, C - c, lane, GROUP, TILE_N, TILE_K, 0, W_VEC4, ALIGNED(w_offset));       \
+#define FETCH_STEP                                                                                                    \
+  {                                                                                                                   \
+    OCL_UNROLL                                                                                                        \
+    for (int i = 0; i < X_HELD; ++i) {                                                                                \
+      const int h = from_h[i] + shift_h, w_ = from_w[i] + shift_w, at = h * x_h + w_ * x_w + c;                       \
+      x_held[i] = (float4)(0.0f);                                                                                     \
+      if (h >= 0 && h < in_h && w_ >= 0 && w_ < in_w && c + quad < C) {                                               \
+        if (X_VEC4)                                                                                                   \
+          x_held[i] = load4(from[i] + at, ALIGNED(x_offset));                                                         \
+        else {                                                                                                        \
+          x_held[i].x = LOAD(from[i], at);                                                                            \
+          if (c + quad + 1 < C) x_held[i].y = LOAD(from[i], at + 1);                                                  \
+          if (c + quad + 2 < C) x_held[i].z = LOAD(from[i], at + 2);                                                  \
+          if (c + quad + 3 < C) x_held[i].w = LOAD(from[i], at + 3);                                                  \
+        }                                                                                                             \
+      }                                                                                                               \
+    }                                                                                                                 \
+    tile_fetch(w_held, w + ((r * S + s) * C + c) * (long)w_row, 1, w_row, K - k0, C - c, lane, GROUP, TILE_N, TILE_K, \
+               0, W_VEC4, ALIGNED(w_offset));                                                                         \
   }
   SHIFT
 #endif
-#define KEEP_STEP(now)                                                                              \
-  {                                                                                                 \
-    tile_keep((__local float*)x_tile[now], x_held, lane, GROUP, TILE_M, TILE_K, !FLAT, !FLAT);      \
-    tile_keep((__local float*)w_tile[now], w_held, lane, GROUP, TILE_N, TILE_K, 0, W_VEC4);         \
+#define KEEP_STEP(now)                                                                         \
+  {                                                                                            \
+    tile_keep((__local float*)x_tile[now], x_held, lane, GROUP, TILE_M, TILE_K, !FLAT, !FLAT); \
+    tile_keep((__local float*)w_tile[now], w_held, lane, GROUP, TILE_N, TILE_K, 0, W_VEC4);    \
   }
 
   int more = MORE_STEPS, now = 0;  // `more` is the same for the whole group
@@ -255,13 +272,15 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, group
     NEXT_STEP
     more = MORE_STEPS;
     if (more) FETCH_STEP
-    tile_multiply(acc, (__local const float*)x_tile[now], (__local const float*)w_tile[now], item, ACROSS, DOWN, TILE_K, ITEM_M, ITEM_N);
+    tile_multiply(acc, (__local const float*)x_tile[now], (__local const float*)w_tile[now], item, ACROSS, DOWN, TILE_K,
+                  ITEM_M, ITEM_N);
 #if SUM_STEPS
     if (++summed % SUM_STEPS == 0) tile_flush(total, acc, ITEM_M * ITEM_N / 4);
 #endif
     now ^= 1;
     if (more) KEEP_STEP(now)
-    barrier(CLK_LOCAL_MEM_FENCE);  // the next part is complete, and everyone has read the current one: its buffer is free
+    // the next part is complete, and everyone has read the current one: its buffer is free
+    barrier(CLK_LOCAL_MEM_FENCE);
   }
 
   OCL_UNROLL
@@ -274,8 +293,10 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, group
       const int k = k0 + (j * ACROSS + item.x) * 4;
       const float4 value = SUM_OF(i * (ITEM_N / 4) + j);
       if (m < pixels && h < out_h && w_ < out_w) {
-        if (k + 3 < K) STOREV(value, p.n, group * K + k, h, w_);
-        else for (int l = 0; l < K - k; ++l) STORE(lane_of(value, l), p.n, group * K + k + l, h, w_);
+        if (k + 3 < K)
+          STOREV(value, p.n, group * K + k, h, w_);
+        else
+          for (int l = 0; l < K - k; ++l) STORE(lane_of(value, l), p.n, group * K + k + l, h, w_);
       }
     }
   }

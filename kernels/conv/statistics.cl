@@ -1,30 +1,37 @@
-// kernels/conv/statistics.cl: mean and m2 (sum of squared distances from the mean) of the columns that a convolution on matrix units stores, in parts: the
-// pass over memory that a batch norm would begin with. Comes after tensor_core/warpgroup.cl or tensor_core/warp.cl, with STATISTICS 1.
+// kernels/conv/statistics.cl: mean and m2 (sum of squared distances from the mean) of the columns that a convolution on
+// matrix units stores, in parts: the
+// pass over memory that a batch norm would begin with. Comes after tensor_core/warpgroup.cl or tensor_core/warp.cl,
+// with STATISTICS 1.
 //
 // The tiles of a column of tiles are dealt out to `parts` parts, each the work of one group:
 //
-//   part 0: tiles 0, parts, 2 parts, ...   |  lane: rows r and r + 8 of its columns  ->  exchanges with the 7 other lanes of these columns, each keeping
-//   part 1: tiles 1, parts + 1, ...        |  half of them  ->  16 rows join those that the warp has seen before, in local memory
-//   ...                                    |  ->  after the part's last tile the warps of a column, in order  ->  STORE1(value, which, part, k)
+//   part 0: tiles 0, parts, 2 parts, ...   |  lane: rows r and r + 8 of its columns  ->  exchanges with the 7 other
+//                                          lanes of these columns, each keeping
+//   part 1: tiles 1, parts + 1, ...        |  half of them  ->  16 rows join those that the warp has seen before, in
+//                                          local memory
+//   ...                                    |  ->  after the part's last tile the warps of a column, in order  ->
+//                                          STORE1(value, which, part, k)
 //
-// which: 0 mean, 1 m2, 2 count. Every merge is by Chan, Golub and LeVeque 1979, with counts of the rows inside, in a fixed order. The values are those that
-// the stores leave: with the bias of their column (BIAS 1), rounded to the operands' type.
+// which: 0 mean, 1 m2, 2 count. Every merge is by Chan, Golub and LeVeque 1979, with counts of the rows inside, in a
+// fixed order. The values are those that the stores leave: with the bias of their column (BIAS 1), rounded to the
+// operands' type.
 //
 //                    rows and columns of a warp      warps of the same columns      parts that have a place
 #ifdef WARPS_N  // tensor_core/warp.cl: all warps stage, multiply and store
-#define OWN_ROWS       WARP_M
-#define OWN_COLUMNS    WARP_N
-#define COLUMN_WARPS                                (TILE_M / WARP_M)
-#define SLOTS                                                                      1
+#define OWN_ROWS WARP_M
+#define OWN_COLUMNS WARP_N
+#define COLUMN_WARPS (TILE_M / WARP_M)
+#define SLOTS 1
 #define STORING_ITEMS GROUP
 #define FIRST_ROW ((int)(get_local_id(0) >> 5) / WARPS_N * WARP_M)  // of this warp in a tile
 #define FIRST_COLUMN warp_column()
 #define ALL_HAVE_ENDED(s, number) barrier(CLK_LOCAL_MEM_FENCE)
-#else  // tensor_core/warpgroup.cl: producers are tiles ahead, so warps may begin a part while others store the one before
-#define OWN_ROWS       16
-#define OWN_COLUMNS    TILE_N
-#define COLUMN_WARPS                                (CONSUMERS * 4)
-#define SLOTS                                                                      2
+// tensor_core/warpgroup.cl: producers are tiles ahead, so warps may begin a part while others store the one before
+#else
+#define OWN_ROWS 16
+#define OWN_COLUMNS TILE_N
+#define COLUMN_WARPS (CONSUMERS * 4)
+#define SLOTS 2
 #define STORING_ITEMS (CONSUMERS * 128)
 #define FIRST_ROW ((int)(get_local_id(0) >> 5) * 16)
 #define FIRST_COLUMN 0
@@ -35,30 +42,32 @@
 #define LANE_COLUMNS (OWN_COLUMNS / 32)  // columns of a warp's that a lane keeps
 
 typedef struct {
-  __local float2* kept;   // mean and m2, [SLOTS][COLUMN_WARPS][TILE_N]
+  __local float2* kept;  // mean and m2, [SLOTS][COLUMN_WARPS][TILE_N]
   __local float* counts;  // [SLOTS][COLUMN_WARPS]
-  uint done;              // tensor_core/warpgroup.cl: local address of an mbarrier: the warps of a part have ended
+  uint done;  // tensor_core/warpgroup.cl: local address of an mbarrier: the warps of a part have ended
 } Statistics;
 
 #ifdef WARPS_N
-#define STATISTICS_OF_COLUMNS(name)                            \
-  __local float2 name##_kept[SLOTS * COLUMN_WARPS * TILE_N];   \
-  __local float name##_counts[SLOTS * COLUMN_WARPS];           \
+#define STATISTICS_OF_COLUMNS(name)                          \
+  __local float2 name##_kept[SLOTS * COLUMN_WARPS * TILE_N]; \
+  __local float name##_counts[SLOTS * COLUMN_WARPS];         \
   const Statistics name = {name##_kept, name##_counts, 0}
 #else
 // Before PIPELINE, which lets all work-items see the barrier.
-#define STATISTICS_OF_COLUMNS(name)                                                                       \
-  __local float2 name##_kept[SLOTS * COLUMN_WARPS * TILE_N];                                              \
-  __local float name##_counts[SLOTS * COLUMN_WARPS];                                                      \
-  __local ulong name##_done[1];                                                                           \
-  const Statistics name = {name##_kept, name##_counts, local_address(name##_done)};                       \
+#define STATISTICS_OF_COLUMNS(name)                                                 \
+  __local float2 name##_kept[SLOTS * COLUMN_WARPS * TILE_N];                        \
+  __local float name##_counts[SLOTS * COLUMN_WARPS];                                \
+  __local ulong name##_done[1];                                                     \
+  const Statistics name = {name##_kept, name##_counts, local_address(name##_done)}; \
   if (get_local_id(0) == 0) barrier_init(name.done, STORING_ITEMS)
 #endif
 
-// The tiles of a group: its parts of columns of tiles, one after another, and in each the tiles of the part. A part may have one tile less than others.
-#define FOR_TILES_OF_PARTS(g, m_tiles, n_tiles, parts)                                                                     \
-  for (int g = 0; g < ((parts) * (n_tiles) - (int)get_group_id(0) + (int)get_num_groups(0) - 1) / (int)get_num_groups(0) * \
-                          (((m_tiles) + (parts) - 1) / (parts)); ++g)                                                      \
+// The tiles of a group: its parts of columns of tiles, one after another, and in each the tiles of the part. A part may
+// have one tile less than others.
+#define FOR_TILES_OF_PARTS(g, m_tiles, n_tiles, parts)                                            \
+  for (int g = 0; g < ((parts) * (n_tiles) - (int)get_group_id(0) + (int)get_num_groups(0) - 1) / \
+                          (int)get_num_groups(0) * (((m_tiles) + (parts) - 1) / (parts));         \
+       ++g)                                                                                       \
     if (tile_of_part(g, m_tiles, n_tiles, parts).x < (m_tiles))
 ALWAYS_INLINE int2 tile_of_part(const int g, const int m_tiles, const int n_tiles, const int parts) {
   const int longest = (m_tiles + parts - 1) / parts, task = get_group_id(0) + g / longest * get_num_groups(0);
@@ -76,7 +85,8 @@ ALWAYS_INLINE void add_bias(float* total, __global const UNIT_T* bias, const int
   OCL_UNROLL
   for (int at = 0; at < OWN_COLUMNS / 8; ++at) {
     const int column = FIRST_COLUMN + at * 8 + (get_local_id(0) & 3) * 2;
-    const float left = column < inside ? BIAS_OF(bias + column) : 0.0f, right = column + 1 < inside ? BIAS_OF(bias + column + 1) : 0.0f;
+    const float left = column < inside ? BIAS_OF(bias + column) : 0.0f,
+                right = column + 1 < inside ? BIAS_OF(bias + column + 1) : 0.0f;
     OCL_UNROLL
     for (int row = 0; row < OWN_ROWS / 8; ++row) {
       total[row / 2 * (OWN_COLUMNS / 2) + at * 4 + row % 2 * 2] += left;
@@ -87,22 +97,25 @@ ALWAYS_INLINE void add_bias(float* total, __global const UNIT_T* bias, const int
 #endif
 
 // How much the mean moves towards what is merged, of `other` rows into `own`; 0 where there is nothing.
-ALWAYS_INLINE float share(const float own, const float other) { return other > 0.0f ? other / (own + other) : 0.0f; }
+ALWAYS_INLINE float share(const float own, const float other) {
+  return other > 0.0f ? other / (own + other) : 0.0f;
+}
 // (mean, m2) of own rows with those of others, whose share is given; own_share: own * share.
 ALWAYS_INLINE float2 merged(const float2 own, const float2 other, const float share, const float own_share) {
   const float d = other.x - own.x;
   return (float2)(fma(d, share, own.x), fma(d * d, own_share, own.y + other.y));
 }
 
-// Adds the sums of 16 rows, `rows` of them inside, to the `before` rows of the part that this warp has seen. The lanes of a warp call it together.
+// Adds the sums of 16 rows, `rows` of them inside, to the `before` rows of the part that this warp has seen. The lanes
+// of a warp call it together.
 ALWAYS_INLINE void add_rows(const Statistics s, const int slot, const float* total, const int before, const int rows) {
   const int lane = get_local_id(0) & 31, row = lane >> 2, place = slot * COLUMN_WARPS + FIRST_ROW / OWN_ROWS;
   __local float2* kept = s.kept + place * TILE_N + FIRST_COLUMN;
   // Shares of the lower row, and of what the lane at bit 16, 8, 4 has; the same for all columns.
   float shares[4], own_shares[4], count = row < rows ? 1.0f : 0.0f, other = row + 8 < rows ? 1.0f : 0.0f;
-#define SHARE_OF_OTHER(level)                  \
-  shares[level] = share(count, other);         \
-  own_shares[level] = count * shares[level];   \
+#define SHARE_OF_OTHER(level)                \
+  shares[level] = share(count, other);       \
+  own_shares[level] = count * shares[level]; \
   count += other
   SHARE_OF_OTHER(0);
   OTHER_LANE(other, count, 16);
@@ -114,14 +127,14 @@ ALWAYS_INLINE void add_rows(const Statistics s, const int slot, const float* tot
   const float part_share = share(before, count), own_part_share = before * part_share;
   if (lane == 0 && FIRST_COLUMN == 0) s.counts[place] = before + count;
 // Half of 2 * n columns: this lane's or the other's, by the bit of the lane.
-#define EXCHANGE_HALF(level, bit, n)                                                          \
-  OCL_UNROLL                                                                                  \
-  for (int j = 0; j < n; ++j) {                                                               \
+#define EXCHANGE_HALF(level, bit, n)                                                           \
+  OCL_UNROLL                                                                                   \
+  for (int j = 0; j < n; ++j) {                                                                \
     const float2 give = lane & bit ? of[j] : of[j + n], keep = lane & bit ? of[j + n] : of[j]; \
-    float2 got;                                                                               \
-    OTHER_LANE(got.x, give.x, bit);                                                           \
-    OTHER_LANE(got.y, give.y, bit);                                                           \
-    of[j] = merged(keep, got, shares[level], own_shares[level]);                              \
+    float2 got;                                                                                \
+    OTHER_LANE(got.x, give.x, bit);                                                            \
+    OTHER_LANE(got.y, give.y, bit);                                                            \
+    of[j] = merged(keep, got, shares[level], own_shares[level]);                               \
   }
   OCL_UNROLL
   for (int i = 0; i < LANE_COLUMNS; ++i) {
@@ -144,7 +157,8 @@ ALWAYS_INLINE void add_rows(const Statistics s, const int slot, const float* tot
   }
 }
 
-// Adds a tile's sums, of whose rows `left` are inside, to the `counted` rows that this warp has seen of the part in the slot; how many it then has.
+// Adds a tile's sums, of whose rows `left` are inside, to the `counted` rows that this warp has seen of the part in the
+// slot; how many it then has.
 ALWAYS_INLINE int add_tile(const Statistics s, const int slot, const float* total, int counted, const int left) {
   OCL_UNROLL
   for (int block = 0; block < OWN_ROWS / 16; ++block) {
@@ -167,16 +181,16 @@ ALWAYS_INLINE float3 statistics_of(const Statistics s, const int slot, const int
   return (float3)(all.x, all.y, count);
 }
 
-// At the end of a part, whose number in this group is `number`: columns first .. first + TILE_N - 1 below K, as numbers over all groups of channels from
-// k0 on.
-#define STORE_STATISTICS(s, number, part, first, K, k0)                                            \
-  {                                                                                                \
-    ALL_HAVE_ENDED(s, number);                                                                     \
-    for (int column = get_local_id(0); column < TILE_N; column += STORING_ITEMS) {                 \
-      if (first + column >= K) break;                                                              \
-      const float3 of = statistics_of(s, (number) % SLOTS, column);                                \
-      STORE1(of.x, 0, part, k0 + first + column);                                                  \
-      STORE1(of.y, 1, part, k0 + first + column);                                                  \
-      STORE1(of.z, 2, part, k0 + first + column);                                                  \
-    }                                                                                              \
+// At the end of a part, whose number in this group is `number`: columns first .. first + TILE_N - 1 below K, as numbers
+// over all groups of channels from k0 on.
+#define STORE_STATISTICS(s, number, part, first, K, k0)                            \
+  {                                                                                \
+    ALL_HAVE_ENDED(s, number);                                                     \
+    for (int column = get_local_id(0); column < TILE_N; column += STORING_ITEMS) { \
+      if (first + column >= K) break;                                              \
+      const float3 of = statistics_of(s, (number) % SLOTS, column);                \
+      STORE1(of.x, 0, part, k0 + first + column);                                  \
+      STORE1(of.y, 1, part, k0 + first + column);                                  \
+      STORE1(of.z, 2, part, k0 + first + column);                                  \
+    }                                                                              \
   }

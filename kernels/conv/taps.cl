@@ -4,7 +4,8 @@
 #endif
 #define OUTSIDE (-0x4000)  // a coordinate that no tap brings back into the image
 
-// The taps that a phase uses: first, first + apart, ... below the filter's size. Used tap number t finds a pixel `shift - t * turn` from the pixel's own place.
+// The taps that a phase uses: first, first + apart, ... below the filter's size. Used tap number t finds a pixel `shift
+// - t * turn` from the pixel's own place.
 typedef struct {
   int first, apart, count, shift, turn;
 } Taps;

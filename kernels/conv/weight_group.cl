@@ -1,22 +1,28 @@
-// kernels/conv/weight_group.cl: gradient of a 2-D convolution with respect to its weight on GPUs, both tensors read in place.
+// kernels/conv/weight_group.cl: gradient of a 2-D convolution with respect to its weight on GPUs, both tensors read in
+// place.
 //
 //   dw[k,c,r,s] = sum over n,p,q of dy[n,k,p,q] * x[n, c, p*stride - pad + r*dilation, q*stride - pad + s*dilation]
 //
-// GEMM with M = filters k, N = (r, s, c) flattened with c fastest, depth = pixels (n, p, q) of dy. One work-group = TILE_M filters x TILE_N columns over the
-// pixels of one split; the pipeline of gemm/group.cl. A column's tap and channel never change, so an item only follows the pixel:
+// GEMM with M = filters k, N = (r, s, c) flattened with c fastest, depth = pixels (n, p, q) of dy. One work-group =
+// TILE_M filters x TILE_N columns over the pixels of one split; the pipeline of gemm/group.cl. A column's tap and
+// channel never change, so an item only follows the pixel:
 //
 //                       TILE_N columns (r, s, c)
 //                     +-----------------------+
-//    x, shifted by    | pixel: c c c c | next |  TILE_K pixels a step; a quad = 4 channels of one tap (X_VEC4), zeros outside the image
+//    x, shifted by    | pixel: c c c c | next |  TILE_K pixels a step; a quad = 4 channels of one tap (X_VEC4), zeros
+//                     outside the image
 //    the column's tap +-----------------------+
 //   +---------+       +-----------------------+
 //   | dy^T    |       | dw                    |  TILE_M filters
 //   +---------+       +-----------------------+
 //
-// Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), H, W (of x), P, Q (of dy), R, S, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w,
-//   split_pixels (pixels a split), long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c (strides in elements; one image below 2^31 elements), epilogue.
-// Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP, groups, splits), local (GROUP, 1, 1), splits = ceil(batch*P*Q / split_pixels).
-// Hooks: STORE(acc, split * filters + k, c, r, s), the sum of one split; k over all groups (filters of them), c within the group. Store dimension c, VW = 4.
+// Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), H, W (of x), P, Q (of dy), R, S, stride_h,
+// stride_w, pad_h, pad_w, dilation_h, dilation_w,
+//   split_pixels (pixels a split), long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c (strides in elements;
+//   one image below 2^31 elements), epilogue.
+// Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP, groups, splits), local (GROUP, 1, 1), splits =
+// ceil(batch*P*Q / split_pixels). Hooks: STORE(acc, split * filters + k, c, r, s), the sum of one split; k over all
+// groups (filters of them), c within the group. Store dimension c, VW = 4.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_weight_group
 #endif
@@ -51,18 +57,18 @@
 #endif
 // FILTER_R, FILTER_S: if defined, constants that replace the arguments R, S.
 #ifndef STORE
-#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset  // [split * filters + k][r][s][c]
-#define Y_AT(k, c, r, s) (y_offset + (((ulong)(k)*R + (r)) * S + (s)) * C + (c))
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // [split * filters + k][r][s][c]
+#define Y_AT(k, c, r, s) (y_offset + (((ulong)(k) * R + (r)) * S + (s)) * C + (c))
 #define STORE(acc, k, c, r, s) (y[Y_AT(k, c, r, s)] = (acc))
 #define STOREV(acc, k, c, r, s) vstore4(acc, 0, y + Y_AT(k, c, r, s))
 #endif
 #define ACROSS (TILE_N / ITEM_N)
 #define DOWN (TILE_M / ITEM_M)
-#define GROUP (ACROSS * DOWN)                        // work-items, 64..256
-#define DY_HELD (TILE_M * TILE_K / 4 / GROUP)        // float4 an item fetches a step
+#define GROUP (ACROSS * DOWN)  // work-items, 64..256
+#define DY_HELD (TILE_M * TILE_K / 4 / GROUP)  // float4 an item fetches a step
 #define X_HELD (TILE_N * TILE_K / 4 / GROUP)
-#define DY_LANES (DY_VEC4 ? TILE_M / 4 : TILE_M)     // items side by side on one pixel of dy
-#define X_LANES (X_VEC4 ? TILE_N / 4 : TILE_N)       // and of x
+#define DY_LANES (DY_VEC4 ? TILE_M / 4 : TILE_M)  // items side by side on one pixel of dy
+#define X_LANES (X_VEC4 ? TILE_N / 4 : TILE_N)  // and of x
 #if TILE_M * TILE_K / 4 % GROUP != 0 || TILE_N * TILE_K / 4 % GROUP != 0
 #error "the quads of a tile are not a multiple of the work-items"
 #endif
@@ -70,7 +76,8 @@
 #error "a tile that is read by single elements is at most as wide as the group has items"
 #endif
 
-// A pixel of dy that an item walks over the image by a fixed distance, without dividing: the distance is split once into images, rows, columns.
+// A pixel of dy that an item walks over the image by a fixed distance, without dividing: the distance is split once
+// into images, rows, columns.
 typedef struct {
   int n, p, q;
 } Pixel;
@@ -94,17 +101,13 @@ OCL_INLINE Pixel walk(Pixel at, const Pixel by, const int P, const int Q) {
   return at;
 }
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-void KERNEL_NAME(__global const IN_T* dy, const ulong dy_offset,  // [batch, groups * K, P, Q] by strides
-                 __global const IN_T* x, const ulong x_offset,    // [batch, groups * C, H, W] by strides
-                 const int batch, const int C, const int K,
-                 const int H, const int W, const int P, const int Q,
-                 const int R_, const int S_,
-                 const int stride_h, const int stride_w, const int pad_h, const int pad_w, const int dilation_h, const int dilation_w,
-                 const int split_pixels,
-                 const long dy_n, const int dy_h, const int dy_w, const int dy_c,
-                 const long x_n, const int x_h, const int x_w, const int x_c
-                 EPILOGUE_PARAMS) {
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+    __global const IN_T* dy, const ulong dy_offset,  // [batch, groups * K, P, Q] by strides
+    __global const IN_T* x, const ulong x_offset,  // [batch, groups * C, H, W] by strides
+    const int batch, const int C, const int K, const int H, const int W, const int P, const int Q, const int R_,
+    const int S_, const int stride_h, const int stride_w, const int pad_h, const int pad_w, const int dilation_h,
+    const int dilation_w, const int split_pixels, const long dy_n, const int dy_h, const int dy_w, const int dy_c,
+    const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
   __local float4 dy_tile[2][TILE_K * (TILE_M + TILE_PAD) / 4];
   __local float4 x_tile[2][TILE_K * (TILE_N + TILE_PAD) / 4];
 #ifdef FILTER_R
@@ -196,7 +199,8 @@ void KERNEL_NAME(__global const IN_T* dy, const ulong dy_offset,  // [batch, gro
       }
     }
     if (pixel >= begin) {
-      tile_multiply(acc, (__local const float*)dy_tile[now], (__local const float*)x_tile[now], item, ACROSS, DOWN, TILE_K, ITEM_M, ITEM_N);
+      tile_multiply(acc, (__local const float*)dy_tile[now], (__local const float*)x_tile[now], item, ACROSS, DOWN,
+                    TILE_K, ITEM_M, ITEM_N);
 #if SUM_STEPS
       if (++summed % SUM_STEPS == 0) tile_flush(total, acc, ITEM_M * ITEM_N / 4);
 #endif
@@ -206,7 +210,8 @@ void KERNEL_NAME(__global const IN_T* dy, const ulong dy_offset,  // [batch, gro
       tile_keep((__local float*)dy_tile[now], dy_held, lane, GROUP, TILE_M, TILE_K, 0, DY_VEC4);
       tile_keep((__local float*)x_tile[now], x_held, lane, GROUP, TILE_N, TILE_K, 0, X_VEC4);
     }
-    barrier(CLK_LOCAL_MEM_FENCE);  // the next part is complete, and everyone has read the current one: its buffer is free
+    // the next part is complete, and everyone has read the current one: its buffer is free
+    barrier(CLK_LOCAL_MEM_FENCE);
   }
 
   const int first = (split * (int)get_global_size(1) + group) * K;  // the hooks' coordinate of this group's filter 0

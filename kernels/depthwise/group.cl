@@ -1,22 +1,30 @@
-// kernels/depthwise/group.cl: depthwise 2-D convolution (one filter a channel) on GPUs; forward, and with OPERATION 1 / 2 the gradients of input / weight.
+// kernels/depthwise/group.cl: depthwise 2-D convolution (one filter a channel) on GPUs; forward, and with OPERATION 1 /
+// 2 the gradients of input / weight.
 //
 //   0: y[n,k,h,w]  = sum over r,s of x[n, k, h*stride - pad + r*dilation, w*stride - pad + s*dilation] * W[k,r,s]
-//   1: y = dx, x = dy:  sum over r,s of x[n, k, (h + pad - r*dilation)/stride, (w + pad - s*dilation)/stride] * W[k,r,s], whole quotients only
+//   1: y = dx, x = dy:  sum over r,s of x[n, k, (h + pad - r*dilation)/stride, (w + pad - s*dilation)/stride] *
+//   W[k,r,s], whole quotients only
 //   2: dw[k,r,s] = sum over n,p,q of dy[n,k,p,q] * x[n, k, p*stride - pad + r*dilation, q*stride - pad + s*dilation]
 //
-// 0, 1: a work-item computes a strip of STRIP neighbouring outputs of 4 channels; per filter row it reads the strip's columns of x once into registers.
+// 0, 1: a work-item computes a strip of STRIP neighbouring outputs of 4 channels; per filter row it reads the strip's
+// columns of x once into registers.
 //   Neighbouring items own neighbouring channels (NHWC), then neighbouring strips.
-// 2: a work-group owns 64 channels (16 lanes x 4) and ROWS filter rows of a split; 16 items a channel quad walk over strips of dy in turn, each keeps
+// 2: a work-group owns 64 channels (16 lanes x 4) and ROWS filter rows of a split; 16 items a channel quad walk over
+// strips of dy in turn, each keeps
 //   ROWS x FILTER_S sums, which are added up in a fixed order in local memory.
 //
 //        x  . . . . . .      STRIP 4, stride 1, 3x3:  6 columns of x, 3 weights -> 12 products a row
 //        y    o o o o
 //
-// Arguments of 0, 1: x, x_offset, w, w_offset, int channels, in_h, in_w (of x), out_h, out_w (of y), pad_h, pad_w, long x_n, int x_h, x_w, x_c, epilogue.
-//   w packed [R][S][channels]. Grid: global (ceil(ceil(channels/4) * strips / 128) * 128, out_h, batch), local (128, 1, 1), strips = ceil(out_w/STRIP) for 0,
+// Arguments of 0, 1: x, x_offset, w, w_offset, int channels, in_h, in_w (of x), out_h, out_w (of y), pad_h, pad_w, long
+// x_n, int x_h, x_w, x_c, epilogue.
+//   w packed [R][S][channels]. Grid: global (ceil(ceil(channels/4) * strips / 128) * 128, out_h, batch), local (128, 1,
+//   1), strips = ceil(out_w/STRIP) for 0,
 //   ceil((out_w + pad_w % STRIDE_W)/STRIP) for 1. Hooks: STORE(acc, n, k, h, w). Store dimension k, VW = 4.
-// Arguments of 2: dy, dy_offset, x, x_offset, int batch, channels, in_h, in_w (of x), out_h, out_w (of dy), pad_h, pad_w, split_strips (strips a split),
-//   long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c, epilogue. Grid: global (ceil(channels/64) * 256, ceil(FILTER_R/ROWS), splits),
+// Arguments of 2: dy, dy_offset, x, x_offset, int batch, channels, in_h, in_w (of x), out_h, out_w (of dy), pad_h,
+// pad_w, split_strips (strips a split),
+//   long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c, epilogue. Grid: global (ceil(channels/64) * 256,
+//   ceil(FILTER_R/ROWS), splits),
 //   local (256, 1, 1), splits = ceil(batch * out_h * ceil(out_w/STRIP) / split_strips). Hooks:
 //   STORE(acc, split * channels + k, 0, r, s), the sum of one split. Store dimension k, VW = 4.
 // Strides in elements; one image below 2^31 elements.
@@ -62,13 +70,14 @@
 #define QUADS 0  // 1: channel strides are 1; channels and all other strides are multiples of 4
 #endif
 #ifndef STORE
-#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
 #if OPERATION == 2
-#define Y_AT(k, r, s) (y_offset + ((ulong)(r)*FILTER_S + (s)) * get_num_groups(2) * channels + (k))  // [r][s][split * channels + k]
+// [r][s][split * channels + k]
+#define Y_AT(k, r, s) (y_offset + ((ulong)(r) * FILTER_S + (s)) * get_num_groups(2) * channels + (k))
 #define STORE(acc, k, c, r, s) (y[Y_AT(k, r, s)] = (acc))
 #define STOREV(acc, k, c, r, s) vstore4(acc, 0, y + Y_AT(k, r, s))
 #else
-#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n)*out_h + (h)) * out_w + (w)) * channels + (k))  // NHWC
+#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * out_h + (h)) * out_w + (w)) * channels + (k))  // NHWC
 #define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
 #define STOREV(acc, n, k, h, w) vstore4(acc, 0, y + Y_AT(n, k, h, w))
 #endif
@@ -78,7 +87,8 @@
 #endif
 
 // Four channels of one pixel, zeros beyond `left` channels.
-OCL_INLINE float4 load_channels(__global const IN_T* p, const long at, const int stride, const int left, const int aligned) {
+OCL_INLINE float4 load_channels(__global const IN_T* p, const long at, const int stride, const int left,
+                                const int aligned) {
   if (QUADS) return load4(p + at, aligned);
   float4 v = (float4)(0.0f);
   v.x = LOAD(p, at);
@@ -89,7 +99,8 @@ OCL_INLINE float4 load_channels(__global const IN_T* p, const long at, const int
 }
 
 #if OPERATION < 2
-// Columns of x that a strip touches, as a range relative to the strip's column 0. For the gradient the strip begins at w with (w + pad) % STRIDE_W == 0.
+// Columns of x that a strip touches, as a range relative to the strip's column 0. For the gradient the strip begins at
+// w with (w + pad) % STRIDE_W == 0.
 #if OPERATION == 0
 #define FIRST_COLUMN 0
 #define LAST_COLUMN ((STRIP - 1) * STRIDE_W + (FILTER_S - 1) * DILATION_W)
@@ -99,12 +110,11 @@ OCL_INLINE float4 load_channels(__global const IN_T* p, const long at, const int
 #endif
 #define COLUMNS (LAST_COLUMN - FIRST_COLUMN + 1)
 
-__kernel __attribute__((reqd_work_group_size(128, 1, 1)))
-void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, channels, in_h, in_w] by strides
-                 __global const IN_T* w, const ulong w_offset,  // [R][S][channels]
-                 const int channels, const int in_h, const int in_w, const int out_h, const int out_w, const int pad_h, const int pad_w,
-                 const long x_n, const int x_h, const int x_w, const int x_c
-                 EPILOGUE_PARAMS) {
+__kernel __attribute__((reqd_work_group_size(128, 1, 1))) void KERNEL_NAME(
+    __global const IN_T* x, const ulong x_offset,  // [batch, channels, in_h, in_w] by strides
+    __global const IN_T* w, const ulong w_offset,  // [R][S][channels]
+    const int channels, const int in_h, const int in_w, const int out_h, const int out_w, const int pad_h,
+    const int pad_w, const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
   const int quads = (channels + 3) / 4;
   const int begin_w = OPERATION == 1 ? -(pad_w % STRIDE_W) : 0;  // column of the first strip
   const int strips = (out_w - begin_w + STRIP - 1) / STRIP;
@@ -123,7 +133,8 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, chann
     const int in_row = h * STRIDE_H - pad_h + r * DILATION_H, in_column = w0 * STRIDE_W - pad_w;
     const int hit = in_row >= 0 && in_row < in_h;
 #else
-    const int over = h + pad_h - r * DILATION_H, in_row = over / STRIDE_H, in_column = (w0 + pad_w) / STRIDE_W + FIRST_COLUMN;
+    const int over = h + pad_h - r * DILATION_H, in_row = over / STRIDE_H,
+              in_column = (w0 + pad_w) / STRIDE_W + FIRST_COLUMN;
     const int hit = over >= 0 && over % STRIDE_H == 0 && in_row < in_h;
 #endif
     if (hit) {
@@ -132,7 +143,8 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, chann
       for (int i = 0; i < COLUMNS; ++i) {
         const int column = in_column + i;
         row[i] = (float4)(0.0f);
-        if (column >= 0 && column < in_w) row[i] = load_channels(x, in_row * x_h + column * x_w, x_c, left, ALIGNED(x_offset));
+        if (column >= 0 && column < in_w)
+          row[i] = load_channels(x, in_row * x_h + column * x_w, x_c, left, ALIGNED(x_offset));
       }
       OCL_UNROLL
       for (int s = 0; s < FILTER_S; ++s) {
@@ -153,8 +165,10 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, chann
   OCL_UNROLL
   for (int i = 0; i < STRIP; ++i) {
     if (w0 + i >= 0 && w0 + i < out_w) {
-      if (left >= 4) STOREV(acc[i], n, k, h, w0 + i);
-      else for (int l = 0; l < left; ++l) STORE(lane_of(acc[i], l), n, k + l, h, w0 + i);
+      if (left >= 4)
+        STOREV(acc[i], n, k, h, w0 + i);
+      else
+        for (int l = 0; l < left; ++l) STORE(lane_of(acc[i], l), n, k + l, h, w0 + i);
     }
   }
 }
@@ -164,14 +178,12 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, chann
 #define WALKERS 16  // items that share the strips of a split
 #define COLUMNS ((STRIP - 1) * STRIDE_W + (FILTER_S - 1) * DILATION_W + 1)
 
-__kernel __attribute__((reqd_work_group_size(LANES * WALKERS, 1, 1)))
-void KERNEL_NAME(__global const IN_T* dy, const ulong dy_offset,  // [batch, channels, out_h, out_w] by strides
-                 __global const IN_T* x, const ulong x_offset,    // [batch, channels, in_h, in_w] by strides
-                 const int batch, const int channels, const int in_h, const int in_w, const int out_h, const int out_w, const int pad_h, const int pad_w,
-                 const int split_strips,
-                 const long dy_n, const int dy_h, const int dy_w, const int dy_c,
-                 const long x_n, const int x_h, const int x_w, const int x_c
-                 EPILOGUE_PARAMS) {
+__kernel __attribute__((reqd_work_group_size(LANES * WALKERS, 1, 1))) void KERNEL_NAME(
+    __global const IN_T* dy, const ulong dy_offset,  // [batch, channels, out_h, out_w] by strides
+    __global const IN_T* x, const ulong x_offset,  // [batch, channels, in_h, in_w] by strides
+    const int batch, const int channels, const int in_h, const int in_w, const int out_h, const int out_w,
+    const int pad_h, const int pad_w, const int split_strips, const long dy_n, const int dy_h, const int dy_w,
+    const int dy_c, const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
   __local float4 partial[WALKERS][LANES];
   const int lane = (int)get_local_id(0) % LANES, walker = (int)get_local_id(0) / LANES;
   const int k = ((int)get_group_id(0) * LANES + lane) * 4, r0 = (int)get_group_id(1) * ROWS, split = get_group_id(2);
@@ -192,7 +204,8 @@ void KERNEL_NAME(__global const IN_T* dy, const ulong dy_offset,  // [batch, cha
     OCL_UNROLL
     for (int i = 0; i < STRIP; ++i) {
       gradient[i] = (float4)(0.0f);
-      if (q0 + i < out_w) gradient[i] = load_channels(dy, n * dy_n + (p * dy_h + (q0 + i) * dy_w), dy_c, left, ALIGNED(dy_offset));
+      if (q0 + i < out_w)
+        gradient[i] = load_channels(dy, n * dy_n + (p * dy_h + (q0 + i) * dy_w), dy_c, left, ALIGNED(dy_offset));
     }
     OCL_UNROLL
     for (int r = 0; r < ROWS; ++r) {
@@ -203,7 +216,8 @@ void KERNEL_NAME(__global const IN_T* dy, const ulong dy_offset,  // [batch, cha
         for (int i = 0; i < COLUMNS; ++i) {
           const int column = q0 * STRIDE_W - pad_w + i;
           row[i] = (float4)(0.0f);
-          if (column >= 0 && column < in_w) row[i] = load_channels(x, n * x_n + (in_row * x_h + column * x_w), x_c, left, ALIGNED(x_offset));
+          if (column >= 0 && column < in_w)
+            row[i] = load_channels(x, n * x_n + (in_row * x_h + column * x_w), x_c, left, ALIGNED(x_offset));
         }
         OCL_UNROLL
         for (int s = 0; s < FILTER_S; ++s) {
@@ -222,8 +236,10 @@ void KERNEL_NAME(__global const IN_T* dy, const ulong dy_offset,  // [batch, cha
       if (walker == 0 && left > 0 && r0 + r < FILTER_R) {
         float4 sum = partial[0][lane];
         for (int i = 1; i < WALKERS; ++i) sum += partial[i][lane];
-        if (left >= 4) STOREV(sum, split * channels + k, 0, r0 + r, s);
-        else for (int l = 0; l < left; ++l) STORE(lane_of(sum, l), split * channels + k + l, 0, r0 + r, s);
+        if (left >= 4)
+          STOREV(sum, split * channels + k, 0, r0 + r, s);
+        else
+          for (int l = 0; l < left; ++l) STORE(lane_of(sum, l), split * channels + k + l, 0, r0 + r, s);
       }
       barrier(CLK_LOCAL_MEM_FENCE);  // partial[] is read: the next tap may overwrite it
     }

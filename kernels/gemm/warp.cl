@@ -1,8 +1,10 @@
-// kernels/gemm/warp.cl: batched matrix product on the matrix unit of a warp, C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n]; the loop of tensor_core/warp.cl and the
+// kernels/gemm/warp.cl: batched matrix product on the matrix unit of a warp, C[b,m,n] = sum over k of A[b,m,k] *
+// B[b,k,n]; the loop of tensor_core/warp.cl and the
 // vectors of tensor_core/store.cl.
 //
 // Arguments, strides and hooks are those of gemm/group.cl:
-//   a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner, b_row, b_col, epilogue.
+//   a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner, b_row, b_col,
+//   epilogue.
 // Grid: global (ceil(M/TILE_M) * ceil(N/TILE_N) * GROUP, 1, batch), local (GROUP, 1, 1).
 // Hooks: STORE(acc, b, m, n). Store dimension n, VW 2 or the elements of 16 bytes.
 #ifndef KERNEL_NAME
@@ -15,36 +17,36 @@
 #define B_K_MAJOR 0  // 1: k is the contiguous dimension of B, 0: n is
 #endif
 #ifndef A_VEC4
-#define A_VEC4 0  // 1: A's contiguous dimension has stride 1 and an extent that is a multiple of 4; the other strides too. 16 bits: the other strides
-                  // are multiples of 8, the extent is any
+// 1: A's contiguous dimension has stride 1 and an extent that is a multiple of 4; the other strides too. 16 bits: the
+// other strides
+#define A_VEC4 0
+// are multiples of 8, the extent is any
 #endif
 #ifndef B_VEC4
 #define B_VEC4 0  // the same for B
 #endif
 #ifndef STORE
-#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset
-#define Y_AT(b, m, n) (y_offset + ((ulong)(b)*M + (m)) * N + (n))
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
+#define Y_AT(b, m, n) (y_offset + ((ulong)(b) * M + (m)) * N + (n))
 #define STORE(acc, b, m, n) (y[Y_AT(b, m, n)] = (acc))
 #define STOREV(acc, b, m, n) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(b, m, n))
 #endif
-#define STAGE_BOTH(to)                                                    \
-  {                                                                       \
-    if (direct) {                                                         \
-      stage(to, &a_share, TILE_M, A_K_MAJOR, A_VEC4);                     \
-      stage((to) + A_ELEMENTS, &b_share, TILE_N, B_K_MAJOR, B_VEC4);      \
-    } else {                                                              \
-      stage(to, &a_share, TILE_M, A_K_MAJOR, 0);                          \
-      stage((to) + A_ELEMENTS, &b_share, TILE_N, B_K_MAJOR, 0);           \
-    }                                                                     \
+#define STAGE_BOTH(to)                                               \
+  {                                                                  \
+    if (direct) {                                                    \
+      stage(to, &a_share, TILE_M, A_K_MAJOR, A_VEC4);                \
+      stage((to) + A_ELEMENTS, &b_share, TILE_N, B_K_MAJOR, B_VEC4); \
+    } else {                                                         \
+      stage(to, &a_share, TILE_M, A_K_MAJOR, 0);                     \
+      stage((to) + A_ELEMENTS, &b_share, TILE_N, B_K_MAJOR, 0);      \
+    }                                                                \
   }
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-void KERNEL_NAME(__global const UNIT_T* a, const ulong a_offset,  // [batch, M, K] by strides
-                 __global const UNIT_T* b, const ulong b_offset,  // [batch, K, N] by strides
-                 const int M, const int N, const int K, const int inner,
-                 const long a_outer, const long a_inner, const long a_row, const long a_col,
-                 const long b_outer, const long b_inner, const long b_row, const long b_col
-                 EPILOGUE_PARAMS) {
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+    __global const UNIT_T* a, const ulong a_offset,  // [batch, M, K] by strides
+    __global const UNIT_T* b, const ulong b_offset,  // [batch, K, N] by strides
+    const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const long a_row,
+    const long a_col, const long b_outer, const long b_inner, const long b_row, const long b_col EPILOGUE_PARAMS) {
   LOCAL_STAGES(stages);
   const int batch = get_group_id(2), direct = CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset);
   const int2 tile = tile_at(get_group_id(0), (M + TILE_M - 1) / TILE_M, (N + TILE_N - 1) / TILE_N);

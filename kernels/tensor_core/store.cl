@@ -1,7 +1,9 @@
-// kernels/tensor_core/store.cl: how the consumers of products and convolutions store their sums: VW neighbours of a row at once.
+// kernels/tensor_core/store.cl: how the consumers of products and convolutions store their sums: VW neighbours of a row
+// at once.
 //
-// The unit leaves a lane two neighbours of each block of 8 columns (consume() of tensor_core/warpgroup.cl). The four lanes q of a row exchange them, so that whole sectors of
-// memory are loaded and stored, and coordinates are computed once a vector:
+// The unit leaves a lane two neighbours of each block of 8 columns (consume() of tensor_core/warpgroup.cl). The four
+// lanes q of a row exchange them, so that whole sectors of memory are loaded and stored, and coordinates are computed
+// once a vector:
 //
 //              columns of a lane's vector j
 //   VW 8       block 4 j + q                                   operands of 16 bits: 16 bytes a lane
@@ -54,8 +56,9 @@ ALWAYS_INLINE RowVector exchanged(const float* total, const int lower, const int
 #endif
 }
 
-// The vectors of a row that are stored at a time, up to 32 sums of both rows. Where what is done to each element is long (LONG_STORES), one copy of it serves
-// all steps, or the instructions of a tile would not fit in the cache; else the steps are unrolled, and moving the sums costs nothing.
+// The vectors of a row that are stored at a time, up to 32 sums of both rows. Where what is done to each element is
+// long (LONG_STORES), one copy of it serves all steps, or the instructions of a tile would not fit in the cache; else
+// the steps are unrolled, and moving the sums costs nothing.
 #if ROW_VECTORS * VW > 16
 #define STORE_VECTORS (16 / VW)
 #else
@@ -68,7 +71,8 @@ ALWAYS_INLINE RowVector exchanged(const float* total, const int lower, const int
 #define UNROLL_STORES OCL_UNROLL
 #endif
 
-// The next vectors of a lane, [2 j + lower], from the sums that are left, which move to the front. The lanes of a warp call it together.
+// The next vectors of a lane, [2 j + lower], from the sums that are left, which move to the front. The lanes of a warp
+// call it together.
 ALWAYS_INLINE void next_rows(RowVector* rows, float* total) {
   OCL_UNROLL
   for (int j = 0; j < STORE_VECTORS; ++j) {
@@ -80,31 +84,31 @@ ALWAYS_INLINE void next_rows(RowVector* rows, float* total) {
 }
 
 // A tile of a product M x N, in a loop over tiles: the hooks STOREA, STOREV and STORE of (b, m, n).
-#define STORE_PRODUCT(total, tile, batch, M, N)                                                                              \
-  {                                                                                                                          \
-    const int m0 = tile.x * TILE_M + (get_local_id(0) >> 5) * 16 + ((get_local_id(0) & 31) >> 2);                            \
-    const int whole = STORES_ALIGNED && (tile.x + 1) * TILE_M <= M && (tile.y + 1) * TILE_N <= N;                            \
-    UNROLL_STORES                                                                                                            \
-    for (int step = 0; step < STORE_STEPS; ++step) {                                                                         \
-      RowVector sums[2 * STORE_VECTORS];                                                                                     \
-      next_rows(sums, total);                                                                                                \
-      if (whole) {                                                                                                           \
-        OCL_UNROLL                                                                                                           \
-        for (int j = 0; j < 2 * STORE_VECTORS; ++j)                                                                          \
-          STOREA(sums[j], batch, m0 + (j & 1) * 8, tile.y * TILE_N + vector_column(step * STORE_VECTORS + (j >> 1)));        \
-        continue;                                                                                                            \
-      }                                                                                                                      \
-      OCL_UNROLL                                                                                                             \
-      for (int j = 0; j < 2 * STORE_VECTORS; ++j) {                                                                          \
-        RowVector v = sums[j];                                                                                               \
-        const int row = m0 + (j & 1) * 8, n = tile.y * TILE_N + vector_column(step * STORE_VECTORS + (j >> 1));              \
-        if (row >= M) continue;                                                                                              \
-        if (n + VW <= N) {                                                                                                   \
-          STOREV(v, batch, row, n);                                                                                          \
-        } else {                                                                                                             \
-          OCL_NO_UNROLL                                                                                                      \
-          for (int i = n; i < N; ++i, v = ROTATED(v)) STORE(v.s0, batch, row, i);                                            \
-        }                                                                                                                    \
-      }                                                                                                                      \
-    }                                                                                                                        \
+#define STORE_PRODUCT(total, tile, batch, M, N)                                                                       \
+  {                                                                                                                   \
+    const int m0 = tile.x * TILE_M + (get_local_id(0) >> 5) * 16 + ((get_local_id(0) & 31) >> 2);                     \
+    const int whole = STORES_ALIGNED && (tile.x + 1) * TILE_M <= M && (tile.y + 1) * TILE_N <= N;                     \
+    UNROLL_STORES                                                                                                     \
+    for (int step = 0; step < STORE_STEPS; ++step) {                                                                  \
+      RowVector sums[2 * STORE_VECTORS];                                                                              \
+      next_rows(sums, total);                                                                                         \
+      if (whole) {                                                                                                    \
+        OCL_UNROLL                                                                                                    \
+        for (int j = 0; j < 2 * STORE_VECTORS; ++j)                                                                   \
+          STOREA(sums[j], batch, m0 + (j & 1) * 8, tile.y * TILE_N + vector_column(step * STORE_VECTORS + (j >> 1))); \
+        continue;                                                                                                     \
+      }                                                                                                               \
+      OCL_UNROLL                                                                                                      \
+      for (int j = 0; j < 2 * STORE_VECTORS; ++j) {                                                                   \
+        RowVector v = sums[j];                                                                                        \
+        const int row = m0 + (j & 1) * 8, n = tile.y * TILE_N + vector_column(step * STORE_VECTORS + (j >> 1));       \
+        if (row >= M) continue;                                                                                       \
+        if (n + VW <= N) {                                                                                            \
+          STOREV(v, batch, row, n);                                                                                   \
+        } else {                                                                                                      \
+          OCL_NO_UNROLL                                                                                               \
+          for (int i = n; i < N; ++i, v = ROTATED(v)) STORE(v.s0, batch, row, i);                                     \
+        }                                                                                                             \
+      }                                                                                                               \
+    }                                                                                                                 \
   }

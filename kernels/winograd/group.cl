@@ -1,18 +1,26 @@
-// kernels/winograd/group.cl: 3x3 convolution with stride 1 on GPUs by Winograd F(2x2, 3x3), 2.25 times fewer multiplications. Source: Lavin & Gray 2016.
+// kernels/winograd/group.cl: 3x3 convolution with stride 1 on GPUs by Winograd F(2x2, 3x3), 2.25 times fewer
+// multiplications. Source: Lavin & Gray 2016.
 //
-//   y = A^T [ sum over c of (G g G^T) * (B^T d B) ] A,  g = filter 3x3, d = 4x4 patch of x, y = 2x2 outputs; * is elementwise over the 16 points
+//   y = A^T [ sum over c of (G g G^T) * (B^T d B) ] A,  g = filter 3x3, d = 4x4 patch of x, y = 2x2 outputs; * is
+//   elementwise over the 16 points
 //
-// Two kernels, chosen by WINOGRAD_FILTER: the transform of the filters (once per weight), and everything else in one launch:
+// Two kernels, chosen by WINOGRAD_FILTER: the transform of the filters (once per weight), and everything else in one
+// launch:
 //
 //   one work-group = 32 patches x 32 channels k, all 16 points; C_STEP input channels a step
-//     x patches --B^T d B--> v_tile [16][C_STEP][32]  \   16 products [32 x C_STEP] * [C_STEP x 32]; 16 items a point, each 8 patches x 8 channels
+//     x patches --B^T d B--> v_tile [16][C_STEP][32]  \   16 products [32 x C_STEP] * [C_STEP x 32]; 16 items a point,
+//                                                         each 8 patches x 8 channels
 //     u ------------------> u_tile [16][C_STEP][32]   /   in registers
 //   then in two halves of 16 channels: products -> local [16][32][16] --A^T m A--> 2x2 outputs of 4 channels an item
 //
-// Arguments of the transform: w, w_offset, int C, K, long w_k, w_c, w_r, w_s (strides of the weight in elements), epilogue.
-//   Grid: global (ceil(K/64)*64, C), local (64, 1). Hooks: STORE(acc, point, c, k); store [16][C][K]. Store dimension k, but always single elements.
-//   For the gradient with respect to the input: FLIP 1, C = filters of the forward convolution, K = its channels, w_k and w_c exchanged.
-// Arguments of the convolution: x, x_offset, u, u_offset, int batch, C, K, H, W (of x), P, Q (of y), pad_h, pad_w, long x_n, int x_h, x_w, epilogue.
+// Arguments of the transform: w, w_offset, int C, K, long w_k, w_c, w_r, w_s (strides of the weight in elements),
+// epilogue.
+//   Grid: global (ceil(K/64)*64, C), local (64, 1). Hooks: STORE(acc, point, c, k); store [16][C][K]. Store dimension
+//   k, but always single elements.
+//   For the gradient with respect to the input: FLIP 1, C = filters of the forward convolution, K = its channels, w_k
+//   and w_c exchanged.
+// Arguments of the convolution: x, x_offset, u, u_offset, int batch, C, K, H, W (of x), P, Q (of y), pad_h, pad_w, long
+// x_n, int x_h, x_w, epilogue.
 //   x channel stride 1, u [16][C][K]. The gradient is the same with x = dy and pad = 2 - pad.
 //   Grid: global (ceil(batch*ceil(P/2)*ceil(Q/2) / 32) * ceil(K/32) * 256, 1, 1), local (256, 1, 1).
 //   Hooks: STORE(acc, n, k, h, w). Store dimension k, VW = 4.
@@ -31,8 +39,8 @@
 #define KERNEL_NAME winograd_filter
 #endif
 #ifndef STORE
-#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset
-#define STORE(acc, point, c, k) (y[y_offset + ((ulong)(point)*C + (c)) * K + (k)] = (acc))
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
+#define STORE(acc, point, c, k) (y[y_offset + ((ulong)(point) * C + (c)) * K + (k)] = (acc))
 #endif
 
 // G * column: 4 values from 3.
@@ -40,10 +48,9 @@ OCL_INLINE float4 filter_points(const float g0, const float g1, const float g2) 
   return (float4)(g0, 0.5f * (g0 + g1 + g2), 0.5f * (g0 - g1 + g2), g2);
 }
 
-__kernel __attribute__((reqd_work_group_size(64, 1, 1)))
-void KERNEL_NAME(__global const IN_T* w, const ulong w_offset,  // [K, C, 3, 3] by strides
-                 const int C, const int K, const long w_k, const long w_c, const long w_r, const long w_s
-                 EPILOGUE_PARAMS) {
+__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void KERNEL_NAME(
+    __global const IN_T* w, const ulong w_offset,  // [K, C, 3, 3] by strides
+    const int C, const int K, const long w_k, const long w_c, const long w_r, const long w_s EPILOGUE_PARAMS) {
   const int k = get_global_id(0), c = get_global_id(1);
   if (k >= K) return;
   float4 part[3];
@@ -77,33 +84,35 @@ void KERNEL_NAME(__global const IN_T* w, const ulong w_offset,  // [K, C, 3, 3] 
 #define KERNEL_NAME winograd_group
 #endif
 #ifndef STORE
-#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset  // NHWC
-#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n)*P + (h)) * Q + (w)) * K + (k))
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // NHWC
+#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * P + (h)) * Q + (w)) * K + (k))
 #define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
 #define STOREV(acc, n, k, h, w) vstore4(acc, 0, y + Y_AT(n, k, h, w))
 #endif
-#define PATCHES 32                            // a work-group
-#define CHANNELS 32                           // k a work-group
-#define C_STEP 8                              // input channels a step
-#define GROUP 256                             // work-items: PATCHES * C_STEP transforms of x, 16 points * 16 items
-#define V_ROW (PATCHES + 4)                   // floats; 8 channels of 4 patches are stored to 32 different banks
-#define V_POINT (C_STEP * V_ROW + 16)         // floats from point to point: two neighbouring points are read without conflict
+#define PATCHES 32  // a work-group
+#define CHANNELS 32  // k a work-group
+#define C_STEP 8  // input channels a step
+#define GROUP 256  // work-items: PATCHES * C_STEP transforms of x, 16 points * 16 items
+#define V_ROW (PATCHES + 4)  // floats; 8 channels of 4 patches are stored to 32 different banks
+// floats from point to point: two neighbouring points are read without conflict
+#define V_POINT (C_STEP * V_ROW + 16)
 #define U_POINT (C_STEP * CHANNELS + 16)
 #define LOCAL_FLOATS (16 * (V_POINT + U_POINT))  // 9216, also holds the 16 * 32 * 16 products of half the channels
 
 // B^T * (a, b, c, d)
-OCL_INLINE float4 patch_points(const float a, const float b, const float c, const float d) { return (float4)(a - c, b + c, c - b, b - d); }
+OCL_INLINE float4 patch_points(const float a, const float b, const float c, const float d) {
+  return (float4)(a - c, b + c, c - b, b - d);
+}
 
 // Adds a tap's four products of the rows: A^T * (m0, m1, m2, m3), upper and lower output.
 #define UPPER(m0, m1, m2, m3) ((m0) + (m1) + (m2))
 #define LOWER(m0, m1, m2, m3) ((m1) - (m2) - (m3))
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, C, H, W] by strides, channel stride 1
-                 __global const IN_T* u, const ulong u_offset,  // [16][C][K]
-                 const int batch, const int C, const int K, const int H, const int W, const int P, const int Q, const int pad_h, const int pad_w,
-                 const long x_n, const int x_h, const int x_w
-                 EPILOGUE_PARAMS) {
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+    __global const IN_T* x, const ulong x_offset,  // [batch, C, H, W] by strides, channel stride 1
+    __global const IN_T* u, const ulong u_offset,  // [16][C][K]
+    const int batch, const int C, const int K, const int H, const int W, const int P, const int Q, const int pad_h,
+    const int pad_w, const long x_n, const int x_h, const int x_w EPILOGUE_PARAMS) {
   __local float4 shared[LOCAL_FLOATS / 4];
   __local float* v_tile = (__local float*)shared;
   __local float* u_tile = (__local float*)shared + 16 * V_POINT;
@@ -130,32 +139,33 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, C, H,
   float d[4][4];
   float4 u_held[4];
 
-#define FETCH(c0)                                                                                                            \
-  {                                                                                                                          \
-    OCL_UNROLL                                                                                                               \
-    for (int i = 0; i < 4; ++i) {                                                                                            \
-      OCL_UNROLL                                                                                                             \
-      for (int j = 0; j < 4; ++j) {                                                                                          \
-        const int h = from_h + i, w = from_w + j;                                                                            \
-        d[i][j] = 0.0f;                                                                                                      \
-        if (h >= 0 && h < H && w >= 0 && w < W && (c0) + v_c < C) d[i][j] = LOAD(x, h * x_h + w * x_w + (c0));                \
-      }                                                                                                                      \
-    }                                                                                                                        \
-    OCL_UNROLL                                                                                                               \
-    for (int i = 0; i < 4; ++i) {                                                                                            \
-      const int e = lane + i * GROUP, k = e % (CHANNELS / 4) * 4, c = (c0) + e / (CHANNELS / 4) % C_STEP;                     \
-      const long at = ((long)(e / (CHANNELS / 4 * C_STEP)) * C + c) * K + k;                                                 \
-      u_held[i] = (float4)(0.0f);                                                                                            \
-      if (c < C && k0 + k < K) {                                                                                             \
-        if (U_VEC4) u_held[i] = load4(u + at, ALIGNED(u_offset));                                                            \
-        else {                                                                                                               \
-          u_held[i].x = LOAD(u, at);                                                                                         \
-          if (k0 + k + 1 < K) u_held[i].y = LOAD(u, at + 1);                                                                 \
-          if (k0 + k + 2 < K) u_held[i].z = LOAD(u, at + 2);                                                                 \
-          if (k0 + k + 3 < K) u_held[i].w = LOAD(u, at + 3);                                                                 \
-        }                                                                                                                    \
-      }                                                                                                                      \
-    }                                                                                                                        \
+#define FETCH(c0)                                                                                              \
+  {                                                                                                            \
+    OCL_UNROLL                                                                                                 \
+    for (int i = 0; i < 4; ++i) {                                                                              \
+      OCL_UNROLL                                                                                               \
+      for (int j = 0; j < 4; ++j) {                                                                            \
+        const int h = from_h + i, w = from_w + j;                                                              \
+        d[i][j] = 0.0f;                                                                                        \
+        if (h >= 0 && h < H && w >= 0 && w < W && (c0) + v_c < C) d[i][j] = LOAD(x, h * x_h + w * x_w + (c0)); \
+      }                                                                                                        \
+    }                                                                                                          \
+    OCL_UNROLL                                                                                                 \
+    for (int i = 0; i < 4; ++i) {                                                                              \
+      const int e = lane + i * GROUP, k = e % (CHANNELS / 4) * 4, c = (c0) + e / (CHANNELS / 4) % C_STEP;      \
+      const long at = ((long)(e / (CHANNELS / 4 * C_STEP)) * C + c) * K + k;                                   \
+      u_held[i] = (float4)(0.0f);                                                                              \
+      if (c < C && k0 + k < K) {                                                                               \
+        if (U_VEC4)                                                                                            \
+          u_held[i] = load4(u + at, ALIGNED(u_offset));                                                        \
+        else {                                                                                                 \
+          u_held[i].x = LOAD(u, at);                                                                           \
+          if (k0 + k + 1 < K) u_held[i].y = LOAD(u, at + 1);                                                   \
+          if (k0 + k + 2 < K) u_held[i].z = LOAD(u, at + 2);                                                   \
+          if (k0 + k + 3 < K) u_held[i].w = LOAD(u, at + 3);                                                   \
+        }                                                                                                      \
+      }                                                                                                        \
+    }                                                                                                          \
   }
 
   if (PREFETCH) FETCH(0)
@@ -221,7 +231,8 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, C, H,
   OCL_UNROLL
   for (int j = 0; j < 2; ++j) {
     OCL_UNROLL
-    for (int i = 0; i < 8; ++i) shared[(point * PATCHES + (i / 4 * 4 + item_patch) * 4 + i % 4) * 4 + item_k] = acc[i * 2 + j];
+    for (int i = 0; i < 8; ++i)
+      shared[(point * PATCHES + (i / 4 * 4 + item_patch) * 4 + i % 4) * 4 + item_k] = acc[i * 2 + j];
     barrier(CLK_LOCAL_MEM_FENCE);  // the products of all points are complete
     if (out_patch < PATCHES && at_patch < patches) {
       float4 upper[4], lower[4];
@@ -238,11 +249,14 @@ void KERNEL_NAME(__global const IN_T* x, const ulong x_offset,  // [batch, C, H,
       for (int r = 0; r < 2; ++r) {
         OCL_UNROLL
         for (int s = 0; s < 2; ++s) {
-          const float4 m0 = r ? lower[0] : upper[0], m1 = r ? lower[1] : upper[1], m2 = r ? lower[2] : upper[2], m3 = r ? lower[3] : upper[3];
+          const float4 m0 = r ? lower[0] : upper[0], m1 = r ? lower[1] : upper[1], m2 = r ? lower[2] : upper[2],
+                       m3 = r ? lower[3] : upper[3];
           const float4 value = s ? LOWER(m0, m1, m2, m3) : UPPER(m0, m1, m2, m3);
           if (h + r < P && w + s < Q) {
-            if (k + 3 < K) STOREV(value, n, k, h + r, w + s);
-            else for (int l = 0; l < K - k; ++l) STORE(lane_of(value, l), n, k + l, h + r, w + s);
+            if (k + 3 < K)
+              STOREV(value, n, k, h + r, w + s);
+            else
+              for (int l = 0; l < K - k; ++l) STORE(lane_of(value, l), n, k + l, h + r, w + s);
           }
         }
       }
