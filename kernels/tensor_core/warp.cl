@@ -1,4 +1,4 @@
-// kernels/tensor_core/warp.cl: the matrix-unit loop of the *_mma.cl kernels: instructions of one warp (32 work-items),
+// kernels/tensor_core/warp.cl: the loop of the warp kernels: instructions of one warp (32 work-items),
 // staging of both operands, the multiply loop.
 // Comes after tensor_core/operands.cl.
 //

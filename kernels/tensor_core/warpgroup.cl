@@ -1,4 +1,4 @@
-// kernels/tensor_core/warpgroup.cl: the matrix-unit pipeline of the *_wgmma.cl kernels: instructions, staging of both
+// kernels/tensor_core/warpgroup.cl: the pipeline of the warpgroup kernels: instructions, staging of both
 // operands, the multiply loop. Comes after tensor_core/operands.cl.
 //
 // A work-group computes a TILE_M x TILE_N tile of C in fp32. One warpgroup (128 work-items) produces: it brings TILE_K
@@ -21,7 +21,7 @@
 // of ten thousand) is far below what rounding the result to 16 bits loses.
 //
 // Text after //@ is a comment for the compiler, which knows a smaller instruction set than the driver's assembler; the
-// runtime uncovers it (program.cpp).
+// runtime uncovers it (csrc/runtime/hidden_instructions.h).
 #ifndef TILE_M
 #define TILE_M 128  // rows of C a work-group: 64 a consumer
 #endif
