@@ -5,6 +5,9 @@ TORCHVISION ?= torchvision==0.28.0
 VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find csrc kernels cmake -type f) CMakeLists.txt pyproject.toml
+# One build for the extension and the C++ tests. CI makes warnings errors: make test WERROR=ON.
+BUILD := build/make
+WERROR ?= OFF
 
 .PHONY: demo test sweep conformance sanitize stress fuzz oclgrind lint bench clean setup build
 
@@ -12,7 +15,7 @@ demo: build
 	$(BIN)/python -m torch_ocl_compile demo
 
 test: build $(VENV)/.cpp_tests
-	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/ctest --test-dir build/cpp --output-on-failure -j 2
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/ctest --test-dir $(BUILD) --output-on-failure -j 2
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests
 
 # Every case on every device; `make test` takes samples on all but the first.
@@ -66,12 +69,13 @@ $(VENV)/.setup: scripts/install_system.sh scripts/install_python.sh
 	touch $@
 
 $(VENV)/.build: $(VENV)/.setup $(SOURCES)
-	$(BIN)/pip install -q --no-build-isolation --no-deps -e .
+	$(BIN)/pip install -q --no-build-isolation --no-deps \
+	  --config-settings=build-dir=$(BUILD) --config-settings=cmake.define.OCL_WERROR=$(WERROR) -e .
 	touch $@
 
-$(VENV)/.cpp_tests: $(VENV)/.setup $(SOURCES) $(wildcard tests/cpp/*.cpp)
-	$(BIN)/cmake -S . -B build/cpp -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DOCL_PYTHON=OFF -DOCL_TESTS=ON -DOCL_WERROR=ON
-	$(BIN)/cmake --build build/cpp
+$(VENV)/.cpp_tests: $(VENV)/.build $(wildcard tests/cpp/*)
+	$(BIN)/cmake -S . -B $(BUILD) -DOCL_TESTS=ON
+	$(BIN)/cmake --build $(BUILD) --target cpp_tests
 	touch $@
 
 clean:

@@ -1,5 +1,5 @@
 # benchmarks/cases.py: single operations to time: inputs, call, multiply-adds, bytes.
-"""Read by ops.py. A case's inputs are made on the CPU from a fixed seed; `call(*inputs)` is the operation."""
+"""ops.py reads them. The inputs of a case are made on the CPU from a fixed seed; `call(*inputs)` runs the operation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Case:
         return result
 
 
-# How a product's operands lie: shapes of both, and the call. nt: a Linear layer's weight [N][K]; tn: its gradient.
+# Memory layouts of a product: the shapes of both operands, and the call. nt: the weight of a Linear layer, [N][K]; tn: its gradient.
 FORMS: dict[str, tuple[Callable[..., tuple], Callable[..., object]]] = {
     "": (lambda m, n, k: ((m, k), (k, n)), torch.mm),
     "nt": (lambda m, n, k: ((m, k), (n, k)), F.linear),
@@ -82,7 +82,7 @@ CONVOLUTIONS = [
 
 
 def as_laid_out(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """`y`, channels-last if `x` is: inside a network feature maps keep their layout, where a graph's output may get another."""
+    """`y`, channels-last if `x` is. Inside a network feature maps keep their layout; the output of a graph may get another one."""
     last = torch.channels_last
     return y.contiguous(memory_format=last) if x.is_contiguous(memory_format=last) else y
 
@@ -126,7 +126,7 @@ def convolutions(batch: int, layers: list[tuple[int, int, int, int, int]], group
 
 
 def adam(p, g, m, v):
-    """A step; v is what its second moment is the absolute value of."""
+    """A step of Adam. abs(v) is the second moment, so that random inputs are valid."""
     m = torch.lerp(m, g, 0.1)
     v = v.abs() * 0.999 + g * g * 0.001
     return p - 1e-3 * m / (v.sqrt() + 1e-8), m, v
@@ -164,7 +164,7 @@ def _norm_backward(dy, x, w, b, mean, rstd):
     return aten.native_layer_norm_backward(dy, x, w.shape, mean, rstd, w, b, (True, True, True))
 
 
-# Along rows of [rows, columns]: name, call, its inputs (x: the shape, c: [columns], r: [rows, 1], i: indices of columns), tensors moved.
+# Ops along the rows of a matrix: name, call, inputs (x: the matrix, c: [columns], r: [rows, 1], i: column indices), tensors moved.
 ROW_OPS = [
     ("softmax", lambda x: torch.softmax(x, -1), "x", 2),
     ("log softmax", lambda x: torch.log_softmax(x, -1), "x", 2),

@@ -1,19 +1,14 @@
 # benchmarks/compare.py: the comparison to publish: networks on several sides, with what is needed to trust and repeat it.
 """python benchmarks/compare.py --models alexnet,resnet18 --sides eager,inductor,ocl --json run.json --plot run.png
 
-Runs models.py's engine: every side is a process of its own; it compiles, warms up with one round, then the sides run in turn, --rounds
-rounds of --calls timed calls, each ended by a wait for the device. Printed are the median of the rounds, their spread (distance of the
-quartiles over the median), the ratio to the first side and to the best of the others, the error of an inference's output against fp64
-on the CPU (largest difference over largest output), and with --flops and --bandwidth the share of the roofline: the least time that
-the network's multiply-adds (counted as two operations, by torch.utils.flop_counter) and the least memory traffic (parameters and
-inputs once, Adam's seven passes over the parameters) allow, over the time.
+docs/measuring.md explains the procedure, the columns and the options. Details:
 
---protocol resident: inputs lie on the device. --protocol from-host: the published numbers of earlier OpenCL backends are measured so:
-batch 64, every step copies its batch from the host, training is forward, loss, backward and Adam. Weights are random, from one seed;
-images are normal noise, tokens uniform.
+The share of the roofline is the least time that the device allows, divided by the measured time. The least time follows from --flops and
+--bandwidth, the network's multiply-adds (torch.utils.flop_counter, two operations each) and its least memory traffic: parameters
+and inputs once, and for training Adam's seven passes over the parameters.
 
---ops gemm,conv adds single operations, by ops.py. --merge a.json b.json prints and plots earlier runs, together with this one if
---models is given; of equal cases the later file counts."""
+Weights are random, from one seed. Images are normal noise, tokens are uniform. If --merge finds a case in several files, the last file
+counts."""
 
 from __future__ import annotations
 
@@ -37,7 +32,7 @@ NAN = float("nan")
 
 
 def work_of(name: str, mode: str, batch: int, size: int) -> tuple[float, float]:
-    """Operations of one step, and the least bytes it moves."""
+    """The operations of one step, and the least number of bytes that it moves."""
     from torch.utils.flop_counter import FlopCounterMode
 
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
@@ -55,7 +50,7 @@ def work_of(name: str, mode: str, batch: int, size: int) -> tuple[float, float]:
 
 
 def roofline(row: dict, args: argparse.Namespace) -> float:
-    """Share of what the device allows; nan without its peaks."""
+    """Least time that the device's peaks allow over the measured time; nan if no peak is given."""
     flops, moved = work_of(row["model"], row["mode"], row["batch"], args.size)
     least = [v for v in (flops / args.flops, moved / args.bandwidth) if v == v]
     return max(least) * 1e3 / row["ms"] if least else NAN
@@ -93,7 +88,7 @@ def print_head() -> None:
 
 
 def print_row(row: dict) -> None:
-    text = (f"{row['model']:16s} {row['mode']:10s} {row['precision']:9s} {row['batch']:5d} {row['side']:9s} {row['ms']:9.3f} "
+    text = (f"{row['model']:16s} {row['mode']:10s} {row['precision']:9s} {row['batch']:5.0f} {row['side']:9s} {row['ms']:9.3f} "
             f"{row['spread']:7.1%} {row['ratio']:6.2f} {row['against_best']:7.2f} {row['error']:8.1e} {row['roofline']:8.1%}  "
             f"{row['device']}")  # fmt: skip
     print(text.replace("nan%", "-".rjust(4)).replace("nan", "  -"), flush=True)
@@ -128,8 +123,8 @@ def print_means(rows: list[dict]) -> None:
 
 
 def merged(files: list[dict]) -> list[dict]:
-    """Rows of all files. Of a case that several measured, the last file's: the sides of a case belong together, as they ran
-    in turn."""
+    """Rows of all files. If several files have a case, the last one counts, with all its sides: they ran in turn, so they belong
+    together."""
     cases: dict[tuple, list[dict]] = {}
     for content in files:
         own: dict[tuple, list[dict]] = {}
@@ -148,7 +143,7 @@ def read(path: Path) -> dict:
 
 
 def write(content: dict, path: Path) -> None:
-    """JSON without NaN, which is none: null."""
+    """Writes JSON. NaN becomes null, because JSON has no NaN."""
 
     def plain(rows: list[dict]) -> list[dict]:
         return [{k: None if v != v else v for k, v in row.items()} for row in rows]
@@ -159,7 +154,7 @@ def write(content: dict, path: Path) -> None:
 
 
 def plot(rows: list[dict], path: Path) -> None:
-    """Bars: speed relative to the first side, a panel for each protocol, precision and mode; lines: the spread."""
+    """A bar chart of the speed relative to the first side, one panel for each protocol, precision and mode. Error bars: the spread."""
     try:
         import matplotlib
     except ImportError as error:
@@ -205,6 +200,16 @@ def run_operations(args: argparse.Namespace) -> list[dict]:
         return json.loads(result.read_text())
 
 
+def commit() -> str | None:
+    """The commit that is measured, with "-dirty" for a changed working tree; None outside of a checkout."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:  # no git
+        return None
+    return done.stdout.strip() or None
+
+
 def precisions(text: str) -> list[str]:
     names = text.split(",")
     if unknown := [n for n in names if n not in models.PRECISIONS]:
@@ -218,7 +223,8 @@ def main() -> None:
     parser.set_defaults(models=[], compile_times=False)
     parser.add_argument("--precision", dest="precisions", type=precisions, default=["highest"],
                         help=models.PRECISION_HELP + "; several with commas")  # fmt: skip
-    parser.add_argument("--protocol", choices=sorted(PROTOCOLS), default="resident")
+    parser.add_argument("--protocol", choices=sorted(PROTOCOLS), default="resident",
+                        help="where inputs lie: on the device, or on the host, from which each step copies a batch of 64")  # fmt: skip
     parser.add_argument("--ops", type=models.names, default=[], help="groups of ops.py to run as well")
     parser.add_argument(
         "--flops", type=float, default=NAN, help="the device's peak in this precision, operations a second"
@@ -235,7 +241,7 @@ def main() -> None:
         k: str(v) if isinstance(v, Path) else v for k, v in vars(args).items() if k not in ("merge", "json", "plot")
     }
     result = {"format": FORMAT, "when": time.strftime("%Y-%m-%d %H:%M"), "host": platform.platform(), "torch": torch.__version__,
-              "settings": settings, "networks": [], "operations": []}  # fmt: skip
+              "commit": commit(), "settings": settings, "networks": [], "operations": []}  # fmt: skip
     if args.models:
         batch = PROTOCOLS[args.protocol].get("batch", args.batch)
         print(f"torch {torch.__version__}; protocol {args.protocol}, batch {batch}, images {args.size} x {args.size}, {args.threads} CPU "

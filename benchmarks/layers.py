@@ -1,10 +1,11 @@
 # benchmarks/layers.py: where the time of a network goes, by kind of layer, eager (oneDNN) beside ocl, in one run.
 """python benchmarks/layers.py --models resnet50,vgg16 --modes inference,training
 
-Both sides run the same step in turn in one process: eager under torch.profiler, ocl under torch.ocl.record(timing=True); the table has
-each side's fastest of --rounds. Rows are the convolutions by filter, matrix products, and the rest: norms, activations,
-pools, loss, optimizer, packing. GFLOP/s count direct convolution. A launch of ocl belongs to the kind of convolution that has its
-number of multiply-adds. What ocl fuses into a convolution (activations, residuals) is in its row, on the side `eager` in the rest."""
+Both sides run the same step in turn in one process: eager under torch.profiler, ocl under torch.ocl.record(timing=True). The table has
+the fastest of --rounds for each side. Its rows are convolutions by filter size, matrix products, and the rest: norms, activations,
+pools, loss, optimizer, packing. GFLOP/s are those of direct convolution. A launch of ocl is counted in the row of the convolution
+that has the same number of multiply-adds. ocl fuses activations and residuals into convolutions, so their time is in that row; on the
+side `eager` it is in the rest."""
 
 from __future__ import annotations
 

@@ -1,12 +1,15 @@
 # benchmarks/models.py: whole networks, compiled and eager, in one interleaved run.
 """python benchmarks/models.py --models alexnet,resnet18 --sides eager,inductor,ocl
 
-Every side runs the same network on the same input, in a process of its own, in turn, for --rounds rounds; the table has the median
-of the rounds and the spread (the distance of the quartiles over the median). Each timed call ends with a wait for its device.
-Inputs lie on the device (--from-host: on the host, and a step copies them). A training step is forward, cross entropy, backward and
-Adam. Compile seconds are the first call of a new process: cold with empty caches, warm with those the cold one left. The ratio is to
-the first side (above 1: faster than it).
-`error` is the largest difference of an inference's output to fp64 on the CPU, over the largest output."""
+Every side runs the same network on the same input, in a process of its own. The sides run in turn, for --rounds rounds. Each timed
+call ends with a wait for the device. Inputs lie on the device; with --from-host they lie on the host and each step copies them. A
+training step is forward, cross entropy, backward and a step of Adam. The columns:
+  ms        median of the rounds
+  ratio     time of the first side over the time of this side
+  spread    distance between the quartiles of the rounds, divided by the median
+  cold s    seconds of the first call of a new process with empty caches
+  warm s    the same with the caches that the cold process left
+  error     largest difference of an inference's output to fp64 on the CPU, divided by the largest output"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ from pathlib import Path
 import torch
 
 PRECISIONS = ("highest", "high", "bf16", "fp16")
-PRECISION_HELP = "of all sides: fp32, fp32 with TF32-like products (high), or autocast to bf16 or fp16"
+PRECISION_HELP = "precision of all sides: fp32 (highest), fp32 with TF32 products (high), or autocast to bf16 or fp16"
 
 
 class Process:
-    """A side in its process: `ask("round")` has it run and returns what it answers."""
+    """The process of one side. `ask("round")` sends a command and returns the answer."""
 
     def __init__(self, side: str, name: str, mode: str, args: argparse.Namespace, caches: str | None = None) -> None:
         settings = {"side": side, "name": name, "mode": mode, "batch": args.batch, "size": args.size, "ocl_device": args.ocl_device,
@@ -133,7 +136,7 @@ def names(text: str) -> list[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What one comparison takes; compare.py has the same."""
+    """The options of one comparison, which compare.py has too."""
     parser.add_argument("--models", type=names, default=["alexnet", "resnet18"])
     parser.add_argument("--sides", type=names, default=["eager", "inductor", "ocl"])
     parser.add_argument("--modes", type=names, default=["inference", "training"])

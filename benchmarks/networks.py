@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 def import_torchvision():
-    """torchvision's models; beside a CPU-only torch its C++ ops are missing, so the two that its import needs are declared first."""
+    """Imports torchvision. Its C++ ops are missing beside a CPU-only torch, so the two that its import needs are declared first."""
     try:
         import torchvision
     except RuntimeError:

@@ -1,14 +1,17 @@
 # benchmarks/ops.py: single operations, eager and compiled, in one interleaved run, with their share of the device's roofline.
 """python benchmarks/ops.py --groups gemm,conv --sides eager,ocl --flops 60e12 --bandwidth 4.0e12
 
-Every side is a process of its own; a round times --calls calls in a row and one wait, after a pause and a call that is not timed.
-Operations of less than some milliseconds are timed as several independent ones a call, so that the host does not hide them. The table
-has the median of the rounds, per operation. The weight of a linear layer ("nt") is a parameter, as in a model: what is made of it once
-is not in the time; other operands are packed, if they must be, in every call. Without --flops, a CPU device of OpenCL is asked for the
-multiply-adds that it reaches (peak.py), once in every round.
-Convolutions run on the side `eager` in the faster of the two memory formats, on the others channels-last. `roofline` is the least
-time that the given --flops (a second, multiply-add = 2) and --bandwidth (bytes a second) allow, over the time; `error` the RMSE to fp64
-of a part of the result over the result's RMS. The ratio is to the first side. The last lines are geometric means by group."""
+Every side is a process of its own. A round begins with a pause and one call that is not timed. Then it times --calls calls and one
+wait for the device. An operation of less than some milliseconds is timed as several independent operations per call, so that the
+time is not that of the host. The table has the median of the rounds:
+  ratio     time of the first side over the time of this side
+  roofline  least time that --flops (operations a second, a multiply-add is two) and --bandwidth (bytes a second) allow, over the time
+  error     RMSE to fp64 over the RMS of the result, on a sample of its elements
+The last lines are geometric means by group.
+
+The weight of a linear layer ("nt") is a parameter, as in a model, so packing it once is not part of the time. Other operands are packed
+in every call, if the kernel packs. The side `eager` runs convolutions in the faster of the two memory formats, the other sides
+channels-last. Without --flops, peak.py measures the multiply-adds of a CPU device once in every round."""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ import cases as table
 
 
 class Layers(torch.nn.Module):
-    """`copies` independent calls of a case, whose weights are parameters; the calls take the other inputs, one after the other."""
+    """`copies` independent calls of a case. The weights are parameters; the inputs of all calls follow one another."""
 
     def __init__(self, case: table.Case, inputs: list[torch.Tensor], copies: int) -> None:
         super().__init__()
@@ -44,102 +47,121 @@ class Layers(torch.nn.Module):
         return results if len(results) > 1 else results[0]
 
 
-def worker(settings: dict) -> None:
-    """Answers "i" (prepare case i), "t" (time it), "e" (its error), "p" (its device's peak), one JSON value a line."""
-    from side import device_of
+def seconds_of_call(call, inputs: list[torch.Tensor], n: int) -> float:
+    """The mean of `n` calls."""
+    device = inputs[0].device.type
+    start = time.perf_counter()
+    for _ in range(n):
+        call(*inputs)
+    if device != "cpu":
+        (torch.cuda if device == "cuda" else torch.ocl).synchronize()
+    return (time.perf_counter() - start) / n
 
-    torch.set_num_threads(settings["threads"])
-    torch.backends.cudnn.allow_tf32 = settings["tf32"]
-    torch.backends.cudnn.benchmark = True  # its fastest kernels, found while a case is prepared
-    torch.set_float32_matmul_precision("high" if settings["tf32"] else "highest")
-    side, calls = settings["side"], settings["calls"]
-    device = device_of(side, settings["ocl_device"])
-    sys.stdout, answers = sys.stderr, sys.stdout
-    state: dict = {}
 
-    def wait() -> None:
-        if device.type != "cpu":
-            (torch.cuda if device.type == "cuda" else torch.ocl).synchronize()
+class Worker:
+    """One side, which has one case prepared at a time."""
 
-    def timed(call, inputs, n: int) -> float:
-        start = time.perf_counter()
-        for _ in range(n):
-            call(*inputs)
-        wait()
-        return (time.perf_counter() - start) / n
+    def __init__(self, settings: dict) -> None:
+        from side import device_of
 
-    def prepare(index: int) -> float:
-        case = settings["cases"][index]
-        inputs = [x.to(device) for x in case.inputs()]
-        state.update(case=case, inputs=inputs, copies=1, call=case.call)
+        torch.set_num_threads(settings["threads"])
+        torch.backends.cudnn.allow_tf32 = settings["tf32"]
+        torch.backends.cudnn.benchmark = True  # its fastest kernels, found while a case is prepared
+        torch.set_float32_matmul_precision("high" if settings["tf32"] else "highest")
+        self.side, self.most_calls, self.cases = settings["side"], settings["calls"], settings["cases"]
+        self.device = device_of(self.side, settings["ocl_device"])
+        self.peak = None
+
+    def compiled(self, call):
+        return call if self.side == "eager" else torch.compile(call, backend=self.side, dynamic=False)
+
+    def prepare(self, index: int) -> float:
+        """Compiles a case, and decides how often it is called. Its seconds."""
+        case = self.case = self.cases[index]
+        inputs = [x.to(self.device) for x in case.inputs()]
         formats = [inputs]
         if case.images:
             last = [x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs]
-            formats = [inputs, last] if side == "eager" else [last]
-        if side != "eager":
+            formats = [inputs, last] if self.side == "eager" else [last]
+        if self.side != "eager":
             torch._dynamo.reset()
-            state["call"] = torch.compile(case.call, backend=side, dynamic=False)
-        if case.weights and side != "eager":
+        if case.weights and self.side != "eager":
             formats = [inputs[: -case.weights]]
-            state["call"] = torch.compile(Layers(case, inputs, 1), backend=side, dynamic=False)
+            self.call = self.compiled(Layers(case, inputs, 1))
+        else:
+            self.call = self.compiled(case.call)
         best = float("inf")
         with torch.no_grad():
             for given in formats:
                 for _ in range(3):
-                    seconds = timed(state["call"], given, 3)
+                    seconds = seconds_of_call(self.call, given, 3)
                 if seconds < best:
-                    best, state["inputs"] = seconds, given
+                    best, self.inputs = seconds, given
         # A call on the host costs some tens of microseconds: short operations are timed as several independent ones a call.
-        copies = max(1, min(16, int(3e-3 / best)))
-        if copies > 1:
-            given, n = state["inputs"], len(state["inputs"])
-            state["inputs"] = [x.clone() for _ in range(copies) for x in given]
-
-            def several(*xs, one=case.call, n=n):
-                return [one(*xs[i : i + n]) for i in range(0, len(xs), n)]
-
-            call = several if not case.weights else Layers(case, inputs, copies)
-            state["call"] = several if side == "eager" else torch.compile(call, backend=side, dynamic=False)
-            with torch.no_grad():
-                best = min(timed(state["call"], state["inputs"], 2) for _ in range(3)) / copies
-        state["copies"], state["calls"] = copies, max(1, min(calls, int(0.2 / (best * copies))))
+        self.copies = max(1, min(16, int(3e-3 / best)))
+        if self.copies > 1:
+            best = self.repeat(inputs)
+        self.calls = max(1, min(self.most_calls, int(0.2 / (best * self.copies))))
         return best
 
-    def error() -> float:
+    def repeat(self, inputs: list[torch.Tensor]) -> float:
+        """Several independent operations in one call. The seconds of one."""
+        case, given, n = self.case, self.inputs, len(self.inputs)
+        self.inputs = [x.clone() for _ in range(self.copies) for x in given]
+
+        def several(*xs):
+            return [case.call(*xs[i : i + n]) for i in range(0, len(xs), n)]
+
+        with_weights = case.weights and self.side != "eager"
+        self.call = self.compiled(Layers(case, inputs, self.copies) if with_weights else several)
+        with torch.no_grad():
+            return min(seconds_of_call(self.call, self.inputs, 2) for _ in range(3)) / self.copies
+
+    def error(self) -> float:
         """On up to 2^16 elements of the first result, for operations whose fp64 result is quick to have."""
-        case, flat = state["case"], 1 << 16
+        case, flat = self.case, 1 << 16
         if case.flops > 3e11 or case.group == "attention_grad":
             return float("nan")
         with torch.no_grad():
             exact = case.call(*(x.double() if x.is_floating_point() else x for x in case.inputs()))
             exact = exact[0] if isinstance(exact, (tuple, list)) else exact
-            got = state["call"](*state["inputs"])
-            got = got[0] if state["copies"] > 1 else got
+            got = self.call(*self.inputs)
+            got = got[0] if self.copies > 1 else got
             got = got[0] if isinstance(got, (tuple, list)) else got
         got, exact = (t.double().cpu().flatten() for t in (got, exact))
         step = max(1, exact.numel() // flat)
         got, exact = got[::step], exact[::step]
         return ((got - exact).pow(2).mean().sqrt() / exact.pow(2).mean().sqrt()).item()
 
-    def run() -> float:
+    def run(self) -> float:
+        """Seconds of one operation."""
         time.sleep(0.03)  # threads of the other side's OpenMP take a core for some 11 ms after its last operation
         with torch.no_grad():
-            timed(state["call"], state["inputs"], 1)  # the other side had the caches, and our threads slept
-            return timed(state["call"], state["inputs"], state["calls"]) / state["copies"]
+            seconds_of_call(self.call, self.inputs, 1)  # the other side had the caches, and our threads slept
+            return seconds_of_call(self.call, self.inputs, self.calls) / self.copies
 
-    def measured_peak() -> float:
-        if "peak" not in state:
+    def measured_peak(self) -> float:
+        """The device's, in the units of peak.py; nan for what has none."""
+        if self.side != "ocl":
+            return float("nan")
+        if self.peak is None:
             from peak import Peak
 
             try:
-                state["peak"] = Peak(torch.ocl.get_device_name(device)) if side == "ocl" else None
+                self.peak = Peak(torch.ocl.get_device_name(self.device))
             except LookupError:  # a GPU
-                state["peak"] = None
-        return state["peak"]() if state["peak"] else float("nan")
+                self.peak = lambda: float("nan")
+        return self.peak()
 
+
+def worker(settings: dict) -> None:
+    """Answers "i" (prepare case i), "t" (time it), "e" (its error), "p" (its device's peak), one JSON value a line."""
+    sys.stdout, answers = sys.stderr, sys.stdout
+    side = Worker(settings)
+    commands = {"t": side.run, "e": side.error, "p": side.measured_peak}
     for line in sys.stdin:
         command, _, argument = line.strip().partition(" ")
-        result = prepare(int(argument)) if command == "i" else {"t": run, "e": error, "p": measured_peak}[command]()
+        result = side.prepare(int(argument)) if command == "i" else commands[command]()
         print(json.dumps(result), file=answers, flush=True)
 
 

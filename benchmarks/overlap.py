@@ -1,6 +1,8 @@
 # benchmarks/overlap.py: do two compiled graphs on two streams run at the same time?
-"""Each graph is a chain of scans over few rows, which leaves most of a GPU idle. Event times, of the device's clock: each graph
-alone, both on one stream, both on two. `python benchmarks/overlap.py --device ocl:0`"""
+"""`python benchmarks/overlap.py --device ocl:0`
+
+Each graph is a chain of scans over few rows, which leaves most of a GPU idle. Printed are times of the device's clock for each graph
+alone, both graphs on one stream, and both graphs on two streams."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-# benchmarks/peak.py: the multiply-adds that a CPU device of OpenCL reaches when it does nothing else, measured by a small kernel.
-"""Twelve vectors in registers, each multiplied and added to again and again: no loads, and chains enough to hide the latency.
+# benchmarks/peak.py: measures the multiply-adds per second that an OpenCL CPU device reaches, by a small kernel.
+"""The kernel multiplies and adds twelve vectors in registers in a loop. It loads nothing, and twelve chains hide the latency.
 
-A run of ops.py asks for it in every round, and it runs for about as long as an operation is timed: a share of the peak compares two means
-of the same second on a shared machine."""
+ops.py runs it in every round, for about as long as it times an operation. On a shared machine the operation and the peak are then
+measured in the same second."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ void peak(__global float* y, const float scale) {
 
 def _platforms(lib: C.CDLL) -> list[P]:
     """The loader's platforms and those of runtimes that only pip knows."""
-    from torch_ocl_compile.runtimes import vendor_libraries
+    from torch_ocl_compile.device.runtimes import vendor_libraries
 
     def ask(function) -> list[P]:
         count = C.c_uint()

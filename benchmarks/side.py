@@ -1,8 +1,8 @@
 # benchmarks/side.py: one network on one side (eager, inductor, ocl), in a process of its own.
 """Reads commands from standard input, one JSON object a line, and answers each with one.
 
-Each side has its own process because torch has one accelerator a process: with `ocl` registered, CUDA tensors have no backward. It
-also keeps the sides' caches, thread pools and peak memory apart. A process that waits for its command uses no core."""
+Each side has a process of its own, because torch has one accelerator per process: once `ocl` is registered, CUDA tensors have no
+backward. Separate processes also keep caches, thread pools and peak memory apart. A process that waits for a command uses no core."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Side:
         return statistics.median(self.timed() for _ in range(calls))
 
     def facts(self) -> dict[str, object]:
-        """Device, peak memory in MiB, and the largest error of the output against fp64 over its largest value (inference)."""
+        """Device, peak memory in MiB, and for inference the largest difference of the output to fp64 over the largest output."""
         if self.device.type == "cuda":
             name, peak = torch.cuda.get_device_name(), torch.cuda.max_memory_allocated() / 2**20
         elif self.device.type == "ocl":
@@ -121,6 +121,16 @@ class Side:
         return {"device": name, "peak_mib": peak, "error": error}
 
 
+    def builds(self) -> dict[str, float]:
+        """Kernels that this process has compiled; empty for sides that do not count them."""
+        if self.device.type != "ocl":
+            return {}
+        from torch_ocl_compile import _C
+
+        counters = _C.exec.build_counters()
+        return {key: counters[key] for key in ("built", "by_workers", "build_seconds")}
+
+
 def main() -> None:
     settings = json.loads(sys.argv[1])
     torch.set_num_threads(settings["threads"])
@@ -132,6 +142,7 @@ def main() -> None:
         "first": side.timed,
         "round": lambda: side.round(settings["calls"]),
         "facts": side.facts,
+        "builds": side.builds,
         "setup": lambda: time.perf_counter() - start,
     }
     for line in sys.stdin:

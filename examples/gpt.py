@@ -1,7 +1,8 @@
-# examples/gpt.py: a small GPT that learns Python's own documentation letter by letter; device and backend are "ocl".
-"""Character level, on the help texts that come with every Python (pydoc_data). Prints loss (nats a character) and steps a
-second, then a sample. The defaults are for a GPU; --width 128 --heads 4 --context 64 --batch 16 --lr 2e-3 --steps 6000
-is a size for CPUs, whose loss is below 1.6 after 1000 steps (--until 1.6)."""
+# examples/gpt.py: trains a small GPT on Python's own documentation, character by character, on the device "ocl".
+"""The text is the help texts that come with every Python (pydoc_data). The program prints the loss (nats per character) and
+steps per second, then a sample of generated text. The defaults are for a GPU. For a CPU, use
+--width 128 --heads 4 --context 64 --batch 16 --lr 2e-3 --steps 6000. This model's loss is below 1.6 after 1000 steps (--until 1.6
+stops there)."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ def sample(model: GPT, alphabet: str, device: str, context: int, length: int) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="ocl")
-    parser.add_argument("--backend", default="ocl", help="of torch.compile, or none")
+    parser.add_argument("--backend", default="ocl", help="backend of torch.compile, or none")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--context", type=int, default=256)
@@ -85,9 +86,11 @@ def main() -> None:
     parser.add_argument("--heads", type=int, default=6)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--every", type=int, default=50, help="steps between lines")
-    parser.add_argument("--until", type=float, default=0.0, help="stop when the mean loss of so many steps is below")
+    parser.add_argument(
+        "--until", type=float, default=0.0, help="stop when the mean loss of --every steps is below this"
+    )
     parser.add_argument("--sample", type=int, default=300, help="characters to write at the end")
-    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="of autocast")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="type of autocast")
     options = parser.parse_args()
 
     torch.manual_seed(0)

@@ -1,5 +1,6 @@
-# examples/mnist.py: an ordinary PyTorch training script; for OpenCL, device and backend are "ocl".
-"""Trains a small CNN on MNIST (the four idx files, gzipped or not, in --data) or, without them, on scikit-learn's digits."""
+# examples/mnist.py: an ordinary PyTorch training script; device and backend "ocl" make it use OpenCL.
+"""Trains a small CNN on MNIST. --data is the folder of the four idx files, gzipped or not. Without them, it trains on scikit-learn's
+digits."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def load_mnist(folder: Path) -> tuple[TensorDataset, TensorDataset] | None:
 
 
 def load_digits() -> tuple[TensorDataset, TensorDataset]:
-    """scikit-learn's digits, enlarged to 28 x 28: four fifths to train on."""
+    """scikit-learn's digits, enlarged to 28 x 28. Four fifths are for training, the rest for the test."""
     from sklearn.datasets import load_digits as sklearn_digits
 
     data = sklearn_digits()
@@ -94,7 +95,7 @@ def main() -> None:
         "--checkpoint",
         type=Path,
         default=Path("mnist.pt"),
-        help="written after each epoch; continued from if it exists",
+        help="file that is written after each epoch; if it exists, training continues from it",
     )
     args = parser.parse_args()
 

@@ -23,7 +23,7 @@ export TSAN_OPTIONS=suppressions=$PWD/scripts/sanitizers/thread.txt:halt_on_erro
 plain=(setarch -R)
 
 cmake -S . -B "$build" -G Ninja -DOCL_SANITIZE="$kind" -DOCL_TESTS=ON -DOCL_PYTHON=ON -DPython_EXECUTABLE="$python" >/dev/null
-cmake --build "$build"
+cmake --build "$build" --target all cpp_tests
 "${plain[@]}" ctest --test-dir "$build" --output-on-failure --timeout 1500
 
 # A virtual environment whose torch_ocl_compile is this tree with the extension just built, beside the packages of the other one.

@@ -2,6 +2,8 @@
 """One pytest process sees all runtimes' devices at once, as ocl:0, ocl:1, ... A test that takes `ocl_device` runs on
 each of them, or on those that `--ocl-devices` selects."""
 
+import contextlib
+import ctypes
 import gc
 import os
 import re
@@ -9,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import zlib
+from collections import Counter
 from pathlib import Path
 
 # Before torch is imported; a worker of pytest-xdist inherits the choice of the process that started it, cache included.
@@ -23,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a checkout that 
 
 
 NO_DEVICE = "no OpenCL device selected or found: pip install torch-ocl-compile[cpu]"
+MANY = 8  # cases of a function on one device: of more, later devices see a quarter
 # What a test may need of its device, by `pytest.mark.needs(...)`.
 NEEDS = {
     "cpu": lambda device: device.is_cpu,
@@ -53,8 +57,8 @@ def pytest_configure(config):
     )
     config.addinivalue_line(
         "markers",
-        "sampled(every=n, keep=pattern, first=False): on devices after the first (with first=True: on all) only every n-th case,"
-        " and those that match; all by --sweep",
+        "sampled(every=n, keep=pattern, first=False): on devices after the first (with first=True: everywhere) only every n-th case,"
+        " and those that match; all by --sweep. Without it: a quarter of functions with many cases",
     )
 
 
@@ -64,16 +68,30 @@ def pytest_collection_modifyitems(config, items):
     kept, left_out = [], []
     sweep = config.getoption("--sweep")
     devices = [device for device, _ in ocl_devices(config.getoption("--ocl-devices"))]
+    cases = Counter(map(_function_and_device, items))
+    seen = set()
     for item in items:
-        device = item.callspec.params.get("ocl_device") if hasattr(item, "callspec") else None
+        which = _function_and_device(item)
+        device = which[1]
         wanted = _can_run(item, device if devices else None, len(devices), sweep)
         mark = item.get_closest_marker("sampled")
-        if wanted and mark and device and not sweep:
-            wanted = _in_sample(re.sub(r"ocl\d+-[a-z]+", "", item.name), [device] == devices[:1], **mark.kwargs)
+        how = mark.kwargs if mark else {"every": 4 if cases[which] > MANY else 1}
+        if wanted and not sweep:
+            name = re.sub(r"ocl\d+-[a-z]+", "", item.name)
+            wanted = _in_sample(name, device is None or [device] == devices[:1], **how) or (
+                not mark and which not in seen
+            )
+        if wanted:
+            seen.add(which)
         (kept if wanted else left_out).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
+
+
+def _function_and_device(item):
+    device = item.callspec.params.get("ocl_device") if hasattr(item, "callspec") else None
+    return item.nodeid.partition("[")[0], device
 
 
 def _can_run(item, device, count, sweep):
@@ -121,10 +139,29 @@ def sweep(request):
     return request.config.getoption("--sweep")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def what_a_module_compiled_goes():
-    """A process of many tests would keep plans of everything: 0.5 to 2 MB of native code each."""
-    yield
+@pytest.fixture(scope="session", autouse=True)
+def dynamo_takes_less_time():
+    """For its log Dynamo times the guards of each graph behind a flush of the caches: 30 ms each, of thousands. And each reset
+    collects garbage, which need not look at what was imported."""
+    try:
+        from torch._dynamo import guards
+    except ImportError:
+        return
+    gc.collect()
+    gc.freeze()
+    if hasattr(guards, "profile_guard_manager"):
+        guards.profile_guard_manager = lambda *_: 0.0
+
+
+GROWTH = 200 << 20  # bytes that a process may gain before it drops what it compiled
+
+
+def resident_bytes():
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else 0
+
+
+def drop_what_was_compiled():
     if "torch._dynamo" not in sys.modules or "torch_ocl_compile" not in sys.modules:
         return
     import torch
@@ -137,6 +174,29 @@ def what_a_module_compiled_goes():
         _C.forget_eager_plans()
     gc.collect()
     torch.ocl.empty_cache()
+    with contextlib.suppress(OSError, AttributeError):  # glibc keeps what is freed between blocks that are in use
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_a_module_compiled_goes():
+    """A process of many tests would keep plans of everything: 0.5 to 2 MB of native code each."""
+    yield
+    drop_what_was_compiled()
+
+
+@pytest.fixture(scope="session")
+def memory_after_cleaning():
+    return [resident_bytes()]
+
+
+@pytest.fixture(autouse=True)
+def memory_stays_bounded(memory_after_cleaning):
+    """Within modules of a thousand cases too."""
+    yield
+    if resident_bytes() > memory_after_cleaning[0] + GROWTH:
+        drop_what_was_compiled()
+        memory_after_cleaning[0] = resident_bytes()
 
 
 def ocl_devices(selection="all"):

@@ -27,7 +27,7 @@ GROUPS = {
     "whole networks, forward and all gradients": r"device/test_(models|networks|timm|transformers)\.py",
     "kernels and their templates, alone": r"device/test_(templates|rows)_\w+\.py|device/test_(packing|halves|maths)\.py",
     "everything else on a device": r"device/",
-    "the compiler without a device": r"(null|fuzz)/",
+    "the compiler without a device": r"(no_device|fuzz)/",
 }
 
 

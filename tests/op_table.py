@@ -1,4 +1,4 @@
-# tests/op_table.py: one row per op: what to call, with which inputs. Read by tests/null, tests/device, benchmarks.
+# tests/op_table.py: one row per op: what to call, with which inputs. Tests with and without a device and random programs read it.
 # ruff: noqa: E501, SIM905  (a table: a row is a line)
 """Large families have tables of their own, op_table_<family>.py, concatenated into OPS at the end."""
 

@@ -121,21 +121,23 @@ def special_values() -> torch.Tensor:
 MODES = ("sum", "prod", "mean", "amax", "amin")
 
 
-def _scatters() -> list[Op]:
+def _many(dtype: torch.dtype) -> list[Sample]:
+    return [(make(300, 4, dtype=dtype), labels(2500, 4, classes=300), make(2500, 4, dtype=dtype))]
+
+
+def _places(a: Any, *rows: Any) -> Any:
+    return torch.tensor(rows, device=a.device)
+
+
+def _scatter_reductions() -> list[Op]:
     def few(dtype: torch.dtype) -> list[Sample]:
         return [(make(6, 8, dtype=dtype), labels(4, 5, classes=6), make(4, 5, dtype=dtype))]
-
-    def many(dtype: torch.dtype) -> list[Sample]:
-        return [(make(300, 4, dtype=dtype), labels(2500, 4, classes=300), make(2500, 4, dtype=dtype))]
 
     def reduce(mode: str, itself: bool) -> Callable[..., Any]:
         return lambda a, i, s: a.scatter_reduce(0, i, s, mode, include_self=itself)
 
     def index_reduce(mode: str, itself: bool) -> Callable[..., Any]:
         return lambda a, i, s: a.index_reduce(0, i[:, 0], s[:, :3], mode, include_self=itself)
-
-    def places(a: Any, *rows: Any) -> Any:
-        return torch.tensor(rows, device=a.device)
 
     rows = [
         Op(f"scatter_{m}{'' if itself else '_alone'}", reduce(m, itself), few, (torch.float32, torch.float16, torch.int64) if m != "prod" else NUMBERS, False)
@@ -145,7 +147,7 @@ def _scatters() -> list[Op]:
         Op(
             f"scatter_{m}_many",
             reduce(m, False),
-            many,
+            _many,
             NUMBERS if m in ("sum", "amax") else FLOAT,
             False,
             rtol=1e-4,
@@ -179,35 +181,42 @@ def _scatters() -> list[Op]:
             atol=1e-7,
         )
     )
+    return rows
+
+
+def _places_by_number() -> list[Op]:
+    """Indices are written in the call, on the device of the tensor."""
     two = lambda: (make(6, 8), make(2, 3))  # noqa: E731
     calls: dict[str, Callable[..., Any]] = {
-        "scatter": lambda a, s: a.scatter(1, places(a, [3, 1, 0], [2, 7, 5]), s),
-        "scatter_value": lambda a, s: a.scatter(0, places(a, [3, 1, 3], [2, 5, 5]), 2.5),
-        "scatter_add_wide": lambda a, s: a.scatter_add(1, places(a, [3, 3, 0], [2, 7, 2]), s),
-        "index_put": lambda a, s: a.index_put((places(a, 3, 1), places(a, 4, -1)), s[0, :2]),
-        "index_put_rows": lambda a, s: a.index_put((places(a, 3, -1),), s.repeat(1, 3)[:, :8]),
-        "index_put_columns": lambda a, s: torch.ops.aten.index_put(a, [None, places(a, 0, 7, 2)], s[0]),
-        "index_put_one": lambda a, s: a.index_put((places(a, 3),), s[0, :1]),
-        "index_put_accumulate": lambda a, s: a.index_put((places(a, 3, 1, 3),), s[0].view(3, 1), accumulate=True),
+        "scatter": lambda a, s: a.scatter(1, _places(a, [3, 1, 0], [2, 7, 5]), s),
+        "scatter_value": lambda a, s: a.scatter(0, _places(a, [3, 1, 3], [2, 5, 5]), 2.5),
+        "scatter_add_wide": lambda a, s: a.scatter_add(1, _places(a, [3, 3, 0], [2, 7, 2]), s),
+        "index_put": lambda a, s: a.index_put((_places(a, 3, 1), _places(a, 4, -1)), s[0, :2]),
+        "index_put_rows": lambda a, s: a.index_put((_places(a, 3, -1),), s.repeat(1, 3)[:, :8]),
+        "index_put_columns": lambda a, s: torch.ops.aten.index_put(a, [None, _places(a, 0, 7, 2)], s[0]),
+        "index_put_one": lambda a, s: a.index_put((_places(a, 3),), s[0, :1]),
+        "index_put_accumulate": lambda a, s: a.index_put((_places(a, 3, 1, 3),), s[0].view(3, 1), accumulate=True),
         "index_put_mask": lambda a, s: a.index_put((a > 0,), s[0, 0]),
-        "index_add": lambda a, s: a.index_add(1, places(a, 3, 0, 3), s.repeat(3, 1), alpha=2),
-        "index_copy": lambda a, s: a.index_copy(1, places(a, 3, 0, 7), s.repeat(3, 1)),
-        "index_copy_one": lambda a, s: a.index_copy(0, places(a, 2), s.repeat(1, 3)[:1, :8]),
-        "index_fill": lambda a, s: a.index_fill(1, places(a, 3, 0), 1.5),
-        "put": lambda a, s: (a.put(places(a, 3, 40), s[0, :2]), a.put(places(a, 3, 3), s[1, :2], accumulate=True)),
-        "take": lambda a, s: a.take(places(a, 3, -1, 3)) + s,
+        "index_add": lambda a, s: a.index_add(1, _places(a, 3, 0, 3), s.repeat(3, 1), alpha=2),
+        "index_copy": lambda a, s: a.index_copy(1, _places(a, 3, 0, 7), s.repeat(3, 1)),
+        "index_copy_one": lambda a, s: a.index_copy(0, _places(a, 2), s.repeat(1, 3)[:1, :8]),
+        "index_fill": lambda a, s: a.index_fill(1, _places(a, 3, 0), 1.5),
+        "put": lambda a, s: (a.put(_places(a, 3, 40), s[0, :2]), a.put(_places(a, 3, 3), s[1, :2], accumulate=True)),
+        "take": lambda a, s: a.take(_places(a, 3, -1, 3)) + s,
         "take_along_dim": lambda a, s: a.take_along_dim(a.argsort(1), 1),
         "masked_fill_tensor": lambda a, s: a.masked_fill(a > 0, s[0, 0]),
         "as_strided_scatter": lambda a, s: torch.as_strided_scatter(a, s, (2, 3), (8, 2), 1),
-        "gather_gradient": lambda a, s: a.gather(1, places(a, [3, 3, 0, 1], [2, 2, 2, 2])) * 2,
-        "index_gradient": lambda a, s: a[places(a, 3, 3, -1)] * 2 + a[:, places(a, 1, 1, 1)].sum(),
-        "index_select_gradient": lambda a, s: a.index_select(1, places(a, 3, 3, 0)) * 2,
+        "gather_gradient": lambda a, s: a.gather(1, _places(a, [3, 3, 0, 1], [2, 2, 2, 2])) * 2,
+        "index_gradient": lambda a, s: a[_places(a, 3, 3, -1)] * 2 + a[:, _places(a, 1, 1, 1)].sum(),
+        "index_select_gradient": lambda a, s: a.index_select(1, _places(a, 3, 3, 0)) * 2,
     }
-    rows += [Op(n, f, fixed(two)) for n, f in calls.items()]
+    return [Op(n, f, fixed(two)) for n, f in calls.items()]
+
+
+def _scatters_of_many() -> list[Op]:
     return [
-        *rows,
         Op("unsafe_masked_index", lambda a, m, i: torch.ops.aten._unsafe_masked_index(a, m, [i], 0.5), fixed(lambda: (make(6, 8), make(5, 1) > 0, labels(5, classes=6)))),
-        Op("scatter_add_many", lambda a, i, s: a.scatter_add(0, i, s), many, rtol=1e-4, atol=1e-5),
+        Op("scatter_add_many", lambda a, i, s: a.scatter_add(0, i, s), _many, rtol=1e-4, atol=1e-5),
         Op("scatter_add_line", lambda a, i, s: a.scatter_add(1, i, s), fixed(lambda: (make(3, 700), labels(3, 900, classes=700), make(3, 900))), rtol=1e-4, atol=1e-5),
         Op("scatter_many_distinct", lambda a, s: a.scatter(0, s.argsort(0), s), fixed(lambda: (make(2000, 2), distinct(2000, 2))), programs="distinct"),
         Op("scatter_scalar", lambda a, s: (a.scatter(0, torch.zeros((), dtype=torch.int64, device=a.device), s), a.scatter_add(0, torch.zeros(1, dtype=torch.int64, device=a.device)[0], s)), fixed(lambda: (make(), make(1)[0]))),
@@ -245,4 +254,11 @@ def _embeddings() -> list[Op]:
     ]  # fmt: skip
 
 
-ORDER_OPS: list[Op] = [*_scans(), *_sorts(), *_scatters(), *_embeddings()]
+ORDER_OPS: list[Op] = [
+    *_scans(),
+    *_sorts(),
+    *_scatter_reductions(),
+    *_places_by_number(),
+    *_scatters_of_many(),
+    *_embeddings(),
+]

@@ -12,7 +12,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torch_ocl_compile.debug import explain as explain
+    from torch_ocl_compile.compile.debug import explain as explain
 
 __version__ = "0.1.0"
 
@@ -21,10 +21,10 @@ def _autoload() -> None:
     """Called at the end of `import torch`, perhaps while this file still runs: so it stands above the import.
 
     What fails here is a warning: torch must work without us. Where torch has CUDA devices it is left as it is, see
-    `registration.wanted`.
+    `wanted` in device/registration.py.
     """
     try:
-        from torch_ocl_compile import registration
+        from torch_ocl_compile.device import registration
 
         if registration.wanted():
             registration.register()
@@ -35,10 +35,15 @@ def _autoload() -> None:
 
 
 def __getattr__(name: str) -> Any:
+    """What users call by these names, imported when it is asked for."""
     if name == "explain":
-        from torch_ocl_compile.debug import explain
+        from torch_ocl_compile.compile.debug import explain
 
         return explain
+    if name == "distributed":
+        from torch_ocl_compile.device import distributed
+
+        return distributed
     raise AttributeError(f"module 'torch_ocl_compile' has no attribute {name!r}")
 
 
@@ -46,6 +51,6 @@ import torch  # noqa: E402, F401
 
 # A running `import torch` will call _autoload; otherwise this is the direct import, and errors are the caller's.
 if not getattr(sys.modules["torch"].__spec__, "_initializing", False):
-    from torch_ocl_compile import registration
+    from torch_ocl_compile.device import registration
 
     registration.register()

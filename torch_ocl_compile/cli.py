@@ -14,27 +14,28 @@ import torch
 from torch_ocl_compile import __version__
 
 if TYPE_CHECKING:
-    from torch_ocl_compile.doctor import Finding
+    from torch_ocl_compile.tools.doctor import Finding
 
 
 def _devices(_: argparse.Namespace) -> int:
-    from torch_ocl_compile import device
+    from torch_ocl_compile.device import torch_ocl
 
-    for index in range(device.device_count()):
-        p = device.get_device_properties(index)
+    for index in range(torch_ocl.device_count()):
+        p = torch_ocl.get_device_properties(index)
         size = f"{p.total_memory / 2**30:.1f} GiB, {p.multi_processor_count} units"
         print(f"ocl:{index}  {p.name}  ({p.platform_name}, {size}, driver {p.driver.split(',')[0]})")
-    for problem in device.device_problems():
+    for problem in torch_ocl.device_problems():
         print(f"problem: {problem}")
-    if device.device_count() == 0:
+    if torch_ocl.device_count() == 0:
         print("No OpenCL device. `pip install torch-ocl-compile[cpu]` brings a runtime for the CPU.")
         return 1
     return 0
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    from torch_ocl_compile import config, device
-    from torch_ocl_compile.doctor import examine
+    from torch_ocl_compile import config
+    from torch_ocl_compile.device import torch_ocl
+    from torch_ocl_compile.tools.doctor import examine
 
     status = _devices(args)
     print(
@@ -44,7 +45,7 @@ def _doctor(args: argparse.Namespace) -> int:
         f"{row.variable}={config.get(row.name)}" for row in config.options().values() if row.variable in os.environ
     ]
     print("environment:", ", ".join(changed) or "no TORCH_OCL_ variable is set")
-    for index in range(device.device_count()):
+    for index in range(torch_ocl.device_count()):
         for found in examine(torch.device("ocl", index)):
             print(f"ocl:{index}: {_verdict(found)}", flush=True)
             status |= int(not found.healthy)
@@ -66,7 +67,7 @@ def _verdict(found: Finding) -> str:
 
 
 def _demo(args: argparse.Namespace) -> int:
-    from torch_ocl_compile.demo import run_demo
+    from torch_ocl_compile.tools.demo import run_demo
 
     return run_demo(device=args.device, epochs=args.epochs, output=args.output)
 
@@ -91,7 +92,7 @@ def _cache(args: argparse.Namespace) -> int:
 
 
 def _tune(args: argparse.Namespace) -> int:
-    from torch_ocl_compile.tune_command import tune
+    from torch_ocl_compile.tuning.command import tune
 
     return tune(args)
 

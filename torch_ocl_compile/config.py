@@ -68,7 +68,7 @@ class Option:
     def values(self) -> str:
         """What may be given, for the docs."""
         if self.choices:
-            return ("any of, with commas: " if self.many else "") + ", ".join(f"`{c}`" for c in self.choices)
+            return ("one or more of: " if self.many else "") + ", ".join(f"`{c}`" for c in self.choices)
         if self.kind is bool:
             return "`0`, `1`"
         if self.kind is str:
@@ -117,15 +117,15 @@ option(
     "devices",
     str,
     "",
-    "Devices to use and their order: indices or parts of platform or device names, with commas; all if empty.",
+    "Devices to use, in this order: indices, or parts of platform or device names, separated by commas. Empty: all devices.",
     scope="start",
-    allowed="a list, with commas",
+    allowed="a list, separated by commas",
 )
 option(
     "autoload",
     str,
     "auto",
-    "Whether `import torch` alone registers the device; auto: unless torch has CUDA devices.",
+    "Whether `import torch` alone registers the device. auto: yes, unless torch has CUDA devices.",
     scope="start",
     choices=("auto", "always", "never"),
 )
@@ -133,45 +133,60 @@ option(
     "eager",
     str,
     "compile",
-    "How ops outside of compiled functions run: each compiled on its own, or on the CPU.",
+    "How an op outside of compiled functions runs. compile: it is compiled on its own. cpu: on the CPU.",
     choices=("compile", "cpu"),
 )
-option("warn_fallback", bool, True, "Warn once per op that runs eagerly on the CPU instead of on the device.")
+option("warn_fallback", bool, True, "Warn once per op that runs on the CPU because it has no kernel.")
 option(
     "debug",
     bool,
     False,
-    "Check the indices of gathers, scatters, embeddings and losses: one out of range raises IndexError with op and line. "
-    "Every call then waits for its results.",
+    "Check the indices of gathers, scatters, embeddings and losses. An index out of range raises IndexError with the op and the "
+    "line. Every call then waits for its results.",
     scope="compile",
 )
 option(
     "dump",
     str,
     "",
-    "Folder for every kernel as a file, with its graph and build log; nothing is written if empty.",
+    "Folder into which every kernel, its graph and its build log are written. Empty: nothing is written.",
     allowed="a path",
 )
 option(
     "cache_dir",
     str,
     "",
-    "Folder of the kernel, plan and tuning cache; the user's cache folder if empty.",
+    "Folder of the cache of kernels and measurements. Empty: the user's cache folder.",
     allowed="a path",
 )
 option(
     "cache_size_mb",
     int,
     1024,
-    "Size of that cache in MiB; the least recently used entries go first. 0 switches it off.",
+    "Largest size of the cache in MiB. The least recently used entries are deleted first. 0: no cache.",
     least=0,
 )
-option("verify", bool, False, "Check the graph between the compiler's passes.", scope="compile")
+option(
+    "build_workers",
+    int,
+    -1,
+    "Processes that compile kernels at the same time. -1: as many as cores and memory allow, where enough kernels are "
+    "missing. 0: kernels are compiled in this process.",
+    least=-1,
+)
+option(
+    "build_timeout_s",
+    int,
+    300,
+    "Seconds that the compiler of a build worker may take for one program. A kernel that takes longer twice is refused.",
+    least=1,
+)
+option("verify", bool, False, "Check between the compiler's passes that the graph is valid.", scope="compile")
 option(
     "fallback",
     str,
     "eager",
-    "What becomes of an op without kernels, compiled or eager: run it on the CPU, or raise.",
+    "What happens to an op without a kernel. eager: it runs on the CPU. error: FallbackError.",
     scope="compile",
     choices=("eager", "error"),
 )
@@ -179,7 +194,7 @@ option(
     "kernel_family",
     str,
     "auto",
-    "Kernels that own a tile per work-item (CPUs) or per work-group (GPUs); auto: by the device.",
+    "Which kernels to use. item: those for CPUs, a tile per work-item. group: those for GPUs, a tile per work-group. auto: by the device.",
     scope="compile",
     choices=("auto", "item", "group"),
 )
@@ -187,7 +202,7 @@ option(
     "vector_floats",
     int,
     0,
-    "Floats of a CPU's vectors to size its kernels by, to read or test those of other CPUs; 0: the device's.",
+    "Length of a vector, in floats, that kernels for CPUs use. Set it to see the kernels of another CPU. 0: the device's own.",
     scope="compile",
     choices=(0, 4, 8, 16),
 )
@@ -195,7 +210,7 @@ option(
     "units",
     int,
     0,
-    "Override the number of compute units that work is split over; 0: the device's.",
+    "Number of compute units that work is split over. 0: those of the device.",
     scope="compile",
     least=0,
 )
@@ -225,7 +240,8 @@ option(
     "kept_weights_mb",
     int,
     4096,
-    "Most memory, in MiB, for what inference computes of parameters alone (packed weights) and keeps until one changes; 0: none.",
+    "Largest memory in MiB for results that depend on parameters alone, such as packed weights. Inference keeps them until a "
+    "parameter changes. 0: keep none.",
     scope="compile",
     least=0,
 )
@@ -233,28 +249,28 @@ option(
     "interpret",
     bool,
     False,
-    "Run the graph op by op instead of compiling it: the reference for a result in doubt.",
+    "Run the graph op by op instead of compiling it. Use it to check a result that you doubt.",
     scope="compile",
 )
 option(
     "max_autotune",
     bool,
     False,
-    "Measure kernel variants where no measurement is stored for this device and driver; also mode='max-autotune'.",
+    "Measure which kernel is fastest where no measurement is stored for this device and driver. mode='max-autotune' sets it.",
     scope="compile",
 )
 option(
     "tuned",
     bool,
     True,
-    "Follow measured choices of kernel variants, own and shipped; off: by the compiler's models alone.",
+    "Use measured choices of kernels, your own and those that ship. 0: use the cost models alone.",
     scope="compile",
 )
 option(
     "tune_deadline",
     float,
     20.0,
-    "Seconds that one kernel variant may run while it is measured; what takes longer is disabled for the driver.",
+    "Seconds that one kernel may run while it is measured. A kernel that takes longer is disabled for this driver.",
     least=0,
 )
 
@@ -346,6 +362,7 @@ def configure_core() -> None:
         str(folder / "failed"),
         str(get("dump")),
     )
+    _C.exec.configure_builds(int(get("build_workers")), 1000 * int(get("build_timeout_s")))
     if settings != _configured:
         _C.exec.configure(*settings)
         _configured = settings
@@ -379,7 +396,7 @@ def kernel_table() -> str:
 
 
 _SCOPE_WORDS = {
-    "start": " (before the first use)",
+    "start": " (before the first use of a device)",
     "process": "",
     "compile": " (also in `torch.compile(options=...)`)",
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "csrc/ir/facts.h"
 #include "csrc/support/error.h"
 
 namespace ocl::codegen {
@@ -193,7 +194,7 @@ struct TwoPasses {
 };
 constexpr TwoPasses kTwoPasses[] = {
     {"welford", {"0", "0"}, {"$a0 + $x", "fma($x - $c, $x - $c, $a0)"}, {"$a0 + $b0", "$a0 + $b0"}, "$a0 / $n"},
-    // equal infinities are one apart from nothing
+    // an infinite element equal to the maximum counts as 1: its difference from it would be NaN
     {"softmax",
      {"$lowest", "0"},
      {"op_maximum($a0, $x)", "$x == $c ? $a0 + 1 : $a0 + exp($x - $c)"},
@@ -251,27 +252,27 @@ Accumulators::Carried Accumulators::after_passes(const std::string& centre, cons
 
 namespace {
 
-// NaN is left to the sum: so it is one instruction.
-const ir::ReductionFacts kLargestPass{
+// Ignores NaN, so that a step is one instruction; the sum finds it.
+const ir::ReductionFacts kRowMaxPass{
     "largest", 1, 1, 1, {"same"}, {"$lowest"}, {"$x > $a0 ? $x : $a0"}, {"$b0 > $a0 ? $b0 : $a0"}, {0}};
 
 }  // namespace
 
 bool Accumulators::is_softmax() const { return facts_.name == "softmax" && n_.stage == ReductionStage::kWhole; }
 
-Accumulators Accumulators::largest_pass(Map map) const { return {*this, kLargestPass, std::move(map)}; }
+Accumulators Accumulators::row_max_pass(Map map) const { return {*this, kRowMaxPass, std::move(map)}; }
 
-Accumulators Accumulators::exponential_pass(const std::string& largest, const Map& load, const Map& keep) const {
-  const auto exponential = [this, largest, load, keep](const std::string& value, int width) {
+Accumulators Accumulators::exp_sum_pass(const std::string& row_max, const Map& load, const Map& save) const {
+  const auto exponential = [this, row_max, load, save](const std::string& value, int width) {
     Writer& w = body_.writer();
     const Type type{types_[0], width};
     const std::string x = load ? load("", width) : value, e = body_.kernel().fresh("e");
     const auto lanes = [&](const std::string& text) { return broadcast_text(text, types_[0], width); };
     w.line("const $t $s = $s;", type, e,
-           op_text("op_exp_falling($x)", type, {{"x", x + " - " + lanes(largest)}}, body_.kernel().dialect().is_cpu));
-    if (keep) keep(e, width);
-    const std::string one = body_.kernel().fresh("e");  // of equal infinities too
-    w.line("const $t $s = $s == $s ? $s : $s;", type, one, x, lanes(largest), lanes("1"), e);
+           op_text("op_exp_falling($x)", type, {{"x", x + " - " + lanes(row_max)}}, body_.kernel().dialect().is_cpu));
+    if (save) save(e, width);
+    const std::string one = body_.kernel().fresh("e");  // 1 for the maximum itself, infinite or not
+    w.line("const $t $s = $s == $s ? $s : $s;", type, one, x, lanes(row_max), lanes("1"), e);
     return one;
   };
   Accumulators result(*this, ir::facts(ir::ReductionCode::k_sum), exponential);
@@ -279,10 +280,10 @@ Accumulators Accumulators::exponential_pass(const std::string& largest, const Ma
   return result;
 }
 
-Accumulators::Carried Accumulators::after_softmax_passes(Writer& writer, const std::string& largest,
+Accumulators::Carried Accumulators::after_softmax_passes(Writer& writer, const std::string& row_max,
                                                          const std::string& sum) const {
   const std::string result = body_.kernel().fresh("a");
-  writer.line("const $t $s = $s == $s ? $s : $s;", Type{types_[0], 1}, result, sum, sum, largest, sum);
+  writer.line("const $t $s = $s == $s ? $s : $s;", Type{types_[0], 1}, result, sum, sum, row_max, sum);
   return {result, sum};
 }
 
@@ -320,7 +321,7 @@ Accumulators::Carried Accumulators::across_lanes(Writer& writer, const Carried& 
 void Accumulators::finish(const Carried& carried, int width, int level) {
   for (const ir::Store& store : n_.stores) {
     const size_t i = static_cast<size_t>(
-        n_.stage == ReductionStage::kPartial ? store.value : facts_.leave.at(static_cast<size_t>(store.value)));
+        n_.stage == ReductionStage::kPartial ? store.value : facts_.result_accumulator.at(static_cast<size_t>(store.value)));
     body_.set_result(node_, store, {carried.at(i), types_[i], width, level, false});
   }
 }

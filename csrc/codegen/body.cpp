@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "csrc/codegen/op_library.h"
+#include "csrc/ir/facts.h"
 #include "csrc/support/error.h"
 
 namespace ocl::codegen {
@@ -102,23 +103,23 @@ Writer BodyPrinter::pop() {
   return text;
 }
 
-Writer BodyPrinter::pop_keeping(Kept& kept) {
+Writer BodyPrinter::pop_saving(SavedLevel& saved) {
   const int level = depth() - 1;
   for (const auto& entry : memo_)
-    if (entry.second.level == level) kept.memo_.insert_or_assign(entry.first, entry.second);
-  kept.registers_.clear();
-  std::copy_if(registers_.begin(), registers_.end(), std::back_inserter(kept.registers_),
+    if (entry.second.level == level) saved.memo_.insert_or_assign(entry.first, entry.second);
+  saved.registers_.clear();
+  std::copy_if(registers_.begin(), registers_.end(), std::back_inserter(saved.registers_),
                [&](const Register& r) { return r.value.level == level; });
-  kept.stores_ = std::move(stores_);
+  saved.stores_ = std::move(stores_);
   stores_.clear();
   return pop();
 }
 
-void BodyPrinter::resume(Kept& kept) {
-  memo_.insert(kept.memo_.begin(), kept.memo_.end());
-  registers_.insert(registers_.end(), kept.registers_.begin(), kept.registers_.end());
-  stores_ = std::move(kept.stores_);
-  kept.stores_.clear();
+void BodyPrinter::resume(SavedLevel& saved) {
+  memo_.insert(saved.memo_.begin(), saved.memo_.end());
+  registers_.insert(registers_.end(), saved.registers_.begin(), saved.registers_.end());
+  stores_ = std::move(saved.stores_);
+  saved.stores_.clear();
 }
 
 Value BodyPrinter::define(int level, DType dtype, int width, const std::string& text) {
@@ -163,10 +164,10 @@ Value BodyPrinter::value(NodeId node, int op) {
       result = convert(value(node, o.args[0]), o.dtype);
       break;
     default:
-      if (is_kept(node, op))
-        result = define(lane_level_, o.dtype, lane_width_, load_room(kept_ops_.at({node, op}), o.dtype));
-      else if (o.code == OpCode::k_div && is_kept(node, o.args[0]) && value(node, o.args[1]).level < lane_level_)
-        result = kept_quotient(node, o);
+      if (is_cached(node, op))
+        result = define(lane_level_, o.dtype, lane_width_, load_text_of(cached_ops_.at({node, op}), o.dtype));
+      else if (o.code == OpCode::k_div && is_cached(node, o.args[0]) && value(node, o.args[1]).level < lane_level_)
+        result = cached_quotient(node, o);
       else
         result = operation(node, o);
       break;
@@ -181,8 +182,8 @@ Value BodyPrinter::constant(const ir::Op& op) const {
   return {text, op.dtype, 1, 0, true};
 }
 
-/// By one reciprocal a row.
-Value BodyPrinter::kept_quotient(NodeId node, const ir::Op& op) {
+/// A quotient of a cached exponential: a product with the divisor's reciprocal, which is computed once a row.
+Value BodyPrinter::cached_quotient(NodeId node, const ir::Op& op) {
   const Value dividend = value(node, op.args[0]), divisor = value(node, op.args[1]);
   const auto [inverse, fresh] = memo_.try_emplace({node, ~op.args[1]});
   if (fresh) inverse->second = define(divisor.level, op.dtype, 1, "1 / " + divisor.text);
@@ -228,67 +229,78 @@ Value BodyPrinter::operation(NodeId node, const ir::Op& op) {
 }
 
 Value BodyPrinter::index_value(NodeId node, const ir::Op& op) {
-  const Placed placed = place(node, op.index[0]);
-  if (!placed.varies) {
-    if (placed.e.is_const()) return constant({OpCode::kConstant, op.dtype, {}, {false, 0, placed.e.constant()}, ir::kNone, {}});
-    const Value plain = define(placed.level, kernel_.wide() ? DType::kI64 : DType::kI32, 1, spell(placed, ir::kNone));
+  const ResolvedIndex resolved = resolve(node, op.index[0]);
+  if (!resolved.varies) {
+    if (resolved.e.is_const())
+      return constant({OpCode::kConstant, op.dtype, {}, {false, 0, resolved.e.constant()}, ir::kNone, {}});
+    const Value plain = define(resolved.level, kernel_.wide() ? DType::kI64 : DType::kI32, 1, spell(resolved, ir::kNone));
     return convert(plain, op.dtype);
   }
   const DType dtype = kernel_.wide() ? DType::kI64 : DType::kI32;
-  if (placed.coefficient) {
+  if (resolved.coefficient) {
     const std::string n = std::to_string(lane_width_), type = type_name({dtype, lane_width_});
     std::string lanes;
     for (int lane = 0; lane < lane_width_; ++lane)
-      lanes += (lane ? ", " : "") + std::to_string(lane * placed.coefficient->constant());
-    return convert(
-        define(placed.level, dtype, lane_width_, "(" + type + ")(" + spell(placed, 0) + ") + (" + type + ")(" + lanes + ")"),
-        op.dtype);
+      lanes += (lane ? ", " : "") + std::to_string(lane * resolved.coefficient->constant());
+    return convert(define(resolved.level, dtype, lane_width_,
+                          "(" + type + ")(" + spell(resolved, 0) + ") + (" + type + ")(" + lanes + ")"),
+                   op.dtype);
   }
   std::vector<std::string> lanes;
-  for (int lane = 0; lane < lane_width_; ++lane) lanes.push_back(spell(placed, lane));
-  return convert(define(placed.level, dtype, lane_width_, gather_text(lanes, dtype)), op.dtype);
+  for (int lane = 0; lane < lane_width_; ++lane) lanes.push_back(spell(resolved, lane));
+  return convert(define(resolved.level, dtype, lane_width_, gather_text(lanes, dtype)), op.dtype);
 }
 
-BodyPrinter::Placed BodyPrinter::place(NodeId node, const IndexExpr& e) {
-  Placed placed;
-  placed.e = ir::simplify(e, ranges_);
-  collect_values(placed.e, placed.values);
+BodyPrinter::ResolvedIndex BodyPrinter::resolve(NodeId node, const IndexExpr& e) {
+  ResolvedIndex resolved;
+  resolved.e = ir::simplify(e, ranges_);
+  collect_values(resolved.e, resolved.values);
   bool value_varies = false;
-  for (auto& [op, v] : placed.values) {
+  for (auto& [op, v] : resolved.values) {
     v = value(node, op);
-    placed.level = std::max(placed.level, v.level);
+    resolved.level = std::max(resolved.level, v.level);
     value_varies = value_varies || v.width > 1;
   }
   for (size_t level = 1; level < levels_.size(); ++level)
     for (const auto& [symbol, name] : levels_[level].names)
-      if (placed.e.uses(symbol)) placed.level = std::max(placed.level, static_cast<int>(level));
-  placed.varies = value_varies || (lane_ && lane_width_ > 1 && placed.e.uses(*lane_));
-  if (placed.varies && !value_varies) place_in_lanes(placed);
-  return placed;
+      if (resolved.e.uses(symbol)) resolved.level = std::max(resolved.level, static_cast<int>(level));
+  resolved.varies = value_varies || (lane_ && lane_width_ > 1 && resolved.e.uses(*lane_));
+  if (resolved.varies && !value_varies) resolve_lanes(resolved);
+  return resolved;
 }
 
 /// How an expression changes from lane to lane. Divisions by multiples of the width are the same for all lanes where their loop
-/// takes whole steps: parts of a joined tensor, heads of a row.
-void BodyPrinter::place_in_lanes(Placed& placed) const {
-  if (const auto affine = ir::affine_in(placed.e, *lane_)) {
-    if (affine->coefficient.is_const()) placed.coefficient = affine->coefficient;
-    placed.multiple = ranges_.known_divides(lane_width_, affine->rest);
+/// takes whole steps: pieces of a joined tensor, heads of a row.
+void BodyPrinter::resolve_lanes(ResolvedIndex& resolved) const {
+  if (const auto affine = ir::affine_in(resolved.e, *lane_)) {
+    if (affine->coefficient.is_const()) resolved.coefficient = affine->coefficient;
+    resolved.multiple = ranges_.known_divides(lane_width_, affine->rest);
     return;
   }
   if (!steps_ && !aligned_) return;
   const IndexExpr step = IndexExpr::loop(kStepLoop), lane = IndexExpr::loop(kStepLoop + 1);
   ir::Ranges ranges = ranges_;
   ranges.set_extent(lane.symbol(), lane_width_);
-  const IndexExpr e = ir::simplify(ir::substitute(placed.e, {{*lane_, step * lane_width_ + lane}}), ranges);
+  const IndexExpr e = ir::simplify(ir::substitute(resolved.e, {{*lane_, step * lane_width_ + lane}}), ranges);
   const auto affine = ir::affine_in(e, lane.symbol());
   if (!affine || !affine->coefficient.is_const()) return;
-  placed.varies = !affine->coefficient.is_const(0);
-  if (placed.varies) placed.coefficient = affine->coefficient;
-  placed.multiple = ranges.known_divides(lane_width_, affine->rest);
+  resolved.varies = !affine->coefficient.is_const(0);
+  if (resolved.varies) resolved.coefficient = affine->coefficient;
+  resolved.multiple = ranges.known_divides(lane_width_, affine->rest);
 }
 
-std::string BodyPrinter::spell(const Placed& placed, int lane) const {
-  IndexExpr e = placed.e;
+/// Whether an index computed with this value is computed in 64 bits. GPUs compute it so at no cost, and one vendor's assembler
+/// (CUDA 13.0, sm_90) merges loads from different addresses where a truncated 64-bit value is multiplied: `in[(int)v * 5 + 3]`
+/// reads what `in[(int)v * 5 + 4]` does.
+bool BodyPrinter::stays_long(const Value& value) const { return value.dtype == DType::kI64 && !kernel_.dialect().is_cpu; }
+
+const char* BodyPrinter::offset_type(const ResolvedIndex& resolved) const {
+  const bool any_long = std::ranges::any_of(resolved.values, [&](const auto& entry) { return stays_long(entry.second); });
+  return any_long ? "long" : kernel_.index_type();
+}
+
+std::string BodyPrinter::spell(const ResolvedIndex& resolved, int lane) const {
+  IndexExpr e = resolved.e;
   if (lane > 0 && lane_ && e.uses(*lane_)) {
     const IndexExpr here = IndexExpr::symbol(lane_->kind, lane_->index);
     e = ir::substitute(e, {{*lane_, here + lane}});
@@ -297,22 +309,22 @@ std::string BodyPrinter::spell(const Placed& placed, int lane) const {
       kernel_.wide(), [&](ir::Symbol s) -> std::string {
         if (s.kind == SymbolKind::kSize) return kernel_.size(s.index);
         if (s.kind == SymbolKind::kValue) {
-          const Value& v = placed.values.at(s.index);
+          const Value& v = resolved.values.at(s.index);
           const std::string text = v.width > 1 ? lane_text(v.text, v.dtype, std::max(lane, 0)) : v.text;
           const DType wanted = kernel_.wide() ? DType::kI64 : DType::kI32;
-          return v.dtype == wanted || v.constant ? text : std::string("(") + kernel_.index_type() + ")" + text;
+          return v.dtype == wanted || v.constant || stays_long(v) ? text : std::string("(") + kernel_.index_type() + ")" + text;
         }
         for (auto level = levels_.rbegin(); level != levels_.rend(); ++level)
           if (const auto found = level->names.find(s); found != level->names.end()) return found->second;
-        fail(ErrorKind::kInternal, "index " + placed.e.str() + " uses a loop that is not open here");
+        fail(ErrorKind::kInternal, "index " + resolved.e.str() + " uses a loop that is not open here");
       }};
   return index_text(e, ranges_, spelling);
 }
 
 std::string BodyPrinter::index(const IndexExpr& e) const {
-  Placed placed;
-  placed.e = ir::simplify(e, ranges_);
-  return spell(placed, ir::kNone);
+  ResolvedIndex resolved;
+  resolved.e = ir::simplify(e, ranges_);
+  return spell(resolved, ir::kNone);
 }
 
 void BodyPrinter::run_map(NodeId node) {

@@ -10,6 +10,7 @@
 //   level 2   lane loop i1, width 16                 const float16 v2 = vload16(0, in2 + i0 * n + i1);
 #pragma once
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -50,12 +51,12 @@ class BodyPrinter {
   void assume_aligned(bool aligned) { aligned_ = aligned; }
   /// Leaves the innermost level: its text. Its values are forgotten.
   Writer pop();
-  /// Leaves the innermost level and keeps what it knows, with stores that still wait: its text must stay in scope until a level
-  /// for the same elements takes it up again, at the same depth.
-  class Kept;
-  Writer pop_keeping(Kept& kept);
-  /// The values, and the stores, of a level before this one.
-  void resume(Kept& kept);
+  /// As pop(), and saves the level's values and pending stores. Its text must stay in scope until resume() at a level for the
+  /// same elements, at the same depth.
+  class SavedLevel;
+  Writer pop_saving(SavedLevel& saved);
+  /// Takes up the values and pending stores of a saved level.
+  void resume(SavedLevel& saved);
   /// The names of the innermost level.
   const std::map<ir::Symbol, std::string>& names() const { return levels_.back().names; }
   Writer& writer() { return levels_.back().writer; }
@@ -72,21 +73,21 @@ class BodyPrinter {
   void set_result(ir::NodeId node, const ir::Store& store, const Value& value);
   void flush_stores();
   bool has_stores() const { return !stores_.empty(); }
-  /// Room for one value of every element of a row: a private array, or where a later store goes.
-  struct Room {
+  /// Memory for one value of every element of a row: a private array, or the elements that a later store of `node` overwrites.
+  struct RowStorage {
     std::string array;
     ir::NodeId node = ir::kNone;
     ir::Store store = {};
   };
   /// Whether the store goes to neighbouring elements of the type along the loop, which nothing reads before.
-  bool is_room(const ir::Store& store, ir::Symbol loop, ir::DType dtype) const;
-  /// The lanes' values in the room, a statement that puts `value` there.
-  std::string load_room(const Room& room, ir::DType dtype);
-  std::string store_room(const Room& room, ir::DType dtype, const std::string& value);
-  /// From now on the op's value is what an earlier loop over the row left in the room.
-  void keep(ir::NodeId node, int op, const Room& room) { kept_ops_[{node, op}] = room; }
-  /// An exponential, whose quotients by what does not change in the row may be products.
-  bool is_kept(ir::NodeId node, int op) const { return kept_ops_.count({node, op}) > 0; }
+  bool can_hold_row(const ir::Store& store, ir::Symbol loop, ir::DType dtype) const;
+  /// The current lanes' values in the storage; a statement that puts `value` there.
+  std::string load_text_of(const RowStorage& storage, ir::DType dtype);
+  std::string store_text_of(const RowStorage& storage, ir::DType dtype, const std::string& value);
+  /// From now on the op's value is what an earlier loop over the row put into the storage.
+  void cache_op(ir::NodeId node, int op, const RowStorage& storage) { cached_ops_[{node, op}] = storage; }
+  /// True if this exp is cached, so that dividing it by a row constant may become a multiplication.
+  bool is_cached(ir::NodeId node, int op) const { return cached_ops_.count({node, op}) > 0; }
   /// A later load of `buffer` at `coords` is `value`, which some other code made (a template's accumulator).
   void set_register(ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords, const Value& value);
 
@@ -110,8 +111,8 @@ class BodyPrinter {
     std::optional<Value> mask;
     ir::StoreMode mode = ir::StoreMode::kWrite;
   };
-  /// An index expression with what it depends on.
-  struct Placed {
+  /// An index expression, and what it depends on.
+  struct ResolvedIndex {
     ir::IndexExpr e;
     int level = 0;
     bool varies = false;                       // from lane to lane
@@ -121,29 +122,31 @@ class BodyPrinter {
   };
   using Key = std::vector<ir::IndexExpr>;
 
+  bool stays_long(const Value& value) const;
+  const char* offset_type(const ResolvedIndex& resolved) const;  // of a variable that holds the offset
   Value define(int level, ir::DType dtype, int width, const std::string& text);
   Value constant(const ir::Op& op) const;
   Value index_value(ir::NodeId node, const ir::Op& op);
   Value load(ir::NodeId node, const ir::Op& op);
-  Value load_memory(const ir::Op& op, const Placed& offset, const std::optional<Value>& mask);
+  Value load_memory(const ir::Op& op, const ResolvedIndex& offset, const std::optional<Value>& mask);
   Value operation(ir::NodeId node, const ir::Op& op);
-  Value kept_quotient(ir::NodeId node, const ir::Op& op);
-  std::pair<std::string, std::string> in_room(const Room& room);  // pointer, offset
+  Value cached_quotient(ir::NodeId node, const ir::Op& op);
+  std::pair<std::string, std::string> storage_address(const RowStorage& storage);  // pointer, offset
   void store(const PendingStore& store);
-  void store_lanes(const PendingStore& store, const Placed& offset);
+  void store_lanes(const PendingStore& store, const ResolvedIndex& offset);
 
-  Placed place(ir::NodeId node, const ir::IndexExpr& e);
+  ResolvedIndex resolve(ir::NodeId node, const ir::IndexExpr& e);
   /// The expression at a lane (kNone: the lane loop's own symbol, a scalar).
-  std::string spell(const Placed& placed, int lane) const;
-  void place_in_lanes(Placed& placed) const;
-  bool is_aligned(const Placed& placed) const;
-  std::string lane_offset(const Placed& placed, const std::string& base, int lane) const;
+  std::string spell(const ResolvedIndex& resolved, int lane) const;
+  void resolve_lanes(ResolvedIndex& resolved) const;
+  bool is_aligned(const ResolvedIndex& resolved) const;
+  std::string lane_offset(const ResolvedIndex& resolved, const std::string& base, int lane) const;
   ir::IndexExpr offset_of(ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords) const;
   std::optional<Key> key(ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords) const;
 
   Kernel& kernel_;
   const ir::Ranges& ranges_;
-  std::vector<Level> levels_;
+  std::deque<Level> levels_;  // writers stay where they are when a level is entered
   std::optional<ir::Symbol> lane_;
   int lane_width_ = 1, lane_level_ = 0;
   bool steps_ = false, aligned_ = false;
@@ -155,10 +158,10 @@ class BodyPrinter {
   };
   std::vector<Register> registers_;
   std::vector<PendingStore> stores_;
-  std::map<std::pair<ir::NodeId, int>, Room> kept_ops_;
+  std::map<std::pair<ir::NodeId, int>, RowStorage> cached_ops_;
 };
 
-class BodyPrinter::Kept {
+class BodyPrinter::SavedLevel {
   friend class BodyPrinter;
   std::map<std::pair<ir::NodeId, int>, Value> memo_;
   std::vector<Register> registers_;

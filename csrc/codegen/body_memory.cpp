@@ -16,8 +16,8 @@ IndexExpr BodyPrinter::offset_of(BufferId buffer, const std::vector<IndexExpr>& 
   return ir::simplify(ir::linear_offset(kernel_.graph().buffers[static_cast<size_t>(buffer)], coords, ranges_), ranges_);
 }
 
-/// What tells two places of a buffer apart: the element offset, or the coordinates of a buffer without memory. None for indices
-/// over v*, which mean different things in different bodies.
+/// Identifies an element of a buffer by its coordinates. None for indices over v*, which mean different things in different
+/// bodies.
 std::optional<BodyPrinter::Key> BodyPrinter::key(BufferId buffer, const std::vector<IndexExpr>& coords) const {
   Key result;
   for (const IndexExpr& c : coords) {
@@ -58,24 +58,24 @@ Value BodyPrinter::load(NodeId node, const ir::Op& op) {
                         at_width(zero, width));
     }
   }
-  const Value result = load_memory(op, place(node, offset_of(op.buffer, op.index)), mask);
+  const Value result = load_memory(op, resolve(node, offset_of(op.buffer, op.index)), mask);
   if (k && !mask) registers_.push_back({op.buffer, *k, result});
   return result;
 }
 
 /// Offset of a lane: the base plus a constant where the coefficient is known, the whole expression otherwise.
-std::string BodyPrinter::lane_offset(const Placed& placed, const std::string& base, int lane) const {
-  if (!placed.varies) return spell(placed, ir::kNone);
-  if (!placed.coefficient) return spell(placed, lane);
-  return lane == 0 ? base : base + " + " + std::to_string(lane * placed.coefficient->constant());
+std::string BodyPrinter::lane_offset(const ResolvedIndex& resolved, const std::string& base, int lane) const {
+  if (!resolved.varies) return spell(resolved, ir::kNone);
+  if (!resolved.coefficient) return spell(resolved, lane);
+  return lane == 0 ? base : base + " + " + std::to_string(lane * resolved.coefficient->constant());
 }
 
 /// Whether the offset of lane 0 is a multiple of the vector when the lane loop's position is.
-bool BodyPrinter::is_aligned(const Placed& placed) const {
-  return aligned_ && placed.coefficient && placed.coefficient->is_const(1) && placed.multiple;
+bool BodyPrinter::is_aligned(const ResolvedIndex& resolved) const {
+  return aligned_ && resolved.coefficient && resolved.coefficient->is_const(1) && resolved.multiple;
 }
 
-Value BodyPrinter::load_memory(const ir::Op& op, const Placed& offset, const std::optional<Value>& mask) {
+Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, const std::optional<Value>& mask) {
   const DType dtype = kernel_.graph().buffers[static_cast<size_t>(op.buffer)].dtype;
   const std::string pointer = kernel_.buffer(op.buffer);
   // In front of the loop, work-items without an element would read what another one writes.
@@ -103,7 +103,7 @@ Value BodyPrinter::load_memory(const ir::Op& op, const Placed& offset, const std
   if (contiguous && !mask) return define(level, dtype, width, vector);
   if (offset.coefficient && !contiguous) {
     base = kernel_.fresh("at");
-    w.line("const $s $s = $s;", kernel_.index_type(), base, spell(offset, 0));
+    w.line("const $s $s = $s;", offset_type(offset), base, spell(offset, 0));
   } else if (offset.coefficient) {
     base = spell(offset, 0);
   }
@@ -122,7 +122,7 @@ Value BodyPrinter::load_memory(const ir::Op& op, const Placed& offset, const std
   return {name, dtype, width, level, false};
 }
 
-bool BodyPrinter::is_room(const ir::Store& store, ir::Symbol loop, DType dtype) const {
+bool BodyPrinter::can_hold_row(const ir::Store& store, ir::Symbol loop, DType dtype) const {
   const Placement::Kind kind = kernel_.schedule().placements[static_cast<size_t>(store.buffer)].kind;
   if (kind != Placement::Kind::kOutput && kind != Placement::Kind::kArena) return false;  // an input may be read by this group
   if (kernel_.graph().buffers[static_cast<size_t>(store.buffer)].dtype != dtype) return false;
@@ -131,18 +131,19 @@ bool BodyPrinter::is_room(const ir::Store& store, ir::Symbol loop, DType dtype) 
   return affine && affine->coefficient.is_const(1);
 }
 
-std::pair<std::string, std::string> BodyPrinter::in_room(const Room& room) {
-  if (room.node == ir::kNone) return {room.array, levels_[static_cast<size_t>(lane_level_)].names.at(*lane_)};
-  return {kernel_.buffer(room.store.buffer), spell(place(room.node, offset_of(room.store.buffer, room.store.index)), 0)};
+std::pair<std::string, std::string> BodyPrinter::storage_address(const RowStorage& storage) {
+  if (storage.node == ir::kNone) return {storage.array, levels_[static_cast<size_t>(lane_level_)].names.at(*lane_)};
+  return {kernel_.buffer(storage.store.buffer),
+          spell(resolve(storage.node, offset_of(storage.store.buffer, storage.store.index)), 0)};
 }
 
-std::string BodyPrinter::load_room(const Room& room, DType dtype) {
-  const auto [pointer, offset] = in_room(room);
+std::string BodyPrinter::load_text_of(const RowStorage& storage, DType dtype) {
+  const auto [pointer, offset] = storage_address(storage);
   return load_text(dtype, lane_width_, pointer, offset);
 }
 
-std::string BodyPrinter::store_room(const Room& room, DType dtype, const std::string& value) {
-  const auto [pointer, offset] = in_room(room);
+std::string BodyPrinter::store_text_of(const RowStorage& storage, DType dtype, const std::string& value) {
+  const auto [pointer, offset] = storage_address(storage);
   return store_text(dtype, lane_width_, pointer, offset, value);
 }
 
@@ -154,7 +155,7 @@ void BodyPrinter::flush_stores() {
 
 void BodyPrinter::store(const PendingStore& s) {
   const DType dtype = kernel_.graph().buffers[static_cast<size_t>(s.buffer)].dtype;
-  const Placed offset = place(s.node, offset_of(s.buffer, s.coords));
+  const ResolvedIndex offset = resolve(s.node, offset_of(s.buffer, s.coords));
   const bool masked_lanes = s.mask && s.mask->width > 1, combines = s.mode != ir::StoreMode::kWrite;
   Writer& w = writer();
   if (masked_lanes || (combines && (offset.varies || s.value.width > 1))) {
@@ -176,14 +177,14 @@ void BodyPrinter::store(const PendingStore& s) {
 }
 
 /// One store per lane, in the order of the loop.
-void BodyPrinter::store_lanes(const PendingStore& s, const Placed& offset) {
+void BodyPrinter::store_lanes(const PendingStore& s, const ResolvedIndex& offset) {
   const DType dtype = kernel_.graph().buffers[static_cast<size_t>(s.buffer)].dtype;
   const std::string pointer = kernel_.buffer(s.buffer);
   Writer& w = writer();
   std::string base;
   if (offset.coefficient) {
     base = kernel_.fresh("at");
-    w.line("const $s $s = $s;", kernel_.index_type(), base, spell(offset, 0));
+    w.line("const $s $s = $s;", offset_type(offset), base, spell(offset, 0));
   }
   for (int lane = 0; lane < lane_width_; ++lane) {
     const std::string value = s.value.width > 1 ? lane_text(s.value.text, dtype, lane) : s.value.text;

@@ -27,7 +27,7 @@ Dialect make_dialect(const Caps& caps) {
   dialect.is_cpu = caps.is_cpu;
   dialect.items = caps.is_cpu ? 1 : std::min(256, caps.max_group_size);
   dialect.units = caps.units;
-  dialect.most_items = caps.is_cpu ? 1 : std::min(1024, caps.max_group_size);
+  dialect.max_items = caps.is_cpu ? 1 : std::min(1024, caps.max_group_size);
   dialect.local_bytes = caps.local_bytes;
   dialect.chunks = caps.units * 6;
   dialect.max_groups = caps.is_cpu ? 1 << 16 : std::max(64, caps.units * 32);

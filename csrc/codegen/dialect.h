@@ -11,11 +11,11 @@ namespace ocl::codegen {
 /// What differs between device classes in generated kernels; a value, made from the capabilities.
 struct Dialect {
   bool is_cpu = true;
-  int items = 1;             // work-items in a group
+  int items = 1;             // work-items of a work-group
   int units = 1;             // compute units
-  int most_items = 1;        // of a group that has a long reduction to itself
-  int64_t local_bytes = 0;   // of a group
-  int chunks = 16;           // CPU: items of a large launch
+  int max_items = 1;         // of a work-group that has a long reduction to itself
+  int64_t local_bytes = 0;   // of a work-group
+  int chunks = 16;           // CPU: work-items of a large launch
   int max_groups = 1 << 16;  // GPU: work-groups of a grid-stride loop
   bool fp64 = true;
   bool converts_halves = true;  // else kernels/base/halves.cl does

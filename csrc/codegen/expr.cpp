@@ -188,8 +188,4 @@ std::string index_text(const IndexExpr& e, const ir::Ranges& ranges, const Index
   return IndexPrinter{ranges, spelling}.print(e, kSum);
 }
 
-std::string index_atom(const IndexExpr& e, const ir::Ranges& ranges, const IndexSpelling& spelling) {
-  return IndexPrinter{ranges, spelling}.print(e, kAtom);
-}
-
 }  // namespace ocl::codegen

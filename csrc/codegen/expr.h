@@ -34,7 +34,5 @@ struct IndexSpelling {
 /// Division and modulo become C's where the operands are proven nonnegative, otherwise calls of op_index_floordiv and
 /// op_index_mod.
 std::string index_text(const ir::IndexExpr& e, const ir::Ranges& ranges, const IndexSpelling& spelling);
-/// The same, safe as an operand of any operator.
-std::string index_atom(const ir::IndexExpr& e, const ir::Ranges& ranges, const IndexSpelling& spelling);
 
 }  // namespace ocl::codegen

@@ -86,6 +86,12 @@ void Kernel::write_offsets(Writer& writer) const {
   for (const std::string& name : buffer_names_) writer.line("$s += $s_offset;", name, name);
 }
 
+std::string Kernel::all_offsets() const {
+  std::string offsets;
+  for (const std::string& name : buffer_names_) offsets += (offsets.empty() ? "" : " | ") + name + "_offset";
+  return offsets;
+}
+
 KernelSource Kernel::finish(const std::string& kind, const std::string& functions, const Writer& body,
                             std::array<ir::IndexExpr, 3> groups, std::array<size_t, 3> local, bool add_offsets) const {
   Writer kernel;
@@ -120,7 +126,7 @@ constexpr char kUnroll[] =
 
 bool has(const std::string& text, const char* word) { return text.find(word) != std::string::npos; }
 
-/// What stands before a text where the compiler's own library of loads and stores is slow, or wrong for halves.
+/// Replacements for loads and stores of the compiler's library that are slow, or wrong for halves.
 std::string memory_functions(const Dialect& dialect, const std::string& text) {
   if (dialect.converts_halves) return "";
   const bool halves = has(text, "_half") || has(text, "IN_HALF");
@@ -147,12 +153,12 @@ void name_and_assemble(const Dialect& dialect, KernelSource& source, const std::
   name(source, kind, prelude + "//@kernel\n" + text);  // kernels with equal preludes are built together
 }
 
-void name_template(const Dialect& dialect, KernelSource& source, const std::string& defines, const std::string& hooks,
+void name_template(const Dialect& dialect, KernelSource& source, const std::string& defines, const std::string& epilogue,
                    const std::string& file) {
-  const std::string functions = called_functions(hooks + file, dialect.is_cpu);
-  std::string text = kContract + memory_functions(dialect, defines + functions + hooks);
-  if (has(functions + hooks, "double")) text += kDouble;
-  name(source, source.kind, text + defines + kernel_file("base/types") + "\n" + functions + hooks + "\n" + file);
+  const std::string functions = called_functions(epilogue + file, dialect.is_cpu);
+  std::string text = kContract + memory_functions(dialect, defines + functions + epilogue);
+  if (has(functions + epilogue, "double")) text += kDouble;
+  name(source, source.kind, text + defines + kernel_file("base/types") + "\n" + functions + epilogue + "\n" + file);
 }
 
 std::set<BufferId> stored_buffers(const schedule::Schedule& schedule, const std::vector<ir::NodeId>& nodes) {

@@ -47,6 +47,8 @@ class Kernel {
   std::vector<std::string> argument_names() const;
   /// "in0 += in0_offset;" for every buffer.
   void write_offsets(Writer& writer) const;
+  /// The offsets of all buffers combined by "|": a multiple of a power of two if all of them are.
+  std::string all_offsets() const;
   const std::vector<std::string>& buffer_names() const { return buffer_names_; }
   const std::vector<std::string>& int_names() const { return int_names_; }
   const std::vector<BufferArg>& buffers() const { return buffers_; }
@@ -73,9 +75,9 @@ class Kernel {
 /// The program of `text` (functions and kernel, with kPlaceholder for the kernel's name): prelude, marker, name from the hash.
 constexpr const char* kPlaceholder = "KERNEL_PLACEHOLDER";
 void name_and_assemble(const Dialect& dialect, KernelSource& source, const std::string& kind, const std::string& text);
-/// The same for a hand-written kernel: `defines` (of kPlaceholder as its name too), base/types.cl, library functions, `hooks`,
-/// `file`.
-void name_template(const Dialect& dialect, KernelSource& source, const std::string& defines, const std::string& hooks,
+/// The same for a hand-written kernel, whose text is `defines` (which name the kernel kPlaceholder), base/types.cl, library
+/// functions, `epilogue` and `file`.
+void name_template(const Dialect& dialect, KernelSource& source, const std::string& defines, const std::string& epilogue,
                    const std::string& file);
 
 /// Buffers that the nodes store to and that have memory.

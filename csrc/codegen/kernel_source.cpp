@@ -4,6 +4,7 @@
 #include "csrc/codegen/batch.h"
 #include "csrc/codegen/nest.h"
 #include "csrc/codegen/template_kernel.h"
+#include "csrc/ir/facts.h"
 #include "csrc/support/error.h"
 
 namespace ocl::codegen {

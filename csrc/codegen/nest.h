@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "csrc/codegen/phases.h"
+#include "csrc/codegen/body.h"
 
 namespace ocl::codegen {
 
@@ -15,8 +15,8 @@ struct Nest {
   ir::Ranges ranges;
   Kernel kernel;
   BodyPrinter body;
-  /// Of a member of a batch: elements of all members. The nest then reads its work-group from a variable `group`, and the size
-  /// of a single loop is an argument, so that members that differ in size alone have equal text.
+  /// For a member of a batch: the elements of all members together. The nest then reads its work-group from a variable `group`.
+  /// The size of a single loop is an argument, so that members that differ only in size have equal text.
   std::optional<ir::IndexExpr> batch_elements;
 };
 
@@ -30,8 +30,8 @@ Grid write_elements_gpu(Nest& nest);
 Grid write_rows_cpu(Nest& nest);
 Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local);
 
-/// Elements that an item should at least get, and the number of its outer elements so that a large launch has some items per
-/// core: `elements` outer elements in all, each worth `cost` simple element operations.
+/// How many of `elements` outer elements a CPU work-item should get: enough to be worth it, and few enough that a large launch
+/// has several work-items per core. Each outer element costs `cost` simple operations.
 ir::IndexExpr elements_per_item(const Dialect& dialect, const ir::IndexExpr& elements, const ir::IndexExpr& cost);
 /// Extents of the group's loops and sizes.
 ir::Ranges group_ranges(const schedule::Schedule& schedule, const schedule::Group& group);

@@ -23,19 +23,19 @@ bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c =
 
 /// The words of a text with what stands between them: odd entries are words.
 std::vector<std::string> split_words(const std::string& text) {
-  std::vector<std::string> parts{""};
+  std::vector<std::string> words{""};
   for (size_t i = 0; i < text.size();) {
     size_t end = i;
     const bool word = is_word(text[i]);
     while (end < text.size() && is_word(text[end]) == word) ++end;
-    const bool odd = parts.size() % 2 == 0;
+    const bool odd = words.size() % 2 == 0;
     if (odd == word)
-      parts.back() += text.substr(i, end - i);
+      words.back() += text.substr(i, end - i);
     else
-      parts.push_back(text.substr(i, end - i));
+      words.push_back(text.substr(i, end - i));
     i = end;
   }
-  return parts;
+  return words;
 }
 
 /// Adds the functions of a file by name: the paragraphs (between empty lines) that define one.
@@ -65,7 +65,7 @@ const std::map<std::string, std::string>& paragraphs() {
   return table;
 }
 
-/// op_<name>_<dtype>[x<width>] taken apart.
+/// op_<name>_<dtype>[x<width>] split into name, dtype and width.
 bool parse_call(const std::string& word, std::string* name, Type* type) {
   if (!word.starts_with("op_")) return false;
   const size_t cut = word.rfind('_');
@@ -171,18 +171,18 @@ class Collector {
   explicit Collector(bool is_cpu) : is_cpu_(is_cpu) {}
 
   void scan(const std::string& text) {
-    const std::vector<std::string> parts = split_words(text);
-    for (size_t i = 1; i < parts.size(); i += 2) {
+    const std::vector<std::string> words = split_words(text);
+    for (size_t i = 1; i < words.size(); i += 2) {
       std::string name;
       Type type;
-      if (!parse_call(parts[i], &name, &type) || !seen_.insert(parts[i]).second) continue;
+      if (!parse_call(words[i], &name, &type) || !seen_.insert(words[i]).second) continue;
       const std::string integer = "opi_" + name.substr(3);
       const auto& table = paragraphs();
       auto found = table.end();
       if (!ir::is_floating(type.dtype)) found = table.find(integer);
       if (found == table.end()) found = table.find(name);
       OCL_ASSERT(found != table.end(),
-                 "kernels/base/ops.cl, base/special.cl and base/maths.cl have no function for " + parts[i]);
+                 "kernels/base/ops.cl, base/special.cl and base/maths.cl have no function for " + words[i]);
       const std::string instance = Instance(found->second, type, is_cpu_).text();
       scan(instance);
       result_ += instance + "\n\n";

@@ -5,8 +5,9 @@
 // float16. The rules:
 //   T  the type          N  integers of T's size (what a comparison of two T gives)     M  int lanes (masks and bools)
 //   U  unsigned N        REAL(x)  the constant x in T                                   convert_T, as_N, ...  the builtins for
-//   these types other type names become vectors of the same width (float -> float16), except in `for (int ...)` op_<name>
-//   inside a function is the instance for the same T; functions opi_<name> serve the integer types, op_<name> floating point
+//                                                                                       these types
+//   Other type names become vectors of the same width (float -> float16), except in `for (int ...)`.
+//   op_<name> inside a function is the instance for the same T. opi_<name> is for integer types, op_<name> for floating point.
 #pragma once
 
 #include <string>
@@ -16,7 +17,7 @@
 namespace ocl::codegen {
 
 /// Definitions of all library functions that `text` calls, callees first, in order of first use; empty if there are none.
-/// `is_cpu` as in own_function(): within these functions.
+/// `is_cpu` selects own_function() for their bodies.
 std::string called_functions(const std::string& text, bool is_cpu);
 
 /// The function of kernels/base/maths.cl that stands for a builtin ("exp") or a function of base/ops.cl ("op_gelu_erf") without

@@ -1,16 +1,18 @@
 // csrc/codegen/pointwise.cpp: nests whose elements are independent: pointwise groups, and reductions that each lane does on its
-// own.
+// own. First the loops are chosen, then they are printed.
 //
 // CPU: a work-item owns rows [first, last) of the outer loops and columns [begin, end) of the innermost one:
 //
 //        begin   end           for row in [first, last):          values that only depend on the row
 //   first  +-------+             for i1 in [begin, end) by W:     a vector of W elements
-//          | item  |             for i1 in what is left:          one element
+//          | item  |             for i1 in the tail:              narrower vectors, or one element
 //   last   +-------+
 // GPU: a work-item takes every (global size)th element of the flattened loops.
 #include <algorithm>
 
+#include "csrc/codegen/flat_index.h"
 #include "csrc/codegen/nest.h"
+#include "csrc/codegen/sequential_phases.h"
 
 namespace ocl::codegen {
 
@@ -20,10 +22,10 @@ using ir::SymbolKind;
 namespace {
 
 constexpr int kBatchSteps = 8;        // GPU: elements of an item in a batch, if nothing is reduced
-constexpr int kFewColumns = 4;        // vectors of columns, behind many
+constexpr int kFewVectors = 4;        // side by side, in the loop behind that over many
 constexpr int64_t kLeastWork = 4096;  // elements of a cheap op that are worth a work-item (about 0.5 us)
 
-/// Whether a buffer is written where it was read.
+/// Whether the group stores to a buffer that it also loads.
 bool loads_what_it_stores(const Nest& nest) {
   const schedule::Schedule& schedule = nest.kernel.schedule();
   const std::set<ir::BufferId> stored = stored_buffers(schedule, nest.group.nodes());
@@ -31,6 +33,176 @@ bool loads_what_it_stores(const Nest& nest) {
     for (const ir::BufferId buffer : ir::reads(schedule.graph.nodes[static_cast<size_t>(node)]))
       if (stored.count(buffer)) return true;
   return false;
+}
+
+/// The innermost loop of a CPU work-item, over `columns`.
+struct ColumnLoops {
+  IndexExpr columns;
+  bool any_size = false;         // the number of columns is an argument: the text serves all sizes
+  int width = 1;                 // elements of a vector
+  std::vector<int> wide_steps;   // loops over several vectors come first: elements of a step, widest first
+  bool vector_loop = true;       // a loop over single vectors follows
+  std::vector<int> tail_widths;  // of the vectors behind the last whole one
+  bool tail_is_counted = false;  // each of them is taken at most once; otherwise the tail is a loop over single elements
+  bool stays_scalar = false;     // compilers must not vectorise the loop over single vectors
+};
+
+/// The loops of a CPU work-item, and the grid of work-items.
+struct ItemLoops {
+  ColumnLoops inner;
+  IndexExpr rows;                     // all loops but the innermost
+  bool has_rows = false;              // more than one
+  bool whole_rows = false;            // an item takes all columns
+  IndexExpr row_chunk, column_chunk;  // of an item
+  Grid grid;
+};
+
+ColumnLoops choose_column_loops(Nest& nest, const IndexExpr& rows) {
+  const schedule::Group& group = nest.group;
+  ColumnLoops loops;
+  loops.columns = group.sizes.back();
+  const IndexExpr& columns = loops.columns;
+  loops.any_size = nest.batch_elements && group.sizes.size() == 1;
+  const bool short_rows = !loops.any_size && columns.is_const() && columns.constant() < group.vector_width;
+  loops.width = short_rows ? 1 : group.vector_width;
+
+  // Reductions along columns take several vectors at a time: all that fit into registers, then fewer.
+  const bool reduces_columns = group.strategy == schedule::LoopStrategy::kSequential && !loops.any_size && loops.width > 1;
+  const int64_t max_rows = std::max<int64_t>(1, nest.ranges.of(rows).high), max_columns = nest.ranges.of(columns).high;
+  const int vectors = reduces_columns ? vectors_side_by_side(nest.body, group, max_rows, max_columns, loops.width) : 1;
+  const int few = kFewVectors * loops.width;
+  const int widest = max_columns >= vectors * loops.width ? vectors * loops.width : loops.width;
+  for (int step = widest; step > loops.width; step = step > few ? few : loops.width) {
+    if (step < widest && nest.ranges.known_divides(widest, columns)) break;
+    loops.wide_steps.push_back(step);
+  }
+  loops.vector_loop = widest == loops.width || !nest.ranges.known_divides(widest, columns);
+
+  // Chunks are multiples of the width. A column's sum is a chain of additions: the last columns go side by side as well, in
+  // vectors of half the width, a quarter, ...
+  loops.tail_is_counted = reduces_columns && columns.is_const();
+  const bool has_tail = loops.width > 1 && (loops.any_size || !nest.ranges.known_divides(loops.width, columns));
+  for (int width = loops.tail_is_counted ? loops.width / 2 : 1; has_tail && width >= 1; width /= 2)
+    if (!loops.tail_is_counted || (columns.constant() & width)) loops.tail_widths.push_back(width);
+  loops.stays_scalar = loops.width == 1 && loads_what_it_stores(nest);
+  return loops;
+}
+
+ItemLoops choose_item_loops(Nest& nest) {
+  const ir::Shape& sizes = nest.group.sizes;
+  ItemLoops loops;
+  loops.rows = ir::simplify(ir::product(ir::Shape(sizes.begin(), sizes.end() - 1)), nest.ranges);
+  loops.inner = choose_column_loops(nest, loops.rows);
+  const IndexExpr& columns = loops.inner.columns;
+  const IndexExpr cost = ir::simplify(ir::product(nest.group.reduce_sizes), nest.ranges);
+  const IndexExpr elements = elements_per_item(nest.kernel.dialect(), nest.batch_elements.value_or(loops.rows * columns), cost);
+  const int step = loops.inner.wide_steps.empty() ? loops.inner.width : loops.inner.wide_steps[0];
+  // Short rows stay whole; then there is one chunk of columns.
+  loops.has_rows = !loops.rows.is_const(1);
+  loops.whole_rows = columns.is_const() && columns.constant() <= kLeastWork && loops.has_rows;
+  loops.column_chunk = loops.whole_rows ? columns : ir::min(columns, ir::ceildiv(elements, step) * step);
+  loops.row_chunk = ir::max(1, ir::floordiv(elements, ir::max(columns, 1)));
+  loops.grid = {ir::ceildiv(columns, ir::max(loops.column_chunk, 1)), 1, 1};
+  if (loops.has_rows) loops.grid[1] = ir::ceildiv(loops.rows, loops.row_chunk);
+  return loops;
+}
+
+/// Texts of the bounds of an item's loops.
+struct ItemBounds {
+  std::string begin = "0", end;  // columns
+  Writer unflatten;              // i* of the outer loops, from `row`
+};
+
+/// Prints the bounds of an item's loops and enters a row.
+ItemBounds print_item_bounds(Nest& nest, const ItemLoops& loops) {
+  Kernel& kernel = nest.kernel;
+  BodyPrinter& body = nest.body;
+  const std::string type = kernel.index_type();
+  std::string group_x = "get_group_id(0)", group_y = "get_group_id(1)";
+  if (nest.batch_elements) {
+    group_x = group_y = "group";
+    if (loops.has_rows && !loops.whole_rows) {
+      const std::string across = kernel.integer("column_groups", loops.grid[0]);
+      group_x = "(group % " + across + ")";
+      group_y = "(group / " + across + ")";
+    }
+  }
+  const IndexExpr& columns = loops.inner.columns;
+  ItemBounds bounds;
+  bounds.end = loops.inner.any_size ? kernel.integer("count", columns) : body.index(columns);
+  if (!loops.whole_rows) {
+    const std::string chunk = kernel.integer("column_chunk", loops.column_chunk);
+    body.writer().line("const $s begin = ($s)$s * $s;", type, type, group_x, chunk);
+    body.writer().line("const $s end = min(begin + $s, ($s)($s));", type, chunk, type, bounds.end);
+    bounds.begin = "begin";
+    bounds.end = "end";
+  }
+  const size_t outer = nest.group.sizes.size() - 1;
+  if (loops.has_rows) {
+    const std::string chunk = kernel.integer("row_chunk", loops.row_chunk), rows = body.index(loops.rows);
+    const std::string flat = flat_type(body, loops.rows);
+    body.writer().line("const $s first = ($s)$s * $s;", flat, flat, group_y, chunk);
+    body.writer().line("const $s last = min(first + ($s)$s, ($s)($s));", flat, flat, chunk, flat, rows);
+    body.push(write_unflatten(body, bounds.unflatten, "row", flat, nest.group.sizes, outer, SymbolKind::kLoop));
+  } else {
+    body.push(zero_loops(outer));
+  }
+  return bounds;
+}
+
+/// The phases for a vector of `width` elements of the innermost loop at `name`.
+Writer print_vector(Nest& nest, ir::Symbol lane, const std::string& name, int width) {
+  nest.body.push({{lane, name}});
+  nest.body.set_lane(lane, width);
+  SequentialPhases(nest.body, nest.group).print();
+  return nest.body.pop();
+}
+
+/// Prints the loops over [begin, end) of a row's columns.
+void print_column_loops(Nest& nest, const ColumnLoops& loops, const std::string& begin, const std::string& end) {
+  BodyPrinter& body = nest.body;
+  const size_t innermost = nest.group.sizes.size() - 1;
+  const ir::Symbol lane{SymbolKind::kLoop, static_cast<int>(innermost)};
+  const std::string name = "i" + std::to_string(innermost), type = nest.kernel.index_type();
+  const int width = loops.width;
+  std::vector<Writer> wide, tail;
+  for (const int step : loops.wide_steps) {
+    body.push({{lane, name}});
+    SideBySidePhases(body, nest.group, lane, name, width, step / width).print();
+    wide.push_back(body.pop());
+  }
+  Writer vector;
+  if (loops.vector_loop) vector = print_vector(nest, lane, name, width);
+  for (const int tail_width : loops.tail_widths) tail.push_back(print_vector(nest, lane, name, tail_width));
+
+  Writer& row = body.writer();
+  const bool only_vectors = wide.empty() && tail.empty();
+  if (!only_vectors) row.line("$s $s = $s;", type, name, begin);
+  for (size_t k = 0; k < wide.size(); ++k) {
+    row.open("for (; $s + $d <= $s; $s += $d)", name, loops.wide_steps[k], end, name, loops.wide_steps[k]);
+    row.append(wide[k]);
+    row.close();
+  }
+  if (!loops.vector_loop) return;
+  if (loops.stays_scalar) row.line(kStaysScalar);
+  if (only_vectors)
+    row.open("for ($s $s = $s; $s < $s; $s += $d)", type, name, begin, name, end, name, width);
+  else
+    row.open("for (; $s + $d <= $s; $s += $d)", name, width, end, name, width);
+  row.append(vector);
+  row.close();
+  for (size_t k = 0; k < tail.size(); ++k) {
+    if (loops.tail_is_counted) {
+      row.open("if ($s + $d <= $s)", name, loops.tail_widths[k], end);
+      row.append(tail[k]);
+      row.line("$s += $d;", name, loops.tail_widths[k]);
+    } else {
+      row.line(kStaysScalar);
+      row.open("for (; $s < $s; ++$s)", name, end, name);
+      row.append(tail[k]);
+    }
+    row.close();
+  }
 }
 
 }  // namespace
@@ -55,198 +227,112 @@ IndexExpr elements_per_item(const Dialect& dialect, const IndexExpr& elements, c
 }
 
 Grid write_elements_cpu(Nest& nest) {
-  const ir::Shape& sizes = nest.group.sizes;
   BodyPrinter& body = nest.body;
-  Kernel& kernel = nest.kernel;
-  Phases phases(body, nest.group);
-  if (sizes.empty()) {
-    phases.serial();
+  if (nest.group.sizes.empty()) {
+    SequentialPhases(body, nest.group).print();
     return {1, 1, 1};
   }
-  const size_t last = sizes.size() - 1;
-  const bool any_size = nest.batch_elements && sizes.size() == 1;  // text for all sizes
-  const bool short_rows = !any_size && sizes[last].is_const() && sizes[last].constant() < nest.group.vector_width;
-  const int width = short_rows ? 1 : nest.group.vector_width;
-  const ir::Symbol lane{SymbolKind::kLoop, static_cast<int>(last)};
-  const std::string name = "i" + std::to_string(last), type = kernel.index_type();
-  const IndexExpr columns = sizes[last];
-  const IndexExpr rows = ir::simplify(ir::product(ir::Shape(sizes.begin(), sizes.end() - 1)), nest.ranges);
-  const IndexExpr cost = ir::simplify(ir::product(nest.group.reduce_sizes), nest.ranges);
-  const IndexExpr each = elements_per_item(kernel.dialect(), nest.batch_elements.value_or(rows * columns), cost);
-
-  // Reductions along columns take several vectors at a time.
-  const bool by_columns = nest.group.strategy == schedule::LoopStrategy::kSequential && !any_size && width > 1;
-  const int64_t most_rows = std::max<int64_t>(1, nest.ranges.of(rows).high), most_columns = nest.ranges.of(columns).high;
-  const int at_once = by_columns ? width * phases.columns_at_once(most_rows, most_columns, width) : width;
-  const int wide = nest.ranges.of(columns).high >= at_once ? at_once : width;
-
-  // Short rows stay whole; then there is one chunk of columns.
-  const bool whole_rows = columns.is_const() && columns.constant() <= kLeastWork && !rows.is_const(1);
-  const IndexExpr column_chunk = whole_rows ? columns : ir::min(columns, ir::ceildiv(each, wide) * wide);
-  const IndexExpr row_chunk = ir::max(1, ir::floordiv(each, ir::max(columns, 1)));
-  Grid grid{ir::ceildiv(columns, ir::max(column_chunk, 1)), 1, 1};
-  const bool has_rows = !rows.is_const(1);
-  if (has_rows) grid[1] = ir::ceildiv(rows, row_chunk);
-
-  std::string group_x = "get_group_id(0)", group_y = "get_group_id(1)";
-  if (nest.batch_elements) {
-    group_x = group_y = "group";
-    if (has_rows && !whole_rows) {
-      const std::string across = kernel.integer("column_groups", grid[0]);
-      group_x = "(group % " + across + ")";
-      group_y = "(group / " + across + ")";
-    }
-  }
-
-  const std::string end_text = any_size ? kernel.integer("count", columns) : body.index(columns);
-  std::string begin = "0", end = end_text;
-  if (!whole_rows) {
-    const std::string chunk = kernel.integer("column_chunk", column_chunk);
-    begin = "begin";
-    end = "end";
-    body.writer().line("const $s begin = ($s)$s * $s;", type, type, group_x, chunk);
-    body.writer().line("const $s end = min(begin + $s, ($s)($s));", type, chunk, type, end_text);
-  }
-  Writer unflatten;
-  if (has_rows) {
-    const std::string chunk = kernel.integer("row_chunk", row_chunk), rows_text = body.index(rows);
-    const std::string flat = flat_type(body, rows);
-    body.writer().line("const $s first = ($s)$s * $s;", flat, flat, group_y, chunk);
-    body.writer().line("const $s last = min(first + ($s)$s, ($s)($s));", flat, flat, chunk, flat, rows_text);
-    body.push(write_unflatten(body, unflatten, "row", flat, sizes, last, SymbolKind::kLoop));
-  } else {
-    std::map<ir::Symbol, std::string> none;
-    for (size_t k = 0; k < last; ++k) none[{SymbolKind::kLoop, static_cast<int>(k)}] = "0";
-    body.push(none);
-  }
-
-  std::vector<std::pair<int, Writer>> several;  // columns at a time: all that fit into registers, then fewer
-  for (int step = wide; step > width; step = step > kFewColumns * width ? kFewColumns * width : width) {
-    if (step < wide && nest.ranges.known_divides(wide, columns)) break;
-    body.push({{lane, name}});
-    phases.columns(lane, name, width, step / width);
-    several.emplace_back(step, body.pop());
-  }
-  body.push({{lane, name}});
-  body.set_lane(lane, width);
-  phases.serial();
-  const Writer vector = body.pop();
-  const bool has_tail =
-      width > 1 && (any_size || !nest.ranges.known_divides(width, columns));  // chunks are multiples of the width
-  // A column's sum is a chain of additions: those left over go side by side as well, in vectors of half the width, a quarter,
-  // ...
-  std::vector<std::pair<int, Writer>> rest;
-  for (int part = by_columns && columns.is_const() ? width / 2 : 1; has_tail && part >= 1; part /= 2) {
-    if (columns.is_const() && by_columns && !(columns.constant() & part)) continue;
-    body.push({{lane, name}});
-    body.set_lane(lane, part);
-    phases.serial();
-    rest.emplace_back(part, body.pop());
-  }
-  Writer& row = body.writer();
-  if (wide > width) {
-    row.line("$s $s = $s;", type, name, begin);
-    for (const auto& [step, text] : several) {
-      row.open("for (; $s + $d <= $s; $s += $d)", name, step, end, name, step);
-      row.append(text);
-      row.close();
-    }
-  }
-  const bool stays_scalar = width == 1 && loads_what_it_stores(nest);
-  if (!has_tail && wide == width) {
-    if (stays_scalar) row.line(kStaysScalar);
-    row.open("for ($s $s = $s; $s < $s; $s += $d)", type, name, begin, name, end, name, width);
-    row.append(vector);
-    row.close();
-  } else if (wide == width || !nest.ranges.known_divides(wide, columns)) {
-    if (wide == width) row.line("$s $s = $s;", type, name, begin);
-    if (stays_scalar) row.line(kStaysScalar);
-    row.open("for (; $s + $d <= $s; $s += $d)", name, width, end, name, width);
-    row.append(vector);
-    row.close();
-    for (const auto& [part, text] : rest) {
-      if (by_columns && columns.is_const()) {
-        row.open("if ($s + $d <= $s)", name, part, end);
-        row.append(text);
-        row.line("$s += $d;", name, part);
-      } else {
-        row.line(kStaysScalar);
-        row.open("for (; $s < $s; ++$s)", name, end, name);
-        row.append(text);
-      }
-      row.close();
-    }
-  }
+  const ItemLoops loops = choose_item_loops(nest);
+  const ItemBounds bounds = print_item_bounds(nest, loops);
+  print_column_loops(nest, loops.inner, bounds.begin, bounds.end);
   const Writer inside = body.pop();
   Writer& top = body.writer();
-  if (has_rows) {
-    top.open("for ($s row = first; row < last; ++row)", flat_type(body, rows));
-    top.append(unflatten);
+  if (loops.has_rows) {
+    top.open("for ($s row = first; row < last; ++row)", flat_type(body, loops.rows));
+    top.append(bounds.unflatten);
     top.append(inside);
     top.close();
   } else {
     top.append(inside);
   }
-  return grid;
+  return loops.grid;
 }
 
-Grid write_elements_gpu(Nest& nest) {
-  const ir::Shape& sizes = nest.group.sizes;
-  BodyPrinter& body = nest.body;
-  const Dialect& dialect = nest.kernel.dialect();
-  const IndexExpr total = ir::simplify(ir::product(sizes), nest.ranges);
-  const bool any_size = nest.batch_elements && sizes.size() == 1;
-  const std::string type = any_size ? nest.kernel.index_type() : flat_type(body, total);
-  const std::string total_text = any_size ? nest.kernel.integer("count", total) : body.index(total);
-  Phases phases(body, nest.group);
-  const auto element = [&](const std::string& at, int width) {
-    ir::Shape steps = sizes;
-    if (width > 1) steps.back() = ir::floordiv(steps.back(), width);
-    Writer inside;
-    std::map<ir::Symbol, std::string> names = write_unflatten(body, inside, at, type, steps, steps.size(), SymbolKind::kLoop);
-    if (width > 1) {
-      std::string& last = names[{SymbolKind::kLoop, static_cast<int>(sizes.size()) - 1}];
-      inside.line("const $s $s_first = $s * $d;", nest.kernel.index_type(), last, last, width);
-      last += "_first";
-    }
-    body.push(names);
-    body.assume_aligned(width > 1);
-    if (width > 1) body.set_lane({SymbolKind::kLoop, static_cast<int>(sizes.size()) - 1}, width);
-    phases.serial();
-    inside.append(body.pop());
-    return inside;
-  };
-  if (nest.batch_elements) {
-    const Writer inside = element("at", 1);
-    Writer& top = body.writer();
-    const bool pointwise = nest.group.strategy == schedule::LoopStrategy::kPointwise;
-    const int64_t chunk = int64_t{dialect.items} * (pointwise ? kBatchSteps : 1);
-    top.line("const $s begin = ($s)group * $d, end = min(begin + $d, ($s)($s));", type, type, chunk, chunk, type, total_text);
-    top.open("for ($s at = begin + ($s)get_local_id(0); at < end; at += $d)", type, type, dialect.items);
-    top.append(inside);
-    top.close();
-    return {ir::ceildiv(total, chunk), 1, 1};
-  }
+namespace {
 
-  const int width = nest.group.strategy == schedule::LoopStrategy::kPointwise && !sizes.empty() ? nest.group.vector_width : 1;
-  if (width > 1) {
-    const Writer vectors = element("at", width);
-    Writer& top = body.writer();
-    std::string offsets;
-    for (const std::string& name : nest.kernel.buffer_names()) offsets += (offsets.empty() ? "" : " | ") + name + "_offset";
-    top.open("if ((($s) & $d) == 0)", offsets, width - 1);
-    top.open("for ($s at = get_global_id(0); at < $s; at += get_global_size(0))", type, body.index(ir::floordiv(total, width)));
-    top.append(vectors);
-    top.close();
-    top.line("return;");
-    top.close();
+/// The loop of a GPU work-item over the flattened elements.
+struct FlatLoop {
+  IndexExpr total;        // elements
+  bool any_size = false;  // their number is an argument: the text serves all sizes
+  int width = 1;          // elements of a vector, for tensors at aligned addresses; others are taken one by one
+  int64_t chunk = 0;      // of a batch: elements of a work-group
+  std::string type;       // of the flat index
+  Grid grid;
+};
+
+FlatLoop choose_flat_loop(const Nest& nest) {
+  const schedule::Group& group = nest.group;
+  const Dialect& dialect = nest.kernel.dialect();
+  const bool pointwise = group.strategy == schedule::LoopStrategy::kPointwise;
+  FlatLoop loop;
+  loop.total = ir::simplify(ir::product(group.sizes), nest.ranges);
+  loop.any_size = nest.batch_elements && group.sizes.size() == 1;
+  loop.type = loop.any_size ? nest.kernel.index_type() : flat_type(nest.body, loop.total);
+  if (nest.batch_elements) {
+    loop.chunk = int64_t{dialect.items} * (pointwise ? kBatchSteps : 1);
+    loop.grid = {ir::ceildiv(loop.total, loop.chunk), 1, 1};
+    return loop;
   }
-  const Writer inside = element("at", 1);
-  Writer& top = body.writer();
-  top.open("for ($s at = get_global_id(0); at < $s; at += get_global_size(0))", type, total_text);
+  if (pointwise && !group.sizes.empty()) loop.width = group.vector_width;
+  loop.grid = {ir::min(ir::ceildiv(loop.total, int64_t{dialect.items} * loop.width), IndexExpr(dialect.max_groups)), 1, 1};
+  return loop;
+}
+
+/// The phases for `width` elements at the flat index `at`.
+Writer print_flat_element(Nest& nest, const FlatLoop& loop, int width) {
+  BodyPrinter& body = nest.body;
+  const size_t loops = nest.group.sizes.size();
+  const ir::Symbol innermost{SymbolKind::kLoop, static_cast<int>(loops) - 1};
+  ir::Shape steps = nest.group.sizes;
+  if (width > 1) steps.back() = ir::floordiv(steps.back(), width);
+  Writer inside;
+  std::map<ir::Symbol, std::string> names = write_unflatten(body, inside, "at", loop.type, steps, loops, SymbolKind::kLoop);
+  if (width > 1) {
+    std::string& last = names[innermost];
+    inside.line("const $s $s_first = $s * $d;", nest.kernel.index_type(), last, last, width);
+    last += "_first";
+  }
+  body.push(names);
+  body.assume_aligned(width > 1);
+  if (width > 1) body.set_lane(innermost, width);
+  SequentialPhases(body, nest.group).print();
+  inside.append(body.pop());
+  return inside;
+}
+
+void print_grid_stride(Nest& nest, const FlatLoop& loop, const std::string& steps, const Writer& inside) {
+  Writer& top = nest.body.writer();
+  top.open("for ($s at = get_global_id(0); at < $s; at += get_global_size(0))", loop.type, steps);
   top.append(inside);
   top.close();
-  return {ir::min(ir::ceildiv(total, int64_t{dialect.items} * width), IndexExpr(dialect.max_groups)), 1, 1};
+}
+
+}  // namespace
+
+Grid write_elements_gpu(Nest& nest) {
+  BodyPrinter& body = nest.body;
+  const FlatLoop loop = choose_flat_loop(nest);
+  const std::string total = loop.any_size ? nest.kernel.integer("count", loop.total) : body.index(loop.total);
+  if (nest.batch_elements) {
+    const Writer inside = print_flat_element(nest, loop, 1);
+    Writer& top = body.writer();
+    top.line("const $s begin = ($s)group * $d, end = min(begin + $d, ($s)($s));", loop.type, loop.type, loop.chunk, loop.chunk,
+             loop.type, total);
+    top.open("for ($s at = begin + ($s)get_local_id(0); at < end; at += $d)", loop.type, loop.type,
+             nest.kernel.dialect().items);
+    top.append(inside);
+    top.close();
+    return loop.grid;
+  }
+  if (loop.width > 1) {
+    const Writer vectors = print_flat_element(nest, loop, loop.width);
+    body.writer().open("if ((($s) & $d) == 0)", nest.kernel.all_offsets(), loop.width - 1);
+    print_grid_stride(nest, loop, body.index(ir::floordiv(loop.total, loop.width)), vectors);
+    body.writer().line("return;");
+    body.writer().close();
+  }
+  print_grid_stride(nest, loop, total, print_flat_element(nest, loop, 1));
+  return loop.grid;
 }
 
 }  // namespace ocl::codegen

@@ -1,19 +1,25 @@
 // csrc/codegen/reduction.cpp: nests whose outer elements are reduced together by vector lanes (CPU) or by a work-group (GPU).
 //
 // CPU, kRow: a work-item owns rows [first, last); lanes run along r*.
-// GPU, kRow: r* is contiguous, so neighbouring items take neighbouring r. One group is `rows` outer elements x `items` items:
+// GPU, kRow: r* is contiguous, so neighbouring items take neighbouring r. One work-group is `rows` outer elements x `items`
+// items:
 //     item:  0 1 2 ... items-1 | 0 1 2 ...
 //            row 0               row 1
-// Rows that the items can hold stay in their registers (phases_registers.cpp).
+// Rows that the items can hold stay in their registers (register_phases.h).
 // GPU, kColumn: i* is contiguous, so neighbouring items take neighbouring i, and rows of items stride over r. 256 items:
 //     item:  0 1 2 ... 31      r = 0, 8, 16, ...
 //            0 1 2 ... 31      r = 1, 9, 17, ...
-// Where few groups run, each has few columns, and as many items as a group can have.
+// Where few work-groups run, each has few columns, and as many items as a work-group can have.
 #include <algorithm>
 #include <optional>
 #include <set>
 
+#include "csrc/codegen/flat_index.h"
+#include "csrc/codegen/lane_phases.h"
 #include "csrc/codegen/nest.h"
+#include "csrc/codegen/register_phases.h"
+#include "csrc/codegen/work_group_phases.h"
+#include "csrc/ir/facts.h"
 #include "csrc/support/error.h"
 
 namespace ocl::codegen {
@@ -24,18 +30,18 @@ using schedule::LoopStrategy;
 
 namespace {
 
-constexpr int64_t kLong = 2048;  // elements per outer element that are worth a group of more than the usual size
+constexpr int64_t kLong = 2048;  // elements per outer element that are worth a larger work-group than usual
 
-/// Items that share a row: enough for coalesced reads and short trees, the whole group for long rows.
+/// Items that share a row: enough for coalesced reads and short trees, the whole work-group for long rows.
 int items_per_row(int group, int64_t longest) {
   int items = group;
   while (items > 32 && longest < int64_t{items} * 4) items /= 2;
   return items;
 }
 
-/// Items of a group: the usual number, or for long rows and narrow columns the most whose accumulators take half of the local
-/// memory.
-int items_per_group(const Nest& nest, int64_t longest) {
+/// Work-items of a work-group: the usual number. For long rows and narrow columns, the largest number whose accumulators fit
+/// half of the local memory.
+int items_per_work_group(const Nest& nest, int64_t longest) {
   const Dialect& dialect = nest.kernel.dialect();
   const bool column = nest.group.strategy == LoopStrategy::kColumn;
   if (longest < kLong || (column && nest.group.columns == 32)) return dialect.items;
@@ -48,7 +54,7 @@ int items_per_group(const Nest& nest, int64_t longest) {
       bytes += std::max(4, lane_bytes(ir::accumulator_dtype(node.reduction, a, input)));
   }
   int items = dialect.items;
-  while (items * 2 <= dialect.most_items && items * 2 * bytes <= dialect.local_bytes / 2) items *= 2;
+  while (items * 2 <= dialect.max_items && items * 2 * bytes <= dialect.local_bytes / 2) items *= 2;
   return column ? items : std::max(dialect.items, items_per_row(items, longest));
 }
 
@@ -56,25 +62,23 @@ int items_per_group(const Nest& nest, int64_t longest) {
 
 Grid write_rows_cpu(Nest& nest) {
   BodyPrinter& body = nest.body;
-  Kernel& kernel = nest.kernel;
-  const IndexExpr rows = ir::simplify(ir::product(nest.group.sizes), nest.ranges);
+  const ir::Shape& sizes = nest.group.sizes;
+  const IndexExpr rows = ir::simplify(ir::product(sizes), nest.ranges);
   const IndexExpr cost = ir::simplify(ir::product(nest.group.reduce_sizes), nest.ranges);
-  Phases phases(body, nest.group);
+  LanePhases phases(body, nest.group, nest.group.vector_width);
   if (rows.is_const(1)) {
-    std::map<ir::Symbol, std::string> none;
-    for (size_t k = 0; k < nest.group.sizes.size(); ++k) none[{SymbolKind::kLoop, static_cast<int>(k)}] = "0";
-    body.push(none);
-    phases.lanes(nest.group.vector_width);
+    body.push(zero_loops(sizes.size()));
+    phases.print();
     const Writer inside = body.pop();
     body.writer().append(inside);
     return {1, 1, 1};
   }
   const std::string type = flat_type(body, rows), rows_text = body.index(rows);
-  const IndexExpr chunk = elements_per_item(kernel.dialect(), rows, cost);
-  const std::string chunk_text = kernel.integer("row_chunk", chunk);
+  const IndexExpr chunk = elements_per_item(nest.kernel.dialect(), rows, cost);
+  const std::string chunk_text = nest.kernel.integer("row_chunk", chunk);
   Writer unflatten;
-  body.push(write_unflatten(body, unflatten, "row", type, nest.group.sizes, nest.group.sizes.size(), SymbolKind::kLoop));
-  phases.lanes(nest.group.vector_width);
+  body.push(write_unflatten(body, unflatten, "row", type, sizes, sizes.size(), SymbolKind::kLoop));
+  phases.print();
   const Writer inside = body.pop();
   Writer& top = body.writer();
   top.line("const $s first = ($s)get_group_id(0) * $s;", type, type, chunk_text);
@@ -91,7 +95,7 @@ namespace {
 constexpr int kRowVectors = 4, kRowScalars = 8;  // of an item, if that leaves few enough items in a group
 constexpr size_t kRowOps = 600;                  // printed: compile time
 constexpr int64_t kRowValues = 96;               // loaded elements of an item: registers
-constexpr int64_t kRowItems = 1024;              // of all groups, for each compute unit
+constexpr int64_t kRowItems = 1024;              // of all work-groups, for each compute unit
 
 struct RegisterRows {
   int items, width;
@@ -99,11 +103,11 @@ struct RegisterRows {
 };
 
 /// The items that share a row and keep it in registers, if they can.
-std::optional<RegisterRows> register_rows(const Nest& nest, const Phases& phases, const IndexExpr& rows) {
+std::optional<RegisterRows> register_rows(Nest& nest, const IndexExpr& rows) {
   const schedule::Group& group = nest.group;
   const Dialect& dialect = nest.kernel.dialect();
   if (group.strategy != LoopStrategy::kRow || group.reduce_sizes.size() != 1 || !group.reduce_sizes[0].is_const() ||
-      !phases.fits_registers())
+      !fits_registers(nest.body, group))
     return std::nullopt;
   const int64_t length = group.reduce_sizes[0].constant();
   const int width = group.vector_width;
@@ -128,83 +132,104 @@ std::optional<RegisterRows> register_rows(const Nest& nest, const Phases& phases
   for (const ir::NodeId id : group.nodes())
     reductions += nest.kernel.graph().nodes[static_cast<size_t>(id)].kind == ir::NodeKind::kReduce;
   // Two sets of arrays for the trees, of 8 bytes at most.
-  int64_t most = dialect.most_items;
-  while (most > 8 && reductions * 16 * std::max<int64_t>(most, dialect.items) > dialect.local_bytes) most /= 2;
+  int64_t max_items = dialect.max_items;
+  while (max_items > 8 && reductions * 16 * std::max<int64_t>(max_items, dialect.items) > dialect.local_bytes) max_items /= 2;
   int items = 8;
-  while (items < most && !fits(items)) items *= 2;
+  while (items < max_items && !fits(items)) items *= 2;
   if (!fits(items) || reductions * 16 * std::max<int64_t>(items, dialect.items) > dialect.local_bytes) return std::nullopt;
   const int64_t all = nest.ranges.of(rows).high;
-  while (items * 2 <= most && slots(items) > 1 && all < dialect.units * kRowItems / items) items *= 2;
+  while (items * 2 <= max_items && slots(items) > 1 && all < dialect.units * kRowItems / items) items *= 2;
   return RegisterRows{items, width, length};
+}
+
+/// The rows of a GPU work-group: decided before anything is printed.
+struct WorkGroupRows {
+  IndexExpr rows;                         // outer elements
+  int items = 1;                          // of the work-group
+  Sharing sharing;                        // of a row
+  std::optional<RegisterRows> registers;  // rows that stay in registers
+};
+
+WorkGroupRows choose_work_group_rows(Nest& nest) {
+  const schedule::Group& group = nest.group;
+  WorkGroupRows result;
+  result.rows = ir::simplify(ir::product(group.sizes), nest.ranges);
+  result.registers = register_rows(nest, result.rows);
+  const int64_t longest = nest.ranges.of(ir::simplify(ir::product(group.reduce_sizes), nest.ranges)).high;
+  Sharing& sharing = result.sharing;
+  sharing.column = group.strategy == LoopStrategy::kColumn;
+  result.items =
+      result.registers ? std::max(nest.kernel.dialect().items, result.registers->items) : items_per_work_group(nest, longest);
+  sharing.items = result.registers ? result.registers->items
+                  : sharing.column ? std::max(1, result.items / group.columns)
+                                   : items_per_row(result.items, longest);
+  sharing.rows = result.items / sharing.items;
+  sharing.lane = "lane";
+  sharing.store_condition = "lane == 0";
+  if (sharing.rows > 1 && !nest.ranges.known_divides(sharing.rows, result.rows)) {
+    sharing.row_exists = "live";
+    sharing.store_condition = "live && lane == 0";
+  }
+  return result;
+}
+
+/// Prints which row an item works on, and its position in it.
+void print_item_position(Nest& nest, const Sharing& sharing, const std::string& type, const std::string& rows) {
+  Writer& top = nest.body.writer();
+  top.line("const int item = get_local_id(0);");
+  if (sharing.rows == 1) {
+    top.line("const int lane = item;");
+    top.line("const $s row = get_group_id(0);", type);
+    return;
+  }
+  const char *lane = sharing.column ? "/" : "%", *row = sharing.column ? "%" : "/";
+  const int64_t split = sharing.column ? sharing.rows : sharing.items;
+  top.line("const int lane = item $s $d;", lane, split);
+  top.line("const $s row = ($s)get_group_id(0) * $d + item $s $d;", type, type, sharing.rows, row, split);
+  if (!sharing.row_exists.empty())
+    top.line("const int live = row < $s;  // the last group may stand over; its items still meet at the barriers", rows);
 }
 
 }  // namespace
 
 Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local) {
   BodyPrinter& body = nest.body;
-  const IndexExpr rows = ir::simplify(ir::product(nest.group.sizes), nest.ranges);
-  const IndexExpr cost = ir::simplify(ir::product(nest.group.reduce_sizes), nest.ranges);
-  Sharing sharing;
-  sharing.column = nest.group.strategy == LoopStrategy::kColumn;
-  const int64_t longest = nest.ranges.of(cost).high;
-  const auto registers = register_rows(nest, Phases(body, nest.group), rows);
-  const int items = registers ? std::max(nest.kernel.dialect().items, registers->items) : items_per_group(nest, longest);
-  sharing.items = registers        ? registers->items
-                  : sharing.column ? std::max(1, items / nest.group.columns)
-                                   : items_per_row(items, longest);
-  sharing.rows = items / sharing.items;
-  sharing.lane = "lane";
-  sharing.writes = "lane == 0";
-  *local = {static_cast<size_t>(items), 1, 1};
+  const ir::Shape& sizes = nest.group.sizes;
+  const WorkGroupRows chosen = choose_work_group_rows(nest);
+  const Sharing& sharing = chosen.sharing;
+  *local = {static_cast<size_t>(chosen.items), 1, 1};
+  const Grid grid = {ir::ceildiv(chosen.rows, sharing.rows), 1, 1};
 
-  const std::string type = flat_type(body, rows), rows_text = body.index(rows);
-  Writer& top = body.writer();
-  top.line("const int item = get_local_id(0);");
-  const char *lane = "item", *side = "0";
-  if (sharing.rows > 1) {
-    lane = sharing.column ? "item / $d" : "item % $d";
-    side = sharing.column ? "item % $d" : "item / $d";
-    const int64_t split = sharing.column ? sharing.rows : sharing.items;
-    top.line(("const int lane = " + std::string(lane) + ";").c_str(), split);
-    top.line(("const $s row = ($s)get_group_id(0) * $d + " + std::string(side) + ";").c_str(), type, type, sharing.rows, split);
-    if (!nest.ranges.known_divides(sharing.rows, rows)) {
-      top.line("const int live = row < $s;  // the last group may stand over; its items still meet at the barriers", rows_text);
-      sharing.live = "live";
-      sharing.writes = "live && lane == 0";
-    }
-  } else {
-    top.line("const int lane = item;");
-    top.line("const $s row = get_group_id(0);", type);
-  }
+  const std::string type = flat_type(body, chosen.rows), rows = body.index(chosen.rows);
+  print_item_position(nest, sharing, type, rows);
+  const std::string row = sharing.row_exists.empty() ? "row" : "min(row, (" + type + ")(" + rows + " - 1))";
   Writer unflatten;
-  body.push(write_unflatten(body, unflatten, sharing.live.empty() ? "row" : "min(row, (" + type + ")(" + rows_text + " - 1))",
-                            type, nest.group.sizes, nest.group.sizes.size(), SymbolKind::kLoop));
+  body.push(write_unflatten(body, unflatten, row, type, sizes, sizes.size(), SymbolKind::kLoop));
   const auto names = body.names();
-  if (registers) {
+  if (const auto& registers = chosen.registers) {
     body.assume_aligned(registers->width > 1);
-    Phases(body, nest.group).registers(sharing, registers->width, registers->length);
+    RegisterPhases(body, nest.group, sharing, registers->width, registers->length).print();
   } else {
-    Phases(body, nest.group).shared(sharing);
+    WorkGroupPhases(body, nest.group, sharing).print();
   }
   const Writer inside = body.pop();
   body.writer().append(unflatten);
-  if (!registers || registers->width == 1) {
+  if (!chosen.registers || chosen.registers->width == 1) {
     body.writer().append(inside);
-    return {ir::ceildiv(rows, sharing.rows), 1, 1};
+    return grid;
   }
   // Vectors need aligned memory; tensors that begin at odd elements are read one by one.
-  std::string offsets;
-  for (const std::string& name : nest.kernel.buffer_names()) offsets += (offsets.empty() ? "" : " | ") + name + "_offset";
+  const std::string offsets = nest.kernel.all_offsets();
   body.assume_aligned(false);
   body.push(names);
-  Phases(body, nest.group).shared(sharing);
+  WorkGroupPhases(body, nest.group, sharing).print();
   const Writer single = body.pop();
-  body.writer().open("if ((($s) & $d) == 0)", offsets, registers->width - 1);
+  body.writer().open("if ((($s) & $d) == 0)", offsets, chosen.registers->width - 1);
   body.writer().append(inside);
   body.writer().close(" else {");
   body.writer().append(single);
   body.writer().close();
-  return {ir::ceildiv(rows, sharing.rows), 1, 1};
+  return grid;
 }
 
 }  // namespace ocl::codegen

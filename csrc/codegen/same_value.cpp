@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "csrc/ir/facts.h"
+
 namespace ocl::codegen {
 
 using ir::Node;

@@ -1,8 +1,8 @@
-// csrc/codegen/template_kernel.cpp: fills a hand-written kernel: parameters, then base/types.cl, then the STORE hooks, then the
-// file.
+// csrc/codegen/template_kernel.cpp: fills a hand-written kernel: parameters, then base/types.cl, then the epilogue macros, then
+// the file.
 //
 //   #define KERNEL_NAME gemm_3f9c1e, MR 6, VW 16, ...                       the launch's parameters
-//   kernels/base/types.cl, the functions of kernels/base/ops.cl that the hooks call
+//   kernels/base/types.cl, the functions of kernels/base/ops.cl that the epilogue macros call
 //   #define EPILOGUE_PARAMS , __global float* e_out0, ...                   what the epilogue reads and writes
 //   static inline void epilogue(const float acc, i0, i1, i2 ...)            the main node's result and the epilogue nodes
 //   #define STORE(acc, i0, i1, i2) epilogue(acc, i0, i1, i2 EPILOGUE_PASS)
@@ -27,15 +27,15 @@ namespace {
 
 constexpr double kLongStores = 12;  // an epilogue's op_cost that asks for one copy of its instructions: one special function
 
-std::string joined(const std::vector<std::string>& parts) {
+std::string joined(const std::vector<std::string>& texts) {
   std::string text;
-  for (const std::string& part : parts) text += ", " + part;
+  for (const std::string& one : texts) text += ", " + one;
   return text;
 }
 
-/// One hook: the function that stores elements of one output of the main node; `loops`: which of its dimensions the
+/// One epilogue macro: the function that stores elements of one output of the main node; `loops`: which of its dimensions the
 /// coordinates are, in order.
-struct Hook {
+struct EpilogueMacro {
   int output = 0, width = 1, lane = 0;  // lane: the dimension that vectors run along
   std::vector<int> loops;
   bool aligned = false;  // vectors at aligned addresses
@@ -45,7 +45,7 @@ struct Hook {
   const char* form(const char* vectors, const char* at_aligned) const {
     return width == 1 ? "" : aligned ? at_aligned : vectors;
   }
-  std::string macro() const { return std::string("STORE") + (output ? std::to_string(output) : "") + form("V", "A"); }
+  std::string name() const { return std::string("STORE") + (output ? std::to_string(output) : "") + form("V", "A"); }
 };
 
 ir::Ranges ranges_of(const ir::Graph& graph, const ir::Shape& sizes) {
@@ -54,12 +54,12 @@ ir::Ranges ranges_of(const ir::Graph& graph, const ir::Shape& sizes) {
   return ranges;
 }
 
-/// `name`(acc, coordinates, epilogue arguments) of a hook, without its parameter list, which is known when all hooks are
-/// printed. The epilogue nodes follow the first output.
-Writer hook_body(Kernel& kernel, const schedule::Group& group, const Hook& hook) {
+/// `name`(acc, coordinates, epilogue arguments) of an epilogue macro, without its parameter list, which is known when all
+/// macros are printed. The epilogue nodes follow the first output.
+Writer epilogue_body(Kernel& kernel, const schedule::Group& group, const EpilogueMacro& macro) {
   const ir::Node& main = kernel.graph().nodes[static_cast<size_t>(group.main)];
-  const ir::BufferId output = main.outputs.at(static_cast<size_t>(hook.output));
-  const ir::Shape& sizes = hook.output == 0 ? main.sizes : kernel.graph().buffers[static_cast<size_t>(output)].sizes;
+  const ir::BufferId output = main.outputs.at(static_cast<size_t>(macro.output));
+  const ir::Shape& sizes = macro.output == 0 ? main.sizes : kernel.graph().buffers[static_cast<size_t>(output)].sizes;
   const ir::Ranges ranges = ranges_of(kernel.graph(), sizes);
   BodyPrinter body(kernel, ranges);
   std::map<ir::Symbol, std::string> names;
@@ -69,11 +69,11 @@ Writer hook_body(Kernel& kernel, const schedule::Group& group, const Hook& hook)
     names[{SymbolKind::kLoop, static_cast<int>(k)}] = "i" + std::to_string(k);
   }
   body.push(names);
-  body.assume_aligned(hook.aligned);
+  body.assume_aligned(macro.aligned);
   body.assume_steps(group.launch.store_steps || group.launch.store_aligned);
-  if (static_cast<size_t>(hook.lane) < sizes.size()) body.set_lane({SymbolKind::kLoop, hook.lane}, hook.width);
-  body.set_result(group.main, {output, coords}, {"acc", ir::DType::kF32, hook.width, body.depth() - 1, false});
-  if (hook.output == 0)
+  if (static_cast<size_t>(macro.lane) < sizes.size()) body.set_lane({SymbolKind::kLoop, macro.lane}, macro.width);
+  body.set_result(group.main, {output, coords}, {"acc", ir::DType::kF32, macro.width, body.depth() - 1, false});
+  if (macro.output == 0)
     for (const ir::NodeId node : group.epilogue) body.run_map(node);
   body.flush_stores();
   const Writer inside = body.pop();
@@ -84,8 +84,8 @@ Writer hook_body(Kernel& kernel, const schedule::Group& group, const Hook& hook)
 
 constexpr int kFirstStride = 1 << 20;  // size symbols from here on stand for constant strides of the epilogue's buffers
 
-/// Makes the constant strides of the buffers that the nodes touch arguments: layers that differ in their sizes alone then share
-/// a kernel. Equal strides are one argument, numbered in the order of the nodes. Returns the arguments' values.
+/// Replaces constant strides of the buffers that the nodes touch by kernel arguments, so that layers that differ only in size
+/// share a kernel. Equal strides are one argument, numbered in the order of the nodes. Returns the arguments' values.
 std::map<ir::Symbol, IndexExpr> strides_as_arguments(ir::Graph& graph, const std::vector<ir::NodeId>& nodes) {
   std::map<int64_t, IndexExpr> symbols;
   std::map<ir::Symbol, IndexExpr> values;
@@ -114,80 +114,59 @@ std::map<ir::Symbol, IndexExpr> strides_as_arguments(ir::Graph& graph, const std
   return values;
 }
 
-}  // namespace
-
-KernelSource generate_template(const schedule::Schedule& planned, const schedule::Group& group, const Caps& caps) {
+/// The epilogue macros of the main node's outputs: STORE for single elements, STOREV for vectors, STOREA for vectors at aligned
+/// addresses.
+std::vector<EpilogueMacro> choose_epilogue_macros(const ir::Graph& graph, const schedule::Group& group) {
   const schedule::TemplateLaunch& launch = group.launch;
-  schedule::Schedule schedule = planned;
-  std::vector<ir::NodeId> nodes = {group.main};
-  nodes.insert(nodes.end(), group.epilogue.begin(), group.epilogue.end());
-  std::map<ir::Symbol, IndexExpr> strides;
-  if (caps.is_cpu) strides = strides_as_arguments(schedule.graph, nodes);  // GPUs read alignment from them
-  const ir::Node& main = schedule.graph.nodes[static_cast<size_t>(group.main)];
-  Kernel kernel(schedule, caps, stored_buffers(schedule, nodes), group.index32, "e_");
-
-  std::vector<Hook> hooks;
+  const ir::Node& main = graph.nodes[static_cast<size_t>(group.main)];
+  std::vector<EpilogueMacro> macros;
   for (size_t output = 0; output < main.outputs.size(); ++output) {
     const int lane = output > 0 && launch.store1_dim != ir::kNone ? launch.store1_dim : launch.store_dim;
-    Hook hook{static_cast<int>(output), 1, lane, launch.store_coords, false, {}};
-    const size_t rank = output == 0 ? main.sizes.size() : schedule.graph.buffers[main.outputs[output]].sizes.size();
+    EpilogueMacro macro{static_cast<int>(output), 1, lane, launch.store_coords, false, {}};
+    const size_t rank = output == 0 ? main.sizes.size() : graph.buffers[static_cast<size_t>(main.outputs[output])].sizes.size();
     if (output > 0) {
-      hook.loops.resize(rank);
-      std::iota(hook.loops.begin(), hook.loops.end(), 0);
+      macro.loops.resize(rank);
+      std::iota(macro.loops.begin(), macro.loops.end(), 0);
     }
-    hooks.push_back(hook);
+    macros.push_back(macro);
     if (launch.store_width == 1 || static_cast<size_t>(lane) >= rank) continue;
-    hook.width = launch.store_width;
+    macro.width = launch.store_width;
     if (launch.store_aligned && output == 0) {
-      hook.aligned = true;
-      hooks.push_back(hook);
-      hook.aligned = false;
+      macro.aligned = true;
+      macros.push_back(macro);
+      macro.aligned = false;
     }
-    hooks.push_back(hook);
+    macros.push_back(macro);
   }
-  for (Hook& hook : hooks) hook.body = hook_body(kernel, group, hook);
+  return macros;
+}
 
-  Writer functions;
-  // No two buffers of a template share memory (placement reuses it in pointwise groups alone), so loads may pass earlier
-  // stores: otherwise a GPU waits for memory at each of an item's elements.
-  functions.line("#define EPILOGUE_PARAMS $s", joined(kernel.parameters(!caps.is_cpu)));
-  functions.line("#define EPILOGUE_PASS $s", joined(kernel.argument_names()));
-  // Where the caller's tensors begin is seen at run time, the same for the whole launch.
-  std::string offsets;
-  for (const std::string& name : kernel.buffer_names()) offsets += (offsets.empty() ? "" : " | ") + name + "_offset";
-  if (launch.store_aligned) functions.line("#define STORES_ALIGNED ((($s) & $d) == 0)", offsets, launch.store_width - 1);
-  for (const Hook& hook : hooks) {
-    std::vector<std::string> coordinates, parameters;
-    for (const int loop : hook.loops) {
-      coordinates.push_back("i" + std::to_string(loop));
-      parameters.push_back(std::string("const ") + kernel.index_type() + " i" + std::to_string(loop));
-    }
-    functions.open("OCL_INLINE void $s(const $t acc$s EPILOGUE_PARAMS)", hook.function(), Type{ir::DType::kF32, hook.width},
-                   joined(parameters));
-    if (launch.store_aligned && hook.output == 0 && hook.width > 1 && !hook.aligned) {
-      functions.open("if (STORES_ALIGNED)");
-      functions.line("STOREA(acc$s);", joined(coordinates));
-      functions.line("return;");
-      functions.close();
-    }
-    kernel.write_offsets(functions);
-    functions.append(hook.body);
+/// The function of an epilogue macro, and the macro that calls it.
+void print_epilogue(Writer& functions, const Kernel& kernel, const EpilogueMacro& macro, bool store_aligned) {
+  std::vector<std::string> coordinates, parameters;
+  for (const int loop : macro.loops) {
+    coordinates.push_back("i" + std::to_string(loop));
+    parameters.push_back(std::string("const ") + kernel.index_type() + " i" + std::to_string(loop));
+  }
+  functions.open("OCL_INLINE void $s(const $t acc$s EPILOGUE_PARAMS)", macro.function(), Type{ir::DType::kF32, macro.width},
+                 joined(parameters));
+  if (store_aligned && macro.output == 0 && macro.width > 1 && !macro.aligned) {
+    functions.open("if (STORES_ALIGNED)");
+    functions.line("STOREA(acc$s);", joined(coordinates));
+    functions.line("return;");
     functions.close();
-    functions.line("#define $s(acc$s) $s(acc$s EPILOGUE_PASS)", hook.macro(), joined(coordinates), hook.function(),
-                   joined(coordinates));
   }
+  kernel.write_offsets(functions);
+  functions.append(macro.body);
+  functions.close();
+  functions.line("#define $s(acc$s) $s(acc$s EPILOGUE_PASS)", macro.name(), joined(coordinates), macro.function(),
+                 joined(coordinates));
+}
 
-  Writer defines;
-  defines.line("#define KERNEL_NAME $s", kPlaceholder);
-  for (const auto& [macro, value] : launch.defines) defines.line("#define $s $s", macro, value);
-  if (launch.plain_stores && group.epilogue.empty()) defines.line("#define PLAIN_STORES 1");
-  double cost = 0;
-  for (const ir::NodeId id : group.epilogue) cost += schedule::op_cost(schedule.graph.nodes[static_cast<size_t>(id)]);
-  if (!caps.is_cpu && cost >= kLongStores) defines.line("#define LONG_STORES 1");
-
-  launch.check_arguments();
-  KernelSource source;
-  source.kind = launch.kind;
+/// Arguments in the kernel's order: the template's inputs, workspace and integers, then the epilogue's buffers and integers, in
+/// whose values `strides` replaces the symbols of strides_as_arguments.
+void add_arguments(KernelSource& source, const schedule::TemplateLaunch& launch, const Kernel& kernel,
+                   const std::map<ir::Symbol, IndexExpr>& strides) {
   int slot = 0;
   for (const auto& input : launch.inputs) {
     source.buffers.push_back({input.buffer, input.offset, false, slot});
@@ -209,6 +188,43 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
     arg.value = ir::substitute(arg.value, strides);
     source.ints.push_back(arg);
   }
+}
+
+}  // namespace
+
+KernelSource generate_template(const schedule::Schedule& planned, const schedule::Group& group, const Caps& caps) {
+  const schedule::TemplateLaunch& launch = group.launch;
+  schedule::Schedule schedule = planned;
+  std::vector<ir::NodeId> nodes = {group.main};
+  nodes.insert(nodes.end(), group.epilogue.begin(), group.epilogue.end());
+  std::map<ir::Symbol, IndexExpr> strides;
+  if (caps.is_cpu) strides = strides_as_arguments(schedule.graph, nodes);  // GPUs read alignment from them
+  Kernel kernel(schedule, caps, stored_buffers(schedule, nodes), group.index32, "e_");
+  std::vector<EpilogueMacro> macros = choose_epilogue_macros(schedule.graph, group);
+  for (EpilogueMacro& macro : macros) macro.body = epilogue_body(kernel, group, macro);
+
+  Writer functions;
+  // No two buffers of a template share memory (placement reuses it in pointwise groups alone), so loads may pass earlier
+  // stores: otherwise a GPU waits for memory at each of an item's elements.
+  functions.line("#define EPILOGUE_PARAMS $s", joined(kernel.parameters(!caps.is_cpu)));
+  functions.line("#define EPILOGUE_PASS $s", joined(kernel.argument_names()));
+  // The offsets of the caller's tensors are known at run time only, and are the same for the whole launch.
+  if (launch.store_aligned)
+    functions.line("#define STORES_ALIGNED ((($s) & $d) == 0)", kernel.all_offsets(), launch.store_width - 1);
+  for (const EpilogueMacro& macro : macros) print_epilogue(functions, kernel, macro, launch.store_aligned);
+
+  Writer defines;
+  defines.line("#define KERNEL_NAME $s", kPlaceholder);
+  for (const auto& [name, value] : launch.defines) defines.line("#define $s $s", name, value);
+  if (launch.plain_stores && group.epilogue.empty()) defines.line("#define PLAIN_STORES 1");
+  double cost = 0;
+  for (const ir::NodeId id : group.epilogue) cost += schedule::op_cost(schedule.graph.nodes[static_cast<size_t>(id)]);
+  if (!caps.is_cpu && cost >= kLongStores) defines.line("#define LONG_STORES 1");
+
+  launch.check_arguments();
+  KernelSource source;
+  source.kind = launch.kind;
+  add_arguments(source, launch, kernel, strides);
   source.groups = launch.groups;
   for (size_t d = 0; d < 3; ++d) source.local[d] = static_cast<size_t>(launch.local[d]);
   std::string text;

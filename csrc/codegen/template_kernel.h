@@ -5,7 +5,7 @@
 
 namespace ocl::codegen {
 
-/// A kTemplate group: parameters, generated STORE hooks, kernel file.
+/// A kTemplate group: parameters, generated epilogue macros, kernel file.
 KernelSource generate_template(const schedule::Schedule& schedule, const schedule::Group& group, const Caps& caps);
 
 }  // namespace ocl::codegen

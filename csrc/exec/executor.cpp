@@ -6,6 +6,7 @@
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/history.h"
 #include "csrc/runtime/queue.h"
+#include "csrc/schedule/memory_plan.h"
 
 namespace ocl::exec {
 namespace {

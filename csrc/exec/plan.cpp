@@ -9,6 +9,7 @@
 #include "csrc/checks/device_check.h"
 #include "csrc/exec/tune.h"
 #include "csrc/runtime/queue.h"
+#include "csrc/schedule/pipeline.h"
 #include "csrc/support/log.h"
 #include "csrc/support/os.h"
 

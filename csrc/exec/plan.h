@@ -14,7 +14,8 @@
 #include "csrc/ir/graph.h"
 #include "csrc/runtime/device.h"
 #include "csrc/runtime/program.h"
-#include "csrc/schedule/schedule.h"
+#include "csrc/schedule/memory_plan.h"
+#include "csrc/schedule/pipeline.h"
 #include "csrc/support/live.h"
 
 namespace ocl::exec {

@@ -4,6 +4,8 @@
 #include <map>
 #include <mutex>
 
+#include "csrc/schedule/pipeline.h"
+
 namespace ocl::exec {
 namespace {
 

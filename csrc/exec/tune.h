@@ -1,5 +1,5 @@
 // csrc/exec/tune.h: what tuning needs of the compiler: the problems of a graph with their candidates, and the measured choices
-// that later compilations follow. Running and timing candidates is Python's part (tuning.py).
+// that later compilations follow. Running and timing candidates is Python's part (tuning/measure.py).
 #pragma once
 
 #include <memory>

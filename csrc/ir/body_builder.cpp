@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "csrc/ir/builder.h"
+#include "csrc/ir/facts.h"
 #include "csrc/support/error.h"
 
 namespace ocl::ir {

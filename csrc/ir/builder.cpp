@@ -4,17 +4,13 @@
 #include <algorithm>
 #include <string_view>
 
+#include "csrc/ir/facts.h"
+#include "csrc/ir/verify.h"
 #include "csrc/support/error.h"
 
 namespace ocl::ir {
 
 namespace {
-
-std::vector<IndexExpr> loops(size_t count) {
-  std::vector<IndexExpr> result;
-  for (size_t i = 0; i < count; ++i) result.push_back(IndexExpr::loop(static_cast<int>(i)));
-  return result;
-}
 
 View as_view(const Value& x) { return {x.buffer, x.sizes, x.coords}; }
 
@@ -188,7 +184,7 @@ std::vector<Value> Builder::reduce(const std::string& reduction, const Value& x,
   if (row.types[0] == "bool") computed = DType::kBool;
 
   std::vector<DType> dtypes;
-  for (const int accumulator : row.leave) {
+  for (const int accumulator : row.result_accumulator) {
     DType result = accumulator_dtype(reduction_code(reduction), accumulator, computed);
     const bool element_type =
         row.types[static_cast<size_t>(accumulator)] == "same" || (wide && !statistics && is_floating(x.dtype));

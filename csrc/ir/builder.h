@@ -102,9 +102,9 @@ class Builder {
   /// `dtype` if given (storage type of the result).
   Value op(const std::string& name, const std::vector<Value>& args, std::optional<DType> dtype = {});
   Value cast(const Value& x, DType dtype);
-  /// A buffer with the value's elements: the value itself if it already is a whole buffer.
   /// A buffer without contents, for nests that store into it.
   Value buffer(DType dtype, Shape sizes) { return new_buffer(dtype, std::move(sizes)); }
+  /// A buffer with the value's elements: the value itself if it already is a whole buffer.
   Value realize(const Value& x);
   Value copy(const Value& x);  // always a new buffer
   std::vector<Value> reduce(const std::string& reduction, const Value& x, const std::vector<int>& dims, bool keepdim,

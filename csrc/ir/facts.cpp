@@ -1,9 +1,10 @@
 // csrc/ir/facts.cpp: the rows of ops.def and reductions.def as tables, and what they say about dtypes.
+#include "csrc/ir/facts.h"
+
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
 
-#include "csrc/ir/graph.h"
 #include "csrc/support/error.h"
 
 namespace ocl::ir {
@@ -35,14 +36,14 @@ std::vector<std::string> entries(const std::string& column) {
 }
 
 ReductionFacts reduction_row(const char* name, int inputs, int accumulators, int results, const char* types,
-                             const char* identities, const char* step, const char* merge, const char* leave) {
+                             const char* identities, const char* step, const char* merge, const char* results_of) {
   ReductionFacts row{name,           inputs, accumulators, results, entries(types), entries(identities), entries(step),
                      entries(merge), {}};
-  for (const std::string& entry : entries(leave)) row.leave.push_back(std::stoi(entry));
+  for (const std::string& entry : entries(results_of)) row.result_accumulator.push_back(std::stoi(entry));
   for (const auto* column : {&row.types, &row.identities, &row.step, &row.merge})
     OCL_ASSERT(static_cast<int>(column->size()) == accumulators,
                row.name + ": a column of reductions.def needs an entry per accumulator");
-  OCL_ASSERT(static_cast<int>(row.leave.size()) == results, row.name + ": `results` needs an entry per result");
+  OCL_ASSERT(static_cast<int>(row.result_accumulator.size()) == results, row.name + ": `results` needs an entry per result");
   return row;
 }
 
@@ -125,14 +126,6 @@ DType accumulator_dtype(ReductionCode code, int accumulator, DType input) {
   if (type == "wide") return is_floating(compute) ? compute : DType::kI64;
   OCL_ASSERT(type == "same", "unknown accumulator type in reductions.def: " + type);
   return compute == DType::kBool ? DType::kI32 : compute;
-}
-
-DType stored_dtype(const Node& node, int number) {
-  if (!is_reduction(node)) return node.body.ops.at(static_cast<size_t>(number)).dtype;
-  const int accumulator =
-      node.stage == ReductionStage::kPartial ? number : facts(node.reduction).leave.at(static_cast<size_t>(number));
-  const DType input = node.body.ops.at(static_cast<size_t>(node.reduced.at(0))).dtype;
-  return accumulator_dtype(node.reduction, accumulator, input);
 }
 
 }  // namespace ocl::ir

@@ -199,13 +199,10 @@ struct Graph {
   NodeId add_node(Node node);
   /// Ranges of the size symbols, plus the loops of `node` if given.
   Ranges ranges(const Node* node = nullptr) const;
-  /// Readable text with everything that the graph holds; parse_graph reads it back exactly. Without origins it is a cache key
-  /// that equal graphs from different source lines share.
+  /// Readable text with everything that the graph holds; parse_graph (parse.h) reads it back exactly. Without origins it is a
+  /// cache key that equal graphs from different source lines share.
   std::string str(bool origins = true) const;
 };
-
-/// Throws ConfigError with a line number on text that is no graph.
-Graph parse_graph(const std::string& text);
 
 /// Whether the node reduces: it has loops r*, `reduced` values and results (kReduce, kScan).
 inline bool is_reduction(const Node& node) { return node.kind == NodeKind::kReduce || node.kind == NodeKind::kScan; }
@@ -226,51 +223,5 @@ struct Strided {
   IndexExpr offset;
 };
 std::optional<Strided> strided(const Graph& graph, const View& view);
-
-/// What holds after which step; see verify.h.
-enum class Level : uint8_t { kGraph, kScheduled };
-/// Throws InternalError that names the node and the rule it breaks, with the graph's text.
-void verify(const Graph& graph, Level level);
-/// Constant folding, common subexpressions, casts of casts, dead ops inside bodies, dead nodes. Returns whether it changed.
-bool simplify(Graph& graph);
-
-/// A row of ops.def; kLoad, kConstant, kIndex and kCast have rows here too, with an empty text.
-struct OpFacts {
-  const char* name;
-  int arity;
-  const char* dtype_rule;  // "same", "promoted", "bool", ...
-  const char* cost;        // "cheap", "special", "slow"
-  const char* facts;       // "commutative", "none"
-  const char* text;        // OpenCL C with $0 $1 $2
-};
-const OpFacts& facts(OpCode code);
-OpCode op_code(const std::string& name);  // throws InternalError
-
-/// The types that an op of ops.def converts its operands to, and the type of its value; from the operands' dtypes by the row's
-/// rule. Throws UnsupportedError if the op does not take them (bits of a float).
-struct OpTypes {
-  std::vector<DType> operands;
-  DType value = DType::kF32;
-};
-OpTypes op_types(OpCode code, const std::vector<DType>& operands);
-/// PyTorch's type promotion of two tensors of at least one dimension: bool < integers < floating point; u8 with i8 gives i16,
-/// f16 with bf16 gives f32.
-DType promote(DType a, DType b);
-
-/// A row of reductions.def, its lists taken apart.
-struct ReductionFacts {
-  std::string name;
-  int inputs = 1;                                           // values that enter per element
-  int accumulators = 1;                                     // values carried
-  int results = 1;                                          // values that leave
-  std::vector<std::string> types, identities, step, merge;  // per accumulator
-  std::vector<int> leave;                                   // per result: which accumulator
-};
-const ReductionFacts& facts(ReductionCode code);
-ReductionCode reduction_code(const std::string& name);  // throws InternalError
-/// Type of an accumulator, given the dtype of input 0.
-DType accumulator_dtype(ReductionCode code, int accumulator, DType input);
-/// Type of what Store::value `number` of a Reduce node refers to: a result, or an accumulator of a partial reduction.
-DType stored_dtype(const Node& node, int number);
 
 }  // namespace ocl::ir

@@ -67,6 +67,7 @@ IndexExpr operator*(const IndexExpr& a, const IndexExpr& b);
 IndexExpr floordiv(const IndexExpr& a, const IndexExpr& b);
 IndexExpr ceildiv(const IndexExpr& a, const IndexExpr& b);
 IndexExpr mod(const IndexExpr& a, const IndexExpr& b);
+std::vector<IndexExpr> loops(size_t count);  // i0, i1, ...
 IndexExpr min(const IndexExpr& a, const IndexExpr& b);
 IndexExpr max(const IndexExpr& a, const IndexExpr& b);
 IndexExpr product(const std::vector<IndexExpr>& factors);  // 1 when empty

@@ -1,5 +1,5 @@
-// csrc/ir/index_terms.h: an index expression as a polynomial: a sum of integer * product of atoms. What index_expr.cpp and
-// index_simplify.cpp share; nobody else includes it.
+// csrc/ir/index_terms.h: an index expression as a polynomial: a sum of integer * product of atoms. Shared by
+// index_expr.cpp, index_division.cpp and index_simplify.cpp; nobody else includes it.
 #pragma once
 
 #include <optional>
@@ -17,10 +17,15 @@ struct Term {
 };
 using Terms = std::vector<Term>;
 
+/// The order of factors in a term.
+inline bool factor_less(const IndexExpr& a, const IndexExpr& b) { return IndexExpr::order(a, b) < 0; }
+
 /// The terms of e, in canonical order; empty for 0.
 Terms terms_of(const IndexExpr& e);
 IndexExpr from_terms(Terms terms);
 IndexExpr from_term(const Term& term);
+/// A node as it is, without folding.
+IndexExpr make_node(IndexOp op, std::vector<IndexExpr> args);
 /// term / divisor, if every coefficient and factor divides.
 std::optional<Term> divide(const Term& term, const Term& divisor);
 /// e / divisor as a polynomial, if all terms divide. `divisor` may be a sum.

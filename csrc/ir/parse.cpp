@@ -1,9 +1,12 @@
 // csrc/ir/parse.cpp: reads what print.cpp writes; the grammar is at the head of print.cpp.
+#include "csrc/ir/parse.h"
+
 #include <cctype>
 #include <charconv>
 #include <cmath>
 #include <limits>
 
+#include "csrc/ir/facts.h"
 #include "csrc/ir/graph.h"
 #include "csrc/support/error.h"
 

@@ -26,6 +26,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "csrc/ir/facts.h"
 #include "csrc/ir/graph.h"
 #include "csrc/ir/index_terms.h"
 #include "csrc/support/error.h"

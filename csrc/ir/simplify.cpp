@@ -1,5 +1,7 @@
 // csrc/ir/simplify.cpp: one pass over bodies (simplify_body.cpp), then equal nodes become one and dead nodes go.
 // Buffers keep their ids: one that nothing touches any more simply stays in the table.
+#include "csrc/ir/simplify.h"
+
 #include <algorithm>
 #include <map>
 #include <set>

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "csrc/ir/facts.h"
 #include "csrc/support/error.h"
 
 namespace ocl::ir {

@@ -1,8 +1,11 @@
 // csrc/ir/verify.cpp: what holds of a graph at each level, as rows of a rule and its check.
+#include "csrc/ir/verify.h"
+
 #include <algorithm>
 #include <functional>
 #include <set>
 
+#include "csrc/ir/facts.h"
 #include "csrc/ir/graph.h"
 #include "csrc/support/error.h"
 

@@ -29,12 +29,6 @@ Value view(const Builder& b, const Value& x, Shape sizes, const std::vector<Inde
   return result;
 }
 
-std::vector<IndexExpr> loops(size_t count) {
-  std::vector<IndexExpr> result;
-  for (size_t i = 0; i < count; ++i) result.push_back(loop(i));
-  return result;
-}
-
 }  // namespace
 
 Value Builder::reshape(const Value& x, const Shape& sizes) const {

@@ -1,4 +1,4 @@
-// csrc/python/device_bindings.cpp: what torch_ocl_compile/device.py needs of csrc/torch and csrc/runtime.
+// csrc/python/device_bindings.cpp: what torch_ocl_compile/device/torch_ocl.py needs of csrc/torch and csrc/runtime.
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/free_memory.h"
 #include "csrc/torch/device_state.h"

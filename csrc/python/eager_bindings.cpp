@@ -1,4 +1,4 @@
-// csrc/python/eager_bindings.cpp: the compiler of eager ops: torch_ocl_compile/eager.py, called with one op's arguments.
+// csrc/python/eager_bindings.cpp: the compiler of eager ops: torch_ocl_compile/eager/compile.py, called with one op's arguments.
 #include <torch/csrc/jit/python/pybind_utils.h>
 
 #include "csrc/python/plan_object.h"
@@ -48,9 +48,9 @@ std::shared_ptr<const aten::EagerPlan> plan_from(const py::object& made) {
   return eager;
 }
 
-std::shared_ptr<const aten::EagerPlan> compile(const py::function& compiler, const c10::OperatorHandle& op,
-                                               const torch::jit::Stack& stack, const aten::EagerArguments& arguments,
-                                               aten::KeyLevel level) {
+std::shared_ptr<const aten::EagerPlan> compile_op(const py::function& compiler, const c10::OperatorHandle& op,
+                                                  const torch::jit::Stack& stack, const aten::EagerArguments& arguments,
+                                                  aten::KeyLevel level) {
   const size_t count = op.schema().arguments().size();
   py::list values;
   for (size_t i = 0; i < count; ++i) {
@@ -76,7 +76,7 @@ void bind_eager(py::module_& m) {
           if (!Py_IsInitialized()) return std::shared_ptr<const aten::EagerPlan>();
           const py::gil_scoped_acquire gil;
           try {
-            return compile(*held, op, stack, arguments, level);
+            return compile_op(*held, op, stack, arguments, level);
           } catch (py::error_already_set& error) {  // an interrupt, or what is wrong with the compiler or the device
             error.restore();
             python_error raised;

@@ -1,4 +1,5 @@
 // csrc/python/exec_bindings.cpp: _C.exec: compile a graph, run the plan, read what it did.
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -12,7 +13,9 @@
 #include "csrc/exec/tune.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/plan_object.h"
+#include "csrc/runtime/build_pool.h"
 #include "csrc/runtime/history.h"
+#include "csrc/schedule/pipeline.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/eager.h"
 #include "csrc/torch/plan_runner.h"
@@ -82,6 +85,7 @@ py::dict build_counters() {
   const runtime::BuildCounters c = runtime::build_counters();
   py::dict d;
   d["built"] = c.built;
+  d["by_workers"] = c.by_workers;
   d["from_binary"] = c.from_binary;
   d["rejected"] = c.rejected;
   d["unkept"] = c.unkept;
@@ -371,6 +375,12 @@ py::list check_cases(const std::string& kernel, const std::string& type, int onl
 
 void bind_exec(py::module_& m) {
   py::module_ e = m.def_submodule("exec", "Plans: compiled graphs and what they did.");
+  e.def(
+      "configure_builds",
+      [](int workers, int64_t longest_ms, const std::string& worker) {
+        runtime::set_build_pool({workers, std::chrono::milliseconds(longest_ms), worker});
+      },
+      py::arg("workers"), py::arg("longest_ms"), py::arg("worker") = "");
   e.def("configure", &configure, py::arg("cache_path"), py::arg("budget_bytes"), py::arg("failed_dir"), py::arg("dump_dir"));
   e.def("kept_bytes", &exec::kept_bytes);
   e.def("cache_stats", &cache_stats);

@@ -5,6 +5,10 @@
 #include <pybind11/stl.h>
 
 #include "csrc/ir/builder.h"
+#include "csrc/ir/facts.h"
+#include "csrc/ir/parse.h"
+#include "csrc/ir/simplify.h"
+#include "csrc/ir/verify.h"
 #include "csrc/support/error.h"
 
 namespace py = pybind11;
@@ -60,12 +64,8 @@ void bind_enums(py::module_& m) {
       .value("kKeyValue", AttentionKind::kKeyValue);
   py::enum_<Level>(m, "Level").value("kGraph", Level::kGraph).value("kScheduled", Level::kScheduled);
   m.def("size_bytes", &size_bytes);
-  m.def("dtype_name", [](DType t) { return name(t); });
-  m.def("parse_dtype", &parse_dtype);
   m.def("is_floating", &is_floating);
-  m.def("is_integral", &is_integral, py::arg("dtype"), py::arg("with_bool") = false);
   m.def("compute_type", &compute_type);
-  m.def("promote", &promote);
 }
 
 void bind_index(py::module_& m) {
@@ -136,11 +136,6 @@ void bind_index(py::module_& m) {
         fail(ErrorKind::kInternal, "no value for " + IndexExpr::symbol(s.kind, s.index).str() + " in " + e.str());
       return it->second;
     });
-  });
-  m.def("substitute", [](const IndexExpr& e, const std::map<std::string, IndexExpr>& with) {
-    std::map<Symbol, IndexExpr> by_symbol;
-    for (const auto& [text, value] : with) by_symbol.emplace(parse_symbol(text), value);
-    return substitute(e, by_symbol);
   });
 
   py::class_<Ranges>(m, "Ranges")
@@ -265,10 +260,6 @@ void bind_graph(py::module_& m) {
     }
     return rows;
   });
-  m.def("op_types", [](const std::string& name, const std::vector<DType>& operands) {
-    OpTypes types = op_types(op_code(name), operands);
-    return std::pair(std::move(types.operands), types.value);
-  });
   py::class_<ReductionFacts>(m, "ReductionFacts")
       .def_readonly("name", &ReductionFacts::name)
       .def_readonly("inputs", &ReductionFacts::inputs)
@@ -278,7 +269,7 @@ void bind_graph(py::module_& m) {
       .def_readonly("identities", &ReductionFacts::identities)
       .def_readonly("step", &ReductionFacts::step)
       .def_readonly("merge", &ReductionFacts::merge)
-      .def_readonly("leave", &ReductionFacts::leave);
+      .def_readonly("result_accumulator", &ReductionFacts::result_accumulator);
   m.def("reductions", [] {
     std::vector<ReductionFacts> rows;
     for (int code = 0; code < static_cast<int>(ReductionCode::kCount); ++code)
@@ -352,8 +343,6 @@ void bind_builder(py::module_& m) {
       .def("dtype_of", &BodyBuilder::dtype_of)
       .def("as_index", &BodyBuilder::as_index)
       .def("store", &BodyBuilder::store)
-      .def("store_into", &BodyBuilder::store_into)
-      .def("store_at", &BodyBuilder::store_at)
       .def(
           "add_store",
           [](BodyBuilder& b, const Value& target, const std::vector<IndexExpr>& coords, int value, int mask, bool maximum) {

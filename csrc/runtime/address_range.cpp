@@ -34,7 +34,7 @@ Device* device_of(const void* address) noexcept {
 }
 
 AddressRange::AddressRange(Device& device) {
-  for (bytes_ = kMostBytes; bytes_ >= kLeastBytes; bytes_ /= 2)
+  for (bytes_ = kMaxBytes; bytes_ >= kLeastBytes; bytes_ /= 2)
     if ((reserved_ = os::reserve_addresses(bytes_ + kChunkBytes))) break;
   if (!reserved_)
     fail(ErrorKind::kOutOfMemory,

@@ -290,7 +290,7 @@ void* Allocator::allocate(size_t bytes, int stream) {
   if (bytes == 0) return nullptr;
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
-  if (bytes > AddressRange::kMostBytes) {
+  if (bytes > AddressRange::kMaxBytes) {
     s.problem = "more than any device has";
     s.out_of_memory(bytes);
   }

@@ -7,9 +7,9 @@
 
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/caps.h"
+#include "csrc/runtime/device_list.h"
 #include "csrc/runtime/event.h"
 #include "csrc/runtime/queue.h"
-#include "csrc/runtime/vendor_library.h"
 #include "csrc/support/log.h"
 #include "csrc/support/os.h"
 
@@ -18,18 +18,7 @@ namespace {
 
 constexpr int kMaxDevices = 64;
 
-struct Listed {
-  cl_device_id id = nullptr;
-  std::string name, platform_name, driver, platform_version;
-  int rank = 0;           // 0 GPU, 1 accelerator, 2 CPU
-  bool emulator = false;  // runs kernels for checking, slowly: listed only when it is selected by name
-  std::string label() const { return platform_name + " / " + name; }
-};
-
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
+using Listed = ListedDevice;
 
 constexpr std::chrono::seconds kPatience{20};  // of a process that ends, for work that is still enqueued
 
@@ -77,6 +66,11 @@ class DeviceTable {
     return problems_;
   }
 
+  std::vector<std::string> vendor_libraries() {
+    std::lock_guard lock(mutex_);
+    return vendor_libraries_;
+  }
+
   void finish_before(std::chrono::steady_clock::time_point deadline) noexcept {
     for (const auto& slot : devices_)
       if (Device* device = slot.load(std::memory_order_acquire)) device->finish_before(deadline);
@@ -97,82 +91,11 @@ class DeviceTable {
     if (listed_) return;
     problems_.clear();
     selected_.clear();
-    std::vector<Listed> all = find_devices();
+    const std::vector<Listed> all = find_devices(vendor_libraries_, problems_);
     selected_ = select(all);
     if (selected_.size() > kMaxDevices) selected_.resize(kMaxDevices);
     listed_ = true;
     os::watch_forks();
-  }
-
-  std::vector<Listed> find_devices() {
-    std::vector<cl_platform_id> platforms;
-    const auto add = [&](cl_platform_id platform) {
-      if (std::find(platforms.begin(), platforms.end(), platform) == platforms.end()) platforms.push_back(platform);
-    };
-    for (const std::string& path : vendor_libraries_)
-      for (cl_platform_id platform : vendor_platforms(path, problems_)) add(platform);
-    cl_uint count = 0;
-    const cl_int status = clGetPlatformIDs(0, nullptr, &count);
-    if (status == CL_SUCCESS && count > 0) {
-      std::vector<cl_platform_id> found(count);
-      if (clGetPlatformIDs(count, found.data(), nullptr) == CL_SUCCESS)
-        for (cl_platform_id platform : found) add(platform);
-    } else if (status != CL_SUCCESS && status != -1001) {  // -1001: the loader knows no platform
-      problems_.push_back(std::string("clGetPlatformIDs: ") + status_name(status));
-    }
-    std::vector<Listed> devices;
-    for (cl_platform_id platform : platforms) add_devices(platform, devices);
-    std::stable_sort(devices.begin(), devices.end(), [](const Listed& a, const Listed& b) { return a.rank < b.rank; });
-    return devices;
-  }
-
-  void add_devices(cl_platform_id platform, std::vector<Listed>& devices) {
-    const std::string platform_name = platform_text(platform, CL_PLATFORM_NAME);
-    cl_uint count = 0;
-    cl_int status = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
-    if (status == CL_DEVICE_NOT_FOUND || (status == CL_SUCCESS && count == 0)) return;
-    std::vector<cl_device_id> ids(count);
-    if (status == CL_SUCCESS) status = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr);
-    if (status != CL_SUCCESS) {
-      problems_.push_back("platform '" + platform_name + "': clGetDeviceIDs: " + status_name(status));
-      return;
-    }
-    const size_t before = devices.size();
-    for (cl_device_id id : ids) {
-      Listed device;
-      device.id = id;
-      device.name = device_text(id, CL_DEVICE_NAME);
-      device.platform_name = platform_name;
-      device.platform_version = platform_text(platform, CL_PLATFORM_VERSION);
-      device.driver = device_text(id, CL_DRIVER_VERSION) + ", " + device.platform_version;
-      cl_device_type type = 0;
-      cl_bool available = CL_FALSE, compiler = CL_FALSE, little_endian = CL_FALSE;
-      clGetDeviceInfo(id, CL_DEVICE_TYPE, sizeof(type), &type, nullptr);
-      clGetDeviceInfo(id, CL_DEVICE_AVAILABLE, sizeof(available), &available, nullptr);
-      clGetDeviceInfo(id, CL_DEVICE_COMPILER_AVAILABLE, sizeof(compiler), &compiler, nullptr);
-      clGetDeviceInfo(id, CL_DEVICE_ENDIAN_LITTLE, sizeof(little_endian), &little_endian, nullptr);
-      const std::string where = "device '" + device.label() + "': ";
-      if (device.name.empty() || !available || !compiler || !little_endian) {
-        problems_.push_back(where + (device.name.empty() ? "does not answer"
-                                     : !available        ? "not available"
-                                     : !compiler         ? "has no compiler"
-                                                         : "is big-endian"));
-        continue;
-      }
-      device.rank = (type & CL_DEVICE_TYPE_GPU) ? 0 : (type & CL_DEVICE_TYPE_CPU) ? 2 : 1;
-      device.emulator = lower(device.label()).find("emulation") != std::string::npos;
-      // The same runtime found twice, as a system's and as a pip's library: the first one counts. Two equal boards on one
-      // platform are two devices.
-      const auto same = [&](const Listed& other) {
-        return other.name == device.name && other.platform_name == device.platform_name &&
-               other.platform_version == device.platform_version;
-      };
-      if (std::any_of(devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(before), same)) {
-        log_message(LogLevel::kDebug, "runtime", where + "listed twice, by two libraries; the first is used");
-        continue;
-      }
-      devices.push_back(std::move(device));
-    }
   }
 
   std::vector<Listed> select(const std::vector<Listed>& all) {
@@ -321,6 +244,8 @@ void end_devices() noexcept {
 void configure_devices(const std::string& selection, const std::vector<std::string>& vendor_libraries) {
   DeviceTable::instance().configure(selection, vendor_libraries);
 }
+
+std::vector<std::string> vendor_libraries() { return DeviceTable::instance().vendor_libraries(); }
 
 std::vector<std::string> device_problems() { return DeviceTable::instance().problems(); }
 

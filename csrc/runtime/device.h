@@ -72,6 +72,8 @@ class Device {
 /// system's list may lack (a pip-installed one): paths of libraries, of .icd files, or of folders of .icd files; among CPUs
 /// their devices come first. Throws ConfigError when a device is in use already and something would change.
 void configure_devices(const std::string& selection, const std::vector<std::string>& vendor_libraries);
+/// What configure_devices was last given.
+std::vector<std::string> vendor_libraries();
 /// Called when the process is about to end: waits for the work of all devices, up to some seconds, and does so again as the
 /// first of the functions that exit() calls; then no runtime is used any more. Runtimes for CPUs compile and run kernels in
 /// threads of this process. Such a thread crashes when the destructors of the runtime's libraries run meanwhile. Some of these

@@ -4,19 +4,18 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <ctime>
 #include <deque>
 #include <map>
 #include <mutex>
-#include <numeric>
-#include <optional>
-#include <set>
 #include <string_view>
 #include <thread>
 #include <unordered_map>
 
+#include "csrc/runtime/batches.h"
+#include "csrc/runtime/build_error.h"
+#include "csrc/runtime/build_pool.h"
+#include "csrc/runtime/compile.h"
 #include "csrc/runtime/device.h"
-#include "csrc/runtime/hidden_instructions.h"
 #include "csrc/support/hash.h"
 #include "csrc/support/log.h"
 #include "csrc/support/os.h"
@@ -25,12 +24,12 @@ namespace ocl::runtime {
 namespace {
 
 constexpr char kAbi[] = "kernels 1";           // changes with the meaning of a stored entry
-constexpr size_t kMostKernelsPerProgram = 16;  // 8 to 32 cost the same per kernel; fewer spread better over threads
+constexpr size_t kMaxKernelsPerProgram = 16;  // 8 to 32 cost the same per kernel; fewer spread better over threads
 constexpr char kReference[] = "@";             // a kernel's entry: this, then the key of the program that holds it
-constexpr double kBinarySeconds = 0.015;       // of CPU a kernel; longer, and the answer was compiled: others take microseconds
+constexpr double kBinarySeconds = 0.002;       // of CPU; longer, and the answer was compiled: others take microseconds
+constexpr char kYes[] = "1", kNo[] = "0";
 
 using Clock = std::chrono::steady_clock;
-using Indices = std::vector<size_t>;  // into the texts of one call
 
 constexpr size_t kRecent = 64;   // programs that stay though no plan uses them
 constexpr size_t kSweepAt = 64;  // rows of `programs` from which on those of programs that are gone are dropped
@@ -43,8 +42,8 @@ struct Shared {
   std::deque<std::shared_ptr<Program>> recent;  // the latest last, each once
   size_t sweep_at = kSweepAt;
   BuildCounters counters;
-  std::set<int> compile_at_launch;  // indices of devices; guarded by `building`
-  std::mutex building;              // one call builds at a time, so that equal texts of two threads are built once
+  std::map<int, bool> compiles_at_launch;  // by index of the device; guarded by `building`
+  std::mutex building;                     // one call builds at a time, so that equal texts of two threads are built once
 };
 
 Shared& shared() {
@@ -62,88 +61,8 @@ std::string key_of(const Device& device, const std::string& name, const std::str
   return hash_hex(all);
 }
 
-std::string build_log(cl_program program, cl_device_id device) {
-  size_t bytes = 0;
-  if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes) != CL_SUCCESS || bytes == 0) return "";
-  std::string log(bytes, '\0');
-  if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, bytes, log.data(), nullptr) != CL_SUCCESS) return "";
-  log.resize(std::min(log.find('\0'), log.size()));
-  return log;
-}
-
-/// The lines that say what is wrong, indented for the message; the rest is in the saved log.
-std::string log_excerpt(const std::string& log) {
-  constexpr size_t kLines = 8;
-  std::vector<std::string> lines, errors;
-  for (size_t begin = 0; begin < log.size();) {
-    const size_t end = std::min(log.find('\n', begin), log.size());
-    const std::string line = log.substr(begin, end - begin);
-    begin = end + 1;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    lines.push_back(line);
-    if (line.find("error") != std::string::npos || line.find("Error") != std::string::npos) errors.push_back(line);
-  }
-  const std::vector<std::string>& chosen = errors.empty() ? lines : errors;
-  std::string text;
-  for (size_t i = 0; i < std::min(chosen.size(), kLines); ++i) text += (i ? "\n         " : "") + chosen[i].substr(0, 300);
-  if (chosen.size() > kLines) text += "\n         ... and " + std::to_string(chosen.size() - kLines) + " more";
-  return text.empty() ? "(the driver's log is empty)" : text;
-}
-
-/// Kernel names are ours, but a folder name must not depend on that.
-std::string file_name(const std::string& kernel) {
-  std::string name = kernel;
-  for (char& c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '-') c = '_';
-  return name.empty() ? "unnamed" : name;
-}
-
-/// Where source and log were saved; "" when they could not be, or the folder is not this user's alone.
-std::string save_failure(const std::string& failed_dir, const KernelText& text, const std::string& log) {
-  if (failed_dir.empty()) return "";
-  const std::string folder = failed_dir + "/" + file_name(text.name);
-  if (!os::private_folder(folder).problem.empty()) return "";
-  const bool saved =
-      os::write_private_file(folder + "/source.cl", text.text) && os::write_private_file(folder + "/log.txt", log);
-  return saved ? folder + "/" : "";
-}
-
-[[noreturn]] void raise_build_error(const Device& device, const KernelText& text, cl_int status, const std::string& log,
-                                    const std::string& failed_dir) {
-  const std::string saved = save_failure(failed_dir, text, log);
-  std::string message = "kernel " + text.name + " does not build on " + device.describe() + " (" + status_name(status) + ", " +
-                        std::to_string(status) + ")";
-  if (!text.where.empty()) message += "\n  where: " + text.where;
-  message += "\n  log:   " + log_excerpt(log);
-  message += saved.empty() ? "\n  do:    " : "\n  do:    source and full log are in " + saved + "; ";
-  message += "`python -m torch_ocl_compile doctor` checks this driver";
-  fail(ErrorKind::kBuild, message);
-}
-
-/// A program with what went wrong while it was made, if anything.
-struct Built {
-  ProgramHandle handle;
-  cl_int status = CL_SUCCESS;
-  std::string log;
-};
-
-Built compile(Device& device, const std::string& source) {
-  Built built;
-  const char* text = source.data();
-  const size_t bytes = source.size();
-  built.handle = ProgramHandle(clCreateProgramWithSource(device.context(), 1, &text, &bytes, &built.status));
-  if (built.status != CL_SUCCESS) return built;
-  const cl_device_id id = device.id();
-  built.status = clBuildProgram(built.handle.get(), 1, &id, device.build_options().c_str(), nullptr, nullptr);
-  if (built.status == CL_SUCCESS && hides_instructions(source)) {
-    cl_int status = CL_SUCCESS;
-    ProgramHandle whole =
-        uncover_instructions(device.context(), id, built.handle.get(), device.build_options().c_str(), &status);
-    built.status = status;
-    if (whole) built.handle = std::move(whole);
-  }
-  if (built.status != CL_SUCCESS || log_enabled(LogLevel::kDebug)) built.log = build_log(built.handle.get(), id);
-  return built;
+Built compile_for(Device& device, const std::string& source) {
+  return compile(device.context(), device.id(), device.build_options(), source, log_enabled(LogLevel::kDebug));
 }
 
 bool has_kernel(cl_program program, const std::string& name) {
@@ -152,70 +71,9 @@ bool has_kernel(cl_program program, const std::string& name) {
   return status == CL_SUCCESS;
 }
 
-std::shared_ptr<Program> load_binary(Device& device, const std::string& binary) {
-  const auto* data = reinterpret_cast<const unsigned char*>(binary.data());
-  const size_t bytes = binary.size();
-  const cl_device_id id = device.id();
-  cl_int status = CL_SUCCESS, loaded = CL_SUCCESS;
-  ProgramHandle handle(clCreateProgramWithBinary(device.context(), 1, &id, &bytes, &data, &loaded, &status));
-  if (status != CL_SUCCESS || loaded != CL_SUCCESS) return nullptr;
-  if (clBuildProgram(handle.get(), 1, &id, device.build_options().c_str(), nullptr, nullptr) != CL_SUCCESS) return nullptr;
-  return std::make_shared<Program>(device, std::move(handle));
-}
-
-std::string binary_of(const Program& program) {
-  size_t bytes = 0;
-  if (clGetProgramInfo(program.get(), CL_PROGRAM_BINARY_SIZES, sizeof(bytes), &bytes, nullptr) != CL_SUCCESS || bytes == 0)
-    return "";
-  std::string binary(bytes, '\0');
-  auto* data = reinterpret_cast<unsigned char*>(binary.data());
-  if (clGetProgramInfo(program.get(), CL_PROGRAM_BINARIES, sizeof(data), &data, nullptr) != CL_SUCCESS) return "";
-  return binary;
-}
-
-size_t marker_at(const std::string& text) {
-  for (size_t at = text.find(kKernelMarker); at != std::string::npos; at = text.find(kKernelMarker, at + 1))
-    if (at == 0 || text[at - 1] == '\n') return at;
-  return std::string::npos;
-}
-
-/// Groups texts into programs: equal preludes and distinct kernel names share one.
-std::vector<Indices> make_batches(const std::vector<KernelText>& texts, const Indices& pending) {
-  std::vector<Indices> batches;
-  std::map<std::string_view, std::vector<size_t>> open;  // prelude -> its batches that may have room
-  for (size_t i : pending) {
-    const std::string& text = texts[i].text;
-    const size_t marker = marker_at(text);
-    if (marker == std::string::npos || text.find("#define", marker) != std::string::npos) {
-      batches.push_back({i});
-      continue;
-    }
-    std::vector<size_t>& candidates = open[std::string_view(text).substr(0, marker)];
-    const auto fits = [&](size_t batch) {
-      return batches[batch].size() < kMostKernelsPerProgram &&
-             std::none_of(
-                 batches[batch].begin(), batches[batch].end(),
-                 [&](size_t other) { return texts[other].name == texts[i].name; });
-    };
-    const auto found = std::find_if(candidates.begin(), candidates.end(), fits);
-    if (found != candidates.end()) {
-      batches[*found].push_back(i);
-    } else {
-      candidates.push_back(batches.size());
-      batches.push_back({i});
-    }
-  }
-  return batches;
-}
-
-std::string batch_source(const std::vector<KernelText>& texts, const Indices& batch) {
-  std::string source = texts[batch[0]].text;
-  for (size_t i = 1; i < batch.size(); ++i) {
-    const std::string& text = texts[batch[i]].text;
-    source += "\n";
-    source.append(text, marker_at(text) + sizeof(kKernelMarker) - 1);
-  }
-  return source;
+std::shared_ptr<Program> load_program(Device& device, const std::string& binary) {
+  ProgramHandle handle = load_binary(device.context(), device.id(), device.build_options(), binary);
+  return handle ? std::make_shared<Program>(device, std::move(handle)) : nullptr;
 }
 
 /// One call of build_programs.
@@ -274,7 +132,7 @@ class Build {
     for (const auto& [program_key, indices] : stored) {
       const std::string binary = store_.find(program_key);
       if (binary.empty()) continue;
-      std::shared_ptr<Program> program = load_binary(device_, binary);
+      std::shared_ptr<Program> program = load_program(device_, binary);
       for (size_t i : indices)
         if (program && !has_kernel(program->get(), texts_[i].name)) program = nullptr;
       std::lock_guard lock(shared().mutex);
@@ -294,32 +152,110 @@ class Build {
     const Indices pending = missing();
     if (pending.empty()) return;
     const auto begin = Clock::now();
-    const std::vector<Indices> batches = make_batches(texts_, pending);
+    const auto count = static_cast<int64_t>(pending.size());
+    refuse_deadly(pending);
+    const size_t workers = workers_for(device_, pending.size());
+    if (workers > 0 && !compiles_at_launch())
+      build_with_workers(pending, workers);
+    else
+      build_here(make_batches(texts_, pending, kMaxKernelsPerProgram));
+    std::lock_guard lock(shared().mutex);
+    shared().counters.built += count;
+    shared().counters.build_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+  void build_here(const std::vector<Indices>& batches) {
     std::vector<Built> built(batches.size());
     // CPU compilers serialise threads. A GPU's gain a little.
     const size_t threads =
         device_.caps().is_cpu ? 1 : std::min<size_t>({batches.size(), 8, std::max(1u, std::thread::hardware_concurrency())});
     std::atomic<size_t> next{0};
     const auto work = [&] {
-      for (size_t b = next++; b < batches.size(); b = next++) built[b] = compile(device_, batch_source(texts_, batches[b]));
+      for (size_t b = next++; b < batches.size(); b = next++) built[b] = compile_for(device_, batch_source(texts_, batches[b]));
     };
     std::vector<std::thread> workers;
     for (size_t t = 1; t < threads; ++t) workers.emplace_back(work);
     work();
     for (std::thread& worker : workers) worker.join();
-    Indices smallest_first(batches.size());  // so that little is lost where the first binary tells not to ask for others
-    std::iota(smallest_first.begin(), smallest_first.end(), size_t{0});
-    std::stable_sort(smallest_first.begin(), smallest_first.end(),
-                     [&](size_t a, size_t b) { return batches[a].size() < batches[b].size(); });
-    for (size_t b : smallest_first) finish_batch(batches[b], std::move(built[b]));
+    for (size_t b = 0; b < batches.size(); ++b) finish_batch(batches[b], std::move(built[b]));
+  }
+
+  void build_with_workers(const Indices& pending, size_t workers) {
+    // Kernels of one program share the compiler's start, and equal parts keep all workers busy to the end.
+    const size_t share = (pending.size() + workers - 1) / workers;
+    std::exception_ptr error;
+    Indices alone;
+    finish_workers(make_batches(texts_, pending, std::clamp<size_t>(share, 1, kMaxKernelsPerProgram)), workers, alone, error);
+    std::vector<Indices> single;
+    for (size_t i : alone) single.push_back({i});
+    if (!single.empty()) finish_workers(single, workers, alone, error);
+    if (error) std::rethrow_exception(error);  // only now: what else was built is kept
+  }
+
+  /// Builds the batches in worker processes. Kernels of a batch that does not build go to `alone`; of a kernel by itself that
+  /// does not, `error` is the first error.
+  void finish_workers(const std::vector<Indices>& batches, size_t workers, Indices& alone, std::exception_ptr& error) {
+    std::vector<std::string> sources;
+    for (const Indices& batch : batches) sources.push_back(batch_source(texts_, batch));
+    const bool singles = std::all_of(batches.begin(), batches.end(), [](const Indices& batch) { return batch.size() == 1; });
+    std::vector<WorkerResult> results =
+        build_in_workers(device_, sources, workers, singles ? 2 : 1, log_enabled(LogLevel::kDebug));
+    for (size_t b = 0; b < batches.size(); ++b) {
+      WorkerResult& result = results[b];
+      const bool here = !result.answered && result.death.empty();  // no worker could be started
+      const bool good = result.answered && result.status == CL_SUCCESS;
+      if (!here && !good && (batches[b].size() > 1 || (!result.death.empty() && !singles))) {
+        alone.insert(alone.end(), batches[b].begin(), batches[b].end());
+        continue;
+      }
+      try {
+        if (here)
+          finish_batch(batches[b], compile_for(device_, sources[b]));
+        else if (!result.death.empty())
+          raise_deadly(batches[b][0], result.death);
+        else if (!good)
+          raise_build_error(device_, texts_[batches[b][0]], result.status, result.log, failed_dir_);
+        else
+          finish_worker_batch(batches[b], sources[b], result);
+      } catch (const Error&) {
+        if (!error) error = std::current_exception();
+      }
+    }
+  }
+
+  void finish_worker_batch(const Indices& batch, const std::string& source, const WorkerResult& result) {
+    std::shared_ptr<Program> program = result.binary.empty() ? nullptr : load_program(device_, result.binary);
+    if (!program || !has_all(batch, program->get())) {  // the driver takes no binaries of another process
+      finish_batch(batch, compile_for(device_, source));
+      return;
+    }
+    if (!result.log.empty()) log_message(LogLevel::kDebug, "runtime", texts_[batch[0]].name + ": " + result.log);
+    store_entry(batch, result.binary);
     std::lock_guard lock(shared().mutex);
-    shared().counters.built += static_cast<int64_t>(pending.size());
-    shared().counters.build_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+    shared().counters.by_workers += static_cast<int64_t>(batch.size());
+    for (size_t i : batch) keep(i, program);
+  }
+
+  /// A kernel of which the compiler died twice is not tried again with this driver: its entry says how it ended.
+  std::string deadly_key(size_t index) const { return key_of(device_, "ends the compiler " + keys_[index], ""); }
+
+  void refuse_deadly(const Indices& pending) {
+    if (!store_.find) return;
+    for (size_t i : pending)
+      if (const std::string death = store_.find(deadly_key(i)); !death.empty()) raise_deadly(i, death);
+  }
+
+  [[noreturn]] void raise_deadly(size_t index, const std::string& death) {
+    if (store_.store) store_.store(deadly_key(index), death);
+    raise_build_error(device_, texts_[index], CL_BUILD_PROGRAM_FAILURE,
+                      "the compiler's process ended twice (" + death +
+                          ") and is not tried again until `python -m torch_ocl_compile cache clear`",
+                      failed_dir_);
   }
 
   void finish_batch(const Indices& batch, Built built) {
     if (batch.size() > 1 && !succeeded(batch, built)) {  // which of them is it? Or do they only not go together?
-      for (size_t i : batch) finish_batch({i}, compile(device_, texts_[i].text));
+      for (size_t i : batch) finish_batch({i}, compile_for(device_, texts_[i].text));
       log_message(LogLevel::kInfo, "runtime",
                   "kernels " + texts_[batch[0]].name + " and " + std::to_string(batch.size() - 1) +
                       " more build alone but not together: " + built.log);
@@ -336,7 +272,7 @@ class Build {
     // With a program from source, CPU compilers keep what they built it of: 2.5 MB a kernel with Intel's, 0.5 from its binary,
     // which takes a twentieth of the time to load. GPUs' binaries may have to be compiled again.
     if (device_.caps().is_cpu && !binary.empty())
-      if (std::shared_ptr<Program> loaded = load_binary(device_, binary); loaded && has_all(batch, loaded->get()))
+      if (std::shared_ptr<Program> loaded = load_program(device_, binary); loaded && has_all(batch, loaded->get()))
         program = std::move(loaded);
     std::lock_guard lock(shared().mutex);
     for (size_t i : batch) keep(i, program);
@@ -352,41 +288,52 @@ class Build {
 
   /// Some runtimes compile a kernel when it is first launched. Asked for a binary before that, they compile every kernel once
   /// more, in a general form that the launch does not use: twice the time, for a binary that spares none. They have caches of
-  /// their own, by source, so no binaries of theirs are kept. What was seen once is stored.
+  /// their own, by source, so no binaries of theirs are kept. A small kernel tells; the verdict is stored.
   bool compiles_at_launch() {
-    std::set<int>& known = shared().compile_at_launch;
-    if (known.count(device_.index()) == 0 && store_.find && !store_.find(at_launch_key()).empty())
-      known.insert(device_.index());
-    return known.count(device_.index()) > 0;
+    std::map<int, bool>& known = shared().compiles_at_launch;
+    if (const auto found = known.find(device_.index()); found != known.end()) return found->second;
+    const std::string key = key_of(device_, "compiles at launch", "");
+    const std::string stored = store_.find ? store_.find(key) : "";
+    const bool verdict = stored.empty() ? seen_to_compile_for_a_binary() : stored == kYes;
+    if (stored.empty() && store_.store) store_.store(key, verdict ? kYes : kNo);
+    if (verdict)
+      log_message(LogLevel::kInfo, "runtime",
+                  device_.describe() + " compiles kernels when they are launched; its own cache keeps them");
+    return known[device_.index()] = verdict;
   }
 
-  std::string at_launch_key() const { return key_of(device_, "compiles at launch", ""); }
+  bool seen_to_compile_for_a_binary() {
+    const auto number =
+        static_cast<uint64_t>(Clock::now().time_since_epoch().count());  // a kernel that no cache of the driver has
+    const Built built = compile_for(device_, "__kernel void tell(__global ulong* x) { x[0] = x[1] * " + std::to_string(number) +
+                                                 "UL + " + std::to_string(os::process_id()) + "; }");
+    if (built.status != CL_SUCCESS) return false;
+    const double begin = os::thread_seconds();  // of CPU: a busy machine does not count
+    binary_of(built.handle.get());
+    return os::thread_seconds() - begin > kBinarySeconds;
+  }
 
   /// Returns the binary, "" if none is kept.
   std::string store_binary(const Indices& batch, const Program& program) {
     if (!store_.store) return "";
-    const auto leave_to_runtime = [&] {
+    if (compiles_at_launch()) {
       std::lock_guard lock(shared().mutex);
       shared().counters.unkept += static_cast<int64_t>(batch.size());
-      return std::string();
-    };
-    if (compiles_at_launch()) return leave_to_runtime();
-    const std::clock_t begin = std::clock();  // CPU time: a busy machine does not count
-    const std::string binary = binary_of(program);
-    if (static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC > kBinarySeconds * static_cast<double>(batch.size())) {
-      shared().compile_at_launch.insert(device_.index());
-      store_.store(at_launch_key(), "1");
-      log_message(LogLevel::kInfo, "runtime",
-                  device_.describe() + " compiles kernels when they are launched; its own cache keeps them");
-      return leave_to_runtime();
+      return "";
     }
+    const std::string binary = binary_of(program.get());
     if (binary.empty()) return "";
+    store_entry(batch, binary);
+    return binary;
+  }
+
+  void store_entry(const Indices& batch, const std::string& binary) {
+    if (!store_.store) return;
     std::string all_keys;
     for (size_t i : batch) all_keys += keys_[i];
     const std::string program_key = hash_hex(all_keys);
     store_.store(program_key, binary);
     for (size_t i : batch) store_.store(keys_[i], kReference + program_key);
-    return binary;
   }
 
   void keep(size_t index, const std::shared_ptr<Program>& program) {  // needs shared().mutex
@@ -426,7 +373,8 @@ KernelHandle Program::create_kernel(const std::string& name) const {
 
 bool keeps_binaries(const Device& device) {
   std::lock_guard lock(shared().building);
-  return shared().compile_at_launch.count(device.index()) == 0;
+  const auto found = shared().compiles_at_launch.find(device.index());
+  return found == shared().compiles_at_launch.end() || !found->second;
 }
 
 BuildCounters build_counters() {

@@ -54,11 +54,12 @@ struct BuildCounters {
   int64_t from_binary = 0;  // kernels loaded from the binary cache
   int64_t rejected = 0;     // cached binaries that did not load and were rebuilt
   double build_seconds = 0;
-  int64_t unkept = 0;  // of `built`: their binaries were not kept, the runtime has a cache of its own (keeps_binaries)
+  int64_t by_workers = 0;  // of `built`: compiled in worker processes
+  int64_t unkept = 0;      // of `built`: their binaries were not kept, the runtime has a cache of its own (keeps_binaries)
 };
 BuildCounters build_counters();
 
-/// False once a device was seen to compile at the first launch: its binaries are not asked for, as that compiles them again.
+/// False if the device is known to compile at the first launch: its binaries are not asked for, as that compiles them again.
 bool keeps_binaries(const Device& device);
 
 /// Returns one Program per text, in order (texts may share one). Looks every text up in `store` first, builds the rest in few

@@ -11,24 +11,24 @@ namespace ocl::schedule {
 
 namespace {
 
-constexpr double kMostElements = 32 << 20;  // of a member: beyond this a launch is nothing beside the work
-constexpr double kMostSteps = 256;          // of a lane of a member
-constexpr double kLeastHeld = 64 << 20;     // bytes of partial results that may always wait for company
-constexpr int kMostBuffers = 100;           // of a batch: registers and kernel text
-constexpr int kIntBytes = 512;              // left for integer arguments
+constexpr double kMaxElements = 32 << 20;  // of a member: beyond this a launch is nothing beside the work
+constexpr double kMaxSteps = 256;          // of a lane of a member
+constexpr double kLeastHeld = 64 << 20;    // bytes of partial results that may always wait for company
+constexpr int kMaxBuffers = 100;           // of a batch: registers and kernel text
+constexpr int kIntBytes = 512;             // left for integer arguments
 
 class Batcher {
  public:
   Batcher(Schedule& schedule, const Caps& caps)
       : schedule_(schedule),
-        most_buffers_(std::min(kMostBuffers, (caps.max_kernel_arg_bytes - kIntBytes) / 16)),
+        max_buffers_(std::min(kMaxBuffers, (caps.max_kernel_arg_bytes - kIntBytes) / 16)),
         edges_(group_dependences(schedule)),
         visible_(visible_buffers(schedule.graph)),
         parameters_(nodes_of_parameters(schedule)),
         shared_(shared_buffers(schedule)),
         home_(schedule.groups.size(), -1) {
     for (size_t b = 0; b < schedule.graph.buffers.size(); ++b)
-      most_held_ = std::max(most_held_, typical_bytes(schedule.graph, static_cast<ir::BufferId>(b)));
+      max_held_bytes_ = std::max(max_held_bytes_, typical_bytes(schedule.graph, static_cast<ir::BufferId>(b)));
   }
 
   void run() {
@@ -40,7 +40,7 @@ class Batcher {
       for (size_t b = 0; b < batches_.size() && home_[g] < 0; ++b) {
         std::set<ir::BufferId> all = batches_[b].buffers;
         all.insert(own.begin(), own.end());
-        if (static_cast<int>(all.size()) > most_buffers_ || batches_[b].held + held > most_held_) continue;
+        if (static_cast<int>(all.size()) > max_buffers_ || batches_[b].held + held > max_held_bytes_) continue;
         if (of_parameters(g) != of_parameters(batches_[b].members[0])) continue;
         if (!independent(static_cast<int>(b), g)) continue;
         batches_[b].members.push_back(g);
@@ -48,7 +48,7 @@ class Batcher {
         batches_[b].held += held;
         home_[g] = static_cast<int>(b);
       }
-      if (home_[g] >= 0 || static_cast<int>(own.size()) > most_buffers_) continue;
+      if (home_[g] >= 0 || static_cast<int>(own.size()) > max_buffers_) continue;
       home_[g] = static_cast<int>(batches_.size());
       batches_.push_back({{g}, own, held});
     }
@@ -73,12 +73,13 @@ class Batcher {
     const double elements = typical_product(schedule_.graph, group.sizes);
     if (group.strategy == LoopStrategy::kPointwise) return elements <= limit(group);
     const double steps = typical_product(schedule_.graph, group.reduce_sizes);
-    return group.strategy == LoopStrategy::kSequential && steps <= kMostSteps &&
-           elements * steps <= (leaves(group) ? kMostElements : limit(group)) && held_bytes(group) <= most_held_;
+    return group.strategy == LoopStrategy::kSequential && steps <= kMaxSteps &&
+           elements * steps <= (serves_caller_alone(group) ? kMaxElements : limit(group)) &&
+           held_bytes(group) <= max_held_bytes_;
   }
 
   /// Whether everything that the group stores is the caller's, so that no other group waits for it (gradients).
-  bool leaves(const Group& group) const {
+  bool serves_caller_alone(const Group& group) const {
     for (const ir::NodeId node : group.nodes())
       for (const ir::BufferId b : ir::writes(schedule_.graph.nodes[node]))
         if (shared_[b] && !visible_[b]) return false;
@@ -99,7 +100,7 @@ class Batcher {
     for (const ir::NodeId node : group.nodes())
       for (const Access& access : accesses(schedule_.graph.nodes[node]))
         if (!access.store && schedule_.graph.buffers[access.buffer].role != ir::BufferRole::kInput) return 65536;
-    return kMostElements;
+    return kMaxElements;
   }
 
   /// What becomes an argument: not the values that stay in registers of the group.
@@ -172,10 +173,10 @@ class Batcher {
   }
 
   Schedule& schedule_;
-  const int most_buffers_;
+  const int max_buffers_;
   const Dependences edges_;
   const std::vector<bool> visible_, parameters_, shared_;
-  double most_held_ = kLeastHeld;  // no more than one large activation takes
+  double max_held_bytes_ = kLeastHeld;  // no more than one large activation takes
   std::vector<Batch> batches_;
   std::vector<int> home_;  // batch of each group
 };

@@ -1,9 +1,10 @@
-// csrc/schedule/body.cpp: surgery on the bodies of Map and Reduce nodes.
+// csrc/schedule/body.cpp: changes to the bodies of Map and Reduce nodes.
 #include "csrc/schedule/body.h"
 
 #include <algorithm>
 #include <string_view>
 
+#include "csrc/ir/facts.h"
 #include "csrc/support/error.h"
 
 namespace ocl::schedule {
@@ -24,7 +25,7 @@ void rewrite_loops(Node& node, const LoopMap& map, const ir::Ranges& ranges) {
   for (ir::Store& store : node.stores) store.index = substitute(store.index, map, ranges);
 }
 
-void drop_unit_loops(Node& node, const ir::Graph& graph) {
+void drop_extent_1_loops(Node& node, const ir::Graph& graph) {
   LoopMap map;
   const auto drop = [&](ir::Shape& sizes, SymbolKind kind, bool keep_one) {
     ir::Shape kept;
@@ -107,7 +108,7 @@ void tidy(Node& node) {
   for (ir::Store& store : node.stores)
     for (IndexExpr& e : store.index) e = renumbered(e, position);
 
-  // What nothing uses goes.
+  // Unused operations are removed.
   std::vector<bool> used(kept.size(), false);
   const auto use_values = [&](const IndexExpr& e) {
     if (!uses_value(e)) return;

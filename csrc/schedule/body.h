@@ -1,5 +1,4 @@
-// csrc/schedule/body.h: surgery on the bodies of Map and Reduce nodes: other loops, a producer in place of a load, no
-// leftovers.
+// csrc/schedule/body.h: changes to the bodies of Map and Reduce nodes: their loops, loads replaced by producers, dead ops.
 #pragma once
 
 #include "csrc/schedule/loops.h"
@@ -11,7 +10,7 @@ bool is_loop_nest(const ir::Node& node);
 /// Replaces the node's loops in all its coordinates; sizes are left to the caller. `ranges` of the new loops.
 void rewrite_loops(ir::Node& node, const LoopMap& map, const ir::Ranges& ranges);
 /// Drops loops of extent 1.
-void drop_unit_loops(ir::Node& node, const ir::Graph& graph);
+void drop_extent_1_loops(ir::Node& node, const ir::Graph& graph);
 /// The op's value symbols (v*) and arguments renumbered by `position`.
 void renumber(ir::Op& op, const std::vector<int>& position);
 /// Removes equal and unused operations of a Map or Reduce body.
@@ -23,11 +22,11 @@ bool can_inline(const ir::Node& producer, const ir::Store& store);
 /// The value is rounded to the buffer's dtype as if it had been stored; under a mask it is 0 where the mask is false.
 void inline_producer(ir::Node& consumer, const ir::Node& producer, const ir::Store& store, const ir::Graph& graph);
 
-/// Per element of the loops, in quarters of a byte of memory traffic: what a body's operations cost.
+/// The cost of the body's operations for one element of the loops, in quarters of a byte of memory traffic.
 double op_cost(const ir::Node& node);
 /// Bytes that the node reads, each buffer counted once and no more than it has or the loops touch.
 double bytes_read(const ir::Graph& graph, const ir::Node& node);
-/// Loads of a node: buffer and coordinates.
+/// A load or store of a node.
 struct Access {
   ir::BufferId buffer = ir::kNone;
   Coords coords;

@@ -23,7 +23,7 @@ int Cluster::inner_phases() const {
 
 std::vector<BufferId> Cluster::buffers() const {
   std::set<BufferId> result(opaque.begin(), opaque.end());
-  result.insert(beside.begin(), beside.end());
+  result.insert(extra_outputs.begin(), extra_outputs.end());
   for (const ClusterAccess& access : accesses) result.insert(access.buffer);
   return {result.begin(), result.end()};
 }
@@ -50,7 +50,7 @@ Cluster cluster_of(const Schedule& schedule, ir::NodeId id, const Caps& caps) {
       cluster.opaque.insert(cluster.opaque.end(), node.outputs.begin(), node.outputs.end());
     } else {
       cluster.main = id;
-      cluster.beside.assign(node.outputs.begin() + 1, node.outputs.end());
+      cluster.extra_outputs.assign(node.outputs.begin() + 1, node.outputs.end());
       Coords coords;
       for (size_t d = 0; d < node.sizes.size(); ++d)
         coords.push_back(node.sizes[d].is_const(1) ? IndexExpr(0) : IndexExpr::loop(static_cast<int>(d)));
@@ -103,7 +103,7 @@ bool agree(const Cluster& a, const std::vector<ClusterAccess>& b, const std::vec
   };
   const auto elsewhere = [](const ClusterAccess& x) { return x.partial || local(x.coords); };
   for (const ClusterAccess& y : b) {
-    if ((y.store && contains(a.opaque, y.buffer)) || contains(a.beside, y.buffer)) return false;
+    if ((y.store && contains(a.opaque, y.buffer)) || contains(a.extra_outputs, y.buffer)) return false;
     const auto it = by_buffer.find(y.buffer);
     if (it == by_buffer.end()) continue;
     for (const ClusterAccess* x : it->second)

@@ -1,5 +1,5 @@
-// csrc/schedule/cluster.h: nodes that will be one launch, while fusion is deciding: their common loops, and how each node's
-// loops follow from these.
+// csrc/schedule/cluster.h: nodes that will be one launch, while fusion decides: their common loops, and each node's loops as
+// expressions over them.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace ocl::schedule {
 
-/// What a member touches, in the cluster's loops.
+/// A load or store of a member, over the cluster's loops.
 struct ClusterAccess {
   ir::BufferId buffer = ir::kNone;
   Coords coords;
@@ -28,9 +28,9 @@ struct Cluster {
   Loops loops;
   std::vector<Member> members;  // program order
   std::vector<ClusterAccess> accesses;
-  std::vector<ir::BufferId> opaque;  // read in an unknown order: operands of a template or a call
-  std::vector<ir::BufferId> beside;  // further outputs of a template, written in an unknown order
-  ir::NodeId main = ir::kNone;       // the template
+  std::vector<ir::BufferId> opaque;         // read in an unknown order: operands of a template or a call
+  std::vector<ir::BufferId> extra_outputs;  // other outputs of a template, written in an unknown order
+  ir::NodeId main = ir::kNone;              // the template
   ir::NodeId call = ir::kNone;
   LoopStrategy strategy = LoopStrategy::kPointwise;
   std::vector<Phase> phases;
@@ -46,9 +46,9 @@ struct Cluster {
 
 Cluster cluster_of(const Schedule& schedule, ir::NodeId node, const Caps& caps);
 
-/// One launch for both, with the loops of one of them; nullopt if no assignment of loops makes every value that one stores and
-/// the other touches fall on the same iteration, or no order of phases fits. Whether a third node lies between them is the
-/// caller's question.
+/// Both clusters as one launch, with the loops of one of them. nullopt if the loops cannot be matched so that each value that
+/// one cluster stores and the other touches belongs to the same iteration, or if no order of phases fits. The caller checks
+/// that no path leads from one to the other through a third.
 std::optional<Cluster> combine(const Schedule& schedule, const Cluster& a, const Cluster& b);
 
 }  // namespace ocl::schedule

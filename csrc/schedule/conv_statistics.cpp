@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "csrc/ir/facts.h"
 #include "csrc/schedule/body.h"
 #include "csrc/schedule/split_reductions.h"
 

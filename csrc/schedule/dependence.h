@@ -16,6 +16,10 @@ struct Dependences {
 /// Buffers that a node touches in memory: its own and those of its template launch (packed weights).
 std::vector<ir::BufferId> buffers_read(const Schedule& schedule, ir::NodeId node);
 
+/// Whether two nodes store to regions of a buffer that cannot overlap: in some dimension all coordinates of one lie below the
+/// other's.
+bool writes_apart(const ir::Graph& graph, const ir::Node& a, const ir::Node& b, ir::BufferId buffer);
+
 /// Dependences of the graph's nodes in program order. Writers of provably disjoint parts of a buffer (pieces of a
 /// concatenation) do not depend on each other.
 Dependences node_dependences(const Schedule& schedule);

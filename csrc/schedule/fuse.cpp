@@ -21,7 +21,7 @@ class Fuser {
   Fuser(Schedule& schedule, const Caps& caps) : schedule_(schedule), caps_(caps) {
     for (Node& node : schedule.graph.nodes)
       if (is_loop_nest(node)) {
-        drop_unit_loops(node, schedule.graph);
+        drop_extent_1_loops(node, schedule.graph);
         tidy(node);
       }
     dependences_ = node_dependences(schedule);
@@ -96,9 +96,9 @@ class Fuser {
 
   bool between_siblings() {
     bool changed = false;
-    constexpr size_t kMostReaders = 12;  // what everyone reads (a scalar) makes nobody a sibling
+    constexpr size_t kMaxReaders = 12;  // what everyone reads (a scalar) makes nobody a sibling
     for (const std::vector<NodeId>& readers : readers_) {
-      if (readers.size() < 2 || readers.size() > kMostReaders) continue;
+      if (readers.size() < 2 || readers.size() > kMaxReaders) continue;
       for (size_t i = 0; i < readers.size(); ++i)
         for (size_t j = i + 1; j < readers.size(); ++j) changed |= try_merge(owner_[readers[i]], owner_[readers[j]], false);
     }
@@ -110,7 +110,7 @@ class Fuser {
         if (access.store)
           for (const NodeId reader : readers_[access.buffer]) next.insert(owner_[reader]);
       const std::vector<int> list(next.begin(), next.end());
-      for (size_t i = 0; i < list.size() && list.size() <= kMostReaders; ++i)
+      for (size_t i = 0; i < list.size() && list.size() <= kMaxReaders; ++i)
         for (size_t j = i + 1; j < list.size(); ++j)
           if (!clusters_[list[i]].members.empty() && clusters_[list[i]].has_reduction() && clusters_[list[j]].has_reduction())
             changed |= try_merge(list[i], list[j], false);

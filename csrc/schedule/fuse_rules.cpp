@@ -10,18 +10,19 @@ namespace ocl::schedule {
 
 namespace {
 
-constexpr size_t kMostOps = 1500;         // of one launch: compile time
-constexpr size_t kMostBuffers = 64;       // of one launch: registers for pointers
+constexpr size_t kMaxLaunchOps = 1500;    // of one launch: compile time
+constexpr size_t kMaxLaunchBuffers = 64;  // of one launch: registers for pointers
 constexpr double kRowBytes = 256 * 1024;  // a row that later phases find in cache
 
 bool fits(const Fusion& f) {
   size_t ops = 0;
   for (const Member& member : f.merged.members) ops += f.schedule.graph.nodes[member.node].body.ops.size();
   const size_t buffers = f.merged.buffers().size();
-  return ops <= kMostOps && buffers <= kMostBuffers && static_cast<int>(buffers) * 16 + 256 <= f.caps.max_kernel_arg_bytes;
+  return ops <= kMaxLaunchOps && buffers <= kMaxLaunchBuffers &&
+         static_cast<int>(buffers) * 16 + 256 <= f.caps.max_kernel_arg_bytes;
 }
 
-/// Whether a row is short enough, and rows are many enough, to stay with one item or group through several passes over it.
+/// Whether one work-item or work-group may make several passes over its row: rows are short, and there are enough of them.
 bool rows_persist(const Fusion& f) {
   const ir::Graph& graph = f.schedule.graph;
   const double rows = typical_product(graph, f.merged.loops.sizes),
@@ -52,7 +53,7 @@ bool shares_elements(const Fusion& f) {
   return false;
 }
 
-/// Finals of one split: the partial results that they merge come from one launch, so nothing is gained by two.
+/// Both merge partial results of the same launch, so two launches would gain nothing.
 bool both_final(const Fusion& f) {
   const auto merges = [&](const Cluster& c) {
     return std::all_of(c.members.begin(), c.members.end(), [&](const Member& m) {

@@ -18,13 +18,13 @@ using ir::NodeKind;
 
 namespace {
 
-constexpr size_t kMostOps = 400;   // of one body
-constexpr size_t kMostLoads = 48;  // distinct buffers of one body
+constexpr size_t kMaxBodyOps = 400;  // of one body
+constexpr size_t kMaxLoads = 48;     // distinct buffers of one body
 
 /// Who writes and who reads each buffer.
-struct Uses {
+struct Accesses {
   std::vector<std::vector<NodeId>> writers, readers;
-  explicit Uses(const Schedule& schedule) : writers(schedule.graph.buffers.size()), readers(schedule.graph.buffers.size()) {
+  explicit Accesses(const Schedule& schedule) : writers(schedule.graph.buffers.size()), readers(schedule.graph.buffers.size()) {
     for (NodeId i = 0; i < static_cast<NodeId>(schedule.graph.nodes.size()); ++i) {
       for (const BufferId b : buffers_read(schedule, i)) readers[b].push_back(i);
       for (const BufferId b : ir::writes(schedule.graph.nodes[i])) writers[b].push_back(i);
@@ -50,7 +50,7 @@ class Inliner {
         uses_(schedule),
         dependences_(node_dependences(schedule)) {}
 
-  /// Values with one reader, a Map that does not evaluate them much more often.
+  /// Inlines values with one reader, if that is a Map which does not evaluate them much more often.
   void chains() {
     for (NodeId p = last(); p >= 0; --p) {
       if (!candidate(p)) continue;
@@ -64,10 +64,10 @@ class Inliner {
     }
   }
 
-  /// Values with several readers, and values that are reduced.
+  /// Inlines values with several readers, and values that are reduced, where that is cheaper.
   void by_cost() {
     for (NodeId p = last(); p >= 0; --p)
-      if (candidate(p) && !follows_template(p)) weigh(p);
+      if (candidate(p) && !follows_template(p)) inline_if_cheaper(p);
   }
 
  private:
@@ -101,8 +101,8 @@ class Inliner {
   bool legal(NodeId p, NodeId c) const {
     const Node &producer = graph_.nodes[p], &consumer = graph_.nodes[c];
     if (!parameters_.empty() && parameters_[p] && !parameters_[c] && !trivial(p)) return false;  // p's result is kept
-    if (!is_loop_nest(consumer) || producer.body.ops.size() + consumer.body.ops.size() > kMostOps) return false;
-    if (loaded_buffers(producer, consumer) > kMostLoads) return false;
+    if (!is_loop_nest(consumer) || producer.body.ops.size() + consumer.body.ops.size() > kMaxBodyOps) return false;
+    if (loaded_buffers(producer, consumer) > kMaxLoads) return false;
     for (const Access& access : accesses(producer)) {
       if (access.store) continue;
       for (const NodeId w : uses_.writers[access.buffer])
@@ -111,7 +111,7 @@ class Inliner {
     return true;
   }
 
-  /// The consumer overwrites what the producer reads: right if each element is read where it is written.
+  /// For a consumer that overwrites what the producer reads: each element must be read where it is written.
   bool stays_in_place(const Node& producer, const Node& consumer, const Access& read) const {
     for (const ir::Op& op : consumer.body.ops) {
       if (op.code != ir::OpCode::kLoad || op.buffer != producer.stores[0].buffer) continue;
@@ -155,7 +155,8 @@ class Inliner {
     return false;
   }
 
-  void weigh(NodeId p) {
+  /// Moves the producer into its readers if that moves fewer bytes than keeping its value in memory.
+  void inline_if_cheaper(NodeId p) {
     const Node& producer = graph_.nodes[p];
     const BufferId buffer = producer.stores[0].buffer;
     std::vector<NodeId> targets;
@@ -180,15 +181,15 @@ class Inliner {
     if (targets.empty()) return;
     const double n = count(p), ops = op_cost(producer) / 4, input = bytes_read(graph_, producer),
                  size = typical_bytes(graph_, buffer);
-    double again = 0, reread = 0;
+    double recomputed = 0, reread = 0;
     for (const NodeId c : targets) {
       const double e = evaluations(c, buffer), share = std::min(1.0, e / n);
-      again += input * share + (trivial(p) && e > n ? 0 : e * ops);
+      recomputed += input * share + (trivial(p) && e > n ? 0 : e * ops);
       reread += size * share;
     }
     const bool stays = forced || elementwise_maps > 0;
     const double inlined =
-        again + (stays ? input + n * ops : 0) + (forced || elementwise_maps > 1 ? size * (1 + elementwise_maps) : 0);
+        recomputed + (stays ? input + n * ops : 0) + (forced || elementwise_maps > 1 ? size * (1 + elementwise_maps) : 0);
     double kept = input + n * ops + size + reread + size * elementwise_maps;
     if (reduced) kept -= size;     // the reduction can store the value on its way
     if (by_row) kept += 2 * size;  // a value in memory keeps the passes over a row from being one launch
@@ -215,7 +216,7 @@ class Inliner {
   Graph& graph_;
   const Caps& caps_;
   const std::vector<bool> visible_, parameters_;
-  Uses uses_;
+  Accesses uses_;
   const Dependences dependences_;
 };
 
@@ -224,7 +225,7 @@ class Inliner {
 void inline_maps(Schedule& schedule, const Caps& caps) {
   for (Node& node : schedule.graph.nodes) {
     if (!is_loop_nest(node)) continue;
-    drop_unit_loops(node, schedule.graph);
+    drop_extent_1_loops(node, schedule.graph);
     tidy(node);
   }
   Inliner(schedule, caps).chains();

@@ -1,6 +1,6 @@
 // csrc/schedule/inline_maps.h: pass: bodies of Map nodes move into the nodes that read them.
-// Chains with one reader always do; a value with several readers, or one that feeds a reduction, when computing it again moves
-// fewer bytes than storing and reading it. What is left for `fuse` are values that are worth a register or a place in memory.
+// A Map with one reader, another Map, always moves. A value with several readers, or one that feeds a reduction, moves if
+// computing it again costs fewer bytes of memory traffic than storing and reading it.
 #pragma once
 
 #include "csrc/schedule/pass.h"

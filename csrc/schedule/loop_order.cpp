@@ -75,8 +75,8 @@ class GroupLoops {
       return;
     }
     int width = caps.vector_floats;
-    const int64_t most = ranges.of(sizes.back()).high;
-    while (width > 1 && width > most) width /= 2;
+    const int64_t max_size = ranges.of(sizes.back()).high;
+    while (width > 1 && width > max_size) width /= 2;
     group_.vector_width = width;
   }
 
@@ -141,7 +141,7 @@ class GroupLoops {
     const size_t outer = position(kind, a);
     const ir::Shape& sizes = kind == SymbolKind::kLoop ? group_.sizes : group_.reduce_sizes;
     const ir::Ranges ranges = loops().ranges(graph_);
-    if (sizes[a + 1].is_const(0)) return false;  // runs never: there is no quotient to write
+    if (sizes[a + 1].is_const(0)) return false;  // an empty loop: no quotient by its size
     for (const Walk& walk : walks_) {
       const auto &x = walk.strides[outer], &y = walk.strides[outer + 1];
       if (!x || !y || !simplify(*x - *y * sizes[a + 1], ranges).is_const(0)) return false;
@@ -208,8 +208,8 @@ bool fits_31_bits(const Graph& graph, const ir::Buffer& buffer, const ir::Ranges
   return ranges.of(simplify(last, ranges)).high < (int64_t{1} << 31) - 1 && graph.symbols >= 0;
 }
 
-void choose_index_width(const Schedule& schedule, Group& group) {
-  for (Group& member : group.members) choose_index_width(schedule, member);
+void choose_group_width(const Schedule& schedule, Group& group) {
+  for (Group& member : group.members) choose_group_width(schedule, member);
   const Graph& graph = schedule.graph;
   const ir::Ranges ranges = graph.ranges();
   group.index32 = ranges.of(simplify(product(group.sizes) * product(group.reduce_sizes), ranges)).high < (int64_t{1} << 31) - 1;
@@ -233,7 +233,7 @@ void loop_order(Schedule& schedule, const Caps& caps) {
 }
 
 void choose_index_width(Schedule& schedule, const Caps&) {
-  for (Group& group : schedule.groups) choose_index_width(schedule, group);
+  for (Group& group : schedule.groups) choose_group_width(schedule, group);
 }
 
 }  // namespace ocl::schedule

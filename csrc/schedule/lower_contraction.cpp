@@ -1,4 +1,5 @@
 // csrc/schedule/lower_contraction.cpp: contractions and convolutions as sums over masked loads.
+#include "csrc/ir/facts.h"
 #include "csrc/schedule/choose_template.h"
 #include "csrc/schedule/loops.h"
 #include "csrc/support/error.h"

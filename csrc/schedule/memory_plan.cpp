@@ -1,8 +1,10 @@
 // csrc/schedule/memory_plan.cpp: buffers with lifetimes -> offsets in one arena, best fit, largest first.
+#include "csrc/schedule/memory_plan.h"
+
 #include <algorithm>
 #include <numeric>
 
-#include "csrc/schedule/schedule.h"
+#include "csrc/schedule/verify.h"
 #include "csrc/support/error.h"
 
 namespace ocl::schedule {
@@ -48,6 +50,7 @@ MemoryPlan plan_memory(const std::vector<Interval>& intervals, int64_t alignment
         std::upper_bound(placed.begin(), placed.end(), block, [](const Block& a, const Block& b) { return a.begin < b.begin; }),
         block);
   }
+  verify(plan, intervals);
   return plan;
 }
 

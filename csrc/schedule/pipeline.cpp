@@ -1,8 +1,12 @@
 // csrc/schedule/pipeline.cpp: the passes in order; read this first. A pass is void(Schedule&, const Caps&).
+#include "csrc/schedule/pipeline.h"
+
 #include <algorithm>
 #include <chrono>
 #include <string_view>
 
+#include "csrc/ir/simplify.h"
+#include "csrc/ir/verify.h"
 #include "csrc/schedule/batch.h"
 #include "csrc/schedule/choose_template.h"
 #include "csrc/schedule/conv_statistics.h"
@@ -14,6 +18,7 @@
 #include "csrc/schedule/placement.h"
 #include "csrc/schedule/share_copies.h"
 #include "csrc/schedule/split_reductions.h"
+#include "csrc/schedule/verify.h"
 #include "csrc/support/error.h"
 
 namespace ocl::schedule {
@@ -24,27 +29,37 @@ void simplify_graph(Schedule& schedule, const Caps&) { ir::simplify(schedule.gra
 
 enum When { kAlways, kFusing, kNotFusing };
 
+/// What holds after a pass.
+enum Holds {
+  kGraphRules,    // ir::verify
+  kGroupedRules,  // and verify(schedule, kGrouped)
+  kPlacedRules,   // and verify(schedule, kPlaced)
+  kNothing,       // checked after the next pass
+};
+
 struct Pass {
   const char* name;
   PassFunction run;
   When when;
+  Holds holds;
+  bool always_verified = false;  // the schedule, at little cost; the graph only with Options::verify
 };
 
 constexpr Pass kPasses[] = {
-    {"simplify", simplify_graph, kAlways},
-    {"layout", choose_layout, kAlways},
-    {"choose_template", choose_template, kAlways},
-    {"conv_statistics", conv_statistics, kFusing},
-    {"share_copies", share_copies, kAlways},
-    {"split_reductions", split_reductions, kAlways},
-    {"inline_maps", inline_maps, kFusing},
-    {"fuse", fuse, kFusing},
-    {"one_group_per_node", one_group_per_node, kNotFusing},
-    {"loop_order", loop_order, kAlways},
-    {"batch", batch, kFusing},
-    {"linearize", linearize, kAlways},
-    {"place_buffers", place_buffers, kAlways},
-    {"choose_index_width", choose_index_width, kAlways},
+    {"simplify", simplify_graph, kAlways, kGraphRules},
+    {"layout", choose_layout, kAlways, kGraphRules},
+    {"choose_template", choose_template, kAlways, kGraphRules},
+    {"conv_statistics", conv_statistics, kFusing, kGraphRules},
+    {"share_copies", share_copies, kAlways, kGraphRules},
+    {"split_reductions", split_reductions, kAlways, kGraphRules},
+    {"inline_maps", inline_maps, kFusing, kGraphRules},
+    {"fuse", fuse, kFusing, kGroupedRules, true},
+    {"one_group_per_node", one_group_per_node, kNotFusing, kGroupedRules, true},
+    {"loop_order", loop_order, kAlways, kGroupedRules},
+    {"batch", batch, kFusing, kNothing},  // launches have no order yet
+    {"linearize", linearize, kAlways, kGroupedRules},
+    {"place_buffers", place_buffers, kAlways, kPlacedRules, true},
+    {"choose_index_width", choose_index_width, kAlways, kPlacedRules},
 };
 
 struct Order {
@@ -53,18 +68,18 @@ struct Order {
 
 constexpr Order kOrder[] = {
     {"layout", "choose_template", "a chooser reads the strides of its operands"},
-    {"layout", "split_reductions", "which loop of a reduction is contiguous decides how it is cut"},
+    {"layout", "split_reductions", "a reduction is cut by which of its loops is contiguous"},
     {"choose_template", "split_reductions", "a contraction without a template becomes a reduction"},
-    {"choose_template", "conv_statistics", "some kernels of convolutions have a form that leaves statistics"},
+    {"choose_template", "conv_statistics", "only some kernels of convolutions can store statistics"},
     {"conv_statistics", "split_reductions", "a reduction is recognised as long as it is whole"},
     {"choose_template", "inline_maps", "a chooser's packing copies and partial sums fuse like any node"},
     {"choose_template", "share_copies", "choosers ask for copies one by one"},
-    {"share_copies", "inline_maps", "a copy's producer would be computed again in each"},
+    {"share_copies", "inline_maps", "otherwise a copy's producer would be computed again for each reader"},
     {"split_reductions", "inline_maps", "partial and final steps take producers and consumers of their own"},
-    {"inline_maps", "fuse", "only values that are worth keeping are worth a place in a group"},
+    {"inline_maps", "fuse", "what is computed again where it is read needs no group"},
     {"fuse", "loop_order", "all nodes of a group share their loops"},
     {"loop_order", "batch", "members of a batch keep loops of their own"},
-    {"batch", "linearize", "a batch has one place in the order"},
+    {"batch", "linearize", "a batch is one launch"},
     {"linearize", "place_buffers", "a lifetime is a pair of positions in the final order"},
 };
 
@@ -81,11 +96,14 @@ void check_order() {
                std::string(order.first) + " must run before " + order.second + ": " + order.reason);
 }
 
-void verify_after(const char* pass, const ir::Graph& graph) {
+/// Throws InternalError that names the pass if its result breaks a rule. `graph_too`: rules of ir::verify as well.
+void verify_after(const Pass& pass, const Schedule& schedule, bool graph_too) {
   try {
-    ir::verify(graph, ir::Level::kGraph);
+    if (graph_too) ir::verify(schedule.graph, pass.holds == kGraphRules ? ir::Level::kGraph : ir::Level::kScheduled);
+    if (pass.holds != kGraphRules)
+      verify(schedule, pass.holds == kPlacedRules ? ScheduleLevel::kPlaced : ScheduleLevel::kGrouped);
   } catch (const Error& error) {
-    fail(error.kind(), std::string("after the pass ") + pass + ": " + error.what());
+    fail(error.kind(), std::string("after the pass ") + pass.name + ": " + error.what());
   }
 }
 
@@ -104,9 +122,9 @@ Schedule make_schedule(ir::Graph graph, const Caps& caps, const Options& options
     const auto start = std::chrono::steady_clock::now();
     pass.run(schedule, caps);
     const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
-    const bool verified = options.verify && position(pass.name) < position("fuse");
+    const bool verified = options.verify && pass.holds != kNothing;
     if (options.trace) options.trace->push_back({pass.name, time.count(), str(schedule) != before, verified});
-    if (verified) verify_after(pass.name, schedule.graph);
+    if (verified || pass.always_verified) verify_after(pass, schedule, verified);
   }
   schedule.measured = nullptr;
   schedule.tunables = nullptr;

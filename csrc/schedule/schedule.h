@@ -27,17 +27,14 @@ enum class LoopStrategy : uint8_t {
   kColumn,      // GPU: a work-group owns `columns` neighbouring outer elements, its rows of items stride over r*
 };
 
-/// Part of a kLoops group. Inner phases run for every (i*, r*), outer phases once per i*; a group with reductions may begin
-/// with an outer phase. Within a group a buffer that one of its nodes stores is loaded at the stored coordinates only, so the
-/// load is the stored value in a register (rounded to the buffer's dtype); whether it is stored to memory as well is the
-/// buffer's placement.
-///   inner phase  Map and Reduce nodes in order. A Map's value serves later nodes of the same phase, Reduce nodes included, and
-///   may be
-///                stored on the way. An inner phase never loads what a Map of an earlier inner phase made.
-///   outer phase  Map nodes over i*. They and later phases of either kind see the results of earlier reductions and outer Maps
-///   as
-///                scalars of i*.
-/// An inner phase of Map nodes re-reads its inputs (they sit in cache).
+/// A step of a kLoops group. Inner phases run for every (i*, r*), outer phases once per i*. A group with reductions may begin
+/// with an outer phase.
+///   inner phase  Map and Reduce nodes in order. A Map's value serves later nodes of the same phase, Reduce nodes included. It
+///                may also be stored. Later inner phases cannot load it.
+///   outer phase  Map nodes over i*. Their values, like the results of reductions, are scalars of i* for all later phases.
+/// Within a group, a buffer that one of its nodes stores is loaded at the stored coordinates only. So the load is the stored
+/// value in a register, rounded to the buffer's dtype. The buffer's placement says whether it is stored to memory as well.
+/// Each inner phase reads its inputs again; they are in cache.
 struct Phase {
   bool inner = false;
   std::vector<ir::NodeId> nodes;
@@ -45,9 +42,8 @@ struct Phase {
 
 struct Group {
   GroupKind kind = GroupKind::kLoops;
-  /// kLoops: the loops all its nodes share, outermost first, innermost contiguous; the nodes' indices are already rewritten to
-  /// these (Map nodes in an inner phase have loops i* then r*: their i(n+k) is written as r(k)). node.sizes = sizes for every
-  /// node, and node.reduce_sizes = reduce_sizes for nodes of inner phases.
+  /// kLoops: the loops that all nodes share, outermost first. The nodes' indices use these loops: node.sizes = sizes for every
+  /// node, and node.reduce_sizes = reduce_sizes for nodes of inner phases, Maps included.
   ir::Shape sizes, reduce_sizes;
   LoopStrategy strategy = LoopStrategy::kPointwise;
   std::vector<Phase> phases;         // kPointwise: one outer phase
@@ -96,37 +92,6 @@ struct Schedule {
   const Measured* measured = nullptr;             // while the passes run: Options::measured
   std::vector<Tunable>* tunables = nullptr;       // while the passes run: Options::tunables
 };
-
-struct PassTrace {
-  std::string name;
-  double milliseconds = 0;
-  bool changed = false;
-  bool verified = false;  // the graph was checked after it
-};
-
-struct Options {
-  bool verify = false;            // run ir::verify between passes
-  bool fuse = true;               // off: one launch per node, for debugging
-  bool keeps_parameters = false;  // what depends on parameters alone is kept between calls: it gets launches of its own
-  std::vector<PassTrace>* trace = nullptr;
-  const Measured* measured = nullptr;        // what choose_template follows instead of its models
-  std::vector<Tunable>* tunables = nullptr;  // filled with what templates competed for, each problem once
-};
-
-/// Runs all passes; read pipeline.cpp first.
-Schedule make_schedule(ir::Graph graph, const Caps& caps, const Options& options);
-
-/// Packs buffers whose lifetimes do not overlap into one arena. Pure: equal input gives equal offsets.
-/// `alignment` in bytes, a power of two. Throws InternalError on a lifetime that ends before it begins.
-struct Interval {
-  int first = 0, last = 0;
-  int64_t size_bytes = 0;
-};
-struct MemoryPlan {
-  std::vector<int64_t> offsets;  // bytes, per interval
-  int64_t arena_bytes = 0;
-};
-MemoryPlan plan_memory(const std::vector<Interval>& intervals, int64_t alignment);
 
 /// Bytes that a group reads and writes and the floating-point operations it does; symbolic.
 struct Work {

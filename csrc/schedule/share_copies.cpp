@@ -1,4 +1,4 @@
-// csrc/schedule/share_copies.cpp: pass: what several choosers asked for is made once.
+// csrc/schedule/share_copies.cpp: pass: copies and packs that several template choosers asked for are made once.
 #include "csrc/schedule/share_copies.h"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ class Sharer {
   }
 
  private:
-  /// What the node reads of a buffer with a twin, it reads of the twin.
+  /// Makes the node read the twin in place of a buffer that has one.
   void redirect(NodeId id) {
     const auto move = [&](BufferId& buffer, std::vector<IndexExpr>& coords) {
       const auto twin = twins_.find(buffer);
@@ -84,7 +84,7 @@ class Sharer {
     const ir::Store& store = node.stores[0];
     if (load.code != ir::OpCode::kLoad || !load.args.empty() || store.mask != ir::kNone ||
         store.mode != ir::StoreMode::kWrite || visible_[store.buffer] || writers_[store.buffer].size() != 1)
-      return std::nullopt;  // of several writers each makes a part: tensors that are joined
+      return std::nullopt;  // several nodes write it: pieces of a concatenation
     const ir::Buffer& to = schedule_.graph.buffers[store.buffer];
     if (!to.strides || to.dtype != schedule_.graph.buffers[load.buffer].dtype) return std::nullopt;
 

@@ -1,7 +1,7 @@
-// csrc/schedule/share_copies.h: pass: what several choosers asked for is made once.
+// csrc/schedule/share_copies.h: pass: copies and packs that several template choosers asked for are made once.
 // A chooser works on one node: it copies an operand that no kernel can read in place, or packs it. Two products of one tensor
 // (its layer's weight and input gradients; queries, keys and values of one input) ask for the same copy or pack, perhaps with
-// its dimensions in another order. Before inline_maps, which would compute each copy's producer again.
+// its dimensions in another order. The pass runs before inline_maps, which would compute the producer again for each copy.
 #pragma once
 
 #include "csrc/schedule/pass.h"

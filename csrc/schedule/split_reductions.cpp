@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "csrc/ir/facts.h"
 #include "csrc/schedule/body.h"
 
 namespace ocl::schedule {
@@ -80,7 +81,7 @@ LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps
         (symbols[i].kind == SymbolKind::kReduce ? contiguous_r : contiguous_i) = true;
   }
   if (contiguous_i) {
-    // The parts of a cut reduction come one after the other for an item alone, each after the latency of memory.
+    // A single work-item reads the slices of a cut reduction one after the other, and waits for memory each time.
     const double least = node.stage == ir::ReductionStage::kFinal ? kShortFinal : kShort;
     if (!caps.is_cpu && length > least && outer < caps.units * 2048.0) return LoopStrategy::kColumn;
     return LoopStrategy::kSequential;
@@ -105,8 +106,8 @@ bool enough_groups(LoopStrategy strategy, double outer, double length, const Cap
 
 namespace {
 
-/// Into how many parts a reduction should be cut; 1: not at all.
-double wanted_parts(const Graph& graph, const Node& node, const Caps& caps) {
+/// Into how many slices a reduction should be cut; 1: not at all.
+double wanted_slices(const Graph& graph, const Node& node, const Caps& caps) {
   const double outer = typical_product(graph, node.sizes), length = typical_product(graph, node.reduce_sizes);
   const LoopStrategy strategy = reduction_strategy(graph, node, caps);
   if (caps.is_cpu) {
@@ -135,7 +136,7 @@ int64_t divisor_near(int64_t n, double wanted) {
   return static_cast<double>(above) <= 4 * wanted ? above : below;
 }
 
-/// r loops by falling stride of the main operand: the outer ones are cut first, so that a part is contiguous.
+/// r loops by falling stride of the main operand: the outer ones are cut first, so that a slice is contiguous.
 std::vector<int> cutting_order(const Graph& graph, const Node& node) {
   std::vector<int> order(node.reduce_sizes.size());
   std::iota(order.begin(), order.end(), 0);
@@ -153,17 +154,17 @@ std::vector<int> cutting_order(const Graph& graph, const Node& node) {
 }
 
 /// Cuts `node` into a partial and a final node; false if its loops have no suitable divisors.
-bool split(Graph& graph, Node& node, double parts, std::vector<Node>& nodes) {
+bool split(Graph& graph, Node& node, double slices, std::vector<Node>& nodes) {
   Shape splits;
   std::vector<int64_t> taken(node.reduce_sizes.size(), 1);  // 0: the whole loop
   std::vector<int> split_of(node.reduce_sizes.size(), ir::kNone);
   double reached = 1;
   for (const int r : cutting_order(graph, node)) {
     const IndexExpr& size = node.reduce_sizes[r];
-    if (reached >= parts) break;
+    if (reached >= slices) break;
     const double count = typical(graph, size);
     if (count <= 1) continue;
-    if (reached * count <= 2 * parts) {
+    if (reached * count <= 2 * slices) {
       taken[r] = 0;
       split_of[r] = static_cast<int>(splits.size());
       splits.push_back(size);
@@ -171,7 +172,7 @@ bool split(Graph& graph, Node& node, double parts, std::vector<Node>& nodes) {
       continue;
     }
     if (!size.is_const()) continue;
-    const int64_t divisor = divisor_near(size.constant(), parts / reached);
+    const int64_t divisor = divisor_near(size.constant(), slices / reached);
     if (divisor <= 1) continue;
     taken[r] = divisor;
     split_of[r] = static_cast<int>(splits.size());
@@ -194,10 +195,10 @@ bool split(Graph& graph, Node& node, double parts, std::vector<Node>& nodes) {
     if (taken[r] == 0) {
       e = IndexExpr::loop(split_of[r]);
     } else {
-      const IndexExpr part = simplify(floordiv(node.reduce_sizes[r], taken[r]), graph.ranges());
+      const IndexExpr slice = simplify(floordiv(node.reduce_sizes[r], taken[r]), graph.ranges());
       e = IndexExpr::reduce(static_cast<int>(partial.reduce_sizes.size()));
-      if (split_of[r] != ir::kNone) e = IndexExpr::loop(split_of[r]) * part + e;
-      partial.reduce_sizes.push_back(part);
+      if (split_of[r] != ir::kNone) e = IndexExpr::loop(split_of[r]) * slice + e;
+      partial.reduce_sizes.push_back(slice);
     }
     map.emplace(Symbol{SymbolKind::kReduce, static_cast<int>(r)}, e);
   }
@@ -231,12 +232,12 @@ bool split(Graph& graph, Node& node, double parts, std::vector<Node>& nodes) {
   return true;
 }
 
-constexpr double kLeastParts = 1.5;
+constexpr double kLeastSlices = 1.5;
 
 }  // namespace
 
 bool wants_parts(const Graph& graph, const Node& node, const Caps& caps) {
-  return wanted_parts(graph, node, caps) > kLeastParts;
+  return wanted_slices(graph, node, caps) > kLeastSlices;
 }
 
 void split_reductions(Schedule& schedule, const Caps& caps) {
@@ -246,9 +247,9 @@ void split_reductions(Schedule& schedule, const Caps& caps) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     Node& node = graph.nodes[i];
     const bool whole = node.kind == ir::NodeKind::kReduce && node.stage == ir::ReductionStage::kWhole;
-    const double parts = whole ? wanted_parts(graph, node, caps) : 1;
-    if (parts > kLeastParts && split(graph, node, parts, nodes)) {
-      schedule.log.push_back(node.origin.op + ": split, " + std::to_string(static_cast<int>(parts)) + " parts wanted");
+    const double slices = whole ? wanted_slices(graph, node, caps) : 1;
+    if (slices > kLeastSlices && split(graph, node, slices, nodes)) {
+      schedule.log.push_back(node.origin.op + ": split, " + std::to_string(static_cast<int>(slices)) + " slices wanted");
       from.resize(nodes.size(), ir::kNone);
       continue;
     }

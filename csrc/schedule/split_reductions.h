@@ -11,14 +11,14 @@ void split_reductions(Schedule& schedule, const Caps& caps);
 /// How the loops of a Reduce node should run, from the strides of its largest operand. The buffers must have strides.
 LoopStrategy reduction_strategy(const ir::Graph& graph, const ir::Node& node, const Caps& caps);
 
-/// kColumn: outer elements side by side in a work-group: few enough that a third of the units has a group, and that none has
-/// much more to read than others.
+/// kColumn: how many outer elements a work-group takes side by side: few enough that a third of the compute units has a
+/// work-group, and that no work-group reads much more than the others.
 int columns_per_group(double outer, double length, const Caps& caps);
-/// Whether a kRow or kColumn reduction of a GPU, one group per row or per columns, is worth it although few groups run: cutting
-/// it costs a launch, and so does each pass over its elements.
+/// Whether a kRow or kColumn reduction of a GPU should stay whole although few work-groups run: cutting it costs a launch, and
+/// so does each pass over its elements.
 bool enough_groups(LoopStrategy strategy, double outer, double length, const Caps& caps);
 
-/// Whether the pass would cut the reduction: one launch has too few groups for it.
+/// Whether the pass would cut the reduction, because one launch has too few work-groups.
 bool wants_parts(const ir::Graph& graph, const ir::Node& node, const Caps& caps);
 
 /// Innermost loop of a coordinate list that has stride 1, and the stride of each loop; nullopt where the offset is not affine.

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace ocl::os {
 
@@ -39,7 +41,22 @@ std::string make_private_file(const std::string& path);
 /// Writes a file for this user alone. False when it cannot be written, or is there and is no regular file.
 bool write_private_file(const std::string& path, const std::string& contents) noexcept;
 
+/// Gives environment variables back the values that they had, once it ends: some libraries cut a value in place while they read
+/// it, and every process started afterwards would see the rest.
+class KeepVariables {
+ public:
+  explicit KeepVariables(std::vector<std::string> names);
+  ~KeepVariables();
+  KeepVariables(const KeepVariables&) = delete;
+  KeepVariables& operator=(const KeepVariables&) = delete;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> values_;
+};
+
 int process_id() noexcept;
+/// CPU time of this thread so far.
+double thread_seconds() noexcept;
 /// True in a child made by fork() from a process that had called watch_forks() before. Costs one load.
 bool is_forked_child() noexcept;
 void watch_forks() noexcept;

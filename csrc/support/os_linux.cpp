@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <deque>
 #include <filesystem>
 #include <mutex>
@@ -37,7 +38,7 @@ std::string missing_library(const std::string& message) {
 }
 
 constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
-constexpr int kMostLinks = 40;  // as many as Linux follows
+constexpr int kMaxLinks = 40;  // as many as Linux follows
 
 bool is_mine(const struct stat& entry) { return entry.st_uid == geteuid(); }
 
@@ -73,7 +74,7 @@ class Walk {
   }
 
  private:
-  /// One part of the path further. `entry`: the folder where the walk is, and then the next.
+  /// Follows one more component of the path. `entry`: the folder where the walk is, and then the next.
   std::string step(struct stat& entry) {
     const std::string name = ahead_.front();
     ahead_.pop_front();
@@ -94,7 +95,7 @@ class Walk {
     if (S_ISLNK(found.st_mode)) {
       std::error_code error;
       const std::filesystem::path target = std::filesystem::read_symlink(next, error);
-      if (error || ++links_ > kMostLinks) return "the symbolic link " + next.string() + " leads nowhere";
+      if (error || ++links_ > kMaxLinks) return "the symbolic link " + next.string() + " leads nowhere";
       push(target);
       return lstat(here_.c_str(), &entry) == 0 ? "" : here_.string() + " cannot be read" + because();
     }
@@ -106,10 +107,10 @@ class Walk {
 
   void push(const std::filesystem::path& path) {
     if (path.is_absolute()) here_ = "/";
-    std::deque<std::string> parts;
-    for (const std::filesystem::path& part : path.relative_path())
-      if (!part.empty() && part != ".") parts.push_back(part.string());
-    ahead_.insert(ahead_.begin(), parts.begin(), parts.end());
+    std::deque<std::string> components;
+    for (const std::filesystem::path& component : path.relative_path())
+      if (!component.empty() && component != ".") components.push_back(component.string());
+    ahead_.insert(ahead_.begin(), components.begin(), components.end());
   }
 
   std::filesystem::path here_ = "/";
@@ -231,7 +232,24 @@ void begin_forked_child() {
 
 }  // namespace
 
+KeepVariables::KeepVariables(std::vector<std::string> names) {
+  for (std::string& name : names)
+    if (const char* value = std::getenv(name.c_str())) values_.emplace_back(std::move(name), value);
+}
+
+KeepVariables::~KeepVariables() {
+  for (const auto& [name, value] : values_)
+    if (const char* now = std::getenv(name.c_str()); now && value != now) setenv(name.c_str(), value.c_str(), 1);
+}
+
 int process_id() noexcept { return static_cast<int>(getpid()); }
+
+double thread_seconds() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 bool is_forked_child() noexcept { return g_forked_child.load(std::memory_order_relaxed); }
 
 bool is_ending() noexcept { return g_ending.load(std::memory_order_relaxed); }

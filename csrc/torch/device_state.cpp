@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kMaxDevices = 64;
 
-std::mutex g_mutex;
+std::mutex g_device_mutex;
 std::string g_selection;
 std::vector<std::string> g_vendor_libraries;
 std::atomic<int> g_count{0};
@@ -31,7 +31,7 @@ thread_local std::array<int, kMaxDevices> t_streams{};
 /// Lists the devices at the first call; throws what configure_devices throws, each time, until it succeeds.
 void set_up() {
   if (g_ready.load(std::memory_order_acquire)) return;
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_device_mutex);
   if (g_ready.load(std::memory_order_relaxed)) return;
   runtime::configure_devices(g_selection, g_vendor_libraries);
   g_count = std::min(runtime::Device::count(), kMaxDevices);
@@ -42,7 +42,7 @@ void set_up() {
 }  // namespace
 
 bool set_device_sources(std::string selection, std::vector<std::string> vendor_libraries) {
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_device_mutex);
   if (g_ready) return false;
   g_selection = std::move(selection);
   g_vendor_libraries = std::move(vendor_libraries);

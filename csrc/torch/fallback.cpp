@@ -3,6 +3,7 @@
 // our generator's (seed, offset), and so are reproducible; those of other libraries that take no generator draw from the CPU's.
 #include "csrc/torch/fallback.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/ops/native_dropout_native.h>
 #include <pybind11/pybind11.h>
@@ -27,7 +28,7 @@ namespace ocl::aten {
 
 namespace {
 
-std::mutex g_mutex;
+std::mutex g_fallback_mutex;
 std::map<std::string, int64_t> g_counts;
 std::atomic<bool> g_warn{true};
 std::atomic<bool> g_forbidden{false};
@@ -139,10 +140,47 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   at::native::cpu_fallback(op, stack);
 }
 
+// Ops that PyTorch lets write to an expanded tensor, with a warning that it may stop to.
+constexpr std::array<std::string_view, 4> kIntoExpanded = {"aten::masked_fill_", "aten::index_fill_", "aten::index_put_",
+                                                           "aten::_index_put_impl_"};
+
+/// Such an op on an expanded tensor, on the CPU: what it leaves there depends on the order of its writes. False: it is another.
+bool wrote_into_expanded(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (std::find(kIntoExpanded.begin(), kIntoExpanded.end(), op.schema().name()) == kIntoExpanded.end()) return false;
+  const size_t first = stack->size() - op.schema().arguments().size();
+  const at::Tensor target = (*stack)[first].toTensor();
+  if (at::has_internal_overlap(target) != at::MemOverlap::Yes) return false;
+  const std::string name = c10::toString(op.operator_name());
+  if (g_forbidden) forbid(name, describe_tensors(*stack, op.schema().arguments().size()));
+  count_fallback(name);
+  at::Tensor memory = target;  // each element once
+  for (int64_t d = 0; d < target.dim(); ++d)
+    if (target.stride(d) == 0) memory = memory.narrow(d, 0, 1);
+  const at::Tensor written = memory.cpu();
+  (*stack)[first] = written.expand(target.sizes());
+  for (size_t i = first + 1; i < stack->size(); ++i) {
+    c10::IValue& value = (*stack)[i];
+    if (value.isTensor() && value.toTensor().defined()) {
+      value = value.toTensor().cpu();
+    } else if (value.isList() && op.schema().arguments()[i - first].name() == "indices") {
+      c10::List<std::optional<at::Tensor>> indices = value.toOptionalTensorList().copy();
+      for (size_t k = 0; k < indices.size(); ++k)
+        if (const std::optional<at::Tensor> index = indices.get(k); index.has_value()) indices.set(k, index->cpu());
+      value = indices;
+    }
+  }
+  op.callBoxed(stack);
+  torch::jit::drop(*stack, 1);
+  memory.copy_(written);
+  torch::jit::push(*stack, target);
+  return true;
+}
+
 }  // namespace
 
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   at_boundary([&] { check_devices(op, *stack); });
+  if (wrote_into_expanded(op, stack)) return;
   const Outcome outcome = run_compiled(op, stack);
   if (outcome == Outcome::kRan) return;
   const std::string name = c10::toString(op.operator_name());
@@ -158,7 +196,7 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 void count_fallback(const std::string& op) {
   bool first = false;
   {
-    const std::lock_guard lock(g_mutex);
+    const std::lock_guard lock(g_fallback_mutex);
     first = ++g_counts[op] == 1;
   }
   if (first && g_warn)
@@ -169,12 +207,12 @@ void count_fallback(const std::string& op) {
 }
 
 std::map<std::string, int64_t> fallback_counts() {
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_fallback_mutex);
   return g_counts;
 }
 
 void reset_fallback_counts() {
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_fallback_mutex);
   g_counts.clear();
 }
 
@@ -184,14 +222,18 @@ void set_fallback_forbidden(bool on) { g_forbidden = on; }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
 
-/// Ops that torch takes apart on a device without kernels for them, though one plan does it all: lists of tensors, norms.
+/// Ops that torch takes apart on a device without kernels for them, though one plan does it all: lists of tensors, norms,
+/// gradients that it would round after each of several steps. And ldexp, for whose integer exponents torch 2.11 asks a table of
+/// its own kernels.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  constexpr std::array<std::string_view, 3> kWhole = {"aten::native_layer_norm", "aten::native_group_norm", "aten::embedding"};
+  constexpr std::array<std::string_view, 8> kWhole = {
+      "aten::native_layer_norm", "aten::native_group_norm",      "aten::embedding", "aten::mish_backward",
+      "aten::silu_backward",     "aten::native_channel_shuffle", "aten::ldexp",     "aten::ldexp_"};
   for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
     const bool whole =
         op.name.rfind("aten::_foreach_", 0) == 0 || std::find(kWhole.begin(), kWhole.end(), op.name) != kWhole.end();
     const bool is_out = op.overload_name == "out" || op.overload_name.find("_out") != std::string::npos;
-    if (!whole || is_out) continue;
+    if (!whole || (is_out && op.name != "aten::ldexp")) continue;
     m.impl(c10::toString(op).c_str(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
 }

@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kStateBytes = 16;
 
 // The default generators: made when the devices are known; a seed given before that waits here.
-std::mutex g_mutex;
+std::mutex g_generator_mutex;
 std::vector<at::Generator>* g_defaults = nullptr;
 uint64_t g_first_seed = c10::default_rng_seed_val;
 
@@ -83,7 +83,7 @@ OclGenerator* OclGenerator::clone_impl() const {
 const at::Generator& default_generator(int device) {
   if (device < 0) device = current_device();
   at_boundary([&] { device_at(device); });  // the index exists
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_generator_mutex);
   if (g_defaults == nullptr) {
     g_defaults = new std::vector<at::Generator>;  // outlives every tensor
     for (int i = 0; i < device_count(); ++i) {
@@ -95,7 +95,7 @@ const at::Generator& default_generator(int device) {
 }
 
 void seed_default_generators(uint64_t seed) {
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_generator_mutex);
   g_first_seed = seed;
   if (g_defaults == nullptr) return;
   for (at::Generator& generator : *g_defaults) {

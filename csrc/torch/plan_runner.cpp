@@ -75,6 +75,13 @@ at::Tensor at_address(const exec::CallOperand& operand, int device) {
       where);
 }
 
+/// A part of a result's memory. Autograd must not know it as a view: it forbids to write to a view that a custom function made.
+at::Tensor part_of(const at::Tensor& whole, const exec::TensorShape& shape) {
+  at::Tensor part = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(whole.storage()), whole.key_set(), whole.dtype());
+  part.unsafeGetTensorImpl()->set_sizes_and_strides(shape.sizes, shape.strides, whole.storage_offset() + shape.offset);
+  return part;
+}
+
 }  // namespace
 
 at::ScalarType scalar_type(ir::DType dtype) {
@@ -144,7 +151,11 @@ std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>&
     const bool whole = shape.offset == 0 && base.sizes() == at::IntArrayRef(shape.sizes) &&
                        base.strides() == at::IntArrayRef(shape.strides) && (is_input || !given[source.index]);
     if (!is_input && whole) given[source.index] = true;
-    outputs.push_back(whole ? base : base.as_strided(shape.sizes, shape.strides, base.storage_offset() + shape.offset));
+    if (whole)
+      outputs.push_back(base);
+    else
+      outputs.push_back(is_input ? base.as_strided(shape.sizes, shape.strides, base.storage_offset() + shape.offset)
+                                 : part_of(base, shape));
   }
   return outputs;
 }

@@ -106,7 +106,7 @@ OCL_INLINE T op_spherical_bessel_j0(T x) {
   return fabs(x) < REAL(0.5) ? series : (isinf(x) ? REAL(0.0) : sin(x) / x);
 }
 
-// By x: below -4 modulus and phase, from 1 on exponential decay.
+// By x: below -4 modulus and phase, from 1 on exponential decay. At infinity NaN, as in PyTorch.
 OCL_INLINE T op_airy_ai(T x) {
   const T a = fabs(x), z = REAL(0.66666666666666667) * a * sqrt(a), root = sqrt(sqrt(a));
   const T near = op_series_airy_middle((REAL(2.0) * x + REAL(3.0)) * REAL(0.2));
@@ -115,7 +115,8 @@ OCL_INLINE T op_airy_ai(T x) {
   const T t = REAL(56.888888888888889) / (z * z) - REAL(1.0), c = cos(z), s = sin(z);
   const T wave =
       (op_series_airy_p(t) * (c + s) + op_series_airy_q(t) / z * (s - c)) * REAL(0.39894228040143267794) / root;
-  return x > REAL(1.0) ? decay : (x < REAL(-4.0) ? wave : near);
+  const T inside = x > REAL(1.0) ? decay : (x < REAL(-4.0) ? wave : near);
+  return isinf(x) ? (T)(NAN) : inside;
 }
 
 // ---- the normal distribution ----
@@ -175,6 +176,21 @@ OCL_INLINE T op_zeta(T x, T q) {
   const T result = sum + b * w / (x - REAL(1.0)) + REAL(0.5) * b + (b == REAL(0.0) ? REAL(0.0) : tail);
   const T regular = undefined ? (T)(NAN) : result;
   return ((x == REAL(1.0)) | (pole & (x > REAL(1.0)))) ? (T)(INFINITY) : regular;
+}
+
+// Reflection below 1/2, six steps of the recurrence, then the asymptotic series. Source: ATen/native/Math.h (trigamma).
+OCL_INLINE T op_trigamma(T v) {
+  const N reflected = v < REAL(0.5);
+  const T s = sin(REAL(3.14159265358979323846) * v);
+  T x = reflected ? REAL(1.0) - v : v, sum = reflected ? -REAL(9.86960440108935861883) / (s * s) : REAL(0.0);
+  for (int k = 0; k < 6; ++k) {
+    sum = sum + REAL(1.0) / (x * x);
+    x = x + REAL(1.0);
+  }
+  const T y = REAL(1.0) / (x * x);
+  const T series = y * (REAL(0.16666666666666667) - y * (REAL(0.033333333333333333) - y * REAL(0.023809523809523810)));
+  sum = sum + (REAL(1.0) + REAL(0.5) / x + series) / x;
+  return reflected ? -sum : sum;
 }
 
 // x^a exp(-x) / gamma(a + 1): directly up to a = 10, then by Stirling's formula about x = a.

@@ -25,9 +25,8 @@
 #define OCL_NOINLINE static __attribute__((noinline))
 #endif
 // CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
+// version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
 #ifndef ONE_ITEM
-// version that runs 16 work-items at once, never used: ten times the build time of a
-// tile with many accumulators.
 #define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
 #endif
 

@@ -18,9 +18,8 @@
 #endif
 #ifndef A_VEC4
 // 1: A's contiguous dimension has stride 1 and an extent that is a multiple of 4; the other strides too. 16 bits: the
-// other strides
+// other strides are multiples of 8, the extent is any
 #define A_VEC4 0
-// are multiples of 8, the extent is any
 #endif
 #ifndef B_VEC4
 #define B_VEC4 0  // the same for B

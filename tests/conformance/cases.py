@@ -313,12 +313,12 @@ class Eager(dict):  # type: ignore[type-arg]
                 self[name] = self.get(name, 0) + count - self.before.get(name, 0)
 
     def _graphs(self) -> int:
-        from torch_ocl_compile import debug
+        from torch_ocl_compile.compile import debug
 
         return inductor.graphs() if self.backend == "inductor" else debug.compiled_graphs()
 
     def _counts(self) -> dict[str, int]:
-        from torch_ocl_compile import debug
+        from torch_ocl_compile.compile import debug
 
         if self.backend == "inductor":
             return inductor.uncompiled()

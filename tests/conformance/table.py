@@ -24,14 +24,14 @@ def page(results: list[dict[str, Any]]) -> str:
     lines = [
         "# Conformance",
         "",
-        "PyTorch describes its operators in `op_db` and its modules in `module_db`, each entry with samples. They run compiled",
-        'with `backend="ocl"` and are compared with PyTorch on the CPU, forward and, where there is a derivative, backward',
-        f"(`tests/conformance`, `tests/device/test_opinfo.py`). This page is written by `{COMMAND}`.",
+        "PyTorch describes its operators in `op_db` and its modules in `module_db`. Each entry has sample inputs. Each sample runs",
+        'compiled with `backend="ocl"`, forward and, where PyTorch has a derivative, backward. The result is compared with PyTorch',
+        f"on the CPU (`tests/conformance`, `tests/device/test_opinfo.py`). `{COMMAND}` writes this page.",
         "",
-        "- *passes*: every sample gives PyTorch's dtype, shape and values (`assert_close` with its defaults; what lies outside may",
-        "  have at most twice PyTorch's own error against fp64). Random results are compared in dtype and shape.",
-        "- *on the device*: passes, and nothing of it ran on the CPU: no eager op, no copy there and back.",
-        "- Entries of which PyTorch's own samples fail on the CPU are not counted.",
+        "- *passes*: every sample gives PyTorch's dtype, shape and values. Values are compared by `assert_close` with its defaults. A",
+        "  value outside of these may have at most twice PyTorch's own error against fp64. Random results are compared in dtype and shape.",
+        "- *on the device*: the entry passes, and no op of it ran on the CPU.",
+        "- An entry is not counted if PyTorch's own samples fail on the CPU.",
         "",
     ]
     for result in results:

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "csrc/ir/facts.h"
+#include "csrc/schedule/memory_plan.h"
 #include "csrc/schedule/schedule.h"
 
 namespace simulator {

@@ -3,6 +3,9 @@
 #include <doctest/doctest.h>
 
 #include "csrc/ir/builder.h"
+#include "csrc/ir/parse.h"
+#include "csrc/ir/simplify.h"
+#include "csrc/ir/verify.h"
 #include "csrc/support/error.h"
 
 using namespace ocl::ir;

@@ -3,7 +3,10 @@
 #include <doctest/doctest.h>
 
 #include "csrc/ir/builder.h"
+#include "csrc/ir/parse.h"
+#include "csrc/ir/simplify.h"
 #include "csrc/ir/simplify_body.h"
+#include "csrc/ir/verify.h"
 
 using namespace ocl::ir;
 

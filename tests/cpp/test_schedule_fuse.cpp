@@ -6,6 +6,8 @@
 #include <iostream>
 
 #include "csrc/ir/builder.h"
+#include "csrc/ir/parse.h"
+#include "csrc/schedule/pipeline.h"
 #include "csrc/schedule/schedule.h"
 #include "csrc/support/error.h"
 

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "csrc/ir/builder.h"
+#include "csrc/schedule/pipeline.h"
 #include "tests/cpp/schedule_simulator.h"
 
 using namespace ocl;

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "csrc/schedule/memory_plan.h"
 #include "csrc/schedule/schedule.h"
 #include "csrc/support/error.h"
 

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -147,4 +148,15 @@ TEST_CASE("a private file is this user's alone, and nothing is written through a
   CHECK(!os::write_private_file(folder + "/none/file", "other"));
   CHECK(std::filesystem::file_size(file) == 4);
   std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("a variable that a library cuts in place gets its value back") {
+  setenv("OCL_TEST_LIST", "a.so:b.so", 1);
+  {
+    const os::KeepVariables kept({"OCL_TEST_LIST", "OCL_TEST_MISSING"});
+    std::strtok(std::getenv("OCL_TEST_LIST"), ":");
+    REQUIRE(std::string(std::getenv("OCL_TEST_LIST")) == "a.so");
+  }
+  CHECK(std::string(std::getenv("OCL_TEST_LIST")) == "a.so:b.so");
+  CHECK(std::getenv("OCL_TEST_MISSING") == nullptr);
 }

@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from exact import assert_as_exact
 
-from torch_ocl_compile import debug
-from torch_ocl_compile.record import record
+from torch_ocl_compile.compile import debug
 
 Tensor = torch.Tensor
 sdpa: Any = F.scaled_dot_product_attention
@@ -168,11 +167,11 @@ def test_one_launch_each(ocl_device):
     function = compiled(block, "group")
     moved = x.to(ocl_device).requires_grad_()
     function(moved)  # what runs while it is compiled does not count
-    with record() as launches:
+    with torch.ocl.record() as launches:
         out = function(moved)
     assert [(launch.kind, launch.origin) for launch in launches if launch.kind != "attention"] == []
     assert len(launches) == 1
-    with record() as launches:
+    with torch.ocl.record() as launches:
         out.sum().backward()
     assert [launch.kind for launch in launches if launch.kind in KINDS] == sorted(KINDS - {"attention"}, reverse=True)
 
@@ -221,9 +220,9 @@ def biased(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("function", [written, filled, biased])
-def test_written_out(ocl_device, function):
+def test_written_out_attention_runs_fused(ocl_device, function):
     tensors = tensors_of((2, 3, 12, 16), 12)
-    with record() as launches:
+    with torch.ocl.record() as launches:
         got = run(compiled(function), tensors, ocl_device)
     assert {launch.kind for launch in launches} >= KINDS
     assert_as_exact(got, lambda *x: run(function, x, "cpu"), *tensors)
@@ -235,7 +234,7 @@ def test_weights_that_are_returned_stay(ocl_device):
         return p @ v, p
 
     tensors = tensors_of((2, 3, 12, 16), 12)
-    with record() as launches:
+    with torch.ocl.record() as launches:
         got = compiled(both)(*(x.to(ocl_device) for x in tensors))
     assert not {launch.kind for launch in launches} & KINDS
     assert_as_exact(got, both, *tensors)
@@ -247,7 +246,7 @@ def test_dropout_written_out(ocl_device):
 
     function = compiled(attend)
     zeros, eye = torch.zeros(1, 2, 48, 48, device=ocl_device), torch.eye(48, device=ocl_device).expand(1, 2, 48, 48)
-    with record() as launches:
+    with torch.ocl.record() as launches:
         kept = function(zeros, zeros, eye).cpu() * 24
     assert "attention" in {launch.kind for launch in launches}
     assert ((kept - kept.round()).abs() < 1e-4).all()

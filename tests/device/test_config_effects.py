@@ -5,7 +5,8 @@ import pytest
 import torch
 from own_process import FELL_BACK, run_python
 
-from torch_ocl_compile import config, debug
+from torch_ocl_compile import config
+from torch_ocl_compile.compile import debug
 from torch_ocl_compile.errors import ConfigError, FallbackError
 
 

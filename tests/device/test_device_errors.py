@@ -50,7 +50,7 @@ def test_tensors_on_different_devices(ocl_device):
     with pytest.raises(
         errors.ConfigError, match=r"expected a tensor on an ocl device, got one on cpu.*\n.*to\('ocl'\)"
     ):
-        torch_ocl_compile.device._C.tensor_location(torch.ones(1))
+        torch_ocl_compile._C.tensor_location(torch.ones(1))
     # as on every device: a number may stay on the CPU, and so may indices
     assert (x + torch.tensor(2.0)).tolist() == [[3, 3], [3, 3]]
     assert x[torch.tensor([1])].tolist() == [[1, 1]]
@@ -64,7 +64,7 @@ def test_tensors_on_two_ocl_devices(two_ocl_devices):
 
 
 def test_float64_where_there_is_none(ocl_device):
-    core = torch_ocl_compile.device._C
+    core = torch_ocl_compile._C
     core.pretend_no_fp64(index_of(ocl_device), True)
     try:
         for attempt in (

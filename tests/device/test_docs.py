@@ -33,6 +33,10 @@ def test_links_lead_somewhere():
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
+def test_the_results_page_is_what_the_result_files_say():
+    subprocess.run([sys.executable, ROOT / "benchmarks" / "page.py", "--check"], check=True)
+
+
 def test_readme_says_what_make_test_runs():
     """Where the cases are those of CI: their number depends on torch, on packages and on the runtimes found."""
     runtimes = [torch.ocl.get_device_properties(i).platform_name.split()[0] for i in range(torch.ocl.device_count())]

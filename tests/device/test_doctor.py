@@ -4,7 +4,8 @@ import argparse
 import pytest
 import torch
 
-from torch_ocl_compile import cli, doctor
+from torch_ocl_compile import cli
+from torch_ocl_compile.tools import doctor
 
 AILMENTS = {
     "a NaN gradient": lambda loss, w: loss + (w * 0).sqrt().sum(),  # its value is right

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from torch_ocl_compile import debug
+from torch_ocl_compile.compile import debug
 
 pytestmark = pytest.mark.sampled(keep="mlp|length")
 SIZES = [4, 7, 2, 3, 5, 8, 16, 33, 64, 9, 10, 11, 12, 13, 6, 20, 21, 22, 31, 17]

@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils._pytree import tree_map_only
 from torch.utils.checkpoint import checkpoint
 
-from torch_ocl_compile import debug
+from torch_ocl_compile.compile import debug
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.sampled(keep="checkpoint|cond")

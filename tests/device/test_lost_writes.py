@@ -8,8 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from torch_ocl_compile.record import record
-
 
 def written_out(q, k, v):
     return torch.softmax(q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]), -1) @ v
@@ -205,7 +203,7 @@ def test_writes_inside_attention(ocl_device, function, fused):
     compiled = torch.compile(function, backend="ocl", fullgraph=True, dynamic=False)
     with torch.no_grad():
         for _ in range(2):
-            with record() as launches:
+            with torch.ocl.record() as launches:
                 got = compiled(*given)
             torch.testing.assert_close(got.cpu(), function(*tensors), rtol=1e-4, atol=1e-4)
             torch.testing.assert_close([t.cpu() for t in given], tensors, rtol=1e-4, atol=1e-4)
@@ -265,7 +263,7 @@ def test_gradient_of_attention_written_to_afterwards(ocl_device, function, fused
         return [out, *torch.autograd.grad(out.square().sum(), leaves)]
 
     torch._dynamo.reset()
-    with record() as launches:
+    with torch.ocl.record() as launches:
         got = run(torch.compile(function, backend="ocl", fullgraph=True, dynamic=False), ocl_device)
     torch.testing.assert_close([t.cpu() for t in got], run(function, "cpu"), rtol=1e-3, atol=1e-3)
     assert any(launch.kind == "attention" for launch in launches) == fused

@@ -4,7 +4,9 @@ import gc
 import pytest
 import torch
 
-from torch_ocl_compile import _C, eager, registration
+from torch_ocl_compile import _C
+from torch_ocl_compile.device import registration
+from torch_ocl_compile.eager import compile as eager
 
 RECENT = 64  # programs that stay though nothing uses them (csrc/runtime/program.cpp)
 MOST_EAGER = 1024  # csrc/torch/eager.cpp
@@ -23,6 +25,7 @@ def compile_many(device, first, count):
         assert torch.compile(lambda x, k=k: (x * k).sum(), backend="ocl", dynamic=False)(x).item() == 3 * k
 
 
+@pytest.mark.sampled()  # on the first device: what is kept does not depend on the runtime
 def test_compiled_graphs(ocl_device):
     """reset() drops plans, and their programs but for the latest."""
     compile_many(ocl_device, 1, 2)

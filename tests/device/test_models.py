@@ -82,8 +82,20 @@ def check_network(name, batch, size, train, ocl_device, tmp_path, **options):
     check_draws(draw)
 
 
-@pytest.mark.parametrize("train", [False, True], ids=["eval", "train"])
-@pytest.mark.parametrize("name,batch,size", NETWORKS, ids=[n[0] for n in NETWORKS])
+SWEEP = pytest.mark.needs("sweep")
+EVALUATED = ("mlp", "lenet", "resnet18")  # by a plain run; training has the same kernels but for those of batch norm
+
+
+@pytest.mark.parametrize(
+    "name,batch,size,train",
+    [
+        pytest.param(
+            *network, train, id=f"{network[0]}-{mode}", marks=() if train or network[0] in EVALUATED else (SWEEP,)
+        )
+        for network in NETWORKS
+        for train, mode in ((False, "eval"), (True, "train"))
+    ],
+)
 def test_network(ocl_device, name, batch, size, train, tmp_path):
     check_network(name, batch, size, train, ocl_device, tmp_path)
 
@@ -129,7 +141,9 @@ def compiled_results(model, x, y, ocl_device, **options):
 
 
 @pytest.mark.parametrize(
-    "name,batch,size", [("mlp", 16, 0), ("lenet", 4, 28), ("resnet18", 2, 64)], ids=["mlp", "lenet", "resnet18"]
+    "name,batch,size",
+    [("mlp", 16, 0), ("lenet", 4, 28), pytest.param("resnet18", 2, 64, marks=SWEEP)],
+    ids=["mlp", "lenet", "resnet18"],
 )
 def test_network_with_gpu_kernels(name, batch, size, tmp_path):
     """The kernels for GPUs are portable OpenCL C: on a CPU runtime they are slow and right."""
@@ -137,17 +151,19 @@ def test_network_with_gpu_kernels(name, batch, size, tmp_path):
 
 
 @pytest.mark.parametrize(("vector_floats", "units"), [(4, 8), (8, 64), (16, 1)])
-@pytest.mark.parametrize("name,batch,size", [("lenet", 4, 28), ("resnet18", 2, 64)], ids=["lenet", "resnet18"])
+@pytest.mark.parametrize(
+    "name,batch,size",
+    [("lenet", 4, 28), pytest.param("resnet18", 2, 64, marks=SWEEP)],
+    ids=["lenet", "resnet18"],
+)
 def test_network_for_other_cpus(name, batch, size, vector_floats, units, tmp_path):
     """The kernels that a CPU with other vectors and another number of cores would get."""
     check_network(name, batch, size, True, "ocl:0", tmp_path, vector_floats=vector_floats, units=units)
 
 
 def launches_of(step):
-    from torch_ocl_compile.record import record
-
     step()
-    with record() as launches:
+    with torch.ocl.record() as launches:
         step()
     torch.ocl.synchronize()
     return launches

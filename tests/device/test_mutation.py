@@ -5,8 +5,6 @@ import pytest
 import torch
 from torch.utils._pytree import tree_map_only
 
-from torch_ocl_compile.record import record
-
 CACHE, ROWS = (4, 8, 1024), (4, 8, 2)
 
 
@@ -148,7 +146,7 @@ def test_written_input(ocl_device, function):
         torch.testing.assert_close(mine.cpu(), reference)
     if CASES[function] is None:
         return
-    with record() as launches:
+    with torch.ocl.record() as launches:
         compiled(*ours)
     torch.ocl.synchronize()
     stores = [k for k in launches if ("scatter" in k.origin or "index_put" in k.origin) and k.kind == "pointwise"]

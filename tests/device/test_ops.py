@@ -4,6 +4,7 @@ Results must not depend on the run: each is computed twice."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 
 from tests.op_row import HALVES, Op, same, to_cpu, widened
 from tests.op_table import OPS
-from torch_ocl_compile import debug
+from torch_ocl_compile.compile import debug
 
 
 def move(sample: Any, device: str) -> Any:
@@ -36,12 +37,21 @@ def with_leaves(op: Op, sample: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[
     return tuple(arguments), found
 
 
-def gradients(op: Op, call: Any, sample: tuple[Any, ...]) -> list[Any]:
-    arguments, inputs = with_leaves(op, sample)
-    outputs = [o for o in tree_flatten(call(*arguments))[0] if isinstance(o, torch.Tensor) and o.requires_grad]
+def wanting_gradients(results: Any) -> list[torch.Tensor]:
+    return [o for o in tree_flatten(results)[0] if isinstance(o, torch.Tensor) and o.requires_grad]
+
+
+def gradients(results: Any, inputs: list[torch.Tensor]) -> list[Any]:
+    outputs = wanting_gradients(results)
     assert inputs and outputs, "the row promises gradients"
     weights = [(torch.arange(o.numel()).view(o.shape) % 7 + 1).to(o.dtype).to(o.device) for o in outputs]
     return list(torch.autograd.grad(outputs, inputs, weights, allow_unused=True))
+
+
+def gradients_of(op: Op, sample: tuple[Any, ...]) -> list[Any]:
+    """PyTorch's own."""
+    arguments, inputs = with_leaves(op, sample)
+    return gradients(op.call(*arguments), inputs)
 
 
 def attempt(call: Callable[[], Any]) -> Any:
@@ -53,23 +63,64 @@ def attempt(call: Callable[[], Any]) -> Any:
 
 
 def cases() -> list[Any]:
-    return [pytest.param(op, d, id=f"{op.name}-{str(d).removeprefix('torch.')}") for op in OPS for d in op.dtypes]
+    """A plain run has every row in its first dtype on the first device, and samples of the rest."""
+    return [
+        pytest.param(
+            op,
+            d,
+            id=f"{op.name}-{str(d).removeprefix('torch.')}",
+            marks=pytest.mark.sampled(every=8, first=True) if position else pytest.mark.sampled(every=24),
+        )
+        for op in OPS
+        for position, d in enumerate(op.dtypes)
+    ]
 
 
-@pytest.mark.sampled(every=12)
-@pytest.mark.parametrize("op, dtype", cases())
-def test_op(op: Op, dtype: torch.dtype, ocl_device: str) -> None:
+def results_of(op: Op, samples: list[tuple[Any, ...]]) -> list[Any]:
+    results = []
+    for sample in samples:  # no comprehension: Dynamo goes on in a loop after an op that breaks the graph
+        results.append(op.call(*sample))
+    return results
+
+
+def check(op: Op, dtype: torch.dtype, samples: list[tuple[Any, ...]], device: str, with_gradients: bool) -> None:
+    """`samples` in one graph: values, gradients, and the same bits from a second call."""
     torch._dynamo.reset()
+    function = torch.compile(results_of, backend="ocl", dynamic=False)
+    moved = [move(sample, device) for sample in samples]
+    inputs: list[list[torch.Tensor]] = [[] for _ in samples]
+    if with_gradients:
+        pairs = [with_leaves(op, sample) for sample in moved]
+        moved, inputs = [list(part) for part in zip(*pairs, strict=True)]
+    got = function(op, moved)
+    half = dtype in HALVES
+    for sample, result in zip(samples, got, strict=True):
+        plain = attempt(lambda s=sample: op.call(*s)) if half else None
+        same(result, op.call(*widened(sample)), op, plain)
+    values = to_cpu(got)
+    if with_gradients:
+        found = iter(gradients(got, [x for some in inputs for x in some]))
+        for sample, some, result in zip(samples, inputs, got, strict=True):
+            assert wanting_gradients(result), "the row promises gradients"
+            plain = attempt(lambda s=sample: gradients_of(op, s)) if half else None
+            same([next(found) for _ in some], gradients_of(op, widened(sample)), op, plain)
+    torch.testing.assert_close(to_cpu(function(op, moved)), values, rtol=0, atol=0, equal_nan=True)
+
+
+# Rows whose samples are thousands of operations each: a plain run takes the first alone.
+LONG = re.compile("svd|eigh|nuclear|grid_sample|lstm|gru")
+
+
+@pytest.mark.parametrize("op, dtype", cases())
+def test_op(op: Op, dtype: torch.dtype, ocl_device: str, sweep: bool) -> None:
+    """A plain run compiles all samples of a row in one graph; `--sweep` each in graphs of its own, without gradients too."""
     before = debug.fallback_counts()
-    function = torch.compile(op.call, backend="ocl", dynamic=False)
-    for sample in op.samples(dtype):
-        moved = move(sample, ocl_device)
-        got = function(*moved)
-        half = dtype in HALVES
-        same(got, op.call(*widened(sample)), op, attempt(lambda s=sample: op.call(*s)) if half else None)
-        torch.testing.assert_close(to_cpu(function(*moved)), to_cpu(got), rtol=0, atol=0, equal_nan=True)
-        if op.gradient and dtype.is_floating_point:
-            plain = attempt(lambda s=sample: gradients(op, op.call, s)) if half else None
-            same(gradients(op, function, move(sample, ocl_device)), gradients(op, op.call, widened(sample)), op, plain)
+    samples, has_gradient = op.samples(dtype), op.gradient and dtype.is_floating_point
+    if LONG.search(op.name) and not sweep:
+        samples = samples[:1]
+    for group in [[sample] for sample in samples] if sweep else [samples]:
+        check(op, dtype, group, ocl_device, has_gradient)
+        if sweep and has_gradient:
+            check(op, dtype, group, ocl_device, with_gradients=False)
     if not op.fallback:
         assert debug.fallback_counts() == before, "an op ran eagerly"

@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 import torch
 
-from torch_ocl_compile.record import record
-
 STEPS = 5
 SHAPES = [(7, 5), (5,), (3, 4, 2), (1,), (16, 8), (8,)]
 
@@ -61,7 +59,7 @@ def train(
     launches = []
     for _ in range(STEPS):
         closure()
-        with record() as launched:
+        with torch.ocl.record() as launched:
             step(*([closure] if name == "LBFGS" else []))
         launches.append(len(launched))
         if schedule:
@@ -104,7 +102,7 @@ def test_few_launches_for_many_parameters(ocl_device: str) -> None:
         p.grad = torch.ones_like(p)
     optimizer = torch.optim.SGD(params, lr=0.1, momentum=0.9, fused=True)
     optimizer.step()
-    with record() as launches:
+    with torch.ocl.record() as launches:
         optimizer.step()
     assert len(launches) <= 2 * argument_share(ocl_device), [r.origin for r in launches]
 

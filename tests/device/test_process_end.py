@@ -41,7 +41,7 @@ PROGRAM = """
 
 @pytest.mark.parametrize(
     "count, side, fails",
-    [(8, False, False), (4, True, False), (4, False, True)],
+    [(4, False, False), (2, True, False), (2, False, True)],
     ids=["at once", "work on a side stream", "after an exception"],
 )
 def test_end_with_work_enqueued(ocl_device, tmp_path, count, side, fails):

@@ -106,6 +106,35 @@ def test_strides(ocl_device, name):
     assert not torch.ocl.fallback_counts()
 
 
+# What torch 2.11 traces as it is not in eager mode.
+OVERLAPPING = {
+    "select_scatter": lambda x: torch.select_scatter(x, x[0] * 2, 0, 1),
+    "slice_scatter": lambda x: torch.slice_scatter(x, x[:2] * 2, 0, 1, 3),
+    "diagonal_scatter": lambda x: torch.diagonal_scatter(x, x[0] * 2),
+    "row of a copy": lambda x: x.clone().index_fill(0, torch.tensor([1], device=x.device), 2.0),
+    "norm over the last of size 1": lambda x: x[:, :1].norm(dim=-1),
+    "norm over the last but one of size 1": lambda x: torch.linalg.vector_norm(x[:1], 3.0, dim=(-2,)),
+    "norms over both of size 1": lambda x: torch.linalg.vector_norm(x[:1, :1], dim=(-1, 0)),
+    "norm that keeps dimensions": lambda x: x[:, :1].norm(dim=-1, keepdim=True),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", OVERLAPPING)
+def test_strides_of_overlapping_elements(ocl_device, name, dynamic):
+    """The operand is one row or one column, expanded."""
+    function = OVERLAPPING[name]
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="ocl", dynamic=dynamic)
+    row = torch.arange(5.0)
+    for expand in (lambda r: r.expand(5, 5), lambda r: r.expand(5, 5).mT, lambda r: r[:1].expand(5, 5)):
+        want = function(expand(row))
+        for run in (compiled, function):
+            got = run(expand(row.to(ocl_device)))
+            assert got.shape == want.shape and strides(got) == strides(want)
+            torch.testing.assert_close(got.cpu(), want)
+
+
 def channels_outside(x):
     return x.movedim(1, -1).contiguous().movedim(-1, 1)
 

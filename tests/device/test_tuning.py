@@ -9,9 +9,10 @@ import warnings
 import pytest
 import torch
 
-from tests.null.test_choices import graph_of
-from torch_ocl_compile import _C, config, tuning, tuning_table
+from tests.no_device.test_choices import graph_of
+from torch_ocl_compile import _C, config
 from torch_ocl_compile.cli import main
+from torch_ocl_compile.tuning import measure, table
 
 CASE = "gemm"
 
@@ -19,16 +20,16 @@ CASE = "gemm"
 @pytest.fixture(autouse=True)
 def own_table(tmp_path, monkeypatch):
     """An empty table, in a cache of the test's own; the process's afterwards."""
-    monkeypatch.setattr(tuning, "_stopped", False)
-    monkeypatch.setattr(tuning, "session", [])
-    monkeypatch.setattr(tuning, "SECONDS", 0.0)
+    monkeypatch.setattr(measure, "_stopped", False)
+    monkeypatch.setattr(measure, "session", [])
+    monkeypatch.setattr(measure, "SECONDS", 0.0)
     with config.override(cache_dir=str(tmp_path)):
         config.configure_core()
-        tuning_table.forget()
+        table.forget()
         yield
-    tuning._kept.clear()
+    measure._kept.clear()
     config.configure_core()
-    tuning_table.forget()
+    table.forget()
 
 
 def settings() -> dict:
@@ -45,13 +46,13 @@ def tuned(graph, index):
     """Results of tuning, and the warnings it gave."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        results = tuning.tune_graph(graph, index, settings())
+        results = measure.tune_graph(graph, index, settings())
     return results, [str(w.message) for w in caught if "kernel variant" in str(w.message)]
 
 
 def followed(graph, index):
     """Whether a compilation follows a measured choice; its result must be right."""
-    tuning_table.follow(index)
+    table.follow(index)
     plan = _C.exec.compile(graph, index, [], settings())
     a, b = torch.randn(256, 1024), torch.randn(1024, 192)
     (got,) = plan.run([a.to(f"ocl:{index}"), b.to(f"ocl:{index}")])
@@ -61,8 +62,8 @@ def followed(graph, index):
 
 def reread(index):
     """As another process would."""
-    tuning_table.forget()
-    return tuning_table.table(index)
+    table.forget()
+    return table.table_of(index)
 
 
 @pytest.fixture
@@ -90,18 +91,18 @@ def test_mode_max_autotune_measures(index):
     with torch.no_grad():
         got = function(a.to(f"ocl:{index}"), b.to(f"ocl:{index}"))
     torch.testing.assert_close(got.cpu(), torch.relu(a @ b), rtol=1e-4, atol=1e-3)
-    assert [t.problem.split()[0] for t in tuning.session] == ["gemm"]
+    assert [t.problem.split()[0] for t in measure.session] == ["gemm"]
 
 
 def replaced(monkeypatch, choice, change):
     """Makes `choice` come out as `change(plan)`."""
-    compile_variant = tuning._compile
+    compile_variant = measure._compile
 
     def compile_or_change(alone, index, given, wanted):
         plan = compile_variant(alone, index, given, wanted)
         return change(plan) if wanted == choice else plan
 
-    monkeypatch.setattr(tuning, "_compile", compile_or_change)
+    monkeypatch.setattr(measure, "_compile", compile_or_change)
 
 
 class Changed:
@@ -117,11 +118,11 @@ def check_disabled(graph, problem, choices, index, reason):
     found = reread(index)
     assert set(found.disabled) == {bad} and reason in found.disabled[bad]
     # Not even where it is asked for; and no second warning.
-    tuning_table.save(found, problem, {"choice": bad})
-    tuning_table.refresh(index)
+    table.save(found, problem, {"choice": bad})
+    table.refresh(index)
     assert problem not in found.followed() and not followed(graph, index)
-    tuning.session.clear()
-    tuning._stopped = False
+    measure.session.clear()
+    measure._stopped = False
     found.choices.clear()
     _, warned = tuned(graph, index)
     assert not warned
@@ -170,7 +171,7 @@ def test_a_variant_that_does_not_end_is_left_at_the_deadline(index, monkeypatch)
     def endless(plan):
         def run(args):
             config.set("tune_deadline", 1e-6)
-            monkeypatch.setattr(tuning, "_marker", lambda index: Endless())
+            monkeypatch.setattr(measure, "_marker", lambda index: Endless())
             return plan.run(args)
 
         return Changed(run)
@@ -183,10 +184,10 @@ def test_a_variant_that_does_not_end_is_left_at_the_deadline(index, monkeypatch)
 
 def test_a_variant_that_ended_the_process_is_disabled(index):
     _, _, choices = the_case(index)
-    found = tuning_table.table(index)
+    found = table.table_of(index)
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
-    mark = tuning_table.Trying(found, choices[1], "some problem")
+    mark = table.Trying(found, choices[1], "some problem")
     mark.value = json.dumps({"pid": child.pid, "problem": "some problem"})
     mark.__enter__()
     with pytest.warns(UserWarning, match="did not come back"):
@@ -198,23 +199,23 @@ def test_a_variant_that_ended_the_process_is_disabled(index):
 
 def test_rows_of_another_driver_are_not_followed(index):
     graph, problem, choices = the_case(index)
-    key = tuning_table.device_key(index)
+    key = table.device_key(index)
     for other in (
-        tuning_table.DeviceKey(key.device, key.driver + ".1", key.units),
-        tuning_table.DeviceKey("another", key.driver, key.units),
-        tuning_table.DeviceKey(key.device, key.driver, key.units + 1),
+        table.DeviceKey(key.device, key.driver + ".1", key.units),
+        table.DeviceKey("another", key.driver, key.units),
+        table.DeviceKey(key.device, key.driver, key.units + 1),
     ):
-        tuning_table.save(tuning_table.Table(other), problem, {"choice": choices[1]})
+        table.save(table.Table(other), problem, {"choice": choices[1]})
     assert not reread(index).choices and not followed(graph, index)
-    tuning_table.save(tuning_table.Table(key), problem, {"choice": choices[1]})
+    table.save(table.Table(key), problem, {"choice": choices[1]})
     assert reread(index).choices and followed(graph, index)
 
 
 @pytest.mark.parametrize("value", ["not json", "[1]", '{"choice": 7}', '{"choice": "a b=1=2"}', "{}", '{"choice": ""}'])
 def test_corrupt_rows_are_ignored_with_a_warning(index, value):
     graph, problem, choices = the_case(index)
-    key = tuning_table.device_key(index)
-    tuning_table.save(tuning_table.Table(key), problem, {"choice": choices[1]})
+    key = table.device_key(index)
+    table.save(table.Table(key), problem, {"choice": choices[1]})
     _C.exec.store_tuning("\n".join(("choice", key.text(), "another")), value)
     with pytest.warns(UserWarning, match="1 rows of the tuning table .* are ignored"):
         assert set(reread(index).choices) == {problem}
@@ -222,16 +223,16 @@ def test_corrupt_rows_are_ignored_with_a_warning(index, value):
 
 
 def shipped(path, **entry):
-    content = {"format": tuning_table.FORMAT, "devices": [entry]}
+    content = {"format": table.FORMAT, "devices": [entry]}
     path.write_text(json.dumps(content))
     return path
 
 
 def test_the_shipped_table(index, tmp_path, monkeypatch):
     graph, problem, choices = the_case(index)
-    key = tuning_table.device_key(index)
+    key = table.device_key(index)
     path = tmp_path / "shipped.json"
-    monkeypatch.setattr(tuning_table, "SHIPPED", path)
+    monkeypatch.setattr(table, "SHIPPED", path)
     for entry, follows in (
         ({"device": key.device, "driver": ""}, True),
         ({"device": key.device, "driver": key.driver, "units": key.units}, True),
@@ -244,7 +245,7 @@ def test_the_shipped_table(index, tmp_path, monkeypatch):
         assert followed(graph, index) is follows
     # The device's own measurement wins.
     shipped(path, device=key.device, choices={problem: choices[1]})
-    tuning_table.save(reread(index), problem, {"choice": choices[0]})
+    table.save(reread(index), problem, {"choice": choices[0]})
     assert reread(index).followed() == {problem: choices[0]}
 
 
@@ -262,7 +263,7 @@ def test_the_shipped_table(index, tmp_path, monkeypatch):
 def test_a_shipped_table_that_cannot_be_read(index, tmp_path, monkeypatch, content):
     path = tmp_path / "shipped.json"
     path.write_text(content)
-    monkeypatch.setattr(tuning_table, "SHIPPED", path)
+    monkeypatch.setattr(table, "SHIPPED", path)
     with pytest.warns(UserWarning, match="cannot be read and"):
         assert reread(index).followed() == {}
 
@@ -270,18 +271,18 @@ def test_a_shipped_table_that_cannot_be_read(index, tmp_path, monkeypatch, conte
 def test_the_table_in_the_package_can_be_read(index):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        tuning_table.shipped_choices(tuning_table.device_key(index), tuning_table.SHIPPED)
+        table.shipped_choices(table.device_key(index), table.SHIPPED)
 
 
 def test_an_export_can_be_shipped(index, tmp_path, monkeypatch):
     graph, problem, choices = the_case(index)
-    found = tuning_table.table(index)
-    tuning_table.save(found, problem, {"choice": choices[1], "model_choice": choices[0]})
-    tuning_table.save(found, "another", {"choice": choices[0], "model_choice": choices[0]})
+    found = table.table_of(index)
+    table.save(found, problem, {"choice": choices[1], "model_choice": choices[0]})
+    table.save(found, "another", {"choice": choices[0], "model_choice": choices[0]})
     path = tmp_path / "table.json"
-    assert tuning_table.export(found, path) == tuning_table.export(found, path) == 1
-    assert tuning_table.clear() == 2
-    monkeypatch.setattr(tuning_table, "SHIPPED", path)
+    assert table.export(found, path) == table.export(found, path) == 1
+    assert table.clear() == 2
+    monkeypatch.setattr(table, "SHIPPED", path)
     assert reread(index).followed() == {problem: choices[1]} and followed(graph, index)
 
 
@@ -319,15 +320,15 @@ def test_gradients_of_attention_are_tuned_on_statistics_that_a_row_may_have(inde
     gradients = [(alone, choices) for problem, alone, choices in cases if problem.startswith("attention_")]
     assert len(gradients) == 2
     for alone, choices in gradients:
-        inputs = tuning.example_inputs(alone, index)
-        assert (inputs[tuning.SAVED][1] > 0).all()
+        inputs = measure.example_inputs(alone, index)
+        assert (inputs[measure.SAVED][1] > 0).all()
         for choice, _ in choices:
-            plan = tuning._compile(alone, index, settings(), choice)
-            assert all(y.isfinite().all() for y in tuning._run(plan, inputs, index)), choice
+            plan = measure._compile(alone, index, settings(), choice)
+            assert all(y.isfinite().all() for y in measure._run(plan, inputs, index)), choice
 
 
 def test_combinations_of_what_gained():
     choices = [("t a=1 b=1", ""), ("t a=2 b=1", "a=2"), ("t a=3 b=1", "a=3"), ("t a=1 b=2", "b=2"), ("u c=1", "")]
     times = {"t a=1 b=1": 1.0, "t a=2 b=1": 0.9, "t a=3 b=1": 0.8, "t a=1 b=2": 0.9, "u c=1": 0.5}
-    assert tuning.combined(choices, times) == ["t a=3 b=2"]
-    assert tuning.combined(choices, times | {"t a=1 b=2": 0.99}) == [], "one knob gained: that is a candidate already"
+    assert measure.combined(choices, times) == ["t a=3 b=2"]
+    assert measure.combined(choices, times | {"t a=1 b=2": 0.99}) == [], "one knob gained: that is a candidate already"

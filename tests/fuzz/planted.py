@@ -25,7 +25,8 @@ def plant(name: str) -> None:
 
 def wrap(target: str, around: Callable[..., Any]) -> None:
     """Replaces the lowering of an overload ("aten.add.Tensor") by around(the old one, context, *arguments)."""
-    from torch_ocl_compile.lowering.registry import LOWERINGS, overload
+    from torch_ocl_compile.fx.overloads import overload
+    from torch_ocl_compile.lowering.registry import LOWERINGS
 
     found = overload(target)
     old = LOWERINGS[found]
@@ -134,8 +135,8 @@ def size_rounded_up() -> None:
     """n // 2 of a size that changes is rounded up."""
     from torch.utils._sympy.functions import FloorDiv
 
-    from torch_ocl_compile import symbolic
     from torch_ocl_compile._C import ir
+    from torch_ocl_compile.lowering import symbolic
 
     symbolic._RULES.insert(0, (FloorDiv, lambda s, e: ir.ceildiv(s.translate(e.args[0]), s.translate(e.args[1]))))
 
@@ -145,8 +146,8 @@ def size_remembered() -> None:
     """A sum of a changing size and a number is what it was in the first call."""
     import sympy
 
-    from torch_ocl_compile import symbolic
     from torch_ocl_compile._C import ir
+    from torch_ocl_compile.lowering import symbolic
 
     def size(old: Any, self: Any, x: Any) -> Any:
         known = hasattr(x, "node") and isinstance(x.node.expr, sympy.Add) and x.node.hint is not None

@@ -6,7 +6,7 @@ call, `device` where everything lives."""
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 NAME = re.compile(r"\b([avt])(\d+)\b")
@@ -54,17 +54,6 @@ class Program:
 
     def with_settings(self, **changes: Any) -> Program:
         return replace(self, settings=replace(self.settings, **changes))
-
-
-@dataclass
-class Batch:
-    """Programs compiled as one function, and which outputs are whose."""
-
-    programs: list[Program]
-    merged: Program = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.merged = merge(self.programs)
 
 
 def names_in(text: str) -> list[str]:

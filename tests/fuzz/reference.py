@@ -30,6 +30,7 @@ class Native:
         self.undefined = ""  # why other machines may rightly give something else
         self.error: Exception | None = None
         self.seen = Seen()
+        self.largest = 0.0  # of all finite values
         names = arguments(program, "cpu", n, k)
         inputs = given(program, names)
         try:
@@ -50,6 +51,7 @@ class Native:
         for name in fresh:
             if isinstance(names[name], torch.Tensor):
                 self.dtypes[name] = names[name].dtype
+                self.largest = max(self.largest, largest(names[name]))
 
     def _before(self, i: int, line: str, names: Namespace) -> None:
         cast = CAST.fullmatch(line)
@@ -64,6 +66,14 @@ class Native:
             x = x.detach().double()
             if not bool(((x >= inside.min) & (x <= inside.max)).all()):
                 self.undefined = f"{line}: a value that {dtype} cannot hold"
+
+
+def largest(x: torch.Tensor) -> float:
+    """The greatest magnitude of the finite elements of floating point."""
+    x = x.detach()
+    if not x.is_floating_point() or not x.numel():
+        return 0.0
+    return float(torch.where(x.isfinite(), x, 0.0).abs().max())
 
 
 def execute(line: str, names: Namespace) -> None:
@@ -191,17 +201,32 @@ def fake(program: Program, device: str, n: int, k: int) -> list[Any] | None:
         return None
 
 
+def fake_strides(native: Native) -> list[tuple[int, ...]] | None:
+    """Those of arguments and results when PyTorch traces the program on the CPU."""
+    try:
+        return [tuple(x.stride()) for x in _fake_tensors(native.program, "cpu", native.n, native.k)]
+    except Exception:
+        return None
+
+
 def _traced(program: Program, device: str, n: int, k: int) -> list[Any]:
+    return [(x.dtype, tuple(x.shape)) for x in _fake_tensors(program, device, n, k)]
+
+
+def _fake_tensors(program: Program, device: str, n: int, k: int) -> list[torch.Tensor]:
+    """Arguments and results."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
+    low = program.settings.autocast if device != "cpu" else ""
     with FakeTensorMode(allow_non_fake_inputs=True):
         names = arguments(program, device, n, k)
         inputs = given(program, names)
-        with torch.autocast(torch.device(device).type, dtype=getattr(torch, program.settings.autocast)):
+        dtype = getattr(torch, low) if low else None
+        with torch.autocast(torch.device(device).type, dtype=dtype, enabled=bool(low)):
             for line in program.statements:
                 execute(line, names)
         outputs = as_list(tuple(names[o] for o in program.outputs))
-        return [(x.dtype, tuple(x.shape)) for x in [x for _, x in inputs] + outputs if isinstance(x, torch.Tensor)]
+        return [x for x in [x for _, x in inputs] + outputs if isinstance(x, torch.Tensor)]
 
 
-__all__ = ["Native", "exact", "fake", "namespace", "same"]
+__all__ = ["Native", "exact", "fake", "fake_strides", "largest", "namespace", "same"]

@@ -13,9 +13,11 @@ FAMILIES = (  # weights
     ("own",) * 100 + ("nn",) * 45 + ("order",) * 35 + ("attention",) * 9 + ("special",) * 8 + ("linalg",)
 )
 UNDEFINED_BY_NAN = ("sdpa", "attention", "grid", "interpolate")  # ops of which nobody says what becomes of a NaN
+# Ops that are computed in several ways, of which some subtract infinities: convolutions by transformed tiles or with padding,
+# group_norm with its mean and weight folded into one factor and one summand.
+UNDEFINED_BY_INFINITY = ("conv", "group_norm", "batch_norm", "instance_norm")
 # On the CPU the gradient at NaN depends on the element's position: vectors of elements compare the other way round.
 GRADIENT_UNDEFINED_BY_NAN = ("relu6", "hardtanh", "elu", "selu", "celu", "hardswish", "hardshrink", "softshrink")
-Choice = Callable[[Any, Any, list[str]], str]
 
 
 class RowMaker(Maker):
@@ -79,21 +81,25 @@ class RowMaker(Maker):
         fits = [x for x in fits if all(names[x].numel() >= count for names in self.names)]
         if fits and self.chance(60):
             x = self.pick(fits)
+            source = x
             if self.shape(x) != leaf.shape:
                 name = self.name()
                 before.append(f"{name} = {x}.flatten()[:{count}].view({leaf.shape})")
                 x = name
-            return self._limited(x, op, leaf, before)
+            return self._limited(x, op, leaf, before, source)
         if leaf.dtype.is_floating_point:
             return self._limited(self.argument(self.layout(list(leaf.shape), dtype)), op, leaf, before)
         return self.argument(self.made(leaf.shape, dtype, f", {int(leaf.low)}, {int(leaf.high)}"))
 
-    def _limited(self, x: str, op: Any, leaf: Any, before: list[str]) -> str:
-        """x with values that the op is meant for."""
+    def _limited(self, x: str, op: Any, leaf: Any, before: list[str], source: str = "") -> str:
+        """x with values that the op is meant for. `source`: the variable that x is made of by lines that have not run yet."""
+        source = source or x
         limited = leaf.limited or op.name.startswith(UNDEFINED_BY_NAN)
         if self.settings.gradient and op.name.startswith(GRADIENT_UNDEFINED_BY_NAN):
-            limited = limited or self._has_nan(x)
-        wild = x in self.names[0] and self._wild(x)
+            limited = limited or self._has_nan(source)
+        if op.name.startswith(UNDEFINED_BY_INFINITY):
+            limited = limited or self._has_nan(source) or self._has_infinity(source)
+        wild = source in self.names[0] and self._wild(source)
         if not (limited or wild) or op.programs == "distinct":
             return x
         low, high = (
@@ -103,11 +109,14 @@ class RowMaker(Maker):
         )
         name = self.name()
         text = f"{x}.clamp({low}, {high})"
-        before.append(f"{name} = {text}" + (".nan_to_num(0.5)" if limited and self._has_nan(x) else ""))
+        before.append(f"{name} = {text}" + (".nan_to_num(0.5)" if limited and self._has_nan(source) else ""))
         return name
 
     def _has_nan(self, x: str) -> bool:
         return x in self.names[0] and self.floating(x) and any(bool(names[x].isnan().any()) for names in self.names)
+
+    def _has_infinity(self, x: str) -> bool:
+        return x in self.names[0] and self.floating(x) and any(bool(names[x].isinf().any()) for names in self.names)
 
     def _wild(self, x: str) -> bool:
         """Whether values have grown so that most functions of them are infinite."""

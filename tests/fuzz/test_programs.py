@@ -24,10 +24,10 @@ from tests.fuzz.runner import Run, Worker
 from tests.worker_process import ROOT
 
 CORPUS: list[Named] = [*kernels.PROGRAMS, *values.PROGRAMS]
-COUNT = int(os.environ.get("TORCH_OCL_FUZZ_COUNT", "300"))
+COUNT = int(os.environ.get("TORCH_OCL_FUZZ_COUNT", "100"))
 SEED = "777"  # TORCH_OCL_FUZZ_SEED=fresh draws another one; about one fresh program in 300 still shows a fault
 SECONDS = (
-    130.0  # begins no batch later, where nobody asked for a number of programs; two failures are shrunk in 30 s more
+    60.0  # begins no batch later, where nobody asked for a number of programs; two failures are shrunk in 30 s more
 )
 
 
@@ -46,6 +46,7 @@ def worker_for(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[s
         worker.stop()
 
 
+@pytest.mark.sampled(every=1)  # on each it is a fault that was
 @pytest.mark.parametrize("row", CORPUS, ids=lambda row: row.name)
 def test_named(row: Named, ocl_device: str, worker_for: Callable[[str], Worker]) -> None:
     outcome = worker_for(ocl_device).ask({"program": row.program.as_dict(), "oracle": False})[0]
@@ -78,8 +79,7 @@ def test_a_fault_is_noticed(request: pytest.FixtureRequest, tmp_path: Path, monk
     if not devices:
         pytest.skip("no OpenCL device selected or found: pip install torch-ocl-compile[cpu]")
     monkeypatch.setenv("TORCH_OCL_FUZZ_PLANT", "slice_one_off")
-    kinds: set[str] = {o["kind"] for o in Run("planted", 40, devices[0][0], 1, tmp_path).outcomes()}
-    assert "wrong value" in kinds
+    assert any(o["kind"] == "wrong value" for o in Run("planted", 40, devices[0][0], 1, tmp_path).outcomes())
 
 
 def test_faults_can_be_planted() -> None:
@@ -110,6 +110,28 @@ def test_numbers_on_the_cpu_in_a_join(ocl_device: str, worker_for: Callable[[str
             program = replace(program, inputs=(("a0", "make(device, (1,), torch.float32, 1)"),))
         outcome = worker_for(ocl_device).ask({"program": program.as_dict(), "oracle": False})[0]
         assert outcome["kind"] == kind, outcome["text"]
+
+
+def test_attention_that_is_written_to(ocl_device: str, worker_for: Callable[[str], Worker]) -> None:
+    """PyTorch refuses the gradient of fused attention where an operand was written to since, on the CPU only for some layouts."""
+    arguments = [f"make(device, (2, 1, 1, 1), torch.float32, {i})" for i in range(3)]
+    arguments[1] += ".permute(3, 2, 1, 0).reshape(1, 1, 1, 2).permute(3, 2, 1, 0)"
+    arguments[2] += ".requires_grad_()"
+    arguments.append("make(device, (1, 1, 1, 1), torch.float32, 3)")
+    lines = ["v0 = F.scaled_dot_product_attention(a0, a1, a2, a3)", "a1.eq_(a2)"]
+    program = named("", "", arguments, lines, ["v0"], gradient=True).program
+    assert worker_for(ocl_device).ask({"program": program.as_dict(), "oracle": False})[0]["kind"] == "skipped"
+
+
+def test_strides_that_only_eager_mode_has() -> None:
+    """Of dimensions of one element: traced, a comparison keeps them, and what follows takes the result for channels-last."""
+    from tests.fuzz.check import wrong_when_traced
+    from tests.fuzz.reference import Native
+
+    images = "make(device, (4, 8, 2, 1), torch.float32, 0).permute(0, 3, 1, 2)"
+    for line, wrong in (("v1 = torch.hstack([v0, v0])", True), ("v1 = torch.vstack([v0, v0]).contiguous()", False)):
+        program = named("", "", [images], ["v0 = torch.eq(a0, a0)", line], ["v1"]).program
+        assert wrong_when_traced(Native(program, 4, 0)) is wrong
 
 
 def test_programs_are_the_same_everywhere() -> None:

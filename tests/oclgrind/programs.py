@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from torch_ocl_compile import _C, tuning
+from torch_ocl_compile import _C
+from torch_ocl_compile.tuning import measure
 
 EVERYTHING = "--all" in sys.argv
 
@@ -67,21 +68,21 @@ def collect(graph: Any, index: int, settings: Mapping[str, Any]) -> list[Any]:
 
 
 def try_case(problem: str, alone: Any, choices: list[tuple[str, str]], index: int, settings: dict[str, Any]) -> None:
-    inputs = tuning.example_inputs(alone, index)
+    inputs = measure.example_inputs(alone, index)
     reference = None
     for choice, turned in choices:
         if turned and not EVERYTHING:
             continue
         started = time.monotonic()
-        results = [x.cpu() for x in tuning._compile(alone, index, settings, choice).run(list(inputs))]
+        results = [x.cpu() for x in measure._compile(alone, index, settings, choice).run(list(inputs))]
         reference = reference or results
-        tuning._compare(results, reference, tuning.tolerance(alone))
+        measure._compare(results, reference, measure.tolerance(alone))
         print(f"ran {choice} for {problem}: {time.monotonic() - started:.1f} s", flush=True)
 
 
 def main() -> None:
     torch.manual_seed(0)
-    tuning.tune_graph = collect  # type: ignore[assignment]
+    measure.tune_graph = collect  # type: ignore[assignment]
     for name, make in PROGRAMS.items():
         torch._dynamo.reset()
         model, x = make()

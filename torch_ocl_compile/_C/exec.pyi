@@ -8,12 +8,15 @@ from torch_ocl_compile._C import ir
 
 EagerCall = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 
+# Worker processes that compile kernels (-1: as many as cores and memory allow), and the path of their program ("": ours).
+def configure_builds(workers: int, longest_ms: int, worker: str = "") -> None: ...
+
 # The process's cache (an empty path: none), where the sources of failed kernels go, and dumps.
 def configure(cache_path: str, budget_bytes: int, failed_dir: str, dump_dir: str) -> None: ...
 def kept_bytes() -> int: ...  # of kept results of parameters, in this process
 def cache_stats() -> dict[str, Any]: ...
 def cache_clear() -> None: ...
-def build_counters() -> dict[str, Any]: ...  # built, from_binary, rejected, build_seconds, unkept
+def build_counters() -> dict[str, Any]: ...  # built, by_workers, from_binary, rejected, build_seconds, unkept
 def live_counts() -> dict[str, int]: ...  # what the process keeps: plans, those of eager ops, programs
 
 # Plans. `options`: of scope "compile" in config.py, and "label".
@@ -28,7 +31,7 @@ def render(
     disabled: Iterable[str] = ...,
 ) -> dict[str, Any]: ...
 
-# Tuning: see tuning.py. A case is (problem, the problem's node as a graph, its candidates); a candidate (choice, the knob that
+# Tuning: see tuning/measure.py. A case is (problem, the problem's node as a graph, its candidates); a candidate (choice, the knob that
 # differs from the first choice of the same template). compile's option "choice" forces one.
 TuningCase = tuple[str, ir.Graph, list[tuple[str, str]]]
 
@@ -48,7 +51,7 @@ def tuning_rows() -> list[tuple[str, str]]: ...  # of the cache, all devices'
 def store_tuning(key: str, value: str) -> None: ...
 def erase_tuning(key: str) -> None: ...
 
-# Launch records, of all plans: see record.py.
+# Launch records, of all plans: see device/record.py.
 def begin_recording(timing: bool) -> None: ...
 def end_recording() -> list[dict[str, Any]]: ...
 

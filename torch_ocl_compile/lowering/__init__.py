@@ -3,7 +3,7 @@
 
 import torch._inductor.inductor_prims  # noqa: F401  defines prims that rows refer to
 
-from torch_ocl_compile import graph_ops  # noqa: F401  (defines torch.ops.ocl)
+from torch_ocl_compile.fx import ops  # noqa: F401  (defines torch.ops.ocl)
 from torch_ocl_compile.lowering import (
     activation,
     adaptive_pooling,

@@ -285,30 +285,27 @@ def fused_attention_backward(
     scale: float | None = None,
 ) -> Any:
     sums = _from_log_sum(c, lse, four(c, q).sizes[:3])
-    return gradients(c, grad, q, k, v, bias, out, sums, None, (causal, False, scale), p, wanted)
+    a = _attention(c, q, k, v, bias, None, p, (causal, False, scale))
+    return gradients(c, a, (q, k, v, bias), grad, out, sums, wanted)
 
 
 def gradients(
     c: Context,
+    a: Attention | None,
+    inputs: tuple[ir.Value, ir.Value, ir.Value, ir.Value | None],
     grad: ir.Value,
-    q: ir.Value,
-    k: ir.Value,
-    v: ir.Value,
-    mask: ir.Value | None,
     out: ir.Value,
     sums: ir.Value,
-    state: ir.Value | None,
-    settings: Any,
-    p: float,
     wanted: Sequence[bool],
 ) -> Any:
-    a = _attention(c, q, k, v, mask, state, p, settings)
-    if a is None or (p > 0 and state is None):
+    """Gradients of the op's own q, k, v and mask."""
+    if a is None or (a.p > 0 and a.state is None):
         return NotImplemented
+    mask = inputs[3]
     shape = None if mask is None else mask.sizes
     sums = c.builder.reshape(sums, [ir.IndexExpr(2), *a.q.sizes[:3]])
     made = backward(c, a, four(c, grad), four(c, out), sums, wanted, shape)
-    shaped = [None if g is None else c.builder.reshape(g, x.sizes) for g, x in zip(made[:3], (q, k, v), strict=True)]
+    shaped = [None if g is None else c.builder.reshape(g, x.sizes) for g, x in zip(made[:3], inputs[:3], strict=True)]
     gm = None if made[3] is None or mask is None else c.cast(made[3], mask.dtype)
     return *(g if w else None for g, w in zip(shaped, wanted, strict=False)), gm
 
@@ -353,4 +350,5 @@ def attention_backward(
     scale: float | None,
     wanted: Sequence[bool],
 ) -> Any:
-    return gradients(c, grad, q, k, v, mask, out, sums, state, (causal, nan_rows, scale), p, wanted)
+    a = _attention(c, q, k, v, mask, state, p, (causal, nan_rows, scale))
+    return gradients(c, a, (q, k, v, mask), grad, out, sums, wanted)

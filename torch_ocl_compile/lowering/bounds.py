@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_ocl_compile._C import ir
+from torch_ocl_compile.fx.overloads import overload
 from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context
-from torch_ocl_compile.lowering.registry import overload
 from torch_ocl_compile.lowering.term import Nest
 
 FINE = -(2**63)  # what the reduction finds where all indices are in range

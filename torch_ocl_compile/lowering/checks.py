@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from torch_ocl_compile.lowering.registry import overload
+from torch_ocl_compile.fx.overloads import overload
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -48,6 +48,11 @@ def refuse_bad_arguments(node: torch.fx.Node) -> None:
 def softmax(x: Tensor, dim: int, *_: Any) -> bool:
     rank = max(x.dim(), 1)
     return not -rank <= dim < rank or not x.dtype.is_floating_point
+
+
+@check("aten.embedding.default")
+def embedding(weight: Tensor, indices: Tensor, *_: Any) -> bool:
+    return weight.dim() != 2 or indices.dtype not in (torch.int32, torch.int64)
 
 
 @check("aten.sort.default", "aten.sort.stable", "aten.argsort.default", "aten.argsort.stable")

@@ -10,32 +10,19 @@ import torch
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 
 from torch_ocl_compile._C import ir
+from torch_ocl_compile.dtypes import IR_DTYPES, TORCH_DTYPES
 from torch_ocl_compile.errors import UnsupportedError
+from torch_ocl_compile.lowering.symbolic import Symbols
 from torch_ocl_compile.lowering.term import Nest, Number, Term, scalar
-from torch_ocl_compile.symbolic import Symbols
-
-DTYPES: dict[torch.dtype, ir.DType] = {
-    torch.bool: ir.DType.kBool,
-    torch.uint8: ir.DType.kU8,
-    torch.int8: ir.DType.kI8,
-    torch.int16: ir.DType.kI16,
-    torch.int32: ir.DType.kI32,
-    torch.int64: ir.DType.kI64,
-    torch.float16: ir.DType.kF16,
-    torch.bfloat16: ir.DType.kBF16,
-    torch.float32: ir.DType.kF32,
-    torch.float64: ir.DType.kF64,
-}
-TORCH_DTYPES: dict[ir.DType, torch.dtype] = {ours: theirs for theirs, ours in DTYPES.items()}
 
 
 def ir_dtype(dtype: torch.dtype | ir.DType) -> ir.DType:
     """Raises UnsupportedError on a dtype that the IR lacks (complex, float8, quantized)."""
     if isinstance(dtype, ir.DType):
         return dtype
-    if dtype not in DTYPES:
+    if dtype not in IR_DTYPES:
         raise UnsupportedError(f"dtype {dtype} has no kernels")
-    return DTYPES[dtype]
+    return IR_DTYPES[dtype]
 
 
 class Context:
@@ -138,16 +125,8 @@ class Context:
         stored = nest.store(*zip(terms, dtypes, strict=True))
         return tuple(stored) if isinstance(made, tuple) else stored[0]
 
-    def destination(self, x: ir.Value) -> ir.Value:
-        """What a scatter stores into: x itself where its old contents are not needed again, else a copy."""
-        return x if self.in_place else self.builder.copy(x)
-
     def cast(self, x: ir.Value, dtype: ir.DType) -> ir.Value:
         return x if x.dtype == dtype else self.builder.cast(x, dtype)
-
-    def realize_at(self, x: ir.Value, sizes: Sequence[ir.IndexExpr]) -> ir.Value:
-        """x broadcast to `sizes`, still a view."""
-        return self.builder.expand(x, list(sizes))
 
     def numel(self, sizes: Sequence[ir.IndexExpr]) -> ir.IndexExpr:
         return ir.product(list(sizes))

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from torch_ocl_compile._C import ir
+from torch_ocl_compile.fx.overloads import overload
 from torch_ocl_compile.lowering.context import Context, ir_dtype
 from torch_ocl_compile.lowering.reduction import vector_norm
-from torch_ocl_compile.lowering.registry import Lowering, find, lower, overload
+from torch_ocl_compile.lowering.registry import Lowering, find, lower
 
 aten = torch.ops.aten
 

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -14,16 +14,31 @@ from torch.utils._pytree import tree_leaves
 
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.errors import FallbackError, InternalError, OclError, UnsupportedError
-from torch_ocl_compile.host_part import Part, classify, extract, graph_device, tensors_of
+from torch_ocl_compile.fx.host_part import Part, classify, extract, graph_device, tensors_of
+from torch_ocl_compile.fx.origin import describe, describe_value, origin
 from torch_ocl_compile.lowering.bounds import Checked, find_outside
 from torch_ocl_compile.lowering.checks import Refused, refuse_bad_arguments
 from torch_ocl_compile.lowering.context import Context, ir_dtype
 from torch_ocl_compile.lowering.fallback import lower_call, record
 from torch_ocl_compile.lowering.in_place import scatters_into_inputs
+from torch_ocl_compile.lowering.lowered import (
+    Argument,
+    Attribute,
+    Expression,
+    HostValue,
+    LateValue,
+    Lowered,
+    Nothing,
+    Number,
+    PackedHostValues,
+    PackedNumbers,
+    PlanOutput,
+    Result,
+    Source,
+)
 from torch_ocl_compile.lowering.registry import find
-from torch_ocl_compile.lowering.results import PlanOutputs, storage
-from torch_ocl_compile.origin import describe, describe_value, origin
-from torch_ocl_compile.symbolic import Symbols, SymbolSource
+from torch_ocl_compile.lowering.results import PlanOutputs, storage, stored
+from torch_ocl_compile.lowering.symbolic import Symbols
 
 aten = torch.ops.aten
 
@@ -43,47 +58,6 @@ FALLBACK_REMEDY = (
 CPU_CONSTANTS = {aten.full.default, aten.scalar_tensor.default, aten.lift_fresh_copy.default}
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where a tensor input of the ir.Graph comes from: argument `position` of the call, an attribute of the module, a
-    host value moved to the device, several 0-dim host values packed into one tensor, several float arguments, or a float
-    expression of sizes."""
-
-    kind: str  # "argument", "attribute", "host", "packed", "numbers", "expression"
-    position: int = 0
-    tensor: torch.Tensor | None = None
-    packed: tuple[int, ...] = ()  # positions among the host values, for "numbers" among the arguments
-    dtype: torch.dtype | None = None
-    expr: Any = None
-
-
-@dataclass(frozen=True)
-class Result:
-    """Where output k of the call comes from."""
-
-    kind: str  # "plan", "argument", "number", "host", "after", "none"
-    position: int = 0
-    expr: Any = None
-
-
-@dataclass
-class Lowered:
-    """A graph ready to be compiled, and how to call it."""
-
-    graph: ir.Graph
-    calls: list[Callable[[list[torch.Tensor]], list[torch.Tensor]]]
-    device: torch.device
-    symbols: Symbols
-    inputs: list[Source]
-    results: list[Result]
-    traced: list[Any]  # the fake value of each result
-    before: tuple[Callable[..., Any], list[int]] | None = None  # and the arguments it takes, by position
-    after: tuple[Callable[..., Any], list[Result]] | None = None
-    sources: list[SymbolSource] = field(default_factory=list)
-    host_values: list[torch.fx.Node] = field(default_factory=list)  # the results of `before`
-    checked: list[Checked] = field(default_factory=list)  # what the last output of the ir.Graph tells, if not empty
-
-
 def lower_graph(gm: torch.fx.GraphModule, fake_inputs: Sequence[Any] = (), **settings: Any) -> ir.Graph:
     """The ir.Graph of an AOTAutograd graph; needs no device. `fake_inputs` stand in where nodes carry no metadata."""
     for node, fake in zip((n for n in gm.graph.nodes if n.op == "placeholder"), fake_inputs, strict=False):
@@ -98,12 +72,16 @@ def lower_module(
     apart: bool = False,
     parameters: Sequence[int] = (),
     donated: Sequence[int] = (),
+    aliases: Sequence[int] = (),
+    written_back: Mapping[int, int] = MappingProxyType({}),
     fallback: str = "eager",
     debug: bool = False,
 ) -> Lowered:
     """Lowers a graph. Results from `saved_from` on may have any strides. `apart`: results that are views of one tensor get
-    memory of their own all the same. `parameters`, `donated`: input positions."""
-    return _Lowering(gm, saved_from, apart, set(parameters), set(donated), fallback, debug).run()
+    memory of their own all the same. `parameters`, `donated`: input positions. `aliases`: results that are views of inputs;
+    `written_back`: results that the caller copies into inputs, by position."""
+    lowering = _Lowering(gm, saved_from, apart, set(parameters), set(donated), fallback, debug)
+    return lowering.run(set(aliases), written_back)
 
 
 def allows_tf32() -> tuple[bool, bool]:
@@ -150,12 +128,12 @@ class _Lowering:
         self.host_values: list[torch.fx.Node] = []  # results of the part before, in order
         self.into_inputs = scatters_into_inputs(gm.graph)
 
-    def run(self) -> Lowered:
+    def run(self, aliases: set[int], written_back: Mapping[int, int]) -> Lowered:
         self.symbols.bind_inputs([n.meta.get("val") for n in self.placeholders])
         for position, node in enumerate(self.placeholders):
             if self.parts[node] is Part.DEVICE:
                 try:
-                    self.env[node] = self.add_input(node.meta["val"], Source("argument", position), position)
+                    self.env[node] = self.add_input(node.meta["val"], Argument(position), position)
                 except UnsupportedError as error:
                     raise UnsupportedError(f"{error}: input {describe_value(node)}") from error
         self.bring_host_values()
@@ -165,7 +143,7 @@ class _Lowering:
                 self.bring_attribute(node)
             elif node.op == "call_function" and self.parts[node] is Part.DEVICE:
                 self.env[node] = self.lower_node(node)
-        return self.finish()
+        return self.finish(aliases, written_back)
 
     # Inputs
 
@@ -182,7 +160,7 @@ class _Lowering:
     def bring_attribute(self, node: torch.fx.Node) -> None:
         tensor = _attribute(self.gm, str(node.target))
         if isinstance(tensor, torch.Tensor):
-            self.env[node] = self.add_input(tensor, Source("attribute", tensor=tensor))
+            self.env[node] = self.add_input(tensor, Attribute(tensor))
 
     def bring_host_values(self) -> None:
         """CPU values that device nodes read: numbers where they are known, 0-dim ones packed by dtype, others moved."""
@@ -200,10 +178,10 @@ class _Lowering:
             elif fake.device.type == "cpu" and fake.dim() == 0:
                 groups.setdefault(_packed_dtype(node), []).append(node)
             else:
-                self.env[node] = self.add_input(fake, Source("host", self.host_value(node)))
+                self.env[node] = self.add_input(fake, HostValue(self.host_value(node)))
         for dtype, nodes in groups.items():
             positions = tuple(self.host_value(n) for n in nodes)
-            self.inputs.append(Source("packed", packed=positions, dtype=dtype))
+            self.inputs.append(PackedHostValues(positions, dtype))
             size = ir.IndexExpr(len(nodes))
             packed = self.builder.input(ir_dtype(dtype), [size], [ir.IndexExpr(1)], False, False)
             for k, node in enumerate(nodes):
@@ -216,7 +194,7 @@ class _Lowering:
             return
         dtype = self.number_dtype()
         positions = tuple(self.placeholders.index(n) for n in nodes)
-        self.inputs.append(Source("numbers", packed=positions, dtype=dtype))
+        self.inputs.append(PackedNumbers(positions, dtype))
         packed = self.builder.input(ir_dtype(dtype), [ir.IndexExpr(len(nodes))], [ir.IndexExpr(1)], False, False)
         for k, node in enumerate(nodes):
             self.env[node] = self.builder.select(packed, 0, ir.IndexExpr(k))
@@ -225,7 +203,7 @@ class _Lowering:
         if expr not in self.expressions:
             self.symbols.evaluator(expr)  # raises if an input does not give a symbol
             dtype = self.number_dtype()
-            self.inputs.append(Source("expression", dtype=dtype, expr=expr))
+            self.inputs.append(Expression(expr, dtype))
             self.expressions[expr] = self.builder.input(ir_dtype(dtype), [], [], False, False)
         return self.expressions[expr]
 
@@ -358,7 +336,7 @@ class _Lowering:
 
     # Results
 
-    def finish(self) -> Lowered:
+    def finish(self, aliases: set[int], written_back: Mapping[int, int]) -> Lowered:
         output = next(iter(reversed(self.gm.graph.nodes)))
         returned = output.args[0] if isinstance(output.args[0], (list, tuple)) else [output.args[0]]
         results: list[Result] = []
@@ -368,25 +346,27 @@ class _Lowering:
         outputs = PlanOutputs(self.context, self.env, here, visible)
 
         def plan_result(node: torch.fx.Node, strides: list[Any]) -> Result:
-            return Result("plan", outputs.position(node, strides))
+            return PlanOutput(outputs.position(node, strides))
+
+        outputs.place_in_inputs([returned[k] for k in aliases], stored(returned, self.placeholders, written_back))
 
         for position, node in enumerate(returned):
             if not isinstance(node, torch.fx.Node):
-                results.append(Result("none") if node is None else Result("number", expr=node))
+                results.append(Nothing() if node is None else Number(node))
                 continue
             fake: Any = node.meta.get("val")
             part = self.parts[node]
             if node.op == "placeholder":
-                results.append(Result("argument", self.placeholders.index(node)))
+                results.append(Argument(self.placeholders.index(node)))
             elif part is Part.SIZE:
-                results.append(Result("none") if fake is None else Result("number", expr=fake))
+                results.append(Nothing() if fake is None else Number(fake))
             elif part is Part.BEFORE:
-                results.append(Result("host", self.host_value(node)))
+                results.append(HostValue(self.host_value(node)))
             elif part is Part.AFTER:
-                results.append(Result("after", len(after)))
+                results.append(LateValue(len(after)))
                 after.append(node)
             elif self.env.get(node) is None:
-                results.append(Result("none"))
+                results.append(Nothing())
             else:
                 # Strides that depend on sizes cannot be told to AOTAutograd: such a tensor is saved as it was traced.
                 is_known = all(isinstance(s, int) for s in (*fake.shape, *fake.stride()))
@@ -397,18 +377,18 @@ class _Lowering:
         if self.outside:
             self.builder.output(self.builder.concat([found for _, found in self.outside], 0), [ir.IndexExpr(1)])
         return Lowered(
-            self.builder.finish(),
-            self.context.calls,
-            self.device,
-            self.symbols,
-            self.inputs,
-            results,
-            [n.meta.get("val") if isinstance(n, torch.fx.Node) else n for n in returned],
-            before,
-            late,
-            self.symbols.sources,
-            self.host_values,
-            [checked for checked, _ in self.outside],
+            graph=self.builder.finish(),
+            calls=self.context.calls,
+            device=self.device,
+            symbols=self.symbols,
+            inputs=self.inputs,
+            results=results,
+            traced=[n.meta.get("val") if isinstance(n, torch.fx.Node) else n for n in returned],
+            before=before,
+            after=late,
+            sources=self.symbols.sources,
+            host_values=self.host_values,
+            checked=[checked for checked, _ in self.outside],
         )
 
     def early_part(self) -> tuple[Callable[..., Any], list[int]] | None:
@@ -425,12 +405,12 @@ class _Lowering:
         if not nodes:
             return None
         function, taken = extract(self.gm, nodes, wanted)
-        sources = []
+        sources: list[Result] = []
         for node in taken:
             if node.op == "placeholder":
-                sources.append(Result("argument", self.placeholders.index(node)))
+                sources.append(Argument(self.placeholders.index(node)))
             elif self.parts[node] is Part.BEFORE:
-                sources.append(Result("host", self.host_value(node)))
+                sources.append(HostValue(self.host_value(node)))
             else:
                 sources.append(plan_result(node, self.context.shape(node.meta["val"].stride())))
         return function, sources

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from torch_ocl_compile.lowering.registry import overload
+from torch_ocl_compile.fx.overloads import overload
 
 aten = torch.ops.aten
 
-# Ops whose result is args[0] with some elements replaced or added to; their lowerings begin with Context.destination.
+# Ops whose result is args[0] with some elements replaced or added to; their lowerings ask Context.in_place.
 SCATTERS = {
     overload(name)
     for name in (

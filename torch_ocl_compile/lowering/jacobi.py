@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torch_ocl_compile._C import ir
+from torch_ocl_compile.decompositions.spectral import rounds
+from torch_ocl_compile.dtypes import TORCH_DTYPES
 from torch_ocl_compile.lowering import term as t
-from torch_ocl_compile.lowering.context import TORCH_DTYPES, Context, static_int
+from torch_ocl_compile.lowering.context import Context, static_int
 from torch_ocl_compile.lowering.registry import lower
 from torch_ocl_compile.lowering.term import Nest, Term
-from torch_ocl_compile.spectral_decompositions import rounds
 
 Angles = tuple[ir.Value, ir.Value]
 

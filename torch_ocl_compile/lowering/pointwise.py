@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 import torch
 
 from torch_ocl_compile._C import ir
+from torch_ocl_compile.fx.overloads import overload
 from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context, ir_dtype
-from torch_ocl_compile.lowering.registry import add_row, lower, overload
+from torch_ocl_compile.lowering.registry import add_row, lower
 from torch_ocl_compile.lowering.term import Operand, Term
 
 aten = torch.ops.aten

@@ -5,7 +5,7 @@ ops in their place, before the graph is cut into forward and backward:
     ocl::rng_reserve(device) -> state       int64 [seed, offset]; advances the device's generator; the only effect
     ocl::uniform(state, size, stream, ...)  Philox of (seed, offset + stream, element): pure, so recomputing is free
 
-Only `state`, 16 bytes, is saved for backward. Other distributions are made of these three: random_forms.py.
+Only `state`, 16 bytes, is saved for backward. Other distributions are made of these three: decompositions/random.py.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import CheckpointPolicy
 
-from torch_ocl_compile import attention_ops  # noqa: F401  (defines torch.ops.ocl.attention)
 from torch_ocl_compile._C import ir
-from torch_ocl_compile.graph_ops import UNIFORM_STEPS, fake_reserve
-from torch_ocl_compile.graph_pass import Changes, graph_pass
+from torch_ocl_compile.fx import attention_ops  # noqa: F401  (defines torch.ops.ocl.attention)
+from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
+from torch_ocl_compile.fx.ops import UNIFORM_STEPS, fake_reserve
 from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context
 from torch_ocl_compile.lowering.registry import lower

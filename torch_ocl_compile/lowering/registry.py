@@ -6,23 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import torch
-from torch._ops import OpOverload, OpOverloadPacket
+from torch_ocl_compile.fx.overloads import overload
 
 Lowering = Callable[..., Any]
 F = TypeVar("F", bound=Lowering)
 
 LOWERINGS: dict[Any, Lowering] = {}
-
-
-def overload(name: str) -> OpOverload | None:
-    """The overload called `name` ("aten.add.Tensor"), None where this torch has no such op."""
-    namespace, packet, which = name.split(".")
-    found = getattr(getattr(torch.ops, namespace), packet, None)
-    if not isinstance(found, OpOverloadPacket):
-        return None
-    result = getattr(found, which, None)
-    return result if isinstance(result, OpOverload) else None
 
 
 def add_row(target: Any, lowering: Lowering) -> None:

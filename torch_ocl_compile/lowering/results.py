@@ -5,7 +5,7 @@ seen in the others. Any other result has memory of its own."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,8 +13,8 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from torch_ocl_compile._C import ir
+from torch_ocl_compile.fx.origin import origin
 from torch_ocl_compile.lowering.context import Context
-from torch_ocl_compile.origin import origin
 
 
 class PlanOutputs:
@@ -40,6 +40,23 @@ class PlanOutputs:
                 self.context.builder.output(self._own(node), strides)
             self.positions[node] = len(self.positions)
         return self.positions[node]
+
+    def place_in_inputs(self, nodes: Iterable[Any], stores: dict[Node, tuple[Node, Node]]) -> None:
+        """Results that are views of what is stored in an input become windows on that input: the caller makes views of its own
+        arguments with their strides and offsets."""
+        for node in nodes:
+            source, target = stores.get(storage(node), (None, None)) if isinstance(node, Node) else (None, None)
+            if source is None or target is None or node in self.positions or target not in self.env:
+                continue
+            part, whole, there = (n.meta["val"] for n in (node, source, target))
+            if not (
+                _same_layout(whole, there) and isinstance(self.env.get(node), ir.Value) and _is_window(node, source)
+            ):
+                continue
+            c = self.context
+            offset = c.size(part.storage_offset()) - c.size(whole.storage_offset())
+            c.builder.output_window(self.env[target], c.shape(part.shape), c.shape(part.stride()), offset)
+            self.positions[node] = len(self.positions)
 
     def _own(self, node: Node) -> ir.Value:
         """The node's value in a buffer that belongs to the node's storage, and to no other's."""
@@ -91,3 +108,24 @@ def storage(node: Node) -> Node:
                 return node
         node = node.args[0]
     return node
+
+
+def _same_layout(a: torch.Tensor, b: torch.Tensor) -> bool:
+    steps = [[step for size, step in zip(x.shape, x.stride(), strict=True) if not _is_one(size)] for x in (a, b)]
+    return a.dtype == b.dtype and a.shape == b.shape and steps[0] == steps[1]
+
+
+def _is_one(size: Any) -> bool:
+    return isinstance(size, int) and size == 1
+
+
+def stored(
+    returned: Sequence[Any], placeholders: Sequence[Node], written_back: Mapping[int, int]
+) -> dict[Node, tuple[Node, Node]]:
+    """What inputs become, in the graph or by results that the caller copies into them (`written_back`, by position): for each
+    node that made memory, the node that is stored and the input."""
+    pairs = [(returned[k], placeholders[i]) for k, i in written_back.items()]
+    for node in placeholders[0].graph.nodes if placeholders else ():
+        if node.target is torch.ops.aten.copy_.default:
+            pairs.append((node.args[1], node.args[0]))
+    return {storage(source): (source, target) for source, target in pairs if isinstance(source, Node)}

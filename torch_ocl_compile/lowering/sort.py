@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from torch_ocl_compile._C import ir
+from torch_ocl_compile.lowering import scan
 from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context, ir_dtype
 from torch_ocl_compile.lowering.registry import lower
@@ -333,8 +334,6 @@ def nanmedian(c: Context, x: ir.Value) -> Any:
 @lower(aten.mode.default)
 def mode(c: Context, x: ir.Value, dim: int = -1, keepdim: bool = False) -> Any:
     """The smallest of the most frequent values, and its last position."""
-    from torch_ocl_compile.lowering import scan
-
     if not x.sizes:
         return x, c.constant(0, I64)
     if _empty(x.sizes):

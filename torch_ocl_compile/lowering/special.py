@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from torch_ocl_compile._C import ir
+from torch_ocl_compile.fx.overloads import overload
 from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context, ir_dtype
 from torch_ocl_compile.lowering.pointwise import apply
-from torch_ocl_compile.lowering.registry import add_row, lower, overload
+from torch_ocl_compile.lowering.registry import add_row, lower
 
 aten = torch.ops.aten
 
@@ -87,23 +88,27 @@ _add_rows()
 
 @lower(aten.polygamma.default)
 def polygamma(c: Context, n: int, x: ir.Value) -> ir.Value:
-    """(-1)^(n+1) n! zeta(n + 1, x)."""
-    if n == 0:
-        return apply(c, "digamma", x)
+    """(-1)^(n+1) n! zeta(n + 1, x). The first has a formula of its own, as in PyTorch."""
+    if n < 2:
+        return apply(c, "trigamma" if n else "digamma", x)
     factor = float((-1) ** (n + 1) * math.factorial(n))
-
-    def derivative(v: t.Term) -> t.Term:
-        value = t.call("zeta", v.nest.constant(n + 1, v.dtype), v) * factor
-        return t.where(v.eq(math.inf), 0.0, value) if n == 1 else value  # of higher ones PyTorch gives NaN there
-
-    result: ir.Value = c.pointwise(derivative, x)
+    result: ir.Value = c.pointwise(lambda v: t.call("zeta", v.nest.constant(n + 1, v.dtype), v) * factor, x)
     return result
 
 
 @lower(aten.ldexp.Tensor)
 def ldexp(c: Context, x: ir.Value, exponent: ir.Value) -> ir.Value:
-    """x * 2^exponent, which PyTorch rounds in between."""
-    result: ir.Value = c.pointwise(lambda a, e: a * t.call("pow", e.nest.constant(2.0, e.dtype), e), x, exponent)
+    """x * 2^exponent. PyTorch rounds the power to the exponent's type, if that is floating."""
+    compute = ir.compute_type(c.dtype)
+
+    def scaled(a: t.Term, e: t.Term) -> t.Term:
+        if not ir.is_floating(exponent.dtype):
+            e = e.cast(compute)
+            return a * t.call("pow", e.nest.constant(2.0, compute), e)
+        e = e.cast(ir.compute_type(exponent.dtype))
+        return a * t.call("pow", e.nest.constant(2.0, e.dtype), e).cast(exponent.dtype).cast(compute)
+
+    result: ir.Value = c.pointwise(scaled, x, exponent, raw=(1,))
     return result
 
 

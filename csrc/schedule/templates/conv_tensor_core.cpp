@@ -29,7 +29,8 @@ Operand chunks_of_channels(TemplateContext& context, const ir::View& x, const In
 /// (`results` elements each). Seconds of an H200, whose ratio is that of other devices too. Knob "splits".
 int64_t choose_pixel_splits(TemplateContext& context, const UnitMath& math, const UnitTile& tile, int64_t tiles, int64_t pixels,
                             double results) {
-  constexpr double kBytes = 2e12;  // of the device
+  // An element of a slice is written and read again, 8 bytes, at 4/7 of the rate of a copy.
+  constexpr double kSliceBytes = 14;
   const Caps& caps = context.caps;
   const int64_t most = std::clamp<int64_t>(pixels / 512, 1, 256);
   const double whole = 2.0 * static_cast<double>(pixels) * tile.rows * tile.columns / (math.flops * tile.rate);
@@ -38,7 +39,7 @@ int64_t choose_pixel_splits(TemplateContext& context, const UnitMath& math, cons
   for (int64_t splits = 1; splits <= most; ++splits) {
     const int64_t rounds = (tiles * splits + caps.units - 1) / caps.units;
     const double time = whole * static_cast<double>(rounds) / static_cast<double>(splits) +
-                        (splits > 1 ? 8.0 * results * static_cast<double>(splits) / kBytes : 0);
+                        (splits > 1 ? kSliceBytes * results * static_cast<double>(splits) / caps.memory_bytes_per_second : 0);
     if (splits > 1 && time >= least) continue;
     least = time;
     best = splits;
@@ -62,13 +63,13 @@ bool packs_filters(TemplateContext& context, const UnitMath& math) {
   // Filters in place are bound by the producers' work, and by what moves through local memory.
   const double element = 16.0 / math.chunk, in_place = 2 * products / (1.2 * math.product * context.caps.units),
                packed = in_place / (math.terms == 3 ? 1.2 : 1.4),
-               memory = (elements_of(node.sizes) + elements_of(x.sizes)) * element / kCopyBytes;
+               memory = (elements_of(node.sizes) + elements_of(x.sizes)) * element / context.caps.memory_bytes_per_second;
   const double saved = std::max(in_place, memory) - std::max(packed, memory);
   const double moved = is_kept(context, w) ? 0 : elements_of(w.sizes) * element * (math.terms == 3 ? 3 : 2);
   if (products < static_cast<double>(kLeastPacked)) return false;
   std::vector<std::string> ways = {"packed", "in place"};
   // A launch's time is the margin of what is kept: short convolutions of few steps lose by waiting for whole blocks.
-  if (saved <= moved / kCopyBytes + kLaunchSeconds) std::swap(ways[0], ways[1]);
+  if (saved <= moved / context.caps.memory_bytes_per_second + context.caps.launch_seconds) std::swap(ways[0], ways[1]);
   return ways[context.choices.pick("filters", ways)] == "packed";
 }
 

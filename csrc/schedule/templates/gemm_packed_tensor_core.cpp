@@ -26,7 +26,7 @@ bool pays(const TemplateContext& context, const UnitMath& math, const UnitProble
     const double read = count * static_cast<double>(first ? p.rows : p.columns) * static_cast<double>(p.depth) * element;
     const double written = read * (!first && math.terms == 3 ? 2 : 1);
     bytes = std::max(bytes, written);
-    if (!is_kept(context, view)) seconds += (read + written) / kCopyBytes + kLaunchSeconds;
+    if (!is_kept(context, view)) seconds += (read + written) / caps.memory_bytes_per_second + caps.launch_seconds;
   }
   if (bytes > static_cast<double>(std::min(caps.max_alloc_bytes, caps.global_bytes / 16))) return false;
   return unit_ways(caps, math, p, true)[0].seconds + seconds < unit_ways(caps, math, p, false)[0].seconds;

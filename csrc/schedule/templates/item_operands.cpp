@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "csrc/ir/facts.h"
 #include "csrc/support/error.h"
 
 namespace ocl::schedule {

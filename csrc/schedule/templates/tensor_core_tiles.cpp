@@ -129,7 +129,7 @@ double seconds_of(const Caps& caps, const UnitMath& math, const UnitTile& tile, 
   if (splits == 1) return products;
   const double part = 4.0 * static_cast<double>(p.rows) * static_cast<double>(p.columns) * static_cast<double>(p.batches);
   // What an epilogue would do without reading the result costs a pass over it.
-  return products + 2 * static_cast<double>(splits + 1) * part / kCopyBytes + kLaunchSeconds;
+  return products + 2 * static_cast<double>(splits + 1) * part / caps.memory_bytes_per_second + caps.launch_seconds;
 }
 
 }  // namespace

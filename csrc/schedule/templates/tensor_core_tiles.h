@@ -37,8 +37,6 @@ struct UnitTile {
 std::vector<UnitTile> unit_tiles(const UnitMath& math, bool packed);
 /// Work-items that stage the operands of a weight's gradient: 32 bits are split and transposed on their way.
 int weight_producers(int chunk, const UnitTile& tile);
-/// An H200's memory, and what a launch more takes: for choices between kernels.
-inline constexpr double kCopyBytes = 3.5e12, kLaunchSeconds = 4e-6;
 
 /// What `others` times rows x columns take in whole rounds over the compute units: elements of the output to a unit, at the
 /// rate of a tile of 128 x 128 in place.

@@ -1,5 +1,6 @@
 // csrc/schedule/templates/winograd_group.cpp: 3x3 convolution with stride 1, and its data gradient, on GPUs by
 // kernels/winograd/group.cl.
+#include "csrc/ir/facts.h"
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/group_tiles.h"
 

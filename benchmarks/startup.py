@@ -1,0 +1,67 @@
+# benchmarks/startup.py: seconds until the first step is done, with empty caches and in a second process.
+"""python benchmarks/startup.py --models resnet18,resnet50 --modes training --sides inductor,ocl --runs 3
+
+Each figure is the first step of a new process less a normal step of it: tracing, compiling, building kernels and reading caches, and
+not the import of torch. Each side runs alone, with caches of its own. The columns:
+  cold s     all caches empty, those of the driver included
+  second s   a second process with the caches that the first one left
+  kernels    what the first process of the side ocl compiled, and how many of these in build workers"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+
+import models
+
+SIDES = ("inductor", "ocl")
+
+
+def first_step(side: str, name: str, mode: str, args: argparse.Namespace, caches: str) -> dict[str, float]:
+    """Seconds of the first step beyond a normal one, and what the side says about its builds."""
+    with models.Process(side, name, mode, args, caches) as process:
+        first = float(process.ask("first"))
+        return {"seconds": first - float(process.ask("round")), **process.ask("builds")}
+
+
+def measure(side: str, name: str, mode: str, args: argparse.Namespace) -> dict[str, object]:
+    cold, second, builds = [], [], {}
+    for _ in range(args.runs):
+        with tempfile.TemporaryDirectory() as caches:
+            found = first_step(side, name, mode, args, caches)
+            cold.append(found.pop("seconds"))
+            builds = found
+            second.append(first_step(side, name, mode, args, caches)["seconds"])
+    return {"model": name, "mode": mode, "side": side, "batch": args.batch, "precision": args.precision,
+            "cold_s": cold, "second_s": second, **builds}  # fmt: skip
+
+
+def print_row(row: dict) -> None:
+    cells = [f"{row['model']:16s} {row['mode']:10s} {row['side']:9s}"]
+    for key in ("cold_s", "second_s"):
+        cells.append(f"{statistics.median(row[key]):8.2f} ({min(row[key]):.2f} to {max(row[key]):.2f})")
+    cells.append(f"  {row['built']:.0f}, {row['by_workers']:.0f} in workers" if row["side"] == "ocl" else "")
+    print(" ".join(cells), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    models.add_arguments(parser)
+    parser.add_argument("--runs", type=int, default=3, help="processes of each kind; the table has their median and range")
+    parser.add_argument("--precision", choices=models.PRECISIONS, default="highest", help=models.PRECISION_HELP)
+    parser.set_defaults(sides=list(SIDES), modes=["training"], models=["resnet18"])
+    args = parser.parse_args()
+    rows = []
+    for name in args.models:
+        for mode in args.modes:
+            for side in args.sides:
+                rows.append(measure(side, name, mode, args))
+                print_row(rows[-1])
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

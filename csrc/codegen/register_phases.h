@@ -1,0 +1,38 @@
+// csrc/codegen/register_phases.h: phases of rows that a GPU work-group keeps in registers.
+#pragma once
+
+#include "csrc/codegen/phase_reductions.h"
+#include "csrc/codegen/phases.h"
+
+namespace ocl::codegen {
+
+/// Items of a work-group share the single loop r0 over `length` elements, a multiple of `width`: each item keeps its vectors of
+/// the row in registers, from one phase to the next. For groups that fits_registers.
+class RegisterPhases : public PhasePrinter {
+ public:
+  RegisterPhases(BodyPrinter& body, const schedule::Group& group, Sharing sharing, int width, int64_t length)
+      : PhasePrinter(body, group), sharing_(std::move(sharing)), width_(width), length_(length) {}
+  void print() override;
+
+ protected:
+  void print_inner(const schedule::Phase& phase) override;
+  std::string store_condition() const override { return sharing_.store_condition; }
+
+ private:
+  /// Results of one pass, by position of the reduction.
+  using Results = std::vector<std::string>;
+  void declare_slots();
+  Results print_pass(PhaseReductions& reductions, int pass, const std::vector<size_t>& which, const Results& centres);
+  void print_tree(PhaseReductions& reductions, int pass, const std::vector<size_t>& which, const Results& names);
+
+  const Sharing sharing_;
+  const int width_;
+  const int64_t length_;
+  std::vector<Slot> slots_;
+  int trees_ = 0;  // printed so far
+};
+
+/// Whether RegisterPhases can print every reduction of the group.
+bool fits_registers(BodyPrinter& body, const schedule::Group& group);
+
+}  // namespace ocl::codegen

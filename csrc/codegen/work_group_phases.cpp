@@ -1,0 +1,176 @@
+// csrc/codegen/work_group_phases.cpp: inner phases shared by the items of a GPU work-group: strided loops, then a tree in local
+// memory.
+#include "csrc/codegen/work_group_phases.h"
+
+#include "csrc/codegen/flat_index.h"
+
+namespace ocl::codegen {
+
+using ir::IndexExpr;
+using ir::SymbolKind;
+using schedule::Phase;
+
+namespace {
+
+constexpr int kBlockSteps = 128;  // elements of one item into one accumulator
+
+/// Elements that an item loads before it waits for the first; of bodies with few operations, as repeated ones take compile
+/// time.
+struct AtOnce {
+  int elements;
+  size_t max_ops;
+};
+constexpr AtOnce kAtOnce[] = {{8, 12}, {4, 64}};
+
+}  // namespace
+
+int WorkGroupPhases::elements_at_once(const Phase& phase, int64_t steps) const {
+  size_t ops = 0;
+  for (const ir::NodeId id : phase.nodes) {
+    const ir::Node& node = body_.kernel().graph().nodes[static_cast<size_t>(id)];
+    if (node.kind != ir::NodeKind::kMap && node.kind != ir::NodeKind::kReduce) return 1;
+    ops += node.body.ops.size();
+  }
+  for (const auto& [elements, max_ops] : kAtOnce)
+    if (steps >= 2 * elements && ops <= max_ops) return elements;
+  return 1;
+}
+
+WorkGroupPhases::Loop WorkGroupPhases::choose_loop(const Phase& phase, const PhaseReductions& reductions) const {
+  Loop loop;
+  loop.total = ir::simplify(ir::product(group_.reduce_sizes), body_.ranges());
+  const int64_t longest = body_.ranges().of(loop.total).high;
+  loop.flat = group_.reduce_sizes.size() > 1;
+  loop.blocks = reductions.wants_blocks(longest > int64_t{kBlockSteps} * sharing_.items);
+  loop.at_once = elements_at_once(phase, longest / sharing_.items);
+  loop.type = loop.flat ? flat_type(body_, loop.total) : body_.kernel().index_type();
+  return loop;
+}
+
+/// Names of r* at the position: a single loop strides itself, several are found from a flat index.
+std::map<ir::Symbol, std::string> WorkGroupPhases::element_names(const Loop& loop, Writer& writer, const std::string& position,
+                                                                 const std::string& suffix) const {
+  if (!loop.flat) return {{{SymbolKind::kReduce, 0}, position}};
+  const ir::Shape& sizes = group_.reduce_sizes;
+  return write_unflatten(body_, writer, position, loop.type, sizes, sizes.size(), SymbolKind::kReduce, suffix);
+}
+
+void WorkGroupPhases::print_inner(const Phase& phase) {
+  PhaseReductions reductions(body_, phase);
+  Loop loop = choose_loop(phase, reductions);
+  const std::string end = body_.index(loop.total);
+  const Sets sets = reductions.names(), block = loop.blocks ? reductions.block_names() : sets;
+  reductions.declare(body_.writer(), sets, 1);
+  loop.name = loop.flat ? body_.kernel().fresh("flat") : "r0";
+  Writer single;
+  body_.push(element_names(loop, single, loop.name, ""));
+  reductions.step_nodes(block, loop.blocks);
+  single.append(body_.pop());
+
+  Writer& w = body_.writer();
+  print_guarded(body_, sharing_.row_exists, [&] {
+    if (!loop.blocks) {
+      print_elements(loop, reductions, sets, sharing_.lane, end, single);
+      return;
+    }
+    const int64_t block_elements = int64_t{kBlockSteps} * sharing_.items;
+    const std::string first = body_.kernel().fresh("block"), last = body_.kernel().fresh("end");
+    w.open("for ($s $s = $s; $s < $s; $s += $d)", loop.type, first, sharing_.lane, first, end, first, block_elements);
+    w.line("const $s $s = min($s + $d, ($s)($s));", loop.type, last, first, block_elements, loop.type, end);
+    reductions.declare_block(w, sets, block, 1);
+    print_elements(loop, reductions, block, first, last, single);
+    reductions.merge_block(w, sets, block, 1);
+    w.close();
+  });
+  if (reductions.empty()) return;
+  if (sharing_.items > 1) print_tree(reductions, sets);
+  reductions.finish(sets, 1);
+}
+
+/// An item's elements from `from` to `to`: several at once, then one by one (`single`).
+void WorkGroupPhases::print_elements(const Loop& loop, PhaseReductions& reductions, const Sets& sets, const std::string& from,
+                                     const std::string& to, const Writer& single) {
+  const int stride = sharing_.items;
+  Writer& w = body_.writer();
+  if (loop.at_once == 1) {
+    w.open("for ($s $s = $s; $s < $s; $s += $d)", loop.type, loop.name, from, loop.name, to, loop.name, stride);
+    w.append(single);
+    w.close();
+    return;
+  }
+  w.open("");
+  w.line("$s $s = $s;", loop.type, loop.name, from);
+  const Writer several = several_elements(loop, reductions, sets);
+  w.open("for (; $s < $s - $d; $s += $d)", loop.name, to, int64_t{loop.at_once - 1} * stride, loop.name,
+         int64_t{loop.at_once} * stride);
+  w.append(several);
+  w.close();
+  w.open("for (; $s < $s; $s += $d)", loop.name, to, loop.name, stride);
+  w.append(single);
+  w.close();
+  w.close();
+}
+
+/// `at_once` elements: their loads before all stores, which may, for all the compiler knows, change what is loaded.
+Writer WorkGroupPhases::several_elements(const Loop& loop, PhaseReductions& reductions, const Sets& sets) {
+  Writer several;
+  std::vector<Slot> slots(static_cast<size_t>(loop.at_once));
+  for (int k = 0; k < loop.at_once; ++k) {
+    const std::string position = k == 0 ? loop.name : format("($s + $d)", {loop.name, int64_t{k} * sharing_.items});
+    slots[static_cast<size_t>(k)].names = element_names(loop, several, position, "_" + std::to_string(k));
+  }
+  body_.push({});
+  bool stores = false;
+  visit_slots(body_, slots, 1, true, [&](const Slot&) {
+    reductions.compute_values();
+    stores = stores || body_.has_stores();
+  });
+  visit_slots(body_, slots, 1, true, [&](const Slot&) {
+    for (size_t i = 0; i < reductions.size(); ++i)
+      loop.blocks ? reductions[i].step_block(sets[i]) : reductions[i].step(sets[i]);
+  });
+  if (stores) visit_slots(body_, slots, 1, false, [&](const Slot&) { body_.flush_stores(); });
+  several.append(body_.pop());
+  return several;
+}
+
+/// Merges the accumulators of the items that share an outer element; every one of them gets the result.
+void WorkGroupPhases::print_tree(PhaseReductions& reductions, const Sets& sets) {
+  const int items = sharing_.items * sharing_.rows, distance = sharing_.column ? sharing_.rows : 1;
+  Writer& w = body_.writer();
+  Sets arrays;
+  std::map<ir::DType, int> used;
+  for (size_t i = 0; i < reductions.size(); ++i) {
+    arrays.emplace_back();
+    for (size_t k = 0; k < reductions[i].count(); ++k) {
+      const ir::DType dtype = reductions[i].dtype(k) == ir::DType::kBool ? ir::DType::kI32 : reductions[i].dtype(k);
+      arrays[i].push_back(body_.kernel().local_array({dtype, 1}, used[dtype]++, items));
+    }
+  }
+  const auto store_all = [&] {
+    for (size_t i = 0; i < arrays.size(); ++i)
+      for (size_t k = 0; k < arrays[i].size(); ++k) w.line("$s[item] = $s;", arrays[i][k], sets[i][k]);
+  };
+  store_all();
+  w.line("barrier(CLK_LOCAL_MEM_FENCE);  // the accumulators of all items are in place");
+  w.open("for (int step = $d; step > 0; step /= 2)", sharing_.items / 2);
+  w.open("if ($s < step)", sharing_.lane);
+  for (size_t i = 0; i < reductions.size(); ++i) {
+    Accumulators::Carried other;
+    for (const std::string& array : arrays[i])
+      other.push_back(array + "[item + step" + (distance > 1 ? " * " + std::to_string(distance) : "") + "]");
+    reductions[i].merge(w, sets[i], other, 1);
+  }
+  store_all();
+  w.close();
+  w.line("barrier(CLK_LOCAL_MEM_FENCE);  // this round is complete before the next reads it");
+  w.close();
+  const std::string first = sharing_.column      ? "item % " + std::to_string(distance)
+                            : sharing_.rows == 1 ? "0"
+                                                 : "item - " + sharing_.lane;
+  for (size_t i = 0; i < arrays.size(); ++i)
+    for (size_t k = 0; k < arrays[i].size(); ++k) w.line("$s = $s[$s];", sets[i][k], arrays[i][k], first);
+  w.line("barrier(CLK_LOCAL_MEM_FENCE);  // everyone has the result before the arrays are used again");
+}
+
+}  // namespace ocl::codegen

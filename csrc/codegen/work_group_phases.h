@@ -1,0 +1,41 @@
+// csrc/codegen/work_group_phases.h: phases shared by the items of a GPU work-group, of reductions of any length.
+#pragma once
+
+#include "csrc/codegen/phase_reductions.h"
+#include "csrc/codegen/phases.h"
+
+namespace ocl::codegen {
+
+/// Items stride over r*, and merge through local memory (kRow and kColumn on GPUs).
+class WorkGroupPhases : public PhasePrinter {
+ public:
+  WorkGroupPhases(BodyPrinter& body, const schedule::Group& group, Sharing sharing)
+      : PhasePrinter(body, group), sharing_(std::move(sharing)) {}
+
+ protected:
+  void print_inner(const schedule::Phase& phase) override;
+  std::string store_condition() const override { return sharing_.store_condition; }
+
+ private:
+  using Sets = PhaseReductions::Sets;
+  /// The loop over an item's elements: decided before anything is printed.
+  struct Loop {
+    ir::IndexExpr total;  // elements of r*, of all items
+    bool flat = false;    // several loops r*, found from a flat index
+    bool blocks = false;  // sums go through blocks
+    int at_once = 1;      // elements loaded before the first is used
+    std::string name, type;
+  };
+  Loop choose_loop(const schedule::Phase& phase, const PhaseReductions& reductions) const;
+  int elements_at_once(const schedule::Phase& phase, int64_t steps) const;
+  std::map<ir::Symbol, std::string> element_names(const Loop& loop, Writer& writer, const std::string& position,
+                                                  const std::string& suffix) const;
+  void print_elements(const Loop& loop, PhaseReductions& reductions, const Sets& sets, const std::string& from,
+                      const std::string& to, const Writer& single);
+  Writer several_elements(const Loop& loop, PhaseReductions& reductions, const Sets& sets);
+  void print_tree(PhaseReductions& reductions, const Sets& sets);
+
+  const Sharing sharing_;
+};
+
+}  // namespace ocl::codegen

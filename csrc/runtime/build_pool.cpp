@@ -1,0 +1,208 @@
+// csrc/runtime/build_pool.cpp: starts build workers, gives each one text at a time, and keeps them for the next call.
+#include "csrc/runtime/build_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <system_error>
+#include <thread>
+
+#include "csrc/runtime/device.h"
+#include "csrc/support/child.h"
+#include "csrc/support/log.h"
+#include "csrc/support/os.h"
+
+namespace ocl::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr char kWorkerName[] = "ocl_build_worker";
+constexpr std::chrono::seconds kLongestStart{60};  // until a worker has found its device
+constexpr std::chrono::seconds kFresh{8};          // idle for longer, and a worker may just be ending by itself
+constexpr int64_t kHostBytesPerWorker = int64_t{1} << 30;
+constexpr int64_t kDeviceBytesPerWorker = int64_t{1} << 31;  // a context of a GPU takes some of its memory
+constexpr size_t kLeastOnCpu = 8, kLeastOnGpu = 3;           // kernels for which a first worker is worth its start
+
+struct Worker {
+  std::unique_ptr<os::Child> child;
+  Clock::time_point last_used;
+  bool used = false;
+};
+
+struct Pool {
+  std::mutex mutex;
+  BuildPoolSettings settings;
+  int process = os::process_id();
+  std::map<int, std::vector<Worker>> idle;  // by device
+  std::map<int, std::string> unusable;      // devices for which no worker could be started, and why
+};
+
+/// A forked child has a pool of its own: its parent's workers are not its children.
+Pool& pool() {
+  static std::mutex mutex;
+  static Pool* current = new Pool;  // leaked: the workers end when this process does
+  const std::lock_guard lock(mutex);
+  if (current->process != os::process_id()) {
+    auto* own = new Pool;
+    own->settings = current->settings;
+    current = own;
+  }
+  return *current;
+}
+
+std::optional<Worker> take_idle(const Device& device) {
+  Pool& all = pool();
+  const std::lock_guard lock(all.mutex);
+  std::vector<Worker>& idle = all.idle[device.index()];
+  std::erase_if(idle, [](const Worker& worker) { return Clock::now() - worker.last_used > kFresh; });
+  if (idle.empty()) return std::nullopt;
+  Worker worker = std::move(idle.back());
+  idle.pop_back();
+  return worker;
+}
+
+void give_back(const Device& device, Worker worker) {
+  worker.last_used = Clock::now();
+  worker.used = true;
+  Pool& all = pool();
+  const std::lock_guard lock(all.mutex);
+  all.idle[device.index()].push_back(std::move(worker));
+}
+
+/// nullptr where no worker can serve this device; says so once.
+std::unique_ptr<os::Child> start(const Device& device) {
+  const BuildPoolSettings settings = build_pool_settings();
+  const std::string path = settings.worker.empty() ? os::own_folder() + "/" + kWorkerName : settings.worker;
+  std::string problem;
+  std::unique_ptr<os::Child> child = os::Child::start(path, log_enabled(LogLevel::kDebug), problem);
+  if (child) {
+    os::Message message = {device.build_options(), device.platform_name(), device.name(), device.driver()};
+    for (const std::string& library : vendor_libraries()) message.push_back(library);
+    os::Message answer;
+    if (!child->channel().send(message) || child->channel().receive(answer, kLongestStart) != os::Received::kMessage)
+      problem = path + " does not start: " + child->end();
+    else if (answer.size() != 1 || !answer[0].empty())
+      problem = path + ": " + (answer.empty() ? "no answer" : answer[0]);
+  }
+  if (problem.empty()) return child;
+  Pool& all = pool();
+  const std::lock_guard lock(all.mutex);
+  if (all.unusable.emplace(device.index(), problem).second)
+    log_message(LogLevel::kInfo, "runtime", "kernels are compiled in this process: " + problem);
+  return nullptr;
+}
+
+enum class Outcome { kAnswered, kDied, kNoWorker };
+
+Outcome ask(Worker& worker, const os::Message& request, std::chrono::milliseconds longest, WorkerResult& result) {
+  os::Message answer;
+  os::Received state = os::Received::kEnded;
+  if (worker.child->channel().send(request)) state = worker.child->channel().receive(answer, longest);
+  if (state == os::Received::kMessage && answer.size() == 3) {
+    result.answered = true;
+    result.status = std::atoi(answer[0].c_str());
+    result.log = std::move(answer[1]);
+    result.binary = std::move(answer[2]);
+    return Outcome::kAnswered;
+  }
+  const std::string end = worker.child->end();
+  result.death = state == os::Received::kLate    ? "no answer for " + std::to_string(longest.count() / 1000) + " s"
+                 : state == os::Received::kEnded ? end
+                                                 : "an answer that is not one";
+  return Outcome::kDied;
+}
+
+/// One text, by an idle worker or a new one. `worker` is empty afterwards if it died.
+Outcome build_one(const Device& device, std::optional<Worker>& worker, const os::Message& request,
+                  std::chrono::milliseconds longest, WorkerResult& result) {
+  for (;;) {
+    if (!worker) worker = take_idle(device);
+    if (!worker) {
+      std::unique_ptr<os::Child> child = start(device);
+      if (!child) return Outcome::kNoWorker;
+      worker = Worker{std::move(child), Clock::now(), false};
+    }
+    const bool was_idle = worker->used;
+    worker->used = false;
+    const Outcome outcome = ask(*worker, request, longest, result);
+    if (outcome == Outcome::kAnswered) return outcome;
+    worker.reset();
+    if (was_idle && result.death.starts_with("exit status")) continue;  // it had ended by itself before it was asked
+    return outcome;
+  }
+}
+
+}  // namespace
+
+void set_build_pool(const BuildPoolSettings& settings) {
+  Pool& all = pool();
+  std::map<int, std::vector<Worker>> ended;  // outside of the lock
+  const std::lock_guard lock(all.mutex);
+  if (settings == all.settings) return;
+  all.settings = settings;
+  all.unusable.clear();
+  ended.swap(all.idle);
+}
+
+BuildPoolSettings build_pool_settings() {
+  Pool& all = pool();
+  const std::lock_guard lock(all.mutex);
+  return all.settings;
+}
+
+size_t workers_for(const Device& device, size_t kernels) {
+  Pool& all = pool();
+  const std::lock_guard lock(all.mutex);
+  if (all.settings.most_workers == 0 || all.unusable.count(device.index())) return 0;
+  if (all.settings.most_workers > 0) return static_cast<size_t>(all.settings.most_workers);
+  if (kernels < (device.caps().is_cpu ? kLeastOnCpu : kLeastOnGpu)) return 0;
+  int64_t workers = std::max(1u, std::thread::hardware_concurrency());
+  if (const int64_t free = os::available_memory_bytes()) workers = std::min(workers, free / kHostBytesPerWorker);
+  if (!device.caps().is_cpu) workers = std::min(workers, device.caps().global_bytes / kDeviceBytesPerWorker);
+  return workers > 1 ? static_cast<size_t>(workers) : 0;
+}
+
+std::vector<WorkerResult> build_in_workers(const Device& device, const std::vector<std::string>& sources, size_t workers,
+                                           int tries, bool wants_log) {
+  std::vector<WorkerResult> results(sources.size());
+  std::vector<size_t> longest_first(sources.size());
+  std::iota(longest_first.begin(), longest_first.end(), size_t{0});
+  std::stable_sort(longest_first.begin(), longest_first.end(),
+                   [&](size_t a, size_t b) { return sources[a].size() > sources[b].size(); });
+  const std::chrono::milliseconds longest = build_pool_settings().longest;
+  const std::string flags = std::string(wants_log ? "log " : "") + (device.caps().is_cpu ? "" : "load");
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    try {
+      std::optional<Worker> worker;
+      for (size_t i = next++; i < sources.size(); i = next++) {
+        WorkerResult& result = results[longest_first[i]];
+        const os::Message request = {flags, sources[longest_first[i]]};
+        Outcome outcome = Outcome::kDied;
+        for (int attempt = 0; attempt < tries && outcome == Outcome::kDied; ++attempt)
+          outcome = build_one(device, worker, request, longest, result);
+        if (outcome != Outcome::kDied) result.death.clear();
+        if (outcome == Outcome::kNoWorker) return;
+      }
+      if (worker) give_back(device, std::move(*worker));
+    } catch (const std::exception& error) {  // out of memory: who has no result is compiled in this process
+      log_message(LogLevel::kWarning, "runtime", std::string("a build worker is given up: ") + error.what());
+    }
+  };
+  std::vector<std::thread> threads;
+  try {
+    for (size_t t = 1; t < std::min(workers, sources.size()); ++t) threads.emplace_back(work);
+  } catch (const std::system_error&) {  // as many as there are
+  }
+  work();
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+}  // namespace ocl::runtime

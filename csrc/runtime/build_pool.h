@@ -1,0 +1,39 @@
+// csrc/runtime/build_pool.h: processes that compile kernels, several at once: drivers serialise the threads of one process, and
+// a compiler that crashes or hangs there costs its kernel and not this process.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "csrc/runtime/cl.h"
+
+namespace ocl::runtime {
+
+class Device;
+
+struct BuildPoolSettings {
+  int most_workers = -1;                       // -1: as many as cores and memory allow; 0: kernels are compiled in this process
+  std::chrono::milliseconds longest{300'000};  // that a program may take
+  std::string worker;                          // path of the program; "": beside the library that this code is in
+  bool operator==(const BuildPoolSettings&) const = default;
+};
+void set_build_pool(const BuildPoolSettings& settings);
+BuildPoolSettings build_pool_settings();
+
+/// How many workers are worth their start for so many kernels; 0: compile them here.
+size_t workers_for(const Device& device, size_t kernels);
+
+/// What became of one program text.
+struct WorkerResult {
+  bool answered =
+      false;  // by a worker: status, log and binary hold. Else by none, for `death` or because none could be started
+  cl_int status = CL_SUCCESS;
+  std::string log, binary;
+  std::string death;          // how the compiler ended, at every try: "signal 11"
+};
+/// Compiles the texts, the longest first; each is tried `tries` times where the compiler dies of it. Thread-safe.
+std::vector<WorkerResult> build_in_workers(const Device& device, const std::vector<std::string>& sources, size_t workers,
+                                           int tries, bool wants_log);
+
+}  // namespace ocl::runtime

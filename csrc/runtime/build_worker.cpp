@@ -1,0 +1,80 @@
+// csrc/runtime/build_worker.cpp: compiles program texts for a parent process.
+#include "csrc/runtime/build_worker.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "csrc/runtime/compile.h"
+#include "csrc/runtime/device_list.h"
+
+namespace ocl::runtime {
+namespace {
+
+constexpr std::chrono::seconds kIdle{10};  // a worker that is not asked for so long ends: it holds a context of the device
+
+struct Target {
+  cl_device_id device = nullptr;
+  ContextHandle context;
+  std::string options, problem;
+};
+
+Target find_target(const os::Message& wanted) {
+  Target target;
+  if (wanted.size() < 4) {
+    target.problem = "no device was named";
+    return target;
+  }
+  target.options = wanted[0];
+  std::vector<std::string> problems;
+  std::string others;
+  for (const ListedDevice& listed : find_devices({wanted.begin() + 4, wanted.end()}, problems)) {
+    if (!target.device && listed.platform_name == wanted[1] && listed.name == wanted[2] && listed.driver == wanted[3])
+      target.device = listed.id;
+    others += (others.empty() ? "" : ", ") + listed.label();
+  }
+  if (!target.device) {
+    target.problem =
+        "the worker finds no " + wanted[2] + " of " + wanted[1] + ", only " + (others.empty() ? "nothing" : others);
+    for (const std::string& problem : problems) target.problem += "; " + problem;
+    return target;
+  }
+  cl_int status = CL_SUCCESS;
+  target.context = ContextHandle(clCreateContext(nullptr, 1, &target.device, nullptr, nullptr, &status));
+  if (status != CL_SUCCESS) target.problem = std::string("no context: ") + status_name(status);
+  return target;
+}
+
+os::Message build(const Target& target, const os::Message& request) {
+  if (request.size() < 2) return {std::to_string(CL_INVALID_VALUE), "an incomplete request", ""};
+  const Built built =
+      compile(target.context.get(), target.device, target.options, request[1], request[0].find("log") != std::string::npos);
+  std::string binary;
+  if (built.status == CL_SUCCESS) binary = binary_of(built.handle.get());
+  // A GPU's binary may be an assembler's text. Loading it here leaves the machine code in the driver's own cache.
+  if (!binary.empty() && request[0].find("load") != std::string::npos)
+    load_binary(target.context.get(), target.device, target.options, binary);
+  return {std::to_string(built.status), built.log, binary};
+}
+
+}  // namespace
+
+int serve_builds(os::Channel& channel, const std::function<void(const std::string& text)>& before) {
+  // While a compiler runs nobody reads the channel, so a thread watches whether the parent still lives.
+  std::thread([&channel] {
+    channel.wait_for_end();
+    std::_Exit(0);
+  }).detach();
+  os::Message message;
+  if (channel.receive(message, kIdle) != os::Received::kMessage) return 1;
+  const Target target = find_target(message);
+  if (!channel.send({target.problem})) return 1;
+  if (!target.problem.empty()) return 1;
+  while (channel.receive(message, kIdle) == os::Received::kMessage) {
+    if (before && message.size() > 1) before(message[1]);
+    if (!channel.send(build(target, message))) return 1;
+  }
+  return 0;
+}
+
+}  // namespace ocl::runtime

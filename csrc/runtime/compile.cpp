@@ -1,0 +1,58 @@
+// csrc/runtime/compile.cpp: clBuildProgram, and a second build for kernels with hidden instructions.
+#include "csrc/runtime/compile.h"
+
+#include <algorithm>
+
+#include "csrc/runtime/hidden_instructions.h"
+
+namespace ocl::runtime {
+namespace {
+
+std::string build_log(cl_program program, cl_device_id device) {
+  size_t bytes = 0;
+  if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes) != CL_SUCCESS || bytes == 0) return "";
+  std::string log(bytes, '\0');
+  if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, bytes, log.data(), nullptr) != CL_SUCCESS) return "";
+  log.resize(std::min(log.find('\0'), log.size()));
+  return log;
+}
+
+}  // namespace
+
+Built compile(cl_context context, cl_device_id device, const std::string& options, const std::string& source, bool wants_log) {
+  Built built;
+  const char* text = source.data();
+  const size_t bytes = source.size();
+  built.handle = ProgramHandle(clCreateProgramWithSource(context, 1, &text, &bytes, &built.status));
+  if (built.status != CL_SUCCESS) return built;
+  built.status = clBuildProgram(built.handle.get(), 1, &device, options.c_str(), nullptr, nullptr);
+  if (built.status == CL_SUCCESS && hides_instructions(source)) {
+    cl_int status = CL_SUCCESS;
+    ProgramHandle whole = uncover_instructions(context, device, built.handle.get(), options.c_str(), &status);
+    built.status = status;
+    if (whole) built.handle = std::move(whole);
+  }
+  if (built.status != CL_SUCCESS || wants_log) built.log = build_log(built.handle.get(), device);
+  return built;
+}
+
+ProgramHandle load_binary(cl_context context, cl_device_id device, const std::string& options, const std::string& binary) {
+  const auto* data = reinterpret_cast<const unsigned char*>(binary.data());
+  const size_t bytes = binary.size();
+  cl_int status = CL_SUCCESS, loaded = CL_SUCCESS;
+  ProgramHandle handle(clCreateProgramWithBinary(context, 1, &device, &bytes, &data, &loaded, &status));
+  if (status != CL_SUCCESS || loaded != CL_SUCCESS) return {};
+  if (clBuildProgram(handle.get(), 1, &device, options.c_str(), nullptr, nullptr) != CL_SUCCESS) return {};
+  return handle;
+}
+
+std::string binary_of(cl_program program) {
+  size_t bytes = 0;
+  if (clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(bytes), &bytes, nullptr) != CL_SUCCESS || bytes == 0) return "";
+  std::string binary(bytes, '\0');
+  auto* data = reinterpret_cast<unsigned char*>(binary.data());
+  if (clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(data), &data, nullptr) != CL_SUCCESS) return "";
+  return binary;
+}
+
+}  // namespace ocl::runtime

@@ -1,0 +1,23 @@
+// csrc/runtime/compile.h: one program text through a driver's compiler, in this process.
+#pragma once
+
+#include <string>
+
+#include "csrc/runtime/cl.h"
+
+namespace ocl::runtime {
+
+/// A program with what went wrong while it was built, if anything.
+struct Built {
+  ProgramHandle handle;
+  cl_int status = CL_SUCCESS;
+  std::string log;  // the compiler's, if it failed or `wants_log`
+};
+
+Built compile(cl_context context, cl_device_id device, const std::string& options, const std::string& source, bool wants_log);
+/// From a binary of the same device and driver; a null handle where the driver refuses it.
+ProgramHandle load_binary(cl_context context, cl_device_id device, const std::string& options, const std::string& binary);
+/// "" where the driver gives none.
+std::string binary_of(cl_program program);
+
+}  // namespace ocl::runtime

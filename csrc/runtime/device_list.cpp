@@ -1,0 +1,95 @@
+// csrc/runtime/device_list.cpp: asks the OpenCL loader and the vendors' libraries for their devices.
+#include "csrc/runtime/device_list.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "csrc/runtime/caps.h"
+#include "csrc/runtime/vendor_library.h"
+#include "csrc/support/log.h"
+#include "csrc/support/os.h"
+
+namespace ocl::runtime {
+namespace {
+
+void add_devices(cl_platform_id platform, std::vector<ListedDevice>& devices, std::vector<std::string>& problems) {
+  const std::string platform_name = platform_text(platform, CL_PLATFORM_NAME);
+  cl_uint count = 0;
+  cl_int status = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
+  if (status == CL_DEVICE_NOT_FOUND || (status == CL_SUCCESS && count == 0)) return;
+  std::vector<cl_device_id> ids(count);
+  if (status == CL_SUCCESS) status = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr);
+  if (status != CL_SUCCESS) {
+    problems.push_back("platform '" + platform_name + "': clGetDeviceIDs: " + status_name(status));
+    return;
+  }
+  const size_t before = devices.size();
+  for (cl_device_id id : ids) {
+    ListedDevice device;
+    device.id = id;
+    device.name = device_text(id, CL_DEVICE_NAME);
+    device.platform_name = platform_name;
+    device.platform_version = platform_text(platform, CL_PLATFORM_VERSION);
+    device.driver = device_text(id, CL_DRIVER_VERSION) + ", " + device.platform_version;
+    cl_device_type type = 0;
+    cl_bool available = CL_FALSE, compiler = CL_FALSE, little_endian = CL_FALSE;
+    clGetDeviceInfo(id, CL_DEVICE_TYPE, sizeof(type), &type, nullptr);
+    clGetDeviceInfo(id, CL_DEVICE_AVAILABLE, sizeof(available), &available, nullptr);
+    clGetDeviceInfo(id, CL_DEVICE_COMPILER_AVAILABLE, sizeof(compiler), &compiler, nullptr);
+    clGetDeviceInfo(id, CL_DEVICE_ENDIAN_LITTLE, sizeof(little_endian), &little_endian, nullptr);
+    const std::string where = "device '" + device.label() + "': ";
+    if (device.name.empty() || !available || !compiler || !little_endian) {
+      problems.push_back(where + (device.name.empty() ? "does not answer"
+                                  : !available        ? "not available"
+                                  : !compiler         ? "has no compiler"
+                                                      : "is big-endian"));
+      continue;
+    }
+    device.rank = (type & CL_DEVICE_TYPE_GPU) ? 0 : (type & CL_DEVICE_TYPE_CPU) ? 2 : 1;
+    device.emulator = lower(device.label()).find("emulation") != std::string::npos;
+    // The same runtime found twice, as a system's and as a pip's library: the first one counts. Two equal boards on one
+    // platform are two devices.
+    const auto same = [&](const ListedDevice& other) {
+      return other.name == device.name && other.platform_name == device.platform_name &&
+             other.platform_version == device.platform_version;
+    };
+    if (std::any_of(devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(before), same)) {
+      log_message(LogLevel::kDebug, "runtime", where + "listed twice, by two libraries; the first is used");
+      continue;
+    }
+    devices.push_back(std::move(device));
+  }
+}
+
+}  // namespace
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+std::vector<ListedDevice> find_devices(const std::vector<std::string>& vendor_libraries, std::vector<std::string>& problems) {
+  const os::KeepVariables kept({"OCL_ICD_FILENAMES", "OCL_ICD_VENDORS", "OPENCL_LAYERS", "OPENCL_LAYER_PATH"});
+  std::vector<cl_platform_id> platforms;
+  const auto add = [&](cl_platform_id platform) {
+    if (std::find(platforms.begin(), platforms.end(), platform) == platforms.end()) platforms.push_back(platform);
+  };
+  for (const std::string& path : vendor_libraries)
+    for (cl_platform_id platform : vendor_platforms(path, problems)) add(platform);
+  cl_uint count = 0;
+  const cl_int status = clGetPlatformIDs(0, nullptr, &count);
+  if (status == CL_SUCCESS && count > 0) {
+    std::vector<cl_platform_id> found(count);
+    if (clGetPlatformIDs(count, found.data(), nullptr) == CL_SUCCESS)
+      for (cl_platform_id platform : found) add(platform);
+  } else if (status != CL_SUCCESS && status != -1001) {  // -1001: the loader knows no platform
+    problems.push_back(std::string("clGetPlatformIDs: ") + status_name(status));
+  }
+  std::vector<ListedDevice> devices;
+  for (cl_platform_id platform : platforms) add_devices(platform, devices, problems);
+  std::stable_sort(devices.begin(), devices.end(),
+                   [](const ListedDevice& a, const ListedDevice& b) { return a.rank < b.rank; });
+  return devices;
+}
+
+}  // namespace ocl::runtime

@@ -1,0 +1,21 @@
+// csrc/schedule/verify.h: what holds of a schedule once nodes are grouped, and once buffers have memory.
+#pragma once
+
+#include "csrc/schedule/memory_plan.h"
+#include "csrc/schedule/schedule.h"
+
+namespace ocl::schedule {
+
+enum class ScheduleLevel : uint8_t {
+  kGrouped,  // after fuse: launches in an order that respects all dependences
+  kPlaced,   // after place_buffers: and memory for what launches pass to each other
+};
+
+/// Throws InternalError that names the rule and the group or buffer that breaks it, with the schedule's text. Takes time in
+/// proportion to the schedule's size.
+void verify(const Schedule& schedule, ScheduleLevel level);
+
+/// Throws InternalError if two intervals that are alive at the same time overlap, or one leaves the arena.
+void verify(const MemoryPlan& plan, const std::vector<Interval>& intervals);
+
+}  // namespace ocl::schedule

@@ -1,0 +1,27 @@
+// tests/cpp/stand_in_worker.cpp: a build worker that fails as OCL_STAND_IN says, at each text that holds "deadly", and else
+// works.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "csrc/runtime/build_worker.h"
+
+int main() {
+  const char* given = std::getenv("OCL_STAND_IN");
+  const std::string mode = given ? given : "";
+  static ocl::os::Channel channel(0);
+  if (mode == "no start") return 3;
+  const auto fails = [&](const std::string& text) {
+    if (text.find("deadly") == std::string::npos) return;
+    if (mode == "crash") std::abort();
+    if (mode == "hang") std::this_thread::sleep_for(std::chrono::hours(1));
+    if (mode == "garbage") {
+      const std::string noise(100, 'x');
+      if (write(0, noise.data(), noise.size()) > 0) std::_Exit(0);
+    }
+  };
+  std::_Exit(ocl::runtime::serve_builds(channel, fails));
+}

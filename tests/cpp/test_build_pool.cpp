@@ -1,0 +1,238 @@
+// tests/cpp/test_build_pool.cpp: kernels compiled in worker processes, and workers that crash, hang, are killed or do not
+// start.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+#include "csrc/runtime/allocator.h"
+#include "csrc/runtime/build_pool.h"
+#include "csrc/runtime/program.h"
+#include "csrc/runtime/queue.h"
+#include "csrc/support/child.h"
+#include "tests/cpp/runtime_devices.h"
+
+using namespace ocl;
+using namespace ocl::runtime;
+
+namespace {
+
+/// Settings for one test, and those of before at its end. `mode`: what the stand-in does with a deadly text; "" is the real
+/// worker.
+class WithPool {
+ public:
+  explicit WithPool(int workers, const std::string& mode = "", std::chrono::milliseconds longest = std::chrono::seconds(60))
+      : before_(build_pool_settings()) {
+    if (!mode.empty()) setenv("OCL_STAND_IN", mode.c_str(), 1);
+    set_build_pool({workers, longest, mode.empty() ? "" : os::own_folder() + "/ocl_stand_in_worker"});
+  }
+  ~WithPool() {
+    set_build_pool(before_);
+    unsetenv("OCL_STAND_IN");
+  }
+
+ private:
+  BuildPoolSettings before_;
+};
+
+struct Store {
+  std::map<std::string, std::string> entries;
+  BinaryStore functions() {
+    return {[this](const std::string& key) { return entries.count(key) ? entries[key] : std::string(); },
+            [this](const std::string& key, const std::string& binary) { entries[key] = binary; }};
+  }
+};
+
+std::string unique() {
+  static int count = 0;
+  return std::to_string(getpid()) + "_" + std::to_string(++count);
+}
+
+/// y[0] = i + 0.5: `count` kernels that no cache has.
+std::vector<KernelText> fresh_texts(int count, const std::string& comment = "") {
+  std::vector<KernelText> texts;
+  const std::string tag = unique();
+  for (int i = 0; i < count; ++i) {
+    const std::string name = "k" + std::to_string(i);
+    const std::string body = "{ y[0] = " + std::to_string(i) + ".5f; }  // " + tag + "\n";
+    texts.push_back({name, kKernelMarker + ("__kernel void " + name + "(__global float* y) " + body), "", {1, 1, 1}});
+  }
+  if (!comment.empty()) texts[static_cast<size_t>(count) / 2].text += "// " + comment + "\n";
+  return texts;
+}
+
+float run(Device& device, const Program& program, const std::string& name) {
+  const KernelHandle kernel = program.create_kernel(name);
+  void* address = device.allocator().allocate(16);
+  const Location where = device.allocator().resolve(address);
+  cl_mem mem = where.mem;
+  clSetKernelArg(kernel.get(), 0, sizeof(mem), &mem);
+  device.queue().launch(kernel.get(), 1, {1, 1, 1}, {1, 1, 1});
+  float y = 0;
+  device.queue().read(where.mem, 0, &y, sizeof(y), true);
+  device.allocator().free(address);
+  return y;
+}
+
+void check_values(Device& device, const std::vector<std::shared_ptr<Program>>& programs, const std::vector<KernelText>& texts) {
+  for (size_t i = 0; i < texts.size(); ++i) CHECK(run(device, *programs[i], texts[i].name) == static_cast<float>(i) + 0.5f);
+}
+
+std::string error_of(Device& device, const std::vector<KernelText>& texts, const BinaryStore& store) {
+  try {
+    build_programs(device, texts, store, "");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::kBuild);
+    return error.what();
+  }
+  return "";
+}
+
+int64_t by_workers() { return build_counters().by_workers; }
+
+/// Devices whose binaries are worth keeping: for the others everything is compiled here.
+void for_each_with_binaries(const std::function<void(Device&)>& test) {
+  for_each_device([&](Device& device) {
+    Store store;
+    build_programs(device, fresh_texts(1), store.functions(), "");
+    if (keeps_binaries(device)) test(device);
+  });
+}
+
+std::vector<int> children() {
+  std::vector<int> found;
+  std::ifstream file("/proc/self/task/" + std::to_string(getpid()) + "/children");
+  for (int child = 0; file >> child;) found.push_back(child);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("workers build what is missing, and their binaries are stored") {
+  const WithPool pool(2);
+  for_each_with_binaries([](Device& device) {
+    Store store;
+    const auto texts = fresh_texts(20);
+    const int64_t before = by_workers();
+    const auto programs = build_programs(device, texts, store.functions(), "");
+    CHECK(by_workers() - before >= 19);  // one may have been built here, to see what the driver's binaries are worth
+    check_values(device, programs, texts);
+    forget_programs();
+    const BuildCounters counters = build_counters();
+    check_values(device, build_programs(device, texts, store.functions(), ""), texts);
+    CHECK(build_counters().built == counters.built);
+  });
+}
+
+TEST_CASE("no workers are asked for") {
+  const WithPool pool(0);
+  for_each_with_binaries([](Device& device) {
+    const int64_t before = by_workers();
+    const auto texts = fresh_texts(20);
+    check_values(device, build_programs(device, texts, Store().functions(), ""), texts);
+    CHECK(by_workers() == before);
+  });
+}
+
+TEST_CASE("a kernel that ends its compiler is named, is not tried again, and others are kept") {
+  for (const std::string mode : {"crash", "hang", "garbage"}) {
+    const WithPool pool(2, mode, std::chrono::milliseconds(1500));
+    for_each_with_binaries([&](Device& device) {
+      CAPTURE(mode);
+      Store store;
+      const auto texts = fresh_texts(6, "deadly");
+      const std::string message = error_of(device, texts, store.functions());
+      CHECK(message.find("kernel k3 does not build") != std::string::npos);
+      const std::string how = mode == "crash" ? "signal 6" : mode == "hang" ? "no answer for" : "an answer that is not one";
+      CHECK(message.find(how) != std::string::npos);
+      const auto begin = std::chrono::steady_clock::now();
+      CHECK(error_of(device, texts, store.functions()).find(how) != std::string::npos);
+      CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(500));
+      const int64_t built = build_counters().built;
+      std::vector<KernelText> others = texts;
+      others.erase(others.begin() + 3);
+      build_programs(device, others, store.functions(), "");
+      CHECK(build_counters().built == built);
+    });
+  }
+}
+
+TEST_CASE("where no worker starts, this process compiles") {
+  for (const std::string mode : {"no start", "missing"}) {
+    const WithPool pool(2, mode);
+    if (mode == "missing") set_build_pool({2, std::chrono::seconds(60), "/nowhere/worker"});
+    for_each_with_binaries([](Device& device) {
+      const auto texts = fresh_texts(10);
+      const int64_t before = by_workers();
+      Store store;
+      check_values(device, build_programs(device, texts, store.functions(), ""), texts);
+      CHECK(by_workers() == before);
+    });
+  }
+}
+
+TEST_CASE("a text with an error is reported as without workers") {
+  const WithPool pool(2);
+  for_each_with_binaries([](Device& device) {
+    auto texts = fresh_texts(10);
+    texts[4].text += "int broken( {\n";
+    Store store;
+    const std::string message = error_of(device, texts, store.functions());
+    CHECK(message.find("kernel k4 does not build") != std::string::npos);
+    CHECK(message.find("error") != std::string::npos);
+  });
+}
+
+TEST_CASE("workers that are killed at any moment change no result") {
+  const WithPool pool(2);
+  for_each_with_binaries([](Device& device) {
+    std::atomic<bool> done{false};
+    std::thread killer([&] {
+      for (int round = 0; round < 12 && !done; ++round) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(40 + 67 * round));
+        for (int child : children()) kill(child, SIGKILL);
+      }
+    });
+    for (int round = 0; round < 4; ++round) {
+      const auto texts = fresh_texts(24);
+      Store store;
+      std::string message;
+      try {
+        check_values(device, build_programs(device, texts, store.functions(), ""), texts);
+      } catch (const Error& error) {  // a kernel whose worker was killed twice
+        message = error.what();
+        CHECK(message.find("signal 9") != std::string::npos);
+      }
+    }
+    done = true;
+    killer.join();
+  });
+}
+
+TEST_CASE("a worker ends with its parent") {
+  const WithPool pool(1);
+  for_each_with_binaries([](Device& device) {
+    Store store;
+    build_programs(device, fresh_texts(10), store.functions(), "");
+    std::string problem;
+    const auto child = os::Child::start(os::own_folder() + "/ocl_build_worker", false, problem);
+    REQUIRE(child);
+    shutdown(child->channel().handle(), SHUT_RDWR);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    int status = 0;
+    while (waitpid(child->process(), &status, WNOHANG) == 0 && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK(std::chrono::steady_clock::now() < deadline);
+  });
+}

@@ -1,0 +1,39 @@
+// pointwise, groups 1 x 1 x 1, local [1, 1, 1]
+#pragma OPENCL FP_CONTRACT OFF
+#define OCL_INLINE static inline
+
+OCL_INLINE long op_minimum_i64(long a, long b) {
+  return min(a, b);
+}
+
+OCL_INLINE long op_maximum_i64(long a, long b) {
+  return max(a, b);
+}
+
+//@kernel
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void pointwise_25d9ef5a19cc(
+    __global const long* in0, const ulong in0_offset,
+    __global const float* in1, const ulong in1_offset,
+    __global float* out0, const ulong out0_offset,
+    const int row_chunk) {
+  in0 += in0_offset;
+  in1 += in1_offset;
+  out0 += out0_offset;
+  const int first = (int)get_group_id(1) * row_chunk;
+  const int last = min(first + (int)row_chunk, (int)(4));
+  for (int row = first; row < last; ++row) {
+    const int i0 = row;
+    const long v0 = in0[i0];
+    const int v1 = v0 < 0L;
+    const long v2 = v0 + 9L;
+    const long v3 = v1 ? v2 : v0;
+    const long v4 = op_minimum_i64(v3, 8L);
+    const long v5 = op_maximum_i64(0L, v4);
+    for (int i1 = 0; i1 < 2; i1 += 2) {
+      const float2 v6 = vload2(0, in1 + i1 + (int)v5 * 5 + 3);
+      const float2 v7 = v6 * (float2)(2.0f);
+      vstore2(v7, 0, out0 + i0 * 2 + i1);
+    }
+  }
+}

@@ -1,0 +1,108 @@
+# tests/no_device/scheduling.py: fixed capabilities, and a torch.compile backend that collects lowered graphs.
+"""What test_schedule and test_golden share. No device: graphs are traced on CPU tensors and rendered for these caps."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+
+from torch_ocl_compile import _C
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.compile.call import Call
+from torch_ocl_compile.compile.joint_graph import ocl_partition
+from torch_ocl_compile.decompositions.table import ocl_decomp_table
+from torch_ocl_compile.lowering.graph import lower_module
+from torch_ocl_compile.reference.interpreter import run_graph
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+import networks  # noqa: F401  (test_schedule reads it from here)
+
+Calls = list[Callable[..., Any]]
+
+_CPU: dict[str, Any] = {"is_cpu": True, "units": 2, "max_group_size": 4096, "fp64": True, "local_bytes": 32768}
+CAPS: dict[str, dict[str, Any]] = {
+    "cpu16": {**_CPU, "vector_floats": 16},
+    "cpu8": {**_CPU, "vector_floats": 8, "units": 4},
+    "cpu4": {**_CPU, "vector_floats": 4, "units": 8},
+    "gpu": {
+        "is_cpu": False, "vector_floats": 4, "units": 32, "local_real": True, "local_bytes": 48 * 1024, "max_group_size": 1024,
+        "fp64": True,
+    },
+}  # fmt: skip
+CAPS["units"] = CAPS["gpu"] | {"units": 132, "kept_output_bytes": 0, "kernels": "warpgroup"}
+CAPS["warps"] = CAPS["gpu"] | {"units": 132, "kept_output_bytes": 0, "kernels": "warp"}
+
+
+def render(graph: ir.Graph, caps: str, fuse: bool = True) -> dict[str, Any]:
+    """Schedule and kernels; the passes verify the graph in between."""
+    rendered: dict[str, Any] = _C.exec.render(graph, CAPS[caps], fuse)
+    return rendered
+
+
+def launch_order(rendered: dict[str, Any]) -> list[int]:
+    return [node for group in rendered["groups"] for node in group]
+
+
+@dataclass
+class Seen:
+    """A lowered graph with the arguments of its first call, which are copies."""
+
+    kind: str
+    graph: ir.Graph
+    calls: Calls
+    args: list[Any]
+
+
+def copied(args: list[Any]) -> list[Any]:
+    """Copies with the same strides."""
+
+    def copy(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor):
+            return x
+        storage = torch.empty(0, dtype=x.dtype).set_(x.detach().untyped_storage()).clone()  # type: ignore[call-overload]
+        return storage.as_strided(x.shape, x.stride(), x.storage_offset())
+
+    return [copy(x) for x in args]
+
+
+class _Plan:
+    """Runs the unscheduled graph and keeps what it was called with."""
+
+    def __init__(self, kind: str, graph: ir.Graph, calls: Calls, seen: list[Seen]) -> None:
+        self.kind, self.graph, self.calls, self.seen, self.called = kind, graph, calls, seen, False
+
+    def run(self, args: list[Any]) -> list[torch.Tensor]:
+        if not self.called:
+            self.called = True
+            self.seen.append(Seen(self.kind, self.graph, self.calls, copied(args)))
+        return run_graph(self.graph, args, self.calls)
+
+
+def collecting(function: Callable[..., Any], seen: list[Seen], **settings: Any) -> Callable[..., Any]:
+    """`function` compiled so that every graph it runs is in `seen`, with its arguments."""
+
+    def compiler(kind: str, gm: torch.fx.GraphModule, _: Any) -> Any:
+        lowered = lower_module(gm)
+        return Call(lowered, _Plan(kind, lowered.graph, lowered.calls, seen)).boxed()
+
+    def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        return aot_autograd(
+            fw_compiler=partial(compiler, "forward"),
+            bw_compiler=partial(compiler, "backward"),
+            inference_compiler=partial(compiler, "inference"),
+            decompositions=ocl_decomp_table(),
+            partition_fn=ocl_partition,
+            keep_inference_input_mutations=True,
+        )(gm, inputs)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend=backend, **settings)
+    compiled.backend = backend  # type: ignore[attr-defined]
+    return compiled

@@ -1,0 +1,116 @@
+# tests/no_device/test_choices.py: choices of kernel variants without a device: what is on offer, followed, passed over.
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.no_device.scheduling import CAPS, collecting, render
+from tests.no_device.test_lowering import compiled
+from torch_ocl_compile import _C
+from torch_ocl_compile._C import ir
+
+CASES: dict[str, Any] = {
+    "gemm": (torch.mm, [(256, 1024), (1024, 192)]),
+    "winograd": (lambda x, w: F.conv2d(x, w, padding=1), [(2, 32, 28, 28), (64, 32, 3, 3)]),
+    "strided": (lambda x, w: F.conv2d(x, w, stride=2), [(2, 24, 28, 28), (40, 24, 3, 3)]),
+    "weight": (
+        lambda dy, x, w: torch.ops.aten.convolution_backward(
+            dy, x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [False, True, False]
+        )[1],
+        [(2, 48, 14, 14), (2, 32, 14, 14), (48, 32, 3, 3)],
+    ),
+    "attention": (lambda q, k, v: torch.softmax(q @ k.mT * 0.2, -1) @ v, [(2, 3, 80, 32)] * 3),
+}
+
+
+def graph_of(case: str) -> ir.Graph:
+    function, shapes = CASES[case]
+    graphs: list[ir.Graph] = []
+    with torch.no_grad():
+        compiled(function, graphs, dynamic=False)(*(torch.randn(s) for s in shapes))
+    return graphs[0]
+
+
+def the_case(graph: ir.Graph, caps: dict[str, Any]) -> Any:
+    (found,) = _C.exec.tuning_cases_for(graph, caps)
+    return found
+
+
+def launched(rendered: dict[str, Any]) -> str:
+    """Kernels and schedule, whether measured or not."""
+    kernels = [(k["text"], k["groups"], k["local"]) for k in rendered["kernels"]]
+    return str(kernels) + rendered["schedule"].replace(", measured", "")
+
+
+@pytest.mark.parametrize("caps", CAPS)
+@pytest.mark.parametrize("case", CASES)
+def test_each_candidate_can_be_followed(case, caps):
+    graph = graph_of(case)
+    problem, alone, candidates = the_case(graph, CAPS[caps])
+    assert len(alone.nodes) == 1 and candidates and candidates[0][1] == ""
+    texts = [choice for choice, _ in candidates]
+    assert len(set(texts)) == len(texts)
+    default = render(graph, caps)
+    kernels = {}
+    for choice in texts:
+        rendered = _C.exec.render(graph, CAPS[caps], True, {problem: choice})
+        assert any(line.endswith(", measured") for line in rendered["log"]), rendered["log"]
+        kernels[choice] = launched(rendered)
+    unchanged = launched(default)
+    assert kernels[texts[0]] == unchanged, "the first candidate is what is taken without measurements"
+    others = [text for choice, text in kernels.items() if choice != texts[0]]
+    assert unchanged not in others, "what launches the same is no candidate"
+
+
+def test_there_are_variants_to_measure():
+    """At least two for each kind where the kernels come in sizes."""
+    for caps in ("cpu16", "gpu"):
+        for case in CASES:
+            candidates = the_case(graph_of(case), CAPS[caps])[2]
+            assert len(candidates) > 1 or (case, caps) == ("weight", "cpu16"), (case, caps)
+    templates = {choice.split(" ")[0] for choice, _ in the_case(graph_of("winograd"), CAPS["cpu16"])[2]}
+    assert {"winograd_item", "conv_item"} <= templates
+
+
+@pytest.mark.parametrize("choice", ["nonesuch tile=1x1", "gemm_item tile=7x7 depth=3", "gemm_item", "x", "= = ="])
+def test_choices_that_are_not_on_offer_change_nothing(choice):
+    graph = graph_of("gemm")
+    problem, _, _ = the_case(graph, CAPS["cpu16"])
+    got = _C.exec.render(graph, CAPS["cpu16"], True, {problem: choice, "another problem": "gemm_item run=1"})
+    assert [k["text"] for k in got["kernels"]] == [k["text"] for k in render(graph, "cpu16")["kernels"]]
+
+
+@pytest.mark.parametrize("caps", ["cpu16", "gpu"])
+@pytest.mark.parametrize("case", CASES)
+def test_disabled_choices_are_passed_over(case, caps):
+    """By another variant of the template, then by another template."""
+    graph = graph_of(case)
+    problem, _, candidates = the_case(graph, CAPS[caps])
+    texts = [choice for choice, _ in candidates]
+    taken = []
+    for count in range(len(texts)):
+        rendered = _C.exec.render(graph, CAPS[caps], True, {problem: texts[0]}, set(texts[:count]))
+        taken.append(launched(rendered))
+    assert len(set(taken)) == len(taken), "each time another one"
+
+
+def test_sizes_known_at_run_time_are_not_tuned():
+    seen: list[Any] = []
+    function = collecting(torch.mm, seen, dynamic=True)
+    with torch.no_grad():
+        function(torch.randn(33, 64), torch.randn(64, 32))
+    assert _C.exec.tuning_cases_for(seen[0].graph, CAPS["cpu16"]) == []
+
+
+def test_nearby_sizes_share_a_problem():
+    def problem(rows: int) -> str:
+        seen: list[Any] = []
+        with torch.no_grad():
+            collecting(torch.mm, seen, dynamic=False)(torch.randn(rows, 512), torch.randn(512, 64))
+        return the_case(seen[0].graph, CAPS["cpu16"])[0]
+
+    assert problem(1000) == problem(1024) != problem(1001)
+    assert problem(8) != problem(9) and problem(512) != problem(1024)

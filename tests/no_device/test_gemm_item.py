@@ -1,0 +1,48 @@
+# tests/no_device/test_gemm_item.py: how a product on a CPU reads its second operand, by size.
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.no_device.scheduling import CAPS
+from tests.no_device.test_lowering import compiled
+from torch_ocl_compile import _C
+from torch_ocl_compile._C import ir
+
+
+def product(m: int, n: int, k: int, **caps: Any) -> list[str]:
+    """The texts of the kernels of an m x k by k x n product."""
+    graphs: list[ir.Graph] = []
+    with torch.no_grad():
+        compiled(torch.mm, graphs, dynamic=False)(torch.randn(m, k), torch.randn(k, n))
+    rendered = _C.exec.render(graphs[0], CAPS["cpu16"] | caps, True)
+    return [kernel["text"] for kernel in rendered["kernels"]]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "layout"),
+    [
+        ((1024, 256, 256), 3),  # all of B fits in L2: read where it is
+        ((1024, 768, 256), 3),
+        ((1024, 1024, 256), 1),  # its rows would share few sets of a cache
+        ((48, 256, 256), 3),
+        ((1024, 1024, 512), 0),  # larger ones are packed, by a launch of their own where many rows share it
+        ((256, 1024, 1024), 1),
+        ((1024, 250, 256), 0),  # no whole tiles
+    ],
+)
+def test_second_operand(sizes, layout):
+    texts = product(*sizes)
+    assert f"#define B_IN_PLACE {layout}" in texts[-1]
+    assert len(texts) == (2 if layout == 0 else 1)
+
+
+def test_prefetch_is_a_capability():
+    assert "#define PREFETCH_A 1" in product(1024, 256, 256)[-1]
+    text = product(256, 1024, 1024)[-1]
+    assert "#define PREFETCHES 1" in text and "#define PREFETCH_A 1" not in text, "the hardware foresees long rows"
+    for sizes in ((1024, 256, 256), (256, 1024, 1024)):
+        text = product(*sizes, prefetch=False)[-1]
+        assert "#define PREFETCHES 1" not in text and "#define PREFETCH_A 1" not in text

@@ -1,0 +1,76 @@
+# tests/no_device/test_golden.py: kernel text of a few graphs, one idea each, for fixed capabilities.
+"""tests/golden/<name>.<caps>.cl; `pytest tests/no_device/test_golden.py --update-golden` writes them. Review the diff like code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.no_device.scheduling import Seen, collecting, render
+
+
+def pointwise_chain(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return (x * 2 + y).relu().sigmoid()
+
+
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    return (x * 0.125).softmax(-1)
+
+
+def batch_norm_statistics(x: torch.Tensor) -> Any:
+    return torch.var_mean(x, (0, 2, 3), correction=0)
+
+
+def linear(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return F.linear(x, w, b).relu()
+
+
+def independent_updates(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> Any:
+    return torch._foreach_add(torch._foreach_mul([x, y, z], 0.9), 1.0)
+
+
+def columns_of_rows(x: torch.Tensor, rows: torch.Tensor) -> Any:
+    return x[rows][:, 3:] * 2
+
+
+def zeros(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
+    return [torch.zeros(s) for s in shapes]
+
+
+GOLDENS: dict[str, tuple[Callable[..., Any], list[torch.Tensor], tuple[str, ...]]] = {
+    "pointwise_chain": (pointwise_chain, zeros((100, 33), (33,)), ("cpu16", "cpu4", "gpu")),
+    "softmax": (softmax, zeros((64, 1000)), ("cpu16", "gpu")),
+    "batch_norm_statistics": (batch_norm_statistics, zeros((8, 16, 28, 28)), ("cpu16", "gpu")),
+    "linear_bias_relu": (linear, zeros((32, 100), (64, 100), (64,)), ("cpu16", "gpu")),
+    "gather": (columns_of_rows, [*zeros((9, 5)), torch.zeros(4, dtype=torch.int64)], ("cpu16", "gpu")),
+    "batch": (independent_updates, zeros((100,), (7, 3), (1000,)), ("cpu16", "gpu")),
+}
+
+
+@pytest.mark.parametrize("name, caps", [(name, caps) for name, row in GOLDENS.items() for caps in row[2]])
+def test_golden(name: str, caps: str, golden: Any) -> None:
+    call, inputs, _ = GOLDENS[name]
+    seen: list[Seen] = []
+    collecting(call, seen, dynamic=False)(*inputs)
+    assert len(seen) == 1
+    rendered = render(seen[0].graph, caps)
+    parts = []
+    for kernel in rendered["kernels"]:
+        parts.append(
+            f"// {kernel['kind']}, groups {' x '.join(kernel['groups'])}, local {kernel['local']}\n{kernel['text']}"
+        )
+    golden(f"{name}.{caps}.cl", "\n".join(parts))
+
+
+def test_text_does_not_depend_on_the_process() -> None:
+    """Two graphs of equal meaning, traced apart, give the same kernels."""
+    texts = []
+    for factor in (2, 2):
+        seen: list[Seen] = []
+        collecting(lambda x, factor=factor: (x * factor).exp().sum(1), seen, dynamic=False)(torch.zeros(9, 40))
+        texts.append([k["text"] for k in render(seen[0].graph, "cpu16")["kernels"]])
+    assert texts[0] == texts[1]

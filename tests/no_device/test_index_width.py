@@ -1,0 +1,50 @@
+# tests/no_device/test_index_width.py: element offsets are 64 bits wide unless every one provably fits 31; rendered, not run.
+import re
+
+import pytest
+
+from tests.no_device.scheduling import CAPS, render
+from torch_ocl_compile._C import ir
+
+COLUMNS = 40000
+# rows: known, or the range of a size symbol -> whether offsets fit 31 bits
+ROWS = {100: True, 53687: True, 53688: False, 70000: False, (1, 1000): True, (0, 2**20): False, (0, 2**62): False}
+
+
+def graph(kind, rows):
+    b = ir.Builder()
+    m = b.size_symbol(ir.Range(*rows)) if isinstance(rows, tuple) else ir.IndexExpr(rows)
+    n, one = ir.IndexExpr(COLUMNS), ir.IndexExpr(1)
+    x = b.input(ir.DType.kF32, [m, n], [n, one], False, False)
+    if kind == "map":
+        b.output(b.op("exp", [x]), [n, one])
+    elif kind == "transposed":
+        b.output(b.op("exp", [b.permute(x, [1, 0])]), [m, one])
+    elif kind == "gather":
+        rows_wanted = b.input(ir.DType.kI64, [n], [one], False, False)
+        body = ir.BodyBuilder(b, [n], [])
+        row = body.as_index(body.load(rows_wanted, [ir.IndexExpr.loop(0)], -1))
+        value = body.load(x, [row, ir.IndexExpr.loop(0)], -1)
+        b.output(body.store([value], [ir.DType.kF32])[0], [one])
+    else:
+        b.output(b.reduce("sum", x, [0 if kind == "columns" else 1], False)[0], [one])
+    return b.finish()
+
+
+def narrow_indices(text):
+    """Loop variables that are declared int, in a kernel's text: their products with a stride would overflow."""
+    return re.findall(r"\bint [ir]\d+\b.*", text)
+
+
+@pytest.mark.parametrize("caps", CAPS)
+@pytest.mark.parametrize("kind", ["map", "transposed", "rows", "columns", "gather"])
+@pytest.mark.parametrize("rows", ROWS, ids=str)
+def test_index_width(caps, kind, rows):
+    rendered = render(graph(kind, rows), caps)
+    groups = [line for line in rendered["schedule"].splitlines() if line.startswith("group ")]
+    if ROWS[rows]:
+        assert all("index32" in line for line in groups), groups
+    else:
+        assert "index32" not in groups[0], groups
+        narrow = narrow_indices(rendered["kernels"][0]["text"])
+        assert not narrow, narrow

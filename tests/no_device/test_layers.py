@@ -1,0 +1,192 @@
+# tests/no_device/test_layers.py: who may include whom (docs/architecture.md): arrows run one way.
+"""Every #include and import of the tree against the table of layers."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# folder of csrc -> the other folders it may include
+CPP_LAYERS = {
+    "support": set(),
+    "ir": {"support"},
+    "schedule": {"ir", "support"},
+    "codegen": {"schedule", "ir", "support"},
+    "runtime": {"support"},
+    "cache": {"support"},
+    "checks": {"codegen", "schedule", "ir", "runtime", "support"},
+    "exec": {"checks", "codegen", "schedule", "ir", "runtime", "cache", "support"},
+    "torch": {"exec", "codegen", "schedule", "ir", "runtime", "support"},
+    "python": {"torch", "exec", "checks", "codegen", "schedule", "ir", "runtime", "cache", "support"},
+}
+# outside headers: who alone may include them
+ONLY = {
+    r"^(torch|ATen|c10|pybind11)/": {"torch", "python"},
+    r"^CL/": {"runtime"},
+    r"^sqlite3\.h": {"cache"},
+}
+# module or package of torch_ocl_compile -> the others that it may import, anywhere in its files
+PYTHON_LAYERS = {
+    "_C": set(),
+    "errors": set(),
+    "dtypes": {"_C"},
+    "config": {"_C", "errors"},
+    "reference": {"_C", "dtypes"},
+    "fx": {"_C", "errors", "reference"},
+    "decompositions": {"fx"},
+    "lowering": {"_C", "errors", "dtypes", "fx", "decompositions"},
+    "tuning": {"_C", "errors", "dtypes", "config"},
+    "compile": {"_C", "errors", "config", "fx", "decompositions", "lowering", "tuning"},
+    "eager": {"_C", "errors", "config", "fx", "decompositions", "lowering", "compile"},
+    "device": {"_C", "errors", "config", "decompositions", "eager"},
+    "tools": {"errors", "device"},
+    "__init__": {"compile", "device"},
+    "cli": {"_C", "errors", "config", "tuning", "device", "tools", "__init__"},
+    "__main__": {"cli"},
+}
+# Imports inside functions: each spares `import torch`, or a command, a module that it may not need.
+LATE_IMPORTS = {
+    "__init__": "the rest of the package is imported when it is used",
+    "cli": "each command imports what it needs",
+    "config": "options are read before the extension is loaded",
+    "compile.backend": "measuring needs mode='max-autotune'",
+    "device.current": "Dynamo traces this file",
+    "device.registration": "`import torch` ends with it; it loads the extension itself, and the compiler at the first op",
+}
+
+
+def includes(path):
+    return re.findall(r'^\s*#include\s+[<"]([^>"]+)[>"]', path.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("folder", sorted(CPP_LAYERS))
+def test_cpp_layers(folder):
+    wrong = []
+    for path in sorted((ROOT / "csrc" / folder).rglob("*")):
+        if path.suffix not in {".h", ".cpp", ".def"}:
+            continue
+        for name in includes(path):
+            if name.startswith("csrc/"):
+                other = name.split("/")[1]
+                if other != folder and other not in CPP_LAYERS[folder]:
+                    wrong.append(f"{path.relative_to(ROOT)} includes {name}")
+            for pattern, allowed in ONLY.items():
+                if re.match(pattern, name) and folder not in allowed:
+                    wrong.append(f"{path.relative_to(ROOT)} includes {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+PACKAGE = ROOT / "torch_ocl_compile"
+# "compile.backend" -> its file; a package's __init__.py has the package's name
+MODULES = {
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+
+
+def imported(path):
+    """(module of the package, is it inside a function) for every import of a file."""
+    tree = ast.parse(path.read_text())
+    inside = {id(n) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) for n in ast.walk(f)}
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        for name in names:
+            top, *parts = name.split(".")
+            if top == "torch_ocl_compile":
+                while parts and parts[0] != "_C" and ".".join(parts) not in MODULES:
+                    parts.pop()  # a name in a module
+                yield (".".join(parts) or "__init__"), id(node) in inside
+
+
+def room_of(module):
+    return module.split(".")[0]
+
+
+def test_table_has_every_folder_and_module():
+    folders = {path.name for path in (ROOT / "csrc").iterdir() if path.is_dir()}
+    assert set(CPP_LAYERS) == folders
+    assert set(PYTHON_LAYERS) == {room_of(name) for name in MODULES} | {"_C"}
+
+
+@pytest.mark.parametrize("table", [CPP_LAYERS, PYTHON_LAYERS], ids=["cpp", "python"])
+def test_table_has_no_circle(table):
+    """Every row names only rows above it, so that no two folders can need each other."""
+    for row, (name, below) in enumerate(table.items()):
+        assert below <= set(list(table)[:row]), name
+
+
+@pytest.mark.parametrize("room", PYTHON_LAYERS)
+def test_python_layers(room):
+    allowed = PYTHON_LAYERS[room] | {room}
+    wrong = []
+    for module in (module for module in MODULES if room_of(module) == room):
+        for name, inside in imported(MODULES[module]):
+            if room_of(name) not in allowed:
+                wrong.append(f"{module} imports {name}")
+            if inside and module not in LATE_IMPORTS:
+                wrong.append(
+                    f"{module} imports {name} in a function: move it to the top, or say why not in LATE_IMPORTS"
+                )
+    assert not wrong, "\n".join(wrong)
+
+
+def test_late_imports_are_needed():
+    late = {module for module, path in MODULES.items() for _, inside in imported(path) if inside}
+    assert late == set(LATE_IMPORTS)
+
+
+def test_python_modules_have_no_circle():
+    """Imports inside functions count too. A package's __init__.py may import its modules."""
+    graph = {module: {name for name, _ in imported(path) if name in MODULES} for module, path in MODULES.items()}
+    done = set()
+
+    def visit(module, path):
+        assert module not in path, " -> ".join([*path[path.index(module) :], module])
+        if module not in done:
+            for name in sorted(graph[module]):
+                visit(name, [*path, module])
+            done.add(module)
+
+    for module in graph:
+        visit(module, [])
+
+
+def test_import_loads_no_compiler():
+    """`import torch` ends with the import of the package: it loads what registers the device and nothing that needs Inductor."""
+    program = (
+        "import sys, torch_ocl_compile; print(*(name for name in sys.modules if name.startswith('torch_ocl_compile.')))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
+    rooms = {name.split(".")[1] for name in run.stdout.split()}
+    assert "device" in rooms and not rooms & {"lowering", "compile", "eager", "tuning", "reference"}, run.stdout
+
+
+def test_every_file_states_its_purpose():
+    missing = []
+    for pattern in (
+        "csrc/**/*.h",
+        "csrc/**/*.cpp",
+        "csrc/**/*.def",
+        "kernels/**/*.cl",
+        "torch_ocl_compile/**/*.py",
+        "tests/**/*.py",
+        "benchmarks/*.py",
+    ):
+        for path in ROOT.glob(pattern):
+            first = path.read_text().split("\n", 1)[0]
+            if (
+                not first.startswith((f"// {path.relative_to(ROOT)}", f"# {path.relative_to(ROOT)}"))
+                and path.name not in first
+            ):
+                missing.append(str(path.relative_to(ROOT)))
+    assert not missing, "no purpose line: " + ", ".join(missing)

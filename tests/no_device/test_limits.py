@@ -1,0 +1,163 @@
+# tests/no_device/test_limits.py: lengths of files, functions and parameter lists, for all C++ and Python.
+"""A file has at most 450 lines, a function 80, a parameter list 10. Exceptions are rows with a reason, at most ten."""
+
+import ast
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE_LINES, FUNCTION_LINES, PARAMETERS = 450, 80, 10
+FOLDERS = ("csrc", "torch_ocl_compile", "tests", "benchmarks", "scripts", "examples")
+
+# what may break a limit ("file lines", "file:function lines", "file:function parameters"; * for any text) -> the reason
+EXCEPTIONS = {
+    "torch_ocl_compile/lowering/*:* parameters": "a lowering takes the arguments of its aten overload",
+    "torch_ocl_compile/*attention_ops.py:* parameters": "a custom op takes the arguments of aten's attention gradient",
+    "csrc/torch/nn_ops.cpp:* parameters": "an op of the device takes the arguments of its aten overload",
+}
+# what is too long today and has no reason to be: split it, then remove its row
+TO_SPLIT = {
+    "csrc/exec/plan.cpp:make_plan lines",
+    "csrc/exec/unit_attention_gradients.cpp:gradient lines",
+    "csrc/python/ir_bindings.cpp:bind_index lines",
+    "csrc/python/ir_bindings.cpp:bind_graph lines",
+    "csrc/schedule/templates/conv_item.cpp:choose_conv_item lines",
+    "csrc/schedule/templates/gemm_item.cpp:choose_gemm_item lines",
+    "csrc/schedule/templates/winograd_item.cpp:transformed_filters lines",
+    "tests/device/test_streams.py lines",
+    "tests/device/test_templates_item.py:conv parameters",
+    "tests/*/test_unit_choice.py lines",
+    "tests/*/unit_case_attention_gradient.h:run_case lines",
+    "tests/*/unit_case_conv.h:run_case lines",
+    "tests/*/unit_case_packed.h:packed parameters",
+}
+
+
+def without_text(code):
+    """The code with comments, strings and preprocessor lines blanked; lines stay where they are."""
+    pattern = (
+        r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*'
+    )
+    return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m[0]), code, flags=re.DOTALL | re.MULTILINE)
+
+
+def closing(code, at):
+    """The position behind the bracket that closes the one at `at`."""
+    depth = 0
+    for i in range(at, len(code)):
+        depth += (code[i] in "([{") - (code[i] in ")]}")
+        if depth == 0:
+            return i + 1
+    raise ValueError(f"no closing bracket for position {at}")
+
+
+def parameter_count(text):
+    """Parameters in a list: commas outside of brackets and template arguments, plus one."""
+    depth = commas = 0
+    for c in text:
+        depth += (c in "([{<") - (c in ")]}>")
+        commas += c == "," and depth == 0
+    return commas + 1 if text.strip() else 0
+
+
+# keywords in front of a bracket or brace that opens no function
+NOT_A_FUNCTION = {"if", "for", "while", "switch", "catch", "return", "sizeof", "decltype", "alignas", "noexcept"}
+
+
+def cpp_functions(code):
+    """(name, first line, lines, parameters) of the functions that are defined at the level of namespaces and classes."""
+    code = without_text(code)
+    position = start = 0
+    while position < len(code):
+        c = code[position]
+        if c in ";}" or (c == ":" and re.search(r"\b(public|private|protected)\s*$", code[start:position])):
+            start = position + 1
+        elif c == "(":
+            end = closing(code, position)
+            name = re.search(r"(operator\s*\S+|[~\w]+)\s*$", code[start:position])
+            if name and name[1] not in NOT_A_FUNCTION and "=" not in code[start:position].split("operator")[0]:
+                tail = re.match(r"\s*(const|noexcept|override|final|&|\s|->\s*[\w:<>,*& ]+)*", code[end:])
+                brace = end + tail.end()
+                if code[brace : brace + 1] == ":" and code[brace + 1 : brace + 2] != ":":  # initialisers of members
+                    brace += 1
+                    while True:
+                        item = re.match(r"[\s\w:<>,]+", code[brace:])
+                        brace = closing(code, brace + item.end())
+                        if not re.match(r"\s*,", code[brace:]):
+                            break
+                    brace += len(code[brace:]) - len(code[brace:].lstrip())
+                if code[brace : brace + 1] == "{":
+                    stop = closing(code, brace)
+                    first = code.count("\n", 0, start + len(code[start:]) - len(code[start:].lstrip())) + 1
+                    last = code.count("\n", 0, stop - 1) + 1
+                    yield name[1], first, last - first + 1, parameter_count(code[position + 1 : end - 1])
+                    position = start = stop
+                    continue
+            position = end
+            continue
+        elif c == "{":
+            head = code[start:position]
+            if not re.search(r"\b(namespace|class|struct|union|extern)\b", head) or "=" in head:
+                position = closing(code, position)  # an enumeration or an initialiser
+                continue
+            start = position + 1
+        position += 1
+
+
+def python_functions(code):
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            a = node.args
+            yield node.name, node.lineno, node.end_lineno - node.lineno + 1, len(a.posonlyargs + a.args + a.kwonlyargs)
+
+
+def sources():
+    for folder in FOLDERS:
+        yield from sorted(p for p in (ROOT / folder).rglob("*") if p.suffix in {".cpp", ".h", ".py"})
+
+
+def violations():
+    """(key, message) for each limit that is broken."""
+    for path in sources():
+        name, code = str(path.relative_to(ROOT)), path.read_text()
+        if code.count("\n") > FILE_LINES:
+            yield f"{name} lines", f"{name} has {code.count(chr(10))} lines, above {FILE_LINES}"
+        for function, line, lines, parameters in (python_functions if path.suffix == ".py" else cpp_functions)(code):
+            where = f"{name}:{line} {function}"
+            if lines > FUNCTION_LINES:
+                yield f"{name}:{function} lines", f"{where} has {lines} lines, above {FUNCTION_LINES}"
+            if parameters > PARAMETERS:
+                yield f"{name}:{function} parameters", f"{where} has {parameters} parameters, above {PARAMETERS}"
+
+
+def test_limits():
+    found = dict(violations())
+    allowed = [*EXCEPTIONS, *TO_SPLIT]
+    wrong = [message for key, message in found.items() if not any(fnmatchcase(key, row) for row in allowed)]
+    assert not wrong, "split what is too long, or give a reason in EXCEPTIONS:\n" + "\n".join(wrong)
+    unused = [row for row in allowed if not any(fnmatchcase(key, row) for key in found)]
+    assert not unused, f"nothing breaks a limit here any more, remove the rows: {unused}"
+
+
+def test_exceptions_are_few():
+    assert len(EXCEPTIONS) <= 10 and all(EXCEPTIONS.values())
+
+
+LONG_BODY = "\n".join(["  ++n;"] * 90)
+
+
+@pytest.mark.parametrize(
+    "code, found",
+    [
+        (f"namespace a {{\nint f(int n) {{\n{LONG_BODY}\n}}\n}}", [("f", 2, 92, 1)]),
+        (f"struct S {{\n  S(int a, B<int, 2> b) : a_(a), b_{{b}} {{\n{LONG_BODY}\n  }}\n}};", [("S", 2, 92, 2)]),
+        ("template <typename T>\nauto f(T t, std::map<T, int> m = {}) const -> T {\n  if (t) {\n  }\n}", [("f", 1, 5, 2)]),
+        ("const char* kText = R\"(void f() {)\";  // }\nint g() { return '{'; }\n", [("g", 2, 1, 0)]),
+        ("constexpr Row kRows[] = {{1, [](int x) { return x; }}};\nbool operator==(A a, B b) { return true; }", [("operator==", 2, 1, 2)]),
+    ],
+)  # fmt: skip
+def test_functions_are_found(code, found):
+    assert list(cpp_functions(code)) == found

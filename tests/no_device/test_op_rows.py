@@ -1,0 +1,128 @@
+# tests/no_device/test_op_rows.py: each row of ops.def is reached from a traced graph, and each row of the lowering's tables.
+"""An op that the table of decompositions replaces never reaches its row, and other tests pass all the same. To keep an op,
+add it to WHOLE in torch_ocl_compile/decompositions/table.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from tests.op_row import make
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.decompositions.table import ocl_decomp_table
+from torch_ocl_compile.fx.overloads import overload
+from torch_ocl_compile.lowering import pointwise, special
+from torch_ocl_compile.lowering.graph import lower_graph
+
+aten = torch.ops.aten
+F = torch.nn.functional
+
+# overload -> row of ops.def, for all tables of the lowering
+TABLES = {
+    **pointwise.ARITHMETIC,
+    **pointwise.COMPARISONS,
+    **pointwise.TESTS,
+    **pointwise.LOGICAL,
+    **special.UNARY,
+    **{f"{packet}.{which}": row for packet, row in special.BINARY.items() for which in special.OVERLOADS},
+}
+# overloads that become other ops before the lowering sees them -> why
+INDUCTOR = "Inductor's formula comes first, in kernels of the same number"
+DECOMPOSED = {
+    "aten.fix.default": "becomes aten.trunc, which has the same row",
+    "aten.fmax.default": INDUCTOR,
+    "aten.fmin.default": INDUCTOR,
+    "aten.frac.default": INDUCTOR,
+    "aten.isfinite.default": INDUCTOR,
+    "aten.logaddexp.default": INDUCTOR,
+    "aten.sgn.default": "becomes aten.sign, which has the same row",
+    "aten.special_log_ndtr.default": INDUCTOR,
+}
+# rows that no graph reaches, because the one op that has them is in DECOMPOSED
+UNREACHED = {"fmax", "fmin", "frac", "isfinite", "log_ndtr", "logaddexp"}
+
+
+def numbers(*shape: int) -> torch.Tensor:
+    return make(*shape or (3, 5), low=0.5)
+
+
+def state() -> torch.Tensor:
+    return torch.tensor([1, 2])
+
+
+def draw(op: Any, *more: int) -> Callable[[torch.Tensor], Any]:
+    return lambda state: op(state, [4], 0, torch.int64 if more else torch.float32, *more)
+
+
+def unfused_attention(q: torch.Tensor, state: torch.Tensor) -> Any:
+    return torch.ops.ocl.attention(q, q, q, None, state, 0.5, False, False, None)
+
+
+# rows that the tables do not have -> a function whose graph has them, and its inputs
+FORMULAS: dict[str, tuple[Callable[..., Any], list[torch.Tensor]]] = {
+    "add": (torch.add, [numbers(), numbers()]),
+    "floordiv": (torch.floor_divide, [numbers(), numbers()]),
+    "fma": (lambda x, y, z: torch.ops.prims.fma.default(x, y, z), [numbers(), numbers(), numbers()]),
+    "frexp_exponent": (torch.frexp, [numbers()]),
+    "frexp_mantissa": (torch.frexp, [numbers()]),
+    "gelu_erf": (F.gelu, [numbers()]),
+    "gelu_erf_slope": (aten.gelu_backward.default, [numbers(), numbers()]),
+    "gelu_tanh": (lambda x: F.gelu(x, approximate="tanh"), [numbers()]),
+    "order_key": (torch.sort, [numbers()]),
+    "philox_bits": (draw(torch.ops.ocl.randint, 0, 9), [state()]),
+    "philox_lane": (unfused_attention, [numbers(1, 2, 5, 8).double(), state()]),
+    "philox_normal": (draw(torch.ops.ocl.normal), [state()]),
+    "philox_uniform": (draw(torch.ops.ocl.uniform), [state()]),
+    "silu": (aten.silu.default, [numbers()]),
+    "sub": (torch.sub, [numbers(), numbers()]),
+    "softplus": (aten.mish.default, [numbers()]),
+    "truncdiv": (lambda x, y: torch.div(x, y, rounding_mode="trunc"), [numbers(), numbers()]),
+    "where": (lambda x: torch.where(x > 1, x, 0), [numbers()]),
+}
+
+
+def traced(function: Callable[..., Any], *inputs: Any) -> torch.fx.GraphModule:
+    return make_fx(torch.func.functionalize(function), ocl_decomp_table(), tracing_mode="fake")(*inputs)
+
+
+def ops_of(gm: torch.fx.GraphModule) -> set[str]:
+    """The scalar ops of the lowered graph."""
+    return {op[0] for node in lower_graph(gm).nodes for op in getattr(node, "ops", ())}
+
+
+def arguments(target: Any) -> list[Any]:
+    """A tensor or a number for each argument that the schema asks for."""
+    dtype = torch.int64 if any(word in str(target) for word in ("bitwise", "shift")) else torch.float32
+    wanted = [a for a in target._schema.arguments if not a.has_default_value()]
+    return [make(3, 5, dtype=dtype) if str(a.type) == "Tensor" else 2 for a in wanted]
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if overload(name) is not None])
+def test_overload_is_lowered_by_its_row(name: str) -> None:
+    target = overload(name)
+    gm = traced(target, *arguments(target))
+    is_kept = target in {node.target for node in gm.graph.nodes}
+    assert is_kept == (name not in DECOMPOSED), f"{gm.graph}"
+    if is_kept:
+        assert TABLES[name] in ops_of(gm)
+
+
+@pytest.mark.parametrize("row", sorted(FORMULAS))
+def test_row_is_part_of_a_formula(row: str) -> None:
+    if row == "fma" and overload("prims.fma.default") is None:
+        pytest.skip("this torch has no prims.fma")
+    function, inputs = FORMULAS[row]
+    assert row in ops_of(traced(function, *inputs))
+
+
+def test_every_row_has_a_case() -> None:
+    by_table = {row for name, row in TABLES.items() if overload(name) is not None and name not in DECOMPOSED}
+    rows = {row[0] for row in ir.ops()}
+    assert rows == by_table | FORMULAS.keys() | UNREACHED, (
+        "a row of ops.def that no case reaches, or a case without a row"
+    )
+    assert not UNREACHED & (by_table | FORMULAS.keys())

@@ -1,0 +1,88 @@
+# tests/no_device/test_unit_check.py: what a device's units are checked with, on units in software: a right unit must pass.
+"""The products and attentions that the runtime computes before it relies on the units of a warp, and convolutions with statistics, with
+their own arguments and results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.no_device.test_unit_kernels import CLANG, PRELUDE, emulated, execute
+from torch_ocl_compile import _C
+
+pytestmark = [
+    pytest.mark.skipif(CLANG is None, reason="needs clang, which compiles OpenCL C for the host"),
+    pytest.mark.sampled(every=2, first=True),
+]
+GUARD = 64  # floats in front of the results
+
+CASE = """#include <string>
+static std::vector<char> file(const std::string& name) {
+  std::vector<char> bytes;
+  FILE* f = std::fopen(name.c_str(), "rb");
+  std::fseek(f, 0, SEEK_END);
+  bytes.resize(std::ftell(f));
+  std::rewind(f);
+  if (std::fread(bytes.data(), 1, bytes.size(), f) != bytes.size()) std::abort();
+  return bytes;
+}
+extern "C" void checked_kernel(PARAMETERS);
+int run_case(int, char** argv) {
+  std::vector<std::vector<char>> in;
+  for (int i = 0; i < INPUTS; ++i) in.push_back(file(argv[1] + ("/" + std::to_string(i) + ".bin")));
+  const auto exact = file(argv[1] + std::string("/exact.bin")), sizes = file(argv[1] + std::string("/sizes.bin"));
+  const double *want = reinterpret_cast<const double*>(exact.data()), *size = reinterpret_cast<const double*>(sizes.data());
+  const size_t count = exact.size() / 8;
+  std::vector<float> y(count + 2 * GUARD, -1e30f);
+  launch(GROUPS, LOCAL, [&] { checked_kernel(OPERANDS, ARGUMENTS, y.data(), GUARD); });
+  for (size_t i = 0; i < y.size(); ++i) {
+    const bool inside = i >= GUARD && i < GUARD + count;
+    const bool right = inside ? std::fabs(y[i] - want[i - GUARD]) <= ERROR * size[i - GUARD] : y[i] == -1e30f;
+    if (!right) return std::printf("%zu: %g\\n", i, y[i]), 1;
+  }
+  return 0;
+}
+"""
+TYPES = {"fp32": "TERMS=3", "tf32": "TERMS=1", "bf16": "IN_BF16=1", "fp16": "IN_HALF=1"}
+CASES = {  # kernel -> type -> which of its cases
+    "gemm_warp": {"fp32": (0, 3), "tf32": (7,)},
+    "conv_warp": {"fp32": (1,), "bf16": (2,), "fp16": (3,)},
+    "conv_weight_warp": {"bf16": (0, 1), "fp16": (2,)},
+    "attention_warp": {"fp32": (2, 6), "bf16": (0, 5), "tf32": (8,), "fp16": (7,)},
+    "attention_gradient_warp": {"fp32": (2, 7), "bf16": (11, 14)},
+    "conv_statistics_warpgroup": {"fp32": (0, 3), "bf16": (0, 3), "tf32": (1,), "fp16": (2,)},
+    "conv_statistics_warp": {"fp32": (0, 3), "bf16": (1, 4), "tf32": (3,), "fp16": (2,)},
+}
+
+
+@pytest.mark.parametrize(
+    "kernel, kind, number",
+    [(kernel, kind, number) for kernel, types in CASES.items() for kind, some in types.items() for number in some],
+)
+def test_a_right_unit_passes(tmp_path: Path, kernel: str, kind: str, number: int) -> None:
+    [product] = _C.exec.check_cases(kernel, kind, only=number)
+    for i, given in enumerate(product["inputs"]):
+        (tmp_path / f"{i}.bin").write_bytes(given)
+    for results in ("exact", "sizes"):
+        np.array(product[results], dtype=np.float64).tofile(tmp_path / f"{results}.bin")
+    kinds = ["long" if wide else "int" for _, wide in product["arguments"]]
+    filled = {
+        "PARAMETERS": ", ".join(["void*", "ulong"] * len(product["inputs"]) + kinds + ["float*", "ulong"]),
+        "ARGUMENTS": ", ".join(str(value) for value, _ in product["arguments"]),
+        "OPERANDS": ", ".join(f"in[{i}].data(), {product['offset']}" for i in range(len(product["inputs"]))),
+        "INPUTS": str(len(product["inputs"])),
+        "GROUPS": ", ".join(map(str, product["groups"])),
+        "LOCAL": str(product["local"]),
+        "ERROR": str(product["tolerance"]),
+        "GUARD": str(GUARD),
+    }
+    case = CASE
+    for word, value in filled.items():
+        case = case.replace(word, value)
+    (tmp_path / "case.h").write_text(case)
+    head = [line.split(" ", 1) for line in product["defines"]]
+    defines = [f"{macro}={value}" for macro, value in head]
+    text = PRELUDE + emulated(product["text"])
+    execute(tmp_path, {"k": text}, tmp_path / "case.h", defines, TYPES[kind], (tmp_path,))

@@ -1,0 +1,468 @@
+# tests/no_device/test_unit_choice.py: which matrix-unit kernel a product or a convolution gets, by its types and by what the user allows.
+"""No device: graphs are scheduled for capabilities with matrix units. What the kernels compute is tested on a unit in software, and
+on devices."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.no_device.scheduling import CAPS, Seen, collecting
+from tests.no_device.test_lowering import compiled
+from tests.no_device.test_unit_kernels import CLANG
+from torch_ocl_compile import _C
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.lowering.graph import allows_tf32
+
+ALLOWED: dict[str, Callable[[], None]] = {
+    "set_float32_matmul_precision": lambda: torch.set_float32_matmul_precision("high"),
+    "medium": lambda: torch.set_float32_matmul_precision("medium"),
+    "allow_tf32": lambda: setattr(torch.backends.cuda.matmul, "allow_tf32", True),
+    "fp32_precision": lambda: setattr(torch.backends.cuda.matmul, "fp32_precision", "tf32"),
+    "fp32_precision of everything": lambda: allow_everywhere(),
+}
+
+
+def allow_everywhere() -> None:
+    torch.backends.cuda.matmul.fp32_precision = "none"  # products follow the setting for everything
+    torch.backends.fp32_precision = "tf32"
+
+
+@pytest.fixture(autouse=True)
+def settings() -> Iterator[None]:
+    """As they were: the newer interface brings the older one to an error until both agree again. PyTorch's own test helpers,
+    where another test has imported them, forbid such settings except in this context."""
+    with getattr(torch.backends, "__allow_nonbracketed_mutation")():
+        convolutions = torch.backends.cudnn.conv.fp32_precision
+        yield
+        torch.backends.fp32_precision = "none"
+        torch.backends.cuda.matmul.fp32_precision = "none"
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cudnn.conv.fp32_precision = convolutions
+
+
+def kernels(
+    call: Callable[..., Any], inputs: list[torch.Tensor], device: str = "units", **caps: Any
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """The choices' log lines and the kernels of all graphs that the call runs."""
+    seen: list[Seen] = []
+    collecting(call, seen, dynamic=False)(*inputs)
+    log, texts = [], []
+    for graph in seen:
+        rendered = _C.exec.render(graph.graph, CAPS[device] | caps, True)
+        log += [line for line in rendered["log"] if "warp" in line or "group" in line]
+        texts += rendered["kernels"]
+    return log, texts
+
+
+def macros(kernel: dict[str, Any]) -> str:
+    """What the launch defines, without the files that follow."""
+    return str(kernel["text"]).split("// kernels/")[0]
+
+
+def test_highest_is_exact() -> None:
+    assert allows_tf32() == (False, False)
+    log, texts = kernels(torch.mm, [torch.randn(256, 256), torch.randn(256, 256)])
+    assert "split tf32" in log[0] and "#define TERMS 3" in macros(texts[0])
+
+
+@pytest.mark.parametrize("how", ALLOWED)
+def test_tf32_is_the_users_choice(how: str) -> None:
+    ALLOWED[how]()
+    log, texts = kernels(lambda a, b: torch.relu(a @ b), [torch.randn(256, 256), torch.randn(256, 256)])
+    assert log[0].endswith(" tf32") and "split" not in log[0] and "#define TERMS 1" in macros(texts[0])
+    log, texts = kernels(F.conv2d, [torch.randn(2, 64, 14, 14), torch.randn(64, 64, 3, 3)])
+    assert log[0].endswith(" tf32") and "split" not in log[0] and any("#define TERMS 1" in macros(k) for k in texts)
+
+
+def test_convolutions_can_forbid_tf32() -> None:
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.conv.fp32_precision = "ieee"
+    assert allows_tf32() == (True, False)
+    log, _ = kernels(F.conv2d, [torch.randn(2, 64, 14, 14), torch.randn(64, 64, 3, 3)])
+    assert "split tf32" in log[0]
+
+
+def test_a_setting_is_seen_by_a_compiled_function() -> None:
+    seen: list[Seen] = []
+    product = collecting(torch.mm, seen, dynamic=False)
+    inputs = [torch.randn(64, 64), torch.randn(64, 64)]
+    product(*inputs)
+    torch.set_float32_matmul_precision("high")
+    product(*inputs)
+    assert [graph.graph.nodes[0].reduced_precision for graph in seen] == [False, True]
+
+
+@pytest.mark.parametrize("dtype, name", [(torch.bfloat16, "bf16"), (torch.float16, "f16")])
+def test_halves(dtype: torch.dtype, name: str) -> None:
+    a, b = torch.randn(1024, 384).to(dtype), torch.randn(2048, 384).to(dtype)
+    log, texts = kernels(lambda a, b: a @ b.t(), [a, b])
+    assert f"128x256 {name}" in log[0] or f"128x128 {name}" in log[0]
+    assert len(texts) == 1 and "#define B_K_MAJOR 1" in macros(texts[0]) and "#define A_K_MAJOR 1" in macros(texts[0])
+    log, texts = kernels(lambda a, b: a.t() @ b, [a[:, :256].contiguous(), torch.randn(1024, 64).to(dtype)])
+    assert log[0].endswith(name) or "parts" in log[0]
+    assert "#define B_K_MAJOR 0" in macros(texts[0]) and "#define A_K_MAJOR 0" in macros(texts[0])
+
+
+def test_rows_that_are_not_aligned_are_copied() -> None:
+    """A row of 50257 elements of 16 bits: a copy whose rows begin at multiples of 16 bytes, in the order of the matrix itself."""
+    a, b = torch.randn(64, 50257).bfloat16(), torch.randn(50257, 128).bfloat16()
+    log, texts = kernels(lambda a, b: (a @ b).float(), [a, b])
+    assert "bf16" in log[0] and len(texts) == 2
+    assert any("50264" in str(k) for k in texts)
+    log, texts = kernels(lambda g, x: g.t() @ x, [torch.randn(512, 50257).bfloat16(), torch.randn(512, 128).bfloat16()])
+    assert len(texts) == 2 and "#define A_K_MAJOR 0" in macros(texts[1])
+
+
+@pytest.mark.parametrize("channels", [3, 64])
+def test_convolutions_of_halves(channels: int) -> None:
+    x, w = torch.randn(2, channels, 16, 16).bfloat16(), torch.randn(64, channels, 3, 3).bfloat16()
+
+    def step(x: torch.Tensor, w: torch.Tensor) -> Any:
+        y = torch.ops.aten.convolution(x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+        return y, *torch.ops.aten.convolution_backward(
+            y, x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, (channels > 3, True, False)
+        )[:2]
+
+    log, _ = kernels(lambda x, w: [t for t in step(x, w) if t is not None], [x, w])
+    assert len(log) == (3 if channels > 3 else 2)
+    assert all("warpgroup" in line and "bf16" in line for line in log), log
+
+
+def test_large_operands_are_packed() -> None:
+    """Where the time saved pays for it: a launch for each operand in front."""
+    a = torch.empty(2048, 2048)
+    log, texts = kernels(lambda a, b: torch.relu(a @ b.t()), [a, a])
+    assert "gemm_packed_warpgroup" in log[0] and len(texts) == 3
+    forms = [re.search(r"#define FORM (.)", macros(kernel)) for kernel in texts]
+    assert sorted(form[1] for form in forms if form) == ["0", "2"]  # rows of B, fragments of A
+    torch.set_float32_matmul_precision("high")
+    log, texts = kernels(lambda a, b: a.t() @ b, [a, a])
+    assert "tf32 packed" in log[0] and "split" not in log[0] and any("#define TILE_N 256" in macros(k) for k in texts)
+    assert "packed" not in kernels(torch.mm, [a, a], disable="gemm_packed:tf32")[0][0]
+    half = torch.empty(4096, 4096).bfloat16()
+    log, texts = kernels(lambda a, b: a @ b, [half, half])
+    assert "bf16 packed" in log[0] and any("#define B_ROWS 0" in macros(k) for k in texts)
+    log, texts = kernels(torch.mm, [torch.empty(512, 512), torch.empty(512, 512)])
+    assert "packed" not in log[0] and len(texts) == 1
+
+
+def test_long_depths_of_packed_operands_are_split() -> None:
+    log, texts = kernels(lambda g, x: g.t() @ x, [torch.empty(12608, 3072), torch.empty(12608, 768)])
+    assert "packed in" in log[0] and len(texts) == 4  # two packs, the products, their sum
+
+
+def test_batches_share_a_packed_weight() -> None:
+    inputs = [torch.empty(4, 2048, 2048), torch.empty(2048, 2048)]
+    log, texts = kernels(lambda x, w: torch.bmm(w.expand(4, 2048, 2048), x), inputs)
+    assert "packed" in log[0]
+    assert [kernel["groups"][2] for kernel in texts if kernel["kind"] == "pack"] == ["1", "4"]
+
+
+def test_what_a_check_rules_out_is_not_used() -> None:
+    a = torch.randn(256, 256)
+    log, _ = kernels(torch.mm, [a.bfloat16(), a.bfloat16()], disable="gemm_warpgroup:bf16")
+    assert "gemm_group" in log[0]
+    log, _ = kernels(torch.mm, [torch.randn(4096, 4096).bfloat16()] * 2, disable="gemm_wide:bf16")
+    assert "128x128 bf16" in log[0]
+    torch.set_float32_matmul_precision("high")
+    log, _ = kernels(torch.mm, [a, a], disable="warpgroup:tf32")
+    assert "split tf32" in log[0]
+    log, _ = kernels(torch.mm, [a, a], disable="warpgroup:tf32,warpgroup:fp32")
+    assert "gemm_group" in log[0]
+
+
+@pytest.mark.parametrize(
+    "dtype, kind, name",
+    [(torch.float32, "fp32", "split tf32"), (torch.bfloat16, "bf16", "bf16"), (torch.float16, "fp16", "f16")],
+)
+def test_units_of_a_warp(dtype: torch.dtype, kind: str, name: str) -> None:
+    """Where there are none of four warps, in place; without either, the portable kernel."""
+    a = torch.randn(300, 256).to(dtype)
+    inputs = [a, torch.randn(256, 264).to(dtype)]
+    log, texts = kernels(lambda a, b: torch.relu(a @ b), inputs, "warps")
+    assert "gemm_warp " in log[0] and log[0].endswith(name) and len(texts) == 1
+    assert "mma.sync" in texts[0]["text"] and "wgmma.mma_async" not in texts[0]["text"]
+    rows, columns, *warps = (
+        int(n) for n in re.findall(r"#define (?:TILE_M|TILE_N|WARP_M|WARP_N) (\d+)", macros(texts[0]))
+    )
+    assert texts[0]["local"] == [rows // warps[0] * (columns // warps[1]) * 32, 1, 1]
+    assert texts[0]["groups"] == [str(-(-300 // rows) * -(-264 // columns)), "1", "1"]
+    assert "gemm_warpgroup" in kernels(torch.mm, inputs, "warps", kernels=f"warp,warpgroup:{kind}")[0][0]
+    assert "gemm_group" in kernels(torch.mm, inputs, "warps", disable=f"warp:{kind}")[0][0]
+    assert "gemm_group" in kernels(torch.mm, [a[:16], inputs[1]], "warps")[0][0]
+
+
+def test_tf32_by_units_of_a_warp() -> None:
+    torch.set_float32_matmul_precision("high")
+    inputs = [torch.randn(256, 256), torch.randn(256, 256)]
+    log, texts = kernels(torch.mm, inputs, "warps")
+    assert log[0].endswith(" tf32") and "split" not in log[0] and "#define TERMS 1" in macros(texts[0])
+    assert "split tf32" in kernels(torch.mm, inputs, "warps", disable="gemm_warp:tf32")[0][0]
+
+
+@pytest.mark.parametrize("dtype, name", [(torch.float32, "split tf32"), (torch.bfloat16, "bf16")])
+def test_convolutions_by_units_of_a_warp(dtype: torch.dtype, name: str) -> None:
+    """Forward and both gradients; that of the weight in parts."""
+    x, w = torch.randn(2, 64, 16, 16).to(dtype), torch.randn(72, 64, 3, 3).to(dtype)
+
+    def step(x: torch.Tensor, w: torch.Tensor) -> Any:
+        y = torch.ops.aten.convolution(x, w, None, [2, 2], [1, 1], [1, 1], False, [0, 0], 1)
+        return y, *torch.ops.aten.convolution_backward(
+            y, x, w, None, [2, 2], [1, 1], [1, 1], False, [0, 0], 1, (True, True, False)
+        )[:2]
+
+    log, texts = kernels(step, [x, w], "warps")
+    assert sum("conv_warp " in line and line.endswith(name) for line in log) == 2
+    weight = next(line for line in log if "conv_weight_warp " in line)
+    assert name in weight and "parts" not in weight and len(log) == 3  # 128 pixels
+    units = [macros(k) for k in texts if "mma.sync" in k["text"]]
+    assert sorted("#define DATA_GRADIENT 1" in text for text in units) == [False, False, True]
+    assert any("#define DY_DENSE 1" in text for text in units)
+    assert all("warpgroup" in line for line in kernels(step, [x, w])[0])
+
+
+@pytest.mark.parametrize("channels, stored", [(64, False), (3, True)])
+def test_weight_gradients_by_units_of_a_warp(channels: int, stored: bool) -> None:
+    """Of many pixels: in parts, whose sum follows; few channels are padded to a chunk."""
+    x, dy = torch.randn(8, channels, 56, 56), torch.randn(8, 64, 56, 56)
+    weight = torch.randn(64, channels, 3, 3)
+
+    def gradient(x: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten.convolution_backward(
+            dy, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, (False, True, False)
+        )[1]
+
+    log, texts = kernels(gradient, [x, dy], "warps")
+    assert "conv_weight_warp " in log[0] and "parts" in log[0]
+    of = next(macros(k) for k in texts if "mma.sync" in k["text"])
+    assert ("#define STORED_C 3" in of) == stored and "#define DY_DENSE 1" in of
+    assert "conv_weight_group" in kernels(gradient, [x, dy], "warps", disable="warp:fp32")[0][0]
+
+
+def test_few_tiles_of_warps_are_split() -> None:
+    log, texts = kernels(lambda a, b: a.t() @ b, [torch.empty(8192, 256), torch.empty(8192, 256)], "warps")
+    assert "gemm_warp " in log[0] and "parts" in log[0] and len(texts) == 2
+    assert "#define A_K_MAJOR 0" in macros(texts[0]) and "#define B_K_MAJOR 0" in macros(texts[0])
+
+
+def attention(
+    dtype: torch.dtype, shape: tuple[int, ...], device: str = "units", **caps: Any
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """The choices and kernels of a softmax(q k^T) v without gradients."""
+    graphs: list[ir.Graph] = []
+    q, k, v = (torch.randn(shape).to(dtype) for _ in range(3))
+    with torch.no_grad():
+        compiled(lambda q, k, v: torch.softmax(q @ k.mT * 0.2, -1) @ v, graphs, dynamic=False)(q, k, v)
+    rendered = _C.exec.render(graphs[0], CAPS[device] | caps, True)
+    return [line for line in rendered["log"] if "attention" in line], rendered["kernels"]
+
+
+@pytest.mark.parametrize(
+    "dtype, name", [(torch.float32, "split tf32"), (torch.bfloat16, "bf16"), (torch.float16, "f16")]
+)
+def test_attention(dtype: torch.dtype, name: str) -> None:
+    log, texts = attention(dtype, (2, 12, 197, 64))
+    assert "attention_warpgroup" in log[0] and log[0].endswith(name) and len(texts) == 1
+    assert "#define DIRECT 1" in macros(texts[0])
+    kind = {"split tf32": "fp32", "f16": "fp16"}.get(name, name)
+    log, _ = attention(dtype, (2, 12, 197, 64), disable=f"attention_warpgroup:{kind}")
+    assert "attention_group" in log[0]
+
+
+@pytest.mark.parametrize(
+    "dtype, name", [(torch.float32, "split tf32"), (torch.bfloat16, "bf16"), (torch.float16, "f16")]
+)
+@pytest.mark.parametrize("size, filled", [(64, 64), (32, 32), (80, 96), (128, 128), (136, None)])
+def test_attention_by_units_of_a_warp(dtype: torch.dtype, name: str, size: int, filled: int | None) -> None:
+    """Where there are none of four warps; large heads are for the portable kernel."""
+    log, texts = attention(dtype, (2, 12, 197, size), "warps")
+    if filled is None:
+        assert "attention_group" in log[0]
+        return
+    assert "attention_warp " in log[0] and log[0].endswith(name) and len(texts) == 1
+    assert "mma.sync" in texts[0]["text"] and "wgmma.mma_async" not in texts[0]["text"]
+    of = dict(re.findall(r"#define (\w+) (\d+)\n", macros(texts[0])))
+    assert of["DEPTH_TILE"] == str(filled) and of["DIRECT"] == "1" and of["TILE_N"] == of["WARP_N"] == of["TILE_C"]
+    rows = int(of["TILE_M"])
+    assert texts[0]["local"] == [rows // int(of["WARP_M"]) * 32, 1, 1]
+    assert texts[0]["groups"] == [str(-(-197 // rows)), "12", "2"]
+    kind = {"split tf32": "fp32", "f16": "fp16"}.get(name, name)
+    log, _ = attention(dtype, (2, 12, 197, size), "warps", disable=f"attention_warp:{kind}")
+    assert "attention_group" in log[0]
+    log, _ = attention(dtype, (2, 12, 197, 64), "warps", kernels=f"warp,attention_warpgroup:{kind}")
+    assert "attention_warpgroup" in log[0]
+
+
+def test_attention_in_tf32_by_units_of_a_warp() -> None:
+    torch.set_float32_matmul_precision("high")
+    assert attention(torch.float32, (2, 3, 100, 64), "warps")[0][0].endswith(" tf32")
+    assert "split tf32" in attention(torch.float32, (2, 3, 100, 64), "warps", disable="attention_warp:tf32")[0][0]
+
+
+def test_attention_in_tf32() -> None:
+    torch.set_float32_matmul_precision("high")
+    assert attention(torch.float32, (2, 3, 100, 64))[0][0].endswith(" tf32")
+    assert "split tf32" in attention(torch.float32, (2, 3, 100, 64), disable="attention_warpgroup:tf32")[0][0]
+
+
+@pytest.mark.parametrize(
+    "dtype, size, units",
+    [(torch.float32, 65, False), (torch.bfloat16, 128, True), (torch.bfloat16, 129, False), (torch.bfloat16, 8, True)],
+)
+def test_head_sizes(dtype: torch.dtype, size: int, units: bool) -> None:
+    assert ("warpgroup" in attention(dtype, (2, 3, 100, size))[0][0]) == units
+
+
+def test_rows_of_heads_that_fill_no_chunk_are_copied() -> None:
+    log, texts = attention(torch.bfloat16, (2, 3, 100, 36))
+    assert "warpgroup" in log[0] and len(texts) > 1 and any("#define DIRECT 1" in macros(k) for k in texts)
+
+
+def gradients(
+    dtype: torch.dtype, size: int = 64, device: str = "units", **caps: Any
+) -> tuple[list[str], list[dict[str, Any]]]:
+    graphs: list[ir.Graph] = []
+    q, k, v = (torch.randn(2, 4, 197, size).to(dtype).requires_grad_() for _ in range(3))
+    out = compiled(lambda q, k, v: torch.softmax(q @ k.mT * 0.2, -1) @ v, graphs, dynamic=False)(q, k, v)
+    out.backward(torch.randn(out.shape).to(dtype))
+    rendered = _C.exec.render(graphs[1], CAPS[device] | caps, True)
+    return [line for line in rendered["log"] if "attention" in line], rendered["kernels"]
+
+
+@pytest.mark.parametrize(
+    "dtype, name, size",
+    [
+        (dtype, name, size)
+        for dtype, name in ((torch.bfloat16, "bf16"), (torch.float16, "f16"))
+        for size in (64, 40, 128)
+    ]
+    + [(torch.float32, "split tf32", size) for size in (64, 40, 6)],
+)
+def test_gradients_of_attention(dtype: torch.dtype, name: str, size: int) -> None:
+    log, texts = gradients(dtype, size)
+    assert len(log) == 2 and all("attention_gradient_warpgroup" in line and line.endswith(name) for line in log), log
+    of = [text for k in texts if "PASS" in (text := macros(k))]
+    assert [text.count("#define PASS 1\n") + 2 * text.count("#define PASS 2\n") for text in of] in ([1, 2], [2, 1])
+    assert all("#define DIRECT 1" in text for text in of)
+
+
+@pytest.mark.parametrize(
+    "dtype, name, size, filled",
+    [(torch.float32, "split tf32", 64, 64), (torch.float32, "split tf32", 36, 64), (torch.float32, "", 72, 0)]
+    + [
+        (dtype, name, size, filled)
+        for dtype, name in ((torch.bfloat16, "bf16"), (torch.float16, "f16"))
+        for size, filled in ((64, 64), (32, 32), (80, 96), (136, 0))
+    ],
+)
+def test_gradients_of_attention_by_units_of_a_warp(dtype: torch.dtype, name: str, size: int, filled: int) -> None:
+    log, texts = gradients(dtype, size, "warps")
+    if not filled:
+        assert len(log) == 2 and all("attention_group" in line for line in log), log
+        return
+    assert len(log) == 2 and all("attention_gradient_warp " in line and line.endswith(name) for line in log), log
+    of = [text for k in texts if "PASS" in (text := macros(k))]
+    assert sorted(text.count("#define PASS 2\n") for text in of) == [0, 1]
+    assert all(f"#define DEPTH_TILE {filled}\n" in text and "#define WARP_M 16\n" in text for text in of)
+    kind = {"split tf32": "fp32", "f16": "fp16"}.get(name, name)
+    log, _ = gradients(dtype, size, "warps", disable=f"attention_gradient:{kind}")
+    assert all("attention_group" in line for line in log), log
+
+
+def test_gradients_of_attention_in_tf32() -> None:
+    torch.set_float32_matmul_precision("high")
+    log, texts = gradients(torch.float32)
+    assert all(line.endswith(" tf32") and "split" not in line for line in log), log
+    assert sum("#define TERMS 1" in macros(k) for k in texts) == 2
+    log, _ = gradients(torch.float32, disable="attention_gradient_warpgroup:tf32")
+    assert all("split tf32" in line for line in log), log
+
+
+@pytest.mark.parametrize("dtype, size", [(torch.float32, 72), (torch.bfloat16, 136)])
+def test_gradients_on_the_portable_kernel(dtype: torch.dtype, size: int) -> None:
+    log, _ = gradients(dtype, size)
+    assert len(log) == 2 and all("attention_group" in line for line in log), log
+    for given, kind in ((torch.float16, "fp16"), (torch.float32, "fp32")):
+        log, _ = gradients(given, disable=f"attention_gradient_warpgroup:{kind}")
+        assert all("attention_group" in line for line in log)
+
+
+def network(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    """Products with bias-like epilogues, odd columns, a convolution, attention; the gradients of all are asked for."""
+    y = F.gelu(x @ w) + x
+    q = y.view(4, 128, 4, 64).transpose(1, 2)
+    y = F.scaled_dot_product_attention(q, q, q, is_causal=True).transpose(1, 2).reshape(512, 256)
+    z = F.conv2d(y.view(2, 256, 16, 16), c, padding=1).relu()
+    return (y @ v).float().sum() + z.float().square().sum()
+
+
+def assert_valid(folder: Path, rendered: list[dict[str, Any]]) -> None:
+    """Clang takes the kernels' texts for NVIDIA's target."""
+    for number, kernel in enumerate(rendered):
+        file = folder / f"{number}.cl"
+        file.write_text(kernel["text"])
+        command = [str(CLANG), "-x", "cl", "-cl-std=CL1.2", "-Xclang", "-finclude-default-header"]
+        command += ["-target", "nvptx64-nvidia-cuda", "-w", "-Dasm=__asm__", "-fsyntax-only", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[:2000]
+
+
+@pytest.mark.skipif(CLANG is None, reason="needs clang, which reads OpenCL C")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("device, units, groups", [("units", "warpgroup", 100), ("warps", "warp", 200)])
+def test_statistics(tmp_path: Path, device: str, units: str, groups: int, bias: bool, dtype: torch.dtype) -> None:
+    """200 tiles (400 narrower ones) in two (four) rounds of 132 groups: 100 tasks take as many; of groups of warps twice as many run at
+    once. None where the device is not trusted, or the user wants none."""
+
+    def block(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return F.batch_norm(F.conv2d(x, w, b if bias else None), None, None, training=True)
+
+    inputs = [torch.zeros(size, dtype=dtype) for size in ((16, 64, 40, 40), (256, 64, 1, 1), (256,))]
+    _, rendered = kernels(block, inputs, device)
+    launched = next(k for k in rendered if "#define STATISTICS 1" in macros(k))
+    assert int(launched["groups"][0]) == groups
+    assert ("#define BIAS 1" in macros(launched)) == bias
+    assert_valid(tmp_path, rendered)
+    kind = "fp32" if dtype == torch.float32 else "bf16"
+    for name in (f"conv_statistics_{units}:{kind}", "conv_statistics"):
+        _, rendered = kernels(block, inputs, device, disable=name)
+        assert not any("#define STATISTICS 1" in macros(k) for k in rendered)
+
+
+@pytest.mark.skipif(CLANG is None, reason="needs clang, which reads OpenCL C")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("precision", ["highest", "high"])
+@pytest.mark.parametrize("device, name, least", [("units", "wgmma.mma_async", 8), ("warps", "mma.sync", 8)])
+def test_kernels_are_valid(
+    tmp_path: Path, dtype: torch.dtype, precision: str, device: str, name: str, least: int
+) -> None:
+    torch.set_float32_matmul_precision(precision)
+    shapes = ((512, 256), (256, 256), (256, 259), (96, 256, 3, 3))
+    _, rendered = kernels(
+        lambda *xs: network(*xs).backward(), [torch.zeros(s, dtype=dtype).requires_grad_() for s in shapes], device
+    )
+    assert sum(name in kernel["text"] for kernel in rendered) >= least
+    assert_valid(tmp_path, rendered)
+
+
+def test_what_products_share_is_made_once() -> None:
+    x, weights = torch.empty(4096, 2048).bfloat16(), [torch.empty(2048, 2048).bfloat16() for _ in range(3)]
+    _, texts = kernels(lambda x, a, b, c: (x @ a, x @ b, x @ c), [x, *weights])
+    assert [k["kind"] for k in texts].count("pack") == 4
+
+    def gradients(a: torch.Tensor, w: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = (a * 2).permute(1, 0, 2).reshape(300, 128)
+        return rows @ w, rows.t() @ y
+
+    _, texts = kernels(gradients, [torch.empty(2, 300, 64), torch.empty(128, 70), torch.empty(300, 50)])
+    [copy] = [k for k in texts if k["kind"] == "pointwise"]
+    assert "out0[" in copy["text"] and "out1[" not in copy["text"]

@@ -1,0 +1,83 @@
+// tests/no_device/unit_case_attention.h: emulated attention_warpgroup or attention_warp, queries behind each other in memory as
+// [b, l, h, d]. Arguments: batch heads, heads of q per head of k, queries keys offset.
+#if MASK == 1
+using Mask = unsigned char;
+#elif MASK == 3
+using Mask = float;
+#endif
+extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong,
+#ifdef MASK
+                  Mask*, ulong,
+#endif
+#ifdef DROPOUT
+                  long*, ulong,
+#endif
+                  int, int, int, int, long, long, long, long, long, long, long, long, long,
+#ifdef MASK
+                  long, long, long, long,
+#endif
+                  float*, ulong);
+
+int run_case(int, char** argv) {
+  const int batch = std::atoi(argv[1]), heads = std::atoi(argv[2]), group = std::atoi(argv[3]), queries = std::atoi(argv[4]),
+            keys = std::atoi(argv[5]);
+  const ulong offset = std::atoi(argv[6]);
+  const int k_heads = heads / group;
+  const auto padded = [](int n) { return (n + 7) / 8 * 8; };
+  const long q_row = heads * padded(DEPTH), k_row = k_heads * padded(DEPTH), v_row = k_heads * padded(WIDTH);
+  const auto q = numbers(offset + batch * queries * q_row, 1), k_ = numbers(offset + batch * keys * k_row, 2),
+             v = numbers(offset + batch * keys * v_row, 3);
+  auto qs = stored(q), ks = stored(k_), vs = stored(v);
+  const size_t rows = static_cast<size_t>(batch) * heads * queries;
+  std::vector<long> state = {0x123456789ABCDEFl, 0x7000000012l};
+  std::vector<float> y(rows * (WIDTH + 2), -1e30f);
+#ifdef MASK
+  std::vector<Mask> mask(static_cast<size_t>(heads) * queries * keys);
+  const auto added = numbers(mask.size(), 4);
+  for (size_t i = 0; i < mask.size(); ++i) mask[i] = MASK == 1 ? added[i] > -0.5f : added[i];
+#endif
+  launch((queries + TILE_M - 1) / TILE_M, heads, batch, UNIT_ITEMS, [&] {
+    k(qs.data(), offset, ks.data(), offset, vs.data(), offset,
+#ifdef MASK
+      mask.data(), 0,
+#endif
+#ifdef DROPOUT
+      state.data(), 0,
+#endif
+      heads, group, queries, keys, queries * q_row, padded(DEPTH), q_row, keys * k_row, padded(DEPTH), k_row, keys * v_row,
+      padded(WIDTH), v_row,
+#ifdef MASK
+      0, static_cast<long>(queries) * keys, keys, 1,
+#endif
+      y.data(), 0);
+  });
+  const ocl::checks::Attention shape{batch, heads, group, queries, keys, DEPTH, WIDTH, 0.125, CAUSAL};
+  // Rows [b, l, h, d] by the index of a query or key [b, h, l].
+  const auto rows_of = [](const std::vector<float>& x, ulong offset, int length, int heads, long size) {
+    return [=, &x](size_t r) {
+      return &x[offset + (r / length / heads * length + r % length) * heads * size + r / length % heads * size];
+    };
+  };
+  const auto bias = [&](int h, int i, int j) {
+#ifdef MASK
+    const Mask m = mask[(static_cast<size_t>(h) * queries + i) * keys + j];
+    return MASK == 1 ? (m ? 0.0 : -HUGE_VAL) : static_cast<double>(m);
+#else
+    return 0.0;
+#endif
+  };
+  const auto factor = [&](size_t row, int j) {
+#ifdef DROPOUT
+    return static_cast<double>(kept(state.data(), row * ((keys + 3) / 4) + j / 4, j % 4));
+#else
+    return 1.0;
+#endif
+  };
+  const ocl::checks::Sums want = ocl::checks::attention(
+      shape, ocl::checks::AttentionOperands{rows_of(q, offset, queries, heads, padded(DEPTH)),
+                                            rows_of(k_, offset, keys, k_heads, padded(DEPTH)),
+                                            rows_of(v, offset, keys, k_heads, padded(WIDTH)), nullptr, bias, factor});
+  const double worst = largest_error(y, want, TOLERANCE);
+  std::printf("largest error %g, allowed %g\n", worst, TOLERANCE);
+  return !(worst <= TOLERANCE);
+}

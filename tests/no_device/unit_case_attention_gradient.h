@@ -1,0 +1,112 @@
+// tests/no_device/unit_case_attention_gradient.h: emulated attention_gradient_warpgroup or attention_gradient_warp, queries
+// behind each other in memory as [b, l, h, d]. Arguments: as in unit_case_attention.h.
+#if MASK == 1
+using Mask = unsigned char;
+#elif MASK == 3
+using Mask = float;
+#endif
+extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, float*, ulong, float*,
+                  ulong,
+#ifdef MASK
+                  Mask*, ulong,
+#endif
+#ifdef DROPOUT
+                  long*, ulong,
+#endif
+                  int, int, int, int, long, long, long, long, long, long, long, long, long, long, long, long, long, long, long,
+                  long, long,
+#ifdef MASK
+                  long, long, long, long,
+#endif
+                  float*, ulong);
+
+/// [b, l, h, d], rows filled up to a multiple of 8.
+struct Operand {
+  Operand(int batch, int length, int heads, int depth, ulong offset, uint seed)
+      : length(length),
+        heads(heads),
+        size((depth + 7) / 8 * 8),
+        offset(offset),
+        depth(depth),
+        values(numbers(offset + static_cast<size_t>(batch) * length * heads * size, seed)) {
+#if TERMS == 3
+    for (float& x : values) x *= 1.2345678f;  // has a low part
+#endif
+    memory = stored(values);
+  }
+  /// Of a query or key [b, h, l].
+  const float* row(size_t r) const {
+    return &values[offset + ((r / length / heads * length + r % length) * heads + r / length % heads) * size];
+  }
+  long batch_stride() const { return static_cast<long>(length) * heads * size; }
+  long row_stride() const { return static_cast<long>(heads) * size; }
+  int length, heads;
+  long size;
+  ulong offset;
+  int depth;
+  std::vector<float> values;
+  std::vector<UNIT_T_HOST> memory;
+};
+int run_case(int, char** argv) {
+  const int batch = std::atoi(argv[1]), heads = std::atoi(argv[2]), group = std::atoi(argv[3]), queries = std::atoi(argv[4]),
+            keys = std::atoi(argv[5]);
+  const ulong offset = std::atoi(argv[6]);
+  const int k_heads = heads / group;
+  Operand q(batch, queries, heads, DEPTH, offset, 1), dout(batch, queries, heads, DEPTH2, offset, 5);
+  Operand key(batch, keys, k_heads, DEPTH, offset, 2), value(batch, keys, k_heads, DEPTH2, offset, 3);
+  const size_t rows = static_cast<size_t>(batch) * heads * queries;
+#ifdef MASK
+  std::vector<Mask> mask(static_cast<size_t>(heads) * queries * keys);
+  const auto added = numbers(mask.size(), 4);
+  for (size_t i = 0; i < mask.size(); ++i) mask[i] = MASK == 1 ? added[i] > -0.5f : added[i];
+  for (int j = 0; j < keys; ++j) mask[keys + j] = MASK == 1 ? 0 : mask[keys + j];  // a query that sees nothing
+#endif
+  std::vector<long> state = {0x123456789ABCDEFl, 0x7000000012l};
+  const auto bias = [&](int h, int i, int j) {
+#ifdef MASK
+    const Mask m = mask[(static_cast<size_t>(h) * queries + i) * keys + j];
+    return MASK == 1 ? (m ? 0.0 : -HUGE_VAL) : static_cast<double>(m);
+#else
+    return 0.0;
+#endif
+  };
+  const auto factor = [&](size_t row, int j) {
+#ifdef DROPOUT
+    return static_cast<double>(kept(state.data(), row * ((keys + 3) / 4) + j / 4, j % 4));
+#else
+    return 1.0;
+#endif
+  };
+  const auto rows_of = [](const Operand& x) { return [&x](size_t r) { return x.row(r); }; };
+  const ocl::checks::Attention shape{batch, heads, group, queries, keys, DEPTH, DEPTH2, 0.125, CAUSAL};
+  auto gradients = ocl::checks::attention_gradients(
+      shape, ocl::checks::AttentionOperands{rows_of(q), rows_of(key), rows_of(value), rows_of(dout), bias, factor}, true);
+  ocl::checks::Sums want = PASS == 1 ? gradients.q : gradients.k;  // of queries, or of keys, then values
+  if (PASS == 2) want.append(gradients.v);
+  std::vector<float> sums = gradients.largest, delta = gradients.deltas;
+  sums.insert(sums.end(), gradients.totals.begin(), gradients.totals.end());
+  std::vector<float> y(want.exact.size(), -1e30f);
+  Operand &a = PASS == 1 ? q : key, &other = PASS == 1 ? key : q, &a2 = PASS == 1 ? dout : value,
+          &other2 = PASS == 1 ? value : dout;
+  const long per_head = queries, per_batch = static_cast<long>(heads) * queries;
+  launch(((PASS == 1 ? queries : keys) + TILE_M - 1) / TILE_M, PASS == 1 ? heads : k_heads, batch, UNIT_ITEMS, [&] {
+    k(a.memory.data(), offset, other.memory.data(), offset, a2.memory.data(), offset, other2.memory.data(), offset, sums.data(),
+      0, delta.data(), 0,
+#ifdef MASK
+      mask.data(), 0,
+#endif
+#ifdef DROPOUT
+      state.data(), 0,
+#endif
+      heads, group, queries, keys, a.batch_stride(), a.size, a.row_stride(), other.batch_stride(), other.size,
+      other.row_stride(), a2.batch_stride(), a2.size, a2.row_stride(), other2.batch_stride(), other2.size, other2.row_stride(),
+      rows, per_batch, per_head, per_batch, per_head,
+#ifdef MASK
+      0, static_cast<long>(queries) * keys, keys, 1,
+#endif
+      y.data(), 0);
+  });
+  const double worst = largest_error(y, want, TOLERANCE);
+  std::printf("largest error %g, allowed %g\n", worst, TOLERANCE);
+  return !(worst <= TOLERANCE);
+}

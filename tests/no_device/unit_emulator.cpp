@@ -1,0 +1,397 @@
+// tests/no_device/unit_emulator.cpp: a work-group of a matrix-unit kernel on the host, with the unit and its barriers in
+// software.
+//
+// Work-items are coroutines of one thread: one runs until it waits, then the next, forwards and backwards in turn. So a run is
+// the same each time, and items that all wait for one another are found at once.
+//
+// The unit reads local memory in the order that the PTX manual gives for descriptors with the 128-byte swizzle; a copy by
+// cp.async lands when the work-item waits for its group, and the unit sees what a work-item wrote only after that work-item's
+// fence. Element (row, k) of an operand:
+//   depth contiguous:        row%8 * 128 + row/8 * stride + k * size      stride: 1024 bytes here, from the descriptor
+//   columns contiguous:      row%64 * size + row/64 * leading + k%8 * 128 + k/8 * stride
+// then bits 4-6 of the address are exchanged by exclusive or with bits 7-9.
+//
+// Build: this file with -DCASE=<file that defines run_case()>, and the kernel's object; see test_unit_kernels.py.
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <vector>
+
+#include "csrc/checks/reference.h"
+
+using uint = unsigned;
+using ulong = unsigned long;
+
+#ifdef WARP_M  // work-items of a group: warps, or warpgroups and those that produce
+#define CONSUMERS_HOST (TILE_M / WARP_M * (TILE_N / WARP_N) * 32)
+#define UNIT_ITEMS CONSUMERS_HOST
+#else
+#ifndef PRODUCERS
+#define PRODUCERS 128
+#endif
+#define CONSUMERS_HOST (TILE_M / 64 * 128)
+#define UNIT_ITEMS (CONSUMERS_HOST + PRODUCERS)
+#endif
+
+struct Copy {
+  uint to;
+  const char* from;
+  uint bytes, most, group;
+};
+struct Item {
+  size_t local = 0, group[3] = {0, 0, 0};
+  uint groups_ended = 0;
+  std::deque<Copy> copies;
+};
+static size_t g_groups[3], g_items;
+
+// ---- coroutines ----
+struct Coroutine {
+  ucontext_t context;
+  void* stack;
+  Item item;
+  bool ended;
+};
+static std::vector<Coroutine> g_coroutines;
+static Coroutine* g_now;
+static ucontext_t g_scheduler;
+static ulong g_progress;  // counts what may end another item's wait
+static void let_others_run() { swapcontext(&g_now->context, &g_scheduler); }
+static Item& self() { return g_now->item; }
+
+struct Meeting {  // a barrier of so many items
+  uint members = 0, here = 0, round = 0;
+  void wait() {
+    const uint before = round;
+    ++g_progress;
+    if (++here == members) {
+      here = 0;
+      ++round;
+    }
+    while (round == before) let_others_run();
+  }
+};
+static Meeting g_all, g_warpgroup[8], g_warp[32];
+
+struct Bar {  // an mbarrier
+  uint expected = 0, pending = 0, phase = 0;
+  long bytes = 0;  // of copies that it waits for
+  void end_phase() {
+    ++g_progress;
+    if (pending != 0 || bytes != 0) return;
+    pending = expected;
+    phase ^= 1;
+  }
+};
+static Bar g_bars[4096];
+
+static void land(uint but) {
+  while (!self().copies.empty() && self().copies.front().group + but < self().groups_ended) {
+    const Copy c = self().copies.front();
+    self().copies.pop_front();
+    char* to = reinterpret_cast<char*>(static_cast<uintptr_t>(c.to));
+    if (c.to % c.most || (c.bytes && reinterpret_cast<uintptr_t>(c.from) % c.most)) std::abort();
+    std::memset(to, 0, c.most);
+    std::memcpy(to, c.from, c.bytes);
+  }
+}
+
+static float widen(const char* at) {
+#ifdef IN_BF16
+  uint16_t bits;
+  std::memcpy(&bits, at, 2);
+  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
+  float x;
+  std::memcpy(&x, &wide, 4);
+  return x;
+#elif defined(IN_HALF)
+  uint16_t bits;
+  std::memcpy(&bits, at, 2);
+  const int e = bits >> 10 & 31, m = bits & 1023;
+  const float x = e ? __builtin_ldexpf(1024 + m, e - 25) : __builtin_ldexpf(m, -24);
+  return bits >> 15 ? -x : x;
+#else
+  uint32_t bits;
+  std::memcpy(&bits, at, 4);
+  bits &= 0xFFFFE000u;
+  float x;
+  std::memcpy(&x, &bits, 4);
+  return x;
+#endif
+}
+
+/// Rounded to the nearest, ties to even.
+static uint16_t narrow(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+#ifdef IN_HALF
+  const int e = static_cast<int>(bits >> 23 & 255) - 127;
+  const int digits = e < -14 ? -24 : e - 10;  // the last place: subnormal numbers have a fixed one
+  const float rounded = __builtin_ldexpf(__builtin_rintf(__builtin_ldexpf(x, -digits)), digits);
+  std::memcpy(&bits, &rounded, 4);
+  if (std::fabs(rounded) < 0x1p-14f)
+    return static_cast<uint16_t>((bits >> 16 & 0x8000) | static_cast<uint32_t>(std::fabs(rounded) * 0x1p24f));
+  return static_cast<uint16_t>((bits >> 16 & 0x8000) | (((bits >> 23 & 255) - 112) << 10) | (bits >> 13 & 1023));
+#else
+  return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+#endif
+}
+
+static float element(ulong descriptor, int row, int k, bool columns) {
+  const uint start = static_cast<uint>(descriptor & 0x3FFF) << 4, leading = static_cast<uint>(descriptor >> 16 & 0x3FFF) << 4;
+  const uint stride = static_cast<uint>(descriptor >> 32 & 0x3FFF) << 4;
+  if (descriptor >> 62 != 1) std::abort();
+  const int size = sizeof(UNIT_T_HOST);
+  uint at = start + (columns ? row % 64 * size + row / 64 * leading + k % 8 * 128 + k / 8 * stride
+                             : row % 8 * 128 + row / 8 * stride + k * size);
+  at ^= (at >> 7 & 7) << 4;
+  extern char* g_local_base;  // descriptors hold the lowest 18 bits
+  const uintptr_t base = reinterpret_cast<uintptr_t>(g_local_base);
+  uintptr_t address = (base & ~uintptr_t{0x3FFFF}) | at;
+  if (address < base) address += 0x40000;
+  return widen(reinterpret_cast<const char*>(address));
+}
+char* g_local_base = nullptr;
+
+extern "C" {
+ulong emulated_barrier(uint bar, uint what, uint value) {
+  if (what == 3) return 0;
+  if (what == 4) return g_warpgroup[self().local / 128].wait(), 0;
+  if (what == 6) return g_warp[self().local / 32].wait(), 0;
+  Bar& b = g_bars[bar / 8 % 4096];
+  if (what == 0) {
+    b = {value, value, 0, 0};
+  } else if (what == 1 || what == 5) {
+    if (b.pending == 0) std::abort();
+    if (what == 5) b.bytes += value;
+    --b.pending;
+    b.end_phase();
+  } else {
+    while (b.phase == value) let_others_run();
+  }
+  return 0;
+}
+void emulated_copy(uint to, const void* from, uint bytes, uint most) {
+  self().copies.push_back({to, static_cast<const char*>(from), bytes, most, self().groups_ended});
+}
+void emulated_copies(int wait, uint but) {
+#if HALVES_HOST || defined(WARP_M)
+  if (!wait) ++self().groups_ended;
+  if (wait) land(but);
+#else
+  ++self().groups_ended;
+  land(0);
+#endif
+}
+void emulated_block(uint to, const void* from, uint bytes, uint bar) {
+  if (to % 16 || reinterpret_cast<uintptr_t>(from) % 16 || bytes % 16) std::abort();
+  std::memcpy(reinterpret_cast<void*>(static_cast<uintptr_t>(to)), from, bytes);
+  Bar& b = g_bars[bar / 8 % 4096];
+  b.bytes -= bytes;
+  b.end_phase();
+}
+void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint columns, uint keep, uint a_columns,
+                       uint b_columns) {
+  const int depth = 32 / sizeof(UNIT_T_HOST), lane = self().local % 32, warp = self().local / 32 % 4,
+            warpgroup = self().local / 128;
+  constexpr int kPart = 4 / sizeof(UNIT_T_HOST);  // elements in a register
+  static float fragments[4][64][16];
+  if (a) {
+    g_warpgroup[warpgroup].wait();
+    for (int i = 0; i < 4; ++i)
+      for (int e = 0; e < kPart; ++e)
+        fragments[warpgroup][warp * 16 + lane / 4 + (i & 1) * 8][(lane % 4 + (i >> 1) * 4) * kPart + e] =
+            widen(reinterpret_cast<const char*>(&a[i]) + e * sizeof(UNIT_T_HOST));
+    g_warpgroup[warpgroup].wait();
+  }
+  for (int half = 0; half < 2; ++half) {
+    const int row = warp * 16 + lane / 4 + half * 8;
+    float x[16];
+    for (int k = 0; k < depth; ++k) x[k] = a ? fragments[warpgroup][row][k] : element(a_at, row, k, a_columns);
+    for (int j = 0; j < static_cast<int>(columns) / 8; ++j)
+      for (int e = 0; e < 2; ++e) {
+        float sum = keep ? d[4 * j + 2 * half + e] : 0.0f;
+        for (int k = 0; k < depth; ++k) sum += x[k] * element(b_at, j * 8 + lane % 4 * 2 + e, k, b_columns);
+        d[4 * j + 2 * half + e] = sum;
+      }
+  }
+}
+/// ldmatrix: lane l names row l % 8 of matrix l / 8 and gets of each matrix four bytes l % 4 of row l / 4, or, of elements of
+/// 16 bits, rows 2 * (l % 4) and the next of column l / 4.
+void emulated_rows(uint* x, uint row, uint columns) {
+  static uint rows[16][32];
+  const int warp = self().local / 32, lane = self().local % 32;
+  if (row % 16) std::abort();
+  rows[warp][lane] = row;
+  g_warp[warp].wait();
+  const auto bytes = [&](int i, int at_row, int at, int count) {
+    uint value = 0;
+    std::memcpy(&value, reinterpret_cast<const char*>(static_cast<uintptr_t>(rows[warp][8 * i + at_row])) + at, count);
+    return value;
+  };
+  for (int i = 0; i < 4; ++i)
+    x[i] = columns ? bytes(i, lane % 4 * 2, lane / 4 * 2, 2) | bytes(i, lane % 4 * 2 + 1, lane / 4 * 2, 2) << 16
+                   : bytes(i, lane / 4, lane % 4 * 4, 4);
+  g_warp[warp].wait();
+}
+/// mma.sync m16n8: lane l has of A row l / 4 (x[0], x[2]) and + 8 (x[1], x[3]), four bytes l % 4 of the depth's first 16 (x[0],
+/// x[1]) and last; of B the same bytes of column l / 4; of the sums row l / 4, columns 2 * (l % 4) and the next, then row + 8.
+void emulated_product(float* d, const uint* a, const uint* b, uint keep) {
+  constexpr int kPart = 4 / sizeof(UNIT_T_HOST), kDepth = 8 * kPart;
+  static float left[16][16][16], right[16][16][8];
+  const int warp = self().local / 32, row = self().local % 32 / 4, four = self().local % 4;
+  for (int i = 0; i < 4; ++i)
+    for (int e = 0; e < kPart; ++e) {
+      const int depth = (four + i / 2 * 4) * kPart + e;
+      left[warp][row + i % 2 * 8][depth] = widen(reinterpret_cast<const char*>(&a[i]) + e * sizeof(UNIT_T_HOST));
+      if (i % 2 == 0) right[warp][depth][row] = widen(reinterpret_cast<const char*>(&b[i / 2]) + e * sizeof(UNIT_T_HOST));
+    }
+  g_warp[warp].wait();
+  for (int i = 0; i < 4; ++i) {
+    float sum = keep ? d[i] : 0.0f;
+    for (int k = 0; k < kDepth; ++k) sum += left[warp][row + i / 2 * 8][k] * right[warp][k][four * 2 + i % 2];
+    d[i] = sum;
+  }
+  g_warp[warp].wait();
+}
+uint emulated_halves(float first, float second) { return narrow(first) | static_cast<uint>(narrow(second)) << 16; }
+float emulated_value(uint both, uint upper) { return widen(reinterpret_cast<const char*>(&both) + 2 * upper); }
+float emulated_exp2(float x) { return std::exp2(x); }
+float emulated_lane(float x, uint bit) {
+  static float values[16][32];
+  const int warp = self().local / 32, own = self().local % 32;
+  values[warp][own] = x;
+  g_warp[warp].wait();
+  const float y = values[warp][own ^ bit];
+  g_warp[warp].wait();
+  return y;
+}
+size_t get_local_id(uint) asm("_Z12get_local_idj");
+size_t get_local_id(uint) { return self().local; }
+size_t get_group_id(uint d) asm("_Z12get_group_idj");
+size_t get_group_id(uint d) { return self().group[d]; }
+size_t get_num_groups(uint d) asm("_Z14get_num_groupsj");
+size_t get_num_groups(uint d) { return g_groups[d]; }
+size_t get_global_size(uint d) asm("_Z15get_global_sizej");
+size_t get_global_size(uint d) { return g_groups[d] * (d == 0 ? g_items : 1); }
+void work_barrier(uint) asm("_Z7barrierj");
+void work_barrier(uint) { g_all.wait(); }
+uint mul_high(uint, uint) asm("_Z6mul_hijj");
+uint mul_high(uint a, uint b) { return static_cast<uint>(static_cast<ulong>(a) * b >> 32); }
+float log2_of(float) asm("_Z4log2f");
+float log2_of(float x) { return std::log2(x); }
+void local_begins(char* p) { g_local_base = p; }
+}
+
+/// Runs call() for every work-item, one group after another.
+template <typename F>
+void launch(size_t x, size_t y, size_t z, size_t items, F call) {
+  constexpr size_t kStack = 1 << 18;
+  static F* called;
+  called = &call;
+  g_groups[0] = x, g_groups[1] = y, g_groups[2] = z, g_items = items;
+  g_coroutines.resize(items);
+  for (Coroutine& c : g_coroutines)
+    c.stack = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  for (size_t g = 0; g < x * y * z; ++g) {
+    g_all = {static_cast<uint>(items)};
+    for (Meeting& m : g_warpgroup) m = {128};
+    for (Meeting& m : g_warp) m = {32};
+    for (size_t i = 0; i < items; ++i) {
+      Coroutine& c = g_coroutines[i];
+      c.item = {i, {g % x, g / x % y, g / x / y}, 0, {}};
+      c.ended = false;
+      getcontext(&c.context);
+      c.context.uc_stack.ss_sp = c.stack;
+      c.context.uc_stack.ss_size = kStack;
+      c.context.uc_link = &g_scheduler;
+      makecontext(
+          &c.context,
+          [] {
+            (*called)();
+            g_now->ended = true;
+            ++g_progress;
+          },
+          0);
+    }
+    size_t left = items;
+    for (bool backwards = false; left > 0; backwards = !backwards) {
+      const ulong before = g_progress;
+      for (size_t i = 0; i < items; ++i) {
+        g_now = &g_coroutines[backwards ? items - 1 - i : i];
+        if (g_now->ended) continue;
+        swapcontext(&g_scheduler, &g_now->context);
+        left -= g_now->ended;
+      }
+      if (left == 0 || g_progress != before) continue;
+      std::printf("%zu work-items of group %zu wait for one another, the first is", left, g);
+      for (const Coroutine& c : g_coroutines)
+        if (!c.ended) return std::printf(" %zu\n", c.item.local), std::fflush(stdout), std::exit(1);
+    }
+  }
+  for (Coroutine& c : g_coroutines) munmap(c.stack, kStack);
+}
+
+/// Numbers of few digits: their products and small sums are exact in every type, so results are compared bit by bit.
+static std::vector<float> numbers(size_t count, uint seed) {
+  std::vector<float> v(count);
+  for (float& x : v) {
+    seed = seed * 1664525u + 1013904223u;
+    x = static_cast<float>(static_cast<int>(seed >> 24) % 9 - 4) * 0.5f;
+  }
+  return v;
+}
+static std::vector<UNIT_T_HOST> stored(const std::vector<float>& v) {
+  std::vector<UNIT_T_HOST> out(v.size() + 64);
+  for (size_t i = 0; i < v.size(); ++i) {
+#if HALVES_HOST
+    uint32_t bits;
+    std::memcpy(&bits, &v[i], 4);
+#ifdef IN_BF16
+    out[i] = static_cast<uint16_t>(bits >> 16);
+#else
+    out[i] =
+        v[i] == 0 ? 0 : static_cast<uint16_t>((bits >> 16 & 0x8000) | (((bits >> 23 & 255) - 112) << 10) | (bits >> 13 & 1023));
+#endif
+#else
+    out[i] = v[i];
+#endif
+  }
+  return out;
+}
+
+/// What attention multiplies a weight by under dropout of one half: a word of Philox 4x32-10, counter = (state[1], draw), key =
+/// state[0].
+static float kept(const long* state, ulong draw, int word) {
+  uint x[4] = {static_cast<uint>(state[1]), static_cast<uint>(state[1] >> 32), static_cast<uint>(draw),
+               static_cast<uint>(draw >> 32)};
+  uint key[2] = {static_cast<uint>(state[0]), static_cast<uint>(state[0] >> 32)};
+  for (int round = 0; round < 10; ++round) {
+    const ulong a = static_cast<ulong>(x[0]) * 0xD2511F53u, b = static_cast<ulong>(x[2]) * 0xCD9E8D57u;
+    const uint next[4] = {static_cast<uint>(b >> 32) ^ x[1] ^ key[0], static_cast<uint>(b),
+                          static_cast<uint>(a >> 32) ^ x[3] ^ key[1], static_cast<uint>(a)};
+    std::memcpy(x, next, sizeof x);
+    key[0] += 0x9E3779B9u, key[1] += 0xBB67AE85u;
+  }
+  return x[word] >> 31 ? 2.0f : 0.0f;
+}
+
+/// The largest error relative to the sums' sizes; infinite for NaN. Prints the first that is not allowed.
+static double largest_error(const std::vector<float>& got, const ocl::checks::Sums& want, double allowed) {
+  double worst = 0;
+  for (size_t i = 0; i < want.exact.size(); ++i) {
+    const double error = std::fabs(got[i] - want.exact[i]) / (want.sizes[i] + 1e-30);
+    if (!(error <= allowed) && worst <= allowed) std::printf("%zu: %g, not %g\n", i, got[i], want.exact[i]);
+    worst = error <= worst ? worst : error == error ? error : HUGE_VAL;
+  }
+  return worst;
+}
+
+#include CASE
+int main(int argc, char** argv) { return run_case(argc, argv); }

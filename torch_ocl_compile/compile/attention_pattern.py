@@ -1,0 +1,404 @@
+# torch_ocl_compile/compile/attention_pattern.py: attention that a model writes out becomes one op, before autograd sees it.
+"""matmul(q, k^T) * scale [+ mask | masked_fill | where] -> softmax [-> dropout] -> matmul with v, in Dynamo's graph. The
+op brings its own gradient, so forward and backward are both found by matching forward alone. What else reads a value
+in between (returned attention weights) keeps the written form. Scores are not rounded to fp16 or bf16 on the way, which
+the written form does."""
+
+from __future__ import annotations
+
+import logging
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.fx import GraphModule, Node
+
+from torch_ocl_compile.fx import attention_ops  # noqa: F401  (defines torch.ops.ocl.attention)
+from torch_ocl_compile.fx.effects import Effect, effect_of, written
+from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
+
+log = logging.getLogger(__name__)
+
+# What a call is, whichever way it is spelled. Methods have the names of the values, with or without a trailing _.
+FUNCTIONS: dict[Any, str] = {
+    **dict.fromkeys((operator.matmul, torch.matmul, torch.bmm), "matmul"),
+    **dict.fromkeys((operator.add, operator.iadd, torch.add), "add"),
+    **dict.fromkeys((operator.mul, operator.imul, torch.mul, torch.multiply), "mul"),
+    **dict.fromkeys((operator.truediv, operator.itruediv, torch.div, torch.true_divide), "div"),
+    **dict.fromkeys((F.softmax, torch.softmax), "softmax"),
+    **dict.fromkeys((F.dropout, torch.dropout), "dropout"),
+    **dict.fromkeys((torch.transpose, torch.swapaxes), "transpose"),
+    torch.masked_fill: "masked_fill",
+    torch.where: "where",
+    torch.full: "full",
+    torch.tensor: "tensor",
+    torch.repeat_interleave: "repeat_interleave",
+    operator.getitem: "getitem",
+}
+METHODS = {"bmm": "matmul", "__matmul__": "matmul", "swapaxes": "transpose", "view": "reshape"}
+CASTS = {"to", "float", "half", "bfloat16", "type_as", "type"}
+MOST_HEAD_SIZE = 256
+
+
+def kind(node: Any) -> str:
+    """The op's plain name, "" for what is not a call."""
+    if not isinstance(node, Node):
+        return ""
+    if node.op == "call_function":
+        return FUNCTIONS.get(node.target, "")
+    if node.op != "call_method":
+        return ""
+    name = str(node.target)
+    name = name if name.startswith("__") else name.removesuffix("_")
+    return METHODS.get(name, name)
+
+
+def value(node: Any) -> Any:
+    """The traced tensor."""
+    found = node.meta.get("example_value") if isinstance(node, Node) else None
+    return found if isinstance(found, torch.Tensor) else None
+
+
+def given(node: Node, position: int, name: str, default: Any = None) -> Any:
+    """An argument by place or name."""
+    return node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
+
+
+@dataclass
+class Scores:
+    """scale * q k^T with masks: what a chain of nodes up to a softmax computes."""
+
+    q: Node
+    k_transposed: Node
+    scale: float = 1.0
+    hidden: list[Node] = field(default_factory=list)  # bool masks: true is not seen
+    seen: list[Node] = field(default_factory=list)  # bool masks: false is not seen
+    added: list[Node] = field(default_factory=list)
+    chain: list[Node] = field(default_factory=list)
+
+
+def constant(x: Any) -> float | None:
+    """A number, or a tensor that is made of one."""
+    if isinstance(x, (int, float)) and not isinstance(x, bool):
+        return float(x)
+    if kind(x) == "full":
+        return constant(given(x, 1, "fill_value"))
+    return constant(given(x, 0, "data")) if kind(x) == "tensor" else None
+
+
+def read_scores(x: Any) -> Scores | None:
+    """Reads the chain that ends in x. None if it is no masked product."""
+    if not isinstance(x, Node) or len(x.users) != 1 or value(x) is None:
+        return None
+    found = _step(x)
+    if found is None or not _writes_only(x, found.chain):
+        return None
+    found.chain.append(x)
+    return found
+
+
+def _writes_only(node: Node, chain: list[Node]) -> bool:
+    """Whether the node writes to nothing but values of the chain, which nobody sees once the chain is replaced."""
+    return all(target in chain for target in written(node))
+
+
+def _step(x: Node) -> Scores | None:
+    op = kind(x)
+    if op in CASTS:
+        return read_scores(x.args[0]) if value(x).is_floating_point() else None
+    if op == "matmul":
+        q, k = given(x, 0, "input"), given(x, 1, "other", x.kwargs.get("mat2"))
+        return Scores(q, k) if value(q) is not None and value(k) is not None else None
+    if op in ("mul", "div"):
+        return _scaled(x, op)
+    if op == "add" and not x.kwargs:
+        left, right = x.args
+        mask: Any
+        for chain, mask in ((left, right), (right, left)):
+            if value(mask) is not None and value(mask).is_floating_point() and (found := read_scores(chain)):
+                found.added.append(mask)
+                return found
+    if op == "masked_fill":
+        mask, fill = given(x, 1, "mask"), constant(given(x, 2, "value"))
+        return _filled(read_scores(x.args[0]), mask, fill, True)
+    if op == "where" and len(x.args) == 3:
+        mask, first, second = x.args
+        if constant(second) is not None:
+            return _filled(read_scores(first), mask, constant(second), False)
+        return _filled(read_scores(second), mask, constant(first), True)
+    return None
+
+
+def _scaled(x: Node, op: str) -> Scores | None:
+    chain, factor = (x.args[0], constant(x.args[1])) if len(x.args) == 2 else (None, None)
+    if factor is None and op == "mul" and len(x.args) == 2:
+        chain, factor = x.args[1], constant(x.args[0])
+    found = read_scores(chain)
+    # A factor behind a mask would scale the mask too; it must also keep -inf what it is.
+    if found is None or factor is None or not factor > 0 or found.added:
+        return None
+    found.scale *= factor if op == "mul" else 1 / factor
+    return found
+
+
+def _filled(found: Scores | None, mask: Any, fill: float | None, where: bool) -> Scores | None:
+    # Scores under a finite value get no gradient, which an added mask would give them: only -inf is a mask.
+    if found is None or fill != -math.inf or value(mask) is None or value(mask).dtype is not torch.bool:
+        return None
+    (found.hidden if where else found.seen).append(mask)
+    return found
+
+
+def rewrite(gm: GraphModule, device_type: str = "ocl") -> int:
+    """Replaces written-out attention in a graph and the graphs it calls; returns how many."""
+    changed = 0
+    for module in gm.modules():
+        if isinstance(module, GraphModule):
+            changed += written_attention(module, device_type)
+    return changed
+
+
+@graph_pass
+def written_attention(gm: GraphModule, changes: Changes, device_type: str) -> int:
+    if any("increment_nesting" in str(n.target) for n in gm.graph.nodes):
+        return 0  # inside vmap and grad the op would need rules of its own
+    changed = 0
+    for node in list(gm.graph.nodes):
+        x = value(node)
+        if x is None or x.device.type != device_type:
+            continue
+        if kind(node) == "softmax":
+            changed += _written(node, changes)
+        elif node.target is F.scaled_dot_product_attention:
+            if x.dim() != 4:
+                changed += _other_rank(node, changes)
+            else:
+                operands = (value(given(node, i, name)) for i, name in enumerate(("query", "key")))
+                _head_sizes([x, *(t for t in operands if t is not None)])
+    if changed:
+        log.info("%d attentions found", changed)
+    return changed
+
+
+def _written(softmax: Node, changes: Changes) -> bool:
+    """Replaces the product behind a softmax."""
+    x = value(softmax)
+    if given(softmax, 1, "dim") not in (-1, x.dim() - 1):
+        return False
+    scores = read_scores(softmax.args[0] if softmax.args else softmax.kwargs.get("input"))
+    end, p, chain = softmax, 0.0, [softmax]
+    while True:
+        if len(end.users) != 1:
+            return False
+        source, end = end, next(iter(end.users))
+        op = kind(end)
+        if op == "matmul":
+            break
+        if op == "dropout" and p == 0.0 and isinstance(given(end, 1, "p", 0.5), (int, float)):
+            p = float(given(end, 1, "p", 0.5)) if given(end, 2, "training", given(end, 2, "train", True)) else 0.0
+        elif op not in CASTS or not value(end).is_floating_point() or end.args[0] is not source:
+            return False
+        chain.append(end)
+    v = given(end, 1, "other", end.kwargs.get("mat2"))
+    if scores is None or end.args[0] is not source or not _agree(scores, v, end):
+        return False
+    whole = [*scores.chain, *chain]
+    if _disturbed(scores.chain[0], end, set(whole)) or not all(_writes_only(n, whole) for n in (*chain, end)):
+        return False
+    masks = [*scores.hidden, *scores.seen, *scores.added]
+    if _needed_and_written(end, [scores.q, scores.k_transposed, v, *masks]):
+        return False
+    graph = end.graph
+    with graph.inserting_before(end):
+        k, v = _keys_and_values(graph, scores.k_transposed, v)
+        made = graph.call_function(
+            torch.ops.ocl.attention.default,
+            (scores.q, k, v, _mask(graph, scores), None, p, False, True, scores.scale),
+        )
+        result = _result(made, end)
+    _replace(end, made, result, changes)
+    for node in reversed(whole):
+        changes.move_effect(node, made)
+        changes.erase(node)
+    return True
+
+
+def _needed_and_written(end: Node, operands: list[Any]) -> bool:
+    """Whether a gradient is needed and a later node writes to an operand. The gradient of the attention op reads every operand.
+    The gradient of separate matmul and softmax ops reads fewer."""
+    return bool(value(end).requires_grad) and any(_is_exposed(x, end) for x in operands if value(x) is not None)
+
+
+def _result(made: Node, end: Node) -> Node:
+    """The op's result, or a copy if a later node or the caller may write to it: the gradient of the op reads the result."""
+    result = made.graph.call_function(operator.getitem, (made, 0))
+    leaves = value(end).requires_grad and (_is_exposed(end, end) or _is_returned(end))
+    return made.graph.call_method("clone", (result,)) if leaves else result
+
+
+def _memory(node: Any) -> int | None:
+    """What nodes have in common that view the same memory."""
+    x = value(node)
+    return None if x is None else x.untyped_storage()._cdata
+
+
+def _is_exposed(x: Node, end: Node) -> bool:
+    """Whether a node behind `end` writes, or may write, to the memory of x."""
+    memory, node = _memory(x), end.next
+    while node.op != "root":
+        targets = node.all_input_nodes if effect_of(node) is Effect.OTHER else written(node)
+        if any(_memory(target) == memory for target in targets):
+            return True
+        node = node.next
+    return False
+
+
+def _is_returned(x: Node) -> bool:
+    """Whether the caller sees the memory of x."""
+    return any(_memory(result) == _memory(x) for result in x.graph.output_node().all_input_nodes)
+
+
+def _replace(old: Node, made: Node, result: Node, changes: Changes) -> None:
+    made.meta.update({k: v for k, v in old.meta.items() if k != "example_value"})
+    result.meta.update(old.meta)
+    changes.move_effect(old, made)
+    changes.replace(old, result)
+
+
+def _agree(scores: Scores, v: Any, end: Node) -> bool:
+    """Same type and leading sizes of q, k and v, head sizes that a kernel takes, masks that do not widen the scores."""
+    tensors = [value(scores.q), value(scores.k_transposed), value(v), value(end)]
+    if any(t is None for t in tensors):
+        return False
+    q, k, w, out = tensors
+    if not (q.dtype == k.dtype == w.dtype == out.dtype and q.dim() == k.dim() == w.dim() >= 2):
+        return False
+    if q.dtype not in (torch.float32, torch.float16, torch.bfloat16) or any(
+        t.shape[:-2] != q.shape[:-2] for t in (k, w)
+    ):
+        return False
+    if not _head_sizes((q, w)):
+        return False
+    masks = [*scores.hidden, *scores.seen, *scores.added]
+    shape = [*q.shape[:-1], k.shape[-1]]
+    return all(_broadcasts(value(m).shape, shape) for m in masks)
+
+
+def _head_sizes(tensors: Any) -> bool:
+    """Whether a kernel takes them. A symbolic one becomes known here, by a guard: it decides the kernel."""
+    return all(0 < int(t.shape[-1]) <= MOST_HEAD_SIZE for t in tensors)
+
+
+def _broadcasts(shape: Any, to: list[Any]) -> bool:
+    if len(shape) > len(to):
+        return False
+    return all((isinstance(a, int) and a == 1) or a == b for a, b in zip(reversed(shape), reversed(to), strict=False))
+
+
+def _disturbed(first: Node, last: Node, own: set[Node]) -> bool:
+    """Whether something is written in place between the two products, which then read it at different times."""
+    node = first
+    while node is not last:
+        if node not in own and effect_of(node) in (Effect.WRITE, Effect.OTHER):
+            return True
+        node = node.next
+    return False
+
+
+def _mask(graph: torch.fx.Graph, scores: Scores) -> Node | None:
+    """One mask of all: bool (true: seen) if it can be, else added."""
+    seen = [*scores.seen, *(graph.call_function(torch.logical_not, (m,)) for m in scores.hidden)]
+    both: Callable[..., Any] = torch.logical_and
+    allowed = _fold(graph, both, seen)
+    total = _fold(graph, operator.add, scores.added)
+    if allowed is None or total is None:
+        return allowed if total is None else total
+    return graph.call_function(torch.where, (allowed, total, -math.inf))
+
+
+def _fold(graph: torch.fx.Graph, combine: Callable[..., Any], nodes: list[Node]) -> Node | None:
+    result: Node | None = None
+    for node in nodes:
+        result = node if result is None else graph.call_function(combine, (result, node))
+    return result
+
+
+def _keys_and_values(graph: torch.fx.Graph, k_transposed: Node, v: Node) -> tuple[Node, Node]:
+    """k and v, without the repetition of heads where both are repeated alike."""
+    k: Node | None = None
+    if kind(k_transposed) == "transpose":
+        source, a, b = (*k_transposed.args, None, None)[:3]
+        rank = value(k_transposed).dim()
+        if isinstance(a, int) and isinstance(b, int) and {a % rank, b % rank} == {rank - 2, rank - 1}:
+            k = source if isinstance(source, Node) else None
+    if k is not None:
+        few_k, few_v = _unrepeated(k), _unrepeated(v)
+        if few_k is not None and few_v is not None and value(few_k).shape[1] == value(few_v).shape[1]:
+            return few_k, few_v
+        return k, v
+    return graph.call_method("transpose", (k_transposed, -2, -1)), v
+
+
+def _unrepeated(x: Node) -> Node | None:
+    """What repeats each head of x [b, h, l, d]: repeat_interleave, or x[:, :, None].expand(...).reshape(...)."""
+    if value(x).dim() != 4:
+        return None
+    if kind(x) == "repeat_interleave":
+        dim = given(x, 2, "dim")
+        return x.args[0] if dim in (1, -3) and isinstance(x.args[0], Node) else None
+    if kind(x) != "reshape" or kind(x.args[0]) != "expand":
+        return None
+    wide = x.args[0]
+    narrow = wide.args[0]  # type: ignore[union-attr]
+    if kind(narrow) != "getitem" or value(narrow) is None or value(narrow).dim() != 5:
+        return None
+    source, index = narrow.args  # type: ignore[union-attr]
+    whole = slice(None, None, None)
+    if not isinstance(index, tuple) or list(index[:3]) != [whole, whole, None] or any(i != whole for i in index[3:]):
+        return None
+    before, after = value(source), value(x)
+    kept = before is not None and before.dim() == 4 and before.shape[2:] == after.shape[2:]
+    return source if kept and before.shape[0] == after.shape[0] else None  # type: ignore[return-value]
+
+
+def _in_type_of(node: Node, x: Any) -> Any:
+    """Operand x of `node` as autocast hands it on: in the type of the result, where it is floating."""
+    tensor, dtype = value(x), value(node).dtype
+    if tensor is None or tensor.dtype is dtype or not tensor.is_floating_point():
+        return x
+    return node.graph.call_method("to", (x, dtype))
+
+
+def _other_rank(node: Node, changes: Changes) -> bool:
+    """scaled_dot_product_attention of a rank that PyTorch would write out."""
+    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+    q, k, v, mask, p, causal = (
+        given(node, i, n, d) for i, (n, d) in enumerate(zip(names, (None, None, None, None, 0.0, False), strict=True))
+    )
+    scale, grouped = node.kwargs.get("scale"), node.kwargs.get("enable_gqa", False)
+    tensors = [value(x) for x in (q, k, v)]
+    if any(t is None for t in tensors) or grouped or not isinstance(p, (int, float)):
+        return False
+    if any(t.shape[:-2] != tensors[0].shape[:-2] or t.dtype != tensors[0].dtype for t in tensors):
+        return False
+    if not _head_sizes(tensors) or _needed_and_written(node, [q, k, v, mask]):
+        return False
+    if (
+        not isinstance(scale, (int, float, type(None)))
+        or not isinstance(causal, bool)
+        or not tensors[0].is_floating_point()
+    ):
+        return False
+    graph = node.graph
+    with graph.inserting_before(node):
+        q, k, v, mask = (_in_type_of(node, x) for x in (q, k, v, mask))
+        made = graph.call_function(
+            torch.ops.ocl.attention.default, (q, k, v, mask, None, float(p), causal, False, scale)
+        )
+        result = _result(made, node)
+    _replace(node, made, result, changes)
+    return True

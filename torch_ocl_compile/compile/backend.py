@@ -1,0 +1,188 @@
+# torch_ocl_compile/compile/backend.py: the function behind backend="ocl": AOTAutograd, options, the compilers of its graphs.
+"""Dynamo's graph goes to AOTAutograd, which hands back graphs of three kinds: "inference", "forward" and "backward".
+Each is lowered, compiled to a plan, and called with a boxed list."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from torch_ocl_compile import config
+from torch_ocl_compile.compile import attention_pattern, debug
+from torch_ocl_compile.compile.call import Call, eager_call
+from torch_ocl_compile.compile.joint_graph import ocl_partition
+from torch_ocl_compile.compile.plan import device_index, make_plan
+from torch_ocl_compile.decompositions.table import ocl_decomp_table
+from torch_ocl_compile.errors import ConfigError, FallbackError, UnsupportedError
+from torch_ocl_compile.fx.host_part import graph_device
+from torch_ocl_compile.lowering.checks import Refused
+from torch_ocl_compile.lowering.fallback import record
+from torch_ocl_compile.lowering.graph import lower_module
+from torch_ocl_compile.lowering.lowered import Lowered, PlanOutput
+from torch_ocl_compile.lowering.random import functionalise
+
+log = logging.getLogger(__name__)
+
+Options = dict[str, Any]
+MODES: dict[str, Options] = {
+    "default": {},
+    "reduce-overhead": {},  # a call is one C++ call in any mode
+    "max-autotune": {"max_autotune": True},
+    "max-autotune-no-cudagraphs": {"max_autotune": True},
+}
+
+
+def ocl(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: Any = None, mode: str | None = None
+) -> Any:
+    """Compiles a Dynamo graph. `options`: those of scope "compile" in config.py. `mode`: as torch.compile's."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    settings = parse_options(options, mode)
+    attention_pattern.rewrite(gm)
+    compiler = {
+        kind: partial(compile_graph, kind=kind, settings=settings) for kind in ("inference", "forward", "backward")
+    }
+    # Fresh every time: aot_autograd keeps its wrapped compilers in its own keywords.
+    aot = aot_autograd(
+        fw_compiler=compiler["forward"],
+        bw_compiler=compiler["backward"],
+        inference_compiler=compiler["inference"],
+        decompositions=ocl_decomp_table(),
+        partition_fn=ocl_partition,
+        keep_inference_input_mutations=True,
+    )
+    return aot(gm, example_inputs)
+
+
+def reset() -> None:
+    """Called by torch._dynamo.reset()."""
+    debug.forget()
+
+
+ocl.reset = reset  # type: ignore[attr-defined]
+
+
+def parse_options(options: Any, mode: str | None) -> Options:
+    if mode is not None and mode not in MODES:
+        raise ConfigError(f"mode {mode!r} is unknown to the ocl backend; there are {', '.join(MODES)}.")
+    return dict(config.compile_options({**MODES.get(mode or "default", {}), **(options or {})}))
+
+
+def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, kind: str, settings: Options) -> Any:
+    """One graph of AOTAutograd -> a boxed callable. What no plan can do runs eagerly, with its reason on record."""
+    label = debug.next_label(kind)
+    debug.dump(label, "fx.txt", lambda: gm.print_readable(print_output=False))
+    if settings.get("interpret"):
+        return eager_call(gm)
+    started = time.perf_counter()
+    restride(gm, example_inputs)
+    if graph_device(gm.graph).type == "cpu":
+        reason = "none of its tensors is on an ocl device; move model and data to 'ocl'"
+        return whole_graph_eagerly(gm, kind, settings, reason)
+    if kind == "inference":
+        functionalise(gm)
+    try:
+        lowered = lower_module(
+            gm, **boundaries(kind), fallback=str(settings.get("fallback", "eager")), debug=bool(settings.get("debug"))
+        )
+    except FallbackError:
+        raise
+    except Refused as error:  # running it raises PyTorch's own error
+        log.info("%s is not compiled: %s", label, error)
+        return eager_call(gm)
+    except UnsupportedError as error:
+        return whole_graph_eagerly(gm, kind, settings, str(error))
+    check_device(lowered.device)
+    debug.dump(label, "graph.txt", lowered.graph.str)
+    if settings.get("max_autotune"):
+        from torch_ocl_compile.tuning import measure  # only mode="max-autotune" needs it
+
+        config.configure_core()
+        measure.tune_graph(lowered.graph, device_index(lowered), settings)
+    if kind != "inference":  # weights change at each step
+        settings = {**settings, "kept_weights_mb": 0}
+    plan = make_plan(lowered, settings, label)
+    if kind == "forward":
+        report_strides(plan, lowered)
+    call = Call(lowered, plan)
+    debug.remember(label, gm, lowered, plan)
+    log.info("%s: %d nodes compiled in %.2f s", label, len(gm.graph.nodes), time.perf_counter() - started)
+    return call.boxed()
+
+
+def whole_graph_eagerly(gm: torch.fx.GraphModule, kind: str, settings: Options, reason: str) -> Any:
+    """For what no plan can do. Raises FallbackError where that is forbidden."""
+    if settings.get("fallback") == "error":
+        message = f"the whole {kind} graph would run eagerly, which options={{'fallback': 'error'}} forbids.\n"
+        raise FallbackError(f"{message}  why:   {reason}")
+    record(f"the whole {kind} graph", reason)
+    return eager_call(gm)
+
+
+def restride(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
+    """Gives the placeholders the strides of `example_inputs`: a saved tensor arrives as the forward graph laid it
+    out, which AOTAutograd says in the inputs and not in the nodes."""
+    for node, fake in zip((n for n in gm.graph.nodes if n.op == "placeholder"), example_inputs, strict=True):
+        if isinstance(fake, torch.Tensor):
+            node.meta["val"] = fake
+
+
+def boundaries(kind: str) -> dict[str, Any]:
+    """What AOTAutograd knows of a graph: parameters and donated inputs by position, results that are views of arguments, where the
+    saved tensors begin."""
+    from torch._functorch._aot_autograd.schemas import OutputType
+
+    context = torch._guards.TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    if metadata is None:
+        return {}
+    tokens = len(
+        metadata.tokens
+    )  # of ops with effects: first among inputs and results, where the metadata leaves them out
+    if kind == "backward":
+        donated = list(metadata.bw_donated_idxs or ()) if not metadata.num_backward_tokens else []
+        # Gradients become .grad of several tensors, which later calls add to in place.
+        return {"donated": donated, "apart": True}
+    # Results: arguments that AOTAutograd writes back itself, then the user's.
+    written = metadata.mutated_inp_runtime_indices
+    first = tokens + len(written)
+    aliases = [
+        first + i for i, info in enumerate(metadata.output_info) if info.output_type is OutputType.alias_of_input
+    ]
+    found: dict[str, Any] = {
+        "parameters": [tokens + i for i in metadata.static_input_indices or ()],
+        "aliases": aliases,
+        "written_back": {tokens + k: tokens + i for k, i in enumerate(written)},
+    }
+    if kind == "forward":
+        found["saved_from"] = tokens + metadata.num_forward
+    return found
+
+
+def check_device(device: torch.device) -> None:
+    """Raises ConfigError for tensors of another backend's device."""
+    ours = torch._C._get_privateuse1_backend_name()
+    if device.type != ours:
+        raise ConfigError(f"backend='ocl' was given tensors on '{device}'.\n  do: move model and inputs to '{ours}'.")
+
+
+def report_strides(plan: Any, lowered: Lowered) -> None:
+    """Tells AOTAutograd which strides the saved tensors have got, before it compiles the backward graph."""
+    context = torch._guards.TracingContext.try_get()
+    if context is None or context.output_strides is None:
+        return
+    strides: list[Any] = plan.output_strides()
+    tokens = 0 if context.fw_metadata is None else len(context.fw_metadata.tokens)
+    for result, fake in list(zip(lowered.results, lowered.traced, strict=True))[tokens:]:
+        chosen: Any = None
+        if isinstance(fake, torch.Tensor) and isinstance(result, PlanOutput):
+            chosen = tuple(strides[result.position])
+            if len(chosen) != fake.dim():
+                chosen = None  # symbolic: the plan keeps what was traced
+        context.output_strides.append(chosen)

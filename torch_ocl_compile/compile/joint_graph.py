@@ -1,0 +1,79 @@
+# torch_ocl_compile/compile/joint_graph.py: rewrites of forward and backward together, and the cut between them.
+"""What is decided here is what backward keeps: the partitioner recomputes what is cheap and saves the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch.utils.checkpoint import CheckpointPolicy
+
+from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
+from torch_ocl_compile.lowering.random import functionalise, own_attention
+
+aten = torch.ops.aten
+POOL_GRADIENTS = (aten.max_pool2d_with_indices_backward.default, aten.max_pool3d_with_indices_backward.default)
+# In training they use the statistics of the batch; what ran before matters to the update alone.
+BATCH_NORM = {aten._native_batch_norm_legit_functional.default, aten.native_batch_norm_backward.default}
+
+
+def ocl_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: Any) -> Any:
+    """AOTAutograd's partition_fn: (forward, backward)."""
+    functionalise(joint)
+    own_attention(joint)
+    pool_by_offsets(joint)
+    keep_overwritten(joint)
+    return min_cut_rematerialization_partition(joint, joint_inputs, **settings)
+
+
+@graph_pass
+def pool_by_offsets(graph_module: torch.fx.GraphModule, changes: Changes) -> int:
+    """max pooling's gradient from the window offsets that forward keeps, without indices and input; returns how many."""
+    graph = graph_module.graph
+    offsets_to_indices = torch.ops.prims._low_memory_max_pool_offsets_to_indices.default
+    changed = 0
+    for node in list(graph.nodes):
+        if node.target not in POOL_GRADIENTS:
+            continue
+        grad, x, kernel, stride, padding, dilation, _, indices = node.args
+        if indices.target is not offsets_to_indices:
+            continue
+        offsets, kernel, _, stride, padding, dilation = indices.args
+        with graph.inserting_before(node):
+            size = [_size(graph, x, d) for d in range(x.meta["val"].dim())]
+            made = graph.call_function(
+                torch.ops.ocl.max_pool_backward.default, (grad, offsets, size, kernel, stride, padding, dilation)
+            )
+        made.meta.update(node.meta)
+        changes.replace(node, made)
+        if not indices.users:
+            changes.erase(indices)
+        changed += 1
+    return changed
+
+
+@graph_pass
+def keep_overwritten(graph_module: torch.fx.GraphModule, changes: Changes) -> None:
+    """Inputs that the forward graph overwrites: backward must not read or recompute from them, for it runs after that."""
+    graph = graph_module.graph
+    for copy in [n for n in graph.nodes if n.target is aten.copy_.default and n.args[0].op == "placeholder"]:
+        target = copy.args[0]
+        readers = [n for n in target.users if n is not copy and n.op != "output" and n.target not in BATCH_NORM]
+        if all(set(n.users) <= {copy} for n in readers):  # a counter that only counts
+            continue
+        with graph.inserting_before(min(readers)):
+            old = graph.call_function(aten.clone.default, (target,))
+        old.meta.update(target.meta)
+        old.meta["recompute"], old.meta["ac_graph_id"] = CheckpointPolicy.MUST_SAVE, 0
+        for reader in readers:
+            reader.replace_input_with(target, old)
+
+
+def _size(graph: torch.fx.Graph, x: torch.fx.Node, dim: int) -> Any:
+    size = x.meta["val"].shape[dim]
+    if isinstance(size, int):
+        return size
+    node = graph.call_function(aten.sym_size.int, (x, dim))
+    node.meta["val"] = size
+    return node

@@ -1,0 +1,28 @@
+# torch_ocl_compile/compile/plan.py: a lowered graph -> a plan, with the kernel choices that were measured for its device.
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torch_ocl_compile import _C, config
+from torch_ocl_compile.compile import debug
+from torch_ocl_compile.errors import OclError
+from torch_ocl_compile.lowering.lowered import Lowered
+from torch_ocl_compile.tuning import table
+
+
+def device_index(lowered: Lowered) -> int:
+    return torch.accelerator.current_device_index() if lowered.device.index is None else lowered.device.index
+
+
+def make_plan(lowered: Lowered, settings: dict[str, Any], label: str) -> Any:
+    """`settings`: options of scope "compile". `label` names the plan in dumps and records."""
+    config.configure_core()
+    index = device_index(lowered)
+    table.follow(index)
+    try:
+        return _C.exec.compile(lowered.graph, index, lowered.calls, {**settings, "label": label})
+    except OclError:
+        debug.dump(label, "failed_graph.txt", lowered.graph.str)
+        raise

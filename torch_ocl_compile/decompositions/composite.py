@@ -1,0 +1,275 @@
+# torch_ocl_compile/decompositions/composite.py: ops that are a few others, where PyTorch's table leaves them whole.
+"""Distances, bilinear forms, gates, windows on memory. Each is the formula of its eager kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._prims_common import are_strides_like_channels_last_or_false, canonicalize_dim
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+
+def glu(x: Tensor, dim: int = -1) -> Tensor:
+    a, b = x.chunk(2, dim)
+    return a * b.sigmoid()
+
+
+def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta x + alpha sum of a_i b_i; x is not read when beta is 0. Of integers, the factors are cut to integers."""
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
+        beta, alpha = int(beta), int(alpha)
+    total = torch.bmm(a, b).sum(0, dtype=x.dtype)
+    total = total if alpha == 1 else total * alpha
+    return total if beta == 0 else total + (x if beta == 1 else x * beta)
+
+
+def trilinear(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> Tensor:
+    """Sum of a * b * c over `sumdim`, each with unit dimensions inserted first."""
+
+    def expanded(x: Tensor, dims: Sequence[int]) -> Tensor:
+        for dim in sorted(dims):
+            x = x.unsqueeze(dim)
+        return x
+
+    product = expanded(a, expand1) * expanded(b, expand2) * expanded(c, expand3)
+    return product.sum(list(sumdim), dtype=product.dtype) if sumdim else product
+
+
+# Distances
+
+
+def _norm(difference: Tensor, p: float) -> Tensor:
+    if difference.shape[-1] == 0:
+        return difference.sum(-1)
+    result: Tensor = aten.linalg_vector_norm(difference, p, [-1])
+    return result
+
+
+def cdist_forward(x: Tensor, y: Tensor, p: float, compute_mode: int | None) -> Tensor:
+    return _norm(x.unsqueeze(-2) - y.unsqueeze(-3), p)
+
+
+def cdist_backward(grad: Tensor, x: Tensor, y: Tensor, p: float, distance: Tensor) -> Tensor:
+    """Of the first points; where a distance is 0 the gradient is 0."""
+    difference = x.unsqueeze(-2) - y.unsqueeze(-3)
+    return (grad.unsqueeze(-1) * _slope(difference, distance.unsqueeze(-1), p)).sum(-2)
+
+
+def _slope(difference: Tensor, distance: Tensor, p: float) -> Tensor:
+    """Derivative of the norm by each difference."""
+    size, sign = difference.abs(), difference.sign()
+    if p == 0:
+        return torch.zeros_like(difference)
+    if p == 1:
+        return sign
+    if p == float("inf"):
+        return torch.where(size == distance, sign, 0.0)
+    if p == 2:
+        return torch.where(distance == 0, 0.0, difference / distance)
+    is_flat = (distance == 0) | (size == 0) if p < 1 else distance == 0
+    return torch.where(is_flat, 0.0, sign * (size / distance) ** (p - 1))
+
+
+def _pairs(n: int, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """First and second of the pairs i < j in order, and [n, n] the position of each pair."""
+    i = torch.arange(n, device=like.device)
+    low, high = torch.minimum(i[:, None], i[None, :]), torch.maximum(i[:, None], i[None, :])
+    position = low * (2 * n - low - 1) // 2 + high - low - 1
+    first, second = torch.triu_indices(n, n, 1, device=like.device)
+    return first, second, position.clamp(min=0)
+
+
+def pdist_forward(x: Tensor, p: float = 2.0) -> Any:
+    n = x.shape[0]
+    if not isinstance(n, int) or n > 64:
+        return NotImplemented
+    if n < 2:
+        return x.new_zeros((0,))
+    first, second, _ = _pairs(n, x)
+    return _norm(x[first] - x[second], p)
+
+
+def pdist_backward(grad: Tensor, x: Tensor, p: float, distance: Tensor) -> Any:
+    """As between x and itself, with every pair twice and the diagonal nowhere: no two threads write one place."""
+    n = x.shape[0]
+    if not isinstance(n, int) or n > 64:
+        return NotImplemented
+    if n < 2:
+        return torch.zeros_like(x)
+    i = torch.arange(n, device=x.device)
+    position = _pairs(n, x)[2]
+    grads = torch.where(i[:, None] != i[None, :], grad[position], 0.0)
+    return cdist_backward(grads, x, x, p, distance[position])
+
+
+# Windows on memory
+
+
+def as_strided_copy(x: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Tensor:
+    return torch.as_strided(x, size, stride, storage_offset).clone()
+
+
+def as_strided_scatter(
+    x: Tensor, source: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
+) -> Any:
+    """x with `source` written to the window. Both are windows on memory: that of x is copied, written to and read again."""
+    if any(step == 0 and extent > 1 for extent, step in zip(x.shape, x.stride(), strict=True)):
+        x, start = (
+            x.contiguous(),
+            storage_offset or 0,
+        )  # elements that share memory are copied apart, to the start of the copy
+    else:
+        start = 0 if storage_offset is None else storage_offset - x.storage_offset()
+    if x.is_contiguous() and start == 0:
+        ramp = torch.arange(x.numel(), device=x.device)
+        places = torch.as_strided(ramp, size, stride, 0).reshape(-1)
+        return x.reshape(-1).scatter(0, places, source.reshape(-1)).view(x.shape)
+    length = 1 + sum((s - 1) * step for s, step in zip(x.shape, x.stride(), strict=True))
+    if x.numel() == 0 or source.numel() == 0:
+        return x.clone()
+    own, written = _places(x, x.shape, x.stride()), _places(x, size, stride) + start
+    outside = (written < 0) | (written >= length)  # what x does not see goes to an element behind its memory
+    memory = x.new_zeros(length + 1).scatter(0, own.reshape(-1), x.reshape(-1))
+    memory = memory.scatter(0, torch.where(outside, length, written).reshape(-1), source.reshape(-1))
+    return memory[own]
+
+
+def _places(x: Tensor, size: Sequence[Any], stride: Sequence[Any]) -> Tensor:
+    """Where the elements of a window lie, counted from its first."""
+    places = torch.zeros((), dtype=torch.int64, device=x.device)
+    for extent, step in zip(size, stride, strict=True):
+        places = places.unsqueeze(-1) + torch.arange(extent, device=x.device) * step
+    return places
+
+
+def resize(x: Tensor, size: Sequence[Any], *, memory_format: torch.memory_format | None = None) -> Tensor:
+    """The elements in the order in which they lie in memory, cut or continued to another size."""
+    copy = x.clone()
+    strides = copy.stride()
+    order = sorted(range(x.dim()), key=lambda d: (-strides[d], d))
+    flat, wanted = copy.permute(order).reshape(-1), math.prod(size)
+    if wanted > x.numel():
+        flat = torch.cat([flat, flat.new_full((wanted - x.numel(),), _uninitialised(x.dtype))])
+    flat = flat[:wanted]
+    if memory_format not in (torch.channels_last, torch.channels_last_3d):
+        return flat.view(size)
+    return flat.view([size[0], *size[2:], size[1]]).movedim(-1, 1)
+
+
+def _uninitialised(dtype: torch.dtype) -> float | int | bool:
+    """What memory holds that nothing was written to."""
+    deterministic: Any = torch.utils.deterministic
+    if not (torch.are_deterministic_algorithms_enabled() and deterministic.fill_uninitialized_memory):
+        return 0
+    if dtype is torch.bool:
+        return True
+    return math.nan if dtype.is_floating_point else torch.iinfo(dtype).max
+
+
+# Shifts
+
+
+def roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+    """x moved along dimensions, without any along its elements in row-major order."""
+    shifts, dims = ([v] if isinstance(v, (int, torch.SymInt)) else list(v) for v in (shifts, dims))
+    if not shifts:
+        raise RuntimeError("`shifts` required")
+    if len(shifts) == 1 and not dims:
+        return roll(x.reshape(-1), shifts, [0]).view(x.shape)
+    if len(shifts) != len(dims):
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
+    if x.dim() == 0:
+        raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
+    if x.numel() == 0:
+        return x.clone()
+    for shift, dim in zip(shifts, dims, strict=True):
+        x = _roll_along(x, shift, canonicalize_dim(x.dim(), dim))
+    return x
+
+
+def _roll_along(x: Tensor, shift: Any, dim: int) -> Tensor:
+    """One gather, in the layout of the two pieces that eager mode concatenates."""
+    size = x.shape[dim]
+    start = (size - shift) % size
+    rolled = x.index_select(dim, (torch.arange(size, device=x.device) + start) % size)
+    pieces = ([*x.shape[:dim], length, *x.shape[dim + 1 :]] for length in (size - start, start))
+    if not all(are_strides_like_channels_last_or_false(piece, x.stride()) for piece in pieces):
+        return rolled.contiguous()
+    return rolled.contiguous(memory_format=torch.channels_last if x.dim() == 4 else torch.channels_last_3d)
+
+
+# Tables
+
+
+def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """weight [rows, columns] with the rows that `indices` names scaled down to a norm of max_norm."""
+    used = torch.zeros(weight.shape[0], dtype=torch.bool, device=weight.device).index_fill(0, indices.reshape(-1), True)
+    norms: Tensor = aten.linalg_vector_norm(weight, norm_type, [1])
+    scaled = weight * (max_norm / (norms + 1e-7)).unsqueeze(1)
+    return torch.where((used & (norms > max_norm)).unsqueeze(1), scaled, weight)
+
+
+def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """x with one number at the places of `index` along `dim`. PyTorch's own, up to torch 2.11, copies into a tensor that it
+    makes, which leaves a graph that is not functional."""
+    if not isinstance(value, Tensor):
+        value = torch.scalar_tensor(value, dtype=x.dtype, device=x.device)
+    elif value.dim() != 0:
+        raise RuntimeError(
+            f"index_fill_ only supports a 0-dimensional value tensor, but got one of {value.dim()} dimensions"
+        )
+    if x.dim() == 0:
+        return index_fill(x.unsqueeze(0), 0, index, value).squeeze(0).clone()
+    places = [None] * canonicalize_dim(x.dim(), dim) + [index.reshape(-1)]
+    filled: Tensor = aten.index_put(x, places, value.to(device=x.device, dtype=x.dtype))
+    return filled
+
+
+def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """[size, dimensions of x]: the first places that are not zero, then fill_value."""
+    if x.dim() == 0 or x.numel() == 0:
+        return torch.full((size, x.dim()), fill_value, dtype=torch.int64, device=x.device)
+    mask = x.reshape(-1) != 0
+    rank = mask.cumsum(0)
+    slots = torch.where(mask & (rank <= size), rank - 1, size)  # all others share a slot that is cut off
+    places = torch.full((size + 1,), -1, dtype=torch.int64, device=x.device)
+    places = places.scatter(0, slots, torch.arange(x.numel(), device=x.device))[:size]
+    coordinates: list[Tensor] = []
+    rest = places
+    for extent in reversed(x.shape):
+        coordinates.insert(0, rest % extent)
+        rest = rest // extent
+    return torch.where((places >= 0).unsqueeze(1), torch.stack(coordinates, 1), fill_value)
+
+
+COMPOSITE_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    aten.glu.default: glu,
+    aten.addbmm.default: addbmm,
+    aten._trilinear.default: trilinear,
+    aten._cdist_forward.default: cdist_forward,
+    aten._cdist_backward.default: cdist_backward,
+    aten._pdist_forward.default: pdist_forward,
+    aten._pdist_backward.default: pdist_backward,
+    aten.as_strided_copy.default: as_strided_copy,
+    aten.as_strided_scatter.default: as_strided_scatter,
+    aten.resize.default: resize,
+    aten.roll.default: roll,
+    aten.embedding_renorm.default: embedding_renorm,
+    aten.index_fill.int_Scalar: index_fill,
+    aten.index_fill.int_Tensor: index_fill,
+    aten.nonzero_static.default: nonzero_static,
+}

@@ -1,0 +1,339 @@
+# torch_ocl_compile/decompositions/linalg.py: factorisations and solvers of small matrices, column by column, as ordinary ops.
+"""Up to LARGEST rows and columns, batched; each step is a pointwise kernel or two. Larger or symbolic sizes stay whole and
+run eagerly. Results follow LAPACK: partial pivoting with the first largest element, pivots from 1, `info` the first
+column that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+LARGEST = 32
+
+
+def fits(*matrices: Tensor) -> bool:
+    """Whether the steps can be written out: static sizes, not too many, and a dtype that kernels compute in."""
+    return all(
+        m.dtype in (torch.float32, torch.float64) and all(isinstance(s, int) and s <= LARGEST for s in m.shape[-2:])
+        for m in matrices
+    )
+
+
+def _range(n: int, like: Tensor) -> Tensor:
+    return torch.arange(n, device=like.device)
+
+
+def _where(condition: Tensor, value: Tensor, other: float = 0.0) -> Tensor:
+    return torch.where(condition, value, other)
+
+
+def _eye(n: int, like: Tensor) -> Tensor:
+    i = _range(n, like)
+    return (i[:, None] == i[None, :]).to(like.dtype)
+
+
+def _tril(a: Tensor, diagonal: int = 0) -> Tensor:
+    return _where(_range(a.shape[-2], a)[:, None] + diagonal >= _range(a.shape[-1], a)[None, :], a)
+
+
+def _triu(a: Tensor, diagonal: int = 0) -> Tensor:
+    return _where(_range(a.shape[-2], a)[:, None] + diagonal <= _range(a.shape[-1], a)[None, :], a)
+
+
+def _first_failure(failures: list[Tensor], like: Tensor) -> Tensor:
+    """1 + the first step that failed, 0 if none did."""
+    info = torch.zeros(like.shape[:-2], dtype=torch.int32, device=like.device)
+    for k in reversed(range(len(failures))):
+        info = torch.where(failures[k], k + 1, info)
+    return info
+
+
+# Triangular systems and Cholesky
+
+
+def solve_lower(a: Tensor, b: Tensor, unit: bool) -> Tensor:
+    """a x = b with a's lower triangle."""
+    n = a.shape[-1]
+    if n == 0:
+        return b.clone()
+    rows, solved = _range(n, a)[:, None], []
+    for k in range(n):
+        x = b[..., k : k + 1, :] if unit else b[..., k : k + 1, :] / a[..., k : k + 1, k : k + 1]
+        solved.append(x)
+        b = torch.where(rows > k, b - a[..., :, k : k + 1] * x, b)
+    return torch.cat(solved, -2)
+
+
+def _solve(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Tensor:
+    """An upper system is a lower one read backwards."""
+    if upper:
+        return solve_lower(a.flip(-1, -2), b.flip(-2), unit).flip(-2)
+    return solve_lower(a, b, unit)
+
+
+def _broadcast(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
+
+
+def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
+    if not fits(a):
+        return NotImplemented
+    a, b = _broadcast(a, b)
+    if not left:
+        return _solve(a.mT, b.mT, not upper, unitriangular).mT
+    return _solve(a, b, upper, unitriangular)
+
+
+def triangular_solve(
+    b: Tensor, a: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> Any:
+    if not fits(a):
+        return NotImplemented
+    b, a = _broadcast(b, a)
+    return _solve(a.mT if transpose else a, b, upper != transpose, unitriangular), a.clone()
+
+
+def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
+    if not fits(a) or check_errors:
+        return NotImplemented
+    n = a.shape[-1]
+    if n == 0:
+        return a.clone(), _first_failure([], a)
+    rest = a.mT if upper else a
+    rows, columns, failures = _range(n, a)[:, None], [], []
+    for k in range(n):
+        pivot = rest[..., k : k + 1, k : k + 1]
+        failures.append(~(pivot > 0)[..., 0, 0])
+        column = _where(rows >= k, rest[..., :, k : k + 1] / pivot.sqrt())
+        columns.append(column)
+        rest = rest - column * column.mT
+    lower = torch.cat(columns, -1)
+    return (lower.mT if upper else lower), _first_failure(failures, a)
+
+
+def cholesky_inverse(factor: Tensor, upper: bool = False) -> Any:
+    if not fits(factor):
+        return NotImplemented
+    inverse = _solve(factor.mT if upper else factor, _eye(factor.shape[-1], factor).expand(factor.shape), False, False)
+    return inverse.mT @ inverse
+
+
+def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False) -> Any:
+    if not fits(factor):
+        return NotImplemented
+    factor, b = _broadcast(factor, b)
+    lower = factor.mT if upper else factor
+    return _solve(lower.mT, _solve(lower, b, False, False), True, False)
+
+
+# LU
+
+
+def lu_factor_ex(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
+    if not fits(a) or check_errors:
+        return NotImplemented
+    m, n = a.shape[-2:]
+    rows, columns = _range(m, a)[:, None], _range(n, a)[None, :]
+    pivots, failures = [], []
+    for k in range(min(m, n)):
+        if pivot:
+            size = torch.where(rows >= k, a[..., :, k : k + 1].abs(), -1.0)
+            chosen = size.argmax(-2, keepdim=True)
+            a = _take_rows(a, _swap(rows, k, chosen))
+            pivots.append(chosen[..., 0] + 1)
+        else:
+            pivots.append(torch.full((*a.shape[:-2], 1), k + 1, dtype=torch.int64, device=a.device))
+        head = a[..., k : k + 1, k : k + 1]
+        failures.append((head == 0)[..., 0, 0])
+        factor = a[..., :, k : k + 1] / torch.where(head == 0, 1.0, head)
+        a = torch.where(rows > k, torch.where(columns > k, a - factor * a[..., k : k + 1, :], a), a)
+        a = torch.where((rows > k) & (columns == k), factor, a)
+    if not pivots:
+        return a.clone(), torch.zeros((*a.shape[:-2], 0), dtype=torch.int32, device=a.device), _first_failure([], a)
+    return a, torch.cat(pivots, -1).to(torch.int32), _first_failure(failures, a)
+
+
+def _swap(rows: Tensor, k: int, other: Tensor) -> Tensor:
+    """The row numbers with k and `other` exchanged."""
+    return torch.where(rows == k, other, torch.where(rows == other, k, rows))
+
+
+def _take_rows(a: Tensor, index: Tensor) -> Tensor:
+    return torch.gather(a, -2, index.expand(a.shape))
+
+
+def permutation(pivots: Tensor, rows: int, inverse: bool = False) -> Tensor:
+    """[.., rows, 1]: row i of P^T A is row p[i] of A; `inverse`: of P A."""
+    index = _range(rows, pivots)[:, None].expand(*pivots.shape[:-1], rows, 1)
+    order = range(pivots.shape[-1])
+    for k in reversed(order) if inverse else order:
+        other = pivots[..., k : k + 1, None].to(torch.int64) - 1
+        index = torch.gather(index, -2, _swap(_range(rows, pivots)[:, None], k, other).expand(index.shape))
+    return index
+
+
+def lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoint: bool = False) -> Any:
+    if not fits(lu):
+        return NotImplemented
+    if not left:
+        made = lu_solve(lu, pivots, b.mT, adjoint=not adjoint)
+        return made.mT
+    lu, b = _broadcast(lu, b)
+    order = permutation(pivots, lu.shape[-1], adjoint)
+    order = order.expand(*lu.shape[:-2], *order.shape[-2:])
+    if adjoint:
+        return _take_rows(_solve(lu.mT, _solve(lu.mT, b, False, False), True, True), order)
+    return _solve(lu, _solve(lu, _take_rows(b, order), False, True), True, False)
+
+
+def lu_unpack(lu: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
+    if not fits(lu):
+        return NotImplemented
+    m, n = lu.shape[-2:]
+    k = min(m, n)
+    p = lower = upper = torch.zeros((0,), dtype=lu.dtype, device=lu.device)
+    if unpack_pivots:
+        p = (_range(m, lu)[:, None] == permutation(pivots, m).mT).to(lu.dtype)
+    if not unpack_data:
+        return p, lower, upper.clone()
+    unit = (_range(m, lu)[:, None] == _range(k, lu)[None, :]).to(lu.dtype)
+    return p, _tril(lu[..., :, :k], -1) + unit, _triu(lu[..., :k, :])
+
+
+def lu(a: Tensor, *, pivot: bool = True) -> Any:
+    if not fits(a) or not pivot:
+        return NotImplemented
+    factors, pivots, _ = lu_factor_ex(a)
+    return lu_unpack(factors, pivots)
+
+
+def solve_ex(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
+    if not fits(a) or check_errors:
+        return NotImplemented
+    is_vector = b.dim() == 1 or (a.dim() - 1 == b.dim() and b.shape == a.shape[:-1])
+    factors, pivots, info = lu_factor_ex(a)
+    made = lu_solve(factors, pivots, b[..., None] if is_vector else b, left=left or is_vector)
+    return (made[..., 0] if is_vector else made), factors, pivots, info
+
+
+def inv_ex(a: Tensor, *, check_errors: bool = False) -> Any:
+    if not fits(a) or check_errors:
+        return NotImplemented
+    factors, pivots, info = lu_factor_ex(a)
+    return lu_solve(factors, pivots, _eye(a.shape[-1], a).expand(a.shape)), info
+
+
+def _sign(pivots: Tensor, like: Tensor) -> Tensor:
+    """1 or -1: the parity of the exchanges."""
+    odd = (pivots != _range(pivots.shape[-1], pivots) + 1).sum(-1) % 2
+    return 1.0 - 2.0 * odd.to(like.dtype)
+
+
+def _column_major_factors(a: Tensor) -> Any:
+    """Those of the transpose if `a` is contiguous: so the eager determinants do, and their derivatives count on it."""
+    return lu_factor_ex(a.mT if a.is_contiguous() else a)
+
+
+def det(a: Tensor) -> Any:
+    if not fits(a):
+        return NotImplemented
+    factors, pivots, _ = _column_major_factors(a)
+    return factors.diagonal(dim1=-2, dim2=-1).prod(-1) * _sign(pivots, a), factors, pivots
+
+
+def slogdet(a: Tensor) -> Any:
+    if not fits(a):
+        return NotImplemented
+    factors, pivots, _ = _column_major_factors(a)
+    diagonal = factors.diagonal(dim1=-2, dim2=-1)
+    return diagonal.sign().prod(-1) * _sign(pivots, a), diagonal.abs().log().sum(-1), factors, pivots
+
+
+# QR by Householder's reflections: row k of v is 1, above it 0
+
+
+def geqrf(a: Tensor) -> Any:
+    if not fits(a):
+        return NotImplemented
+    m, n = a.shape[-2:]
+    rows, columns, taus = _range(m, a)[:, None], _range(n, a)[None, :], []
+    for k in range(min(m, n)):
+        x = a[..., :, k : k + 1]
+        head, below = a[..., k : k + 1, k : k + 1], _where(rows > k, x)
+        square = (below * below).sum(-2, keepdim=True)
+        beta = -torch.copysign((head * head + square).sqrt(), head)
+        trivial = square == 0
+        tau = torch.where(trivial, 0.0, (beta - head) / torch.where(trivial, 1.0, beta))
+        v = below / torch.where(trivial, 1.0, head - beta) + (rows == k).to(a.dtype)
+        taus.append(tau[..., 0])
+        applied = a - tau * v * (v * a).sum(-2, keepdim=True)
+        column = torch.where(rows > k, v, torch.where(rows == k, torch.where(trivial, head, beta), x))
+        a = torch.where(columns > k, applied, torch.where(columns == k, column, a))
+    empty = torch.zeros((*a.shape[:-2], 0), dtype=a.dtype, device=a.device)
+    return a.clone() if not taus else a, torch.cat(taus, -1) if taus else empty
+
+
+def reflect(vectors: Tensor, tau: Tensor, b: Tensor, transpose: bool) -> Tensor:
+    """Q b or Q^T b, Q = H_0 H_1 ..."""
+    rows = _range(vectors.shape[-2], vectors)[:, None]
+    order = range(tau.shape[-1])
+    for k in order if transpose else reversed(order):
+        v = _where(rows > k, vectors[..., :, k : k + 1]) + (rows == k).to(b.dtype)
+        b = b - tau[..., k : k + 1, None] * v * (v * b).sum(-2, keepdim=True)
+    return b
+
+
+def householder_product(a: Tensor, tau: Tensor) -> Any:
+    if not fits(a):
+        return NotImplemented
+    m, n = a.shape[-2:]
+    unit = (_range(m, a)[:, None] == _range(n, a)[None, :]).to(a.dtype)
+    return reflect(a, tau, unit.expand(a.shape), False).clone()
+
+
+def ormqr(a: Tensor, tau: Tensor, c: Tensor, left: bool = True, transpose: bool = False) -> Any:
+    if not fits(a, c):
+        return NotImplemented
+    if left:
+        return reflect(a, tau, c, transpose).clone()
+    return reflect(a, tau, c.mT, not transpose).mT.clone()
+
+
+def qr(a: Tensor, mode: str = "reduced") -> Any:
+    if not fits(a):
+        return NotImplemented
+    m, n = a.shape[-2:]
+    columns = min(m, n) if mode == "reduced" else m
+    factors, tau = geqrf(a)
+    r = _triu(factors[..., : columns if mode != "r" else min(m, n), :])
+    if mode == "r":
+        return torch.zeros((0,), dtype=a.dtype, device=a.device), r
+    unit = (_range(m, a)[:, None] == _range(columns, a)[None, :]).to(a.dtype)
+    return reflect(factors, tau, unit.expand(*a.shape[:-2], m, columns), False).clone(), r
+
+
+LINALG_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    aten.linalg_solve_triangular.default: solve_triangular,
+    aten.triangular_solve.default: triangular_solve,
+    aten.linalg_cholesky_ex.default: cholesky_ex,
+    aten.cholesky_inverse.default: cholesky_inverse,
+    aten.cholesky_solve.default: cholesky_solve,
+    aten.linalg_lu_factor_ex.default: lu_factor_ex,
+    aten.linalg_lu_solve.default: lu_solve,
+    aten.lu_unpack.default: lu_unpack,
+    aten.linalg_lu.default: lu,
+    aten._linalg_solve_ex.default: solve_ex,
+    aten.linalg_inv_ex.default: inv_ex,
+    aten._linalg_det.default: det,
+    aten._linalg_slogdet.default: slogdet,
+    aten.geqrf.default: geqrf,
+    aten.linalg_householder_product.default: householder_product,
+    aten.ormqr.default: ormqr,
+    aten.linalg_qr.default: qr,
+}

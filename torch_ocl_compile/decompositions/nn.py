@@ -1,0 +1,128 @@
+# torch_ocl_compile/decompositions/nn.py: neural-network ops that PyTorch's tables leave whole, in terms of others.
+"""Formulas of ATen's fused kernels. Halves are computed in float32 and rounded once, as the fused kernels do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C import DispatchKey
+from torch._decomp.decompositions import pw_cast_for_opmath
+from torch._ops import OpOverload
+
+aten = torch.ops.aten
+NN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {}
+
+
+def decompose(target: OpOverload) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes the function the decomposition of an overload."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        NN_DECOMPOSITIONS[target] = pw_cast_for_opmath(function)
+        return function  # itself, so that it can be that of several
+
+    return register
+
+
+def _gates(i: Tensor, h: Tensor, bias_i: Tensor | None, bias_h: Tensor | None) -> tuple[Tensor, Tensor]:
+    return (i if bias_i is None else i + bias_i), (h if bias_h is None else h + bias_h)
+
+
+@decompose(aten._thnn_fused_lstm_cell.default)
+def lstm_cell(
+    input_gates: Tensor, hidden_gates: Tensor, cx: Tensor, bias_i: Tensor | None = None, bias_h: Tensor | None = None
+) -> Any:
+    """(h, c, the four activated gates in PyTorch's order: in, forget, cell, out)."""
+    from_x, from_h = _gates(input_gates, hidden_gates, bias_i, bias_h)
+    i, f, g, o = (from_x + from_h).chunk(4, 1)
+    i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+    cy = f * cx + i * g
+    return o * cy.tanh(), cy, torch.cat([i, f, g, o], 1)
+
+
+@decompose(aten._thnn_fused_lstm_cell_backward_impl.default)
+def lstm_cell_backward(
+    grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool
+) -> Any:
+    if grad_hy is None and grad_cy is None:
+        return None, None, None
+    i, f, g, o = workspace.chunk(4, 1)
+    squashed = cy.tanh()
+    grad_c = torch.zeros_like(cy) if grad_cy is None else grad_cy
+    grad_o = torch.zeros_like(o)
+    if grad_hy is not None:
+        grad_c = grad_c + grad_hy * o * (1 - squashed * squashed)
+        grad_o = grad_hy * squashed * o * (1 - o)
+    parts = [grad_c * g * i * (1 - i), grad_c * cx * f * (1 - f), grad_c * i * (1 - g * g), grad_o]
+    gates = torch.cat(parts, 1)
+    return gates, grad_c * f, gates.sum(0) if has_bias else None
+
+
+@decompose(aten._thnn_fused_gru_cell.default)
+def gru_cell(
+    input_gates: Tensor, hidden_gates: Tensor, hx: Tensor, bias_i: Tensor | None = None, bias_h: Tensor | None = None
+) -> Any:
+    """(h, what the gradient needs: reset, update and new gate, h before, the hidden part of the new gate)."""
+    from_x, from_h = _gates(input_gates, hidden_gates, bias_i, bias_h)
+    (xr, xz, xn), (hr, hz, hn) = from_x.chunk(3, 1), from_h.chunk(3, 1)
+    r, z = (xr + hr).sigmoid(), (xz + hz).sigmoid()
+    n = (xn + r * hn).tanh()
+    return n + z * (hx - n), torch.cat([r, z, n, hx, hn], 1)
+
+
+@decompose(aten._thnn_fused_gru_cell_backward.default)
+def gru_cell_backward(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> Any:
+    r, z, n, hx, hn = workspace.chunk(5, 1)
+    grad_n = grad_hy * (1 - z) * (1 - n * n)
+    grad_z = grad_hy * (hx - n) * z * (1 - z)
+    grad_r = grad_n * hn * r * (1 - r)
+    from_x, from_h = torch.cat([grad_r, grad_z, grad_n], 1), torch.cat([grad_r, grad_z, grad_n * r], 1)
+    biases = (from_x.sum(0), from_h.sum(0)) if has_bias else (None, None)
+    return from_x, from_h, grad_hy * z, *biases
+
+
+@decompose(aten._weight_norm_interface_backward.default)
+def weight_norm_backward(grad_w: Tensor, v: Tensor, g: Tensor, norms: Tensor, dim: int) -> Any:
+    """w = v * g / norm(v), the norm over all dimensions but `dim`."""
+    others = [d for d in range(v.dim()) if d != dim % v.dim()]
+    along = (grad_w * v).sum(others, keepdim=True) / norms
+    return g / norms * (grad_w - v * (along / norms)), along
+
+
+def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> Any:
+    """A row's labels end at the first -1. PyTorch's own decomposition counts those behind it as if they were 0."""
+    rows, labels = torch.atleast_2d(x), torch.atleast_2d(target)
+    kept = (labels == -1).cumsum(1) == 0
+    at_labels = rows.gather(1, torch.where(kept, labels, 0))
+    classes = torch.arange(rows.shape[1], device=x.device)
+    is_target = ((labels[:, :, None] == classes) & kept[:, :, None]).any(1)
+    margins = (1 - at_labels[:, :, None] + rows[:, None, :]).clamp_min(0)
+    loss = torch.where(kept[:, :, None] & ~is_target[:, None, :], margins, 0).sum((1, 2)) / rows.shape[1]
+    reduced = {0: lambda: loss.reshape(x.shape[:-1]), 1: loss.mean, 2: loss.sum}[reduction]()
+    return reduced, is_target.to(x.dtype).reshape(target.shape)
+
+
+def _decompose_before_autograd(target: OpOverload, function: Callable[..., Any]) -> None:
+    """Also where PyTorch takes its own decomposition before the gradient is traced."""
+    NN_DECOMPOSITIONS[target] = function
+    target.py_kernels.pop(DispatchKey.Autograd, None)
+    target.py_impl(DispatchKey.Autograd)(function)
+    target._dispatch_cache.clear()
+
+
+_decompose_before_autograd(aten.multilabel_margin_loss_forward.default, multilabel_margin_loss)
+
+
+def huber_loss(x: Tensor, target: Tensor, reduction: int = 1, delta: float = 1.0) -> Tensor:
+    """In the type of x, whatever the target's is: ATen's kernel makes its result like x."""
+    wide = torch.promote_types(x.dtype, target.dtype)
+    torch._check(
+        torch.can_cast(wide, x.dtype), lambda: f"huber_loss: {wide} can't be cast to the input's type {x.dtype}"
+    )
+    loss: Tensor = torch._refs.nn.functional.huber_loss(x, target, "none", delta).to(x.dtype)
+    return loss.mean() if reduction == 1 else loss.sum() if reduction == 2 else loss
+
+
+NN_DECOMPOSITIONS[aten.huber_loss.default] = huber_loss

@@ -1,0 +1,193 @@
+# torch_ocl_compile/decompositions/random.py: every distribution in terms of rand, randn and randint, which are pure on ocl.
+"""Each function is the decomposition of the functional overload in compiled graphs, and the form of the in-place one in
+eager. Drawn in float32 and rounded once; uniform numbers never round up to their end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torch_ocl_compile.decompositions.forms import form
+
+aten = torch.ops.aten
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {}
+INTEGER_END = {torch.float16: 2**11, torch.bfloat16: 2**8, torch.float32: 2**24, torch.float64: 2**53, torch.bool: 1}
+
+
+def _draw_type(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype is torch.float64 else torch.float32
+
+
+def _rand(x: Any) -> Any:
+    return torch.rand(x.shape, dtype=_draw_type(x.dtype), device=x.device)
+
+
+def _randn(x: Any) -> Any:
+    return torch.randn(x.shape, dtype=_draw_type(x.dtype), device=x.device)
+
+
+def _check(name: str, value: Any, wanted: str, holds: Callable[[Any], bool]) -> None:
+    """PyTorch's error for a number that a distribution does not take. Numbers that a plan gets as arguments pass."""
+    if isinstance(value, int | float) and not holds(value):
+        raise RuntimeError(f"{name} expects {wanted}, but found {value:g}")
+
+
+def _row(functional: str, in_place: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes `function(x, ...)` what these overloads compute; the result has x's dtype."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        def drawn(x: Any, *args: Any, generator: Any = None, **kwargs: Any) -> Any:
+            return function(x, *args, **kwargs).to(x.dtype)
+
+        def written(x: Any, *args: Any, generator: Any = None, **kwargs: Any) -> Any:
+            return x.copy_(function(x, *args, **kwargs))
+
+        packet, overload = functional.split(".")
+        DECOMPOSITIONS[getattr(getattr(aten, packet), overload)] = drawn
+        if in_place:
+            form(f"aten.{in_place}")(written)
+        return function
+
+    return register
+
+
+@_row("normal_functional.default", "normal_.default")
+def normal(x: Any, mean: Any = 0.0, std: Any = 1.0) -> Any:
+    _check("normal", std, "std >= 0.0", lambda v: v >= 0)
+    return _randn(x) * std + mean
+
+
+@_row("uniform.default", "uniform_.default")
+def uniform(x: Any, low: Any = 0.0, high: Any = 1.0) -> Any:
+    """Rounding may reach `high`, which does not belong to the interval: such a number becomes `low`."""
+    if isinstance(low, int | float):
+        _check("uniform_", high, f"to return a [from, to) range from {low:g} to no less", lambda v: v >= low)
+    drawn = (_rand(x) * (high - low) + low).to(x.dtype)
+    return torch.where(drawn < high, drawn, torch.full_like(drawn, low))
+
+
+@_row("exponential.default", "exponential_.default")
+def exponential(x: Any, rate: Any = 1.0) -> Any:
+    _check("exponential_", rate, "lambda > 0.0", lambda v: v > 0)
+    return -torch.log1p(-_rand(x)) / rate
+
+
+@_row("log_normal.default", "log_normal_.default")
+def log_normal(x: Any, mean: Any = 1.0, std: Any = 2.0) -> Any:
+    _check("log_normal_", std, "std > 0.0", lambda v: v > 0)
+    return (_randn(x) * std + mean).exp()
+
+
+@_row("cauchy.default", "cauchy_.default")
+def cauchy(x: Any, median: Any = 0.0, sigma: Any = 1.0) -> Any:
+    _check("cauchy_", sigma, "sigma > 0.0", lambda v: v > 0)
+    return torch.tan((_rand(x) - 0.5) * math.pi) * sigma + median
+
+
+@_row("geometric.default", "geometric_.default")
+def geometric(x: Any, p: Any) -> Any:
+    """Trials up to the first success."""
+    _check("geometric_", p, "p to be in (0, 1)", lambda v: 0 < v < 1)
+    return torch.floor(torch.log1p(-_rand(x)) / math.log1p(-p)) + 1
+
+
+@_row("bernoulli.p", "bernoulli_.float")
+def bernoulli(x: Any, p: Any = 0.5) -> Any:
+    _check("bernoulli_", p, "p to be in [0, 1]", lambda v: 0 <= v <= 1)
+    return _rand(x) < p
+
+
+@_row("bernoulli.Tensor", "bernoulli_.Tensor")
+def bernoulli_tensor(x: Any, p: Any) -> Any:
+    return _rand(x) < p
+
+
+@_row("bernoulli.default")
+def bernoulli_of(x: Any) -> Any:
+    return _rand(x) < x
+
+
+@_row("normal.Tensor_Tensor")
+def normal_of_tensors(mean: Any, std: Any) -> Any:
+    shape = torch.broadcast_shapes(mean.shape, std.shape)
+    return torch.randn(shape, dtype=_draw_type(mean.dtype), device=mean.device) * std + mean
+
+
+@_row("normal.Tensor_float")
+def normal_of_mean(mean: Any, std: Any = 1.0) -> Any:
+    return _randn(mean) * std + mean
+
+
+def normal_of_std(mean: Any, std: Any, *, generator: Any = None) -> Any:
+    return (_randn(std) * std + mean).to(std.dtype)
+
+
+def normal_of_size(mean: Any, std: Any, size: Any, *, generator: Any = None, **kwargs: Any) -> Any:
+    return torch.randn(size, **{k: v for k, v in kwargs.items() if k in ("dtype", "device")}) * std + mean
+
+
+DECOMPOSITIONS[aten.normal.float_Tensor] = normal_of_std
+DECOMPOSITIONS[aten.normal.float_float] = normal_of_size
+
+
+@_row("random.default", "random_.default")
+def random(x: Any) -> Any:
+    """All integers that the dtype can hold, from 0."""
+    end = INTEGER_END.get(x.dtype)
+    high = torch.iinfo(x.dtype).max if end is None else end
+    return torch.randint(0, min(high + 1, 2**63 - 1), x.shape, dtype=x.dtype, device=x.device)
+
+
+@_row("random.to", "random_.to")
+def random_to(x: Any, to: Any) -> Any:
+    return torch.randint(0, to, x.shape, dtype=x.dtype, device=x.device)
+
+
+@_row("random.from", "random_.from")
+def random_from(x: Any, low: Any, high: Any) -> Any:
+    if high is None:
+        high = INTEGER_END.get(x.dtype, 2**63 - 2 if x.dtype is torch.int64 else None)
+        high = torch.iinfo(x.dtype).max + 1 if high is None else high + 1
+    return torch.randint(low, high, x.shape, dtype=x.dtype, device=x.device)
+
+
+# Orders and choices: by random keys
+
+
+def randperm(n: Any, *, generator: Any = None, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    """The order of random keys; two of 2^63 are hardly ever equal, and then the first comes first."""
+    keys = torch.randint(0, 2**63 - 1, (n,), dtype=torch.int64, device=device)
+    return keys.sort(stable=True).indices.to(dtype or torch.int64)
+
+
+@form("aten.randperm.generator_out", "aten.randperm.out")
+def randperm_out(n: Any, *, out: Any, generator: Any = None) -> Any:
+    if out.shape != (n,):
+        out.resize_([n])
+    return out.copy_(randperm(n, device=out.device))
+
+
+@form("aten.multinomial.default")
+def multinomial(probabilities: Any, count: int, replacement: bool = False, *, generator: Any = None) -> Any:
+    """Without replacement the first `count` of a race of exponential clocks; with, where uniform numbers fall."""
+    p = probabilities.to(_draw_type(probabilities.dtype))
+    if not replacement and count > p.shape[-1]:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    if count == 1 or not replacement:
+        clocks = (-torch.log1p(-_rand(p))).clamp_min(2.0**-30)
+        if count == 1:
+            return (p / clocks).argmax(-1, keepdim=True)
+        return (p / clocks).topk(count, -1).indices
+    ends = p.cumsum(-1)
+    ends = ends / ends[..., -1:]
+    drawn = torch.rand((*p.shape[:-1], count), dtype=p.dtype, device=p.device)
+    return torch.searchsorted(ends, drawn, right=True).clamp_max(p.shape[-1] - 1)
+
+
+DECOMPOSITIONS[aten.randperm.default] = randperm
+DECOMPOSITIONS[aten.randperm.generator] = randperm
+DECOMPOSITIONS[aten.multinomial.default] = multinomial

@@ -1,0 +1,228 @@
+# torch_ocl_compile/decompositions/resampling.py: grid_sample and antialiased interpolation, forward and backward, in terms of other ops.
+"""grid_sample: every output point has a few taps per dimension, each an element and a weight (and the weight's slope, for
+the grid's gradient). Nearest has one tap, linear two, cubic four; any number of dimensions is the product of theirs.
+
+Antialiasing: a dense matrix of filter weights per dimension, [out, in]; interpolation and its gradient are matrix products.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_ocl_compile.decompositions.nn import decompose
+
+aten = torch.ops.aten
+NEAREST = 1
+CUBIC = 2
+ZEROS, BORDER, REFLECTION = 0, 1, 2
+
+
+class Tap(NamedTuple):
+    """One element per output point along one dimension."""
+
+    element: Tensor  # 0 where not valid
+    valid: Tensor
+    weight: Tensor | float
+    slope: Tensor | float  # of the weight, by the grid
+
+
+def _unnormalised(grid: Tensor, size: Any, corners: bool) -> tuple[Tensor, float]:
+    """[-1, 1] -> pixels, and the factor."""
+    if corners:
+        return (grid + 1) * ((size - 1) / 2), (size - 1) / 2
+    return ((grid + 1) * size - 1) / 2, size / 2
+
+
+def _clipped(at: Tensor, slope: Any, size: Any) -> tuple[Tensor, Tensor]:
+    inside = (at > 0) & (at < size - 1)
+    return torch.where(at > 0, at.clamp(max=size - 1), 0.0), torch.where(inside, slope, 0.0)  # NaN goes to 0
+
+
+def _placed(at: Tensor, slope: Any, size: Any, padding: int, corners: bool) -> tuple[Tensor, Any]:
+    """A coordinate moved inside as the padding mode says, and its slope."""
+    if padding == ZEROS:
+        return at, slope
+    if padding == REFLECTION:
+        low, span = (0.0, size - 1) if corners else (-0.5, size)
+        if span == 0:
+            return torch.zeros_like(at), torch.zeros_like(at)
+        away = (at - low).abs()
+        flips = torch.floor(away / span)
+        rest = away - flips * span
+        even = flips % 2 == 0
+        slope = torch.where((at < low) ^ ~even, -slope, slope)
+        at = torch.where(even, rest, span - rest) + low
+    return _clipped(at, slope, size)
+
+
+def _tap(at: Tensor, size: Any, weight: Any, slope: Any) -> Tap:
+    valid = (at >= 0) & (at < size)
+    return Tap(torch.where(valid, at, 0.0).to(torch.int64), valid, weight, slope)
+
+
+def _cubic(t: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Weights and slopes of the taps at -1, 0, 1, 2 of a point t behind tap 0; A = -0.75."""
+    a = -0.75
+
+    def far(x: Tensor) -> tuple[Tensor, Tensor]:
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a, (3 * a * x - 10 * a) * x + 8 * a
+
+    def near(x: Tensor) -> tuple[Tensor, Tensor]:
+        return ((a + 2) * x - (a + 3)) * x * x + 1, (3 * (a + 2) * x - 2 * (a + 3)) * x
+
+    def mirrored(pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        return pair[0], -pair[1]
+
+    return [far(t + 1), near(t), mirrored(near(1 - t)), mirrored(far(2 - t))]
+
+
+def _taps(grid: Tensor, size: Any, mode: int, padding: int, corners: bool) -> list[Tap]:
+    at, slope = _unnormalised(grid, size, corners)
+    if mode == CUBIC:  # the padding mode moves every tap, not the point
+        floor = torch.floor(at)
+        found = []
+        for offset, (weight, rise) in enumerate(_cubic(at - floor), -1):
+            moved, _ = _placed(floor + offset, 1.0, size, padding, corners)
+            found.append(_tap(torch.trunc(moved), size, weight, rise * slope))
+        return found
+    at, slope = _placed(at, slope, size, padding, corners)
+    if mode == NEAREST:
+        return [_tap(torch.round(at), size, 1.0, 0.0)]
+    floor = torch.floor(at)
+    t = at - floor
+    return [_tap(floor, size, 1 - t, -slope), _tap(floor + 1, size, t, slope)]
+
+
+def _all_taps(x: Tensor, grid: Tensor, mode: int, padding: int, corners: bool) -> list[tuple[Tap, ...]]:
+    """Combinations of one tap per spatial dimension, each [n, points]; the grid's last dimension counts from the end."""
+    sizes = x.shape[2:]
+    flat = grid.reshape(grid.shape[0], -1, len(sizes))
+    last = len(sizes) - 1
+    per_dim = [_taps(flat[..., last - d], s, mode, padding, corners) for d, s in enumerate(sizes)]
+    return list(itertools.product(*per_dim))
+
+
+def _place(taps: Sequence[Tap], sizes: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    """Index in the flattened plane, and where it is one."""
+    index = functools.reduce(lambda done, d: done * sizes[d] + taps[d].element, range(1, len(taps)), taps[0].element)
+    return index, functools.reduce(torch.logical_and, (tap.valid for tap in taps))
+
+
+def _weight(taps: Sequence[Tap], slope_of: int = -1) -> Any:
+    """Product of the weights; of dimension `slope_of` the slope."""
+    return functools.reduce(
+        lambda a, b: a * b, (tap.slope if d == slope_of else tap.weight for d, tap in enumerate(taps))
+    )
+
+
+def _gather(x: Tensor, index: Tensor, valid: Tensor) -> Tensor:
+    """[n, c, ...] at [n, points] -> [n, c, points]."""
+    n, c = x.shape[:2]
+    points = index.shape[1]
+    taken = x.reshape(n, c, -1).gather(2, index.unsqueeze(1).expand(n, c, points))
+    return torch.where(valid.unsqueeze(1), taken, 0.0)
+
+
+def _rows(w: Any) -> Any:
+    return w.unsqueeze(1) if isinstance(w, Tensor) else w
+
+
+@decompose(aten.grid_sampler_2d.default)
+@decompose(aten.grid_sampler_3d.default)
+def grid_sampler(x: Tensor, grid: Tensor, mode: int, padding: int, corners: bool) -> Tensor:
+    total: Any = 0.0
+    for taps in _all_taps(x, grid, mode, padding, corners):
+        total = total + _gather(x, *_place(taps, x.shape[2:])) * _rows(_weight(taps))
+    result: Tensor = total.reshape(*x.shape[:2], *grid.shape[1:-1])
+    return result
+
+
+@decompose(aten.grid_sampler_2d_backward.default)
+@decompose(aten.grid_sampler_3d_backward.default)
+def grid_sampler_backward(
+    grad: Tensor, x: Tensor, grid: Tensor, mode: int, padding: int, corners: bool, mask: Sequence[bool]
+) -> Any:
+    """The input's gradient adds up what every tap hands back, in one scatter; the grid's is a sum over channels."""
+    n, c = x.shape[:2]
+    sizes = x.shape[2:]
+    combinations = _all_taps(x, grid, mode, padding, corners)
+    flat = grad.reshape(n, c, -1)
+    grad_x, grad_grid = None, None
+    if mask[0]:
+        places, parts = [], []
+        for taps in combinations:
+            index, valid = _place(taps, sizes)
+            places.append(index)
+            parts.append(torch.where(valid.unsqueeze(1), flat * _rows(_weight(taps)), 0.0))
+        index = torch.cat(places, 1).unsqueeze(1)
+        zeros = x.new_zeros(n, c, functools.reduce(lambda a, b: a * b, sizes))
+        grad_x = zeros.scatter_add(2, index.expand(n, c, index.shape[2]), torch.cat(parts, 2)).reshape(x.shape)
+    if mask[1] and mode == NEAREST:
+        grad_grid = torch.zeros_like(grid)
+    elif mask[1]:
+        slopes: list[Any] = [0.0] * len(sizes)
+        for taps in combinations:
+            along = (flat * _gather(x, *_place(taps, sizes))).sum(1)
+            for d in range(len(sizes)):
+                slopes[d] = slopes[d] + along * _weight(taps, d)
+        grad_grid = torch.stack(slopes[::-1], -1).reshape(grid.shape)
+    return grad_x, grad_grid
+
+
+def _triangle(x: Tensor) -> Tensor:
+    return (1 - x.abs()).clamp(min=0)
+
+
+def _keys(x: Tensor) -> Tensor:
+    """Cubic convolution with A = -0.5, zero from 2 on."""
+    a, x = -0.5, x.abs()
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = (((x - 5) * x + 8) * x - 4) * a
+    return torch.where(x < 1, near, torch.where(x < 2, far, 0.0))
+
+
+def _filter_matrix(like: Tensor, size: Any, out: Any, corners: bool, scale: float | None, taps: int) -> Tensor:
+    """[out, size]: weights of a filter as wide as a pixel of the coarser grid; rows sum to 1."""
+    step = size / out if scale is None or scale <= 0 else 1 / scale
+    if corners:
+        step = (size - 1) / (out - 1) if out > 1 else 0.0
+    wide = max(step, 1.0)
+    support = taps / 2 * wide
+    centre = (torch.arange(out, device=like.device, dtype=like.dtype) + 0.5).unsqueeze(1) * step
+    at = torch.arange(size, device=like.device, dtype=like.dtype)
+    first = torch.trunc(centre - support + 0.5).clamp(min=0)
+    end = torch.trunc(centre + support + 0.5).clamp(max=size)
+    offset = (at - centre + 0.5) / wide
+    weights = torch.where((at >= first) & (at < end), _triangle(offset) if taps == 2 else _keys(offset), 0.0)
+    return weights / weights.sum(1, keepdim=True)
+
+
+def _antialiased(name: str, taps: int) -> None:
+    def matrices(x: Tensor, size: Any, out: Any, corners: bool, scales: Sequence[float | None]) -> list[Tensor]:
+        return [_filter_matrix(x, s, o, corners, f, taps) for s, o, f in zip(size, out, scales, strict=True)]
+
+    @decompose(getattr(aten, name).default)
+    def forward(x: Tensor, output_size: Any, corners: bool, scale_h: Any = None, scale_w: Any = None) -> Tensor:
+        values = x if x.dtype.is_floating_point else x.float()
+        rows, columns = matrices(values, x.shape[2:], output_size, corners, (scale_h, scale_w))
+        if x.dtype.is_floating_point:
+            return rows @ (values @ columns.t())
+        across = (values @ columns.t()).round().clamp(0, 255)  # the CPU rounds bytes between the passes too
+        return (rows @ across).round().clamp(0, 255).to(x.dtype)
+
+    @decompose(getattr(aten, f"{name}_backward").default)
+    def backward(
+        grad: Tensor, output_size: Any, input_size: Any, corners: bool, scale_h: Any = None, scale_w: Any = None
+    ) -> Tensor:
+        rows, columns = matrices(grad, input_size[2:], output_size, corners, (scale_h, scale_w))
+        return rows.t() @ (grad @ columns)
+
+
+_antialiased("_upsample_bilinear2d_aa", 2)
+_antialiased("_upsample_bicubic2d_aa", 4)

@@ -1,0 +1,172 @@
+# torch_ocl_compile/decompositions/result_layouts.py: the strides of eager results, where a decomposition would give others.
+"""Inside a graph the scheduler chooses layouts. The strides of a graph's results, and of eager ops, are a promise: they are
+what the op gives on the CPU."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._prims_common import compute_elementwise_output_strides, suggest_memory_format
+from torch.utils._pytree import tree_leaves
+
+from torch_ocl_compile.fx.overloads import overload
+
+aten = torch.ops.aten
+Layout = Callable[[Tensor, Tensor], Tensor]  # of a result and of the op's first tensor
+
+
+def plain(result: Tensor, x: Tensor) -> Tensor:
+    return result.contiguous()
+
+
+def in_format(result: Tensor, x: Tensor) -> Tensor:
+    """Channels-last where x is."""
+    return result.contiguous(memory_format=suggest_memory_format(x))
+
+
+def like_first(result: Tensor, x: Tensor) -> Tensor:
+    """As torch.empty_like makes it."""
+    made: Tensor = aten.copy(torch.empty_like(x), result)
+    return made
+
+
+def in_place_of_first(result: Tensor, x: Tensor) -> Tensor:
+    """With its strides, gaps included."""
+    made: Tensor = aten.copy(torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device), result)
+    return made
+
+
+def by_columns(result: Tensor, x: Tensor) -> Tensor:
+    """Matrices column after column, as LAPACK leaves them."""
+    return result.mT.contiguous().mT if result.dim() > 1 else result
+
+
+# Of each result of an op in turn; None: as the decomposition gives it.
+LAYOUTS: dict[str, tuple[Layout | None, ...]] = {
+    "aten._linalg_eigh.default": (None, by_columns),
+    "aten._linalg_solve_ex.default": (by_columns, by_columns),
+    "aten._linalg_svd.default": (by_columns,),
+    "aten.as_strided_copy.default": (plain,),
+    "aten.as_strided_scatter.default": (in_place_of_first,),
+    "aten.channel_shuffle.default": (in_format,),
+    "aten.cholesky_inverse.default": (by_columns,),
+    "aten.cholesky_solve.default": (by_columns,),
+    "aten.float_power.Scalar": (plain,),
+    "aten.index_fill.int_Scalar": (like_first,),
+    "aten.index_fill.int_Tensor": (like_first,),
+    "aten.linalg_cholesky_ex.default": (by_columns,),
+    "aten.linalg_inv_ex.default": (by_columns,),
+    "aten.linalg_lu_factor_ex.default": (by_columns,),
+    "aten.linalg_qr.default": (by_columns, by_columns),
+    "aten.linalg_solve_triangular.default": (by_columns,),
+    "aten.max_unpool2d.default": (in_format,),
+    "aten.native_channel_shuffle.default": (in_format,),
+    "aten.put.default": (like_first,),
+    "aten.rrelu_with_noise_functional.default": (plain, plain),
+    "aten.upsample_nearest1d.default": (plain,),
+    "aten._upsample_nearest_exact1d.default": (plain,),
+    "aten._upsample_bicubic2d_aa.default": (in_format,),
+    "aten._upsample_bilinear2d_aa.default": (in_format,),
+    "aten.view_copy.default": (plain,),
+}
+
+# Ops that stay whole. On the CPU their results are contiguous, or channels-last where the first tensor is; traced, they would
+# keep other orders of dimensions too.
+IN_FORMAT = (
+    "aten._batch_norm_no_update.default",
+    "aten._batch_norm_with_update_functional.default",
+    "aten._native_batch_norm_legit.default",
+    "aten._native_batch_norm_legit.no_stats",
+    "aten._native_batch_norm_legit_functional.default",
+    "aten._native_batch_norm_legit_no_training.default",
+    "aten.nll_loss2d_forward.default",
+)
+
+# Element by element: the operands decide together, in the order in which they are given. The decompositions have others.
+POINTWISE = (
+    "aten.fmax.default",
+    "aten.fmin.default",
+    "aten.heaviside.default",
+    "aten.logaddexp.default",
+    "aten.logaddexp2.default",
+    "aten.logit_backward.default",
+    "aten.special_xlog1py.default",
+    "aten.xlogy.Tensor",
+)
+
+# Ops that stay whole and read their last operand in row-major order.
+OF_CONTIGUOUS_LAST = ("aten.ldexp.Tensor", "aten.log_sigmoid_forward.default", "aten.pow.Scalar")
+
+
+def with_eager_strides(table: dict[Any, Callable[..., Any]]) -> None:
+    """Makes the ops in `table`, and those that stay whole, give the strides of eager results."""
+    for name, layouts in LAYOUTS.items():
+        target = overload(name)
+        if target in table:
+            table[target] = _laid_out(table[target], layouts)
+    for name in POINTWISE:
+        target = overload(name)
+        if target in table:
+            table[target] = _as_operands(table[target])
+    for names, rule in ((IN_FORMAT, _of_contiguous), (OF_CONTIGUOUS_LAST, _of_contiguous_last)):
+        for name in names:
+            target = overload(name)
+            if target is not None and target not in table:
+                table[target] = functools.partial(rule, target)
+
+
+def elementwise_strides(*operands: Tensor) -> tuple[int, ...]:
+    """Of the result of an op that goes element by element."""
+    return tuple(compute_elementwise_output_strides(*torch.broadcast_tensors(*operands)))
+
+
+def _as_operands(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(decomposition)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        made = decomposition(*args, **kwargs)
+        operands = [x for x in args if isinstance(x, Tensor)]
+        if made is NotImplemented or all(x.is_contiguous() for x in operands):
+            return made
+        strides = elementwise_strides(*operands)
+        if made.stride() == strides:
+            return made
+        return aten.copy(torch.empty_strided(made.shape, strides, dtype=made.dtype, device=made.device), made)
+
+    return run
+
+
+def _of_contiguous_last(target: Callable[..., Any], *args: Any) -> Any:
+    *others, x = args
+    return NotImplemented if x.is_contiguous() else target(*others, x.contiguous())
+
+
+def _of_contiguous(target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The op of operands in row-major order, if one is neither contiguous nor channels-last."""
+
+    def is_other(x: Any) -> bool:
+        return isinstance(x, Tensor) and not x.is_contiguous() and suggest_memory_format(x) == torch.contiguous_format
+
+    if not any(map(is_other, args)):
+        return NotImplemented
+    return target(*(x.contiguous() if is_other(x) else x for x in args), **kwargs)
+
+
+def _laid_out(decomposition: Callable[..., Any], layouts: Sequence[Layout | None]) -> Callable[..., Any]:
+    @functools.wraps(decomposition)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        made = decomposition(*args, **kwargs)
+        if made is NotImplemented:
+            return made
+        x = next(leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor))
+        results = [
+            layout(result, x) if layout is not None and isinstance(result, Tensor) else result
+            for result, layout in zip_longest(made if isinstance(made, tuple) else (made,), layouts)
+        ]
+        return tuple(results) if isinstance(made, tuple) else results[0]
+
+    return run

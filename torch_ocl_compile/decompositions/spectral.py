@@ -1,0 +1,177 @@
+# torch_ocl_compile/decompositions/spectral.py: eigenvalues and singular values of small matrices by Jacobi's rotations.
+"""All columns are paired and turned at once, with the pairs of a round-robin tournament. A sweep, in which every pair
+meets, converges quadratically, so their number is fixed. At the end the accumulated rotations are made orthogonal again
+and applied to the matrix afresh: what is left of hundreds of roundings is that of one product. Up to LARGEST rows or
+columns; larger matrices stay whole. Vectors have signs of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from torch_ocl_compile.decompositions import linalg
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+LARGEST = 16
+
+
+def fits(matrix: Tensor) -> bool:
+    return linalg.fits(matrix) and min(matrix.shape[-2:]) <= LARGEST
+
+
+def rounds(n: int, dtype: torch.dtype) -> int:
+    """Of a tournament among n columns (n even): measured until nothing moves, matrices of low rank included."""
+    sweeps = 6 + 2 * ((n - 1) // 4) + (dtype == torch.float64)
+    return sweeps * (n - 1)
+
+
+def rotation(first: Tensor, second: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine that make [[first, mixed], [mixed, second]] diagonal, the smaller angle."""
+    is_flat = mixed == 0
+    ratio = (second - first) / torch.where(is_flat, 1.0, 2 * mixed)
+    tangent = torch.where(ratio < 0, -1.0, 1.0) / (ratio.abs() + (1 + ratio * ratio).sqrt())
+    tangent = torch.where(is_flat, 0.0, tangent)
+    cosine = 1 / (1 + tangent * tangent).sqrt()
+    return cosine, cosine * tangent
+
+
+def jacobi(a: Tensor, symmetric: bool) -> Tensor:
+    """V, [.., n, n], which makes the columns of A V orthogonal (A: [.., m, n]) or V^T A V diagonal (A symmetric).
+    This is the definition of ocl.jacobi; lowering/jacobi.py has its kernels."""
+    n = a.shape[-1]
+    even, half = n + n % 2, (n + 1) // 2
+    x = F.pad(a, (0, even - n, 0, even - n if symmetric else 0))
+    v = F.pad(_unit(n, a), (0, even - n))
+
+    def turned(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+        """Column k with column even - 1 - k; then all but the last move on."""
+        p, q = x[..., :half], x[..., half:].flip(-1)
+        x = torch.cat([cosine * p - sine * q, (sine * p + cosine * q).flip(-1)], -1)
+        return torch.cat([x[..., even - 2 : even - 1], x[..., : even - 2], x[..., even - 1 :]], -1)
+
+    for _ in range(rounds(even, a.dtype)):
+        if symmetric:
+            diagonal = x.diagonal(dim1=-2, dim2=-1)
+            mixed = x.flip(-1).diagonal(dim1=-2, dim2=-1)[..., :half]
+            angles = rotation(diagonal[..., :half], diagonal[..., half:].flip(-1), mixed)
+        else:
+            p, q = x[..., :half], x[..., half:].flip(-1)
+            angles = rotation((p * p).sum(-2), (q * q).sum(-2), (p * q).sum(-2))
+        cosine, sine = (angle[..., None, :] for angle in angles)
+        x, v = turned(x, cosine, sine), turned(v, cosine, sine)
+        if symmetric:
+            x = turned(x.mT, cosine, sine).mT
+    return v[..., :n].clone()
+
+
+def _orthogonal(v: Tensor) -> Tensor:
+    """A step of Newton's iteration towards the nearest orthogonal matrix."""
+    return 1.5 * v - 0.5 * v @ (v.mT @ v)
+
+
+def _scaled(a: Tensor) -> tuple[Tensor, Tensor]:
+    """The matrix with elements whose squares neither overflow nor vanish, and by what to multiply its values."""
+    size = a.abs().amax((-2, -1), keepdim=True)
+    scale = torch.where((size == 0) | ((size > 1e-12) & (size < 1e12)), 1.0, size)
+    return a / scale, scale[..., 0]
+
+
+def _unit(n: int, like: Tensor) -> Tensor:
+    return linalg._eye(n, like).expand(*like.shape[:-2], n, n)
+
+
+def _reordered(columns: Tensor, order: Tensor) -> Tensor:
+    return torch.gather(columns, -1, order[..., None, :].expand(columns.shape))
+
+
+def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
+    if not fits(a):
+        return NotImplemented
+    m, n = a.shape[-2:]
+    if m < n:
+        u, s, vh = svd(a.mT, full_matrices, compute_uv)
+        return (vh.mT, s, u.mT) if compute_uv else (u, s, vh)
+    nothing = torch.zeros((0,), dtype=a.dtype, device=a.device)
+    columns = m if full_matrices else n
+    if n == 0:
+        return _unit(m, a)[..., :columns].clone(), a.new_zeros((*a.shape[:-2], 0)), _unit(0, a).clone()
+    a, scale = _scaled(a)
+    v = _orthogonal(torch.ops.ocl.jacobi(a, False))
+    w = a @ v
+    s = (w * w).sum(-2).sqrt()
+    s, order = torch.sort(s, -1, descending=True)
+    if not compute_uv:
+        return nothing, s * scale, nothing
+    v, w = _reordered(v, order), _reordered(w, order)
+    # Householder's Q has these columns where they are not 0, and completes them where they are.
+    noise = torch.finfo(a.dtype).eps * s[..., :1]
+    w = torch.where((s > noise)[..., None, :], w / torch.where(s > noise, s, 1.0)[..., None, :], 0.0)
+    factors, tau = linalg.geqrf(w)
+    identity = linalg._eye(m, a)[:, :columns].expand(*a.shape[:-2], m, columns)
+    u = linalg.reflect(factors, tau, identity, False)
+    sign = torch.where(factors.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0)
+    u = u * F.pad(sign, (0, columns - n), value=1.0)[..., None, :]
+    return u, s * scale, v.mT.clone()
+
+
+def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
+    if not fits(a):
+        return NotImplemented
+    n = a.shape[-1]
+    if n == 0:
+        return a.new_zeros(a.shape[:-1]), a.clone()
+    half = linalg._tril(a, -1) if UPLO.upper() == "L" else linalg._triu(a, 1).mT
+    a = half + half.mT + linalg._eye(n, a) * a
+    a, scale = _scaled(a)
+    v = _orthogonal(torch.ops.ocl.jacobi(a, True))
+    values, order = torch.sort((v * (a @ v)).sum(-2), -1)
+    if not compute_v:
+        return values * scale, torch.zeros((0,), dtype=a.dtype, device=a.device)
+    return values * scale, _reordered(v, order)
+
+
+def pinv(a: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: bool = False) -> Any:
+    if not fits(a):
+        return NotImplemented
+    if a.numel() == 0:
+        return a.new_zeros(a.mT.shape)
+    if hermitian:
+        values, right = eigh(a)
+        left = right
+    else:
+        left, values, right = svd(a)
+        right = right.mT
+    size = values.abs()
+    limit = _tolerance(a, atol, rtol, size.amax(-1, keepdim=True))
+    inverse = torch.where(size > limit, 1 / torch.where(size > limit, values, 1.0), 0.0)
+    return (right * inverse[..., None, :]) @ left.mT
+
+
+def _tolerance(a: Tensor, atol: Tensor | None, rtol: Tensor | None, largest: Tensor) -> Tensor:
+    """Below it a value counts as 0; a given absolute tolerance replaces the relative one that is not."""
+    usual = torch.finfo(a.dtype).eps * max(a.shape[-2:])
+    if rtol is None:
+        relative: Any = usual if atol is None else torch.where(atol > 0, 0.0, usual)[..., None]
+    else:
+        relative = rtol[..., None]
+    limit = relative * largest
+    return limit if atol is None else torch.maximum(atol[..., None], limit)
+
+
+LIBRARY = torch.library.Library("ocl", "FRAGMENT")
+LIBRARY.define("jacobi(Tensor a, bool symmetric) -> Tensor")
+LIBRARY.impl("jacobi", jacobi, "CompositeExplicitAutograd")
+torch.library.register_fake(
+    "ocl::jacobi", lambda a, symmetric: a.new_empty((*a.shape[:-2], a.shape[-1], a.shape[-1])), lib=LIBRARY
+)
+
+SPECTRAL_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    aten._linalg_svd.default: svd,
+    aten._linalg_eigh.default: eigh,
+    aten.linalg_pinv.atol_rtol_tensor: pinv,
+}

@@ -1,0 +1,171 @@
+# torch_ocl_compile/decompositions/table.py: aten ops taken apart before lowering, and those kept whole on purpose.
+"""Start: Inductor's table. Kept whole: what one kernel computes; it halves the graph and spares pattern matching."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+import torch_ocl_compile.decompositions.resampling
+import torch_ocl_compile.fx.ops  # noqa: F401  (the former fills NN_DECOMPOSITIONS, the latter torch.ops.ocl)
+from torch_ocl_compile.decompositions.composite import COMPOSITE_DECOMPOSITIONS
+from torch_ocl_compile.decompositions.linalg import LINALG_DECOMPOSITIONS
+from torch_ocl_compile.decompositions.nn import NN_DECOMPOSITIONS
+from torch_ocl_compile.decompositions.random import DECOMPOSITIONS
+from torch_ocl_compile.decompositions.result_layouts import with_eager_strides
+from torch_ocl_compile.decompositions.spectral import SPECTRAL_DECOMPOSITIONS
+
+aten = torch.ops.aten
+prims = torch.ops.prims
+
+# Every overload of these is kept whole.
+WHOLE = [
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional",
+    "_native_batch_norm_legit_no_training",
+    "native_batch_norm_backward",
+    "_softmax",
+    "_softmax_backward_data",
+    "_log_softmax",
+    "_log_softmax_backward_data",
+    "_safe_softmax",
+    *(f"avg_pool{d}d{b}" for d in (2, 3) for b in ("", "_backward")),
+    *(f"_adaptive_avg_pool{d}d{b}" for d in (2, 3) for b in ("", "_backward")),
+    *(f"adaptive_max_pool{d}d{b}" for d in (2, 3) for b in ("", "_backward")),
+    *(f"{kind}_pad{d}d{b}" for kind in ("reflection", "replication") for d in (1, 2, 3) for b in ("", "_backward")),
+    "im2col",
+    "col2im",
+    "nll_loss_forward",
+    "nll_loss_backward",
+    "nll_loss2d_forward",
+    "nll_loss2d_backward",
+    "gelu",
+    "gelu_backward",
+    "silu",
+    "silu_backward",
+    "hardtanh",
+    "hardtanh_backward",
+    "leaky_relu",
+    "leaky_relu_backward",
+    "threshold",
+    "threshold_backward",
+    "elu",
+    "elu_backward",
+    "hardswish",
+    "hardswish_backward",
+    "hardsigmoid",
+    "hardsigmoid_backward",
+    "softplus",
+    "softplus_backward",
+    "mish",
+    "mish_backward",
+    "sigmoid_backward",
+    "tanh_backward",
+    "log_sigmoid_forward",
+    "log_sigmoid_backward",
+    "_prelu_kernel",
+    "_prelu_kernel_backward",
+    "native_dropout_backward",
+    "addmm",
+    "mm",
+    "bmm",
+    "baddbmm",
+    "clamp",
+    "nan_to_num",
+    "linalg_vector_norm",
+    "index_select",
+    "embedding_dense_backward",
+    "index_reduce",
+    "var",
+    "std",
+    "std_mean",
+    "cat",
+    "masked_scatter",
+    "lerp",
+    "_foreach_lerp",
+]
+
+# Overloads of a kept op that are taken apart all the same: the row is for the form with `correction`.
+STILL_APART = {
+    *("aten.std_mean.correction", "aten.std_mean.dim", "aten.std_mean.default", "aten.var.default", "aten.var.dim"),
+    *("aten.std.default", "aten.std.dim", "aten.clamp.Tensor"),
+}
+
+# Inductor lowers these itself; we take them apart as PyTorch does.
+PYTORCHS = ("_unsafe_masked_index", "_unsafe_masked_index_put_accumulate")
+
+# The largest window whose positions fit in the int8 that low-memory pooling keeps.
+MAX_WINDOW = 127
+
+
+def split_bias_grad(grad: Any, x: Any, w: Any, bias_sizes: Any, *rest: Any) -> Any:
+    """The bias gradient is a sum that fuses with its neighbours; the convolution kernels compute the other two."""
+    *settings, mask = rest
+    if not mask[2]:
+        return NotImplemented
+    gb = aten.sum(grad, [0, *range(2, grad.dim())])
+    gx, gw, _ = aten.convolution_backward(grad, x, w, bias_sizes, *settings, [mask[0], mask[1], False])
+    return gx, gw, gb
+
+
+def _pool_by_offsets(spatial: int) -> Callable[..., Any]:
+    def max_pool_with_indices(
+        x: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    ) -> Any:
+        """Keeps the position in the window as int8 instead of an int64 index, which is recomputed where it is used."""
+
+        def each(v: Any) -> list[int]:
+            listed = [v] if isinstance(v, int) else list(v)
+            return listed * spatial if len(listed) == 1 else listed
+
+        kernel, padding, dilation = each(kernel_size), each(padding), each(dilation)
+        stride = each(stride) if stride else kernel
+        if math.prod(kernel) > MAX_WINDOW or not x.dtype.is_floating_point:
+            return NotImplemented
+        out, offsets = prims._low_memory_max_pool_with_offsets(x, kernel, stride, padding, dilation, ceil_mode)
+        plane = x.shape[-spatial:]
+        indices = prims._low_memory_max_pool_offsets_to_indices(offsets, kernel, plane, stride, padding, dilation)
+        return out, indices
+
+    return max_pool_with_indices
+
+
+OVERRIDES: dict[Any, Callable[..., Any]] = {
+    aten.convolution_backward.default: split_bias_grad,
+    aten.max_pool2d_with_indices.default: _pool_by_offsets(2),
+    aten.max_pool3d_with_indices.default: _pool_by_offsets(3),
+    **COMPOSITE_DECOMPOSITIONS,
+    **LINALG_DECOMPOSITIONS,
+    **NN_DECOMPOSITIONS,
+    **SPECTRAL_DECOMPOSITIONS,
+}
+
+
+@cache
+def _table() -> dict[Any, Callable[..., Any]]:
+    from torch._inductor.decomposition import select_decomp_table
+
+    table: dict[Any, Callable[..., Any]] = dict(select_decomp_table())
+    for target in list(table):
+        is_whole = isinstance(target, OpOverload) and target.namespace == "aten" and target._opname in WHOLE
+        if is_whole and str(target) not in STILL_APART:
+            del table[target]
+    for pool in (aten.max_pool2d_with_indices_backward, aten.max_pool3d_with_indices_backward):
+        table.pop(pool.default, None)
+    for name in PYTORCHS:
+        target = getattr(aten, name).default
+        table[target] = torch._decomp.decomposition_table[target]
+    table.update(OVERRIDES)
+    table.update(DECOMPOSITIONS)
+    with_eager_strides(table)
+    return table
+
+
+def ocl_decomp_table() -> dict[Any, Callable[..., Any]]:
+    """A fresh copy: AOTAutograd's callers may change it."""
+    return dict(_table())

@@ -1,0 +1,166 @@
+# torch_ocl_compile/device/fake_rules.py: what traced ops give on the device, where torch's own rule for private devices is not ours.
+"""torch takes the convolutions of every private device to give contiguous results. Ours keep channels-last: the results have
+the layout that they have on the CPU, and no kernel scatters its stores. Attention has the strides that it has there too. Its
+gradients have no rule in every torch: without one, the op would run, on zeros, whenever it is traced. A batch norm in
+evaluation saves no statistics, as on the CPU. Some ops that go element by element have decompositions for rules, which give the
+strides of the last step. Before torch 2.13, a part written into a tensor with overlapping elements gives overlapping elements;
+in torch 2.11, a norm over dimensions of size 1 keeps those that are counted from the end."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch._prims_common import suggest_memory_format
+
+from torch_ocl_compile.decompositions.result_layouts import elementwise_strides
+
+aten = torch.ops.aten
+CONVOLUTIONS = (aten.convolution.default, aten.convolution_backward.default)
+BATCH_NORMS = (
+    aten.native_batch_norm.default,
+    aten._native_batch_norm_legit.default,
+    aten._native_batch_norm_legit_functional.default,
+    aten._native_batch_norm_legit_no_training.default,
+)
+POINTWISE = (
+    aten.copysign.Tensor,
+    aten.div.Tensor_mode,
+    aten.logical_and.default,
+    aten.logical_or.default,
+    aten.logical_xor.default,
+)
+SCATTERS = (aten.select_scatter.default, aten.slice_scatter.default, aten.diagonal_scatter.default)
+ATTENTION = (aten._scaled_dot_product_fused_attention_overrideable.default,)
+ATTENTION_BACKWARD = (aten._scaled_dot_product_fused_attention_overrideable_backward.default,)
+
+
+def register(fake_impls: ModuleType) -> None:
+    """`fake_impls`: torch._subclasses.fake_impls, whose rules are asked in order until one answers."""
+    batch_norms_save_nothing_in_evaluation()
+    for op in SCATTERS:
+        traced_as(fake_impls, op, functools.partial(scatter, op))
+    traced_as(fake_impls, aten.linalg_vector_norm.default, vector_norm)
+    traced_as(fake_impls, aten.ldexp.Tensor, ldexp)
+    rule = fake_impls.op_implementations_dict[aten.convolution.default]
+
+    def convolution(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        given = by_name(func, args, kwargs)
+        x, w = given["input"], given["weight"]
+        if x.device.type != "ocl":
+            return NotImplemented
+        results = rule(mode, func, *args, **kwargs)
+        with mode:
+            if func is aten.convolution.default:
+                return in_layout_of(results, x, w)
+            gx, gw, gb = results
+            return in_layout_of(gx, x, w), in_layout_of(gw, w), gb
+
+    def attention(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """The CPU's fast path gives the queries' strides; the other one multiplies matrices."""
+        given = by_name(func, args, kwargs)
+        operands = [given[name] for name in ("query", "key", "value")]
+        is_fast = given.get("dropout_p", 0.0) == 0 and all(x.stride(-1) == 1 for x in operands)
+        if is_fast or operands[0].is_contiguous():
+            return NotImplemented
+        with mode:
+            return func(**{**given, "query": operands[0].contiguous()})
+
+    def attention_backward(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        given = by_name(func, args, kwargs)
+        operands = (given[name] for name in ("query", "key", "value", "attn_bias"))
+        with mode:
+            return tuple(None if x is None else torch.empty_like(x) for x in operands)
+
+    def pointwise(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        operands = [x for x in args if isinstance(x, torch.Tensor)]
+        if all(x.device.type != "ocl" or x.is_contiguous() for x in operands):
+            return NotImplemented
+        with mode:
+            made = func(*(x.contiguous() if isinstance(x, torch.Tensor) else x for x in args), **kwargs)
+            strides = elementwise_strides(*operands)
+            return torch.empty_strided(made.shape, strides, dtype=made.dtype, device=made.device)
+
+    fake_impls.op_implementations_checks.insert(0, (POINTWISE.__contains__, pointwise))
+    fake_impls.op_implementations_checks.insert(0, (CONVOLUTIONS.__contains__, convolution))
+    fake_impls.op_implementations_checks.insert(0, (ATTENTION.__contains__, attention))
+    fake_impls.op_implementations_checks.insert(0, (ATTENTION_BACKWARD.__contains__, attention_backward))
+
+
+def batch_norms_save_nothing_in_evaluation() -> None:
+    """Fake tensors take the decompositions of these ops before any rule, and those give every device but the CPU statistics."""
+    from torch._decomp import decomposition_table
+
+    def wrapped(op: Any, original: Any) -> Any:
+        @functools.wraps(original)
+        def decomposition(*args: Any, **kwargs: Any) -> Any:
+            given, results = by_name(op, args, kwargs), original(*args, **kwargs)
+            if given["input"].device.type != "ocl" or given.get("training"):
+                return results
+            y, mean, invstd, *running = results
+            return (y, mean.new_empty((0,)), invstd.new_empty((0,)), *running)
+
+        return decomposition
+
+    for op in BATCH_NORMS:
+        decomposition_table[op] = wrapped(op, decomposition_table[op])
+
+
+def traced_as(fake_impls: ModuleType, op: Any, formula: Callable[..., Any]) -> None:
+    """On the device `op` is traced as `formula`, unless that gives NotImplemented. An op with a decomposition is traced by it,
+    before any rule is asked, if a size is symbolic."""
+    from torch._decomp import decomposition_table
+
+    def rule(mode: Any, func: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        with mode:
+            return formula(x, *args, **kwargs) if x.device.type == "ocl" else NotImplemented
+
+    fake_impls.op_implementations_checks.insert(0, ({op}.__contains__, rule))
+    original = decomposition_table.get(op)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def decomposition(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        made = formula(x, *args, **kwargs) if x.device.type == "ocl" else NotImplemented
+        return original(x, *args, **kwargs) if made is NotImplemented else made
+
+    decomposition_table[op] = decomposition
+
+
+def scatter(op: Any, x: torch.Tensor, *others: Any) -> Any:
+    """Eager scatters write into a copy, which has other strides than x where elements of x share memory by a stride of 0."""
+    return op(x.clone(), *others) if torch._debug_has_internal_overlap(x) == 1 else NotImplemented
+
+
+def vector_norm(x: torch.Tensor, ord: Any = 2, dim: Any = None, *others: Any, **kwargs: Any) -> Any:
+    """With dimensions counted from the front."""
+    dims = [dim] if isinstance(dim, int) else dim
+    if not dims or not all(-x.dim() <= d for d in dims) or all(d >= 0 for d in dims):
+        return NotImplemented
+    return aten.linalg_vector_norm.default(x, ord, [d % x.dim() for d in dims], *others, **kwargs)
+
+
+def ldexp(x: torch.Tensor, exponent: torch.Tensor) -> Any:
+    """The power has the exponent's type, if that is floating."""
+    return x * torch.pow(2.0, exponent) if exponent.is_floating_point() else NotImplemented
+
+
+def by_name(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {**dict(zip((a.name for a in func._schema.arguments), args, strict=False)), **kwargs}
+
+
+def in_layout_of(result: torch.Tensor | None, *operands: torch.Tensor) -> torch.Tensor | None:
+    """Channels-last if an operand is, as torch tells it from strides. On the CPU, a line is an image of one row."""
+    if result is not None and result.dim() == 3:
+        x, *weights = operands
+        image = in_layout_of(result.unsqueeze(2), x.contiguous().unsqueeze(2), *(w.unsqueeze(2) for w in weights))
+        return None if image is None else image.squeeze(2)
+    for operand in operands:
+        layout = suggest_memory_format(operand)
+        if result is not None and layout != torch.contiguous_format:
+            return result.to(memory_format=layout)
+    return result

@@ -1,0 +1,63 @@
+# torch_ocl_compile/device/fx_flag.py: fx's flag "a trace is under way", of each thread by itself.
+"""torch has one flag for the process. While make_fx or AOTAutograd trace in one thread, compiled functions in other threads refuse
+to run ("using FX to symbolically trace a dynamo-optimized function"). Since torch 2.13 a compilation by Dynamo hides the flag,
+other traces do not."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.fx import _symbolic_trace
+
+
+class _Thread(threading.local):
+    is_tracing = False
+
+
+_thread = _Thread()
+
+
+class _WithFlagOfThread(ModuleType):
+    """The module torch.fx._symbolic_trace: torch's higher-order ops switch the flag off and on by its name."""
+
+    @property
+    def _is_fx_tracing_flag(self) -> bool:
+        return _thread.is_tracing
+
+    @_is_fx_tracing_flag.setter
+    def _is_fx_tracing_flag(self, on: bool) -> None:
+        _thread.is_tracing = on
+
+
+def is_fx_tracing() -> bool:
+    fx: Any = _symbolic_trace
+    fx.is_fx_tracing_warning()
+    return _thread.is_tracing
+
+
+def is_fx_symbolic_tracing() -> bool:
+    return _thread.is_tracing and not torch.compiler.is_compiling()
+
+
+def install() -> None:
+    """Before a function is compiled: it keeps the question as it finds it."""
+    fx: Any = _symbolic_trace
+    if not isinstance(vars(fx).get("_is_fx_tracing_flag"), bool):
+        return
+    original = fx.Tracer.trace
+
+    @functools.wraps(original)
+    def trace(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before, _thread.is_tracing = _thread.is_tracing, True
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            _thread.is_tracing = before
+
+    fx.Tracer.trace = trace
+    fx.is_fx_tracing, fx.is_fx_symbolic_tracing = is_fx_tracing, is_fx_symbolic_tracing
+    fx.__class__ = _WithFlagOfThread

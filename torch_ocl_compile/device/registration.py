@@ -1,0 +1,218 @@
+# torch_ocl_compile/device/registration.py: makes torch know the device `ocl`: its name, its module, its Tensor methods.
+"""Runs once, from `import torch` or `import torch_ocl_compile`. It loads the extension, but no OpenCL runtime."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import pkgutil
+import sys
+import time
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from torch_ocl_compile.errors import ConfigError
+
+_registered = False
+
+
+def wanted() -> bool:
+    """Whether `import torch` alone should register the device.
+
+    torch has one accelerator a process, and a registered private device is it: CUDA tensors then fail in backward
+    ("opt_parent_stream INTERNAL ASSERT"). So a torch with CUDA devices keeps them until `import torch_ocl_compile`
+    asks for ours; TORCH_OCL_AUTOLOAD=always or never decides otherwise.
+    """
+    from torch_ocl_compile import config
+
+    choice = config.get("autoload")
+    if choice != "auto":
+        return choice == "always"
+    return not (torch.backends.cuda.is_built() and torch.cuda.device_count() > 0)
+
+
+def register() -> None:
+    """Raises ImportError where the extension does not load, RuntimeError where a plug-in has the private device."""
+    global _registered
+    if _registered:
+        return
+    _load_extension()
+    from torch_ocl_compile import _C, config
+    from torch_ocl_compile.device import fx_flag, runtimes, torch_ocl
+
+    _C.set_device_sources(str(config.get("devices")), runtimes.vendor_libraries())
+    _C.set_fallback_warnings(bool(config.get("warn_fallback")))
+    _run_eager_ops(str(config.get("eager")))
+    _forbid_fallback(str(config.get("fallback")))
+    config.follow("warn_fallback", _C.set_fallback_warnings)
+    config.follow("fallback", _forbid_fallback)
+    config.follow("eager", _run_eager_ops)
+    config.follow("devices", _choose_devices)
+    config.follow("autoload", _refuse_autoload)
+    utils: Any = torch.utils
+    utils.rename_privateuse1_backend("ocl")
+    torch._register_device_module("ocl", torch_ocl)
+    utils.generate_methods_for_privateuse1_backend(
+        for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
+    )
+    # The fast paths of nn.TransformerEncoder and MultiheadAttention are one op that only CUDA and the CPU have.
+    torch.backends.mha.set_fastpath_enabled(False)
+    _print_from_the_cpu()
+    fx_flag.install()
+    _when_imported("torch._dynamo.device_interface", _register_with_dynamo)
+    _when_imported("torch._dynamo.trace_rules", _keep_dynamo_out)
+    _when_imported("torch._subclasses.fake_impls", _register_fake_rules)
+    atexit.register(_end)
+    _registered = True
+
+
+def _run_eager_ops(how: str) -> None:
+    """Follows the option `eager`."""
+    from torch_ocl_compile import _C
+
+    _C.set_eager_compiler(_compile_eager if how == "compile" else None)
+
+
+def _forbid_fallback(choice: str) -> None:
+    """Follows the option `fallback`, for eager ops; compiled functions read it when they are compiled."""
+    from torch_ocl_compile import _C
+
+    _C.set_fallback_forbidden(choice == "error")
+
+
+def _choose_devices(selection: str) -> None:
+    """Follows the option `devices`: as long as no device has been used."""
+    from torch_ocl_compile import _C, config
+    from torch_ocl_compile.device import runtimes
+
+    if _C.set_device_sources(selection, runtimes.vendor_libraries()) or selection == config.get("devices"):
+        return
+    raise ConfigError(
+        f"option 'devices': {selection!r} comes too late, the devices have been listed and may hold tensors.\n"
+        "  do: set it right after `import torch_ocl_compile`, before anything uses a device (device_count() does), or in the "
+        "environment: TORCH_OCL_DEVICES"
+    )
+
+
+def _refuse_autoload(choice: str) -> None:
+    """Follows the option `autoload`, which `import torch` has read."""
+    from torch_ocl_compile import config
+
+    if choice != config.get("autoload"):
+        raise ConfigError(
+            f"option 'autoload': {choice!r} comes too late, `import torch` has read it.\n"
+            "  do: set the environment variable TORCH_OCL_AUTOLOAD before Python starts"
+        )
+
+
+def _compile_eager(*call: Any) -> Any:
+    """Imports the compiler when the first op needs it."""
+    from torch_ocl_compile.eager.compile import compile_op
+
+    return compile_op(*call)
+
+
+def _load_extension() -> None:
+    from torch_ocl_compile.device import runtimes
+
+    try:
+        import torch_ocl_compile._C
+    except ImportError as error:
+        if "libOpenCL" not in str(error):
+            raise
+        if not runtimes.preload_loader():
+            raise ImportError(
+                f"no OpenCL loader was found ({error}).\n"
+                "  do: pip install torch-ocl-compile[cpu] (a CPU runtime with its loader), or install your GPU's driver"
+            ) from error
+        import torch_ocl_compile._C  # noqa: F401
+
+
+def _print_from_the_cpu() -> None:
+    """Printing is some twenty small ops: one copy of the tensor instead, as torch does for mps and xla."""
+    module: Any = torch._tensor_str
+    original = module._tensor_str
+
+    def _tensor_str(self: torch.Tensor, indent: int) -> Any:
+        return original(self.cpu() if self.device.type == "ocl" and not self.is_meta else self, indent)
+
+    module._tensor_str = _tensor_str
+
+
+def _end() -> None:
+    """The interpreter is about to end: threads that work for us must be done by then.
+
+    Autograd's device thread may still be dropping the last graph, which aborts the process on Python 3.11, with any
+    accelerator. The threads of an OpenCL runtime may still compile or run kernels."""
+    from torch_ocl_compile import _C
+
+    if _C.used_by_other_threads():
+        time.sleep(0.1)
+    if _C.devices_ready():
+        _C.end_devices()
+
+
+def _register_with_dynamo(module: ModuleType) -> None:
+    from torch_ocl_compile.device.dynamo_interface import register_interface
+
+    register_interface(module)
+
+
+def _register_fake_rules(module: ModuleType) -> None:
+    from torch_ocl_compile.device.fake_rules import register
+
+    register(module)
+
+
+def _keep_dynamo_out(module: ModuleType) -> None:
+    """Dynamo compiles any Python frame it meets, ours included: only torch.ocl's current device and the tools are for that."""
+    device = Path(__file__).parent
+    for part in pkgutil.iter_modules([str(device.parent)], "torch_ocl_compile."):
+        if part.name not in ("torch_ocl_compile._C", "torch_ocl_compile.device", "torch_ocl_compile.tools"):
+            module.add(part.name)
+    for part in pkgutil.iter_modules([str(device)], "torch_ocl_compile.device."):
+        if part.name != "torch_ocl_compile.device.current":
+            module.add(part.name)
+
+
+class _AfterImport(MetaPathFinder, Loader):
+    """Runs a function when a module has been imported: torch._dynamo must not be imported while `import torch` runs."""
+
+    def __init__(self, name: str, action: Any) -> None:
+        self._name, self._action = name, action
+        self._busy = False
+
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname != self._name or self._busy:
+            return None
+        self._busy = True
+        spec = importlib.util.find_spec(fullname)
+        self._busy = False
+        if spec is None or spec.loader is None:
+            return None
+        self._loader = spec.loader
+        spec.loader = self
+        return spec
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        sys.meta_path.remove(self)
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._action(module)
+
+
+def _when_imported(name: str, action: Any) -> None:
+    if name in sys.modules:
+        action(sys.modules[name])
+    else:
+        sys.meta_path.insert(0, _AfterImport(name, action))

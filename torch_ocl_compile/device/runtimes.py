@@ -1,0 +1,72 @@
+# torch_ocl_compile/device/runtimes.py: finds the OpenCL runtimes and the loader that pip installed.
+"""No environment variables, no root. A wheel such as intel-opencl-rt puts its library in <prefix>/lib and an .icd file
+in <prefix>/etc/OpenCL/vendors; the path in that file is of the machine that built the wheel, so only its last part
+counts. The system's runtimes are found by the loader."""
+
+from __future__ import annotations
+
+import ctypes
+import site
+import sys
+from importlib import metadata
+from pathlib import Path
+
+# Distributions that carry a runtime: asked for their files when no prefix has one (pip install --target, zipapps).
+_DISTRIBUTIONS = ("intel-opencl-rt", "pocl-binary-distribution")
+_LOADER = "libOpenCL.so.1"
+
+
+def prefixes() -> list[Path]:
+    """Where pip installs data files: this environment, the base one, the user's."""
+    found = [Path(sys.prefix), Path(sys.base_prefix)]
+    if site.ENABLE_USER_SITE:
+        found.append(Path(site.getuserbase()))
+    system = {Path("/"), Path("/usr"), Path("/usr/local")}
+    return [p for p in dict.fromkeys(found) if p not in system]
+
+
+def vendor_libraries() -> list[str]:
+    """Paths of the OpenCL runtimes installed by pip, emulators of other hardware excepted."""
+    found: dict[str, None] = {}
+    for prefix in prefixes():
+        for icd in sorted((prefix / "etc" / "OpenCL" / "vendors").glob("*.icd")):
+            library = _library_of(icd, prefix)
+            if library is not None and "_emu" not in library.name:
+                found[str(library)] = None
+        intel = prefix / "lib" / "libintelocl.so"
+        if intel.exists():
+            found[str(intel)] = None
+    return list(found) or _from_distributions("libintelocl.so", "libpocl.so")
+
+
+def preload_loader() -> bool:
+    """Loads a pip-installed OpenCL loader, for systems that have none of their own. False if there is none."""
+    for path in [*(str(p / "lib" / _LOADER) for p in prefixes()), *_from_distributions(_LOADER)]:
+        if Path(path).exists():
+            ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+            return True
+    return False
+
+
+def _library_of(icd: Path, prefix: Path) -> Path | None:
+    lines = icd.read_text(errors="replace").splitlines()
+    if not lines:
+        return None
+    named = Path(lines[0].strip())
+    for candidate in (named, prefix / "lib" / named.name):
+        if candidate.is_absolute() and candidate.exists():
+            return candidate
+    return None
+
+
+def _from_distributions(*names: str) -> list[str]:
+    found: dict[str, None] = {}
+    for name in _DISTRIBUTIONS:
+        try:
+            files = metadata.distribution(name).files or []
+        except metadata.PackageNotFoundError:
+            continue
+        for file in files:
+            if file.name in names:
+                found[str(Path(str(file.locate())).resolve())] = None
+    return list(found)

@@ -1,0 +1,20 @@
+# torch_ocl_compile/dtypes.py: PyTorch's data types and those of the IR.
+from __future__ import annotations
+
+import torch
+
+from torch_ocl_compile._C import ir
+
+IR_DTYPES: dict[torch.dtype, ir.DType] = {
+    torch.bool: ir.DType.kBool,
+    torch.uint8: ir.DType.kU8,
+    torch.int8: ir.DType.kI8,
+    torch.int16: ir.DType.kI16,
+    torch.int32: ir.DType.kI32,
+    torch.int64: ir.DType.kI64,
+    torch.float16: ir.DType.kF16,
+    torch.bfloat16: ir.DType.kBF16,
+    torch.float32: ir.DType.kF32,
+    torch.float64: ir.DType.kF64,
+}
+TORCH_DTYPES: dict[ir.DType, torch.dtype] = {ours: theirs for theirs, ours in IR_DTYPES.items()}

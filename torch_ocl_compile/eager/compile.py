@@ -1,0 +1,380 @@
+# torch_ocl_compile/eager/compile.py: one op called outside of compiled functions -> a plan.
+"""Called by csrc/torch/eager.cpp when it has no plan for an op's arguments. The op is traced on fake tensors, in its
+functional form, and lowered like any graph; what it writes becomes a store into the argument. An op without kernels runs on
+the CPU, counted there; `reasons()` says why. Any other error is the caller's to see."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import enum
+import functools
+import itertools
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from torch_ocl_compile import _C, config
+from torch_ocl_compile.compile import debug
+from torch_ocl_compile.compile.plan import make_plan
+from torch_ocl_compile.decompositions.table import ocl_decomp_table
+from torch_ocl_compile.eager.forms import form_of
+from torch_ocl_compile.eager.tracing import trace
+from torch_ocl_compile.errors import InternalError, OclError, UnsupportedError
+from torch_ocl_compile.fx.graph_pass import drop_dead_code
+from torch_ocl_compile.lowering.checks import Refused
+from torch_ocl_compile.lowering.graph import lower_module
+from torch_ocl_compile.lowering.lowered import (
+    Argument,
+    HostValue,
+    Lowered,
+    PackedHostValues,
+    PackedNumbers,
+    PlanOutput,
+    Result,
+    Source,
+)
+from torch_ocl_compile.lowering.random import functionalise
+
+log = logging.getLogger(__name__)
+
+aten = torch.ops.aten
+# One value of the schema's returns: a number, or (is it a list, [(is it the plan's, output or leaf)]).
+Return = int | tuple[bool, list[tuple[bool, int]]]
+
+_REASONS: dict[str, str] = {}
+_labels = itertools.count()
+
+
+class Level(enum.IntEnum):
+    """csrc/torch/eager_key.h: what a plan knows of its call."""
+
+    EXACT = 0
+    NUMBERS = 1
+    SIZES = 2
+
+
+@dataclass
+class EagerPlan:
+    """Read by csrc/python/eager_bindings.cpp. Leaves: the arguments in schema order, lists taken apart."""
+
+    plan: Any = None
+    inputs: list[tuple[Any, ...]] = field(default_factory=list)  # ("tensor", leaf), ("numbers", leaves, dtype), ...
+    symbols: list[tuple[int, int]] = field(default_factory=list)  # leaf, dimension
+    returns: list[Return] = field(default_factory=list)
+    resizes: list[tuple[int, list[int], list[int]]] = field(default_factory=list)  # leaf, sizes, strides
+    refused: bool = False  # PyTorch's kernel for the CPU will raise its own error
+
+
+def compile_op(name: str, overload: str, args: list[Any], same: list[int], level: int) -> EagerPlan | None:
+    """The plan for a call, None if there is none. `same`: for each leaf the first that is the same."""
+    label = f"{name}.{overload}" if overload else name
+    try:
+        return _worker().submit(_compile, name, overload, args, same, Level(level)).result()
+    except Untraceable as error:
+        reason, made = error.__cause__ or error, EagerPlan(refused=True) if error.refused else None
+    except Refused as error:
+        reason, made = error, EagerPlan(refused=True)
+    except UnsupportedError as error:
+        reason, made = error, None
+    _REASONS[label] = f"{type(reason).__name__}: {reason}"
+    log.debug("%s is not compiled (%s): %s", label, Level(level).name.lower(), _REASONS[label])
+    return made
+
+
+def reasons() -> dict[str, str]:
+    """Why ops could not be compiled, the latest reason of each."""
+    return dict(_REASONS)
+
+
+# What ops raise for arguments that they do not take; errors that only tracing has are classes of their own.
+_OF_ARGUMENTS = (RuntimeError, IndexError, ValueError)
+
+
+class Untraceable(Exception):
+    """PyTorch cannot trace the op. `refused`: because of its arguments, as the op itself will say."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.refused = type(error) in (*_OF_ARGUMENTS, TypeError)
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether code of this package raised it."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    return place is not None and place.tb_frame.f_globals.get("__name__", "").startswith("torch_ocl_compile")
+
+
+_pool: tuple[int, concurrent.futures.ThreadPoolExecutor] | None = None
+
+
+def _worker() -> concurrent.futures.ThreadPoolExecutor:
+    """A thread of our own traces: none of the caller's modes (autograd, autocast, functorch, fake tensors) reach it."""
+    global _pool
+    if _pool is None or _pool[0] != os.getpid():
+        pool = concurrent.futures.ThreadPoolExecutor(1, "ocl_eager", initializer=_C.never_compile_on_this_thread)
+        _pool = (os.getpid(), pool)
+    return _pool[1]
+
+
+def _compile(name: str, overload: str, args: list[Any], same: list[int], level: Level) -> EagerPlan:
+    namespace, packet = name.split("::")
+    op = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
+    label = f"eager_{packet}_{next(_labels)}"
+    with torch.no_grad():
+        traced = _Trace(op, args, same, level)
+        gm = traced.graph_module
+        debug.dump(label, "fx.txt", lambda: gm.print_readable(print_output=False))
+        resizes = traced.resizes()
+        if resizes:
+            return EagerPlan(resizes=resizes)
+        functionalise(gm)
+        lowered = lower_module(gm, fallback="error")
+    if lowered.device.type == "cpu":
+        raise UnsupportedError("none of its tensors is on an ocl device")
+    debug.dump(label, "graph.txt", lowered.graph.str)
+    inputs = [traced.input(source, lowered) for source in lowered.inputs]
+    symbols = [traced.symbol(s) for s in lowered.sources]
+    if lowered.after is not None:
+        raise UnsupportedError("a result is computed on the host")
+    results = [traced.result(r) for r in lowered.results]
+    plan = make_plan(lowered, dict(config.compile_options(None)), label)
+    log.debug("%s: compiled for %s, %d launches", label, level.name.lower(), plan.launch_count)
+    return EagerPlan(plan, inputs, symbols, traced.returns(results))
+
+
+class _Trace:
+    """The graph of one op, and which leaf each of its placeholders is."""
+
+    def __init__(self, op: Any, args: list[Any], same: list[int], level: Level) -> None:
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        self.op = op
+        self.form = form_of(op)
+        self.level = level
+        self.leaves, self.spec = tree_flatten(args)
+        self.same = same
+        self.arguments = [i for i, a in enumerate(args) for _ in range(len(a) if isinstance(a, (list, tuple)) else 1)]
+        # The argument whose floats vary, None for all: as in csrc/torch/eager_key.cpp.
+        self.free = next((i for i, a in enumerate(op._schema.arguments) if a.name == "lr"), None)
+        self.env = ShapeEnv()
+        self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
+        self.tensors = [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
+        self.has_dims = any(t.dim() > 0 for t in self.tensors)
+        self.numbers = {i: leaf.item() for i, leaf in enumerate(self.leaves) if _is_number(leaf)}
+        self.symbols: dict[int, Any] = {}  # size -> SymInt
+        self.leaf_of: list[int] = []  # of each placeholder
+        self.fresh: list[Any] = []  # of each return: (is it a list, which are there), (number,), or the argument it is
+        self.graph_module = self._trace()
+
+    def _trace(self) -> torch.fx.GraphModule:
+        with self.mode:
+            fakes = [self._placeholder(i, leaf) for i, leaf in enumerate(self.leaves)]
+            self.leaf_of = [i for i, fake in enumerate(fakes) if fake is not None]
+            function = torch.func.functionalize(self._call, remove="mutations")
+            try:
+                made = trace(function, [fake for fake in fakes if fake is not None], ocl_decomp_table())
+            except OclError:
+                raise
+            except Exception as error:
+                if type(error) not in _OF_ARGUMENTS and _is_ours(error):
+                    raise InternalError(f"{self.op} is traced: {type(error).__name__}: {error}") from error
+                raise Untraceable(error) from error
+        if any(self._is_special(guard.expr) for guard in self.env.guards):
+            raise UnsupportedError(f"its graph holds for some values only: {self.env.guards}")
+        drop_dead_code(made)
+        return made
+
+    def _is_special(self, expr: Any) -> bool:
+        """Whether a guard says more than the key does."""
+        return bool(expr.free_symbols)
+
+    def _placeholder(self, i: int, leaf: Any) -> Any:
+        """The fake argument that stands for a leaf; None for what the graph holds as a constant."""
+        if self.same[i] != i:
+            return None
+        if isinstance(leaf, torch.Tensor):
+            if _is_number(leaf):
+                return self._number(i, leaf)
+            sizes, strides = list(leaf.shape), list(leaf.stride())
+            if self.level is Level.SIZES:
+                sizes, strides = self._symbolic(i, leaf)
+            return torch.empty_strided(sizes, strides, dtype=leaf.dtype, device=leaf.device)
+        if isinstance(leaf, float) and self.level is not Level.EXACT and self.free in (None, self.arguments[i]):
+            return self._symbolic_float(i, leaf)
+        return None
+
+    def _number(self, i: int, leaf: torch.Tensor) -> Any:
+        """The fake argument for a CPU scalar; None for a Python number that the graph knows."""
+        if not _C.is_wrapped_number(leaf):
+            return torch.empty((), dtype=leaf.dtype)
+        if self.level is Level.EXACT or not leaf.is_floating_point():
+            return None
+        return torch.empty((), dtype=self._number_type(leaf))
+
+    def _number_type(self, leaf: torch.Tensor) -> torch.dtype:
+        """For a scalar tensor in the place of a Python number: a dtype that promotes the result as the number would."""
+        kinds = [t.dtype for t in self.tensors if not _is_number(t)]
+        if leaf.is_floating_point():
+            kinds = [d for d in kinds if d.is_floating_point]
+            plain = torch.get_default_dtype()
+        else:
+            kinds = [d for d in kinds if d is not torch.bool]
+            plain = leaf.dtype
+        if torch.float64 in kinds:
+            return torch.float64
+        return plain if self.has_dims or not kinds else functools.reduce(torch.promote_types, kinds)
+
+    def _constant(self, i: int, leaf: Any) -> Any:
+        """A leaf that no placeholder stands for, as the op takes it."""
+        if isinstance(leaf, torch.Generator):
+            return None
+        return torch.full((), self.numbers[i], dtype=self._number_type(leaf)) if i in self.numbers else leaf
+
+    def _symbolic_float(self, i: int, value: float) -> Any:
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+        source = ConstantSource(f"number_{i}")
+        symbol = self.env.create_unspecified_symbol(value, source=source, dynamic_dim=DimDynamic.DYNAMIC)
+        return self.env.create_symfloatnode(symbol, hint=value, source=source)
+
+    def _symbolic(self, i: int, leaf: torch.Tensor) -> tuple[list[Any], list[Any]]:
+        """Sizes as symbols, equal ones as the same; strides follow from them where the tensor is dense."""
+        sizes = [self._symbolic_size(i, d, size) for d, size in enumerate(leaf.shape)]
+        given = list(leaf.stride())
+        order = list(range(leaf.dim())) if leaf.is_contiguous() else sorted(range(leaf.dim()), key=lambda d: -given[d])
+        strides: list[Any] = [1] * leaf.dim()
+        step: Any = 1
+        numel = 1
+        for d in reversed(order):
+            if leaf.shape[d] > 1 and given[d] != numel:
+                return sizes, given
+            strides[d] = step
+            step = step * (sizes[d] if leaf.shape[d] > 1 else 1)
+            numel *= max(leaf.shape[d], 1)
+        return sizes, strides
+
+    def _symbolic_size(self, i: int, d: int, size: int) -> Any:
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+        if size <= 1:
+            return size
+        if size not in self.symbols:
+            source = ConstantSource(f"size_{i}_{d}")
+            symbol = self.env.create_symbol(size, source=source, dynamic_dim=DimDynamic.DYNAMIC)
+            self.symbols[size] = self.env.create_symintnode(symbol, hint=size, source=source)
+        return self.symbols[size]
+
+    def _call(self, *given: Any) -> list[torch.Tensor]:
+        """The op on its leaves; returns the results that are not its arguments, one after the other."""
+        placed = dict(zip(self.leaf_of, given, strict=True))
+        leaves = [placed[i] if i in placed else self._constant(i, leaf) for i, leaf in enumerate(self.leaves)]
+        for i, first in enumerate(self.same):
+            if first != i:
+                leaves[i] = leaves[first]
+        values = tree_unflatten(leaves, self.spec)
+        schema = self.op._schema
+        kwargs = {a.name: v for a, v in zip(schema.arguments, values, strict=True) if a.kwarg_only}
+        made = self.form(*values[: len(values) - len(kwargs)], **kwargs)
+        returned = made if isinstance(made, tuple) else (made,) if schema.returns else ()
+        results: list[torch.Tensor] = []
+        self.fresh = []
+        for value, declared in zip(returned, schema.returns, strict=True):
+            written = _written_argument(schema, declared)
+            if written is not None:
+                self.fresh.append(written)
+                continue
+            listed = list(value) if isinstance(value, (list, tuple)) else [value]
+            if not all(t is None or type(t) is int or isinstance(t, torch.Tensor) for t in listed):
+                raise UnsupportedError("it returns something that is no tensor")
+            if type(value) is int:
+                self.fresh.append((value,))
+                continue
+            self.fresh.append((isinstance(value, (list, tuple)), [t is not None for t in listed]))
+            results += [t for t in listed if t is not None]
+        return results
+
+    def resizes(self) -> list[tuple[int, list[int], list[int]]]:
+        """out= arguments that have another size than the result, whose sizes and strides they take."""
+        found = []
+        placeholders = [n for n in self.graph_module.graph.nodes if n.op == "placeholder"]
+        for node in self.graph_module.graph.nodes:
+            if node.target is aten.resize_.default:
+                if self.level is Level.SIZES:
+                    raise UnsupportedError("it resizes an argument")
+                result = next(user.args[1] for user in node.users if user.target is aten.copy_.default).meta["val"]
+                found.append(
+                    (self.leaf_of[placeholders.index(node.args[0])], list(result.shape), list(result.stride()))
+                )
+        return found
+
+    def returns(self, results: Sequence[tuple[bool, int]]) -> list[Return]:
+        """`results`, of the graph, as the schema's returns."""
+        made: list[Return] = []
+        left = iter(results)
+        for source in self.fresh:
+            if isinstance(source, int):
+                is_list = isinstance(self.op._schema.arguments[source].type, torch.ListType)
+                made.append((is_list, [(False, i) for i, a in enumerate(self.arguments) if a == source]))
+            elif len(source) == 1:
+                made.append(source[0])
+            else:
+                is_list, present = source
+                made.append((is_list, [next(left) if there else (False, -1) for there in present]))
+        return made
+
+    def input(self, source: Source, lowered: Lowered) -> tuple[Any, ...]:
+        """An input of the plan, by leaf."""
+        placeholders = [n for n in self.graph_module.graph.nodes if n.op == "placeholder"]
+        match source:
+            case Argument(position):
+                return ("tensor", self.leaf_of[position])
+            case PackedNumbers(positions, dtype):
+                return ("numbers", [self.leaf_of[p] for p in positions], dtype)
+            case PackedHostValues(positions, dtype):
+                nodes = [lowered.host_values[p] for p in positions]
+                if all(n in placeholders for n in nodes):
+                    return ("numbers", [self.leaf_of[placeholders.index(n)] for n in nodes], dtype)
+            case HostValue(position):
+                node = lowered.host_values[position]
+                if node.target is torch.ops.ocl.rng_reserve.default:
+                    generators = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, torch.Generator)]
+                    return ("state", generators[0] if generators else -1, node.args[1])
+        raise UnsupportedError(f"an input of its graph is computed on the host ({type(source).__name__})")
+
+    def result(self, result: Result) -> tuple[bool, int]:
+        """(is it the plan's, output or leaf)."""
+        match result:
+            case PlanOutput(position):
+                return True, position
+            case Argument(position):
+                return False, self.leaf_of[position]
+        raise UnsupportedError("a result is computed on the host")
+
+    def symbol(self, source: Any) -> tuple[int, int]:
+        if source.dim is None:
+            raise UnsupportedError("an integer argument is symbolic")
+        return self.leaf_of[source.position], source.dim
+
+
+def _is_number(t: Any) -> bool:
+    return isinstance(t, torch.Tensor) and t.device.type == "cpu" and t.dim() == 0
+
+
+def _written_argument(schema: Any, declared: Any) -> int | None:
+    """The position of the argument that a return is, None for a fresh result."""
+    if declared.alias_info is None or not declared.alias_info.is_write:
+        return None
+    for i, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.before_set == declared.alias_info.before_set:
+            return i
+    return None

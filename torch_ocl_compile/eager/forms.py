@@ -1,0 +1,62 @@
+# torch_ocl_compile/eager/forms.py: how eager ops are written for tracing, where the op itself is not what to trace.
+"""torch sends some ops to a private device under names or schemas of their own; others have no functional form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torch_ocl_compile.decompositions import optimizers, random  # noqa: F401  (have forms too)
+from torch_ocl_compile.decompositions.forms import FORMS, form
+from torch_ocl_compile.decompositions.nn import NN_DECOMPOSITIONS
+
+aten = torch.ops.aten
+
+
+def form_of(op: Any) -> Callable[..., Any]:
+    """What to trace for an overload: its form, or itself."""
+    found: Callable[..., Any] = FORMS.get(str(op), op)
+    return found
+
+
+@form("aten.convolution_overrideable.default")
+def convolution(*args: Any) -> Any:
+    return aten.convolution(*args)
+
+
+@form("aten.convolution_backward_overrideable.default")
+def convolution_backward(
+    grad: Any, x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any, groups: int,
+    mask: Any,
+) -> Any:  # fmt: skip
+    outputs = weight.shape[1] * groups if transposed else weight.shape[0]
+    return aten.convolution_backward(
+        grad, x, weight, [outputs], stride, padding, dilation, transposed, extra, groups, mask
+    )
+
+
+@form("aten.native_batch_norm.default")
+def batch_norm(
+    x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    if running_mean is None:
+        return aten._native_batch_norm_legit.no_stats(x, weight, bias, training, momentum, eps)
+    return aten._native_batch_norm_legit(x, weight, bias, running_mean, running_var, training, momentum, eps)
+
+
+@form("aten._index_put_impl_.default")
+def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False, unsafe: bool = False) -> Any:
+    return aten.index_put_(x, indices, values, accumulate)
+
+
+# The cells' workspaces are ours: what backward needs, along the last dimension (csrc/torch/nn_ops.cpp has the same).
+CELLS = (
+    aten._thnn_fused_lstm_cell.default,
+    aten._thnn_fused_lstm_cell_backward_impl.default,
+    aten._thnn_fused_gru_cell.default,
+    aten._thnn_fused_gru_cell_backward.default,
+)
+for _cell in CELLS:
+    form(str(_cell))(NN_DECOMPOSITIONS[_cell])

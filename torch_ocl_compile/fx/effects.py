@@ -1,0 +1,213 @@
+# torch_ocl_compile/fx/effects.py: what a node of an FX graph does besides giving a value.
+"""Graphs of Dynamo are not functional: they hold in-place methods, `out=` arguments, random functions and assertions, as the
+model has them. Graphs of AOTAutograd hold aten overloads, whose schemas tell. What is not known to be pure has an effect."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import operator
+from typing import Any
+
+import torch
+from torch._library.utils import is_impure
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.fx import Node
+from torch.utils._pytree import tree_leaves
+
+
+class Effect(enum.Enum):
+    """The value completes the sentence "the node ..."."""
+
+    WRITE = "writes to a tensor"
+    RANDOM = "draws random numbers"
+    CHECK = "checks a condition"
+    OTHER = "calls what may have any effect"
+
+
+_ARITHMETIC = ("add", "and", "concat", "floordiv", "lshift", "matmul", "mod", "mul", "or", "pow", "rshift", "sub")
+_IN_PLACE = [f"i{name}" for name in (*_ARITHMETIC, "truediv", "xor")]
+WRITING_OPERATORS = {operator.setitem, operator.delitem, *(getattr(operator, name) for name in _IN_PLACE)}
+WRITING_METHODS = {"__setitem__", "__delitem__", "__set__", *(f"__{name}__" for name in _IN_PLACE)}
+# Ops that write though neither name nor schema says so: the argument that switches it on, the arguments that are written.
+HIDDEN_WRITES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "batch_norm": ("training", ("running_mean", "running_var")),
+    "native_batch_norm": ("training", ("running_mean", "running_var")),
+    "instance_norm": ("use_input_stats", ("running_mean", "running_var")),
+    "embedding": ("max_norm", ("weight",)),
+    "embedding_bag": ("max_norm", ("weight",)),
+}
+# Of our ops, and of those of torch that the tag leaves out; given the arguments by name.
+DRAWS: dict[str, Any] = {
+    "rng_reserve": lambda given: True,
+    "attention": lambda given: given.get("p", 0) != 0 and given.get("state") is None,
+    **dict.fromkeys(
+        (
+            "dropout1d",
+            "dropout2d",
+            "dropout3d",
+            "gumbel_softmax",
+            "multi_head_attention_forward",
+            "fractional_max_pool2d",
+            "fractional_max_pool3d",
+        ),
+        lambda given: True,
+    ),
+}
+CHECK_NAMES = ("_assert", "_check", "sym_constrain_range", "assert_")
+
+
+def effect_of(node: Node) -> Effect | None:
+    """What the node does besides giving its value; None for a pure node."""
+    if node.op not in ("call_function", "call_method", "call_module") or _is_pure(node.target):
+        return None
+    if node.op == "call_module" or not _is_known(node.target):
+        return Effect.CHECK if _name(node.target).startswith(CHECK_NAMES) else Effect.OTHER
+    if _writes(node):
+        return Effect.WRITE
+    if _draws(node):
+        return Effect.RANDOM
+    if _name(node.target).startswith(CHECK_NAMES):
+        return Effect.CHECK
+    return Effect.OTHER if node.is_impure(impure_random=False) else None
+
+
+def written(node: Node) -> tuple[Any, ...]:
+    """The arguments that the node writes to."""
+    if node.op not in ("call_function", "call_method"):
+        return ()
+    return tuple(a for a in tree_leaves(_written_values(node)) if isinstance(a, Node))
+
+
+def named_arguments(node: Node) -> dict[str, Any]:
+    """The arguments of a call by name, defaults included, as far as the target tells their names."""
+    defaults = _parameters(node.target)
+    return {**defaults, **dict(zip(defaults, node.args, strict=False)), **node.kwargs}
+
+
+def _writes(node: Node) -> bool:
+    return len(tree_leaves(_written_values(node))) > 0
+
+
+def _written_values(node: Node) -> list[Any]:
+    """The written arguments: nodes, and lists of nodes."""
+    if node.target in WRITING_OPERATORS and _is_number(node.args[0]):
+        return []
+    given = named_arguments(node)
+    found = [given[name] for name in _written_names(node.target) if given.get(name) is not None]
+    name = _name(node.target)
+    changes_first = node.target in WRITING_OPERATORS or name in WRITING_METHODS or _ends_in_place(name)
+    if changes_first or given.get("inplace") is True:
+        found.append(node.args[0] if node.args else next(iter(node.kwargs.values()), None))
+    if node.kwargs.get("out") is not None:
+        found.append(node.kwargs["out"])
+    switch, names = HIDDEN_WRITES.get(name, ("", ()))
+    if given.get(switch):
+        found += [given[n] for n in names if given.get(n) is not None]
+    return found
+
+
+def _draws(node: Node) -> bool:
+    name = _name(node.target)
+    given = named_arguments(node)
+    if name in DRAWS:
+        return bool(DRAWS[name](given))
+    off = any(given.get(p) == 0 for p in ("p", "dropout_p")) or any(
+        given.get(t) is False for t in ("training", "train")
+    )
+    return not off and _is_seeded(node.target)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether `x += 1` makes a new number instead of writing to a tensor."""
+    if isinstance(value, Node):
+        value = value.meta.get("val", value.meta.get("example_value"))
+    return isinstance(value, (int, float, torch.SymInt, torch.SymFloat))
+
+
+def _ends_in_place(name: str) -> bool:
+    return name.endswith("_") and not name.endswith("__")
+
+
+# About targets; one target occurs in many nodes.
+
+
+@functools.lru_cache(4096)
+def _name(target: Any) -> str:
+    """add_ for the method "add_", torch.add_, aten.add_.Tensor."""
+    if isinstance(target, str):
+        return target
+    if isinstance(target, OpOverload):
+        return str(target._schema.name).rsplit("::", 1)[-1]
+    return str(getattr(target, "__name__", target))
+
+
+@functools.lru_cache(4096)
+def _is_known(target: Any) -> bool:
+    """Whether its name, schema and arguments tell all its effects."""
+    if isinstance(target, (str, OpOverload, OpOverloadPacket)):
+        return True
+    if target is getattr or target in _torch_functions() or getattr(target, "__module__", "") in ("_operator", "math"):
+        return True
+    return getattr(target, "__module__", "") == "torch" and (_packet(target) is not None or "sym_" in _name(target))
+
+
+@functools.lru_cache(4096)
+def _is_pure(target: Any) -> bool:
+    """Whether an aten overload has no effect, whatever its arguments: most nodes are such ones."""
+    if not isinstance(target, OpOverload):
+        return target is operator.getitem
+    name = _name(target)
+    by_name = name in HIDDEN_WRITES or name in DRAWS or name.startswith(CHECK_NAMES)
+    return not (by_name or _is_seeded(target) or is_impure(target))
+
+
+@functools.cache
+def _torch_functions() -> set[Any]:
+    return {function for group in torch.overrides.get_overridable_functions().values() for function in group}
+
+
+@functools.lru_cache(4096)
+def _packet(target: Any) -> OpOverloadPacket | None:
+    """The aten op behind a method or function of torch."""
+    if isinstance(target, OpOverloadPacket):
+        return target
+    found = getattr(torch.ops.aten, _name(target), None)
+    return found if isinstance(found, OpOverloadPacket) else None
+
+
+@functools.lru_cache(4096)
+def _overload(target: Any) -> OpOverload | None:
+    """The overload that tells names and writes; of a packet the first, all of whose forms but out= agree in that."""
+    if isinstance(target, OpOverload):
+        return target
+    packet = _packet(target) if _is_known(target) else None
+    return None if packet is None else getattr(packet, packet.overloads()[0])
+
+
+@functools.lru_cache(4096)
+def _parameters(target: Any) -> dict[str, Any]:
+    """Name -> default of each parameter, in order; empty if the target does not tell."""
+    if inspect.isfunction(target):
+        found = inspect.signature(target).parameters.values()
+        return {p.name: None if p.default is p.empty else p.default for p in found}
+    overload = _overload(target)
+    return {} if overload is None else {a.name: a.default_value for a in overload._schema.arguments}
+
+
+@functools.lru_cache(4096)
+def _written_names(target: Any) -> tuple[str, ...]:
+    overload = _overload(target) if not inspect.isfunction(target) else None
+    arguments = () if overload is None else overload._schema.arguments
+    return tuple(a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write)
+
+
+@functools.lru_cache(4096)
+def _is_seeded(target: Any) -> bool:
+    if isinstance(target, OpOverload):
+        return torch.Tag.nondeterministic_seeded in target.tags
+    packet = _packet(target)
+    return packet is not None and any(
+        torch.Tag.nondeterministic_seeded in getattr(packet, name).tags for name in packet.overloads()
+    )

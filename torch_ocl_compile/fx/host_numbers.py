@@ -1,0 +1,75 @@
+# torch_ocl_compile/fx/host_numbers.py: the part of a graph that runs on the host computes many numbers at a time.
+"""An optimizer keeps a step count per parameter in a CPU tensor without dimensions. What it makes of them are `_foreach` ops, which on
+the CPU are a call for each tensor: a millisecond a few hundred. On one vector of them all they are one call."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Graph, GraphModule, Node
+
+from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
+
+FEW = 4  # tensors for which it is not worth it
+PLAIN = {"add", "sub", "mul", "div", "neg", "reciprocal", "sqrt", "exp", "pow", "maximum", "minimum"}
+
+
+@graph_pass
+def stack_numbers(graph_module: GraphModule, changes: Changes) -> None:
+    """Ops on lists of 0-dim floats become ops on vectors; the numbers that others read are views of these."""
+    graph = graph_module.graph
+    vectors: dict[tuple[Node, ...], Node] = {}
+    for node in list(graph.nodes):
+        if node.op != "call_function":
+            continue
+        if isinstance(node.target, OpOverload) and node.target._schema.is_mutable:
+            vectors.clear()  # what was stacked may have changed
+            continue
+        plain = _plain_op(node)
+        if plain is None:
+            continue
+        with graph.inserting_before(node):
+            args = [_vector(graph, vectors, a) if isinstance(a, (list, tuple)) else a for a in node.args]
+            made = graph.call_function(plain, tuple(args), dict(node.kwargs))
+            numbers = graph.call_function(torch.ops.aten.unbind.int, (made,))
+        items = {user.args[1]: user for user in node.users}
+        if len(items) == len(node.meta["val"]):
+            vectors[tuple(items[i] for i in range(len(items)))] = made
+        changes.replace(node, numbers)
+    for node in reversed(list(graph.nodes)):
+        if not node.users and node.target in (operator.getitem, torch.ops.aten.unbind.int):
+            changes.erase(node)
+
+
+def _plain_op(node: Node) -> Any:
+    """The op on a vector that does the same as this one on lists of numbers; None if it is not such an op."""
+    target = node.target
+    if not isinstance(target, OpOverload) or target.namespace != "aten":
+        return None
+    name = target._schema.name.removeprefix("aten::_foreach_")
+    if name not in PLAIN or any(user.target is not operator.getitem for user in node.users):
+        return None
+    lists = [a for a in node.args if isinstance(a, (list, tuple))]
+    numbers = [a for a in node.args if not isinstance(a, (list, tuple))]
+    if not all(isinstance(a, (int, float)) for a in [*numbers, *node.kwargs.values()]):
+        return None
+    tensors = [n.meta.get("val") if isinstance(n, Node) else None for items in lists for n in items]
+    if not tensors or len(tensors) < FEW * len(lists) or not all(isinstance(t, torch.Tensor) for t in tensors):
+        return None
+    kinds = {(t.dim(), t.dtype, t.device.type) for t in tensors if t is not None}
+    (dim, dtype, device), *others = kinds
+    return (
+        getattr(torch.ops.aten, name)
+        if not others and dim == 0 and dtype.is_floating_point and device == "cpu"
+        else None
+    )
+
+
+def _vector(graph: Graph, vectors: dict[tuple[Node, ...], Node], items: Any) -> Node:
+    found = vectors.get(tuple(items))
+    if found is None:
+        found = vectors[tuple(items)] = graph.call_function(torch.ops.aten.stack.default, (list(items),))
+    return found

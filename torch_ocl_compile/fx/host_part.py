@@ -1,0 +1,127 @@
+# torch_ocl_compile/fx/host_part.py: which nodes of a graph run on the host, and the little graphs made of them.
+"""A compiled optimizer step counts in CPU 0-dim tensors beside tensors on the device. Its nodes fall into
+
+before   results on the CPU that need nothing from the device (Adam's step += 1), transfers to it, the random state
+device   everything else: lowered
+after    results on the CPU that need the device's (x.cpu())
+"""
+
+from __future__ import annotations
+
+import enum
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from torch_ocl_compile.errors import ConfigError, UnsupportedError
+from torch_ocl_compile.fx.graph_pass import compare_copy
+from torch_ocl_compile.fx.host_numbers import stack_numbers
+
+
+class Part(enum.Enum):
+    BEFORE = "before"
+    DEVICE = "device"
+    AFTER = "after"
+    SIZE = "size"  # integers: known from the symbols, on either side
+
+
+TO_DEVICE = {torch.ops.ocl.rng_reserve.default}
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    return [v for v in tree_leaves(value) if isinstance(v, torch.Tensor)]
+
+
+def graph_device(graph: torch.fx.Graph) -> torch.device:
+    """The one device that the graph computes on: CPU only if nothing else occurs. Raises ConfigError on two."""
+    found: dict[torch.device, torch.fx.Node] = {}
+    for node in graph.nodes:
+        for tensor in tensors_of(node.meta.get("val")) if node.op != "output" else ():
+            if tensor.device.type not in ("cpu", "meta"):
+                found.setdefault(tensor.device, node)
+    if len(found) > 1:
+        places = ", ".join(f"{device} ({node.name})" for device, node in found.items())
+        raise ConfigError(f"tensors of one compiled graph are on different devices: {places}.\n  do: move them to one.")
+    return next(iter(found), torch.device("cpu"))
+
+
+def classify(graph: torch.fx.Graph, device: torch.device) -> dict[torch.fx.Node, Part]:
+    """The part of every node. Raises UnsupportedError where the device would wait for its own results."""
+    parts: dict[torch.fx.Node, Part] = {}
+    for node in graph.nodes:
+        if node.op == "output":
+            continue
+        tensors = tensors_of(node.meta.get("val"))
+        if node.op in ("placeholder", "get_attr"):
+            parts[node] = _part_of_input(tensors, device)
+            continue
+        sources = {parts[a] for a in node.all_input_nodes}
+        on_host = device.type != "cpu" and tensors and all(t.device.type == "cpu" for t in tensors)
+        transfer = node.target in TO_DEVICE or (
+            node.target is torch.ops.prims.device_put.default and parts[node.args[0]] is not Part.DEVICE
+        )
+        if not tensors and node.op == "call_function" and node.meta.get("val") is not None:
+            parts[node] = Part.SIZE
+        elif on_host and Part.DEVICE in sources:
+            parts[node] = Part.AFTER
+        elif (on_host or transfer) and device.type != "cpu":
+            parts[node] = Part.AFTER if Part.AFTER in sources else Part.BEFORE
+        elif Part.AFTER in sources:
+            raise UnsupportedError(f"{node.target} on {device} needs a CPU tensor that this graph computed on {device}")
+        else:
+            parts[node] = Part.DEVICE
+        if node.target is operator.getitem and not on_host:
+            parts[node] = parts[node.args[0]]
+    return parts
+
+
+def _part_of_input(tensors: Sequence[torch.Tensor], device: torch.device) -> Part:
+    if not tensors:
+        return Part.SIZE
+    return Part.BEFORE if device.type != "cpu" and tensors[0].device.type == "cpu" else Part.DEVICE
+
+
+def extract(
+    owner: torch.fx.GraphModule, nodes: Iterable[torch.fx.Node], wanted: Sequence[torch.fx.Node]
+) -> tuple[Callable[..., Any], list[torch.fx.Node]]:
+    """A function that computes `wanted` by running `nodes` (and the sizes they use), and the nodes it takes."""
+    inside = set(nodes)
+    graph = torch.fx.Graph()
+    made: dict[torch.fx.Node, torch.fx.Node] = {}
+    inputs: list[torch.fx.Node] = []
+
+    def get(node: torch.fx.Node) -> torch.fx.Node:
+        if node not in made:
+            if node.op == "get_attr":
+                made[node] = graph.get_attr(str(node.target))
+            elif node.op == "call_function" and (node in inside or not tensors_of(node.meta.get("val"))):
+                for source in node.all_input_nodes:
+                    get(source)
+                made[node] = graph.node_copy(node, lambda n: made[n])
+            else:
+                inputs.append(node)
+                made[node] = graph.placeholder(f"input_{len(inputs)}")
+                made[node].meta["val"] = node.meta.get("val")
+        return made[node]
+
+    for node in nodes:  # effects (copy_) too, in their order
+        get(node)
+    graph.output(tuple(get(n) for n in wanted))
+    _placeholders_first(graph)
+    compare_copy("extract", nodes, made)
+    part = torch.fx.GraphModule(owner, graph)
+    stack_numbers(part)
+    return part, inputs
+
+
+def _placeholders_first(graph: torch.fx.Graph) -> None:
+    placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+    head = next(iter(graph.nodes))
+    for node in placeholders:
+        if node is not head:
+            head.prepend(node)
+        else:
+            head = head.next

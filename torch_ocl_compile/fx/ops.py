@@ -1,0 +1,119 @@
+# torch_ocl_compile/fx/ops.py: ops of our own that stand in FX graphs where aten has none that fits.
+"""Their schemas, fake results and eager forms; the lowerings are in lowering/random.py and lowering/pooling.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from torch_ocl_compile import _C
+from torch_ocl_compile.reference.philox import philox_bits, philox_normal, philox_uniform
+
+aten = torch.ops.aten
+
+# How many uniform numbers a half has: those that it holds exactly.
+UNIFORM_STEPS = {torch.float16: 2**11, torch.bfloat16: 2**8}
+
+LIBRARY = torch.library.Library("ocl", "FRAGMENT")
+LIBRARY.define("rng_reserve(Device device, int streams) -> Tensor")
+LIBRARY.define("uniform(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
+LIBRARY.define("normal(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
+LIBRARY.define("randint(Tensor state, SymInt[] size, int stream, ScalarType dtype, SymInt low, SymInt high) -> Tensor")
+# Stands in the graph of an eager op for a number computed of sizes, which its meta["val"] has. It is never called.
+LIBRARY.define("number(str expression) -> Scalar")
+# (seed, offset + stream): what an op with one stream of its own draws from.
+LIBRARY.define("rng_stream(Tensor state, int stream) -> Tensor")
+# Attention of any rank: (out, sums, state), sums as csrc/ir/graph.h has them. A mask is bool (false: not seen) or added.
+# Without `state`, dropout draws one, which is the third result. nan_rows: queries that see nothing give nan, as a
+# written-out softmax does, and not 0.
+LIBRARY.define(
+    "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? state, float p, bool causal, bool nan_rows,"
+    " float? scale) -> (Tensor, Tensor, Tensor)"
+)
+LIBRARY.define(
+    "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor out, Tensor sums, Tensor? state,"
+    " float p, bool causal, bool nan_rows, float? scale, bool[4] wanted) -> (Tensor?, Tensor?, Tensor?, Tensor?)"
+)
+# max_pool{2,3}d_with_indices_backward without the input, of which only the size matters: backward then need not keep it.
+LIBRARY.define(
+    "max_pool_backward(Tensor grad, Tensor offsets, SymInt[] size, int[] kernel, int[] stride, int[] padding,"
+    " int[] dilation) -> Tensor"
+)
+
+
+def reserve(device: torch.device, streams: int) -> torch.Tensor:
+    """The generator's (seed, offset) on the device; the offset moves past the streams that the graph draws."""
+    if device.type == "cpu":  # without a device, as in tests of the lowering: any reproducible state will do
+        return torch.randint(0, 2**31, (2,))
+    state = _C.reserve_philox(-1 if device.index is None else device.index, streams)
+    return torch.tensor(state, dtype=torch.int64).to(device, non_blocking=True)
+
+
+def _numbers(make: Any, state: torch.Tensor, size: Sequence[int], stream: int, dtype: torch.dtype) -> torch.Tensor:
+    seed, offset = state.cpu().tolist()
+    made: torch.Tensor = make(seed, offset + stream, list(size))
+    return made.to(device=state.device, dtype=dtype)
+
+
+def uniform(state: torch.Tensor, size: Sequence[int], stream: int, dtype: torch.dtype) -> torch.Tensor:
+    drawn = _numbers(philox_uniform, state, size, stream, torch.float32)
+    steps = UNIFORM_STEPS.get(dtype)
+    return (drawn if steps is None else torch.floor(drawn * steps) / steps).to(dtype)
+
+
+def randint(
+    state: torch.Tensor, size: Sequence[int], stream: int, dtype: torch.dtype, low: int, high: int
+) -> torch.Tensor:
+    return _numbers(lambda *call: low + (philox_bits(*call) & (2**63 - 1)) % (high - low), state, size, stream, dtype)
+
+
+def normal(state: torch.Tensor, size: Sequence[int], stream: int, dtype: torch.dtype) -> torch.Tensor:
+    return _numbers(philox_normal, state, size, stream, dtype)
+
+
+def max_pool_backward(
+    grad: torch.Tensor,
+    offsets: torch.Tensor,
+    size: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> torch.Tensor:
+    prims, spatial = torch.ops.prims, len(kernel)
+    plane = size[-spatial:]
+    indices = prims._low_memory_max_pool_offsets_to_indices(offsets, kernel, plane, stride, padding, dilation)
+    backward = aten.max_pool3d_with_indices_backward if spatial == 3 else aten.max_pool2d_with_indices_backward
+    result: torch.Tensor = backward(grad, grad.new_empty(size), kernel, stride, padding, dilation, False, indices)
+    return result
+
+
+def rng_stream(state: torch.Tensor, stream: int) -> torch.Tensor:
+    return state + torch.tensor([0, stream]).to(state.device)
+
+
+def _fake_numbers(state: torch.Tensor, size: Sequence[Any], stream: int, dtype: torch.dtype, *_: Any) -> torch.Tensor:
+    return state.new_empty(size, dtype=dtype)
+
+
+def fake_reserve(device: torch.device, streams: int) -> torch.Tensor:
+    return torch.empty(2, dtype=torch.int64, device=device)
+
+
+def _fake_max_pool_backward(grad: torch.Tensor, offsets: torch.Tensor, size: Sequence[Any], *_: Any) -> torch.Tensor:
+    return grad.new_empty(size)
+
+
+LIBRARY.impl("rng_reserve", reserve, "BackendSelect")
+torch.library.register_fake("ocl::rng_reserve", fake_reserve, lib=LIBRARY)
+for _name, _eager, _fake in (
+    ("rng_stream", rng_stream, lambda state, stream: torch.empty_like(state)),
+    ("uniform", uniform, _fake_numbers),
+    ("normal", normal, _fake_numbers),
+    ("randint", randint, _fake_numbers),
+    ("max_pool_backward", max_pool_backward, _fake_max_pool_backward),
+):
+    LIBRARY.impl(_name, _eager, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"ocl::{_name}", _fake, lib=LIBRARY)

@@ -1,0 +1,15 @@
+# torch_ocl_compile/fx/overloads.py: overloads of ops by name, for ops that not every version of torch has.
+from __future__ import annotations
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+
+
+def overload(name: str) -> OpOverload | None:
+    """The overload called `name` ("aten.add.Tensor"), None where this torch has no such op."""
+    namespace, packet, which = name.split(".")
+    found = getattr(getattr(torch.ops, namespace), packet, None)
+    if not isinstance(found, OpOverloadPacket):
+        return None
+    result = getattr(found, which, None)
+    return result if isinstance(result, OpOverload) else None

@@ -1,0 +1,179 @@
+# torch_ocl_compile/lowering/symbolic.py: SymInt and its sympy expression -> ir.IndexExpr.
+"""Sizes of the traced graph as index expressions of the IR, and back to Python numbers at run time."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils._sympy.functions import CeilToInt, FloorDiv, FloorToInt, Mod, PythonMod, ToFloat
+
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.errors import UnsupportedError
+
+_UNBOUNDED = 2**62
+
+
+@dataclass(frozen=True)
+class SymbolSource:
+    """Where the value of a size symbol comes from at run time: graph input `position`, as the integer itself
+    (dim None) or as size `dim` of a tensor."""
+
+    position: int
+    dim: int | None
+
+
+@dataclass
+class Symbols:
+    """The size symbols of one graph: s0, s1, ... in the order in which the inputs bring them."""
+
+    builder: ir.Builder
+    exprs: dict[Any, ir.IndexExpr] = field(default_factory=dict)
+    sources: list[SymbolSource] = field(default_factory=list)
+    names: list[Any] = field(default_factory=list)
+    ones: dict[Any, bool] = field(default_factory=dict)  # of composed sizes: whether guards say that they are 1
+
+    def bind_inputs(self, fakes: Sequence[Any]) -> None:
+        """Gives a size symbol to each integer input and to each sympy symbol that only a tensor's size brings."""
+        for position, fake in enumerate(fakes):
+            if isinstance(fake, torch.SymInt):
+                self._bind(fake.node.expr, fake.node.shape_env, SymbolSource(position, None))
+        for position, fake in enumerate(fakes):
+            if isinstance(fake, torch.Tensor):
+                for dim, size in enumerate(fake.shape):
+                    if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
+                        self._bind(size.node.expr, size.node.shape_env, SymbolSource(position, dim))
+
+    def _bind(self, expr: Any, shape_env: Any, source: SymbolSource) -> None:
+        if expr in self.exprs or expr.is_number:
+            return
+        self.exprs[expr] = self.builder.size_symbol(symbol_range(expr, shape_env))
+        self.sources.append(source)
+        self.names.append(expr)
+
+    def size(self, x: Any) -> ir.IndexExpr:
+        """An int, SymInt, sympy expression or IndexExpr as an IndexExpr."""
+        if isinstance(x, ir.IndexExpr):
+            return x
+        if isinstance(x, torch.SymInt):
+            if self._is_one(x):
+                return ir.IndexExpr(1)
+            x = x.node.expr
+        if isinstance(x, int):
+            return ir.IndexExpr(x)
+        return self.translate(x)
+
+    def _is_one(self, x: torch.SymInt) -> bool:
+        """Whether a composed size, such as that of the last chunk of s0 rows, is 1 wherever this graph runs: the trace then
+        has broadcast it, which index maps can only do to a size that they know."""
+        expr = x.node.expr
+        if expr.is_number or expr.is_Symbol:
+            return False
+        if expr not in self.ones:
+            self.ones[expr] = statically_known_true(x == 1)
+        return self.ones[expr]
+
+    def translate(self, expr: Any) -> ir.IndexExpr:
+        """A sympy expression as an IndexExpr. Raises UnsupportedError on a symbol that no input brings."""
+        if expr in self.exprs:
+            return self.exprs[expr]
+        if expr.is_Integer:
+            return ir.IndexExpr(int(expr))
+        if isinstance(expr, sympy.Symbol):
+            raise UnsupportedError(f"size {expr} depends on the data: no input of the graph gives its value")
+        rule = next((rule for kind, rule in _RULES if isinstance(expr, kind)), None)
+        if rule is None:
+            raise UnsupportedError(f"size expression {expr} ({type(expr).__name__}) has no index form")
+        return rule(self, expr)
+
+    def evaluator(self, expr: Any) -> Callable[[Sequence[int]], int]:
+        """A function from the values of s0, s1, ... to the value of `expr`."""
+        from torch.utils._sympy.printers import PythonPrinter
+
+        if isinstance(expr, torch.SymInt):
+            expr = expr.node.expr
+        names = [f"s_{i}" for i in range(len(self.names))]
+        symbols = [sympy.Symbol(n, integer=True) for n in names]
+        renamed = sympy.sympify(expr).xreplace(dict(zip(self.names, symbols, strict=True)))
+        if unknown := renamed.free_symbols - set(symbols):
+            raise UnsupportedError(f"{expr} depends on the data: no input of the graph gives {unknown.pop()}")
+        unpack = f"({', '.join(names)},) = s; " if names else ""
+        text = f"def value(s):\n  {unpack}return {PythonPrinter().doprint(renamed)}\n"
+        scope: dict[str, Any] = {"math": __import__("math"), "torch": torch}
+        exec(text, scope)
+        value: Callable[[Sequence[int]], int] = scope["value"]
+        return value
+
+
+def symbol_range(expr: Any, shape_env: Any) -> ir.Range:
+    """What PyTorch knows of a size: inclusive bounds."""
+    low, high = 0, _UNBOUNDED
+    if shape_env is not None:
+        bounds = shape_env.bound_sympy(expr)
+        low = int(bounds.lower) if bounds.lower.is_Integer else -_UNBOUNDED
+        high = int(bounds.upper) if bounds.upper.is_Integer else _UNBOUNDED
+    return ir.Range(max(low, -_UNBOUNDED), min(high, _UNBOUNDED))
+
+
+def _fold(combine: Callable[[ir.IndexExpr, ir.IndexExpr], ir.IndexExpr]) -> Callable[[Symbols, Any], ir.IndexExpr]:
+    return lambda s, e: functools.reduce(combine, (s.translate(a) for a in e.args))
+
+
+def _power(s: Symbols, e: Any) -> ir.IndexExpr:
+    base, exponent = e.args
+    if not exponent.is_Integer or int(exponent) < 0:
+        raise UnsupportedError(f"size expression {e} is not an integer polynomial")
+    return functools.reduce(lambda a, b: a * b, [s.translate(base)] * int(exponent), ir.IndexExpr(1))
+
+
+def _ceil_or_floor(s: Symbols, e: Any) -> ir.IndexExpr:
+    """CeilToInt / FloorToInt of an expression whose parts are integers divided by integers."""
+    numerator, denominator = sympy.fraction(sympy.together(_as_fraction(e.args[0])))
+    n, d = s.translate(numerator), s.translate(denominator)
+    return ir.floordiv(n, d) if isinstance(e, (FloorToInt, sympy.floor)) else ir.ceildiv(n, d)
+
+
+def _as_fraction(e: Any) -> Any:
+    """Quotients, and numbers such as 1.5 that are short fractions, as sympy's own."""
+    if e.is_Float and sympy.Rational(float(e)).q <= 2**16:
+        return sympy.Rational(float(e))
+    parts = [_as_fraction(a) for a in e.args]
+    if isinstance(e, _is_named("IntTrueDiv", "FloatTrueDiv")):
+        return parts[0] / parts[1]
+    if isinstance(e, ToFloat):
+        return parts[0]
+    return e.func(*parts) if isinstance(e, (sympy.Add, sympy.Mul)) else e
+
+
+_RULES: list[tuple[Any, Callable[[Symbols, Any], ir.IndexExpr]]] = [
+    (sympy.Add, _fold(lambda a, b: a + b)),
+    (sympy.Mul, _fold(lambda a, b: a * b)),
+    (sympy.Pow, _power),
+    (FloorDiv, lambda s, e: ir.floordiv(s.translate(e.args[0]), s.translate(e.args[1]))),
+    ((Mod, PythonMod), lambda s, e: ir.mod(s.translate(e.args[0]), s.translate(e.args[1]))),
+    ((CeilToInt, FloorToInt, sympy.floor, sympy.ceiling), _ceil_or_floor),
+    (ToFloat, lambda s, e: s.translate(e.args[0])),
+]
+
+
+def _is_named(*names: str) -> Any:
+    """Classes of torch's sympy functions by name: they move between versions."""
+    import torch.utils._sympy.functions as functions
+
+    return tuple(getattr(functions, n) for n in names if hasattr(functions, n))
+
+
+_RULES += [
+    ((*_is_named("Max"), sympy.Max), _fold(ir.max)),
+    ((*_is_named("Min"), sympy.Min), _fold(ir.min)),
+    (_is_named("CleanDiv"), lambda s, e: ir.floordiv(s.translate(e.args[0]), s.translate(e.args[1]))),
+    (
+        _is_named("ModularIndexing"),
+        lambda s, e: ir.mod(ir.floordiv(s.translate(e.args[0]), s.translate(e.args[1])), s.translate(e.args[2])),
+    ),
+]

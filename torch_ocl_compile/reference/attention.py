@@ -1,0 +1,77 @@
+# torch_ocl_compile/reference/attention.py: what an Attention node of the IR computes, with plain torch ops.
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.reference import philox
+
+
+def dropped(state: Tensor, shape: Sequence[int], p: float) -> Tensor:
+    """Which elements of p [b, h, lq, lk] an Attention node drops: see AttentionAttrs in graph.h."""
+    keys = torch.arange(shape[-1])
+    rows = torch.arange(math.prod(shape[:-1])).view(*shape[:-1], 1)
+    words = philox.philox(state[0], state[1], rows * -(-shape[-1] // 4) + keys // 4)
+    return philox.lane_of(words, keys % 4) < p
+
+
+class _Attention:
+    """What an Attention node computes, by its definition in graph.h; sums in the operands' compute type."""
+
+    def __init__(self, attrs: Any, operands: Sequence[Tensor], is_forward: bool) -> None:
+        self.attrs = attrs
+        q, k, v, *rest = operands
+        self.q: Tensor = q
+        self.group = q.shape[1] // k.shape[1] if k.shape[1] else 1
+        self.k, self.v = (x.repeat_interleave(self.group, 1) for x in (k, v))
+        if not is_forward:
+            self.grad, sums, self.delta, *rest = rest
+        s = torch.matmul(self.q, self.k.mT) * attrs.scale
+        if attrs.masked:
+            mask = rest.pop(0)
+            s = s.masked_fill(~mask, -math.inf) if mask.dtype is torch.bool else s + mask
+        if attrs.causal:
+            s = s.masked_fill(~torch.ones(s.shape[-2:], dtype=torch.bool).tril(), -math.inf)
+        blind = (s == -math.inf).all(-1, keepdim=True) & (s.shape[-1] > 0)
+        self.keep: Any = 1.0
+        if attrs.dropout > 0:
+            scale = 1 / (1 - attrs.dropout) if attrs.dropout < 1 else 0.0
+            self.keep = torch.where(dropped(rest.pop(0), s.shape, attrs.dropout), 0.0, scale)
+        if is_forward:
+            most = s.amax(-1) if s.shape[-1] else s.new_zeros(s.shape[:-1])
+            most = most.masked_fill(most == -math.inf, 0.0)
+            sums = torch.stack([most, torch.exp(s - most.unsqueeze(-1)).sum(-1)])
+        self.sums: Tensor = sums
+        p = torch.exp(s - sums[0].unsqueeze(-1)) / sums[1].unsqueeze(-1)
+        self.p = p.masked_fill(blind, math.nan if attrs.nan_rows else 0.0)
+
+    def score_gradient(self) -> Tensor:
+        """Of scores with their mask."""
+        grad_p: Tensor = torch.matmul(self.grad, self.v.mT) * self.keep
+        return self.p * (grad_p - self.delta.unsqueeze(-1))
+
+    def grouped(self, x: Tensor) -> Tensor:
+        summed: Tensor = x.unflatten(1, (-1, self.group)).sum(2)
+        return summed
+
+
+def attention(attrs: Any, operands: Sequence[Tensor]) -> list[Tensor]:
+    """The results of an Attention node."""
+    forward = attrs.kind == ir.AttentionKind.kForward
+    a = _Attention(attrs, operands, forward)
+    if forward:
+        return [torch.matmul(a.p * a.keep, a.v), a.sums]
+    ds = a.score_gradient() * attrs.scale
+    if attrs.kind == ir.AttentionKind.kQuery:
+        return [torch.matmul(ds, a.k)]
+    return [a.grouped(torch.matmul(ds.mT, a.q)), a.grouped(torch.matmul((a.p * a.keep).mT, a.grad))]
+
+
+def attention_score_gradient(attrs: Any, operands: Sequence[Tensor]) -> Tensor:
+    """Gradient of the scores, from the operands of a gradient node: that of a mask, before it is summed."""
+    return _Attention(attrs, operands, False).score_gradient()

@@ -1,0 +1,419 @@
+# torch_ocl_compile/reference/interpreter.py: the graph run with plain torch ops on the CPU: the definition of every IR op.
+"""Slow and right. A loop nest is computed for all of its points at once: i* and r* are index tensors that broadcast
+over the nest's space, loads are gathers, stores are scatters, a reduction folds the trailing r dimensions.
+
+    results = run_graph(graph, [sizes..., tensors...])      mutated inputs are changed in place
+
+A scheduled graph runs too: Map nodes over i* and then r* (whole rows in one kernel), both steps of split reductions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.dtypes import TORCH_DTYPES
+from torch_ocl_compile.reference.attention import attention
+from torch_ocl_compile.reference.scalar_ops import RULES, converted_operands, operation
+
+Tensor = torch.Tensor
+
+
+class _Nest:
+    """The space of one node: sizes i*, then r*; every tensor broadcasts over it."""
+
+    def __init__(self, run: _Run, sizes: Sequence[Any], reduce_sizes: Sequence[Any]) -> None:
+        self.run = run
+        self.shape = [run.size(s) for s in sizes]
+        self.reduced = [run.size(s) for s in reduce_sizes]
+        self.values: list[Tensor] = []
+
+    def axis(self, position: int) -> Tensor:
+        space = [*self.shape, *self.reduced]
+        view = [1] * len(space)
+        view[position] = space[position]
+        return torch.arange(space[position]).view(view)
+
+    def scalar(self, value: Any, dtype: torch.dtype = torch.int64) -> Tensor:
+        return torch.tensor(value, dtype=dtype).view([1] * (len(self.shape) + len(self.reduced)))
+
+    def symbol(self, name: str) -> Tensor:
+        """s0 size, i0 loop, r0 reduction loop, v0 value of an op of the body."""
+        kind, number = name[0], int(name[1:])
+        if kind == "i":
+            return self.axis(number)
+        if kind == "r":
+            return self.axis(len(self.shape) + number)
+        return self.scalar(self.run.symbols[number]) if kind == "s" else self.values[number].to(torch.int64)
+
+    def index(self, expr: Any) -> Tensor:
+        """An IndexExpr at every point."""
+        kind = expr.op()
+        if kind == "const":
+            return self.scalar(expr.constant())
+        if kind == "symbol":
+            return self.symbol(str(expr))
+        args = [self.index(a) for a in expr.args()]
+        result = args[0]
+        for a in args[1:]:
+            result = INDEX_OPS[kind](result, a)
+        return result
+
+    def gather(self, number: int, index: Sequence[Any], mask: Tensor | None) -> Tensor:
+        """Elements of a buffer; 0 where the mask is false. Raises IndexError outside the buffer."""
+        buffer = self.run.buffers[number]
+        coords = [self.index(e) for e in index]
+        if mask is not None:
+            coords = [torch.where(mask, c, 0) for c in coords]
+        if not coords:
+            loaded = buffer.view([1] * (len(self.shape) + len(self.reduced)))
+        elif buffer.numel() == 0:
+            space = torch.broadcast_shapes(*(c.shape for c in coords), () if mask is None else mask.shape)
+            loaded = torch.zeros(space, dtype=buffer.dtype)
+        else:
+            for c, size in zip(coords, buffer.shape, strict=True):
+                if c.numel() and (int(c.min()) < 0 or int(c.max()) >= size):
+                    raise IndexError(f"load of {index} from {self.run.name(number)} {list(buffer.shape)} is outside")
+            loaded = buffer[tuple(torch.broadcast_tensors(*coords))]
+        return loaded if mask is None else torch.where(mask, loaded, torch.zeros((), dtype=loaded.dtype))
+
+    def evaluate(self, ops: Sequence[Any]) -> None:
+        for name, ir_dtype, args, detail in ops:
+            dtype = TORCH_DTYPES[ir_dtype]
+            operands = [self.values[a] for a in args]
+            if name == "load":
+                value = self.gather(detail[0], detail[1], operands[0].bool() if operands else None)
+            elif name == "constant":
+                value = self.scalar(detail, dtype)
+            elif name == "index":
+                value = self.index(detail)
+            elif name == "cast":
+                value = operands[0]
+            else:
+                value = operation(name)(*converted_operands(RULES[name], operands))
+            self.values.append(value.to(dtype))
+
+    def full(self, value: Tensor) -> Tensor:
+        return value.expand([*self.shape, *self.reduced])
+
+    def store(self, store: Any, value: Tensor) -> None:
+        """`value` has the nest's space; after a reduction that is i* alone."""
+        if store.mask >= 0 or store.mode == "maximum":
+            self.store_partly(store, value)
+            return
+        target = self.run.buffers[store.buffer]
+        space = [*self.shape, *self.reduced]
+        if not math.prod(space):
+            return
+        coords = [self.index(e) for e in store.index]
+        coords = [c.reshape(c.shape[: len(space)]) if c.dim() > len(space) else c for c in coords]
+        where = tuple(c.expand(space) for c in coords)
+        if where:
+            target[where] = value.to(target.dtype)
+        else:
+            target.copy_(value.reshape(target.shape))
+
+    def store_partly(self, store: Any, value: Tensor) -> None:
+        """Under a mask, or the larger of what is there and the value."""
+        target = self.run.buffers[store.buffer]
+        mask = self.full(self.values[store.mask] if store.mask >= 0 else self.scalar(1)).bool()
+        where = tuple(self.full(self.index(e))[mask] for e in store.index)
+        if not where:
+            raise NotImplementedError("a masked store to a scalar")
+        chosen = value[mask].to(target.dtype)
+        if store.mode == "maximum":
+            flat = sum((w * s for w, s in zip(where, target.stride(), strict=True)), torch.zeros_like(where[0]))
+            target.as_strided([target.untyped_storage().nbytes() // 4], [1], 0).scatter_reduce_(0, flat, chosen, "amax")
+        else:
+            target[where] = chosen
+
+
+INDEX_OPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "add": torch.add,
+    "mul": torch.mul,
+    "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "mod": torch.remainder,
+    "min": torch.minimum,
+    "max": torch.maximum,
+}
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x if x.is_floating_point() else x.to(torch.int64)
+
+
+def _extreme(x: Tensor, largest: bool) -> Tensor:
+    if x.dtype is torch.bool:
+        x = x.to(torch.int32)
+    if not x.shape[-1]:
+        info = torch.finfo(x.dtype) if x.is_floating_point() else torch.iinfo(x.dtype)
+        low, high = (-math.inf, math.inf) if x.is_floating_point() else (info.min, info.max)
+        return torch.full(x.shape[:-1], low if largest else high, dtype=x.dtype)
+    return x.amax(-1) if largest else x.amin(-1)
+
+
+def _arg(x: Tensor, largest: bool, positions: Tensor) -> Tensor:
+    """The first of equals; NaN beats all."""
+    x = x.to(torch.int32) if x.dtype is torch.bool else x
+    best = _extreme(x, largest).unsqueeze(-1)
+    hit = torch.isnan(x) if x.is_floating_point() else torch.zeros_like(x, dtype=torch.bool)
+    hit = torch.where(hit.any(-1, keepdim=True), hit, x == best)
+    return torch.where(hit, positions.expand(x.shape), torch.iinfo(torch.int64).max).amin(-1)
+
+
+def _welford(x: Tensor) -> list[Tensor]:
+    x = _wide(x)
+    mean = x.double().mean(-1)
+    squares = (x.double() - mean.unsqueeze(-1)).square().sum(-1)
+    dtype = x.dtype if x.is_floating_point() else torch.float32
+    return [mean.to(dtype), squares.to(dtype)]
+
+
+def _softmax(x: Tensor) -> list[Tensor]:
+    largest = _extreme(x, True)
+    shifted = torch.where(x == largest.unsqueeze(-1), 0, x - largest.unsqueeze(-1))
+    return [largest, torch.exp(shifted).sum(-1)]
+
+
+# The body's reduced values, r dimensions flattened into the last one -> the results of the row.
+REDUCTIONS: dict[str, Callable[..., list[Tensor]]] = {
+    "sum": lambda x: [_wide(x).sum(-1)],
+    "prod": lambda x: [_wide(x).prod(-1)],
+    "max": lambda x: [_extreme(x, True)],
+    "min": lambda x: [_extreme(x, False)],
+    "any": lambda x: [x.bool().any(-1)],
+    "all": lambda x: [x.bool().all(-1)],
+    "argmax": lambda x, i: [_arg(x, True, i)],
+    "argmin": lambda x, i: [_arg(x, False, i)],
+    "welford": _welford,
+    "softmax": _softmax,
+}
+
+
+def _best(x: Tensor, i: Tensor, largest: bool) -> list[Tensor]:
+    """Value and position: the accumulators of argmax and argmin."""
+    where = _arg(x, largest, i)
+    x, i = torch.broadcast_tensors(x, i)
+    return [torch.gather(x, -1, (i == where.unsqueeze(-1)).int().argmax(-1, keepdim=True)).squeeze(-1), where]
+
+
+def _welford_parts(x: Tensor) -> list[Tensor]:
+    mean, squares = _welford(x)
+    return [mean, squares, torch.full_like(mean, x.shape[-1])]
+
+
+def _welford_merge(mean: Tensor, squares: Tensor, count: Tensor) -> list[Tensor]:
+    n = count.double().sum(-1, keepdim=True)
+    whole = (mean.double() * count).sum(-1, keepdim=True) / n
+    merged = (squares.double() + count * (mean.double() - whole).square()).sum(-1)
+    return [whole.squeeze(-1).to(mean.dtype), merged.to(mean.dtype)]
+
+
+def _softmax_merge(largest: Tensor, total: Tensor) -> list[Tensor]:
+    whole = _extreme(largest, True)
+    shifted = torch.where(largest == whole.unsqueeze(-1), 0, largest - whole.unsqueeze(-1))
+    return [whole, (total * torch.exp(shifted)).sum(-1)]
+
+
+# Where the accumulators are not the results, or merging them is not reducing them.
+PARTIAL: dict[str, Callable[..., list[Tensor]]] = {
+    "argmax": lambda x, i: _best(x, i, True),
+    "argmin": lambda x, i: _best(x, i, False),
+    "welford": _welford_parts,
+}
+FINAL: dict[str, Callable[..., list[Tensor]]] = {"welford": _welford_merge, "softmax": _softmax_merge}
+STAGES = {"whole": REDUCTIONS, "partial": REDUCTIONS | PARTIAL, "final": REDUCTIONS | FINAL}
+
+
+def _scan(name: str, inputs: list[Tensor], reset: Tensor | None) -> list[Tensor]:
+    """The reduction of every prefix of the last dimension, from the last reset on."""
+    name = {"twosum": "sum", "softmax_twosum": "softmax"}.get(name, name)
+    begin = torch.zeros(inputs[0].shape[:-1], dtype=torch.int64)
+    steps = []
+    for k in range(inputs[0].shape[-1]):
+        if reset is not None:
+            begin = torch.where(reset[..., k], k, begin)
+        live = torch.arange(k + 1) >= begin.unsqueeze(-1)
+        steps.append(_prefix(name, [x[..., : k + 1] for x in inputs], live))
+    return [torch.stack(s, -1) for s in zip(*steps, strict=True)]
+
+
+def _prefix(name: str, inputs: list[Tensor], live: Tensor) -> list[Tensor]:
+    if name in ("last_max", "last_min"):
+        x, i = inputs
+        x = x.to(torch.int32) if x.dtype is torch.bool else x
+        best, where = (torch.cummax if name == "last_max" else torch.cummin)(x, -1)
+        return [best[..., -1], torch.gather(i, -1, where[..., -1:]).squeeze(-1)]
+    return REDUCTIONS[name](torch.where(live, inputs[0], IDENTITIES.get(name, 0)))
+
+
+# What a prefix's elements before a reset count as, where that is not 0.
+IDENTITIES: dict[str, float] = {"prod": 1, "max": -math.inf, "min": math.inf, "softmax": -math.inf}
+
+
+class _Run:
+    def __init__(
+        self, graph: Any, args: Sequence[Any], calls: Sequence[Callable[[list[Tensor]], list[Tensor]]]
+    ) -> None:
+        self.graph = graph
+        self.calls = calls
+        self.symbols = [int(a) for a in args[: graph.symbols]]
+        self.buffers: dict[int, Tensor] = dict(zip(graph.inputs, args[graph.symbols :], strict=True))
+        for number, buffer in enumerate(graph.buffers):
+            if number not in self.buffers:
+                shape = [self.size(s) for s in buffer.sizes]
+                self.buffers[number] = torch.zeros(shape, dtype=TORCH_DTYPES[buffer.dtype])
+
+    def size(self, expr: Any) -> int:
+        return int(ir.evaluate(expr, {f"s{i}": value for i, value in enumerate(self.symbols)}))
+
+    def name(self, buffer: int) -> str:
+        return str(self.graph.buffers[buffer].name) or f"buffer {buffer}"
+
+    def view(self, view: Any) -> Tensor:
+        """A view's elements, gathered."""
+        nest = _Nest(self, view.sizes, [])
+        buffer = self.buffers[view.buffer]
+        if not view.coords:
+            return buffer.expand(nest.shape)
+        return buffer[tuple(nest.index(c).expand(nest.shape) for c in view.coords)]
+
+    def node(self, node: Any) -> None:
+        if node.kind in ("map", "reduce", "scan"):
+            self.loops(node)
+        elif node.kind == "contract":
+            a, b = (self.view(v) for v in node.operands)
+            self.write(node.outputs[0], torch.matmul(_compute(a), _compute(b)))
+        elif node.kind == "convolve":
+            self.write(
+                node.outputs[0],
+                convolve(node, [self.size(s) for s in node.sizes], *(_compute(self.view(v)) for v in node.operands)),
+            )
+            for statistics in node.outputs[1:]:  # which part has what is the template's own affair
+                channels = _compute(self.buffers[node.outputs[0]]).transpose(0, 1).flatten(1)
+                whole = torch.stack(_welford_parts(channels))
+                self.write(
+                    statistics,
+                    torch.zeros_like(self.buffers[statistics]).index_copy(1, torch.tensor([0]), whole[:, None]),
+                )
+        elif node.kind == "pack":
+            matrix, (_, panels, _, width) = self.view(node.operands[0]), [self.size(s) for s in node.sizes]
+            padded = torch.nn.functional.pad(matrix, (0, panels * width - matrix.shape[2]))
+            self.write(node.outputs[0], padded.unflatten(2, (panels, width)).transpose(1, 2))
+        elif node.kind == "attention":
+            results = attention(node.attention, [_compute(self.view(v)) for v in node.operands])
+            for buffer, result in zip(node.outputs, results, strict=True):
+                self.write(buffer, result)
+        else:
+            results = self.calls[node.call]([self.view(v) for v in node.operands])
+            for buffer, result in zip(node.outputs, results, strict=True):
+                self.write(buffer, result)
+
+    def write(self, buffer: int, value: Tensor) -> None:
+        self.buffers[buffer].copy_(value)
+
+    def loops(self, node: Any) -> None:
+        nest = _Nest(self, node.sizes, node.reduce_sizes)
+        if math.prod(nest.shape) == 0 or (node.kind == "scan" and not nest.reduced[0]):
+            return
+        nest.evaluate(node.ops)
+        if node.kind == "map":
+            for store in node.stores:
+                nest.store(store, nest.full(nest.values[store.value]))
+            return
+        if node.kind == "scan":
+            inputs = [nest.full(nest.values[v]) for v in node.reduced]
+            reset = nest.full(nest.values[node.reset]).bool() if node.reset >= 0 else None
+            for store in node.stores:
+                nest.store(store, _scan(node.reduction, inputs, reset)[store.value])
+            return
+        flat = [nest.full(nest.values[v]).reshape([*nest.shape, math.prod(nest.reduced)]) for v in node.reduced]
+        results = STAGES[node.stage][node.reduction](*flat)
+        nest.reduced = []
+        for store in node.stores:
+            nest.store(store, results[store.value])
+
+
+def _compute(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def convolve(node: Any, sizes: list[int], a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
+    """A Convolve node by its definition in graph.h."""
+    attrs = node.convolve
+    stride, padding, dilation, groups = list(attrs.stride), list(attrs.padding), list(attrs.dilation), attrs.groups
+    if attrs.kind == ir.ConvolveKind.kForward:
+        return torch.nn.functional.conv2d(a, b, bias, stride, padding, dilation, groups)
+    settings = (stride, padding, dilation, groups)
+    grad: Any = torch.nn.grad  # type: ignore[attr-defined]
+    if attrs.kind == ir.ConvolveKind.kData:
+        data: Tensor = grad.conv2d_input(sizes, b, a, *settings)
+        return data
+    # A template may sum in parts, along the first dimension, that a Reduce node adds: which part gets what is its own affair.
+    whole: Tensor = grad.conv2d_weight(a, [b.shape[1], *sizes[1:]], b, *settings)
+    return torch.cat([whole, whole.new_zeros([sizes[0] - whole.shape[0], *sizes[1:]])])
+
+
+def run_graph(
+    graph: Any,
+    args: Sequence[Any],
+    calls: Sequence[Callable[[list[Tensor]], list[Tensor]]] = (),
+    order: Sequence[int] | None = None,
+) -> list[Tensor]:
+    """Outputs of the graph on CPU tensors. `args`: the sizes s0, s1, ... as ints, then the tensor inputs in order.
+    `order`: positions of the nodes as a schedule launches them."""
+    run = _Run(graph, args, calls)
+    nodes = list(graph.nodes)
+    for position in range(len(nodes)) if order is None else order:
+        run.node(nodes[position])
+    results = []
+    for output in graph.outputs:
+        shape = [run.size(s) for s in output.sizes]
+        buffer = run.buffers[output.buffer]
+        if output.strides:
+            strides = [run.size(s) for s in output.strides]
+            is_input = output.buffer in graph.inputs
+            memory = buffer if is_input else _laid_out(run, graph.buffers[output.buffer], buffer)
+            offset = memory.storage_offset() if is_input else 0
+            results.append(memory.as_strided(shape, strides, offset + run.size(output.offset)))
+        else:
+            results.append(buffer.reshape(shape))
+    return results
+
+
+def _laid_out(run: _Run, buffer: Any, values: Tensor) -> Tensor:
+    """The values in the buffer's own strides."""
+    if buffer.strides is None:
+        return values.contiguous()
+    strides = [run.size(s) for s in buffer.strides]
+    laid = torch.empty_strided(values.shape, strides, dtype=values.dtype)
+    return laid.copy_(values)
+
+
+class ReferencePlan:
+    """Stands for exec's Plan where there is no device: the interpreter behind the same interface."""
+
+    def __init__(self, graph: Any, calls: Sequence[Callable[[list[Tensor]], list[Tensor]]]) -> None:
+        self.graph = graph
+        self.calls = list(calls)
+        self.launch_count = len(graph.nodes)
+
+    def run(self, args: Sequence[Any]) -> list[Tensor]:
+        return run_graph(self.graph, args, self.calls)
+
+    def describe(self) -> list[dict[str, Any]]:
+        return [{"name": str(n.kind), "origin": n.origin.op} for n in self.graph.nodes]
+
+    def output_strides(self) -> list[list[int]]:
+        """Row-major where the graph leaves them open."""
+        run = _Run(self.graph, [0] * self.graph.symbols + [None] * len(self.graph.inputs), [])
+        found = []
+        for output in self.graph.outputs:
+            sizes = [run.size(s) for s in output.sizes]
+            given = [run.size(s) for s in output.strides]
+            found.append(given or list(torch.empty(sizes, device="meta").stride()))
+        return found

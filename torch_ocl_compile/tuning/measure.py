@@ -1,0 +1,338 @@
+# torch_ocl_compile/tuning/measure.py: measures kernel variants on the device and stores the fastest right one.
+"""For each contraction, convolution and attention of a graph that no measurement covers: the candidates of its templates'
+choosers run alone, on random inputs, against the variant that the compiler's model prefers. One that does not build, fails,
+exceeds the deadline or gives another result is disabled for the driver. OpenCL cannot cancel a kernel: after one that does
+not end, the process tunes no more, and its queue and memory are left to it."""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torch_ocl_compile import _C, config
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.dtypes import TORCH_DTYPES
+from torch_ocl_compile.errors import OclError
+from torch_ocl_compile.tuning import table
+from torch_ocl_compile.tuning.table import Table
+
+log = logging.getLogger(__name__)
+
+ROUNDS = 5  # interleaved, among the finalists
+FINALISTS = 3
+WORTH = 0.98  # of the model's time: less of a gain is noise
+SAVED = 4  # the operand of attention's gradients that is [2, batch, heads, rows]
+SECONDS = 0.05  # of timed calls of one candidate
+# The largest difference to the model's variant over the largest value, by the number of bits of the least exact operand: other
+# orders of summation and rounded halves stay well below, a wrong element does not.
+TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 4e-2}
+REDUCED = 2e-2  # where TF32 or the like is allowed
+
+_kept: list[Any] = []  # what work that did not end may still use
+_stopped = False
+session: list[Tuned] = []  # everything that this process measured
+again = False  # measure also what is stored, once a process
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What came of one problem. Times are device milliseconds of all its kernels."""
+
+    problem: str
+    choice: str
+    ms: float
+    model_choice: str
+    model_ms: float
+    tried: int
+
+
+class VariantError(Exception):
+    """A candidate that is not to be used, and why."""
+
+
+class HangError(VariantError):
+    """A candidate that was still running at the deadline."""
+
+
+def tune_graph(graph: Any, index: int, settings: Mapping[str, Any]) -> list[Tuned]:
+    """Measures what the graph needs and no measurement covers; stores and follows the results."""
+    global _stopped
+    found = table.table_of(index)
+    known = {t.problem for t in session} if again else {*found.choices, *found.shipped}
+    cases = [
+        (problem, alone, choices)
+        for problem, alone, choices in _C.exec.tuning_cases(graph, index, dict(settings))
+        if problem not in known and len(choices) > 1
+    ]
+    results: list[Tuned] = []
+    with _progress(sum(len(choices) for _, _, choices in cases)) as progress:
+        for problem, alone, choices in cases:
+            if _stopped:
+                log.warning("tuning stopped in this process: a kernel variant did not end")
+                break
+            progress.describe(problem)
+            try:
+                tuned = _apart(tune_case, found, problem, alone, choices, index, settings, progress)
+            except HangError:
+                _stopped = True
+                continue
+            except (
+                OclError,
+                RuntimeError,
+                VariantError,
+            ) as error:  # the model's own variant: the compilation will meet it
+                log.warning("%s is not tuned: %s", problem, error)
+                continue
+            row = {
+                "choice": tuned.choice,
+                "ms": tuned.ms,
+                "model_choice": tuned.model_choice,
+                "model_ms": tuned.model_ms,
+            }
+            table.save(found, problem, row)
+            results.append(tuned)
+            session.append(tuned)
+    if cases:
+        table.refresh(index)
+    return results
+
+
+def tune_case(
+    found: Table,
+    problem: str,
+    alone: Any,
+    choices: Sequence[tuple[str, str]],
+    index: int,
+    settings: Mapping[str, Any],
+    progress: Any = None,
+) -> Tuned:
+    """The fastest right choice for one problem. Raises VariantError, or the compiler's error, if the model's variant does not run,
+    HangError if any does not end."""
+    progress = progress or _Silent()
+    model_choice = choices[0][0]
+    inputs = example_inputs(alone, index)
+    limit = tolerance(alone)
+    device = torch.device("ocl", index)
+    before = torch.accelerator.current_stream(device)
+    torch.accelerator.synchronize(index)
+    torch.accelerator.set_stream(torch.Stream(device))
+    plans: dict[str, Any] = {}
+    times: dict[str, float] = {}
+    try:
+        reference = _run(_compile(alone, index, settings, model_choice), inputs, index)
+        plans[model_choice] = _compile(alone, index, settings, model_choice)
+        times[model_choice] = _time(plans[model_choice], inputs)
+        progress.advance()
+
+        def attempt(choice: str) -> None:
+            if choice in found.disabled or choice in times:
+                return
+            try:
+                with table.Trying(found, choice, problem):
+                    plan = _compile(alone, index, settings, choice)
+                    _compare(_run(plan, inputs, index), reference, limit)
+                    times[choice] = _time(plan, inputs)
+                    plans[choice] = plan
+            except VariantError as error:
+                table.disable(found, choice, str(error), problem)
+                if isinstance(error, HangError):
+                    raise
+            except torch.OutOfMemoryError:
+                log.info("%s does not fit into memory for %s", choice, problem)
+            except (OclError, RuntimeError) as error:
+                reason = str(error).strip().splitlines()[0]
+                table.disable(found, choice, f"it failed: {reason}", problem)
+
+        for choice, _ in choices[1:]:
+            attempt(choice)
+            progress.advance()
+        for choice in combined(choices, times):
+            attempt(choice)
+        best = _final(plans, times, inputs, model_choice)
+    finally:
+        torch.accelerator.set_stream(before)
+    return Tuned(problem, best, times[best], model_choice, times[model_choice], len(times))
+
+
+def _apart(function: Callable[..., Tuned], *args: Any) -> Tuned:
+    """In a thread of its own, so that no mode of the caller (fake tensors, autocast, its stream) reaches it."""
+    with ThreadPoolExecutor(1, "ocl_tuning") as pool:
+        return pool.submit(function, *args).result()
+
+
+def combined(choices: Sequence[tuple[str, str]], times: Mapping[str, float]) -> list[str]:
+    """For each template the choice with every knob where it was fastest, if more than one gained."""
+    made = []
+    for first, turned in choices:
+        if turned or first not in times:
+            continue
+        template, *knobs = first.split(" ")
+        setting = dict(knob.split("=") for knob in knobs)
+        best = dict.fromkeys(setting, times[first])
+        gains = 0
+        for choice, knob in choices:
+            if choice.split(" ")[0] != template or not knob or choice not in times:
+                continue
+            name, option = knob.split("=")
+            if times[choice] < WORTH * best[name]:
+                gains += best[name] == times[first]
+                best[name], setting[name] = times[choice], option
+        if gains > 1:
+            made.append(" ".join([template, *(f"{name}={option}" for name, option in setting.items())]))
+    return made
+
+
+def _final(plans: dict[str, Any], times: dict[str, float], inputs: list[torch.Tensor], model_choice: str) -> str:
+    """The fastest of the best few, measured in turn; the model's choice unless another gains."""
+    best = sorted(plans, key=lambda choice: times[choice])[:FINALISTS]
+    finalists = [model_choice, *(c for c in best if c != model_choice)]
+    rounds: dict[str, list[float]] = {choice: [] for choice in finalists}
+    for _ in range(ROUNDS if len(finalists) > 1 else 0):
+        for choice in finalists:
+            rounds[choice].append(_time(plans[choice], inputs, SECONDS / ROUNDS))
+    for choice, measured in rounds.items():
+        if measured:
+            times[choice] = statistics.median(measured)
+    fastest = min(finalists, key=lambda choice: times[choice])
+    return fastest if times[fastest] < WORTH * times[model_choice] else model_choice
+
+
+def example_inputs(alone: Any, index: int) -> list[torch.Tensor]:
+    """Random tensors as the graph's inputs lie: floats of the normal distribution, true, zero. What attention saves of a row of scores,
+    the largest and the sum of exponentials, are numbers that a row may have: kernels take the logarithm of the sum."""
+    device = torch.device("ocl", index)
+    inputs: list[torch.Tensor] = []
+    saved = {
+        node.operands[SAVED].buffer
+        for node in alone.nodes
+        if node.kind == "attention" and node.attention.kind != ir.AttentionKind.kForward
+    }
+    for position in alone.inputs:
+        buffer = alone.buffers[position]
+        sizes = [size.constant() for size in buffer.sizes]
+        strides = [stride.constant() for stride in buffer.strides]
+        dtype = TORCH_DTYPES[buffer.dtype]
+        generator = torch.Generator().manual_seed(len(inputs))
+        span = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+        if dtype.is_floating_point:
+            values = torch.randn(min(span, 1 << 20), generator=generator)
+            values = values.to(dtype).repeat(-(-span // values.numel()))[:span]
+        else:
+            values = torch.full((span,), dtype is torch.bool, dtype=dtype)
+        example = values.as_strided(sizes, strides)
+        if position in saved:
+            example[0], example[1] = 4.0, float(sizes[-1])
+        inputs.append(values.to(device).as_strided(sizes, strides))
+    return inputs
+
+
+def tolerance(alone: Any) -> float:
+    dtypes = [TORCH_DTYPES[alone.buffers[i].dtype] for i in alone.inputs]
+    reduced = any(node.reduced_precision for node in alone.nodes)
+    return max([REDUCED if reduced else 0.0, *(TOLERANCE.get(dtype, 0.0) for dtype in dtypes)])
+
+
+def _compile(alone: Any, index: int, settings: Mapping[str, Any], choice: str) -> Any:
+    return _C.exec.compile(alone, index, [], {**settings, "label": f"tuning of {choice}", "choice": choice})
+
+
+def _marker(index: int) -> torch.Event:
+    """Done when all work queued so far is."""
+    done = torch.Event(torch.device("ocl", index))
+    done.record(torch.accelerator.current_stream(index))
+    return done
+
+
+def _run(plan: Any, inputs: list[torch.Tensor], index: int) -> list[torch.Tensor]:
+    """One run, waited for no longer than the deadline. Raises HangError; its results and inputs then stay allocated."""
+    outputs: list[torch.Tensor] = plan.run(list(inputs))
+    done = _marker(index)
+    deadline = time.monotonic() + float(config.get("tune_deadline"))
+    pause = 1e-4
+    while not done.query():
+        if time.monotonic() > deadline:
+            _kept.append((plan, inputs, outputs, done))
+            raise HangError(f"it still ran after {config.get('tune_deadline')} seconds")
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
+    return outputs
+
+
+def _compare(results: list[torch.Tensor], reference: list[torch.Tensor], limit: float) -> None:
+    """Raises VariantError if they are not the same but for rounding."""
+    for result, expected in zip(results, reference, strict=True):
+        got, right = result.cpu().double(), expected.cpu().double()
+        if not torch.equal(got.isfinite(), right.isfinite()):
+            raise VariantError("its result is wrong: it is not finite where the other is")
+        scale = right.nan_to_num(0, 0, 0).abs().max().item() if right.numel() else 0.0
+        error = (got - right).nan_to_num(0, 0, 0).abs().max().item() if right.numel() else 0.0
+        if error > limit * scale:
+            raise VariantError(f"its result is wrong: off by {error / (scale or 1):.1e} of the largest value")
+
+
+def _time(plan: Any, inputs: list[torch.Tensor], seconds: float = SECONDS) -> float:
+    """Device milliseconds of one call, the median of some."""
+    times: list[float] = []
+    start = time.perf_counter()
+    while len(times) < 2 or (time.perf_counter() - start < seconds and len(times) < 100):
+        _C.exec.begin_recording(True)
+        try:
+            plan.run(list(inputs))
+        finally:
+            rows = _C.exec.end_recording()
+        times.append(sum(row["end_ns"] - row["start_ns"] for row in rows) / 1e6)
+    return statistics.median(times)
+
+
+class _Silent:
+    def describe(self, text: str) -> None:
+        pass
+
+    def advance(self) -> None:
+        pass
+
+
+class _Bar(_Silent):
+    """A progress bar on the terminal of standard error."""
+
+    def __init__(self, total: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.bar = Progress(
+            TextColumn("tuning"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self.task = self.bar.add_task("", total=total)
+
+    def __enter__(self) -> _Bar:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.bar.stop()
+
+    def describe(self, text: str) -> None:
+        self.bar.update(self.task, description=text)
+
+    def advance(self) -> None:
+        self.bar.advance(self.task)
+
+
+def _progress(total: int) -> Any:
+    import sys
+
+    return _Bar(total) if total and sys.stderr.isatty() else nullcontext(_Silent())
