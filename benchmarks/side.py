@@ -120,7 +120,6 @@ class Side:
             error = ((self.step().double().cpu() - exact).abs().max() / exact.abs().max()).item()
         return {"device": name, "peak_mib": peak, "error": error}
 
-
     def builds(self) -> dict[str, float]:
         """Kernels that this process has compiled; empty for sides that do not count them."""
         if self.device.type != "ocl":

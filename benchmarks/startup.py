@@ -49,7 +49,9 @@ def print_row(row: dict) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     models.add_arguments(parser)
-    parser.add_argument("--runs", type=int, default=3, help="processes of each kind; the table has their median and range")
+    parser.add_argument(
+        "--runs", type=int, default=3, help="processes of each kind; the table has their median and range"
+    )
     parser.add_argument("--precision", choices=models.PRECISIONS, default="highest", help=models.PRECISION_HELP)
     parser.set_defaults(sides=list(SIDES), modes=["training"], models=["resnet18"])
     args = parser.parse_args()

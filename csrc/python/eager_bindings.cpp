@@ -1,4 +1,5 @@
-// csrc/python/eager_bindings.cpp: the compiler of eager ops: torch_ocl_compile/eager/compile.py, called with one op's arguments.
+// csrc/python/eager_bindings.cpp: the compiler of eager ops: torch_ocl_compile/eager/compile.py, called with one op's
+// arguments.
 #include <torch/csrc/jit/python/pybind_utils.h>
 
 #include "csrc/python/plan_object.h"

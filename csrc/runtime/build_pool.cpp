@@ -35,7 +35,7 @@ struct Worker {
   bool used = false;
 };
 
-struct Pool {
+struct WorkerPool {
   std::mutex mutex;
   BuildPoolSettings settings;
   int process = os::process_id();
@@ -44,12 +44,12 @@ struct Pool {
 };
 
 /// A forked child has a pool of its own: its parent's workers are not its children.
-Pool& pool() {
+WorkerPool& worker_pool() {
   static std::mutex mutex;
-  static Pool* current = new Pool;  // leaked: the workers end when this process does
+  static WorkerPool* current = new WorkerPool;  // leaked: the workers end when this process does
   const std::lock_guard lock(mutex);
   if (current->process != os::process_id()) {
-    auto* own = new Pool;
+    auto* own = new WorkerPool;
     own->settings = current->settings;
     current = own;
   }
@@ -57,7 +57,7 @@ Pool& pool() {
 }
 
 std::optional<Worker> take_idle(const Device& device) {
-  Pool& all = pool();
+  WorkerPool& all = worker_pool();
   const std::lock_guard lock(all.mutex);
   std::vector<Worker>& idle = all.idle[device.index()];
   std::erase_if(idle, [](const Worker& worker) { return Clock::now() - worker.last_used > kFresh; });
@@ -70,7 +70,7 @@ std::optional<Worker> take_idle(const Device& device) {
 void give_back(const Device& device, Worker worker) {
   worker.last_used = Clock::now();
   worker.used = true;
-  Pool& all = pool();
+  WorkerPool& all = worker_pool();
   const std::lock_guard lock(all.mutex);
   all.idle[device.index()].push_back(std::move(worker));
 }
@@ -91,7 +91,7 @@ std::unique_ptr<os::Child> start(const Device& device) {
       problem = path + ": " + (answer.empty() ? "no answer" : answer[0]);
   }
   if (problem.empty()) return child;
-  Pool& all = pool();
+  WorkerPool& all = worker_pool();
   const std::lock_guard lock(all.mutex);
   if (all.unusable.emplace(device.index(), problem).second)
     log_message(LogLevel::kInfo, "runtime", "kernels are compiled in this process: " + problem);
@@ -141,7 +141,7 @@ Outcome build_one(const Device& device, std::optional<Worker>& worker, const os:
 }  // namespace
 
 void set_build_pool(const BuildPoolSettings& settings) {
-  Pool& all = pool();
+  WorkerPool& all = worker_pool();
   std::map<int, std::vector<Worker>> ended;  // outside of the lock
   const std::lock_guard lock(all.mutex);
   if (settings == all.settings) return;
@@ -151,13 +151,13 @@ void set_build_pool(const BuildPoolSettings& settings) {
 }
 
 BuildPoolSettings build_pool_settings() {
-  Pool& all = pool();
+  WorkerPool& all = worker_pool();
   const std::lock_guard lock(all.mutex);
   return all.settings;
 }
 
 size_t workers_for(const Device& device, size_t kernels) {
-  Pool& all = pool();
+  WorkerPool& all = worker_pool();
   const std::lock_guard lock(all.mutex);
   if (all.settings.most_workers == 0 || all.unusable.count(device.index())) return 0;
   if (all.settings.most_workers > 0) return static_cast<size_t>(all.settings.most_workers);

@@ -30,7 +30,7 @@ struct WorkerResult {
       false;  // by a worker: status, log and binary hold. Else by none, for `death` or because none could be started
   cl_int status = CL_SUCCESS;
   std::string log, binary;
-  std::string death;          // how the compiler ended, at every try: "signal 11"
+  std::string death;  // how the compiler ended, at every try: "signal 11"
 };
 /// Compiles the texts, the longest first; each is tried `tries` times where the compiler dies of it. Thread-safe.
 std::vector<WorkerResult> build_in_workers(const Device& device, const std::vector<std::string>& sources, size_t workers,

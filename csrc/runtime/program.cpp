@@ -23,10 +23,10 @@
 namespace ocl::runtime {
 namespace {
 
-constexpr char kAbi[] = "kernels 1";           // changes with the meaning of a stored entry
+constexpr char kAbi[] = "kernels 1";          // changes with the meaning of a stored entry
 constexpr size_t kMaxKernelsPerProgram = 16;  // 8 to 32 cost the same per kernel; fewer spread better over threads
-constexpr char kReference[] = "@";             // a kernel's entry: this, then the key of the program that holds it
-constexpr double kBinarySeconds = 0.002;       // of CPU; longer, and the answer was compiled: others take microseconds
+constexpr char kReference[] = "@";            // a kernel's entry: this, then the key of the program that holds it
+constexpr double kBinarySeconds = 0.002;      // of CPU; longer, and the answer was compiled: others take microseconds
 constexpr char kYes[] = "1", kNo[] = "0";
 
 using Clock = std::chrono::steady_clock;
