@@ -7,7 +7,7 @@
 
 #include "csrc/checks/check_case.h"
 #include "csrc/ir/builder.h"
-#include "csrc/schedule/schedule.h"
+#include "csrc/schedule/pipeline.h"
 #include "csrc/schedule/template.h"
 #include "csrc/support/caps.h"
 #include "csrc/support/error.h"

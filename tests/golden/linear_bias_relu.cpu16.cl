@@ -1,6 +1,6 @@
 // pack, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME pack_a97a6c4566f1
+#define KERNEL_NAME pack_9abc76a0d4d5
 #define VW 16
 #define TN 64
 #define K_RUN 128
@@ -32,9 +32,8 @@
 #define OCL_NOINLINE static __attribute__((noinline))
 #endif
 // CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
+// version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
 #ifndef ONE_ITEM
-// version that runs 16 work-items at once, never used: ten times the build time of a
-// tile with many accumulators.
 #define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
 #endif
 
@@ -356,7 +355,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict b, const ulong 
 
 // gemm, groups 6 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_f81fa97c9f1c
+#define KERNEL_NAME gemm_df76a0c21a73
 #define VW 16
 #define MR 6
 #define NV 4
@@ -393,9 +392,8 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict b, const ulong 
 #define OCL_NOINLINE static __attribute__((noinline))
 #endif
 // CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
+// version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
 #ifndef ONE_ITEM
-// version that runs 16 work-items at once, never used: ten times the build time of a
-// tile with many accumulators.
 #define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
 #endif
 

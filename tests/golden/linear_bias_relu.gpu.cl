@@ -1,6 +1,6 @@
 // gemm, groups 2 x 1 x 1, local [64, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_a8b504ebe061
+#define KERNEL_NAME gemm_a303e7ea6aff
 #define VW 4
 #define TILE_M 16
 #define TILE_N 64
@@ -40,9 +40,8 @@
 #define OCL_NOINLINE static __attribute__((noinline))
 #endif
 // CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
+// version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
 #ifndef ONE_ITEM
-// version that runs 16 work-items at once, never used: ten times the build time of a
-// tile with many accumulators.
 #define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
 #endif
 

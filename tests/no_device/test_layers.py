@@ -18,6 +18,7 @@ CPP_LAYERS = {
     "schedule": {"ir", "support"},
     "codegen": {"schedule", "ir", "support"},
     "runtime": {"support"},
+    "worker": {"runtime", "support"},
     "cache": {"support"},
     "checks": {"codegen", "schedule", "ir", "runtime", "support"},
     "exec": {"checks", "codegen", "schedule", "ir", "runtime", "cache", "support"},
