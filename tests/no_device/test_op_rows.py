@@ -31,7 +31,7 @@ TABLES = {
     **{f"{packet}.{which}": row for packet, row in special.BINARY.items() for which in special.OVERLOADS},
 }
 # overloads that become other ops before the lowering sees them -> why
-INDUCTOR = "Inductor's formula comes first, in kernels of the same number"
+INDUCTOR = "Inductor's formula comes first"
 DECOMPOSED = {
     "aten.fix.default": "becomes aten.trunc, which has the same row",
     "aten.fmax.default": INDUCTOR,
@@ -80,6 +80,7 @@ FORMULAS: dict[str, tuple[Callable[..., Any], list[torch.Tensor]]] = {
     "silu": (aten.silu.default, [numbers()]),
     "sub": (torch.sub, [numbers(), numbers()]),
     "softplus": (aten.mish.default, [numbers()]),
+    "trigamma": (lambda x: torch.polygamma(1, x), [numbers()]),
     "truncdiv": (lambda x, y: torch.div(x, y, rounding_mode="trunc"), [numbers(), numbers()]),
     "where": (lambda x: torch.where(x > 1, x, 0), [numbers()]),
 }
