@@ -55,7 +55,7 @@ oclgrind: build
 lint: build
 	$(BIN)/pip install -q ruff mypy clang-format
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
-	git ls-files '*.h' '*.cpp' | xargs $(BIN)/clang-format --dry-run -Werror
+	git ls-files '*.h' '*.cpp' 'kernels/*.cl' | xargs $(BIN)/clang-format --dry-run -Werror
 
 bench: build
 	$(BIN)/python benchmarks/models.py --models alexnet,resnet18 --sides eager,inductor,ocl

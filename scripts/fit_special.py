@@ -1,4 +1,4 @@
-# scripts/fit_special.py: computes the Chebyshev series of kernels/special_series.cl and writes that file.
+# scripts/fit_special.py: computes the Chebyshev series of kernels/base/special_series.cl and writes that file.
 """python scripts/fit_special.py      (needs mpmath, which torch brings)
 
 A row is a function that is smooth on [-1, 1]: the special function with its singular factors taken out, on a range mapped
@@ -12,9 +12,9 @@ from typing import Any
 
 import mpmath as mp
 
-FILE = Path(__file__).resolve().parents[1] / "kernels" / "special_series.cl"
+FILE = Path(__file__).resolve().parents[1] / "kernels" / "base/special_series.cl"
 HEAD = """\
-// kernels/special_series.cl: Chebyshev series on [-1, 1] of the functions in kernels/special.cl. Written by scripts/fit_special.py.
+// kernels/base/special_series.cl: Chebyshev series on [-1, 1] of the functions in kernels/base/special.cl. Written by scripts/fit_special.py.
 #ifndef OCL_INLINE
 #define OCL_INLINE static inline
 #endif

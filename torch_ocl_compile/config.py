@@ -1,7 +1,7 @@
 # torch_ocl_compile/config.py: every option and environment variable: name, type, default, one line of help.
 """One registry for what can be set: by `torch.compile(options={...})`, by `config.set(...)`, by the environment.
 
-An option `cache_dir` is the environment variable `TORCH_OCL_CACHE_DIR`. `docs/options.md` is `table()`.
+An option `cache_dir` is the environment variable `TORCH_OCL_CACHE_DIR`. `docs/options.md` is `table()` and `kernel_table()`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Option:
 
     `scope`: "start" (in force from the start of the process), "process" (`set` changes it at any time), or "compile" (also
     a key of torch.compile's options). `choices`: all values there are; with `many` any of them, with commas. `least`: the
-    smallest number. `allowed`: what a text may be, for the docs."""
+    smallest number. `allowed`: what a text may be, for the docs. `fault`: what is wrong with a value, "" if nothing."""
 
     name: str
     kind: type
@@ -41,6 +41,7 @@ class Option:
     many: bool = False
     least: float | None = None
     allowed: str = ""
+    fault: Callable[[str], str] | None = None
 
     @property
     def variable(self) -> str:
@@ -58,6 +59,8 @@ class Option:
         wrong = [part for part in parts if self.choices and part not in self.choices]
         if wrong:
             raise ConfigError(f"{source}: {wrong[0]!r} is not one of {', '.join(map(repr, self.choices))}.")
+        if self.fault is not None and (reason := self.fault(str(parsed))):
+            raise ConfigError(f"{source}: {reason}.")
         if self.least is not None and not float(parsed) >= self.least:
             raise ConfigError(f"{source}: {value!r} is less than {self.least:g}.\n  do: {self.help}")
         return parsed
@@ -211,28 +214,27 @@ option(
     scope="compile",
     least=0,
 )
-# What `disable` can name; csrc/exec/plan.cpp has the same names.
-DISABLABLE = {
-    "wgmma": "all kernels for warpgroup tensor cores",
-    "wgmma_halves": "warpgroup tensor cores for fp16 and bf16 operands",
-    "wgmma_wide": "tiles of 256 columns on warpgroup tensor cores",
-    "wgmma_packed": "matrix products on warpgroup tensor cores that pack their operands first",
-    "wgmma_packed_halves": "such products of fp16 and bf16 operands",
-    "wgmma_attention": "attention on warpgroup tensor cores",
-    "wgmma_attention_gradient": "gradients of attention on warpgroup tensor cores",
-    "mma": "all kernels for warp tensor cores, which run where warpgroup tensor cores do not",
-    "mma_attention": "attention on warp tensor cores",
-    "mma_attention_gradient": "gradients of attention on warp tensor cores",
-    "conv_statistics": "convolutions that also compute the statistics of the batch norm behind them, on GPUs and CPUs",
-}
+
+
+def _disable_fault(value: str) -> str:
+    """Why `value` names no kernels. Rows of kernels/kernels.def are in the C++ core, which is loaded when it is needed."""
+    if not value:
+        return ""
+    from torch_ocl_compile import _C
+
+    return _C.exec.disable_fault(value)
+
+
 option(
     "disable",
     str,
     "",
-    "Kernels not to use. " + "; ".join(f"`{name}`: {what}" for name, what in DISABLABLE.items()) + ".",
+    "Kernels not to use: names, execution levels or operations of the table of kernels, each for all types or with one, as in "
+    "`warpgroup,gemm_warp:bf16,conv_statistics`. What remains computes the same.",
     scope="compile",
-    choices=tuple(DISABLABLE),
+    allowed="names with commas",
     many=True,
+    fault=_disable_fault,
 )
 option(
     "kept_weights_mb",
@@ -378,6 +380,18 @@ def table() -> str:
         where = f"`{row.name}`" + _SCOPE_WORDS[row.scope]
         default = "" if row.default == "" else f"`{int(row.default) if row.kind is bool else row.default}`"
         lines.append(f"| {where} | `{row.variable}` | {row.values()} | {default} | {row.help} |")
+    return "\n".join(lines) + "\n"
+
+
+def kernel_table() -> str:
+    """The hand-written kernels as a Markdown table, for docs/options.md."""
+    from torch_ocl_compile import _C
+
+    lines = ["| kernel | execution level | operation | types | checked on the device |", "|---|---|---|---|---|"]
+    for row in _C.exec.kernels():
+        checked = "yes" if any(row["types"].values()) else "no"
+        types = ", ".join(row["types"])
+        lines.append(f"| `{row['name']}` | `{row['level']}` | `{row['operation']}` | {types} | {checked} |")
     return "\n".join(lines) + "\n"
 
 

@@ -34,7 +34,7 @@ bool is_identifier(const std::string& text, size_t at) {
   return std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_';
 }
 
-/// The functions of kernels/ops.cl in an op's text, with the suffix of the instance.
+/// The functions of kernels/base/ops.cl in an op's text, with the suffix of the instance.
 std::string with_suffix(const std::string& text, Type type, bool is_cpu) {
   std::string result;
   for (size_t i = 0; i < text.size();) {

@@ -31,7 +31,7 @@ struct Value {
 };
 
 /// A row's text (ops.def, reductions.def) with its placeholders filled: `with` maps "0", "x", "a1", ... to texts. Functions of
-/// kernels/ops.cl become the instance for `type`.
+/// kernels/base/ops.cl become the instance for `type`.
 std::string op_text(const std::string& row, Type type, const std::map<std::string, std::string>& with, bool is_cpu);
 
 class BodyPrinter {

@@ -18,7 +18,7 @@ struct Dialect {
   int chunks = 16;           // CPU: work-items of a large launch
   int max_groups = 1 << 16;  // GPU: work-groups of a grid-stride loop
   bool fp64 = true;
-  bool converts_halves = true;  // else kernels/half.cl does
+  bool converts_halves = true;  // else kernels/base/halves.cl does
 };
 Dialect make_dialect(const Caps& caps);
 

@@ -13,7 +13,7 @@ namespace ocl::codegen {
 std::string type_name(Type type);
 /// Element type in memory: "float", "uchar" for bool, "half", "ushort" for bf16.
 const char* storage_name(ir::DType dtype);
-/// "f32x16": suffix of the functions of kernels/ops.cl for this type.
+/// "f32x16": suffix of the functions of kernels/base/ops.cl for this type.
 std::string type_suffix(Type type);
 /// Bytes of one lane of a value; 4 for bool, f16 and bf16.
 int lane_bytes(ir::DType dtype);

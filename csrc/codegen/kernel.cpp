@@ -131,7 +131,8 @@ std::string memory_functions(const Dialect& dialect, const std::string& text) {
   if (dialect.converts_halves) return "";
   const bool halves = has(text, "_half") || has(text, "IN_HALF");
   const bool vectors = halves || has(text, "vload") || has(text, "vstore") || has(text, "STOREV");
-  return (vectors ? kernel_file("vector") + std::string("\n") : "") + (halves ? kernel_file("half") + std::string("\n") : "");
+  return (vectors ? kernel_file("base/vectors") + std::string("\n") : "") +
+         (halves ? kernel_file("base/halves") + std::string("\n") : "");
 }
 
 void name(KernelSource& source, const std::string& kind, std::string program) {
@@ -157,7 +158,7 @@ void name_template(const Dialect& dialect, KernelSource& source, const std::stri
   const std::string functions = called_functions(epilogue + file, dialect.is_cpu);
   std::string text = kContract + memory_functions(dialect, defines + functions + epilogue);
   if (has(functions + epilogue, "double")) text += kDouble;
-  name(source, source.kind, text + defines + kernel_file("common") + "\n" + functions + epilogue + "\n" + file);
+  name(source, source.kind, text + defines + kernel_file("base/types") + "\n" + functions + epilogue + "\n" + file);
 }
 
 std::set<BufferId> stored_buffers(const schedule::Schedule& schedule, const std::vector<ir::NodeId>& nodes) {

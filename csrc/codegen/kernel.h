@@ -75,7 +75,7 @@ class Kernel {
 /// The program of `text` (functions and kernel, with kPlaceholder for the kernel's name): prelude, marker, name from the hash.
 constexpr const char* kPlaceholder = "KERNEL_PLACEHOLDER";
 void name_and_assemble(const Dialect& dialect, KernelSource& source, const std::string& kind, const std::string& text);
-/// The same for a hand-written kernel, whose text is `defines` (which name the kernel kPlaceholder), common.cl, library
+/// The same for a hand-written kernel, whose text is `defines` (which name the kernel kPlaceholder), base/types.cl, library
 /// functions, `epilogue` and `file`.
 void name_template(const Dialect& dialect, KernelSource& source, const std::string& defines, const std::string& epilogue,
                    const std::string& file);

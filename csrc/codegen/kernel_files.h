@@ -6,7 +6,7 @@
 namespace ocl::codegen {
 
 struct KernelFile {
-  const char* name;  // "gemm_item" for kernels/gemm_item.cl
+  const char* name;  // "gemm/item" for kernels/gemm/item.cl
   const char* text;
 };
 extern const KernelFile kKernelFiles[];

@@ -1,4 +1,4 @@
-// csrc/codegen/op_library.cpp: instances of the functions of kernels/ops.cl and kernels/special*.cl.
+// csrc/codegen/op_library.cpp: instances of the functions of kernels/base/ops.cl and kernels/special*.cl.
 #include "csrc/codegen/op_library.h"
 
 #include <algorithm>
@@ -58,7 +58,8 @@ void add_paragraphs(const std::string& file, std::map<std::string, std::string>*
 const std::map<std::string, std::string>& paragraphs() {
   static const auto table = [] {
     std::map<std::string, std::string> result;
-    for (const char* file : {"ops", "special", "special_series", "maths"}) add_paragraphs(kernel_file(file), &result);
+    for (const char* file : {"base/ops", "base/special", "base/special_series", "base/maths"})
+      add_paragraphs(kernel_file(file), &result);
     return result;
   }();
   return table;
@@ -144,7 +145,7 @@ class Instance {
   std::string real(size_t& i) {
     std::string number;
     ++i;
-    OCL_ASSERT(parts_[i].starts_with("("), "REAL needs a constant in kernels/ops.cl");
+    OCL_ASSERT(parts_[i].starts_with("("), "REAL needs a constant in kernels/base/ops.cl");
     std::string rest = parts_[i].substr(1);
     for (;; rest = parts_[i]) {
       const size_t end = rest.find(')');
@@ -153,7 +154,7 @@ class Instance {
         rest = rest.substr(end + 1);
         break;
       }
-      OCL_ASSERT(++i < parts_.size(), "REAL( is not closed in kernels/ops.cl");
+      OCL_ASSERT(++i < parts_.size(), "REAL( is not closed in kernels/base/ops.cl");
     }
     const bool is_number = number.find_first_of("0123456789") != std::string::npos;
     const std::string constant = number + (type_.dtype == DType::kF32 && is_number ? "f" : "");
@@ -180,7 +181,8 @@ class Collector {
       auto found = table.end();
       if (!ir::is_floating(type.dtype)) found = table.find(integer);
       if (found == table.end()) found = table.find(name);
-      OCL_ASSERT(found != table.end(), "kernels/ops.cl, special.cl and maths.cl have no function for " + words[i]);
+      OCL_ASSERT(found != table.end(),
+                 "kernels/base/ops.cl, base/special.cl and base/maths.cl have no function for " + words[i]);
       const std::string instance = Instance(found->second, type, is_cpu_).text();
       scan(instance);
       result_ += instance + "\n\n";

@@ -1,6 +1,7 @@
-// csrc/codegen/op_library.h: the functions of kernels/ops.cl that a text calls, written out for the types it calls them with.
+// csrc/codegen/op_library.h: the functions of kernels/base/ops.cl that a text calls, written out for the types it calls them
+// with.
 //
-// kernels/ops.cl states each function once, over T. A call names the instance: op_sigmoid_f32x16 is op_sigmoid with T =
+// kernels/base/ops.cl states each function once, over T. A call names the instance: op_sigmoid_f32x16 is op_sigmoid with T =
 // float16. The rules:
 //   T  the type          N  integers of T's size (what a comparison of two T gives)     M  int lanes (masks and bools)
 //   U  unsigned N        REAL(x)  the constant x in T                                   convert_T, as_N, ...  the builtins for
@@ -19,9 +20,9 @@ namespace ocl::codegen {
 /// `is_cpu` selects own_function() for their bodies.
 std::string called_functions(const std::string& text, bool is_cpu);
 
-/// The function of kernels/maths.cl that stands for a builtin ("exp") or a function of ops.cl ("op_gelu_erf") without the
-/// suffix of its instance; `name` itself if there is none for the type, and on GPUs if the builtin does not branch: branches
-/// keep an item from working on several elements at once.
+/// The function of kernels/base/maths.cl that stands for a builtin ("exp") or a function of base/ops.cl ("op_gelu_erf") without
+/// the suffix of its instance; `name` itself if there is none for the type, and on GPUs if the builtin does not branch:
+/// branches keep an item from working on several elements at once.
 std::string own_function(const std::string& name, ir::DType dtype, bool is_cpu);
 
 }  // namespace ocl::codegen

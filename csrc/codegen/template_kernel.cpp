@@ -1,14 +1,14 @@
-// csrc/codegen/template_kernel.cpp: fills a hand-written kernel: parameters, then common.cl, then the epilogue macros, then the
-// file.
+// csrc/codegen/template_kernel.cpp: fills a hand-written kernel: parameters, then base/types.cl, then the epilogue macros, then
+// the file.
 //
 //   #define KERNEL_NAME gemm_3f9c1e, MR 6, VW 16, ...                       the launch's parameters
-//   kernels/common.cl, the functions of kernels/ops.cl that the epilogue macros call
+//   kernels/base/types.cl, the functions of kernels/base/ops.cl that the epilogue macros call
 //   #define EPILOGUE_PARAMS , __global float* e_out0, ...                   what the epilogue reads and writes
 //   static inline void epilogue(const float acc, i0, i1, i2 ...)            the main node's result and the epilogue nodes
 //   #define STORE(acc, i0, i1, i2) epilogue(acc, i0, i1, i2 EPILOGUE_PASS)
 //   static inline void epilogue_v(const float16 acc, i0, i1, i2 ...)        the same for VW elements along store_dim: STOREV
 //   static inline void epilogue1(const float acc, ...)                      the main node's second output: STORE1, STORE1V
-//   kernels/gemm_item.cl
+//   kernels/gemm/item.cl
 #include "csrc/codegen/template_kernel.h"
 
 #include <numeric>
@@ -221,14 +221,15 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
   for (const ir::NodeId id : group.epilogue) cost += schedule::op_cost(schedule.graph.nodes[static_cast<size_t>(id)]);
   if (!caps.is_cpu && cost >= kLongStores) defines.line("#define LONG_STORES 1");
 
+  launch.check_arguments();
   KernelSource source;
   source.kind = launch.kind;
   add_arguments(source, launch, kernel, strides);
   source.groups = launch.groups;
   for (size_t d = 0; d < 3; ++d) source.local[d] = static_cast<size_t>(launch.local[d]);
   std::string text;
-  for (const std::string& library : launch.libraries) text += kernel_file(library) + std::string("\n");
-  name_template(kernel.dialect(), source, defines.str(), functions.str(), text + kernel_file(launch.file));
+  for (const char* file : kernel_row(launch.kernel).files) text += (text.empty() ? "" : "\n") + std::string(kernel_file(file));
+  name_template(kernel.dialect(), source, defines.str(), functions.str(), text);
   return source;
 }
 

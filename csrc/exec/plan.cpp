@@ -5,10 +5,9 @@
 #include <chrono>
 #include <cstdio>
 #include <set>
-#include <sstream>
 
+#include "csrc/checks/device_check.h"
 #include "csrc/exec/tune.h"
-#include "csrc/exec/unit_check.h"
 #include "csrc/runtime/queue.h"
 #include "csrc/schedule/pipeline.h"
 #include "csrc/support/log.h"
@@ -34,45 +33,7 @@ Caps caps_for(const runtime::Device& device, const PlanOptions& options) {
   if (options.kernel_family == "group") caps.is_cpu = false;
   if (options.vector_floats > 0) caps.vector_floats = options.vector_floats;
   if (options.units > 0) caps.units = options.units;
-  using Fields = std::vector<bool Caps::*>;
-  const Fields products = {&Caps::wgmma, &Caps::wgmma_tf32}, wide = {&Caps::wgmma_wide_bf16, &Caps::wgmma_wide_f16};
-  const Fields narrow = {&Caps::wgmma_bf16, &Caps::wgmma_f16},
-               attention = {&Caps::wgmma_attention, &Caps::wgmma_attention_tf32};
-  const Fields attention_halves = {&Caps::wgmma_attention_bf16, &Caps::wgmma_attention_f16};
-  const Fields gradients = {&Caps::wgmma_attention_gradient, &Caps::wgmma_attention_gradient_tf32};
-  const Fields gradient_halves = {&Caps::wgmma_attention_gradient_bf16, &Caps::wgmma_attention_gradient_f16};
-  const Fields warp_attention = {&Caps::mma_attention, &Caps::mma_attention_tf32, &Caps::mma_attention_bf16,
-                                 &Caps::mma_attention_f16};
-  const Fields warp_gradients = {&Caps::mma_attention_gradient, &Caps::mma_attention_gradient_tf32,
-                                 &Caps::mma_attention_gradient_bf16, &Caps::mma_attention_gradient_f16};
-  const Fields packed = {&Caps::wgmma_packed, &Caps::wgmma_packed_tf32};
-  const Fields packed_halves = {&Caps::wgmma_packed_bf16, &Caps::wgmma_packed_f16};
-  const Fields statistics = {&Caps::wgmma_statistics, &Caps::wgmma_statistics_tf32};
-  const Fields statistics_halves = {&Caps::wgmma_statistics_bf16, &Caps::wgmma_statistics_f16};
-  const Fields warp_statistics = {&Caps::mma_statistics, &Caps::mma_statistics_tf32, &Caps::mma_statistics_bf16,
-                                  &Caps::mma_statistics_f16};
-  const std::vector<std::pair<const char*, std::vector<Fields>>> groups = {
-      {"wgmma",
-       {products, narrow, wide, packed, packed_halves, attention, attention_halves, gradients, gradient_halves, statistics,
-        statistics_halves}},
-      {"mma",
-       {{&Caps::mma, &Caps::mma_tf32, &Caps::mma_bf16, &Caps::mma_f16}, warp_attention, warp_gradients, warp_statistics}},
-      {"mma_attention", {warp_attention, warp_gradients}},
-      {"mma_attention_gradient", {warp_gradients}},
-      {"wgmma_halves", {narrow, wide, packed_halves, attention_halves, gradient_halves, statistics_halves}},
-      {"wgmma_wide", {wide}},
-      {"wgmma_packed", {packed, packed_halves}},
-      {"wgmma_packed_halves", {packed_halves}},
-      {"conv_statistics", {statistics, statistics_halves, warp_statistics, {&Caps::conv_statistics}}},
-      {"wgmma_attention", {attention, attention_halves, gradients, gradient_halves}},
-      {"wgmma_attention_gradient", {gradients, gradient_halves}}};
-  std::istringstream names(options.disable);
-  for (std::string name; std::getline(names, name, ',');) {
-    const auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& row) { return name == row.first; });
-    if (group == groups.end()) fail(ErrorKind::kConfig, "option 'disable': no capability is called '" + name + "'");
-    for (const Fields& some : group->second)
-      for (const auto field : some) caps.*field = false;
-  }
+  for (const std::string& name : names_of(options.disable)) caps.kernels.remove(name);
   return caps;
 }
 
@@ -143,7 +104,7 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
   traced.trace = &plan->passes;
   traced.keeps_parameters = options.most_kept_bytes > 0;
   Caps caps = caps_for(device, options);
-  if (!caps.is_cpu) caps = checked_units(device, store, graph, caps);
+  if (!caps.is_cpu) caps = checks::checked_kernels(device, store, graph, caps);
   schedule::Measured tried;
   tried.others = options.choice;
   const std::shared_ptr<const schedule::Measured> measured = measured_of(device.index());

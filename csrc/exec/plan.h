@@ -23,7 +23,7 @@ namespace ocl::exec {
 struct PlanOptions {
   schedule::Options schedule;
   int64_t most_kept_bytes = 0;  // of results that depend on parameters alone, for all plans; 0: they are computed at each call
-  std::string disable;          // capabilities not to use, with commas and no spaces: "wgmma,mma"
+  std::string disable;          // kernels not to use, with commas and no spaces: "warpgroup,conv_statistics"
   std::string kernel_family;    // "item" or "group": kernels for CPUs or GPUs whatever the device is; "" or "auto": by its caps
   int vector_floats = 0;        // of a CPU's vectors, 0: the device's
   int units = 0;                // compute units to share work among, 0: the device's
@@ -101,8 +101,8 @@ struct Plan {
 std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
                                 const PlanOptions& options);
 
-/// The device's caps, with the family of kernels and the capabilities that the options ask for. ConfigError for a name in
-/// `disable` that is none.
+/// The device's caps, with the family of kernels and the kernels that the options ask for. ConfigError for a name in `disable`
+/// that is none.
 Caps caps_for(const runtime::Device& device, const PlanOptions& options);
 
 /// The kernels of a graph for given capabilities, without a device: the null backend of tests and `explain`.

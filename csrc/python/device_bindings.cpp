@@ -31,8 +31,8 @@ py::dict device_properties(int index) {
   p["unified_memory"] = caps.unified;
   p["has_fp64"] = aten::has_fp64(device.index());
   p["has_fp16_arithmetic"] = caps.fp16_arith;
-  p["has_wgmma"] = caps.wgmma;
-  p["has_mma"] = caps.mma;
+  p["has_wgmma"] = caps.kernels.has(KernelLevel::k_warpgroup);
+  p["has_mma"] = caps.kernels.has(KernelLevel::k_warp);
   return p;
 }
 

@@ -7,10 +7,10 @@
 #include <set>
 
 #include "csrc/cache/kernel_cache.h"
+#include "csrc/checks/check_case.h"
 #include "csrc/exec/executor.h"
 #include "csrc/exec/plan.h"
 #include "csrc/exec/tune.h"
-#include "csrc/exec/unit_check.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/plan_object.h"
 #include "csrc/runtime/build_pool.h"
@@ -227,45 +227,10 @@ Caps caps_from(const py::dict& d) {
   take("fp64", caps.fp64);
   take("fp16_convert", caps.fp16_convert);
   take("prefetch", caps.prefetch);
-  take("mma", caps.mma);
-  take("mma_tf32", caps.mma_tf32);
-  take("mma_bf16", caps.mma_bf16);
-  take("mma_f16", caps.mma_f16);
-  take("mma_attention", caps.mma_attention);
-  take("mma_attention_tf32", caps.mma_attention_tf32);
-  take("mma_attention_bf16", caps.mma_attention_bf16);
-  take("mma_attention_f16", caps.mma_attention_f16);
-  take("mma_attention_gradient", caps.mma_attention_gradient);
-  take("mma_attention_gradient_tf32", caps.mma_attention_gradient_tf32);
-  take("mma_attention_gradient_bf16", caps.mma_attention_gradient_bf16);
-  take("mma_attention_gradient_f16", caps.mma_attention_gradient_f16);
-  take("wgmma", caps.wgmma);
-  take("wgmma_tf32", caps.wgmma_tf32);
-  take("wgmma_bf16", caps.wgmma_bf16);
-  take("wgmma_f16", caps.wgmma_f16);
-  take("wgmma_wide_bf16", caps.wgmma_wide_bf16);
-  take("wgmma_wide_f16", caps.wgmma_wide_f16);
-  take("wgmma_packed", caps.wgmma_packed);
-  take("wgmma_packed_tf32", caps.wgmma_packed_tf32);
-  take("wgmma_packed_bf16", caps.wgmma_packed_bf16);
-  take("wgmma_packed_f16", caps.wgmma_packed_f16);
-  take("wgmma_attention", caps.wgmma_attention);
-  take("wgmma_attention_tf32", caps.wgmma_attention_tf32);
-  take("wgmma_attention_bf16", caps.wgmma_attention_bf16);
-  take("wgmma_attention_f16", caps.wgmma_attention_f16);
-  take("wgmma_attention_gradient", caps.wgmma_attention_gradient);
-  take("wgmma_attention_gradient_tf32", caps.wgmma_attention_gradient_tf32);
-  take("wgmma_attention_gradient_bf16", caps.wgmma_attention_gradient_bf16);
-  take("wgmma_attention_gradient_f16", caps.wgmma_attention_gradient_f16);
-  take("conv_statistics", caps.conv_statistics);
-  take("mma_statistics", caps.mma_statistics);
-  take("mma_statistics_tf32", caps.mma_statistics_tf32);
-  take("mma_statistics_bf16", caps.mma_statistics_bf16);
-  take("mma_statistics_f16", caps.mma_statistics_f16);
-  take("wgmma_statistics", caps.wgmma_statistics);
-  take("wgmma_statistics_tf32", caps.wgmma_statistics_tf32);
-  take("wgmma_statistics_bf16", caps.wgmma_statistics_bf16);
-  take("wgmma_statistics_f16", caps.wgmma_statistics_f16);
+  if (d.contains("kernels"))
+    for (const std::string& name : names_of(d["kernels"].cast<std::string>())) caps.kernels.add(name);
+  if (d.contains("disable"))
+    for (const std::string& name : names_of(d["disable"].cast<std::string>())) caps.kernels.remove(name);
   take("max_kernel_arg_bytes", caps.max_kernel_arg_bytes);
   return caps;
 }
@@ -341,31 +306,68 @@ py::list records() {
   return result;
 }
 
-/// The products of exec/unit_check.h for a type of that name.
-py::list unit_products(const std::string& name) {
+/// The rows of kernels/kernels.def.
+py::list kernels() {
   py::list list;
-  for (const exec::UnitType& type : exec::unit_types()) {
-    if (type.name != name) continue;
-    for (const exec::UnitProduct& product : exec::unit_products(type)) {
-      py::dict d;
-      py::list inputs, arguments;
-      for (const auto& input : product.inputs)
-        inputs.append(py::bytes(reinterpret_cast<const char*>(input.data()), input.size()));
-      for (const auto& value : product.arguments)
-        std::visit([&](auto x) { arguments.append(py::make_tuple(x, sizeof(x) == 8)); }, value);
-      d["text"] = product.text();
-      d["defines"] = product.defines;
-      d["inputs"] = inputs;
-      d["offset"] = product.offset;
-      d["arguments"] = arguments;
-      d["groups"] = product.groups;
-      d["local"] = product.local;
-      d["exact"] = product.exact;
-      d["sizes"] = product.sizes;
-      d["error"] = type.error;
-      list.append(d);
-    }
+  for (const KernelRow& row : kernel_rows()) {
+    py::dict d, tolerances;
+    py::list arguments;
+    for (const KernelRow::Checked& checked : row.types) tolerances[name(checked.type)] = checked.tolerance;
+    for (const KernelArgument& argument : row.arguments)
+      arguments.append(py::make_tuple(argument.name, argument.is_buffer, argument.wide, argument.optional));
+    d["name"] = row.name;
+    d["family"] = row.family;
+    d["level"] = name(row.level);
+    d["operation"] = name(row.operation);
+    d["base"] = kernel_row(row.base).name;
+    d["types"] = tolerances;
+    d["files"] = row.files;
+    d["arguments"] = arguments;
+    list.append(d);
   }
+  return list;
+}
+
+/// What is wrong with a value of the option `disable`, "" if nothing.
+std::string disable_fault(const std::string& value) {
+  KernelSet set;
+  try {
+    for (const std::string& name : names_of(value)) set.remove(name);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// The cases of csrc/checks for a type of a kernel, with their results; `only`: one of them.
+py::list check_cases(const std::string& kernel, const std::string& type, int only) {
+  py::list list;
+  for (const KernelRow& row : kernel_rows())
+    for (const KernelRow::Checked& checked : row.types) {
+      if (row.name != kernel || name(checked.type) != type) continue;
+      int number = 0;
+      for (checks::CheckCase& check : checks::check_cases(row, checked.type)) {
+        if (number++ != only && only >= 0) continue;
+        check.fill(check);
+        py::dict d;
+        py::list inputs, arguments;
+        for (const auto& input : check.inputs)
+          inputs.append(py::bytes(reinterpret_cast<const char*>(input.data()), input.size()));
+        for (const auto& value : check.arguments)
+          std::visit([&](auto x) { arguments.append(py::make_tuple(x, sizeof(x) == 8)); }, value);
+        d["text"] = check.text();
+        d["defines"] = check.defines;
+        d["inputs"] = inputs;
+        d["offset"] = check.offset;
+        d["arguments"] = arguments;
+        d["groups"] = check.groups;
+        d["local"] = check.local;
+        d["exact"] = check.results.exact;
+        d["sizes"] = check.results.sizes;
+        d["tolerance"] = checked.tolerance;
+        list.append(d);
+      }
+    }
   return list;
 }
 
@@ -390,7 +392,9 @@ void bind_exec(py::module_& m) {
   e.def("compile", &compile, py::arg("graph"), py::arg("device_index"), py::arg("calls"), py::arg("options"));
   e.def("render", &render, py::arg("graph"), py::arg("caps"), py::arg("fuse") = true,
         py::arg("choices") = std::map<std::string, std::string>(), py::arg("disabled") = std::set<std::string>());
-  e.def("unit_products", &unit_products, py::arg("type"));
+  e.def("kernels", &kernels);
+  e.def("disable_fault", &disable_fault, py::arg("value"));
+  e.def("check_cases", &check_cases, py::arg("kernel"), py::arg("type"), py::arg("only") = -1);
   e.def("tuning_cases", &tuning_cases, py::arg("graph"), py::arg("device_index"), py::arg("options"));
   e.def(
       "tuning_cases_for",

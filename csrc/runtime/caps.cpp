@@ -96,23 +96,12 @@ Caps probe_caps(cl_device_id device, cl_context context) {
     const int size = build_probe(device, context, text, "");
     caps.subgroup_size = size > 1 ? size : 0;
   }
-  // Only compilers that take this instruction may have the units.
+  // Only compilers that take this instruction may have tensor cores.
   const char* rounds =
       "__kernel void k(__global uint* p) { uint r; asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(r) : \"f\"(1.0f)); p[0] = r; }";
-  const bool inline_units = build_probe(device, context, rounds, "") > 0;
-  const bool warps = inline_units && probe_mma(context, device, "");
-  caps.mma = caps.mma_tf32 = caps.mma_bf16 = caps.mma_f16 = warps;
-  caps.mma_attention = caps.mma_attention_tf32 = caps.mma_attention_bf16 = caps.mma_attention_f16 = warps;
-  caps.mma_statistics = caps.mma_statistics_tf32 = caps.mma_statistics_bf16 = caps.mma_statistics_f16 = warps;
-  caps.mma_attention_gradient = caps.mma_attention_gradient_tf32 = warps;
-  caps.mma_attention_gradient_bf16 = caps.mma_attention_gradient_f16 = warps;
-  const bool units = inline_units && probe_wgmma(context, device, "");
-  caps.wgmma_attention_gradient = caps.wgmma_attention_gradient_tf32 = units;
-  caps.wgmma_attention_gradient_bf16 = caps.wgmma_attention_gradient_f16 = units;
-  caps.wgmma_attention = caps.wgmma_attention_tf32 = caps.wgmma_attention_bf16 = caps.wgmma_attention_f16 = units;
-  caps.wgmma = caps.wgmma_tf32 = caps.wgmma_bf16 = caps.wgmma_f16 = caps.wgmma_wide_bf16 = caps.wgmma_wide_f16 = units;
-  caps.wgmma_packed = caps.wgmma_packed_tf32 = caps.wgmma_packed_bf16 = caps.wgmma_packed_f16 = units;
-  caps.wgmma_statistics = caps.wgmma_statistics_tf32 = caps.wgmma_statistics_bf16 = caps.wgmma_statistics_f16 = units;
+  const bool inline_instructions = build_probe(device, context, rounds, "") > 0;
+  if (inline_instructions && probe_mma(context, device, "")) caps.kernels.add(KernelLevel::k_warp);
+  if (inline_instructions && probe_wgmma(context, device, "")) caps.kernels.add(KernelLevel::k_warpgroup);
   return caps;
 }
 

@@ -44,8 +44,8 @@ bool choose_of_row(const TemplateRow& row, const std::string& wanted, ir::Graph&
 std::vector<const TemplateRow*> rows_for(const Caps& caps, const std::string& wanted) {
   std::vector<const TemplateRow*> rows;
   for (const TemplateRow& row : template_rows())
-    if (caps.is_cpu ? row.on_cpu : row.on_gpu) rows.push_back(&row);
-  std::stable_partition(rows.begin(), rows.end(), [&](const TemplateRow* row) { return row->name == row_of(wanted); });
+    if (row.is_for(caps)) rows.push_back(&row);
+  std::stable_partition(rows.begin(), rows.end(), [&](const TemplateRow* row) { return row->name() == row_of(wanted); });
   return rows;
 }
 
@@ -60,22 +60,23 @@ bool takes_template(const ir::Node& node) {
 bool ask_row(const TemplateRow& row, const std::string& wanted, ir::Graph& graph, ir::NodeId node, const Caps& caps,
              bool keeps_parameters, Chosen& chosen) {
   chosen = Chosen{};
-  if (row_of(wanted) == row.name) chosen.choices = Choices(wanted);
+  if (row_of(wanted) == row.name()) chosen.choices = Choices(wanted);
   ir::Node original = graph.nodes[node];
-  TemplateContext context{graph,           node, caps, chosen.before, chosen.before_launches, chosen.after, chosen.choices,
-                          keeps_parameters};
+  TemplateContext context{graph,        node,           row.kernel,      caps, chosen.before, chosen.before_launches,
+                          chosen.after, chosen.choices, keeps_parameters};
   if (!row.choose(context, chosen.launch)) {
     graph.nodes[node] = std::move(original);
     return false;
   }
-  chosen.text = chosen.choices.text(row.name);
+  chosen.text = chosen.choices.text(row.name());
   return true;
 }
 
 std::string signature(const Chosen& chosen) {
   const TemplateLaunch& launch = chosen.launch;
   std::ostringstream text;
-  text << launch.file << ' ' << chosen.before.size() << ' ' << chosen.after.size() << ' ' << launch.scratch_elements;
+  text << kernel_row(launch.kernel).name << ' ' << chosen.before.size() << ' ' << chosen.after.size() << ' '
+       << launch.scratch_elements;
   for (const auto& [name, value] : launch.defines) text << ' ' << name << '=' << value;
   for (const TemplateLaunch::Int& value : launch.ints) text << ' ' << value.value.str();
   for (const ir::IndexExpr& groups : launch.groups) text << ' ' << groups.str();
@@ -89,7 +90,7 @@ std::vector<std::pair<std::string, std::string>> turned(const TemplateRow& row, 
     for (size_t option = 0; option < knob.options.size(); ++option) {
       if (option == knob.taken) continue;
       const std::string setting = knob.name + "=" + knob.options[option];
-      std::string text = row.name;
+      std::string text = row.name();
       for (const Choices::Knob& other : chosen.choices.knobs())
         text += " " + (&other == &knob ? setting : other.name + "=" + other.options[other.taken]);
       texts.emplace_back(text, setting);
@@ -121,8 +122,8 @@ void choose_template(Schedule& schedule, const Caps& caps) {
     const auto ask = [&](const std::set<std::string>& disabled) {
       for (const TemplateRow* row : rows_for(caps, wanted)) {
         if (!choose_of_row(*row, wanted, graph, i, caps, schedule.keeps_parameters, disabled, chosen)) continue;
-        const bool followed = !wanted.empty() && row->name == row_of(wanted);
-        schedule.log.push_back(original.origin.op + ": " + row->name + " " + chosen.launch.variant +
+        const bool followed = !wanted.empty() && row->name() == row_of(wanted);
+        schedule.log.push_back(original.origin.op + ": " + row->name() + " " + chosen.launch.variant +
                                (followed ? ", measured" : ""));
         return true;
       }

@@ -118,7 +118,7 @@ void take_bias(Graph& graph, NodeId conv, const Biased& biased, TemplateLaunch& 
   ir::Buffer& bias = graph.buffers[biased.bias];
   if (!bias.strides) bias.strides = ir::contiguous_strides(bias.sizes);
   graph.nodes[conv].operands.push_back({biased.bias, bias.sizes, {IndexExpr::loop(0)}});
-  launch.inputs.push_back({biased.bias, 0});
+  launch.buffer("bias", {biased.bias, 0});
   launch.defines.emplace_back("BIAS", "1");
 }
 
@@ -140,7 +140,7 @@ IndexExpr deal_out(const Graph& graph, const Node& conv, TemplateLaunch& launch)
   const int64_t at_once = std::max<int64_t>(form.groups / conv.convolve.groups, 1);
   const IndexExpr parts = ir::simplify(
       ir::min(tiles, parts_of(static_cast<int64_t>(typical(graph, tiles)), columns.constant(), at_once)), graph.ranges());
-  launch.ints.push_back({parts, false});
+  launch.arg("parts", parts);
   launch.groups[0] = ir::min(parts * columns, at_once);
   return parts;
 }
@@ -154,7 +154,7 @@ void leave_statistics(Graph& graph, Node& conv, TemplateLaunch& launch) {
   buffer.sizes = {3, parts, conv.sizes[1]};
   buffer.strides = ir::contiguous_strides(buffer.sizes);
   conv.outputs.push_back(graph.add_buffer(buffer));
-  launch.libraries.insert(launch.libraries.end(), form.libraries.begin(), form.libraries.end());
+  launch.kernel = *form.kernel;
   launch.defines.emplace_back("STATISTICS", "1");
   launch.store1_dim = 2;
   launch.variant += " with statistics";
@@ -189,11 +189,10 @@ bool pays(const Graph& graph, const Node& conv, const Node& reduce, const Caps& 
 }  // namespace
 
 void conv_statistics(Schedule& schedule, const Caps& caps) {
-  if (!caps.conv_statistics) return;
   Graph& graph = schedule.graph;
   const Uses uses(graph);
   for (auto& [id, launch] : schedule.launches) {
-    if (graph.nodes[id].kind != ir::NodeKind::kConvolve || !launch.statistics.offered) continue;
+    if (graph.nodes[id].kind != ir::NodeKind::kConvolve || !launch.statistics.kernel) continue;
     const ir::BufferId output = graph.nodes[id].outputs[0];
     // The kernel rounds what it stores as its operands are.
     if (uses.writers[output] != 1 || !graph.nodes[id].sizes[1].is_const() ||

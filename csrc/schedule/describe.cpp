@@ -115,7 +115,7 @@ void print(std::ostringstream& out, const Schedule& schedule, const Group& group
     out << " vector " << group.vector_width << (group.index32 ? " index32" : "");
     for (const Phase& phase : group.phases) out << (phase.inner ? " inner" : " outer") << list(phase.nodes);
   } else if (group.kind == GroupKind::kTemplate) {
-    out << " " << group.launch.file << " " << group.launch.variant << " node " << group.main << " epilogue"
+    out << " " << kernel_row(group.launch.kernel).name << " " << group.launch.variant << " node " << group.main << " epilogue"
         << list(group.epilogue);
   } else if (group.kind == GroupKind::kCall) {
     out << " node " << group.call;

@@ -145,7 +145,7 @@ class Sharer {
     if (launch == schedule_.launches.end() || visible_[node.outputs[0]]) return;
     const TemplateLaunch& l = launch->second;
     std::ostringstream text;
-    text << l.file << ' ' << text_of(node.sizes) << text_of({l.groups.begin(), l.groups.end()});
+    text << kernel_row(l.kernel).name << ' ' << text_of(node.sizes) << text_of({l.groups.begin(), l.groups.end()});
     for (const auto& [name, value] : l.defines) text << name << '=' << value << ' ';
     for (const TemplateLaunch::Int& value : l.ints) text << value.value.str() << ' ';
     for (const TemplateLaunch::Input& input : l.inputs) text << input.buffer << " + " << input.offset.str() << ' ';

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,22 +18,31 @@ namespace ocl::schedule {
 /// The launch of a template: text parameters, inputs, integer arguments and grid. The outputs are not here: they are what the
 /// node's stores and its epilogue write, through the STORE hooks.
 struct TemplateLaunch {
-  std::string file;                    // "gemm_item": kernels/gemm_item.cl
-  std::vector<std::string> libraries;  // "wgmma": kernels/wgmma.cl, which the file needs, comes before it
-  std::string variant;                 // for explain and the tuning table: "6x64 packed"
-  std::string kind;                    // "gemm", "conv_forward", "conv_data", "conv_weight", "winograd", "depthwise", ...
+  KernelId kernel{};
+  std::string variant;  // for explain and the tuning table: "6x64 packed"
+  std::string kind;     // "gemm", "conv_forward", "conv_data", "conv_weight", "winograd", "depthwise", ...
   std::vector<std::pair<std::string, std::string>> defines;  // macro, value; includes VW, the store vector's width
   /// An input: its buffer and element offset (the view's offset in the buffer).
   struct Input {
     ir::BufferId buffer = ir::kNone;
     ir::IndexExpr offset;
+    int position = 0;  // in the row's arguments
   };
   std::vector<Input> inputs;  // each becomes (pointer, offset), in the kernel's argument order
   struct Int {
     ir::IndexExpr value;
     bool wide = false;  // passed as long, otherwise as int
+    int position = 0;
   };
-  std::vector<Int> ints;                // after the inputs, in the kernel's argument order
+  std::vector<Int> ints;  // after the inputs, in the kernel's argument order
+  /// Arguments by the names of the kernel's row, which says their order and which integers are long. InternalError for a name
+  /// that the row does not have, and for one that is given twice.
+  void buffers(std::initializer_list<std::pair<const char*, Input>> given);
+  void buffer(const std::string& name, Input input);
+  void args(std::initializer_list<std::pair<const char*, ir::IndexExpr>> given);
+  void arg(const std::string& name, const ir::IndexExpr& value);
+  /// InternalError if an argument that all forms of the kernel take is missing.
+  void check_arguments() const;
   std::array<ir::IndexExpr, 3> groups;  // work-groups per dimension
   std::array<int, 3> local{1, 1, 1};    // local size
   int store_width = 1;                  // VW of STOREV; 1: only STORE is used
@@ -46,13 +56,12 @@ struct TemplateLaunch {
   /// A form of a convolution's kernel, chosen by STATISTICS 1, that leaves the statistics of each channel in parts: STORE1.
   /// With BIAS 1 it also adds a bias, its last input.
   struct Statistics {
-    bool offered = false;
+    std::optional<KernelId> kernel;      // nullopt: there is none for this launch
     std::optional<ir::IndexExpr> parts;  // those that the kernel's items make; otherwise they are dealt out:
     /// groups[0] are tasks, a part of a column of tiles each, and the number of parts is an integer argument more.
     ir::IndexExpr rows;  // of the output: pixels
     int tile_rows = 0, tile_columns = 0;
-    int64_t groups = 0;                  // that run at once
-    std::vector<std::string> libraries;  // that this form needs
+    int64_t groups = 0;  // that run at once
   };
   Statistics statistics;
   int64_t scratch_elements = 0;  // f32 workspace, passed as the last input (0: none)
@@ -67,6 +76,7 @@ struct TemplateLaunch {
 struct TemplateContext {
   ir::Graph& graph;
   ir::NodeId node;
+  KernelId kernel;  // the row whose chooser is asked
   const Caps& caps;
   /// Adds a helper node in front of the node under choice (keeps program order).
   std::vector<ir::Node>& before;
@@ -78,12 +88,15 @@ struct TemplateContext {
 };
 using TemplateChooser = bool (*)(TemplateContext&, TemplateLaunch&);
 
-/// A hand-written kernel, for CPUs or GPUs, and its chooser. templates.cpp lists the rows. They are tried in order; the first
-/// chooser that accepts a node wins.
+/// A row of kernels/kernels.def that has a chooser; asked in the order of the rows, the first that accepts wins.
 struct TemplateRow {
-  const char* name;
-  bool on_cpu, on_gpu;
+  KernelId kernel;
   TemplateChooser choose;
+  const char* name() const { return kernel_row(kernel).name; }
+  /// Whether the row is for the device and may be used.
+  bool is_for(const Caps& caps) const {
+    return caps.is_cpu == (kernel_row(kernel).level == KernelLevel::k_item) && caps.kernels.has(kernel);
+  }
 };
 const std::vector<TemplateRow>& template_rows();
 

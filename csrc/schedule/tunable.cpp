@@ -89,10 +89,9 @@ std::string problem_of(const ir::Graph& graph, const ir::Node& node, const Caps&
   }
   if (node.reduced_precision) text += " reduced";
   text += caps.is_cpu ? " item" : " group";
-  if (caps.wgmma)
-    text += " wgmma";
-  else if (caps.mma)
-    text += " mma";
+  for (const KernelLevel level : {KernelLevel::k_warpgroup, KernelLevel::k_warp})
+    if (caps.kernels.has(tensor_core_kernel(KernelOperation::k_gemm, level), KernelType::kFp32))
+      return text + " " + name(level);
   return text;
 }
 
@@ -143,7 +142,7 @@ std::vector<Candidate> candidates(const ir::Graph& alone, const Caps& caps) {
       std::find_if(laid_out.graph.nodes.begin(), laid_out.graph.nodes.end(), takes_template) - laid_out.graph.nodes.begin());
   if (node == static_cast<ir::NodeId>(laid_out.graph.nodes.size())) return found;
   for (const TemplateRow& row : template_rows()) {
-    if (!(caps.is_cpu ? row.on_cpu : row.on_gpu)) continue;
+    if (!row.is_for(caps)) continue;
     const auto ask = [&](const std::string& wanted, const std::string& knob, Chosen& chosen) {
       ir::Graph graph = laid_out.graph;
       if (!ask_row(row, wanted, graph, node, caps, false, chosen)) return false;

@@ -1,6 +1,6 @@
 // csrc/torch/copy.cpp: copies between any two places: host and device, within a device, between devices; any dtypes and
-// strides. What is dense and alike on both sides is one transfer; strides and conversions within a device are kernels/copy.cl;
-// what that cannot convert (complex, 8-bit floats) goes through the host.
+// strides. What is dense and alike on both sides is one transfer; strides and conversions within a device are
+// kernels/base/copy.cl; what that cannot convert (complex, 8-bit floats) goes through the host.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
@@ -25,15 +25,15 @@ namespace ocl::aten {
 namespace {
 
 constexpr size_t kStagedBytes = 1 << 20;  // pageable host data up to this size is staged, so that the caller need not wait
-constexpr int kMaxDims = 8;               // of kernels/copy.cl
+constexpr int kMaxDims = 8;               // of kernels/base/copy.cl
 
-/// `Shape` of kernels/copy.cl.
+/// `Shape` of kernels/base/copy.cl.
 struct Shape {
   uint64_t size[kMaxDims], src_stride[kMaxDims], dst_stride[kMaxDims];
   uint64_t places, dims;
 };
 
-/// Element type in kernels/copy.cl; nullptr if it cannot convert from or to `dtype`.
+/// Element type in kernels/base/copy.cl; nullptr if it cannot convert from or to `dtype`.
 const char* kernel_type(at::ScalarType dtype) {
   switch (dtype) {
     case at::kBool:
@@ -113,8 +113,8 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
                      std::to_string(fresh->chunk) + "\n";
   if (wide) text += "#define PLACE ulong\n";
   if (src == "f64" || dst == "f64") text += "#define USES_F64\n";
-  if ((src == "f16" || dst == "f16") && !device.caps().fp16_convert) text += codegen::kernel_file("half");
-  text += codegen::kernel_file("copy");
+  if ((src == "f16" || dst == "f16") && !device.caps().fp16_convert) text += codegen::kernel_file("base/halves");
+  text += codegen::kernel_file("base/copy");
   runtime::BinaryStore store;
   std::string failed_dir;
   {

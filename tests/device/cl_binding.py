@@ -58,9 +58,9 @@ class Device:
         return f"{self.platform.split()[0]}-{self.name.split()[0]}"
 
     def build(self, file: str, kernel: str, **defines: object) -> "Kernel":
-        """kernels/common.cl and kernels/`file` with the given macros; cached by text."""
+        """kernels/base/types.cl and kernels/`file` with the given macros; cached by text."""
         text = "".join(f"#define {k} {v}\n" for k, v in defines.items())
-        text += (KERNELS / "common.cl").read_text() + (KERNELS / file).read_text()
+        text += (KERNELS / "base/types.cl").read_text() + (KERNELS / file).read_text()
         if text not in self.programs:
             source, error = C.c_char_p(text.encode()), C.c_int()
             program = P(lib.clCreateProgramWithSource(self.context, 1, C.byref(source), None, C.byref(error)))

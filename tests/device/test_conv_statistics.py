@@ -12,7 +12,7 @@ SHAPES = [  # C, K, H, W, size of filters, stride, groups
 ]  # fmt: skip
 # CPUs take sums of fewer than 64 products from memory, and filters of 3 x 3 by Winograd's algorithm.
 OF_CPUS = [s for s in SHAPES if s[0] // s[6] * s[4] ** 2 >= 64 and s[:2] != (16, 40)]
-KERNELS = {"wgmma": "conv_wgmma", "mma": "conv_mma", "item": "conv_item"}
+KERNELS = {"wgmma": "conv/warpgroup", "mma": "conv/warp", "item": "conv/item"}
 UNITS = [pytest.param(units, marks=pytest.mark.needs("cpu" if units == "item" else units)) for units in KERNELS]
 ERRORS = {torch.float32: 4e-6, torch.bfloat16: 8e-3, torch.float16: 1e-3}
 # CPUs take statistics of float32 alone.
@@ -26,7 +26,7 @@ CASES = [
 
 def disabled_for(units):
     """What leaves the convolution to these kernels."""
-    return "wgmma" if units == "mma" else ""
+    return "warpgroup" if units == "mma" else ""
 
 
 def block_of(shape, dtype, bias, offset, device):
@@ -67,7 +67,7 @@ def test_statistics(ocl_device, shape, units, dtype, bias, offset, tmp_path):
     disable = disabled_for(units)
     block, inputs = block_of(shape, dtype, bias, offset, ocl_device)
     (y, variance, mean), again, texts = launched(block, [t.to(ocl_device) for t in inputs], tmp_path, disable)
-    kernels = [text.split("// kernels/common.cl")[0] for text in texts if f"// kernels/{KERNELS[units]}.cl" in text]
+    kernels = [text.split("// kernels/base/types.cl")[0] for text in texts if f"// kernels/{KERNELS[units]}.cl" in text]
     assert any("#define STATISTICS 1" in macros for macros in kernels), "read from memory"
     assert any("#define BIAS 1" in macros for macros in kernels) == bias
     assert all(torch.equal(a, b) for a, b in zip((y, variance, mean), again, strict=True))

@@ -1,4 +1,4 @@
-# tests/device/test_halves.py: conversions of fp16: kernels/half.cl bit by bit, and whole ops at addresses that no vector is aligned to.
+# tests/device/test_halves.py: conversions of fp16: kernels/base/halves.cl bit by bit, and whole ops at addresses that no vector is aligned to.
 import ctypes as C
 
 import cl_binding
@@ -29,7 +29,7 @@ def build(device: cl_binding.Device, width: int, name: str) -> cl_binding.Kernel
         "VSTORE(v, i, p)": f"vstore{n}(v, i, p)" if n else "*(p) = (v)",
         "LOAD(i, p)": f"vload{n}(i, p)" if n else "*(p)",
     }
-    text = (cl_binding.KERNELS / "half.cl").read_text()
+    text = (cl_binding.KERNELS / "base/halves.cl").read_text()
     text += "".join(f"#define {k} {v}\n" for k, v in names.items()) + CONVERT
     if text not in device.programs:
         source, error = C.c_char_p(text.encode()), C.c_int()

@@ -1,4 +1,4 @@
-# tests/device/test_maths.py: the error of vector maths on CPU devices, in ulp against fp64, as kernels/maths.cl states it.
+# tests/device/test_maths.py: the error of vector maths on CPU devices, in ulp against fp64, as kernels/base/maths.cl states it.
 """Arguments sweep the whole range, small numbers by their logarithm. An odd count: vectors and the elements left over are both seen."""
 
 import math

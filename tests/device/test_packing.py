@@ -1,5 +1,5 @@
-# tests/device/test_packing.py: pack_wgmma.cl alone, bit by bit, on every OpenCL device found: it is plain OpenCL C.
-"""The blocks are what gemm_packed_wgmma.cl copies; tests/no_device/test_unit_kernels.py multiplies them on a matrix unit in software."""
+# tests/device/test_packing.py: pack/group.cl alone, bit by bit, on every OpenCL device found: it is plain OpenCL C.
+"""The blocks are what gemm/packed_warpgroup.cl copies; tests/no_device/test_unit_kernels.py multiplies them on a matrix unit in software."""
 
 import pytest
 import torch
@@ -80,6 +80,6 @@ def test_pack(device, form, dtype, terms, major, size, offset):
     groups = (pairs, panels, 2) if major == 1 else (panels, pairs, 2)
     strides = [Long(s) for s in (x.stride(0), 0, x.stride(1), x.stride(2))]
     launch(
-        device.build("pack_wgmma.cl", "pack_wgmma", **macros), groups, 256, x, width, depth, 1, *strides, out, out=out
+        device.build("pack/group.cl", "pack_group", **macros), groups, 256, x, width, depth, 1, *strides, out, out=out
     )
     assert torch.equal(out, want.flatten())

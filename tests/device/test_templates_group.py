@@ -55,7 +55,7 @@ def gemm(device, a, b, **defines):
     out = torch.full((batch, M, N), float("nan"))
     inner = 2 if batch % 2 == 0 else 1
     strides = [Long(s) for t in (a, b) for s in (t.stride(0) * inner, *t.stride())]
-    launch(device.build("gemm_group.cl", "gemm", **defines), (ceil(M, tm) * ceil(N, tn), 1, batch), local, a, b, M, N, K, inner, *strides, out, out=out)
+    launch(device.build("gemm/group.cl", "gemm", **defines), (ceil(M, tm) * ceil(N, tn), 1, batch), local, a, b, M, N, K, inner, *strides, out, out=out)
     return out
 
 
@@ -123,7 +123,7 @@ def conv(device, x, packed, out_shape, case, data=0, **defines):
     pixels = batch * ceil(out_h, step) * ceil(out_w, step)
     out = torch.full((batch, out_h, out_w, out_channels), float("nan"))
     scalars = [batch, C_, K, in_h, in_w, out_h, out_w, r, s, stride, stride, pad, pad, dilation, dilation, Long(x.stride(0)), x.stride(2), x.stride(3), x.stride(1)]
-    launch(device.build("conv_group.cl", "conv", **defines), (ceil(pixels, tm) * ceil(K, tn), groups, step * step), local, x, packed, *scalars, out, out=out)
+    launch(device.build("conv/group.cl", "conv", **defines), (ceil(pixels, tm) * ceil(K, tn), groups, step * step), local, x, packed, *scalars, out, out=out)
     return out.permute(0, 3, 1, 2)
 
 
@@ -178,7 +178,7 @@ def test_conv_weight(device, tiles, name, channels_last):
     scalars = [batch, C_, K, H, W, P, Q, R, S, stride, stride, pad, pad, dilation, dilation, split_pixels]
     for t in (dy, x):
         scalars += [Long(t.stride(0)), t.stride(2), t.stride(3), t.stride(1)]
-    launch(device.build("conv_weight_group.cl", "dw", **defines), (ceil(R * S * C_, tn) * ceil(K, tm), groups, splits), local, dy, x, *scalars, out, out=out)
+    launch(device.build("conv/weight_group.cl", "dw", **defines), (ceil(R * S * C_, tn) * ceil(K, tm), groups, splits), local, dy, x, *scalars, out, out=out)
     compare(out.sum(0).permute(0, 3, 1, 2), want, batch * P * Q)
 
 
@@ -195,9 +195,9 @@ def winograd(device, x, weight, pad, data=False, **defines):
     P, Q = H + 2 * pad - 2, W + 2 * pad - 2
     u, out = torch.full((16, C_, K), float("nan")), torch.full((batch, P, Q, K), float("nan"))
     strides = [Long(weight.stride(d)) for d in (k_dim, c_dim, 2, 3)]
-    kernel = device.build("winograd_group.cl", "u", KERNEL_NAME="u", WINOGRAD_FILTER=1, FLIP=int(data))
+    kernel = device.build("winograd/group.cl", "u", KERNEL_NAME="u", WINOGRAD_FILTER=1, FLIP=int(data))
     launch(kernel, (ceil(K, 64), C_), 64, weight, C_, K, *strides, u, out=u)
-    kernel = device.build("winograd_group.cl", "wino", KERNEL_NAME="wino", U_VEC4=int(K % 4 == 0), **defines)
+    kernel = device.build("winograd/group.cl", "wino", KERNEL_NAME="wino", U_VEC4=int(K % 4 == 0), **defines)
     groups = ceil(batch * ceil(P, 2) * ceil(Q, 2), 32) * ceil(K, 32)
     launch(kernel, (groups,), 256, x, u, batch, C_, K, H, W, P, Q, pad, pad, Long(x.stride(0)), x.stride(2), x.stride(3), out, out=out)
     return out.permute(0, 3, 1, 2)
@@ -238,18 +238,18 @@ def test_depthwise(device, case, channels_last):
 
     y = torch.full((n, P, Q, c), float("nan"))
     grid = (ceil(ceil(c, 4) * ceil(Q, strip), 128), P, n)
-    launch(device.build("depthwise_group.cl", "dw", OPERATION=0, **macros), grid, 128, x, packed, c, H, W, P, Q, pad, pad, *strides(x), y, out=y)
+    launch(device.build("depthwise/group.cl", "dw", OPERATION=0, **macros), grid, 128, x, packed, c, H, W, P, Q, pad, pad, *strides(x), y, out=y)
     compare(y.permute(0, 3, 1, 2), want, size * size)
 
     dx = torch.full((n, H, W, c), float("nan"))
     grid = (ceil(ceil(c, 4) * ceil(W + pad % stride, strip), 128), H, n)
-    launch(device.build("depthwise_group.cl", "dw", OPERATION=1, **macros), grid, 128, dy, packed, c, P, Q, H, W, pad, pad, *strides(dy), dx, out=dx)
+    launch(device.build("depthwise/group.cl", "dw", OPERATION=1, **macros), grid, 128, dy, packed, c, P, Q, H, W, pad, pad, *strides(dy), dx, out=dx)
     compare(dx.permute(0, 3, 1, 2), torch.nn.grad.conv2d_input(x.shape, weight.double(), dy.double(), stride, pad, dilation, c), size * size)
 
     split_strips, rows = 20, size if size * size <= 25 else 1
     splits = ceil(n * P * ceil(Q, strip), split_strips)
     dw = torch.full((size, size, splits, c), float("nan"))
     scalars = [n, c, H, W, P, Q, pad, pad, split_strips, *strides(dy), *strides(x)]
-    launch(device.build("depthwise_group.cl", "dw", OPERATION=2, **macros), (ceil(c, 64), ceil(size, rows), splits), 256, dy, x, *scalars, dw, out=dw)
+    launch(device.build("depthwise/group.cl", "dw", OPERATION=2, **macros), (ceil(c, 64), ceil(size, rows), splits), 256, dy, x, *scalars, dw, out=dw)
     want = torch.nn.grad.conv2d_weight(x.double(), weight.shape, dy.double(), stride, pad, dilation, c)
     compare(dw.sum(2).permute(2, 0, 1)[:, None], want, n * P * Q)

@@ -44,7 +44,7 @@ def gemm(device, a, b, a_layout=0, b_layout=0, **macros):
     else:
         p, strides = b, (b.stride(1), b.stride(2), b.stride(0))
     y = poison(batch, M, N)
-    k = device.build("gemm_item.cl", "gemm_item", A_COL_MAJOR=a_layout, B_IN_PLACE=b_layout, **m)
+    k = device.build("gemm/item.cl", "gemm_item", A_COL_MAJOR=a_layout, B_IN_PLACE=b_layout, **m)
     k((ceil(M, m["MR"] * m["MT"]), ceil(N, tn), batch), a, p, M, N, K, a.stride(1), a.stride(2), strides[0], strides[1],
       1, Long(a.stride(0)), Long(0), Long(strides[2]), Long(0), y, M, N)
     agree(y, a.double() @ b.double(), K)
@@ -112,7 +112,7 @@ def test_pack(device, layout, VW):
             b = [torch.randn(2, K, N + 3)[:, :, :N], torch.randn(2, N, K + 1)[:, :, :K].mT, torch.randn(2, K, 2 * N)[:, :, ::2]][layout]
             panels = ceil(N, 2 * VW)
             y = poison(2, panels, K, 2 * VW)
-            device.build("pack_item.cl", "pack_item", VW=VW, TN=2 * VW, K_RUN=32, B_LAYOUT=layout)(
+            device.build("pack/item.cl", "pack_item", VW=VW, TN=2 * VW, K_RUN=32, B_LAYOUT=layout)(
                 (panels, ceil(K, 32), 2), b, N, K, b.stride(1), b.stride(2), 1, Long(b.stride(0)), Long(0), y, panels, K)
             assert torch.equal(y, pack_panels(b, 2 * VW))
 
@@ -122,7 +122,7 @@ def test_pack(device, layout, VW):
 def test_gemm_dot(device, M, VW):
     for K, N in ((1, 1), (15, 5), (16, 6), (530, 75)):
         a, w, y, MR = torch.randn(2, M, K), torch.randn(2, N, K), poison(2, M, N), min(M, 4)
-        device.build("gemm_dot_item.cl", "gemm_dot_item", VW=VW, MR=MR, NR=24 // MR)(
+        device.build("gemm/dot_item.cl", "gemm_dot_item", VW=VW, MR=MR, NR=24 // MR)(
             (ceil(N, 24 // MR * 4), 2, 1), a, w, M, N, K, K, K, 1, Long(M * K), Long(0), Long(N * K), Long(0), y, M, N)
         agree(y, a.double() @ w.double().mT, K)
 
@@ -159,7 +159,7 @@ def conv(device, x, w, stride=(1, 1), pad=(0, 0), dil=(1, 1), groups=1, run=0, t
     if run == 1:  # no tap may leave the image
         x, pad = nhwc(F.pad(x, (pad[1], pad[1], pad[0], pad[0]))), (0, 0)
     y = poison(n, H, W, channels)
-    kernel = device.build("conv_item.cl", "conv_item", RUN=run, DATA_GRADIENT=int(gradient), **m)
+    kernel = device.build("conv/item.cl", "conv_item", RUN=run, DATA_GRADIENT=int(gradient), **m)
     kernel((ceil(n * ceil(H, phases[0]) * ceil(W, phases[1]), m["MR"] * m["MT"]), groups * ceil(K, tn), phases[0] * phases[1]),
            x, packed, torch.zeros(C), n, C, *x.shape[2:], K, H, W, groups, R, S, *stride, *pad, *dil, x.stride(2), x.stride(3), x.stride(1), tap_block, Long(x.stride(0)),
            y, H, W, channels)
@@ -212,12 +212,12 @@ def winograd(device, x, w, pad=(1, 1), gradient=False, out_hw=None, tile_block=5
         (K, C), strides, first = w.shape[:2], w.stride(), 0
     panels = ceil(K, tn)
     u = poison(16, panels, C, tn)
-    device.build("winograd_item.cl", "winograd_item", WINOGRAD_FILTER=1, PANEL=tn, **m)(
+    device.build("winograd/item.cl", "winograd_item", WINOGRAD_FILTER=1, PANEL=tn, **m)(
         (panels, C, 1), w.as_strided((1,), (1,), w.storage_offset() + first), K, C, *strides, u, panels, C)
     n, _, H, W = reference.shape
     y, splits = poison(n, H, W, K), ceil(panels, panels_per_item)
     scratch = poison(items * splits * 16 * tile_block * (ceil(C, m["VW"]) * m["VW"] + tn))
-    device.build("winograd_item.cl", "winograd_item", **m)(
+    device.build("winograd/item.cl", "winograd_item", **m)(
         (items, splits, 1), x, u, torch.zeros(C), scratch, n, C, *x.shape[2:], K, H, W, *pad, x.stride(2), x.stride(3), tile_block, panels_per_item, Long(x.stride(0)), y, H, W, K)
     agree(y.permute(0, 3, 1, 2), reference, 9 * C)
 
@@ -242,7 +242,7 @@ def conv_weight(device, x, dy, w_shape, stride=(1, 1), pad=(0, 0), dil=(1, 1), g
     k, C, R, S = w_shape
     reference = torch.nn.grad.conv2d_weight(x.double(), w_shape, dy.double(), stride, pad, dil, groups)
     out, K = poison(splits, *w_shape), k // groups
-    device.build("conv_weight_item.cl", "conv_weight_item", **m)(
+    device.build("conv/weight_item.cl", "conv_weight_item", **m)(
         (groups * ceil(K, tn), ceil(R * S * C, m["MR"] * m["MT"]), splits), x, dy, x.shape[0], C, *x.shape[2:], K, *dy.shape[2:], groups, R, S, *stride, *pad, *dil,
         x.stride(2), x.stride(3), x.stride(1), dy.stride(2), dy.stride(3), dy.stride(1), Long(x.stride(0)), Long(dy.stride(0)), out, C, R, S)
     agree(out.sum(0), reference, x.shape[0] * dy.shape[2] * dy.shape[3])
@@ -267,7 +267,7 @@ def winograd_weight(device, x, dy, pad, splits=1, items=2, **macros):
     reference = torch.nn.grad.conv2d_weight(x.double(), (K, C, 3, 3), dy.double(), 1, pad)
     out = poison(splits, K, C, 3, 3)
     scratch = poison(items * 16 * (m["TILE_BLOCK"] * (m["CB"] + m["KB"]) + m["CB"] * m["KB"]))
-    device.build("winograd_weight_item.cl", "winograd_weight_item", **m)(
+    device.build("winograd/weight_item.cl", "winograd_weight_item", **m)(
         (items, 1, 1), x, dy, torch.zeros(max(C, K)), scratch, x.shape[0], C, *x.shape[2:], K, *dy.shape[2:], pad, pad,
         x.stride(2), x.stride(3), dy.stride(2), dy.stride(3), splits, Long(x.stride(0)), Long(dy.stride(0)), out, C)
     agree(out.sum(0), reference, x.shape[0] * dy.shape[2] * dy.shape[3])
@@ -290,7 +290,7 @@ def conv_weight_packed(device, x, dy, w_shape, stride, pad, dil, splits=1, items
     reference = torch.nn.grad.conv2d_weight(x.double(), w_shape, dy.double(), stride, pad, dil)
     out = poison(splits, *w_shape)
     scratch = poison(items * (m["PIXEL_BLOCK"] * (m["CB"] + m["KB"] + 2 * m["VW"]) + m["CB"] * m["KB"]))
-    device.build("conv_weight_packed_item.cl", "conv_weight_packed_item", **m)(
+    device.build("conv/weight_packed_item.cl", "conv_weight_packed_item", **m)(
         (items, 1, 1), x, dy, torch.zeros(C), scratch, x.shape[0], C, *x.shape[2:], K, *dy.shape[2:], R, S, stride, stride, pad, pad, dil, dil,
         x.stride(2), x.stride(3), dy.stride(2), dy.stride(3), splits, Long(x.stride(0)), Long(dy.stride(0)), out, C, R, S)
     agree(out.sum(0), reference, x.shape[0] * dy.shape[2] * dy.shape[3])
@@ -325,13 +325,13 @@ def test_depthwise(device, case, VW):
     dy, (oh, ow), blocks = nhwc(torch.randn(reference.shape)), reference.shape[2:], ceil(c, VW)
     for kind, source, shape in ((0, x, reference.shape), (1, dy, x.shape)):
         y = poison(n, shape[2], shape[3], c)
-        device.build("depthwise_item.cl", "depthwise_item", DEPTHWISE_KIND=kind, **macros)(
+        device.build("depthwise/item.cl", "depthwise_item", DEPTHWISE_KIND=kind, **macros)(
             (n * shape[2], ceil(blocks, 2), 1), source, packed, n, c, *source.shape[2:], *shape[2:], pad, pad, source.stride(2), source.stride(3), 2,
             Long(source.stride(0)), y, shape[2], shape[3], c)
         expected = reference if kind == 0 else torch.nn.grad.conv2d_input(x.shape, w.double(), dy.double(), stride, pad, dil, c)
         agree(y.permute(0, 3, 1, 2), expected, r * s)
     for splits in (1, 3):
         dw = poison(r, s, splits, c)
-        device.build("depthwise_item.cl", "depthwise_item", DEPTHWISE_KIND=2, **macros)(
+        device.build("depthwise/item.cl", "depthwise_item", DEPTHWISE_KIND=2, **macros)(
             (blocks, splits, 1), x, dy, n, c, h, w_, oh, ow, pad, pad, x.stride(2), x.stride(3), dy.stride(2), dy.stride(3), Long(x.stride(0)), Long(dy.stride(0)), dw, splits * c)
         agree(dw.sum(2).permute(2, 0, 1)[:, None], torch.nn.grad.conv2d_weight(x.double(), w.shape, dy.double(), stride, pad, dil, c), n * oh * ow)

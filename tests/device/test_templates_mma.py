@@ -16,7 +16,7 @@ pytestmark = pytest.mark.needs("mma")
 def check(call, inputs, device, folder, allowed=0.0):
     """Compiled, with the instructions in a kernel, against fp64; allowed: error beyond twice PyTorch's own, over the results' size."""
     torch._dynamo.reset()
-    with config.override(dump=str(folder), disable="wgmma"):
+    with config.override(dump=str(folder), disable="warpgroup"):
         got = torch.compile(call, backend="ocl", options={"fallback": "error"}, dynamic=False)(
             *(x.to(device) for x in inputs)
         )
@@ -90,7 +90,7 @@ def test_weight_gradient_of_many_pixels(ocl_device, dtype, channels_last, tmp_pa
         return aten.convolution_backward(dy, x, weight, *rest)[1]
 
     check(gradient, (dy, x, weight), ocl_device, tmp_path)
-    with config.override(disable="wgmma"):
+    with config.override(disable="warpgroup"):
         again = torch.compile(gradient, backend="ocl", dynamic=False)
         first, second = (again(*(t.to(ocl_device) for t in (dy, x, weight))) for _ in range(2))
     assert torch.equal(first.cpu(), second.cpu())
@@ -122,13 +122,13 @@ def test_gradients_of_attention(ocl_device, shape, units, dtype, tmp_path):
 
     torch._dynamo.reset()
     function = torch.compile(call, backend="ocl", options={"fallback": "error"}, dynamic=False)
-    with config.override(dump=str(tmp_path), disable="wgmma" if units else "wgmma,mma_attention_gradient"):
+    with config.override(dump=str(tmp_path), disable="warpgroup" if units else "warpgroup,attention_gradient_warp"):
         ours = gradients(function, ocl_device, dtype)
     texts = [path.read_text() for path in tmp_path.rglob("*.cl")]
-    assert any("// kernels/attention_mma.cl" in text for text in texts)
+    assert any("// kernels/attention/warp.cl" in text for text in texts)
     on_units = units and (dtype != torch.float32 or max(shape[0][3], shape[3]) <= 64)
     for number in (1, 2):
-        kernels = [text for text in texts if "// kernels/attention_gradient_mma.cl" in text]
+        kernels = [text for text in texts if "// kernels/attention/gradient_warp.cl" in text]
         assert any(f"#define PASS {number}\n" in text for text in kernels) == on_units
     allowed = {torch.bfloat16: 2e-3, torch.float16: 3e-4}.get(dtype, 5e-7)
     for got, plain, exact in zip(
@@ -141,7 +141,7 @@ def test_gradients_of_attention(ocl_device, shape, units, dtype, tmp_path):
 def test_without_any_units(ocl_device, tmp_path):
     torch._dynamo.reset()
     a = torch.randn(256, 256)
-    with config.override(dump=str(tmp_path), disable="wgmma,mma"):
+    with config.override(dump=str(tmp_path), disable="warpgroup,warp"):
         got = torch.compile(torch.mm, backend="ocl")(a.to(ocl_device), a.to(ocl_device))
     assert not any("mma.sync" in path.read_text() for path in tmp_path.rglob("*.cl"))
     torch.testing.assert_close(got.cpu(), a @ a, rtol=1e-4, atol=1e-4)

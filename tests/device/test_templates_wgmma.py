@@ -76,7 +76,7 @@ PACKED = [  # M, N, K, transposed operands
 
 
 def was_packed(folder) -> bool:
-    return any("// kernels/gemm_packed_wgmma.cl" in path.read_text() for path in folder.rglob("*.cl"))
+    return any("// kernels/gemm/packed_warpgroup.cl" in path.read_text() for path in folder.rglob("*.cl"))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -142,7 +142,7 @@ def test_tf32(ocl_device, how, tmp_path):
             check(convolve, (torch.randn(2, 64, 14, 14), torch.randn(64, 64, 3, 3)), ocl_device, tmp_path, 1e-3)
     finally:
         torch.set_float32_matmul_precision("highest")
-    heads = [path.read_text().split("// kernels/unit.cl")[0] for path in tmp_path.rglob("*.cl")]
+    heads = [path.read_text().split("// kernels/tensor_core/operands.cl")[0] for path in tmp_path.rglob("*.cl")]
     assert any("#define TERMS 1\n" in head for head in heads)
 
 
@@ -242,7 +242,7 @@ def test_gradients_of_attention(ocl_device, shape, dtype, tmp_path):
         ours = gradients(function, ocl_device, dtype)
     texts = [path.read_text() for path in tmp_path.rglob("*.cl")]
     for number in (1, 2):
-        assert any("attention_gradient_wgmma" in text and f"#define PASS {number}\n" in text for text in texts)
+        assert any("// kernels/attention/gradient_warpgroup.cl" in text and f"#define PASS {number}\n" in text for text in texts)
     allowed = 2e-3 if dtype is torch.bfloat16 else 3e-4
     for got, plain, exact in zip(
         ours, gradients(call, "cpu", dtype), gradients(call, "cpu", torch.float64), strict=True

@@ -1,37 +1,39 @@
 // pack, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME pack_48ec0651e41b
+#define KERNEL_NAME pack_9abc76a0d4d5
 #define VW 16
 #define TN 64
 #define K_RUN 128
 #define B_LAYOUT 1
-// kernels/common.cl: types, hints, loads and stores shared by all kernels; comes before any other file of a program text. OpenCL C 1.2.
+// kernels/base/types.cl: types, hints, loads and stores shared by all kernels; comes before any other file of a program
+// text. OpenCL C 1.2.
 #ifndef OCL_COMMON_CL
 #define OCL_COMMON_CL
 
 // ---- hints ----
-#ifndef OCL_UNROLL                // put before a loop with constant bounds: unroll it fully
+#ifndef OCL_UNROLL  // put before a loop with constant bounds: unroll it fully
 #if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
 #define OCL_UNROLL __attribute__((opencl_unroll_hint))
 #else
 #define OCL_UNROLL
 #endif
 #endif
-#ifndef OCL_NO_UNROLL             // put before a loop with few, constant trips whose body is long: keep one copy
+#ifndef OCL_NO_UNROLL  // put before a loop with few, constant trips whose body is long: keep one copy
 #if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
 #define OCL_NO_UNROLL __attribute__((opencl_unroll_hint(1)))
 #else
 #define OCL_NO_UNROLL
 #endif
 #endif
-#ifndef OCL_INLINE                // every helper function of a kernel file
+#ifndef OCL_INLINE  // every helper function of a kernel file
 #define OCL_INLINE static inline
 #endif
-#ifndef OCL_NOINLINE              // a rare path whose registers must not weigh on the caller's
+#ifndef OCL_NOINLINE  // a rare path whose registers must not weigh on the caller's
 #define OCL_NOINLINE static __attribute__((noinline))
 #endif
-#ifndef ONE_ITEM                  // CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
-                                  // version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
+// CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
+// version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
+#ifndef ONE_ITEM
 #define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
 #endif
 
@@ -39,15 +41,16 @@
 #define OCL_CAT_(a, b) a##b
 #define OCL_CAT(a, b) OCL_CAT_(a, b)
 #ifndef VW
-#define VW 16                     // floats in a vector: 16 (AVX-512), 8 (AVX2), 4 (NEON, SSE, GPUs)
+#define VW 16  // floats in a vector: 16 (AVX-512), 8 (AVX2), 4 (NEON, SSE, GPUs)
 #endif
-#define VEC OCL_CAT(float, VW)    // float16, float8 or float4
+#define VEC OCL_CAT(float, VW)  // float16, float8 or float4
 #define VEC_UINT OCL_CAT(uint, VW)
 typedef float4 V4;
 typedef float8 V8;
 typedef float16 V16;
 
-// Storage type of the inputs: float, or IN_HALF (fp16) or IN_BF16 (upper 16 bits of a float). Arithmetic is always in float.
+// Storage type of the inputs: float, or IN_HALF (fp16) or IN_BF16 (upper 16 bits of a float). Arithmetic is always in
+// float.
 #ifndef IN_T
 #if defined(IN_HALF)
 #define IN_T half
@@ -69,22 +72,24 @@ typedef float16 V16;
 #define LOAD(p, i) ((p)[i])
 #define LOADV(p, i) OCL_CAT(vload, VW)((size_t)0, (p) + (i))
 #endif
-#define VLOAD(p) OCL_CAT(vload, VW)((size_t)0, (p))          // VW floats from any float pointer
+#define VLOAD(p) OCL_CAT(vload, VW)((size_t)0, (p))  // VW floats from any float pointer
 
 // ---- store ----
 #define VSTORE(v, p) OCL_CAT(vstore, VW)((v), (size_t)0, (p))  // VW floats to any float pointer
 
 // ---- group family (*_group.cl): one work-group = one tile of the output, operands staged in local memory ----
 //
-// A staged tile is [depth][width + TILE_PAD] floats: the multiply loop reads float4 along the width for one depth at a time.
-// All "const int" parameters below are compile-time constants at the call, so that every loop unrolls and every private index is constant.
+// A staged tile is [depth][width + TILE_PAD] floats: the multiply loop reads float4 along the width for one depth at a
+// time. All "const int" parameters below are compile-time constants at the call, so that every loop unrolls and every
+// private index is constant.
 #define TILE_PAD 4  // floats; rows of the transposing store (depth contiguous in memory) land on different banks
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-// Four neighbouring elements. `aligned`, the same for the whole launch: their address is a multiple of four elements, one load instead of the four
-// that compilers make of vload4. The host promises strides; where an input tensor begins is seen only at run time, by ALIGNED(offset). The
-// second path costs 5 to 10 percent on an H200, so ALIGNED_BASES drops it where the plan itself places the operands.
+// Four neighbouring elements. `aligned`, the same for the whole launch: their address is a multiple of four elements,
+// one load instead of the four that compilers make of vload4. The host promises strides; where an input tensor begins
+// is seen only at run time, by ALIGNED(offset). The second path costs 5 to 10 percent on an H200, so ALIGNED_BASES
+// drops it where the plan itself places the operands.
 #ifndef ALIGNED_BASES
 #define ALIGNED_BASES 0  // 1: all operands read as float4 begin at multiples of four elements
 #endif
@@ -96,7 +101,8 @@ ALWAYS_INLINE float4 load4(__global const IN_T* p, const int aligned) {
   return (float4)(LOAD(p, 0), LOAD(p, 1), LOAD(p, 2), LOAD(p, 3));
 }
 
-// Work-item (x, y) of a group that is `across` items wide. 32 neighbouring items form a patch 8 wide and 4 high where this fits: they then read
+// Work-item (x, y) of a group that is `across` items wide. 32 neighbouring items form a patch 8 wide and 4 high where
+// this fits: they then read
 // 8 + 4 different float4 of the staged tiles and not 16 + 2.
 ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
   if (across % 8 == 0 && down % 4 == 0)
@@ -106,9 +112,10 @@ ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
 
 // Fetches this item's share of a width x depth part of a matrix, zeros outside (width_left, depth_left).
 // along_depth: depth is the contiguous dimension; quads: it is read by load4 and its extent is a multiple of 4.
-ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride, const int width_left,
-                              const int depth_left, const int lane, const int items, const int width, const int depth, const int along_depth,
-                              const int quads, const int aligned) {
+ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride,
+                              const int width_left, const int depth_left, const int lane, const int items,
+                              const int width, const int depth, const int along_depth, const int quads,
+                              const int aligned) {
   OCL_UNROLL
   for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
     if (quads) {
@@ -135,8 +142,8 @@ ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long w
 }
 
 // Stores what tile_fetch holds into a staged tile.
-ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width, const int depth,
-                             const int along_depth, const int quads) {
+ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width,
+                             const int depth, const int along_depth, const int quads) {
   const int row = width + TILE_PAD;
   OCL_UNROLL
   for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
@@ -165,11 +172,13 @@ ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int 
   }
 }
 
-// acc += a-tile * b-tile over `depth`. The item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across + 4*item.x + 0..3 for
-// i < item_m/4, j < item_n/4 (both 1 or 2): blocks of 4x4 apart from each other, so that neighbouring items read neighbouring float4.
+// acc += a-tile * b-tile over `depth`. The item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across + 4*item.x
+// + 0..3 for i < item_m/4, j < item_n/4 (both 1 or 2): blocks of 4x4 apart from each other, so that neighbouring items
+// read neighbouring float4.
 //   acc[(i*4 + row) * (item_n/4) + j] = float4 along the columns
-ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item, const int across, const int down,
-                                 const int depth, const int item_m, const int item_n) {
+ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item,
+                                 const int across, const int down, const int depth, const int item_m,
+                                 const int item_n) {
   OCL_UNROLL
   for (int k = 0; k < depth; ++k) {
     float4 rows[2], cols[2];
@@ -193,7 +202,8 @@ ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local co
   }
 }
 
-// total += acc; acc = 0: every SUM_STEPS steps of a long sum, so that its rounding errors grow with the root of a short one.
+// total += acc; acc = 0: every SUM_STEPS steps of a long sum, so that its rounding errors grow with the root of a short
+// one.
 ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   OCL_UNROLL
   for (int i = 0; i < quads; ++i) {
@@ -203,7 +213,9 @@ ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
 }
 
 // One lane of a vector that sits in registers; `lane` may vary.
-ALWAYS_INLINE float lane_of(const float4 v, const int lane) { return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w; }
+ALWAYS_INLINE float lane_of(const float4 v, const int lane) {
+  return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w;
+}
 
 #endif  // OCL_COMMON_CL
 
@@ -220,14 +232,17 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 }
 #define STOREV(acc, i0, i1, i2, i3) epilogue_v(acc, i0, i1, i2, i3 EPILOGUE_PASS)
 
-// kernels/pack_item.cl: P[b][j][k][c] = B[b][k][j*TN + c], zero from column N on: a matrix as panels of TN columns, as gemm_item.cl reads them.
+// kernels/pack/item.cl: P[b][j][k][c] = B[b][k][j*TN + c], zero from column N on: a matrix as panels of TN columns, as
+// gemm/item.cl reads them.
 // CPU family: one work-item = K_RUN rows of one panel.
 //
 //      B  n ->   j*TN     (j+1)*TN            P  panel j: K rows of TN floats, one after the other
 //    k  +---------+----------+---+
-//    |  |         |   item   |   |            B_LAYOUT 1: a Linear weight, [N][K]: VW x VW blocks are turned in registers, so that each
+//    |  |         |   item   |   |            B_LAYOUT 1: a Linear weight, [N][K]: VW x VW blocks are turned in
+//    |  |         |          |   |            registers, so that each
 //    v  |         +----------+   |            cache line of both sides is touched once
-// Inputs (strides in elements of IN_T): b  B_LAYOUT 0: B[b][k][n] at b_batch(b) + k*b_row + n;  1: at b_batch(b) + k + n*b_col;
+// Inputs (strides in elements of IN_T): b  B_LAYOUT 0: B[b][k][n] at b_batch(b) + k*b_row + n;  1: at b_batch(b) + k +
+// n*b_col;
 //   2: at b_batch(b) + k*b_row + n*b_col. b_batch(b) = (b / inner)*b_outer + (b % inner)*b_inner.
 // Arguments: b, b_offset, int N, K, b_row, b_col, inner, long b_outer, b_inner, EPILOGUE_PARAMS
 // Global size: (ceil(N / TN), ceil(K / K_RUN), batches), local size (1, 1, 1).
@@ -236,16 +251,16 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 #define KERNEL_NAME pack_item
 #endif
 #ifndef TN
-#define TN (4 * VW)       // columns of a panel; a multiple of VW
+#define TN (4 * VW)  // columns of a panel; a multiple of VW
 #endif
 #ifndef K_RUN
-#define K_RUN 128         // rows a work-item
+#define K_RUN 128  // rows a work-item
 #endif
 #ifndef B_LAYOUT
-#define B_LAYOUT 1        // see above
+#define B_LAYOUT 1  // see above
 #endif
-#ifndef STORE             // alone: dense P[b][j][k][c]
-#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset, const int y_panels, const int y_K
+#ifndef STORE  // alone: dense P[b][j][k][c]
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_panels, const int y_K
 #define EPILOGUE_PASS , y, y_offset, y_panels, y_K
 #define PLACE(b, j, k, c) (y_offset + (((ulong)(b) * y_panels + (j)) * y_K + (k)) * TN + (c))
 #define STORE(value, b, j, k, c) (y[PLACE(b, j, k, c)] = (value))
@@ -254,8 +269,10 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 
 // VW vectors x[VW] as a matrix in registers: rounds of INTERLEAVE, log2(VW) of them, turn it
 #if VW == 16
-#define FIRST_HALVES(a, b) (float16)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3, a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7)
-#define LAST_HALVES(a, b) (float16)(a.s8, b.s8, a.s9, b.s9, a.sa, b.sa, a.sb, b.sb, a.sc, b.sc, a.sd, b.sd, a.se, b.se, a.sf, b.sf)
+#define FIRST_HALVES(a, b) \
+  (float16)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3, a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7)
+#define LAST_HALVES(a, b) \
+  (float16)(a.s8, b.s8, a.s9, b.s9, a.sa, b.sa, a.sb, b.sb, a.sc, b.sc, a.sd, b.sd, a.se, b.se, a.sf, b.sf)
 #elif VW == 8
 #define FIRST_HALVES(a, b) (float8)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3)
 #define LAST_HALVES(a, b) (float8)(a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7)
@@ -269,41 +286,40 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
     to[2 * i_ + 1] = LAST_HALVES(from[i_], from[i_ + VW / 2]); \
   }
 #if VW == 8
-#define TRANSPOSE(x)      \
-  {                       \
-    VEC y_[VW], z_[VW];   \
-    INTERLEAVE(x, y_);    \
-    INTERLEAVE(y_, z_);   \
-    INTERLEAVE(z_, x);    \
+#define TRANSPOSE(x)    \
+  {                     \
+    VEC y_[VW], z_[VW]; \
+    INTERLEAVE(x, y_);  \
+    INTERLEAVE(y_, z_); \
+    INTERLEAVE(z_, x);  \
   }
 #elif VW == 16
-#define TRANSPOSE(x)      \
-  {                       \
-    VEC y_[VW];           \
-    INTERLEAVE(x, y_);    \
-    INTERLEAVE(y_, x);    \
-    INTERLEAVE(x, y_);    \
-    INTERLEAVE(y_, x);    \
+#define TRANSPOSE(x)   \
+  {                    \
+    VEC y_[VW];        \
+    INTERLEAVE(x, y_); \
+    INTERLEAVE(y_, x); \
+    INTERLEAVE(x, y_); \
+    INTERLEAVE(y_, x); \
   }
 #else
-#define TRANSPOSE(x)      \
-  {                       \
-    VEC y_[VW];           \
-    INTERLEAVE(x, y_);    \
-    INTERLEAVE(y_, x);    \
+#define TRANSPOSE(x)   \
+  {                    \
+    VEC y_[VW];        \
+    INTERLEAVE(x, y_); \
+    INTERLEAVE(y_, x); \
   }
 #endif
 
-ONE_ITEM __kernel void KERNEL_NAME(
-    __global const IN_T* restrict b, const ulong b_offset, const int N, const int K, const int b_row, const int b_col,
-    const int inner, const long b_outer, const long b_inner EPILOGUE_PARAMS) {
+ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict b, const ulong b_offset, const int N, const int K,
+                                   const int b_row, const int b_col, const int inner, const long b_outer,
+                                   const long b_inner EPILOGUE_PARAMS) {
   const int panel = get_global_id(0), first = get_global_id(1) * K_RUN, batch = get_global_id(2);
   const int last = min(first + K_RUN, K), n0 = panel * TN;
   b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;
 #if B_LAYOUT == 0
   if (n0 + TN <= N) {  // a row after the other, as memory has them
-    for (int k = first; k < last; ++k)
-      OCL_UNROLL for (int c = 0; c < TN; c += VW) {
+    for (int k = first; k < last; ++k) OCL_UNROLL for (int c = 0; c < TN; c += VW) {
         const VEC row = LOADV(b, (long)k * b_row + n0 + c);
         STOREV(row, batch, panel, k, c);
       }
@@ -330,7 +346,8 @@ ONE_ITEM __kernel void KERNEL_NAME(
 #endif
     for (; k < last; ++k) {
       for (int i = 0; i < columns; ++i)
-        STORE(LOAD(b, (long)k * (B_LAYOUT == 1 ? 1 : b_row) + (long)(n + i) * (B_LAYOUT == 0 ? 1 : b_col)), batch, panel, k, c + i);
+        STORE(LOAD(b, (long)k * (B_LAYOUT == 1 ? 1 : b_row) + (long)(n + i) * (B_LAYOUT == 0 ? 1 : b_col)), batch,
+              panel, k, c + i);
       for (int i = columns; i < VW; ++i) STORE(0.f, batch, panel, k, c + i);
     }
   }
@@ -338,7 +355,7 @@ ONE_ITEM __kernel void KERNEL_NAME(
 
 // gemm, groups 6 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_a4f1dc19e3e7
+#define KERNEL_NAME gemm_df76a0c21a73
 #define VW 16
 #define MR 6
 #define NV 4
@@ -348,33 +365,35 @@ ONE_ITEM __kernel void KERNEL_NAME(
 #define WHOLE_VECTORS 1
 #define PREFETCHES 1
 #define PREFETCH_A 1
-// kernels/common.cl: types, hints, loads and stores shared by all kernels; comes before any other file of a program text. OpenCL C 1.2.
+// kernels/base/types.cl: types, hints, loads and stores shared by all kernels; comes before any other file of a program
+// text. OpenCL C 1.2.
 #ifndef OCL_COMMON_CL
 #define OCL_COMMON_CL
 
 // ---- hints ----
-#ifndef OCL_UNROLL                // put before a loop with constant bounds: unroll it fully
+#ifndef OCL_UNROLL  // put before a loop with constant bounds: unroll it fully
 #if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
 #define OCL_UNROLL __attribute__((opencl_unroll_hint))
 #else
 #define OCL_UNROLL
 #endif
 #endif
-#ifndef OCL_NO_UNROLL             // put before a loop with few, constant trips whose body is long: keep one copy
+#ifndef OCL_NO_UNROLL  // put before a loop with few, constant trips whose body is long: keep one copy
 #if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
 #define OCL_NO_UNROLL __attribute__((opencl_unroll_hint(1)))
 #else
 #define OCL_NO_UNROLL
 #endif
 #endif
-#ifndef OCL_INLINE                // every helper function of a kernel file
+#ifndef OCL_INLINE  // every helper function of a kernel file
 #define OCL_INLINE static inline
 #endif
-#ifndef OCL_NOINLINE              // a rare path whose registers must not weigh on the caller's
+#ifndef OCL_NOINLINE  // a rare path whose registers must not weigh on the caller's
 #define OCL_NOINLINE static __attribute__((noinline))
 #endif
-#ifndef ONE_ITEM                  // CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
-                                  // version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
+// CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
+// version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
+#ifndef ONE_ITEM
 #define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
 #endif
 
@@ -382,15 +401,16 @@ ONE_ITEM __kernel void KERNEL_NAME(
 #define OCL_CAT_(a, b) a##b
 #define OCL_CAT(a, b) OCL_CAT_(a, b)
 #ifndef VW
-#define VW 16                     // floats in a vector: 16 (AVX-512), 8 (AVX2), 4 (NEON, SSE, GPUs)
+#define VW 16  // floats in a vector: 16 (AVX-512), 8 (AVX2), 4 (NEON, SSE, GPUs)
 #endif
-#define VEC OCL_CAT(float, VW)    // float16, float8 or float4
+#define VEC OCL_CAT(float, VW)  // float16, float8 or float4
 #define VEC_UINT OCL_CAT(uint, VW)
 typedef float4 V4;
 typedef float8 V8;
 typedef float16 V16;
 
-// Storage type of the inputs: float, or IN_HALF (fp16) or IN_BF16 (upper 16 bits of a float). Arithmetic is always in float.
+// Storage type of the inputs: float, or IN_HALF (fp16) or IN_BF16 (upper 16 bits of a float). Arithmetic is always in
+// float.
 #ifndef IN_T
 #if defined(IN_HALF)
 #define IN_T half
@@ -412,22 +432,24 @@ typedef float16 V16;
 #define LOAD(p, i) ((p)[i])
 #define LOADV(p, i) OCL_CAT(vload, VW)((size_t)0, (p) + (i))
 #endif
-#define VLOAD(p) OCL_CAT(vload, VW)((size_t)0, (p))          // VW floats from any float pointer
+#define VLOAD(p) OCL_CAT(vload, VW)((size_t)0, (p))  // VW floats from any float pointer
 
 // ---- store ----
 #define VSTORE(v, p) OCL_CAT(vstore, VW)((v), (size_t)0, (p))  // VW floats to any float pointer
 
 // ---- group family (*_group.cl): one work-group = one tile of the output, operands staged in local memory ----
 //
-// A staged tile is [depth][width + TILE_PAD] floats: the multiply loop reads float4 along the width for one depth at a time.
-// All "const int" parameters below are compile-time constants at the call, so that every loop unrolls and every private index is constant.
+// A staged tile is [depth][width + TILE_PAD] floats: the multiply loop reads float4 along the width for one depth at a
+// time. All "const int" parameters below are compile-time constants at the call, so that every loop unrolls and every
+// private index is constant.
 #define TILE_PAD 4  // floats; rows of the transposing store (depth contiguous in memory) land on different banks
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-// Four neighbouring elements. `aligned`, the same for the whole launch: their address is a multiple of four elements, one load instead of the four
-// that compilers make of vload4. The host promises strides; where an input tensor begins is seen only at run time, by ALIGNED(offset). The
-// second path costs 5 to 10 percent on an H200, so ALIGNED_BASES drops it where the plan itself places the operands.
+// Four neighbouring elements. `aligned`, the same for the whole launch: their address is a multiple of four elements,
+// one load instead of the four that compilers make of vload4. The host promises strides; where an input tensor begins
+// is seen only at run time, by ALIGNED(offset). The second path costs 5 to 10 percent on an H200, so ALIGNED_BASES
+// drops it where the plan itself places the operands.
 #ifndef ALIGNED_BASES
 #define ALIGNED_BASES 0  // 1: all operands read as float4 begin at multiples of four elements
 #endif
@@ -439,7 +461,8 @@ ALWAYS_INLINE float4 load4(__global const IN_T* p, const int aligned) {
   return (float4)(LOAD(p, 0), LOAD(p, 1), LOAD(p, 2), LOAD(p, 3));
 }
 
-// Work-item (x, y) of a group that is `across` items wide. 32 neighbouring items form a patch 8 wide and 4 high where this fits: they then read
+// Work-item (x, y) of a group that is `across` items wide. 32 neighbouring items form a patch 8 wide and 4 high where
+// this fits: they then read
 // 8 + 4 different float4 of the staged tiles and not 16 + 2.
 ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
   if (across % 8 == 0 && down % 4 == 0)
@@ -449,9 +472,10 @@ ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
 
 // Fetches this item's share of a width x depth part of a matrix, zeros outside (width_left, depth_left).
 // along_depth: depth is the contiguous dimension; quads: it is read by load4 and its extent is a multiple of 4.
-ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride, const int width_left,
-                              const int depth_left, const int lane, const int items, const int width, const int depth, const int along_depth,
-                              const int quads, const int aligned) {
+ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride,
+                              const int width_left, const int depth_left, const int lane, const int items,
+                              const int width, const int depth, const int along_depth, const int quads,
+                              const int aligned) {
   OCL_UNROLL
   for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
     if (quads) {
@@ -478,8 +502,8 @@ ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long w
 }
 
 // Stores what tile_fetch holds into a staged tile.
-ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width, const int depth,
-                             const int along_depth, const int quads) {
+ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width,
+                             const int depth, const int along_depth, const int quads) {
   const int row = width + TILE_PAD;
   OCL_UNROLL
   for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
@@ -508,11 +532,13 @@ ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int 
   }
 }
 
-// acc += a-tile * b-tile over `depth`. The item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across + 4*item.x + 0..3 for
-// i < item_m/4, j < item_n/4 (both 1 or 2): blocks of 4x4 apart from each other, so that neighbouring items read neighbouring float4.
+// acc += a-tile * b-tile over `depth`. The item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across + 4*item.x
+// + 0..3 for i < item_m/4, j < item_n/4 (both 1 or 2): blocks of 4x4 apart from each other, so that neighbouring items
+// read neighbouring float4.
 //   acc[(i*4 + row) * (item_n/4) + j] = float4 along the columns
-ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item, const int across, const int down,
-                                 const int depth, const int item_m, const int item_n) {
+ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item,
+                                 const int across, const int down, const int depth, const int item_m,
+                                 const int item_n) {
   OCL_UNROLL
   for (int k = 0; k < depth; ++k) {
     float4 rows[2], cols[2];
@@ -536,7 +562,8 @@ ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local co
   }
 }
 
-// total += acc; acc = 0: every SUM_STEPS steps of a long sum, so that its rounding errors grow with the root of a short one.
+// total += acc; acc = 0: every SUM_STEPS steps of a long sum, so that its rounding errors grow with the root of a short
+// one.
 ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   OCL_UNROLL
   for (int i = 0; i < quads; ++i) {
@@ -546,7 +573,9 @@ ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
 }
 
 // One lane of a vector that sits in registers; `lane` may vary.
-ALWAYS_INLINE float lane_of(const float4 v, const int lane) { return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w; }
+ALWAYS_INLINE float lane_of(const float4 v, const int lane) {
+  return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w;
+}
 
 #endif  // OCL_COMMON_CL
 
@@ -579,13 +608,19 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 }
 #define STOREV(acc, i0, i1, i2) epilogue_v(acc, i0, i1, i2 EPILOGUE_PASS)
 
-// kernels/gemm_item.cl: C[b][m][n] = sum over k of A[b][m][k] * B[b][k][n], then the epilogue. CPU family: one work-item = MT register tiles.
+// kernels/gemm/item.cl: C[b][m][n] = sum over k of A[b][m][k] * B[b][k][n], then the epilogue. CPU family: one
+// work-item = MT register tiles.
 //
-//            TN = NV*VW columns          Work-item (i, j, b) owns rows [i*MT*MR, (i+1)*MT*MR) of panel j of batch b, and all of K.
-//          +--------------------+        acc[MR][NV] stays in vector registers; A gives one broadcast scalar a row and k,
-//   MR     | acc[0][0] .. [NV-1]|        B gives NV vectors a k. K goes in blocks of K_BLOCK: each block sums into fresh
-//   rows   | ...                | x MT   accumulators which are then added to sums[] (private memory, 4*MT*MR*TN bytes), so that
-//          +--------------------+        rounding errors stay small and the block of B (K_BLOCK*TN*4 bytes) stays in L2 over the MT tiles.
+//            TN = NV*VW columns          Work-item (i, j, b) owns rows [i*MT*MR, (i+1)*MT*MR) of panel j of batch b,
+//                                        and all of K.
+//          +--------------------+        acc[MR][NV] stays in vector registers; A gives one broadcast scalar a row and
+//                                        k,
+//   MR     | acc[0][0] .. [NV-1]|        B gives NV vectors a k. K goes in blocks of K_BLOCK: each block sums into
+//          |                    |        fresh
+//   rows   | ...                | x MT   accumulators which are then added to sums[] (private memory, 4*MT*MR*TN
+//          |                    |        bytes), so that
+//          +--------------------+        rounding errors stay small and the block of B (K_BLOCK*TN*4 bytes) stays in L2
+//                                        over the MT tiles.
 //
 // Inputs (offsets, strides in elements of IN_T):
 //   a  A_COL_MAJOR 0: A[b][m][k] at a_batch(b) + m*a_row + k            (rows in place; a_col is ignored)
@@ -593,70 +628,78 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 //      A_COL_MAJOR 2: A[b][m][k] at a_batch(b) + m*a_row + k*a_col      (any strides, slower)
 //   b  B_IN_PLACE 0:  packed and padded with zeros: B[b][k][n] at b_batch(b) + ((n / PANEL)*K + k)*PANEL + n % PANEL,
 //                     ceil(N/PANEL)*K*PANEL elements a batch; b_row, b_col are ignored
-//      B_IN_PLACE 1:  B[b][k][n] at b_batch(b) + k*b_row + n            (rows in place; the item's first tile of rows packs its panel, K_BLOCK
-//                     rows at a time, while it multiplies: stores are free beside multiply-adds, and PREFETCH hides where B comes from)
-//      B_IN_PLACE 2:  B[b][k][n] at b_batch(b) + k*b_row + n*b_col      (any strides, slower; pack_item.cl packs a Linear weight [N][K])
-//      B_IN_PLACE 3:  as 1, but read where it is, without a copy: for one tile of rows (M <= MR), which would use a copy once, and where
+//      B_IN_PLACE 1:  B[b][k][n] at b_batch(b) + k*b_row + n            (rows in place; the item's first tile of rows
+//                                                                       packs its panel, K_BLOCK
+//                     rows at a time, while it multiplies: stores are free beside multiply-adds, and PREFETCH hides
+//                     where B comes from)
+//      B_IN_PLACE 2:  B[b][k][n] at b_batch(b) + k*b_row + n*b_col      (any strides, slower; pack/item.cl packs a
+//                                                                       Linear weight [N][K])
+//      B_IN_PLACE 3:  as 1, but read where it is, without a copy: for one tile of rows (M <= MR), which would use a
+//      copy once, and where
 //                     all of B stays in L2, so that rows far apart cost little; needs N % TN == 0
 //   a_batch(b) = (b / inner)*a_outer + (b % inner)*a_inner, the same for b_batch; a stride of 0 broadcasts.
-// Arguments: a, a_offset, b, b_offset, int M, N, K, a_row, a_col, b_row, b_col, inner, long a_outer, a_inner, b_outer, b_inner, EPILOGUE_PARAMS
-// Global size: (ceil(M / (MR*MT)), ceil(N / TN), batches), local size (1, 1, 1).
+// Arguments: a, a_offset, b, b_offset, int M, N, K, a_row, a_col, b_row, b_col, inner, long a_outer, a_inner, b_outer,
+// b_inner, EPILOGUE_PARAMS Global size: (ceil(M / (MR*MT)), ceil(N / TN), batches), local size (1, 1, 1).
 // Hooks: STORE(acc, b, m, n), STOREV(acc, b, m, n); store dimension n.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_item
 #endif
 #ifndef MR
-#define MR 6              // rows of a register tile; MR*NV + NV + 1 <= number of vector registers (6x4 or 12x2 of 32; 4x2 of 16)
+// rows of a register tile; MR*NV + NV + 1 <= number of vector registers (6x4 or 12x2 of 32; 4x2 of 16)
+#define MR 6
 #endif
 #ifndef NV
-#define NV 4              // vectors (of VW floats) in a row of a register tile
+#define NV 4  // vectors (of VW floats) in a row of a register tile
 #endif
-#define TN (NV * VW)      // columns of a tile
+#define TN (NV * VW)  // columns of a tile
 #ifndef PANEL
-#define PANEL TN          // columns of a packed panel of B; a multiple of TN
+#define PANEL TN  // columns of a packed panel of B; a multiple of TN
 #endif
 #ifndef MT
-#define MT 4              // tiles (of MR rows) a work-item; 16 when there are many, more for B_IN_PLACE
+#define MT 4  // tiles (of MR rows) a work-item; 16 when there are many, more for B_IN_PLACE
 #endif
 #ifndef K_BLOCK
 #if defined(B_IN_PLACE) && (B_IN_PLACE == 1 || B_IN_PLACE == 2)
-#define K_BLOCK 256       // k summed in registers before they go to sums[]; the private copy of B has K_BLOCK*TN floats
+#define K_BLOCK 256  // k summed in registers before they go to sums[]; the private copy of B has K_BLOCK*TN floats
 #else
 #define K_BLOCK 512
 #endif
 #endif
 #ifndef K_CHAINS
-#define K_CHAINS 1        // independent accumulators a tile: 4..8 when MR*NV is below 8 (small M), so that FMA latency does not set the pace
+// independent accumulators a tile: 4..8 when MR*NV is below 8 (small M), so that FMA latency does not set the pace
+#define K_CHAINS 1
 #endif
 #ifndef A_COL_MAJOR
-#define A_COL_MAJOR 0     // layout of A, see above
+#define A_COL_MAJOR 0  // layout of A, see above
 #endif
 #ifndef PREFETCHES
-#define PREFETCHES 0      // 1: the device has an instruction that asks for a cache line
+#define PREFETCHES 0  // 1: the device has an instruction that asks for a cache line
 #endif
 #ifndef PREFETCH_A
-#define PREFETCH_A 0      // 1: a tile asks for the next tile's part of A (A_COL_MAJOR 0: for short rows; 1), which the hardware does not foresee
+// 1: a tile asks for the next tile's part of A (A_COL_MAJOR 0: for short rows; 1), which the hardware does not foresee
+#define PREFETCH_A 0
 #endif
 #ifndef B_IN_PLACE
-#define B_IN_PLACE 0      // layout of B, see above
+#define B_IN_PLACE 0  // layout of B, see above
 #endif
 #ifndef WHOLE_VECTORS
-#define WHOLE_VECTORS 0   // 1: N % VW == 0, no column is stored alone
+#define WHOLE_VECTORS 0  // 1: N % VW == 0, no column is stored alone
 #endif
-#ifndef CACHE_ALIGNED     // of private arrays read by vectors: else each of these may cross a cache line
+#ifndef CACHE_ALIGNED  // of private arrays read by vectors: else each of these may cross a cache line
 #define CACHE_ALIGNED __attribute__((aligned(64)))
 #endif
 #ifndef PLAIN_STORES
-#define PLAIN_STORES 0    // 1: the hooks do nothing but store, so that there may be many calls of them
+#define PLAIN_STORES 0  // 1: the hooks do nothing but store, so that there may be many calls of them
 #endif
-#ifndef STORE             // alone: dense C[b][m][n]
-#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset, const int y_M, const int y_N
+#ifndef STORE  // alone: dense C[b][m][n]
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_M, const int y_N
 #define EPILOGUE_PASS , y, y_offset, y_M, y_N
 #define STORE(acc, b, m, n) (y[y_offset + ((ulong)(b) * y_M + (m)) * y_N + (n)] = (acc))
 #define STOREV(acc, b, m, n) VSTORE(acc, y + y_offset + ((ulong)(b) * y_M + (m)) * y_N + (n))
 #endif
 
-// Asks for the cache line at p, in or outside a buffer. The standard's prefetch is a call on Intel's runtime. A CPU has one address space.
+// Asks for the cache line at p, in or outside a buffer. The standard's prefetch is a call on Intel's runtime. A CPU has
+// one address space.
 #if PREFETCHES && defined(__has_builtin)
 #if __has_builtin(__builtin_prefetch)
 #define PREFETCH(p) __builtin_prefetch((__private const void*)(size_t)(p))
@@ -677,15 +720,15 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 #define A_ROW(m) ((long)(m) * a_row)
 #define A_AT(i, k) LOAD(row[i], (long)(k) * a_col)
 #endif
-#define MULTIPLY_ADD(k, bv)                                                                      \
-  OCL_UNROLL for (int i = 0; i < MR; ++i) {                                                      \
-    const VEC av = (VEC)(A_AT(i, k));                                                            \
-    OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);               \
+#define MULTIPLY_ADD(k, bv)                                                        \
+  OCL_UNROLL for (int i = 0; i < MR; ++i) {                                        \
+    const VEC av = (VEC)(A_AT(i, k));                                              \
+    OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]); \
   }
 #if PREFETCH_A && A_COL_MAJOR == 1
 #define ASK_FOR_A(k) PREFETCH(row[0] + MR + (long)(k) * a_col);
 #elif PREFETCH_A  // MR rows of kn elements in kn steps
-#define ASK_FOR_A(k)    \
+#define ASK_FOR_A(k)      \
   PREFETCH(next + ahead); \
   ahead += MR;            \
   if (ahead >= kn) {      \
@@ -697,10 +740,11 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 #endif
 #define PACK_FIRST (B_IN_PLACE == 1 && K_CHAINS == 1)
 
-ONE_ITEM __kernel void KERNEL_NAME(
-    __global const IN_T* restrict a, const ulong a_offset, __global const IN_T* restrict b, const ulong b_offset,
-    const int M, const int N, const int K, const int a_row, const int a_col, const int b_row, const int b_col,
-    const int inner, const long a_outer, const long a_inner, const long b_outer, const long b_inner EPILOGUE_PARAMS) {
+ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict a, const ulong a_offset,
+                                   __global const IN_T* restrict b, const ulong b_offset, const int M, const int N,
+                                   const int K, const int a_row, const int a_col, const int b_row, const int b_col,
+                                   const int inner, const long a_outer, const long a_inner, const long b_outer,
+                                   const long b_inner EPILOGUE_PARAMS) {
   const int first = get_global_id(0) * (MT * MR), n0 = get_global_id(1) * TN, batch = get_global_id(2);
   a += a_offset + (batch / inner) * a_outer + (batch % inner) * a_inner;
   b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;
@@ -732,8 +776,11 @@ ONE_ITEM __kernel void KERNEL_NAME(
     for (int n = 0; n < TN; ++n) {
       if (n < cols) {
         __global const IN_T* from = b + (long)k0 * b_row + (long)(n0 + n) * b_col;
-        if (b_row == 1) { for (int k = 0; k < kn; ++k) packed[k * TN + n] = LOAD(from, k); }
-        else { for (int k = 0; k < kn; ++k) packed[k * TN + n] = LOAD(from, (long)k * b_row); }
+        if (b_row == 1) {
+          for (int k = 0; k < kn; ++k) packed[k * TN + n] = LOAD(from, k);
+        } else {
+          for (int k = 0; k < kn; ++k) packed[k * TN + n] = LOAD(from, (long)k * b_row);
+        }
       } else {
         for (int k = 0; k < kn; ++k) packed[k * TN + n] = 0.f;
       }
@@ -761,18 +808,15 @@ ONE_ITEM __kernel void KERNEL_NAME(
       int k = 0;
 #if K_CHAINS > 1
       VEC chain[K_CHAINS][MR][NV];
-      OCL_UNROLL for (int u = 0; u < K_CHAINS; ++u)
-        OCL_UNROLL for (int i = 0; i < MR; ++i)
+      OCL_UNROLL for (int u = 0; u < K_CHAINS; ++u) OCL_UNROLL for (int i = 0; i < MR; ++i)
           OCL_UNROLL for (int v = 0; v < NV; ++v) chain[u][i][v] = (VEC)(0.f);
       for (; k + K_CHAINS <= kn; k += K_CHAINS) {
-        OCL_UNROLL for (int u = 0; u < K_CHAINS; ++u)
-          OCL_UNROLL for (int v = 0; v < NV; ++v) {
-            const VEC bv = B_VECTOR(k + u, v);
-            OCL_UNROLL for (int i = 0; i < MR; ++i) chain[u][i][v] = fma((VEC)(A_AT(i, k + u)), bv, chain[u][i][v]);
-          }
+        OCL_UNROLL for (int u = 0; u < K_CHAINS; ++u) OCL_UNROLL for (int v = 0; v < NV; ++v) {
+          const VEC bv = B_VECTOR(k + u, v);
+          OCL_UNROLL for (int i = 0; i < MR; ++i) chain[u][i][v] = fma((VEC)(A_AT(i, k + u)), bv, chain[u][i][v]);
+        }
       }
-      OCL_UNROLL for (int u = 0; u < K_CHAINS; ++u)
-        OCL_UNROLL for (int i = 0; i < MR; ++i)
+      OCL_UNROLL for (int u = 0; u < K_CHAINS; ++u) OCL_UNROLL for (int i = 0; i < MR; ++i)
           OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] += chain[u][i][v];
 #endif
 #if PREFETCH_A && A_COL_MAJOR == 0
@@ -802,20 +846,21 @@ ONE_ITEM __kernel void KERNEL_NAME(
       }
       float* tile = sums + (K > K_BLOCK ? t * (MR * TN) : 0);
       if (k0 > 0) {
-        OCL_UNROLL for (int i = 0; i < MR; ++i)
-          OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] += VLOAD(tile + i * TN + v * VW);
+        OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] +=
+            VLOAD(tile + i * TN + v * VW);
       }
 #if PLAIN_STORES
       if (k0 + kn == K && m + MR <= M && n0 + TN <= N) {
-        OCL_UNROLL for (int i = 0; i < MR; ++i)
-          OCL_UNROLL for (int v = 0; v < NV; ++v) STOREV(acc[i][v], batch, m + i, n0 + v * VW);
+        OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v)
+            STOREV(acc[i][v], batch, m + i, n0 + v * VW);
         continue;
       }
 #endif
-      OCL_UNROLL for (int i = 0; i < MR; ++i)
-        OCL_UNROLL for (int v = 0; v < NV; ++v) VSTORE(acc[i][v], tile + i * TN + v * VW);
+      OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v)
+          VSTORE(acc[i][v], tile + i * TN + v * VW);
       if (k0 + kn < K) continue;
-      const int rows = min(MR, M - m), width = min(TN, N - n0);  // one call site of the hooks, in a loop: they may be long
+      // one call site of the hooks, in a loop: they may be long
+      const int rows = min(MR, M - m), width = min(TN, N - n0);
       OCL_NO_UNROLL for (int i = 0; i < rows; ++i) {
         int n = 0;
         OCL_NO_UNROLL for (; n + VW <= width; n += VW) {

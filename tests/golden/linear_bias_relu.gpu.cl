@@ -1,6 +1,6 @@
 // gemm, groups 2 x 1 x 1, local [64, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_b6986673011b
+#define KERNEL_NAME gemm_a303e7ea6aff
 #define VW 4
 #define TILE_M 16
 #define TILE_N 64
@@ -13,33 +13,35 @@
 #define A_VEC4 1
 #define B_VEC4 1
 #define ALIGNED_BASES 0
-// kernels/common.cl: types, hints, loads and stores shared by all kernels; comes before any other file of a program text. OpenCL C 1.2.
+// kernels/base/types.cl: types, hints, loads and stores shared by all kernels; comes before any other file of a program
+// text. OpenCL C 1.2.
 #ifndef OCL_COMMON_CL
 #define OCL_COMMON_CL
 
 // ---- hints ----
-#ifndef OCL_UNROLL                // put before a loop with constant bounds: unroll it fully
+#ifndef OCL_UNROLL  // put before a loop with constant bounds: unroll it fully
 #if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
 #define OCL_UNROLL __attribute__((opencl_unroll_hint))
 #else
 #define OCL_UNROLL
 #endif
 #endif
-#ifndef OCL_NO_UNROLL             // put before a loop with few, constant trips whose body is long: keep one copy
+#ifndef OCL_NO_UNROLL  // put before a loop with few, constant trips whose body is long: keep one copy
 #if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
 #define OCL_NO_UNROLL __attribute__((opencl_unroll_hint(1)))
 #else
 #define OCL_NO_UNROLL
 #endif
 #endif
-#ifndef OCL_INLINE                // every helper function of a kernel file
+#ifndef OCL_INLINE  // every helper function of a kernel file
 #define OCL_INLINE static inline
 #endif
-#ifndef OCL_NOINLINE              // a rare path whose registers must not weigh on the caller's
+#ifndef OCL_NOINLINE  // a rare path whose registers must not weigh on the caller's
 #define OCL_NOINLINE static __attribute__((noinline))
 #endif
-#ifndef ONE_ITEM                  // CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
-                                  // version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
+// CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
+// version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
+#ifndef ONE_ITEM
 #define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
 #endif
 
@@ -47,15 +49,16 @@
 #define OCL_CAT_(a, b) a##b
 #define OCL_CAT(a, b) OCL_CAT_(a, b)
 #ifndef VW
-#define VW 16                     // floats in a vector: 16 (AVX-512), 8 (AVX2), 4 (NEON, SSE, GPUs)
+#define VW 16  // floats in a vector: 16 (AVX-512), 8 (AVX2), 4 (NEON, SSE, GPUs)
 #endif
-#define VEC OCL_CAT(float, VW)    // float16, float8 or float4
+#define VEC OCL_CAT(float, VW)  // float16, float8 or float4
 #define VEC_UINT OCL_CAT(uint, VW)
 typedef float4 V4;
 typedef float8 V8;
 typedef float16 V16;
 
-// Storage type of the inputs: float, or IN_HALF (fp16) or IN_BF16 (upper 16 bits of a float). Arithmetic is always in float.
+// Storage type of the inputs: float, or IN_HALF (fp16) or IN_BF16 (upper 16 bits of a float). Arithmetic is always in
+// float.
 #ifndef IN_T
 #if defined(IN_HALF)
 #define IN_T half
@@ -77,22 +80,24 @@ typedef float16 V16;
 #define LOAD(p, i) ((p)[i])
 #define LOADV(p, i) OCL_CAT(vload, VW)((size_t)0, (p) + (i))
 #endif
-#define VLOAD(p) OCL_CAT(vload, VW)((size_t)0, (p))          // VW floats from any float pointer
+#define VLOAD(p) OCL_CAT(vload, VW)((size_t)0, (p))  // VW floats from any float pointer
 
 // ---- store ----
 #define VSTORE(v, p) OCL_CAT(vstore, VW)((v), (size_t)0, (p))  // VW floats to any float pointer
 
 // ---- group family (*_group.cl): one work-group = one tile of the output, operands staged in local memory ----
 //
-// A staged tile is [depth][width + TILE_PAD] floats: the multiply loop reads float4 along the width for one depth at a time.
-// All "const int" parameters below are compile-time constants at the call, so that every loop unrolls and every private index is constant.
+// A staged tile is [depth][width + TILE_PAD] floats: the multiply loop reads float4 along the width for one depth at a
+// time. All "const int" parameters below are compile-time constants at the call, so that every loop unrolls and every
+// private index is constant.
 #define TILE_PAD 4  // floats; rows of the transposing store (depth contiguous in memory) land on different banks
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-// Four neighbouring elements. `aligned`, the same for the whole launch: their address is a multiple of four elements, one load instead of the four
-// that compilers make of vload4. The host promises strides; where an input tensor begins is seen only at run time, by ALIGNED(offset). The
-// second path costs 5 to 10 percent on an H200, so ALIGNED_BASES drops it where the plan itself places the operands.
+// Four neighbouring elements. `aligned`, the same for the whole launch: their address is a multiple of four elements,
+// one load instead of the four that compilers make of vload4. The host promises strides; where an input tensor begins
+// is seen only at run time, by ALIGNED(offset). The second path costs 5 to 10 percent on an H200, so ALIGNED_BASES
+// drops it where the plan itself places the operands.
 #ifndef ALIGNED_BASES
 #define ALIGNED_BASES 0  // 1: all operands read as float4 begin at multiples of four elements
 #endif
@@ -104,7 +109,8 @@ ALWAYS_INLINE float4 load4(__global const IN_T* p, const int aligned) {
   return (float4)(LOAD(p, 0), LOAD(p, 1), LOAD(p, 2), LOAD(p, 3));
 }
 
-// Work-item (x, y) of a group that is `across` items wide. 32 neighbouring items form a patch 8 wide and 4 high where this fits: they then read
+// Work-item (x, y) of a group that is `across` items wide. 32 neighbouring items form a patch 8 wide and 4 high where
+// this fits: they then read
 // 8 + 4 different float4 of the staged tiles and not 16 + 2.
 ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
   if (across % 8 == 0 && down % 4 == 0)
@@ -114,9 +120,10 @@ ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
 
 // Fetches this item's share of a width x depth part of a matrix, zeros outside (width_left, depth_left).
 // along_depth: depth is the contiguous dimension; quads: it is read by load4 and its extent is a multiple of 4.
-ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride, const int width_left,
-                              const int depth_left, const int lane, const int items, const int width, const int depth, const int along_depth,
-                              const int quads, const int aligned) {
+ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride,
+                              const int width_left, const int depth_left, const int lane, const int items,
+                              const int width, const int depth, const int along_depth, const int quads,
+                              const int aligned) {
   OCL_UNROLL
   for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
     if (quads) {
@@ -143,8 +150,8 @@ ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long w
 }
 
 // Stores what tile_fetch holds into a staged tile.
-ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width, const int depth,
-                             const int along_depth, const int quads) {
+ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width,
+                             const int depth, const int along_depth, const int quads) {
   const int row = width + TILE_PAD;
   OCL_UNROLL
   for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
@@ -173,11 +180,13 @@ ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int 
   }
 }
 
-// acc += a-tile * b-tile over `depth`. The item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across + 4*item.x + 0..3 for
-// i < item_m/4, j < item_n/4 (both 1 or 2): blocks of 4x4 apart from each other, so that neighbouring items read neighbouring float4.
+// acc += a-tile * b-tile over `depth`. The item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across + 4*item.x
+// + 0..3 for i < item_m/4, j < item_n/4 (both 1 or 2): blocks of 4x4 apart from each other, so that neighbouring items
+// read neighbouring float4.
 //   acc[(i*4 + row) * (item_n/4) + j] = float4 along the columns
-ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item, const int across, const int down,
-                                 const int depth, const int item_m, const int item_n) {
+ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item,
+                                 const int across, const int down, const int depth, const int item_m,
+                                 const int item_n) {
   OCL_UNROLL
   for (int k = 0; k < depth; ++k) {
     float4 rows[2], cols[2];
@@ -201,7 +210,8 @@ ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local co
   }
 }
 
-// total += acc; acc = 0: every SUM_STEPS steps of a long sum, so that its rounding errors grow with the root of a short one.
+// total += acc; acc = 0: every SUM_STEPS steps of a long sum, so that its rounding errors grow with the root of a short
+// one.
 ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   OCL_UNROLL
   for (int i = 0; i < quads; ++i) {
@@ -211,7 +221,9 @@ ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
 }
 
 // One lane of a vector that sits in registers; `lane` may vary.
-ALWAYS_INLINE float lane_of(const float4 v, const int lane) { return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w; }
+ALWAYS_INLINE float lane_of(const float4 v, const int lane) {
+  return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w;
+}
 
 #endif  // OCL_COMMON_CL
 
@@ -258,16 +270,18 @@ OCL_INLINE void epilogue_v(const float4 acc, const int i0, const int i1, const i
 }
 #define STOREV(acc, i0, i1, i2) epilogue_v(acc, i0, i1, i2 EPILOGUE_PASS)
 
-// kernels/gemm_group.cl: batched matrix product on GPUs, C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n], fp32 accumulation.
+// kernels/gemm/group.cl: batched matrix product on GPUs, C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n], fp32
+// accumulation.
 //
-// One work-group computes a TILE_M x TILE_N tile of C, one work-item ITEM_M x ITEM_N of it as blocks of 4x4 (common.cl: tile_multiply).
-// Each step of TILE_K fetches the next part of both operands into registers, multiplies the current part from local memory, then keeps the fetched part
-// in the other local buffer: one barrier a step.
+// One work-group computes a TILE_M x TILE_N tile of C, one work-item ITEM_M x ITEM_N of it as blocks of 4x4
+// (base/types.cl: tile_multiply). Each step of TILE_K fetches the next part of both operands into registers, multiplies
+// the current part from local memory, then keeps the fetched part in the other local buffer: one barrier a step.
 //
 //                  TILE_N            local memory, twice:  a_tile [TILE_K][TILE_M+4], b_tile [TILE_K][TILE_N+4]
 //             +-----+-----+
 //      B      | k   |     | TILE_K
-//             +-----+-----+          item (x, y): columns 4x..4x+3 and TILE_N/2 + 4x.. , rows 4y..4y+3 and TILE_M/2 + 4y..
+//             +-----+-----+          item (x, y): columns 4x..4x+3 and TILE_N/2 + 4x.. , rows 4y..4y+3 and TILE_M/2 +
+//                                    4y..
 //  +---+      +-----+-----+
 //  | k |      |4x4  |4x4  |
 //  |   |      |     |     | TILE_M
@@ -276,13 +290,17 @@ OCL_INLINE void epilogue_v(const float4 acc, const int i0, const int i1, const i
 //  +---+      +-----+-----+
 //    A           C
 //
-// Arguments: a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner, b_row, b_col
+// Arguments: a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner,
+// b_row, b_col
 //   epilogue.
-//   strides in elements: A[b,m,k] at a_offset + b/inner*a_outer + b%inner*a_inner + m*a_row + k*a_col, B[b,k,n] likewise with k*b_row + n*b_col (inner: a
-//   batch of two dimensions, such as heads; 1 if it is one). Any strides, 0 broadcasts; the macros below choose the loads, the wrong order is only slow,
+//   strides in elements: A[b,m,k] at a_offset + b/inner*a_outer + b%inner*a_inner + m*a_row + k*a_col, B[b,k,n]
+//   likewise with k*b_row + n*b_col (inner: a
+//   batch of two dimensions, such as heads; 1 if it is one). Any strides, 0 broadcasts; the macros below choose the
+//   loads, the wrong order is only slow,
 //   a broken promise of *_VEC4 is wrong.
 // Grid: global (ceil(M/TILE_M) * ceil(N/TILE_N) * GROUP, 1, batch), local (GROUP, 1, 1).
-// Hooks: STORE(acc, b, m, n). Store dimension n, VW = 4. A long K is split by its caller into a batch: outer strides of K/splits along k.
+// Hooks: STORE(acc, b, m, n). Store dimension n, VW = 4. A long K is split by its caller into a batch: outer strides of
+// K/splits along k.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_group
 #endif
@@ -316,28 +334,27 @@ OCL_INLINE void epilogue_v(const float4 acc, const int i0, const int i1, const i
 #define B_K_MAJOR 0  // 1: k is the contiguous dimension of B, 0: n is
 #endif
 #ifndef A_VEC4
-#define A_VEC4 0  // 1: A's contiguous dimension has stride 1 and an extent that is a multiple of 4; the other strides too
+// 1: A's contiguous dimension has stride 1 and an extent that is a multiple of 4; the other strides too
+#define A_VEC4 0
 #endif
 #ifndef B_VEC4
 #define B_VEC4 0  // the same for B
 #endif
 #ifndef STORE
-#define EPILOGUE_PARAMS , __global float* y, const ulong y_offset
-#define Y_AT(b, m, n) (y_offset + ((ulong)(b)*M + (m)) * N + (n))
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
+#define Y_AT(b, m, n) (y_offset + ((ulong)(b) * M + (m)) * N + (n))
 #define STORE(acc, b, m, n) (y[Y_AT(b, m, n)] = (acc))
 #define STOREV(acc, b, m, n) vstore4(acc, 0, y + Y_AT(b, m, n))
 #endif
 #define ACROSS (TILE_N / ITEM_N)  // work-items along the columns
-#define DOWN (TILE_M / ITEM_M)    // and along the rows
-#define GROUP (ACROSS * DOWN)     // 64..256
+#define DOWN (TILE_M / ITEM_M)  // and along the rows
+#define GROUP (ACROSS * DOWN)  // 64..256
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-void KERNEL_NAME(__global const IN_T* a, const ulong a_offset,  // [batch, M, K] by strides
-                 __global const IN_T* b, const ulong b_offset,  // [batch, K, N] by strides
-                 const int M, const int N, const int K, const int inner,
-                 const long a_outer, const long a_inner, const long a_row, const long a_col,
-                 const long b_outer, const long b_inner, const long b_row, const long b_col
-                 EPILOGUE_PARAMS) {
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+    __global const IN_T* a, const ulong a_offset,  // [batch, M, K] by strides
+    __global const IN_T* b, const ulong b_offset,  // [batch, K, N] by strides
+    const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const long a_row,
+    const long a_col, const long b_outer, const long b_inner, const long b_row, const long b_col EPILOGUE_PARAMS) {
   __local float4 a_tile[2][TILE_K * (TILE_M + TILE_PAD) / 4];
   __local float4 b_tile[2][TILE_K * (TILE_N + TILE_PAD) / 4];
   const int lane = get_local_id(0);
@@ -373,10 +390,13 @@ void KERNEL_NAME(__global const IN_T* a, const ulong a_offset,  // [batch, M, K]
     if (left > 0) {
       a += TILE_K * a_depth;
       b += TILE_K * b_depth;
-      tile_fetch(a_held, a, a_width, a_depth, M - m0, left, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4, ALIGNED(a_offset));
-      tile_fetch(b_held, b, b_width, b_depth, N - n0, left, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4, ALIGNED(b_offset));
+      tile_fetch(a_held, a, a_width, a_depth, M - m0, left, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4,
+                 ALIGNED(a_offset));
+      tile_fetch(b_held, b, b_width, b_depth, N - n0, left, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4,
+                 ALIGNED(b_offset));
     }
-    tile_multiply(acc, (__local const float*)a_tile[now], (__local const float*)b_tile[now], item, ACROSS, DOWN, TILE_K, ITEM_M, ITEM_N);
+    tile_multiply(acc, (__local const float*)a_tile[now], (__local const float*)b_tile[now], item, ACROSS, DOWN, TILE_K,
+                  ITEM_M, ITEM_N);
 #if SUM_STEPS
     if (++summed % SUM_STEPS == 0) tile_flush(total, acc, ITEM_M * ITEM_N / 4);
 #endif
@@ -385,7 +405,8 @@ void KERNEL_NAME(__global const IN_T* a, const ulong a_offset,  // [batch, M, K]
       tile_keep((__local float*)a_tile[now], a_held, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
       tile_keep((__local float*)b_tile[now], b_held, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4);
     }
-    barrier(CLK_LOCAL_MEM_FENCE);  // the next part is complete, and everyone has read the current one: its buffer is free
+    // the next part is complete, and everyone has read the current one: its buffer is free
+    barrier(CLK_LOCAL_MEM_FENCE);
   }
 
   OCL_UNROLL
@@ -396,8 +417,10 @@ void KERNEL_NAME(__global const IN_T* a, const ulong a_offset,  // [batch, M, K]
       const int n = n0 + (j * ACROSS + item.x) * 4;
       const float4 value = SUM_OF(i * (ITEM_N / 4) + j);
       if (m < M) {
-        if (n + 3 < N) STOREV(value, batch, m, n);
-        else for (int l = 0; l < N - n; ++l) STORE(lane_of(value, l), batch, m, n + l);
+        if (n + 3 < N)
+          STOREV(value, batch, m, n);
+        else
+          for (int l = 0; l < N - n; ++l) STORE(lane_of(value, l), batch, m, n + l);
       }
     }
   }

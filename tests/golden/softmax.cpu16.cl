@@ -15,7 +15,9 @@ OCL_INLINE float16 op_own_exp_within_f32x16(float16 c) {
 }
 
 // The same for x <= 0: half of what the first takes. At the bound the result is 0.
-OCL_INLINE float16 op_own_exp_falling_f32x16(float16 x) { return op_own_exp_within_f32x16(x < ((float16)(-88.0f)) ? ((float16)(-88.0f)) : x); }
+OCL_INLINE float16 op_own_exp_falling_f32x16(float16 x) {
+  return op_own_exp_within_f32x16(x < ((float16)(-88.0f)) ? ((float16)(-88.0f)) : x);
+}
 
 // The same where e^c and its power of two are normal numbers, or that power is 0 (n -127).
 OCL_INLINE float8 op_own_exp_within_f32x8(float8 c) {
@@ -30,11 +32,13 @@ OCL_INLINE float8 op_own_exp_within_f32x8(float8 c) {
 }
 
 // The same for x <= 0: half of what the first takes. At the bound the result is 0.
-OCL_INLINE float8 op_own_exp_falling_f32x8(float8 x) { return op_own_exp_within_f32x8(x < ((float8)(-88.0f)) ? ((float8)(-88.0f)) : x); }
+OCL_INLINE float8 op_own_exp_falling_f32x8(float8 x) {
+  return op_own_exp_within_f32x8(x < ((float8)(-88.0f)) ? ((float8)(-88.0f)) : x);
+}
 
 //@kernel
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void softmax_998312828567(
+void softmax_4e47920c3f2f(
     __global const float* in0, const ulong in0_offset,
     __global float* out0, const ulong out0_offset,
     const int row_chunk) {

@@ -36,19 +36,8 @@ CAPS: dict[str, dict[str, Any]] = {
         "fp64": True,
     },
 }  # fmt: skip
-CAPS["units"] = CAPS["gpu"] | {"units": 132, "kept_output_bytes": 0} | {
-    f"wgmma{kernels}{kind}": True
-    for kernels in ("", "_packed", "_statistics", "_attention", "_attention_gradient") for kind in ("", "_tf32", "_bf16", "_f16")
-} | {f"wgmma_wide_{kind}": True for kind in ("bf16", "f16")}  # fmt: skip
-CAPS["warps"] = (
-    CAPS["gpu"]
-    | {"units": 132, "kept_output_bytes": 0}
-    | {
-        f"mma{kernels}{kind}": True
-        for kernels in ("", "_statistics", "_attention", "_attention_gradient")
-        for kind in ("", "_tf32", "_bf16", "_f16")
-    }
-)
+CAPS["units"] = CAPS["gpu"] | {"units": 132, "kept_output_bytes": 0, "kernels": "warpgroup"}
+CAPS["warps"] = CAPS["gpu"] | {"units": 132, "kept_output_bytes": 0, "kernels": "warp"}
 
 
 def render(graph: ir.Graph, caps: str, fuse: bool = True) -> dict[str, Any]:

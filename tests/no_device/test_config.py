@@ -10,7 +10,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "options.md"
 
 
 def test_the_page_is_the_registry():
-    assert config.table() in PAGE.read_text(), "docs/options.md is out of date: paste torch_ocl_compile.config.table()"
+    for table in (config.table, config.kernel_table):
+        assert table() in PAGE.read_text(), f"docs/options.md is out of date: paste config.{table.__name__}()"
 
 
 def test_precedence(monkeypatch):
@@ -36,9 +37,13 @@ def test_compile_options():
         (lambda: config.compile_options({"devices": "0"}), "'devices' is unknown to the ocl backend"),
         (
             lambda: config.compile_options({"disable": "nonsense"}),
-            "'disable': 'nonsense' is not one of 'wgmma', .*'mma'",
+            "'disable': 'nonsense' is no execution level, operation or kernel; there are item, .*gemm_warpgroup",
         ),
-        (lambda: config.compile_options({"disable": "wgmma,mmma"}), "'disable': 'mmma' is not one of"),
+        (lambda: config.compile_options({"disable": "warpgroup,wrap"}), "'disable': 'wrap' is no execution level"),
+        (lambda: config.compile_options({"disable": "mma"}), "'disable': 'mma' is now called 'warp'"),
+        (lambda: config.compile_options({"disable": "wgmma_halves"}), "now called 'warpgroup:bf16,warpgroup:fp16'"),
+        (lambda: config.compile_options({"disable": "warp:int8"}), "'warp:int8' ends in no type"),
+        (lambda: config.compile_options({"disable": "pack_item"}), "'pack_item' cannot be disabled"),
         (lambda: config.set("units", -1), "'units': -1 is less than 0"),
         (lambda: config.set("cache_size_mb", float("inf")), "'cache_size_mb': inf is not an integer"),
         (lambda: config.set("cache_size_mb", 2.5), "'cache_size_mb': 2.5 is not an integer"),
@@ -58,9 +63,9 @@ def test_every_option_says_what_may_be_given():
 
 def test_names_to_disable(monkeypatch):
     """Spaces do not matter, and the C++ core has the same names."""
-    assert config.compile_options({"disable": " wgmma, mma ,"})["disable"] == "wgmma,mma"
+    assert config.compile_options({"disable": " warpgroup, warp ,"})["disable"] == "warpgroup,warp"
     monkeypatch.setenv("TORCH_OCL_DISABLE", "nonsense")
-    with pytest.raises(ConfigError, match="environment variable TORCH_OCL_DISABLE: 'nonsense' is not one of"):
+    with pytest.raises(ConfigError, match="environment variable TORCH_OCL_DISABLE: 'nonsense' is no execution level"):
         config.get("disable")
 
 

@@ -18,10 +18,12 @@ CPP_LAYERS = {
     "schedule": {"ir", "support"},
     "codegen": {"schedule", "ir", "support"},
     "runtime": {"support"},
+    "worker": {"runtime", "support"},
     "cache": {"support"},
-    "exec": {"codegen", "schedule", "ir", "runtime", "cache", "support"},
+    "checks": {"codegen", "schedule", "ir", "runtime", "support"},
+    "exec": {"checks", "codegen", "schedule", "ir", "runtime", "cache", "support"},
     "torch": {"exec", "codegen", "schedule", "ir", "runtime", "support"},
-    "python": {"torch", "exec", "codegen", "schedule", "ir", "runtime", "cache", "support"},
+    "python": {"torch", "exec", "checks", "codegen", "schedule", "ir", "runtime", "cache", "support"},
 }
 # outside headers: who alone may include them
 ONLY = {
@@ -176,7 +178,7 @@ def test_every_file_states_its_purpose():
         "csrc/**/*.h",
         "csrc/**/*.cpp",
         "csrc/**/*.def",
-        "kernels/*.cl",
+        "kernels/**/*.cl",
         "torch_ocl_compile/**/*.py",
         "tests/**/*.py",
         "benchmarks/*.py",

@@ -28,7 +28,7 @@ static std::vector<char> file(const std::string& name) {
   if (std::fread(bytes.data(), 1, bytes.size(), f) != bytes.size()) std::abort();
   return bytes;
 }
-extern "C" void unit_check(PARAMETERS);
+extern "C" void checked_kernel(PARAMETERS);
 int run_case(int, char** argv) {
   std::vector<std::vector<char>> in;
   for (int i = 0; i < INPUTS; ++i) in.push_back(file(argv[1] + ("/" + std::to_string(i) + ".bin")));
@@ -36,7 +36,7 @@ int run_case(int, char** argv) {
   const double *want = reinterpret_cast<const double*>(exact.data()), *size = reinterpret_cast<const double*>(sizes.data());
   const size_t count = exact.size() / 8;
   std::vector<float> y(count + 2 * GUARD, -1e30f);
-  launch(GROUPS, LOCAL, [&] { unit_check(OPERANDS, ARGUMENTS, y.data(), GUARD); });
+  launch(GROUPS, LOCAL, [&] { checked_kernel(OPERANDS, ARGUMENTS, y.data(), GUARD); });
   for (size_t i = 0; i < y.size(); ++i) {
     const bool inside = i >= GUARD && i < GUARD + count;
     const bool right = inside ? std::fabs(y[i] - want[i - GUARD]) <= ERROR * size[i - GUARD] : y[i] == -1e30f;
@@ -45,40 +45,24 @@ int run_case(int, char** argv) {
   return 0;
 }
 """
-TYPES = {"fp32": "TERMS=3", "TF32": "TERMS=1", "bf16": "IN_BF16=1", "fp16": "IN_HALF=1"}
+TYPES = {"fp32": "TERMS=3", "tf32": "TERMS=1", "bf16": "IN_BF16=1", "fp16": "IN_HALF=1"}
+CASES = {  # kernel -> type -> which of its cases
+    "gemm_warp": {"fp32": (0, 3), "tf32": (7,)},
+    "conv_warp": {"fp32": (1,), "bf16": (2,), "fp16": (3,)},
+    "conv_weight_warp": {"bf16": (0, 1), "fp16": (2,)},
+    "attention_warp": {"fp32": (2, 6), "bf16": (0, 5), "tf32": (8,), "fp16": (7,)},
+    "attention_gradient_warp": {"fp32": (2, 7), "bf16": (11, 14)},
+    "conv_statistics_warpgroup": {"fp32": (0, 3), "bf16": (0, 3), "tf32": (1,), "fp16": (2,)},
+    "conv_statistics_warp": {"fp32": (0, 3), "bf16": (1, 4), "tf32": (3,), "fp16": (2,)},
+}
 
 
 @pytest.mark.parametrize(
-    "name, number, kernels",
-    [
-        (name, i, "{}, units of a warp")
-        for name, some in {
-            "fp32": (0, 5, 6),
-            "bf16": (3, 9, 10),
-            "TF32": (12,),
-            "fp16": (13, 17),
-            "attention in fp32": (2, 6),
-            "attention in bf16": (0, 5),
-            "attention in TF32": (8,),
-            "attention in fp16": (7,),
-            "gradients of attention in fp32": (2, 7),
-            "gradients of attention in bf16": (11, 14),
-        }.items()
-        for i in some
-    ]
-    + [
-        (name, i, "statistics of {}")
-        for name, some in (("fp32", (0, 3)), ("bf16", (0, 3)), ("TF32", (1,)), ("fp16", (2,)))
-        for i in some
-    ]
-    + [
-        (name, i, "statistics of {}, units of a warp")
-        for name, some in (("fp32", (0, 3)), ("bf16", (1, 4)), ("TF32", (3,)), ("fp16", (2,)))
-        for i in some
-    ],
+    "kernel, kind, number",
+    [(kernel, kind, number) for kernel, types in CASES.items() for kind, some in types.items() for number in some],
 )
-def test_a_right_unit_passes(tmp_path: Path, name: str, number: int, kernels: str) -> None:
-    product = _C.exec.unit_products(kernels.format(name))[number]
+def test_a_right_unit_passes(tmp_path: Path, kernel: str, kind: str, number: int) -> None:
+    [product] = _C.exec.check_cases(kernel, kind, only=number)
     for i, given in enumerate(product["inputs"]):
         (tmp_path / f"{i}.bin").write_bytes(given)
     for results in ("exact", "sizes"):
@@ -91,7 +75,7 @@ def test_a_right_unit_passes(tmp_path: Path, name: str, number: int, kernels: st
         "INPUTS": str(len(product["inputs"])),
         "GROUPS": ", ".join(map(str, product["groups"])),
         "LOCAL": str(product["local"]),
-        "ERROR": str(product["error"]),
+        "ERROR": str(product["tolerance"]),
         "GUARD": str(GUARD),
     }
     case = CASE
@@ -101,4 +85,4 @@ def test_a_right_unit_passes(tmp_path: Path, name: str, number: int, kernels: st
     head = [line.split(" ", 1) for line in product["defines"]]
     defines = [f"{macro}={value}" for macro, value in head]
     text = PRELUDE + emulated(product["text"])
-    execute(tmp_path, {"k": text}, tmp_path / "case.h", defines, TYPES[name.split()[-1]], (tmp_path,))
+    execute(tmp_path, {"k": text}, tmp_path / "case.h", defines, TYPES[kind], (tmp_path,))

@@ -57,7 +57,7 @@ def kernels(
     log, texts = [], []
     for graph in seen:
         rendered = _C.exec.render(graph.graph, CAPS[device] | caps, True)
-        log += [line for line in rendered["log"] if "mma" in line or "group" in line]
+        log += [line for line in rendered["log"] if "warp" in line or "group" in line]
         texts += rendered["kernels"]
     return log, texts
 
@@ -133,20 +133,20 @@ def test_convolutions_of_halves(channels: int) -> None:
 
     log, _ = kernels(lambda x, w: [t for t in step(x, w) if t is not None], [x, w])
     assert len(log) == (3 if channels > 3 else 2)
-    assert all("wgmma" in line and "bf16" in line for line in log), log
+    assert all("warpgroup" in line and "bf16" in line for line in log), log
 
 
 def test_large_operands_are_packed() -> None:
     """Where the time saved pays for it: a launch for each operand in front."""
     a = torch.empty(2048, 2048)
     log, texts = kernels(lambda a, b: torch.relu(a @ b.t()), [a, a])
-    assert "gemm_packed_wgmma" in log[0] and len(texts) == 3
+    assert "gemm_packed_warpgroup" in log[0] and len(texts) == 3
     forms = [re.search(r"#define FORM (.)", macros(kernel)) for kernel in texts]
     assert sorted(form[1] for form in forms if form) == ["0", "2"]  # rows of B, fragments of A
     torch.set_float32_matmul_precision("high")
     log, texts = kernels(lambda a, b: a.t() @ b, [a, a])
     assert "tf32 packed" in log[0] and "split" not in log[0] and any("#define TILE_N 256" in macros(k) for k in texts)
-    assert "packed" not in kernels(torch.mm, [a, a], wgmma_packed_tf32=False)[0][0]
+    assert "packed" not in kernels(torch.mm, [a, a], disable="gemm_packed:tf32")[0][0]
     half = torch.empty(4096, 4096).bfloat16()
     log, texts = kernels(lambda a, b: a @ b, [half, half])
     assert "bf16 packed" in log[0] and any("#define B_ROWS 0" in macros(k) for k in texts)
@@ -168,35 +168,35 @@ def test_batches_share_a_packed_weight() -> None:
 
 def test_what_a_check_rules_out_is_not_used() -> None:
     a = torch.randn(256, 256)
-    log, _ = kernels(torch.mm, [a.bfloat16(), a.bfloat16()], wgmma_bf16=False)
+    log, _ = kernels(torch.mm, [a.bfloat16(), a.bfloat16()], disable="gemm_warpgroup:bf16")
     assert "gemm_group" in log[0]
-    log, _ = kernels(torch.mm, [torch.randn(4096, 4096).bfloat16()] * 2, wgmma_wide_bf16=False)
+    log, _ = kernels(torch.mm, [torch.randn(4096, 4096).bfloat16()] * 2, disable="gemm_wide:bf16")
     assert "128x128 bf16" in log[0]
     torch.set_float32_matmul_precision("high")
-    log, _ = kernels(torch.mm, [a, a], wgmma_tf32=False)
+    log, _ = kernels(torch.mm, [a, a], disable="warpgroup:tf32")
     assert "split tf32" in log[0]
-    log, _ = kernels(torch.mm, [a, a], wgmma_tf32=False, wgmma=False)
+    log, _ = kernels(torch.mm, [a, a], disable="warpgroup:tf32,warpgroup:fp32")
     assert "gemm_group" in log[0]
 
 
 @pytest.mark.parametrize(
     "dtype, kind, name",
-    [(torch.float32, "", "split tf32"), (torch.bfloat16, "_bf16", "bf16"), (torch.float16, "_f16", "f16")],
+    [(torch.float32, "fp32", "split tf32"), (torch.bfloat16, "bf16", "bf16"), (torch.float16, "fp16", "f16")],
 )
 def test_units_of_a_warp(dtype: torch.dtype, kind: str, name: str) -> None:
     """Where there are none of four warps, in place; without either, the portable kernel."""
     a = torch.randn(300, 256).to(dtype)
     inputs = [a, torch.randn(256, 264).to(dtype)]
     log, texts = kernels(lambda a, b: torch.relu(a @ b), inputs, "warps")
-    assert "gemm_mma" in log[0] and log[0].endswith(name) and len(texts) == 1
+    assert "gemm_warp " in log[0] and log[0].endswith(name) and len(texts) == 1
     assert "mma.sync" in texts[0]["text"] and "wgmma.mma_async" not in texts[0]["text"]
     rows, columns, *warps = (
         int(n) for n in re.findall(r"#define (?:TILE_M|TILE_N|WARP_M|WARP_N) (\d+)", macros(texts[0]))
     )
     assert texts[0]["local"] == [rows // warps[0] * (columns // warps[1]) * 32, 1, 1]
     assert texts[0]["groups"] == [str(-(-300 // rows) * -(-264 // columns)), "1", "1"]
-    assert "gemm_wgmma" in kernels(torch.mm, inputs, "warps", **{f"wgmma{kind}": True})[0][0]
-    assert "gemm_group" in kernels(torch.mm, inputs, "warps", **{f"mma{kind}": False})[0][0]
+    assert "gemm_warpgroup" in kernels(torch.mm, inputs, "warps", kernels=f"warp,warpgroup:{kind}")[0][0]
+    assert "gemm_group" in kernels(torch.mm, inputs, "warps", disable=f"warp:{kind}")[0][0]
     assert "gemm_group" in kernels(torch.mm, [a[:16], inputs[1]], "warps")[0][0]
 
 
@@ -205,7 +205,7 @@ def test_tf32_by_units_of_a_warp() -> None:
     inputs = [torch.randn(256, 256), torch.randn(256, 256)]
     log, texts = kernels(torch.mm, inputs, "warps")
     assert log[0].endswith(" tf32") and "split" not in log[0] and "#define TERMS 1" in macros(texts[0])
-    assert "split tf32" in kernels(torch.mm, inputs, "warps", mma_tf32=False)[0][0]
+    assert "split tf32" in kernels(torch.mm, inputs, "warps", disable="gemm_warp:tf32")[0][0]
 
 
 @pytest.mark.parametrize("dtype, name", [(torch.float32, "split tf32"), (torch.bfloat16, "bf16")])
@@ -220,13 +220,13 @@ def test_convolutions_by_units_of_a_warp(dtype: torch.dtype, name: str) -> None:
         )[:2]
 
     log, texts = kernels(step, [x, w], "warps")
-    assert sum("conv_mma" in line and line.endswith(name) for line in log) == 2
-    weight = next(line for line in log if "conv_weight_mma" in line)
+    assert sum("conv_warp " in line and line.endswith(name) for line in log) == 2
+    weight = next(line for line in log if "conv_weight_warp " in line)
     assert name in weight and "parts" not in weight and len(log) == 3  # 128 pixels
     units = [macros(k) for k in texts if "mma.sync" in k["text"]]
     assert sorted("#define DATA_GRADIENT 1" in text for text in units) == [False, False, True]
     assert any("#define DY_DENSE 1" in text for text in units)
-    assert all("wgmma" in line for line in kernels(step, [x, w])[0])
+    assert all("warpgroup" in line for line in kernels(step, [x, w])[0])
 
 
 @pytest.mark.parametrize("channels, stored", [(64, False), (3, True)])
@@ -241,15 +241,15 @@ def test_weight_gradients_by_units_of_a_warp(channels: int, stored: bool) -> Non
         )[1]
 
     log, texts = kernels(gradient, [x, dy], "warps")
-    assert "conv_weight_mma" in log[0] and "parts" in log[0]
+    assert "conv_weight_warp " in log[0] and "parts" in log[0]
     of = next(macros(k) for k in texts if "mma.sync" in k["text"])
     assert ("#define STORED_C 3" in of) == stored and "#define DY_DENSE 1" in of
-    assert "conv_weight_group" in kernels(gradient, [x, dy], "warps", mma=False)[0][0]
+    assert "conv_weight_group" in kernels(gradient, [x, dy], "warps", disable="warp:fp32")[0][0]
 
 
 def test_few_tiles_of_warps_are_split() -> None:
     log, texts = kernels(lambda a, b: a.t() @ b, [torch.empty(8192, 256), torch.empty(8192, 256)], "warps")
-    assert "gemm_mma" in log[0] and "parts" in log[0] and len(texts) == 2
+    assert "gemm_warp " in log[0] and "parts" in log[0] and len(texts) == 2
     assert "#define A_K_MAJOR 0" in macros(texts[0]) and "#define B_K_MAJOR 0" in macros(texts[0])
 
 
@@ -270,10 +270,10 @@ def attention(
 )
 def test_attention(dtype: torch.dtype, name: str) -> None:
     log, texts = attention(dtype, (2, 12, 197, 64))
-    assert "attention_wgmma" in log[0] and log[0].endswith(name) and len(texts) == 1
+    assert "attention_warpgroup" in log[0] and log[0].endswith(name) and len(texts) == 1
     assert "#define DIRECT 1" in macros(texts[0])
-    kind = {"split tf32": ""}.get(name, f"_{name}")
-    log, _ = attention(dtype, (2, 12, 197, 64), **{f"wgmma_attention{kind}": False})
+    kind = {"split tf32": "fp32", "f16": "fp16"}.get(name, name)
+    log, _ = attention(dtype, (2, 12, 197, 64), disable=f"attention_warpgroup:{kind}")
     assert "attention_group" in log[0]
 
 
@@ -287,28 +287,30 @@ def test_attention_by_units_of_a_warp(dtype: torch.dtype, name: str, size: int, 
     if filled is None:
         assert "attention_group" in log[0]
         return
-    assert "attention_mma" in log[0] and log[0].endswith(name) and len(texts) == 1
+    assert "attention_warp " in log[0] and log[0].endswith(name) and len(texts) == 1
     assert "mma.sync" in texts[0]["text"] and "wgmma.mma_async" not in texts[0]["text"]
     of = dict(re.findall(r"#define (\w+) (\d+)\n", macros(texts[0])))
     assert of["DEPTH_TILE"] == str(filled) and of["DIRECT"] == "1" and of["TILE_N"] == of["WARP_N"] == of["TILE_C"]
     rows = int(of["TILE_M"])
     assert texts[0]["local"] == [rows // int(of["WARP_M"]) * 32, 1, 1]
     assert texts[0]["groups"] == [str(-(-197 // rows)), "12", "2"]
-    kind = {"split tf32": ""}.get(name, f"_{name}")
-    assert "attention_group" in attention(dtype, (2, 12, 197, size), "warps", **{f"mma_attention{kind}": False})[0][0]
-    assert "attention_wgmma" in attention(dtype, (2, 12, 197, 64), "warps", **{f"wgmma_attention{kind}": True})[0][0]
+    kind = {"split tf32": "fp32", "f16": "fp16"}.get(name, name)
+    log, _ = attention(dtype, (2, 12, 197, size), "warps", disable=f"attention_warp:{kind}")
+    assert "attention_group" in log[0]
+    log, _ = attention(dtype, (2, 12, 197, 64), "warps", kernels=f"warp,attention_warpgroup:{kind}")
+    assert "attention_warpgroup" in log[0]
 
 
 def test_attention_in_tf32_by_units_of_a_warp() -> None:
     torch.set_float32_matmul_precision("high")
     assert attention(torch.float32, (2, 3, 100, 64), "warps")[0][0].endswith(" tf32")
-    assert "split tf32" in attention(torch.float32, (2, 3, 100, 64), "warps", mma_attention_tf32=False)[0][0]
+    assert "split tf32" in attention(torch.float32, (2, 3, 100, 64), "warps", disable="attention_warp:tf32")[0][0]
 
 
 def test_attention_in_tf32() -> None:
     torch.set_float32_matmul_precision("high")
     assert attention(torch.float32, (2, 3, 100, 64))[0][0].endswith(" tf32")
-    assert "split tf32" in attention(torch.float32, (2, 3, 100, 64), wgmma_attention_tf32=False)[0][0]
+    assert "split tf32" in attention(torch.float32, (2, 3, 100, 64), disable="attention_warpgroup:tf32")[0][0]
 
 
 @pytest.mark.parametrize(
@@ -316,12 +318,12 @@ def test_attention_in_tf32() -> None:
     [(torch.float32, 65, False), (torch.bfloat16, 128, True), (torch.bfloat16, 129, False), (torch.bfloat16, 8, True)],
 )
 def test_head_sizes(dtype: torch.dtype, size: int, units: bool) -> None:
-    assert ("wgmma" in attention(dtype, (2, 3, 100, size))[0][0]) == units
+    assert ("warpgroup" in attention(dtype, (2, 3, 100, size))[0][0]) == units
 
 
 def test_rows_of_heads_that_fill_no_chunk_are_copied() -> None:
     log, texts = attention(torch.bfloat16, (2, 3, 100, 36))
-    assert "wgmma" in log[0] and len(texts) > 1 and any("#define DIRECT 1" in macros(k) for k in texts)
+    assert "warpgroup" in log[0] and len(texts) > 1 and any("#define DIRECT 1" in macros(k) for k in texts)
 
 
 def gradients(
@@ -346,7 +348,7 @@ def gradients(
 )
 def test_gradients_of_attention(dtype: torch.dtype, name: str, size: int) -> None:
     log, texts = gradients(dtype, size)
-    assert len(log) == 2 and all("attention_wgmma" in line and line.endswith(name) for line in log), log
+    assert len(log) == 2 and all("attention_gradient_warpgroup" in line and line.endswith(name) for line in log), log
     of = [text for k in texts if "PASS" in (text := macros(k))]
     assert [text.count("#define PASS 1\n") + 2 * text.count("#define PASS 2\n") for text in of] in ([1, 2], [2, 1])
     assert all("#define DIRECT 1" in text for text in of)
@@ -366,12 +368,12 @@ def test_gradients_of_attention_by_units_of_a_warp(dtype: torch.dtype, name: str
     if not filled:
         assert len(log) == 2 and all("attention_group" in line for line in log), log
         return
-    assert len(log) == 2 and all("attention_mma" in line and line.endswith(name) for line in log), log
+    assert len(log) == 2 and all("attention_gradient_warp " in line and line.endswith(name) for line in log), log
     of = [text for k in texts if "PASS" in (text := macros(k))]
     assert sorted(text.count("#define PASS 2\n") for text in of) == [0, 1]
     assert all(f"#define DEPTH_TILE {filled}\n" in text and "#define WARP_M 16\n" in text for text in of)
-    kind = {"split tf32": ""}.get(name, f"_{name}")
-    log, _ = gradients(dtype, size, "warps", **{f"mma_attention_gradient{kind}": False})
+    kind = {"split tf32": "fp32", "f16": "fp16"}.get(name, name)
+    log, _ = gradients(dtype, size, "warps", disable=f"attention_gradient:{kind}")
     assert all("attention_group" in line for line in log), log
 
 
@@ -380,7 +382,7 @@ def test_gradients_of_attention_in_tf32() -> None:
     log, texts = gradients(torch.float32)
     assert all(line.endswith(" tf32") and "split" not in line for line in log), log
     assert sum("#define TERMS 1" in macros(k) for k in texts) == 2
-    log, _ = gradients(torch.float32, wgmma_attention_gradient_tf32=False)
+    log, _ = gradients(torch.float32, disable="attention_gradient_warpgroup:tf32")
     assert all("split tf32" in line for line in log), log
 
 
@@ -388,8 +390,8 @@ def test_gradients_of_attention_in_tf32() -> None:
 def test_gradients_on_the_portable_kernel(dtype: torch.dtype, size: int) -> None:
     log, _ = gradients(dtype, size)
     assert len(log) == 2 and all("attention_group" in line for line in log), log
-    for given, kind in ((torch.float16, "_f16"), (torch.float32, "")):
-        log, _ = gradients(given, **{f"wgmma_attention_gradient{kind}": False})
+    for given, kind in ((torch.float16, "fp16"), (torch.float32, "fp32")):
+        log, _ = gradients(given, disable=f"attention_gradient_warpgroup:{kind}")
         assert all("attention_group" in line for line in log)
 
 
@@ -416,7 +418,7 @@ def assert_valid(folder: Path, rendered: list[dict[str, Any]]) -> None:
 @pytest.mark.skipif(CLANG is None, reason="needs clang, which reads OpenCL C")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("device, units, groups", [("units", "wgmma", 100), ("warps", "mma", 200)])
+@pytest.mark.parametrize("device, units, groups", [("units", "warpgroup", 100), ("warps", "warp", 200)])
 def test_statistics(tmp_path: Path, device: str, units: str, groups: int, bias: bool, dtype: torch.dtype) -> None:
     """200 tiles (400 narrower ones) in two (four) rounds of 132 groups: 100 tasks take as many; of groups of warps twice as many run at
     once. None where the device is not trusted, or the user wants none."""
@@ -430,9 +432,9 @@ def test_statistics(tmp_path: Path, device: str, units: str, groups: int, bias: 
     assert int(launched["groups"][0]) == groups
     assert ("#define BIAS 1" in macros(launched)) == bias
     assert_valid(tmp_path, rendered)
-    kind = "" if dtype == torch.float32 else "_bf16"
-    for name in (f"{units}_statistics{kind}", "conv_statistics"):
-        _, rendered = kernels(block, inputs, device, **{name: False})
+    kind = "fp32" if dtype == torch.float32 else "bf16"
+    for name in (f"conv_statistics_{units}:{kind}", "conv_statistics"):
+        _, rendered = kernels(block, inputs, device, disable=name)
         assert not any("#define STATISTICS 1" in macros(k) for k in rendered)
 
 

@@ -11,9 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from torch_ocl_compile import _C
+
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 CLANG = next((path for name in ("clang", *(f"clang-{n}" for n in range(14, 30))) if (path := shutil.which(name))), None)
+EMULATED = {
+    "tensor_core/operands": "unit_emulator.cl",
+    "tensor_core/warpgroup": "wgmma_emulator.cl",
+    "tensor_core/warp": "mma_emulator.cl",
+}
+FILES = {row["name"]: row["files"] for row in _C.exec.kernels()}
 pytestmark = [
     pytest.mark.skipif(CLANG is None, reason="needs clang, which compiles OpenCL C for the host"),
     pytest.mark.sampled(every=2, first=True),
@@ -157,12 +165,12 @@ void local_begins(__local char*);
 
 def emulated(text: str) -> str:
     """The text of kernels on units of a warp or of four with calls in place of their instructions."""
-    files = [name for name in ("unit", "wgmma", "mma") if f"// kernels/{name}.cl:" in text]
+    files = [name for name in EMULATED if f"// kernels/{name}.cl:" in text]
     for name in files:
         begin = text.index("// ---- instructions ----", text.index(f"// kernels/{name}.cl:"))
         end = text.index("// ---- where an element lies", begin)
-        text = text[:begin] + (HERE / f"{name}_emulator.cl").read_text() + text[end:]
-    assert len(files) == 2 and "asm" not in text[text.index("// kernels/unit.cl:") :]
+        text = text[:begin] + (HERE / EMULATED[name]).read_text() + text[end:]
+    assert len(files) == 2 and "asm" not in text[text.index("// kernels/tensor_core/operands.cl:") :]
     return text.replace("PIPELINE(line);", "PIPELINE(line); local_begins((__local char*)line.stages);")
 
 
@@ -175,24 +183,17 @@ def run(
     types: str,
     packs: dict[str, list[str]] | None = None,
 ) -> None:
-    """Builds kernels/<kernel>.cl with its case and runs it: the program compares. packs: kernels/pack_wgmma.cl by names, with macros."""
-    warps = kernel.endswith("_mma")
-    unit = ["unit", "mma" if warps else "wgmma"]
-    files = [*unit, "wgmma_store", *(["mma_store"] if warps else [])]
-    files += ["conv_statistics"] if "STATISTICS=1" in defines else []
-    files += ["conv_taps"] if kernel in ("conv_mma", "conv_wgmma") else []
-    if "attention" in kernel:
-        files = ["attention", *unit, "attention_scores", f"{unit[1]}_attention"]
+    """Builds a kernel with its case and runs it: the program compares. packs: pack_group by names, with macros."""
 
     def text(name: str, macros: list[str], files: list[str]) -> str:
         macros = [f"KERNEL_NAME={name}", *macros]
-        parts = [(ROOT / f"kernels/{file}.cl").read_text() for file in ("common", *files)]
+        parts = [(ROOT / f"kernels/{file}.cl").read_text() for file in ("base/types", *files)]
         return "".join(f"#define {macro.replace('=', ' ')}\n" for macro in macros) + PRELUDE + "\n".join(parts)
 
     widths = [] if any(name.startswith("VW=") for name in defines) else ["VW=2"]
-    texts = {"k": emulated(text("k", defines + widths, [*files, kernel]))}
+    texts = {"k": emulated(text("k", defines + widths, FILES[kernel]))}
     for name, names in (packs or {}).items():
-        texts[name] = text(name, ["VW=4", *names], ["pack_wgmma"])
+        texts[name] = text(name, ["VW=4", *names], FILES["pack_group"])
     execute(folder, texts, HERE / case, defines, types, arguments)
 
 
@@ -209,7 +210,7 @@ def execute(
         built.with_suffix(".cl").write_text(text)
         opencl = [str(CLANG), *usual, "-x", "cl", "-cl-std=CL1.2", "-Xclang", "-finclude-default-header"]
         subprocess.run([*opencl, "-c", str(built.with_suffix(".cl")), "-o", str(built)], check=True)
-    host = [str(CLANG), *usual, "-x", "c++", "-std=c++17", "-no-pie", *flags, f'-DCASE="{case}"']
+    host = [str(CLANG), *usual, "-x", "c++", "-std=c++17", "-no-pie", f"-I{ROOT}", *flags, f'-DCASE="{case}"']
     program = [str(HERE / "unit_emulator.cpp"), "-x", "none", *map(str, objects), "-lstdc++", "-lm"]
     subprocess.run([*host, *program, "-o", str(folder / "program")], check=True)
     done = subprocess.run(
@@ -236,7 +237,7 @@ def test_gemm(tmp_path: Path, tile: str, types: str, a: int, b: int, sizes: tupl
         defines.append(types if "=" in types else f"{types}=1")
     if sizes[1] != 129:
         defines.append(f"VW={widest(types)}")
-    run(tmp_path, "gemm_wgmma", "unit_case_gemm.h", defines, sizes, types)
+    run(tmp_path, "gemm_warpgroup", "unit_case_gemm.h", defines, sizes, types)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +252,7 @@ def test_gemm_of_warps(
     defines = [*tile_of(tile), f"WARP_M={rows[0]}", f"WARP_N={rows[1]}", f"A_K_MAJOR={a}", f"B_K_MAJOR={b}"]
     defines += [f"A_VEC4={padded}", f"B_VEC4={padded}", types if "=" in types else f"{types}=1"]
     defines.append(f"VW={widest(types) if sizes[1] % 2 == 0 else 2}")
-    run(tmp_path, "gemm_mma", "unit_case_gemm.h", defines + ["DIGITS=1", "LONG_STORES=1"] * digits, sizes, types)
+    run(tmp_path, "gemm_warp", "unit_case_gemm.h", defines + ["DIGITS=1", "LONG_STORES=1"] * digits, sizes, types)
 
 
 @pytest.mark.parametrize("tile, types, a, b, sizes", PACKED)
@@ -267,7 +268,7 @@ def test_packed_gemm(tmp_path: Path, tile: str, types: str, a: int, b: int, size
     rows = [f"A_ROWS={int(not halves or a != 0)}", f"B_ROWS={int(not halves or b != 0)}"]
     named = [*tile_of(tile), kind, *terms, *rows, "PACKED=1", f"A_MAJOR={a}", f"B_MAJOR={b}"]
     named.append(f"VW={widest(types) if sizes[1] % 2 == 0 else 2}")
-    run(tmp_path, "gemm_packed_wgmma", "unit_case_packed.h", named, sizes, types, packs)
+    run(tmp_path, "gemm_packed_warpgroup", "unit_case_packed.h", named, sizes, types, packs)
 
 
 @pytest.mark.parametrize("types, tile, macros, sizes", ATTENTIONS)
@@ -290,7 +291,7 @@ def test_attention(tmp_path: Path, types: str, tile: str, macros: dict[str, int]
         f"TOLERANCE={ATTENTION_ERRORS[types]}",
     ]
     named += [f"{name}={value}" for name, value in defines.items()]
-    run(tmp_path, "attention_wgmma", "unit_case_attention.h", named, sizes, types)
+    run(tmp_path, "attention_warpgroup", "unit_case_attention.h", named, sizes, types)
 
 
 @pytest.mark.parametrize("types, tile, macros, sizes", WARP_ATTENTIONS)
@@ -302,7 +303,7 @@ def test_attention_of_warps(
     named = [f"TILE_M={rows}", f"WARP_M={warp}", *(f"{of}={columns}" for of in ("TILE_N", "WARP_N", "TILE_C"))]
     named += [types if "=" in types else f"{types}=1", f"TOLERANCE={ATTENTION_ERRORS[types]}"]
     named += [f"{name}={value}" for name, value in (defines | macros).items()]
-    run(tmp_path, "attention_mma", "unit_case_attention.h", named, sizes, types)
+    run(tmp_path, "attention_warp", "unit_case_attention.h", named, sizes, types)
 
 
 @pytest.mark.parametrize("types, rows, macros, sizes", GRADIENTS)
@@ -323,7 +324,7 @@ def test_attention_gradient(
     named += [f"{name}={value}" for name, value in (defines | macros).items()]
     tolerance = ATTENTION_ERRORS[types]
     case = "unit_case_attention_gradient.h"
-    run(tmp_path, "attention_gradient_wgmma", case, [*named, f"TOLERANCE={tolerance}"], sizes, types)
+    run(tmp_path, "attention_gradient_warpgroup", case, [*named, f"TOLERANCE={tolerance}"], sizes, types)
 
 
 @pytest.mark.parametrize("types, rows, macros, sizes", WARP_GRADIENTS)
@@ -334,7 +335,7 @@ def test_attention_gradient_of_warps(
     named = [f"TILE_M={rows}", "WARP_M=16", "TILE_C=64", "TILE_N=64", "WARP_N=64"]
     named += [types if "=" in types else f"{types}=1", f"TOLERANCE={ATTENTION_ERRORS[types]}"]
     named += [f"{name}={value}" for name, value in (defines | macros).items()]
-    run(tmp_path, "attention_gradient_mma", "unit_case_attention_gradient.h", named, sizes, types)
+    run(tmp_path, "attention_gradient_warp", "unit_case_attention_gradient.h", named, sizes, types)
 
 
 @pytest.mark.parametrize("types", ["IN_BF16", "IN_HALF", ""])
@@ -344,17 +345,17 @@ def test_convolution(tmp_path: Path, shape: tuple[int, ...], kind: str, types: s
     tile = "128x64" if shape[2] == 72 else "64x64"
     defines = [*tile_of(tile), *([f"{types}=1"] if types else []), f"VW={widest(types)}"]
     if kind == "weight":
-        run(tmp_path, "conv_weight_wgmma", "unit_case_conv.h", [*defines, "WEIGHT=1", "DY_DENSE=1"], shape, types)
+        run(tmp_path, "conv_weight_warpgroup", "unit_case_conv.h", [*defines, "WEIGHT=1", "DY_DENSE=1"], shape, types)
     else:
         run(
-            tmp_path, "conv_wgmma", "unit_case_conv.h", [*defines, f"DATA_GRADIENT={int(kind == 'data')}"], shape, types
+            tmp_path, "conv_warpgroup", "unit_case_conv.h", [*defines, f"DATA_GRADIENT={int(kind == 'data')}"], shape, types
         )
 
 
 @pytest.mark.parametrize("tile, types, producers, shape", WEIGHTS)
 def test_gradient_of_weights(tmp_path: Path, tile: str, types: str, producers: int, shape: tuple[int, ...]) -> None:
     named = [*tile_of(tile), types if "=" in types else f"{types}=1", f"VW={widest(types)}", f"PRODUCERS={producers}"]
-    run(tmp_path, "conv_weight_wgmma", "unit_case_conv.h", [*named, "WEIGHT=1", "DY_DENSE=1"], shape, types)
+    run(tmp_path, "conv_weight_warpgroup", "unit_case_conv.h", [*named, "WEIGHT=1", "DY_DENSE=1"], shape, types)
 
 
 @pytest.mark.parametrize("tile, types, kind, shape", PACKED_FILTERS)
@@ -363,7 +364,7 @@ def test_convolution_of_packed_filters(
 ) -> None:
     named = [types if "=" in types else f"{types}=1"] if types else []
     defines = [*tile_of(tile), *named, f"VW={widest(types)}", f"DATA_GRADIENT={int(kind == 'data')}", "B_PACKED=1"]
-    run(tmp_path, "conv_wgmma", "unit_case_conv.h", defines, shape, types)
+    run(tmp_path, "conv_packed_warpgroup", "unit_case_conv.h", defines, shape, types)
 
 
 @pytest.mark.parametrize("bias", [0, 1])
@@ -378,7 +379,7 @@ def test_statistics(
     defines += [f"B_PACKED={int(bias and not warp)}"]
     if warp:
         defines += [f"WARP_M={warp.split('x')[0]}", f"WARP_N={warp.split('x')[1]}"]
-    kernel = "conv_mma" if warp else "conv_wgmma"
+    kernel = "conv_statistics_warp" if warp else "conv_statistics_warpgroup"
     run(tmp_path, kernel, "unit_case_conv.h", defines, (*shape, parts, groups), types)
 
 
@@ -393,6 +394,6 @@ def test_convolution_of_warps(tmp_path: Path, shape: tuple[int, ...], kind: str,
     defines.append(types if "=" in types else f"{types}=1")
     if kind == "weight":
         dense = int(shape[4] % 2)  # otherwise pixels are divided into rows and images
-        run(tmp_path, "conv_weight_mma", "unit_case_conv.h", [*defines, "WEIGHT=1", f"DY_DENSE={dense}"], shape, types)
+        run(tmp_path, "conv_weight_warp", "unit_case_conv.h", [*defines, "WEIGHT=1", f"DY_DENSE={dense}"], shape, types)
     else:
-        run(tmp_path, "conv_mma", "unit_case_conv.h", [*defines, f"DATA_GRADIENT={int(kind == 'data')}"], shape, types)
+        run(tmp_path, "conv_warp", "unit_case_conv.h", [*defines, f"DATA_GRADIENT={int(kind == 'data')}"], shape, types)

@@ -1,5 +1,5 @@
-// tests/no_device/unit_case_attention.h: emulated attention_wgmma or attention_mma, queries behind each other in memory as [b,
-// l, h, d]. Arguments: batch heads, heads of q per head of k, queries keys offset.
+// tests/no_device/unit_case_attention.h: emulated attention_warpgroup or attention_warp, queries behind each other in memory as
+// [b, l, h, d]. Arguments: batch heads, heads of q per head of k, queries keys offset.
 #if MASK == 1
 using Mask = unsigned char;
 #elif MASK == 3
@@ -33,8 +33,8 @@ int run_case(int, char** argv) {
   std::vector<float> y(rows * (WIDTH + 2), -1e30f);
 #ifdef MASK
   std::vector<Mask> mask(static_cast<size_t>(heads) * queries * keys);
-  const auto bias = numbers(mask.size(), 4);
-  for (size_t i = 0; i < mask.size(); ++i) mask[i] = MASK == 1 ? bias[i] > -0.5f : bias[i];
+  const auto added = numbers(mask.size(), 4);
+  for (size_t i = 0; i < mask.size(); ++i) mask[i] = MASK == 1 ? added[i] > -0.5f : added[i];
 #endif
   launch((queries + TILE_M - 1) / TILE_M, heads, batch, UNIT_ITEMS, [&] {
     k(qs.data(), offset, ks.data(), offset, vs.data(), offset,
@@ -51,48 +51,33 @@ int run_case(int, char** argv) {
 #endif
       y.data(), 0);
   });
-  double worst = 0;
-  for (int b = 0; b < batch; ++b)
-    for (int h = 0; h < heads; ++h)
-      for (int i = 0; i < queries; ++i) {
-        std::vector<double> s(keys);
-        double most = -HUGE_VAL, total = 0;
-        for (int j = 0; j < keys; ++j) {
-          for (int d = 0; d < DEPTH; ++d)
-            s[j] += static_cast<double>(q[offset + (b * queries + i) * q_row + h * padded(DEPTH) + d]) *
-                    k_[offset + (b * keys + j) * k_row + h / group * padded(DEPTH) + d];
-          s[j] *= 0.125;
+  const ocl::checks::Attention shape{batch, heads, group, queries, keys, DEPTH, WIDTH, 0.125, CAUSAL};
+  // Rows [b, l, h, d] by the index of a query or key [b, h, l].
+  const auto rows_of = [](const std::vector<float>& x, ulong offset, int length, int heads, long size) {
+    return [=, &x](size_t r) {
+      return &x[offset + (r / length / heads * length + r % length) * heads * size + r / length % heads * size];
+    };
+  };
+  const auto bias = [&](int h, int i, int j) {
 #ifdef MASK
-          const Mask m = mask[(static_cast<size_t>(h) * queries + i) * keys + j];
-          s[j] = MASK == 1 ? (m ? s[j] : -HUGE_VAL) : s[j] + m;
-#endif
-          if (CAUSAL && j > i) s[j] = -HUGE_VAL;
-          most = std::max(most, s[j]);
-        }
-        for (double& x : s) total += x = x == -HUGE_VAL ? 0.0 : std::exp(x - most);
-        const size_t row = (static_cast<size_t>(b) * heads + h) * queries + i;
-        const auto compare = [&](double got, double want, double size) {
-          const double error = std::fabs(got - want) / size;
-          if (!(error <= TOLERANCE) && worst <= TOLERANCE) std::printf("(%d, %d, %d): %g, not %g\n", b, h, i, got, want);
-          worst = error <= worst ? worst : error == error ? error : HUGE_VAL;
-        };
-        for (int d = 0; d < WIDTH; ++d) {
-          double sum = 0, size = 1e-30;
-          for (int j = 0; j < keys; ++j) {
-#ifdef DROPOUT
-            const double factor = kept(state.data(), row * ((keys + 3) / 4) + j / 4, j % 4);
+    const Mask m = mask[(static_cast<size_t>(h) * queries + i) * keys + j];
+    return MASK == 1 ? (m ? 0.0 : -HUGE_VAL) : static_cast<double>(m);
 #else
-            const double factor = 1;
+    return 0.0;
 #endif
-            const double term =
-                total == 0 ? 0 : factor * s[j] / total * v[offset + (b * keys + j) * v_row + h / group * padded(WIDTH) + d];
-            sum += term, size += std::fabs(term);
-          }
-          compare(y[row * WIDTH + d], sum, size);
-        }
-        compare(y[rows * WIDTH + row], total == 0 ? 0 : most, std::max(1.0, std::fabs(most)));
-        compare(y[rows * (WIDTH + 1) + row], total, total + 1e-30);
-      }
+  };
+  const auto factor = [&](size_t row, int j) {
+#ifdef DROPOUT
+    return static_cast<double>(kept(state.data(), row * ((keys + 3) / 4) + j / 4, j % 4));
+#else
+    return 1.0;
+#endif
+  };
+  const ocl::checks::Sums want = ocl::checks::attention(
+      shape, ocl::checks::AttentionOperands{rows_of(q, offset, queries, heads, padded(DEPTH)),
+                                            rows_of(k_, offset, keys, k_heads, padded(DEPTH)),
+                                            rows_of(v, offset, keys, k_heads, padded(WIDTH)), nullptr, bias, factor});
+  const double worst = largest_error(y, want, TOLERANCE);
   std::printf("largest error %g, allowed %g\n", worst, TOLERANCE);
   return !(worst <= TOLERANCE);
 }

@@ -1,5 +1,5 @@
-// tests/no_device/unit_case_attention_gradient.h: emulated attention_gradient_wgmma or attention_gradient_mma, queries behind
-// each other in memory as [b, l, h, d]. Arguments: as in unit_case_attention.h.
+// tests/no_device/unit_case_attention_gradient.h: emulated attention_gradient_warpgroup or attention_gradient_warp, queries
+// behind each other in memory as [b, l, h, d]. Arguments: as in unit_case_attention.h.
 #if MASK == 1
 using Mask = unsigned char;
 #elif MASK == 3
@@ -34,8 +34,9 @@ struct Operand {
 #endif
     memory = stored(values);
   }
-  const float* at(int b, int h, int i) const {
-    return &values[offset + ((static_cast<size_t>(b) * length + i) * heads + h) * size];
+  /// Of a query or key [b, h, l].
+  const float* row(size_t r) const {
+    return &values[offset + ((r / length / heads * length + r % length) * heads + r / length % heads) * size];
   }
   long batch_stride() const { return static_cast<long>(length) * heads * size; }
   long row_stride() const { return static_cast<long>(heads) * size; }
@@ -46,12 +47,6 @@ struct Operand {
   std::vector<float> values;
   std::vector<UNIT_T_HOST> memory;
 };
-static double dot(const float* x, const float* y, int n) {
-  double sum = 0;
-  for (int d = 0; d < n; ++d) sum += static_cast<double>(x[d]) * y[d];
-  return sum;
-}
-
 int run_case(int, char** argv) {
   const int batch = std::atoi(argv[1]), heads = std::atoi(argv[2]), group = std::atoi(argv[3]), queries = std::atoi(argv[4]),
             keys = std::atoi(argv[5]);
@@ -59,56 +54,38 @@ int run_case(int, char** argv) {
   const int k_heads = heads / group;
   Operand q(batch, queries, heads, DEPTH, offset, 1), dout(batch, queries, heads, DEPTH2, offset, 5);
   Operand key(batch, keys, k_heads, DEPTH, offset, 2), value(batch, keys, k_heads, DEPTH2, offset, 3);
-  const size_t rows = static_cast<size_t>(batch) * heads * queries, columns = static_cast<size_t>(batch) * k_heads * keys;
-  std::vector<float> sums(2 * rows), delta(rows);
+  const size_t rows = static_cast<size_t>(batch) * heads * queries;
 #ifdef MASK
   std::vector<Mask> mask(static_cast<size_t>(heads) * queries * keys);
-  const auto bias = numbers(mask.size(), 4);
-  for (size_t i = 0; i < mask.size(); ++i) mask[i] = MASK == 1 ? bias[i] > -0.5f : bias[i];
+  const auto added = numbers(mask.size(), 4);
+  for (size_t i = 0; i < mask.size(); ++i) mask[i] = MASK == 1 ? added[i] > -0.5f : added[i];
   for (int j = 0; j < keys; ++j) mask[keys + j] = MASK == 1 ? 0 : mask[keys + j];  // a query that sees nothing
 #endif
   std::vector<long> state = {0x123456789ABCDEFl, 0x7000000012l};
-  // Results and their sizes: of queries, or of keys, then values.
-  const size_t keys_size = columns * DEPTH;
-  std::vector<double> exact(PASS == 1 ? rows * DEPTH : keys_size + columns * DEPTH2), sizes(exact.size(), 1e-30);
-  for (int b = 0; b < batch; ++b)
-    for (int h = 0; h < heads; ++h)
-      for (int i = 0; i < queries; ++i) {
-        const size_t row = (static_cast<size_t>(b) * heads + h) * queries + i;
-        std::vector<double> p(keys), grad(keys), factors(keys, 1);
-        double most = -HUGE_VAL, total = 0, sum = 0;
-        for (int j = 0; j < keys; ++j) {
-          p[j] = 0.125 * dot(q.at(b, h, i), key.at(b, h / group, j), DEPTH);
-          grad[j] = dot(dout.at(b, h, i), value.at(b, h / group, j), DEPTH2);
-#ifdef DROPOUT
-          factors[j] = kept(state.data(), row * ((keys + 3) / 4) + j / 4, j % 4);
-          grad[j] *= factors[j];
-#endif
+  const auto bias = [&](int h, int i, int j) {
 #ifdef MASK
-          const Mask m = mask[(static_cast<size_t>(h) * queries + i) * keys + j];
-          p[j] = MASK == 1 ? (m ? p[j] : -HUGE_VAL) : p[j] + m;
+    const Mask m = mask[(static_cast<size_t>(h) * queries + i) * keys + j];
+    return MASK == 1 ? (m ? 0.0 : -HUGE_VAL) : static_cast<double>(m);
+#else
+    return 0.0;
 #endif
-          if (CAUSAL && j > i) p[j] = -HUGE_VAL;
-          most = std::max(most, p[j]);
-        }
-        for (double& x : p) total += x = x == -HUGE_VAL ? 0.0 : std::exp(x - most);
-        for (int j = 0; j < keys; ++j) sum += (p[j] /= total == 0 ? 1 : total) * grad[j];
-        sums[row] = total == 0 ? 0 : most;
-        sums[rows + row] = total;
-        delta[row] = sum;
-        for (int j = 0; j < keys; ++j) {
-          const double ds = 0.125 * p[j] * (grad[j] - sum), size = 0.125 * p[j] * (std::fabs(grad[j]) + std::fabs(sum));
-          const size_t column = (static_cast<size_t>(b) * k_heads + h / group) * keys + j;
-          const auto add = [&](size_t to, double weight, double weight_size, const float* x, int n) {
-            for (int d = 0; d < n; ++d) exact[to + d] += weight * x[d], sizes[to + d] += weight_size * std::fabs(x[d]);
-          };
-          if (PASS == 1) add(row * DEPTH, ds, size, key.at(b, h / group, j), DEPTH);
-          if (PASS == 2)
-            add(column * DEPTH, ds, size, q.at(b, h, i), DEPTH),
-                add(keys_size + column * DEPTH2, factors[j] * p[j], factors[j] * p[j], dout.at(b, h, i), DEPTH2);
-        }
-      }
-  std::vector<float> y(exact.size(), -1e30f);
+  };
+  const auto factor = [&](size_t row, int j) {
+#ifdef DROPOUT
+    return static_cast<double>(kept(state.data(), row * ((keys + 3) / 4) + j / 4, j % 4));
+#else
+    return 1.0;
+#endif
+  };
+  const auto rows_of = [](const Operand& x) { return [&x](size_t r) { return x.row(r); }; };
+  const ocl::checks::Attention shape{batch, heads, group, queries, keys, DEPTH, DEPTH2, 0.125, CAUSAL};
+  auto gradients = ocl::checks::attention_gradients(
+      shape, ocl::checks::AttentionOperands{rows_of(q), rows_of(key), rows_of(value), rows_of(dout), bias, factor}, true);
+  ocl::checks::Sums want = PASS == 1 ? gradients.q : gradients.k;  // of queries, or of keys, then values
+  if (PASS == 2) want.append(gradients.v);
+  std::vector<float> sums = gradients.largest, delta = gradients.deltas;
+  sums.insert(sums.end(), gradients.totals.begin(), gradients.totals.end());
+  std::vector<float> y(want.exact.size(), -1e30f);
   Operand &a = PASS == 1 ? q : key, &other = PASS == 1 ? key : q, &a2 = PASS == 1 ? dout : value,
           &other2 = PASS == 1 ? value : dout;
   const long per_head = queries, per_batch = static_cast<long>(heads) * queries;
@@ -129,12 +106,7 @@ int run_case(int, char** argv) {
 #endif
       y.data(), 0);
   });
-  double worst = 0;
-  for (size_t i = 0; i < exact.size(); ++i) {
-    const double error = std::fabs(y[i] - exact[i]) / sizes[i];
-    if (!(error <= TOLERANCE) && worst <= TOLERANCE) std::printf("%zu: %g, not %g\n", i, y[i], exact[i]);
-    worst = error <= worst ? worst : error == error ? error : HUGE_VAL;
-  }
+  const double worst = largest_error(y, want, TOLERANCE);
   std::printf("largest error %g, allowed %g\n", worst, TOLERANCE);
   return !(worst <= TOLERANCE);
 }

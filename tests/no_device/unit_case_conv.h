@@ -16,36 +16,30 @@ extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, BIAS_TYPES int, int,
                   int, int, int, int, long, int, int, int, int, float*, ulong);
 
 /// Each part of the channels' statistics, behind the pixels: parts are tiles `parts` apart.
-static long wrong_statistics(const std::vector<float>& pixels_of, const float* got, int channels, int parts) {
-  const int pixels = static_cast<int>(pixels_of.size()) / channels;
-  const auto value = [&](int pixel, int channel) {
-    const float x = pixels_of[static_cast<size_t>(pixel) * channels + channel];
-#if HALVES_HOST
-    const uint16_t bits = narrow(x);
-    return static_cast<double>(widen(reinterpret_cast<const char*>(&bits)));
-#else
-    return static_cast<double>(x);
+static long wrong_statistics(ocl::checks::Sums values, const float* got, size_t channels, size_t parts) {
+#if HALVES_HOST  // as the kernel stores them
+  for (double& x : values.exact) {
+    const uint16_t bits = narrow(static_cast<float>(x));
+    x = widen(reinterpret_cast<const char*>(&bits));
+  }
 #endif
-  };
+  const ocl::checks::Sums want = ocl::checks::channel_statistics(values, channels, TILE_M, parts);
+  const size_t block = parts * channels;
+  std::vector<double> largest(block);
+  for (size_t at = 0; at < values.exact.size(); ++at) {
+    double& of = largest[at / channels / TILE_M % parts * channels + at % channels];
+    of = std::fmax(of, std::fabs(values.exact[at]));
+  }
   long wrong = 0;
-  for (int part = 0; part < parts; ++part)
-    for (int channel = 0; channel < channels; ++channel) {
-      double count = 0, sum = 0, m2 = 0, largest = 0;
-      const auto each = [&](auto visit) {
-        for (int pixel = 0; pixel < pixels; ++pixel)
-          if (pixel / TILE_M % parts == part) visit(value(pixel, channel));
-      };
-      each([&](double x) { ++count, sum += x, largest = std::fmax(largest, std::fabs(x)); });
-      each([&](double x) { m2 += (x - sum / count) * (x - sum / count); });
-      const auto at = [&](int which) { return got[(static_cast<size_t>(which) * parts + part) * channels + channel]; };
-      // Means within a tile are rounded to an ulp of the largest value.
-      const bool right =
-          at(2) == count && std::fabs(at(0) - sum / count) <= 5e-7 * largest &&
-          std::fabs(at(1) - m2) <= 3e-6 * m2 + 6e-7 * largest * std::sqrt(m2) + 1e-14 * count * largest * largest;
-      if (!right && wrong++ < 5)
-        std::printf("part %d, channel %d: %g %g %g, not %g %g %g\n", part, channel, at(0), at(1), at(2), sum / count, m2,
-                    count);
-    }
+  for (size_t at = 0; at < block; ++at) {
+    const double mean = want.exact[at], m2 = want.exact[block + at], count = want.exact[2 * block + at], most = largest[at];
+    // Means within a tile are rounded to an ulp of the largest value.
+    const bool right = got[2 * block + at] == count && std::fabs(got[at] - mean) <= 5e-7 * most &&
+                       std::fabs(got[block + at] - m2) <= 3e-6 * m2 + 6e-7 * most * std::sqrt(m2) + 1e-14 * count * most * most;
+    if (!right && wrong++ < 5)
+      std::printf("part %zu, channel %zu: %g %g %g, not %g %g %g\n", at / channels, at % channels, got[at], got[block + at],
+                  got[2 * block + at], mean, m2, count);
+  }
   return wrong;
 }
 #else
@@ -107,26 +101,12 @@ int run_case(int, char** argv) {
   auto x = numbers(static_cast<size_t>(batch) * H * W * GC, 1),
        w = numbers(static_cast<size_t>(GK) * R * S * C, 2);  // [GK][R][S][C]
   const auto dy = numbers(static_cast<size_t>(batch) * P * Q * GK, 3);
-  std::vector<float> want, got;
-  const auto each = [&](auto visit) {  // every product: indices of x, w, dy
-    for (int n = 0; n < batch; ++n)
-      for (int p = 0; p < P; ++p)
-        for (int q = 0; q < Q; ++q)
-          for (int r = 0; r < R; ++r)
-            for (int s = 0; s < S; ++s) {
-              const int h = p * stride - pad + r * dilation, v = q * stride - pad + s * dilation;
-              if (h < 0 || h >= H || v < 0 || v >= W) continue;
-              for (int f = 0; f < GK; ++f)
-                for (int c = 0; c < C; ++c)
-                  visit(((static_cast<size_t>(n) * H + h) * W + v) * GC + f / K * C + c,
-                        ((static_cast<size_t>(f) * R + r) * S + s) * C + c,
-                        ((static_cast<size_t>(n) * P + p) * Q + q) * GK + f);
-            }
-  };
+  const ocl::checks::Convolution shape{batch, C, K, H, W, R, S, stride, pad, dilation, groups};
+  ocl::checks::Sums want;
+  std::vector<float> got;
 #ifdef WEIGHT
   const int splits = 3, split_pixels = (batch * P * Q + splits * 64 - 1) / (splits * 64) * 64;
-  want.assign(w.size(), 0.0f);
-  each([&](size_t i, size_t j, size_t l) { want[j] += x[i] * dy[l]; });
+  want = ocl::checks::convolution_weight_gradient(shape, x, dy, 1, batch * P * Q);
   std::vector<float> parts(w.size() * splits, -1e30f);
   auto a = stored(dy), b = stored(x);
   launch(tiles(R * S * C, TILE_N) * tiles(K, TILE_M), groups, splits, items, [&] {
@@ -137,13 +117,8 @@ int run_case(int, char** argv) {
   for (int s = 0; s < splits; ++s)
     for (size_t i = 0; i < w.size(); ++i) got[i] += parts[s * w.size() + i];
 #elif DATA_GRADIENT
-  want.assign(x.size(), 0.0f);
-  each([&](size_t i, size_t j, size_t l) { want[i] += w[j] * dy[l]; });
-  std::vector<float> turned(static_cast<size_t>(GC) * R * S * K);  // [GC][R][S][K]
-  for (int f = 0; f < GK; ++f)
-    for (int t = 0; t < R * S; ++t)
-      for (int c = 0; c < C; ++c)
-        turned[(static_cast<size_t>(f / K * C + c) * R * S + t) * K + f % K] = w[(static_cast<size_t>(f) * R * S + t) * C + c];
+  want = ocl::checks::convolution_data_gradient(shape, w, dy);
+  const std::vector<float> turned = ocl::checks::turned_filters(shape, w);  // [GC][R][S][K]
   auto a = stored(dy);
   auto b = filters_of(turned, groups, C, R * S * K);
   got.assign(x.size(), -1e30f);
@@ -158,14 +133,13 @@ int run_case(int, char** argv) {
   for (size_t i = 0; i < x.size(); i += static_cast<size_t>(C)) x[i] = 64;
   for (size_t j = 0; j < w.size(); j += static_cast<size_t>(C)) w[j] = 16;
 #endif
-  want.assign(dy.size(), 0.0f);
-  each([&](size_t i, size_t j, size_t l) { want[l] += x[i] * w[j]; });
+  want = ocl::checks::convolution(shape, x, w);
   auto a = stored(x);
   auto b = filters_of(w, groups, K, R * S * C);
   got.assign(dy.size(), -1e30f);
 #if BIAS
   const auto biases = numbers(static_cast<size_t>(GK), 4);
-  for (size_t l = 0; l < want.size(); ++l) want[l] += biases[l % GK];
+  for (size_t l = 0; l < want.exact.size(); ++l) want.add(l, biases[l % GK]);
   auto bias = stored(biases);
 #define BIAS_GIVEN bias.data(), 0,
 #else
@@ -191,10 +165,10 @@ int run_case(int, char** argv) {
 #endif
   long wrong = 0;
 #if STATISTICS
-  wrong += wrong_statistics(want, got.data() + want.size(), GK, parts);
+  wrong += wrong_statistics(want, got.data() + want.exact.size(), GK, parts);
 #endif
-  for (size_t i = 0; i < want.size(); ++i)
-    if (got[i] != want[i] && wrong++ < 5) std::printf("%zu: %g, not %g\n", i, got[i], want[i]);
+  for (size_t i = 0; i < want.exact.size(); ++i)
+    if (got[i] != want.exact[i] && wrong++ < 5) std::printf("%zu: %g, not %g\n", i, got[i], want.exact[i]);
   std::printf("%ld wrong\n", wrong);
   return wrong != 0;
 }

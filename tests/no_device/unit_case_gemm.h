@@ -1,5 +1,5 @@
-// tests/no_device/unit_case_gemm.h: emulated gemm_wgmma or gemm_mma: batch 2, sizes from the command line, both operands by
-// strides. Arguments: M N K padding offset groups.
+// tests/no_device/unit_case_gemm.h: emulated gemm_warpgroup or gemm_warp: batch 2, sizes from the command line, both operands
+// by strides. Arguments: M N K padding offset groups.
 extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, int, int, int, int, long, long, long, long, long, long, long, long,
                   float*, ulong);
 
@@ -29,21 +29,13 @@ int run_case(int, char** argv) {
   launch(tiles, 1, batch, UNIT_ITEMS, [&] {
     k(x.data(), offset, y.data(), offset, M, N, K, 1, a_size, 0, a_row, a_col, b_size, 0, b_row, b_col, c.data(), 0);
   });
+  const ocl::checks::Sums want = ocl::checks::matrix_products(
+      batch, M, N, K, [&](int i, int m, int d) { return a[offset + i * a_size + m * a_row + d * a_col]; },
+      [&](int i, int d, int n) { return b[offset + i * b_size + d * b_row + n * b_col]; });
   long wrong = 0;
-  for (int i = 0; i < batch; ++i)
-    for (int m = 0; m < M; ++m)
-      for (int n = 0; n < N; ++n) {
-        double sum = 0, size = 0;
-        for (int d = 0; d < K; ++d) {
-          const double term = static_cast<double>(a[offset + i * a_size + m * a_row + d * a_col]) *
-                              b[offset + i * b_size + d * b_row + n * b_col];
-          sum += term;
-          size += std::fabs(term);
-        }
-        const float got = c[(static_cast<size_t>(i) * M + m) * N + n];
-        if (!(std::fabs(got - sum) <= tolerance * size) && wrong++ < 5)
-          std::printf("batch %d (%d, %d): %g, not %g\n", i, m, n, got, sum);
-      }
+  for (size_t at = 0; at < c.size(); ++at)
+    if (!(std::fabs(c[at] - want.exact[at]) <= tolerance * want.sizes[at]) && wrong++ < 5)
+      std::printf("%zu: %g, not %g\n", at, c[at], want.exact[at]);
   std::printf("%ld wrong\n", wrong);
   return wrong != 0;
 }

@@ -1,5 +1,6 @@
-// tests/no_device/unit_case_packed.h: emulated gemm_packed_wgmma of operands that pack_wgmma packed: batch 2, sizes from the
-// command line, both operands by strides. Arguments: M N K padding offset groups shared (whether all products have the same B).
+// tests/no_device/unit_case_packed.h: emulated gemm_packed_warpgroup of operands that pack_group packed: batch 2, sizes from
+// the command line, both operands by strides. Arguments: M N K padding offset groups shared (whether all products have the same
+// B).
 using Pack = void(UNIT_T_HOST*, ulong, int, int, int, long, long, long, long, float*, ulong);
 extern "C" Pack pack_a, pack_b;
 extern "C" void k(float*, ulong, float*, ulong, int, int, int, long, long, float*, ulong);
@@ -49,19 +50,14 @@ int run_case(int, char** argv) {
     k(pa.data(), 32, pb.data(), 32, M, N, K, (M + 63) / 64 * static_cast<long>(steps) * 2048,
       shared ? 0 : (N + 63) / 64 * static_cast<long>(steps) * b_parts * 2048, c.data(), 0);
   });
+  const ocl::checks::Sums want = ocl::checks::matrix_products(
+      batch, M, N, K, [&](int i, int m, int d) { return a[offset + i * a_size + m * a_row + d * a_col]; },
+      [&](int i, int d, int n) { return b[offset + (shared ? 0 : i) * b_size + d * b_row + n * b_col]; });
+  const double allowed = TERMS == 3 ? 3e-5 : 0;  // exact but for the products of low parts, which are left out
   long wrong = 0;
-  for (int i = 0; i < batch; ++i)
-    for (int m = 0; m < M; ++m)
-      for (int n = 0; n < N; ++n) {
-        double sum = 0;
-        for (int d = 0; d < K; ++d)
-          sum += static_cast<double>(a[offset + i * a_size + m * a_row + d * a_col]) *
-                 b[offset + (shared ? 0 : i) * b_size + d * b_row + n * b_col];
-        const float got = c[(static_cast<size_t>(i) * M + m) * N + n];
-        const double allowed = TERMS == 3 ? 3e-5 : 0;  // exact but for the products of low parts, which are left out
-        if (!(std::fabs(got - sum) <= allowed) && wrong++ < 5)
-          std::printf("batch %d (%d, %d): %g, not %g\n", i, m, n, got, sum);
-      }
+  for (size_t at = 0; at < c.size(); ++at)
+    if (!(std::fabs(c[at] - want.exact[at]) <= allowed) && wrong++ < 5)
+      std::printf("%zu: %g, not %g\n", at, c[at], want.exact[at]);
   std::printf("%ld wrong\n", wrong);
   return wrong != 0;
 }

@@ -1,4 +1,4 @@
-// tests/no_device/unit_emulator.cl: the instructions of kernels/unit.cl as calls of unit_emulator.cpp, for a build of a kernel as a host program.
+// tests/no_device/unit_emulator.cl: the instructions of kernels/tensor_core/operands.cl as calls of unit_emulator.cpp, for a build of a kernel as a host program.
 // Stands in place of the file's own instruction section, as wgmma_emulator.cl and mma_emulator.cl do; the default header of the compiler declares
 // OpenCL's functions, the harness defines them.
 void emulated_copy(uint to, __global const void* from, uint bytes, uint most);

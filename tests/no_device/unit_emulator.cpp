@@ -23,6 +23,8 @@
 #include <deque>
 #include <vector>
 
+#include "csrc/checks/reference.h"
+
 using uint = unsigned;
 using ulong = unsigned long;
 
@@ -378,6 +380,17 @@ static float kept(const long* state, ulong draw, int word) {
     key[0] += 0x9E3779B9u, key[1] += 0xBB67AE85u;
   }
   return x[word] >> 31 ? 2.0f : 0.0f;
+}
+
+/// The largest error relative to the sums' sizes; infinite for NaN. Prints the first that is not allowed.
+static double largest_error(const std::vector<float>& got, const ocl::checks::Sums& want, double allowed) {
+  double worst = 0;
+  for (size_t i = 0; i < want.exact.size(); ++i) {
+    const double error = std::fabs(got[i] - want.exact[i]) / (want.sizes[i] + 1e-30);
+    if (!(error <= allowed) && worst <= allowed) std::printf("%zu: %g, not %g\n", i, got[i], want.exact[i]);
+    worst = error <= worst ? worst : error == error ? error : HUGE_VAL;
+  }
+  return worst;
 }
 
 #include CASE

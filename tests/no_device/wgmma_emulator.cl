@@ -1,4 +1,4 @@
-// tests/no_device/wgmma_emulator.cl: the instructions of kernels/wgmma.cl as calls of unit_emulator.cpp; see unit_emulator.cl.
+// tests/no_device/wgmma_emulator.cl: the instructions of kernels/tensor_core/warpgroup.cl as calls of unit_emulator.cpp; see unit_emulator.cl.
 ulong emulated_barrier(uint bar, uint what, uint value);
 void emulated_block(uint to, __global const void* from, uint bytes, uint bar);
 void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint columns, uint keep, uint a_columns, uint b_columns);

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,10 +25,10 @@ ONLY_ALONE = {"winograd_group"}  # its chooser wants an image too large for Oclg
 
 
 def templates(family: str) -> set[str]:
-    """Those of a family that need no matrix units, by their rows in the scheduler."""
-    text = (ROOT / "csrc/schedule/templates.cpp").read_text(encoding="utf-8")
-    rows = [line.split('"')[1] for line in text.splitlines() if line.strip().startswith('{"')]
-    return {row for row in rows if row.endswith(f"_{family}")} - ONLY_ALONE
+    """The portable kernels of a family that have a chooser, by their rows."""
+    text = (ROOT / "kernels/kernels.def").read_text(encoding="utf-8")
+    rows = re.findall(r"^OCL_KERNEL\((\w+), \w+, (\w+), \w+, \w+,\s+(\w+)", text, re.MULTILINE)
+    return {name for name, level, chooser in rows if level == family and chooser != "none"} - ONLY_ALONE
 
 
 def run(family: str, everything: bool, folder: Path) -> list[str]:

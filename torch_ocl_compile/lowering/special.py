@@ -1,5 +1,5 @@
 # torch_ocl_compile/lowering/special.py: torch.special: Bessel, gamma, zeta, orthogonal polynomials.
-"""The functions are in kernels/special.cl. Integers and bool are computed in float32, as PyTorch promotes them."""
+"""The functions are in kernels/base/special.cl. Integers and bool are computed in float32, as PyTorch promotes them."""
 
 from __future__ import annotations
 

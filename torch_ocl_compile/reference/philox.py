@@ -1,6 +1,6 @@
 # torch_ocl_compile/reference/philox.py: Philox 4x32-10 with torch ops: the definition of our random numbers.
 """Random bits of (seed, offset, element). Source: Salmon, Moraes, Dror, Shaw 2011. The key is the seed, the counter is
-{offset, element} as 64-bit halves; the device computes the same in kernels/ops.cl."""
+{offset, element} as 64-bit halves; the device computes the same in kernels/base/ops.cl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// csrc/schedule/templates/attention_group.cpp: attention on GPUs by kernels/attention_group.cl.
+// csrc/schedule/templates/attention_group.cpp: attention on GPUs by kernels/attention/group.cl.
 #include "csrc/schedule/templates/attention_operands.h"
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/group_tiles.h"
@@ -11,7 +11,7 @@ using ir::IndexExpr;
 constexpr int64_t kMostDepth = 512;  // a row of the output lies in registers
 constexpr int kTileColumns = 64, kStep = 16, kPad = 4;
 
-/// Bytes of local memory for tiles of so many rows (kernels/attention_group.cl).
+/// Bytes of local memory for tiles of so many rows (kernels/attention/group.cl).
 int64_t local_bytes(int rows) {
   return 4LL * (kStep * (rows + kPad) + kStep * (kTileColumns + kPad) + kTileColumns * (rows + kPad) + kTileColumns / 4 * rows);
 }
@@ -31,7 +31,7 @@ bool choose_attention_group(TemplateContext& context, TemplateLaunch& launch) {
       context.choices.pick("tile", large && fits ? std::vector<int64_t>{64, 32} : std::vector<int64_t>{32, fits ? 64 : 32}));
 
   launch = TemplateLaunch{};
-  launch.file = "attention_group";
+  launch.kernel = KernelId::k_attention_group;
   launch.variant = std::to_string(tile) + "x" + std::to_string(kTileColumns);
   launch.store_width = 4;
   launch.local = {tile / 4 * (kTileColumns / 4), 1, 1};
@@ -39,27 +39,24 @@ bool choose_attention_group(TemplateContext& context, TemplateLaunch& launch) {
   define(launch, "TILE_R", tile);
   define_attention(node, parts, launch);
 
-  std::vector<IndexExpr> strides, rows_of;
-  const auto add_rows = [&](const ir::View* view) {
+  std::vector<IndexExpr> rows_of;
+  const auto add_rows = [&](const char* name, const ir::View* view) {
     if (!view) return;
     const Operand operand = attention_rows(context, *view, 1);
-    launch.inputs.push_back(operand.input);
-    strides.insert(strides.end(), operand.strides.begin(), operand.strides.begin() + 3);
+    pass_rows(launch, name, operand);
     rows_of.insert(rows_of.end(), operand.strides.begin(), operand.strides.begin() + 3);
     rows_of.push_back(view->sizes[3]);
   };
-  const auto append = [&](const std::vector<IndexExpr>& more) { strides.insert(strides.end(), more.begin(), more.end()); };
-  add_rows(parts.a);
-  add_rows(parts.b);
-  add_rows(parts.w);
+  add_rows("a", parts.a);
+  add_rows("b", parts.b);
+  add_rows("w", parts.w);
   if (parts.pass > 0) {
-    add_rows(parts.a2);
-    add_rows(parts.b2);
-    append(pass_statistics(context, parts, launch));
+    add_rows("a2", parts.a2);
+    add_rows("b2", parts.b2);
+    pass_statistics(context, parts, launch);
   }
-  add_rows(parts.w2);
-  append(pass_mask(context, parts, launch));
-  pass(launch, {}, strides);
+  add_rows("w2", parts.w2);
+  pass_mask(context, parts, launch);
   define(launch, "QUADS", quads(context, rows_of));
   launch.groups = {ir::ceildiv(parts.rows(), tile), parts.row_heads(), parts.batch};
   return true;

@@ -1,4 +1,4 @@
-// csrc/schedule/templates/attention_item.cpp: attention on CPUs by kernels/attention_item.cl.
+// csrc/schedule/templates/attention_item.cpp: attention on CPUs by kernels/attention/item.cl.
 #include <algorithm>
 #include <map>
 
@@ -53,7 +53,7 @@ bool choose_attention_item(TemplateContext& context, TemplateLaunch& launch) {
       choose_run(context, (rows + tile.rows - 1) / tile.rows, typical(parts.batch, 8) * typical(parts.row_heads(), 8), 16);
 
   launch = TemplateLaunch{};
-  launch.file = "attention_item";
+  launch.kernel = KernelId::k_attention_item;
   launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + " packed";
   launch.store_width = vw;
   define_types(context, launch, vw);
@@ -63,25 +63,19 @@ bool choose_attention_item(TemplateContext& context, TemplateLaunch& launch) {
   define(launch, "BLOCK", kBlock);
   define_attention(node, parts, launch);
 
-  std::vector<IndexExpr> strides;
-  const auto add_rows = [&](const ir::View* view, int whole) {
-    if (!view) return;
-    const Operand operand = attention_rows(context, *view, whole);
-    launch.inputs.push_back(operand.input);
-    strides.insert(strides.end(), operand.strides.begin(), operand.strides.begin() + 3);
+  const auto add_rows = [&](const char* name, const ir::View* view, int whole) {
+    if (view) pass_rows(launch, name, attention_rows(context, *view, whole));
   };
-  const auto append = [&](const std::vector<IndexExpr>& more) { strides.insert(strides.end(), more.begin(), more.end()); };
-  add_rows(parts.a, 1);
-  launch.inputs.push_back(column_panels(context, *parts.b, width));
-  add_rows(parts.w, vw);
+  add_rows("a", parts.a, 1);
+  launch.buffer("b", column_panels(context, *parts.b, width));
+  add_rows("w", parts.w, vw);
   if (parts.pass > 0) {
-    add_rows(parts.a2, 1);
-    launch.inputs.push_back(column_panels(context, *parts.b2, width));
-    append(pass_statistics(context, parts, launch));
+    add_rows("a2", parts.a2, 1);
+    launch.buffer("b2", column_panels(context, *parts.b2, width));
+    pass_statistics(context, parts, launch);
   }
-  add_rows(parts.w2, vw);
-  append(pass_mask(context, parts, launch));
-  pass(launch, {}, strides);
+  add_rows("w2", parts.w2, vw);
+  pass_mask(context, parts, launch);
   launch.groups = {ir::ceildiv(parts.rows(), tile.rows * run), parts.row_heads(), parts.batch};
   return true;
 }

@@ -72,7 +72,6 @@ void define_attention(const ir::Node& node, const AttentionParts& parts, Templat
   constexpr const char* kKinds[] = {"attention", "attention_query_gradient", "attention_key_gradient"};
   const ir::AttentionAttrs& attrs = node.attention;
   launch.kind = kKinds[parts.pass];
-  launch.libraries.insert(launch.libraries.begin(), "attention");
   define(launch, "PASS", parts.pass);
   define(launch, "DEPTH", parts.depth);
   define(launch, "DEPTH2", parts.depth2);
@@ -87,39 +86,55 @@ void define_attention(const ir::Node& node, const AttentionParts& parts, Templat
   }
   launch.store_coords = {0, 1, 2, 3};
   launch.store_dim = 3;
-  pass(launch, {parts.heads, parts.group, parts.queries, parts.keys});
+  launch.args({{"heads", parts.heads}, {"group", parts.group}, {"queries", parts.queries}, {"keys", parts.keys}});
 }
 
-std::vector<IndexExpr> pass_statistics(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch) {
-  std::vector<IndexExpr> strides;
+namespace {
+
+/// Arguments <name>_<dimension> for the first strides of an operand.
+void pass_strides(TemplateLaunch& launch, const std::string& name, const Operand& operand,
+                  std::initializer_list<const char*> dimensions) {
+  auto stride = operand.strides.begin();
+  for (const char* dimension : dimensions) launch.arg(name + "_" + dimension, *stride++);
+}
+
+}  // namespace
+
+void pass_rows(TemplateLaunch& launch, const std::string& name, const Operand& rows) {
+  launch.buffer(name, rows.input);
+  pass_strides(launch, name, rows, {"batch", "head", "row"});
+}
+
+void pass_statistics(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch) {
   for (const ir::View* view : {parts.sums, parts.delta}) {
     const std::vector<int> order = view == parts.sums ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{0, 1, 2};
     auto operand = strided_operand(context, *view, order);
     if (!operand || !(operand->strides.back().is_const(1) || view->sizes.back().is_const(1)))
       operand = dense_copy(context, *view, order);
-    launch.inputs.push_back(operand->input);
-    strides.insert(strides.end(), operand->strides.begin(), operand->strides.end() - 1);
+    const std::string name = view == parts.sums ? "sums" : "delta";
+    launch.buffer(name, operand->input);
+    if (view == parts.sums)
+      pass_strides(launch, name, *operand, {"which", "batch", "head"});
+    else
+      pass_strides(launch, name, *operand, {"batch", "head"});
   }
-  return strides;
 }
 
-std::vector<IndexExpr> pass_mask(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch) {
-  std::vector<IndexExpr> strides;
+void pass_mask(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch) {
   if (parts.mask) {
     const ir::DType type = context.graph.buffers[parts.mask->buffer].dtype;
     const bool same = type == context.graph.buffers[parts.a->buffer].dtype;
     define(launch, "MASK", type == ir::DType::kBool ? 1 : same ? 2 : 3);
     auto operand = strided_operand(context, *parts.mask, {0, 1, 2, 3});
     if (!operand) operand = dense_copy(context, *parts.mask, {0, 1, 2, 3});
-    launch.inputs.push_back(operand->input);
-    strides = operand->strides;
+    launch.buffer("mask", operand->input);
+    pass_strides(launch, "mask", *operand, {"batch", "head", "query", "key"});
   }
   if (parts.state) {
     auto operand = strided_operand(context, *parts.state, {0});
     if (!operand || !operand->strides[0].is_const(1)) operand = dense_copy(context, *parts.state, {0});
-    launch.inputs.push_back(operand->input);
+    launch.buffer("state", operand->input);
   }
-  return strides;
 }
 
 }  // namespace ocl::schedule

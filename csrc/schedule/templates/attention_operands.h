@@ -27,14 +27,16 @@ std::optional<AttentionParts> attention_parts(const TemplateContext& context, co
 /// An operand with contiguous rows: in place, or a copy; with `whole` > 1, rows readable to a multiple of `whole` elements.
 Operand attention_rows(TemplateContext& context, const ir::View& view, int whole);
 
-/// Defines PASS, sizes, SCALE, CAUSAL, DROPOUT, NAN_ROWS; the store's coordinates; heads, group, queries and keys as first
-/// ints.
+/// Defines PASS, sizes, SCALE, CAUSAL, DROPOUT, NAN_ROWS; the store's coordinates; passes heads, group, queries and keys.
 void define_attention(const ir::Node& node, const AttentionParts& parts, TemplateLaunch& launch);
 
-/// Appends sums and delta to the inputs; returns their strides but those of queries, which are 1.
-std::vector<ir::IndexExpr> pass_statistics(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch);
+/// Passes rows [batch, head, row] by a name: the buffer and its strides <name>_batch, <name>_head, <name>_row.
+void pass_rows(TemplateLaunch& launch, const std::string& name, const Operand& rows);
 
-/// Appends mask and state to the inputs, defines MASK; returns the mask's strides.
-std::vector<ir::IndexExpr> pass_mask(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch);
+/// Passes sums and delta with their strides but those of queries, which are 1.
+void pass_statistics(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch);
+
+/// Passes mask, with its strides, and state, where the attention has them; defines MASK.
+void pass_mask(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch);
 
 }  // namespace ocl::schedule

@@ -1,4 +1,4 @@
-// csrc/schedule/templates/conv_group.cpp: convolution and its data gradient on GPUs by kernels/conv_group.cl.
+// csrc/schedule/templates/conv_group.cpp: convolution and its data gradient on GPUs by kernels/conv/group.cl.
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/group_tiles.h"
 
@@ -44,7 +44,7 @@ bool choose_conv_group(TemplateContext& context, TemplateLaunch& launch) {
            : choose_group_tile(context, kTiles, typical(pixels, 50176), typical(K, 64), attrs.groups * phases);
 
   launch = TemplateLaunch{};
-  launch.file = "conv_group";
+  launch.kernel = KernelId::k_conv_group;
   launch.kind = data ? "conv_data" : "conv_forward";
   launch.variant = tile.name() + (flat ? " flat" : "");
   define_types(context, launch, 4);
@@ -58,13 +58,12 @@ bool choose_conv_group(TemplateContext& context, TemplateLaunch& launch) {
     define(launch, "FILTER_S", S.constant());
     define(launch, "FILTER_C", C.constant());
   }
-  launch.inputs = {image->input, weight.input};
+  launch.buffers({{"x", image->input}, {"w", weight.input}});
   define_alignment(context, launch);
-  pass(launch,
-       {batch, C, K, x.sizes[2], x.sizes[3], node.sizes[2], node.sizes[3], R, S, attrs.stride[0], attrs.stride[1],
-        attrs.padding[0], attrs.padding[1], attrs.dilation[0], attrs.dilation[1]},
-       {image->strides[0]});
-  pass(launch, {image->strides[2], image->strides[3], image->strides[1]});
+  launch.args({{"batch", batch}, {"C", C}, {"K", K}, {"R", R}, {"S", S}});
+  launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", node.sizes[2]}, {"out_w", node.sizes[3]}});
+  pass_window(launch, attrs, "dilation");
+  pass_image(launch, "x", *image);
   launch.groups = {ir::ceildiv(pixels, tile.rows) * ir::ceildiv(K, tile.columns), groups, phases};
   launch.store_width = 4;
   launch.store_aligned = attrs.groups == 1 || quads(context, {K});

@@ -1,4 +1,4 @@
-// csrc/schedule/templates/conv_item.cpp: convolution forward and data gradient on CPUs by kernels/conv_item.cl, any groups.
+// csrc/schedule/templates/conv_item.cpp: convolution forward and data gradient on CPUs by kernels/conv/item.cl, any groups.
 #include <algorithm>
 #include <array>
 
@@ -62,7 +62,7 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   const int mt = choose_run(context, (typical_pixels + tile.rows - 1) / tile.rows, panels, typical_pixels > 1000000 ? 16 : 8);
 
   launch = TemplateLaunch{};
-  launch.file = "conv_item";
+  launch.kernel = KernelId::k_conv_item;
   launch.kind = gradient ? "conv_data" : "conv_forward";
   launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + (filter_rows ? " filter rows" : " channels");
   define_types(context, launch, vw);
@@ -72,37 +72,21 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   define(launch, "RUN", filter_rows);
   define(launch, "DATA_GRADIENT", gradient);
   define(launch, "WHOLE_VECTORS", K % vw == 0);
-  launch.inputs = {input->input, packed.input, zero_row(context, filter_rows ? 1 : C)};
+  launch.buffers({{"x", input->input}, {"w", packed.input}, {"zeros", zero_row(context, filter_rows ? 1 : C)}});
   const int64_t most_taps = std::clamp<int64_t>(640 / run_length, 1, taps), tap_blocks = (taps + most_taps - 1) / most_taps;
-  pass(launch,
-       {node.sizes[0],
-        C,
-        image[0],
-        image[1],
-        K,
-        node.sizes[2],
-        node.sizes[3],
-        conv.groups,
-        R,
-        S,
-        conv.stride[0],
-        conv.stride[1],
-        padding[0],
-        padding[1],
-        conv.dilation[0],
-        conv.dilation[1],
-        input->strides[2],
-        input->strides[3],
-        input->strides[1],
-        (taps + tap_blocks - 1) / tap_blocks},
-       {input->strides[0]});
+  launch.args({{"batch", node.sizes[0]}, {"C", C}, {"K", K}, {"groups", conv.groups}, {"R", R}, {"S", S}});
+  launch.args({{"in_h", image[0]}, {"in_w", image[1]}, {"out_h", node.sizes[2]}, {"out_w", node.sizes[3]}});
+  launch.args({{"stride_h", conv.stride[0]}, {"stride_w", conv.stride[1]}, {"pad_h", padding[0]}, {"pad_w", padding[1]}});
+  launch.args({{"dil_h", conv.dilation[0]}, {"dil_w", conv.dilation[1]}, {"tap_block", (taps + tap_blocks - 1) / tap_blocks}});
+  pass_image(launch, "x", *input);
   launch.groups = {ir::ceildiv(pixels, tile.rows * mt), ir::ceildiv(K, width) * conv.groups, phase_h * phase_w};
   launch.store_width = vw;
   launch.store_dim = 1;
   launch.store_coords = {0, 1, 2, 3};
   // Of shorter sums the statistics take a tenth of the time.
-  launch.statistics.offered =
-      !gradient && taps * run_length >= 64 && context.graph.buffers[node.outputs[0]].dtype == ir::DType::kF32;
+  if (!gradient && taps * run_length >= 64 && context.graph.buffers[node.outputs[0]].dtype == ir::DType::kF32 &&
+      caps.kernels.has(KernelId::k_conv_statistics_item))
+    launch.statistics.kernel = KernelId::k_conv_statistics_item;
   launch.statistics.parts = launch.groups[0];
   return true;
 }

@@ -1,4 +1,4 @@
-// csrc/schedule/templates/conv_weight_group.cpp: weight gradient of a convolution on GPUs by kernels/conv_weight_group.cl.
+// csrc/schedule/templates/conv_weight_group.cpp: weight gradient of a convolution on GPUs by kernels/conv/weight_group.cl.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"
@@ -41,7 +41,7 @@ bool choose_conv_weight_group(TemplateContext& context, TemplateLaunch& launch) 
   const int64_t splits = split_pixels.is_const() ? (pixels + split_pixels.constant() - 1) / split_pixels.constant() : wanted;
 
   launch = TemplateLaunch{};
-  launch.file = "conv_weight_group";
+  launch.kernel = KernelId::k_conv_weight_group;
   launch.kind = "conv_weight";
   launch.variant = tile.name() + (splits > 1 ? " in " + std::to_string(splits) + " parts" : "");
   define_types(context, launch, 4);
@@ -53,14 +53,13 @@ bool choose_conv_weight_group(TemplateContext& context, TemplateLaunch& launch) 
     define(launch, "FILTER_R", R.constant());
     define(launch, "FILTER_S", S.constant());
   }
-  launch.inputs = {gradient.input, from.input};
+  launch.buffers({{"dy", gradient.input}, {"x", from.input}});
   define_alignment(context, launch);
-  pass(launch, {batch, C, K, x.sizes[2], x.sizes[3], P, Q, R, S, attrs.stride[0], attrs.stride[1], attrs.padding[0],
-                attrs.padding[1], attrs.dilation[0], attrs.dilation[1], split_pixels});
-  for (const Operand& operand : {gradient, from}) {
-    pass(launch, {}, {operand.strides[0]});
-    pass(launch, {operand.strides[2], operand.strides[3], operand.strides[1]});
-  }
+  launch.args({{"batch", batch}, {"C", C}, {"K", K}, {"H", x.sizes[2]}, {"W", x.sizes[3]}, {"P", P}, {"Q", Q}});
+  launch.args({{"R", R}, {"S", S}, {"split_pixels", split_pixels}});
+  pass_window(launch, attrs, "dilation");
+  pass_image(launch, "dy", gradient);
+  pass_image(launch, "x", from);
   launch.groups = {ir::ceildiv(R * S * C, tile.columns) * ir::ceildiv(K, tile.rows), groups, splits};
   launch.store_width = 4;
   launch.store_aligned = quads(context, {C});

@@ -1,4 +1,4 @@
-// csrc/schedule/templates/conv_weight_item.cpp: weight gradients of convolutions on CPUs by kernels/conv_weight_item.cl, any
+// csrc/schedule/templates/conv_weight_item.cpp: weight gradients of convolutions on CPUs by kernels/conv/weight_item.cl, any
 // groups.
 #include <algorithm>
 
@@ -37,7 +37,7 @@ bool choose_conv_weight_item(TemplateContext& context, TemplateLaunch& launch) {
   const int64_t splits = std::clamp<int64_t>((wanted + items - 1) / items, 1, std::max<int64_t>(1, blocks / 2));
 
   launch = TemplateLaunch{};
-  launch.file = "conv_weight_item";
+  launch.kernel = KernelId::k_conv_weight_item;
   launch.kind = "conv_weight";
   launch.variant = std::to_string(mr) + "x" + std::to_string(width) + " in place" +
                    (splits > 1 ? ", " + std::to_string(splits) + " splits" : "");
@@ -46,31 +46,12 @@ bool choose_conv_weight_item(TemplateContext& context, TemplateLaunch& launch) {
   define(launch, "NV", nv);
   define(launch, "MT", mt);
   define(launch, "WHOLE_VECTORS", K % vw == 0);
-  launch.inputs = {input->input, gradient->input};
-  pass(launch,
-       {x.sizes[0],
-        C,
-        x.sizes[2],
-        x.sizes[3],
-        K,
-        dy.sizes[2],
-        dy.sizes[3],
-        conv.groups,
-        R,
-        S,
-        conv.stride[0],
-        conv.stride[1],
-        conv.padding[0],
-        conv.padding[1],
-        conv.dilation[0],
-        conv.dilation[1],
-        input->strides[2],
-        input->strides[3],
-        input->strides[1],
-        gradient->strides[2],
-        gradient->strides[3],
-        gradient->strides[1]},
-       {input->strides[0], gradient->strides[0]});
+  launch.buffers({{"x", input->input}, {"dy", gradient->input}});
+  launch.args({{"batch", x.sizes[0]}, {"C", C}, {"K", K}, {"groups", conv.groups}, {"R", R}, {"S", S}});
+  launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", dy.sizes[2]}, {"out_w", dy.sizes[3]}});
+  pass_window(launch, conv, "dil");
+  pass_image(launch, "x", *input);
+  pass_image(launch, "y", *gradient);
   launch.groups = {panels, ir::ceildiv(row_tiles, mt), splits};
   launch.store_width = vw;
   launch.store_dim = 0;

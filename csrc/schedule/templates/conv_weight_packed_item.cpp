@@ -1,5 +1,5 @@
 // csrc/schedule/templates/conv_weight_packed_item.cpp: weight gradients of dense convolutions with whole vectors of channels on
-// CPUs by kernels/conv_weight_packed_item.cl.
+// CPUs by kernels/conv/weight_packed_item.cl.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"
@@ -39,7 +39,7 @@ bool choose_conv_weight_packed_item(TemplateContext& context, TemplateLaunch& la
   const int64_t items = std::min<int64_t>(2 * static_cast<int64_t>(caps.units), splits * parts);
 
   launch = TemplateLaunch{};
-  launch.file = "conv_weight_packed_item";
+  launch.kernel = KernelId::k_conv_weight_packed_item;
   launch.kind = "conv_weight";
   launch.variant = std::to_string(mr) + "x" + std::to_string(width) + " of " + std::to_string(cb) + "x" + std::to_string(kb) +
                    " packed" + (splits > 1 ? ", " + std::to_string(splits) + " splits" : "");
@@ -49,30 +49,13 @@ bool choose_conv_weight_packed_item(TemplateContext& context, TemplateLaunch& la
   define(launch, "CB", cb);
   define(launch, "KB", kb);
   define(launch, "PIXEL_BLOCK", block);
-  launch.inputs = {input->input, gradient->input, zero_row(context, C)};
+  launch.buffers({{"x", input->input}, {"dy", gradient->input}, {"zeros", zero_row(context, C)}});
   launch.scratch_elements = items * (block * (cb + kb + 2 * vw) + cb * kb);
-  pass(launch,
-       {x.sizes[0],
-        C,
-        x.sizes[2],
-        x.sizes[3],
-        K,
-        dy.sizes[2],
-        dy.sizes[3],
-        R,
-        S,
-        conv.stride[0],
-        conv.stride[1],
-        conv.padding[0],
-        conv.padding[1],
-        conv.dilation[0],
-        conv.dilation[1],
-        input->strides[2],
-        input->strides[3],
-        gradient->strides[2],
-        gradient->strides[3],
-        splits},
-       {input->strides[0], gradient->strides[0]});
+  launch.args({{"batch", x.sizes[0]}, {"C", C}, {"K", K}, {"R", R}, {"S", S}, {"splits", splits}});
+  launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", dy.sizes[2]}, {"out_w", dy.sizes[3]}});
+  pass_window(launch, conv, "dil");
+  pass_image(launch, "x", *input, false);
+  pass_image(launch, "y", *gradient, false);
   launch.groups = {items, 1, 1};
   launch.store_width = vw;
   launch.store_dim = 0;

@@ -1,5 +1,5 @@
 // csrc/schedule/templates/depthwise_group.cpp: convolution with one filter a channel, and both gradients, on GPUs by
-// kernels/depthwise_group.cl.
+// kernels/depthwise/group.cl.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"
@@ -9,11 +9,6 @@ namespace ocl::schedule {
 namespace {
 
 using ir::IndexExpr;
-
-void pass_strides(TemplateLaunch& launch, const Operand& operand) {
-  pass(launch, {}, {operand.strides[0]});
-  pass(launch, {operand.strides[2], operand.strides[3], operand.strides[1]});
-}
 
 Operand any_strides(TemplateContext& context, const ir::View& view) {
   const auto in_place = strided_operand(context, view, kChannelsLast);
@@ -32,6 +27,7 @@ bool choose_depthwise_group(TemplateContext& context, TemplateLaunch& launch) {
   const ir::ConvolveAttrs& attrs = node.convolve;
   const ir::ConvolveKind kind = attrs.kind;
   const bool weight = kind == ir::ConvolveKind::kWeight;
+  if (weight != (context.kernel == KernelId::k_depthwise_weight_group)) return false;
   const ir::View &first = node.operands[0], &second = node.operands[1];
   const ir::Shape& filter = weight ? node.sizes : second.sizes;
   const IndexExpr channels = first.sizes[1];
@@ -43,7 +39,7 @@ bool choose_depthwise_group(TemplateContext& context, TemplateLaunch& launch) {
   const int strip = 4 % attrs.stride[1] == 0 ? 4 : attrs.stride[1];
 
   launch = TemplateLaunch{};
-  launch.file = "depthwise_group";
+  launch.kernel = context.kernel;
   launch.kind = "depthwise";
   define_types(context, launch, 4);
   define(launch, "FILTER_R", R);
@@ -65,10 +61,11 @@ bool choose_depthwise_group(TemplateContext& context, TemplateLaunch& launch) {
     launch.variant = data ? "data" : "forward";
     define(launch, "OPERATION", data ? 1 : 0);
     define(launch, "QUADS", read_as_quads(context, image, channels));
-    launch.inputs = {image.input, packed.input};
+    launch.buffers({{"x", image.input}, {"w", packed.input}});
     define_alignment(context, launch);
-    pass(launch, {channels, first.sizes[2], first.sizes[3], node.sizes[2], node.sizes[3], attrs.padding[0], attrs.padding[1]});
-    pass_strides(launch, image);
+    launch.args({{"channels", channels}, {"pad_h", attrs.padding[0]}, {"pad_w", attrs.padding[1]}});
+    launch.args({{"in_h", first.sizes[2]}, {"in_w", first.sizes[3]}, {"out_h", node.sizes[2]}, {"out_w", node.sizes[3]}});
+    pass_image(launch, "x", image);
     launch.groups = {ir::ceildiv(ir::ceildiv(channels, 4) * strips, 128), node.sizes[2], node.sizes[0]};
     launch.local = {128, 1, 1};
     launch.store_dim = 1;
@@ -88,12 +85,13 @@ bool choose_depthwise_group(TemplateContext& context, TemplateLaunch& launch) {
   define(launch, "OPERATION", 2);
   define(launch, "ROWS", rows);
   define(launch, "QUADS", read_as_quads(context, x, channels) && read_as_quads(context, dy, channels));
-  launch.inputs = {dy.input, x.input};
+  launch.buffers({{"dy", dy.input}, {"x", x.input}});
   define_alignment(context, launch);
-  pass(launch, {first.sizes[0], channels, first.sizes[2], first.sizes[3], second.sizes[2], second.sizes[3], attrs.padding[0],
-                attrs.padding[1], split_strips});
-  pass_strides(launch, dy);
-  pass_strides(launch, x);
+  launch.args({{"batch", first.sizes[0]}, {"channels", channels}, {"split_strips", split_strips}});
+  launch.args({{"in_h", first.sizes[2]}, {"in_w", first.sizes[3]}, {"out_h", second.sizes[2]}, {"out_w", second.sizes[3]}});
+  launch.args({{"pad_h", attrs.padding[0]}, {"pad_w", attrs.padding[1]}});
+  pass_image(launch, "dy", dy);
+  pass_image(launch, "x", x);
   launch.groups = {ir::ceildiv(channels, 64), row_groups, splits};
   launch.local = {256, 1, 1};
   launch.store_dim = 0;

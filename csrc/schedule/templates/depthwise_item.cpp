@@ -1,4 +1,4 @@
-// csrc/schedule/templates/depthwise_item.cpp: depthwise convolution and its gradients on CPUs by kernels/depthwise_item.cl.
+// csrc/schedule/templates/depthwise_item.cpp: depthwise convolution and its gradients on CPUs by kernels/depthwise/item.cl.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"
@@ -13,6 +13,7 @@ bool choose_depthwise_item(TemplateContext& context, TemplateLaunch& launch) {
   if (node.kind != ir::NodeKind::kConvolve || !loadable(context)) return false;
   const ir::ConvolveAttrs& conv = node.convolve;
   const bool weight = conv.kind == ir::ConvolveKind::kWeight;
+  if (weight != (context.kernel == KernelId::k_depthwise_weight_item)) return false;
   const ir::View &x = node.operands[0], &other = node.operands[1];  // other: filters, or dy
   const ir::Shape& filter = weight ? node.sizes : other.sizes;
   if (!constants(filter) || !x.sizes[1].is_const(conv.groups) || !filter[0].is_const(conv.groups) || !filter[1].is_const(1))
@@ -26,7 +27,7 @@ bool choose_depthwise_item(TemplateContext& context, TemplateLaunch& launch) {
   std::optional<Operand> input = strided_operand(context, x, kChannelsLast);
   if (!input || !input->strides[1].is_const(1)) input = dense_copy(context, x, kChannelsLast);
   launch = TemplateLaunch{};
-  launch.file = "depthwise_item";
+  launch.kernel = context.kernel;
   launch.kind = "depthwise";
   define_types(context, launch, vw);
   define(launch, "DEPTHWISE_KIND", weight ? 2 : conv.kind == ir::ConvolveKind::kData ? 1 : 0);
@@ -46,11 +47,11 @@ bool choose_depthwise_item(TemplateContext& context, TemplateLaunch& launch) {
     const int64_t rows = typical(other.sizes[0], 8) * typical(other.sizes[2], 28);
     const int64_t splits = std::clamp<int64_t>((wanted + blocks - 1) / blocks, 1, std::max<int64_t>(1, rows / 8));
     launch.variant = "weight gradient";
-    launch.inputs = {input->input, gradient->input};
-    pass(launch,
-         {x.sizes[0], C, x.sizes[2], x.sizes[3], other.sizes[2], other.sizes[3], conv.padding[0], conv.padding[1],
-          input->strides[2], input->strides[3], gradient->strides[2], gradient->strides[3]},
-         {input->strides[0], gradient->strides[0]});
+    launch.buffers({{"x", input->input}, {"dy", gradient->input}});
+    launch.args({{"batch", x.sizes[0]}, {"C", C}, {"pad_h", conv.padding[0]}, {"pad_w", conv.padding[1]}});
+    launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", other.sizes[2]}, {"out_w", other.sizes[3]}});
+    pass_image(launch, "x", *input, false);
+    pass_image(launch, "y", *gradient, false);
     launch.groups = {blocks, splits, 1};
     launch.store_dim = 0;
     if (splits > 1) split_output(context, splits, {2, 3, 1, 0});
@@ -63,11 +64,11 @@ bool choose_depthwise_item(TemplateContext& context, TemplateLaunch& launch) {
   const int64_t rows = typical(node.sizes[0], 8) * typical(node.sizes[2], 28);
   const int64_t per_item = rows >= wanted ? blocks : std::max<int64_t>(1, blocks * rows / wanted);
   launch.variant = conv.kind == ir::ConvolveKind::kData ? "data gradient" : "forward";
-  launch.inputs = {input->input, packed.input};
-  pass(launch,
-       {x.sizes[0], C, x.sizes[2], x.sizes[3], node.sizes[2], node.sizes[3], conv.padding[0], conv.padding[1],
-        input->strides[2], input->strides[3], per_item},
-       {input->strides[0]});
+  launch.buffers({{"x", input->input}, {"w", packed.input}});
+  launch.args({{"batch", x.sizes[0]}, {"C", C}, {"pad_h", conv.padding[0]}, {"pad_w", conv.padding[1]}});
+  launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", node.sizes[2]}, {"out_w", node.sizes[3]}});
+  launch.arg("blocks_per_item", per_item);
+  pass_image(launch, "x", *input, false);
   launch.groups = {node.sizes[0] * node.sizes[2], ir::ceildiv(blocks, per_item), 1};
   launch.store_dim = 1;
   return true;

@@ -1,4 +1,4 @@
-// csrc/schedule/templates/gemm_group.cpp: matrix products on GPUs by kernels/gemm_group.cl.
+// csrc/schedule/templates/gemm_group.cpp: matrix products on GPUs by kernels/gemm/group.cl.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"
@@ -31,7 +31,7 @@ bool choose_gemm_group(TemplateContext& context, TemplateLaunch& launch) {
   const IndexExpr batch = node.sizes[0], M = node.sizes[1], N = node.sizes[2], K = node.reduce_sizes[0];
 
   launch = TemplateLaunch{};
-  launch.file = "gemm_group";
+  launch.kernel = KernelId::k_gemm_group;
   launch.kind = "gemm";
   launch.variant = tile.name() + (splits > 1 ? " in " + std::to_string(splits) + " parts" : "");
   define_types(context, launch, 4);

@@ -1,4 +1,4 @@
-// csrc/schedule/templates/gemm_item.cpp: matrix products on CPUs by kernels/gemm_item.cl, or gemm_dot_item.cl for few rows and
+// csrc/schedule/templates/gemm_item.cpp: matrix products on CPUs by kernels/gemm/item.cl, or gemm/dot_item.cl for few rows and
 // a weight [N][K].
 #include <algorithm>
 #include <array>
@@ -40,16 +40,18 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
   launch.store_coords = {0, 1, 2};
   launch.store_dim = 2;
 
-  if (M.is_const() && rows <= 16 && a->col.is_const(1) && b->row.is_const(1) && !b->col.is_const(1)) {
+  if (caps.kernels.has(KernelId::k_gemm_dot_item) && M.is_const() && rows <= 16 && a->col.is_const(1) && b->row.is_const(1) &&
+      !b->col.is_const(1)) {
     const int accumulators = vw == 8 ? 12 : 24, mr = static_cast<int>(rows <= 8 ? rows : (rows + 1) / 2);
     const int nr = std::clamp(accumulators / mr, 1, 8), mt = choose_run(context, (columns + nr - 1) / nr, batches, 16);
-    launch.file = "gemm_dot_item";
+    launch.kernel = KernelId::k_gemm_dot_item;
     launch.variant = std::to_string(mr) + "x" + std::to_string(nr) + " along k";
     define(launch, "MR", mr);
     define(launch, "NR", nr);
     define(launch, "MT", mt);
-    launch.inputs = {a->input, b->input};
-    pass(launch, {M, N, K, a->row, b->col, inner}, {a->outer, a->inner, b->outer, b->inner});
+    launch.buffers({{"a", a->input}, {"w", b->input}});
+    launch.args({{"M", M}, {"N", N}, {"K", K}, {"inner", inner}, {"a_row", a->row}, {"b_col", b->col}});
+    launch.args({{"a_outer", a->outer}, {"a_inner", a->inner}, {"b_outer", b->outer}, {"b_inner", b->inner}});
     launch.groups = {ir::ceildiv(N, nr * mt), batch, 1};
     return true;
   }
@@ -94,7 +96,7 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
     b = Matrices{packed.input, shared ? IndexExpr(0) : packed.strides[0] * inner,
                  shared || inner.is_const(1) ? IndexExpr(0) : packed.strides[0], 0, 0};
   }
-  launch.file = "gemm_item";
+  launch.kernel = KernelId::k_gemm_item;
   launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + (b_layout == 0 ? " packed" : " in place");
   launch.store_width = vw;
   launch.store_steps = true;
@@ -110,8 +112,10 @@ bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
   const bool unforeseen = row_tiles > 1 && (short_rows || a_layout == 1);
   if (caps.prefetch && (unforeseen || b_layout == 1)) define(launch, "PREFETCHES", 1);
   if (caps.prefetch && unforeseen) define(launch, "PREFETCH_A", 1);
-  launch.inputs = {a->input, b->input};
-  pass(launch, {M, N, K, a->row, a->col, b->row, b->col, inner}, {a->outer, a->inner, b->outer, b->inner});
+  launch.buffers({{"a", a->input}, {"b", b->input}});
+  launch.args({{"M", M}, {"N", N}, {"K", K}, {"inner", inner}});
+  pass_matrix(launch, "a", *a);
+  pass_matrix(launch, "b", *b);
   launch.groups = {ir::ceildiv(M, tile.rows * mt), ir::ceildiv(N, width), batch};
   return true;
 }

@@ -9,7 +9,7 @@
 
 namespace ocl::schedule {
 
-/// A work-group's tile of the output and a work-item's part of it (kernels/gemm_group.cl); steps of 16 along the depth.
+/// A work-group's tile of the output and a work-item's part of it (kernels/gemm/group.cl); steps of 16 along the depth.
 struct GroupTile {
   int rows, columns, item_rows, item_columns;
   double rate;  // multiply-adds per second relative to the best tile when the device is full; measured on an H200

@@ -36,9 +36,18 @@ void define_types(const TemplateContext& context, TemplateLaunch& launch, int ve
   if (type == ir::DType::kBF16) define(launch, "IN_BF16", 1);
 }
 
-void pass(TemplateLaunch& launch, const std::vector<IndexExpr>& ints, const std::vector<IndexExpr>& wides) {
-  for (const IndexExpr& e : ints) launch.ints.push_back({e, false});
-  for (const IndexExpr& e : wides) launch.ints.push_back({e, true});
+void pass_image(TemplateLaunch& launch, const std::string& name, const Operand& image, bool channels) {
+  launch.arg(name + "_n", image.strides[0]);
+  launch.arg(name + "_h", image.strides[2]);
+  launch.arg(name + "_w", image.strides[3]);
+  if (channels) launch.arg(name + "_c", image.strides[1]);
+}
+
+void pass_window(TemplateLaunch& launch, const ir::ConvolveAttrs& conv, const std::string& dilation) {
+  launch.args({{"stride_h", conv.stride[0]}, {"stride_w", conv.stride[1]}});
+  launch.args({{"pad_h", conv.padding[0]}, {"pad_w", conv.padding[1]}});
+  launch.arg(dilation + "_h", conv.dilation[0]);
+  launch.arg(dilation + "_w", conv.dilation[1]);
 }
 
 namespace {
@@ -100,7 +109,11 @@ std::optional<Operand> strided_operand(TemplateContext& context, const ir::View&
   lay_out(graph, view.buffer, covers_buffer(graph, view) ? order : row_major(buffer_rank));
   const auto window = ir::strided(graph, view);
   if (!window) return std::nullopt;
-  return Operand{{view.buffer, window->offset}, window->strides};
+  Operand operand;
+  operand.input.buffer = view.buffer;
+  operand.input.offset = window->offset;
+  operand.strides = window->strides;
+  return operand;
 }
 
 Operand copied_operand(TemplateContext& context, const ir::View& view, ir::Shape sizes, const std::vector<IndexExpr>& coords,

@@ -24,8 +24,6 @@ bool loadable(const TemplateContext& context);
 /// The macros of an operand's storage type and of the vector width: {"VW", "16"}, {"IN_HALF", "1"}.
 void define_types(const TemplateContext& context, TemplateLaunch& launch, int vector_width);
 void define(TemplateLaunch& launch, const std::string& name, int64_t value);
-/// Appends arguments: ints are passed as int, wides as long.
-void pass(TemplateLaunch& launch, const std::vector<ir::IndexExpr>& ints, const std::vector<ir::IndexExpr>& wides = {});
 
 /// Whether what is computed of the view alone is kept between calls.
 bool is_kept(const TemplateContext& context, const ir::View& view);
@@ -40,6 +38,10 @@ struct Operand {
   TemplateLaunch::Input input;
   std::vector<ir::IndexExpr> strides;
 };
+/// Arguments <name>_n, <name>_h, <name>_w and, unless they are contiguous, <name>_c: the strides of an image [n, c, h, w].
+void pass_image(TemplateLaunch& launch, const std::string& name, const Operand& image, bool channels = true);
+/// The arguments stride, padding and dilation of a convolution, "dilation" by that name.
+void pass_window(TemplateLaunch& launch, const ir::ConvolveAttrs& conv, const std::string& dilation);
 /// nullopt if the view is no strided window. A flexible buffer that the view covers is laid out in `order` first, another one
 /// row-major.
 std::optional<Operand> strided_operand(TemplateContext& context, const ir::View& view, const std::vector<int>& order);

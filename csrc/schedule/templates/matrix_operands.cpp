@@ -54,6 +54,13 @@ Matrices dense_matrices(TemplateContext& context, const ir::View& view, const In
           copy.strides[2]};
 }
 
+void pass_matrix(TemplateLaunch& launch, const std::string& name, const Matrices& matrix) {
+  launch.arg(name + "_outer", matrix.outer);
+  launch.arg(name + "_inner", matrix.inner);
+  launch.arg(name + "_row", matrix.row);
+  launch.arg(name + "_col", matrix.col);
+}
+
 Matrices matrices(TemplateContext& context, const ir::View& view, const IndexExpr& inner) {
   if (const auto found = matrices_in_place(context, view, inner)) return *found;
   return dense_matrices(context, view, inner);
@@ -89,15 +96,16 @@ Matrices packed_panels(TemplateContext& context, const ir::View& view, const Mat
   const IndexExpr stride = (*graph.buffers[pack.outputs[0]].strides)[0];
 
   TemplateLaunch launch;
-  launch.file = "pack_item";
+  launch.kernel = KernelId::k_pack_item;
   launch.kind = "pack";
   launch.variant = std::to_string(width) + " columns";
   define_types(context, launch, context.caps.vector_floats);
   define(launch, "TN", width);
   define(launch, "K_RUN", kRun);
   define(launch, "B_LAYOUT", matrix.col.is_const(1) ? 0 : matrix.row.is_const(1) ? 1 : 2);
-  launch.inputs = {matrix.input};
-  pass(launch, {N, K, matrix.row, matrix.col, inner}, {matrix.outer, matrix.inner});
+  launch.buffer("b", matrix.input);
+  launch.args({{"N", N}, {"K", K}, {"inner", inner}});
+  pass_matrix(launch, "b", matrix);
   launch.groups = {pack.sizes[1], ir::ceildiv(K, kRun), count};
   launch.store_width = context.caps.vector_floats;
   launch.store_coords = {0, 1, 2, 3};
@@ -138,7 +146,7 @@ Blocks packed_blocks(TemplateContext& context, const ir::View& view, const Matri
   const IndexExpr stride = (*graph.buffers[pack.outputs[0]].strides)[0];
 
   TemplateLaunch launch;
-  launch.file = "pack_wgmma";
+  launch.kernel = KernelId::k_pack_group;
   launch.kind = "pack";
   launch.variant = fragments ? "fragments" : form == BlockForm::kColumns ? "columns" : "rows";
   define_types(context, launch, 4);
@@ -147,8 +155,9 @@ Blocks packed_blocks(TemplateContext& context, const ir::View& view, const Matri
   define(launch, "CHUNKED",
          major < 2 && multiples(context, chunk, {major == 1 ? along_width : along_depth, matrix.outer, matrix.inner}));
   define(launch, "TERMS", terms);
-  launch.inputs = {matrix.input};
-  pass(launch, {width, depth, inner}, {matrix.outer, matrix.inner, along_width, along_depth});
+  launch.buffer("x", matrix.input);
+  launch.args({{"width", width}, {"depth", depth}, {"inner", inner}, {"outer", matrix.outer}});
+  launch.args({{"inner_stride", matrix.inner}, {"along_width", along_width}, {"along_depth", along_depth}});
   const IndexExpr pairs = ir::ceildiv(steps, kStepsOfGroup);
   launch.groups = {major == 1 ? pairs : panels, major == 1 ? panels : pairs, count};
   launch.local = {kItems, 1, 1};
@@ -232,9 +241,11 @@ void pass_matrices(TemplateContext& context, TemplateLaunch& launch, int chunk) 
   define(launch, "B_VEC4",
          chunked || ((b_along_k ? b.row : b.col).is_const(1) &&
                      quads(context, {b_along_k ? K : N, b_along_k ? b.col : b.row, b.outer, b.inner})));
-  launch.inputs = {a.input, b.input};
+  launch.buffers({{"a", a.input}, {"b", b.input}});
   define_alignment(context, launch, chunk);
-  pass(launch, {M, N, K, inner}, {a.outer, a.inner, a.row, a.col, b.outer, b.inner, b.row, b.col});
+  launch.args({{"M", M}, {"N", N}, {"K", K}, {"inner", inner}});
+  pass_matrix(launch, "a", a);
+  pass_matrix(launch, "b", b);
   launch.store_aligned = true;
   launch.store_coords = {0, 1, 2};
   launch.store_dim = 2;

@@ -22,6 +22,9 @@ std::optional<Matrices> matrices_in_place(TemplateContext& context, const ir::Vi
 /// A row-major copy of the view.
 Matrices dense_matrices(TemplateContext& context, const ir::View& view, const ir::IndexExpr& inner);
 
+/// Its strides as arguments: <name>_outer, <name>_inner, <name>_row, <name>_col.
+void pass_matrix(TemplateLaunch& launch, const std::string& name, const Matrices& matrix);
+
 /// The view in place if it can be, else a row-major copy.
 Matrices matrices(TemplateContext& context, const ir::View& view, const ir::IndexExpr& inner);
 
@@ -36,7 +39,7 @@ void split_depth(TemplateContext& context, int64_t splits);
 /// rows at multiples of 16 bytes: others are copied.
 void pass_matrices(TemplateContext& context, TemplateLaunch& launch, int chunk = 4);
 
-/// A matrix [b, k, n] in panels of `width` columns, [b, panels, k, width] and zero beyond n, by kernels/pack_item.cl in a
+/// A matrix [b, k, n] in panels of `width` columns, [b, panels, k, width] and zero beyond n, by kernels/pack/item.cl in a
 /// launch of its own in front of the node. `matrix` says where it lies; without a batch stride there is one copy for all.
 Matrices packed_panels(TemplateContext& context, const ir::View& view, const Matrices& matrix, const ir::IndexExpr& inner,
                        int width);
@@ -46,7 +49,7 @@ ir::IndexExpr inner_batch(TemplateContext& context);
 
 /// What matrix units read of a packed operand.
 enum class BlockForm { kRows, kColumns, kFragments };
-/// An operand in blocks, [b, panels of 64 of the width, steps, floats], by kernels/pack_wgmma.cl.
+/// An operand in blocks, [b, panels of 64 of the width, steps, floats], by the kernel pack_group.
 struct Blocks {
   TemplateLaunch::Input input;
   ir::IndexExpr batch;  // floats from one matrix to the next; 0: all are one

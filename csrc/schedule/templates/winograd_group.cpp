@@ -1,5 +1,5 @@
 // csrc/schedule/templates/winograd_group.cpp: 3x3 convolution with stride 1, and its data gradient, on GPUs by
-// kernels/winograd_group.cl.
+// kernels/winograd/group.cl.
 #include "csrc/ir/facts.h"
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/group_tiles.h"
@@ -85,7 +85,7 @@ bool choose_winograd_group(TemplateContext& context, TemplateLaunch& launch) {
   if (attrs.groups != 1 || attrs.stride != one || attrs.dilation != one || !w.sizes[2].is_const(3) || !w.sizes[3].is_const(3))
     return false;
   if (context.graph.buffers[x.buffer].dtype != ir::DType::kF32 || context.caps.max_group_size < 256) return false;
-  if (context.caps.local_bytes < 36864) return false;  // kernels/winograd_group.cl: LOCAL_FLOATS
+  if (context.caps.local_bytes < 36864) return false;  // kernels/winograd/group.cl: LOCAL_FLOATS
   const IndexExpr batch = node.sizes[0], K = node.sizes[1], P = node.sizes[2], Q = node.sizes[3], C = x.sizes[1];
   if (!constants({batch, C, K, P, Q})) return false;
   // 1.05 to 1.2 times the speed of conv_group where its groups fill the device and few outputs are cut off (H200: 56x56 to
@@ -98,16 +98,17 @@ bool choose_winograd_group(TemplateContext& context, TemplateLaunch& launch) {
 
   const Operand image = channels_last_operand(context, x);
   launch = TemplateLaunch{};
-  launch.file = "winograd_group";
+  launch.kernel = KernelId::k_winograd_group;
   launch.kind = "winograd";
   launch.variant = "F(2,3)";
   define_types(context, launch, 4);
   define(launch, "U_VEC4", quads(context, {K}));
-  launch.inputs = {image.input, transformed(context, w, C, K, data)};
+  launch.buffers({{"x", image.input}, {"u", transformed(context, w, C, K, data)}});
   define_alignment(context, launch);
   const int pad_h = data ? 2 - attrs.padding[0] : attrs.padding[0], pad_w = data ? 2 - attrs.padding[1] : attrs.padding[1];
-  pass(launch, {batch, C, K, x.sizes[2], x.sizes[3], P, Q, pad_h, pad_w}, {image.strides[0]});
-  pass(launch, {image.strides[2], image.strides[3]});
+  launch.args({{"batch", batch}, {"C", C}, {"K", K}, {"H", x.sizes[2]}, {"W", x.sizes[3]}, {"P", P}, {"Q", Q}});
+  launch.args({{"pad_h", pad_h}, {"pad_w", pad_w}});
+  pass_image(launch, "x", image, false);
   launch.groups = {work_groups, 1, 1};
   launch.local = {256, 1, 1};
   launch.store_width = 4;

@@ -1,5 +1,5 @@
 // csrc/schedule/templates/winograd_item.cpp: 3x3 convolutions of stride 1 and their data gradients on CPUs by
-// kernels/winograd_item.cl. The filters are transformed by generated Maps (G g, then (G g) G'), which fuse and batch like any
+// kernels/winograd/item.cl. The filters are transformed by generated Maps (G g, then (G g) G'), which fuse and batch like any
 // node.
 #include <algorithm>
 #include <array>
@@ -145,20 +145,20 @@ bool choose_winograd_item(TemplateContext& context, TemplateLaunch& launch) {
   shares = (panels + panels_per_item - 1) / panels_per_item;
 
   launch = TemplateLaunch{};
-  launch.file = "winograd_item";
+  launch.kernel = KernelId::k_winograd_item;
   launch.kind = "winograd";
   launch.variant = "F(2,3) " + std::to_string(tile.rows) + "x" + std::to_string(width) + ", blocks of " + std::to_string(block);
   define_types(context, launch, vw);
   define(launch, "MR", tile.rows);
   define(launch, "NV", tile.vectors);
   define(launch, "WHOLE_VECTORS", K % vw == 0 && C % vw == 0);
-  launch.inputs = {input->input, filters.input, zero_row(context, C)};
+  launch.buffers({{"x", input->input}, {"u", filters.input}, {"zeros", zero_row(context, C)}});
   launch.scratch_elements = items * shares * 16 * block * (pitch + width);
   const int pad_h = gradient ? 2 - conv.padding[0] : conv.padding[0], pad_w = gradient ? 2 - conv.padding[1] : conv.padding[1];
-  pass(launch,
-       {node.sizes[0], C, x.sizes[2], x.sizes[3], K, node.sizes[2], node.sizes[3], pad_h, pad_w, input->strides[2],
-        input->strides[3], block, panels_per_item},
-       {input->strides[0]});
+  launch.args({{"batch", node.sizes[0]}, {"C", C}, {"K", K}, {"pad_h", pad_h}, {"pad_w", pad_w}});
+  launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", node.sizes[2]}, {"out_w", node.sizes[3]}});
+  launch.args({{"tile_block", block}, {"panels_per_item", panels_per_item}});
+  pass_image(launch, "x", *input, false);
   launch.groups = {items, shares, 1};
   launch.store_width = vw;
   launch.store_dim = 1;

@@ -1,5 +1,5 @@
 // csrc/schedule/templates/winograd_weight_item.cpp: weight gradients of 3x3 convolutions of stride 1 on CPUs by
-// kernels/winograd_weight_item.cl.
+// kernels/winograd/weight_item.cl.
 #include <algorithm>
 #include <array>
 
@@ -41,7 +41,7 @@ bool choose_winograd_weight_item(TemplateContext& context, TemplateLaunch& launc
   const int64_t items = std::min<int64_t>(2 * static_cast<int64_t>(caps.units), splits * pairs);
 
   launch = TemplateLaunch{};
-  launch.file = "winograd_weight_item";
+  launch.kernel = KernelId::k_winograd_weight_item;
   launch.kind = "conv_weight";
   launch.variant = "F(2,3) " + std::to_string(cb) + "x" + std::to_string(kb) + ", blocks of " + std::to_string(block) +
                    (splits > 1 ? ", " + std::to_string(splits) + " splits" : "");
@@ -51,12 +51,13 @@ bool choose_winograd_weight_item(TemplateContext& context, TemplateLaunch& launc
   define(launch, "CB", cb);
   define(launch, "KB", kb);
   define(launch, "TILE_BLOCK", block);
-  launch.inputs = {input->input, gradient->input, zero_row(context, std::max(C, K))};
+  launch.buffers({{"x", input->input}, {"dy", gradient->input}, {"zeros", zero_row(context, std::max(C, K))}});
   launch.scratch_elements = items * 16 * (block * (cb + kb) + cb * kb);
-  pass(launch,
-       {x.sizes[0], C, x.sizes[2], x.sizes[3], K, dy.sizes[2], dy.sizes[3], conv.padding[0], conv.padding[1], input->strides[2],
-        input->strides[3], gradient->strides[2], gradient->strides[3], splits},
-       {input->strides[0], gradient->strides[0]});
+  launch.args({{"batch", x.sizes[0]}, {"C", C}, {"K", K}, {"splits", splits}});
+  launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", dy.sizes[2]}, {"out_w", dy.sizes[3]}});
+  launch.args({{"pad_h", conv.padding[0]}, {"pad_w", conv.padding[1]}});
+  pass_image(launch, "x", *input, false);
+  pass_image(launch, "y", *gradient, false);
   launch.groups = {items, 1, 1};
   launch.store_width = vw;
   launch.store_dim = 0;

@@ -1,0 +1,293 @@
+// csrc/checks/device_check.cpp: builds and runs check cases in a context of their own, where a fault harms nothing else.
+#include "csrc/checks/device_check.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <tuple>
+
+#include "csrc/checks/check_case.h"
+#include "csrc/runtime/hidden_instructions.h"
+#include "csrc/schedule/templates/tensor_core_tiles.h"
+#include "csrc/support/hash.h"
+#include "csrc/support/log.h"
+
+namespace ocl::checks {
+namespace {
+
+using runtime::ContextHandle;
+using runtime::KernelHandle;
+using runtime::MemHandle;
+using runtime::ProgramHandle;
+using runtime::QueueHandle;
+
+constexpr char kGood[] = "right", kBad[] = "wrong";
+constexpr size_t kGuard = 64;  // results in front and behind that nobody may write
+constexpr std::chrono::seconds kLongest{5};
+
+/// What the check of one type of a kernel holds. Leaked when the device does not answer: releasing would wait for it.
+struct Bench {
+  cl_device_id device = nullptr;
+  ContextHandle context;
+  QueueHandle queue;
+  std::vector<ProgramHandle> programs;
+  std::vector<KernelHandle> kernels;
+  std::vector<MemHandle> memory;
+  bool stuck = false;
+};
+
+ProgramHandle build(Bench& bench, const std::string& source, const std::string& options) {
+  const char* text = source.c_str();
+  cl_int status = CL_SUCCESS;
+  ProgramHandle covered(clCreateProgramWithSource(bench.context.get(), 1, &text, nullptr, &status));
+  if (status != CL_SUCCESS || clBuildProgram(covered.get(), 1, &bench.device, options.c_str(), nullptr, nullptr) != CL_SUCCESS)
+    return {};
+  if (!runtime::hides_instructions(source)) return covered;
+  return runtime::uncover_instructions(bench.context.get(), bench.device, covered.get(), options.c_str(), &status);
+}
+
+cl_mem buffer(Bench& bench, const void* bytes, size_t count) {
+  cl_int status = CL_SUCCESS;
+  bench.memory.emplace_back(
+      clCreateBuffer(bench.context.get(), CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, count, const_cast<void*>(bytes), &status));
+  return bench.memory.back().get();
+}
+
+using Programs = std::map<std::string, size_t>;  // text -> position in Bench::programs
+
+void collect_texts(const CheckCase& check, Programs& programs) {
+  for (const CheckCase& pack : check.packs) collect_texts(pack, programs);
+  programs.emplace(check.text(), programs.size());
+}
+
+/// Enqueues a case behind its packs; its results, `count` floats between guards. nullptr if it cannot run.
+cl_mem enqueue(Bench& bench, const Programs& programs, const CheckCase& check, const std::vector<float>& before) {
+  const cl_program program = bench.programs[programs.at(check.text())].get();
+  if (program == nullptr) return nullptr;
+  cl_int status = CL_SUCCESS;
+  bench.kernels.emplace_back(clCreateKernel(program, "checked_kernel", &status));
+  cl_kernel kernel = bench.kernels.back().get();
+  if (status != CL_SUCCESS) return nullptr;
+  cl_uint slot = 0;
+  bool set = true;
+  const auto argument = [&](const auto& value) {
+    set = set && clSetKernelArg(kernel, slot++, sizeof(value), &value) == CL_SUCCESS;
+  };
+  const auto pair = [&](cl_mem memory, cl_ulong offset) {
+    argument(memory);
+    argument(offset);
+  };
+  const auto inputs = [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i)
+      pair(buffer(bench, check.inputs[i].data(), check.inputs[i].size()), static_cast<cl_ulong>(check.offset));
+  };
+  inputs(0, check.packs_at);
+  for (const CheckCase& pack : check.packs) {
+    const std::vector<float> nothing(pack.packed_floats + 2 * kGuard, NAN);
+    const cl_mem packed = enqueue(bench, programs, pack, nothing);
+    if (packed == nullptr) return nullptr;
+    pair(packed, kGuard);
+  }
+  inputs(check.packs_at, check.inputs.size());
+  for (const auto& value : check.arguments) std::visit(argument, value);
+  cl_mem out = buffer(bench, before.data(), before.size() * sizeof(float));
+  pair(out, kGuard);
+  const std::array<size_t, 3> local = {check.local, 1, 1};
+  const std::array<size_t, 3> global = {check.groups[0] * check.local, check.groups[1], check.groups[2]};
+  set = set && clEnqueueNDRangeKernel(bench.queue.get(), kernel, 3, nullptr, global.data(), local.data(), 0, nullptr,
+                                      nullptr) == CL_SUCCESS;
+  return set ? out : nullptr;
+}
+
+/// The kernel's results, empty if it cannot run or does not end in time.
+std::vector<float> results_of(Bench& bench, const Programs& programs, const CheckCase& check) {
+  std::vector<float> results(check.results.exact.size() + 2 * kGuard, NAN);
+  const cl_mem out = enqueue(bench, programs, check, results);
+  cl_event raw = nullptr;
+  if (out == nullptr || clEnqueueReadBuffer(bench.queue.get(), out, CL_FALSE, 0, results.size() * sizeof(float), results.data(),
+                                            0, nullptr, &raw) != CL_SUCCESS)
+    return {};
+  const runtime::EventHandle event(raw);
+  clFlush(bench.queue.get());
+  const runtime::Completion done = runtime::wait_within(raw, kLongest);
+  if (done == runtime::Completion::kPending) {
+    bench.stuck = true;
+    static auto* kept = new std::vector<std::vector<float>>;  // the driver may still write there
+    kept->push_back(std::move(results));
+    return {};
+  }
+  if (done == runtime::Completion::kFailed) return {};
+  const auto untouched = [](float x) { return std::isnan(x); };
+  if (!std::all_of(results.begin(), results.begin() + kGuard, untouched) ||
+      !std::all_of(results.end() - kGuard, results.end(), untouched))
+    return {};
+  return results;
+}
+
+/// A type of a kernel.
+struct Subject {
+  const KernelRow& row;
+  KernelRow::Checked checked;
+};
+
+/// "" if all is well, else what went wrong.
+std::string fault_of(runtime::Device& device, const Subject& subject, std::vector<CheckCase>& cases, const Programs& programs) {
+  auto bench = std::make_unique<Bench>();
+  bench->device = device.id();
+  cl_int status = CL_SUCCESS;
+  bench->context = ContextHandle(clCreateContext(nullptr, 1, &bench->device, nullptr, nullptr, &status));
+  if (status == CL_SUCCESS) bench->queue = QueueHandle(clCreateCommandQueue(bench->context.get(), bench->device, 0, &status));
+  if (status != CL_SUCCESS) return std::string("no context: ") + runtime::status_name(status);
+
+  bench->programs.resize(programs.size());
+  std::vector<const std::string*> texts(programs.size());
+  for (const auto& [text, position] : programs) texts[position] = &text;
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < texts.size(); i = next++) bench->programs[i] = build(*bench, *texts[i], device.build_options());
+  };
+  std::vector<std::thread> workers;
+  for (size_t i = 1; i < std::min<size_t>({texts.size(), 8, std::max(1u, std::thread::hardware_concurrency())}); ++i)
+    workers.emplace_back(work);
+  work();
+  for (std::thread& worker : workers) worker.join();
+
+  std::string fault;
+  for (CheckCase& check : cases) {
+    const std::string name = std::string("it, with ") + check.defines[0] + " and " + check.defines[1] + ",";
+    if (bench->programs[programs.at(check.text())].get() == nullptr) fault = name + " does not build";
+    if (!fault.empty()) break;
+    check.fill(check);
+    const std::vector<float> results = results_of(*bench, programs, check);
+    if (results.empty())
+      fault = name + (bench->stuck ? " does not end" : " does not run");
+    else if (!is_right(check, results, kGuard, subject.checked.tolerance))
+      fault = name + " gives wrong results";
+  }
+  if (bench->stuck) static_cast<void>(bench.release());
+  return fault;
+}
+
+/// The verdict from this process, from the store, or from a check now. The stored one is found by the device and by the texts
+/// of all programs of the check, with their macros.
+bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, const Subject& subject) {
+  static std::mutex mutex;
+  static auto* verdicts = new std::map<std::tuple<int, KernelId, KernelType>, bool>;
+  const std::lock_guard lock(mutex);
+  const std::tuple known{device.index(), subject.row.id, subject.checked.type};
+  if (const auto found = verdicts->find(known); found != verdicts->end()) return found->second;
+
+  std::vector<CheckCase> cases = check_cases(subject.row, subject.checked.type);
+  Programs programs;
+  for (const CheckCase& check : cases) collect_texts(check, programs);
+  std::string key = "kernel check 1";
+  for (const std::string* part : {&device.name(), &device.platform_name(), &device.driver(), &device.build_options()})
+    key += '\0' + *part;
+  key += '\0' + std::to_string(subject.checked.tolerance);
+  for (const auto& [text, position] : programs) key += '\0' + text;
+  key = "kernel check " + hash_hex(key);
+  const std::string stored = store.find ? store.find(key) : "";
+  std::string fault = stored == kGood  ? ""
+                      : stored == kBad ? "an earlier check found it wrong"
+                                       : fault_of(device, subject, cases, programs);
+  if (store.store && stored.empty()) store.store(key, fault.empty() ? kGood : kBad);
+  if (!fault.empty())
+    log_message(LogLevel::kWarning, "checks",
+                std::string("kernel ") + subject.row.name + " is not used for " + name(subject.checked.type) + " on " +
+                    device.describe() + ", other kernels are: " + fault);
+  (*verdicts)[known] = fault.empty();
+  return fault.empty();
+}
+
+/// Whether a product or a convolution may be large enough to pack its operands.
+bool is_large(const ir::Node& node) {
+  int64_t count = 1;
+  const bool convolution = node.kind == ir::NodeKind::kConvolve;
+  for (const ir::Shape* sizes : {&node.sizes, convolution ? &node.operands[1].sizes : &node.reduce_sizes})
+    for (const ir::IndexExpr& size : *sizes) {
+      if (!size.is_const()) return true;
+      count = std::min(count * std::min(size.constant(), schedule::kLeastPacked), schedule::kLeastPacked);
+    }
+  return count >= schedule::kLeastPacked;
+}
+
+/// Whether a node is of the kind that a kernel's operation computes.
+bool is_of(const ir::Node& node, KernelOperation operation) {
+  const bool conv = node.kind == ir::NodeKind::kConvolve, contract = node.kind == ir::NodeKind::kContract;
+  const bool forward = node.attention.kind == ir::AttentionKind::kForward;
+  switch (operation) {
+    case KernelOperation::k_gemm:
+    case KernelOperation::k_gemm_wide:
+      return contract;
+    case KernelOperation::k_gemm_packed:
+      return contract && is_large(node);
+    case KernelOperation::k_conv:
+    case KernelOperation::k_conv_wide:
+      return conv && node.convolve.kind != ir::ConvolveKind::kWeight;
+    case KernelOperation::k_conv_packed:
+      return conv && node.convolve.kind != ir::ConvolveKind::kWeight && is_large(node);
+    case KernelOperation::k_conv_statistics:
+      return conv && node.convolve.kind == ir::ConvolveKind::kForward;
+    case KernelOperation::k_conv_weight:
+      return conv && node.convolve.kind == ir::ConvolveKind::kWeight;
+    case KernelOperation::k_attention:
+      return node.kind == ir::NodeKind::kAttention && forward;
+    case KernelOperation::k_attention_gradient:
+      return node.kind == ir::NodeKind::kAttention && !forward;
+    case KernelOperation::k_pack:
+      return false;
+  }
+  return false;
+}
+
+/// float32 that may be rounded is multiplied exactly where TF32 is wrong.
+bool needs(const ir::Graph& graph, const Subject& subject, const Caps& caps) {
+  const KernelRow& row = subject.row;
+  const auto takes_statistics = [](const ir::Node& node) {
+    return node.kind == ir::NodeKind::kReduce && node.reduction == ir::ReductionCode::k_welford;
+  };
+  if (row.operation == KernelOperation::k_conv_statistics &&
+      std::none_of(graph.nodes.begin(), graph.nodes.end(), takes_statistics))
+    return false;
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const ir::Node& node) {
+    if (!is_of(node, row.operation) || graph.buffers[node.operands[0].buffer].dtype != storage_of(subject.checked.type))
+      return false;
+    if (subject.checked.type == KernelType::kTf32) return node.reduced_precision;
+    const bool rounds = node.reduced_precision && caps.kernels.has(row.base, KernelType::kTf32);
+    return subject.checked.type != KernelType::kFp32 || !rounds;
+  });
+}
+
+/// Whether a kernel on the tensor cores of warpgroups does the same: those of warps are then not used.
+bool is_surpassed(const Subject& subject, const Caps& caps) {
+  return subject.row.level == KernelLevel::k_warp &&
+         std::any_of(kernel_rows().begin(), kernel_rows().end(), [&](const KernelRow& row) {
+           return row.level == KernelLevel::k_warpgroup && row.operation == subject.row.operation &&
+                  caps.kernels.has(row.id, subject.checked.type);
+         });
+}
+
+}  // namespace
+
+Caps checked_kernels(runtime::Device& device, const runtime::BinaryStore& store, const ir::Graph& graph, Caps caps) {
+  // Kernels before their further forms, and those of warpgroups before those of warps.
+  for (const bool form : {false, true})
+    for (const KernelLevel level : {KernelLevel::k_warpgroup, KernelLevel::k_warp})
+      for (const KernelRow& row : kernel_rows()) {
+        if (row.level != level || (row.base != row.id) != form) continue;
+        for (const KernelRow::Checked& checked : row.types) {
+          const Subject subject{row, checked};
+          if (is_surpassed(subject, caps)) caps.kernels.remove(row.id, checked.type);
+          if (!caps.kernels.has(row.id, checked.type) || !needs(graph, subject, caps)) continue;
+          if (!is_trusted(device, store, subject)) caps.kernels.remove(row.id, checked.type);
+        }
+      }
+  return caps;
+}
+
+}  // namespace ocl::checks

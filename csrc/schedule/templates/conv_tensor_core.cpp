@@ -1,0 +1,223 @@
+// csrc/schedule/templates/conv_tensor_core.cpp: convolution and its gradients on tensor cores.
+#include <algorithm>
+
+#include "csrc/schedule/templates/choosers.h"
+#include "csrc/schedule/templates/group_tiles.h"
+#include "csrc/schedule/templates/matrix_operands.h"
+#include "csrc/schedule/templates/tensor_core_tiles.h"
+
+namespace ocl::schedule {
+namespace {
+
+using ir::IndexExpr;
+
+/// The image with contiguous channels, their number a multiple of `chunk`: in place, or a copy padded with zeros.
+Operand chunks_of_channels(TemplateContext& context, const ir::View& x, const IndexExpr& channels, int chunk) {
+  if (multiples(context, chunk, {channels})) {
+    const Operand image = channels_last_operand(context, x);
+    if (multiples(context, chunk, {image.strides[0], image.strides[2], image.strides[3]})) return image;
+    return dense_copy(context, x, kChannelsLast);
+  }
+  const IndexExpr padded = ir::ceildiv(channels, chunk) * chunk, c = IndexExpr::loop(3);
+  const Operand copy = copied_operand(context, x, {x.sizes[0], x.sizes[2], x.sizes[3], padded},
+                                      {IndexExpr::loop(0), c, IndexExpr::loop(1), IndexExpr::loop(2)}, {{c, channels}});
+  return {copy.input, {copy.strides[0], 1, copy.strides[1], copy.strides[2]}};
+}
+
+/// Parts of a sum over pixels: whole rounds of `tiles` tiles a part over the units, against writing and adding the partial
+/// results
+/// (`results` elements each). Seconds of an H200, whose ratio is that of other devices too. Knob "splits".
+int64_t choose_pixel_splits(TemplateContext& context, const UnitMath& math, const UnitTile& tile, int64_t tiles, int64_t pixels,
+                            double results) {
+  // An element of a slice is written and read again, 8 bytes, at 4/7 of the rate of a copy.
+  constexpr double kSliceBytes = 14;
+  const Caps& caps = context.caps;
+  const int64_t most = std::clamp<int64_t>(pixels / 512, 1, 256);
+  const double whole = 2.0 * static_cast<double>(pixels) * tile.rows * tile.columns / (math.flops * tile.rate);
+  int64_t best = 1;
+  double least = 0;
+  for (int64_t splits = 1; splits <= most; ++splits) {
+    const int64_t rounds = (tiles * splits + caps.units - 1) / caps.units;
+    const double time = whole * static_cast<double>(rounds) / static_cast<double>(splits) +
+                        (splits > 1 ? kSliceBytes * results * static_cast<double>(splits) / caps.memory_bytes_per_second : 0);
+    if (splits > 1 && time >= least) continue;
+    least = time;
+    best = splits;
+  }
+  return context.choices.pick("splits", {best, std::max<int64_t>(best / 2, 1), std::min(2 * best, most)});
+}
+
+double elements_of(const ir::Shape& sizes) {
+  double elements = 1;
+  for (const IndexExpr& size : sizes) elements *= static_cast<double>(typical(size, 64));
+  return elements;
+}
+
+/// Whether packing the filters costs less than it saves. Knob "filters".
+bool packs_filters(TemplateContext& context, const UnitMath& math) {
+  const ir::Node& node = context.graph.nodes[context.node];
+  const ir::View &x = node.operands[0], &w = node.operands[1];
+  // Each element of what the convolution makes, or is the gradient of, meets one filter.
+  const double made = elements_of(node.convolve.kind == ir::ConvolveKind::kData ? x.sizes : node.sizes);
+  const double products = made * elements_of(w.sizes) / elements_of({w.sizes[0]});
+  // Filters in place are bound by the producers' work, and by what moves through local memory.
+  const double element = 16.0 / math.chunk, in_place = 2 * products / (1.2 * math.product * context.caps.units),
+               packed = in_place / (math.terms == 3 ? 1.2 : 1.4),
+               memory = (elements_of(node.sizes) + elements_of(x.sizes)) * element / context.caps.memory_bytes_per_second;
+  const double saved = std::max(in_place, memory) - std::max(packed, memory);
+  const double moved = is_kept(context, w) ? 0 : elements_of(w.sizes) * element * (math.terms == 3 ? 3 : 2);
+  if (products < static_cast<double>(kLeastPacked)) return false;
+  std::vector<std::string> ways = {"packed", "in place"};
+  // A launch's time is the margin of what is kept: short convolutions of few steps lose by waiting for whole blocks.
+  if (saved <= moved / context.caps.memory_bytes_per_second + context.caps.launch_seconds) std::swap(ways[0], ways[1]);
+  return ways[context.choices.pick("filters", ways)] == "packed";
+}
+
+/// The filters [groups * K][R][S][C] as the second operand of each group's product, in blocks.
+TemplateLaunch::Input filter_blocks(TemplateContext& context, const Operand& filters, const IndexExpr& groups,
+                                    const IndexExpr& K, int terms) {
+  const IndexExpr group = IndexExpr::loop(0), d = IndexExpr::loop(1), k = IndexExpr::loop(2);
+  const ir::Shape sizes = context.graph.buffers[filters.input.buffer].sizes;
+  const IndexExpr S = sizes[2], C = sizes[3], depth = sizes[1] * S * C;
+  ir::View view;
+  view.buffer = filters.input.buffer;
+  view.sizes = {groups, depth, K};
+  view.coords = {group * K + k, ir::floordiv(d, S * C), ir::mod(ir::floordiv(d, C), S), ir::mod(d, C)};
+  return packed_blocks(context, view, {filters.input, K * depth, 0, 1, depth}, 1, false, terms).input;
+}
+
+}  // namespace
+
+bool choose_conv_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
+  const ir::Node node = context.graph.nodes[context.node];
+  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind == ir::ConvolveKind::kWeight) return false;
+  const auto math = unit_math(context);
+  if (!math) return false;
+  const bool data = node.convolve.kind == ir::ConvolveKind::kData;
+  const ir::ConvolveAttrs& attrs = node.convolve;
+  const ir::View &x = node.operands[0], &w = node.operands[1];
+  const IndexExpr groups = attrs.groups, batch = node.sizes[0], R = w.sizes[2], S = w.sizes[3];
+  const IndexExpr C = ir::floordiv(x.sizes[1], groups), K = ir::floordiv(node.sizes[1], groups);  // of a group
+  if (typical(K, 64) < 24 || typical(R * S * C, 576) < 16) return false;  // most of a tile would be empty
+  if (attrs.groups > 1 && !multiples(context, math->chunk, {C})) return false;
+  if (typical(x.sizes[2], 1) > 8000 || typical(x.sizes[3], 1) > 8000) return false;  // the kernel keeps coordinates in 16 bits
+
+  const Operand image = chunks_of_channels(context, x, x.sizes[1], math->chunk);
+  const IndexExpr depth =
+      attrs.groups > 1 ? C : ir::ceildiv(C, math->chunk) * math->chunk;  // channels as they lie in the image
+  const IndexExpr k = IndexExpr::loop(0), r = IndexExpr::loop(1), s = IndexExpr::loop(2), c = IndexExpr::loop(3);
+  std::vector<IndexExpr> from = {k, c, r, s};
+  if (data) from = {ir::floordiv(k, K) * C + c, ir::mod(k, K), r, s};
+  const Operand filters = copied_operand(context, w, {node.sizes[1], R, S, depth}, from, {{c, C}});
+
+  const IndexExpr step_h = data ? attrs.stride[0] : 1, step_w = data ? attrs.stride[1] : 1;
+  const IndexExpr pixels = batch * ir::ceildiv(node.sizes[2], step_h) * ir::ceildiv(node.sizes[3], step_w);
+  const int64_t phases = data ? static_cast<int64_t>(attrs.stride[0]) * attrs.stride[1] : 1;
+  const UnitTile tile =
+      choose_unit_tile(context, unit_tiles(*math, false), typical(pixels, 50176), typical(K, 64), attrs.groups * phases);
+
+  launch = TemplateLaunch{};
+  launch.kind = data ? "conv_data" : "conv_forward";
+  use_unit_tile(context, launch, *math, tile, K);
+  // A step of packed filters is 8 chunks of one tap, unless every tap is used in turn.
+  const bool packed = has_form(context, *math, KernelOperation::k_conv_packed) &&
+                      (phases == 1 || multiples(context, 8 * math->chunk, {depth})) && packs_filters(context, *math);
+  if (packed) {
+    define(launch, "B_PACKED", 1);
+    launch.variant += ", filters packed";
+  }
+  define(launch, "DATA_GRADIENT", data);
+  launch.buffers({{"x", image.input}, {"w", packed ? filter_blocks(context, filters, groups, K, math->terms) : filters.input}});
+  define_alignment(context, launch, math->chunk);
+  launch.args({{"batch", batch}, {"C", depth}, {"K", K}, {"R", R}, {"S", S}});
+  launch.args({{"in_h", x.sizes[2]}, {"in_w", x.sizes[3]}, {"out_h", node.sizes[2]}, {"out_w", node.sizes[3]}});
+  pass_window(launch, attrs, "dilation");
+  pass_image(launch, "x", image);
+  const IndexExpr tiles = ir::ceildiv(pixels, tile.rows) * ir::ceildiv(K, tile.columns);
+  // Phases differ in their taps: their groups are left to the device to balance.
+  launch.groups = {phases > 1 ? tiles : persistent_groups(context.caps, tiles, tile, attrs.groups), groups, phases};
+  launch.store_aligned = attrs.groups == 1 || multiples(context, launch.store_width, {K});
+  launch.store_coords = {0, 1, 2, 3};
+  launch.store_dim = 1;
+  lay_out(context.graph, node.outputs[0], kChannelsLast);
+  // Groups of warps have no producers that run ahead: two of them on a unit, where they fit, overlap.
+  const int64_t at_once = resident_groups(context.caps, tile) * (math->level == KernelLevel::k_warp ? 2 : 1);
+  if (!data && has_form(context, *math, KernelOperation::k_conv_statistics))
+    launch.statistics = {tensor_core_kernel(KernelOperation::k_conv_statistics, math->level),
+                         std::nullopt,
+                         pixels,
+                         tile.rows,
+                         tile.columns,
+                         at_once};
+  return true;
+}
+
+namespace {
+
+/// The tile of a weight's gradient, whose parts fill the device: that which computes least outside of rows x columns. Of warps:
+/// knob "tile".
+UnitTile weight_tile(TemplateContext& context, const UnitMath& math, int64_t rows, int64_t columns, int64_t groups) {
+  if (math.level == KernelLevel::k_warpgroup) return {rows <= 64 ? 64 : 128, columns <= 64 ? 64 : 128, 1.0};
+  return choose_unit_tile(context, unit_tiles(math, false), rows, columns, groups * context.caps.units);
+}
+
+}  // namespace
+
+bool choose_conv_weight_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
+  const ir::Node node = context.graph.nodes[context.node];
+  if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind != ir::ConvolveKind::kWeight) return false;
+  const auto math = unit_math(context);
+  if (!math) return false;
+  const ir::ConvolveAttrs& attrs = node.convolve;
+  const ir::View &x = node.operands[0], &dy = node.operands[1];
+  const IndexExpr groups = attrs.groups, batch = x.sizes[0], P = dy.sizes[2], Q = dy.sizes[3];
+  const IndexExpr C = node.sizes[1], K = ir::floordiv(node.sizes[0], groups), R = node.sizes[2], S = node.sizes[3];
+  if (!multiples(context, math->chunk, {K}) || !constants({R, S, C, K})) return false;
+  if (K.constant() < 24 || typical(R * S * C, 576) < 24 || (attrs.groups > 1 && !multiples(context, math->chunk, {C})))
+    return false;
+  if (typical(x.sizes[2], 1) > 8000 || typical(x.sizes[3], 1) > 8000) return false;
+
+  const IndexExpr depth =
+      attrs.groups > 1 ? C : ir::ceildiv(C, math->chunk) * math->chunk;  // channels as they lie in the image
+  const Operand image = chunks_of_channels(context, x, x.sizes[1], math->chunk),
+                gradient = chunks_of_channels(context, dy, dy.sizes[1], math->chunk);
+  const bool dense = ir::simplify(gradient.strides[3] * Q, context.graph.ranges()) == gradient.strides[2] &&
+                     ir::simplify(gradient.strides[2] * P, context.graph.ranges()) == gradient.strides[0];
+
+  const int64_t rows = K.constant(), columns = typical(R * S * depth, 576), pixels = typical(batch * P * Q, 50176);
+  const UnitTile tile = weight_tile(context, *math, rows, columns, attrs.groups);
+  const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * attrs.groups;
+  const int64_t wanted =
+      choose_pixel_splits(context, *math, tile, tiles, pixels, static_cast<double>(rows) * static_cast<double>(columns));
+  const IndexExpr split_pixels = ir::ceildiv(ir::ceildiv(batch * P * Q, wanted), 64) * 64;
+  // With sizes known only at run time a split may come out empty: it then stores zeros.
+  const int64_t splits = split_pixels.is_const() ? (pixels + split_pixels.constant() - 1) / split_pixels.constant() : wanted;
+
+  launch = TemplateLaunch{};
+  launch.kind = "conv_weight";
+  const int producers = weight_producers(math->chunk, tile);
+  use_unit_tile(context, launch, *math, tile, C, producers);
+  if (producers != 128) define(launch, "PRODUCERS", producers);
+  if (splits > 1) launch.variant += " in " + std::to_string(splits) + " parts";
+  define(launch, "DY_DENSE", dense);
+  if (!multiples(context, math->chunk, {C})) define(launch, "STORED_C", C.constant());
+  launch.buffers({{"dy", gradient.input}, {"x", image.input}});
+  define_alignment(context, launch, math->chunk);
+  launch.args({{"batch", batch}, {"C", depth}, {"K", K}, {"H", x.sizes[2]}, {"W", x.sizes[3]}, {"P", P}, {"Q", Q}});
+  launch.args({{"R", R}, {"S", S}, {"split_pixels", split_pixels}});
+  pass_window(launch, attrs, "dilation");
+  pass_image(launch, "dy", gradient);
+  pass_image(launch, "x", image);
+  launch.groups = {ir::ceildiv(R * S * depth, tile.columns) * ir::ceildiv(K, tile.rows), groups, splits};
+  launch.store_coords = {0, 1, 2, 3};
+  launch.store_dim = 1;
+  if (splits > 1) {
+    lay_out(context.graph, node.outputs[0], {0, 1, 2, 3});
+    split_output(context, splits, kChannelsLast);
+  } else {
+    lay_out(context.graph, node.outputs[0], kChannelsLast);
+  }
+  return true;
+}
+
+}  // namespace ocl::schedule

@@ -1,0 +1,194 @@
+// csrc/support/kernels.cpp: builds the rows of kernels/kernels.def; names of kernels to rows.
+#include "csrc/support/kernels.h"
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "csrc/support/error.h"
+
+namespace ocl {
+namespace {
+
+/// "*x, batch, long x_n, parts?"
+std::vector<KernelArgument> parse_arguments(std::string_view text) {
+  std::vector<KernelArgument> arguments;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(", "), text.size());
+    std::string_view word = text.substr(0, end);
+    KernelArgument argument;
+    if ((argument.is_buffer = word.starts_with('*'))) word.remove_prefix(1);
+    if ((argument.wide = word.starts_with("long "))) word.remove_prefix(5);
+    if ((argument.optional = word.ends_with('?'))) word.remove_suffix(1);
+    argument.name = word;
+    arguments.push_back(std::move(argument));
+    text.remove_prefix(std::min(end + 2, text.size()));
+  }
+  return arguments;
+}
+
+constexpr const char* kTypeNames[] = {"tf32", "fp32", "bf16", "fp16"};
+constexpr const char* kLevelNames[] = {"item", "group", "warp", "warpgroup"};
+constexpr const char* kOperationNames[] = {"gemm",        "gemm_wide",       "gemm_packed", "conv",      "conv_wide",
+                                           "conv_packed", "conv_statistics", "conv_weight", "attention", "attention_gradient",
+                                           "pack"};
+
+/// Names that `disable` took before kernels had rows, and what they are called now.
+constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
+    {"wgmma", "warpgroup"},
+    {"wgmma_halves", "warpgroup:bf16,warpgroup:fp16"},
+    {"wgmma_wide", "gemm_wide,conv_wide"},
+    {"wgmma_packed", "gemm_packed,conv_packed"},
+    {"wgmma_packed_halves", "gemm_packed:bf16,gemm_packed:fp16,conv_packed:bf16,conv_packed:fp16"},
+    {"wgmma_attention", "attention_warpgroup,attention_gradient_warpgroup"},
+    {"wgmma_attention_gradient", "attention_gradient_warpgroup"},
+    {"mma", "warp"},
+    {"mma_attention", "attention_warp,attention_gradient_warp"},
+    {"mma_attention_gradient", "attention_gradient_warp"}};
+
+/// The rows that a name stands for, and a mask of types.
+struct Named {
+  std::vector<const KernelRow*> rows;
+  unsigned types = (1u << kKernelTypes) - 1;
+  bool is_row = false;  // the name of one row
+};
+
+Named find(std::string_view term) {
+  Named named;
+  const size_t colon = term.find(':');
+  const std::string_view word = term.substr(0, colon);
+  for (const auto& [old, now] : kRenamed)
+    if (term == old) fail(ErrorKind::kConfig, "'" + std::string(old) + "' is now called '" + std::string(now) + "'");
+  if (colon != std::string_view::npos) {
+    const auto type = std::find(std::begin(kTypeNames), std::end(kTypeNames), term.substr(colon + 1));
+    if (type == std::end(kTypeNames))
+      fail(ErrorKind::kConfig, "'" + std::string(term) + "' ends in no type; there are tf32, fp32, bf16, fp16");
+    named.types = 1u << (type - std::begin(kTypeNames));
+  }
+  for (const KernelRow& row : kernel_rows())
+    if (word == row.name) {
+      named.rows = {&row};
+      named.is_row = true;
+      return named;
+    }
+  for (const KernelRow& row : kernel_rows())
+    if (word == name(row.level) || word == name(row.operation)) named.rows.push_back(&row);
+  if (!named.rows.empty()) return named;
+  std::string known;
+  for (const char* word_of : kLevelNames) known += std::string(word_of) + ", ";
+  for (const char* word_of : kOperationNames) known += std::string(word_of) + ", ";
+  for (const KernelRow& row : kernel_rows()) known += std::string(row.name) + ", ";
+  known.resize(known.size() - 2);
+  fail(ErrorKind::kConfig, "'" + std::string(term) + "' is no execution level, operation or kernel; there are " + known);
+}
+
+}  // namespace
+
+const char* name(KernelType type) { return kTypeNames[static_cast<size_t>(type)]; }
+const char* name(KernelLevel level) { return kLevelNames[static_cast<size_t>(level)]; }
+const char* name(KernelOperation operation) { return kOperationNames[static_cast<size_t>(operation)]; }
+
+bool KernelRow::is_required() const {
+  return operation == KernelOperation::k_pack || (operation == KernelOperation::k_attention && !on_tensor_cores());
+}
+
+const std::vector<KernelRow>& kernel_rows() {
+#define TENSOR(tf32, fp32, bf16, fp16)                                                                           \
+  {                                                                                                              \
+    {KernelType::kTf32, tf32}, {KernelType::kFp32, fp32}, {KernelType::kBf16, bf16}, { KernelType::kFp16, fp16 } \
+  }
+#define HALVES(bf16, fp16)                                 \
+  {                                                        \
+    {KernelType::kBf16, bf16}, { KernelType::kFp16, fp16 } \
+  }
+#define FLOATS                                                             \
+  {                                                                        \
+    {KernelType::kFp32, 0}, {KernelType::kBf16, 0}, {KernelType::kFp16, 0} \
+  }
+#define FP32 \
+  { {KernelType::kFp32, 0} }
+#define FILES(...) {__VA_ARGS__}
+#define OCL_KERNEL(name, family, level, operation, base, chooser, types, files, arguments) \
+  {KernelId::k_##name,                                                                     \
+   KernelId::k_##base,                                                                     \
+   #name,                                                                                  \
+   #family,                                                                                \
+   KernelLevel::k_##level,                                                                 \
+   KernelOperation::k_##operation,                                                         \
+   types,                                                                                  \
+   files,                                                                                  \
+   parse_arguments(arguments)},
+  static const auto* rows = new std::vector<KernelRow>{
+#include "kernels/kernels.def"
+  };
+#undef OCL_KERNEL
+#undef FILES
+#undef FP32
+#undef FLOATS
+#undef HALVES
+#undef TENSOR
+  OCL_ASSERT(rows->size() <= 64, "KernelSet has a bit for each of 64 kernels");
+  return *rows;
+}
+
+const KernelRow& kernel_row(KernelId id) { return kernel_rows()[static_cast<size_t>(id)]; }
+
+KernelId tensor_core_kernel(KernelOperation operation, KernelLevel level) {
+  for (const KernelRow& row : kernel_rows())
+    if (row.on_tensor_cores() && row.level == level && row.operation == operation) return row.id;
+  fail(ErrorKind::kInternal, std::string("kernels.def has no kernel for ") + name(operation) + " at level " + name(level));
+}
+
+void KernelSet::add(KernelLevel level) { add(name(level)); }
+
+void KernelSet::add(std::string_view term) {
+  const Named named = find(term);
+  for (const KernelRow* row : named.rows)
+    for (const KernelRow::Checked& checked : row->types)
+      if (named.types >> static_cast<int>(checked.type) & 1) of(checked.type) |= bit(row->id);
+}
+
+void KernelSet::remove(std::string_view term) {
+  const Named named = find(term);
+  if (named.is_row && named.rows[0]->is_required())
+    fail(ErrorKind::kConfig, "'" + std::string(term) + "' cannot be disabled: no other kernel computes what it does");
+  for (const KernelRow* row : named.rows)
+    for (const KernelRow::Checked& checked : row->types)
+      if (!row->is_required() && (named.types >> static_cast<int>(checked.type) & 1)) remove(row->id, checked.type);
+}
+
+bool KernelSet::has(KernelId id, KernelType type) const {
+  const uint64_t bits = bits_[static_cast<size_t>(type)];
+  return (bits & bit(id)) != 0 && (bits & bit(kernel_row(id).base)) != 0;
+}
+
+bool KernelSet::has(KernelId id) const {
+  for (int type = 0; type < kKernelTypes; ++type)
+    if (has(id, static_cast<KernelType>(type))) return true;
+  return false;
+}
+
+bool KernelSet::has(KernelLevel level) const {
+  return std::any_of(kernel_rows().begin(), kernel_rows().end(),
+                     [&](const KernelRow& row) { return row.level == level && has(row.id); });
+}
+
+const KernelSet& portable_kernels() {
+  static const KernelSet set = [] {
+    KernelSet portable;
+    portable.add(KernelLevel::k_item);
+    portable.add(KernelLevel::k_group);
+    return portable;
+  }();
+  return set;
+}
+
+std::vector<std::string> names_of(const std::string& list) {
+  std::vector<std::string> names;
+  std::istringstream text(list);
+  for (std::string name; std::getline(text, name, ',');)
+    if (!name.empty()) names.push_back(name);
+  return names;
+}
+
+}  // namespace ocl

@@ -1,0 +1,188 @@
+// kernels/attention/gradient_warp.cl: the gradients of attention on the matrix unit of a warp; instructions of
+// tensor_core/warp.cl, parts of attention/scores.cl and
+// attention/shared_warp.cl.
+//
+//   s = SCALE q k^T + mask     p = exp(s - most) / total = 2^(s log2(e) - weight)     ds = p (dropout(dout v^T) -
+//                                                                                     delta)     delta = sum over d of
+//                                                                                     dout * out
+//
+//                     TILE_C columns a step         PASS  rows: a, a2   columns: b, b2   results
+//                  +--------------+----             1     q, dout       k, v             y = SCALE ds k
+//   warp 0    16   | s, dout v^T: |                 2     k, v          q, dout          y = SCALE ds^T q, y1 =
+//                  |              |                                     dropout(p)^T dout
+//                  | registers    |  next step
+//                  +--------------+                 A warp's 16 rows of a step:
+//   warp 1    16   |              |                 s = a b^T, grad = a2 b2^T       unit: all from local memory
+//                  +--------------+----             p, ds in registers              y1 += p b2, y += ds b   unit: p and
+//                                                                                   ds from registers
+//
+// Group (i, h, b) owns rows [i*TILE_M, (i+1)*TILE_M) of head h of batch b, in local memory all the time. b and b2 of a
+// step are an item of a ring of STAGES buffers: all work-items copy the item STAGES - 1 ahead (cp.async) while their
+// warps work on one; a barrier a step. With PASS 2 `weight` and delta of a step's queries go there too; their loads are
+// on their way a step more.
+//
+// Arguments and hooks are those of attention/group.cl with PASS 1 and 2 but w and w2, which are b and b2 here. WARP_M
+// is 16. Store dimension d, VW = 2. Global size: (ceil(rows / TILE_M) * GROUP, heads of the rows, batches), local size
+// (GROUP, 1, 1).
+#ifndef KERNEL_NAME
+#define KERNEL_NAME attention_gradient_warp
+#endif
+#ifndef STORE  // alone: dense outputs, one behind the other
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
+#define Y_AT(b, h, r) ((((ulong)(b)) * get_num_groups(1) + (h)) * (ROWS_ARE_KEYS ? keys : queries) + (r))
+#define Y1_OFFSET (y_offset + Y_AT(get_num_groups(2), 0, 0) * DEPTH)
+#define STORE(acc, b, h, r, d) (y[y_offset + Y_AT(b, h, r) * DEPTH + (d)] = (acc))
+#define STOREV(acc, b, h, r, d) vstore2(acc, 0, y + y_offset + Y_AT(b, h, r) * DEPTH + (d))
+#define STORE1(acc, b, h, r, d) (y[Y1_OFFSET + Y_AT(b, h, r) * DEPTH2 + (d)] = (acc))
+#define STORE1V(acc, b, h, r, d) vstore2(acc, 0, y + Y1_OFFSET + Y_AT(b, h, r) * DEPTH2 + (d))
+#endif
+#define ITEM(n) (ring + (n) % STAGES * 2 * ITEM_ELEMENTS)  // b, then b2
+#define STATISTICS(n) (statistics + (n) % STAGES * 2 * TILE_C)  // of step n's queries: [2][TILE_C]
+
+// Most, total and delta of a query as they lie in memory; outside total is negative.
+ALWAYS_INLINE float4 raw_statistics(const Statistics o, const int query) {
+  if (query >= o.queries) return (float4)(0.0f, -1.0f, 0.0f, 0.0f);
+  return (float4)(o.sums[query], o.sums[o.which + query], o.delta[query], 0.0f);
+}
+// (weight, delta) of them, as statistics_of().
+ALWAYS_INLINE float2 statistics_from(const float4 raw) {
+  if (raw.y < 0.0f) return (float2)(INFINITY, 0.0f);
+  return (float2)(raw.y == 0.0f ? (NAN_ROWS ? NAN : INFINITY) : fma(raw.x, LOG2E, log2(raw.y)), raw.z);
+}
+
+// Step n: of column head n / steps, PASS 2.
+#define HEAD_OF(n) (PASS == 2 ? (n) / steps : 0)
+#define COLUMN_OF(n) (begin + ((n) - HEAD_OF(n) * steps) * TILE_C)
+#if PASS == 2
+// Places what was loaded for step n, and loads for the next.
+#define STAGE_STATISTICS(n)                                                                                       \
+  if ((int)get_local_id(0) < TILE_C) {                                                                            \
+    const float2 now = statistics_from(raw);                                                                      \
+    STATISTICS(n)[get_local_id(0)] = now.x;                                                                       \
+    STATISTICS(n)[TILE_C + get_local_id(0)] = now.y;                                                              \
+    if ((n) + 1 < count) {                                                                                        \
+      const int of = HEAD_OF((n) + 1);                                                                            \
+      const Statistics there = {of_queries.sums + of * sums_head, of_queries.delta + of * delta_head, sums_which, \
+                                queries};                                                                         \
+      raw = raw_statistics(there, COLUMN_OF((n) + 1) + get_local_id(0));                                          \
+    }                                                                                                             \
+  }
+#else
+#define STAGE_STATISTICS(n)
+#endif
+#define STAGE_STEP(n)                                                                                               \
+  {                                                                                                                 \
+    const int at = COLUMN_OF(n), of_head = HEAD_OF(n);                                                              \
+    stage_rows(ITEM(n), b + of_head * b_head + at * b_row, b_row, columns - at, DEPTH, TILE_C, direct);             \
+    stage_rows(ITEM(n) + ITEM_ELEMENTS, b2 + of_head * b2_head + at * b2_row, b2_row, columns - at, DEPTH2, TILE_C, \
+               direct);                                                                                             \
+    STAGE_STATISTICS(n)                                                                                             \
+  }
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+    __global const UNIT_T* a, const ulong a_offset, __global const UNIT_T* b, const ulong b_offset,
+    __global const UNIT_T* a2, const ulong a2_offset, __global const UNIT_T* b2, const ulong b2_offset,
+    __global const float* sums, const ulong sums_offset, __global const float* delta, const ulong delta_offset,
+#if MASK
+    __global const MASK_T* mask, const ulong mask_offset,
+#endif
+#if DROPOUT
+    __global const long* state, const ulong state_offset,
+#endif
+    const int heads, const int group, const int queries, const int keys, const long a_batch, const long a_head,
+    const long a_row, const long b_batch, const long b_head, const long b_row, const long a2_batch, const long a2_head,
+    const long a2_row, const long b2_batch, const long b2_head, const long b2_row, const long sums_which,
+    const long sums_batch, const long sums_head, const long delta_batch, const long delta_head
+#if MASK
+    ,
+    const long mask_batch, const long mask_head, const long mask_query,
+    const long mask_key
+#endif
+        EPILOGUE_PARAMS) {
+  __local UNIT_T ring[STAGES * 2 * ITEM_ELEMENTS] __attribute__((aligned(128)));
+  __local UNIT_T a_tile[TILE_M * DEPTH_BLOCKS * TILE_K] __attribute__((aligned(128))),
+      a2_tile[TILE_M * DEPTH_BLOCKS * TILE_K] __attribute__((aligned(128)));
+  __local float statistics[PASS == 2 ? STAGES * 2 * TILE_C : 2] __attribute__((aligned(8)));
+  // The first group takes the longest rows.
+  const int tile = CAUSAL && !ROWS_ARE_KEYS ? get_num_groups(0) - 1 - get_group_id(0) : get_group_id(0);
+  const int r0 = tile * TILE_M, head = get_group_id(1), batch = get_group_id(2), lane = get_local_id(0) & 31;
+  const int rows = ROWS_ARE_KEYS ? keys : queries, columns = ROWS_ARE_KEYS ? queries : keys;
+  const int begin = CAUSAL && ROWS_ARE_KEYS ? r0 / TILE_C * TILE_C : 0,
+            end = CAUSAL && !ROWS_ARE_KEYS ? min(columns, r0 + TILE_M) : columns;
+  const int steps = max(end - begin + TILE_C - 1, 0) / TILE_C, count = ROWS_ARE_KEYS ? group * steps : steps;
+  const int q_head = ROWS_ARE_KEYS ? head * group : head, column_head = ROWS_ARE_KEYS ? q_head : head / group;
+  const int own_rows = (get_local_id(0) >> 5) * WARP_M, first = r0 + own_rows, row = first + (lane >> 2);
+  const int direct = DIRECT && CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset) && CHUNK_ALIGNED(a2_offset) &&
+                     CHUNK_ALIGNED(b2_offset);
+  const Statistics of_queries = {sums + sums_offset + batch * sums_batch + q_head * sums_head,
+                                 delta + delta_offset + batch * delta_batch + q_head * delta_head, sums_which, queries};
+  b += b_offset + batch * b_batch + column_head * b_head;
+  b2 += b2_offset + batch * b2_batch + column_head * b2_head;
+#if MASK
+  mask += mask_offset + batch * mask_batch + q_head * mask_head;
+#endif
+#if DROPOUT
+  uint kept[TILE_C / 64];
+  Draws draws = {state + state_offset, ((ulong)batch * heads + q_head) * queries, (ulong)((keys + 3) / 4)};
+#endif
+  float out[DEPTH_TILE / 2], s[TILE_C / 2], grad[TILE_C / 2];
+  OCL_UNROLL
+  for (int i = 0; i < DEPTH_TILE / 2; ++i) out[i] = 0.0f;
+#if PASS == 2
+  float out2[DEPTH_TILE / 2];
+  OCL_UNROLL
+  for (int i = 0; i < DEPTH_TILE / 2; ++i) out2[i] = 0.0f;
+  float4 raw = raw_statistics(of_queries, begin + get_local_id(0));
+#else
+  const float2 upper = statistics_of(of_queries, row), lower = statistics_of(of_queries, row + 8);
+  const float of_rows[4] = {upper.x, lower.x, upper.y, lower.y};
+#endif
+
+  // The rows arrive with the first columns.
+  stage_rows(a_tile, a + a_offset + batch * a_batch + head * a_head + r0 * a_row, a_row, rows - r0, DEPTH, TILE_M,
+             direct);
+  stage_rows(a2_tile, a2 + a2_offset + batch * a2_batch + head * a2_head + r0 * a2_row, a2_row, rows - r0, DEPTH2,
+             TILE_M, direct);
+  OCL_UNROLL
+  for (int n = 0; n < STAGES - 1; ++n) {
+    if (n < count) STAGE_STEP(n)
+    copies_end();
+  }
+  for (int n = 0; n < count; ++n) {
+    COPIES_WAIT(STAGES - 2);
+    barrier(CLK_LOCAL_MEM_FENCE);  // this step is complete for all, and all have left the step before
+    if (n + STAGES - 1 < count) STAGE_STEP(n + STAGES - 1)
+    copies_end();
+    const int c0 = COLUMN_OF(n);
+    // Else no query sees a key.
+    if (!CAUSAL || (ROWS_ARE_KEYS ? c0 + TILE_C > first : c0 < first + WARP_M)) {
+      __local const UNIT_T *b_tile = ITEM(n), *b2_tile = ITEM(n) + ITEM_ELEMENTS;
+      multiply_scores(s, a_tile + own_rows * TILE_K, b_tile, DEPTH);
+      DRAW(kept, row, c0);
+      HIDE_SCORES(s, row, first, c0);
+#if PASS == 2
+      __local const float2* of_step = (__local const float2*)STATISTICS(n) + (lane & 3);
+      weigh(s, of_step, 0);
+      multiply_scores(grad, a2_tile + own_rows * TILE_K, b2_tile, DEPTH2);
+      DROP_SCORES(grad, kept);
+      differ(grad, s, grad, of_step, 0);
+      DROP_SCORES(s, kept);
+      add_values(out2, s, b2_tile, DEPTH2);
+      add_values(out, grad, b_tile, DEPTH);
+#else
+      weigh(s, 0, of_rows);
+      multiply_scores(grad, a2_tile + own_rows * TILE_K, b2_tile, DEPTH2);
+      DROP_SCORES(grad, kept);
+      differ(s, s, grad, 0, of_rows);
+      add_values(out, s, b_tile, DEPTH);
+#endif
+    }
+#if PASS == 2 && MASK
+    if ((n + 1) % steps == 0) mask += mask_head;
+#endif
+#if PASS == 2 && DROPOUT
+    if ((n + 1) % steps == 0) draws.queries_before += queries;
+#endif
+  }
+  STORE_GRADIENTS(out, out2, row);
+}

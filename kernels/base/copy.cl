@@ -1,0 +1,124 @@
+// base/copy.cl: dst[i] = (DST)src[i] for any strides: i runs over up to 8 dimensions, innermost first. A work-item owns
+// CHUNK
+// neighbours of the innermost dimension at one place of the outer ones:
+//
+//        get_global_id(0) ->   0..CHUNK-1 | CHUNK..2*CHUNK-1 | ...      innermost: size[0] elements
+//        get_global_id(1)  |   place 0                                  outer: size[1] * size[2] * ... places
+//                          v   place 1
+#ifndef NAME
+#define NAME copy  // name of the kernel
+#endif
+#ifndef SRC
+#define SRC f32  // element types: boolean u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16 f32 f64,
+#define DST f32  // or raw1 raw2 raw4 raw8 raw16 for both: bytes as they are
+#endif
+#ifndef CHUNK
+#define CHUNK 1  // elements per work-item
+#endif
+#ifndef PLACE
+#define PLACE uint  // counts places; ulong from 2^32 on
+#endif
+#ifdef USES_F64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+
+#define GLUE_(a, b) a##b
+#define GLUE(a, b) GLUE_(a, b)
+
+// How an element lies in memory.
+#define ELEMENT_raw1 uchar
+#define ELEMENT_raw2 ushort
+#define ELEMENT_raw4 uint
+#define ELEMENT_raw8 ulong
+#define ELEMENT_raw16 ulong2
+#define ELEMENT_boolean uchar
+#define ELEMENT_u8 uchar
+#define ELEMENT_i8 char
+#define ELEMENT_i16 short
+#define ELEMENT_i32 int
+#define ELEMENT_i64 long
+#define ELEMENT_u16 ushort
+#define ELEMENT_u32 uint
+#define ELEMENT_u64 ulong
+#define ELEMENT_f16 half
+#define ELEMENT_bf16 ushort
+#define ELEMENT_f32 float
+#define ELEMENT_f64 double
+
+// load: element -> number; integers as long (u64 as ulong), half and bfloat16 as float.
+#define LOAD_raw1(p, i) p[i]
+#define LOAD_raw2(p, i) p[i]
+#define LOAD_raw4(p, i) p[i]
+#define LOAD_raw8(p, i) p[i]
+#define LOAD_raw16(p, i) p[i]
+#define LOAD_boolean(p, i) (long)(p[i] != 0)
+#define LOAD_u8(p, i) (long)p[i]
+#define LOAD_i8(p, i) (long)p[i]
+#define LOAD_i16(p, i) (long)p[i]
+#define LOAD_i32(p, i) (long)p[i]
+#define LOAD_i64(p, i) p[i]
+#define LOAD_u16(p, i) (long)p[i]
+#define LOAD_u32(p, i) (long)p[i]
+#define LOAD_u64(p, i) p[i]
+#define LOAD_f16(p, i) vload_half(i, p)
+#define LOAD_bf16(p, i) as_float((uint)p[i] << 16)
+#define LOAD_f32(p, i) p[i]
+#define LOAD_f64(p, i) p[i]
+
+// store: number -> element, as a C++ cast does it; float to a narrow integer goes through long, as in PyTorch.
+#define STORE_raw1(p, i, v) p[i] = v
+#define STORE_raw2(p, i, v) p[i] = v
+#define STORE_raw4(p, i, v) p[i] = v
+#define STORE_raw8(p, i, v) p[i] = v
+#define STORE_raw16(p, i, v) p[i] = v
+#define STORE_boolean(p, i, v) p[i] = (v) != 0
+#define STORE_u8(p, i, v) p[i] = (uchar)(long)(v)
+#define STORE_i8(p, i, v) p[i] = (char)(long)(v)
+#define STORE_i16(p, i, v) p[i] = (short)(long)(v)
+#define STORE_i32(p, i, v) p[i] = (int)(long)(v)
+#define STORE_i64(p, i, v) p[i] = (long)(v)
+#define STORE_u16(p, i, v) p[i] = (ushort)(long)(v)
+#define STORE_u32(p, i, v) p[i] = (uint)(long)(v)
+#define STORE_u64(p, i, v) p[i] = (ulong)(v)
+#define STORE_f16(p, i, v) vstore_half_rte((float)(v), i, p)
+#define STORE_bf16(p, i, v) p[i] = bfloat16_bits((float)(v))
+#define STORE_f32(p, i, v) p[i] = (float)(v)
+#define STORE_f64(p, i, v) p[i] = (double)(v)
+
+// Upper half of a float, rounded to nearest even; NaN stays a quiet NaN.
+inline ushort bfloat16_bits(float x) {
+  const uint bits = as_uint(x);
+  return isnan(x) ? (ushort)0x7fc0 : (ushort)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+// Strides in elements. Dimensions from `dims` on have size 1.
+typedef struct {
+  ulong size[8];
+  ulong src_stride[8];
+  ulong dst_stride[8];
+  ulong places;  // size[1] * size[2] * ...
+  ulong dims;
+} Shape;
+
+__kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_offset,  // offsets in elements
+                   __global GLUE(ELEMENT_, DST) * dst, const ulong dst_offset, const Shape shape) {
+  PLACE place = (PLACE)get_global_id(1);
+  const ulong begin = (ulong)get_global_id(0) * CHUNK;
+  if (place >= shape.places || begin >= shape.size[0]) return;  // sizes are rounded up to whole work-groups
+  ulong s = src_offset, d = dst_offset;
+  for (uint k = 1; k < (uint)shape.dims; ++k) {
+    const PLACE size = (PLACE)shape.size[k];
+    const PLACE i = place % size;
+    place /= size;
+    s += i * shape.src_stride[k];
+    d += i * shape.dst_stride[k];
+  }
+  const ulong end = min(begin + CHUNK, shape.size[0]);
+  const ulong src_step = shape.src_stride[0], dst_step = shape.dst_stride[0];
+  if (src_step == 1 && dst_step == 1) {  // the loop that vectorises
+    for (ulong i = begin; i < end; ++i) GLUE(STORE_, DST)(dst, d + i, GLUE(LOAD_, SRC)(src, s + i));
+  } else {
+    for (ulong i = begin; i < end; ++i)
+      GLUE(STORE_, DST)(dst, d + i * dst_step, GLUE(LOAD_, SRC)(src, s + i * src_step));
+  }
+}

@@ -1,0 +1,165 @@
+// kernels/base/maths.cl: float functions of CPU devices (and those of GPUs whose builtins branch), in place of a
+// runtime's builtins or of the functions of base/ops.cl with the same name after op_own_.
+// Runtimes differ by 12 times in what a builtin costs, and none inlines all of them; these are a few dozen vector
+// instructions everywhere. The rules are those of base/ops.cl, with T = float or a vector of floats;
+// csrc/codegen/op_library.h chooses.
+//
+//   function    at most, ulp            where; mean ulp is below 0.4 everywhere
+//   exp         1                       all x, subnormal results included; above 88.7228 inf
+//   exp_falling 1                       x <= 0; below -88, where floats lose precision, 0
+//   tanh        2.5                     all x
+//   erf         2                       all x
+//   gelu_erf    8                       x >= -2.5; 50 for x >= -5.5, where x/2 (1 + erf) keeps no digit; below 0: |x
+//                                       Phi(x)| < 1.1e-7
+//   gelu_erf_slope                      all x: 1.2e-7 absolute (erf and an exponential: 2.6e-7)
+//   gelu_tanh   3 + |2 u|               u the argument of its tanh; in place of a difference that loses all digits for
+//                   |   |               negative x
+//   sigmoid     2.5                     x > -88 (below: 0), from exp
+//   silu        3                       x > -88, from exp
+// tests/device/test_maths.py sweeps the arguments and holds each to its number.
+#ifndef T
+#include "base/ops.cl"
+#endif
+
+// e^x = 2^n e^r, r = x - n ln 2 in two steps, e^r - 1 - r = r^2 * polynomial. The integer n comes from the bits of m:
+// rint() is slow on some runtimes.
+// 2^n in two factors reaches subnormal numbers and infinity.
+OCL_INLINE T op_own_exp(T x) {
+  const T low = x < REAL(-104.0) ? REAL(-104.0) : x, c = low > REAL(89.0) ? REAL(89.0) : low;
+  const T m = fma(c, REAL(1.44269504), REAL(12582912.0)), z = m - REAL(12582912.0);
+  const T r = fma(z, REAL(2.12194440e-4), fma(z, REAL(-0.693359375), c));
+  T y = REAL(1.38201076e-3);
+  y = fma(y, r, REAL(8.36868491e-3));
+  y = fma(y, r, REAL(4.16682735e-2));
+  y = fma(y, r, REAL(0.166665211));
+  y = fma(y, r, REAL(0.49999994));
+  const N n = as_N(m) - (N)(0x4b400000), half_n = n >> (N)(1);
+  const T first = as_T((half_n + (N)(127)) << (N)(23)), second = as_T((n - half_n + (N)(127)) << (N)(23));
+  return (fma(y, r * r, r) + REAL(1.0)) * first * second;
+}
+
+// The same where e^c and its power of two are normal numbers, or that power is 0 (n -127).
+OCL_INLINE T op_own_exp_within(T c) {
+  const T m = fma(c, REAL(1.44269504), REAL(12582912.0)), z = m - REAL(12582912.0);
+  const T r = fma(z, REAL(2.12194440e-4), fma(z, REAL(-0.693359375), c));
+  T y = REAL(1.38201076e-3);
+  y = fma(y, r, REAL(8.36868491e-3));
+  y = fma(y, r, REAL(4.16682735e-2));
+  y = fma(y, r, REAL(0.166665211));
+  y = fma(y, r, REAL(0.49999994));
+  return (fma(y, r * r, r) + REAL(1.0)) * as_T((as_N(m) << (N)(23)) + (N)(0x3f800000));
+}
+
+// The same for results between 2^-126 and 2^127.5; below it stays there, above it is inf.
+OCL_INLINE T op_own_exp_normal(T x) {
+  const T low = x < REAL(-87.3) ? REAL(-87.3) : x;
+  return op_own_exp_within(low > REAL(89.0) ? REAL(89.0) : low);
+}
+
+// The same for x <= 0: half of what the first takes. At the bound the result is 0.
+OCL_INLINE T op_own_exp_falling(T x) {
+  return op_own_exp_within(x < REAL(-88.0) ? REAL(-88.0) : x);
+}
+
+OCL_INLINE T op_own_softmax_sum(T m, T s, T k, T t) {
+  const T e = m == k ? REAL(1.0) : op_own_exp_falling(-fabs(k - m));
+  return k > m ? s * e + t : s + t * e;
+}
+
+// e = e^(-2|x|) - 1 without cancellation: 2^n (e^r - 1) + (2^n - 1). tanh |x| = -e / (e + 2).
+OCL_INLINE T op_own_tanh(T x) {
+  const T a = fabs(x), c = a > REAL(10.0) ? REAL(-20.0) : REAL(-2.0) * a;
+  const T m = fma(c, REAL(1.44269504), REAL(12582912.0)), z = m - REAL(12582912.0);
+  const T r = fma(z, REAL(2.12194440e-4), fma(z, REAL(-0.693359375), c));
+  T y = REAL(1.97633824e-4);
+  y = fma(y, r, REAL(1.39323424e-3));
+  y = fma(y, r, REAL(8.33354425e-3));
+  y = fma(y, r, REAL(4.16664928e-2));
+  y = fma(y, r, REAL(0.166666657));
+  y = fma(y, r, REAL(0.5));
+  const T power = as_T((as_N(m) - (N)(0x4b400000) + (N)(127)) << (N)(23));
+  const T e = fma(power, fma(y, r * r, r), power - REAL(1.0));
+  return copysign(-e / (e + REAL(2.0)), x);
+}
+
+// |x| < 0.85: x times a polynomial of x^2. Above: 1 - e^p(|x|), p the polynomial of log erfc.
+OCL_INLINE T op_own_erf(T x) {
+  const T a = fabs(x), s = a * a, t = a > REAL(3.95) ? REAL(3.95) : a;
+  T near = REAL(-5.06410375e-4);
+  near = fma(near, s, REAL(4.82025929e-3));
+  near = fma(near, s, REAL(-2.66534369e-2));
+  near = fma(near, s, REAL(0.11278785));
+  near = fma(near, s, REAL(-0.376122087));
+  near = fma(near, s, REAL(0.12837914));
+  T p = REAL(-1.98303642e-5);
+  p = fma(p, t, REAL(4.20066295e-4));
+  p = fma(p, t, REAL(-4.10251319e-3));
+  p = fma(p, t, REAL(2.49423664e-2));
+  p = fma(p, t, REAL(-0.108012013));
+  p = fma(p, t, REAL(-0.633584976));
+  p = fma(p, t, REAL(-1.12940001));
+  p = fma(p, t, REAL(1.51405664e-4));
+  return a < REAL(0.85) ? fma(x, near, x) : copysign(REAL(1.0) - op_own_exp_normal(p), x);
+}
+
+// x Phi(x) = max(x, 0) - |x| Phi(-|x|), Phi(-t) = e^p(t) / 2. Written out for one power of two and no clamp of the
+// exponent: half of what erf takes.
+OCL_INLINE T op_own_gelu_erf(T x) {
+  const T a = fabs(x), t = a > REAL(5.5) ? REAL(5.5) : a;
+  T p = REAL(2.30982189e-9);
+  p = fma(p, t, REAL(-8.13777206e-8));
+  p = fma(p, t, REAL(1.28024828e-6));
+  p = fma(p, t, REAL(-1.17693853e-5));
+  p = fma(p, t, REAL(6.8034904e-5));
+  p = fma(p, t, REAL(-2.26661912e-4));
+  p = fma(p, t, REAL(4.23170241e-5));
+  p = fma(p, t, REAL(4.7850986e-3));
+  p = fma(p, t, REAL(-3.63393836e-2));
+  p = fma(p, t, REAL(-0.318308622));
+  p = fma(p, t, REAL(-0.797884703)) * t;
+  const T m = fma(p, REAL(1.44269504), REAL(12582912.0)), z = m - REAL(12582912.0);
+  const T r = fma(z, REAL(-0.693147181), p);
+  T y = REAL(1.38201076e-3);
+  y = fma(y, r, REAL(8.36868491e-3));
+  y = fma(y, r, REAL(4.16682735e-2));
+  y = fma(y, r, REAL(0.166665211));
+  y = fma(y, r, REAL(0.49999994));
+  const T half_power = as_T((as_N(m) << (N)(23)) + (N)(0x3f000000));
+  const T tail = (fma(y, r * r, r) + REAL(1.0)) * half_power;
+  return fma(a > REAL(5.5) ? REAL(0.0) : -t, tail, x < REAL(0.0) ? x * REAL(0.0) : x);  // -inf gives nan, as in eager
+}
+
+// The slope of x Phi(x), Phi(x) + x phi(x). For t = -x >= 0 it is e^(-t^2/2) times a smooth function q(t): Mills' ratio
+// over sqrt(2 pi), less t / sqrt(2 pi); for x > 0 it is 1 less that of -x. Beyond 5.25, q stays.
+OCL_INLINE T op_own_gelu_erf_slope(T x) {
+  const T a = fabs(x), t = a > REAL(5.25) ? REAL(5.25) : a;
+  T q = REAL(-2.73182588e-09);
+  q = fma(q, t, REAL(1.03809811e-07));
+  q = fma(q, t, REAL(-1.79549511e-06));
+  q = fma(q, t, REAL(1.88147042e-05));
+  q = fma(q, t, REAL(-0.000134521702));
+  q = fma(q, t, REAL(0.000703936035));
+  q = fma(q, t, REAL(-0.00284258788));
+  q = fma(q, t, REAL(0.00928886235));
+  q = fma(q, t, REAL(-0.0256619789));
+  q = fma(q, t, REAL(0.0619883351));
+  q = fma(q, t, REAL(-0.132811487));
+  q = fma(q, t, REAL(0.249971107));
+  q = fma(q, t, REAL(-0.797882795));
+  q = fma(q, t, REAL(0.5));
+  const T tail = q * op_own_exp_falling(REAL(-0.5) * x * x);
+  return fma(x, REAL(0.0), x > REAL(0.0) ? REAL(1.0) - tail : tail);  // infinities give nan, as in eager
+}
+
+// (1 + tanh u) / 2 = 1 / (1 + e^(-2u))
+OCL_INLINE T op_own_gelu_tanh(T x) {
+  return x / (REAL(1.0) + op_own_exp_normal(REAL(-1.5957691216057308) * (x + REAL(0.044715) * x * x * x)));
+}
+
+OCL_INLINE T op_own_sigmoid(T x) {
+  return REAL(1.0) / (REAL(1.0) + op_own_exp_normal(-x));
+}
+
+OCL_INLINE T op_own_silu(T x) {
+  return x / (REAL(1.0) + op_own_exp_normal(-x));
+}

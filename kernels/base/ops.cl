@@ -1,0 +1,390 @@
+// kernels/base/ops.cl: bodies of the scalar operations of csrc/ir/ops.def and csrc/ir/reductions.def, each stated once
+// for scalars and vectors.
+// csrc/codegen/op_library.h writes out the functions a kernel calls, with T as float, double, int, long, ... or a
+// vector of these; alone, the file compiles with T = float, and int for the integers. Rules for what follows:
+//   T the type, N signed integers of T's size (what comparing two T gives), M int lanes (masks: 0/1 as scalars, 0/-1 as
+//   vectors), U unsigned N
+//   no `if` on values: c ? a : b with c of N lanes; both branches of equal type. REAL(x) is a constant, OCL_LANES
+//   the vector's width. No native_ or fast functions.
+//   Functions are paragraphs between empty lines; op_ for floating point (and where no opi_ exists), opi_ for the
+//   integer types.
+#ifndef OCL_INLINE
+#define OCL_INLINE static inline
+#endif
+#ifndef T
+#include "special_series.cl"
+#undef T
+#undef REAL
+#define OCL_OPS_ALONE
+#define T float
+#define N int
+#define M int
+#define U uint
+#define REAL(x) ((T)(x))
+#define OCL_LANES 1
+#define convert_T convert_float
+#define convert_N convert_int
+#define convert_M convert_int
+#define convert_U convert_uint
+#define as_T as_float
+#define as_N as_int
+#define as_U as_uint
+#endif
+
+// ---- storage ----
+
+// To the nearest number of 8 bits of mantissa, ties to even; NaN stays NaN (its payload may lie in the lower bits). No
+// shift depends on the choice: one CPU compiler crashes on that where it vectorises a loop over strided elements.
+OCL_INLINE float op_round_bf16(float x) {
+  const uint u = as_uint(x), rounded = u + (uint)(0x7fff) + ((u >> 16) & (uint)(1));
+  return as_float((isnan(x) ? u | (uint)(0x400000) : rounded) & (uint)(0xffff0000));
+}
+
+OCL_INLINE float op_round_f16(float x) {
+  ushort bits;
+  vstore_half_rte(x, 0, (__private half*)&bits);
+  return vload_half(0, (const __private half*)&bits);
+}
+
+// ---- arithmetic ----
+
+OCL_INLINE T op_abs(T x) {
+  return fabs(x);
+}
+
+OCL_INLINE T op_sign(T x) {
+  return x > REAL(0.0) ? REAL(1.0) : (x < REAL(0.0) ? REAL(-1.0) : REAL(0.0));
+}
+
+OCL_INLINE T op_relu(T x) {
+  return x < REAL(0.0) ? REAL(0.0) : x;
+}
+
+OCL_INLINE T op_truncdiv(T a, T b) {
+  return trunc(a / b);
+}
+
+// From the exact remainder, as c10::div_floor_floating.
+OCL_INLINE T op_floordiv(T a, T b) {
+  const T m = fmod(a, b);
+  T q = (a - m) / b;
+  q = ((m != REAL(0.0)) & ((b < REAL(0.0)) != (m < REAL(0.0)))) ? q - REAL(1.0) : q;
+  T f = floor(q);
+  f = q - f > REAL(0.5) ? f + REAL(1.0) : f;
+  f = q == REAL(0.0) ? copysign(REAL(0.0), a / b) : f;
+  return b == REAL(0.0) ? a / b : f;
+}
+
+OCL_INLINE T op_fmod(T a, T b) {
+  return fmod(a, b);
+}
+
+OCL_INLINE T op_remainder(T a, T b) {
+  const T m = fmod(a, b);
+  return ((m != REAL(0.0)) & ((b < REAL(0.0)) != (m < REAL(0.0)))) ? m + b : m;
+}
+
+OCL_INLINE T op_pow(T x, T y) {
+  return pow(x, y);
+}
+
+OCL_INLINE T op_minimum(T a, T b) {
+  return (isnan(a) | (a < b)) ? a : b;
+}
+
+OCL_INLINE T op_maximum(T a, T b) {
+  return (isnan(a) | (a > b)) ? a : b;
+}
+
+OCL_INLINE T op_fmin(T a, T b) {
+  return fmin(a, b);
+}
+
+OCL_INLINE T op_fmax(T a, T b) {
+  return fmax(a, b);
+}
+
+// ---- activations ----
+
+OCL_INLINE T op_sigmoid(T x) {
+  return REAL(1.0) / (REAL(1.0) + exp(-x));
+}
+
+OCL_INLINE T op_silu(T x) {
+  return x / (REAL(1.0) + exp(-x));
+}
+
+OCL_INLINE T op_gelu_erf(T x) {
+  return x * REAL(0.5) * (REAL(1.0) + erf(x * REAL(0.70710678118654752440)));
+}
+
+OCL_INLINE T op_gelu_erf_slope(T x) {
+  return REAL(0.5) * (REAL(1.0) + erf(x * REAL(0.70710678118654752440))) +
+         x * exp(REAL(-0.5) * x * x) * REAL(0.39894228040143267794);
+}
+
+OCL_INLINE T op_gelu_tanh(T x) {
+  return REAL(0.5) * x * (REAL(1.0) + tanh(REAL(0.79788456080286535588) * (x + REAL(0.044715) * x * x * x)));
+}
+
+OCL_INLINE T op_softplus(T x) {
+  return fmax(x, REAL(0.0)) + log1p(exp(-fabs(x)));
+}
+
+// log(exp(a) + exp(b)) without overflow. The first case is there because inf - inf is NaN.
+OCL_INLINE T op_logaddexp(T a, T b) {
+  return (isinf(a) & (a == b)) ? a : op_maximum(a, b) + log1p(exp(-fabs(a - b)));
+}
+
+// ---- special functions ----
+
+// The normal distribution's quantile of (1 + y) / 2, from the distance to the nearer end, which is exact.
+OCL_INLINE T op_erfinv(T y) {
+  const T a = fabs(y), h = y * REAL(0.5), s = sqrt(REAL(-2.0) * log((REAL(1.0) - a) * REAL(0.5))), r = REAL(1.0) / s;
+  const T middle = h * op_series_ndtri_middle(h * h * REAL(13.333333333333333) - REAL(1.0));
+  const T close = op_series_ndtri_tail((r - REAL(0.125)) * REAL(5.3333333333333333) - REAL(1.0));
+  const T far = op_series_ndtri_far_tail((r - REAL(0.025)) * REAL(20.0) - REAL(1.0));
+  const T x =
+      (h * h <= REAL(0.15) ? middle : copysign(s - (s <= REAL(8.0) ? close : far), y)) * REAL(0.70710678118654752440);
+  const T edge = a == REAL(1.0) ? copysign((T)(INFINITY), y) : (T)(NAN);
+  return a < REAL(1.0) ? x : edge;
+}
+
+// Reflection for x < 0, recurrence up to 10, then the asymptotic series. Source: ATen/native/Math.h (calc_digamma).
+OCL_INLINE T op_digamma(T v) {
+  const N negative = v < REAL(0.0);
+  const T pi = REAL(3.14159265358979323846);
+  const T fraction = v - rint(v);  // in [-1/2, 1/2], exactly: the tangent has no pole inside
+  const T reflection = negative ? pi / tan(pi * fraction) : REAL(0.0);
+  T x = negative ? REAL(1.0) - v : v;
+  T sum = REAL(0.0);
+  for (int step = 0; step < 10; ++step) {
+    sum = x < REAL(10.0) ? sum - REAL(1.0) / x : sum;
+    x = x < REAL(10.0) ? x + REAL(1.0) : x;
+  }
+  const T z = REAL(1.0) / (x * x);
+  T series = REAL(8.33333333333333333333e-2);
+  series = series * z + REAL(-2.10927960927960927961e-2);
+  series = series * z + REAL(7.57575757575757575758e-3);
+  series = series * z + REAL(-4.16666666666666666667e-3);
+  series = series * z + REAL(3.96825396825396825397e-3);
+  series = series * z + REAL(-8.33333333333333333333e-3);
+  series = series * z + REAL(8.33333333333333333333e-2);
+  const T tail = x < REAL(1.0e17) ? z * series : REAL(0.0);
+  const T result = log(x) - REAL(0.5) / x - tail + sum - reflection;
+  const T pole = (negative & (fraction == REAL(0.0))) ? (T)(NAN) : result;
+  return v == REAL(0.0) ? copysign((T)(INFINITY), -v) : pole;
+}
+
+// ---- reductions ----
+
+// (x, k) replaces (a, i): NaN beats all, the first of equals wins. M lanes whatever T is.
+OCL_INLINE M op_argmax_wins(T x, long k, T a, long i) {
+  const N more = (x > a) | (isnan(x) & !isnan(a)), equal = (x == a) | (isnan(x) & isnan(a));
+  return convert_M(more) | (convert_M(equal) & convert_M(k < i));
+}
+
+OCL_INLINE M op_argmin_wins(T x, long k, T a, long i) {
+  const N less = (x < a) | (isnan(x) & !isnan(a)), equal = (x == a) | (isnan(x) & isnan(a));
+  return convert_M(less) | (convert_M(equal) & convert_M(k < i));
+}
+
+// The bits of a float as an integer, negative ones mirrored, so that integers compare as the numbers do.
+OCL_INLINE N op_order_key(T x) {
+  const N sign = as_N(REAL(-0.0)), bits = as_N(x + REAL(0.0));
+  return isnan(x) ? ~sign : (bits < 0 ? bits ^ ~sign : bits);
+}
+
+// Upper and lower part of (h + l) + x, h + l a sum of two numbers without overlap (Knuth's two-sum). An infinite sum
+// has no lower part.
+OCL_INLINE T op_sum_high(T h, T l, T x) {
+  const T s = h + x, b = s - h, e = ((h - (s - b)) + (x - b)) + l;
+  return isfinite(s) ? s + e : s;
+}
+
+OCL_INLINE T op_sum_low(T h, T l, T x) {
+  const T s = h + x, b = s - h, e = ((h - (s - b)) + (x - b)) + l;
+  return isfinite(s) ? e - ((s + e) - s) : REAL(0.0);
+}
+
+// exp(x) for x <= 0, or nan; results that are no normal numbers may be 0.
+OCL_INLINE T op_exp_falling(T x) {
+  return exp(x);
+}
+
+// s * exp(m - n) + t * exp(k - n), n the larger of m and k: one of the two exponentials is 1, both are for equal
+// infinities.
+OCL_INLINE T op_softmax_sum(T m, T s, T k, T t) {
+  const T e = m == k ? REAL(1.0) : exp(-fabs(k - m));
+  return k > m ? s * e + t : s + t * e;
+}
+
+// The same of s + l and t + u, as two numbers without overlap.
+OCL_INLINE T op_softmax_high(T m, T s, T l, T k, T t, T u) {
+  const T e = m == k ? REAL(1.0) : exp(-fabs(k - m)), a = k > m ? e : REAL(1.0), b = k > m ? REAL(1.0) : e;
+  return op_sum_high(s * a, l * a + u * b, t * b);
+}
+
+OCL_INLINE T op_softmax_low(T m, T s, T l, T k, T t, T u) {
+  const T e = m == k ? REAL(1.0) : exp(-fabs(k - m)), a = k > m ? e : REAL(1.0), b = k > m ? REAL(1.0) : e;
+  return op_sum_low(s * a, l * a + u * b, t * b);
+}
+
+// Weight of the part of b elements when it is merged with a elements.
+OCL_INLINE T op_welford_ratio(T b, T a) {
+  return b == REAL(0.0) ? REAL(0.0) : b / (a + b);
+}
+
+// ---- random numbers: Philox 4x32-10 (Salmon et al. 2011), key = seed, counter = {offset, index} ----
+
+// Ten rounds; words 0 and 1 of the result as the low and the high half of a ulong.
+// Words 0 and 1, or 2 and 3 unless `high` is 0.
+OCL_INLINE ulong op_philox_pair(long seed, long offset, long index, long high) {
+  uint k0 = convert_uint(as_ulong(seed) & (ulong)(0xffffffff)), k1 = convert_uint(as_ulong(seed) >> (ulong)(32));
+  uint c0 = convert_uint(as_ulong(offset) & (ulong)(0xffffffff)), c1 = convert_uint(as_ulong(offset) >> (ulong)(32));
+  uint c2 = convert_uint(as_ulong(index) & (ulong)(0xffffffff)), c3 = convert_uint(as_ulong(index) >> (ulong)(32));
+  for (int round = 0; round < 10; ++round) {
+    const uint high0 = mul_hi(c0, (uint)(0xD2511F53u)), low0 = c0 * (uint)(0xD2511F53u);
+    const uint high1 = mul_hi(c2, (uint)(0xCD9E8D57u)), low1 = c2 * (uint)(0xCD9E8D57u);
+    c0 = high1 ^ c1 ^ k0;
+    c1 = low1;
+    c2 = high0 ^ c3 ^ k1;
+    c3 = low0;
+    k0 += (uint)(0x9E3779B9u);
+    k1 += (uint)(0xBB67AE85u);
+  }
+  const ulong first = convert_ulong(c0) | (convert_ulong(c1) << (ulong)(32)),
+              second = convert_ulong(c2) | (convert_ulong(c3) << (ulong)(32));
+  return high == (long)(0) ? first : second;
+}
+
+OCL_INLINE ulong op_philox(long seed, long offset, long index) {
+  return op_philox_pair(seed, offset, index, (long)(0));
+}
+
+OCL_INLINE float op_philox_uniform(long seed, long offset, long index) {
+  return convert_float(convert_uint(op_philox(seed, offset, index) & (ulong)(0xffffffff)) >> (uint)(8)) *
+         (float)(0x1p-24f);
+}
+
+// One word of four for each index.
+OCL_INLINE float op_philox_lane(long seed, long offset, long index) {
+  const ulong words = op_philox_pair(seed, offset, index >> (long)(2), index & (long)(2));
+  const ulong word = (index & (long)(1)) == (long)(0) ? words & (ulong)(0xffffffff) : words >> (ulong)(32);
+  return convert_float(convert_uint(word) >> (uint)(8)) * (float)(0x1p-24f);
+}
+
+// Box-Muller; 1 - u keeps the logarithm's argument above zero.
+OCL_INLINE float op_philox_normal(long seed, long offset, long index) {
+  const ulong words = op_philox(seed, offset, index);
+  const float u0 = convert_float(convert_uint(words & (ulong)(0xffffffff)) >> (uint)(8)) * (float)(0x1p-24f);
+  const float u1 = convert_float(convert_uint(words >> (ulong)(32)) >> (uint)(8)) * (float)(0x1p-24f);
+  return sqrt((float)(-2.0f) * log((float)(1.0f) - u0)) * cos((float)(6.283185307179586f) * u1);
+}
+
+OCL_INLINE long op_philox_bits(long seed, long offset, long index) {
+  return as_long(op_philox(seed, offset, index));
+}
+
+// ---- integer types ----
+#ifdef OCL_OPS_ALONE
+#undef T
+#undef as_T
+#undef convert_T
+#define T int
+#define as_T as_int
+#define convert_T convert_int
+#endif
+
+// Index arithmetic: floor division and modulo for a divisor > 0.
+OCL_INLINE T opi_index_floordiv(T a, T b) {
+  return (a < (T)(0) ? a - (b - (T)(1)) : a) / b;
+}
+
+OCL_INLINE T opi_index_mod(T a, T b) {
+  const T r = a % b;
+  return r < (T)(0) ? r + b : r;
+}
+
+OCL_INLINE T opi_abs(T x) {
+  return x < (T)(0) ? (T)(-x) : x;
+}
+
+OCL_INLINE T opi_sign(T x) {
+  return x > (T)(0) ? (T)(1) : (x < (T)(0) ? (T)(-1) : (T)(0));
+}
+
+OCL_INLINE T opi_relu(T x) {
+  return x < (T)(0) ? (T)(0) : x;
+}
+
+// The divisors 0 (gives 0) and -1 (would overflow for the least integer) never reach the machine's division.
+OCL_INLINE T opi_truncdiv(T a, T b) {
+  const T safe = ((b == (T)(0)) | ((b == (T)(-1)) & (b < (T)(0)))) ? (T)(1) : b;
+  const T q = a / safe;
+  return b == (T)(0) ? (T)(0) : (((b == (T)(-1)) & (b < (T)(0))) ? as_T((U)((U)(0) - as_U(a))) : q);
+}
+
+OCL_INLINE T opi_floordiv(T a, T b) {
+  const T q = opi_truncdiv(a, b);
+  const T r = (T)(a - (T)(q * b));
+  return ((b != (T)(0)) & (r != (T)(0)) & ((r < (T)(0)) != (b < (T)(0)))) ? (T)(q - (T)(1)) : q;
+}
+
+OCL_INLINE T opi_fmod(T a, T b) {
+  return b == (T)(0) ? (T)(0) : (T)(a - (T)(opi_truncdiv(a, b) * b));
+}
+
+OCL_INLINE T opi_remainder(T a, T b) {
+  const T r = opi_fmod(a, b);
+  return ((r != (T)(0)) & ((r < (T)(0)) != (b < (T)(0)))) ? (T)(r + b) : r;
+}
+
+// By squaring, wrapping; a negative exponent gives 1 or -1 for bases 1 and -1, else 0.
+OCL_INLINE T opi_pow(T x, T y) {
+  T result = (T)(1), square = x, left = y < (T)(0) ? (T)(0) : y;
+  for (int bit = 0; bit < 63; ++bit) {
+    result = (left & (T)(1)) != (T)(0) ? (T)(result * square) : result;
+    square = (T)(square * square);
+    left = left >> (T)(1);
+  }
+  const T odd = (T)(y & (T)(1));
+  const T inverse = x == (T)(1) ? (T)(1) : (x == (T)(-1) ? (odd != (T)(0) ? (T)(-1) : (T)(1)) : (T)(0));
+  return y < (T)(0) ? inverse : result;
+}
+
+OCL_INLINE T opi_minimum(T a, T b) {
+  return min(a, b);
+}
+
+OCL_INLINE T opi_maximum(T a, T b) {
+  return max(a, b);
+}
+
+OCL_INLINE T opi_fmin(T a, T b) {
+  return min(a, b);
+}
+
+OCL_INLINE T opi_fmax(T a, T b) {
+  return max(a, b);
+}
+
+// Shifts outside 0 .. width-1 move every bit out.
+OCL_INLINE T opi_shl(T a, T b) {
+  const T width = (T)(sizeof(a) / OCL_LANES * 8);
+  return ((b < (T)(0)) | (b >= width)) ? (T)(0) : (T)(a << (b & (T)(width - (T)(1))));
+}
+
+OCL_INLINE T opi_shr(T a, T b) {
+  const T width = (T)(sizeof(a) / OCL_LANES * 8);
+  const T out = a < (T)(0) ? (T)(-1) : (T)(0);
+  return ((b < (T)(0)) | (b >= width)) ? out : (T)(a >> (b & (T)(width - (T)(1))));
+}
+
+OCL_INLINE M opi_argmax_wins(T x, long k, T a, long i) {
+  return convert_M(x > a) | (convert_M(x == a) & convert_M(k < i));
+}
+
+OCL_INLINE M opi_argmin_wins(T x, long k, T a, long i) {
+  return convert_M(x < a) | (convert_M(x == a) & convert_M(k < i));
+}

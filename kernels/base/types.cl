@@ -1,0 +1,213 @@
+// kernels/base/types.cl: types, hints, loads and stores shared by all kernels; comes before any other file of a program
+// text. OpenCL C 1.2.
+#ifndef OCL_COMMON_CL
+#define OCL_COMMON_CL
+
+// ---- hints ----
+#ifndef OCL_UNROLL  // put before a loop with constant bounds: unroll it fully
+#if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
+#define OCL_UNROLL __attribute__((opencl_unroll_hint))
+#else
+#define OCL_UNROLL
+#endif
+#endif
+#ifndef OCL_NO_UNROLL  // put before a loop with few, constant trips whose body is long: keep one copy
+#if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
+#define OCL_NO_UNROLL __attribute__((opencl_unroll_hint(1)))
+#else
+#define OCL_NO_UNROLL
+#endif
+#endif
+#ifndef OCL_INLINE  // every helper function of a kernel file
+#define OCL_INLINE static inline
+#endif
+#ifndef OCL_NOINLINE  // a rare path whose registers must not weigh on the caller's
+#define OCL_NOINLINE static __attribute__((noinline))
+#endif
+// CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
+// version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
+#ifndef ONE_ITEM
+#define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
+#endif
+
+// ---- types ----
+#define OCL_CAT_(a, b) a##b
+#define OCL_CAT(a, b) OCL_CAT_(a, b)
+#ifndef VW
+#define VW 16  // floats in a vector: 16 (AVX-512), 8 (AVX2), 4 (NEON, SSE, GPUs)
+#endif
+#define VEC OCL_CAT(float, VW)  // float16, float8 or float4
+#define VEC_UINT OCL_CAT(uint, VW)
+typedef float4 V4;
+typedef float8 V8;
+typedef float16 V16;
+
+// Storage type of the inputs: float, or IN_HALF (fp16) or IN_BF16 (upper 16 bits of a float). Arithmetic is always in
+// float.
+#ifndef IN_T
+#if defined(IN_HALF)
+#define IN_T half
+#elif defined(IN_BF16)
+#define IN_T ushort
+#else
+#define IN_T float
+#endif
+#endif
+
+// ---- load ---- p: pointer to storage in any address space, i: index in elements, no alignment beyond the element's
+#if defined(IN_HALF)
+#define LOAD(p, i) vload_half((size_t)0, (p) + (i))
+#define LOADV(p, i) OCL_CAT(vload_half, VW)((size_t)0, (p) + (i))
+#elif defined(IN_BF16)
+#define LOAD(p, i) as_float((uint)(p)[i] << 16)
+#define LOADV(p, i) OCL_CAT(as_float, VW)(OCL_CAT(convert_uint, VW)(OCL_CAT(vload, VW)((size_t)0, (p) + (i))) << 16)
+#else
+#define LOAD(p, i) ((p)[i])
+#define LOADV(p, i) OCL_CAT(vload, VW)((size_t)0, (p) + (i))
+#endif
+#define VLOAD(p) OCL_CAT(vload, VW)((size_t)0, (p))  // VW floats from any float pointer
+
+// ---- store ----
+#define VSTORE(v, p) OCL_CAT(vstore, VW)((v), (size_t)0, (p))  // VW floats to any float pointer
+
+// ---- group family (*_group.cl): one work-group = one tile of the output, operands staged in local memory ----
+//
+// A staged tile is [depth][width + TILE_PAD] floats: the multiply loop reads float4 along the width for one depth at a
+// time. All "const int" parameters below are compile-time constants at the call, so that every loop unrolls and every
+// private index is constant.
+#define TILE_PAD 4  // floats; rows of the transposing store (depth contiguous in memory) land on different banks
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+// Four neighbouring elements. `aligned`, the same for the whole launch: their address is a multiple of four elements,
+// one load instead of the four that compilers make of vload4. The host promises strides; where an input tensor begins
+// is seen only at run time, by ALIGNED(offset). The second path costs 5 to 10 percent on an H200, so ALIGNED_BASES
+// drops it where the plan itself places the operands.
+#ifndef ALIGNED_BASES
+#define ALIGNED_BASES 0  // 1: all operands read as float4 begin at multiples of four elements
+#endif
+#define ALIGNED(offset) (ALIGNED_BASES || (offset) % 4 == 0)
+ALWAYS_INLINE float4 load4(__global const IN_T* p, const int aligned) {
+#if !defined(IN_HALF) && !defined(IN_BF16)
+  if (aligned) return *(__global const float4*)p;
+#endif
+  return (float4)(LOAD(p, 0), LOAD(p, 1), LOAD(p, 2), LOAD(p, 3));
+}
+
+// Work-item (x, y) of a group that is `across` items wide. 32 neighbouring items form a patch 8 wide and 4 high where
+// this fits: they then read
+// 8 + 4 different float4 of the staged tiles and not 16 + 2.
+ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
+  if (across % 8 == 0 && down % 4 == 0)
+    return (int2)((lane & 7) + 8 * ((lane >> 5) % (across / 8)), ((lane >> 3) & 3) + 4 * ((lane >> 5) / (across / 8)));
+  return (int2)(lane % across, lane / across);
+}
+
+// Fetches this item's share of a width x depth part of a matrix, zeros outside (width_left, depth_left).
+// along_depth: depth is the contiguous dimension; quads: it is read by load4 and its extent is a multiple of 4.
+ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride,
+                              const int width_left, const int depth_left, const int lane, const int items,
+                              const int width, const int depth, const int along_depth, const int quads,
+                              const int aligned) {
+  OCL_UNROLL
+  for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
+    if (quads) {
+      const int e = lane + i * items;
+      const int w = along_depth ? e / (depth / 4) : e % (width / 4) * 4;
+      const int d = along_depth ? e % (depth / 4) * 4 : e / (width / 4);
+      held[i] = (float4)(0.0f);
+      if (w < width_left && d < depth_left && (width * depth / 4 % items == 0 || e < width * depth / 4))
+        held[i] = load4(p + (w * width_stride + d * depth_stride), aligned);
+    } else {
+      float part[4];
+      OCL_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const int e = lane + (i * 4 + j) * items;
+        const int w = along_depth ? e / depth : e % width;
+        const int d = along_depth ? e % depth : e / width;
+        part[j] = 0.0f;
+        if (w < width_left && d < depth_left && (width * depth / 4 % items == 0 || e < width * depth))
+          part[j] = LOAD(p, w * width_stride + d * depth_stride);
+      }
+      held[i] = (float4)(part[0], part[1], part[2], part[3]);
+    }
+  }
+}
+
+// Stores what tile_fetch holds into a staged tile.
+ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width,
+                             const int depth, const int along_depth, const int quads) {
+  const int row = width + TILE_PAD;
+  OCL_UNROLL
+  for (int i = 0; i < (width * depth / 4 + items - 1) / items; ++i) {
+    if (quads) {
+      const int e = lane + i * items;
+      if (width * depth / 4 % items == 0 || e < width * depth / 4) {
+        if (along_depth) {
+          __local float* t = tile + e % (depth / 4) * 4 * row + e / (depth / 4);
+          t[0] = held[i].x;
+          t[row] = held[i].y;
+          t[2 * row] = held[i].z;
+          t[3 * row] = held[i].w;
+        } else {
+          *(__local float4*)(tile + e / (width / 4) * row + e % (width / 4) * 4) = held[i];
+        }
+      }
+    } else {
+      const float part[4] = {held[i].x, held[i].y, held[i].z, held[i].w};
+      OCL_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const int e = lane + (i * 4 + j) * items;
+        if (width * depth / 4 % items == 0 || e < width * depth)
+          tile[along_depth ? e % depth * row + e / depth : e / width * row + e % width] = part[j];
+      }
+    }
+  }
+}
+
+// acc += a-tile * b-tile over `depth`. The item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across + 4*item.x
+// + 0..3 for i < item_m/4, j < item_n/4 (both 1 or 2): blocks of 4x4 apart from each other, so that neighbouring items
+// read neighbouring float4.
+//   acc[(i*4 + row) * (item_n/4) + j] = float4 along the columns
+ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item,
+                                 const int across, const int down, const int depth, const int item_m,
+                                 const int item_n) {
+  OCL_UNROLL
+  for (int k = 0; k < depth; ++k) {
+    float4 rows[2], cols[2];
+    OCL_UNROLL
+    for (int i = 0; i < item_m / 4; ++i)
+      rows[i] = *(__local const float4*)(a + k * (down * item_m + TILE_PAD) + (i * down + item.y) * 4);
+    OCL_UNROLL
+    for (int j = 0; j < item_n / 4; ++j)
+      cols[j] = *(__local const float4*)(b + k * (across * item_n + TILE_PAD) + (j * across + item.x) * 4);
+    OCL_UNROLL
+    for (int i = 0; i < item_m / 4; ++i) {
+      OCL_UNROLL
+      for (int j = 0; j < item_n / 4; ++j) {
+        const int at = i * item_n + j;
+        acc[at] = fma((float4)(rows[i].x), cols[j], acc[at]);
+        acc[at + item_n / 4] = fma((float4)(rows[i].y), cols[j], acc[at + item_n / 4]);
+        acc[at + item_n / 2] = fma((float4)(rows[i].z), cols[j], acc[at + item_n / 2]);
+        acc[at + item_n / 4 * 3] = fma((float4)(rows[i].w), cols[j], acc[at + item_n / 4 * 3]);
+      }
+    }
+  }
+}
+
+// total += acc; acc = 0: every SUM_STEPS steps of a long sum, so that its rounding errors grow with the root of a short
+// one.
+ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
+  OCL_UNROLL
+  for (int i = 0; i < quads; ++i) {
+    total[i] += acc[i];
+    acc[i] = (float4)(0.0f);
+  }
+}
+
+// One lane of a vector that sits in registers; `lane` may vary.
+ALWAYS_INLINE float lane_of(const float4 v, const int lane) {
+  return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w;
+}
+
+#endif  // OCL_COMMON_CL

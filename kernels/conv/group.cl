@@ -1,0 +1,303 @@
+// kernels/conv/group.cl: 2-D convolution on GPUs as an implicit GEMM, forward and (DATA_GRADIENT) gradient with respect
+// to the input.
+//
+//   forward:        y[n,k,h,w]  = sum over r,s,c of x[n, c, h*stride - pad + r*dilation, w*stride - pad + s*dilation] *
+//                   W[k,c,r,s]
+//   DATA_GRADIENT:  y[n,k,h,w]  = sum over r,s,c of x[n, c, (h + pad - r*dilation)/stride, (w + pad -
+//   s*dilation)/stride] * W[c,k,r,s], whole quotients only
+//
+// In both, x is what is read, y what is produced, c the channels summed over and k the channels produced, per group:
+// for the gradient x is dy, y is dx, c counts the filters. GEMM with M = pixels of y, N = k, depth = (r, s, c). One
+// work-group = TILE_M pixels x TILE_N channels, the pipeline of gemm/group.cl.
+//
+//   x (NHWC)                  row m of the A tile = pixel m, shifted by the tap (r, s): TILE_K consecutive channels of
+//                             one pixel of x, or zeros outside
+//   +---------+      taps r, s outermost, channel blocks innermost; a step never crosses a tap (FLAT: steps run over
+//                    the flattened (r, s, c))
+//   |  .r,s   |
+//   |    m    |      gradient with stride: y's pixels fall into stride_h * stride_w phases (h % stride_h, w %
+//   |         |      stride_w), all pixels of a phase use the same taps.
+//   +---------+      One grid dimension runs over the phases: no zeros are multiplied and every pixel has one owner.
+//
+// Arguments: x, x_offset, w, w_offset, int batch, C, K (per group), in_h, in_w (of x), out_h, out_w (of y), R, S,
+// stride_h, stride_w, pad_h, pad_w,
+//   dilation_h, dilation_w, long x_n, int x_h, x_w, x_c (strides of x in elements; one image below 2^31 elements),
+//   epilogue.
+//   x channel stride 1 (x_c is not read) unless FLAT. w packed [R][S][C][groups * K]: forward from weight [groups*K, C,
+//   R, S] by permute(2, 3, 1, 0);
+//   gradient from weight [groups*C, K, R, S] by view(groups, C, K, R, S).permute(3, 4, 1, 0, 2); without groups
+//   permute(2, 3, 0, 1).
+// Grid: global (ceil(pixels/TILE_M) * ceil(K/TILE_N) * GROUP, groups, phases), local (GROUP, 1, 1).
+//   forward: pixels = batch * out_h * out_w, phases = 1. Gradient: pixels = batch * ceil(out_h/stride_h) *
+//   ceil(out_w/stride_w), phases = stride_h * stride_w.
+// Hooks: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW = 4.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME conv_group
+#endif
+#ifndef DATA_GRADIENT
+#define DATA_GRADIENT 0  // 1: gradient with respect to the input
+#endif
+#ifndef TILE_M
+#define TILE_M 128  // pixels a work-group
+#endif
+#ifndef TILE_N
+#define TILE_N 128  // produced channels a work-group
+#endif
+#ifndef TILE_K
+#define TILE_K 16  // depth of one step, 8 or 16
+#endif
+#ifndef SUM_STEPS
+#define SUM_STEPS 0  // steps after which the running sum joins the total; 0: one running sum
+#endif
+#if SUM_STEPS
+#define SUM_OF(i) (total[i] + acc[i])
+#else
+#define SUM_OF(i) acc[i]
+#endif
+#ifndef ITEM_M
+#define ITEM_M 8  // pixels a work-item, 4 or 8
+#endif
+#ifndef ITEM_N
+#define ITEM_N 8  // channels a work-item, 4 or 8
+#endif
+#ifndef FLAT
+#define FLAT 0  // 1: steps over the flattened (r, s, c), any channel stride: for few channels (stem), C < 16
+#endif
+#ifndef X_VEC4
+#define X_VEC4 0  // 1: C and all strides of x are multiples of 4 (not with FLAT)
+#endif
+#ifndef W_VEC4
+#define W_VEC4 0  // 1: K is a multiple of 4
+#endif
+// FILTER_R, FILTER_S, FILTER_C: if defined, constants that replace the arguments R, S, C: FLAT then divides by
+// constants.
+#ifndef STORE
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // NHWC
+#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * out_h + (h)) * out_w + (w)) * (get_global_size(1) * K) + (k))
+#define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
+#define STOREV(acc, n, k, h, w) vstore4(acc, 0, y + Y_AT(n, k, h, w))
+#endif
+#define ACROSS (TILE_N / ITEM_N)
+#define DOWN (TILE_M / ITEM_M)
+#define GROUP (ACROSS * DOWN)  // work-items, 64..256
+#define X_HELD (TILE_M * TILE_K / 4 / GROUP)  // float4 of x an item fetches a step
+#define W_HELD ((TILE_N * TILE_K / 4 + GROUP - 1) / GROUP)
+#if TILE_M * TILE_K / 4 % GROUP != 0
+#error "the quads of the pixel tile are not a multiple of the work-items"
+#endif
+#if FLAT && GROUP % TILE_M != 0
+#error "FLAT needs at least one work-item per pixel of the tile"
+#endif
+#define PIXELS (FLAT ? 1 : X_HELD)  // different pixels an item fetches
+#define OUTSIDE (-0x20000000)  // a coordinate that no tap brings back into the image
+
+// One pixel of y, from its number among those of the phase.
+typedef struct {
+  int n, h, w;
+} Pixel;
+
+OCL_INLINE Pixel pixel_of(const int m, const int rows, const int columns) {
+  Pixel p;
+  p.w = m % columns;
+  p.h = m / columns % rows;
+  p.n = m / columns / rows;
+  return p;
+}
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+    __global const IN_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
+    __global const IN_T* w, const ulong w_offset,  // [R][S][C][groups * K]
+    const int batch, const int C_, const int K, const int in_h, const int in_w, const int out_h, const int out_w,
+    const int R_, const int S_, const int stride_h, const int stride_w, const int pad_h, const int pad_w,
+    const int dilation_h, const int dilation_w, const long x_n, const int x_h, const int x_w,
+    const int x_c EPILOGUE_PARAMS) {
+  __local float4 x_tile[2][TILE_K * (TILE_M + TILE_PAD) / 4];
+  __local float4 w_tile[2][TILE_K * (TILE_N + TILE_PAD) / 4];
+#ifdef FILTER_R
+  const int R = FILTER_R;
+#else
+  const int R = R_;
+#endif
+#ifdef FILTER_S
+  const int S = FILTER_S;
+#else
+  const int S = S_;
+#endif
+#ifdef FILTER_C
+  const int C = FILTER_C;
+#else
+  const int C = C_;
+#endif
+  const int lane = get_local_id(0);
+  const int2 item = tile_item(lane, ACROSS, DOWN);
+  const int k_tiles = (K + TILE_N - 1) / TILE_N;
+  const int m0 = (int)get_group_id(0) / k_tiles * TILE_M;  // neighbouring groups share pixels of x
+  const int k0 = (int)get_group_id(0) % k_tiles * TILE_N;
+  const int group = get_group_id(1);
+  const int w_row = get_global_size(1) * K;  // elements from one (r, s, c) to the next
+#if DATA_GRADIENT
+  const int step_h = stride_h, step_w = stride_w;
+  const int phase_h = (int)get_group_id(2) / stride_w, phase_w = (int)get_group_id(2) % stride_w;
+#else
+  const int step_h = 1, step_w = 1, phase_h = 0, phase_w = 0;
+#endif
+  const int rows = (out_h + step_h - 1) / step_h, columns = (out_w + step_w - 1) / step_w;
+  const int pixels = batch * rows * columns;
+
+  // The pixels whose part of x this item fetches: where tap "shift 0" finds them.
+  __global const IN_T* from[PIXELS];
+  int from_h[PIXELS], from_w[PIXELS];
+  const int quad = FLAT ? 0 : lane % (TILE_K / 4) * 4;  // first channel in a step that this item fetches
+  OCL_UNROLL
+  for (int i = 0; i < PIXELS; ++i) {
+    const int m = m0 + (FLAT ? lane % TILE_M : (lane + i * GROUP) / (TILE_K / 4));
+    const Pixel p = pixel_of(m, rows, columns);
+    from_h[i] = m < pixels ? DATA_GRADIENT ? p.h : p.h * stride_h - pad_h : OUTSIDE;
+    from_w[i] = DATA_GRADIENT ? p.w : p.w * stride_w - pad_w;
+    from[i] = x + (x_offset + min(p.n, batch - 1) * x_n + (long)group * C * (FLAT ? x_c : 1) + quad);
+  }
+  w += w_offset + (long)group * K + k0;
+
+  float4 acc[ITEM_M * ITEM_N / 4];
+  OCL_UNROLL
+  for (int i = 0; i < ITEM_M * ITEM_N / 4; ++i) acc[i] = (float4)(0.0f);
+#if SUM_STEPS
+  float4 total[ITEM_M * ITEM_N / 4];
+  int summed = 0;
+  OCL_UNROLL
+  for (int i = 0; i < ITEM_M * ITEM_N / 4; ++i) total[i] = (float4)(0.0f);
+#endif
+  float4 x_held[X_HELD], w_held[W_HELD];
+
+#if FLAT
+  // step_at: flattened (r, s, c) of the step's begin
+  const int depth = R * S * C;
+  int step_at = 0;
+#define MORE_STEPS (step_at < depth)
+#define NEXT_STEP step_at += TILE_K;
+#define FETCH_STEP                                                                                                    \
+  {                                                                                                                   \
+    OCL_UNROLL                                                                                                        \
+    for (int i = 0; i < X_HELD; ++i) {                                                                                \
+      float part[4];                                                                                                  \
+      OCL_UNROLL                                                                                                      \
+      for (int j = 0; j < 4; ++j) {                                                                                   \
+        const int at = step_at + lane / TILE_M + (i * 4 + j) * (GROUP / TILE_M);                                      \
+        const int c = at % C, tap = at / C, r = tap / S, s = tap % S;                                                 \
+        part[j] = 0.0f;                                                                                               \
+        int h, w_;                                                                                                    \
+        int hit = at < depth;                                                                                         \
+        if (DATA_GRADIENT) {                                                                                          \
+          const int over_h = phase_h + pad_h - r * dilation_h, over_w = phase_w + pad_w - s * dilation_w;             \
+          h = from_h[0] + over_h / stride_h;                                                                          \
+          w_ = from_w[0] + over_w / stride_w;                                                                         \
+          hit = hit && over_h % stride_h == 0 && over_w % stride_w == 0;                                              \
+        } else {                                                                                                      \
+          h = from_h[0] + r * dilation_h;                                                                             \
+          w_ = from_w[0] + s * dilation_w;                                                                            \
+        }                                                                                                             \
+        if (hit && h >= 0 && h < in_h && w_ >= 0 && w_ < in_w) part[j] = LOAD(from[0], h * x_h + w_ * x_w + c * x_c); \
+      }                                                                                                               \
+      x_held[i] = (float4)(part[0], part[1], part[2], part[3]);                                                       \
+    }                                                                                                                 \
+    tile_fetch(w_held, w + (long)step_at * w_row, 1, w_row, K - k0, depth - step_at, lane, GROUP, TILE_N, TILE_K, 0,  \
+               W_VEC4, ALIGNED(w_offset));                                                                            \
+  }
+#else
+  // The step: tap (r, s), channels from c. A tap that no pixel of the phase uses is passed over; the same for the whole
+  // group.
+  int r = 0, s = 0, c = 0, shift_h, shift_w;
+#define TAP_USED     \
+  (!DATA_GRADIENT || \
+   ((phase_h + pad_h - r * dilation_h) % stride_h == 0 && (phase_w + pad_w - s * dilation_w) % stride_w == 0))
+#define MORE_STEPS (r < R)
+#define NEXT_TAP    \
+  {                 \
+    c = 0;          \
+    if (++s == S) { \
+      s = 0;        \
+      ++r;          \
+    }               \
+  }
+// Distance from a pixel's place at "shift 0" to where the tap finds it; divisions, so only when the tap changes.
+#define SHIFT                                                                                 \
+  {                                                                                           \
+    while (MORE_STEPS && !TAP_USED) NEXT_TAP                                                  \
+    shift_h = DATA_GRADIENT ? (phase_h + pad_h - r * dilation_h) / stride_h : r * dilation_h; \
+    shift_w = DATA_GRADIENT ? (phase_w + pad_w - s * dilation_w) / stride_w : s * dilation_w; \
+  }
+#define NEXT_STEP \
+  {               \
+    c += TILE_K;  \
+    if (c >= C) { \
+      NEXT_TAP    \
+      SHIFT       \
+    }             \
+  }
+#define FETCH_STEP                                                                                                    \
+  {                                                                                                                   \
+    OCL_UNROLL                                                                                                        \
+    for (int i = 0; i < X_HELD; ++i) {                                                                                \
+      const int h = from_h[i] + shift_h, w_ = from_w[i] + shift_w, at = h * x_h + w_ * x_w + c;                       \
+      x_held[i] = (float4)(0.0f);                                                                                     \
+      if (h >= 0 && h < in_h && w_ >= 0 && w_ < in_w && c + quad < C) {                                               \
+        if (X_VEC4)                                                                                                   \
+          x_held[i] = load4(from[i] + at, ALIGNED(x_offset));                                                         \
+        else {                                                                                                        \
+          x_held[i].x = LOAD(from[i], at);                                                                            \
+          if (c + quad + 1 < C) x_held[i].y = LOAD(from[i], at + 1);                                                  \
+          if (c + quad + 2 < C) x_held[i].z = LOAD(from[i], at + 2);                                                  \
+          if (c + quad + 3 < C) x_held[i].w = LOAD(from[i], at + 3);                                                  \
+        }                                                                                                             \
+      }                                                                                                               \
+    }                                                                                                                 \
+    tile_fetch(w_held, w + ((r * S + s) * C + c) * (long)w_row, 1, w_row, K - k0, C - c, lane, GROUP, TILE_N, TILE_K, \
+               0, W_VEC4, ALIGNED(w_offset));                                                                         \
+  }
+  SHIFT
+#endif
+#define KEEP_STEP(now)                                                                         \
+  {                                                                                            \
+    tile_keep((__local float*)x_tile[now], x_held, lane, GROUP, TILE_M, TILE_K, !FLAT, !FLAT); \
+    tile_keep((__local float*)w_tile[now], w_held, lane, GROUP, TILE_N, TILE_K, 0, W_VEC4);    \
+  }
+
+  int more = MORE_STEPS, now = 0;  // `more` is the same for the whole group
+  if (more) {
+    FETCH_STEP
+    KEEP_STEP(0)
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // the first part of both operands is in buffer 0
+  while (more) {
+    NEXT_STEP
+    more = MORE_STEPS;
+    if (more) FETCH_STEP
+    tile_multiply(acc, (__local const float*)x_tile[now], (__local const float*)w_tile[now], item, ACROSS, DOWN, TILE_K,
+                  ITEM_M, ITEM_N);
+#if SUM_STEPS
+    if (++summed % SUM_STEPS == 0) tile_flush(total, acc, ITEM_M * ITEM_N / 4);
+#endif
+    now ^= 1;
+    if (more) KEEP_STEP(now)
+    // the next part is complete, and everyone has read the current one: its buffer is free
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+
+  OCL_UNROLL
+  for (int i = 0; i < ITEM_M; ++i) {
+    const int m = m0 + (i / 4 * DOWN + item.y) * 4 + i % 4;
+    const Pixel p = pixel_of(m, rows, columns);
+    const int h = p.h * step_h + phase_h, w_ = p.w * step_w + phase_w;
+    OCL_UNROLL
+    for (int j = 0; j < ITEM_N / 4; ++j) {
+      const int k = k0 + (j * ACROSS + item.x) * 4;
+      const float4 value = SUM_OF(i * (ITEM_N / 4) + j);
+      if (m < pixels && h < out_h && w_ < out_w) {
+        if (k + 3 < K)
+          STOREV(value, p.n, group * K + k, h, w_);
+        else
+          for (int l = 0; l < K - k; ++l) STORE(lane_of(value, l), p.n, group * K + k + l, h, w_);
+      }
+    }
+  }
+}

@@ -1,0 +1,236 @@
+// kernels/conv/item.cl: 2-D convolution forward and its data gradient (= transposed convolution) as an implicit GEMM,
+// groups included.
+// y[n][k][oh][ow] = sum over c, r, s of x[n][c][oh*stride_h - pad_h + r*dil_h][ow*stride_w - pad_w + s*dil_w] *
+// w[k][c][r][s], zero outside x. CPU family: one work-item = MT register tiles of MR pixels x TN = NV*VW output
+// channels of one group.
+//
+//   pixel p    = (n, oh, ow) flattened      tap (r, s): the MR pixels of a tile are MR row pointers, each the start of
+//                                           a contiguous run of
+//   tile       : MR consecutive pixels      `run` floats in x, or in zeros[] where the tap leaves the image; its packed
+//                                           weights are run x TN.
+//      k ->                                 acc[i][:] += row[i][j] * w[tap][j][:]      for j in run
+//   p +------------------------+
+//   | | acc[0][0] .. [NV-1]    |  x MT      tap_block taps are summed in registers, then added to sums[] (private,
+//   | |                        |            4*MT*MR*TN bytes): their
+//   v | ...      [MR-1]        |            weights (tap_block*run*TN*4 bytes) stay in cache while the MT tiles go by,
+//     |                        |            and sums stay short.
+//     +------------------------+            Good: tap_block*run near 512, and its weights at most half of L2.
+//
+// RUN says what a run is (x is addressed as x[n*x_n + h*x_h + w*x_w + c*x_c], strides in elements):
+//   0  channels of a pixel:      taps (r, s), run = C.      Needs x_c == 1.
+//   1  a filter row of pixels:   taps r,      run = S*C.    Needs x_c == 1, x_w == C (one group), dil_w == 1, and no
+//                                                           tap that leaves the image:
+//                                x is a padded copy, pad_h == pad_w == 0. For NHWC with few channels.
+// DATA_GRADIENT 1: `x` is dy, C counts the channels of dy (per group), K those of dx, in_* is the size of dy, out_* of
+// dx; the weights are packed with
+//   c and k exchanged, not flipped. dx[n][k][h][w] = sum over c, r, s with (h + pad_h - r*dil_h) = stride_h*oh of
+//   dy[n][c][oh][ow] * w[c][k][r][s].
+//   The pixels of a phase (h % stride_h, w % stride_w) share their taps: tiles hold pixels of one phase, and no zeros
+//   are multiplied. RUN must be 0.
+//   With stride 1 it is the forward kernel on flipped weights with pad' = dil*(R-1) - pad, and both give the same
+//   result.
+//
+// Inputs: x as above, offset in elements;
+//   w packed and padded with zeros, element (g, k, c, r, s) at ((((g*ceil(K/PANEL) + k/PANEL)*R + r)*S + s)*C +
+//   c)*PANEL + k % PANEL
+//     (k, c within the group);
+//   zeros: C zeros (RUN 0; unused otherwise).
+// Arguments: x, x_offset, w, w_offset, zeros, zeros_offset, with BIAS bias, bias_offset, int batch, C, in_h, in_w, K,
+// out_h, out_w, groups, R, S, stride_h, stride_w, pad_h, pad_w,
+//   dil_h, dil_w, x_h, x_w, x_c, tap_block, long x_n, EPILOGUE_PARAMS.   C, K: channels of ONE group.
+// Global size: (ceil(batch*ceil(out_h/ph)*ceil(out_w/pw) / (MR*MT)), groups*ceil(K/TN), ph*pw), local (1, 1, 1);
+//   ph = pw = 1 forward; ph = stride_h, pw = stride_w for DATA_GRADIENT.
+// Hooks: STORE(acc, n, k, h, w), STOREV(acc, n, k, h, w) with k = g*K + channel in the group; store dimension k.
+//   STATISTICS 1, forward alone: the item also leaves mean (which 0), m2 (1: the sum of squared distances from it) and
+//   count (2) of its pixels for each
+//   channel, as part get_global_id(0): STORE1(value, which, part, k), STORE1V along k.
+//   BIAS 1: bias[k], k over all groups, is added to each sum.
+//   Both have one call site in a loop: an epilogue may be long, and building it MR*NV times took seconds.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME conv_item
+#endif
+#ifndef MR
+// pixels of a register tile; MR*NV + NV + 1 <= number of vector registers (6x4 or 12x2 of 32; 4x2 of 16)
+#define MR 6
+#endif
+#ifndef NV
+#define NV 4  // vectors (of VW floats) of output channels in a tile
+#endif
+#define TN (NV * VW)  // output channels of a tile
+#ifndef PANEL
+#define PANEL TN  // output channels of a panel of w; a multiple of TN
+#endif
+#ifndef MT
+#define MT 4  // tiles (of MR pixels) a work-item
+#endif
+#ifndef RUN
+#define RUN 0  // see above
+#endif
+#ifndef DATA_GRADIENT
+#define DATA_GRADIENT 0  // see above
+#endif
+#ifndef WHOLE_VECTORS
+#define WHOLE_VECTORS 0  // 1: K % VW == 0, no channel is stored alone
+#endif
+#ifndef STATISTICS
+#define STATISTICS 0  // see above
+#endif
+#ifndef BIAS
+#define BIAS 0  // see above
+#endif
+#ifndef STORE  // alone: dense y[n][h][w][k], y_K = all channels
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_H, const int y_W, const int y_K
+#define EPILOGUE_PASS , y, y_offset, y_H, y_W, y_K
+#define STORE(acc, n, k, h, w) (y[y_offset + (((ulong)(n) * y_H + (h)) * y_W + (w)) * y_K + (k)] = (acc))
+#define STOREV(acc, n, k, h, w) VSTORE(acc, y + y_offset + (((ulong)(n) * y_H + (h)) * y_W + (w)) * y_K + (k))
+#endif
+
+ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong x_offset,
+                                   __global const IN_T* restrict w, const ulong w_offset,
+                                   __global const IN_T* restrict zeros, const ulong zeros_offset,
+#if BIAS
+                                   __global const IN_T* restrict bias, const ulong bias_offset,
+#endif
+                                   const int batch, const int C, const int in_h, const int in_w, const int K,
+                                   const int out_h, const int out_w, const int groups, const int R, const int S,
+                                   const int stride_h, const int stride_w, const int pad_h, const int pad_w,
+                                   const int dil_h, const int dil_w, const int x_h, const int x_w, const int x_c,
+                                   const int tap_block, const long x_n EPILOGUE_PARAMS) {
+  const int first = get_global_id(0) * (MT * MR);
+  const int tiles_k = (K + TN - 1) / TN, group = get_global_id(1) / tiles_k, k0 = get_global_id(1) % tiles_k * TN;
+#if DATA_GRADIENT
+  const int phase_h = get_global_id(2) / stride_w, phase_w = get_global_id(2) % stride_w;
+  // pixels of this phase
+  const int rows_h = (out_h - phase_h + stride_h - 1) / stride_h, rows_w = (out_w - phase_w + stride_w - 1) / stride_w;
+#define OUT_H(q) ((q) * stride_h + phase_h)
+#define OUT_W(q) ((q) * stride_w + phase_w)
+#define IN_STEP_H 1
+#define IN_STEP_W 1
+#else
+  const int rows_h = out_h, rows_w = out_w;
+#define OUT_H(q) (q)
+#define OUT_W(q) (q)
+#define IN_STEP_H stride_h
+#define IN_STEP_W stride_w
+#endif
+  const int pixels = rows_h > 0 && rows_w > 0 ? batch * rows_h * rows_w : 0;
+#if RUN == 0
+  const int taps = R * S, run = C;
+#else
+  const int taps = R, run = S * C;
+#endif
+  x += x_offset + (long)group * C * x_c;
+  w += w_offset + ((long)group * ((K + PANEL - 1) / PANEL) + k0 / PANEL) * (long)R * S * C * PANEL + k0 % PANEL;
+  zeros += zeros_offset;
+#if BIAS
+  float biases[TN];
+  OCL_NO_UNROLL for (int k = 0; k < TN; ++k) biases[k] =
+      k < K - k0 ? LOAD(bias, bias_offset + group * K + k0 + k) : 0.f;
+#endif
+  float sums[MT * MR * TN];
+
+  for (int tap0 = 0; tap0 < taps; tap0 += tap_block) {
+    const int tap1 = min(tap0 + tap_block, taps);
+    for (int t = 0; t < MT; ++t) {
+      const int m = first + t * MR;
+      if (m >= pixels) break;
+      const int rows = min(MR, pixels - m);
+      // output pixel: image, row and column (of the phase); the last pixel again where there is none
+      int image[MR], qh[MR], qw[MR];
+      int n_at = m / (rows_h * rows_w), h_at = m / rows_w % rows_h, w_at = m % rows_w;
+      OCL_NO_UNROLL for (int i = 0; i < MR; ++i) {
+        image[i] = n_at;
+        qh[i] = h_at;
+        qw[i] = w_at;
+        if (i + 1 < rows && ++w_at == rows_w) {
+          w_at = 0;
+          if (++h_at == rows_h) {
+            h_at = 0;
+            ++n_at;
+          }
+        }
+      }
+      VEC acc[MR][NV];
+      OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = (VEC)(0.f);
+      for (int tap = tap0; tap < tap1; ++tap) {
+#if DATA_GRADIENT
+        const int above = phase_h + pad_h - tap / S * dil_h, left = phase_w + pad_w - tap % S * dil_w;
+        if (above % stride_h != 0 || left % stride_w != 0) continue;  // this tap meets no pixel of the phase
+        const int shift_h = above / stride_h, shift_w = left / stride_w;
+#elif RUN == 0
+        const int shift_h = tap / S * dil_h - pad_h, shift_w = tap % S * dil_w - pad_w;
+#else
+        const int shift_h = tap * dil_h, shift_w = 0;
+#endif
+        __global const IN_T* start[MR];
+        OCL_NO_UNROLL for (int i = 0; i < MR; ++i) {
+          const int ih = qh[i] * IN_STEP_H + shift_h, iw = qw[i] * IN_STEP_W + shift_w;
+          start[i] = x + (image[i] * x_n + (long)ih * x_h + (long)iw * x_w);
+#if RUN == 0
+          if (ih < 0 || ih >= in_h || iw < 0 || iw >= in_w) start[i] = zeros;
+#endif
+        }
+        __global const IN_T* row[MR];
+        OCL_UNROLL for (int i = 0; i < MR; ++i) row[i] = start[i];
+        __global const IN_T* panel = w + (long)tap * run * PANEL;
+        for (int j = 0; j < run; ++j) {
+          VEC bv[NV];
+          OCL_UNROLL for (int v = 0; v < NV; ++v) bv[v] = LOADV(panel, (long)j * PANEL + v * VW);
+          OCL_UNROLL for (int i = 0; i < MR; ++i) {
+            const VEC av = (VEC)(LOAD(row[i], j));
+            OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
+          }
+        }
+      }
+      float* tile = sums + t * (MR * TN);
+      if (tap0 > 0) {
+        OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] +=
+            VLOAD(tile + i * TN + v * VW);
+      }
+#if BIAS
+      if (tap1 == taps) {
+        OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] +=
+            VLOAD(biases + v * VW);
+      }
+#endif
+      OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v)
+          VSTORE(acc[i][v], tile + i * TN + v * VW);
+      if (tap1 < taps) continue;
+      const int width = min(TN, K - k0), k_out = group * K + k0;
+      OCL_NO_UNROLL for (int i = 0; i < rows; ++i) {
+        int k = 0;
+        OCL_NO_UNROLL for (; k + VW <= width; k += VW) {
+          const VEC value = VLOAD(tile + i * TN + k);
+          STOREV(value, image[i], k_out + k, OUT_H(qh[i]), OUT_W(qw[i]));
+        }
+#if !WHOLE_VECTORS
+        OCL_NO_UNROLL for (; k < width; ++k) STORE(tile[i * TN + k], image[i], k_out + k, OUT_H(qh[i]), OUT_W(qw[i]));
+#endif
+      }
+    }
+  }
+#if STATISTICS
+  const int rows = min(MT * MR, pixels - first), width = min(TN, K - k0), k_out = group * K + k0;
+  VEC mean[NV], m2[NV];
+  OCL_UNROLL for (int v = 0; v < NV; ++v) mean[v] = m2[v] = (VEC)(0.f);
+  for (int i = 1; i < rows; ++i)  // around the first pixel
+    OCL_UNROLL for (int v = 0; v < NV; ++v) mean[v] += VLOAD(sums + i * TN + v * VW) - VLOAD(sums + v * VW);
+  OCL_UNROLL for (int v = 0; v < NV; ++v) mean[v] = VLOAD(sums + v * VW) + mean[v] / (VEC)(rows);
+  for (int i = 0; i < rows; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) {
+      const VEC d = VLOAD(sums + i * TN + v * VW) - mean[v];
+      m2[v] = fma(d, d, m2[v]);
+    }
+  float results[3 * TN];
+  OCL_UNROLL for (int v = 0; v < NV; ++v) {
+    VSTORE(mean[v], results + v * VW);
+    VSTORE(m2[v], results + TN + v * VW);
+    VSTORE((VEC)(rows), results + 2 * TN + v * VW);
+  }
+  OCL_NO_UNROLL for (int which = 0; which < 3; ++which) {
+    int k = 0;
+    OCL_NO_UNROLL for (; k + VW <= width; k += VW)
+        STORE1V(VLOAD(results + which * TN + k), which, get_global_id(0), k_out + k);
+    OCL_NO_UNROLL for (; k < width; ++k) STORE1(results[which * TN + k], which, get_global_id(0), k_out + k);
+  }
+#endif
+}

@@ -1,0 +1,166 @@
+// kernels/conv/warp.cl: 2-D convolution on the matrix unit of a warp as an implicit GEMM, forward and (DATA_GRADIENT)
+// gradient with respect to the input.
+//
+// What is computed, the arguments and the phases of a strided gradient are those of conv/group.cl; the loop is that of
+// tensor_core/warp.cl, the taps are those of conv/taps.cl. GEMM with M = pixels of y, N = produced channels k, depth =
+// the used taps (r, s), with the channels c of each innermost: a chunk of the depth (16 bytes) is channels of one tap,
+// so C is a multiple of CHUNK and a step may cross taps.
+//
+// Arguments: those of conv/warpgroup.cl: x, x_offset, w, w_offset, with BIAS bias, bias_offset, int batch, C, K (per
+// group), in_h, in_w (of x), out_h, out_w
+//   (of y), R, S, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, long x_n, int x_h, x_w, x_c (x_c is 1; C
+//   and the other strides are multiples of
+//   CHUNK), with STATISTICS int parts, epilogue.
+//   w packed [groups * K][R][S][C]: forward from weight [groups*K, C, R, S], gradient from weight [groups*C, K, R, S].
+// Grid: global (ceil(pixels/TILE_M) * ceil(K/TILE_N) * GROUP, groups, phases), local (GROUP, 1, 1); pixels and phases
+// as for conv/group.cl.
+//   STATISTICS: up to ceil(K/TILE_N) * parts groups, GROUP times; parts is at most ceil(pixels/TILE_M).
+// Hooks: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW 2 or the elements of 16 bytes. STATISTICS 1,
+// forward alone: the kernel also leaves
+//   the statistics of each k, in parts (conv/statistics.cl): STORE1(value, which, part, k). BIAS 1, with STATISTICS:
+//   bias[k] is added to each sum.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME conv_warp
+#endif
+#ifndef STORE
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // NHWC
+#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * out_h + (h)) * out_w + (w)) * (get_global_size(1) * K) + (k))
+#define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
+#define STOREV(acc, n, k, h, w) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(n, k, h, w))
+// behind y
+#define STORE1(value, which, part, k) \
+  (y[Y_AT(batch, 0, 0, 0) + (ulong)((which) * parts + (part)) * (get_global_size(1) * K) + (k)] = (value))
+#endif
+// A group's tiles: one, or those of its parts, before each of which all have left the stages and statistics of the one
+// before.
+#if STATISTICS
+#define FOR_TILES_HERE(g) FOR_TILES_OF_PARTS(g, m_tiles, k_tiles, parts)
+#define TILE_HERE(g) tile_of_part(g, m_tiles, k_tiles, parts)
+#define BEGIN_TILE() barrier(CLK_LOCAL_MEM_FENCE)
+#else
+#define FOR_TILES_HERE(g) const int g = get_group_id(0);
+#define TILE_HERE(g) tile_at(g, m_tiles, k_tiles)
+#define BEGIN_TILE()
+#endif
+#define ROWS_APART (GROUP / 8)  // pixels or filters between two chunks of a work-item
+#define A_CHUNKS (TILE_M / ROWS_APART)
+#define B_CHUNKS (TILE_N / ROWS_APART)
+// The chunk of this work-item in a step: `at`, of its A_CHUNKS pixels and B_CHUNKS filters.
+#define STAGE_TAPS(to)                                                                                                \
+  {                                                                                                                   \
+    const int over_h = down.shift - at.r * down.turn, over_w = across.shift - at.s * across.turn;                     \
+    const int shift = over_h * x_h + over_w * x_w + at.c, used = at.r < down.count, of_filter = TAP(at) * C + at.c;   \
+    OCL_UNROLL                                                                                                        \
+    for (int i = 0; i < A_CHUNKS; ++i) {                                                                              \
+      const int h = (places[i] >> 16) + over_h, v = (short)(places[i] & 0xffff) + over_w;                             \
+      const int inside = used && (uint)h < (uint)in_h && (uint)v < (uint)in_w;                                        \
+      stage_chunk((to) + row_chunk(row + i * ROWS_APART, chunk), inside ? from[i] + shift : x, 1, inside ? CHUNK : 0, \
+                  aligned);                                                                                           \
+    }                                                                                                                 \
+    OCL_UNROLL                                                                                                        \
+    for (int i = 0; i < B_CHUNKS; ++i) {                                                                              \
+      const int inside = used && k0 + row + i * ROWS_APART < K;                                                       \
+      stage_chunk((to) + A_ELEMENTS + row_chunk(row + i * ROWS_APART, chunk),                                         \
+                  inside ? filters + (i * w_rows + of_filter) : w, 1, inside ? CHUNK : 0, 1);                         \
+    }                                                                                                                 \
+    at = further(at, TILE_K, C, across.count);                                                                        \
+  }
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+    __global const UNIT_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
+    __global const UNIT_T* w, const ulong w_offset,  // [groups * K][R][S][C]
+#if BIAS
+    __global const UNIT_T* bias, const ulong bias_offset,  // [groups * K]
+#endif
+    const int batch, const int C, const int K, const int in_h, const int in_w, const int out_h, const int out_w,
+    const int R, const int S, const int stride_h, const int stride_w, const int pad_h, const int pad_w,
+    const int dilation_h, const int dilation_w, const long x_n, const int x_h, const int x_w, const int x_c
+#if STATISTICS
+    ,
+    const int parts
+#endif
+        EPILOGUE_PARAMS) {
+  LOCAL_STAGES(stages);
+#if STATISTICS
+  STATISTICS_OF_COLUMNS(statistics);
+  int counted = 0;  // rows that this warp has seen of a part
+#endif
+#if DATA_GRADIENT
+  const int step_h = stride_h, step_w = stride_w;
+  const int phase_h = (int)get_group_id(2) / stride_w, phase_w = (int)get_group_id(2) % stride_w;
+#else
+  const int step_h = 1, step_w = 1, phase_h = 0, phase_w = 0;
+#endif
+  const int rows = (out_h + step_h - 1) / step_h, columns = (out_w + step_w - 1) / step_w,
+            pixels = batch * rows * columns;
+  const int group = get_group_id(1), p = get_local_id(0), chunk = p & 7, row = p >> 3,
+            aligned = CHUNK_ALIGNED(x_offset);
+  const Taps down = taps_of(R, phase_h, pad_h, stride_h, dilation_h),
+             across = taps_of(S, phase_w, pad_w, stride_w, dilation_w);
+  const int m_tiles = (pixels + TILE_M - 1) / TILE_M, k_tiles = (K + TILE_N - 1) / TILE_N;
+  FOR_TILES_HERE(g) {
+    const int2 tile = TILE_HERE(g);
+    const int k0 = tile.y * TILE_N;
+    __global const UNIT_T* from[A_CHUNKS];
+    int places[A_CHUNKS];  // row and column of the pixel's place, 16 bits each
+    OCL_UNROLL
+    for (int i = 0; i < A_CHUNKS; ++i) {
+      const int m = tile.x * TILE_M + row + i * ROWS_APART, column = m % columns, line = m / columns % rows,
+                n = m / columns / rows;
+      const int h = m < pixels ? DATA_GRADIENT ? line : line * stride_h - pad_h : OUTSIDE;
+      const int v = DATA_GRADIENT ? column : column * stride_w - pad_w;
+      from[i] = x + (x_offset + min(n, batch - 1) * x_n + (long)group * C + h * (long)x_h + v * (long)x_w);
+      places[i] = (h << 16) | (v & 0xffff);
+    }
+    __global const UNIT_T* filters = w + (w_offset + ((long)group * K + k0 + row) * R * S * C);
+    const int w_rows = ROWS_APART * R * S * C, depth = down.count * across.count * C;
+    const Place begin = {0, 0, 0};
+    Place at = further(begin, chunk * CHUNK, C, across.count);
+    float total[SUMS];
+    BEGIN_TILE();
+    MULTIPLY_STEPS(total, stages, (depth + TILE_K - 1) / TILE_K, 1, 1, STAGE_TAPS);
+#if BIAS
+    add_bias(total, bias + (bias_offset + group * K + k0), K - k0);
+#endif
+#if STATISTICS
+    counted = add_tile(statistics, 0, total, counted, pixels - tile.x * TILE_M);
+    if (tile.x + parts >= m_tiles) {
+      STORE_STATISTICS(statistics, 0, tile.x % parts, k0, K, group * K);
+      counted = 0;
+    }
+#endif
+
+    const int m0 = tile.x * TILE_M + warp_row(), n0 = k0 + warp_column();
+    // The same for the whole group; a phase's last row or column may lie outside only where sizes do not divide.
+    const int whole = STORES_ALIGNED && (tile.x + 1) * TILE_M <= pixels && (tile.y + 1) * TILE_N <= K &&
+                      rows * step_h == out_h && columns * step_w == out_w;
+    UNROLL_STORES
+    for (int step = 0; step < WARP_M / 16; ++step) {
+      RowVector vectors[2 * LANE_VECTORS];
+      next_warp_rows(vectors, total);
+      OCL_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        const int pixel = m0 + step * 16 + i * 8, n = pixel / columns / rows;
+        const int h = pixel / columns % rows * step_h + phase_h, v = pixel % columns * step_w + phase_w;
+        if (whole) {
+          OCL_UNROLL
+          for (int j = 0; j < LANE_VECTORS; ++j)
+            STOREA(vectors[i * LANE_VECTORS + j], n, group * K + n0 + vector_column(j), h, v);
+          continue;
+        }
+        if (pixel >= pixels || h >= out_h || v >= out_w) continue;
+        OCL_UNROLL
+        for (int j = 0; j < LANE_VECTORS; ++j) {
+          RowVector sum = vectors[i * LANE_VECTORS + j];
+          const int k = n0 + vector_column(j);
+          if (k + VW <= K) {
+            STOREV(sum, n, group * K + k, h, v);
+          } else {
+            OCL_NO_UNROLL
+            for (int l = k; l < K; ++l, sum = ROTATED(sum)) STORE(sum.s0, n, group * K + l, h, v);
+          }
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,238 @@
+// kernels/conv/weight_group.cl: gradient of a 2-D convolution with respect to its weight on GPUs, both tensors read in
+// place.
+//
+//   dw[k,c,r,s] = sum over n,p,q of dy[n,k,p,q] * x[n, c, p*stride - pad + r*dilation, q*stride - pad + s*dilation]
+//
+// GEMM with M = filters k, N = (r, s, c) flattened with c fastest, depth = pixels (n, p, q) of dy. One work-group =
+// TILE_M filters x TILE_N columns over the pixels of one split; the pipeline of gemm/group.cl. A column's tap and
+// channel never change, so an item only follows the pixel:
+//
+//                       TILE_N columns (r, s, c)
+//                     +-----------------------+
+//    x, shifted by    | pixel: c c c c | next |  TILE_K pixels a step; a quad = 4 channels of one tap (X_VEC4), zeros
+//                     outside the image
+//    the column's tap +-----------------------+
+//   +---------+       +-----------------------+
+//   | dy^T    |       | dw                    |  TILE_M filters
+//   +---------+       +-----------------------+
+//
+// Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), H, W (of x), P, Q (of dy), R, S, stride_h,
+// stride_w, pad_h, pad_w, dilation_h, dilation_w,
+//   split_pixels (pixels a split), long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c (strides in elements;
+//   one image below 2^31 elements), epilogue.
+// Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP, groups, splits), local (GROUP, 1, 1), splits =
+// ceil(batch*P*Q / split_pixels). Hooks: STORE(acc, split * filters + k, c, r, s), the sum of one split; k over all
+// groups (filters of them), c within the group. Store dimension c, VW = 4.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME conv_weight_group
+#endif
+#ifndef TILE_M
+#define TILE_M 128  // filters a work-group
+#endif
+#ifndef TILE_N
+#define TILE_N 128  // columns (r, s, c) a work-group
+#endif
+#ifndef TILE_K
+#define TILE_K 16  // pixels of one step, 8 or 16
+#endif
+#ifndef SUM_STEPS
+#define SUM_STEPS 0  // steps after which the running sum joins the total; 0: one running sum
+#endif
+#if SUM_STEPS
+#define SUM_OF(i) (total[i] + acc[i])
+#else
+#define SUM_OF(i) acc[i]
+#endif
+#ifndef ITEM_M
+#define ITEM_M 8  // filters a work-item, 4 or 8
+#endif
+#ifndef ITEM_N
+#define ITEM_N 8  // columns a work-item, 4 or 8
+#endif
+#ifndef DY_VEC4
+#define DY_VEC4 0  // 1: dy_c is 1; K and the other strides of dy are multiples of 4
+#endif
+#ifndef X_VEC4
+#define X_VEC4 0  // 1: x_c is 1; C and the other strides of x are multiples of 4
+#endif
+// FILTER_R, FILTER_S: if defined, constants that replace the arguments R, S.
+#ifndef STORE
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // [split * filters + k][r][s][c]
+#define Y_AT(k, c, r, s) (y_offset + (((ulong)(k) * R + (r)) * S + (s)) * C + (c))
+#define STORE(acc, k, c, r, s) (y[Y_AT(k, c, r, s)] = (acc))
+#define STOREV(acc, k, c, r, s) vstore4(acc, 0, y + Y_AT(k, c, r, s))
+#endif
+#define ACROSS (TILE_N / ITEM_N)
+#define DOWN (TILE_M / ITEM_M)
+#define GROUP (ACROSS * DOWN)  // work-items, 64..256
+#define DY_HELD (TILE_M * TILE_K / 4 / GROUP)  // float4 an item fetches a step
+#define X_HELD (TILE_N * TILE_K / 4 / GROUP)
+#define DY_LANES (DY_VEC4 ? TILE_M / 4 : TILE_M)  // items side by side on one pixel of dy
+#define X_LANES (X_VEC4 ? TILE_N / 4 : TILE_N)  // and of x
+#if TILE_M * TILE_K / 4 % GROUP != 0 || TILE_N * TILE_K / 4 % GROUP != 0
+#error "the quads of a tile are not a multiple of the work-items"
+#endif
+#if GROUP % TILE_M != 0 && !DY_VEC4 || GROUP % TILE_N != 0 && !X_VEC4
+#error "a tile that is read by single elements is at most as wide as the group has items"
+#endif
+
+// A pixel of dy that an item walks over the image by a fixed distance, without dividing: the distance is split once
+// into images, rows, columns.
+typedef struct {
+  int n, p, q;
+} Pixel;
+
+OCL_INLINE Pixel pixel_of(const int m, const int P, const int Q) {
+  Pixel at;
+  at.q = m % Q;
+  at.p = m / Q % P;
+  at.n = m / Q / P;
+  return at;
+}
+
+OCL_INLINE Pixel walk(Pixel at, const Pixel by, const int P, const int Q) {
+  at.q += by.q;
+  const int row = at.q >= Q;
+  at.q -= row ? Q : 0;
+  at.p += by.p + row;
+  const int image = at.p >= P;
+  at.p -= image ? P : 0;
+  at.n += by.n + image;
+  return at;
+}
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+    __global const IN_T* dy, const ulong dy_offset,  // [batch, groups * K, P, Q] by strides
+    __global const IN_T* x, const ulong x_offset,  // [batch, groups * C, H, W] by strides
+    const int batch, const int C, const int K, const int H, const int W, const int P, const int Q, const int R_,
+    const int S_, const int stride_h, const int stride_w, const int pad_h, const int pad_w, const int dilation_h,
+    const int dilation_w, const int split_pixels, const long dy_n, const int dy_h, const int dy_w, const int dy_c,
+    const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
+  __local float4 dy_tile[2][TILE_K * (TILE_M + TILE_PAD) / 4];
+  __local float4 x_tile[2][TILE_K * (TILE_N + TILE_PAD) / 4];
+#ifdef FILTER_R
+  const int R = FILTER_R;
+#else
+  const int R = R_;
+#endif
+#ifdef FILTER_S
+  const int S = FILTER_S;
+#else
+  const int S = S_;
+#endif
+  const int lane = get_local_id(0);
+  const int2 item = tile_item(lane, ACROSS, DOWN);
+  const int columns = R * S * C;
+  const int n_tiles = (columns + TILE_N - 1) / TILE_N;
+  const int m0 = (int)get_group_id(0) / n_tiles * TILE_M;  // neighbouring groups share filters of dy
+  const int n0 = (int)get_group_id(0) % n_tiles * TILE_N;
+  const int group = get_group_id(1), split = get_group_id(2);
+  const int begin = split * split_pixels, end = min(batch * P * Q, begin + split_pixels);
+
+  // This item's filters of dy and column of x; a column out of range keeps a tap that is never inside the image.
+  const int dy_m = DY_VEC4 ? lane % DY_LANES * 4 : lane % DY_LANES;
+  const int dy_inside = m0 + dy_m < K;
+  const int x_column = n0 + (X_VEC4 ? lane % X_LANES * 4 : lane % X_LANES);
+  const int c = x_column % C, tap = x_column / C;
+  const int from_h = x_column < columns ? tap / S * dilation_h - pad_h : -0x20000000;
+  const int from_w = tap % S * dilation_w - pad_w;
+  dy += dy_offset + (long)(group * K + m0 + dy_m) * (DY_VEC4 ? 1 : dy_c);
+  x += x_offset + (long)(group * C + c) * (X_VEC4 ? 1 : x_c);
+  int dy_pixel = begin + lane / DY_LANES, x_pixel = begin + lane / X_LANES;
+  Pixel dy_at = pixel_of(dy_pixel, P, Q), x_at = pixel_of(x_pixel, P, Q);
+  const Pixel dy_by = pixel_of(GROUP / DY_LANES, P, Q), x_by = pixel_of(GROUP / X_LANES, P, Q);
+
+  float4 acc[ITEM_M * ITEM_N / 4];
+  OCL_UNROLL
+  for (int i = 0; i < ITEM_M * ITEM_N / 4; ++i) acc[i] = (float4)(0.0f);
+#if SUM_STEPS
+  float4 total[ITEM_M * ITEM_N / 4];
+  int summed = 0;
+  OCL_UNROLL
+  for (int i = 0; i < ITEM_M * ITEM_N / 4; ++i) total[i] = (float4)(0.0f);
+#endif
+  float4 dy_held[DY_HELD], x_held[X_HELD];
+
+  int now = 0;
+  // Round -1 only fetches; the others fetch the next step's pixels, multiply the current and keep the next.
+  for (int pixel = begin - TILE_K; pixel < end; pixel += TILE_K) {
+    const int more = pixel + TILE_K < end;
+    if (more) {
+      OCL_UNROLL
+      for (int i = 0; i < DY_HELD; ++i) {
+        float part[4];
+        OCL_UNROLL
+        for (int j = 0; j < (DY_VEC4 ? 1 : 4); ++j) {
+          const long at = dy_at.n * dy_n + dy_at.p * dy_h + dy_at.q * dy_w;
+          const int inside = dy_inside && dy_pixel < end;
+          if (DY_VEC4) {
+            dy_held[i] = (float4)(0.0f);
+            if (inside) dy_held[i] = load4(dy + at, ALIGNED(dy_offset));
+          } else {
+            part[j] = 0.0f;
+            if (inside) part[j] = LOAD(dy, at);
+          }
+          dy_at = walk(dy_at, dy_by, P, Q);
+          dy_pixel += GROUP / DY_LANES;
+        }
+        if (!DY_VEC4) dy_held[i] = (float4)(part[0], part[1], part[2], part[3]);
+      }
+      OCL_UNROLL
+      for (int i = 0; i < X_HELD; ++i) {
+        float part[4];
+        OCL_UNROLL
+        for (int j = 0; j < (X_VEC4 ? 1 : 4); ++j) {
+          const int h = x_at.p * stride_h + from_h, w = x_at.q * stride_w + from_w;
+          const int inside = x_pixel < end && h >= 0 && h < H && w >= 0 && w < W;
+          const long at = x_at.n * x_n + (h * x_h + w * x_w);
+          if (X_VEC4) {
+            x_held[i] = (float4)(0.0f);
+            if (inside) x_held[i] = load4(x + at, ALIGNED(x_offset));
+          } else {
+            part[j] = 0.0f;
+            if (inside) part[j] = LOAD(x, at);
+          }
+          x_at = walk(x_at, x_by, P, Q);
+          x_pixel += GROUP / X_LANES;
+        }
+        if (!X_VEC4) x_held[i] = (float4)(part[0], part[1], part[2], part[3]);
+      }
+    }
+    if (pixel >= begin) {
+      tile_multiply(acc, (__local const float*)dy_tile[now], (__local const float*)x_tile[now], item, ACROSS, DOWN,
+                    TILE_K, ITEM_M, ITEM_N);
+#if SUM_STEPS
+      if (++summed % SUM_STEPS == 0) tile_flush(total, acc, ITEM_M * ITEM_N / 4);
+#endif
+      now ^= 1;
+    }
+    if (more) {
+      tile_keep((__local float*)dy_tile[now], dy_held, lane, GROUP, TILE_M, TILE_K, 0, DY_VEC4);
+      tile_keep((__local float*)x_tile[now], x_held, lane, GROUP, TILE_N, TILE_K, 0, X_VEC4);
+    }
+    // the next part is complete, and everyone has read the current one: its buffer is free
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+
+  const int first = (split * (int)get_global_size(1) + group) * K;  // the hooks' coordinate of this group's filter 0
+  OCL_UNROLL
+  for (int i = 0; i < ITEM_M; ++i) {
+    const int k = m0 + (i / 4 * DOWN + item.y) * 4 + i % 4;
+    OCL_UNROLL
+    for (int j = 0; j < ITEM_N / 4; ++j) {
+      const int column = n0 + (j * ACROSS + item.x) * 4;
+      const float4 value = SUM_OF(i * (ITEM_N / 4) + j);
+      if (k < K) {
+        if (C % 4 == 0) {
+          const int at = column / C;
+          if (column < columns) STOREV(value, first + k, column % C, at / S, at % S);
+        } else {
+          for (int l = 0; l < min(4, columns - column); ++l) {
+            const int at = (column + l) / C;
+            STORE(lane_of(value, l), first + k, (column + l) % C, at / S, at % S);
+          }
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,136 @@
+// kernels/conv/weight_packed_item.cl: weight gradient of a dense 2-D convolution with many channels. CPU family.
+// dw[k][c][r][s] = sum over n, oh, ow of x[n][c][oh*stride_h - pad_h + r*dil_h][ow*stride_w - pad_w + s*dil_w] *
+// dy[n][k][oh][ow].
+//
+//   A work-item takes units of work (split of the pixels, tap (r, s), CB channels c, KB channels k), for each walks
+//   over its blocks of PIXEL_BLOCK pixels:
+//     x  --copy, shifted by the tap--> V[PIXEL_BLOCK][CB] --+
+//     dy --copy----------------------> D[PIXEL_BLOCK][KB] --+--> U[CB][KB] += V' D, MR x TN register tiles; at the end
+//     U --> hooks
+//                                      `-- scratch of this item, in L1 and L2 --'
+//   Read in place, the pixels of a narrow tile lie a power of two apart and share a few sets of the L1 cache; rows of
+//   the copies are VW floats longer.
+//   A tile's sum over a block is made in registers before it is added to U: sums stay short, results are the same each
+//   run.
+//
+// Inputs: x[n*x_n + h*x_h + w*x_w + c], dy[n*y_n + h*y_h + w*y_w + k]; C % VW == 0, K % VW == 0, C % MR == 0; zeros: C
+// zeros.
+//   scratch  float, PIXEL_BLOCK*(CB + KB + 2*VW) + CB*KB elements for each work-item
+// Arguments: x, x_offset, dy, dy_offset, zeros, zeros_offset, scratch, scratch_offset, int batch, C, in_h, in_w, K,
+// out_h, out_w, R, S, stride_h, stride_w,
+//   pad_h, pad_w, dil_h, dil_w, x_h, x_w, y_h, y_w, splits, long x_n, y_n, EPILOGUE_PARAMS
+// Global size: (items, 1, 1), local (1, 1, 1).
+// Hooks: STORE unused, STOREV(acc, k, c, r, s); store dimension k = split*K + channel. With splits > 1 an ordinary
+// reduction sums the parts in order.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME conv_weight_packed_item
+#endif
+#ifndef MR
+#define MR 8  // channels c of a register tile; MR*NV + NV + 1 <= number of vector registers
+#endif
+#ifndef NV
+#define NV 2  // vectors (of VW floats) of k in a register tile
+#endif
+#define TN (NV * VW)
+#ifndef CB
+#define CB 128  // channels c of a unit of work, a multiple of VW and MR
+#endif
+#ifndef KB
+#define KB 128  // channels k, a multiple of TN
+#endif
+#ifndef PIXEL_BLOCK
+#define PIXEL_BLOCK 64  // pixels of dy
+#endif
+#ifndef STORE  // alone: dense y[split*K + k][c][r][s]; scattered, since k is not innermost
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_C, const int y_R, const int y_S
+#define EPILOGUE_PASS , y, y_offset, y_C, y_R, y_S
+OCL_INLINE void store_lanes(__global float* to, const long step, const VEC value) {
+  float lanes[VW];
+  VSTORE(value, lanes);
+  for (int l = 0; l < VW; ++l) to[l * step] = lanes[l];
+}
+#define Y_AT(k, c, r, s) (y + y_offset + ((((ulong)(k) * y_C + (c)) * y_R + (r)) * y_S + (s)))
+#define STORE(acc, k, c, r, s) (*Y_AT(k, c, r, s) = (acc))
+#define STOREV(acc, k, c, r, s) store_lanes(Y_AT(k, c, r, s), (long)y_C * y_R * y_S, acc)
+#endif
+#define PITCH_C (CB + VW)
+#define PITCH_K (KB + VW)
+
+ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong x_offset,
+                                   __global const IN_T* restrict dy, const ulong dy_offset,
+                                   __global const IN_T* restrict zeros, const ulong zeros_offset,
+                                   __global float* restrict scratch, const ulong scratch_offset, const int batch,
+                                   const int C, const int in_h, const int in_w, const int K, const int out_h,
+                                   const int out_w, const int R, const int S, const int stride_h, const int stride_w,
+                                   const int pad_h, const int pad_w, const int dil_h, const int dil_w, const int x_h,
+                                   const int x_w, const int y_h, const int y_w, const int splits, const long x_n,
+                                   const long y_n EPILOGUE_PARAMS) {
+  const int item = get_global_id(0), items = get_global_size(0);
+  const int blocks_c = (C + CB - 1) / CB, blocks_k = (K + KB - 1) / KB, taps = R * S;
+  const int pixels = batch * out_h * out_w, blocks = (pixels + PIXEL_BLOCK - 1) / PIXEL_BLOCK;
+  __global float* V = scratch + scratch_offset + (size_t)item * (PIXEL_BLOCK * (PITCH_C + PITCH_K) + CB * KB);
+  __global float* D = V + PIXEL_BLOCK * PITCH_C;
+  __global float* U = D + PIXEL_BLOCK * PITCH_K;
+  x += x_offset;
+  dy += dy_offset;
+  zeros += zeros_offset;
+  const int works = splits * taps * blocks_c * blocks_k, work_end = (long)works * (item + 1) / items;
+  for (int work = (long)works * item / items; work < work_end; ++work) {
+    const int k_first = work % blocks_k * KB, c_first = work / blocks_k % blocks_c * CB,
+              part = work / blocks_k / blocks_c;
+    const int tap_r = part % taps / S, tap_s = part % taps % S, split = part / taps;
+    const int cols_c = min(CB, C - c_first), cols_k = min(KB, K - k_first);
+    const int block_begin = (long)blocks * split / splits, block_end = (long)blocks * (split + 1) / splits;
+    if (block_begin == block_end) {  // a split without pixels
+      for (int i = 0; i < CB * KB; i += VW) VSTORE((VEC)(0.f), U + i);
+    }
+    for (int block = block_begin; block < block_end; ++block) {
+      const int first = block * PIXEL_BLOCK, count = min(PIXEL_BLOCK, pixels - first);
+      int ow = first % out_w, oh = first / out_w % out_h, n = first / out_w / out_h;
+      for (int t = 0; t < count; ++t) {
+        const int ih = oh * stride_h - pad_h + tap_r * dil_h, iw = ow * stride_w - pad_w + tap_s * dil_w;
+        __global const IN_T* from = x + (n * x_n + (long)ih * x_h + (long)iw * x_w + c_first);
+        if (ih < 0 || ih >= in_h || iw < 0 || iw >= in_w) from = zeros;
+        for (int c = 0; c < cols_c; c += VW) VSTORE(LOADV(from, c), V + t * PITCH_C + c);
+        from = dy + (n * y_n + (long)oh * y_h + (long)ow * y_w + k_first);
+        // a tile's last columns again where there are no more
+        for (int k = 0; k < (cols_k + TN - 1) / TN * TN; k += VW)
+          VSTORE(LOADV(from, min(k, cols_k - VW)), D + t * PITCH_K + k);
+        if (++ow == out_w) {
+          ow = 0;
+          if (++oh == out_h) {
+            oh = 0;
+            ++n;
+          }
+        }
+      }
+      for (int c = 0; c < cols_c; c += MR)
+        for (int k = 0; k < cols_k; k += TN) {
+          __global const float* a = V + c;
+          __global const float* b = D + k;
+          VEC acc[MR][NV];
+          OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = (VEC)(0.f);
+          for (int t = 0; t < count; ++t) {
+            VEC bv[NV];
+            OCL_UNROLL for (int v = 0; v < NV; ++v) bv[v] = VLOAD(b + t * PITCH_K + v * VW);
+            OCL_UNROLL for (int i = 0; i < MR; ++i) {
+              const VEC av = (VEC)(a[t * PITCH_C + i]);
+              OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
+            }
+          }
+          __global float* sum = U + c * KB + k;
+          if (block > block_begin) {
+            OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] +=
+                VLOAD(sum + i * KB + v * VW);
+          }
+          OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v)
+              VSTORE(acc[i][v], sum + i * KB + v * VW);
+        }
+    }
+    for (int c = 0; c < cols_c; ++c)
+      for (int k = 0; k < cols_k; k += VW) {
+        const VEC value = VLOAD(U + c * KB + k);
+        STOREV(value, split * K + k_first + k, c_first + c, tap_r, tap_s);
+      }
+  }
+}

@@ -1,0 +1,139 @@
+// kernels/conv/weight_warp.cl: gradient of a 2-D convolution with respect to its weight on the matrix unit of a warp,
+// both tensors read in place.
+//
+// What is computed and the splits over pixels are those of conv/weight_group.cl; the loop is that of
+// tensor_core/warp.cl. GEMM with M = filters k (A = dy, filters contiguous), N = (r, s, c) flattened with c fastest (B
+// = x; a chunk, 16 bytes, is channels of one tap, so C is a multiple of CHUNK), depth = pixels of dy:
+//
+//            TILE_M filters             TILE_N columns (r, s, c)
+//          +----------------+         +--------------------------+
+//    dy    | pixel: chunks  |     x   | pixel, shifted by the    |   TILE_K pixels a step; a work-item has one chunk of
+//          |                |         |                          |   filters and one of columns, whose
+//          | next           |         | column's tap: chunks     |   tap never changes, and walks over pixels A_APART,
+//          |                |         |                          |   B_APART apart
+//          +----------------+         +--------------------------+
+//
+// Arguments: those of conv/weight_warpgroup.cl: dy, dy_offset, x, x_offset, int batch, C, K (per group), H, W (of x),
+// P, Q (of dy), R, S, stride_h, stride_w,
+//   pad_h, pad_w, dilation_h, dilation_w, split_pixels (pixels a split, a multiple of TILE_K), long dy_n, int dy_h,
+//   dy_w, dy_c, long x_n, int x_h, x_w, x_c
+//   (channel strides are 1, C, K and the other strides multiples of CHUNK; one image below 2^31 elements), epilogue.
+// Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP, groups, splits), local (GROUP, 1, 1).
+// Hooks: STORE(acc, split * filters + k, c, r, s); k over all groups, c within the group. Store dimension c, VW 2 or
+// the elements of 16 bytes.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME conv_weight_warp
+#endif
+#ifndef DY_DENSE
+#define DY_DENSE 0  // 1: the pixels of dy lie dy_w apart, over rows and images
+#endif
+#define OUTSIDE (-0x10000)  // a coordinate that no pixel brings back into the image
+#ifndef STORED_C
+#define STORED_C C  // channels that are stored: less than C where x is padded to chunks of channels
+#endif
+#ifndef STORE
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // [split * filters + k][r][s][c]
+#define Y_AT(k, c, r, s) (y_offset + (((ulong)(k) * R + (r)) * S + (s)) * C + (c))
+#define STORE(acc, k, c, r, s) (y[Y_AT(k, c, r, s)] = (acc))
+#define STOREV(acc, k, c, r, s) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(k, c, r, s))
+#endif
+#define A_APART (GROUP / (TILE_M / CHUNK))  // pixels between two chunks of a work-item
+#define B_APART (GROUP / (TILE_N / CHUNK))
+
+// Where a work-item's tap finds a pixel in x, and how far it is to the pixel B_APART further, without dividing: the
+// distance is split once into images, rows and columns.
+typedef struct {
+  __global const UNIT_T* image;  // with the chunk's channels
+  int h, v;  // row and column there; outside of the image where the filter hangs over
+  int h_end, v_end;  // where the last row's and column's successors would be
+  int h_by, v_by;  // the distance's rows and columns
+  long image_by;  // and its images, in elements
+} Walk;
+
+// image: that of pixel 0; low_h, low_w: where the tap finds a pixel at row and column 0.
+ALWAYS_INLINE Walk walk_from(const int pixel, __global const UNIT_T* image, const long x_n, const int P, const int Q,
+                             const int stride_h, const int stride_w, const int low_h, const int low_w) {
+  const Walk at = {image + pixel / Q / P * x_n,  pixel / Q % P * stride_h + low_h,
+                   pixel % Q * stride_w + low_w, P * stride_h + low_h,
+                   Q * stride_w + low_w,         B_APART / Q % P * stride_h,
+                   B_APART % Q * stride_w,       B_APART / Q / P * x_n};
+  return at;
+}
+ALWAYS_INLINE Walk walk(Walk at, const long x_n, const int height, const int stride_h, const int width) {
+  at.v += at.v_by;
+  const int row = at.v >= at.v_end;
+  at.v -= row ? width : 0;
+  at.h += at.h_by + (row ? stride_h : 0);
+  const int image = at.h >= at.h_end;
+  at.h -= image ? height : 0;
+  at.image += at.image_by + (image ? x_n : 0);
+  return at;
+}
+
+#define STAGE_PIXELS(to)                                                                                              \
+  {                                                                                                                   \
+    OCL_UNROLL                                                                                                        \
+    for (int i = 0; i < TILE_K / A_APART; ++i) {                                                                      \
+      const int pixel = a_pixel + i * A_APART, inside = pixel < last && a_used;                                       \
+      const long from =                                                                                               \
+          DY_DENSE ? (long)pixel * dy_w : pixel / Q / P * dy_n + pixel / Q % P * (long)dy_h + pixel % Q * (long)dy_w; \
+      stage_chunk((to) + column_chunk(a_line + i * A_APART, a_chunk, TILE_M), inside ? dy + from : x, 1,              \
+                  inside ? CHUNK : 0, dy_aligned);                                                                    \
+    }                                                                                                                 \
+    OCL_UNROLL                                                                                                        \
+    for (int i = 0; i < TILE_K / B_APART; ++i) {                                                                      \
+      const int inside = b_pixel + i * B_APART < last && (uint)at.h < (uint)H && (uint)at.v < (uint)W;                \
+      stage_chunk((to) + A_ELEMENTS + column_chunk(b_line + i * B_APART, b_chunk, TILE_N),                            \
+                  inside ? at.image + (at.h * x_h + at.v * x_w) : x, 1, inside ? CHUNK : 0, x_aligned);               \
+      at = walk(at, x_n, P * stride_h, stride_h, Q * stride_w);                                                       \
+    }                                                                                                                 \
+    a_pixel += TILE_K;                                                                                                \
+    b_pixel += TILE_K;                                                                                                \
+  }
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+    __global const UNIT_T* dy, const ulong dy_offset,  // [batch, groups * K, P, Q] by strides
+    __global const UNIT_T* x, const ulong x_offset,  // [batch, groups * C, H, W] by strides
+    const int batch, const int C, const int K, const int H, const int W, const int P, const int Q, const int R,
+    const int S, const int stride_h, const int stride_w, const int pad_h, const int pad_w, const int dilation_h,
+    const int dilation_w, const int split_pixels, const long dy_n, const int dy_h, const int dy_w, const int dy_c,
+    const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
+  LOCAL_STAGES(stages);
+  const int width = R * S * C, group = get_group_id(1), split = get_group_id(2), p = get_local_id(0);
+  const int2 tile = tile_at(get_group_id(0), (K + TILE_M - 1) / TILE_M, (width + TILE_N - 1) / TILE_N);
+  const int m0 = tile.x * TILE_M, n0 = tile.y * TILE_N;
+  const int first = split * split_pixels, last = min(batch * P * Q, first + split_pixels),
+            steps = max(0, (last - first + TILE_K - 1) / TILE_K);
+  const int dy_aligned = CHUNK_ALIGNED(dy_offset), x_aligned = CHUNK_ALIGNED(x_offset);
+
+  const int a_chunk = p % (TILE_M / CHUNK), a_line = p / (TILE_M / CHUNK), a_used = m0 + a_chunk * CHUNK < K;
+  const int b_chunk = p % (TILE_N / CHUNK), b_line = p / (TILE_N / CHUNK), column = n0 + b_chunk * CHUNK;
+  int a_pixel = first + a_line, b_pixel = first + b_line;
+  dy += dy_offset + (long)group * K + m0 + a_chunk * CHUNK;
+  x += x_offset;
+  Walk at =
+      walk_from(b_pixel, x + ((long)group * C + column % C), x_n, P, Q, stride_h, stride_w,
+                column < width ? column / C / S * dilation_h - pad_h : OUTSIDE, column / C % S * dilation_w - pad_w);
+  float total[SUMS];
+  MULTIPLY_STEPS(total, stages, steps, 0, 0, STAGE_PIXELS);
+
+  const int m = m0 + warp_row(), filters = (split * (int)get_global_size(1) + group) * K;
+  UNROLL_STORES
+  for (int step = 0; step < WARP_M / 16; ++step) {
+    RowVector vectors[2 * LANE_VECTORS];
+    next_warp_rows(vectors, total);
+    OCL_UNROLL
+    for (int i = 0; i < 2 * LANE_VECTORS; ++i) {
+      RowVector sum = vectors[i];
+      const int k = m + step * 16 + i / LANE_VECTORS * 8, n = n0 + warp_column() + vector_column(i % LANE_VECTORS),
+                c = n % C, s = n / C % S, r = n / C / S;
+      if (n >= width || k >= K) continue;
+      if (c + VW <= STORED_C) {  // C is a multiple of CHUNK: a vector never straddles taps
+        STOREV(sum, filters + k, c, r, s);
+      } else {
+        OCL_NO_UNROLL
+        for (int l = c; l < STORED_C; ++l, sum = ROTATED(sum)) STORE(sum.s0, filters + k, l, r, s);
+      }
+    }
+  }
+}

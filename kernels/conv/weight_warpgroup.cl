@@ -1,0 +1,176 @@
+// kernels/conv/weight_warpgroup.cl: gradient of a 2-D convolution with respect to its weight on the matrix unit, both
+// tensors read in place.
+//
+// What is computed, the arguments and the splits over pixels are those of conv/weight_group.cl; the pipeline is that of
+// tensor_core/warpgroup.cl. GEMM with M = filters k (A = dy, filters contiguous), N = (r, s, c) flattened with c
+// fastest (B = x; a chunk, 16 bytes, is channels of one tap, so C is a multiple of CHUNK), depth = pixels of dy. A
+// producer of x keeps its columns, so their tap, and walks over the pixels.
+//
+// Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), H, W (of x), P, Q (of dy), R, S, stride_h,
+// stride_w, pad_h, pad_w, dilation_h, dilation_w,
+//   split_pixels (pixels a split, a multiple of TILE_K), long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c
+//   (channel strides are 1, C, K and the
+//   other strides multiples of CHUNK), epilogue.
+// Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP, groups, splits), local (GROUP, 1, 1).
+// Hooks: STORE(acc, split * filters + k, c, r, s); k over all groups, c within the group. Store dimension c, VW 2 or
+// the elements of 16 bytes.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME conv_weight_warpgroup
+#endif
+#ifndef DY_DENSE
+#define DY_DENSE 0  // 1: the pixels of dy lie dy_w apart, over rows and images
+#endif
+#define OUTSIDE (-0x10000)  // a coordinate that no pixel brings back into the image
+#ifndef STORED_C
+#define STORED_C C  // channels that are stored: less than C where x is padded to chunks of channels
+#endif
+#ifndef STORE
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // [split * filters + k][r][s][c]
+#define Y_AT(k, c, r, s) (y_offset + (((ulong)(k) * R + (r)) * S + (s)) * C + (c))
+#define STORE(acc, k, c, r, s) (y[Y_AT(k, c, r, s)] = (acc))
+#define STOREV(acc, k, c, r, s) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(k, c, r, s))
+#endif
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+    __global const UNIT_T* dy, const ulong dy_offset,  // [batch, groups * K, P, Q] by strides
+    __global const UNIT_T* x, const ulong x_offset,  // [batch, groups * C, H, W] by strides
+    const int batch, const int C, const int K, const int H, const int W, const int P, const int Q, const int R,
+    const int S, const int stride_h, const int stride_w, const int pad_h, const int pad_w, const int dilation_h,
+    const int dilation_w, const int split_pixels, const long dy_n, const int dy_h, const int dy_w, const int dy_c,
+    const long x_n, const int x_h, const int x_w, const int x_c EPILOGUE_PARAMS) {
+  PIPELINE(line);
+  const int width = R * S * C, pixels = batch * P * Q, group = get_group_id(1), split = get_group_id(2);
+  const int2 tile = tile_at(get_group_id(0), (K + TILE_M - 1) / TILE_M, (width + TILE_N - 1) / TILE_N);
+  const int m0 = tile.x * TILE_M, n0 = tile.y * TILE_N;
+  const int first = split * split_pixels, last = min(pixels, first + split_pixels);
+  const int steps = max(0, (last - first + TILE_K - 1) / TILE_K);
+
+  if (get_local_id(0) >= CONSUMERS * 128) {
+    PRODUCERS_BEGIN();
+    const int p = get_local_id(0) - CONSUMERS * 128;
+    const int a_chunk = p % (TILE_M / CHUNK), a_at = p / (TILE_M / CHUNK), a_valid = K - m0 - a_chunk * CHUNK;
+    const int dy_aligned = CHUNK_ALIGNED(dy_offset), x_aligned = CHUNK_ALIGNED(x_offset);
+    dy += dy_offset + (long)group * K + m0 + a_chunk * CHUNK;
+    x += x_offset + (long)group * C;
+    // The chunk of columns, of one tap, that this item brings, relative to a pixel, and the first of the pixels at a
+    // step. 16 bits: pixels X_APART apart;
+    // 32 bits: blocks of 4 neighbouring pixels.
+#if HALVES
+#define X_APART (PRODUCERS / (TILE_N / CHUNK))
+    const int x_chunk = p % (TILE_N / CHUNK), x_depth = p / (TILE_N / CHUNK), column = n0 + x_chunk * CHUNK;
+#else
+#define X_APART (TILE_K / B_BLOCKS)  // between an item's blocks
+    const int x_depth = depth_of(p, 0), column = n0 + column_of(p);
+#endif
+    const int low_h = column < width ? column / C / S * dilation_h - pad_h : OUTSIDE,
+              low_w = column / C % S * dilation_w - pad_w;
+    // The pixel at hand: its number, where the tap meets x.
+    int at = first + x_depth, h = at / Q % P * stride_h + low_h, v = at % Q * stride_w + low_w;
+    __global const UNIT_T* tap = x + (at / Q / P * x_n + (at / Q % P * stride_h + low_h) * (long)x_h +
+                                      (at % Q * stride_w + low_w) * (long)x_w + column % C);
+    // What the end of a row and of an image bring back.
+    const int last_v = Q * stride_w + low_w, last_h = P * stride_h + low_h;
+    const long next_row = stride_h * (long)x_h - (long)(Q * stride_w) * x_w,
+               next_image = x_n - (long)(P * stride_h) * x_h;
+#define PIXEL_FURTHER(by)               \
+  {                                     \
+    at += by;                           \
+    v += by##_v;                        \
+    h += by##_h;                        \
+    tap += by##_x;                      \
+    const int row_ends = v >= last_v;   \
+    v -= row_ends ? Q * stride_w : 0;   \
+    h += row_ends ? stride_h : 0;       \
+    tap += row_ends ? next_row : 0;     \
+    const int image_ends = h >= last_h; \
+    h -= image_ends ? P * stride_h : 0; \
+    tap += image_ends ? next_image : 0; \
+  }
+// `by` pixels further, in whole images, rows and pixels.
+#define DISTANCE(by, pixels)                                                           \
+  const int by = (pixels), by##_v = by % Q * stride_w, by##_h = by / Q % P * stride_h; \
+  const long by##_x = by / Q / P * x_n + by##_h * (long)x_h + by##_v * (long)x_w
+#define X_INSIDE (at < last && (uint)h < (uint)H && (uint)v < (uint)W)
+#if HALVES
+    DISTANCE(apart, X_APART);
+#define PUT_X(held)                                                                                     \
+  OCL_UNROLL                                                                                            \
+  for (int i = 0; i < B_CHUNKS; ++i) {                                                                  \
+    const int inside = X_INSIDE;                                                                        \
+    stage_chunk(stage + A_ELEMENTS + column_chunk(x_depth + i * X_APART, x_chunk), inside ? tap : x, 1, \
+                inside ? CHUNK : 0, x_aligned);                                                         \
+    PIXEL_FURTHER(apart)                                                                                \
+  }
+#else
+    DISTANCE(next, 1);
+    DISTANCE(block, X_APART - 3);
+#define FETCH(held)                                            \
+  OCL_UNROLL                                                   \
+  for (int i = 0; i < B_CHUNKS; ++i) {                         \
+    held[i] = fetch_quad(tap, 1, X_INSIDE ? 4 : 0, x_aligned); \
+    if (i % 4 < 3)                                             \
+      PIXEL_FURTHER(next)                                      \
+    else                                                       \
+      PIXEL_FURTHER(block)                                     \
+  }
+#define PUT_X(held) \
+  OCL_UNROLL        \
+  for (int i = 0; i < B_BLOCKS; ++i) keep_block(stage + A_ELEMENTS, column_of(p), depth_of(p, i) / 4, held + 4 * i);
+#endif
+#define PUT(held, step)                                                                                               \
+  {                                                                                                                   \
+    __local UNIT_T* stage = produce_begin(line, step);                                                                \
+    OCL_UNROLL                                                                                                        \
+    for (int i = 0; i < A_CHUNKS; ++i) {                                                                              \
+      const int depth = a_at + i * (PRODUCERS / (TILE_M / CHUNK)), pixel = first + (step) * TILE_K + depth;           \
+      const int valid = pixel < last ? a_valid : 0;                                                                   \
+      const long from =                                                                                               \
+          DY_DENSE ? (long)pixel * dy_w : pixel / Q / P * dy_n + pixel / Q % P * (long)dy_h + pixel % Q * (long)dy_w; \
+      stage_chunk(stage + column_chunk(depth, a_chunk), valid > 0 ? dy + from : x, 1, valid, dy_aligned);             \
+    }                                                                                                                 \
+    PUT_X(held)                                                                                                       \
+    produce_end(line, step);                                                                                          \
+  }
+#if HALVES
+    for (int step = 0; step < steps; ++step) PUT(none, step)
+    produce_rest(line, steps);
+#else
+    // x is fetched two steps ahead: the latency of memory is longer than a step.
+    float4 even[B_CHUNKS], odd[B_CHUNKS];
+    for (int step = 0; step < steps + 2; step += 2) {
+      if (step >= 2) PUT(even, step - 2)
+      if (step < steps) FETCH(even)
+      if (step >= 2 && step - 1 < steps) PUT(odd, step - 1)
+      if (step + 1 < steps) FETCH(odd)
+    }
+#endif
+    return;
+  }
+
+  CONSUMERS_BEGIN();
+  float total[TILE_N / 2];
+  consume(total, line, 0, steps, 0, 0);
+  const int lane = get_local_id(0) & 31, m = m0 + (get_local_id(0) >> 5) * 16 + (lane >> 2);
+  const int filters = split * (int)get_global_size(1) * K + group * K;
+  UNROLL_STORES
+  for (int step = 0; step < STORE_STEPS; ++step) {
+    RowVector sums[2 * STORE_VECTORS];
+    next_rows(sums, total);
+    OCL_UNROLL
+    for (int j = 0; j < STORE_VECTORS; ++j) {
+      const int n = n0 + vector_column(step * STORE_VECTORS + j), c = n % C, s = n / C % S, r = n / C / S;
+      OCL_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        RowVector sum = sums[2 * j + i];
+        const int k = filters + m + 8 * i;
+        if (n >= width || m + 8 * i >= K) continue;
+        if (c + VW <= STORED_C) {  // C is a multiple of CHUNK: a vector never straddles taps
+          STOREV(sum, k, c, r, s);
+        } else {
+          OCL_NO_UNROLL
+          for (int at = c; at < STORED_C; ++at, sum = ROTATED(sum)) STORE(sum.s0, k, at, r, s);
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,206 @@
+// kernels/depthwise/item.cl: 2-D depthwise convolution (one filter a channel): forward, data gradient, weight gradient.
+// CPU family, NHWC.
+//   DEPTHWISE_KIND 0  y[n][c][oh][ow] = sum over r, s of x[n][c][oh*STRIDE_H - pad_h + r*DIL_H][ow*STRIDE_W - pad_w +
+//   s*DIL_W] * w[c][r][s]
+//   DEPTHWISE_KIND 1  dx[n][c][h][w]  = sum over r, s with h + pad_h - r*DIL_H = STRIDE_H*oh (and w alike) of
+//   dy[n][c][oh][ow] * w[c][r][s]
+//   DEPTHWISE_KIND 2  dw[c][r][s]     = sum over n, oh, ow of x[n][c][oh*STRIDE_H - ..][ow*STRIDE_W - ..] *
+//                                     dy[n][c][oh][ow]
+//
+// Kinds 0 and 1: one work-item makes one row of outputs for `blocks_per_item` blocks of VW channels. The R*S weights of
+// a block and PX outputs stay in registers; each input column under the PX outputs is loaded once for a filter row:
+//     columns  |0 1 2 3 4 5|      PX = 4, S = 3, stride 1: 6 vector loads for 12 multiply-adds. For stride 2 in kind 1
+//              |           |      an output meets only
+//     outputs   0 1 2 3           every second tap; which one is known after unrolling, since tiles start at w + pad_w
+//                                 = 0 mod STRIDE_W.
+// Kind 2: one work-item sums all taps of one block of VW channels over its share of the rows (n, oh): a row's sums in
+// registers, then added to totals. A last block that is not full is moved back to end at C: it computes some channels
+// again, but stores only its own. C >= VW.
+//
+// Inputs: x (kind 1: dy) addressed x[n*x_n + h*x_h + w*x_w + c]; w dense [R][S][C]; dy of kind 2 dy[n*y_n + h*y_h +
+// w*y_w + c]. Arguments, kinds 0, 1: x, x_offset, w, w_offset, int batch, C, in_h, in_w, out_h, out_w, pad_h, pad_w,
+// x_h, x_w, blocks_per_item, long x_n, EPILOGUE_PARAMS
+//     in_*: size of the tensor read, out_*: of the one written.
+//   Global size: (batch*out_h, ceil(ceil(C/VW) / blocks_per_item), 1), local (1, 1, 1).
+//   Hooks: STORE(acc, n, c, h, w), STOREV(acc, n, c, h, w); store dimension c.
+// Arguments, kind 2: x, x_offset, dy, dy_offset, int batch, C, in_h, in_w, out_h, out_w, pad_h, pad_w, x_h, x_w, y_h,
+// y_w, long x_n, y_n, EPILOGUE_PARAMS
+//     in_*: size of x, out_*: of dy.
+//   Global size: (ceil(C/VW), splits, 1), local (1, 1, 1). Split i takes the i-th part of the batch*out_h rows.
+//   Hooks: STORE(acc, split*C + c, 0, r, s), STOREV; store dimension the first. With splits > 1 an ordinary reduction
+//   sums the parts in order.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME depthwise_item
+#endif
+#ifndef DEPTHWISE_KIND
+#define DEPTHWISE_KIND 0
+#endif
+#ifndef R
+#define R 3  // filter rows
+#endif
+#ifndef S
+#define S 3  // filter columns; up to R*S = 25 stay in registers
+#endif
+#ifndef STRIDE_H
+#define STRIDE_H 1  // pixels
+#endif
+#ifndef STRIDE_W
+#define STRIDE_W 1
+#endif
+#ifndef DIL_H
+#define DIL_H 1  // dilation, pixels
+#endif
+#ifndef DIL_W
+#define DIL_W 1
+#endif
+#ifndef PX
+#if STRIDE_W == 3
+#define PX 3  // outputs at a time; kind 1: a multiple of STRIDE_W
+#elif STRIDE_W <= 4
+#define PX 4
+#else
+#define PX STRIDE_W
+#endif
+#endif
+
+#if DEPTHWISE_KIND == 2
+#ifndef STORE  // alone: dense y[r][s][c], c = split*C + channel; y_C of them in all
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_C
+#define EPILOGUE_PASS , y, y_offset, y_C
+#define STORE(acc, c, zero, r, s) (y[y_offset + ((ulong)(r) * S + (s)) * y_C + (c)] = (acc))
+#define STOREV(acc, c, zero, r, s) VSTORE(acc, y + y_offset + ((ulong)(r) * S + (s)) * y_C + (c))
+#endif
+
+#define COLUMNS ((PX - 1) * STRIDE_W + (S - 1) * DIL_W + 1)  // input columns under PX outputs
+
+ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong x_offset,
+                                   __global const IN_T* restrict dy, const ulong dy_offset, const int batch,
+                                   const int C, const int in_h, const int in_w, const int out_h, const int out_w,
+                                   const int pad_h, const int pad_w, const int x_h, const int x_w, const int y_h,
+                                   const int y_w, const long x_n, const long y_n EPILOGUE_PARAMS) {
+  const int block = get_global_id(0) * VW, c = min(block, C - VW), rows = batch * out_h;
+  const int row_begin = (long)rows * get_global_id(1) / get_global_size(1),
+            row_end = (long)rows * (get_global_id(1) + 1) / get_global_size(1);
+  float totals[R * S * VW];
+  OCL_UNROLL for (int t = 0; t < R * S; ++t) VSTORE((VEC)(0.f), totals + t * VW);
+  for (int row = row_begin; row < row_end; ++row) {
+    const int n = row / out_h, oh = row % out_h, ih = oh * STRIDE_H - pad_h;
+    __global const IN_T* image = x + x_offset + n * x_n + (long)ih * x_h + c;
+    __global const IN_T* gradient = dy + dy_offset + n * y_n + (long)oh * y_h + c;
+    VEC acc[R * S];
+    OCL_UNROLL for (int t = 0; t < R * S; ++t) acc[t] = (VEC)(0.f);
+    for (int ow = 0; ow < out_w;) {
+      const int iw = ow * STRIDE_W - pad_w;
+      if (ow + PX <= out_w && iw >= 0 && iw + COLUMNS <= in_w) {
+        VEC d[PX];
+        OCL_UNROLL for (int p = 0; p < PX; ++p) d[p] = LOADV(gradient, (long)(ow + p) * y_w);
+        OCL_UNROLL for (int r = 0; r < R; ++r) if (ih + r * DIL_H >= 0 && ih + r * DIL_H < in_h) {
+          VEC column[COLUMNS];
+          OCL_UNROLL for (int i = 0; i < COLUMNS; ++i) column[i] =
+              LOADV(image, (long)(r * DIL_H) * x_h + (long)(iw + i) * x_w);
+          OCL_UNROLL for (int s = 0; s < S; ++s) OCL_UNROLL for (int p = 0; p < PX; ++p) acc[r * S + s] =
+              fma(column[p * STRIDE_W + s * DIL_W], d[p], acc[r * S + s]);
+        }
+        ow += PX;
+      } else {
+        const VEC d = LOADV(gradient, (long)ow * y_w);
+        OCL_UNROLL for (int r = 0; r < R; ++r) if (ih + r * DIL_H >= 0 && ih + r * DIL_H < in_h) {
+          OCL_UNROLL for (int s = 0; s < S; ++s) if (iw + s * DIL_W >= 0 && iw + s * DIL_W < in_w) acc[r * S + s] =
+              fma(LOADV(image, (long)(r * DIL_H) * x_h + (long)(iw + s * DIL_W) * x_w), d, acc[r * S + s]);
+        }
+        ow += 1;
+      }
+    }
+    OCL_UNROLL for (int t = 0; t < R * S; ++t) VSTORE(acc[t] + VLOAD(totals + t * VW), totals + t * VW);
+  }
+  const int first = get_global_id(1) * C + c;
+  for (int t = 0; t < R * S; ++t) {
+    if (c == block) {
+      const VEC value = VLOAD(totals + t * VW);
+      STOREV(value, first, 0, t / S, t % S);
+    } else {
+      for (int l = block - c; l < VW; ++l) STORE(totals[t * VW + l], first + l, 0, t / S, t % S);
+    }
+  }
+}
+
+#else
+
+#ifndef STORE  // alone: dense y[n][h][w][c]
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_H, const int y_W, const int y_C
+#define EPILOGUE_PASS , y, y_offset, y_H, y_W, y_C
+#define STORE(acc, n, c, h, w) (y[y_offset + (((ulong)(n) * y_H + (h)) * y_W + (w)) * y_C + (c)] = (acc))
+#define STOREV(acc, n, c, h, w) VSTORE(acc, y + y_offset + (((ulong)(n) * y_H + (h)) * y_W + (w)) * y_C + (c))
+#endif
+
+#if DEPTHWISE_KIND == 0
+#define FIRST_W 0  // first tile of a row
+#define FIRST_COLUMN(w) ((w) * STRIDE_W - pad_w)  // first input column of the tile at w
+#define COLUMNS ((PX - 1) * STRIDE_W + (S - 1) * DIL_W + 1)
+#define MEETS(p, s) 1  // does output p of a tile use tap s?
+#define COLUMN(p, s) ((p) * STRIDE_W + (s) * DIL_W)  // ... then this column
+#else
+#define BEFORE ((S - 1) * DIL_W / STRIDE_W)
+#define FIRST_W (-(pad_w % STRIDE_W))
+#define FIRST_COLUMN(w) (((w) + pad_w) / STRIDE_W - BEFORE)
+#define COLUMNS ((PX - 1) / STRIDE_W + BEFORE + 1)
+#define MEETS(p, s) (((p) - (s) * DIL_W) % STRIDE_W == 0)
+#define COLUMN(p, s) (MEETS(p, s) ? ((p) - (s) * DIL_W) / STRIDE_W + BEFORE : 0)
+#endif
+
+ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong x_offset,
+                                   __global const IN_T* restrict w, const ulong w_offset, const int batch, const int C,
+                                   const int in_h, const int in_w, const int out_h, const int out_w, const int pad_h,
+                                   const int pad_w, const int x_h, const int x_w, const int blocks_per_item,
+                                   const long x_n EPILOGUE_PARAMS) {
+  const int n = get_global_id(0) / out_h, oh = get_global_id(0) % out_h;
+  for (int b = 0; b < blocks_per_item; ++b) {
+    const int block = (get_global_id(1) * blocks_per_item + b) * VW, c = min(block, C - VW);
+    if (block >= C) break;
+    VEC filter[R * S];
+    __global const IN_T* row[R];
+    int row_inside[R];
+    OCL_UNROLL for (int r = 0; r < R; ++r) {
+#if DEPTHWISE_KIND == 0
+      const int ih = oh * STRIDE_H - pad_h + r * DIL_H;
+      row_inside[r] = ih >= 0 && ih < in_h;
+#else
+      const int above = oh + pad_h - r * DIL_H, ih = above / STRIDE_H;
+      row_inside[r] = above >= 0 && above % STRIDE_H == 0 && ih < in_h;
+#endif
+      row[r] = x + x_offset + n * x_n + (long)ih * x_h + c;
+      OCL_UNROLL for (int s = 0; s < S; ++s) filter[r * S + s] = LOADV(w, w_offset + (ulong)(r * S + s) * C + c);
+    }
+    for (int ow = FIRST_W; ow < out_w; ow += PX) {
+      const int iw = FIRST_COLUMN(ow);
+      VEC acc[PX];
+      OCL_UNROLL for (int p = 0; p < PX; ++p) acc[p] = (VEC)(0.f);
+      if (iw >= 0 && iw + COLUMNS <= in_w) {
+        OCL_UNROLL for (int r = 0; r < R; ++r) if (row_inside[r]) {
+          VEC column[COLUMNS];
+          OCL_UNROLL for (int i = 0; i < COLUMNS; ++i) column[i] = LOADV(row[r], (long)(iw + i) * x_w);
+          OCL_UNROLL for (int s = 0; s < S; ++s) OCL_UNROLL for (int p = 0; p < PX; ++p) if (MEETS(p, s)) acc[p] =
+              fma(column[COLUMN(p, s)], filter[r * S + s], acc[p]);
+        }
+      } else {
+        OCL_UNROLL for (int r = 0; r < R; ++r) if (row_inside[r]) {
+          VEC column[COLUMNS];
+          OCL_UNROLL for (int i = 0; i < COLUMNS; ++i) column[i] =
+              iw + i >= 0 && iw + i < in_w ? LOADV(row[r], (long)(iw + i) * x_w) : (VEC)(0.f);
+          OCL_UNROLL for (int s = 0; s < S; ++s) OCL_UNROLL for (int p = 0; p < PX; ++p) if (MEETS(p, s)) acc[p] =
+              fma(column[COLUMN(p, s)], filter[r * S + s], acc[p]);
+        }
+      }
+      OCL_UNROLL for (int p = 0; p < PX; ++p) if (ow + p >= 0 && ow + p < out_w) {
+        if (c == block)
+          STOREV(acc[p], n, c, oh, ow + p);
+        else {
+          float lanes[VW];
+          VSTORE(acc[p], lanes);
+          for (int l = block - c; l < VW; ++l) STORE(lanes[l], n, c + l, oh, ow + p);
+        }
+      }
+    }
+  }
+}
+#endif

@@ -1,0 +1,76 @@
+// kernels/gemm/dot_item.cl: C[b][m][n] = sum over k of A[b][m][k] * W[b][n][k] for few rows m: a Linear layer at batch
+// 1..16, W read once and in place.
+// CPU family: one work-item = MT column tiles of NR columns, all M rows; k runs along the vector.
+//
+//     W row n   |----- k ----->|      acc[MR][NR] vectors of VW partial sums along k; one sum over the lanes of each at
+//               |              |      the end,
+//     W row n+1 |------------->|      in a fixed order. NR rows of W pass once through cache for all tiles of MR rows
+//               |              |      of A.
+//     A row m   |------------->|
+// Inputs: a  A[b][m][k] at a_batch(b) + m*a_row + k;   w  W[b][n][k] at b_batch(b) + n*b_col + k; batches as in
+//                                                      gemm/item.cl
+// Arguments: a, a_offset, w, w_offset, int M, N, K, a_row, b_col, inner, long a_outer, a_inner, b_outer, b_inner,
+// EPILOGUE_PARAMS Global size: (ceil(N / (NR*MT)), batches, 1), local size (1, 1, 1).
+// Hooks: STORE(acc, b, m, n) only.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME gemm_dot_item
+#endif
+#ifndef MR
+#define MR 4  // rows of A in a register tile: M, if that is at most 8
+#endif
+#ifndef NR
+#define NR 6  // rows of W in a register tile; MR*NR <= 24 of 32 registers (12 of 16)
+#endif
+#ifndef MT
+#define MT 4  // column tiles a work-item
+#endif
+#ifndef STORE  // alone: dense C[b][m][n]
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_M, const int y_N
+#define EPILOGUE_PASS , y, y_offset, y_M, y_N
+#define STORE(acc, b, m, n) (y[y_offset + ((ulong)(b) * y_M + (m)) * y_N + (n)] = (acc))
+#endif
+
+ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict a, const ulong a_offset,
+                                   __global const IN_T* restrict w, const ulong w_offset, const int M, const int N,
+                                   const int K, const int a_row, const int b_col, const int inner, const long a_outer,
+                                   const long a_inner, const long b_outer, const long b_inner EPILOGUE_PARAMS) {
+  const int batch = get_global_id(1);
+  a += a_offset + (batch / inner) * a_outer + (batch % inner) * a_inner;
+  w += w_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;
+  const int vectors = K / VW * VW;
+  for (int t = 0; t < MT; ++t) {
+    const int n0 = (get_global_id(0) * MT + t) * NR;
+    if (n0 >= N) break;
+    __global const IN_T* column[NR];
+    OCL_UNROLL for (int j = 0; j < NR; ++j) column[j] = w + (long)min(n0 + j, N - 1) * b_col;
+    for (int m = 0; m < M; m += MR) {
+      VEC acc[MR][NR];
+      __global const IN_T* row[MR];
+      OCL_UNROLL for (int i = 0; i < MR; ++i) {
+        row[i] = a + (long)min(m + i, M - 1) * a_row;
+        OCL_UNROLL for (int j = 0; j < NR; ++j) acc[i][j] = (VEC)(0.f);
+      }
+      for (int k = 0; k < vectors; k += VW) {
+        VEC av[MR];
+        OCL_UNROLL for (int i = 0; i < MR; ++i) av[i] = LOADV(row[i], k);
+        OCL_UNROLL for (int j = 0; j < NR; ++j) {
+          const VEC bv = LOADV(column[j], k);
+          OCL_UNROLL for (int i = 0; i < MR; ++i) acc[i][j] = fma(av[i], bv, acc[i][j]);
+        }
+      }
+      float lanes[MR * NR * VW];  // one call site of the hooks
+      OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int j = 0; j < NR; ++j)
+          VSTORE(acc[i][j], lanes + (i * NR + j) * VW);
+      for (int i = 0; i < min(MR, M - m); ++i)
+        for (int j = 0; j < min(NR, N - n0); ++j) {
+          float* sum = lanes + (i * NR + j) * VW;
+          for (int half_width = VW / 2; half_width > 0; half_width /= 2)
+            for (int l = 0; l < half_width; ++l) sum[l] += sum[l + half_width];
+          __global const IN_T* a_tail = a + (long)(m + i) * a_row;
+          __global const IN_T* w_tail = w + (long)(n0 + j) * b_col;
+          for (int k = vectors; k < K; ++k) sum[0] = fma(LOAD(a_tail, k), LOAD(w_tail, k), sum[0]);
+          STORE(sum[0], batch, m + i, n0 + j);
+        }
+    }
+  }
+}

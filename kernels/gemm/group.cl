@@ -1,0 +1,155 @@
+// kernels/gemm/group.cl: batched matrix product on GPUs, C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n], fp32
+// accumulation.
+//
+// One work-group computes a TILE_M x TILE_N tile of C, one work-item ITEM_M x ITEM_N of it as blocks of 4x4
+// (base/types.cl: tile_multiply). Each step of TILE_K fetches the next part of both operands into registers, multiplies
+// the current part from local memory, then keeps the fetched part in the other local buffer: one barrier a step.
+//
+//                  TILE_N            local memory, twice:  a_tile [TILE_K][TILE_M+4], b_tile [TILE_K][TILE_N+4]
+//             +-----+-----+
+//      B      | k   |     | TILE_K
+//             +-----+-----+          item (x, y): columns 4x..4x+3 and TILE_N/2 + 4x.. , rows 4y..4y+3 and TILE_M/2 +
+//                                    4y..
+//  +---+      +-----+-----+
+//  | k |      |4x4  |4x4  |
+//  |   |      |     |     | TILE_M
+//  +---+      +-----+-----+
+//  |   |      |4x4  |4x4  |
+//  +---+      +-----+-----+
+//    A           C
+//
+// Arguments: a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner,
+// b_row, b_col
+//   epilogue.
+//   strides in elements: A[b,m,k] at a_offset + b/inner*a_outer + b%inner*a_inner + m*a_row + k*a_col, B[b,k,n]
+//   likewise with k*b_row + n*b_col (inner: a
+//   batch of two dimensions, such as heads; 1 if it is one). Any strides, 0 broadcasts; the macros below choose the
+//   loads, the wrong order is only slow,
+//   a broken promise of *_VEC4 is wrong.
+// Grid: global (ceil(M/TILE_M) * ceil(N/TILE_N) * GROUP, 1, batch), local (GROUP, 1, 1).
+// Hooks: STORE(acc, b, m, n). Store dimension n, VW = 4. A long K is split by its caller into a batch: outer strides of
+// K/splits along k.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME gemm_group
+#endif
+#ifndef TILE_M
+#define TILE_M 128  // rows of C a work-group, a multiple of 4 * ITEM_M
+#endif
+#ifndef TILE_N
+#define TILE_N 128  // columns of C a work-group
+#endif
+#ifndef TILE_K
+#define TILE_K 16  // depth of one step, 8 or 16
+#endif
+#ifndef SUM_STEPS
+#define SUM_STEPS 0  // steps after which the running sum joins the total; 0: one running sum
+#endif
+#if SUM_STEPS
+#define SUM_OF(i) (total[i] + acc[i])
+#else
+#define SUM_OF(i) acc[i]
+#endif
+#ifndef ITEM_M
+#define ITEM_M 8  // rows of C a work-item, 4 or 8
+#endif
+#ifndef ITEM_N
+#define ITEM_N 8  // columns of C a work-item, 4 or 8
+#endif
+#ifndef A_K_MAJOR
+#define A_K_MAJOR 1  // 1: k is the contiguous dimension of A, 0: m is
+#endif
+#ifndef B_K_MAJOR
+#define B_K_MAJOR 0  // 1: k is the contiguous dimension of B, 0: n is
+#endif
+#ifndef A_VEC4
+// 1: A's contiguous dimension has stride 1 and an extent that is a multiple of 4; the other strides too
+#define A_VEC4 0
+#endif
+#ifndef B_VEC4
+#define B_VEC4 0  // the same for B
+#endif
+#ifndef STORE
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
+#define Y_AT(b, m, n) (y_offset + ((ulong)(b) * M + (m)) * N + (n))
+#define STORE(acc, b, m, n) (y[Y_AT(b, m, n)] = (acc))
+#define STOREV(acc, b, m, n) vstore4(acc, 0, y + Y_AT(b, m, n))
+#endif
+#define ACROSS (TILE_N / ITEM_N)  // work-items along the columns
+#define DOWN (TILE_M / ITEM_M)  // and along the rows
+#define GROUP (ACROSS * DOWN)  // 64..256
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+    __global const IN_T* a, const ulong a_offset,  // [batch, M, K] by strides
+    __global const IN_T* b, const ulong b_offset,  // [batch, K, N] by strides
+    const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const long a_row,
+    const long a_col, const long b_outer, const long b_inner, const long b_row, const long b_col EPILOGUE_PARAMS) {
+  __local float4 a_tile[2][TILE_K * (TILE_M + TILE_PAD) / 4];
+  __local float4 b_tile[2][TILE_K * (TILE_N + TILE_PAD) / 4];
+  const int lane = get_local_id(0);
+  const int2 item = tile_item(lane, ACROSS, DOWN);
+  const int n_tiles = (N + TILE_N - 1) / TILE_N;
+  const int m0 = (int)get_group_id(0) / n_tiles * TILE_M;  // neighbouring groups share rows of A
+  const int n0 = (int)get_group_id(0) % n_tiles * TILE_N;
+  const int batch = get_group_id(2);
+  // The contiguous stride is spelled as 1 where it is promised.
+  const long a_width = A_VEC4 && !A_K_MAJOR ? 1 : a_row, a_depth = A_VEC4 && A_K_MAJOR ? 1 : a_col;
+  const long b_width = B_VEC4 && !B_K_MAJOR ? 1 : b_col, b_depth = B_VEC4 && B_K_MAJOR ? 1 : b_row;
+  a += a_offset + batch / inner * a_outer + batch % inner * a_inner + m0 * a_width;
+  b += b_offset + batch / inner * b_outer + batch % inner * b_inner + n0 * b_width;
+
+  float4 acc[ITEM_M * ITEM_N / 4];
+  OCL_UNROLL
+  for (int i = 0; i < ITEM_M * ITEM_N / 4; ++i) acc[i] = (float4)(0.0f);
+#if SUM_STEPS
+  float4 total[ITEM_M * ITEM_N / 4];
+  int summed = 0;
+  OCL_UNROLL
+  for (int i = 0; i < ITEM_M * ITEM_N / 4; ++i) total[i] = (float4)(0.0f);
+#endif
+  float4 a_held[(TILE_M * TILE_K / 4 + GROUP - 1) / GROUP], b_held[(TILE_N * TILE_K / 4 + GROUP - 1) / GROUP];
+  tile_fetch(a_held, a, a_width, a_depth, M - m0, K, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4, ALIGNED(a_offset));
+  tile_fetch(b_held, b, b_width, b_depth, N - n0, K, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4, ALIGNED(b_offset));
+  tile_keep((__local float*)a_tile[0], a_held, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
+  tile_keep((__local float*)b_tile[0], b_held, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4);
+  barrier(CLK_LOCAL_MEM_FENCE);  // the first part of both operands is in buffer 0
+  int now = 0;
+  for (int k = 0; k < K; k += TILE_K) {
+    const int left = K - k - TILE_K;
+    if (left > 0) {
+      a += TILE_K * a_depth;
+      b += TILE_K * b_depth;
+      tile_fetch(a_held, a, a_width, a_depth, M - m0, left, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4,
+                 ALIGNED(a_offset));
+      tile_fetch(b_held, b, b_width, b_depth, N - n0, left, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4,
+                 ALIGNED(b_offset));
+    }
+    tile_multiply(acc, (__local const float*)a_tile[now], (__local const float*)b_tile[now], item, ACROSS, DOWN, TILE_K,
+                  ITEM_M, ITEM_N);
+#if SUM_STEPS
+    if (++summed % SUM_STEPS == 0) tile_flush(total, acc, ITEM_M * ITEM_N / 4);
+#endif
+    now ^= 1;
+    if (left > 0) {
+      tile_keep((__local float*)a_tile[now], a_held, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
+      tile_keep((__local float*)b_tile[now], b_held, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4);
+    }
+    // the next part is complete, and everyone has read the current one: its buffer is free
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+
+  OCL_UNROLL
+  for (int i = 0; i < ITEM_M; ++i) {
+    const int m = m0 + (i / 4 * DOWN + item.y) * 4 + i % 4;
+    OCL_UNROLL
+    for (int j = 0; j < ITEM_N / 4; ++j) {
+      const int n = n0 + (j * ACROSS + item.x) * 4;
+      const float4 value = SUM_OF(i * (ITEM_N / 4) + j);
+      if (m < M) {
+        if (n + 3 < N)
+          STOREV(value, batch, m, n);
+        else
+          for (int l = 0; l < N - n; ++l) STORE(lane_of(value, l), batch, m, n + l);
+      }
+    }
+  }
+}

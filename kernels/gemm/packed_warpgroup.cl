@@ -1,0 +1,135 @@
+// kernels/gemm/packed_warpgroup.cl: batched matrix product on the matrix unit of operands in blocks, as pack/group.cl
+// writes them; the pipeline of
+// tensor_core/warpgroup.cl and the stores of tensor_core/store.cl.
+//
+//   producer (one work-item)              a stage                                          consumer w: rows 64w ..
+//                                         64w+63
+//   a block of 8 KB to a copy         ->  TILE_M/64 blocks of A, then those of B       ->  read by the matrix unit; A
+//                                                                                      of split fp32 by registers, as
+//                                                                                      quads
+//   (fp32: B's high, B's low blocks)      full[stage] counts bytes
+//
+// Sums of TF32 and of 16 bits stay in the unit over the whole depth, and the next step's products begin before the last
+// ones end.
+//
+// Arguments: a, a_offset, b, b_offset: [batch][panels][steps][blocks], offsets in floats at multiples of 4; int M, N,
+// K; long a_batch, b_batch: floats from
+//   one matrix to the next, 0 if all are one; epilogue.
+// Grid: global (any number of groups up to ceil(M/TILE_M) * ceil(N/TILE_N), times GROUP, 1, batch), local (GROUP, 1,
+// 1). Hooks: STORE(acc, b, m, n). Store dimension n, VW 2 or the elements of 16 bytes. Needs PACKED 1.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME gemm_packed_warpgroup
+#endif
+#ifndef A_ROWS
+#define A_ROWS 1  // 16 bits: 1 for blocks with the depth contiguous, 0 with the rows of A
+#endif
+#ifndef B_ROWS
+#define B_ROWS 1  // the same for B
+#endif
+#ifndef STORE
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
+#define Y_AT(b, m, n) (y_offset + ((ulong)(b) * M + (m)) * N + (n))
+#define STORE(acc, b, m, n) (y[Y_AT(b, m, n)] = (acc))
+#define STOREV(acc, b, m, n) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(b, m, n))
+#endif
+
+// Brings the blocks of a tile, `a_panels` of A and `b_panels` of B beside each other, each `steps` long.
+ALWAYS_INLINE void produce(const Pipeline line, __global const float* a, __global const float* b, const int a_panels,
+                           const int b_panels, const int begin, const int steps) {
+  for (int step = 0; step < steps; ++step) {
+    __local UNIT_T* to = produce_begin(line, begin + step);
+    const uint full = line.full + 8 * ((begin + step) % STAGES);
+    barrier_expect(full, (a_panels + PARTS * b_panels) * BLOCK_BYTES);
+    copy_blocks(to, a + (long)step * BLOCK, a_panels, TILE_M / 64, (long)steps * BLOCK, 1, full);
+    copy_blocks(to + A_ELEMENTS, b + (long)step * (PARTS * BLOCK), b_panels, TILE_N / 64, (long)steps * (PARTS * BLOCK),
+                PARTS, full);
+  }
+}
+
+#if TERMS == 3
+ALWAYS_INLINE void multiply_packed(float* total, const Pipeline line, const int begin, const int end) {
+  float sum[TILE_N / 2];
+  uint high[16], low[16];
+  OCL_UNROLL
+  for (int i = 0; i < TILE_N / 2; ++i) total[i] = sum[i] = 0.0f;
+  for (int step = begin; step < end; ++step) {
+    __local const float* at = arrived(line, step);
+    __local const float4* quads = (__local const float4*)at + (get_local_id(0) >> 5) * 128 + (get_local_id(0) & 31);
+    OCL_UNROLL
+    for (int k8 = 0; k8 < 4; ++k8) {
+      const float4 quad = quads[k8 * 32];
+      const float x[4] = {quad.x, quad.y, quad.z, quad.w};
+      split_fragment(high, low, k8, x);
+    }
+    const ulong b = descriptor(at + A_ELEMENTS, 1);
+    UNIT_BEGIN();
+    MULTIPLY_SPLIT(sum, high, low, b);
+    UNIT_END();
+    leave(line, step);
+    OCL_UNROLL
+    for (int i = 0; i < TILE_N / 2; ++i) {
+      READY(sum[i]);
+      total[i] += sum[i];
+    }
+  }
+}
+#else
+#if HALVES
+#define MULTIPLY_STEP(d, a, b) MULTIPLY(d, a, b, "1", A_ROWS, B_ROWS)
+#else
+#define MULTIPLY_STEP(d, a, b) MULTIPLY_ROWS(d, a, b)
+#endif
+ALWAYS_INLINE void multiply_packed(float* total, const Pipeline line, const int begin, const int end) {
+  // A quarter of a step's depth further: 32 bytes along a row, 16 rows of 128 bytes.
+  const int a_next = A_ROWS ? 2 : 128, b_next = B_ROWS ? 2 : 128;
+  OCL_UNROLL
+  for (int i = 0; i < TILE_N / 2; ++i) total[i] = 0.0f;
+  for (int step = begin; step < end; ++step) {
+    __local const UNIT_T* at = arrived(line, step);
+    const ulong a = descriptor(at + (get_local_id(0) >> 7) * BLOCK_ELEMENTS, A_ROWS),
+                b = descriptor(at + A_ELEMENTS, B_ROWS);
+    UNIT_BEGIN();
+    MULTIPLY_STEP(total, a, b);
+    MULTIPLY_STEP(total, a + a_next, b + b_next);
+    MULTIPLY_STEP(total, a + 2 * a_next, b + 2 * b_next);
+    MULTIPLY_STEP(total, a + 3 * a_next, b + 3 * b_next);
+    UNIT_COMMIT();
+    UNIT_WAIT("1");
+    if (step > begin) leave(line, step - 1);
+  }
+  UNIT_WAIT("0");
+  leave(line, end - 1);
+  OCL_UNROLL
+  for (int i = 0; i < TILE_N / 2; ++i) READY(total[i]);
+}
+#endif
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+    __global const float* a, const ulong a_offset, __global const float* b, const ulong b_offset, const int M,
+    const int N, const int K, const long a_batch, const long b_batch EPILOGUE_PARAMS) {
+  PIPELINE(line);
+  const int m_tiles = (M + TILE_M - 1) / TILE_M, n_tiles = (N + TILE_N - 1) / TILE_N, batch = get_group_id(2);
+  const int steps = (K + TILE_K - 1) / TILE_K;
+  int begin = 0;  // steps of the tiles before
+  if (get_local_id(0) >= CONSUMERS * 128) {
+    if (get_local_id(0) != CONSUMERS * 128) return;
+    const int a_panels = (M + 63) / 64, b_panels = (N + 63) / 64;
+    a += a_offset + batch * a_batch;
+    b += b_offset + batch * b_batch;
+    FOR_TILES(g, m_tiles * n_tiles) {
+      const int2 tile = tile_at(g, m_tiles, n_tiles);
+      const int a_first = tile.x * (TILE_M / 64), b_first = tile.y * (TILE_N / 64);
+      produce(line, a + (long)a_first * steps * BLOCK, b + (long)b_first * steps * (PARTS * BLOCK),
+              min(a_panels - a_first, TILE_M / 64), min(b_panels - b_first, TILE_N / 64), begin, steps);
+      begin += steps;
+    }
+    return;
+  }
+  FOR_TILES(g, m_tiles * n_tiles) {
+    const int2 tile = tile_at(g, m_tiles, n_tiles);
+    float total[TILE_N / 2];
+    multiply_packed(total, line, begin, begin + steps);
+    begin += steps;
+    STORE_PRODUCT(total, tile, batch, M, N);
+  }
+}

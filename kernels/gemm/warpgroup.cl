@@ -1,0 +1,148 @@
+// kernels/gemm/warpgroup.cl: batched matrix product on the matrix unit, C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n];
+// the pipeline of tensor_core/warpgroup.cl and
+// the stores of tensor_core/store.cl.
+//
+// Arguments, strides and hooks are those of gemm/group.cl:
+//   a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner, b_row, b_col,
+//   epilogue.
+// Grid: global (any number of groups up to ceil(M/TILE_M) * ceil(N/TILE_N), times GROUP, 1, batch), local (GROUP, 1,
+// 1). Hooks: STORE(acc, b, m, n). Store dimension n, VW 2 or the elements of 16 bytes.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME gemm_warpgroup
+#endif
+#ifndef A_K_MAJOR
+#define A_K_MAJOR 1  // 1: k is the contiguous dimension of A, 0: m is
+#endif
+#ifndef B_K_MAJOR
+#define B_K_MAJOR 0  // 1: k is the contiguous dimension of B, 0: n is
+#endif
+#ifndef A_VEC4
+// 1: A's contiguous dimension has stride 1 and an extent that is a multiple of 4; the other strides too. 16 bits: the
+// other strides are multiples of 8, the extent is any
+#define A_VEC4 0
+#endif
+#ifndef B_VEC4
+#define B_VEC4 0  // the same for B
+#endif
+#ifndef STORE
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
+#define Y_AT(b, m, n) (y_offset + ((ulong)(b) * M + (m)) * N + (n))
+#define STORE(acc, b, m, n) (y[Y_AT(b, m, n)] = (acc))
+#define STOREV(acc, b, m, n) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(b, m, n))
+#endif
+
+// The operands of a group as its producers see them.
+typedef struct {
+  __global const UNIT_T *a, *b;
+  int m_left, n_left, K;
+  long a_width, a_depth, b_width, b_depth;
+} Operands;
+
+// This producer's share of an operand at a step, from memory: `width` rows of A or columns of B at `to`, `left` of them
+// inside the matrix.
+ALWAYS_INLINE void stage(__local UNIT_T* to, __global const UNIT_T* from, const long along_width,
+                         const long along_depth, const int left, const int K, const int step, const int width,
+                         const int k_major, const int direct) {
+  const int p = get_local_id(0) - CONSUMERS * 128, chunk = p & 7, row = p >> 3;
+  const int w_chunk = p % (width / CHUNK), at = p / (width / CHUNK);  // along the width
+  OCL_UNROLL
+  for (int i = 0; i < width * TILE_K / CHUNK / PRODUCERS; ++i) {
+    const int m = k_major ? row + i * ROWS_APART : w_chunk * CHUNK;
+    const int depth = k_major ? chunk * CHUNK : at + i * (PRODUCERS / (width / CHUNK)), k = step * TILE_K + depth;
+    const int valid = k_major ? m < left ? K - k : 0 : k < K ? left - m : 0;
+    stage_chunk(to + (k_major ? row_chunk(m, chunk) : column_chunk(depth, w_chunk)),
+                valid > 0 ? from + m * along_width + k * along_depth : from, k_major ? along_depth : along_width, valid,
+                direct);
+  }
+}
+
+#if HALVES
+ALWAYS_INLINE void produce(const Pipeline line, const Operands o, const int begin, const int steps, const int a_direct,
+                           const int b_direct) {
+  for (int step = 0; step < steps; ++step) {
+    __local UNIT_T* to = produce_begin(line, begin + step);
+    stage(to, o.a, o.a_width, o.a_depth, o.m_left, o.K, step, TILE_M, A_K_MAJOR, a_direct);
+    stage(to + A_ELEMENTS, o.b, o.b_width, o.b_depth, o.n_left, o.K, step, TILE_N, B_K_MAJOR, b_direct);
+    produce_end(line, begin + step);
+  }
+}
+#else
+// This producer's share of B at a step, into registers; `quads`: by 16 bytes.
+ALWAYS_INLINE void fetch(float4* held, const Operands o, const int step, const int quads) {
+  const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, row = p >> 3;
+  OCL_UNROLL
+  for (int i = 0; i < B_CHUNKS; ++i) {
+    const int n = B_K_MAJOR ? row + i * ROWS_APART : column_of(p),
+              k = step * TILE_K + (B_K_MAJOR ? quad * 4 : depth_of(p, i / 4) + i % 4);
+    const int valid = B_K_MAJOR ? n < o.n_left ? o.K - k : 0 : k < o.K ? o.n_left - n : 0;
+    held[i] = fetch_quad(o.b + n * o.b_width + k * o.b_depth, B_K_MAJOR ? o.b_depth : o.b_width, valid, quads);
+  }
+}
+
+// This producer's share of a step: A from memory, B from registers.
+ALWAYS_INLINE void put(const Pipeline line, const float4* held, const Operands o, const int begin, const int step,
+                       const int quads) {
+  const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, row = p >> 3;
+  __local float* to = produce_begin(line, begin + step);
+  stage(to, o.a, o.a_width, o.a_depth, o.m_left, o.K, step, TILE_M, A_K_MAJOR, quads);
+  if (B_K_MAJOR) {
+    OCL_UNROLL
+    for (int i = 0; i < B_CHUNKS; ++i) keep_row_quad(to + A_ELEMENTS, row + i * ROWS_APART, quad, held[i]);
+  } else {
+    OCL_UNROLL
+    for (int i = 0; i < B_BLOCKS; ++i) keep_block(to + A_ELEMENTS, column_of(p), depth_of(p, i) / 4, held + 4 * i);
+  }
+  produce_end(line, begin + step);
+}
+
+// B is fetched two steps ahead: the latency of memory is longer than a step.
+ALWAYS_INLINE void produce(const Pipeline line, const Operands o, const int begin, const int steps, const int a_quads,
+                           const int b_quads) {
+  float4 even[B_CHUNKS], odd[B_CHUNKS];
+  for (int step = 0; step < steps + 2; step += 2) {
+    if (step >= 2) put(line, even, o, begin, step - 2, a_quads);
+    if (step < steps) fetch(even, o, step, b_quads);
+    if (step >= 2 && step - 1 < steps) put(line, odd, o, begin, step - 1, a_quads);
+    if (step + 1 < steps) fetch(odd, o, step + 1, b_quads);
+  }
+}
+#endif
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+    __global const UNIT_T* a, const ulong a_offset,  // [batch, M, K] by strides
+    __global const UNIT_T* b, const ulong b_offset,  // [batch, K, N] by strides
+    const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const long a_row,
+    const long a_col, const long b_outer, const long b_inner, const long b_row, const long b_col EPILOGUE_PARAMS) {
+  PIPELINE(line);
+  const int m_tiles = (M + TILE_M - 1) / TILE_M, n_tiles = (N + TILE_N - 1) / TILE_N, batch = get_group_id(2);
+  const int steps = (K + TILE_K - 1) / TILE_K;
+  int begin = 0;  // steps of the tiles before
+  if (get_local_id(0) >= CONSUMERS * 128) {
+    // The contiguous stride is spelled as 1 where it is promised.
+    const long a_width = A_VEC4 && !A_K_MAJOR ? 1 : a_row, a_depth = A_VEC4 && A_K_MAJOR ? 1 : a_col;
+    const long b_width = B_VEC4 && !B_K_MAJOR ? 1 : b_col, b_depth = B_VEC4 && B_K_MAJOR ? 1 : b_row;
+    a += a_offset + batch / inner * a_outer + batch % inner * a_inner;
+    b += b_offset + batch / inner * b_outer + batch % inner * b_inner;
+    FOR_TILES(g, m_tiles * n_tiles) {
+      const int2 tile = tile_at(g, m_tiles, n_tiles);
+      const int m0 = tile.x * TILE_M, n0 = tile.y * TILE_N;
+      const Operands o = {a + m0 * a_width, b + n0 * b_width, M - m0, N - n0, K, a_width, a_depth, b_width, b_depth};
+      if (CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset))
+        produce(line, o, begin, steps, A_VEC4, B_VEC4);
+      else
+        produce(line, o, begin, steps, 0, 0);
+      begin += steps;
+    }
+#if HALVES
+    produce_rest(line, begin);
+#endif
+    return;
+  }
+  FOR_TILES(g, m_tiles * n_tiles) {
+    const int2 tile = tile_at(g, m_tiles, n_tiles);
+    float total[TILE_N / 2];
+    consume(total, line, begin, begin + steps, A_K_MAJOR, B_K_MAJOR);
+    begin += steps;
+    STORE_PRODUCT(total, tile, batch, M, N);
+  }
+}

@@ -1,0 +1,120 @@
+// kernels/pack/item.cl: P[b][j][k][c] = B[b][k][j*TN + c], zero from column N on: a matrix as panels of TN columns, as
+// gemm/item.cl reads them.
+// CPU family: one work-item = K_RUN rows of one panel.
+//
+//      B  n ->   j*TN     (j+1)*TN            P  panel j: K rows of TN floats, one after the other
+//    k  +---------+----------+---+
+//    |  |         |   item   |   |            B_LAYOUT 1: a Linear weight, [N][K]: VW x VW blocks are turned in
+//    |  |         |          |   |            registers, so that each
+//    v  |         +----------+   |            cache line of both sides is touched once
+// Inputs (strides in elements of IN_T): b  B_LAYOUT 0: B[b][k][n] at b_batch(b) + k*b_row + n;  1: at b_batch(b) + k +
+// n*b_col;
+//   2: at b_batch(b) + k*b_row + n*b_col. b_batch(b) = (b / inner)*b_outer + (b % inner)*b_inner.
+// Arguments: b, b_offset, int N, K, b_row, b_col, inner, long b_outer, b_inner, EPILOGUE_PARAMS
+// Global size: (ceil(N / TN), ceil(K / K_RUN), batches), local size (1, 1, 1).
+// Hooks: STORE(value, b, j, k, c), STOREV(value, b, j, k, c); store dimension c.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME pack_item
+#endif
+#ifndef TN
+#define TN (4 * VW)  // columns of a panel; a multiple of VW
+#endif
+#ifndef K_RUN
+#define K_RUN 128  // rows a work-item
+#endif
+#ifndef B_LAYOUT
+#define B_LAYOUT 1  // see above
+#endif
+#ifndef STORE  // alone: dense P[b][j][k][c]
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_panels, const int y_K
+#define EPILOGUE_PASS , y, y_offset, y_panels, y_K
+#define PLACE(b, j, k, c) (y_offset + (((ulong)(b) * y_panels + (j)) * y_K + (k)) * TN + (c))
+#define STORE(value, b, j, k, c) (y[PLACE(b, j, k, c)] = (value))
+#define STOREV(value, b, j, k, c) VSTORE(value, y + PLACE(b, j, k, c))
+#endif
+
+// VW vectors x[VW] as a matrix in registers: rounds of INTERLEAVE, log2(VW) of them, turn it
+#if VW == 16
+#define FIRST_HALVES(a, b) \
+  (float16)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3, a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7)
+#define LAST_HALVES(a, b) \
+  (float16)(a.s8, b.s8, a.s9, b.s9, a.sa, b.sa, a.sb, b.sb, a.sc, b.sc, a.sd, b.sd, a.se, b.se, a.sf, b.sf)
+#elif VW == 8
+#define FIRST_HALVES(a, b) (float8)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3)
+#define LAST_HALVES(a, b) (float8)(a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7)
+#else
+#define FIRST_HALVES(a, b) (float4)(a.s0, b.s0, a.s1, b.s1)
+#define LAST_HALVES(a, b) (float4)(a.s2, b.s2, a.s3, b.s3)
+#endif
+#define INTERLEAVE(from, to)                                   \
+  OCL_UNROLL for (int i_ = 0; i_ < VW / 2; ++i_) {             \
+    to[2 * i_] = FIRST_HALVES(from[i_], from[i_ + VW / 2]);    \
+    to[2 * i_ + 1] = LAST_HALVES(from[i_], from[i_ + VW / 2]); \
+  }
+#if VW == 8
+#define TRANSPOSE(x)    \
+  {                     \
+    VEC y_[VW], z_[VW]; \
+    INTERLEAVE(x, y_);  \
+    INTERLEAVE(y_, z_); \
+    INTERLEAVE(z_, x);  \
+  }
+#elif VW == 16
+#define TRANSPOSE(x)   \
+  {                    \
+    VEC y_[VW];        \
+    INTERLEAVE(x, y_); \
+    INTERLEAVE(y_, x); \
+    INTERLEAVE(x, y_); \
+    INTERLEAVE(y_, x); \
+  }
+#else
+#define TRANSPOSE(x)   \
+  {                    \
+    VEC y_[VW];        \
+    INTERLEAVE(x, y_); \
+    INTERLEAVE(y_, x); \
+  }
+#endif
+
+ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict b, const ulong b_offset, const int N, const int K,
+                                   const int b_row, const int b_col, const int inner, const long b_outer,
+                                   const long b_inner EPILOGUE_PARAMS) {
+  const int panel = get_global_id(0), first = get_global_id(1) * K_RUN, batch = get_global_id(2);
+  const int last = min(first + K_RUN, K), n0 = panel * TN;
+  b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;
+#if B_LAYOUT == 0
+  if (n0 + TN <= N) {  // a row after the other, as memory has them
+    for (int k = first; k < last; ++k) OCL_UNROLL for (int c = 0; c < TN; c += VW) {
+        const VEC row = LOADV(b, (long)k * b_row + n0 + c);
+        STOREV(row, batch, panel, k, c);
+      }
+    return;
+  }
+#endif
+  for (int c = 0; c < TN; c += VW) {
+    const int n = n0 + c, columns = clamp(N - n, 0, VW);
+    int k = first;
+#if B_LAYOUT == 0
+    if (columns == VW)
+      for (; k < last; ++k) {
+        const VEC row = LOADV(b, (long)k * b_row + n);
+        STOREV(row, batch, panel, k, c);
+      }
+#elif B_LAYOUT == 1
+    if (columns == VW)
+      for (; k + VW <= last; k += VW) {
+        VEC block[VW];
+        OCL_UNROLL for (int i = 0; i < VW; ++i) block[i] = LOADV(b, (long)(n + i) * b_col + k);
+        TRANSPOSE(block);
+        OCL_UNROLL for (int i = 0; i < VW; ++i) STOREV(block[i], batch, panel, k + i, c);
+      }
+#endif
+    for (; k < last; ++k) {
+      for (int i = 0; i < columns; ++i)
+        STORE(LOAD(b, (long)k * (B_LAYOUT == 1 ? 1 : b_row) + (long)(n + i) * (B_LAYOUT == 0 ? 1 : b_col)), batch,
+              panel, k, c + i);
+      for (int i = columns; i < VW; ++i) STORE(0.f, batch, panel, k, c + i);
+    }
+  }
+}

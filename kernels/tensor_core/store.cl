@@ -1,0 +1,114 @@
+// kernels/tensor_core/store.cl: how the consumers of products and convolutions store their sums: VW neighbours of a row
+// at once.
+//
+// The unit leaves a lane two neighbours of each block of 8 columns (consume() of tensor_core/warpgroup.cl). The four
+// lanes q of a row exchange them, so that whole sectors of memory are loaded and stored, and coordinates are computed
+// once a vector:
+//
+//              columns of a lane's vector j
+//   VW 8       block 4 j + q                                   operands of 16 bits: 16 bytes a lane
+//   VW 4       half q / 2 of block 2 j + q % 2                 operands of 32 bits: 16 bytes a lane
+//   VW 2       pair q of block j                               where rows do not begin at a multiple of more
+#define ROW_VECTORS (TILE_N / 4 / VW)  // a lane's vectors of a row
+typedef VEC RowVector;
+#if VW == 8
+#define ROTATED(v) v.s12345670
+#elif VW == 4
+#define ROTATED(v) v.yzwx
+#else
+#define ROTATED(v) v.yx
+#endif
+
+ALWAYS_INLINE int vector_column(const int j) {
+  const int q = get_local_id(0) & 3;
+  return VW == 8 ? (4 * j + q) * 8 : VW == 4 ? (2 * j + (q & 1)) * 8 + (q >> 1) * 4 : j * 8 + 2 * q;
+}
+
+#if VW > 2
+// Half q / 2 of block q % 2 of two neighbouring blocks of a row: four columns.
+ALWAYS_INLINE float4 half_block(const float* blocks) {
+  const int odd = get_local_id(0) & 1;
+  const float give_x = odd ? blocks[0] : blocks[4], give_y = odd ? blocks[1] : blocks[5];
+  const float keep_x = odd ? blocks[4] : blocks[0], keep_y = odd ? blocks[5] : blocks[1];
+  float got_x, got_y;
+  OTHER_LANE(got_x, give_x, 1);
+  OTHER_LANE(got_y, give_y, 1);
+  return (float4)(odd ? got_x : keep_x, odd ? got_y : keep_y, odd ? keep_x : got_x, odd ? keep_y : got_y);
+}
+#endif
+
+// Vector j of row r (lower 0) or r + 8 (lower 1), from the sums of its blocks.
+ALWAYS_INLINE RowVector exchanged(const float* total, const int lower, const int j) {
+#if VW == 8
+  const float4 even = half_block(total + 16 * j + 2 * lower), odd = half_block(total + 16 * j + 8 + 2 * lower);
+  const int upper = get_local_id(0) & 2;
+  const float4 give = upper ? even : odd, keep = upper ? odd : even;
+  float4 got;
+  OTHER_LANE(got.x, give.x, 2);
+  OTHER_LANE(got.y, give.y, 2);
+  OTHER_LANE(got.z, give.z, 2);
+  OTHER_LANE(got.w, give.w, 2);
+  return upper ? (float8)(got, keep) : (float8)(keep, got);
+#elif VW == 4
+  return half_block(total + 8 * j + 2 * lower);
+#else
+  return (float2)(total[4 * j + 2 * lower], total[4 * j + 2 * lower + 1]);
+#endif
+}
+
+// The vectors of a row that are stored at a time, up to 32 sums of both rows. Where what is done to each element is
+// long (LONG_STORES), one copy of it serves all steps, or the instructions of a tile would not fit in the cache; else
+// the steps are unrolled, and moving the sums costs nothing.
+#if ROW_VECTORS * VW > 16
+#define STORE_VECTORS (16 / VW)
+#else
+#define STORE_VECTORS ROW_VECTORS
+#endif
+#define STORE_STEPS (ROW_VECTORS / STORE_VECTORS)
+#if LONG_STORES
+#define UNROLL_STORES OCL_NO_UNROLL
+#else
+#define UNROLL_STORES OCL_UNROLL
+#endif
+
+// The next vectors of a lane, [2 j + lower], from the sums that are left, which move to the front. The lanes of a warp
+// call it together.
+ALWAYS_INLINE void next_rows(RowVector* rows, float* total) {
+  OCL_UNROLL
+  for (int j = 0; j < STORE_VECTORS; ++j) {
+    rows[2 * j] = exchanged(total, 0, j);
+    rows[2 * j + 1] = exchanged(total, 1, j);
+  }
+  OCL_UNROLL
+  for (int i = 0; i < TILE_N / 2 - 2 * VW * STORE_VECTORS; ++i) total[i] = total[i + 2 * VW * STORE_VECTORS];
+}
+
+// A tile of a product M x N, in a loop over tiles: the hooks STOREA, STOREV and STORE of (b, m, n).
+#define STORE_PRODUCT(total, tile, batch, M, N)                                                                       \
+  {                                                                                                                   \
+    const int m0 = tile.x * TILE_M + (get_local_id(0) >> 5) * 16 + ((get_local_id(0) & 31) >> 2);                     \
+    const int whole = STORES_ALIGNED && (tile.x + 1) * TILE_M <= M && (tile.y + 1) * TILE_N <= N;                     \
+    UNROLL_STORES                                                                                                     \
+    for (int step = 0; step < STORE_STEPS; ++step) {                                                                  \
+      RowVector sums[2 * STORE_VECTORS];                                                                              \
+      next_rows(sums, total);                                                                                         \
+      if (whole) {                                                                                                    \
+        OCL_UNROLL                                                                                                    \
+        for (int j = 0; j < 2 * STORE_VECTORS; ++j)                                                                   \
+          STOREA(sums[j], batch, m0 + (j & 1) * 8, tile.y * TILE_N + vector_column(step * STORE_VECTORS + (j >> 1))); \
+        continue;                                                                                                     \
+      }                                                                                                               \
+      OCL_UNROLL                                                                                                      \
+      for (int j = 0; j < 2 * STORE_VECTORS; ++j) {                                                                   \
+        RowVector v = sums[j];                                                                                        \
+        const int row = m0 + (j & 1) * 8, n = tile.y * TILE_N + vector_column(step * STORE_VECTORS + (j >> 1));       \
+        if (row >= M) continue;                                                                                       \
+        if (n + VW <= N) {                                                                                            \
+          STOREV(v, batch, row, n);                                                                                   \
+        } else {                                                                                                      \
+          OCL_NO_UNROLL                                                                                               \
+          for (int i = n; i < N; ++i, v = ROTATED(v)) STORE(v.s0, batch, row, i);                                     \
+        }                                                                                                             \
+      }                                                                                                               \
+    }                                                                                                                 \
+  }

@@ -1,0 +1,273 @@
+// kernels/tensor_core/warp.cl: the loop of the warp kernels: instructions of one warp (32 work-items),
+// staging of both operands, the multiply loop.
+// Comes after tensor_core/operands.cl.
+//
+// A work-group computes a TILE_M x TILE_N tile of C in fp32, each of its warps WARP_M x WARP_N of it by products of 16
+// x 8:
+//
+//                    TILE_N           local memory, STAGES times, a step's depth of 128 bytes (TILE_K elements) each:
+//                +------+------+        a, b with contiguous depth:   [width][TILE_K]     width: TILE_M or TILE_N
+//                |      |      |        with another order in memory: [TILE_K][width]
+//       WARP_M   |warp 0|warp 1|      All work-items copy the step STAGES - 1 ahead (cp.async) while their warps
+//                |      |      |      multiply; one barrier a step.
+//        TILE_M  +------+------+
+//                |      |      |      A warp's 16 x 8 of C: lane l has row l / 4, columns 2 * (l % 4) and the next; the
+//                |      |      |      same of row + 8.
+//                |warp 2|warp 3|      Its 16 rows of A: 2 chunks of 16 bytes of depth, rows l / 4 and + 8, four bytes l
+//                |      |      |      % 4 of each chunk; B likewise.
+//                +------+------+
+//                 WARP_N
+//
+// The unit multiplies TF32 (10 bits of mantissa). With TERMS 3 a float is high + low, both TF32, and low*high' +
+// high*low' + high*high' has the error of fp32 or less. The unit truncates its running sums, so each 8 of the depth
+// start a new one, which is added to the total in fp32 registers. Operands that are not finite give NaN. With TERMS 1
+// (TF32 allowed) there is only the high part. TF32 and operands of 16 bits (IN_BF16, IN_HALF) are summed in the unit
+// over the whole depth: what truncation loses is far below what rounding the operands, or the result to 16 bits, loses.
+#ifndef TILE_M
+#define TILE_M 128  // rows of C a work-group: a multiple of WARP_M, 64 or more
+#endif
+#ifndef TILE_N
+#define TILE_N 128  // columns of C a work-group: a multiple of WARP_N, 64 or more
+#endif
+#ifndef WARP_M
+#define WARP_M 64  // rows of C a warp: a multiple of 16
+#endif
+#ifndef WARP_N
+#define WARP_N 32  // columns of C a warp: a multiple of 32 (tensor_core/store.cl: of 4 VW)
+#endif
+#ifndef STAGES
+#define STAGES (TILE_M + TILE_N > 192 ? 3 : 4)  // buffers in local memory: at most 96 KB
+#endif
+#define WARPS_N (TILE_N / WARP_N)  // warps along the columns
+#define GROUP (TILE_M / WARP_M * WARPS_N * 32)
+#define A_ELEMENTS (TILE_M * TILE_K)
+#define B_ELEMENTS (TILE_N * TILE_K)
+#define STAGE_ELEMENTS (A_ELEMENTS + B_ELEMENTS)
+#define SUMS (WARP_M * WARP_N / 32)  // a lane's
+
+// ---- instructions ----
+// Four matrices of 8 rows of 16 bytes; lane l says where row l % 8 of matrix l / 8 begins. It gets of matrix i, in
+// x[i], four bytes l % 4 of row l / 4.
+ALWAYS_INLINE void read_rows(uint* x, const uint row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(row)
+               : "memory");
+}
+// The same of 8 x 8 elements of 16 bits, transposed: x[i] has rows 2 * (l % 4) and the next of column l / 4.
+ALWAYS_INLINE void read_columns(uint* x, const uint row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(row)
+               : "memory");
+}
+#if defined(IN_BF16)
+#define UNIT_MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+#elif defined(IN_HALF)
+#define UNIT_MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+#else
+#define UNIT_MMA "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+#endif
+// d (16 x 8, a warp's registers) += a (16 x two chunks) * b (two chunks x 8).
+ALWAYS_INLINE void multiply(float* d, const uint* a, const uint* b) {
+  asm volatile(UNIT_MMA "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+// d = a * b.
+ALWAYS_INLINE void multiply_first(float* d, const uint* a, const uint* b) {
+  asm volatile(UNIT_MMA "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+               : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.0f));
+}
+
+// ---- where an element lies in a stage ----
+// The width contiguous (the depth: row_chunk of tensor_core/operands.cl), `width` elements: its chunks are permuted by
+// the depth, for 8 depths (16 bits) or 4 (32 bits) read at once.
+ALWAYS_INLINE int column_chunk(const int depth, const int chunk, const int width) {
+  return depth * width + (chunk ^ (HALVES ? depth & 7 : (depth & 3) << 1)) * CHUNK;
+}
+
+// ---- staging ----
+// Up to CHUNK elements `stride` apart, `valid` of them inside the matrix, zeros beyond; direct: neighbours at a
+// multiple of 16 bytes.
+ALWAYS_INLINE void stage_chunk(__local UNIT_T* to, __global const UNIT_T* from, const long stride, const int valid,
+                               const int direct) {
+  if (direct) {
+    copy_16(local_address(to), from, (int)sizeof(UNIT_T) * clamp(valid, 0, CHUNK));
+  } else {
+#if HALVES
+    ushort x[CHUNK];
+    OCL_UNROLL
+    for (int j = 0; j < CHUNK; ++j) x[j] = j < valid ? from[j * stride] : 0;
+    *(__local ushort8*)to = (ushort8)(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]);
+#else
+    OCL_UNROLL
+    for (int j = 0; j < CHUNK; ++j)
+      copy_4(local_address(to) + 4 * j, j < valid ? from + j * stride : from, j < valid ? 4 : 0);
+#endif
+  }
+}
+// A work-item's share of an operand's steps: width / (GROUP / 8) chunks, all of one place along the contiguous
+// dimension.
+typedef struct {
+  __global const UNIT_T *matrix, *from;  // the operand; the share's first chunk of the next step
+  // elements from one of a chunk to the next, from chunk to chunk, from step to step
+  long along, apart, next;
+  int width_left, depth_left;  // inside the matrix from that chunk on
+} Share;
+// rows: whether the depth is contiguous. left: of the width inside the matrix.
+ALWAYS_INLINE Share share_of(__global const UNIT_T* matrix, const long along_width, const long along_depth,
+                             const int left, const int K, const int width, const int rows) {
+  const int p = get_local_id(0), across = rows ? 8 : width / CHUNK;
+  const int w = rows ? p >> 3 : p % across * CHUNK, depth = rows ? (p & 7) * CHUNK : p / across;
+  const Share share = {matrix,
+                       matrix + w * along_width + depth * along_depth,
+                       rows ? along_depth : along_width,
+                       GROUP / across * (rows ? along_width : along_depth),
+                       TILE_K * along_depth,
+                       left - w,
+                       K - depth};
+  return share;
+}
+// The next step's share into a stage.
+ALWAYS_INLINE void stage(__local UNIT_T* to, Share* share, const int width, const int rows, const int direct) {
+  const int p = get_local_id(0), across = rows ? 8 : width / CHUNK, further = GROUP / across, first = p / across,
+            chunk = p % across;
+  OCL_UNROLL
+  for (int i = 0; i < width * 8 / GROUP; ++i) {
+    const int line = first + i * further;
+    const int inside = i * further < (rows ? share->width_left : share->depth_left);
+    const int valid = inside ? rows ? share->depth_left : share->width_left : 0;
+    stage_chunk(to + (rows ? row_chunk(line, chunk) : column_chunk(line, chunk, width)),
+                valid > 0 ? share->from + i * share->apart : share->matrix, share->along, valid, direct);
+  }
+  share->from += share->next;
+  share->depth_left -= TILE_K;
+}
+
+// ---- multiply loop ----
+// What the unit takes of A for 16 rows from `row` on and of B for 16 columns (two products) from `column` on, for
+// chunks 2 k and 2 k + 1 of a step's depth.
+ALWAYS_INLINE void read_a(uint* x, __local const UNIT_T* a, const int row, const int k, const int rows) {
+  const int lane = get_local_id(0) & 31;
+  if (rows) {
+    read_rows(x, local_address(a + row_chunk(row + (lane & 15), 2 * k + (lane >> 4))));
+  } else if (HALVES) {
+    read_columns(x, local_address(a + column_chunk(2 * k * CHUNK + (lane & 7) + (lane >> 4) * 8,
+                                                   row / CHUNK + ((lane >> 3) & 1), TILE_M)));
+  } else {
+    const int m = row + (lane >> 2), depth = 2 * k * CHUNK + (lane & 3);
+    __local const UNIT_T *upper = a + column_chunk(depth, m / CHUNK, TILE_M) + m % CHUNK,
+                         *lower = a + column_chunk(depth, m / CHUNK + 2, TILE_M) + m % CHUNK;
+    x[0] = as_uint((float)upper[0]);
+    x[1] = as_uint((float)lower[0]);
+    x[2] = as_uint((float)upper[CHUNK * TILE_M]);
+    x[3] = as_uint((float)lower[CHUNK * TILE_M]);
+  }
+}
+ALWAYS_INLINE void read_b(uint* x, __local const UNIT_T* b, const int column, const int k, const int rows) {
+  const int lane = get_local_id(0) & 31;
+  if (rows) {
+    read_rows(x, local_address(b + row_chunk(column + (lane & 7) + (lane >> 4) * 8, 2 * k + ((lane >> 3) & 1))));
+  } else if (HALVES) {
+    read_columns(x, local_address(b + column_chunk(2 * k * CHUNK + (lane & 15), column / CHUNK + (lane >> 4), TILE_N)));
+  } else {
+    const int n = column + (lane >> 2), depth = 2 * k * CHUNK + (lane & 3);
+    __local const UNIT_T *left = b + column_chunk(depth, n / CHUNK, TILE_N) + n % CHUNK,
+                         *right = b + column_chunk(depth, n / CHUNK + 2, TILE_N) + n % CHUNK;
+    x[0] = as_uint((float)left[0]);
+    x[1] = as_uint((float)left[CHUNK * TILE_N]);
+    x[2] = as_uint((float)right[0]);
+    x[3] = as_uint((float)right[CHUNK * TILE_N]);
+  }
+}
+// Four floats as operands of the unit, which does not look at the 13 lowest bits: the nearest TF32, ties away from
+// zero, and with TERMS 3 that of the rest. Integer instructions: the conversion instruction is slower.
+ALWAYS_INLINE void split(uint* high, uint* low) {
+  OCL_UNROLL
+  for (int i = 0; i < 4; ++i) {
+#if TERMS == 3
+    const float x = as_float(high[i]);
+    high[i] = (high[i] + 0x1000u) & 0xFFFFE000u;
+    low[i] = as_uint(x - as_float(high[i])) + 0x1000u;
+#elif !HALVES
+    high[i] += 0x1000u;
+#endif
+  }
+}
+
+#if TERMS == 3
+// unrolled, the fragments of all depths at once would need more registers than there are
+#define UNROLL_DEPTH OCL_NO_UNROLL
+#else
+#define UNROLL_DEPTH OCL_UNROLL
+#endif
+
+// total += a * b: 16 rows, `columns` of WARP_N columns, two chunks of the depth.
+ALWAYS_INLINE void add_products(float* total, const uint* a_high, const uint* a_low, const uint* b_high,
+                                const uint* b_low, const int columns) {
+#if TERMS == 3
+  // The small products first: each addition truncates at the size of the sum so far.
+  float sum[WARP_N / 2];
+  OCL_UNROLL
+  for (int j = 0; j < columns / 8; ++j) multiply_first(sum + 4 * j, a_low, b_high + 2 * j);
+  OCL_UNROLL
+  for (int j = 0; j < columns / 8; ++j) multiply(sum + 4 * j, a_high, b_low + 2 * j);
+  OCL_UNROLL
+  for (int j = 0; j < columns / 8; ++j) multiply(sum + 4 * j, a_high, b_high + 2 * j);
+  OCL_UNROLL
+  for (int j = 0; j < columns / 2; ++j) total[j] += sum[j];
+#else
+  OCL_UNROLL
+  for (int j = 0; j < columns / 8; ++j) multiply(total + 4 * j, a_high, b_high + 2 * j);
+#endif
+}
+
+// total += a * b of a stage. total[(i * WARP_N / 8 + j) * 4 ..]: the lane's four of block j of 8 columns of the warp's
+// rows 16 i .. 16 i + 15.
+ALWAYS_INLINE void multiply_step(float* total, __local const UNIT_T* a, const int a_rows, const int b_rows) {
+  const int warp = get_local_id(0) >> 5, row = warp / WARPS_N * WARP_M, column = warp % WARPS_N * WARP_N;
+  __local const UNIT_T* b = a + A_ELEMENTS;
+  UNROLL_DEPTH
+  for (int k = 0; k < 4; ++k) {
+    uint b_high[WARP_N / 4], b_low[WARP_N / 4];
+    OCL_UNROLL
+    for (int j = 0; j < WARP_N / 16; ++j) {
+      read_b(b_high + 4 * j, b, column + 16 * j, k, b_rows);
+      split(b_high + 4 * j, b_low + 4 * j);
+    }
+    OCL_UNROLL
+    for (int i = 0; i < WARP_M / 16; ++i) {
+      uint a_high[4], a_low[4];
+      read_a(a_high, a, row + 16 * i, k, a_rows);
+      split(a_high, a_low);
+      add_products(total + i * (WARP_N / 2), a_high, a_low, b_high, b_low, WARP_N);
+    }
+  }
+}
+
+#define LOCAL_STAGES(name) __local UNIT_T name[STAGES * STAGE_ELEMENTS] __attribute__((aligned(128)))
+
+// total = the sum over `steps` steps; STAGE(to): copies this work-item's share of the next step into a stage.
+#define MULTIPLY_STEPS(total, stages, steps, a_rows, b_rows, STAGE)                                        \
+  {                                                                                                        \
+    OCL_UNROLL                                                                                             \
+    for (int sum_of = 0; sum_of < SUMS; ++sum_of) total[sum_of] = 0.0f;                                    \
+    __local UNIT_T* next = stages;                                                                         \
+    OCL_UNROLL                                                                                             \
+    for (int ahead = 0; ahead < STAGES - 1; ++ahead, next += STAGE_ELEMENTS) {                             \
+      if (ahead < steps) STAGE(next);                                                                      \
+      copies_end(); /* a group each step, empty or not: the waits count them */                            \
+    }                                                                                                      \
+    int now = 0; /* the stage that is read; the one before is `next`, which everyone has read */           \
+    for (int step = 0; step < steps; ++step) {                                                             \
+      COPIES_WAIT(STAGES - 2);                                                                             \
+      barrier(CLK_LOCAL_MEM_FENCE); /* this step is complete for all, and all have left the step before */ \
+      if (step + STAGES - 1 < steps) STAGE(next);                                                          \
+      copies_end();                                                                                        \
+      multiply_step(total, stages + now * STAGE_ELEMENTS, a_rows, b_rows);                                 \
+      next = stages + now * STAGE_ELEMENTS;                                                                \
+      now = now + 1 == STAGES ? 0 : now + 1;                                                               \
+    }                                                                                                      \
+  }

@@ -1,0 +1,267 @@
+// kernels/winograd/group.cl: 3x3 convolution with stride 1 on GPUs by Winograd F(2x2, 3x3), 2.25 times fewer
+// multiplications. Source: Lavin & Gray 2016.
+//
+//   y = A^T [ sum over c of (G g G^T) * (B^T d B) ] A,  g = filter 3x3, d = 4x4 patch of x, y = 2x2 outputs; * is
+//   elementwise over the 16 points
+//
+// Two kernels, chosen by WINOGRAD_FILTER: the transform of the filters (once per weight), and everything else in one
+// launch:
+//
+//   one work-group = 32 patches x 32 channels k, all 16 points; C_STEP input channels a step
+//     x patches --B^T d B--> v_tile [16][C_STEP][32]  \   16 products [32 x C_STEP] * [C_STEP x 32]; 16 items a point,
+//                                                         each 8 patches x 8 channels
+//     u ------------------> u_tile [16][C_STEP][32]   /   in registers
+//   then in two halves of 16 channels: products -> local [16][32][16] --A^T m A--> 2x2 outputs of 4 channels an item
+//
+// Arguments of the transform: w, w_offset, int C, K, long w_k, w_c, w_r, w_s (strides of the weight in elements),
+// epilogue.
+//   Grid: global (ceil(K/64)*64, C), local (64, 1). Hooks: STORE(acc, point, c, k); store [16][C][K]. Store dimension
+//   k, but always single elements.
+//   For the gradient with respect to the input: FLIP 1, C = filters of the forward convolution, K = its channels, w_k
+//   and w_c exchanged.
+// Arguments of the convolution: x, x_offset, u, u_offset, int batch, C, K, H, W (of x), P, Q (of y), pad_h, pad_w, long
+// x_n, int x_h, x_w, epilogue.
+//   x channel stride 1, u [16][C][K]. The gradient is the same with x = dy and pad = 2 - pad.
+//   Grid: global (ceil(batch*ceil(P/2)*ceil(Q/2) / 32) * ceil(K/32) * 256, 1, 1), local (256, 1, 1).
+//   Hooks: STORE(acc, n, k, h, w). Store dimension k, VW = 4.
+#ifndef FLIP
+#define FLIP 0  // transform: 1 turns the filter by 180 degrees
+#endif
+#ifndef U_VEC4
+#define U_VEC4 0  // 1: K is a multiple of 4
+#endif
+#ifndef PREFETCH
+#define PREFETCH 1  // 1: the next step's loads are in flight during the products; costs 32 registers
+#endif
+
+#ifdef WINOGRAD_FILTER
+#ifndef KERNEL_NAME
+#define KERNEL_NAME winograd_filter
+#endif
+#ifndef STORE
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
+#define STORE(acc, point, c, k) (y[y_offset + ((ulong)(point) * C + (c)) * K + (k)] = (acc))
+#endif
+
+// G * column: 4 values from 3.
+OCL_INLINE float4 filter_points(const float g0, const float g1, const float g2) {
+  return (float4)(g0, 0.5f * (g0 + g1 + g2), 0.5f * (g0 - g1 + g2), g2);
+}
+
+__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void KERNEL_NAME(
+    __global const IN_T* w, const ulong w_offset,  // [K, C, 3, 3] by strides
+    const int C, const int K, const long w_k, const long w_c, const long w_r, const long w_s EPILOGUE_PARAMS) {
+  const int k = get_global_id(0), c = get_global_id(1);
+  if (k >= K) return;
+  float4 part[3];
+  OCL_UNROLL
+  for (int s = 0; s < 3; ++s) {
+    const ulong at = w_offset + k * w_k + c * w_c + (FLIP ? 2 - s : s) * w_s;
+    part[s] = filter_points(LOAD(w, at + (FLIP ? 2 : 0) * w_r), LOAD(w, at + w_r), LOAD(w, at + (FLIP ? 0 : 2) * w_r));
+  }
+  const float4 u0 = filter_points(part[0].x, part[1].x, part[2].x), u1 = filter_points(part[0].y, part[1].y, part[2].y);
+  const float4 u2 = filter_points(part[0].z, part[1].z, part[2].z), u3 = filter_points(part[0].w, part[1].w, part[2].w);
+  STORE(u0.x, 0, c, k);
+  STORE(u0.y, 1, c, k);
+  STORE(u0.z, 2, c, k);
+  STORE(u0.w, 3, c, k);
+  STORE(u1.x, 4, c, k);
+  STORE(u1.y, 5, c, k);
+  STORE(u1.z, 6, c, k);
+  STORE(u1.w, 7, c, k);
+  STORE(u2.x, 8, c, k);
+  STORE(u2.y, 9, c, k);
+  STORE(u2.z, 10, c, k);
+  STORE(u2.w, 11, c, k);
+  STORE(u3.x, 12, c, k);
+  STORE(u3.y, 13, c, k);
+  STORE(u3.z, 14, c, k);
+  STORE(u3.w, 15, c, k);
+}
+
+#else
+#ifndef KERNEL_NAME
+#define KERNEL_NAME winograd_group
+#endif
+#ifndef STORE
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // NHWC
+#define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * P + (h)) * Q + (w)) * K + (k))
+#define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
+#define STOREV(acc, n, k, h, w) vstore4(acc, 0, y + Y_AT(n, k, h, w))
+#endif
+#define PATCHES 32  // a work-group
+#define CHANNELS 32  // k a work-group
+#define C_STEP 8  // input channels a step
+#define GROUP 256  // work-items: PATCHES * C_STEP transforms of x, 16 points * 16 items
+#define V_ROW (PATCHES + 4)  // floats; 8 channels of 4 patches are stored to 32 different banks
+// floats from point to point: two neighbouring points are read without conflict
+#define V_POINT (C_STEP * V_ROW + 16)
+#define U_POINT (C_STEP * CHANNELS + 16)
+#define LOCAL_FLOATS (16 * (V_POINT + U_POINT))  // 9216, also holds the 16 * 32 * 16 products of half the channels
+
+// B^T * (a, b, c, d)
+OCL_INLINE float4 patch_points(const float a, const float b, const float c, const float d) {
+  return (float4)(a - c, b + c, c - b, b - d);
+}
+
+// Adds a tap's four products of the rows: A^T * (m0, m1, m2, m3), upper and lower output.
+#define UPPER(m0, m1, m2, m3) ((m0) + (m1) + (m2))
+#define LOWER(m0, m1, m2, m3) ((m1) - (m2) - (m3))
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+    __global const IN_T* x, const ulong x_offset,  // [batch, C, H, W] by strides, channel stride 1
+    __global const IN_T* u, const ulong u_offset,  // [16][C][K]
+    const int batch, const int C, const int K, const int H, const int W, const int P, const int Q, const int pad_h,
+    const int pad_w, const long x_n, const int x_h, const int x_w EPILOGUE_PARAMS) {
+  __local float4 shared[LOCAL_FLOATS / 4];
+  __local float* v_tile = (__local float*)shared;
+  __local float* u_tile = (__local float*)shared + 16 * V_POINT;
+  const int lane = get_local_id(0);
+  const int k_blocks = (K + CHANNELS - 1) / CHANNELS;
+  const int patch0 = (int)get_group_id(0) / k_blocks * PATCHES;  // neighbouring groups share patches of x
+  const int k0 = (int)get_group_id(0) % k_blocks * CHANNELS;
+  const int rows = (P + 1) / 2, columns = (Q + 1) / 2;
+  const int patches = batch * rows * columns;
+
+  // The patch and channel that this item transforms.
+  const int v_c = lane % C_STEP, v_patch = lane / C_STEP;
+  const int from = patch0 + v_patch;
+  const int from_h = from < patches ? from / columns % rows * 2 - pad_h : -0x20000000;
+  const int from_w = from % columns * 2 - pad_w;
+  x += x_offset + min(from / columns / rows, batch - 1) * x_n + v_c;
+  u += u_offset + k0;
+  // The point and the 8 x 8 products that it accumulates.
+  const int point = lane / 16, item_k = lane % 4, item_patch = lane / 4 % 4;
+
+  float4 acc[16];
+  OCL_UNROLL
+  for (int i = 0; i < 16; ++i) acc[i] = (float4)(0.0f);
+  float d[4][4];
+  float4 u_held[4];
+
+#define FETCH(c0)                                                                                              \
+  {                                                                                                            \
+    OCL_UNROLL                                                                                                 \
+    for (int i = 0; i < 4; ++i) {                                                                              \
+      OCL_UNROLL                                                                                               \
+      for (int j = 0; j < 4; ++j) {                                                                            \
+        const int h = from_h + i, w = from_w + j;                                                              \
+        d[i][j] = 0.0f;                                                                                        \
+        if (h >= 0 && h < H && w >= 0 && w < W && (c0) + v_c < C) d[i][j] = LOAD(x, h * x_h + w * x_w + (c0)); \
+      }                                                                                                        \
+    }                                                                                                          \
+    OCL_UNROLL                                                                                                 \
+    for (int i = 0; i < 4; ++i) {                                                                              \
+      const int e = lane + i * GROUP, k = e % (CHANNELS / 4) * 4, c = (c0) + e / (CHANNELS / 4) % C_STEP;      \
+      const long at = ((long)(e / (CHANNELS / 4 * C_STEP)) * C + c) * K + k;                                   \
+      u_held[i] = (float4)(0.0f);                                                                              \
+      if (c < C && k0 + k < K) {                                                                               \
+        if (U_VEC4)                                                                                            \
+          u_held[i] = load4(u + at, ALIGNED(u_offset));                                                        \
+        else {                                                                                                 \
+          u_held[i].x = LOAD(u, at);                                                                           \
+          if (k0 + k + 1 < K) u_held[i].y = LOAD(u, at + 1);                                                   \
+          if (k0 + k + 2 < K) u_held[i].z = LOAD(u, at + 2);                                                   \
+          if (k0 + k + 3 < K) u_held[i].w = LOAD(u, at + 3);                                                   \
+        }                                                                                                      \
+      }                                                                                                        \
+    }                                                                                                          \
+  }
+
+  if (PREFETCH) FETCH(0)
+  for (int c0 = 0; c0 < C; c0 += C_STEP) {
+    if (!PREFETCH) FETCH(c0)
+    float4 half_done[4];  // B^T d, a column each
+    OCL_UNROLL
+    for (int j = 0; j < 4; ++j) half_done[j] = patch_points(d[0][j], d[1][j], d[2][j], d[3][j]);
+    __local float* v = v_tile + v_c * V_ROW + v_patch;
+    const float4 v0 = patch_points(half_done[0].x, half_done[1].x, half_done[2].x, half_done[3].x);
+    const float4 v1 = patch_points(half_done[0].y, half_done[1].y, half_done[2].y, half_done[3].y);
+    const float4 v2 = patch_points(half_done[0].z, half_done[1].z, half_done[2].z, half_done[3].z);
+    const float4 v3 = patch_points(half_done[0].w, half_done[1].w, half_done[2].w, half_done[3].w);
+    v[0 * V_POINT] = v0.x;
+    v[1 * V_POINT] = v0.y;
+    v[2 * V_POINT] = v0.z;
+    v[3 * V_POINT] = v0.w;
+    v[4 * V_POINT] = v1.x;
+    v[5 * V_POINT] = v1.y;
+    v[6 * V_POINT] = v1.z;
+    v[7 * V_POINT] = v1.w;
+    v[8 * V_POINT] = v2.x;
+    v[9 * V_POINT] = v2.y;
+    v[10 * V_POINT] = v2.z;
+    v[11 * V_POINT] = v2.w;
+    v[12 * V_POINT] = v3.x;
+    v[13 * V_POINT] = v3.y;
+    v[14 * V_POINT] = v3.z;
+    v[15 * V_POINT] = v3.w;
+    OCL_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const int e = lane + i * GROUP;
+      *(__local float4*)(u_tile + e / (CHANNELS / 4 * C_STEP) * U_POINT + e % (CHANNELS / 4 * C_STEP) * 4) = u_held[i];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);  // both tiles of this step are complete
+    if (PREFETCH && c0 + C_STEP < C) FETCH(c0 + C_STEP)
+    OCL_UNROLL
+    for (int c = 0; c < C_STEP; ++c) {
+      float4 a[2], b[2];
+      OCL_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        a[i] = *(__local const float4*)(v_tile + point * V_POINT + c * V_ROW + (i * 4 + item_patch) * 4);
+        b[i] = *(__local const float4*)(u_tile + point * U_POINT + c * CHANNELS + (i * 4 + item_k) * 4);
+      }
+      OCL_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        OCL_UNROLL
+        for (int j = 0; j < 2; ++j) {
+          acc[i * 8 + j] = fma((float4)(a[i].x), b[j], acc[i * 8 + j]);
+          acc[i * 8 + 2 + j] = fma((float4)(a[i].y), b[j], acc[i * 8 + 2 + j]);
+          acc[i * 8 + 4 + j] = fma((float4)(a[i].z), b[j], acc[i * 8 + 4 + j]);
+          acc[i * 8 + 6 + j] = fma((float4)(a[i].w), b[j], acc[i * 8 + 6 + j]);
+        }
+      }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);  // everyone has read the tiles of this step
+  }
+
+  // Products of 16 channels [16 points][32 patches][16 channels]; then one item per patch and four channels.
+  const int out_patch = lane / 4, out_k = lane % 4 * 4;
+  const int at_patch = patch0 + out_patch;
+  const int n = at_patch / columns / rows, h = at_patch / columns % rows * 2, w = at_patch % columns * 2;
+  OCL_UNROLL
+  for (int j = 0; j < 2; ++j) {
+    OCL_UNROLL
+    for (int i = 0; i < 8; ++i)
+      shared[(point * PATCHES + (i / 4 * 4 + item_patch) * 4 + i % 4) * 4 + item_k] = acc[i * 2 + j];
+    barrier(CLK_LOCAL_MEM_FENCE);  // the products of all points are complete
+    if (out_patch < PATCHES && at_patch < patches) {
+      float4 upper[4], lower[4];
+      OCL_UNROLL
+      for (int s = 0; s < 4; ++s) {
+        float4 m[4];
+        OCL_UNROLL
+        for (int r = 0; r < 4; ++r) m[r] = shared[((r * 4 + s) * PATCHES + out_patch) * 4 + out_k / 4];
+        upper[s] = UPPER(m[0], m[1], m[2], m[3]);
+        lower[s] = LOWER(m[0], m[1], m[2], m[3]);
+      }
+      const int k = k0 + j * 16 + out_k;
+      OCL_UNROLL
+      for (int r = 0; r < 2; ++r) {
+        OCL_UNROLL
+        for (int s = 0; s < 2; ++s) {
+          const float4 m0 = r ? lower[0] : upper[0], m1 = r ? lower[1] : upper[1], m2 = r ? lower[2] : upper[2],
+                       m3 = r ? lower[3] : upper[3];
+          const float4 value = s ? LOWER(m0, m1, m2, m3) : UPPER(m0, m1, m2, m3);
+          if (h + r < P && w + s < Q) {
+            if (k + 3 < K)
+              STOREV(value, n, k, h + r, w + s);
+            else
+              for (int l = 0; l < K - k; ++l) STORE(lane_of(value, l), n, k + l, h + r, w + s);
+          }
+        }
+      }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);  // the products are read: the next half may overwrite them
+  }
+}
+#endif

@@ -1,0 +1,237 @@
+// kernels/winograd/item.cl: 3x3 convolution of stride 1 by Winograd F(2x2, 3x3): 16 multiplications instead of 36 for 4
+// outputs. CPU family.
+// Source: Lavin & Gray 2016. For each tile of 2x2 outputs, d = its 4x4 inputs, g = the filter:
+//   U = G g G'   V = B' d B   M[xi] = sum over c of U[xi][c] V[xi][c], xi = 0..15   y = A' M A
+//   G = [1 0 0; .5 .5 .5; .5 -.5 .5; 0 0 1]   B' = [1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1]   A' = [1 1 1 0; 0 1 -1 -1]
+// Forward, and the data gradient as forward with flipped, exchanged filters and pad' = 2 - pad.
+//
+// WINOGRAD_FILTER 1: the filter transform, an ordinary node before the convolution (once per weight version).
+//   w  any strides: g[k][c][r][s] at w_offset + k*w_k + c*w_c + r*w_r + s*w_s (strides may be negative: flipped filters
+//   start at their last tap)
+//   Arguments: w, w_offset, int K, C, w_k, w_c, w_r, w_s, EPILOGUE_PARAMS
+//   Global size: (ceil(K / PANEL), C, 1), local (1, 1, 1).
+//   Hooks: STORE(acc, xi, panel, c, j), STOREV(acc, xi, panel, c, j), store dimension j, k = panel*PANEL + j; zeros
+//   where k >= K.
+//   The main kernel wants the result dense: U[16][ceil(K/PANEL)][C][PANEL].
+// WINOGRAD_FILTER 0: all three steps, fused over blocks of tiles that stay in cache. Work-item (i, q) takes the blocks
+// i, i + items, ... of `tile_block` tiles
+//   and the panels [q*panels_per_item, ...): transforms the block into V, then for each panel multiplies 16 matrices
+//   into M and transforms M into outputs.
+//
+//     x (4x4 patches) --B'dB--> V[16][tile_block][Cv] --x U[16][panel][C][TN]--> M[16][tile_block][TN] --A'mA--> hooks
+//     (2x2 pixels, TN channels)
+//                               `------------------- scratch of this item, Cv = C rounded up to VW ----'
+//   x        NHWC: x[n*x_n + h*x_h + w*x_w + c]
+//   u        as above, PANEL == TN
+//   zeros    C zeros
+//   scratch  float, 16*tile_block*(Cv + TN) elements for each work-item (global size 0 * global size 1)
+//   Arguments: x, x_offset, u, u_offset, zeros, zeros_offset, scratch, scratch_offset, int batch, C, in_h, in_w, K,
+//   out_h, out_w, pad_h, pad_w, x_h, x_w,
+//     tile_block, panels_per_item, long x_n, EPILOGUE_PARAMS
+//   Global size: (items, ceil(ceil(K/TN) / panels_per_item), 1), local (1, 1, 1); items: as many as keep all cores
+//   busy, at most ceil(tiles / tile_block),
+//     tiles = batch*ceil(out_h/2)*ceil(out_w/2). Good: tile_block 24, 16*tile_block*(C + TN)*4 bytes <= 1 MB; few tiles
+//     and many channels: all tiles, one panel.
+//   Hooks: STORE(acc, n, k, h, w), STOREV(acc, n, k, h, w); store dimension k.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME winograd_item
+#endif
+#ifndef WINOGRAD_FILTER
+#define WINOGRAD_FILTER 0
+#endif
+#ifndef MR
+#define MR 6  // tiles (rows of V) of a register tile
+#endif
+#ifndef NV
+#define NV 4  // vectors (of VW floats) of output channels in a register tile
+#endif
+#define TN (NV * VW)  // output channels of a panel
+#ifndef WHOLE_VECTORS
+#define WHOLE_VECTORS 0  // 1: C and K are multiples of VW
+#endif
+#ifndef PANEL
+#define PANEL TN  // the same, for the filter transform
+#endif
+
+#if WINOGRAD_FILTER
+#ifndef STORE  // alone: dense U[16][panels][C][PANEL]
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_panels, const int y_C
+#define EPILOGUE_PASS , y, y_offset, y_panels, y_C
+#define STORE(acc, xi, p, c, j) (y[y_offset + (((ulong)(xi) * y_panels + (p)) * y_C + (c)) * PANEL + (j)] = (acc))
+#define STOREV(acc, xi, p, c, j) VSTORE(acc, y + y_offset + (((ulong)(xi) * y_panels + (p)) * y_C + (c)) * PANEL + (j))
+#endif
+
+// o = G d
+OCL_INLINE void transform_filter(const VEC* d, VEC* o) {
+  const VEC even = 0.5f * (d[0] + d[2]), odd = 0.5f * d[1];
+  o[0] = d[0];
+  o[1] = even + odd;
+  o[2] = even - odd;
+  o[3] = d[2];
+}
+
+ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict w, const ulong w_offset, const int K, const int C,
+                                   const int w_k, const int w_c, const int w_r, const int w_s EPILOGUE_PARAMS) {
+  const int panel = get_global_id(0), c = get_global_id(1);
+  for (int j = 0; j < PANEL; j += VW) {
+    float lanes[9 * VW];
+    for (int l = 0; l < VW; ++l) {
+      const int k = panel * PANEL + j + l;
+      __global const IN_T* from = w + w_offset + ((long)min(k, K - 1) * w_k + (long)c * w_c);
+      for (int t = 0; t < 9; ++t) lanes[t * VW + l] = k < K ? LOAD(from, t / 3 * w_r + t % 3 * w_s) : 0.f;
+    }
+    VEC half_done[4][3];  // G g
+    OCL_UNROLL for (int s = 0; s < 3; ++s) {
+      VEC d[3], o[4];
+      OCL_UNROLL for (int r = 0; r < 3; ++r) d[r] = VLOAD(lanes + (r * 3 + s) * VW);
+      transform_filter(d, o);
+      OCL_UNROLL for (int r = 0; r < 4; ++r) half_done[r][s] = o[r];
+    }
+    OCL_UNROLL for (int r = 0; r < 4; ++r) {
+      VEC o[4];
+      transform_filter(half_done[r], o);
+      OCL_UNROLL for (int s = 0; s < 4; ++s) STOREV(o[s], r * 4 + s, panel, c, j);
+    }
+  }
+}
+
+#else
+
+#ifndef STORE  // alone: dense y[n][h][w][k]
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_H, const int y_W, const int y_K
+#define EPILOGUE_PASS , y, y_offset, y_H, y_W, y_K
+#define STORE(acc, n, k, h, w) (y[y_offset + (((ulong)(n) * y_H + (h)) * y_W + (w)) * y_K + (k)] = (acc))
+#define STOREV(acc, n, k, h, w) VSTORE(acc, y + y_offset + (((ulong)(n) * y_H + (h)) * y_W + (w)) * y_K + (k))
+#endif
+
+// o = B' d
+OCL_INLINE void transform_input(const VEC* d, VEC* o) {
+  o[0] = d[0] - d[2];
+  o[1] = d[1] + d[2];
+  o[2] = d[2] - d[1];
+  o[3] = d[1] - d[3];
+}
+// o = A' d
+OCL_INLINE void transform_output(const VEC* d, VEC* o) {
+  o[0] = d[0] + d[1] + d[2];
+  o[1] = d[1] - d[2] - d[3];
+}
+
+// c[i][0..TN) = sum over k < C of a[i*pitch + k] * b[k][0..TN), for rows i < min(rows, MR); c is dense
+OCL_INLINE void multiply_tile(__global const float* a, const int pitch, __global const IN_T* b, __global float* c,
+                              const int rows, const int C) {
+  VEC acc[MR][NV];
+  __global const float* row[MR];
+  OCL_UNROLL for (int i = 0; i < MR; ++i) {
+    row[i] = a + min(i, rows - 1) * pitch;
+    OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = (VEC)(0.f);
+  }
+  for (int k = 0; k < C; ++k) {
+    VEC bv[NV];
+    OCL_UNROLL for (int v = 0; v < NV; ++v) bv[v] = LOADV(b, (long)k * TN + v * VW);
+    OCL_UNROLL for (int i = 0; i < MR; ++i) {
+      const VEC av = (VEC)(row[i][k]);
+      OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
+    }
+  }
+  OCL_UNROLL for (int i = 0; i < MR; ++i) if (i < rows) {
+    OCL_UNROLL for (int v = 0; v < NV; ++v) VSTORE(acc[i][v], c + i * TN + v * VW);
+  }
+}
+
+ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong x_offset,
+                                   __global const IN_T* restrict u, const ulong u_offset,
+                                   __global const IN_T* restrict zeros, const ulong zeros_offset,
+                                   __global float* restrict scratch, const ulong scratch_offset, const int batch,
+                                   const int C, const int in_h, const int in_w, const int K, const int out_h,
+                                   const int out_w, const int pad_h, const int pad_w, const int x_h, const int x_w,
+                                   const int tile_block, const int panels_per_item, const long x_n EPILOGUE_PARAMS) {
+  const int item = get_global_id(0), items = get_global_size(0), panels = (K + TN - 1) / TN;
+  const int panel_begin = get_global_id(1) * panels_per_item, panel_end = min(panel_begin + panels_per_item, panels);
+  const int tiles_h = (out_h + 1) / 2, tiles_w = (out_w + 1) / 2, tiles = batch * tiles_h * tiles_w;
+  const int pitch = (C + VW - 1) / VW * VW;
+  __global float* V =
+      scratch + scratch_offset + (get_global_id(1) * items + item) * (size_t)(16 * tile_block) * (pitch + TN);
+  __global float* M = V + (size_t)(16 * tile_block) * pitch;
+  x += x_offset;
+  u += u_offset;
+  zeros += zeros_offset;
+  for (int block = item * tile_block; block < tiles; block += items * tile_block) {
+    const int count = min(tile_block, tiles - block);
+    for (int t = 0; t < count; ++t) {
+      const int tile = block + t, iw = tile % tiles_w * 2 - pad_w, ih = tile / tiles_w % tiles_h * 2 - pad_h;
+      __global const IN_T* image = x + tile / tiles_w / tiles_h * x_n;
+      __global const IN_T* patch[16];  // the pixels of the tile, zeros[] outside the image
+      OCL_NO_UNROLL for (int i = 0; i < 16; ++i) {
+        const int h = ih + i / 4, w = iw + i % 4;
+        patch[i] = image + ((long)h * x_h + (long)w * x_w);
+        if (h < 0 || h >= in_h || w < 0 || w >= in_w) patch[i] = zeros;
+      }
+      for (int c = 0; c < C; c += VW) {
+#if WHOLE_VECTORS
+#define PATCH(i) LOADV(patch[i], c)
+#else
+        float lanes[16 * VW];  // the last channels alone: x may end there
+        if (c + VW > C) {
+          for (int i = 0; i < 16; ++i)
+            for (int l = 0; l < VW; ++l) lanes[i * VW + l] = c + l < C ? LOAD(patch[i], c + l) : 0.f;
+        } else {
+          OCL_UNROLL for (int i = 0; i < 16; ++i) VSTORE(LOADV(patch[i], c), lanes + i * VW);
+        }
+#define PATCH(i) VLOAD(lanes + (i) * VW)
+#endif
+        VEC half_done[4][4];  // B' d
+        OCL_UNROLL for (int s = 0; s < 4; ++s) {
+          VEC d[4], o[4];
+          OCL_UNROLL for (int r = 0; r < 4; ++r) d[r] = PATCH(r * 4 + s);
+          transform_input(d, o);
+          OCL_UNROLL for (int r = 0; r < 4; ++r) half_done[r][s] = o[r];
+        }
+        OCL_UNROLL for (int r = 0; r < 4; ++r) {
+          VEC o[4];
+          transform_input(half_done[r], o);
+          OCL_UNROLL for (int s = 0; s < 4; ++s) VSTORE(o[s], V + (size_t)((r * 4 + s) * tile_block + t) * pitch + c);
+        }
+      }
+    }
+    for (int panel = panel_begin; panel < panel_end; ++panel) {
+      for (int xi = 0; xi < 16; ++xi)
+        for (int t = 0; t < count; t += MR)
+          multiply_tile(V + (size_t)(xi * tile_block + t) * pitch, pitch, u + (size_t)(xi * panels + panel) * C * TN,
+                        M + (size_t)(xi * tile_block + t) * TN, count - t, C);
+      for (int t = 0; t < count; ++t) {
+        const int tile = block + t, ow = tile % tiles_w * 2, oh = tile / tiles_w % tiles_h * 2,
+                  n = tile / tiles_w / tiles_h;
+        for (int j = 0; j < min(TN, K - panel * TN); j += VW) {
+          const int k = panel * TN + j;
+          VEC half_done[2][4];  // A' m
+          OCL_UNROLL for (int s = 0; s < 4; ++s) {
+            VEC d[4], o[2];
+            OCL_UNROLL for (int r = 0; r < 4; ++r) d[r] = VLOAD(M + (size_t)((r * 4 + s) * tile_block + t) * TN + j);
+            transform_output(d, o);
+            OCL_UNROLL for (int r = 0; r < 2; ++r) half_done[r][s] = o[r];
+          }
+          float outputs[4 * VW];  // one call site of the hooks
+          OCL_UNROLL for (int r = 0; r < 2; ++r) {
+            VEC o[2];
+            transform_output(half_done[r], o);
+            OCL_UNROLL for (int s = 0; s < 2; ++s) VSTORE(o[s], outputs + (r * 2 + s) * VW);
+          }
+          OCL_NO_UNROLL for (int i = 0; i < 4; ++i) {
+            const int h = oh + i / 2, w = ow + i % 2;
+            if (h >= out_h || w >= out_w) continue;
+#if !WHOLE_VECTORS
+            if (k + VW > K) {
+              for (int l = 0; l < K - k; ++l) STORE(outputs[i * VW + l], n, k + l, h, w);
+              continue;
+            }
+#endif
+            const VEC value = VLOAD(outputs + i * VW);
+            STOREV(value, n, k, h, w);
+          }
+        }
+      }
+    }
+  }
+}
+#endif

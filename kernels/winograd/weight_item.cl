@@ -1,0 +1,206 @@
+// kernels/winograd/weight_item.cl: weight gradient of a 3x3 convolution of stride 1 by Winograd F(2x2, 3x3), the
+// forward algorithm transposed: 16
+// multiplications instead of 36 for 4 pixels of dy. CPU family.
+//   forward    y  = A' [ (G g G') * (B' d B) ] A                         (kernels/winograd/item.cl)
+//   so         dg = G' [ sum over tiles of (A dy A') * (B' d B) ] G      A = [1 0; 1 1; 1 -1; 0 -1]
+//
+//   A work-item takes units of work (split of the tiles, CB channels c, KB channels k), for each walks over its blocks
+//   of TILE_BLOCK tiles:
+//     x (4x4 patches)  --B'dB--> V[16][TILE_BLOCK][CB] --+
+//     dy (2x2 pixels)  --AdA'--> D[16][TILE_BLOCK][KB] --+--> U[16][CB][KB] += V[xi]' D[xi], MR x TN register tiles
+//     --G'UG--> hooks
+//                                `-- scratch of this item, in L2: 64*(TILE_BLOCK*(CB + KB) + CB*KB) bytes --'
+//   A tile's sum over a block is made in registers before it is added to U: sums stay short, results are the same each
+//   run.
+//
+// Inputs: x[n*x_n + h*x_h + w*x_w + c], dy[n*y_n + h*y_h + w*y_w + k]; C % VW == 0, K % VW == 0, C % MR == 0; zeros:
+// max(C, K) zeros.
+//   scratch  float, 16*(TILE_BLOCK*(CB + KB) + CB*KB) elements for each work-item
+// Arguments: x, x_offset, dy, dy_offset, zeros, zeros_offset, scratch, scratch_offset, int batch, C, in_h, in_w, K,
+// out_h, out_w, pad_h, pad_w, x_h, x_w,
+//   y_h, y_w, splits, long x_n, y_n, EPILOGUE_PARAMS
+// Global size: (items, 1, 1), local (1, 1, 1).
+// Hooks: STORE unused, STOREV(acc, k, c, r, s); store dimension k = split*K + channel. With splits > 1 an ordinary
+// reduction sums the parts in order.
+#ifndef KERNEL_NAME
+#define KERNEL_NAME winograd_weight_item
+#endif
+#ifndef MR
+#define MR 8  // channels c of a register tile; MR*NV + NV + 1 <= number of vector registers
+#endif
+#ifndef NV
+#define NV 2  // vectors (of VW floats) of k in a register tile
+#endif
+#define TN (NV * VW)
+#ifndef CB
+#define CB 64  // channels c of a unit of work, a multiple of VW and MR
+#endif
+#ifndef KB
+#define KB 64  // channels k, a multiple of TN
+#endif
+#ifndef TILE_BLOCK
+#define TILE_BLOCK 64  // tiles of 2x2 pixels of dy
+#endif
+#ifndef STORE  // alone: dense y[split*K + k][c][r][s]; scattered, since k is not innermost
+#define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_C
+#define EPILOGUE_PASS , y, y_offset, y_C
+OCL_INLINE void store_lanes(__global float* to, const long step, const VEC value) {
+  float lanes[VW];
+  VSTORE(value, lanes);
+  for (int l = 0; l < VW; ++l) to[l * step] = lanes[l];
+}
+#define STORE(acc, k, c, r, s) (y[y_offset + (((ulong)(k) * y_C + (c)) * 3 + (r)) * 3 + (s)] = (acc))
+#define STOREV(acc, k, c, r, s) \
+  store_lanes(y + y_offset + ((((ulong)(k) * y_C + (c)) * 3 + (r)) * 3 + (s)), (long)y_C * 9, acc)
+#endif
+
+// o = B' d
+OCL_INLINE void transform_input(const VEC* d, VEC* o) {
+  o[0] = d[0] - d[2];
+  o[1] = d[1] + d[2];
+  o[2] = d[2] - d[1];
+  o[3] = d[1] - d[3];
+}
+// o = A d
+OCL_INLINE void transform_gradient(const VEC* d, VEC* o) {
+  o[0] = d[0];
+  o[1] = d[0] + d[1];
+  o[2] = d[0] - d[1];
+  o[3] = -d[1];
+}
+// o = G' d
+OCL_INLINE void transform_sums(const VEC* d, VEC* o) {
+  const VEC even = 0.5f * (d[1] + d[2]);
+  o[0] = d[0] + even;
+  o[1] = 0.5f * (d[1] - d[2]);
+  o[2] = even + d[3];
+}
+
+ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong x_offset,
+                                   __global const IN_T* restrict dy, const ulong dy_offset,
+                                   __global const IN_T* restrict zeros, const ulong zeros_offset,
+                                   __global float* restrict scratch, const ulong scratch_offset, const int batch,
+                                   const int C, const int in_h, const int in_w, const int K, const int out_h,
+                                   const int out_w, const int pad_h, const int pad_w, const int x_h, const int x_w,
+                                   const int y_h, const int y_w, const int splits, const long x_n,
+                                   const long y_n EPILOGUE_PARAMS) {
+  const int item = get_global_id(0), items = get_global_size(0);
+  const int blocks_c = (C + CB - 1) / CB, blocks_k = (K + KB - 1) / KB;
+  const int tiles_h = (out_h + 1) / 2, tiles_w = (out_w + 1) / 2, tiles = batch * tiles_h * tiles_w,
+            blocks = (tiles + TILE_BLOCK - 1) / TILE_BLOCK;
+  __global float* V = scratch + scratch_offset + (size_t)item * (16 * (TILE_BLOCK * (CB + KB) + CB * KB));
+  __global float* D = V + 16 * TILE_BLOCK * CB;
+  __global float* U = D + 16 * TILE_BLOCK * KB;
+  x += x_offset;
+  dy += dy_offset;
+  zeros += zeros_offset;
+  const int works = splits * blocks_c * blocks_k, work_end = (long)works * (item + 1) / items;
+  for (int work = (long)works * item / items; work < work_end; ++work) {
+    const int k_first = work % blocks_k * KB, c_first = work / blocks_k % blocks_c * CB,
+              split = work / blocks_k / blocks_c;
+    const int cols_c = min(CB, C - c_first), cols_k = min(KB, K - k_first);
+    const int block_begin = (long)blocks * split / splits, block_end = (long)blocks * (split + 1) / splits;
+    if (block_begin == block_end) {  // a split without tiles
+      for (int i = 0; i < 16 * CB * KB; i += VW) VSTORE((VEC)(0.f), U + i);
+    }
+    for (int block = block_begin; block < block_end; ++block) {
+      const int first = block * TILE_BLOCK, count = min(TILE_BLOCK, tiles - first);
+      int column = first % tiles_w, row = first / tiles_w % tiles_h, n = first / tiles_w / tiles_h;
+      for (int t = 0; t < count; ++t) {
+        const int ow = column * 2, oh = row * 2, iw = ow - pad_w, ih = oh - pad_h;
+        __global const IN_T* patch[16];  // the pixels of x, zeros[] outside the image
+        __global const IN_T* pixel[4];  // of dy
+        OCL_NO_UNROLL for (int i = 0; i < 16; ++i) {
+          const int h = ih + i / 4, w = iw + i % 4;
+          patch[i] = x + (n * x_n + (long)h * x_h + (long)w * x_w + c_first);
+          if (h < 0 || h >= in_h || w < 0 || w >= in_w) patch[i] = zeros;
+        }
+        OCL_NO_UNROLL for (int i = 0; i < 4; ++i) {
+          const int h = oh + i / 2, w = ow + i % 2;
+          pixel[i] = dy + (n * y_n + (long)h * y_h + (long)w * y_w + k_first);
+          if (h >= out_h || w >= out_w) pixel[i] = zeros;
+        }
+        if (++column == tiles_w) {
+          column = 0;
+          if (++row == tiles_h) {
+            row = 0;
+            ++n;
+          }
+        }
+        for (int c = 0; c < cols_c; c += VW) {
+          VEC half_done[4][4];  // B' d
+          OCL_UNROLL for (int s = 0; s < 4; ++s) {
+            VEC d[4], o[4];
+            OCL_UNROLL for (int r = 0; r < 4; ++r) d[r] = LOADV(patch[r * 4 + s], c);
+            transform_input(d, o);
+            OCL_UNROLL for (int r = 0; r < 4; ++r) half_done[r][s] = o[r];
+          }
+          OCL_UNROLL for (int r = 0; r < 4; ++r) {
+            VEC o[4];
+            transform_input(half_done[r], o);
+            OCL_UNROLL for (int s = 0; s < 4; ++s) VSTORE(o[s], V + ((r * 4 + s) * TILE_BLOCK + t) * CB + c);
+          }
+        }
+        // a tile's last columns again where there are no more
+        for (int k = 0; k < (cols_k + TN - 1) / TN * TN; k += VW) {
+          const int from = min(k, cols_k - VW);
+          VEC half_done[4][2];  // A d
+          OCL_UNROLL for (int s = 0; s < 2; ++s) {
+            VEC d[2], o[4];
+            OCL_UNROLL for (int r = 0; r < 2; ++r) d[r] = LOADV(pixel[r * 2 + s], from);
+            transform_gradient(d, o);
+            OCL_UNROLL for (int r = 0; r < 4; ++r) half_done[r][s] = o[r];
+          }
+          OCL_UNROLL for (int r = 0; r < 4; ++r) {
+            VEC o[4];
+            transform_gradient(half_done[r], o);
+            OCL_UNROLL for (int s = 0; s < 4; ++s) VSTORE(o[s], D + ((r * 4 + s) * TILE_BLOCK + t) * KB + k);
+          }
+        }
+      }
+      for (int xi = 0; xi < 16; ++xi)
+        for (int c = 0; c < cols_c; c += MR)
+          for (int k = 0; k < cols_k; k += TN) {
+            __global const float* a = V + xi * (TILE_BLOCK * CB) + c;
+            __global const float* b = D + xi * (TILE_BLOCK * KB) + k;
+            VEC acc[MR][NV];
+            OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = (VEC)(0.f);
+            for (int t = 0; t < count; ++t) {
+              VEC bv[NV];
+              OCL_UNROLL for (int v = 0; v < NV; ++v) bv[v] = VLOAD(b + t * KB + v * VW);
+              OCL_UNROLL for (int i = 0; i < MR; ++i) {
+                const VEC av = (VEC)(a[t * CB + i]);
+                OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
+              }
+            }
+            __global float* sum = U + (xi * CB + c) * KB + k;
+            if (block > block_begin) {
+              OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] +=
+                  VLOAD(sum + i * KB + v * VW);
+            }
+            OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v)
+                VSTORE(acc[i][v], sum + i * KB + v * VW);
+          }
+    }
+    for (int c = 0; c < cols_c; ++c)
+      for (int k = 0; k < cols_k; k += VW) {
+        VEC half_done[3][4];  // G' U
+        OCL_UNROLL for (int s = 0; s < 4; ++s) {
+          VEC d[4], o[3];
+          OCL_UNROLL for (int r = 0; r < 4; ++r) d[r] = VLOAD(U + ((r * 4 + s) * CB + c) * KB + k);
+          transform_sums(d, o);
+          OCL_UNROLL for (int r = 0; r < 3; ++r) half_done[r][s] = o[r];
+        }
+        float results[9 * VW];  // one call site of the hooks
+        OCL_UNROLL for (int r = 0; r < 3; ++r) {
+          VEC o[3];
+          transform_sums(half_done[r], o);
+          OCL_UNROLL for (int s = 0; s < 3; ++s) VSTORE(o[s], results + (r * 3 + s) * VW);
+        }
+        OCL_NO_UNROLL for (int i = 0; i < 9; ++i) {
+          const VEC value = VLOAD(results + i * VW);
+          STOREV(value, split * K + k_first + k, c_first + c, i / 3, i % 3);
+        }
+      }
+  }
+}

@@ -1,0 +1,119 @@
+// tests/cpp/test_kernel_rows.cpp: a new row is all that a kernel needs to be listed, asked, checked and disabled. This program
+// is built with a copy of kernels/kernels.def that has one more row, scratch_row.def (CMakeLists.txt).
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "csrc/checks/check_case.h"
+#include "csrc/ir/builder.h"
+#include "csrc/schedule/pipeline.h"
+#include "csrc/schedule/template.h"
+#include "csrc/support/caps.h"
+#include "csrc/support/error.h"
+
+using namespace ocl;
+
+namespace {
+
+Caps gpu() {
+  Caps caps;
+  caps.is_cpu = false;
+  caps.units = 132;
+  caps.local_bytes = 48 << 10;
+  caps.local_real = true;
+  caps.max_group_size = 1024;
+  return caps;
+}
+
+/// Which kernel a product of matrices of bf16 gets.
+std::string chosen(const Caps& caps) {
+  ir::Builder b;
+  const auto matrix = [&] {
+    return b.input(ir::DType::kBF16, {1, 256, 256}, ir::contiguous_strides({1, 256, 256}), false, false);
+  };
+  const ir::Value product = b.contract(matrix(), matrix(), ir::DType::kBF16);
+  b.output(product, ir::contiguous_strides({1, 256, 256}));
+  schedule::Options options;
+  options.verify = true;
+  for (const std::string& line : make_schedule(b.finish(), caps, options).log)
+    if (line.find("gemm_") != std::string::npos)
+      return line.substr(line.find("gemm_"), line.find(' ', line.find("gemm_")) - line.find("gemm_"));
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a new row is all that a kernel needs") {
+  const KernelRow& row = kernel_rows().back();
+  REQUIRE(std::string(row.name) == "gemm_scratch_warp");
+  CHECK(kernel_row(row.id).name == row.name);
+  CHECK(row.arguments.front().name == "a");
+
+  const auto& asked = schedule::template_rows();
+  CHECK(std::any_of(asked.begin(), asked.end(), [&](const schedule::TemplateRow& r) { return r.kernel == row.id; }));
+
+  Caps caps = gpu();
+  CHECK(chosen(caps) == "gemm_group");
+  caps.kernels.remove("gemm_group");  // which is asked earlier: the new row is the last
+  CHECK(chosen(caps) == "");
+  caps.kernels.add("gemm_scratch_warp");
+  CHECK(caps.kernels.has(KernelLevel::k_warp));
+  CHECK(chosen(caps) == "gemm_scratch_warp");
+  for (const char* name : {"gemm_scratch_warp", "gemm_scratch_warp:bf16", "warp"}) {
+    Caps without = caps;
+    without.kernels.remove(name);
+    CAPTURE(name);
+    CHECK(chosen(without) == "");
+  }
+  Caps without = caps;
+  without.kernels.remove("gemm_scratch_warp:fp16");
+  CHECK(chosen(without) == "gemm_scratch_warp");
+
+  for (const KernelRow::Checked& checked : row.types) {
+    const std::vector<checks::CheckCase> cases = checks::check_cases(row, checked.type);
+    CHECK(!cases.empty());
+    for (const checks::CheckCase& check : cases) CHECK(check.text().find("void KERNEL_NAME") != std::string::npos);
+  }
+}
+
+TEST_CASE("names of kernels") {
+  KernelSet set = portable_kernels();
+  CHECK(set.has(KernelId::k_gemm_item));
+  CHECK(!set.has(KernelLevel::k_warpgroup));
+  set.add("warpgroup:bf16");
+  CHECK(set.has(KernelId::k_gemm_warpgroup, KernelType::kBf16));
+  CHECK(!set.has(KernelId::k_gemm_warpgroup, KernelType::kFp16));
+  CHECK(set.has(KernelId::k_gemm_packed_warpgroup, KernelType::kBf16));
+  set.remove("gemm_warpgroup");  // and with it its further forms
+  CHECK(!set.has(KernelId::k_gemm_packed_warpgroup, KernelType::kBf16));
+  CHECK(set.has(KernelId::k_conv_warpgroup, KernelType::kBf16));
+  set.remove("item");  // but what nothing else computes
+  CHECK(!set.has(KernelId::k_gemm_item));
+  CHECK(set.has(KernelId::k_attention_item));
+  CHECK_THROWS_WITH_AS(set.remove("attention_item"), doctest::Contains("no other kernel computes"), Error);
+  CHECK_THROWS_WITH_AS(set.remove("mma"), doctest::Contains("is now called 'warp'"), Error);
+  CHECK_THROWS_WITH_AS(set.remove("gemm_item:int"), doctest::Contains("ends in no type"), Error);
+  CHECK_THROWS_WITH_AS(set.remove("gem"), doctest::Contains("there are item, group, warp, warpgroup, gemm,"), Error);
+  CHECK(names_of(",warp,,gemm_warp:bf16") == std::vector<std::string>{"warp", "gemm_warp:bf16"});
+}
+
+TEST_CASE("arguments are given by the names of the row") {
+  schedule::TemplateLaunch launch;
+  launch.kernel = KernelId::k_gemm_packed_warpgroup;
+  launch.args({{"b_batch", 5}, {"K", 3}, {"M", 1}});
+  launch.args({{"N", 2}, {"a_batch", 4}});
+  launch.buffers({{"b", {8, 0}}, {"a", {7, 0}}});
+  REQUIRE(launch.ints.size() == 5);
+  for (size_t i = 0; i < 5; ++i) {
+    CHECK(launch.ints[i].value.constant() == static_cast<int64_t>(i) + 1);
+    CHECK(launch.ints[i].wide == (i > 2));
+  }
+  CHECK(launch.inputs[0].buffer == 7);
+  launch.check_arguments();
+  CHECK_THROWS_WITH_AS(launch.arg("k", 1), doctest::Contains("has no integer argument 'k'"), Error);
+  CHECK_THROWS_WITH_AS(launch.arg("a", 1), doctest::Contains("has no integer argument 'a'"), Error);
+  CHECK_THROWS_WITH_AS(launch.arg("K", 1), doctest::Contains("argument 'K' twice"), Error);
+  launch.ints.pop_back();
+  CHECK_THROWS_WITH_AS(launch.check_arguments(), doctest::Contains("was not given argument 'b_batch'"), Error);
+}
