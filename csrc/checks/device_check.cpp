@@ -12,6 +12,8 @@
 #include <tuple>
 
 #include "csrc/checks/check_case.h"
+#include "csrc/runtime/build_pool.h"
+#include "csrc/runtime/compile.h"
 #include "csrc/runtime/hidden_instructions.h"
 #include "csrc/schedule/templates/tensor_core_tiles.h"
 #include "csrc/support/hash.h"
@@ -30,6 +32,8 @@ constexpr char kGood[] = "right", kBad[] = "wrong";
 constexpr size_t kGuard = 64;  // results in front and behind that nobody may write
 constexpr std::chrono::seconds kLongest{5};
 
+using Programs = std::map<std::string, size_t>;  // text -> position in Bench::programs
+
 /// What the check of one type of a kernel holds. Leaked when the device does not answer: releasing would wait for it.
 struct Bench {
   cl_device_id device = nullptr;
@@ -41,14 +45,38 @@ struct Bench {
   bool stuck = false;
 };
 
-ProgramHandle build(Bench& bench, const std::string& source, const std::string& options) {
-  const char* text = source.c_str();
-  cl_int status = CL_SUCCESS;
-  ProgramHandle covered(clCreateProgramWithSource(bench.context.get(), 1, &text, nullptr, &status));
-  if (status != CL_SUCCESS || clBuildProgram(covered.get(), 1, &bench.device, options.c_str(), nullptr, nullptr) != CL_SUCCESS)
-    return {};
-  if (!runtime::hides_instructions(source)) return covered;
-  return runtime::uncover_instructions(bench.context.get(), bench.device, covered.get(), options.c_str(), &status);
+/// Null where the text does not build.
+ProgramHandle build(const Bench& bench, const std::string& source, const std::string& options) {
+  runtime::Built built = runtime::compile(bench.context.get(), bench.device, options, source, false);
+  return built.status == CL_SUCCESS ? std::move(built.handle) : ProgramHandle();
+}
+
+/// Builds all programs of a check, in worker processes where the device has some: a compiler that crashes or hangs ends one of
+/// these, and the kernel counts as one that does not build.
+void build_all(Bench& bench, const runtime::Device& device, const Programs& programs) {
+  bench.programs.resize(programs.size());
+  std::vector<std::string> texts(programs.size());
+  for (const auto& [text, position] : programs) texts[position] = text;
+  const std::string& options = device.build_options();
+  if (const size_t workers = runtime::workers_for(device, texts.size()); workers > 0) {
+    const std::vector<runtime::WorkerResult> results = runtime::build_in_workers(device, texts, workers, 1, false);
+    for (size_t i = 0; i < texts.size(); ++i) {
+      if (results[i].answered && results[i].status == CL_SUCCESS)
+        bench.programs[i] = runtime::load_binary(bench.context.get(), bench.device, options, results[i].binary);
+      const bool refused = results[i].answered ? results[i].status != CL_SUCCESS : !results[i].death.empty();
+      if (!bench.programs[i] && !refused) bench.programs[i] = build(bench, texts[i], options);
+    }
+    return;
+  }
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < texts.size(); i = next++) bench.programs[i] = build(bench, texts[i], options);
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < std::min<size_t>({texts.size(), 8, std::max(1u, std::thread::hardware_concurrency())}); ++i)
+    threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
 }
 
 cl_mem buffer(Bench& bench, const void* bytes, size_t count) {
@@ -57,8 +85,6 @@ cl_mem buffer(Bench& bench, const void* bytes, size_t count) {
       clCreateBuffer(bench.context.get(), CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, count, const_cast<void*>(bytes), &status));
   return bench.memory.back().get();
 }
-
-using Programs = std::map<std::string, size_t>;  // text -> position in Bench::programs
 
 void collect_texts(const CheckCase& check, Programs& programs) {
   for (const CheckCase& pack : check.packs) collect_texts(pack, programs);
@@ -144,19 +170,7 @@ std::string fault_of(runtime::Device& device, const Subject& subject, std::vecto
   if (status == CL_SUCCESS) bench->queue = QueueHandle(clCreateCommandQueue(bench->context.get(), bench->device, 0, &status));
   if (status != CL_SUCCESS) return std::string("no context: ") + runtime::status_name(status);
 
-  bench->programs.resize(programs.size());
-  std::vector<const std::string*> texts(programs.size());
-  for (const auto& [text, position] : programs) texts[position] = &text;
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next++; i < texts.size(); i = next++) bench->programs[i] = build(*bench, *texts[i], device.build_options());
-  };
-  std::vector<std::thread> workers;
-  for (size_t i = 1; i < std::min<size_t>({texts.size(), 8, std::max(1u, std::thread::hardware_concurrency())}); ++i)
-    workers.emplace_back(work);
-  work();
-  for (std::thread& worker : workers) worker.join();
-
+  build_all(*bench, device, programs);
   std::string fault;
   for (CheckCase& check : cases) {
     const std::string name = std::string("it, with ") + check.defines[0] + " and " + check.defines[1] + ",";
