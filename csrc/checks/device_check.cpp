@@ -59,11 +59,11 @@ void build_all(Bench& bench, const runtime::Device& device, const Programs& prog
   for (const auto& [text, position] : programs) texts[position] = text;
   const std::string& options = device.build_options();
   if (const size_t workers = runtime::workers_for(device, texts.size()); workers > 0) {
-    const std::vector<runtime::WorkerResult> results = runtime::build_in_workers(device, texts, workers, 1, false);
+    const std::vector<runtime::WorkerResult> results = runtime::build_in_workers(device, texts, workers, 2, false);
     for (size_t i = 0; i < texts.size(); ++i) {
       if (results[i].answered && results[i].status == CL_SUCCESS)
         bench.programs[i] = runtime::load_binary(bench.context.get(), bench.device, options, results[i].binary);
-      const bool refused = results[i].answered ? results[i].status != CL_SUCCESS : !results[i].death.empty();
+      const bool refused = results[i].answered ? results[i].status != CL_SUCCESS : runtime::is_of_the_text(results[i].death);
       if (!bench.programs[i] && !refused) bench.programs[i] = build(bench, texts[i], options);
     }
     return;

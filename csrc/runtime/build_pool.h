@@ -32,6 +32,8 @@ struct WorkerResult {
   std::string log, binary;
   std::string death;  // how the compiler ended, at every try: "signal 11"
 };
+/// Whether a death says something of the text, and not of a machine without memory, whose system kills processes.
+bool is_of_the_text(const std::string& death);
 /// Compiles the texts, the longest first; each is tried `tries` times where the compiler dies of it. Thread-safe.
 std::vector<WorkerResult> build_in_workers(const Device& device, const std::vector<std::string>& sources, size_t workers,
                                            int tries, bool wants_log);

@@ -246,10 +246,10 @@ class Build {
   }
 
   [[noreturn]] void raise_deadly(size_t index, const std::string& death) {
-    if (store_.store) store_.store(deadly_key(index), death);
-    raise_build_error(device_, texts_[index], CL_BUILD_PROGRAM_FAILURE,
-                      "the compiler's process ended twice (" + death +
-                          ") and is not tried again until `python -m torch_ocl_compile cache clear`",
+    const bool remembered = store_.store && is_of_the_text(death);
+    if (remembered) store_.store(deadly_key(index), death);
+    const char* next = remembered ? "; this kernel is not tried again until `python -m torch_ocl_compile cache clear`" : "";
+    raise_build_error(device_, texts_[index], CL_BUILD_PROGRAM_FAILURE, "the compiler's process ended twice: " + death + next,
                       failed_dir_);
   }
 
