@@ -14,7 +14,8 @@ import mpmath as mp
 
 FILE = Path(__file__).resolve().parents[1] / "kernels" / "base/special_series.cl"
 HEAD = """\
-// kernels/base/special_series.cl: Chebyshev series on [-1, 1] of the functions in kernels/base/special.cl. Written by scripts/fit_special.py.
+// kernels/base/special_series.cl: Chebyshev series on [-1, 1] of the functions in kernels/base/special.cl. Written by
+// scripts/fit_special.py.
 #ifndef OCL_INLINE
 #define OCL_INLINE static inline
 #endif

@@ -1,4 +1,4 @@
-# tests/device/test_halves.py: conversions of fp16: kernels/base/halves.cl bit by bit, and whole ops at addresses that no vector is aligned to.
+# tests/device/test_halves.py: conversions of fp16: kernels/base/halves.cl bit by bit, and whole ops at unaligned addresses.
 import ctypes as C
 
 import cl_binding

@@ -31,7 +31,11 @@ def signatures(file: str) -> list[list[Argument]]:
                 continue
             inside = re.split(r"EPILOGUE_PARAMS|\) \{", line)
             for word in filter(None, (part.strip() for part in inside[0].split(","))):
-                name, buffer, wide = word.split()[-1].rstrip("_"), "__global" in word, "long " in word and "ulong" not in word
+                name, buffer, wide = (
+                    word.split()[-1].rstrip("_"),
+                    "__global" in word,
+                    "long " in word and "ulong" not in word,
+                )
                 if not name.endswith("_offset"):
                     arguments.append((name, buffer, wide and not buffer, depth > 0))
             if len(inside) > 1:
@@ -136,15 +140,16 @@ def attend(case: Case, *tensors: torch.Tensor) -> torch.Tensor:
 
 
 def attention(case: Case) -> torch.Tensor:
-    queries, keys = case["queries"], case["keys"]
-    return attend(case, *(rows_of(case, name, *shape) for name, shape in (("q", (2, queries)), ("k", (1, keys)), ("v", (1, keys))))).flatten()
+    q = rows_of(case, "q", 2, case["queries"])
+    return attend(case, q, *(rows_of(case, name, 1, case["keys"]) for name in "kv")).flatten()
 
 
 def attention_gradient(case: Case) -> torch.Tensor:
     of_keys = case.defines["PASS"] == "2"
     rows, columns = (2, case["queries"]), (1, case["keys"])
     first, other = (columns, rows) if of_keys else (rows, columns)
-    a, b, a2, b2 = (rows_of(case, name, *shape) for name, shape in zip(("a", "b", "a2", "b2"), (first, other) * 2, strict=True))
+    shapes = {"a": first, "b": other, "a2": first, "b2": other}
+    a, b, a2, b2 = (rows_of(case, name, *shape) for name, shape in shapes.items())
     q, k, dout, v = (b, a, b2, a2) if of_keys else (a, b, a2, b2)
     leaves = [x.requires_grad_() for x in (q, k, v)]
     grads = torch.autograd.grad(attend(case, *leaves), leaves, dout)

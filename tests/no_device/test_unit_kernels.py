@@ -348,7 +348,12 @@ def test_convolution(tmp_path: Path, shape: tuple[int, ...], kind: str, types: s
         run(tmp_path, "conv_weight_warpgroup", "unit_case_conv.h", [*defines, "WEIGHT=1", "DY_DENSE=1"], shape, types)
     else:
         run(
-            tmp_path, "conv_warpgroup", "unit_case_conv.h", [*defines, f"DATA_GRADIENT={int(kind == 'data')}"], shape, types
+            tmp_path,
+            "conv_warpgroup",
+            "unit_case_conv.h",
+            [*defines, f"DATA_GRADIENT={int(kind == 'data')}"],
+            shape,
+            types,
         )
 
 
