@@ -271,10 +271,12 @@ def _networks() -> list[Op]:
 _OWN = [*_pointwise(), *_formulas(), *_views(), *_reductions(), *_contractions(), *_networks()]
 ATTENTION_OPS = attention_rows()
 OPS: list[Op] = [*_OWN, *SPECIAL, *NN_OPS, *ORDER_OPS, *LINALG_OPS, *ATTENTION_OPS]
+# PyTorch takes ldexp of CPU tensors apart while it traces, with result types that its eager mode does not have.
+_NOT_ON_CPU_TENSORS = ("ldexp_types",)
 # What tests without a device take: the interpreter is slow, and rows of one family differ little to it.
 INTERPRETED: list[Op] = [
     *_OWN,
-    *SPECIAL,
+    *(op for op in SPECIAL if op.name not in _NOT_ON_CPU_TENSORS),
     *ATTENTION_OPS,
     *(op for op in [*NN_OPS, *ORDER_OPS] if zlib.crc32(op.name.encode()) % 6 == 0),
 ]
