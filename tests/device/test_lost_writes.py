@@ -288,3 +288,16 @@ def test_operand_of_attention_written_afterwards(ocl_device):
     torch._dynamo.reset()
     got = run(torch.compile(function, backend="ocl", fullgraph=True, dynamic=False), ocl_device)
     torch.testing.assert_close([t.cpu() for t in got], run(function, "cpu"), rtol=1e-3, atol=1e-3)
+
+
+def test_a_constant_of_the_function_is_new_at_each_call(ocl_device):
+    """A graph break makes it the result of a graph, which the next graph writes to."""
+
+    def function(x):
+        constant = torch.tensor([32, 21, 28], device=x.device)
+        torch._dynamo.graph_break()
+        return constant.add_(x)
+
+    compiled = torch.compile(function, backend="ocl")
+    for _ in range(3):
+        assert compiled(torch.tensor(-2, device=ocl_device)).tolist() == [30, 19, 26]

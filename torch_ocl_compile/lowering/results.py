@@ -24,7 +24,8 @@ class PlanOutputs:
         """`inputs`: placeholders on the device. `visible`: the results that the user sees."""
         self.context = context
         self.env = env
-        self.owners: dict[int, Node] = {env[n].buffer: storage(n) for n in inputs}
+        constants = [n for n in env if n.op == "get_attr" and getattr(env[n], "kind", None) == ir.ValueKind.kView]
+        self.owners: dict[int, Node] = {env[n].buffer: storage(n) for n in [*inputs, *constants]}
         self.shared = _seen_twice(n for n in visible if isinstance(env.get(n), ir.Value))
         self.bases: dict[Node, ir.Value] = {}
         self.positions: dict[Node, int] = {}
