@@ -2,13 +2,11 @@
 #include "csrc/checks/device_check.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <tuple>
 
 #include "csrc/checks/check_case.h"
@@ -45,12 +43,6 @@ struct Bench {
   bool stuck = false;
 };
 
-/// Null where the text does not build.
-ProgramHandle build(const Bench& bench, const std::string& source, const std::string& options) {
-  runtime::Built built = runtime::compile(bench.context.get(), bench.device, options, source, false);
-  return built.status == CL_SUCCESS ? std::move(built.handle) : ProgramHandle();
-}
-
 /// Builds all programs of a check, in worker processes where the device has some: a compiler that crashes or hangs ends one of
 /// these, and the kernel counts as one that does not build.
 void build_all(Bench& bench, const runtime::Device& device, const Programs& programs) {
@@ -58,25 +50,26 @@ void build_all(Bench& bench, const runtime::Device& device, const Programs& prog
   std::vector<std::string> texts(programs.size());
   for (const auto& [text, position] : programs) texts[position] = text;
   const std::string& options = device.build_options();
-  if (const size_t workers = runtime::workers_for(device, texts.size()); workers > 0) {
+  std::vector<size_t> left;  // what is compiled in this process
+  const size_t workers = runtime::workers_for(device, texts.size());
+  if (workers > 0) {
     const std::vector<runtime::WorkerResult> results = runtime::build_in_workers(device, texts, workers, 2, false);
     for (size_t i = 0; i < texts.size(); ++i) {
-      if (results[i].answered && results[i].status == CL_SUCCESS)
-        bench.programs[i] = runtime::load_binary(bench.context.get(), bench.device, options, results[i].binary);
-      const bool refused = results[i].answered ? results[i].status != CL_SUCCESS : runtime::is_of_the_text(results[i].death);
-      if (!bench.programs[i] && !refused) bench.programs[i] = build(bench, texts[i], options);
+      const runtime::WorkerResult& result = results[i];
+      if (result.answered && result.status == CL_SUCCESS)
+        bench.programs[i] = runtime::load_binary(bench.context.get(), bench.device, options, result.binary);
+      const bool refused = result.answered ? result.status != CL_SUCCESS : runtime::is_of_the_text(result.death);
+      if (!bench.programs[i] && !refused) left.push_back(i);
     }
-    return;
+  } else {
+    for (size_t i = 0; i < texts.size(); ++i) left.push_back(i);
   }
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next++; i < texts.size(); i = next++) bench.programs[i] = build(bench, texts[i], options);
-  };
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min<size_t>({texts.size(), 8, std::max(1u, std::thread::hardware_concurrency())}); ++i)
-    threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
+  std::vector<std::string> sources;
+  for (const size_t i : left) sources.push_back(texts[i]);
+  std::vector<runtime::Built> built =
+      runtime::compile_all(bench.context.get(), bench.device, options, sources, runtime::kCompilerThreads, false);
+  for (size_t k = 0; k < left.size(); ++k)
+    if (built[k].status == CL_SUCCESS) bench.programs[left[k]] = std::move(built[k].handle);
 }
 
 cl_mem buffer(Bench& bench, const void* bytes, size_t count) {

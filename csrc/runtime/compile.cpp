@@ -2,6 +2,8 @@
 #include "csrc/runtime/compile.h"
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "csrc/runtime/hidden_instructions.h"
 
@@ -33,6 +35,21 @@ Built compile(cl_context context, cl_device_id device, const std::string& option
     if (whole) built.handle = std::move(whole);
   }
   if (built.status != CL_SUCCESS || wants_log) built.log = build_log(built.handle.get(), device);
+  return built;
+}
+
+std::vector<Built> compile_all(cl_context context, cl_device_id device, const std::string& options,
+                               const std::vector<std::string>& sources, size_t threads, bool wants_log) {
+  std::vector<Built> built(sources.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < sources.size(); i = next++) built[i] = compile(context, device, options, sources[i], wants_log);
+  };
+  threads = std::min<size_t>({threads, sources.size(), std::max(1u, std::thread::hardware_concurrency())});
+  std::vector<std::thread> others;
+  for (size_t t = 1; t < threads; ++t) others.emplace_back(work);
+  work();
+  for (std::thread& other : others) other.join();
   return built;
 }
 

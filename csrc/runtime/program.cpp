@@ -2,13 +2,11 @@
 #include "csrc/runtime/program.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <string_view>
-#include <thread>
 #include <unordered_map>
 
 #include "csrc/runtime/batches.h"
@@ -25,7 +23,8 @@ namespace {
 
 constexpr char kAbi[] = "kernels 1";          // changes with the meaning of a stored entry
 constexpr size_t kMaxKernelsPerProgram = 16;  // 8 to 32 cost the same per kernel; fewer spread better over threads
-constexpr char kReference[] = "@";            // a kernel's entry: this, then the key of the program that holds it
+constexpr char kReference[] = "@";            // a kernel's entry: this, then the key of the program that holds it,
+constexpr char kDeath[] = "!";                // or this, then how the compiler's process ended of it
 constexpr double kBinarySeconds = 0.002;      // of CPU; longer, and the answer was compiled: others take microseconds
 constexpr char kYes[] = "1", kNo[] = "0";
 
@@ -126,8 +125,9 @@ class Build {
     if (!store_.find) return;
     std::map<std::string, Indices> stored;  // key of a program -> the kernels that are in it
     for (size_t i : missing()) {
-      const std::string reference = store_.find(keys_[i]);
-      if (reference.compare(0, 1, kReference) == 0) stored[reference.substr(1)].push_back(i);
+      const std::string entry = store_.find(keys_[i]);
+      if (entry.starts_with(kDeath)) raise_deadly(i, entry.substr(1), true);
+      if (entry.starts_with(kReference)) stored[entry.substr(1)].push_back(i);
     }
     for (const auto& [program_key, indices] : stored) {
       const std::string binary = store_.find(program_key);
@@ -153,7 +153,6 @@ class Build {
     if (pending.empty()) return;
     const auto begin = Clock::now();
     const auto count = static_cast<int64_t>(pending.size());
-    refuse_deadly(pending);
     const size_t workers = workers_for(device_, pending.size());
     if (workers > 0 && !compiles_at_launch())
       build_with_workers(pending, workers);
@@ -165,18 +164,12 @@ class Build {
   }
 
   void build_here(const std::vector<Indices>& batches) {
-    std::vector<Built> built(batches.size());
-    // CPU compilers serialise threads. A GPU's gain a little.
+    std::vector<std::string> sources;
+    for (const Indices& batch : batches) sources.push_back(batch_source(texts_, batch));
     const size_t threads =
-        device_.caps().is_cpu ? 1 : std::min<size_t>({batches.size(), 8, std::max(1u, std::thread::hardware_concurrency())});
-    std::atomic<size_t> next{0};
-    const auto work = [&] {
-      for (size_t b = next++; b < batches.size(); b = next++) built[b] = compile_for(device_, batch_source(texts_, batches[b]));
-    };
-    std::vector<std::thread> workers;
-    for (size_t t = 1; t < threads; ++t) workers.emplace_back(work);
-    work();
-    for (std::thread& worker : workers) worker.join();
+        device_.caps().is_cpu ? 1 : kCompilerThreads;  // CPU compilers serialise threads; a GPU's gain a little
+    std::vector<Built> built =
+        compile_all(device_.context(), device_.id(), device_.build_options(), sources, threads, log_enabled(LogLevel::kDebug));
     for (size_t b = 0; b < batches.size(); ++b) finish_batch(batches[b], std::move(built[b]));
   }
 
@@ -212,7 +205,7 @@ class Build {
         if (here)
           finish_batch(batches[b], compile_for(device_, sources[b]));
         else if (!result.death.empty())
-          raise_deadly(batches[b][0], result.death);
+          raise_deadly(batches[b][0], result.death, remember_death(batches[b][0], result.death));
         else if (!good)
           raise_build_error(device_, texts_[batches[b][0]], result.status, result.log, failed_dir_);
         else
@@ -237,20 +230,16 @@ class Build {
   }
 
   /// A kernel of which the compiler died twice is not tried again with this driver: its entry says how it ended.
-  std::string deadly_key(size_t index) const { return key_of(device_, "ends the compiler " + keys_[index], ""); }
-
-  void refuse_deadly(const Indices& pending) {
-    if (!store_.find) return;
-    for (size_t i : pending)
-      if (const std::string death = store_.find(deadly_key(i)); !death.empty()) raise_deadly(i, death);
-  }
-
-  [[noreturn]] void raise_deadly(size_t index, const std::string& death) {
-    const bool remembered = store_.store && is_of_the_text(death);
-    if (remembered) store_.store(deadly_key(index), death);
+  [[noreturn]] void raise_deadly(size_t index, const std::string& death, bool remembered) {
     const char* next = remembered ? "; this kernel is not tried again until `python -m torch_ocl_compile cache clear`" : "";
     raise_build_error(device_, texts_[index], CL_BUILD_PROGRAM_FAILURE, "the compiler's process ended twice: " + death + next,
                       failed_dir_);
+  }
+
+  bool remember_death(size_t index, const std::string& death) {
+    if (!store_.store || !is_of_the_text(death)) return false;
+    store_.store(keys_[index], kDeath + death);
+    return true;
   }
 
   void finish_batch(const Indices& batch, Built built) {

@@ -16,7 +16,7 @@ enum class KeyLevel : uint8_t {
   kSizes,    // so are sizes; ranks, sizes of 1 and which sizes are equal still count
 };
 
-/// The arguments in schema order, lists taken apart; None is a leaf too.
+/// The arguments in schema order, with the elements of lists; None is a leaf too.
 struct EagerArguments {
   std::vector<c10::IValue> leaves;
   std::vector<int> argument;  // of each leaf, by position in the schema

@@ -223,9 +223,9 @@ void set_fallback_forbidden(bool on) { g_forbidden = on; }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
 
-/// Ops that torch takes apart on a device without kernels for them, though one plan does it all: lists of tensors, norms,
-/// gradients that it would round after each of several steps. And ldexp, for whose integer exponents torch 2.11 asks a table of
-/// its own kernels.
+/// Ops that torch decomposes on a device without kernels for them, though one plan computes each: ops on lists of tensors,
+/// norms, and gradients that the decomposition would round after each step. ldexp is one of them, because torch 2.11 looks for
+/// integer exponents' kernels among its own alone.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   constexpr std::array<std::string_view, 8> kWhole = {
       "aten::native_layer_norm", "aten::native_group_norm",      "aten::embedding", "aten::mish_backward",
