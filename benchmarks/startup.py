@@ -3,7 +3,7 @@
 
 Each figure is the first step of a new process less a normal step of it: tracing, compiling, building kernels and reading caches, and
 not the import of torch. Each side runs alone, with caches of its own. The columns:
-  cold s     all caches empty, those of the driver included
+  cold s     all caches are empty, and so are the caches of the driver
   second s   a second process with the caches that the first one left
   kernels    what the first process of the side ocl compiled, and how many of these in build workers"""
 

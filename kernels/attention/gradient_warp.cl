@@ -1,4 +1,4 @@
-// kernels/attention/gradient_warp.cl: the gradients of attention on the matrix unit of a warp; instructions of
+// kernels/attention/gradient_warp.cl: the gradients of attention on warp tensor cores; instructions of
 // tensor_core/warp.cl, parts of attention/scores.cl and
 // attention/shared_warp.cl.
 //

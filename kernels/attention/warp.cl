@@ -1,4 +1,4 @@
-// kernels/attention/warp.cl: attention on the matrix unit of a warp, without the matrix of scores in memory;
+// kernels/attention/warp.cl: attention on warp tensor cores, without the matrix of scores in memory;
 // instructions of tensor_core/warp.cl, parts of
 // attention/scores.cl and attention/shared_warp.cl.
 //

@@ -1,4 +1,4 @@
-// kernels/conv/warp.cl: 2-D convolution on the matrix unit of a warp as an implicit GEMM, forward and (DATA_GRADIENT)
+// kernels/conv/warp.cl: 2-D convolution on warp tensor cores as an implicit GEMM, forward and (DATA_GRADIENT)
 // gradient with respect to the input.
 //
 // What is computed, the arguments and the phases of a strided gradient are those of conv/group.cl; the loop is that of

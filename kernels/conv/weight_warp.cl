@@ -1,4 +1,4 @@
-// kernels/conv/weight_warp.cl: gradient of a 2-D convolution with respect to its weight on the matrix unit of a warp,
+// kernels/conv/weight_warp.cl: gradient of a 2-D convolution with respect to its weight on warp tensor cores,
 // both tensors read in place.
 //
 // What is computed and the splits over pixels are those of conv/weight_group.cl; the loop is that of

@@ -1,4 +1,4 @@
-// kernels/gemm/packed_warpgroup.cl: batched matrix product on the matrix unit of operands in blocks, as pack/group.cl
+// kernels/gemm/packed_warpgroup.cl: batched matrix product on warpgroup tensor cores; operands lie in blocks, as pack/group.cl
 // writes them; the pipeline of
 // tensor_core/warpgroup.cl and the stores of tensor_core/store.cl.
 //

@@ -1,4 +1,4 @@
-// kernels/gemm/warp.cl: batched matrix product on the matrix unit of a warp, C[b,m,n] = sum over k of A[b,m,k] *
+// kernels/gemm/warp.cl: batched matrix product on warp tensor cores, C[b,m,n] = sum over k of A[b,m,k] *
 // B[b,k,n]; the loop of tensor_core/warp.cl and the
 // vectors of tensor_core/store.cl.
 //

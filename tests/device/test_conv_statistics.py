@@ -1,5 +1,5 @@
 # tests/device/test_conv_statistics.py: mean and variance of a convolution's channels by the convolution's own kernel, at edge sizes.
-"""On matrix units of four warps and of one, where a device has them, and on CPUs: they are those of what the kernel stores."""
+"""On warpgroup and warp tensor cores, where a device has them, and on CPUs: they are those of what the kernel stores."""
 
 import pytest
 import torch

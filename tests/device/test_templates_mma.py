@@ -1,4 +1,4 @@
-# tests/device/test_templates_mma.py: products, convolutions and attention on the matrix units of a warp at edge sizes, where a device has the units.
+# tests/device/test_templates_mma.py: products, convolutions and attention on warp tensor cores at edge sizes, where a device has them.
 """The error against fp64 is at most twice that of PyTorch's own sums in the same type; with TF32 allowed, that of ten bits."""
 
 import pytest

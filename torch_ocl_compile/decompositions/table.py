@@ -1,4 +1,4 @@
-# torch_ocl_compile/decompositions/table.py: aten ops taken apart before lowering, and those kept whole on purpose.
+# torch_ocl_compile/decompositions/table.py: which aten ops are decomposed before lowering, and which reach it whole.
 """Start: Inductor's table. Kept whole: what one kernel computes; it halves the graph and spares pattern matching."""
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ WHOLE = [
     "_foreach_lerp",
 ]
 
-# Overloads of a kept op that are taken apart all the same: the row is for the form with `correction`.
+# Overloads of a kept op that are decomposed all the same: the row is for the form with `correction`.
 STILL_APART = {
     *("aten.std_mean.correction", "aten.std_mean.dim", "aten.std_mean.default", "aten.var.default", "aten.var.dim"),
     *("aten.std.default", "aten.std.dim", "aten.clamp.Tensor"),

@@ -80,7 +80,7 @@ class DeviceProperties:
     has_fp64: bool
     has_fp16_arithmetic: bool
     has_wgmma: bool  # warpgroup matrix units, used through inline instructions
-    has_mma: bool  # matrix units of a warp, likewise
+    has_mma: bool  # warp tensor cores, likewise
 
 
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:

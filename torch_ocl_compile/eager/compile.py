@@ -61,7 +61,7 @@ class Level(enum.IntEnum):
 
 @dataclass
 class EagerPlan:
-    """Read by csrc/python/eager_bindings.cpp. Leaves: the arguments in schema order, lists taken apart."""
+    """Read by csrc/python/eager_bindings.cpp. Leaves: the arguments in schema order, with the elements of lists."""
 
     plan: Any = None
     inputs: list[tuple[Any, ...]] = field(default_factory=list)  # ("tensor", leaf), ("numbers", leaves, dtype), ...

@@ -1,5 +1,5 @@
 # torch_ocl_compile/lowering/foreach.py: _foreach_*: N pointwise nodes, which the scheduler batches.
-"""A row names the overload that each element means; lists are taken apart, everything else is the same for all."""
+"""A row names the overload that each element means; lists become their elements, everything else is the same for all."""
 
 from __future__ import annotations
 
