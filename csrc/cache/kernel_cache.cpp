@@ -1,167 +1,26 @@
-// csrc/cache/kernel_cache.cpp: the SQLite side. One connection per process, opened at the first use and again after a fork.
-//
-//   entries(tab, key, value, checksum, bytes, used)   used: unix milliseconds, refreshed at most once an hour per entry
-//   user_version: kSchema; a file of another schema is begun anew
+// csrc/cache/kernel_cache.cpp: what is kept and for how long. One connection per process, opened at the first use and again
+// after a fork.
 #include "csrc/cache/kernel_cache.h"
-
-#include <sqlite3.h>
 
 #include <chrono>
 #include <filesystem>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "csrc/support/hash.h"
+#include "csrc/cache/connection.h"
 #include "csrc/support/log.h"
 #include "csrc/support/os.h"
 
 namespace ocl::cache {
 namespace {
 
-constexpr int kSchema = 1;
-constexpr int kBusyMs = 1000;                 // how long a busy file is waited for
 constexpr int64_t kUsedStepMs = 3600 * 1000;  // between two refreshes of an entry's `used`: reading should not mean writing
 constexpr int kStoresPerCheck = 16;           // the size is looked at after so many stores, and when a process opens the file
 constexpr double kFullTo = 0.9;               // an eviction leaves this share of the budget
-#ifdef SQLITE_OPEN_NOFOLLOW
-constexpr int kNoFollow = SQLITE_OPEN_NOFOLLOW;
-#else
-constexpr int kNoFollow = 0;  // before SQLite 3.31; the file has been looked at, and nobody else can change its folder
-#endif
-
-int64_t now_ms() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-/// Includes the key, so that a value under a wrong key is found as well.
-int64_t checksum(const std::string& key, const void* value, size_t bytes) {
-  const Hash128 name = hash128(key);
-  return static_cast<int64_t>(hash128({static_cast<const char*>(value), bytes}, name.low).low);
-}
-
-struct Statement {
-  sqlite3_stmt* raw = nullptr;
-  ~Statement() { sqlite3_finalize(raw); }
-};
-
-/// Resets a statement when its user is done, whatever happened.
-class Use {
- public:
-  explicit Use(Statement& statement) : raw_(statement.raw) {}
-  ~Use() {
-    sqlite3_reset(raw_);
-    sqlite3_clear_bindings(raw_);
-  }
-  Use(const Use&) = delete;
-  Use& operator=(const Use&) = delete;
-  Use& text(int column, const std::string& value) {
-    sqlite3_bind_text(raw_, column, value.data(), static_cast<int>(value.size()), SQLITE_TRANSIENT);
-    return *this;
-  }
-  Use& blob(int column, const std::string& value) {
-    sqlite3_bind_blob64(raw_, column, value.data(), value.size(), SQLITE_STATIC);
-    return *this;
-  }
-  Use& number(int column, int64_t value) {
-    sqlite3_bind_int64(raw_, column, value);
-    return *this;
-  }
-  int step() { return sqlite3_step(raw_); }
-  sqlite3_stmt* get() const { return raw_; }
-
- private:
-  sqlite3_stmt* raw_;
-};
-
-struct Connection {
-  sqlite3* db = nullptr;
-  int process = 0;  // that opened it
-  Statement find, table, store, erase, touch, total, count, oldest, erase_row;
-
-  ~Connection() {
-    for (Statement* statement : {&find, &table, &store, &erase, &touch, &total, &count, &oldest, &erase_row}) {
-      sqlite3_finalize(statement->raw);
-      statement->raw = nullptr;
-    }
-    sqlite3_close(db);
-  }
-};
-
-bool is_corruption(int code) {
-  const int primary = code & 0xff;
-  return primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB;
-}
-
-bool is_busy(int code) {
-  const int primary = code & 0xff;
-  return primary == SQLITE_BUSY || primary == SQLITE_LOCKED;
-}
-
-int64_t scalar(sqlite3* db, const char* sql, int& code) {
-  Statement statement;
-  code = sqlite3_prepare_v2(db, sql, -1, &statement.raw, nullptr);
-  if (code != SQLITE_OK) return 0;
-  code = sqlite3_step(statement.raw);
-  if (code != SQLITE_ROW) return 0;
-  const int64_t value = sqlite3_column_int64(statement.raw, 0);
-  code = SQLITE_OK;
-  return value;
-}
-
-/// Opens the file, makes the tables if needed, prepares the statements. SQLITE_OK, or the code of what failed and `message`.
-int open_file(const std::string& path, Connection& connection, std::string& message) {
-  const auto failed = [&](int code) {
-    message = connection.db ? sqlite3_errmsg(connection.db) : sqlite3_errstr(code);
-    return code;
-  };
-  message = os::make_private_file(path);  // SQLite would let others read it; what it adds (-wal, -shm) has the same mode
-  if (!message.empty()) return SQLITE_CANTOPEN;
-  int code = sqlite3_open_v2(path.c_str(), &connection.db, SQLITE_OPEN_READWRITE | kNoFollow | SQLITE_OPEN_NOMUTEX, nullptr);
-  if (code != SQLITE_OK) return failed(code);
-  connection.process = os::process_id();
-  sqlite3_extended_result_codes(connection.db, 1);
-  sqlite3_busy_timeout(connection.db, kBusyMs);
-  const auto run = [&](const char* sql) { return code = sqlite3_exec(connection.db, sql, nullptr, nullptr, nullptr); };
-  // A crash of the machine may lose the last entries but not the file: what more would a cache need?
-  if (run("PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;") != SQLITE_OK)
-    return failed(code);
-  const int64_t version = scalar(connection.db, "PRAGMA user_version", code);
-  if (code != SQLITE_OK) return failed(code);
-  if (version != kSchema) {
-    if (run("BEGIN IMMEDIATE") != SQLITE_OK) return failed(code);  // another process may be making them at this moment
-    const std::string make =
-        "DROP TABLE IF EXISTS entries;"
-        "CREATE TABLE entries(id INTEGER PRIMARY KEY, tab TEXT NOT NULL, key TEXT NOT NULL, checksum INTEGER NOT NULL,"
-        " bytes INTEGER NOT NULL, used INTEGER NOT NULL, value BLOB NOT NULL, UNIQUE(tab, key));"
-        "CREATE INDEX entries_used ON entries(used, bytes);"  // order of eviction and total size, without reading a value
-        "PRAGMA user_version=" +
-        std::to_string(kSchema) + ";";
-    if (scalar(connection.db, "PRAGMA user_version", code) != kSchema && run(make.c_str()) != SQLITE_OK) return failed(code);
-    if (run("COMMIT") != SQLITE_OK) return failed(code);
-  }
-  const std::pair<Statement*, const char*> statements[] = {
-      {&connection.find, "SELECT id, value, checksum, used FROM entries WHERE tab=?1 AND key=?2"},
-      {&connection.table, "SELECT key, value, checksum FROM entries WHERE tab=?1 ORDER BY id"},
-      {&connection.store,
-       "INSERT INTO entries(tab, key, value, checksum, bytes, used) VALUES(?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT(tab, key) DO "
-       "UPDATE SET"
-       " value=excluded.value, checksum=excluded.checksum, bytes=excluded.bytes, used=excluded.used"},
-      {&connection.erase, "DELETE FROM entries WHERE tab=?1 AND key=?2"},
-      {&connection.touch, "UPDATE entries SET used=?2 WHERE id=?1"},
-      {&connection.total, "SELECT coalesce(sum(bytes), 0) FROM entries INDEXED BY entries_used"},
-      {&connection.count, "SELECT count(*) FROM entries INDEXED BY entries_used"},
-      {&connection.oldest, "SELECT id, bytes FROM entries INDEXED BY entries_used ORDER BY used"},
-      {&connection.erase_row, "DELETE FROM entries WHERE id=?1"},
-  };
-  for (const auto& [statement, sql] : statements)
-    if (code = sqlite3_prepare_v3(connection.db, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement->raw, nullptr);
-        code != SQLITE_OK)
-      return failed(code);
-  return SQLITE_OK;
-}
 
 }  // namespace
 
@@ -292,27 +151,51 @@ struct KernelCache::State {
     return use.step() == SQLITE_ROW ? sqlite3_column_int64(use.get(), 0) : 0;
   }
 
-  /// Deletes the least recently used entries until the rest, with `coming` bytes, fits.
+  int64_t entry_count() {
+    Use use(connection->count);
+    return use.step() == SQLITE_ROW ? sqlite3_column_int64(use.get(), 0) : 0;
+  }
+
+  /// Makes room for `coming` bytes, if the budget has none.
   int make_room(int64_t coming) {
-    int64_t total = total_bytes() + coming;
-    if (total <= budget) return SQLITE_OK;
+    if (total_bytes() + coming <= budget) return SQLITE_OK;
+    int64_t deleted = 0;
+    const int code = delete_oldest(static_cast<int64_t>(kFullTo * static_cast<double>(budget)) - coming, 0, deleted);
+    stats.evictions += deleted;
+    return code;
+  }
+
+  /// Deletes entries that were last used before `used_before` (unix milliseconds), then the least recently used ones until the
+  /// rest has at most `most_bytes`.
+  int delete_oldest(int64_t most_bytes, int64_t used_before, int64_t& deleted) {
     write_touched();
-    int code = sqlite3_exec(connection->db, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr);
-    if (code != SQLITE_OK) return code;
     std::vector<int64_t> victims;
     {
+      int64_t total = total_bytes();
       Use use(connection->oldest);
-      const auto target = static_cast<int64_t>(kFullTo * static_cast<double>(budget));
-      while (total > target && use.step() == SQLITE_ROW) {
+      while (use.step() == SQLITE_ROW && (total > most_bytes || sqlite3_column_int64(use.get(), 2) < used_before)) {
         victims.push_back(sqlite3_column_int64(use.get(), 0));
         total -= sqlite3_column_int64(use.get(), 1);
       }
     }
-    for (int64_t id : victims)
-      if (Use(connection->erase_row).number(1, id).step() == SQLITE_DONE) ++stats.evictions;
+    return delete_rows(victims, deleted);
+  }
+
+  int delete_rows(const std::vector<int64_t>& ids, int64_t& deleted) {
+    if (ids.empty()) return SQLITE_OK;
+    int code = sqlite3_exec(connection->db, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr);
+    if (code != SQLITE_OK) return code;
+    for (const int64_t id : ids)
+      if (Use(connection->erase_row).number(1, id).step() == SQLITE_DONE) ++deleted;
     code = sqlite3_exec(connection->db, "COMMIT", nullptr, nullptr, nullptr);
     if (code == SQLITE_OK) sqlite3_exec(connection->db, "PRAGMA incremental_vacuum", nullptr, nullptr, nullptr);
     return code;
+  }
+
+  /// The end of verify() and prune().
+  Cleaned cleaned(int code, int64_t deleted, const char* doing) {
+    if (code != SQLITE_OK && code != SQLITE_DONE) failed(code, doing);
+    return {connection ? entry_count() : 0, deleted, problem};
   }
 
   const std::string path;  // as it was given
@@ -439,10 +322,72 @@ CacheStats KernelCache::stats() {
   stats.problem = s.problem;
   if (stats.enabled) {
     stats.bytes = s.total_bytes();
-    Use use(s.connection->count);
-    if (use.step() == SQLITE_ROW) stats.entries = sqlite3_column_int64(use.get(), 0);
+    stats.entries = s.entry_count();
   }
   return stats;
+}
+
+std::vector<std::string> KernelCache::keys(const char* table) {
+  State& s = *state_;
+  std::lock_guard lock(s.mutex);
+  std::vector<std::string> found;
+  if (!s.ready()) return found;
+  int code = SQLITE_OK;
+  {
+    Use use(s.connection->keys);
+    use.text(1, table);
+    while ((code = use.step()) == SQLITE_ROW)
+      found.emplace_back(reinterpret_cast<const char*>(sqlite3_column_text(use.get(), 0)));
+  }
+  if (code != SQLITE_DONE) s.failed(code, "reading");
+  return found;
+}
+
+std::vector<TableStats> KernelCache::tables() {
+  State& s = *state_;
+  std::lock_guard lock(s.mutex);
+  std::vector<TableStats> found;
+  if (!s.ready()) return found;
+  int code = SQLITE_OK;
+  {
+    Use use(s.connection->tables);
+    while ((code = use.step()) == SQLITE_ROW)
+      found.push_back({reinterpret_cast<const char*>(sqlite3_column_text(use.get(), 0)), sqlite3_column_int64(use.get(), 1),
+                       sqlite3_column_int64(use.get(), 2)});
+  }
+  if (code != SQLITE_DONE) s.failed(code, "reading");
+  return found;
+}
+
+Cleaned KernelCache::verify() {
+  State& s = *state_;
+  std::lock_guard lock(s.mutex);
+  if (!s.ready()) return {0, 0, s.problem};
+  std::vector<int64_t> bad;
+  int code = SQLITE_OK;
+  {
+    Use use(s.connection->all);
+    while ((code = use.step()) == SQLITE_ROW) {
+      const std::string key = reinterpret_cast<const char*>(sqlite3_column_text(use.get(), 1));
+      const void* data = sqlite3_column_blob(use.get(), 2);
+      const auto bytes = static_cast<size_t>(sqlite3_column_bytes(use.get(), 2));
+      if (sqlite3_column_int64(use.get(), 3) != checksum(key, data, bytes)) bad.push_back(sqlite3_column_int64(use.get(), 0));
+    }
+  }
+  int64_t deleted = 0;
+  if (code == SQLITE_DONE) code = s.delete_rows(bad, deleted);
+  s.stats.rejected += deleted;
+  return s.cleaned(code, deleted, "verifying");
+}
+
+Cleaned KernelCache::prune(int64_t most_bytes, int64_t unused_ms) {
+  State& s = *state_;
+  std::lock_guard lock(s.mutex);
+  if (!s.ready()) return {0, 0, s.problem};
+  int64_t deleted = 0;
+  const int code = s.delete_oldest(most_bytes < 0 ? std::numeric_limits<int64_t>::max() : most_bytes,
+                                   unused_ms < 0 ? 0 : now_ms() - unused_ms, deleted);
+  return s.cleaned(code, deleted, "pruning");
 }
 
 }  // namespace ocl::cache

@@ -19,6 +19,18 @@ struct CacheStats {
   int64_t entries = 0, bytes = 0, hits = 0, misses = 0, stores = 0, evictions = 0, rejected = 0;
 };
 
+/// What one table holds.
+struct TableStats {
+  std::string table;
+  int64_t entries = 0, bytes = 0;
+};
+
+/// What verify() or prune() did.
+struct Cleaned {
+  int64_t kept = 0, deleted = 0;  // entries
+  std::string problem;            // why it stopped, "" if it did not
+};
+
 /// A store of byte strings by (table, key). Tables: "kernels", "plans", "tuning". Thread-safe.
 class KernelCache {
  public:
@@ -31,6 +43,13 @@ class KernelCache {
   void store(const char* table, const std::string& key, const std::string& value);
   void erase(const char* table, const std::string& key);
   void clear();
+  std::vector<std::string> keys(const char* table);
+  std::vector<TableStats> tables();
+  /// Reads every entry and deletes those with a wrong checksum.
+  Cleaned verify();
+  /// Deletes entries that were not used for `unused_ms` milliseconds, then the least recently used ones until the rest has at
+  /// most `most_bytes`. A negative number sets no limit.
+  Cleaned prune(int64_t most_bytes, int64_t unused_ms);
   CacheStats stats();
 
  private:

@@ -192,12 +192,9 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
   std::vector<CheckCase> cases = check_cases(subject.row, subject.checked.type);
   Programs programs;
   for (const CheckCase& check : cases) collect_texts(check, programs);
-  std::string key = "kernel check 1";
-  for (const std::string* part : {&device.name(), &device.platform_name(), &device.driver(), &device.build_options()})
-    key += '\0' + *part;
-  key += '\0' + std::to_string(subject.checked.tolerance);
+  std::string key = std::to_string(subject.checked.tolerance);
   for (const auto& [text, position] : programs) key += '\0' + text;
-  key = "kernel check " + hash_hex(key);
+  key = runtime::store_prefix(device) + "check-" + hash_hex(key);
   const std::string stored = store.find ? store.find(key) : "";
   std::string fault = stored == kGood  ? ""
                       : stored == kBad ? "an earlier check found it wrong"

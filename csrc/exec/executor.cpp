@@ -167,6 +167,7 @@ std::shared_ptr<Kept> kept_results(Plan& plan, Memory& memory, const std::vector
   if (stale) {
     plan.kept.reset();
     kept.reset();  // its memory may serve again
+    const runtime::MemoryPurpose purpose(plan.kept_purpose);
     kept = std::make_shared<Kept>(*plan.device, static_cast<size_t>(plan.kept_size_bytes), key, queue.stream());
   }
   memory.kept = allocator.use(kept->address(), queue.stream());
@@ -243,6 +244,7 @@ void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>&
     }
   } arena{allocator};
   if (plan.memory.arena_bytes > 0) {
+    const runtime::MemoryPurpose purpose(plan.arena_purpose);
     arena.address = allocator.allocate(static_cast<size_t>(plan.memory.arena_bytes), stream);
     memory.arena = allocator.resolve(arena.address);
     memory.arena_address = static_cast<char*>(arena.address);

@@ -98,6 +98,9 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
                                 const PlanOptions& options) {
   auto plan = std::make_unique<Plan>();
   plan->device = &device;
+  plan->arena_purpose = std::make_shared<const std::string>("intermediate results of " + options.label);
+  plan->results_purpose = std::make_shared<const std::string>("results of " + options.label);
+  plan->kept_purpose = std::make_shared<const std::string>("packed weights of " + options.label);
   const std::string text = options.dump_dir.empty() ? "" : graph.str();
   if (!text.empty()) dump(options.dump_dir, options.label + ".graph.txt", text);
   schedule::Options traced = options.schedule;

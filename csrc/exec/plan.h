@@ -13,6 +13,7 @@
 #include "csrc/exec/kept.h"
 #include "csrc/ir/graph.h"
 #include "csrc/runtime/device.h"
+#include "csrc/runtime/memory_history.h"
 #include "csrc/runtime/program.h"
 #include "csrc/schedule/memory_plan.h"
 #include "csrc/schedule/pipeline.h"
@@ -83,7 +84,8 @@ struct Plan {
   std::vector<std::shared_ptr<runtime::Program>> programs;
   std::vector<schedule::PassTrace> passes;
   double schedule_seconds = 0, codegen_seconds = 0, build_seconds = 0;
-  std::vector<int> written_inputs;  // positions of inputs that the plan writes
+  std::vector<int> written_inputs;                                    // positions of inputs that the plan writes
+  runtime::PurposeText arena_purpose, results_purpose, kept_purpose;  // of memory, for snapshots and errors
   // Results of kept steps: which parameters they depend on, and the place of each interval in their memory (-1: in the arena)
   int64_t most_kept_bytes = 0, kept_size_bytes = 0;
   std::vector<int> kept_inputs;

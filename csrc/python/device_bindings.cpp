@@ -1,6 +1,4 @@
 // csrc/python/device_bindings.cpp: what torch_ocl_compile/device/torch_ocl.py needs of csrc/torch and csrc/runtime.
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/free_memory.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/fallback.h"
@@ -36,16 +34,6 @@ py::dict device_properties(int index) {
   return p;
 }
 
-py::dict memory_stats(int index) {
-  const runtime::MemoryStats stats = aten::device_at(index).allocator().stats();
-  py::dict d;
-  d["allocated"] = stats.allocated_bytes.all().current;
-  d["allocated_peak"] = stats.allocated_bytes.all().peak;
-  d["reserved"] = stats.reserved_bytes.all().current;
-  d["reserved_peak"] = stats.reserved_bytes.all().peak;
-  return d;
-}
-
 }  // namespace
 
 void bind_device(py::module_& m) {
@@ -65,10 +53,6 @@ void bind_device(py::module_& m) {
   m.def("used_by_other_threads", &aten::used_by_other_threads);
   m.def("pretend_no_fp64", &aten::pretend_no_fp64, py::arg("index"), py::arg("on"));
 
-  m.def("memory_stats", &memory_stats, py::arg("index"));
-  m.def("free_memory", [](int index) { return runtime::free_memory(aten::device_at(index)); }, py::arg("index"));
-  m.def("reset_peak_memory_stats", [](int index) { aten::device_at(index).allocator().reset_peaks(); }, py::arg("index"));
-  m.def("empty_cache", [](int index) { aten::device_at(index).allocator().empty_cache(); }, py::arg("index"), Unlocked());
   m.def("synchronize", [](int index) { aten::device_at(index).synchronize(); }, py::arg("index"), Unlocked());
 
   m.def("default_generator", [](int index) { return aten::default_generator(index); }, py::arg("index"));

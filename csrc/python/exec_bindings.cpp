@@ -1,16 +1,14 @@
 // csrc/python/exec_bindings.cpp: _C.exec: compile a graph, run the plan, read what it did.
 #include <chrono>
-#include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 
-#include "csrc/cache/kernel_cache.h"
 #include "csrc/checks/check_case.h"
 #include "csrc/exec/executor.h"
 #include "csrc/exec/plan.h"
 #include "csrc/exec/tune.h"
+#include "csrc/python/cache_bindings.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/plan_object.h"
 #include "csrc/runtime/build_pool.h"
@@ -25,61 +23,6 @@ namespace py = pybind11;
 
 namespace ocl::python {
 namespace {
-
-/// The process's cache and where failed kernels go, as Python's config set them last. Threads that compile hold the cache that
-/// they began with.
-struct Settings {
-  std::shared_ptr<cache::KernelCache> cache;
-  std::string failed_dir, dump_dir;
-};
-struct SharedSettings {
-  std::mutex mutex;
-  Settings settings;
-};
-SharedSettings& shared_settings() {
-  static auto* instance = new SharedSettings;  // never destroyed: plans may outlive static destruction
-  return *instance;
-}
-Settings settings() {
-  const std::lock_guard lock(shared_settings().mutex);
-  return shared_settings().settings;
-}
-
-runtime::BinaryStore binary_store(const std::shared_ptr<cache::KernelCache>& cache) {
-  if (!cache) return {};
-  return {[cache](const std::string& key) { return cache->find("kernels", key); },
-          [cache](const std::string& key, const std::string& binary) { cache->store("kernels", key, binary); }};
-}
-
-void configure(const std::string& cache_path, int64_t budget_bytes, const std::string& failed_dir,
-               const std::string& dump_dir) {
-  const auto cache = std::make_shared<cache::KernelCache>(cache_path, budget_bytes);
-  {
-    const std::lock_guard lock(shared_settings().mutex);
-    shared_settings().settings = {cache, failed_dir, dump_dir};
-  }
-  aten::set_build_context(binary_store(cache), failed_dir);
-  if (!dump_dir.empty() && std::filesystem::create_directories(dump_dir))
-    std::filesystem::permissions(dump_dir, std::filesystem::perms::owner_all);
-}
-
-py::dict cache_stats() {
-  py::dict d;
-  const std::shared_ptr<cache::KernelCache> cache = settings().cache;
-  if (!cache) return d;
-  const cache::CacheStats s = cache->stats();
-  d["enabled"] = s.enabled;
-  d["path"] = s.path;
-  d["problem"] = s.problem;
-  d["entries"] = s.entries;
-  d["bytes"] = s.bytes;
-  d["hits"] = s.hits;
-  d["misses"] = s.misses;
-  d["stores"] = s.stores;
-  d["evictions"] = s.evictions;
-  d["rejected"] = s.rejected;
-  return d;
-}
 
 py::dict build_counters() {
   const runtime::BuildCounters c = runtime::build_counters();
@@ -381,12 +324,8 @@ void bind_exec(py::module_& m) {
         runtime::set_build_pool({workers, std::chrono::milliseconds(longest_ms), worker});
       },
       py::arg("workers"), py::arg("longest_ms"), py::arg("worker") = "");
-  e.def("configure", &configure, py::arg("cache_path"), py::arg("budget_bytes"), py::arg("failed_dir"), py::arg("dump_dir"));
+  bind_cache(e);
   e.def("kept_bytes", &exec::kept_bytes);
-  e.def("cache_stats", &cache_stats);
-  e.def("cache_clear", [] {
-    if (const auto cache = settings().cache) cache->clear();
-  });
   e.def("build_counters", &build_counters);
   e.def("live_counts", &live_counts);
   e.def("compile", &compile, py::arg("graph"), py::arg("device_index"), py::arg("calls"), py::arg("options"));
@@ -406,22 +345,6 @@ void bind_exec(py::module_& m) {
         exec::set_measured(device, measured_from(choices, disabled));
       },
       py::arg("device_index"), py::arg("choices"), py::arg("disabled"));
-  e.def("tuning_rows", [] {
-    const auto cache = settings().cache;
-    return cache ? cache->entries("tuning") : std::vector<std::pair<std::string, std::string>>();
-  });
-  e.def(
-      "store_tuning",
-      [](const std::string& key, const std::string& value) {
-        if (const auto cache = settings().cache) cache->store("tuning", key, value);
-      },
-      py::arg("key"), py::arg("value"));
-  e.def(
-      "erase_tuning",
-      [](const std::string& key) {
-        if (const auto cache = settings().cache) cache->erase("tuning", key);
-      },
-      py::arg("key"));
   e.def("begin_recording", &runtime::begin_recording, py::arg("timing"));
   e.def("end_recording", &records);
   py::class_<PyPlan, std::shared_ptr<PyPlan>>(e, "Plan")

@@ -7,6 +7,7 @@ namespace ocl::python {
 
 void bind_errors(py::module_& m);
 void bind_device(py::module_& m);
+void bind_memory(py::module_& m);
 void bind_eager(py::module_& m);
 void bind_ir(py::module_& m);
 void bind_exec(py::module_& m);
@@ -18,6 +19,7 @@ PYBIND11_MODULE(_C, m) {
   m.doc() = "The C++ core of torch_ocl_compile.";
   ocl::python::bind_errors(m);
   ocl::python::bind_device(m);
+  ocl::python::bind_memory(m);
   ocl::python::bind_eager(m);
   ocl::python::bind_ir(m);
   ocl::python::bind_exec(m);

@@ -2,7 +2,6 @@
 #include "csrc/runtime/allocator.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -31,15 +30,6 @@ constexpr size_t kOwnSlabStep = 2 * kMiB;  // a huge page
 size_t round_up(size_t value, size_t step) { return (value + step - 1) / step * step; }
 
 Pool pool_of(size_t bytes) { return bytes < kSmallLimit ? kSmall : bytes <= kLargeLimit ? kLarge : kOwn; }
-
-std::string size_text(int64_t bytes) {
-  char text[64];
-  if (bytes >= int64_t{1} << 30)
-    std::snprintf(text, sizeof(text), "%.2f GiB", static_cast<double>(bytes) / (1 << 30));
-  else
-    std::snprintf(text, sizeof(text), "%.2f MiB", static_cast<double>(bytes) / (1 << 20));
-  return text;
-}
 
 }  // namespace
 
@@ -90,15 +80,18 @@ struct Allocator::State {
     return *block;
   }
 
+  int64_t most_reserved() const { return static_cast<int64_t>(fraction * static_cast<double>(device.caps().global_bytes)); }
+
   /// A new slab as one free block of `stream`, or nullptr with `problem`.
-  Block* new_slab(size_t bytes, Pool pool, int stream) {
+  Block* new_slab(size_t bytes, Pool pool, int stream, const CallSite& site) {
     const Caps& caps = device.caps();
     if (static_cast<int64_t>(bytes) > caps.max_alloc_bytes) {
       problem = "the largest buffer of this device is " + size_text(caps.max_alloc_bytes);
       return nullptr;
     }
-    if (stats.reserved_bytes.all().current + static_cast<int64_t>(bytes) > caps.global_bytes) {
-      problem = "the device has " + size_text(caps.global_bytes);
+    if (stats.reserved_bytes.all().current + static_cast<int64_t>(bytes) > most_reserved()) {
+      problem = fraction < 1 ? "set_per_process_memory_fraction allows this process " + size_text(most_reserved())
+                             : "the device has " + size_text(caps.global_bytes);
       return nullptr;
     }
     auto slab = std::make_unique<Slab>(bytes, pool, stream);
@@ -132,6 +125,8 @@ struct Allocator::State {
     stats.slabs.increase(pool == kSmall, 1);
     stats.reserved_bytes.increase(pool == kSmall, static_cast<int64_t>(bytes));
     ++stats.slab_allocations;
+    slab->site = site;
+    history.record(MemoryAction::kSegmentAlloc, slab->address, bytes, stream, site);
     slab.release();  // owned through `range`
     return block;
   }
@@ -151,6 +146,7 @@ struct Allocator::State {
 
   /// Needs that nothing uses the slab any more and that none of its blocks is listed.
   void release(Slab* slab) noexcept {
+    history.record(MemoryAction::kSegmentFree, slab->address, slab->bytes, slab->stream, nullptr);
     range.remove(slab);
     slab->mem = MemHandle();
     if (slab->host) os::free_pages(slab->host, slab->bytes);
@@ -184,22 +180,25 @@ struct Allocator::State {
     return std::max(std::min({slab, share, limit}), round_up(bytes, kMiB));
   }
 
-  Block* find_or_grow(size_t bytes, int stream) {
+  Block* find_or_grow(size_t bytes, int stream, const CallSite& site) {
     const Pool pool = pool_of(bytes);
     if (Block* block = free_blocks.best_fit(stream, pool, bytes)) return block;
-    if (Block* block = new_slab(slab_bytes(pool, bytes, stream), pool, stream)) return block;
+    if (Block* block = new_slab(slab_bytes(pool, bytes, stream), pool, stream, site)) return block;
     // A nearly full device: no more than needed.
-    return pool == kOwn ? nullptr : new_slab(round_up(bytes, kMiB), pool, stream);
+    return pool == kOwn ? nullptr : new_slab(round_up(bytes, kMiB), pool, stream, site);
   }
 
   /// Makes `block` live with `bytes` of it; the rest stays free.
-  void take(Block* block, size_t bytes, size_t requested, int stream) {
+  void take(Block* block, size_t bytes, size_t requested, int stream, CallSite site) {
     const bool small = block->slab->pool == kSmall;
     free_blocks.take(block, bytes, small ? align : kSmallLimit / 16);
     block->stream = stream;
     block->requested = requested;
     block->version = ++last_version;
     block->writer = stream;
+    block->purpose = MemoryPurpose::current();
+    history.record(MemoryAction::kAlloc, block->address(), block->bytes, stream, site);
+    block->site = std::move(site);
     stats.blocks.increase(small, 1);
     stats.active_blocks.increase(small, 1);
     stats.allocated_bytes.increase(small, static_cast<int64_t>(block->bytes));
@@ -212,6 +211,9 @@ struct Allocator::State {
     const bool small = block->slab->pool == kSmall;
     stats.active_blocks.decrease(small, 1);
     stats.active_bytes.decrease(small, static_cast<int64_t>(block->bytes));
+    history.record(MemoryAction::kFreeCompleted, block->address(), block->bytes, block->stream, nullptr);
+    block->purpose.reset();
+    block->site.reset();
     free_blocks.give_back(block);
   }
 
@@ -243,15 +245,17 @@ struct Allocator::State {
       }
   }
 
-  [[noreturn]] void out_of_memory(size_t requested) {
+  [[noreturn]] void out_of_memory(size_t requested, int stream, const CallSite& site) {
     ++stats.failures;
+    const int64_t left = std::max<int64_t>(most_reserved() - stats.reserved_bytes.all().current, 0);
+    history.record(MemoryAction::kOom, 0, requested, stream, site, left);
     fail(ErrorKind::kOutOfMemory,
          "out of memory on " + device.describe() + ": tried to allocate " + size_text(static_cast<int64_t>(requested)) + "; " +
              size_text(stats.allocated_bytes.all().current) + " are allocated, " +
              size_text(stats.reserved_bytes.all().current) + " reserved, of " + size_text(device.caps().global_bytes) +
-             " in total (" + problem +
-             ")\n  do: use a smaller batch, delete tensors you no longer need, or wrap inference in torch.no_grad(); " +
-             "torch.ocl.memory_allocated() tells where memory goes");
+             " in total (" + problem + ")\n  largest holders: " + largest_holders(range) +
+             "\n  do: use a smaller batch, delete tensors you no longer need, or wrap inference in torch.no_grad(); " +
+             "torch.ocl.memory_snapshot() lists every block");
   }
 
   Location location_of(const Block& block, const void* address) const {
@@ -279,6 +283,8 @@ struct Allocator::State {
   std::string problem;
   MemoryStats stats;
   FreeBlocks free_blocks;
+  MemoryHistory history;
+  double fraction = 1;                                                // of the device's memory
   std::map<int, std::deque<std::pair<EventHandle, Block*>>> waiting;  // by the stream that uses the block
   mutable std::mutex mutex;
 };
@@ -289,25 +295,26 @@ Allocator::~Allocator() = default;
 void* Allocator::allocate(size_t bytes, int stream) {
   if (bytes == 0) return nullptr;
   State& s = *state_;
+  CallSite site = call_site();
   const std::lock_guard lock(s.mutex);
   if (bytes > AddressRange::kMaxBytes) {
     s.problem = "more than any device has";
-    s.out_of_memory(bytes);
+    s.out_of_memory(bytes, stream, site);
   }
   const size_t rounded = round_up(bytes + 1, s.align);  // + 1: one past the end is inside
   s.collect_waiting();
-  Block* block = s.find_or_grow(rounded, stream);
+  Block* block = s.find_or_grow(rounded, stream, site);
   if (!block) {
     ++s.stats.retries;
     if (log_enabled(LogLevel::kInfo))
       log_message(LogLevel::kInfo, "runtime",
                   s.device.describe() + " is full (" + s.problem + "): freeing cached memory and trying again");
     s.release_cached();
-    block = s.find_or_grow(rounded, stream);
+    block = s.find_or_grow(rounded, stream, site);
     if (!block) block = s.free_blocks.best_fit_anywhere(rounded);
-    if (!block) s.out_of_memory(bytes);
+    if (!block) s.out_of_memory(bytes, stream, site);
   }
-  s.take(block, rounded, bytes, stream);
+  s.take(block, rounded, bytes, stream, std::move(site));
   return reinterpret_cast<void*>(block->address());
 }
 
@@ -324,6 +331,7 @@ void Allocator::State::free_block(const void* address, std::vector<std::weak_ptr
   Block* block = block_at(address);
   if (!block || block->requested == 0 || block->address() != reinterpret_cast<uintptr_t>(address)) return;
   dependents.swap(block->dependents);
+  history.record(MemoryAction::kFreeRequested, block->address(), block->bytes, block->stream, nullptr);
   const bool small = block->slab->pool == kSmall;
   stats.blocks.decrease(small, 1);
   stats.allocated_bytes.decrease(small, static_cast<int64_t>(block->bytes));
@@ -391,6 +399,29 @@ void Allocator::reset_peaks() {
 void Allocator::reset_accumulated() {
   const std::lock_guard lock(state_->mutex);
   state_->stats.reset_accumulated();
+}
+
+MemorySnapshot Allocator::snapshot() {
+  CallSite site = call_site();
+  State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  s.history.record(MemoryAction::kSnapshot, 0, 0, 0, std::move(site));
+  return {segments_of(s.range), s.history.events()};
+}
+
+void Allocator::clear_history() {
+  const std::lock_guard lock(state_->mutex);
+  state_->history.clear();
+}
+
+void Allocator::set_fraction(double fraction) {
+  const std::lock_guard lock(state_->mutex);
+  state_->fraction = fraction;
+}
+
+double Allocator::fraction() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->fraction;
 }
 
 }  // namespace ocl::runtime

@@ -8,6 +8,7 @@
 
 #include "csrc/runtime/address_range.h"
 #include "csrc/runtime/cl.h"
+#include "csrc/runtime/memory_history.h"
 #include "csrc/runtime/memory_stats.h"
 
 namespace ocl::runtime {
@@ -69,6 +70,13 @@ class Allocator {
   MemoryStats stats() const;
   void reset_peaks();
   void reset_accumulated();
+  /// Every segment and block, and the recorded events.
+  MemorySnapshot snapshot();
+  /// Forgets the recorded events.
+  void clear_history();
+  /// What this process may reserve of the device's memory, from 0 to 1. More is out of memory.
+  void set_fraction(double fraction);
+  double fraction() const;
 
  private:
   struct State;

@@ -21,7 +21,8 @@
 namespace ocl::runtime {
 namespace {
 
-constexpr char kAbi[] = "kernels 1";          // changes with the meaning of a stored entry
+constexpr char kAbi[] = "kernels 2";  // changes with the meaning of a stored entry
+constexpr size_t kPrefixDigits = 16;
 constexpr size_t kMaxKernelsPerProgram = 16;  // 8 to 32 cost the same per kernel; fewer spread better over threads
 constexpr char kReference[] = "@";            // a kernel's entry: this, then the key of the program that holds it,
 constexpr char kDeath[] = "!";                // or this, then how the compiler's process ended of it
@@ -51,13 +52,7 @@ Shared& shared() {
 }
 
 std::string key_of(const Device& device, const std::string& name, const std::string& text) {
-  std::string all = kAbi;
-  for (const std::string* part :
-       {&device.name(), &device.platform_name(), &device.driver(), &device.build_options(), &name, &text}) {
-    all += '\0';
-    all += *part;
-  }
-  return hash_hex(all);
+  return store_prefix(device) + hash_hex(name + '\0' + text);
 }
 
 Built compile_for(Device& device, const std::string& source) {
@@ -320,7 +315,7 @@ class Build {
     if (!store_.store) return;
     std::string all_keys;
     for (size_t i : batch) all_keys += keys_[i];
-    const std::string program_key = hash_hex(all_keys);
+    const std::string program_key = store_prefix(device_) + hash_hex(all_keys);
     store_.store(program_key, binary);
     for (size_t i : batch) store_.store(keys_[i], kReference + program_key);
   }
@@ -352,6 +347,15 @@ class Build {
 };
 
 }  // namespace
+
+std::string store_prefix(const Device& device) {
+  std::string all = kAbi;
+  for (const std::string* part : {&device.name(), &device.platform_name(), &device.driver(), &device.build_options()}) {
+    all += '\0';
+    all += *part;
+  }
+  return hash_hex(all).substr(0, kPrefixDigits) + "-";
+}
 
 KernelHandle Program::create_kernel(const std::string& name) const {
   cl_int status = CL_SUCCESS;

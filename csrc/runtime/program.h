@@ -48,6 +48,9 @@ struct BinaryStore {
   std::function<void(const std::string& key, const std::string& binary)> store;
 };
 
+/// What the keys of all entries begin with that hold for this device, its driver and its build options.
+std::string store_prefix(const Device& device);
+
 /// Counters since the start of the process: tests and `explain` read them.
 struct BuildCounters {
   int64_t built = 0;        // kernels compiled from source
@@ -63,7 +66,7 @@ BuildCounters build_counters();
 bool keeps_binaries(const Device& device);
 
 /// Returns one Program per text, in order (texts may share one). Looks every text up in `store` first, builds the rest in few
-/// programs, stores their binaries. Key = text + options + device + driver + ABI version; a program of several kernels is
+/// programs, stores their binaries. Key = store_prefix + hash of the text; a program of several kernels is
 /// stored once, and each kernel's key leads to it. Process-wide memory: a program that is in use, or was among the latest
 /// few, is not built again. Thread-safe. Throws kBuild: kernel, device, `where`, log; source and log are saved under
 /// `failed_dir`/<kernel>/ ("" saves nothing).

@@ -14,6 +14,7 @@
 
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/cl.h"
+#include "csrc/runtime/memory_history.h"
 #include "csrc/runtime/memory_stats.h"
 
 namespace ocl::runtime {
@@ -35,6 +36,8 @@ struct Block {
   uint64_t version = 0;                        // of the contents
   int writer = 0;                              // the stream that wrote them last
   std::vector<std::weak_ptr<Dependent>> dependents;
+  PurposeText purpose;  // null: no compiled graph asked for it
+  CallSite site;        // of its allocation, if sites are recorded
 
   uintptr_t address() const;
 };
@@ -46,6 +49,7 @@ struct Slab {
   size_t bytes = 0;
   Pool pool = kSmall;
   int stream = 0;                   // whose free blocks its parts become
+  CallSite site;                    // of the allocation that needed it, if sites are recorded
   std::map<size_t, Block*> blocks;  // by offset, free ones too; owned
 
   Slab(size_t bytes_, Pool pool_, int stream_);  // one free block, which is in no list yet

@@ -132,6 +132,50 @@ TEST_CASE("the budget holds, and the least recently used go first") {
   CHECK(cache.find("kernels", "second29") != "");  // nothing was thrown out for it
 }
 
+TEST_CASE("keys and tables are listed, and damaged entries are found and deleted") {
+  Folder folder;
+  {
+    KernelCache cache(folder.file(), kBudget);
+    for (const char* key : {"b", "a", "c"}) cache.store("kernels", key, bytes(100, 1));
+    cache.store("tuning", "t", "x");
+    CHECK(cache.verify().deleted == 0);
+    CHECK(cache.verify().kept == 4);
+  }
+  sql(folder.file(), "UPDATE entries SET value='other' WHERE key='a'");
+  KernelCache cache(folder.file(), kBudget);
+  CHECK(cache.keys("kernels") == std::vector<std::string>{"b", "a", "c"});
+  const ocl::cache::Cleaned cleaned = cache.verify();
+  CHECK(cleaned.deleted == 1);
+  CHECK(cleaned.kept == 3);
+  CHECK(cleaned.problem == "");
+  CHECK(cache.keys("kernels") == std::vector<std::string>{"b", "c"});
+  const std::vector<ocl::cache::TableStats> tables = cache.tables();
+  REQUIRE(tables.size() == 2);
+  CHECK(tables[0].table == "kernels");
+  CHECK(tables[0].entries == 2);
+  CHECK(tables[0].bytes == 2 * (100 + 1));
+  CHECK(tables[1].table == "tuning");
+  CHECK(KernelCache("", kBudget).keys("kernels").empty());
+  CHECK(KernelCache("", kBudget).tables().empty());
+}
+
+TEST_CASE("pruning deletes what is old, then what exceeds a size") {
+  Folder folder;
+  KernelCache cache(folder.file(), kBudget);
+  for (int i = 0; i < 10; ++i) cache.store("kernels", "k" + std::to_string(i), bytes(998, static_cast<char>(i)));
+  sql(folder.file(), "UPDATE entries SET used = used - 3600*1000 WHERE key IN ('k3', 'k7')");
+  sql(folder.file(), "UPDATE entries SET used = used - 1000 * (10 - id) WHERE key NOT IN ('k3', 'k7')");
+  CHECK(cache.prune(-1, -1).deleted == 0);
+  CHECK(cache.prune(-1, 1800 * 1000).deleted == 2);
+  CHECK(cache.find("kernels", "k3") == "");
+  const ocl::cache::Cleaned cleaned = cache.prune(5000, -1);
+  CHECK(cleaned.deleted == 3);
+  CHECK(cleaned.kept == 5);
+  CHECK(cache.find("kernels", "k2") == "");
+  CHECK(cache.find("kernels", "k9") != "");
+  CHECK(cache.prune(0, -1).kept == 0);
+}
+
 TEST_CASE("many small entries keep to the budget as well") {
   Folder folder;
   const int64_t budget = 100000;

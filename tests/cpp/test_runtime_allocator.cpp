@@ -113,6 +113,45 @@ TEST_CASE("random allocations never overlap, hold their data and come back toget
   });
 }
 
+TEST_CASE("a snapshot has the blocks with their purposes, and a limit is kept") {
+  for_each_device([](Device& device) {
+    Allocator& allocator = device.allocator();
+    allocator.empty_cache();
+    void *plain = allocator.allocate(1000), *named = nullptr;
+    {
+      const MemoryPurpose outer(std::make_shared<const std::string>("outer")),
+          inner(std::make_shared<const std::string>("inner"));
+      named = allocator.allocate(3 * kMiB);
+    }
+    CHECK(MemoryPurpose::current() == nullptr);
+    size_t found = 0;
+    for (const SegmentInfo& segment : allocator.snapshot().segments) {
+      int64_t bytes = 0;
+      for (const BlockInfo& block : segment.blocks) {
+        bytes += block.bytes;
+        if (block.address == reinterpret_cast<uintptr_t>(plain)) found += block.requested == 1000 && !block.purpose;
+        if (block.address == reinterpret_cast<uintptr_t>(named)) found += block.purpose && *block.purpose == "inner";
+      }
+      CHECK(bytes == segment.bytes);
+    }
+    CHECK(found == 2);
+    const int64_t reserved = allocator.stats().reserved_bytes.all().current;
+    allocator.set_fraction(static_cast<double>(reserved) / static_cast<double>(device.caps().global_bytes));
+    std::string message;
+    try {
+      allocator.allocate(100 * kMiB);
+    } catch (const Error& error) {
+      message = error.what();
+    }
+    allocator.set_fraction(1);
+    CHECK(message.find("largest holders: 3.00 MiB in 1 block: inner; 0.00 MiB in 1 block: other tensors") != std::string::npos);
+    CHECK(message.find("set_per_process_memory_fraction") != std::string::npos);
+    allocator.free(plain);
+    allocator.free(named);
+    allocator.empty_cache();
+  });
+}
+
 TEST_CASE("tensors share buffers, and freed memory is used again") {
   for_each_device([](Device& device) {
     Allocator& allocator = device.allocator();

@@ -1,6 +1,6 @@
-# torch_ocl_compile/device/torch_ocl.py: the module torch.ocl: devices, streams, memory statistics, random state, what ran.
+# torch_ocl_compile/device/torch_ocl.py: the module torch.ocl: devices, streams, random state, what ran.
 """Functions have the names and meanings of torch.cuda's. A device argument is an index, "ocl:1", a torch.device, or
-None for the current device. What Dynamo may meet in a model is in current.py."""
+None for the current device. What Dynamo may meet in a model is in current.py, memory in memory.py."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from torch_ocl_compile import _C
+from torch_ocl_compile.device import memory as memory
 from torch_ocl_compile.device.current import DeviceLike as DeviceLike
 from torch_ocl_compile.device.current import _index
 from torch_ocl_compile.device.current import current_device as current_device
@@ -22,10 +23,30 @@ from torch_ocl_compile.device.current import device as device
 from torch_ocl_compile.device.current import device_of as device_of
 from torch_ocl_compile.device.current import set_device as set_device
 from torch_ocl_compile.device.current import synchronize as synchronize
+from torch_ocl_compile.device.memory import empty_cache as empty_cache
+from torch_ocl_compile.device.memory import get_per_process_memory_fraction as get_per_process_memory_fraction
+from torch_ocl_compile.device.memory import host_memory_stats as host_memory_stats
+from torch_ocl_compile.device.memory import host_memory_stats_as_nested_dict as host_memory_stats_as_nested_dict
+from torch_ocl_compile.device.memory import max_memory_allocated as max_memory_allocated
+from torch_ocl_compile.device.memory import max_memory_reserved as max_memory_reserved
+from torch_ocl_compile.device.memory import mem_get_info as mem_get_info
+from torch_ocl_compile.device.memory import memory_allocated as memory_allocated
+from torch_ocl_compile.device.memory import memory_reserved as memory_reserved
+from torch_ocl_compile.device.memory import memory_snapshot as memory_snapshot
+from torch_ocl_compile.device.memory import memory_stats as memory_stats
+from torch_ocl_compile.device.memory import memory_stats_as_nested_dict as memory_stats_as_nested_dict
+from torch_ocl_compile.device.memory import memory_summary as memory_summary
+from torch_ocl_compile.device.memory import reset_accumulated_host_memory_stats as reset_accumulated_host_memory_stats
+from torch_ocl_compile.device.memory import reset_accumulated_memory_stats as reset_accumulated_memory_stats
+from torch_ocl_compile.device.memory import reset_peak_host_memory_stats as reset_peak_host_memory_stats
+from torch_ocl_compile.device.memory import reset_peak_memory_stats as reset_peak_memory_stats
+from torch_ocl_compile.device.memory import set_per_process_memory_fraction as set_per_process_memory_fraction
 from torch_ocl_compile.device.record import LaunchRecord as LaunchRecord
 from torch_ocl_compile.device.record import record as record
 
+AcceleratorError = torch.AcceleratorError
 Event = torch.Event
+OutOfMemoryError = torch.OutOfMemoryError
 Stream = torch.Stream
 
 
@@ -113,6 +134,23 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     return including_emulation
 
 
+def is_tf32_supported(device: DeviceLike = None) -> bool:
+    """Whether fp32 products may run on tensor cores, as torch.set_float32_matmul_precision("high") allows."""
+    properties = get_device_properties(device)
+    return properties.has_mma or properties.has_wgmma
+
+
+def is_current_stream_capturing() -> bool:
+    """False: there are no graphs of captured launches. A compiled function enqueues its kernels in one call anyway."""
+    return False
+
+
+def device_memory_used(device: DeviceLike = None) -> int:
+    """Bytes of the device that this process and others hold, as far as the device or its driver tells."""
+    free, total = mem_get_info(device)
+    return total - free
+
+
 def _exchange_device(index: int) -> int:
     old = torch.accelerator.current_device_index()
     if index >= 0:
@@ -157,57 +195,6 @@ def stream(stream: torch.Stream | None) -> Iterator[None]:
     finally:
         torch.accelerator.set_stream(before)
         torch.accelerator.set_device_index(device_before)
-
-
-# Memory, in bytes
-
-
-def memory_allocated(device: DeviceLike = None) -> int:
-    """Held by tensors now."""
-    return _C.memory_stats(_index(device))["allocated"]
-
-
-def max_memory_allocated(device: DeviceLike = None) -> int:
-    """Most held by tensors since the start or reset_peak_memory_stats."""
-    return _C.memory_stats(_index(device))["allocated_peak"]
-
-
-def memory_reserved(device: DeviceLike = None) -> int:
-    """Taken from the device, cached memory included."""
-    return _C.memory_stats(_index(device))["reserved"]
-
-
-def max_memory_reserved(device: DeviceLike = None) -> int:
-    """Most taken from the device since the start or reset_peak_memory_stats."""
-    return _C.memory_stats(_index(device))["reserved_peak"]
-
-
-def memory_stats(device: DeviceLike = None) -> dict[str, int]:
-    """The allocator's counters, under the names of torch.cuda.memory_stats."""
-    return dict(torch.accelerator.memory_stats(_index(device)))
-
-
-def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
-    """(free, total). What other processes hold is not free, where the device or its driver tells."""
-    index = _index(device)
-    return _C.free_memory(index), get_device_properties(index).total_memory
-
-
-def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """The peaks count from now."""
-    _C.reset_peak_memory_stats(_index(device))
-
-
-def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
-    """What memory_stats counts as allocated and freed in all counts from now."""
-    torch.accelerator.reset_accumulated_memory_stats(_index(device))
-
-
-def empty_cache() -> None:
-    """Returns the memory that no tensor uses to all devices. Waits for their work."""
-    if _C.devices_ready():
-        for index in range(_C.device_count()):
-            _C.empty_cache(index)
 
 
 # Random numbers: a generator per device, Philox with (seed, offset) as its state

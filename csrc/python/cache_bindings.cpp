@@ -1,0 +1,146 @@
+// csrc/python/cache_bindings.cpp: _C.exec: the kernel cache: where it is, what is in it.
+#include "csrc/python/cache_bindings.h"
+
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "csrc/python/pch.h"
+#include "csrc/torch/device_state.h"
+#include "csrc/torch/tensor_location.h"
+
+namespace py = pybind11;
+
+namespace ocl::python {
+namespace {
+
+struct SharedSettings {
+  std::mutex mutex;
+  Settings settings;
+};
+SharedSettings& shared_settings() {
+  static auto* instance = new SharedSettings;  // never destroyed: plans may outlive static destruction
+  return *instance;
+}
+
+void configure(const std::string& cache_path, int64_t budget_bytes, const std::string& failed_dir,
+               const std::string& dump_dir) {
+  const auto cache = std::make_shared<cache::KernelCache>(cache_path, budget_bytes);
+  {
+    const std::lock_guard lock(shared_settings().mutex);
+    shared_settings().settings = {cache, failed_dir, dump_dir};
+  }
+  aten::set_build_context(binary_store(cache), failed_dir);
+  if (!dump_dir.empty() && std::filesystem::create_directories(dump_dir))
+    std::filesystem::permissions(dump_dir, std::filesystem::perms::owner_all);
+}
+
+py::dict cache_stats(cache::KernelCache& cache) {
+  const cache::CacheStats s = cache.stats();
+  py::dict d;
+  d["enabled"] = s.enabled;
+  d["path"] = s.path;
+  d["problem"] = s.problem;
+  d["entries"] = s.entries;
+  d["bytes"] = s.bytes;
+  d["hits"] = s.hits;
+  d["misses"] = s.misses;
+  d["stores"] = s.stores;
+  d["evictions"] = s.evictions;
+  d["rejected"] = s.rejected;
+  return d;
+}
+
+py::dict dict_of(const cache::Cleaned& cleaned) {
+  py::dict d;
+  d["kept"] = cleaned.kept;
+  d["deleted"] = cleaned.deleted;
+  d["problem"] = cleaned.problem;
+  return d;
+}
+
+/// (table, entries, bytes) of each table.
+std::vector<std::tuple<std::string, int64_t, int64_t>> cache_tables(cache::KernelCache& cache) {
+  std::vector<std::tuple<std::string, int64_t, int64_t>> rows;
+  for (const cache::TableStats& row : cache.tables()) rows.emplace_back(row.table, row.entries, row.bytes);
+  return rows;
+}
+
+}  // namespace
+
+Settings settings() {
+  const std::lock_guard lock(shared_settings().mutex);
+  return shared_settings().settings;
+}
+
+runtime::BinaryStore binary_store(const std::shared_ptr<cache::KernelCache>& cache) {
+  if (!cache) return {};
+  return {[cache](const std::string& key) { return cache->find("kernels", key); },
+          [cache](const std::string& key, const std::string& binary) { cache->store("kernels", key, binary); }};
+}
+
+void bind_cache(py::module_& e) {
+  e.def("configure", &configure, py::arg("cache_path"), py::arg("budget_bytes"), py::arg("failed_dir"), py::arg("dump_dir"));
+  e.def("cache_stats", [] {
+    const auto cache = settings().cache;
+    return cache ? cache_stats(*cache) : py::dict();
+  });
+  e.def("cache_tables", [] {
+    const auto cache = settings().cache;
+    return cache ? cache_tables(*cache) : decltype(cache_tables(*cache))();
+  });
+  e.def("cache_clear", [] {
+    if (const auto cache = settings().cache) cache->clear();
+  });
+  e.def("cache_verify", [] {
+    const auto cache = settings().cache;
+    return dict_of(cache ? cache->verify() : cache::Cleaned());
+  });
+  e.def(
+      "cache_prune",
+      [](int64_t most_bytes, int64_t unused_ms) {
+        const auto cache = settings().cache;
+        return dict_of(cache ? cache->prune(most_bytes, unused_ms) : cache::Cleaned());
+      },
+      py::arg("most_bytes"), py::arg("unused_ms"));
+  e.def(
+      "cache_keys",
+      [](const std::string& table) {
+        const auto cache = settings().cache;
+        return cache ? cache->keys(table.c_str()) : std::vector<std::string>();
+      },
+      py::arg("table"));
+  e.def(
+      "cache_find",
+      [](const std::string& table, const std::string& key) {
+        const auto cache = settings().cache;
+        return py::bytes(cache ? cache->find(table.c_str(), key) : std::string());
+      },
+      py::arg("table"), py::arg("key"));
+  e.def(
+      "cache_store",
+      [](const std::string& table, const std::string& key, const std::string& value) {
+        if (const auto cache = settings().cache) cache->store(table.c_str(), key, value);
+      },
+      py::arg("table"), py::arg("key"), py::arg("value"));
+  e.def("store_prefix", [](int index) { return runtime::store_prefix(aten::device_at(index)); }, py::arg("device_index"));
+  e.def("tuning_rows", [] {
+    const auto cache = settings().cache;
+    return cache ? cache->entries("tuning") : std::vector<std::pair<std::string, std::string>>();
+  });
+  e.def(
+      "store_tuning",
+      [](const std::string& key, const std::string& value) {
+        if (const auto cache = settings().cache) cache->store("tuning", key, value);
+      },
+      py::arg("key"), py::arg("value"));
+  e.def(
+      "erase_tuning",
+      [](const std::string& key) {
+        if (const auto cache = settings().cache) cache->erase("tuning", key);
+      },
+      py::arg("key"));
+}
+
+}  // namespace ocl::python

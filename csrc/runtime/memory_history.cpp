@@ -1,0 +1,142 @@
+// csrc/runtime/memory_history.cpp: see memory_history.h.
+#include "csrc/runtime/memory_history.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "csrc/runtime/address_range.h"
+#include "csrc/runtime/slab.h"
+
+namespace ocl::runtime {
+namespace {
+
+constexpr size_t kHoldersNamed = 4;  // in an error
+constexpr char kNoPurpose[] = "other tensors";
+
+PurposeText& purpose_of_thread() {
+  thread_local PurposeText purpose;
+  return purpose;
+}
+
+struct History {
+  std::mutex mutex;
+  HistorySettings settings;
+  std::atomic<bool> sites{false};
+  std::atomic<size_t> most_events{0};
+};
+History& history() {
+  static auto* instance = new History;  // tensors are freed while static objects are destroyed
+  return *instance;
+}
+
+int64_t unix_us() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+MemoryPurpose::MemoryPurpose(PurposeText text) : previous_(std::move(purpose_of_thread())) {
+  purpose_of_thread() = std::move(text);
+}
+MemoryPurpose::~MemoryPurpose() { purpose_of_thread() = std::move(previous_); }
+const PurposeText& MemoryPurpose::current() { return purpose_of_thread(); }
+
+void set_memory_history(const HistorySettings& settings) {
+  History& all = history();
+  const std::lock_guard lock(all.mutex);
+  all.settings = settings;
+  all.sites = settings.sites && settings.hook;
+  all.most_events = settings.most_events;
+}
+
+CallSite call_site() {
+  History& all = history();
+  if (!all.sites) return nullptr;
+  CallSiteHook hook = nullptr;
+  {
+    const std::lock_guard lock(all.mutex);
+    hook = all.settings.hook;
+  }
+  return hook ? hook() : nullptr;
+}
+
+void MemoryHistory::record(MemoryAction action, uintptr_t address, size_t bytes, int stream, CallSite site,
+                           int64_t device_free) {
+  const size_t most = history().most_events;
+  if (most == 0) return;
+  if (events_.size() > most) clear();  // the limit was lowered
+  MemoryEvent event{action, address, static_cast<int64_t>(bytes), stream, unix_us(), device_free, std::move(site)};
+  if (events_.size() < most) {
+    std::rotate(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(next_), events_.end());  // the limit was raised
+    next_ = 0;
+    events_.push_back(std::move(event));
+  } else {
+    events_[next_] = std::move(event);
+    next_ = (next_ + 1) % most;
+  }
+}
+
+std::vector<MemoryEvent> MemoryHistory::events() const {
+  std::vector<MemoryEvent> ordered(events_.begin() + static_cast<std::ptrdiff_t>(next_), events_.end());
+  ordered.insert(ordered.end(), events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(next_));
+  return ordered;
+}
+
+std::vector<SegmentInfo> segments_of(const AddressRange& range) {
+  std::vector<SegmentInfo> segments;
+  range.for_each_slab([&](const Slab* slab) {
+    SegmentInfo& segment = segments.emplace_back();
+    segment.address = slab->address;
+    segment.bytes = static_cast<int64_t>(slab->bytes);
+    segment.stream = slab->stream;
+    segment.small = slab->pool == kSmall;
+    segment.site = slab->site;
+    for (const auto& [offset, block] : slab->blocks) {
+      const BlockState state = block->free             ? BlockState::kInactive
+                               : block->requested == 0 ? BlockState::kAwaitingFree
+                                                       : BlockState::kAllocated;
+      segment.blocks.push_back({block->address(), static_cast<int64_t>(block->bytes), static_cast<int64_t>(block->requested),
+                                state, block->purpose, block->site});
+    }
+  });
+  return segments;
+}
+
+std::string largest_holders(const AddressRange& range) {
+  struct Holder {
+    int64_t bytes = 0, blocks = 0;
+  };
+  std::map<std::string, Holder> by_purpose;
+  range.for_each_slab([&](const Slab* slab) {
+    for (const auto& [offset, block] : slab->blocks) {
+      if (block->free || block->requested == 0) continue;
+      Holder& holder = by_purpose[block->purpose ? *block->purpose : kNoPurpose];
+      holder.bytes += static_cast<int64_t>(block->bytes);
+      ++holder.blocks;
+    }
+  });
+  std::vector<std::pair<std::string, Holder>> rows(by_purpose.begin(), by_purpose.end());
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+  std::string text;
+  for (size_t i = 0; i < std::min(rows.size(), kHoldersNamed); ++i) {
+    const auto& [purpose, holder] = rows[i];
+    text += (i ? "; " : "") + size_text(holder.bytes) + " in " + std::to_string(holder.blocks) +
+            (holder.blocks == 1 ? " block: " : " blocks: ") + purpose;
+  }
+  return text.empty() ? "no tensor" : text;
+}
+
+std::string size_text(int64_t bytes) {
+  char text[64];
+  if (bytes >= int64_t{1} << 30)
+    std::snprintf(text, sizeof(text), "%.2f GiB", static_cast<double>(bytes) / (1 << 30));
+  else
+    std::snprintf(text, sizeof(text), "%.2f MiB", static_cast<double>(bytes) / (1 << 20));
+  return text;
+}
+
+}  // namespace ocl::runtime
