@@ -58,7 +58,7 @@ lint: build
 	git ls-files '*.h' '*.cpp' 'kernels/*.cl' | xargs $(BIN)/clang-format --dry-run -Werror
 
 bench: build
-	$(BIN)/python benchmarks/models.py --models alexnet,resnet18 --sides eager,inductor,ocl
+	$(BIN)/python -m torch_ocl_compile bench models --models alexnet,resnet18 --compile-times
 
 setup: $(VENV)/.setup
 build: $(VENV)/.build

@@ -10,16 +10,13 @@ side `eager` it is in the rest."""
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import defaultdict
-from pathlib import Path
 
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from side import Side
+from torch_ocl_compile.bench.side import Side
 
 Times = dict[str, float]  # row -> milliseconds of a step
 

@@ -2,7 +2,7 @@
 """python benchmarks/page.py            writes the page
 python benchmarks/page.py --check    ends with 1 if the page differs from what would be written (tests/device/test_docs.py)
 
-A result file is what `compare.py --json` writes, perhaps with a `title` and `notes` added by hand. Numbers that other programs
+A result file is what `torch-ocl bench models --save` writes, perhaps with a `title` and `notes` added by hand. Numbers that other programs
 measured are in `tables`: a title, the columns, the rows, and `mean_columns`, the columns whose geometric mean is added.
 `published` is for numbers whose commit of measurement was not recorded: the commit that published them, and its date."""
 
@@ -45,7 +45,7 @@ def read(path: Path) -> dict:
     content = json.loads(path.read_text(encoding="utf-8"))
     if content.get("format") != FORMAT:
         raise SystemExit(
-            f"{path}: format {content.get('format')!r}, expected {FORMAT}; write it with compare.py --json"
+            f"{path}: format {content.get('format')!r}, expected {FORMAT}; write it with `torch-ocl bench models --save`"
         )
     return content
 

@@ -13,28 +13,31 @@ import argparse
 import json
 import statistics
 import tempfile
+from pathlib import Path
 
-import models
+import torch
 
-SIDES = ("inductor", "ocl")
+from torch_ocl_compile.bench.models import PRECISIONS, NetworkSettings
+
+SIDES = ["inductor", "ocl"]
 
 
-def first_step(side: str, name: str, mode: str, args: argparse.Namespace, caches: str) -> dict[str, float]:
+def first_step(side: str, name: str, mode: str, settings: NetworkSettings, caches: str) -> dict[str, float]:
     """Seconds of the first step beyond a normal one, and what the side says about its builds."""
-    with models.Process(side, name, mode, args, caches) as process:
+    with settings.process(side, name, mode, caches) as process:
         first = float(process.ask("first"))
         return {"seconds": first - float(process.ask("round")), **process.ask("builds")}
 
 
-def measure(side: str, name: str, mode: str, args: argparse.Namespace) -> dict[str, object]:
+def measure(side: str, name: str, mode: str, runs: int, settings: NetworkSettings) -> dict[str, object]:
     cold, second, builds = [], [], {}
-    for _ in range(args.runs):
+    for _ in range(runs):
         with tempfile.TemporaryDirectory() as caches:
-            found = first_step(side, name, mode, args, caches)
+            found = first_step(side, name, mode, settings, caches)
             cold.append(found.pop("seconds"))
             builds = found
-            second.append(first_step(side, name, mode, args, caches)["seconds"])
-    return {"model": name, "mode": mode, "side": side, "batch": args.batch, "precision": args.precision,
+            second.append(first_step(side, name, mode, settings, caches)["seconds"])
+    return {"model": name, "mode": mode, "side": side, "batch": settings.batch, "precision": settings.precision,
             "cold_s": cold, "second_s": second, **builds}  # fmt: skip
 
 
@@ -48,18 +51,28 @@ def print_row(row: dict) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    models.add_arguments(parser)
+    names = {"type": lambda text: text.split(",")}
+    parser.add_argument("--models", default=["resnet18"], **names)
+    parser.add_argument("--sides", default=SIDES, **names)
+    parser.add_argument("--modes", default=["training"], **names)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--size", type=int, default=224, help="image height and width")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--ocl-device", default="ocl:0")
     parser.add_argument(
         "--runs", type=int, default=3, help="processes of each kind; the table has their median and range"
     )
-    parser.add_argument("--precision", choices=models.PRECISIONS, default="highest", help=models.PRECISION_HELP)
-    parser.set_defaults(sides=list(SIDES), modes=["training"], models=["resnet18"])
+    parser.add_argument("--precision", choices=PRECISIONS, default="highest")
+    parser.add_argument("--verbose", action="store_true", help="show what the sides print")
+    parser.add_argument("--json", type=Path, help="also write the rows to this file")
     args = parser.parse_args()
+    settings = NetworkSettings(args.sides, args.batch, args.size, threads=args.threads, ocl_device=args.ocl_device,
+                               precision=args.precision, verbose=args.verbose)  # fmt: skip
     rows = []
     for name in args.models:
         for mode in args.modes:
             for side in args.sides:
-                rows.append(measure(side, name, mode, args))
+                rows.append(measure(side, name, mode, args.runs, settings))
                 print_row(rows[-1])
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))

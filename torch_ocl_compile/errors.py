@@ -16,6 +16,7 @@ __all__ = [
     "InternalError",
     "OclError",
     "OutOfMemoryError",
+    "ToolError",
     "UnsupportedError",
 ]
 
@@ -42,6 +43,10 @@ class DeviceError(OclError):
 
 class BuildError(DeviceError):
     """The driver's: a kernel did not build. Names kernel, device and the folder with source and log."""
+
+
+class ToolError(OclError):
+    """A command's: a script that it ran failed, a file is not what the command expects. Names the script or the file."""
 
 
 class InternalError(OclError):

@@ -104,6 +104,7 @@ class DeviceTable {
       if (!device.emulator) ordinary.push_back(device);
     if (selection_.find_first_not_of(" ,") == std::string::npos) return ordinary;
     std::vector<Listed> chosen;
+    std::vector<std::string> unmatched;
     const auto add = [&](const Listed& device) {
       if (std::none_of(chosen.begin(), chosen.end(), [&](const Listed& other) { return other.id == device.id; }))
         chosen.push_back(device);
@@ -128,11 +129,13 @@ class DeviceTable {
             matched = true;
           }
       }
-      if (!matched) log_message(LogLevel::kWarning, "runtime", "TORCH_OCL_DEVICES: no device matches '" + part + "'");
+      if (!matched) unmatched.push_back(part);
     }
     if (chosen.empty())
       fail(ErrorKind::kConfig, "TORCH_OCL_DEVICES='" + selection_ + "' matches no device; there are " + names(all) +
                                    "; give indices or parts of these names, or unset it");
+    for (const std::string& part : unmatched)
+      log_message(LogLevel::kWarning, "runtime", "TORCH_OCL_DEVICES: no device matches '" + part + "'");
     return chosen;
   }
 

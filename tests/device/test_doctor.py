@@ -1,10 +1,10 @@
 # tests/device/test_doctor.py: doctor calls a healthy device good, and never what is wrong, missing or not finite.
-import argparse
+import json
 
 import pytest
 import torch
 
-from torch_ocl_compile import cli
+from torch_ocl_compile.cli import devices, main
 from torch_ocl_compile.tools import doctor
 
 AILMENTS = {
@@ -32,14 +32,14 @@ class Patient(torch.nn.Module):
         return AILMENTS[self.ailment](loss, self.weight) if self.ailment and x.device.type == "ocl" else loss
 
 
-def report(monkeypatch, capsys, device, *checks):
+def report(monkeypatch, capsys, device, *checks, arguments=()):
     """Exit status and what the command says of one device."""
     monkeypatch.setattr(doctor, "CHECKS", checks)
-    monkeypatch.setattr(cli, "_devices", lambda args: 0)
+    monkeypatch.setattr(devices, "show_devices", lambda: None)
     monkeypatch.setattr(torch.ocl, "device_count", lambda: 1)
     original = doctor.examine
     monkeypatch.setattr(doctor, "examine", lambda _: original(torch.device(device)))
-    status = cli._doctor(argparse.Namespace())
+    status = main(["doctor", *arguments])
     return status, capsys.readouterr().out
 
 
@@ -72,3 +72,12 @@ def test_healthy(ocl_device, monkeypatch, capsys):
     names = [c.name for c in doctor.CHECKS]
     assert [f"{kind} {dtype}" for kind in ("convolutions", "attention") for dtype in ("fp32", "fp16", "bf16")] == names
     assert all(f"{name}: good: a training step in" in out for name in names), out
+
+
+def test_json(ocl_device, monkeypatch, capsys):
+    """A difference without bounds is null: JSON has no infinity."""
+    status, out = report(monkeypatch, capsys, ocl_device, check("an infinite loss"), check(""), arguments=["--json"])
+    found = json.loads(out, parse_constant=lambda text: pytest.fail(text))
+    assert status == 1 and found["healthy"] is False
+    assert [(c["healthy"], c["error"] is None) for c in found["checks"]] == [(False, True), (True, False)]
+    assert found["versions"]["torch"] == torch.__version__ and found["devices"][0]["name"]

@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from draws import behind_a_jump, check_draws
 
+from torch_ocl_compile.bench import networks
+
 pytestmark = pytest.mark.sampled(keep="lenet-train|mlp-eval|dropout|compiled-adam|second_process")
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-import networks  # noqa: E402
 
 # name, batch, image size: small images, so that a CPU runtime needs seconds; the device benchmark runs 224 x 224
 NETWORKS = [("mlp", 16, 0), ("lenet", 4, 28), ("alexnet", 2, 96), ("resnet18", 2, 64), ("vgg16", 2, 48)]
@@ -249,10 +249,9 @@ def test_same_bits_every_run(ocl_device):
 
 
 PROCESS = """
-    import sys
-    sys.path.insert(0, {benchmarks!r})
-    import torch, networks
+    import torch
     from torch_ocl_compile import _C
+    from torch_ocl_compile.bench import networks
     torch.manual_seed(0)
     model, x, _ = networks.make("lenet", 2)
     model, x = model.to({device!r}), x.to({device!r})
@@ -266,7 +265,7 @@ PROCESS = """
 
 def test_second_process_builds_nothing(ocl_device, tmp_path):
     environment = dict(os.environ, TORCH_OCL_CACHE_DIR=str(tmp_path))
-    program = textwrap.dedent(PROCESS).format(benchmarks=str(ROOT / "benchmarks"), device=str(ocl_device))
+    program = textwrap.dedent(PROCESS).format(device=str(ocl_device))
     counts = []
     for _ in range(2):
         result = subprocess.run(

@@ -299,7 +299,9 @@ def test_the_command(index, tmp_path, capsys):
     assert main(["tune", "--device", f"ocl:{index}", "conv:1x32x8x8,32x3x3", "attention:1x2x40x16"]) == 0
     out = capsys.readouterr().out
     assert all(kind in out for kind in ("conv_forward", "conv_data", "attention"))
-    assert main(["tune", "gemm:40x40"]) == 1
+    assert main(["tune", "--json", "--device", f"ocl:{index}", "conv:1x32x8x8,32x3x3"]) == 0
+    assert json.loads(capsys.readouterr().out)["measured"] == [], "all of it is stored"
+    assert main(["tune", "gemm:40x40"]) == 2
     assert "gemm:MxNxK" in capsys.readouterr().err
     assert main(["tune", "--forget"]) == 0 and "rows erased" in capsys.readouterr().out
 

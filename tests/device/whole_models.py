@@ -6,16 +6,13 @@ import copy
 import importlib
 import importlib.util
 import os
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from draws import behind_a_jump, check_draws
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-import networks
+from torch_ocl_compile.bench import networks
 
 ULP = 2.0**-23
 

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,9 +18,6 @@ from torch_ocl_compile.compile.joint_graph import ocl_partition
 from torch_ocl_compile.decompositions.table import ocl_decomp_table
 from torch_ocl_compile.lowering.graph import lower_module
 from torch_ocl_compile.reference.interpreter import run_graph
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-import networks  # noqa: F401  (test_schedule reads it from here)
 
 Calls = list[Callable[..., Any]]
 

@@ -45,15 +45,17 @@ PYTHON_LAYERS = {
     "compile": {"_C", "errors", "config", "fx", "decompositions", "lowering", "tuning"},
     "eager": {"_C", "errors", "config", "fx", "decompositions", "lowering", "compile"},
     "device": {"_C", "errors", "config", "decompositions", "eager"},
-    "tools": {"errors", "device"},
     "__init__": {"compile", "device"},
-    "cli": {"_C", "errors", "config", "tuning", "device", "tools", "__init__"},
+    "tools": {"_C", "errors", "tuning", "device", "__init__"},
+    "bench": {"_C", "errors", "device", "__init__"},
+    "cli": {"_C", "errors", "config", "tuning", "compile", "device", "tools", "bench", "__init__"},
     "__main__": {"cli"},
 }
 # Imports inside functions: each spares `import torch`, or a command, a module that it may not need.
 LATE_IMPORTS = {
     "__init__": "the rest of the package is imported when it is used",
-    "cli": "each command imports what it needs",
+    "bench.peak": "only the side ocl registers the device",
+    "bench.side": "only the side ocl registers the device",
     "config": "options are read before the extension is loaded",
     "compile.backend": "measuring needs mode='max-autotune'",
     "device.current": "Dynamo traces this file",

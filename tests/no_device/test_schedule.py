@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from tests.no_device.scheduling import CAPS, Seen, collecting, copied, launch_order, networks, render
+from tests.no_device.scheduling import CAPS, Seen, collecting, copied, launch_order, render
 from tests.op_row import Op
 from tests.op_table import INTERPRETED
 from torch_ocl_compile._C import ir
+from torch_ocl_compile.bench import networks
 from torch_ocl_compile.reference.interpreter import run_graph
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,7 @@ class Record:
 
 
 _records: deque[Record] = deque(maxlen=KEPT)
+_collections: list[list[Record]] = []  # of collecting()
 _labels = 0
 
 
@@ -52,6 +54,8 @@ def remember(label: str, gm: torch.fx.GraphModule, lowered: Any, plan: Any) -> N
     graph = lowered.graph
     record = Record(label, len(gm.graph.nodes), plan.launch_count, len(lowered.calls), graph.str, plan)
     _records.append(record)
+    for collection in _collections:
+        collection.append(record)
     log.debug("%s: %d fx nodes, %d launches, %d eager calls", label, record.fx_nodes, record.kernels, record.calls)
 
 
@@ -62,6 +66,17 @@ def forget() -> None:
 def records() -> list[Record]:
     """The latest compiled graphs, oldest first."""
     return list(_records)
+
+
+@contextmanager
+def collecting() -> Iterator[list[Record]]:
+    """Every graph that is compiled in the block, oldest first."""
+    found: list[Record] = []
+    _collections.append(found)
+    try:
+        yield found
+    finally:
+        _collections[:] = [other for other in _collections if other is not found]
 
 
 def dump(label: str, name: str, text: Callable[[], str]) -> None:
@@ -87,15 +102,23 @@ def explain(model: Callable[..., Any], *inputs: Any, **kwargs: Any) -> str:
     """Compiles and runs the model once; returns its graphs, kernels and fallbacks as text."""
     torch._dynamo.reset()
     before = fallback_counts()
-    torch.compile(model, backend="ocl")(*inputs, **kwargs)
+    with collecting() as graphs:
+        torch.compile(model, backend="ocl")(*inputs, **kwargs)
     lines = []
-    for record in records():
-        lines.append(
-            f"{record.label}: {record.fx_nodes} aten nodes, {record.kernels} launches, {record.calls} eager calls"
-        )
-        for kernel in record.plan.describe():
+    for graph in graphs:
+        lines.append(describe(graph))
+        for kernel in graph.plan.describe():
             lines.append(f"  {kernel['name']}: {kernel['ops']} ops, {kernel['origin']}")
-    for name, count in fallback_counts().items():
-        if count > before.get(name, 0):
-            lines.append(f"eager: {name}")
+    lines += [f"eager: {name}" for name in fallbacks_since(before)]
     return "\n".join(lines)
+
+
+def describe(graph: Record) -> str:
+    """A graph in one line."""
+    return f"{graph.label}: {graph.fx_nodes} aten nodes, {graph.kernels} launches, {graph.calls} eager calls"
+
+
+def fallbacks_since(before: dict[str, int]) -> dict[str, int]:
+    """What fallback_counts() has counted since it returned `before`."""
+    after = fallback_counts()
+    return {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}

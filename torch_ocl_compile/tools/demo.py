@@ -222,14 +222,14 @@ def plot(losses: list[float], parts: Parts, test: Digits, predicted: Tensor, tit
     plt.close(figure)
 
 
-def run_demo(device: str = "ocl", epochs: int = 20, output: str = "demo.png") -> int:
-    """Runs the demo; returns 0 when the test accuracy reaches 97 %."""
+def run_demo(device: str = "ocl", epochs: int = 20, output: str = "demo.png", console: Any = None) -> int:
+    """Runs the demo, and prints to a console of rich. Returns 0 when the test accuracy reaches 97 %."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it warns of the profiler's marks in the optimizer
     ocl: Any = torch.ocl  # type: ignore[attr-defined]
-    console = Console(highlight=False)
+    console = console or Console(highlight=False)
 
     def say(what: str, text: str) -> None:
         console.print(f"[bold]{what:10s}[/bold] {text}")

@@ -122,7 +122,7 @@ def read(key: DeviceKey) -> Table:
     if bad:
         warnings.warn(
             f"{len(bad)} rows of the tuning table in {config.cache_folder()} cannot be read and are ignored, the first {bad[0]}.\n"
-            "  do: `python -m torch_ocl_compile tune --forget` clears the table",
+            "  do: `torch-ocl tune --forget` clears the table",
             stacklevel=2,
         )
     return found

@@ -1,8 +1,5 @@
-# benchmarks/side.py: one network on one side (eager, inductor, ocl), in a process of its own.
-"""Reads commands from standard input, one JSON object a line, and answers each with one.
-
-Each side has a process of its own, because torch has one accelerator per process: once `ocl` is registered, CUDA tensors have no
-backward. Separate processes also keep caches, thread pools and peak memory apart. A process that waits for a command uses no core."""
+# torch_ocl_compile/bench/side.py: one network on one side (eager, inductor, ocl), in a process of its own.
+"""Reads commands from standard input, a word a line, and answers each with a line of JSON. process.py starts it."""
 
 from __future__ import annotations
 
@@ -11,13 +8,16 @@ import json
 import statistics
 import sys
 import time
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import networks
+if __package__:
+    from torch_ocl_compile.bench import networks
+else:  # started by its path: the import of torch_ocl_compile would register the device on every side
+    import networks  # type: ignore[no-redef]
 
 
 def device_of(side: str, ocl_device: str) -> torch.device:
@@ -36,7 +36,7 @@ def set_precision(precision: str) -> None:
     torch.set_float32_matmul_precision("high" if reduced else "highest")
 
 
-def autocast(device: torch.device, precision: str):
+def autocast(device: torch.device, precision: str) -> Any:
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
     return torch.autocast(device.type, dtype, enabled=dtype is not None)
 
@@ -56,38 +56,38 @@ class Side:
         rows = batch if self.example.is_floating_point() else self.example.numel()
         x, y = self.example.to(self.device), torch.randint(classes, (rows,)).to(self.device)
 
-        def compiled(function):
+        def compiled(function: Any) -> Any:
             return function if side == "eager" else torch.compile(function, backend=side)
 
         given = (self.example, y.cpu()) if from_host else (x, y)
         if mode == "inference":
             forward = compiled(model)
 
-            def step():
+            def step() -> Any:
                 with torch.no_grad(), autocast(self.device, precision):
                     return forward(given[0].to(self.device))
         else:
             optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, foreach=True)
 
-            def loss_of(x, y):
+            def loss_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
                 with autocast(self.device, precision):
                     return F.cross_entropy(model(x), y)
 
             loss = compiled(loss_of)
             update = compiled(optimizer.step)
 
-            def step():
+            def step() -> Any:
                 optimizer.zero_grad(set_to_none=True)
                 loss(*(t.to(self.device) for t in given)).backward()
                 update()
 
-        self.step = step
+        self.step: Callable[[], Any] = step
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
         elif self.device.type == "ocl":
-            torch.ocl.synchronize(self.device)
+            torch.ocl.synchronize(self.device)  # type: ignore[attr-defined]
 
     def timed(self) -> float:
         """Seconds of one step, with the wait for its device."""
@@ -106,7 +106,8 @@ class Side:
         if self.device.type == "cuda":
             name, peak = torch.cuda.get_device_name(), torch.cuda.max_memory_allocated() / 2**20
         elif self.device.type == "ocl":
-            name, peak = torch.ocl.get_device_name(self.device), torch.ocl.max_memory_allocated(self.device) / 2**20
+            ocl: Any = torch.ocl  # type: ignore[attr-defined]
+            name, peak = ocl.get_device_name(self.device), ocl.max_memory_allocated(self.device) / 2**20
         else:
             name, peak = (
                 f"CPU, {torch.get_num_threads()} threads",
@@ -137,7 +138,7 @@ def main() -> None:
     start = time.perf_counter()
     keys = ("side", "name", "mode", "batch", "size", "ocl_device", "precision", "from_host")
     side = Side(*(settings[key] for key in keys))
-    commands = {
+    commands: dict[str, Callable[[], Any]] = {
         "first": side.timed,
         "round": lambda: side.round(settings["calls"]),
         "facts": side.facts,

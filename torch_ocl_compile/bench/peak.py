@@ -1,13 +1,14 @@
-# benchmarks/peak.py: measures the multiply-adds per second that an OpenCL CPU device reaches, by a small kernel.
+# torch_ocl_compile/bench/peak.py: measures the multiply-adds per second that an OpenCL CPU device reaches, by a small kernel.
 """The kernel multiplies and adds twelve vectors in registers in a loop. It loads nothing, and twelve chains hide the latency.
 
-ops.py runs it in every round, for about as long as it times an operation. On a shared machine the operation and the peak are then
+op_side.py runs it in every round, for about as long as it times an operation. On a shared machine the operation and the peak are then
 measured in the same second."""
 
 from __future__ import annotations
 
 import ctypes as C
 import time
+from typing import Any
 
 P = C.c_void_p
 VECTORS, STEPS, SECONDS = 12, 1 << 16, 0.06
@@ -32,7 +33,7 @@ def _platforms(lib: C.CDLL) -> list[P]:
     """The loader's platforms and those of runtimes that only pip knows."""
     from torch_ocl_compile.device.runtimes import vendor_libraries
 
-    def ask(function) -> list[P]:
+    def ask(function: Any) -> list[P]:
         count = C.c_uint()
         if function(0, None, C.byref(count)) or not count.value:
             return []

@@ -1,14 +1,16 @@
-# benchmarks/cases.py: single operations to time: inputs, call, multiply-adds, bytes.
-"""ops.py reads them. The inputs of a case are made on the CPU from a fixed seed; `call(*inputs)` runs the operation."""
+# torch_ocl_compile/bench/cases.py: single operations to time: inputs, call, multiply-adds, bytes.
+"""op_side.py runs them. The inputs of a case are made on the CPU from a fixed seed; `call(*inputs)` runs the operation."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Case:
 
 
 # Memory layouts of a product: the shapes of both operands, and the call. nt: the weight of a Linear layer, [N][K]; tn: its gradient.
-FORMS: dict[str, tuple[Callable[..., tuple], Callable[..., object]]] = {
+FORMS: dict[str, tuple[Callable[..., Any], Callable[..., object]]] = {
     "": (lambda m, n, k: ((m, k), (k, n)), torch.mm),
     "nt": (lambda m, n, k: ((m, k), (n, k)), F.linear),
     "tn": (lambda m, n, k: ((k, m), (k, n)), lambda a, b: torch.mm(a.t(), b)),
@@ -109,13 +111,13 @@ def convolutions(batch: int, layers: list[tuple[int, int, int, int, int]], group
         name = f"{size}x{size} {c}>{k} {r}x{r}" + (f" s{stride}" if stride > 1 else "")
         conv = (None, (stride, stride), (r // 2, r // 2), (1, 1), False, (0, 0), 1)
 
-        def forward(x, w, conv=conv):
+        def forward(x: Tensor, w: Tensor, conv: Any = conv) -> Tensor:
             return as_laid_out(x, torch.ops.aten.convolution(x, w, *conv))
 
-        def data(dy, x, w, conv=conv):
+        def data(dy: Tensor, x: Tensor, w: Tensor, conv: Any = conv) -> Tensor:
             return as_laid_out(dy, torch.ops.aten.convolution_backward(dy, x, w, *conv, (True, False, False))[0])
 
-        def weight(dy, x, w, conv=conv):
+        def weight(dy: Tensor, x: Tensor, w: Tensor, conv: Any = conv) -> Any:
             return torch.ops.aten.convolution_backward(dy, x, w, *conv, (False, True, False))[1]
 
         cases.append(Case(name, group, (x, w), forward, flops, moved, images=True))
@@ -125,7 +127,7 @@ def convolutions(batch: int, layers: list[tuple[int, int, int, int, int]], group
     return cases
 
 
-def adam(p, g, m, v):
+def adam(p: Tensor, g: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     """A step of Adam. abs(v) is the second moment, so that random inputs are valid."""
     m = torch.lerp(m, g, 0.1)
     v = v.abs() * 0.999 + g * g * 0.001
@@ -149,7 +151,7 @@ def memory_bound(rows: int, columns: int, images: int) -> list[Case]:
 aten = torch.ops.aten
 
 # Chains over [rows, columns]: name, call of (a, b) or (a,), tensors read and written.
-CHAINS = [
+CHAINS: list[tuple[str, int, Callable[..., Tensor], int]] = [
     ("relu(a*b+a+1)", 2, lambda a, b: torch.relu(a * b + a + 1.0), 3),
     ("gelu_tanh(a)*b", 2, lambda a, b: F.gelu(a, approximate="tanh") * b, 3),
     ("gelu(a)*b", 2, lambda a, b: F.gelu(a) * b, 3),
@@ -160,12 +162,12 @@ CHAINS = [
 CHAIN_SHAPES = [(1024, 1024), (16384, 1024)]
 
 
-def _norm_backward(dy, x, w, b, mean, rstd):
+def _norm_backward(dy: Tensor, x: Tensor, w: Tensor, b: Tensor, mean: Tensor, rstd: Tensor) -> Any:
     return aten.native_layer_norm_backward(dy, x, w.shape, mean, rstd, w, b, (True, True, True))
 
 
 # Ops along the rows of a matrix: name, call, inputs (x: the matrix, c: [columns], r: [rows, 1], i: column indices), tensors moved.
-ROW_OPS = [
+ROW_OPS: list[tuple[str, Callable[..., Any], str, int]] = [
     ("softmax", lambda x: torch.softmax(x, -1), "x", 2),
     ("log softmax", lambda x: torch.log_softmax(x, -1), "x", 2),
     ("layer norm", lambda x, w, b: F.layer_norm(x, w.shape, w, b), "xcc", 2),
@@ -184,7 +186,8 @@ def rows() -> list[Case]:
         for name, count, call, moved in CHAINS:
             cases.append(Case(f"{name} {shape[0]}x{shape[1]}", "chains", (shape,) * count, call, bytes=moved * size))
     for shape in ROW_SHAPES:
-        size, one = 4.0 * shape[0] * shape[1], {"x": shape, "c": shape[1:], "r": (shape[0], 1), "i": shape[:1]}
+        size = 4.0 * shape[0] * shape[1]
+        one: dict[str, tuple[int, ...]] = {"x": shape, "c": shape[1:], "r": (shape[0], 1), "i": shape[:1]}
         for name, call, inputs, moved in ROW_OPS:
             cases.append(Case(f"{name} {shape[0]}x{shape[1]}", "rows", tuple(one[i] for i in inputs), call,
                               bytes=moved * size, classes=shape[1] if inputs[-1] == "i" else 0))  # fmt: skip
@@ -200,10 +203,10 @@ def attention(batch: int, heads: int, length: int, size: int, dtype: torch.dtype
     moved = 4 * element * torch.Size(shape).numel()
     flops = flops / 2 if causal else flops
 
-    def forward(q, k, v):
+    def forward(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
-    def backward(q, k, v, dy):
+    def backward(q: Tensor, k: Tensor, v: Tensor, dy: Tensor) -> tuple[Tensor, ...]:
         with torch.enable_grad():
             q, k, v = (t.detach().requires_grad_() for t in (q, k, v))
             return torch.autograd.grad(forward(q, k, v), (q, k, v), dy)
@@ -244,3 +247,9 @@ def all_cases(batch: int = 64) -> list[Case]:
         cases += attention(8, 4, 256, 64, torch.float32) + attention(8, 12, 197, 64, torch.float32)
         cases += attention(4, 4, 256, 64, torch.float32, causal=True) + attention(1, 8, 2048, 64, torch.float32)
     return cases
+
+
+def chosen(batch: int, groups: list[str], parts: list[str]) -> list[Case]:
+    """The cases of `groups` whose names contain one of `parts`; an empty list stands for all."""
+    wanted = [c for c in all_cases(batch) if not groups or c.group in groups]
+    return [c for c in wanted if not parts or any(part in c.name for part in parts)]

@@ -1,16 +1,14 @@
-# tests/no_device/test_compare.py: benchmarks/compare.py: what it makes of rows: ratios, means, merges, files, the work of a network.
+# tests/no_device/test_bench.py: what bench makes of rows: ratios, means, merges, files, the work of a network.
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-import compare
+from torch_ocl_compile.bench import models, ops, plot, results
+from torch_ocl_compile.bench.models import NetworkSettings
+from torch_ocl_compile.errors import ToolError
 
 
 def row(model: str, side: str, ms: float, first: float, **other: object) -> dict:
@@ -22,13 +20,13 @@ def row(model: str, side: str, ms: float, first: float, **other: object) -> dict
 def rows() -> list[dict]:
     found = [row("a", "eager", 8.0, 8.0), row("a", "inductor", 4.0, 8.0), row("a", "ocl", 2.0, 8.0)]
     found += [row("b", "eager", 1.0, 1.0), row("b", "inductor", 2.0, 1.0), row("b", "ocl", 2.0, 1.0)]
-    compare.add_best(found)
+    results.add_best(found)
     return found
 
 
 def test_ratios_and_means(rows):
     assert [r["against_best"] for r in rows] == [0.25, 0.5, 2.0, 2.0, 0.5, 0.5]
-    means = {m["side"]: m for m in compare.geometric_means(rows)}
+    means = {m["side"]: m for m in results.geometric_means(rows)}
     assert means["ocl"]["networks"] == 2
     assert means["ocl"]["ratio"] == pytest.approx(math.sqrt(4 * 0.5))
     assert means["ocl"]["against_best"] == pytest.approx(1.0)
@@ -36,49 +34,57 @@ def test_ratios_and_means(rows):
 
 def test_one_side_has_no_other():
     alone = [row("a", "ocl", 2.0, 2.0)]
-    compare.add_best(alone)
-    assert math.isnan(alone[0]["against_best"]) and math.isnan(compare.geometric_means(alone)[0]["against_best"])
+    results.add_best(alone)
+    assert math.isnan(alone[0]["against_best"]) and math.isnan(results.geometric_means(alone)[0]["against_best"])
 
 
 def test_files_merge_by_case_and_are_plain_json(rows, tmp_path):
     path = tmp_path / "run.json"
-    content = {"format": compare.FORMAT, "settings": {"flops": float("nan")}, "networks": rows, "operations": []}
-    compare.write(content, path)
+    content = {"format": results.FORMAT, "settings": {"flops": float("nan")}, "networks": rows, "operations": []}
+    results.write(content, path)
     json.loads(path.read_text(), parse_constant=lambda text: pytest.fail(text))
-    back = compare.read(path)
+    back = results.read(path)
     assert [r["ms"] for r in back["networks"]] == [r["ms"] for r in rows] and math.isnan(back["networks"][0]["error"])
     newer = {"networks": [row("b", "eager", 3.0, 3.0), row("c", "eager", 1.0, 1.0)]}
-    merged = compare.merged([back, newer])
+    merged = results.merged([back, newer])
     assert [(r["model"], r["side"], r["ms"]) for r in merged if r["model"] != "a"] == [
         ("b", "eager", 3.0),
         ("c", "eager", 1.0),
     ]
     path.write_text('{"rows": []}')
-    with pytest.raises(SystemExit, match=r"no result of compare\.py"):
-        compare.read(path)
+    with pytest.raises(ToolError, match="no result of `bench models --save`"):
+        results.read(path)
+    path.write_text("[")
+    with pytest.raises(ToolError, match="cannot be read"):
+        results.read(path)
 
 
 def test_the_plot(rows, tmp_path):
     pytest.importorskip("matplotlib")
-    compare.plot([*rows, row("a", "eager", 1.0, 1.0, mode="training")], tmp_path / "plot.png")
+    plot.plot([*rows, row("a", "eager", 1.0, 1.0, mode="training")], tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_work_of_a_network():
-    flops, moved = compare.work_of("mlp", "inference", 8, 224)
+    flops, moved = models.work_of("mlp", "inference", 8, 224)
     weights = 64 * 256 + 2 * 256 * 256 + 256 * 10
     assert flops == 2 * 8 * weights
     assert moved == 4 * (weights + 3 * 256 + 10 + 8 * 64)
-    training, more = compare.work_of("mlp", "training", 8, 224)
+    training, more = models.work_of("mlp", "training", 8, 224)
     assert training == 3 * flops - 2 * 8 * 64 * 256, "the first layer needs no gradient of its input"
     assert more > 6 * moved - 4 * 8 * 64 * 6
 
 
 def test_the_share_of_the_roofline():
-    args = argparse.Namespace(size=224, flops=1e9, bandwidth=float("nan"))
-    flops, moved = compare.work_of("mlp", "inference", 8, 224)
+    settings = NetworkSettings(["ocl"], flops=1e9)
+    flops, moved = models.work_of("mlp", "inference", 8, 224)
     slow = row("mlp", "ocl", 2e3 * flops / 1e9, 1.0)
-    assert compare.roofline(slow, args) == pytest.approx(0.5)
-    args.bandwidth = moved / (flops / 1e9) / 2
-    assert compare.roofline(slow, args) == pytest.approx(1.0)
-    assert math.isnan(compare.roofline(slow, argparse.Namespace(size=224, flops=float("nan"), bandwidth=float("nan"))))
+    assert models.roofline(slow, settings) == pytest.approx(0.5)
+    settings = NetworkSettings(["ocl"], flops=1e9, bandwidth=moved / (flops / 1e9) / 2)
+    assert models.roofline(slow, settings) == pytest.approx(1.0)
+    assert math.isnan(models.roofline(slow, NetworkSettings(["ocl"])))
+
+
+def test_operations_that_no_name_matches():
+    with pytest.raises(ToolError, match=r"no operation matches[^$]*conv"):
+        next(ops.measure(ops.OpSettings(["ocl"], ["nothing"], [])))

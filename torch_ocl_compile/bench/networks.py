@@ -1,20 +1,24 @@
-# benchmarks/networks.py: the networks that benchmarks and tests share: name -> model and input.
+# torch_ocl_compile/bench/networks.py: the networks that benchmarks and tests share: name -> model and input.
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-def import_torchvision():
+def import_torchvision() -> Any:
     """Imports torchvision. Its C++ ops are missing beside a CPU-only torch, so the two that its import needs are declared first."""
     try:
         import torchvision
+    except ImportError as error:
+        raise SystemExit("this network needs torchvision: pip install torchvision") from error
     except RuntimeError:
         library = torch.library.Library("torchvision", "DEF")
         library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        import_torchvision.library = library  # keeps the registration alive
+        import_torchvision.library = library  # type: ignore[attr-defined]  # keeps the registration alive
         import sys
 
         for name in [n for n in sys.modules if n.startswith("torchvision")]:
@@ -50,7 +54,7 @@ class GPTBlock(nn.Module):
         q, k, v = (t.view(batch, length, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, -1))
         seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(seen.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))  # type: ignore[no-any-return]
 
 
 class GPT(nn.Module):
@@ -66,7 +70,7 @@ class GPT(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.blocks(self.characters(x) + self.positions.weight)
-        return self.head(self.norm(h)).flatten(0, 1)
+        return self.head(self.norm(h)).flatten(0, 1)  # type: ignore[no-any-return]
 
 
 class GPT2(nn.Module):
@@ -80,10 +84,11 @@ class GPT2(nn.Module):
             from transformers import GPT2Config, GPT2LMHeadModel
         except ImportError as error:
             raise SystemExit("the network gpt2 needs transformers: pip install 'transformers>=4.50'") from error
-        self.model = GPT2LMHeadModel(GPT2Config(use_cache=False, attn_implementation="sdpa"))
+        config: Any = GPT2Config
+        self.model = GPT2LMHeadModel(config(use_cache=False, attn_implementation="sdpa"))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.model(x).logits.flatten(0, 1)
+        return self.model(x).logits.flatten(0, 1)  # type: ignore[no-any-return]
 
 
 def make(name: str, batch: int, size: int = 224) -> tuple[nn.Module, Tensor, int]:
@@ -105,4 +110,8 @@ def make(name: str, batch: int, size: int = 224) -> tuple[nn.Module, Tensor, int
         settings = {"init_weights": False, "aux_logits": name == "googlenet" or size >= 299}
     if name.startswith("vit"):
         settings = {"image_size": size}
+    if name not in models.list_models():
+        raise SystemExit(
+            f"no network is called {name!r}: there are mlp, gpt, gpt2, lenet and those of torchvision.models.list_models()"
+        )
     return getattr(models, name)(weights=None, **settings), torch.randn(batch, 3, size, size), 1000

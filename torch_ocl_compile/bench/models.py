@@ -1,0 +1,143 @@
+# torch_ocl_compile/bench/models.py: whole networks on several sides, in one interleaved run.
+"""Every side runs the same network on the same input, in a process of its own. The sides run in turn, round by round. Each
+timed call ends with a wait for the device. A training step is forward, cross entropy, backward and a step of Adam.
+
+Weights are random, from one seed. Images are normal noise, tokens are uniform.
+
+The share of the roofline is the least time that the device allows, divided by the measured time. The least time follows from
+the device's peaks, the network's multiply-adds (torch.utils.flop_counter, two operations each) and its least memory traffic:
+parameters and inputs once, and for training Adam's seven passes over the parameters."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+
+from torch_ocl_compile.bench import networks
+from torch_ocl_compile.bench.process import SideProcess
+from torch_ocl_compile.bench.results import NAN, add_best
+
+PRECISIONS = ("highest", "high", "bf16", "fp16")
+MODES = ("inference", "training")
+FROM_HOST_BATCH = 64  # published numbers of earlier OpenCL backends have it
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """`precision`: fp32 in full (highest), with TF32 products (high), or autocast. `from_host`: inputs lie on the host, and each
+    step copies them. `compile_times`: also seconds of a first call, with empty caches and with those that this left."""
+
+    sides: list[str]
+    batch: int = 8
+    size: int = 224  # image height and width
+    rounds: int = 7
+    calls: int = 3  # timed calls a round
+    threads: int = 1
+    ocl_device: str = "ocl:0"
+    precision: str = "highest"
+    from_host: bool = False
+    compile_times: bool = False
+    flops: float = NAN  # the device's peaks a second
+    bandwidth: float = NAN
+    verbose: bool = False
+
+    def process(self, side: str, name: str, mode: str, caches: str | None = None) -> SideProcess:
+        names = ("batch", "size", "ocl_device", "threads", "calls", "precision", "from_host")
+        given = {"side": side, "name": name, "mode": mode} | {key: getattr(self, key) for key in names}
+        return SideProcess("side.py", given, caches=caches, verbose=self.verbose)
+
+
+def measure(
+    models: list[str], modes: list[str], precisions: list[str], settings: NetworkSettings, say: Callable[[str], None]
+) -> Iterator[dict[str, Any]]:
+    """A row for each network, mode, precision and side, as soon as the network is measured. `say` hears what is under way."""
+    if settings.from_host:
+        settings = replace(settings, batch=FROM_HOST_BATCH)
+    for precision in precisions:
+        for name in models:
+            for mode in modes:
+                rows = compare(name, mode, replace(settings, precision=precision), say)
+                for row in rows:
+                    row["protocol"] = "from-host" if settings.from_host else "resident"
+                    row["roofline"] = roofline(row, settings)
+                add_best(rows)
+                yield from rows
+
+
+def compare(name: str, mode: str, settings: NetworkSettings, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """One network: a row for each side."""
+    what = f"{name}, {mode}, {settings.precision}"
+    rounds: dict[str, list[float]] = {side: [] for side in settings.sides}
+    facts: dict[str, dict[str, Any]] = {}
+    processes: dict[str, SideProcess] = {}
+    try:
+        for side in settings.sides:
+            processes[side] = settings.process(side, name, mode)
+        say(f"{what}: compiling")
+        for process in processes.values():  # all compile at once; nothing is timed yet
+            process.send("first")
+        for process in processes.values():
+            process.answer()
+        for process in processes.values():
+            process.ask("round")
+        for number in range(settings.rounds):
+            say(f"{what}: round {number + 1} of {settings.rounds}")
+            for side, process in processes.items():
+                rounds[side].append(float(process.ask("round")))
+        say(f"{what}: comparing with fp64")
+        for side, process in processes.items():
+            facts[side] = process.ask("facts")
+    finally:
+        for process in processes.values():
+            process.__exit__()
+    first = statistics.median(rounds[settings.sides[0]])
+    rows = []
+    for side, times in rounds.items():
+        seconds = statistics.median(times)
+        quartiles = statistics.quantiles(times, n=4) if len(times) > 1 else [seconds] * 3
+        row = {"model": name, "mode": mode, "side": side, "precision": settings.precision, "batch": settings.batch,
+               "ms": seconds * 1e3, "ratio": first / seconds, "spread": (quartiles[2] - quartiles[0]) / seconds,
+               "rounds_ms": [t * 1e3 for t in times], **facts[side]}  # fmt: skip
+        if settings.compile_times and side != "eager":
+            with tempfile.TemporaryDirectory() as caches:
+                for kind in ("cold_s", "warm_s"):
+                    say(f"{what}: the first call of {side}, {'empty' if kind == 'cold_s' else 'warm'} caches")
+                    with settings.process(side, name, mode, caches) as process:
+                        row[kind] = float(process.ask("first"))
+        rows.append(row)
+    return rows
+
+
+def work_of(name: str, mode: str, batch: int, size: int) -> tuple[float, float]:
+    """The operations of one step, and the least number of bytes that it moves."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        model, example, _ = networks.make(name, batch, size)
+        if mode == "training":
+            rows = batch if example.is_floating_point() else example.numel()
+            loss = torch.nn.functional.cross_entropy(model(example), torch.zeros(rows, dtype=torch.int64))
+            loss.backward()
+        else:
+            with torch.no_grad():
+                model(example)
+    parameters = sum(p.numel() for p in model.parameters())
+    passes = 7 if mode == "training" else 1
+    return counter.get_total_flops(), 4.0 * (passes * parameters + example.numel())
+
+
+def roofline(row: dict[str, Any], settings: NetworkSettings) -> float:
+    """Least time that the device's peaks allow over the measured time; NaN if no peak is given."""
+    flops, moved = work_of(row["model"], row["mode"], row["batch"], settings.size)
+    least = [v for v in (flops / settings.flops, moved / settings.bandwidth) if v == v]
+    return float(max(least) * 1e3 / row["ms"]) if least else NAN
+
+
+def settings_of(settings: NetworkSettings, **more: Any) -> dict[str, Any]:
+    """For a result file: how its rows were measured."""
+    return asdict(settings) | more | {"torch": torch.__version__}

@@ -1,0 +1,156 @@
+# torch_ocl_compile/bench/op_side.py: single operations on one side (eager, inductor, ocl), in a process of its own.
+"""Answers "i N" (prepare case N), "t" (time it), "e" (its error), "p" (its device's peak), one line of JSON each. ops.py
+starts it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+if __package__:
+    from torch_ocl_compile.bench import cases, peak
+    from torch_ocl_compile.bench.side import device_of
+else:  # started by its path: the import of torch_ocl_compile would register the device on every side
+    import cases  # type: ignore[no-redef]
+    import peak  # type: ignore[no-redef]
+    from side import device_of  # type: ignore[no-redef]
+
+
+class Layers(torch.nn.Module):
+    """`copies` independent calls of a case. The weights are parameters; the inputs of all calls follow one another."""
+
+    def __init__(self, case: cases.Case, inputs: list[torch.Tensor], copies: int) -> None:
+        super().__init__()
+        self.case, self.given = case, len(inputs) - case.weights
+        held = [[torch.nn.Parameter(w, requires_grad=False) for w in inputs[self.given :]] for _ in range(copies)]
+        if copies > 1:
+            held = [[torch.nn.Parameter(w.clone(), requires_grad=False) for w in ws] for ws in held]
+        self.held = torch.nn.ModuleList(torch.nn.ParameterList(ws) for ws in held)
+
+    def forward(self, *xs: torch.Tensor) -> Any:
+        n = self.given
+        results = [self.case.call(*xs[i * n : (i + 1) * n], *weights) for i, weights in enumerate(self.held)]  # type: ignore[misc]
+        return results if len(results) > 1 else results[0]
+
+
+def seconds_of_call(call: Callable[..., Any], inputs: list[torch.Tensor], n: int) -> float:
+    """The mean of `n` calls."""
+    device = inputs[0].device.type
+    start = time.perf_counter()
+    for _ in range(n):
+        call(*inputs)
+    if device != "cpu":
+        torch.get_device_module(device).synchronize()
+    return (time.perf_counter() - start) / n
+
+
+class Worker:
+    """One side, which has one case prepared at a time."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        torch.set_num_threads(settings["threads"])
+        torch.backends.cudnn.allow_tf32 = settings["tf32"]
+        torch.backends.cudnn.benchmark = True  # its fastest kernels, found while a case is prepared
+        torch.set_float32_matmul_precision("high" if settings["tf32"] else "highest")
+        self.side, self.most_calls = settings["side"], settings["calls"]
+        self.cases = cases.chosen(settings["batch"], settings["groups"], settings["parts"])
+        self.device = device_of(self.side, settings["ocl_device"])
+        self.peak: Callable[[], float] | None = None
+
+    def compiled(self, call: Any) -> Any:
+        return call if self.side == "eager" else torch.compile(call, backend=self.side, dynamic=False)
+
+    def prepare(self, index: int) -> float:
+        """Compiles a case, and decides how often it is called. Its seconds."""
+        case = self.case = self.cases[index]
+        inputs = [x.to(self.device) for x in case.inputs()]
+        formats = [inputs]
+        if case.images:
+            last = [x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs]
+            formats = [inputs, last] if self.side == "eager" else [last]
+        if self.side != "eager":
+            torch._dynamo.reset()
+        if case.weights and self.side != "eager":
+            formats = [inputs[: -case.weights]]
+            self.call = self.compiled(Layers(case, inputs, 1))
+        else:
+            self.call = self.compiled(case.call)
+        best = float("inf")
+        with torch.no_grad():
+            for given in formats:
+                for _ in range(3):
+                    seconds = seconds_of_call(self.call, given, 3)
+                if seconds < best:
+                    best, self.inputs = seconds, given
+        # A call on the host costs some tens of microseconds: short operations are timed as several independent ones a call.
+        self.copies = max(1, min(16, int(3e-3 / best)))
+        if self.copies > 1:
+            best = self.repeat(inputs)
+        self.calls = max(1, min(self.most_calls, int(0.2 / (best * self.copies))))
+        return best
+
+    def repeat(self, inputs: list[torch.Tensor]) -> float:
+        """Several independent operations in one call. The seconds of one."""
+        case, given, n = self.case, self.inputs, len(self.inputs)
+        self.inputs = [x.clone() for _ in range(self.copies) for x in given]
+
+        def several(*xs: torch.Tensor) -> list[object]:
+            return [case.call(*xs[i : i + n]) for i in range(0, len(xs), n)]
+
+        with_weights = case.weights and self.side != "eager"
+        self.call = self.compiled(Layers(case, inputs, self.copies) if with_weights else several)
+        with torch.no_grad():
+            return min(seconds_of_call(self.call, self.inputs, 2) for _ in range(3)) / self.copies
+
+    def error(self) -> float:
+        """On up to 2^16 elements of the first result, for operations whose fp64 result is quick to have."""
+        case, flat = self.case, 1 << 16
+        if case.flops > 3e11 or case.group == "attention_grad":
+            return float("nan")
+        with torch.no_grad():
+            exact: Any = case.call(*(x.double() if x.is_floating_point() else x for x in case.inputs()))
+            exact = exact[0] if isinstance(exact, (tuple, list)) else exact
+            got = self.call(*self.inputs)
+            got = got[0] if self.copies > 1 else got
+            got = got[0] if isinstance(got, (tuple, list)) else got
+        got, exact = (t.double().cpu().flatten() for t in (got, exact))
+        step = max(1, exact.numel() // flat)
+        got, exact = got[::step], exact[::step]
+        return float((got - exact).pow(2).mean().sqrt() / exact.pow(2).mean().sqrt())
+
+    def run(self) -> float:
+        """Seconds of one operation."""
+        time.sleep(0.03)  # threads of the other side's OpenMP take a core for some 11 ms after its last operation
+        with torch.no_grad():
+            seconds_of_call(self.call, self.inputs, 1)  # the other side had the caches, and our threads slept
+            return seconds_of_call(self.call, self.inputs, self.calls) / self.copies
+
+    def measured_peak(self) -> float:
+        """The device's, in the units of peak.py; nan for what has none."""
+        if self.side != "ocl":
+            return float("nan")
+        if self.peak is None:
+            try:
+                self.peak = peak.Peak(torch.get_device_module("ocl").get_device_name(self.device))
+            except LookupError:  # a GPU
+                self.peak = lambda: float("nan")
+        return self.peak()
+
+
+def main() -> None:
+    sys.stdout, answers = sys.stderr, sys.stdout  # what the libraries print is not an answer
+    side = Worker(json.loads(sys.argv[1]))
+    commands: dict[str, Callable[[], float]] = {"t": side.run, "e": side.error, "p": side.measured_peak}
+    for line in sys.stdin:
+        command, _, argument = line.strip().partition(" ")
+        result = side.prepare(int(argument)) if command == "i" else commands[command]()
+        print(json.dumps(result), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

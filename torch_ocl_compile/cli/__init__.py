@@ -1,0 +1,130 @@
+# torch_ocl_compile/cli/__init__.py: the command line: which commands there are, and how a command ends.
+"""`torch-ocl COMMAND` or `python -m torch_ocl_compile COMMAND`. Each command is a module of this folder, which is imported
+when the command is used. docs/command_line.md is page.py's."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+import torch
+
+from torch_ocl_compile import __version__
+from torch_ocl_compile.cli.parts import Command, Session
+from torch_ocl_compile.errors import OclError
+
+FINE, FAULT, WRONG_USE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+
+# name -> what it does, in one line. The command is `command` in the module of this name.
+COMMANDS = {
+    "devices": "List the OpenCL devices, in the order of ocl:0, ocl:1, ...",
+    "doctor": "Compile and check small networks on every device.",
+    "demo": "Train a small CNN on handwritten digits.",
+    "explain": "Show the graphs and kernels that a program compiles.",
+    "trace": "Write a Chrome trace of the kernels that a program runs.",
+    "bench": "Time networks and operations beside eager PyTorch and Inductor.",
+    "tune": "Measure which kernel variant is fastest on a device.",
+    "cache": "Look after the kernel cache.",
+}
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"torch_ocl_compile.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=_Commands,
+    params=Command.debug_option(),
+    epilog="Exit status: 0 fine, 1 the command found a fault, 2 wrong use, 130 interrupted, 141 the reader of the output is gone.",
+)
+@click.version_option(__version__, message="torch_ocl_compile %(version)s")
+def top() -> None:
+    """torch.compile on OpenCL devices.
+
+    `torch-ocl COMMAND --help` shows the options of a command, with examples."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command. Returns the exit status; an error is one line on stderr, and a traceback only with --debug."""
+    session = Session()
+    try:
+        return _run(session, list(sys.argv[1:] if argv is None else argv))
+    except BrokenPipeError:
+        _drop_output()
+        return PIPE_CLOSED
+    except (KeyboardInterrupt, click.Abort):
+        return _fail(session, INTERRUPTED, "interrupted")
+    except click.exceptions.NoArgsIsHelpError as error:  # a group without a command
+        click.echo(error.format_message(), err=True)
+        return WRONG_USE
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "torch-ocl"
+        return _fail(session, WRONG_USE, f"{_one_line(error.format_message())} See `{where} --help`.")
+    except click.ClickException as error:
+        return _fail(session, error.exit_code, _one_line(error.format_message()))
+    except (OclError, torch.OutOfMemoryError) as error:
+        return _fail(session, FAULT, _one_line(str(error)))
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            _drop_output()
+        where = f": {error.filename}" if error.filename else ""
+        return _fail(session, FAULT, f"{error.strerror or error}{where}")
+    except Exception as error:
+        return _fail(session, FAULT, f"{type(error).__name__}: {_one_line(str(error))} (--debug shows where)")
+
+
+def _run(session: Session, arguments: list[str]) -> int:
+    # Not top.main(): it ends the process with a status of its own when a pipe is closed.
+    try:
+        with top.make_context("torch-ocl", arguments, obj=session) as context:
+            status = top.invoke(context)
+    except click.exceptions.Exit as end:  # of --help and --version
+        status = end.exit_code
+    sys.stdout.flush()
+    return int(status or FINE)
+
+
+def _one_line(message: str) -> str:
+    """ "what happened; do: what to do". The log of a compiler, and all else that needs lines, stays as it is."""
+    lines = [line.strip() for line in message.strip().splitlines()]
+    if all(line.startswith(("do:", "why:")) for line in lines[1:]):
+        return "; ".join(line.rstrip(".") if i < len(lines) - 1 else line for i, line in enumerate(lines))
+    return message
+
+
+def _fail(session: Session, status: int, message: str) -> int:
+    """Says why on stderr, if anybody reads it."""
+    with contextlib.suppress(OSError, ValueError):
+        if session.debug:
+            traceback.print_exc()
+        print(f"torch-ocl: {message}", file=sys.stderr, flush=True)
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        _drop_output()
+    return status
+
+
+def _drop_output() -> None:
+    """What is still buffered goes nowhere: the interpreter would fail on it once more when it ends."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

@@ -1,0 +1,31 @@
+# torch_ocl_compile/cli/demo.py: `torch-ocl demo`.
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from torch_ocl_compile.cli.parts import Command, device_option, output_option
+from torch_ocl_compile.cli.parts import output as shown
+from torch_ocl_compile.errors import ToolError
+from torch_ocl_compile.tools.demo import run_demo
+
+
+@click.command(
+    cls=Command,
+    examples=["torch-ocl demo", "torch-ocl demo --epochs 5 --output /tmp/demo.png", "torch-ocl demo --device cpu"],
+)
+@device_option("Device to train on; `cpu` trains without OpenCL.", cpu=True)
+@click.option(
+    "--epochs", type=click.IntRange(min=1), default=20, show_default=True, help="How often each digit is seen."
+)
+@output_option("demo.png", help="Where the plot goes.")
+def command(device: str, epochs: int, output: Path) -> int:
+    """Train a small CNN on handwritten digits, and plot its loss and its kernels.
+
+    Needs scikit-learn and matplotlib: `pip install torch-ocl-compile[demo]`. Ends with status 1 if the accuracy on the test
+    images stays below 97 %."""
+    try:
+        return run_demo(device=device, epochs=epochs, output=str(output), console=shown())
+    except ModuleNotFoundError as error:
+        raise ToolError(f"the demo needs {error.name}.\n  do: pip install torch-ocl-compile[demo]") from error

@@ -1,0 +1,43 @@
+# torch_ocl_compile/cli/devices.py: `torch-ocl devices`.
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from torch_ocl_compile.cli.parts import Command, json_option, print_json, print_table, say
+from torch_ocl_compile.device import torch_ocl
+
+NO_DEVICE = "No OpenCL device. `pip install torch-ocl-compile[cpu]` brings a runtime for the CPU."
+
+
+@click.command(
+    cls=Command,
+    examples=["torch-ocl devices", "torch-ocl devices --json", "TORCH_OCL_DEVICES=nvidia torch-ocl devices"],
+)
+@json_option
+def command(as_json: bool) -> int:
+    """List the OpenCL devices, in the order of ocl:0, ocl:1, ...
+
+    Ends with status 1 if there is none."""
+    if as_json:
+        found = [asdict(torch_ocl.get_device_properties(index)) for index in range(torch_ocl.device_count())]
+        print_json({"devices": found, "problems": torch_ocl.device_problems()})
+    else:
+        show_devices()
+    return 0 if torch_ocl.device_count() else 1
+
+
+def show_devices() -> None:
+    properties = [torch_ocl.get_device_properties(index) for index in range(torch_ocl.device_count())]
+    rows = [
+        (f"ocl:{p.index}", p.name, p.platform_name, f"{p.total_memory / 2**30:.1f} GiB", p.multi_processor_count,
+         p.driver.split(",")[0])
+        for p in properties
+    ]  # fmt: skip
+    if rows:
+        print_table(["device", "name", "platform", ">memory", ">compute units", "driver"], rows)
+    for problem in torch_ocl.device_problems():
+        say(f"problem: {problem}")
+    if not rows:
+        say(NO_DEVICE)

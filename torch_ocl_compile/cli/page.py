@@ -1,0 +1,97 @@
+# torch_ocl_compile/cli/page.py: docs/command_line.md: `python -m torch_ocl_compile.cli.page` writes it.
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from torch_ocl_compile.cli import top
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "command_line.md"
+
+HEAD = """\
+# Command line
+
+<!-- Written by `python -m torch_ocl_compile.cli.page` from the help of the commands. -->
+
+`torch-ocl COMMAND` and `python -m torch_ocl_compile COMMAND` are the same. `--help` shows this text for each command.
+
+- **Tables** are for people. `--json` prints JSON in place of a table, for programs.
+- **Colours and progress** appear on terminals only.
+- **Messages** about a failure are one line on standard error. `--debug` adds a traceback.
+
+| exit status | meaning |
+|--:|---|
+| 0 | fine |
+| 1 | the command found a fault: no device, wrong results, a program that fails, a file that cannot be used, a full disk |
+| 2 | wrong use: an unknown option, a missing file |
+| 130 | interrupted |
+| 141 | the reader of the output is gone, as in `torch-ocl devices \\| head -1` |
+"""
+
+
+def commands() -> list[tuple[tuple[str, ...], click.Command]]:
+    """Every command with its names, in the order of the help: ("cache", "stats"), ..."""
+    return list(_below((), top))
+
+
+def _below(names: tuple[str, ...], group: click.Group) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield (*names, name), command
+        if isinstance(command, click.Group):
+            yield from _below((*names, name), command)
+
+
+def page() -> str:
+    """The page's text."""
+    return HEAD + "".join(_section(names, command) for names, command in commands())
+
+
+def _section(names: tuple[str, ...], command: click.Command) -> str:
+    title = f"\n{'#' * (len(names) + 1)} {' '.join(names)}\n\n"
+    text = title + "\n\n".join(_paragraph(part) for part in _help(command).split("\n\n")) + "\n"
+    if isinstance(command, click.Group):
+        return text
+    context = click.Context(command)
+    arguments = " ".join(p.make_metavar(context) for p in command.params if isinstance(p, click.Argument))
+    usage = f"torch-ocl {' '.join(names)} [OPTIONS] {arguments}".rstrip()
+    examples = "\n".join(getattr(command, "examples", []))
+    options = [_row(p) for p in command.params if isinstance(p, click.Option) and p.name != "debug"]
+    text += f"\n```\n{usage}\n```\n"
+    if options:
+        text += "\n| option | default | meaning |\n|---|---|---|\n" + "\n".join(options) + "\n"
+    return text + f"\n```\n{examples}\n```\n"
+
+
+def _help(command: click.Command) -> str:
+    return re.sub(r"\n +", "\n", command.help or "")
+
+
+def _paragraph(text: str) -> str:
+    """One line, as click shows it: it wraps anew."""
+    return " ".join(text.split())
+
+
+def _row(option: click.Option) -> str:
+    value = option.default
+    shown = (
+        ""
+        if option.is_flag or value is None or callable(value) or value in ("", ()) or value != value
+        else f"`{value}`"
+    )
+    kind = option.type
+    if isinstance(kind, click.Choice):
+        form = " " + ", ".join(map(str, kind.choices))
+    else:
+        form = "" if option.is_flag else " " + (option.metavar or kind.name.upper().removesuffix(" RANGE"))
+    meaning = re.sub(r"  \[default:.*?\]", "", option.help or "")
+    return f"| `{'/'.join([*option.opts, *option.secondary_opts])}{form}` | {shown} | {meaning} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,65 @@
+# torch_ocl_compile/tuning/shapes.py: shapes to tune, as users write them: "gemm:512x512x512".
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+
+from torch_ocl_compile.errors import ConfigError
+
+Job = tuple[Callable[..., torch.Tensor], list[torch.Tensor]]
+
+
+def is_shape(text: str) -> bool:
+    """Whether a text means a shape, rightly written or not."""
+    return text.partition(":")[0] in ("gemm", "conv", "attention")
+
+
+def job(text: str, device: torch.device, dtype: torch.dtype) -> Job:
+    """A function and its inputs for "gemm:512x512x512" and the like. Raises ConfigError on what is none of them."""
+    kind, _, shapes = text.partition(":")
+    first, *rest = shapes.split(",")
+    settings = dict(part.split("=", 1) for part in rest if re.fullmatch(r"\w+=\d+", part))
+    sizes = [_numbers(part) for part in [first, *(part for part in rest if part.split("=")[0] not in settings)]]
+
+    def randn(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape).to(dtype).to(device).requires_grad_()
+
+    form = (kind, [len(s) for s in sizes])
+    if form == ("gemm", [3]):
+        ((m, n, k),) = sizes
+        return torch.mm, [randn(m, k), randn(k, n)]
+    if form == ("conv", [4, 3]):
+        (n, c, h, w), (k, r, s) = sizes
+        stride, groups = (int(settings.pop(name, 1)) for name in ("stride", "groups"))
+        padding = int(settings.pop("padding", r // 2))
+        if not settings:
+            x = randn(n, c, h, w).detach().contiguous(memory_format=torch.channels_last).requires_grad_()
+            conv = torch.nn.Conv2d(
+                c, k, (r, s), stride, padding, groups=groups, bias=False
+            )  # Dynamo skips functions of ours
+            return conv.to(dtype).to(device), [x]
+    if form == ("attention", [4]):
+        return F.scaled_dot_product_attention, [randn(*sizes[0]) for _ in range(3)]
+    raise ConfigError(
+        f"{text!r} is no shape to tune.\n  do: options, then gemm:MxNxK, conv:NxCxHxW,KxRxS[,stride=2]"
+        "[,padding=1][,groups=1] or attention:BxHxLxD, sizes as numbers"
+    )
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split("x")] if re.fullmatch(r"\d+(x\d+)*", text) else []
+
+
+def run(function: Callable[..., torch.Tensor], inputs: list[torch.Tensor], gradients: bool) -> None:
+    """Compiles and runs a job, with its gradients or without."""
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="ocl", dynamic=False, mode="max-autotune")
+    if gradients:
+        compiled(*inputs).sum().backward()
+    else:
+        with torch.no_grad():
+            compiled(*inputs)
+    torch.accelerator.synchronize()
