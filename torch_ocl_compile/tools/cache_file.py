@@ -55,14 +55,17 @@ def export_cache(index: int, path: Path) -> Counts:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(HEADER, json.dumps(asdict(header), indent=1))
         archive.writestr(CHOICES, json.dumps(choices))
+        written = 0
         for key in keys:
-            if value := _C.exec.cache_find("kernels", key):
+            if value := _C.exec.cache_find("kernels", key):  # empty: damaged
                 archive.writestr(KERNELS + key, value)
-    return Counts(len(keys), len(choices))
+                written += 1
+    return Counts(written, len(choices))
 
 
 def import_cache(index: int, path: Path) -> Counts:
-    """Puts what a file holds into the cache. Raises ToolError for a file of another device, driver or version."""
+    """Puts what a file holds into the cache. Raises ToolError for a file of another device, driver or version, or if the cache
+    cannot take all."""
     here = header_of(index)
     try:
         with zipfile.ZipFile(path) as archive:
@@ -74,11 +77,16 @@ def import_cache(index: int, path: Path) -> Counts:
             kernels = {entry.filename.removeprefix(KERNELS): archive.read(entry) for entry in entries}
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError, AttributeError, TypeError) as error:
         raise ToolError(f"{path} is no file of `torch-ocl cache export`, or is damaged: {error}") from error
+    before = _C.exec.cache_stats()["stores"]
     for key, value in kernels.items():
         _C.exec.cache_store("kernels", key, value)
     for name, value in choices.items():
         _C.exec.store_tuning(name, value)
     table.forget()
+    stats, all_entries = _C.exec.cache_stats(), len(kernels) + len(choices)
+    if (stored := stats["stores"] - before) < all_entries:
+        reason = stats["problem"] or "the others are larger than TORCH_OCL_CACHE_SIZE_MB allows"
+        raise ToolError(f"the cache {stats['path']} took {stored} of {all_entries} entries of {path}: {reason}")
     return Counts(len(kernels), len(choices))
 
 
