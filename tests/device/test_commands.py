@@ -311,3 +311,15 @@ def test_bench_ops(ocl_device, run):
 def test_bench_sides(ocl_device, run):
     sides = json.loads(run("bench", "sides", "--json")[1])
     assert [side["side"] for side in sides] == ["eager", "inductor"] + ["ocl"] * torch.ocl.device_count()
+
+
+@pytest.mark.needs("sweep")
+def test_demo(ocl_device, run, tmp_path):
+    """Two epochs learn some digits, too few for a good status."""
+    pytest.importorskip("sklearn")
+    status, out, err = run("demo", "--device", ocl_device, "--epochs", 2, "--output", "own.png", "--json")
+    found = json.loads(out)
+    assert status == int(not found["good"]), err
+    assert found["accuracy"] > 0.5 and found["steps"] == 2 * (1437 // 64) and not found["fallbacks"]
+    assert list(found["kernels"]) == ["forward", "backward", "optimizer"] and all(found["kernels"].values())
+    assert (tmp_path / "own.png").read_bytes().startswith(b"\x89PNG")
