@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -126,6 +127,12 @@ def test_wrong_use(arguments, says, run, monkeypatch):
 
 # Programs that fail: status 1
 
+WRAPPED = """import torch
+from torch_ocl_compile.errors import ConfigError
+class Wrapper(Exception): inner_exception = ConfigError("all of it\\n  do: this")
+raise Wrapper("backend raised:")
+"""
+
 
 @pytest.fixture
 def program(tmp_path, monkeypatch):
@@ -158,6 +165,7 @@ def test_a_program_runs_as_a_main_program(program, tmp_path):
         ("import sys\nsys.exit(3)\n", "", r"program.py ended with status 3"),
         ("def f():\n    return 1 / 0\n", "f", r"program.py:2: ZeroDivisionError: "),
         ("", "g", r"program has no function 'g'"),
+        (WRAPPED, "", r"program.py:4: ConfigError: all of it\n  do: this$"),
         ("import nonesuch\n", "", r"program.py:1: ModuleNotFoundError: .*nonesuch"),
     ],
 )
@@ -181,7 +189,8 @@ def test_a_module_that_is_missing(program):
     [
         (ConfigError("it is wrong.\n  do: mend it"), 1, "torch-ocl: it is wrong; do: mend it\n"),
         (InternalError("a promise was broken"), 1, "torch-ocl: a promise was broken\n"),
-        (torch.OutOfMemoryError("full"), 1, "torch-ocl: full\n"),
+        (torch.OutOfMemoryError("full\n  largest holders: x"), 1, "torch-ocl: full; largest holders: x\n"),
+        (InternalError("a log\nof many lines"), 1, "torch-ocl: a log\nof many lines\n"),
         (PermissionError(13, "Permission denied", "/etc/x"), 1, "torch-ocl: Permission denied: /etc/x\n"),
         (ZeroDivisionError("division"), 1, "torch-ocl: ZeroDivisionError: division (--debug shows where)\n"),
         (KeyboardInterrupt(), 130, "torch-ocl: interrupted\n"),
@@ -289,3 +298,10 @@ def test_tables_are_whole_where_no_terminal_limits_them(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert "x" * 300 in lines[2] and "[red]y[/red]" in lines[3] and lines[3].rstrip().endswith("22")
     assert "\x1b" not in "".join(lines), "no colours outside of terminals"
+
+
+def test_the_script_and_what_it_needs_are_installed():
+    project = (ROOT / "pyproject.toml").read_text()
+    assert re.search(r'^\[project\.scripts\]\ntorch-ocl = "torch_ocl_compile\.cli:main"$', project, re.M)
+    dependencies = re.search(r"^dependencies = \[(.*?)\]", project, re.M | re.S)
+    assert {"torch", "click", "rich", "platformdirs"} == set(re.findall(r'"([a-z]+)', dependencies[1]))

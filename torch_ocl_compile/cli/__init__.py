@@ -8,6 +8,7 @@ import contextlib
 import errno
 import importlib
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -104,7 +105,7 @@ def _run(session: Session, arguments: list[str]) -> int:
 def _one_line(message: str) -> str:
     """ "what happened; do: what to do". The log of a compiler, and all else that needs lines, stays as it is."""
     lines = [line.strip() for line in message.strip().splitlines()]
-    if all(line.startswith(("do:", "why:")) for line in lines[1:]):
+    if all(re.match(r"[a-z ]+: ", line) for line in lines[1:]):
         return "; ".join(line.rstrip(".") if i < len(lines) - 1 else line for i, line in enumerate(lines))
     return message
 

@@ -10,7 +10,9 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from torch_ocl_compile.errors import ToolError
+import torch
+
+from torch_ocl_compile.errors import OclError, ToolError
 
 
 def run_target(target: str, arguments: Sequence[str]) -> Any:
@@ -64,8 +66,10 @@ def _failures(target: str, path: str | None) -> Iterator[None]:
     except (BrokenPipeError, KeyboardInterrupt):
         raise
     except Exception as error:
-        reason = (str(error).strip().splitlines() or [""])[0]
-        raise ToolError(f"{_place(error, path) or target}: {type(error).__name__}: {reason}") from error
+        cause = getattr(error, "inner_exception", error)  # of what Dynamo wraps
+        lines = str(cause).strip().splitlines() or [""]
+        reason = "\n".join(lines) if isinstance(cause, OclError | torch.OutOfMemoryError) else lines[0]
+        raise ToolError(f"{_place(error, path) or target}: {type(cause).__name__}: {reason}") from error
 
 
 def _place(error: Exception, path: str | None) -> str:
