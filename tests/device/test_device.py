@@ -112,7 +112,9 @@ def test_memory_statistics(ocl_device):
 
 
 def test_out_of_memory(ocl_device):
-    with pytest.raises(torch.OutOfMemoryError, match=r"tried to allocate 1048576\.00 GiB(.|\n)*largest holders: (.|\n)*memory_snapshot"):
+    with pytest.raises(
+        torch.OutOfMemoryError, match=r"tried to allocate 1048576\.00 GiB(.|\n)*largest holders: (.|\n)*memory_snapshot"
+    ):
         torch.empty(1 << 50, dtype=torch.uint8, device=ocl_device)
     assert torch.ones(3, device=ocl_device).tolist() == [1, 1, 1]  # usable still
 
