@@ -137,4 +137,26 @@ PROGRAMS = [
         ["v0"],
         autocast="bfloat16",
     ),
+    named(
+        "soft_margin_loss_of_two_types",
+        "the result has the type of the input, not the promoted one",
+        ["make(device, (), torch.float16, 1)", "make(device, (2, 8), torch.bfloat16, 3)", f32(), f32(2, 8)],
+        ["v0 = F.soft_margin_loss(a0, a2, reduction='none')", "v1 = F.soft_margin_loss(a1, a3)"],
+        ["v0", "v1"],
+    ),
+    named(
+        "pixels_shuffled_channels_last",
+        "the result of an image of one pixel was contiguous",
+        ["make(device, (1, 1, 1, 8), torch.float32, 2).permute(0, 3, 1, 2)"],
+        ["v0 = torch.pixel_shuffle(a0, 2)", "v1 = torch.pixel_unshuffle(v0, 2)"],
+        ["v0", "v1"],
+    ),
+    named(
+        "strided_view_of_one_of_several_views",
+        "AOTAutograd says of views made by unbind that they are no aliases; the result had memory of its own",
+        [f"{f32(1, 1, 2)}.requires_grad_()"],
+        ["v0, v1 = a0.unbind(2)", "v2 = v1.as_strided((1, 1), (1, 1), 1)"],
+        ["v2"],
+        gradient=True,
+    ),
 ]
