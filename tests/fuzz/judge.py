@@ -201,7 +201,7 @@ def closeness(
         return "", 0
     values = reference.of(pick, mine.shape)
     if not values:
-        return _coarsely(mine, theirs, equal)
+        return _coarsely(mine, theirs, equal, reference.native, terms)
     every = torch.stack([v.to(values[0].dtype) for v in values])
     plain, noisy = every[0], every[1 : 1 + RUNS]
     if not theirs.dtype.is_floating_point:
@@ -282,13 +282,16 @@ def _biased(
     )
 
 
-def _coarsely(mine: torch.Tensor, theirs: torch.Tensor, equal: torch.Tensor) -> tuple[str, int]:
-    """Where fp64 cannot be had."""
+def _coarsely(
+    mine: torch.Tensor, theirs: torch.Tensor, equal: torch.Tensor, native: Native, terms: float
+) -> tuple[str, int]:
+    """Where fp64 cannot be had. A float64 result may have been computed from float32 ones."""
     if theirs.dtype.is_floating_point:
-        eps = torch.finfo(theirs.dtype).eps
+        has_singles = torch.float32 in native.dtypes.values()
+        eps = max(torch.finfo(theirs.dtype).eps, torch.finfo(torch.float32).eps if has_singles else 0.0)
         b = theirs.double()
         scale = b[b.isfinite()].abs().max() if bool(b.isfinite().any()) else torch.zeros(())
-        equal = equal | ((mine.double() - b).abs() <= 64 * eps * scale)
+        equal = equal | ((mine.double() - b).abs() <= 64 * eps * (scale + terms))
     return _text(mine, theirs, theirs, ~equal), int((~equal).sum())
 
 
