@@ -16,6 +16,7 @@ from torch_ocl_compile.bench import results
 from torch_ocl_compile.bench.process import SIDES
 from torch_ocl_compile.cli.parts import (
     Command,
+    Group,
     json_option,
     names,
     names_of,
@@ -34,7 +35,7 @@ Rows = list[dict[str, Any]]
 NAN = float("nan")
 
 
-@click.group("bench")
+@click.group("bench", cls=Group)
 def command() -> None:
     """Time networks and single operations on several sides: eager PyTorch, Inductor, and this backend.
 
@@ -102,9 +103,16 @@ def time_models(models: list[str], modes: list[str], precisions: list[str], as_j
                 **given: Any) -> int:  # fmt: skip
     """Time whole networks: inference, and training steps with Adam.
 
-    The columns: ms, the median of the rounds; spread, the distance between their quartiles over the median; ratio, the time of
-    the first side over this side's; to best, the time of the fastest other side over this side's; error, the largest difference
-    to fp64 over the largest output; roofline, the share of the peaks given by --flops and --bandwidth."""
+    \b
+    ms        median of the rounds
+    spread    distance between the quartiles of the rounds, over the median
+    ratio     time of the first side over the time of this side
+    to best   time of the fastest other side over the time of this side
+    error     largest difference to fp64, over the largest output
+    roofline  share of the peaks that --flops and --bandwidth give
+    cold s    seconds of a first call with empty caches (--compile-times)
+    warm s    the same with the caches that it left
+    """
     if "ocl" in given["sides"]:
         require_device()
     settings = networks.NetworkSettings(**given)
@@ -159,8 +167,12 @@ def _show_networks(rows: Rows, content: dict[str, Any], as_json: bool) -> None:
 def time_ops(groups: list[str], cases: list[str], as_json: bool, save: Path | None, **given: Any) -> int:
     """Time single operations: matrix products, convolutions, attention, softmax, norms, chains of pointwise ops.
 
-    The columns: ms, the median of the rounds; ratio, the time of the first side over this side's; roofline, the share of the
-    device's peaks; error, RMSE to fp64 over the RMS of the result. Without --flops, a CPU device's peak is measured."""
+    \b
+    ms        median of the rounds
+    ratio     time of the first side over the time of this side
+    roofline  share of the device's peaks; without --flops, a CPU's is measured
+    error     RMSE to fp64, over the RMS of the result
+    """
     if "ocl" in given["sides"]:
         require_device()
     settings = operations.OpSettings(groups=groups, parts=cases, **given)

@@ -11,6 +11,7 @@ from torch_ocl_compile import _C, config
 from torch_ocl_compile.cli.parts import (
     FILE,
     Command,
+    Group,
     device_option,
     json_option,
     print_json,
@@ -25,7 +26,7 @@ TABLES = {"kernels": "built kernels", "tuning": "measured choices"}
 DAY_MS = 24 * 3600 * 1000
 
 
-@click.group("cache")
+@click.group("cache", cls=Group)
 def command() -> None:
     """Look after the cache: built kernels and measured choices, in one file."""
 

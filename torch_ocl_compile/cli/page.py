@@ -1,6 +1,7 @@
 # torch_ocl_compile/cli/page.py: docs/command_line.md: `python -m torch_ocl_compile.cli.page` writes it.
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,7 +55,7 @@ def page() -> str:
 
 def _section(names: tuple[str, ...], command: click.Command) -> str:
     title = f"\n{'#' * (len(names) + 1)} {' '.join(names)}\n\n"
-    text = title + "\n\n".join(_paragraph(part) for part in _help(command).split("\n\n")) + "\n"
+    text = title + "\n\n".join(_paragraph(part) for part in inspect.cleandoc(command.help or "").split("\n\n")) + "\n"
     if isinstance(command, click.Group):
         return text
     context = click.Context(command)
@@ -68,25 +69,27 @@ def _section(names: tuple[str, ...], command: click.Command) -> str:
     return text + f"\n```\n{examples}\n```\n"
 
 
-def _help(command: click.Command) -> str:
-    return re.sub(r"\n +", "\n", command.help or "")
-
-
 def _paragraph(text: str) -> str:
-    """One line, as click shows it: it wraps anew."""
+    """One line, which click wraps anew; or the lines of a list, which begin with \\b."""
+    if text.startswith("\b"):
+        rows = [line.split("  ", 1) for line in text.splitlines()[1:]]
+        head = "| column | meaning |\n|---|---|\n"
+        return head + "\n".join(f"| {name.strip()} | {meaning.strip()} |" for name, meaning in rows)
     return " ".join(text.split())
 
 
 def _row(option: click.Option) -> str:
     value = option.default
     shown = (
-        ""
-        if option.is_flag or value is None or callable(value) or value in ("", ()) or value != value
-        else f"`{value}`"
+        f"`{value}`"
+        if isinstance(value, str | int | float | Path) and value not in ("", False) and value == value
+        else ""
     )
+    if option.secondary_opts:
+        shown = f"`{option.opts[0]}`"
     kind = option.type
     if isinstance(kind, click.Choice):
-        form = " " + ", ".join(map(str, kind.choices))
+        form = " " + "\\|".join(map(str, kind.choices))
     else:
         form = "" if option.is_flag else " " + (option.metavar or kind.name.upper().removesuffix(" RANGE"))
     meaning = re.sub(r"  \[default:.*?\]", "", option.help or "")

@@ -61,6 +61,13 @@ class Command(click.Command):
                     formatter.write(f"{'':{formatter.current_indent}}{example}\n")
 
 
+class Group(click.Group):
+    """Lists its commands in the order of their definition."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
 def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON in place of a table.")(command)
 
