@@ -211,13 +211,13 @@ def test_export_and_import(filled, run, tmp_path):
     device = f"ocl:{filled}"
     assert run("cache", "export", "kernels.zip", "--device", device)[:2] == (
         0,
-        "2 kernels and 1 choices in kernels.zip\n",
+        "2 entries of kernels and 1 choices in kernels.zip\n",
     )
     assert run("cache", "clear")[0] == 0
     table.forget()
     assert run("cache", "import", "kernels.zip", "--device", device)[:2] == (
         0,
-        "2 kernels and 1 choices from kernels.zip\n",
+        "2 entries of kernels and 1 choices from kernels.zip\n",
     )
     assert _C.exec.cache_find("kernels", _C.exec.store_prefix(filled) + "one") == b"\0binary\xff" * 100
     assert table.table_of(filled).followed() == {"a problem": "gemm_item tile=6x4"}

@@ -135,7 +135,7 @@ def export_file(device: str, file: Path) -> int:
     """Write one device's kernels and measured choices to FILE, for machines with the same device and driver."""
     _stats()
     counts = cache_file.export_cache(torch.device(device).index or 0, file)
-    say(f"{counts.kernels} kernels and {counts.choices} choices in {file}")
+    say(f"{counts.kernels} entries of kernels and {counts.choices} choices in {file}")
     return 0
 
 
@@ -149,5 +149,5 @@ def import_file(device: str, file: Path) -> int:
     somebody whom you would let run programs."""
     _stats()
     counts = cache_file.import_cache(torch.device(device).index or 0, file)
-    say(f"{counts.kernels} kernels and {counts.choices} choices from {file}")
+    say(f"{counts.kernels} entries of kernels and {counts.choices} choices from {file}")
     return 0
