@@ -68,7 +68,7 @@ def test_help(names, command, run):
 
 def first_target(words, names, command):
     """Where the words of a user's own program begin."""
-    if command.context_settings.get("ignore_unknown_options"):
+    if not command.context_settings.get("allow_interspersed_args", True):
         return next((i for i, word in enumerate(words) if i >= len(names) and not word.startswith("-")), len(words))
     return len(words)
 
@@ -102,6 +102,8 @@ def test_the_page_is_what_the_help_says():
         (["explain"], "Missing argument 'TARGET'"),
         (["explain", "missing.py"], "there is no file 'missing.py'"),
         (["explain", "/"], "'/' is no file"),
+        (["explain", "--jsno", __file__], "No such option"),
+        (["tune", "--nonsense", "gemm:1x1x1"], "No such option"),
         (["trace", "missing.py"], "there is no file 'missing.py'"),
         (["trace", "--output", "/nowhere/trace.json", __file__], "there is no folder '/nowhere'"),
         (["tune"], "Nothing to do"),

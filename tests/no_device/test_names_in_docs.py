@@ -108,7 +108,7 @@ def missing_commands(text: str) -> set[str]:
         if command is None or (isinstance(command, click.Group) and words and not words[0].startswith("-")):
             wrong.add(line.strip())
             continue
-        if command.context_settings.get("ignore_unknown_options"):
+        if not command.context_settings.get("allow_interspersed_args", True):
             words = words[
                 : next((i for i, word in enumerate(words) if word.endswith(".py") or ":" in word), len(words))
             ]

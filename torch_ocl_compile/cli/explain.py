@@ -18,7 +18,7 @@ from torch_ocl_compile.tools.script import run_target
 
 @click.command(
     cls=Command,
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
     examples=[
         "torch-ocl explain train.py --epochs 1",
         "torch-ocl explain mymodel:make",

@@ -26,7 +26,7 @@ from torch_ocl_compile.tools.trace import by_kernel, write_trace
 
 @click.command(
     cls=Command,
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
     examples=["torch-ocl trace train.py --epochs 1", "torch-ocl trace --output step.json mymodel:step"],
 )
 @output_option("trace.json", help="Where the trace goes.")

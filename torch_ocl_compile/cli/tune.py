@@ -29,7 +29,7 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 @click.command(
     cls=Command,
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
     examples=[
         "torch-ocl tune train.py --epochs 1",
         "torch-ocl tune --dtype bfloat16 gemm:4096x4096x4096 conv:64x256x14x14,256x3x3 attention:8x12x512x64",
