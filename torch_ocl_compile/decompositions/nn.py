@@ -69,7 +69,7 @@ def gru_cell(
     (xr, xz, xn), (hr, hz, hn) = from_x.chunk(3, 1), from_h.chunk(3, 1)
     r, z = (xr + hr).sigmoid(), (xz + hz).sigmoid()
     n = (xn + r * hn).tanh()
-    return n + z * (hx - n), torch.cat([r, z, n, hx, hn], 1)
+    return (hx - n) * z + n, torch.cat([r, z, n, hx, hn], 1)  # in this order it has the strides of hx, as on the CPU
 
 
 @decompose(aten._thnn_fused_gru_cell_backward.default)

@@ -214,4 +214,11 @@ PROGRAMS = [
         ["v0", "v1"],
         mode="eager",
     ),
+    named(
+        "gru_cell_of_transposed_state",
+        "the result was contiguous; on the CPU it has the strides of the state",
+        [f32(2, 3), f"{f32(4, 2)}.t()", f32(12, 3), f32(12, 4)],
+        ["v0 = torch.gru_cell(a0, a1, a2, a3)"],
+        ["v0"],
+    ),
 ]
