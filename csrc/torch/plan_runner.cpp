@@ -123,12 +123,15 @@ std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>&
 
   std::vector<at::Tensor> allocated;
   std::vector<void*> output_addresses;
-  for (size_t i = 0; i < plan.schedule.allocations.size(); ++i) {
+  {
     const runtime::MemoryPurpose purpose(plan.results_purpose);
-    const exec::TensorShape shape = exec::allocation_shape(plan, static_cast<int>(i));
-    const ir::DType dtype = graph.buffers[plan.schedule.allocations[i]].dtype;
-    allocated.push_back(empty_strided_ocl(shape.sizes, shape.strides, scalar_type(dtype), device));
-    output_addresses.push_back(allocated.back().numel() == 0 ? nullptr : const_cast<void*>(allocated.back().const_data_ptr()));
+    for (size_t i = 0; i < plan.schedule.allocations.size(); ++i) {
+      const exec::TensorShape shape = exec::allocation_shape(plan, static_cast<int>(i));
+      const ir::DType dtype = graph.buffers[plan.schedule.allocations[i]].dtype;
+      allocated.push_back(empty_strided_ocl(shape.sizes, shape.strides, scalar_type(dtype), device));
+      output_addresses.push_back(allocated.back().numel() == 0 ? nullptr
+                                                               : const_cast<void*>(allocated.back().const_data_ptr()));
+    }
   }
 
   const exec::CallHandler handler = [&](int call, const std::vector<exec::CallOperand>& operands,

@@ -3,6 +3,7 @@ import pickle
 
 import pytest
 import torch
+from own_process import run_python
 from torch.cuda import _memory_viz as viz
 
 from torch_ocl_compile.errors import ConfigError
@@ -210,3 +211,15 @@ def test_memory_in_use_includes_ours(ocl_device):
     free, total = torch.ocl.mem_get_info(ocl_device)
     used = torch.ocl.device_memory_used(ocl_device)
     assert total > 0 and 0 <= free <= total and abs(used - (total - free)) < total // 2
+
+
+@pytest.mark.sampled()  # on the first device: the interpreter ends, not the runtime
+def test_a_process_ends_while_it_records(ocl_device):
+    """Recorded lines hold Python's code objects, which are gone when the last tensors are freed."""
+    status, out, err = run_python(f"""
+        import torch
+        torch.ocl.memory._record_memory_history()
+        kept = [torch.empty(1000, device="{ocl_device}") for _ in range(10)]
+        print(len(torch.ocl.memory_snapshot()) > 0)
+    """)
+    assert (status, out) == (0, "True\n"), err
