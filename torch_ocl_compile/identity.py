@@ -1,0 +1,45 @@
+# torch_ocl_compile/identity.py: which code this process runs, for keys of stored plans.
+"""A stored plan may be used by a process that would make the same one: with the same sources, extension and torch. Version numbers
+alone do not tell in a checkout where somebody works."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import time
+from pathlib import Path
+
+import torch
+
+from torch_ocl_compile import _C
+
+_PACKAGE = Path(__file__).parent
+_LOADED = time.time()  # `import torch` imports this file
+
+
+def sources_changed() -> bool:
+    """Whether a source was written after this process began to import them: what is loaded may be another one."""
+    return any(path.stat().st_mtime > _LOADED for path in _sources())
+
+
+def of_code() -> str:
+    """Equal in processes that run the same code; "" where that cannot be told."""
+    return "" if sources_changed() else _of_code()
+
+
+@functools.cache
+def _of_code() -> str:
+    sources = _sources()
+    extension = _C.build_id()
+    if not sources or not extension:
+        return ""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sources:
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(_PACKAGE)} {len(content)}\n".encode())
+        digest.update(content)
+    return f"{digest.hexdigest()} {extension} {torch.__version__} {torch.version.git_version}"
+
+
+def _sources() -> list[Path]:
+    return sorted(_PACKAGE.rglob("*.py"))
