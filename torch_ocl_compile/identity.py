@@ -22,16 +22,12 @@ def sources_changed() -> bool:
     return any(path.stat().st_mtime > _LOADED for path in _sources())
 
 
-def of_code() -> str:
-    """Equal in processes that run the same code; "" where that cannot be told."""
-    return "" if sources_changed() else _of_code()
-
-
 @functools.cache
-def _of_code() -> str:
+def of_code() -> str:
+    """Equal in processes that run the same code; "" where that cannot be told. Read once: a process stays what it was."""
     sources = _sources()
     extension = _C.build_id()
-    if not sources or not extension:
+    if not sources or not extension or sources_changed():
         return ""
     digest = hashlib.blake2b(digest_size=16)
     for path in sources:
