@@ -6,6 +6,7 @@
 #include "csrc/python/settings.h"
 #include "csrc/support/build_id.h"
 #include "csrc/torch/eager.h"
+#include "csrc/torch/tensor_location.h"
 
 namespace py = pybind11;
 
@@ -113,6 +114,13 @@ void set_eager_compiler(const py::object& compiler, const py::object& context) {
   aten::set_eager_compiler(std::move(made));
 }
 
+void set_configure(const py::function& configure) {
+  const auto* held = new py::function(configure);  // as above
+  aten::set_configure([held] {
+    if (Py_IsInitialized()) in_python([&] { (*held)(); });
+  });
+}
+
 py::dict counters() {
   const aten::EagerCounters c = aten::eager_counters();
   py::dict d;
@@ -127,6 +135,7 @@ py::dict counters() {
 
 void bind_eager(py::module_& m) {
   m.def("set_eager_compiler", &set_eager_compiler, py::arg("compiler"), py::arg("context") = py::none());
+  m.def("set_configure", &set_configure, py::arg("configure"));
   m.def("build_id", &build_id);
   m.def("eager_reasons", &aten::eager_reasons);
   m.def("eager_counters", &counters);

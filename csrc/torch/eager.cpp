@@ -98,15 +98,25 @@ class Miss {
     bool is_stored = false;
     without_lock([&] {
       compiled = compiler_.compile(op_, stack_, arguments_, level);
-      const bool elsewhere = compiled.plan && compiled.plan->plan && compiled.plan->plan->device->index() != device_;
-      const std::string key = compiled.lasting && !elsewhere ? key_in_store(level) : "";
-      if (key.empty() || !context_->entries.store) return;
-      context_->entries.store(key, entry_of(compiled));
-      is_stored = true;
+      if (level != KeyLevel::kExact && compiled.plan && compiled.plan->refused)
+        refusals_.emplace_back(level, compiled);
+      else
+        is_stored = store(level, compiled);
     });
     ++cache().counters.compiled;
     cache().counters.stored += is_stored;
     return keep(compiled);
+  }
+
+  /// The exact plan has been found. If there is one, what PyTorch refused were not these arguments but sizes or numbers that
+  /// vary: that is worth storing.
+  void exact_is(const PlanPointer& plan) {
+    if (refusals_.empty() || !plan || plan->refused) return;
+    int64_t stored = 0;
+    without_lock([&] {
+      for (const auto& [level, refusal] : refusals_) stored += store(level, refusal);
+    });
+    cache().counters.stored += stored;
   }
 
  private:
@@ -133,6 +143,14 @@ class Miss {
     return call.empty() ? "" : hash_hex(context_->identity + call);
   }
 
+  bool store(KeyLevel level, const CompiledOp& compiled) {
+    const bool elsewhere = compiled.plan && compiled.plan->plan && compiled.plan->plan->device->index() != device_;
+    const std::string key = compiled.lasting && !elsewhere ? key_in_store(level) : "";
+    if (key.empty() || !context_->entries.store) return false;
+    context_->entries.store(key, entry_of(compiled));
+    return true;
+  }
+
   std::string find(KeyLevel level) {
     const std::string key = key_in_store(level);
     return key.empty() || !context_->entries.find ? "" : context_->entries.find(key);
@@ -145,6 +163,7 @@ class Miss {
   std::unique_lock<std::mutex>& lock_;
   int device_ = -1;
   std::optional<EagerContext> context_;
+  std::vector<std::pair<KeyLevel, CompiledOp>> refusals_;  // of classes of calls
 };
 
 PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const EagerArguments& arguments) {
@@ -187,6 +206,7 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
     }
   }
   PlanPointer plan = stored ? *stored : miss.compiled(KeyLevel::kExact);
+  miss.exact_is(plan);
   if (plan && !plan->resizes.empty()) return plan;  // says nothing of the op
   c.add(exact, plan);
   for (const std::string* key : {&by_number, &by_size}) {

@@ -412,3 +412,19 @@ def test_a_child_that_was_forked_before(ocl_device: str, tmp_path: Path) -> None
     assert run(ocl_device, tmp_path, FORKED, TEST_COMPILED="2")["right"]
     ended = run(ocl_device, tmp_path, FORKED, TEST_COMPILED="0")
     assert ended["right"] and ended["child"] == 0 and ended["compiled"] == 0
+
+
+COPIES = """
+import json, os, torch
+from torch_ocl_compile import _C
+x = torch.linspace(-2, 2, 12).view(3, 4).to(os.environ["TEST_DEVICE"])
+assert x.half().t().contiguous().tolist() == torch.linspace(-2, 2, 12).view(3, 4).half().t().tolist()
+print(json.dumps(_C.exec.build_counters()))
+"""
+
+
+def test_copies_find_their_kernels(ocl_device: str, tmp_path: Path) -> None:
+    """They are not compiled as ops, and may be all that a process does."""
+    first = run(ocl_device, tmp_path, COPIES)
+    second = run(ocl_device, tmp_path, COPIES)
+    assert first["built"] > 0 and second["built"] == (first["built"] if first["unkept"] else 0)

@@ -46,6 +46,7 @@ def register() -> None:
     from torch_ocl_compile.device import fx_flag, runtimes, torch_ocl
 
     _C.set_device_sources(str(config.get("devices")), runtimes.vendor_libraries())
+    _C.set_configure(config.configure_core)
     _C.set_fallback_warnings(bool(config.get("warn_fallback")))
     _run_eager_ops(str(config.get("eager")))
     _forbid_fallback(str(config.get("fallback")))

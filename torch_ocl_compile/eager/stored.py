@@ -16,7 +16,7 @@ def context(device: int) -> tuple[str, dict[str, Any]]:
     config.configure_core()
     table.follow(device)
     options = dict(config.compile_options(None))
-    if config.get("dump"):  # a dump shows how each plan is made
+    if config.get("dump") or not config.get("cache_size_mb"):  # a dump shows how each plan is made
         return "", options
     code = identity.of_code()
     return "\n".join((code, _describe(device), repr(options))) if code else "", options
