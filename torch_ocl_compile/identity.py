@@ -7,13 +7,17 @@ from __future__ import annotations
 import functools
 import hashlib
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch._ops import OpOverload
 
 from torch_ocl_compile import _C
 
 _PACKAGE = Path(__file__).parent
+_HOMES = (f"{_PACKAGE}/", f"{Path(torch.__file__).parent}/")
 _LOADED = time.time()  # `import torch` imports this file
 
 
@@ -35,6 +39,14 @@ def of_code() -> str:
         digest.update(f"{path.relative_to(_PACKAGE)} {len(content)}\n".encode())
         digest.update(content)
     return f"{digest.hexdigest()} {extension} {torch.__version__} {torch.version.git_version}"
+
+
+def speaks_for(function: Callable[..., Any]) -> bool:
+    """Whether `of_code` says what a function does: its code is ours or torch's."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(function, "__code__", None)
+    return isinstance(function, OpOverload) or (code is not None and code.co_filename.startswith(_HOMES))
 
 
 def _sources() -> list[Path]:

@@ -277,18 +277,6 @@ def test_under_other_modes(ocl_device: str) -> None:
         assert (torch.ones(3) * 5.5).cpu().tolist() == [5.5] * 3
 
 
-def test_default_dtype(ocl_device: str) -> None:
-    """It decides what an integer tensor and a float give."""
-    x = torch.arange(5, dtype=torch.int32, device=ocl_device)
-    before = torch.get_default_dtype()
-    try:
-        for dtype in (torch.float32, torch.float16, torch.float32):
-            torch.set_default_dtype(dtype)
-            assert (x + 1.5).dtype == (x / 2).dtype == dtype
-    finally:
-        torch.set_default_dtype(before)
-
-
 def test_threads(ocl_device: str) -> None:
     import concurrent.futures
 

@@ -13,6 +13,7 @@ import torch
 
 from tests.device.own_process import run_python
 from torch_ocl_compile import _C, config, identity
+from torch_ocl_compile.decompositions.forms import FORMS
 from torch_ocl_compile.eager import reasons
 from torch_ocl_compile.tuning import table
 
@@ -249,20 +250,32 @@ def test_options_have_entries_of_their_own(ocl_device: str, own_cache: Path) -> 
     assert asked_anew(lambda: x.tan())[1]["from_cache"] == 1
 
 
-def test_settings_of_torch_have_entries_of_their_own(ocl_device: str, own_cache: Path) -> None:
-    x = torch.ones(5, dtype=torch.int32, device=ocl_device)
-    before = torch.get_default_dtype(), torch.get_float32_matmul_precision()
+SETTINGS = {
+    "default dtype": (torch.set_default_dtype, torch.get_default_dtype, torch.float16),
+    "precision": (torch.set_float32_matmul_precision, torch.get_float32_matmul_precision, "high"),
+    "deterministic": (torch.use_deterministic_algorithms, torch.are_deterministic_algorithms_enabled, True),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_of_torch_have_entries_of_their_own(ocl_device: str, own_cache: Path, name: str) -> None:
+    """In the process's table too: a trace asks for them."""
+    change, get, other = SETTINGS[name]
+    x, out = torch.ones(3, 3, device=ocl_device), torch.zeros(3, 3, device=ocl_device)
+
+    def product() -> torch.Tensor:
+        return torch.mm(x, x, out=out)
+
+    before = get()
+    assert asked_anew(product)[1]["compiled"] == 1
     try:
-        for dtype in (torch.float32, torch.float16):
-            torch.set_default_dtype(dtype)
-            assert asked_anew(lambda: x / 2)[0].dtype == dtype
-        torch.set_default_dtype(before[0])
-        for precision in ("highest", "high"):
-            torch.set_float32_matmul_precision(precision)
-            assert asked_anew(lambda: torch.mm(x[None] * 1.5, x[:, None] * 1.5))[1]["compiled"] > 0
+        change(other)
+        assert counted(product)[1]["compiled"] == 1
+        assert asked_anew(product)[1] == {"compiled": 0, "from_cache": 1, "stored": 0, "rejected": 0}
     finally:
-        torch.set_default_dtype(before[0])
-        torch.set_float32_matmul_precision(before[1])
+        change(before)
+    assert counted(product)[1] == {"compiled": 0, "from_cache": 1, "stored": 0, "rejected": 0}
+    assert counted(product)[1]["from_cache"] == 0
 
 
 def test_ops_of_others_are_not_stored(ocl_device: str, own_cache: Path) -> None:
@@ -274,6 +287,18 @@ def test_ops_of_others_are_not_stored(ocl_device: str, own_cache: Path) -> None:
         result, counters = asked_anew(lambda: torch.ops.stored_plans.twice(x))
     assert result.tolist() == [0, 2, 4] and counters["stored"] == 0
     assert "stored_plans::twice" in reasons()
+
+
+def test_formulas_of_others_are_not_stored(ocl_device: str, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decomposition that a program has changed is for this program."""
+    x = torch.ones(5, device=ocl_device)
+    monkeypatch.setitem(FORMS, "aten.sinh.out", lambda a, *, out: out.copy_(a + 41))
+    result, counters = asked_anew(lambda: x.sinh())
+    assert result.tolist() == [42] * 5 and counters["compiled"] == 1 and counters["stored"] == 0
+    monkeypatch.undo()
+    result, counters = asked_anew(lambda: x.sinh())
+    torch.testing.assert_close(result.cpu(), torch.ones(5).sinh())
+    assert counters["stored"] == 1
 
 
 def test_a_choice_that_was_measured_later(ocl_device: str, own_cache: Path) -> None:

@@ -29,6 +29,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch_ocl_compile import _C, config, identity
 from torch_ocl_compile.compile import debug
 from torch_ocl_compile.compile.plan import make_plan
+from torch_ocl_compile.decompositions.forms import FORMS
 from torch_ocl_compile.decompositions.table import ocl_decomp_table
 from torch_ocl_compile.eager.forms import form_of
 from torch_ocl_compile.eager.tracing import trace
@@ -47,6 +48,7 @@ from torch_ocl_compile.lowering.lowered import (
     Source,
 )
 from torch_ocl_compile.lowering.random import functionalise
+from torch_ocl_compile.lowering.registry import LOWERINGS
 
 log = logging.getLogger(__name__)
 
@@ -100,8 +102,10 @@ def compile_op(name: str, overload: str, args: list[Any], same: list[int], level
 
 
 def _lasts(name: str) -> bool:
-    """Whether nothing but our code and torch's makes the plans of an op. Ops of others may be another next time."""
-    return name.startswith(("aten::", "prims::", "ocl::")) and not identity.sources_changed()
+    """Whether nothing but our code and torch's makes the plans of an op. What others add may be another next time."""
+    if not name.startswith(("aten::", "prims::", "ocl::")) or identity.sources_changed():
+        return False
+    return all(identity.speaks_for(f) for rows in (ocl_decomp_table(), FORMS, LOWERINGS) for f in rows.values())
 
 
 # What ops raise for arguments that they do not take; errors that only tracing has are classes of their own.
