@@ -353,7 +353,12 @@ print(json.dumps({**_C.eager_counters(), "problem": _C.exec.cache_stats()["probl
 """
 # The disk is full, or read-only: a write fails. Or another process writes and does not end.
 HINDRANCES = {
-    "no room": "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))",
+    # The runtime's files are smaller than 3 MB.
+    "no room": """
+_C.testing.store_cache_entry("other", "large", "a" * 3_000_000)
+size = os.path.getsize(os.path.join(os.environ["TORCH_OCL_CACHE_DIR"], "cache.sqlite-wal"))
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+""",
     "locked": """
 import sqlite3
 other = sqlite3.connect(os.path.join(os.environ["TORCH_OCL_CACHE_DIR"], "cache.sqlite"), isolation_level=None)
