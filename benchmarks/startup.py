@@ -1,17 +1,22 @@
 # benchmarks/startup.py: seconds until the first step is done, with empty caches and in a second process.
-"""python benchmarks/startup.py --models resnet18,resnet50 --modes training --sides inductor,ocl --runs 3
+"""python benchmarks/startup.py --models first_op,resnet18,resnet50 --modes training --sides inductor,ocl --runs 3
 
 Each figure is the first step of a new process less a normal step of it: tracing, compiling, building kernels and reading caches, and
 not the import of torch. Each side runs alone, with caches of its own. The columns:
   cold s     all caches are empty, and so are the caches of the driver
   second s   a second process with the caches that the first one left
-  kernels    what the first process of the side ocl compiled, and how many of these in build workers"""
+  kernels    what the first process of the side ocl compiled, and how many of these in build workers
+first_op is no network but x + 1 outside of compiled functions, on the side ocl: seconds of a whole process beyond one that
+imports torch alone, the import of this package and the start of the device included."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -20,6 +25,20 @@ import torch
 from torch_ocl_compile.bench.models import PRECISIONS, NetworkSettings
 
 SIDES = ["inductor", "ocl"]
+FIRST_OP = "first_op"
+PROGRAM = """
+import json, sys, time
+begin = time.perf_counter()
+import torch
+if len(sys.argv) > 1:
+    x = torch.ones(1000, device=sys.argv[1])
+    assert (x + 1).sum().item() == 2000
+seconds, builds = time.perf_counter() - begin, {}
+if len(sys.argv) > 1:
+    from torch_ocl_compile import _C
+    builds = _C.exec.build_counters()
+print(json.dumps({"seconds": seconds, **builds}))
+"""
 
 
 def first_step(side: str, name: str, mode: str, settings: NetworkSettings, caches: str) -> dict[str, float]:
@@ -41,6 +60,25 @@ def measure(side: str, name: str, mode: str, runs: int, settings: NetworkSetting
             "cold_s": cold, "second_s": second, **builds}  # fmt: skip
 
 
+def run_op(arguments: list[str], **environment: str) -> dict[str, float]:
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    done = subprocess.run(command, env={**os.environ, **environment}, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure_first_op(args: argparse.Namespace) -> dict[str, object]:
+    cold, second, builds = [], [], {}
+    for _ in range(args.runs):
+        alone = run_op([], TORCH_DEVICE_BACKEND_AUTOLOAD="0")["seconds"]
+        with tempfile.TemporaryDirectory() as caches:
+            folders = {"TORCH_OCL_CACHE_DIR": f"{caches}/ocl", "POCL_CACHE_DIR": f"{caches}/pocl",
+                       "CUDA_CACHE_PATH": f"{caches}/nv", "TORCH_OCL_AUTOLOAD": "always"}  # fmt: skip
+            builds = run_op([args.ocl_device], **folders)
+            cold.append(builds.pop("seconds") - alone)
+            second.append(run_op([args.ocl_device], **folders)["seconds"] - alone)
+    return {"model": FIRST_OP, "mode": "eager", "side": "ocl", "cold_s": cold, "second_s": second, **builds}
+
+
 def print_row(row: dict) -> None:
     cells = [f"{row['model']:16s} {row['mode']:10s} {row['side']:9s}"]
     for key in ("cold_s", "second_s"):
@@ -52,7 +90,7 @@ def print_row(row: dict) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = {"type": lambda text: text.split(",")}
-    parser.add_argument("--models", default=["resnet18"], **names)
+    parser.add_argument("--models", default=[FIRST_OP, "resnet18"], **names)
     parser.add_argument("--sides", default=SIDES, **names)
     parser.add_argument("--modes", default=["training"], **names)
     parser.add_argument("--batch", type=int, default=8)
@@ -70,6 +108,10 @@ def main() -> None:
                                precision=args.precision, verbose=args.verbose)  # fmt: skip
     rows = []
     for name in args.models:
+        if name == FIRST_OP:
+            rows.append(measure_first_op(args))
+            print_row(rows[-1])
+            continue
         for mode in args.modes:
             for side in args.sides:
                 rows.append(measure(side, name, mode, args.runs, settings))

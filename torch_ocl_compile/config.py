@@ -156,7 +156,7 @@ option(
     "cache_dir",
     str,
     "",
-    "Folder of the cache of kernels and measurements. Empty: the user's cache folder.",
+    "Folder of the cache of kernels, plans and measurements. Empty: the user's cache folder.",
     allowed="a path",
 )
 option(

@@ -31,7 +31,7 @@ struct Cleaned {
   std::string problem;            // why it stopped, "" if it did not
 };
 
-/// A store of byte strings by (table, key). Tables: "kernels", "plans", "tuning". Thread-safe.
+/// A store of byte strings by (table, key). Tables: "kernels", "eager", "tuning". Thread-safe.
 class KernelCache {
  public:
   /// `path` "" keeps nothing. Never throws.

@@ -1,5 +1,4 @@
 // csrc/python/cache_bindings.cpp: _C.exec: the kernel cache: where it is, what is in it.
-#include "csrc/python/cache_bindings.h"
 
 #include <filesystem>
 #include <map>
@@ -7,6 +6,7 @@
 #include <vector>
 
 #include "csrc/python/pch.h"
+#include "csrc/python/settings.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/tensor_location.h"
 

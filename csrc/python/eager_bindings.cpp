@@ -3,13 +3,18 @@
 #include <torch/csrc/jit/python/pybind_utils.h>
 
 #include "csrc/python/plan_object.h"
+#include "csrc/python/settings.h"
+#include "csrc/support/build_id.h"
 #include "csrc/torch/eager.h"
+#include "csrc/torch/tensor_location.h"
 
 namespace py = pybind11;
 
 namespace ocl::python {
 
 namespace {
+
+constexpr char kTable[] = "eager";  // of the cache
 
 aten::EagerInput input_from(const py::tuple& t) {
   aten::EagerInput input;
@@ -29,12 +34,12 @@ aten::EagerInput input_from(const py::tuple& t) {
 }
 
 std::shared_ptr<const aten::EagerPlan> plan_from(const py::object& made) {
-  if (made.is_none()) return nullptr;
   auto eager = std::make_shared<aten::EagerPlan>();
   eager->refused = made.attr("refused").cast<bool>();
   if (eager->refused) return eager;
   eager->resizes = made.attr("resizes").cast<decltype(eager->resizes)>();
   if (!eager->resizes.empty()) return eager;
+  if (made.attr("plan").is_none()) return nullptr;
   const auto plan = made.attr("plan").cast<std::shared_ptr<PyPlan>>();
   eager->plan = std::shared_ptr<exec::Plan>(plan, plan->plan.get());
   for (const py::handle input : made.attr("inputs")) eager->inputs.push_back(input_from(input.cast<py::tuple>()));
@@ -49,9 +54,8 @@ std::shared_ptr<const aten::EagerPlan> plan_from(const py::object& made) {
   return eager;
 }
 
-std::shared_ptr<const aten::EagerPlan> compile_op(const py::function& compiler, const c10::OperatorHandle& op,
-                                                  const torch::jit::Stack& stack, const aten::EagerArguments& arguments,
-                                                  aten::KeyLevel level) {
+aten::CompiledOp compile_op(const py::function& compiler, const c10::OperatorHandle& op, const torch::jit::Stack& stack,
+                            const aten::EagerArguments& arguments, aten::KeyLevel level) {
   const size_t count = op.schema().arguments().size();
   py::list values;
   for (size_t i = 0; i < count; ++i) {
@@ -60,33 +64,81 @@ std::shared_ptr<const aten::EagerPlan> compile_op(const py::function& compiler, 
     const bool tensor = value.isTensor() && value.toTensor().defined();
     values.append(tensor ? py::cast(value.toTensor()) : torch::jit::toPyObject(value));
   }
-  return plan_from(compiler(op.schema().name(), op.schema().overload_name(), values, arguments.same, static_cast<int>(level)));
+  const py::object made =
+      compiler(op.schema().name(), op.schema().overload_name(), values, arguments.same, static_cast<int>(level));
+  return {plan_from(made), made.attr("reason").cast<std::string>(), made.attr("graph").cast<std::string>(),
+          made.attr("lasting").cast<bool>()};
+}
+
+aten::EagerContext context_from(const py::function& context, int device) {
+  const auto [identity, options] = context(device).cast<std::pair<std::string, py::dict>>();
+  const std::shared_ptr<cache::KernelCache> cache = settings().cache;
+  aten::EagerContext found{identity, plan_options_from(options), binary_store(cache), {}};
+  if (cache)
+    found.entries = {[cache](const std::string& key) { return cache->find(kTable, key); },
+                     [cache](const std::string& key, const std::string& entry) { cache->store(kTable, key, entry); }};
+  return found;
+}
+
+/// Calls a function of Python's from any thread.
+template <class Call>
+auto in_python(const Call& call) {
+  const py::gil_scoped_acquire gil;
+  try {
+    return call();
+  } catch (py::error_already_set& error) {  // an interrupt, or what is wrong with the compiler or the device
+    error.restore();
+    python_error raised;
+    raised.persist();
+    throw raised;
+  }
+}
+
+void set_eager_compiler(const py::object& compiler, const py::object& context) {
+  if (compiler.is_none()) return aten::set_eager_compiler({});
+  // Held for good: they may be called, and could be dropped, when the interpreter is no more.
+  const auto* compile = new py::function(compiler.cast<py::function>());
+  aten::EagerCompiler made;
+  made.compile = [compile](const c10::OperatorHandle& op, const torch::jit::Stack& stack, const aten::EagerArguments& arguments,
+                           aten::KeyLevel level) {
+    if (!Py_IsInitialized()) return aten::CompiledOp();
+    return in_python([&] { return compile_op(*compile, op, stack, arguments, level); });
+  };
+  if (!context.is_none()) {
+    const auto* held = new py::function(context.cast<py::function>());
+    made.context = [held](int device) {
+      if (!Py_IsInitialized()) return aten::EagerContext();
+      return in_python([&] { return context_from(*held, device); });
+    };
+  }
+  aten::set_eager_compiler(std::move(made));
+}
+
+void set_configure(const py::function& configure) {
+  const auto* held = new py::function(configure);  // as above
+  aten::set_configure([held] {
+    if (Py_IsInitialized()) in_python([&] { (*held)(); });
+  });
+}
+
+py::dict counters() {
+  const aten::EagerCounters c = aten::eager_counters();
+  py::dict d;
+  d["compiled"] = c.compiled;
+  d["from_cache"] = c.from_cache;
+  d["stored"] = c.stored;
+  d["rejected"] = c.rejected;
+  return d;
 }
 
 }  // namespace
 
 void bind_eager(py::module_& m) {
-  m.def(
-      "set_eager_compiler",
-      [](const py::object& compiler) {
-        if (compiler.is_none()) return aten::set_eager_compiler({});
-        // Held for good: it may be called, and could be dropped, when the interpreter is no more.
-        const auto* held = new py::function(compiler.cast<py::function>());
-        aten::set_eager_compiler([held](const c10::OperatorHandle& op, const torch::jit::Stack& stack,
-                                        const aten::EagerArguments& arguments, aten::KeyLevel level) {
-          if (!Py_IsInitialized()) return std::shared_ptr<const aten::EagerPlan>();
-          const py::gil_scoped_acquire gil;
-          try {
-            return compile_op(*held, op, stack, arguments, level);
-          } catch (py::error_already_set& error) {  // an interrupt, or what is wrong with the compiler or the device
-            error.restore();
-            python_error raised;
-            raised.persist();
-            throw raised;
-          }
-        });
-      },
-      py::arg("compiler"));
+  m.def("set_eager_compiler", &set_eager_compiler, py::arg("compiler"), py::arg("context") = py::none());
+  m.def("set_configure", &set_configure, py::arg("configure"));
+  m.def("build_id", &build_id);
+  m.def("eager_reasons", &aten::eager_reasons);
+  m.def("eager_counters", &counters);
   m.def(
       "is_wrapped_number", [](const at::Tensor& t) { return t.unsafeGetTensorImpl()->is_wrapped_number(); }, py::arg("tensor"));
   m.def("forget_eager_plans", &aten::forget_eager_plans);

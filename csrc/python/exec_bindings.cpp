@@ -8,9 +8,9 @@
 #include "csrc/exec/executor.h"
 #include "csrc/exec/plan.h"
 #include "csrc/exec/tune.h"
-#include "csrc/python/cache_bindings.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/plan_object.h"
+#include "csrc/python/settings.h"
 #include "csrc/runtime/build_pool.h"
 #include "csrc/runtime/history.h"
 #include "csrc/schedule/pipeline.h"
@@ -22,28 +22,6 @@
 namespace py = pybind11;
 
 namespace ocl::python {
-namespace {
-
-py::dict build_counters() {
-  const runtime::BuildCounters c = runtime::build_counters();
-  py::dict d;
-  d["built"] = c.built;
-  d["by_workers"] = c.by_workers;
-  d["from_binary"] = c.from_binary;
-  d["rejected"] = c.rejected;
-  d["unkept"] = c.unkept;
-  d["build_seconds"] = c.build_seconds;
-  return d;
-}
-
-/// What the process keeps.
-py::dict live_counts() {
-  py::dict d;
-  d["plans"] = Live<exec::Plan>::count();
-  d["programs"] = Live<runtime::Program>::count();
-  d["eager_plans"] = aten::eager_plan_count();
-  return d;
-}
 
 exec::PlanOptions plan_options_from(const py::dict& options) {
   exec::PlanOptions plan_options;
@@ -66,6 +44,29 @@ exec::PlanOptions plan_options_from(const py::dict& options) {
   plan_options.failed_dir = current.failed_dir;
   plan_options.dump_dir = current.dump_dir;
   return plan_options;
+}
+
+namespace {
+
+py::dict build_counters() {
+  const runtime::BuildCounters c = runtime::build_counters();
+  py::dict d;
+  d["built"] = c.built;
+  d["by_workers"] = c.by_workers;
+  d["from_binary"] = c.from_binary;
+  d["rejected"] = c.rejected;
+  d["unkept"] = c.unkept;
+  d["build_seconds"] = c.build_seconds;
+  return d;
+}
+
+/// What the process keeps.
+py::dict live_counts() {
+  py::dict d;
+  d["plans"] = Live<exec::Plan>::count();
+  d["programs"] = Live<runtime::Program>::count();
+  d["eager_plans"] = aten::eager_plan_count();
+  return d;
 }
 
 std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const std::vector<py::function>& calls,
@@ -150,7 +151,7 @@ py::dict timings(PyPlan& self) {
   d["build_seconds"] = self.plan->build_seconds;
   py::list passes;
   for (const schedule::PassTrace& pass : self.plan->passes)
-    passes.append(py::make_tuple(pass.name, pass.milliseconds, pass.changed, pass.verified));
+    passes.append(py::make_tuple(pass.name, pass.milliseconds, pass.verified));
   d["passes"] = passes;
   return d;
 }

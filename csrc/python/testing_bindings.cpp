@@ -1,5 +1,6 @@
 // csrc/python/testing_bindings.cpp: _C.testing: what tests need to make rare things happen.
 #include "csrc/python/pch.h"
+#include "csrc/python/settings.h"
 #include "csrc/runtime/gate.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/host_allocator.h"
@@ -18,6 +19,21 @@ void bind_testing(py::module_& m) {
            }),
            py::arg("device_index"), py::arg("stream"))
       .def("open", &runtime::Gate::open, Unlocked());
+  t.def(
+      "cache_entries",
+      [](const std::string& table) {
+        py::dict entries;
+        if (const auto cache = settings().cache)
+          for (const auto& [key, value] : cache->entries(table.c_str())) entries[py::str(key)] = py::bytes(value);
+        return entries;
+      },
+      py::arg("table"));
+  t.def(
+      "store_cache_entry",  // with the right checksum
+      [](const std::string& table, const std::string& key, const std::string& value) {
+        if (const auto cache = settings().cache) cache->store(table.c_str(), key, value);
+      },
+      py::arg("table"), py::arg("key"), py::arg("value"));
   t.def("pinned_events", &aten::pinned_events);
 }
 

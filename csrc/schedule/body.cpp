@@ -20,9 +20,24 @@ using ir::SymbolKind;
 
 bool is_loop_nest(const Node& node) { return node.kind == NodeKind::kMap || is_reduction(node); }
 
-void rewrite_loops(Node& node, const LoopMap& map, const ir::Ranges& ranges) {
-  for (Op& op : node.body.ops) op.index = substitute(op.index, map, ranges);
-  for (ir::Store& store : node.stores) store.index = substitute(store.index, map, ranges);
+void rewrite_loops(Node& node, const LoopMap& map, const ir::Ranges& ranges) { LoopRewriter(map, ranges).rewrite(node); }
+
+void LoopRewriter::rewrite(Node& node) {
+  for (Op& op : node.body.ops) rewrite(op.index);
+  for (ir::Store& store : node.stores) rewrite(store.index);
+}
+
+void LoopRewriter::rewrite(Coords& coords) {
+  constexpr size_t kMostKnown = 16;  // to compare with more takes as long as the work
+  if (coords.empty()) return;
+  for (const auto& [before, after] : known_)
+    if (before == coords) {
+      coords = after;
+      return;
+    }
+  Coords after = substitute(coords, map_, ranges_);
+  if (known_.size() < kMostKnown) known_.emplace_back(coords, after);
+  coords = std::move(after);
 }
 
 void drop_extent_1_loops(Node& node, const ir::Graph& graph) {

@@ -1,6 +1,9 @@
 // csrc/schedule/body.h: changes to the bodies of Map and Reduce nodes: their loops, loads replaced by producers, dead ops.
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "csrc/schedule/loops.h"
 
 namespace ocl::schedule {
@@ -9,6 +12,18 @@ namespace ocl::schedule {
 bool is_loop_nest(const ir::Node& node);
 /// Replaces the node's loops in all its coordinates; sizes are left to the caller. `ranges` of the new loops.
 void rewrite_loops(ir::Node& node, const LoopMap& map, const ir::Ranges& ranges);
+/// The same for several nodes with the same loops: most of their accesses have equal coordinates, which are worked out once.
+class LoopRewriter {
+ public:
+  LoopRewriter(const LoopMap& map, const ir::Ranges& ranges) : map_(map), ranges_(ranges) {}
+  void rewrite(ir::Node& node);
+
+ private:
+  void rewrite(Coords& coords);
+  const LoopMap& map_;
+  const ir::Ranges& ranges_;
+  std::vector<std::pair<Coords, Coords>> known_;  // before and after
+};
 /// Drops loops of extent 1.
 void drop_extent_1_loops(ir::Node& node, const ir::Graph& graph);
 /// The op's value symbols (v*) and arguments renumbered by `position`.

@@ -27,6 +27,34 @@ struct Walk {
   bool store = false;
 };
 
+/// Strides of accesses per loop. Most accesses of a group are alike: what was found is kept.
+class Strides {
+ public:
+  Strides(const Graph& graph, const std::vector<Symbol>& loops, const ir::Ranges& ranges)
+      : graph_(graph), loops_(loops), ranges_(ranges) {}
+
+  std::vector<std::optional<IndexExpr>> of(const Access& access) {
+    constexpr size_t kMostKnown = 16;  // to compare with more takes as long as the work
+    const ir::Shape& strides = *graph_.buffers[access.buffer].strides;
+    for (const Known& known : known_)
+      if (known.coords == access.coords && known.strides == strides) return known.per_loop;
+    Known found{access.coords, strides, loop_strides(graph_, access.buffer, access.coords, loops_, ranges_)};
+    if (known_.size() < kMostKnown) known_.push_back(found);
+    return found.per_loop;
+  }
+
+ private:
+  struct Known {
+    std::vector<IndexExpr> coords;
+    ir::Shape strides;
+    std::vector<std::optional<IndexExpr>> per_loop;
+  };
+  const Graph& graph_;
+  const std::vector<Symbol>& loops_;
+  const ir::Ranges& ranges_;
+  std::vector<Known> known_;
+};
+
 class GroupLoops {
  public:
   GroupLoops(Graph& graph, Group& group) : graph_(graph), group_(group), nodes_(group.nodes()) { update(); }
@@ -100,10 +128,10 @@ class GroupLoops {
     const ir::Ranges ranges = nest.ranges(graph_);
     const std::vector<Symbol> symbols = nest.symbols();
     const ir::Shape extents = nest.extents();
+    Strides strides(graph_, symbols, ranges);
     for (const NodeId id : nodes_)
       for (const Access& access : accesses(graph_.nodes[id])) {
-        Walk walk{loop_strides(graph_, access.buffer, access.coords, symbols, ranges), 0,
-                  size_bytes(graph_.buffers[access.buffer].dtype), access.store};
+        Walk walk{strides.of(access), 0, size_bytes(graph_.buffers[access.buffer].dtype), access.store};
         walk.bytes = static_cast<double>(walk.element_bytes);
         for (size_t i = 0; i < symbols.size(); ++i)
           if (!walk.strides[i] || !walk.strides[i]->is_const(0)) walk.bytes *= typical(graph_, extents[i]);
@@ -186,9 +214,10 @@ class GroupLoops {
     group_.sizes = sizes;
     group_.reduce_sizes = reduce_sizes;
     const ir::Ranges ranges = loops().ranges(graph_);
+    LoopRewriter rewriter(map, ranges);
     for (const NodeId id : nodes_) {
       Node& node = graph_.nodes[id];
-      rewrite_loops(node, map, ranges);
+      rewriter.rewrite(node);
       node.sizes = sizes;
       if (!node.reduce_sizes.empty()) node.reduce_sizes = reduce_sizes;
     }

@@ -93,18 +93,35 @@ struct BuildContext {
   std::mutex mutex;
   runtime::BinaryStore store;
   std::string failed_dir;
+  std::function<void()> configure;  // sets the others
 };
 BuildContext& build_context() {
   static auto* instance = new BuildContext;  // never destroyed: threads may outlive static destruction
   return *instance;
 }
 
+/// The cache that is in force, for a kernel that is to be built. Without locks of ours: it may take the GIL.
+std::pair<runtime::BinaryStore, std::string> configured_context() {
+  BuildContext& context = build_context();
+  std::unique_lock lock(context.mutex);
+  if (const std::function<void()> configure = context.configure) {
+    lock.unlock();
+    configure();
+    lock.lock();
+  }
+  return {context.store, context.failed_dir};
+}
+
 CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const std::string& dst, bool wide) {
   static std::mutex mutex;
   static auto* kernels = new std::map<std::tuple<int, std::string, std::string, bool>, std::unique_ptr<CopyKernel>>;
-  const std::lock_guard lock(mutex);
+  std::unique_lock lock(mutex);
   std::unique_ptr<CopyKernel>& entry = (*kernels)[{device.index(), src, dst, wide}];
   if (entry) return *entry;
+  lock.unlock();
+  const auto [store, failed_dir] = configured_context();
+  lock.lock();
+  if (entry) return *entry;  // by another thread
   auto fresh = std::make_unique<CopyKernel>();
   fresh->name = "copy_" + src + "_" + dst + (wide ? "_wide" : "");
   fresh->chunk = device.caps().is_cpu ? 1024 : 1;
@@ -115,13 +132,6 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
   if (src == "f64" || dst == "f64") text += "#define USES_F64\n";
   if ((src == "f16" || dst == "f16") && !device.caps().fp16_convert) text += codegen::kernel_file("base/halves");
   text += codegen::kernel_file("base/copy");
-  runtime::BinaryStore store;
-  std::string failed_dir;
-  {
-    const std::lock_guard context_lock(build_context().mutex);
-    store = build_context().store;
-    failed_dir = build_context().failed_dir;
-  }
   fresh->program = runtime::build_programs(
                        device, {{fresh->name, text, "aten::copy_ from " + src + " to " + dst, fresh->local}}, store, failed_dir)
                        .front();
@@ -335,6 +345,11 @@ void set_build_context(runtime::BinaryStore store, std::string failed_dir) {
   const std::lock_guard lock(build_context().mutex);
   build_context().store = std::move(store);
   build_context().failed_dir = std::move(failed_dir);
+}
+
+void set_configure(std::function<void()> configure) {
+  const std::lock_guard lock(build_context().mutex);
+  build_context().configure = std::move(configure);
 }
 
 runtime::Location location(const at::Tensor& tensor) {

@@ -9,9 +9,11 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "csrc/support/hash.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/generator.h"
 #include "csrc/torch/plan_runner.h"
+#include "csrc/torch/stored_plans.h"
 #include "csrc/torch/tensor_location.h"
 
 namespace ocl::aten {
@@ -45,6 +47,8 @@ struct Cache {
   uint64_t clock = 0;  // calls so far
   std::unordered_map<std::string, Exact> exact;
   std::unordered_map<std::string, Class> classes;
+  std::map<std::string, std::string> reasons;  // by op
+  EagerCounters counters;
 
   void add(const std::string& key, const PlanPointer& plan) {
     if (exact.size() >= kMostPlans) forget_older_half();
@@ -65,11 +69,108 @@ Cache& cache() {
 
 thread_local bool t_never = false;
 
+/// A call whose plan this process does not have.
+class Miss {
+ public:
+  /// `lock` holds the cache's mutex, and so it does again after each call: it is free while others' code runs.
+  Miss(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const EagerArguments& arguments, EagerCompiler compiler,
+       std::unique_lock<std::mutex>& lock)
+      : op_(op), stack_(stack), arguments_(arguments), compiler_(std::move(compiler)), lock_(lock) {}
+
+  /// What an earlier process has stored.
+  std::optional<PlanPointer> stored(KeyLevel level) {
+    std::optional<CompiledOp> found;
+    bool rejected = false;
+    without_lock([&] {
+      const std::string entry = find(level);
+      if (entry.empty()) return;
+      found = at_boundary([&] { return compiled_from(entry, op_, arguments_, device_, *context_); });
+      rejected = !found;
+    });
+    cache().counters.rejected += rejected;
+    cache().counters.from_cache += found.has_value();
+    if (!found) return std::nullopt;
+    return keep(*found);
+  }
+
+  PlanPointer compiled(KeyLevel level) {
+    CompiledOp compiled;
+    bool is_stored = false;
+    without_lock([&] {
+      compiled = compiler_.compile(op_, stack_, arguments_, level);
+      if (level != KeyLevel::kExact && compiled.plan && compiled.plan->refused)
+        refusals_.emplace_back(level, compiled);
+      else
+        is_stored = store(level, compiled);
+    });
+    ++cache().counters.compiled;
+    cache().counters.stored += is_stored;
+    return keep(compiled);
+  }
+
+  /// The exact plan has been found. If there is one, what PyTorch refused were not these arguments but sizes or numbers that
+  /// vary: that is worth storing.
+  void exact_is(const PlanPointer& plan) {
+    if (refusals_.empty() || !plan || plan->refused) return;
+    int64_t stored = 0;
+    without_lock([&] {
+      for (const auto& [level, refusal] : refusals_) stored += store(level, refusal);
+    });
+    cache().counters.stored += stored;
+  }
+
+ private:
+  template <class Body>
+  void without_lock(const Body& body) {
+    lock_.unlock();
+    body();  // an error may leave the lock free: nobody uses it then
+    lock_.lock();
+  }
+
+  PlanPointer keep(const CompiledOp& compiled) {
+    if (!compiled.reason.empty()) cache().reasons[c10::toString(op_.operator_name())] = compiled.reason;
+    return compiled.plan;
+  }
+
+  /// "" if the plan is not to be stored.
+  std::string key_in_store(KeyLevel level) {
+    if (!compiler_.context) return "";
+    if (!context_) {
+      device_ = device_of(arguments_);
+      context_ = compiler_.context(device_);
+    }
+    const std::string call = context_->identity.empty() ? "" : portable_key_of(op_, arguments_, level, device_);
+    return call.empty() ? "" : hash_hex(context_->identity + call);
+  }
+
+  bool store(KeyLevel level, const CompiledOp& compiled) {
+    const bool elsewhere = compiled.plan && compiled.plan->plan && compiled.plan->plan->device->index() != device_;
+    const std::string key = compiled.lasting && !elsewhere ? key_in_store(level) : "";
+    if (key.empty() || !context_->entries.store) return false;
+    context_->entries.store(key, entry_of(compiled));
+    return true;
+  }
+
+  std::string find(KeyLevel level) {
+    const std::string key = key_in_store(level);
+    return key.empty() || !context_->entries.find ? "" : context_->entries.find(key);
+  }
+
+  const c10::OperatorHandle& op_;
+  const torch::jit::Stack& stack_;
+  const EagerArguments& arguments_;
+  const EagerCompiler compiler_;
+  std::unique_lock<std::mutex>& lock_;
+  int device_ = -1;
+  std::optional<EagerContext> context_;
+  std::vector<std::pair<KeyLevel, CompiledOp>> refusals_;  // of classes of calls
+};
+
 PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const EagerArguments& arguments) {
   Cache& c = cache();
   const std::string exact = key_of(op, arguments, KeyLevel::kExact);
   std::unique_lock lock(c.mutex);
-  if (!c.compiler) return nullptr;
+  if (!c.compiler.compile) return nullptr;
   if (const auto found = c.exact.find(exact); found != c.exact.end()) {
     found->second.used = ++c.clock;
     return found->second.plan;
@@ -77,16 +178,11 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
 
   const std::string by_number = arguments.has_floats ? key_of(op, arguments, KeyLevel::kNumbers) : std::string();
   const std::string by_size = key_of(op, arguments, KeyLevel::kSizes);
-  const auto compile = [&](KeyLevel level) {
-    const EagerCompiler compiler = c.compiler;
-    lock.unlock();
-    PlanPointer plan = compiler(op, stack, arguments, level);
-    lock.lock();
-    return plan;
-  };
+  Miss miss(op, stack, arguments, c.compiler, lock);
   const auto generalise = [&](const std::string& key, KeyLevel level, int after) -> PlanPointer {
     if (Class& known = c.classes[key]; known.plan || known.failed || known.compiled < after) return known.plan;
-    PlanPointer plan = compile(level);
+    const std::optional<PlanPointer> stored = miss.stored(level);
+    PlanPointer plan = stored ? *stored : miss.compiled(level);
     if (plan && plan->refused) plan = nullptr;  // says nothing of other sizes and numbers
     c.classes[key].plan = plan;
     c.classes[key].failed = plan == nullptr;
@@ -100,7 +196,17 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
     if (known.failures >= kMostFailures && known.compiled == known.failures) return nullptr;
     if (known.failed && known.compiled >= kMostExact) return nullptr;
   }
-  PlanPointer plan = compile(KeyLevel::kExact);
+  const std::optional<PlanPointer> stored = miss.stored(KeyLevel::kExact);
+  if (!stored) {
+    // An earlier process may have met so many calls of the class that it has a plan for them all.
+    for (const auto& [key, level] : {std::pair(&by_number, KeyLevel::kNumbers), std::pair(&by_size, KeyLevel::kSizes)}) {
+      if (key->empty() || c.classes[*key].failed) continue;
+      const std::optional<PlanPointer> found = miss.stored(level);
+      if (found && *found && (*found)->plan) return c.classes[*key].plan = *found;
+    }
+  }
+  PlanPointer plan = stored ? *stored : miss.compiled(KeyLevel::kExact);
+  miss.exact_is(plan);
   if (plan && !plan->resizes.empty()) return plan;  // says nothing of the op
   c.add(exact, plan);
   for (const std::string* key : {&by_number, &by_size}) {
@@ -231,6 +337,16 @@ void push_returns(const EagerPlan& eager, const EagerArguments& arguments, const
 void set_eager_compiler(EagerCompiler compiler) {
   const std::lock_guard lock(cache().mutex);
   cache().compiler = std::move(compiler);
+}
+
+std::map<std::string, std::string> eager_reasons() {
+  const std::lock_guard lock(cache().mutex);
+  return cache().reasons;
+}
+
+EagerCounters eager_counters() {
+  const std::lock_guard lock(cache().mutex);
+  return cache().counters;
 }
 
 int64_t eager_plan_count() {

@@ -5,8 +5,10 @@
 #include <ATen/core/stack.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -48,14 +50,51 @@ struct EagerPlan {
   std::vector<std::tuple<int, std::vector<int64_t>, std::vector<int64_t>>> resizes;  // leaf, sizes, strides
 };
 
-/// Compiles one op; null if there are no kernels for it. Throws what is wrong otherwise. May take the GIL.
-using EagerCompiler = std::function<std::shared_ptr<const EagerPlan>(
-    const c10::OperatorHandle& op, const torch::jit::Stack& stack, const EagerArguments& arguments, KeyLevel level)>;
+/// What came of compiling one op.
+struct CompiledOp {
+  std::shared_ptr<const EagerPlan> plan = nullptr;  // null: there are no kernels for it
+  std::string reason = "";                          // why there is no plan, or why PyTorch refuses the arguments
+  std::string graph = "";                           // the ir::Graph of the plan as text
+  bool lasting = false;                             // it follows from the key alone: the cache may keep it
+};
+
+/// Entries of the cache. Either may be empty.
+struct EntryStore {
+  std::function<std::string(const std::string& key)> find = {};  // "" when absent
+  std::function<void(const std::string& key, const std::string& entry)> store = {};
+};
+
+/// What holds for calls on one device at this moment.
+struct EagerContext {
+  std::string identity;  // all that a stored plan depends on beside its call; "": plans are neither stored nor looked up
+  exec::PlanOptions options;
+  runtime::BinaryStore binaries;
+  EntryStore entries;
+};
+
+struct EagerCompiler {
+  /// Compiles one op. Throws what is wrong, unless it is that there are no kernels. May take the GIL.
+  std::function<CompiledOp(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const EagerArguments& arguments,
+                           KeyLevel level)>
+      compile;
+  /// Loads no compiler. May take the GIL.
+  std::function<EagerContext(int device)> context;
+};
 
 /// Without a compiler (the start, and TORCH_OCL_EAGER=cpu) nothing is compiled.
 void set_eager_compiler(EagerCompiler compiler);
+/// Why ops could not be compiled, the latest reason of each.
+std::map<std::string, std::string> eager_reasons();
 /// How many plans eager ops keep: a thousand exact ones at most, and one for each class of calls.
 int64_t eager_plan_count();
+/// Since the start of the process.
+struct EagerCounters {
+  int64_t compiled = 0;    // calls of the compiler
+  int64_t from_cache = 0;  // answers that the cache had
+  int64_t stored = 0;
+  int64_t rejected = 0;  // entries that could not be read: they were compiled anew
+};
+EagerCounters eager_counters();
 /// Drops them: each op is compiled anew when it is called next.
 void forget_eager_plans();
 /// The calling thread runs ops on the CPU from now: it is the one that compiles.

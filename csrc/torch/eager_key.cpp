@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <unordered_map>
+
+#include "csrc/torch/device_state.h"
 
 namespace ocl::aten {
 
@@ -13,7 +16,8 @@ namespace {
 
 class KeyWriter {
  public:
-  explicit KeyWriter(KeyLevel level) : level_(level) { key_.reserve(256); }
+  /// `device`: written as 0, and others not at all; none: devices have their numbers.
+  KeyWriter(KeyLevel level, std::optional<int> device) : level_(level), device_(device) { key_.reserve(256); }
 
   template <class T>
   void raw(const T& value) {
@@ -29,8 +33,7 @@ class KeyWriter {
     tag('T');
     raw(same);
     raw(t.scalar_type());
-    raw(t.device().type());
-    raw(t.device().index());
+    device(t.device());
     raw(static_cast<uint16_t>(t.dim()));
     if (level_ != KeyLevel::kSizes) {
       for (const int64_t size : t.sizes()) raw(size);
@@ -49,6 +52,16 @@ class KeyWriter {
     if (number && !(level_ != KeyLevel::kExact && t.is_floating_point())) value_of(t);
   }
 
+  void device(const at::Device& device) {
+    raw(device.type());
+    if (!device_ || !device.is_privateuseone()) return raw(device.index());
+    // Without an index it is the current one.
+    if (device.has_index() ? device.index() != *device_ : current_device() != *device_) elsewhere_ = true;
+    raw(c10::DeviceIndex{0});
+  }
+
+  /// Whether the key says all, with the numbers of devices left out.
+  bool is_complete() const { return !elsewhere_; }
   std::string take() { return std::move(key_); }
 
  private:
@@ -84,6 +97,8 @@ class KeyWriter {
   }
 
   const KeyLevel level_;
+  const std::optional<int> device_;
+  bool elsewhere_ = false;
   std::string key_;
   std::vector<int64_t> seen_;
 };
@@ -102,6 +117,52 @@ char precision() {
     return context.float32Precision(at::Float32Backend::CUDA, op) == at::Float32Precision::TF32;
   };
   return static_cast<char>('0' + allows(at::Float32Op::MATMUL) + 2 * allows(at::Float32Op::CONV));
+}
+
+/// What the user set for the whole process and a trace reads.
+void write_settings(KeyWriter& key) {
+  const at::Context& context = at::globalContext();
+  key.tag(precision());
+  key.raw(c10::get_default_dtype_as_scalartype());
+  key.tag(static_cast<char>('0' + context.deterministicAlgorithms() + 2 * context.deterministicFillUninitializedMemory()));
+}
+
+void write_call(KeyWriter& key, const EagerArguments& arguments, KeyLevel level) {
+  for (size_t i = 0; i < arguments.leaves.size(); ++i) {
+    const c10::IValue& value = arguments.leaves[i];
+    if (i > 0 && arguments.argument[i] == arguments.argument[i - 1])
+      key.tag(',');
+    else
+      key.raw(static_cast<uint16_t>(arguments.argument[i]));
+    if (value.isTensor() && value.toTensor().defined()) {
+      if (is_host_scalar(value.toTensor()))
+        key.host_scalar(value.toTensor());
+      else
+        key.tensor(value.toTensor(), arguments.same[i]);
+    } else if (value.isDouble()) {
+      key.tag('d');
+      const bool known = arguments.free >= 0 && arguments.free != arguments.argument[i];
+      if (level == KeyLevel::kExact || known)
+        key.raw(value.toDouble());
+      else
+        key.raw(arguments.same[i]);
+    } else if (value.isInt() || value.isSymInt()) {
+      key.tag('i');
+      key.raw(value.isInt() ? value.toInt() : value.toSymInt().expect_int());
+    } else if (value.isBool()) {
+      key.tag(value.toBool() ? '+' : '-');
+    } else if (value.isString()) {
+      key.tag('"');
+      key.text(value.toStringRef());
+    } else if (value.isDevice()) {
+      key.tag('v');
+      key.device(value.toDevice());
+    } else if (value.isGenerator()) {
+      key.tag('g');
+    } else {
+      key.tag('n');
+    }
+  }
 }
 
 }  // namespace
@@ -162,47 +223,33 @@ EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& s
 }
 
 std::string key_of(const c10::OperatorHandle& op, const EagerArguments& arguments, KeyLevel level) {
-  KeyWriter key(level);
-  key.tag(precision());
+  KeyWriter key(level, std::nullopt);
+  write_settings(key);
   key.raw(&op.schema());  // a registered schema stays where it is
   key.raw(level);
-  for (size_t i = 0; i < arguments.leaves.size(); ++i) {
-    const c10::IValue& value = arguments.leaves[i];
-    if (i > 0 && arguments.argument[i] == arguments.argument[i - 1])
-      key.tag(',');
-    else
-      key.raw(static_cast<uint16_t>(arguments.argument[i]));
-    if (value.isTensor() && value.toTensor().defined()) {
-      if (is_host_scalar(value.toTensor()))
-        key.host_scalar(value.toTensor());
-      else
-        key.tensor(value.toTensor(), arguments.same[i]);
-    } else if (value.isDouble()) {
-      key.tag('d');
-      const bool known = arguments.free >= 0 && arguments.free != arguments.argument[i];
-      if (level == KeyLevel::kExact || known)
-        key.raw(value.toDouble());
-      else
-        key.raw(arguments.same[i]);
-    } else if (value.isInt() || value.isSymInt()) {
-      key.tag('i');
-      key.raw(value.isInt() ? value.toInt() : value.toSymInt().expect_int());
-    } else if (value.isBool()) {
-      key.tag(value.toBool() ? '+' : '-');
-    } else if (value.isString()) {
-      key.tag('"');
-      key.text(value.toStringRef());
-    } else if (value.isDevice()) {
-      key.tag('v');
-      key.raw(value.toDevice().type());
-      key.raw(value.toDevice().index());
-    } else if (value.isGenerator()) {
-      key.tag('g');
-    } else {
-      key.tag('n');
-    }
-  }
+  write_call(key, arguments, level);
   return key.take();
+}
+
+std::string portable_key_of(const c10::OperatorHandle& op, const EagerArguments& arguments, KeyLevel level, int device) {
+  KeyWriter key(level, device);
+  write_settings(key);
+  key.text(op.schema().name());
+  key.text(op.schema().overload_name());
+  key.raw(level);
+  write_call(key, arguments, level);
+  return key.is_complete() ? key.take() : "";
+}
+
+int device_of(const EagerArguments& arguments) {
+  int named = -1;
+  for (const c10::IValue& value : arguments.leaves) {
+    if (value.isTensor() && value.toTensor().defined() && value.toTensor().device().is_privateuseone())
+      return value.toTensor().device().index();
+    if (value.isDevice() && value.toDevice().is_privateuseone() && value.toDevice().has_index())
+      named = value.toDevice().index();
+  }
+  return named < 0 ? current_device() : named;
 }
 
 }  // namespace ocl::aten

@@ -29,6 +29,10 @@ struct EagerArguments {
 
 EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
 std::string key_of(const c10::OperatorHandle& op, const EagerArguments& arguments, KeyLevel level);
+/// The same for a call on `device` in any process: without addresses and numbers of devices. "" if a tensor is on another one.
+std::string portable_key_of(const c10::OperatorHandle& op, const EagerArguments& arguments, KeyLevel level, int device);
+/// The device that the arguments name, the current one if they name none.
+int device_of(const EagerArguments& arguments);
 
 /// A tensor whose one element is a number: a Python number that met a tensor, or a CPU scalar.
 bool is_host_scalar(const at::Tensor& tensor);

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -34,6 +35,8 @@ void copy_tensor(const at::Tensor& src, const at::Tensor& dst, bool non_blocking
 
 /// Where the binaries of the copy kernels are kept, and where a failed one's source goes. Without it each process builds them.
 void set_build_context(runtime::BinaryStore store, std::string failed_dir);
+/// Called before a copy kernel is built: it has the context set by the options that hold then.
+void set_configure(std::function<void()> configure);
 
 /// What SDPA becomes on ocl: 0 math, 4 the overrideable op, -1 (the default) the op where it is traced and math in eager.
 void set_sdp_choice(int64_t choice);

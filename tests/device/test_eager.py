@@ -1,13 +1,16 @@
 # tests/device/test_eager.py: ops outside of compiled functions: each compiled, few plans for many calls, the CPU for the rest.
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+from torch_ocl_compile import config
 from torch_ocl_compile.eager import compile as eager
+from torch_ocl_compile.eager import reasons
 from torch_ocl_compile.errors import BuildError, InternalError
 
 
@@ -20,7 +23,7 @@ def check(call: Any, *args: Any, device: str, falls_back: bool = False) -> None:
     torch.ocl.reset_fallback_counts()
     torch.testing.assert_close(to(call(*to(args, device)), "cpu"), call(*args))
     counts = torch.ocl.fallback_counts()
-    assert bool(counts) == falls_back, (counts, eager.reasons())
+    assert bool(counts) == falls_back, (counts, reasons())
 
 
 X, Y = torch.linspace(-2, 2, 12).view(3, 4), torch.linspace(3, -1, 12).view(3, 4)
@@ -35,6 +38,13 @@ def in_place(call: Any) -> Any:
         return x
 
     return run
+
+
+@pytest.fixture
+def compiler_is_asked() -> Iterator[None]:
+    """Plans are neither read from the cache nor left there: for tests that change the compiler."""
+    with config.override(cache_size_mb=0):
+        yield
 
 
 def strided(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -204,6 +214,7 @@ def test_writes_to_an_expanded_tensor_that_pytorch_allows(ocl_device: str, name:
 
 
 @pytest.mark.parametrize("kind", [InternalError, BuildError, KeyError])
+@pytest.mark.usefixtures("compiler_is_asked")
 def test_errors_of_the_compiler_are_raised(ocl_device: str, monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
     """Only an op without kernels runs on the CPU."""
     from torch_ocl_compile import _C
@@ -222,6 +233,7 @@ def test_errors_of_the_compiler_are_raised(ocl_device: str, monkeypatch: pytest.
     torch.testing.assert_close(torch.erfc(x).cpu(), torch.erfc(torch.ones(3, 19)))  # the next call compiles anew
 
 
+@pytest.mark.usefixtures("compiler_is_asked")
 def test_mistakes_in_a_trace_are_internal_errors(ocl_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours are; what PyTorch cannot trace, or refuses, is a matter of the CPU."""
     from torch_ocl_compile.decompositions import forms
@@ -275,6 +287,7 @@ def test_threads(ocl_device: str) -> None:
         torch.testing.assert_close(got, (x + k % 3).exp2() - 1)
 
 
+@pytest.mark.usefixtures("compiler_is_asked")
 def test_other_threads_while_an_op_is_traced(ocl_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A compiled function runs in another thread, and nn.Module is as it was, while the trace of an op is under way."""
     import concurrent.futures
@@ -295,7 +308,7 @@ def test_other_threads_while_an_op_is_traced(ocl_device: str, monkeypatch: pytes
 
     monkeypatch.setitem(forms.FORMS, "aten.sinh.out", form)
     torch.testing.assert_close((x.view(2, 3)).sinh().cpu(), torch.arange(6.0).view(2, 3).sinh())
-    assert "aten::sinh.out" not in eager.reasons() and len(seen) == 1
+    assert "aten::sinh.out" not in reasons() and len(seen) == 1
     torch.testing.assert_close(seen[0].cpu(), expected.cpu())
 
 

@@ -42,10 +42,11 @@ def register() -> None:
     if _registered:
         return
     _load_extension()
-    from torch_ocl_compile import _C, config
+    from torch_ocl_compile import _C, config, identity  # noqa: F401  (identity notes when the package was loaded)
     from torch_ocl_compile.device import fx_flag, runtimes, torch_ocl
 
     _C.set_device_sources(str(config.get("devices")), runtimes.vendor_libraries())
+    _C.set_configure(config.configure_core)
     _C.set_fallback_warnings(bool(config.get("warn_fallback")))
     _run_eager_ops(str(config.get("eager")))
     _forbid_fallback(str(config.get("fallback")))
@@ -75,7 +76,7 @@ def _run_eager_ops(how: str) -> None:
     """Follows the option `eager`."""
     from torch_ocl_compile import _C
 
-    _C.set_eager_compiler(_compile_eager if how == "compile" else None)
+    _C.set_eager_compiler(_compile_eager if how == "compile" else None, _eager_context)
 
 
 def _forbid_fallback(choice: str) -> None:
@@ -111,10 +112,17 @@ def _refuse_autoload(choice: str) -> None:
 
 
 def _compile_eager(*call: Any) -> Any:
-    """Imports the compiler when the first op needs it."""
+    """Imports the compiler when an op needs it that has no stored plan."""
     from torch_ocl_compile.eager.compile import compile_op
 
     return compile_op(*call)
+
+
+def _eager_context(device: int) -> Any:
+    """What a stored plan of an op on `device` depends on."""
+    from torch_ocl_compile.eager.stored import context
+
+    return context(device)
 
 
 def _load_extension() -> None:

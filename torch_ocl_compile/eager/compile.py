@@ -1,7 +1,8 @@
 # torch_ocl_compile/eager/compile.py: one op called outside of compiled functions -> a plan.
 """Called by csrc/torch/eager.cpp when it has no plan for an op's arguments. The op is traced on fake tensors, in its
 functional form, and lowered like any graph; what it writes becomes a store into the argument. An op without kernels runs on
-the CPU, counted there; `reasons()` says why. Any other error is the caller's to see."""
+the CPU, counted there; its plan has the reason why. Any other error is the caller's to see. What follows from the call alone is
+kept in the cache (csrc/torch/stored_plans.h)."""
 
 from __future__ import annotations
 
@@ -16,12 +17,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from torch_ocl_compile import _C, config
+from torch_ocl_compile import _C, config, identity
 from torch_ocl_compile.compile import debug
 from torch_ocl_compile.compile.plan import make_plan
+from torch_ocl_compile.decompositions.forms import FORMS
 from torch_ocl_compile.decompositions.table import ocl_decomp_table
 from torch_ocl_compile.eager.forms import form_of
 from torch_ocl_compile.eager.tracing import trace
@@ -40,6 +48,7 @@ from torch_ocl_compile.lowering.lowered import (
     Source,
 )
 from torch_ocl_compile.lowering.random import functionalise
+from torch_ocl_compile.lowering.registry import LOWERINGS
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +56,6 @@ aten = torch.ops.aten
 # One value of the schema's returns: a number, or (is it a list, [(is it the plan's, output or leaf)]).
 Return = int | tuple[bool, list[tuple[bool, int]]]
 
-_REASONS: dict[str, str] = {}
 _labels = itertools.count()
 
 
@@ -63,45 +71,61 @@ class Level(enum.IntEnum):
 class EagerPlan:
     """Read by csrc/python/eager_bindings.cpp. Leaves: the arguments in schema order, with the elements of lists."""
 
-    plan: Any = None
+    plan: Any = None  # None: there is none
     inputs: list[tuple[Any, ...]] = field(default_factory=list)  # ("tensor", leaf), ("numbers", leaves, dtype), ...
     symbols: list[tuple[int, int]] = field(default_factory=list)  # leaf, dimension
     returns: list[Return] = field(default_factory=list)
     resizes: list[tuple[int, list[int], list[int]]] = field(default_factory=list)  # leaf, sizes, strides
     refused: bool = False  # PyTorch's kernel for the CPU will raise its own error
+    reason: str = ""  # why there is no plan
+    graph: str = ""  # the plan's ir.Graph
+    lasting: bool = False  # it follows from the call, and another process would make the same
 
 
-def compile_op(name: str, overload: str, args: list[Any], same: list[int], level: int) -> EagerPlan | None:
-    """The plan for a call, None if there is none. `same`: for each leaf the first that is the same."""
+def compile_op(name: str, overload: str, args: list[Any], same: list[int], level: int) -> EagerPlan:
+    """The plan for a call, or why there is none. `same`: for each leaf the first that is the same."""
     label = f"{name}.{overload}" if overload else name
+    refused = False
     try:
-        return _worker().submit(_compile, name, overload, args, same, Level(level)).result()
+        made = _worker().submit(_compile, name, overload, args, same, Level(level)).result()
+        made.lasting = _lasts(name)
+        return made
     except Untraceable as error:
-        reason, made = error.__cause__ or error, EagerPlan(refused=True) if error.refused else None
+        reason, refused, lasting = error.__cause__ or error, error.refused, error.refused or error.lasting
     except Refused as error:
-        reason, made = error, EagerPlan(refused=True)
+        reason, refused, lasting = error, True, True
     except UnsupportedError as error:
-        reason, made = error, None
-    _REASONS[label] = f"{type(reason).__name__}: {reason}"
-    log.debug("%s is not compiled (%s): %s", label, Level(level).name.lower(), _REASONS[label])
-    return made
+        reason, lasting = error, True
+    text = f"{type(reason).__name__}: {reason}"
+    log.debug("%s is not compiled (%s): %s", label, Level(level).name.lower(), text)
+    return EagerPlan(refused=refused, reason=text, lasting=lasting and _lasts(name))
 
 
-def reasons() -> dict[str, str]:
-    """Why ops could not be compiled, the latest reason of each."""
-    return dict(_REASONS)
+def _lasts(name: str) -> bool:
+    """Whether nothing but our code and torch's makes the plans of an op. What others add may be another next time."""
+    if not name.startswith(("aten::", "prims::", "ocl::")) or identity.sources_changed():
+        return False
+    return all(identity.speaks_for(f) for rows in (ocl_decomp_table(), FORMS, LOWERINGS) for f in rows.values())
 
 
 # What ops raise for arguments that they do not take; errors that only tracing has are classes of their own.
 _OF_ARGUMENTS = (RuntimeError, IndexError, ValueError)
+# What fake tensors raise for ops that they cannot do.
+_OF_TRACES = (
+    DynamicOutputShapeException,
+    DataDependentOutputException,
+    UnsupportedOperatorException,
+    UnsupportedFakeTensorException,
+)
 
 
 class Untraceable(Exception):
-    """PyTorch cannot trace the op. `refused`: because of its arguments, as the op itself will say."""
+    """PyTorch cannot trace the op. `refused`: because of its arguments, as the op itself will say. `lasting`: it never can."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
         self.refused = type(error) in (*_OF_ARGUMENTS, TypeError)
+        self.lasting = isinstance(error, (*_OF_TRACES, NotImplementedError))
 
 
 def _is_ours(error: BaseException) -> bool:
@@ -147,7 +171,8 @@ def _compile(name: str, overload: str, args: list[Any], same: list[int], level: 
     results = [traced.result(r) for r in lowered.results]
     plan = make_plan(lowered, dict(config.compile_options(None)), label)
     log.debug("%s: compiled for %s, %d launches", label, level.name.lower(), plan.launch_count)
-    return EagerPlan(plan, inputs, symbols, traced.returns(results))
+    graph = lowered.graph.str()
+    return EagerPlan(plan, inputs, symbols, traced.returns(results), graph=graph)
 
 
 class _Trace:

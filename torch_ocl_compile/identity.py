@@ -1,0 +1,53 @@
+# torch_ocl_compile/identity.py: which code this process runs, for keys of stored plans.
+"""A stored plan may be used by a process that would make the same one: with the same sources, extension and torch. Version numbers
+alone do not tell in a checkout where somebody works."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from torch_ocl_compile import _C
+
+_PACKAGE = Path(__file__).parent
+_HOMES = (f"{_PACKAGE}/", f"{Path(torch.__file__).parent}/")
+_LOADED = time.time()  # `import torch` imports this file
+
+
+def sources_changed() -> bool:
+    """Whether a source was written after this process began to import them: what is loaded may be another one."""
+    return any(path.stat().st_mtime > _LOADED for path in _sources())
+
+
+@functools.cache
+def of_code() -> str:
+    """Equal in processes that run the same code; "" where that cannot be told. Read once: a process stays what it was."""
+    sources = _sources()
+    extension = _C.build_id()
+    if not sources or not extension or sources_changed():
+        return ""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sources:
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(_PACKAGE)} {len(content)}\n".encode())
+        digest.update(content)
+    return f"{digest.hexdigest()} {extension} {torch.__version__} {torch.version.git_version}"
+
+
+def speaks_for(function: Callable[..., Any]) -> bool:
+    """Whether `of_code` says what a function does: its code is ours or torch's."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(function, "__code__", None)
+    return isinstance(function, OpOverload) or (code is not None and code.co_filename.startswith(_HOMES))
+
+
+def _sources() -> list[Path]:
+    return sorted(_PACKAGE.rglob("*.py"))
