@@ -19,7 +19,7 @@ struct CacheStats {
   int64_t entries = 0, bytes = 0, hits = 0, misses = 0, stores = 0, evictions = 0, rejected = 0;
 };
 
-/// A store of byte strings by (table, key). Tables: "kernels", "plans", "tuning". Thread-safe.
+/// A store of byte strings by (table, key). Tables: "kernels", "graphs" (of torch.compile, whole), "tuning". Thread-safe.
 class KernelCache {
  public:
   /// `path` "" keeps nothing. Never throws.

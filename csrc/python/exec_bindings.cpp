@@ -422,6 +422,26 @@ void bind_exec(py::module_& m) {
         if (const auto cache = settings().cache) cache->erase("tuning", key);
       },
       py::arg("key"));
+  e.def(
+      "find_graph",
+      [](const std::string& key) -> py::object {
+        const auto cache = settings().cache;
+        const std::string value = cache ? cache->find("graphs", key) : "";
+        return value.empty() ? py::object(py::none()) : py::object(py::bytes(value));
+      },
+      py::arg("key"));
+  e.def(
+      "store_graph",
+      [](const std::string& key, const py::bytes& value) {
+        if (const auto cache = settings().cache) cache->store("graphs", key, value);
+      },
+      py::arg("key"), py::arg("value"));
+  e.def(
+      "erase_graph",
+      [](const std::string& key) {
+        if (const auto cache = settings().cache) cache->erase("graphs", key);
+      },
+      py::arg("key"));
   e.def("begin_recording", &runtime::begin_recording, py::arg("timing"));
   e.def("end_recording", &records);
   py::class_<PyPlan, std::shared_ptr<PyPlan>>(e, "Plan")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -48,7 +49,7 @@ def lower_call(c: Context, target: Callable[..., Any], args: Sequence[Any], kwar
             operands.append(c.builder.realize(c.number(leaf, ir.DType.kI64)))
     results = [(ir_dtype(fakes[p].dtype), c.shape(fakes[p].shape)) for p in positions]
     strides = [c.shape(fakes[p].stride()) for p in positions]
-    c.calls.append(_eager(target, slots, spec, positions, c.val, result_spec))
+    c.calls.append(EagerCall(target, slots, spec, positions, [_strides_of(fakes[p]) for p in positions]))
     values = c.builder.call(len(c.calls) - 1, operands, results, strides)
     made: list[Any] = [None] * len(fakes)
     for p, value in zip(positions, values, strict=True):
@@ -64,25 +65,28 @@ class _Slot:
         self.is_number = is_number
 
 
-def _eager(
-    target: Callable[..., Any], slots: list[Any], spec: Any, positions: list[int], traced: Any, result_spec: Any
-) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
+def _fill(slot: Any, tensors: list[torch.Tensor]) -> Any:
+    if not isinstance(slot, _Slot):
+        return slot
+    tensor = tensors[slot.position]
+    return int(tensor.item()) if slot.is_number else tensor
+
+
+@dataclass(frozen=True)
+class EagerCall:
     """The Python callable of a Call: operand tensors in, result tensors with the traced strides out."""
-    promised = [_strides_of(f) for f in tree_flatten(traced)[0]]
 
-    def fill(slot: Any, tensors: list[torch.Tensor]) -> Any:
-        if not isinstance(slot, _Slot):
-            return slot
-        tensor = tensors[slot.position]
-        return int(tensor.item()) if slot.is_number else tensor
+    target: Callable[..., Any]
+    slots: list[Any]  # the leaves of the arguments, a _Slot for each operand
+    spec: Any  # how the leaves become arguments
+    positions: list[int]  # of the results that are tensors
+    promised: list[tuple[int, ...] | None]  # their traced strides
 
-    def run(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        args, kwargs = tree_unflatten([fill(s, tensors) for s in slots], spec)
+    def __call__(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        args, kwargs = tree_unflatten([_fill(s, tensors) for s in self.slots], self.spec)
         with torch.no_grad():
-            results = tree_flatten(target(*args, **kwargs))[0]
-        return [_restrided(results[p], promised[p]) for p in positions]
-
-    return run
+            results = tree_flatten(self.target(*args, **kwargs))[0]
+        return [_restrided(results[p], strides) for p, strides in zip(self.positions, self.promised, strict=True)]
 
 
 def _strides_of(fake: Any) -> tuple[int, ...] | None:
