@@ -13,6 +13,7 @@
 #include "csrc/exec/tune.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/plan_object.h"
+#include "csrc/python/settings.h"
 #include "csrc/runtime/build_pool.h"
 #include "csrc/runtime/history.h"
 #include "csrc/schedule/pipeline.h"
@@ -45,11 +46,40 @@ Settings settings() {
   return shared_settings().settings;
 }
 
+}  // namespace
+
+std::shared_ptr<cache::KernelCache> current_cache() { return settings().cache; }
+
 runtime::BinaryStore binary_store(const std::shared_ptr<cache::KernelCache>& cache) {
   if (!cache) return {};
   return {[cache](const std::string& key) { return cache->find("kernels", key); },
           [cache](const std::string& key, const std::string& binary) { cache->store("kernels", key, binary); }};
 }
+
+exec::PlanOptions plan_options_from(const py::dict& options) {
+  exec::PlanOptions plan_options;
+  const auto take = [&options](const char* key, auto& field) {
+    if (options.contains(key)) field = options[key].cast<std::decay_t<decltype(field)>>();
+  };
+  plan_options.label = "graph";
+  take("label", plan_options.label);
+  take("disable", plan_options.disable);
+  take("kernel_family", plan_options.kernel_family);
+  if (options.contains("kept_weights_mb")) plan_options.most_kept_bytes = options["kept_weights_mb"].cast<int64_t>() << 20;
+  take("vector_floats", plan_options.vector_floats);
+  take("units", plan_options.units);
+  take("fuse", plan_options.schedule.fuse);
+  take("verify", plan_options.schedule.verify);
+  take("choice", plan_options.choice);
+  take("tuned", plan_options.tuned);
+  take("appended", plan_options.appended);
+  const Settings current = settings();
+  plan_options.failed_dir = current.failed_dir;
+  plan_options.dump_dir = current.dump_dir;
+  return plan_options;
+}
+
+namespace {
 
 void configure(const std::string& cache_path, int64_t budget_bytes, const std::string& failed_dir,
                const std::string& dump_dir) {
@@ -100,29 +130,6 @@ py::dict live_counts() {
   d["programs"] = Live<runtime::Program>::count();
   d["eager_plans"] = aten::eager_plan_count();
   return d;
-}
-
-exec::PlanOptions plan_options_from(const py::dict& options) {
-  exec::PlanOptions plan_options;
-  const auto take = [&options](const char* key, auto& field) {
-    if (options.contains(key)) field = options[key].cast<std::decay_t<decltype(field)>>();
-  };
-  plan_options.label = "graph";
-  take("label", plan_options.label);
-  take("disable", plan_options.disable);
-  take("kernel_family", plan_options.kernel_family);
-  if (options.contains("kept_weights_mb")) plan_options.most_kept_bytes = options["kept_weights_mb"].cast<int64_t>() << 20;
-  take("vector_floats", plan_options.vector_floats);
-  take("units", plan_options.units);
-  take("fuse", plan_options.schedule.fuse);
-  take("verify", plan_options.schedule.verify);
-  take("choice", plan_options.choice);
-  take("tuned", plan_options.tuned);
-  take("appended", plan_options.appended);
-  const Settings current = settings();
-  plan_options.failed_dir = current.failed_dir;
-  plan_options.dump_dir = current.dump_dir;
-  return plan_options;
 }
 
 std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const std::vector<py::function>& calls,
@@ -406,42 +413,6 @@ void bind_exec(py::module_& m) {
         exec::set_measured(device, measured_from(choices, disabled));
       },
       py::arg("device_index"), py::arg("choices"), py::arg("disabled"));
-  e.def("tuning_rows", [] {
-    const auto cache = settings().cache;
-    return cache ? cache->entries("tuning") : std::vector<std::pair<std::string, std::string>>();
-  });
-  e.def(
-      "store_tuning",
-      [](const std::string& key, const std::string& value) {
-        if (const auto cache = settings().cache) cache->store("tuning", key, value);
-      },
-      py::arg("key"), py::arg("value"));
-  e.def(
-      "erase_tuning",
-      [](const std::string& key) {
-        if (const auto cache = settings().cache) cache->erase("tuning", key);
-      },
-      py::arg("key"));
-  e.def(
-      "find_graph",
-      [](const std::string& key) -> py::object {
-        const auto cache = settings().cache;
-        const std::string value = cache ? cache->find("graphs", key) : "";
-        return value.empty() ? py::object(py::none()) : py::object(py::bytes(value));
-      },
-      py::arg("key"));
-  e.def(
-      "store_graph",
-      [](const std::string& key, const py::bytes& value) {
-        if (const auto cache = settings().cache) cache->store("graphs", key, value);
-      },
-      py::arg("key"), py::arg("value"));
-  e.def(
-      "erase_graph",
-      [](const std::string& key) {
-        if (const auto cache = settings().cache) cache->erase("graphs", key);
-      },
-      py::arg("key"));
   e.def("begin_recording", &runtime::begin_recording, py::arg("timing"));
   e.def("end_recording", &records);
   py::class_<PyPlan, std::shared_ptr<PyPlan>>(e, "Plan")

@@ -55,7 +55,7 @@ LATE_IMPORTS = {
     "__init__": "the rest of the package is imported when it is used",
     "cli": "each command imports what it needs",
     "config": "options are read before the extension is loaded",
-    "compile.backend": "measuring needs mode='max-autotune'",
+    "compile.plan": "measuring needs mode='max-autotune'",
     "device.current": "Dynamo traces this file",
     "device.registration": "`import torch` ends with it; it loads the extension itself, and the compiler at the first op",
 }

@@ -16,7 +16,7 @@ from torch_ocl_compile import config
 from torch_ocl_compile.compile import attention_pattern, debug, plan_store
 from torch_ocl_compile.compile.call import Call, eager_call
 from torch_ocl_compile.compile.joint_graph import ocl_partition
-from torch_ocl_compile.compile.plan import device_index, make_plan
+from torch_ocl_compile.compile.plan import make_plan, measure_kernels
 from torch_ocl_compile.compile.stored_plan import Body, CompiledGraph
 from torch_ocl_compile.decompositions.table import ocl_decomp_table
 from torch_ocl_compile.errors import ConfigError, FallbackError, UnsupportedError
@@ -106,11 +106,7 @@ def compile_graph(
         return whole_graph_eagerly(gm, kind, settings, str(error))
     check_device(lowered.device)
     debug.dump(label, "graph.txt", lowered.graph.str)
-    if settings.get("max_autotune"):
-        from torch_ocl_compile.tuning import measure  # only mode="max-autotune" needs it
-
-        config.configure_core()
-        measure.tune_graph(lowered.graph, device_index(lowered), settings)
+    measure_kernels(lowered, settings)
     if kind != "inference":  # weights change at each step
         settings = {**settings, "kept_weights_mb": 0}
     plan = make_plan(lowered, settings, label)

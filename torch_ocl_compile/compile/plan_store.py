@@ -129,12 +129,12 @@ def _candidates(key: str) -> Iterator[tuple[Any, bytes, bool]]:
     for content in _contents(key):
         try:
             entry = pickle.loads(content)
+            # torch refuses retain_graph=True where backward overwrites what was saved; CompiledGraph has a plan for it.
+            entry.runtime_metadata.bw_donated_idxs = []
         except Exception as error:
             log.warning("a stored graph cannot be read and is compiled anew: %s: %s", type(error).__name__, error)
             _C.exec.erase_graph(key)
             return
-        # torch refuses retain_graph=True after a backward that overwrites what was saved; CompiledGraph has a plan for it.
-        entry.runtime_metadata.bw_donated_idxs = []
         yield entry, content, True
 
 

@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_ocl_compile.compile import debug
 from torch_ocl_compile.compile.call import Boxed, Call
-from torch_ocl_compile.compile.plan import make_plan
+from torch_ocl_compile.compile.plan import make_plan, measure_kernels
 from torch_ocl_compile.errors import InternalError, UnsupportedError
 from torch_ocl_compile.fx.host_function import HostFunction
 from torch_ocl_compile.fx.overloads import overload
@@ -89,6 +89,7 @@ class CompiledGraph(OutputCode):
         lowered = body.lowered
         label = debug.next_label(body.kind, loaded=True)
         debug.dump(label, "graph.txt", lowered.graph.str)
+        measure_kernels(lowered, body.settings)
         plan = make_plan(lowered, body.settings, label)
         if plan.output_strides() != body.strides:
             raise InternalError("its results have other strides than those that were stored")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.errors import UnsupportedError
@@ -37,19 +37,21 @@ def lower_call(c: Context, target: Callable[..., Any], args: Sequence[Any], kwar
         raise UnsupportedError(f"{target} returns no tensor")
     if any(isinstance(f, (torch.SymInt, torch.SymFloat, torch.SymBool)) for f in fakes):
         raise UnsupportedError(f"{target} returns a size that depends on the data")
-    leaves, spec = tree_flatten((tuple(args), dict(kwargs)))
-    slots: list[Any] = list(leaves)
     operands: list[ir.Value] = []
-    for i, leaf in enumerate(leaves):
-        if isinstance(leaf, ir.Value):
-            slots[i] = _Slot(len(operands), False)
-            operands.append(leaf)
-        elif isinstance(leaf, torch.SymInt):
-            slots[i] = _Slot(len(operands), True)
+
+    def slot(leaf: Any) -> Any:
+        if isinstance(leaf, torch.SymInt):
             operands.append(c.builder.realize(c.number(leaf, ir.DType.kI64)))
+            return _Slot(len(operands) - 1, True)
+        if isinstance(leaf, ir.Value):
+            operands.append(leaf)
+            return _Slot(len(operands) - 1, False)
+        return leaf
+
+    arguments = tree_map(slot, (tuple(args), dict(kwargs)))
     results = [(ir_dtype(fakes[p].dtype), c.shape(fakes[p].shape)) for p in positions]
     strides = [c.shape(fakes[p].stride()) for p in positions]
-    c.calls.append(EagerCall(target, slots, spec, positions, [_strides_of(fakes[p]) for p in positions]))
+    c.calls.append(EagerCall(target, arguments, positions, [_strides_of(fakes[p]) for p in positions]))
     values = c.builder.call(len(c.calls) - 1, operands, results, strides)
     made: list[Any] = [None] * len(fakes)
     for p, value in zip(positions, values, strict=True):
@@ -77,13 +79,12 @@ class EagerCall:
     """The Python callable of a Call: operand tensors in, result tensors with the traced strides out."""
 
     target: Callable[..., Any]
-    slots: list[Any]  # the leaves of the arguments, a _Slot for each operand
-    spec: Any  # how the leaves become arguments
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]  # with a _Slot for each operand
     positions: list[int]  # of the results that are tensors
     promised: list[tuple[int, ...] | None]  # their traced strides
 
     def __call__(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        args, kwargs = tree_unflatten([_fill(s, tensors) for s in self.slots], self.spec)
+        args, kwargs = tree_map(lambda leaf: _fill(leaf, tensors), self.arguments)
         with torch.no_grad():
             results = tree_flatten(self.target(*args, **kwargs))[0]
         return [_restrided(results[p], strides) for p, strides in zip(self.positions, self.promised, strict=True)]
