@@ -18,7 +18,7 @@ from torch_ocl_compile.compile.call import Call, eager_call
 from torch_ocl_compile.compile.joint_graph import ocl_partition
 from torch_ocl_compile.compile.plan import make_plan, measure_kernels
 from torch_ocl_compile.compile.stored_plan import Body, CompiledGraph
-from torch_ocl_compile.decompositions.table import ocl_decomp_table
+from torch_ocl_compile.decompositions.table import LateTable
 from torch_ocl_compile.errors import ConfigError, FallbackError, UnsupportedError
 from torch_ocl_compile.fx.host_part import graph_device
 from torch_ocl_compile.lowering.checks import Refused
@@ -57,7 +57,7 @@ def ocl(
             fw_compiler=compiler["forward"],
             bw_compiler=compiler["backward"],
             inference_compiler=compiler["inference"],
-            decompositions=ocl_decomp_table(),
+            decompositions=LateTable(),
             partition_fn=ocl_partition,
             keep_inference_input_mutations=True,
         )

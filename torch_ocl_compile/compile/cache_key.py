@@ -1,11 +1,13 @@
 # torch_ocl_compile/compile/cache_key.py: what a stored graph depends on besides the graph that Dynamo traced.
-"""AOTAutograd's own key has the graph, the inputs, torch's version and torch's settings. It knows nothing of this project.
+"""AOTAutograd's own key has the graph, the inputs, and settings of AOTAutograd. What it has of Inductor is left out: to collect it takes
+seconds, because it loads all code generators of Inductor.
 Measured choices of kernels are not part of the key: a stored graph is scheduled when it is loaded, by the choices then known."""
 
 from __future__ import annotations
 
 import hashlib
 import marshal
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -15,7 +17,6 @@ import torch
 from torch._ops import OpOverload
 
 from torch_ocl_compile import _C
-from torch_ocl_compile.decompositions.table import ocl_decomp_table
 from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.lowering.graph import allows_tf32
 from torch_ocl_compile.lowering.registry import LOWERINGS
@@ -30,10 +31,34 @@ def key(settings: Mapping[str, Any], inputs: Sequence[Any]) -> str:
         project_hash(),
         sorted(settings.items()),
         [device_text(index) for index in devices(inputs)],
-        allows_tf32(),
-        foreign_functions({**ocl_decomp_table(), **LOWERINGS}),
+        torch_settings(),
+        foreign_functions([torch._decomp.decomposition_table, inductors_table(), LOWERINGS]),
     ]
     return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def torch_settings() -> list[Any]:
+    """What torch was told that shows in a graph, where AOTAutograd's own key lacks it in some version."""
+    autocast = [
+        (device, torch.get_autocast_dtype(device))
+        for device in torch._C._autocast_supported_devices()
+        if torch.is_autocast_enabled(device)
+    ]
+    deterministic: Any = torch.utils.deterministic
+    inductor: Any = torch._inductor.config  # PyTorch's decompositions and its partitioner read it
+    return [
+        (torch.__version__, torch.version.git_version),
+        (torch.get_default_dtype(), autocast, allows_tf32(), torch.compiler.config.cache_key_tag),
+        (torch.are_deterministic_algorithms_enabled(), deterministic.fill_uninitialized_memory),
+        (torch.get_float32_matmul_precision(), torch._C._get_sdp_priority_order()),
+        inductor.get_hash(),
+    ]
+
+
+def inductors_table() -> Mapping[Any, Any]:
+    """Inductor's decompositions, if they are loaded: no one can have added to them before."""
+    module = sys.modules.get("torch._inductor.decomposition")
+    return getattr(module, "decompositions", {})
 
 
 @cache
@@ -62,10 +87,10 @@ def device_text(index: int) -> str:
     return f"{sorted(properties.items())}\n{_C.describe_device(index)}"
 
 
-def foreign_functions(table: Mapping[Any, Any]) -> list[tuple[str, str]]:
+def foreign_functions(tables: Iterable[Mapping[Any, Any]]) -> list[tuple[str, str]]:
     """Decompositions and lowerings that are not torch's and not ours: an op and a hash of its function's code."""
     found = []
-    for op, function in table.items():
+    for op, function in (row for table in tables for row in table.items()):
         while isinstance(function, partial):
             function = function.func
         code = getattr(function, "__code__", None)

@@ -3,11 +3,12 @@
 make. Ours are pickles of compiled graphs, so they go where the kernels go: a file that only the user can change, with a
 limit to its size and a checksum for each entry (docs/cache.md).
 
-For this, three functions of torch's AOTAutogradCache are wrapped; for graphs of other backends they do what they did:
+For this, four functions of torch are wrapped; for graphs of other backends they do what they did:
 
-iterate_over_candidates   finds the entries of a key
-_write_to_local_cache     stores an entry
-make_entry                makes one: ours has the compiled graphs in it, others have keys of Inductor's cache
+FxGraphHashDetails.__init__                what of Inductor is part of a key: for ours nothing, cache_key.py says what is
+AOTAutogradCache.iterate_over_candidates   finds the entries of a key
+AOTAutogradCache._write_to_local_cache     stores an entry
+AOTAutogradCache.make_entry                makes one: ours has the compiled graphs in it, others have keys of Inductor's cache
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import torch
 from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
+from torch._inductor.codecache import FxGraphHashDetails
 
 from torch_ocl_compile import _C, config
 from torch_ocl_compile.compile import cache_key, stored_plan
@@ -36,17 +38,18 @@ log = logging.getLogger(__name__)
 
 MOST_ENTRIES = 8  # of one key: they differ in their guards on sizes
 _OURS = stored_plan.__name__.encode()  # the module that pickle names in an entry of ours
-_EXPECTED = {
-    "iterate_over_candidates": ["local", "remote_cache", "key"],
-    "_write_to_local_cache": ["key", "content"],
-    "make_entry": None,  # takes whatever it takes
-}
+_WRAPPED: list[tuple[Any, str, list[str]]] = [  # and the parameters that they must have
+    (FxGraphHashDetails, "__init__", ["self", "gm", "example_inputs", "fx_kwargs", "inputs_to_check"]),
+    (AOTAutogradCache, "iterate_over_candidates", ["local", "remote_cache", "key"]),
+    (AOTAutogradCache, "_write_to_local_cache", ["key", "content"]),
+    (AOTAutogradCache, "make_entry", []),
+]
 
 
 class _Lookup(threading.local):
-    """Whether this thread is in a compilation of ours."""
+    """What this thread's compilation depends on, "" outside of compilations of ours."""
 
-    active = False
+    key = ""
 
 
 _lookup = _Lookup()
@@ -67,15 +70,11 @@ def lookup(settings: dict[str, Any], inputs: Sequence[Any]) -> Iterator[bool]:
         log.info("graphs are neither stored nor loaded: %s", reason)
         yield False
         return
-    torch_config: Any = torch.compiler.config
-    tag = torch_config.cache_key_tag
-    before = _lookup.active
-    _lookup.active = True
+    before, _lookup.key = _lookup.key, key
     try:
-        with torch_config.patch(cache_key_tag=f"{tag} ocl {key}"):
-            yield True
+        yield True
     finally:
-        _lookup.active = before
+        _lookup.key = before
 
 
 def _reason_against(settings: dict[str, Any]) -> str:
@@ -91,14 +90,20 @@ def _reason_against(settings: dict[str, Any]) -> str:
 @cache
 def install() -> str:
     """Wraps torch's functions, once. What stands against it, "" if nothing."""
-    for name, expected in _EXPECTED.items():
-        function = getattr(AOTAutogradCache, name, None)
+    for owner, name, expected in _WRAPPED:
+        function = getattr(owner, name, None)
         if function is None or (expected and list(inspect.signature(function).parameters) != expected):
-            return f"torch {torch.__version__} has no AOTAutogradCache.{name} that is known"
-    find, write, make = (getattr(AOTAutogradCache, name) for name in _EXPECTED)
+            return f"torch {torch.__version__} has no {owner.__name__}.{name} that is known"
+    describe, find, write, make = (getattr(owner, name) for owner, name, _ in _WRAPPED)
+
+    def describe_graph(self: Any, gm: Any, example_inputs: Any, fx_kwargs: Any, inputs_to_check: Any) -> None:
+        if not _lookup.key:
+            describe(self, gm, example_inputs, fx_kwargs, inputs_to_check)
+        else:
+            self.gm, self.example_inputs, self.ocl = gm, list(example_inputs), _lookup.key
 
     def iterate_over_candidates(cls: Any, local: bool, remote_cache: Any, key: str) -> Any:
-        if not _lookup.active:
+        if not _lookup.key:
             return find(local, remote_cache, key)
         return _candidates(key) if local else find(False, remote_cache, key)
 
@@ -117,6 +122,8 @@ def install() -> str:
         with functorch_config.patch(bundled_autograd_cache=True):
             return make(*args, **kwargs)
 
+    details: Any = FxGraphHashDetails
+    details.__init__ = describe_graph
     replaced: Any = AOTAutogradCache
     replaced.iterate_over_candidates = classmethod(iterate_over_candidates)
     replaced._write_to_local_cache = staticmethod(write_to_local_cache)
