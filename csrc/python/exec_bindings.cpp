@@ -214,7 +214,7 @@ py::dict timings(PyPlan& self) {
   d["build_seconds"] = self.plan->build_seconds;
   py::list passes;
   for (const schedule::PassTrace& pass : self.plan->passes)
-    passes.append(py::make_tuple(pass.name, pass.milliseconds, pass.changed, pass.verified));
+    passes.append(py::make_tuple(pass.name, pass.milliseconds, pass.verified));
   d["passes"] = passes;
   return d;
 }

@@ -11,7 +11,6 @@ namespace ocl::schedule {
 struct PassTrace {
   std::string name;
   double milliseconds = 0;
-  bool changed = false;
   bool verified = false;  // the graph was checked after it
 };
 

@@ -11,7 +11,7 @@ from torch_ocl_compile.errors import ConfigError, FallbackError
 
 
 def compiled_passes(device, **options):
-    """(name, milliseconds, changed, verified) of the passes over a small graph."""
+    """(name, milliseconds, verified) of the passes over a small graph."""
     torch._dynamo.reset()
     torch.compile(lambda x: x.exp().sum(), backend="ocl", options=options)(torch.ones(4, device=device))
     return debug.records()[-1].plan.timings()["passes"]

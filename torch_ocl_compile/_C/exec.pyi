@@ -69,6 +69,6 @@ class Plan:
     def launch_count(self) -> int: ...
     def run(self, args: list[Any]) -> list[torch.Tensor]: ...  # sizes s0, s1, ..., then tensors
     def describe(self) -> list[dict[str, Any]]: ...  # a launch each: name, kind, text, origin, ops, bytes, flops
-    def timings(self) -> dict[str, Any]: ...  # seconds; passes as (name, milliseconds, changed, verified)
+    def timings(self) -> dict[str, Any]: ...  # seconds; passes as (name, milliseconds, verified)
     def output_strides(self) -> list[list[int]]: ...  # an empty list where symbolic
     def schedule(self) -> str: ...
