@@ -97,7 +97,7 @@ class CompiledGraph(OutputCode):
             record(op, reason)
         debug.remember(label, body.fx_nodes, lowered, plan)
         run = Call(lowered, plan).boxed()
-        overwrites = any(lowered.graph.buffers[b].donated for b in lowered.graph.inputs)
+        overwrites = any(buffer.donated for buffer in lowered.graph.buffers)
         self.run = _RunBackward(run, body, label) if overwrites else run
         self.body, self.stored = body, b""
 
