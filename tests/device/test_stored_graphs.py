@@ -285,6 +285,7 @@ print("found", json.dumps([debug.compiled_graphs(), debug.loaded_graphs(), _C.ex
 """
 
 
+@pytest.mark.sampled()  # minutes on a slow runtime
 def test_second_process_compiles_nothing(ocl_device, tmp_path):
     found = []
     for _ in range(2):
@@ -297,7 +298,7 @@ def test_second_process_compiles_nothing(ocl_device, tmp_path):
         found.append(json.loads(re.search(r"found (.*)", out)[1]))
     (compiled, loaded, _, *first), (compiled_2, loaded_2, built_2, *second) = found
     assert compiled == loaded_2 == 4 and loaded == compiled_2 == 0
-    if "PoCL" not in torch.ocl.get_device_name(ocl_device):
+    if not torch.ocl.get_device_properties(ocl_device).platform_name.startswith("Portable"):  # it keeps its own kernels
         assert built_2 == 0
     assert first == second
     assert not (tmp_path / "inductor" / "aotautograd").exists(), "graphs are in our cache alone"

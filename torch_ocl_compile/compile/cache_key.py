@@ -46,11 +46,13 @@ def torch_settings() -> list[Any]:
     ]
     deterministic: Any = torch.utils.deterministic
     inductor: Any = torch._inductor.config  # PyTorch's decompositions and its partitioner read it
+    cuda: Any = torch.backends.cuda  # its switches of attention hold for every device
+    attention = (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled())
     return [
         (torch.__version__, torch.version.git_version),
         (torch.get_default_dtype(), autocast, allows_tf32(), torch.compiler.config.cache_key_tag),
         (torch.are_deterministic_algorithms_enabled(), deterministic.fill_uninitialized_memory),
-        (torch.get_float32_matmul_precision(), torch._C._get_sdp_priority_order()),
+        (torch.get_float32_matmul_precision(), attention),
         inductor.get_hash(),
     ]
 

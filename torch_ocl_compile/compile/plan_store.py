@@ -64,7 +64,7 @@ def lookup(settings: dict[str, Any], inputs: Sequence[Any]) -> Iterator[bool]:
     if not reason:
         try:
             key = cache_key.key(settings, inputs)
-        except OclError as error:
+        except (OclError, OSError) as error:  # OSError: a source file that cannot be read
             reason = str(error)
     if reason:
         log.info("graphs are neither stored nor loaded: %s", reason)
