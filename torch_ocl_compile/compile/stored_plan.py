@@ -75,20 +75,19 @@ class CompiledGraph(OutputCode):
         started = time.perf_counter()
         try:
             with _disable_current_modes():
-                self.load(unpack(self.stored))
+                label = self.load(unpack(self.stored))
         except Exception as error:
             log.warning("a stored graph cannot be used and is compiled anew: %s", error)
             raise FXGraphCacheMiss(str(error)) from error
-        assert self.body is not None
-        log.info("a %s graph was loaded in %.2f s", self.body.kind, time.perf_counter() - started)
+        log.info("%s: loaded in %.2f s", label, time.perf_counter() - started)
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         pass
 
-    def load(self, body: Body) -> None:
+    def load(self, body: Body) -> str:
+        """Makes a plan of a graph; the plan's label."""
         lowered = body.lowered
         label = debug.next_label(body.kind, loaded=True)
-        debug.dump(label, "graph.txt", lowered.graph.str)
         measure_kernels(lowered, body.settings)
         plan = make_plan(lowered, body.settings, label)
         if plan.output_strides() != body.strides:
@@ -100,6 +99,7 @@ class CompiledGraph(OutputCode):
         overwrites = any(buffer.donated for buffer in lowered.graph.buffers)
         self.run = _RunBackward(run, body, label) if overwrites else run
         self.body, self.stored = body, b""
+        return label
 
 
 class _RunBackward:
