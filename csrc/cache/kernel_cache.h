@@ -31,7 +31,8 @@ struct Cleaned {
   std::string problem;            // why it stopped, "" if it did not
 };
 
-/// A store of byte strings by (table, key). Tables: "kernels", "eager", "tuning". Thread-safe.
+/// A store of byte strings by (table, key). Tables: "kernels", "eager" (plans of single ops), "graphs" (of
+/// torch.compile, whole), "tuning". Thread-safe.
 class KernelCache {
  public:
   /// `path` "" keeps nothing. Never throws.

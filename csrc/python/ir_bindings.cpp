@@ -237,6 +237,11 @@ void bind_graph(py::module_& m) {
       .def_readonly("reduced_precision", &Node::reduced_precision)
       .def_readonly("call", &Node::call);
   py::class_<Graph>(m, "Graph")
+      .def("without_donations",
+           [](Graph g) {
+             for (Buffer& buffer : g.buffers) buffer.donated = false;
+             return g;
+           })
       .def_static("parse", &parse_graph)
       .def_readonly("buffers", &Graph::buffers)
       .def_readonly("nodes", &Graph::nodes)

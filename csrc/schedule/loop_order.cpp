@@ -66,13 +66,22 @@ class GroupLoops {
     ir::Shape sizes, reduce_sizes;
     permute(*main, SymbolKind::kLoop, group_.sizes, 0, sizes, map);
     permute(*main, SymbolKind::kReduce, group_.reduce_sizes, group_.sizes.size(), reduce_sizes, map);
-    apply(map, sizes, reduce_sizes);
+    const bool moves = std::ranges::any_of(map, [](const auto& loop) {
+      const auto& [from, to] = loop;
+      return !(to == IndexExpr::symbol(from.kind, from.index));
+    });
+    if (moves) apply(map, sizes, reduce_sizes);
   }
 
   void collapse() {
     for (const SymbolKind kind : {SymbolKind::kLoop, SymbolKind::kReduce})
-      for (int a = count(kind) - 2; a >= 0; --a)
-        if (collapsible(kind, a)) merge(kind, a);
+      for (int last = count(kind) - 1; last > 0; --last) {
+        int first = last;
+        while (first > 0 && collapsible(kind, first - 1)) --first;
+        // All at once; where that makes an offset harder, as many of the inner ones as possible.
+        while (first < last && !merge(kind, first, last)) ++first;
+        last = first;
+      }
   }
 
   void choose_vector_width(const Caps& caps) {
@@ -182,26 +191,32 @@ class GroupLoops {
     return true;
   }
 
-  void merge(SymbolKind kind, int a) {
+  /// Makes one loop of those from `first` to `last`. False, and nothing is changed, if the offsets are not as simple as before.
+  bool merge(SymbolKind kind, int first, int last) {
     LoopMap map;
-    for (int i = 0; i < count(kind); ++i) map.emplace(Symbol{kind, i}, IndexExpr::symbol(kind, i > a ? i - 1 : i));
+    for (int i = 0; i < count(kind); ++i)
+      map.emplace(Symbol{kind, i}, IndexExpr::symbol(kind, i > last ? i - (last - first) : i));
     ir::Shape sizes = group_.sizes, reduce_sizes = group_.reduce_sizes;
     ir::Shape& changed = kind == SymbolKind::kLoop ? sizes : reduce_sizes;
-    const IndexExpr both = IndexExpr::symbol(kind, a), inner = changed[a + 1];
-    map[Symbol{kind, a}] = floordiv(both, inner);
-    map[Symbol{kind, a + 1}] = mod(both, inner);
-    changed[a] = simplify(changed[a] * inner, graph_.ranges());
-    changed.erase(changed.begin() + a + 1);
-    // Kept only if the offsets are as simple as before.
+    const IndexExpr all = IndexExpr::symbol(kind, first);
+    IndexExpr inner = 1;
+    for (int i = last; i >= first; --i) {
+      const IndexExpr outer_part = floordiv(all, inner);
+      map[Symbol{kind, i}] = i == first ? outer_part : mod(outer_part, changed[i]);
+      inner = inner * changed[i];
+    }
+    changed[first] = simplify(inner, graph_.ranges());
+    changed.erase(changed.begin() + first + 1, changed.begin() + last + 1);
     const std::vector<Node> saved = copies();
     const ir::Shape old_sizes = group_.sizes, old_reduce = group_.reduce_sizes;
     apply(map, sizes, reduce_sizes);
-    const size_t at = position(kind, a);
-    if (std::all_of(walks_.begin(), walks_.end(), [&](const Walk& walk) { return walk.strides[at].has_value(); })) return;
+    const size_t at = position(kind, first);
+    if (std::ranges::all_of(walks_, [&](const Walk& walk) { return walk.strides[at].has_value(); })) return true;
     group_.sizes = old_sizes;
     group_.reduce_sizes = old_reduce;
     for (size_t i = 0; i < nodes_.size(); ++i) graph_.nodes[nodes_[i]] = saved[i];
     update();
+    return false;
   }
 
   std::vector<Node> copies() const {

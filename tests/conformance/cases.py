@@ -315,7 +315,7 @@ class Eager(dict):  # type: ignore[type-arg]
     def _graphs(self) -> int:
         from torch_ocl_compile.compile import debug
 
-        return inductor.graphs() if self.backend == "inductor" else debug.compiled_graphs()
+        return inductor.graphs() if self.backend == "inductor" else debug.compiled_graphs() + debug.loaded_graphs()
 
     def _counts(self) -> dict[str, int]:
         from torch_ocl_compile.compile import debug

@@ -43,7 +43,7 @@ PYTHON_LAYERS = {
     "decompositions": {"fx"},
     "lowering": {"_C", "errors", "dtypes", "fx", "decompositions"},
     "tuning": {"_C", "errors", "dtypes", "config"},
-    "compile": {"_C", "errors", "config", "fx", "decompositions", "lowering", "tuning"},
+    "compile": {"_C", "errors", "config", "identity", "fx", "decompositions", "lowering", "tuning"},
     "eager": {"_C", "errors", "config", "identity", "fx", "decompositions", "lowering", "tuning", "compile"},
     "device": {"_C", "errors", "config", "identity", "decompositions", "eager"},
     "__init__": {"compile", "device"},
@@ -58,7 +58,7 @@ LATE_IMPORTS = {
     "bench.peak": "only the side ocl registers the device",
     "bench.side": "only the side ocl registers the device",
     "config": "options are read before the extension is loaded",
-    "compile.backend": "measuring needs mode='max-autotune'",
+    "compile.plan": "measuring needs mode='max-autotune'",
     "device.current": "Dynamo traces this file",
     "device.registration": "`import torch` ends with it; it loads the extension itself, and the compiler at the first op",
 }

@@ -157,9 +157,14 @@ def rewrite(gm: GraphModule, device_type: str = "ocl") -> int:
     """Replaces written-out attention in a graph and the graphs it calls; returns how many."""
     changed = 0
     for module in gm.modules():
-        if isinstance(module, GraphModule):
+        if isinstance(module, GraphModule) and any(map(_is_attention, module.graph.nodes)):
             changed += written_attention(module, device_type)
     return changed
+
+
+def _is_attention(node: Node) -> bool:
+    """Whether a node may be part of one. Most graphs have none, and need no pass."""
+    return node.target is F.scaled_dot_product_attention or kind(node) == "softmax"
 
 
 @graph_pass

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 
 from torch_ocl_compile import config
-from torch_ocl_compile.compile import attention_pattern, debug
+from torch_ocl_compile.compile import attention_pattern, debug, plan_store
 from torch_ocl_compile.compile.call import Call, eager_call
 from torch_ocl_compile.compile.joint_graph import ocl_partition
-from torch_ocl_compile.compile.plan import device_index, make_plan
-from torch_ocl_compile.decompositions.table import ocl_decomp_table
+from torch_ocl_compile.compile.plan import make_plan, measure_kernels
+from torch_ocl_compile.compile.stored_plan import Body, CompiledGraph
+from torch_ocl_compile.decompositions.table import LateTable
 from torch_ocl_compile.errors import ConfigError, FallbackError, UnsupportedError
 from torch_ocl_compile.fx.host_part import graph_device
 from torch_ocl_compile.lowering.checks import Refused
@@ -45,19 +46,22 @@ def ocl(
 
     settings = parse_options(options, mode)
     attention_pattern.rewrite(gm)
-    compiler = {
+    compiler: dict[str, Any] = {
         kind: partial(compile_graph, kind=kind, settings=settings) for kind in ("inference", "forward", "backward")
     }
-    # Fresh every time: aot_autograd keeps its wrapped compilers in its own keywords.
-    aot = aot_autograd(
-        fw_compiler=compiler["forward"],
-        bw_compiler=compiler["backward"],
-        inference_compiler=compiler["inference"],
-        decompositions=ocl_decomp_table(),
-        partition_fn=ocl_partition,
-        keep_inference_input_mutations=True,
-    )
-    return aot(gm, example_inputs)
+    with plan_store.lookup(settings, example_inputs) as is_stored:
+        if is_stored:
+            compiler = {kind: plan_store.serializable(function) for kind, function in compiler.items()}
+        # Fresh every time: aot_autograd keeps its wrapped compilers in its own keywords.
+        aot = aot_autograd(
+            fw_compiler=compiler["forward"],
+            bw_compiler=compiler["backward"],
+            inference_compiler=compiler["inference"],
+            decompositions=LateTable(),
+            partition_fn=ocl_partition,
+            keep_inference_input_mutations=True,
+        )
+        return aot(gm, example_inputs)
 
 
 def reset() -> None:
@@ -74,12 +78,14 @@ def parse_options(options: Any, mode: str | None) -> Options:
     return dict(config.compile_options({**MODES.get(mode or "default", {}), **(options or {})}))
 
 
-def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, kind: str, settings: Options) -> Any:
-    """One graph of AOTAutograd -> a boxed callable. What no plan can do runs eagerly, with its reason on record."""
+def compile_graph(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, kind: str, settings: Options
+) -> CompiledGraph:
+    """One graph of AOTAutograd. What no plan can do runs eagerly, with its reason on record."""
     label = debug.next_label(kind)
     debug.dump(label, "fx.txt", lambda: gm.print_readable(print_output=False))
     if settings.get("interpret"):
-        return eager_call(gm)
+        return CompiledGraph(eager_call(gm), reason="the option interpret runs it op by op")
     started = time.perf_counter()
     restride(gm, example_inputs)
     if graph_device(gm.graph).type == "cpu":
@@ -95,34 +101,31 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, ki
         raise
     except Refused as error:  # running it raises PyTorch's own error
         log.info("%s is not compiled: %s", label, error)
-        return eager_call(gm)
+        return CompiledGraph(eager_call(gm), reason=f"it is not compiled: {error}")
     except UnsupportedError as error:
         return whole_graph_eagerly(gm, kind, settings, str(error))
     check_device(lowered.device)
     debug.dump(label, "graph.txt", lowered.graph.str)
-    if settings.get("max_autotune"):
-        from torch_ocl_compile.tuning import measure  # only mode="max-autotune" needs it
-
-        config.configure_core()
-        measure.tune_graph(lowered.graph, device_index(lowered), settings)
+    measure_kernels(lowered, settings)
     if kind != "inference":  # weights change at each step
         settings = {**settings, "kept_weights_mb": 0}
     plan = make_plan(lowered, settings, label)
     if kind == "forward":
         report_strides(plan, lowered)
-    call = Call(lowered, plan)
-    debug.remember(label, gm, lowered, plan)
-    log.info("%s: %d nodes compiled in %.2f s", label, len(gm.graph.nodes), time.perf_counter() - started)
-    return call.boxed()
+    fx_nodes = len(gm.graph.nodes)
+    debug.remember(label, fx_nodes, lowered, plan)
+    log.info("%s: %d nodes compiled in %.2f s", label, fx_nodes, time.perf_counter() - started)
+    body = Body(kind=kind, fx_nodes=fx_nodes, lowered=lowered, settings=settings, strides=plan.output_strides())
+    return CompiledGraph(Call(lowered, plan).boxed(), body=body)
 
 
-def whole_graph_eagerly(gm: torch.fx.GraphModule, kind: str, settings: Options, reason: str) -> Any:
+def whole_graph_eagerly(gm: torch.fx.GraphModule, kind: str, settings: Options, reason: str) -> CompiledGraph:
     """For what no plan can do. Raises FallbackError where that is forbidden."""
     if settings.get("fallback") == "error":
         message = f"the whole {kind} graph would run eagerly, which options={{'fallback': 'error'}} forbids.\n"
         raise FallbackError(f"{message}  why:   {reason}")
     record(f"the whole {kind} graph", reason)
-    return eager_call(gm)
+    return CompiledGraph(eager_call(gm), reason=f"it runs eagerly: {reason}")
 
 
 def restride(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:

@@ -14,6 +14,7 @@ from torch_ocl_compile.lowering.bounds import FINE
 from torch_ocl_compile.lowering.lowered import (
     Argument,
     Attribute,
+    Computed,
     Expression,
     HostValue,
     LateValue,
@@ -141,8 +142,8 @@ class Call:
                 return lambda values: constant
             case HostValue(position):
                 return lambda values: values.host[position].to(device, non_blocking=True)
-            case Expression(expr, dtype):
-                evaluate = self.lowered.symbols.evaluator(expr)
+            case Expression(function, dtype):
+                evaluate = function.value
                 return lambda values: torch.tensor(evaluate(values.sizes), dtype=dtype)
             case PackedNumbers(positions, dtype):
                 return lambda values: torch.tensor([values.arguments[p] for p in positions], dtype=dtype).to(
@@ -169,8 +170,8 @@ class Call:
                 return lambda values: values.host[position]
             case LateValue(position):
                 return lambda values: values.late[position]
-            case Number(torch.SymInt() as value):
-                evaluate = self.lowered.symbols.evaluator(value)
+            case Computed(function):
+                evaluate = function.value
                 return lambda values: evaluate(values.sizes)
             case Number(value):
                 return lambda values: value

@@ -35,24 +35,29 @@ class Record:
 
 _records: deque[Record] = deque(maxlen=KEPT)
 _collections: list[list[Record]] = []  # of collecting()
-_labels = 0
+_counts = {"compiled": 0, "loaded": 0}
 
 
-def next_label(kind: str) -> str:
-    """forward_0, backward_1, ...: names dumps and plans."""
-    global _labels
-    _labels += 1
-    return f"{kind}_{_labels - 1}"
+def next_label(kind: str, *, loaded: bool = False) -> str:
+    """forward_0, backward_1, ...: names dumps and plans. `loaded`: the graph comes from the cache."""
+    number = sum(_counts.values())
+    _counts["loaded" if loaded else "compiled"] += 1
+    return f"{kind}_{number}"
 
 
 def compiled_graphs() -> int:
     """How many graphs have come to the compiler in this process."""
-    return _labels
+    return _counts["compiled"]
 
 
-def remember(label: str, gm: torch.fx.GraphModule, lowered: Any, plan: Any) -> None:
+def loaded_graphs() -> int:
+    """How many graphs have come from the cache instead."""
+    return _counts["loaded"]
+
+
+def remember(label: str, fx_nodes: int, lowered: Any, plan: Any) -> None:
     graph = lowered.graph
-    record = Record(label, len(gm.graph.nodes), plan.launch_count, len(lowered.calls), graph.str, plan)
+    record = Record(label, fx_nodes, plan.launch_count, len(lowered.calls), graph.str, plan)
     _records.append(record)
     for collection in _collections:
         collection.append(record)

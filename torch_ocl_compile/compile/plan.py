@@ -16,6 +16,15 @@ def device_index(lowered: Lowered) -> int:
     return torch.accelerator.current_device_index() if lowered.device.index is None else lowered.device.index
 
 
+def measure_kernels(lowered: Lowered, settings: dict[str, Any]) -> None:
+    """Before make_plan: measures, where the user asks for it, what no stored measurement says of this graph."""
+    if settings.get("max_autotune"):
+        from torch_ocl_compile.tuning import measure  # only mode="max-autotune" needs it
+
+        config.configure_core()
+        measure.tune_graph(lowered.graph, device_index(lowered), settings)
+
+
 def make_plan(lowered: Lowered, settings: dict[str, Any], label: str) -> Any:
     """`settings`: options of scope "compile". `label` names the plan in dumps and records."""
     config.configure_core()

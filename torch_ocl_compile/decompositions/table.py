@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -164,6 +164,22 @@ def _table() -> dict[Any, Callable[..., Any]]:
     table.update(DECOMPOSITIONS)
     with_eager_strides(table)
     return table
+
+
+class LateTable(Mapping[Any, Callable[..., Any]]):
+    """The table, made when it is first read: that takes a second, and a graph from the cache does not need it."""
+
+    def __getitem__(self, op: Any) -> Callable[..., Any]:
+        return _table()[op]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(_table())
+
+    def __len__(self) -> int:
+        return len(_table())
+
+    def __bool__(self) -> bool:
+        return True
 
 
 def ocl_decomp_table() -> dict[Any, Callable[..., Any]]:

@@ -67,6 +67,7 @@ def register() -> None:
     fx_flag.install()
     _when_imported("torch._dynamo.device_interface", _register_with_dynamo)
     _when_imported("torch._dynamo.trace_rules", _keep_dynamo_out)
+    _when_imported("torch._dynamo.variables.optimizer", _spare_inductor)
     _when_imported("torch._subclasses.fake_impls", _register_fake_rules)
     atexit.register(_end)
     _registered = True
@@ -186,6 +187,14 @@ def _keep_dynamo_out(module: ModuleType) -> None:
     for part in pkgutil.iter_modules([str(device)], "torch_ocl_compile.device."):
         if part.name != "torch_ocl_compile.device.current":
             module.add(part.name)
+
+
+def _spare_inductor(module: ModuleType) -> None:
+    """Dynamo asks of every gradient of a compiled optimizer whether a CUDA graph knows it. torch's function loads all of
+    Inductor, which takes seconds, before it looks at the device."""
+    asks_cuda = getattr(module, "_is_static_for_cudagraphs", None)
+    if asks_cuda is not None:
+        module.__dict__["_is_static_for_cudagraphs"] = lambda x: asks_cuda(x) if x.is_cuda else True
 
 
 class _AfterImport(MetaPathFinder, Loader):

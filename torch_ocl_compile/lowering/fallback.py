@@ -6,10 +6,11 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.errors import UnsupportedError
@@ -36,19 +37,21 @@ def lower_call(c: Context, target: Callable[..., Any], args: Sequence[Any], kwar
         raise UnsupportedError(f"{target} returns no tensor")
     if any(isinstance(f, (torch.SymInt, torch.SymFloat, torch.SymBool)) for f in fakes):
         raise UnsupportedError(f"{target} returns a size that depends on the data")
-    leaves, spec = tree_flatten((tuple(args), dict(kwargs)))
-    slots: list[Any] = list(leaves)
     operands: list[ir.Value] = []
-    for i, leaf in enumerate(leaves):
-        if isinstance(leaf, ir.Value):
-            slots[i] = _Slot(len(operands), False)
-            operands.append(leaf)
-        elif isinstance(leaf, torch.SymInt):
-            slots[i] = _Slot(len(operands), True)
+
+    def slot(leaf: Any) -> Any:
+        if isinstance(leaf, torch.SymInt):
             operands.append(c.builder.realize(c.number(leaf, ir.DType.kI64)))
+            return _Slot(len(operands) - 1, True)
+        if isinstance(leaf, ir.Value):
+            operands.append(leaf)
+            return _Slot(len(operands) - 1, False)
+        return leaf
+
+    arguments = tree_map(slot, (tuple(args), dict(kwargs)))
     results = [(ir_dtype(fakes[p].dtype), c.shape(fakes[p].shape)) for p in positions]
     strides = [c.shape(fakes[p].stride()) for p in positions]
-    c.calls.append(_eager(target, slots, spec, positions, c.val, result_spec))
+    c.calls.append(EagerCall(target, arguments, positions, [_strides_of(fakes[p]) for p in positions]))
     values = c.builder.call(len(c.calls) - 1, operands, results, strides)
     made: list[Any] = [None] * len(fakes)
     for p, value in zip(positions, values, strict=True):
@@ -64,25 +67,27 @@ class _Slot:
         self.is_number = is_number
 
 
-def _eager(
-    target: Callable[..., Any], slots: list[Any], spec: Any, positions: list[int], traced: Any, result_spec: Any
-) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
+def _fill(slot: Any, tensors: list[torch.Tensor]) -> Any:
+    if not isinstance(slot, _Slot):
+        return slot
+    tensor = tensors[slot.position]
+    return int(tensor.item()) if slot.is_number else tensor
+
+
+@dataclass(frozen=True)
+class EagerCall:
     """The Python callable of a Call: operand tensors in, result tensors with the traced strides out."""
-    promised = [_strides_of(f) for f in tree_flatten(traced)[0]]
 
-    def fill(slot: Any, tensors: list[torch.Tensor]) -> Any:
-        if not isinstance(slot, _Slot):
-            return slot
-        tensor = tensors[slot.position]
-        return int(tensor.item()) if slot.is_number else tensor
+    target: Callable[..., Any]
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]  # with a _Slot for each operand
+    positions: list[int]  # of the results that are tensors
+    promised: list[tuple[int, ...] | None]  # their traced strides
 
-    def run(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        args, kwargs = tree_unflatten([fill(s, tensors) for s in slots], spec)
+    def __call__(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        args, kwargs = tree_map(lambda leaf: _fill(leaf, tensors), self.arguments)
         with torch.no_grad():
-            results = tree_flatten(target(*args, **kwargs))[0]
-        return [_restrided(results[p], promised[p]) for p in positions]
-
-    return run
+            results = tree_flatten(self.target(*args, **kwargs))[0]
+        return [_restrided(results[p], strides) for p, strides in zip(self.positions, self.promised, strict=True)]
 
 
 def _strides_of(fake: Any) -> tuple[int, ...] | None:

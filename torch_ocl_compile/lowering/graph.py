@@ -24,6 +24,7 @@ from torch_ocl_compile.lowering.in_place import scatters_into_inputs
 from torch_ocl_compile.lowering.lowered import (
     Argument,
     Attribute,
+    Computed,
     Expression,
     HostValue,
     LateValue,
@@ -127,6 +128,7 @@ class _Lowering:
         self.placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
         self.host_values: list[torch.fx.Node] = []  # results of the part before, in order
         self.into_inputs = scatters_into_inputs(gm.graph)
+        self.fallbacks: list[tuple[str, str]] = []
 
     def run(self, aliases: set[int], written_back: Mapping[int, int]) -> Lowered:
         self.symbols.bind_inputs([n.meta.get("val") for n in self.placeholders])
@@ -201,9 +203,8 @@ class _Lowering:
 
     def bring_expression(self, expr: Any) -> ir.Value:
         if expr not in self.expressions:
-            self.symbols.evaluator(expr)  # raises if an input does not give a symbol
             dtype = self.number_dtype()
-            self.inputs.append(Expression(expr, dtype))
+            self.inputs.append(Expression(self.symbols.evaluator(expr), dtype))
             self.expressions[expr] = self.builder.input(ir_dtype(dtype), [], [], False, False)
         return self.expressions[expr]
 
@@ -288,6 +289,7 @@ class _Lowering:
         if self.fallback == "error":
             raise FallbackError(f"{name} has {reason}, and options={{'fallback': 'error'}} forbids to run it eagerly.")
         record(name, reason)
+        self.fallbacks.append((name, reason))
         return lower_call(self.context, target, args, kwargs)
 
     def store(self, node: torch.fx.Node, target: ir.Value, value: ir.Value) -> ir.Value:
@@ -359,7 +361,7 @@ class _Lowering:
             if node.op == "placeholder":
                 results.append(Argument(self.placeholders.index(node)))
             elif part is Part.SIZE:
-                results.append(Nothing() if fake is None else Number(fake))
+                results.append(self.size_result(fake))
             elif part is Part.BEFORE:
                 results.append(HostValue(self.host_value(node)))
             elif part is Part.AFTER:
@@ -380,7 +382,6 @@ class _Lowering:
             graph=self.builder.finish(),
             calls=self.context.calls,
             device=self.device,
-            symbols=self.symbols,
             inputs=self.inputs,
             results=results,
             traced=[n.meta.get("val") if isinstance(n, torch.fx.Node) else n for n in returned],
@@ -389,7 +390,13 @@ class _Lowering:
             sources=self.symbols.sources,
             host_values=self.host_values,
             checked=[checked for checked, _ in self.outside],
+            fallbacks=self.fallbacks,
         )
+
+    def size_result(self, value: Any) -> Result:
+        if isinstance(value, torch.SymInt):
+            return Computed(self.symbols.evaluator(value))
+        return Nothing() if value is None else Number(value)
 
     def early_part(self) -> tuple[Callable[..., Any], list[int]] | None:
         nodes = [n for n in self.gm.graph.nodes if n.op == "call_function" and self.parts[n] is Part.BEFORE]

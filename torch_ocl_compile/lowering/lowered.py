@@ -9,7 +9,7 @@ import torch
 
 from torch_ocl_compile._C import ir
 from torch_ocl_compile.lowering.bounds import Checked
-from torch_ocl_compile.lowering.symbolic import Symbols, SymbolSource
+from torch_ocl_compile.lowering.symbolic import SizeFunction, SymbolSource
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class PackedNumbers:
 class Expression:
     """A float computed of sizes, as a 0-dim tensor."""
 
-    expr: Any
+    function: SizeFunction
     dtype: torch.dtype
 
 
@@ -73,9 +73,16 @@ class LateValue:
 
 @dataclass(frozen=True)
 class Number:
-    """A number, or a torch.SymInt that the sizes of a call give."""
+    """A number."""
 
     value: Any
+
+
+@dataclass(frozen=True)
+class Computed:
+    """An integer computed of sizes."""
+
+    function: SizeFunction
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ class Nothing:
 Source = (
     Argument | Attribute | HostValue | PackedHostValues | PackedNumbers | Expression
 )  # of a tensor input of the ir.Graph
-Result = PlanOutput | Argument | HostValue | LateValue | Number | Nothing  # of the call
+Result = PlanOutput | Argument | HostValue | LateValue | Number | Computed | Nothing  # of the call
 
 
 @dataclass(kw_only=True)
@@ -96,7 +103,6 @@ class Lowered:
     graph: ir.Graph
     calls: list[Callable[[list[torch.Tensor]], list[torch.Tensor]]]
     device: torch.device
-    symbols: Symbols
     inputs: list[Source]
     results: list[Result]
     traced: list[Any]  # the fake value of each result
@@ -105,3 +111,4 @@ class Lowered:
     sources: list[SymbolSource] = field(default_factory=list)
     host_values: list[torch.fx.Node] = field(default_factory=list)  # the results of `before`
     checked: list[Checked] = field(default_factory=list)  # what the last output of the ir.Graph tells, if not empty
+    fallbacks: list[tuple[str, str]] = field(default_factory=list)  # the op and the reason of each of `calls`

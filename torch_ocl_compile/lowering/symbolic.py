@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,19 @@ class SymbolSource:
 
     position: int
     dim: int | None
+
+
+class SizeFunction:
+    """A number computed of the sizes s0, s1, ... of a call. `text`: the source of the function `value`, as which it is pickled."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        scope: dict[str, Any] = {"math": math, "torch": torch}
+        exec(text, scope)
+        self.value: Callable[[Sequence[int]], Any] = scope["value"]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SizeFunction, (self.text,)
 
 
 @dataclass
@@ -91,8 +105,8 @@ class Symbols:
             raise UnsupportedError(f"size expression {expr} ({type(expr).__name__}) has no index form")
         return rule(self, expr)
 
-    def evaluator(self, expr: Any) -> Callable[[Sequence[int]], int]:
-        """A function from the values of s0, s1, ... to the value of `expr`."""
+    def evaluator(self, expr: Any) -> SizeFunction:
+        """A function from the values of s0, s1, ... to the value of `expr`. Raises UnsupportedError where no input gives a symbol."""
         from torch.utils._sympy.printers import PythonPrinter
 
         if isinstance(expr, torch.SymInt):
@@ -103,11 +117,7 @@ class Symbols:
         if unknown := renamed.free_symbols - set(symbols):
             raise UnsupportedError(f"{expr} depends on the data: no input of the graph gives {unknown.pop()}")
         unpack = f"({', '.join(names)},) = s; " if names else ""
-        text = f"def value(s):\n  {unpack}return {PythonPrinter().doprint(renamed)}\n"
-        scope: dict[str, Any] = {"math": __import__("math"), "torch": torch}
-        exec(text, scope)
-        value: Callable[[Sequence[int]], int] = scope["value"]
-        return value
+        return SizeFunction(f"def value(s):\n  {unpack}return {PythonPrinter().doprint(renamed)}\n")
 
 
 def symbol_range(expr: Any, shape_env: Any) -> ir.Range:

@@ -1,0 +1,188 @@
+# tests/device/test_stored_graph_faults.py: stored graphs: what their key covers, and entries that are damaged or cannot be.
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+
+import pytest
+import torch
+from stored_graphs import messages, one_graph, own_cache  # noqa: F401  (a fixture)
+
+from torch_ocl_compile import _C, config
+from torch_ocl_compile.compile import cache_key, debug, plan_store
+from torch_ocl_compile.tuning import table
+
+
+def test_options_are_part_of_the_key(ocl_device):
+    assert one_graph(ocl_device).compiled
+    for options in ({"verify": True}, {"debug": True}, {"fallback": "error"}, {"units": 3}, {"disable": "gemm_item"}):
+        assert one_graph(ocl_device, **options).compiled == 1, options
+        assert one_graph(ocl_device, **options).loaded == 1, options
+    for _ in range(2):
+        counted = one_graph(ocl_device, interpret=True)
+        assert counted.compiled and not counted.loaded, "interpret is never stored"
+    assert one_graph(ocl_device).loaded == 1
+
+
+def test_other_version(ocl_device, monkeypatch):
+    assert one_graph(ocl_device).compiled
+    monkeypatch.setattr(cache_key, "of_code", lambda: "another")
+    assert one_graph(ocl_device).compiled
+    monkeypatch.undo()
+    assert one_graph(ocl_device).loaded
+
+
+def test_own_lowering_is_part_of_the_key(ocl_device, monkeypatch):
+    scope: dict = {}
+    exec("def one(c, *args): return NotImplemented\ndef two(c, *args): return None", scope)
+    assert one_graph(ocl_device).compiled
+    for function in ("one", "two"):
+        monkeypatch.setitem(cache_key.LOWERINGS, torch.ops.aten.linalg_eig.default, scope[function])
+        assert one_graph(ocl_device).compiled
+        assert one_graph(ocl_device).loaded
+
+
+def test_tf32_is_part_of_the_key(ocl_device):
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(before)  # torch tells a setting that was made from the default
+    assert one_graph(ocl_device).compiled
+    try:
+        torch.set_float32_matmul_precision("high")
+        assert one_graph(ocl_device).compiled
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert one_graph(ocl_device).loaded
+
+
+def test_newer_choice_of_a_kernel_is_followed(ocl_device):
+    """The stored graph is scheduled by the choices that hold when it is loaded."""
+    index = torch.device(ocl_device).index
+    assert one_graph(ocl_device).compiled
+    record = debug.records()[-1]
+    graph = _C.ir.parse_graph(record.text())
+    ((problem, _, candidates),) = _C.exec.tuning_cases(graph, index, dict(config.compile_options(None)))
+    taken = record.plan.schedule()
+    other = next(choice for choice, _ in candidates[1:])
+    found = table.table_of(index)
+    table.save(found, problem, {"choice": other, "ms": 1.0, "model_ms": 2.0})
+    table.refresh(index)
+    try:
+        assert one_graph(ocl_device).loaded
+        assert debug.records()[-1].plan.schedule() != taken
+        assert any("measured" in line for line in debug.records()[-1].plan.log)
+    finally:
+        table.clear()
+        table.refresh(index)
+
+
+def keys(tmp_path):
+    """Of the stored graphs."""
+    with sqlite3.connect(tmp_path / "cache" / "cache.sqlite") as db:
+        return [key for (key,) in db.execute("SELECT key FROM entries WHERE tab='graphs'")]
+
+
+@pytest.mark.parametrize("harm", ["truncated", "flipped", "other pickle", "plan truncated", "plan flipped"])
+def test_damaged_entry(ocl_device, tmp_path, harm):
+    """Behind the cache's checksum: as if an entry had been stored like this. It costs one line, and is replaced."""
+    assert one_graph(ocl_device).compiled
+    (key,) = keys(tmp_path)
+    value = _C.exec.find_graph(key)
+    if harm.startswith("plan"):
+        (content,) = plan_store._contents(key)
+        entry = plan_store.pickle.loads(content)
+        stored = entry.compiled_fw.result.stored
+        half = len(stored) // 2
+        entry.compiled_fw.result.stored = (
+            stored[:half]
+            if harm == "plan truncated"
+            else stored[:half] + bytes([stored[half] ^ 255]) + stored[half + 1 :]
+        )
+        _C.exec.erase_graph(key)
+        plan_store._store(key, plan_store.pickle.dumps(entry))
+    elif harm == "other pickle":
+        _C.exec.erase_graph(key)
+        plan_store._store(key, plan_store.pickle.dumps({"a": 1}))
+    else:
+        _C.exec.store_graph(key, value[: len(value) // 2] if harm == "truncated" else value[:9] + b"x" + value[10:])
+    with messages() as lines:
+        counted = one_graph(ocl_device)
+    assert counted.compiled, "it is compiled anew"
+    assert len(lines) == 1 and "stored graph" in lines[0] and "anew" in lines[0]
+    assert one_graph(ocl_device).loaded, "the new entry is good"
+
+
+def test_bytes_flipped_in_the_file(ocl_device, tmp_path):
+    assert one_graph(ocl_device).compiled
+    with sqlite3.connect(tmp_path / "cache" / "cache.sqlite") as db:
+        (value,) = db.execute("SELECT value FROM entries WHERE tab='graphs'").fetchone()
+        db.execute("UPDATE entries SET value=? WHERE tab='graphs'", (value[:40] + b"?" + value[41:],))
+    assert one_graph(ocl_device).compiled
+    assert _C.exec.cache_stats()["rejected"] == 1
+    assert one_graph(ocl_device).loaded
+
+
+def test_results_with_other_strides(ocl_device, tmp_path):
+    """A forward graph whose plan would not fit the stored backward graph is not used."""
+    assert one_graph(ocl_device).compiled
+    (key,) = keys(tmp_path)
+    (content,) = plan_store._contents(key)
+    entry = plan_store.pickle.loads(content)
+    body = plan_store.stored_plan.unpack(entry.compiled_fw.result.stored)
+    body.strides = [[2]]
+    entry.compiled_fw.result.stored = plan_store.stored_plan.pack(body)
+    _C.exec.erase_graph(key)
+    plan_store._store(key, plan_store.pickle.dumps(entry))
+    with messages() as lines:
+        assert one_graph(ocl_device).compiled
+    assert ["other strides" in line for line in lines] == [True]
+
+
+@pytest.mark.parametrize("state", ["off", "small", "read-only"])
+def test_cache_that_stores_nothing(ocl_device, tmp_path, state):
+    size, folder = {"off": (0, "off"), "small": (1, "small"), "read-only": (1024, "none")}[state]
+    with config.override(cache_size_mb=size, cache_dir=str(tmp_path / folder)):
+        if state == "small":
+            config.configure_core()
+            plan_store._C.exec.store_graph("large", os.urandom(2**20 - 4096))  # another one has filled it
+        if state == "read-only":
+            (tmp_path / folder).write_text("no folder")
+        assert one_graph(ocl_device).compiled
+        second = one_graph(ocl_device)
+        assert second.compiled or state == "small"
+    assert one_graph(ocl_device).compiled
+
+
+def test_cache_turned_off_in_torch(ocl_device):
+    with torch._functorch.config.patch(enable_autograd_cache=False):
+        for _ in range(2):
+            counted = one_graph(ocl_device)
+            assert counted.compiled and not counted.loaded
+
+
+def test_graph_that_cannot_be_stored(ocl_device, monkeypatch):
+    """It says why and is compiled each time."""
+
+    def refuse(body):
+        raise TypeError("no pickle of a cucumber")
+
+    monkeypatch.setattr(plan_store.stored_plan, "pack", refuse)
+    with messages(logging.INFO) as lines:
+        for _ in range(2):
+            assert one_graph(ocl_device).compiled
+    assert sum("cannot be stored" in line and "cucumber" in line for line in lines) == 2
+
+
+def test_other_backends_keep_their_cache(ocl_device, tmp_path, monkeypatch):
+    """torch's own functions work for entries that are not ours, and no setting is left behind."""
+    from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache
+
+    settings = torch._functorch.config.save_config(), torch.compiler.config.cache_key_tag
+    assert one_graph(ocl_device).compiled
+    assert (torch._functorch.config.save_config(), torch.compiler.config.cache_key_tag) == settings
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    content = plan_store.pickle.dumps({"not": "ours"})
+    AOTAutogradCache._write_to_local_cache("a_key", content)
+    assert _C.exec.find_graph("a_key") is None
+    assert list(AOTAutogradCache.iterate_over_candidates(True, None, "a_key")) == [({"not": "ours"}, content, True)]
+    assert [path.name for path in (tmp_path / "inductor").iterdir()] == ["aotautograd"]

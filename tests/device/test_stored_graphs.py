@@ -1,0 +1,304 @@
+# tests/device/test_stored_graphs.py: compiled graphs in the cache: a second compilation loads them and does the same.
+"""Most cases compile a function, have Dynamo forget it, and compile it again: the second time AOTAutograd finds the entry. One
+does so in two processes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+
+import pytest
+import torch
+from own_process import run_python
+from stored_graphs import Counted, assert_same, cold_and_warm, own_cache  # noqa: F401  (a fixture)
+from torch.nn import functional as F
+
+from torch_ocl_compile.compile.debug import fallback_counts
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.norm = torch.nn.BatchNorm2d(8)
+        self.head = torch.nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.head(F.gelu(self.norm(self.conv(x))).mean((2, 3)))
+
+
+def test_training_step_equals_eager(ocl_device):
+    """Gradients, running statistics and the weights after compiled Adam."""
+    torch.manual_seed(0)
+    model, x = Net(), torch.randn(4, 3, 8, 8)
+
+    def steps(model, x, compile):
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        forward, step = compile(model), compile(optimizer.step)
+        for _ in range(3):
+            optimizer.zero_grad()
+            forward(x).square().mean().backward()
+            step()
+        return [
+            p.detach().cpu() for p in (*model.parameters(), *model.buffers(), *(p.grad for p in model.parameters()))
+        ]
+
+    expected = steps(copy.deepcopy(model).double(), x.double(), lambda function: function)
+    first, second = cold_and_warm(lambda c: steps(copy.deepcopy(model).to(ocl_device), x.to(ocl_device), c))
+    assert_same(first, second)
+    for mine, reference in zip(second, expected, strict=True):
+        torch.testing.assert_close(mine.to(reference.dtype), reference, rtol=1e-3, atol=1e-3)
+
+
+def test_updates_of_inputs_and_views(ocl_device):
+    """In-place updates, results that are views of inputs, and a write through such a view."""
+
+    def function(x, y):
+        x.add_(y)
+        y[1:].mul_(2)
+        part = x[:, 1:]
+        return part, x.t(), (x * y).sum()
+
+    def run(compile):
+        x, y = torch.arange(12.0).reshape(3, 4).to(ocl_device), torch.ones(3, 4).to(ocl_device)
+        part, turned, total = compile(function)(x, y)
+        part.zero_()
+        return [v.cpu() for v in (x, y, part, turned, total)]
+
+    first, second = cold_and_warm(run)
+    assert_same(first, second)
+    x, y = torch.arange(12.0).reshape(3, 4), torch.ones(3, 4)
+    part, turned, total = function(x, y)
+    part.zero_()
+    assert_same(second, [x, y, part, turned, total])
+
+
+def test_dropout_is_drawn_by_the_seed(ocl_device):
+    x = torch.ones(64, 64, requires_grad=True, device=ocl_device)
+
+    def run(compile):
+        x.grad = None
+        torch.manual_seed(7)
+        run_compiled = compile(lambda x: F.dropout(x, 0.4) * 3)
+        first, again = run_compiled(x), run_compiled(x)
+        again.sum().backward()
+        return [first.detach().cpu(), again.detach().cpu(), x.grad.cpu()]
+
+    first, second = cold_and_warm(run)
+    assert_same(first, second)
+    assert not torch.equal(second[0], second[1])
+    assert torch.equal(second[1] != 0, second[2] != 0), "backward has forward's mask"
+
+
+def test_sizes_and_what_is_computed_of_them(ocl_device):
+    """One entry for all sizes; sizes among the results, and floats computed of them."""
+
+    def function(x):
+        return x.softmax(0) * (x.shape[0] / 3), x.shape[0] * 2 + 1
+
+    def run(compile):
+        run_compiled = compile(function, dynamic=True)
+        found = []
+        for n in (5, 9, 17):
+            y, number = run_compiled(torch.arange(float(n)).to(ocl_device))
+            found += [y.cpu(), torch.tensor(number)]
+        return found
+
+    first, second = cold_and_warm(run)
+    assert_same(first, second)
+    expected = [v for n in (5, 9, 17) for v in (torch.arange(float(n)).softmax(0) * (n / 3), torch.tensor(2 * n + 1))]
+    for mine, reference in zip(second, expected, strict=True):
+        torch.testing.assert_close(mine, reference)
+
+
+def test_entries_of_one_key_differ_in_guards(ocl_device):
+    """Under mark_dynamic the sizes are in guards: each entry serves the sizes it was compiled for."""
+
+    def function(x):
+        return x * 2 if x.shape[0] < 10 else x * 3
+
+    def run(compile):
+        torch._dynamo.reset()
+        run_compiled = compile(function, dynamic=True)
+        return [run_compiled(torch.ones(n, device=ocl_device)).cpu() for n in (6, 12, 7)]
+
+    first, second = cold_and_warm(run)
+    assert_same(first, second)
+    assert [v[0].item() for v in second] == [2, 3, 2]
+
+
+def test_values_of_the_host(ocl_device):
+    """Parts of a graph that run on the CPU before and after the kernels, with constants of their own."""
+
+    def function(x, step):
+        step += 1
+        scale = torch.tensor([0.5, 2.0]).sum() / step
+        y = x * scale
+        return y, y.sum().cpu() + 1, step * 2
+
+    def run(compile):
+        x, step = torch.arange(6.0).to(ocl_device), torch.tensor(3.0)
+        return [v.cpu() for v in compile(function)(x, step)] + [step]
+
+    first, second = cold_and_warm(run)
+    assert_same(first, second)
+    step = torch.tensor(3.0)
+    for mine, reference in zip(second, [*function(torch.arange(6.0), step), step], strict=True):
+        torch.testing.assert_close(mine, reference)
+
+
+def test_item_breaks_the_graph_as_before(ocl_device):
+    def function(x):
+        y = x.relu()
+        return y * y.sum().item()
+
+    first, second = cold_and_warm(lambda compile: [compile(function)(torch.arange(4.0).to(ocl_device)).cpu()])
+    assert_same(first, second)
+    torch.testing.assert_close(second[0], function(torch.arange(4.0)))
+
+
+def test_cache_of_keys_and_values(ocl_device):
+    def function(cache, new, position):
+        cache.index_copy_(1, position, new)
+        return F.scaled_dot_product_attention(new, cache, cache)
+
+    def run(compile):
+        torch.manual_seed(0)
+        cache, outs = torch.zeros(2, 8, 16, device=ocl_device), []
+        decode = compile(function)
+        for i in range(3):
+            new = torch.randn(2, 1, 16).to(ocl_device)
+            outs.append(decode(cache, new, torch.tensor([i]).to(ocl_device)).cpu())
+        return [*outs, cache.cpu()]
+
+    first, second = cold_and_warm(run)
+    assert_same(first, second)
+    torch.manual_seed(0)
+    cache = torch.zeros(2, 8, 16)
+    expected = [function(cache, torch.randn(2, 1, 16), torch.tensor([i])) for i in range(3)]
+    for mine, reference in zip(second, [*expected, cache], strict=True):
+        torch.testing.assert_close(mine, reference, rtol=1e-4, atol=1e-5)
+
+
+def test_autocast(ocl_device):
+    torch.manual_seed(0)
+    model, x = torch.nn.Linear(16, 16), torch.randn(4, 16)
+
+    def run(compile):
+        ours = copy.deepcopy(model).to(ocl_device)
+        with torch.autocast("ocl", dtype=torch.bfloat16):
+            y = compile(ours)(x.to(ocl_device))
+        y.float().sum().backward()
+        assert y.dtype == torch.bfloat16
+        return [y.detach().cpu(), ours.weight.grad.cpu()]
+
+    first, second = cold_and_warm(run)
+    assert_same(first, second)
+    torch.testing.assert_close(second[0].float(), model(x).detach(), rtol=0.03, atol=0.03)
+    with torch.autocast("ocl", dtype=torch.float16), Counted() as other:
+        torch._dynamo.reset()
+        torch.compile(copy.deepcopy(model).to(ocl_device), backend="ocl")(x.to(ocl_device))
+    assert other.compiled and not other.loaded
+
+
+def test_ops_that_run_eagerly(ocl_device):
+    """They are counted when a graph is loaded, too."""
+
+    def function(x):
+        return torch.linalg.eigvalsh(x * 2) + 1
+
+    counts = []
+
+    def run(compile):
+        before = sum(fallback_counts().values())
+        y = compile(function)(torch.diag(torch.arange(20.0)).to(ocl_device)).cpu()
+        counts.append(sum(fallback_counts().values()) - before)
+        return [y]
+
+    first, second = cold_and_warm(run)
+    assert_same(first, second)
+    torch.testing.assert_close(second[0], function(torch.diag(torch.arange(20.0))), rtol=1e-3, atol=1e-3)
+    assert counts[0] == counts[1] > 0
+
+
+def test_debug_finds_bad_indices(ocl_device):
+    table, index = torch.arange(6.0).reshape(3, 2).to(ocl_device), torch.tensor([0, 7])
+
+    def run(compile):
+        look = compile(lambda table, i: F.embedding(i, table) + 1, options={"debug": True})
+        with pytest.raises(
+            IndexError, match=r"(?s)index 7 is out of bounds for dimension 0 with size 3.*test_stored_graphs"
+        ):
+            look(table, index.to(ocl_device))
+        return [look(table, torch.tensor([0, 2]).to(ocl_device)).cpu()]
+
+    first, second = cold_and_warm(run)
+    assert_same(first, second)
+
+
+def test_loaded_backward_may_run_twice(ocl_device):
+    """retain_graph=True, though the process that stored the backward graph let it overwrite what was saved."""
+    x = torch.linspace(-2, 2, 4096, requires_grad=True, device=ocl_device)
+
+    def function(x):
+        return (x.exp().sin() * x.tanh().cos()).sum()
+
+    def run(compile, retain=False):
+        x.grad = None
+        y = compile(function)(x)
+        y.backward(retain_graph=retain)
+        if retain:
+            y.backward()
+        return x.grad.cpu()
+
+    first = run(lambda f: torch.compile(f, backend="ocl"))
+    torch._dynamo.reset()
+    with Counted() as warm:
+        twice = run(lambda f: torch.compile(f, backend="ocl"), retain=True)
+        once = run(lambda f: torch.compile(f, backend="ocl"))
+    assert not warm.compiled and warm.loaded
+    torch.testing.assert_close(twice, 2 * first)
+    torch.testing.assert_close(once, first, rtol=0, atol=0)
+
+
+PROGRAM = """
+import json
+import torch
+from torch_ocl_compile import _C
+from torch_ocl_compile.compile import debug
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Dropout(0.3), torch.nn.Linear(16, 4)).to("{device}")
+optimizer = torch.optim.Adam(model.parameters())
+forward, step = torch.compile(model, backend="ocl"), torch.compile(optimizer.step, backend="ocl")
+x = torch.randn(5, 8).to("{device}")
+torch.manual_seed(1)
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = forward(x).square().sum()
+    loss.backward()
+    step()
+with torch.no_grad():
+    sums = [forward(x).sum().item()] + [p.sum().item() for p in model.parameters()]
+print("found", json.dumps([debug.compiled_graphs(), debug.loaded_graphs(), _C.exec.build_counters()["built"], loss.item(), sums]))
+"""
+
+
+@pytest.mark.sampled()  # minutes on a slow runtime
+def test_second_process_compiles_nothing(ocl_device, tmp_path):
+    found = []
+    for _ in range(2):
+        code, out, error = run_python(
+            PROGRAM.replace("{device}", str(ocl_device)),
+            TORCH_OCL_CACHE_DIR=str(tmp_path / "cache"),
+            TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"),
+        )
+        assert code == 0, error
+        found.append(json.loads(re.search(r"found (.*)", out)[1]))
+    (compiled, loaded, _, *first), (compiled_2, loaded_2, built_2, *second) = found
+    assert compiled == loaded_2 == 4 and loaded == compiled_2 == 0
+    if not torch.ocl.get_device_properties(ocl_device).platform_name.startswith("Portable"):  # it keeps its own kernels
+        assert built_2 == 0
+    assert first == second
+    assert not (tmp_path / "inductor" / "aotautograd").exists(), "graphs are in our cache alone"

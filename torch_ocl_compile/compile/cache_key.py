@@ -1,0 +1,99 @@
+# torch_ocl_compile/compile/cache_key.py: what a stored graph depends on besides the graph that Dynamo traced.
+"""AOTAutograd's own key has the graph, the inputs, and settings of AOTAutograd. What it has of Inductor is left out: to collect it takes
+seconds, because it loads all code generators of Inductor.
+Measured choices of kernels are not part of the key: a stored graph is scheduled when it is loaded, by the choices then known."""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from torch_ocl_compile import _C, identity
+from torch_ocl_compile.errors import UnsupportedError
+from torch_ocl_compile.lowering.graph import allows_tf32
+from torch_ocl_compile.lowering.registry import LOWERINGS
+
+
+def key(settings: Mapping[str, Any], inputs: Sequence[Any]) -> str:
+    """`settings`: options of scope "compile". Raises UnsupportedError where something has no name that lasts."""
+    parts = [
+        of_code(),
+        sorted(settings.items()),
+        [device_text(index) for index in devices(inputs)],
+        torch_settings(),
+        foreign_functions([torch._decomp.decomposition_table, inductors_table(), LOWERINGS]),
+    ]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def torch_settings() -> list[Any]:
+    """What torch was told that shows in a graph, where AOTAutograd's own key lacks it in some version."""
+    autocast = [
+        (device, torch.get_autocast_dtype(device))
+        for device in torch._C._autocast_supported_devices()
+        if torch.is_autocast_enabled(device)
+    ]
+    deterministic: Any = torch.utils.deterministic
+    inductor: Any = torch._inductor.config  # PyTorch's decompositions and its partitioner read it
+    cuda: Any = torch.backends.cuda  # its switches of attention hold for every device
+    attention = (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled())
+    return [
+        (torch.__version__, torch.version.git_version),
+        (torch.get_default_dtype(), autocast, allows_tf32(), torch.compiler.config.cache_key_tag),
+        (torch.are_deterministic_algorithms_enabled(), deterministic.fill_uninitialized_memory),
+        (torch.get_float32_matmul_precision(), attention),
+        inductor.get_hash(),
+    ]
+
+
+def inductors_table() -> Mapping[Any, Any]:
+    """Inductor's decompositions, if they are loaded: no one can have added to them before."""
+    module = sys.modules.get("torch._inductor.decomposition")
+    return getattr(module, "decompositions", {})
+
+
+def of_code() -> str:
+    """What code this process runs."""
+    found = identity.of_code()
+    if not found:
+        raise UnsupportedError(
+            "a source of torch_ocl_compile has changed since this process began, or its extension has no hash"
+        )
+    return found
+
+
+def devices(inputs: Iterable[Any]) -> list[int]:
+    """Devices that a graph may run on: those of its inputs and the current one."""
+    ours = torch._C._get_privateuse1_backend_name()
+    found = {torch.accelerator.current_device_index()}
+    for value in inputs:
+        if isinstance(value, torch.Tensor) and value.device.type == ours and value.device.index is not None:
+            found.add(value.device.index)
+    return sorted(found)
+
+
+def device_text(index: int) -> str:
+    """Name, driver and capabilities."""
+    properties = _C.device_properties(index)
+    return f"{sorted(properties.items())}\n{_C.describe_device(index)}"
+
+
+def foreign_functions(tables: Iterable[Mapping[Any, Any]]) -> list[tuple[str, str]]:
+    """Decompositions and lowerings that are not torch's and not ours: an op and a hash of its function's code."""
+    found = []
+    for op, function in (row for table in tables for row in table.items()):
+        if identity.speaks_for(function):
+            continue
+        while isinstance(function, partial):
+            function = function.func
+        code = getattr(function, "__code__", None)
+        if code is None or function.__closure__:
+            raise UnsupportedError(f"{function!r}, which compiles {op}, has no code that can be compared")
+        found.append((str(op), hashlib.sha256(marshal.dumps(code)).hexdigest()))
+    return sorted(found)

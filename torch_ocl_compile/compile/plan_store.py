@@ -1,0 +1,168 @@
+# torch_ocl_compile/compile/plan_store.py: AOTAutograd's cache for our graphs: its key, and its entries in our cache file.
+"""A graph of Dynamo is looked up before AOTAutograd traces it. torch keeps entries in a folder below /tmp that others may be able to
+make. Ours are pickles of compiled graphs, so they go where the kernels go: a file that only the user can change, with a
+limit to its size and a checksum for each entry (docs/cache.md).
+
+For this, four functions of torch are wrapped; for graphs of other backends they do what they did:
+
+FxGraphHashDetails.__init__                what of Inductor is part of a key: for ours nothing, cache_key.py says what is
+AOTAutogradCache.iterate_over_candidates   finds the entries of a key
+AOTAutogradCache._write_to_local_cache     stores an entry
+AOTAutogradCache.make_entry                makes one: ours has the compiled graphs in it, others have keys of Inductor's cache
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import pickle
+import threading
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch._functorch import config as functorch_config
+from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache
+from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
+from torch._inductor.codecache import FxGraphHashDetails
+
+from torch_ocl_compile import _C, config
+from torch_ocl_compile.compile import cache_key, stored_plan
+from torch_ocl_compile.compile.stored_plan import CompiledGraph
+from torch_ocl_compile.errors import OclError
+
+log = logging.getLogger(__name__)
+
+MOST_ENTRIES = 8  # of one key: they differ in their guards on sizes
+_OURS = stored_plan.__name__.encode()  # the module that pickle names in an entry of ours
+_WRAPPED: list[tuple[Any, str, list[str]]] = [  # and the parameters that they must have
+    (FxGraphHashDetails, "__init__", ["self", "gm", "example_inputs", "fx_kwargs", "inputs_to_check"]),
+    (AOTAutogradCache, "iterate_over_candidates", ["local", "remote_cache", "key"]),
+    (AOTAutogradCache, "_write_to_local_cache", ["key", "content"]),
+    (AOTAutogradCache, "make_entry", []),
+]
+
+
+class _Lookup(threading.local):
+    """What this thread's compilation depends on, "" outside of compilations of ours."""
+
+    key = ""
+
+
+_lookup = _Lookup()
+
+
+@contextmanager
+def lookup(settings: dict[str, Any], inputs: Sequence[Any]) -> Iterator[bool]:
+    """For one call of AOTAutograd; whether it may find and store graphs."""
+    config.configure_core()
+    reason = _reason_against(settings)
+    key = ""
+    if not reason:
+        try:
+            key = cache_key.key(settings, inputs)
+        except (OclError, OSError) as error:  # OSError: a source file that cannot be read
+            reason = str(error)
+    if reason:
+        log.info("graphs are neither stored nor loaded: %s", reason)
+        yield False
+        return
+    before, _lookup.key = _lookup.key, key
+    try:
+        yield True
+    finally:
+        _lookup.key = before
+
+
+def _reason_against(settings: dict[str, Any]) -> str:
+    if settings.get("interpret"):
+        return "the option interpret runs them op by op"
+    if config.get("dump"):
+        return "a dump needs the graphs that are traced"
+    if not _C.exec.cache_stats().get("enabled"):
+        return "there is no cache"
+    return install()
+
+
+@cache
+def install() -> str:
+    """Wraps torch's functions, once. What stands against it, "" if nothing."""
+    for owner, name, expected in _WRAPPED:
+        function = getattr(owner, name, None)
+        if function is None or (expected and list(inspect.signature(function).parameters) != expected):
+            return f"torch {torch.__version__} has no {owner.__name__}.{name} that is known"
+    describe, find, write, make = (getattr(owner, name) for owner, name, _ in _WRAPPED)
+
+    def describe_graph(self: Any, gm: Any, example_inputs: Any, fx_kwargs: Any, inputs_to_check: Any) -> None:
+        if not _lookup.key:
+            describe(self, gm, example_inputs, fx_kwargs, inputs_to_check)
+        else:
+            self.gm, self.example_inputs, self.ocl = gm, list(example_inputs), _lookup.key
+
+    def iterate_over_candidates(cls: Any, local: bool, remote_cache: Any, key: str) -> Any:
+        if not _lookup.key:
+            return find(local, remote_cache, key)
+        return _candidates(key) if local else find(False, remote_cache, key)
+
+    def write_to_local_cache(key: str, content: bytes) -> None:
+        if _OURS in content:
+            _store(key, content)
+        else:
+            write(key, content)
+
+    def make_entry(*args: Any, **kwargs: Any) -> Any:
+        forward = kwargs["compiled_fw_func"] if "compiled_fw_func" in kwargs else args[0]
+        while hasattr(forward, "__wrapped__"):
+            forward = forward.__wrapped__
+        if not isinstance(forward, CompiledGraph):
+            return make(*args, **kwargs)
+        with functorch_config.patch(bundled_autograd_cache=True):
+            return make(*args, **kwargs)
+
+    details: Any = FxGraphHashDetails
+    details.__init__ = describe_graph
+    replaced: Any = AOTAutogradCache
+    replaced.iterate_over_candidates = classmethod(iterate_over_candidates)
+    replaced._write_to_local_cache = staticmethod(write_to_local_cache)
+    replaced.make_entry = staticmethod(make_entry)
+    return ""
+
+
+def _candidates(key: str) -> Iterator[tuple[Any, bytes, bool]]:
+    """(entry, its pickle, whether it comes from this machine), the latest first."""
+    for content in _contents(key):
+        try:
+            entry = pickle.loads(content)
+            # torch refuses retain_graph=True where backward overwrites what was saved; CompiledGraph has a plan for it.
+            entry.runtime_metadata.bw_donated_idxs = []
+        except Exception as error:
+            log.warning("a stored graph cannot be read and is compiled anew: %s: %s", type(error).__name__, error)
+            _C.exec.erase_graph(key)
+            return
+        yield entry, content, True
+
+
+def _contents(key: str) -> list[bytes]:
+    value = _C.exec.find_graph(key)
+    if value is None:
+        return []
+    try:
+        found = pickle.loads(zlib.decompress(value))
+        return [content for content in found if isinstance(content, bytes)]
+    except Exception as error:
+        log.warning("a stored graph cannot be read and is compiled anew: %s: %s", type(error).__name__, error)
+        _C.exec.erase_graph(key)
+        return []
+
+
+def _store(key: str, content: bytes) -> None:
+    contents = [content, *(c for c in _contents(key) if c != content)][:MOST_ENTRIES]
+    _C.exec.store_graph(key, zlib.compress(pickle.dumps(contents), 1))
+
+
+def serializable(compiler: Any) -> Any:
+    """A compiler whose results AOTAutograd stores."""
+    return SerializableAOTDispatchCompiler(CompiledGraph, compiler)

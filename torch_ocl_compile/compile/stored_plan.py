@@ -1,0 +1,171 @@
+# torch_ocl_compile/compile/stored_plan.py: a compiled graph as AOTAutograd's cache stores it.
+"""What is stored is the lowered graph: the ir.Graph as text, where inputs and results come from, the functions of the host.
+A process that loads it schedules it again and takes the kernels from the cache of binaries. So measured choices of kernels
+that are newer than the entry are followed."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import logging
+import pickle
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache, FXGraphCacheMiss
+from torch._inductor.output_code import OutputCode
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from torch_ocl_compile.compile import debug
+from torch_ocl_compile.compile.call import Boxed, Call
+from torch_ocl_compile.compile.plan import make_plan, measure_kernels
+from torch_ocl_compile.errors import InternalError, UnsupportedError
+from torch_ocl_compile.fx.host_function import HostFunction
+from torch_ocl_compile.fx.overloads import overload
+from torch_ocl_compile.lowering.fallback import record
+from torch_ocl_compile.lowering.lowered import Lowered
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True)
+class Body:
+    """All that a process needs to call a graph that another process lowered."""
+
+    kind: str
+    fx_nodes: int
+    lowered: Lowered
+    settings: dict[str, Any]  # of make_plan
+    strides: list[list[int]]  # of the plan's outputs: the backward graph was compiled for those of the forward graph
+
+
+class CompiledGraph(OutputCode):
+    """What our compilers give to AOTAutograd, which calls it with one list. `reason`: why it cannot be stored, "" if it can."""
+
+    def __init__(self, run: Boxed, *, body: Body | None = None, reason: str = "") -> None:
+        self.run: Boxed | None = run
+        self.body = body
+        self.reason = reason
+        self.stored = b""
+        self._boxed_call = True
+        self._time_taken_ns = 0
+        self._fx_graph_cache_key = None if reason else "ocl"  # without a key AOTAutograd does not store it
+
+    def __call__(self, args: Any) -> Any:
+        return self.run(args)  # type: ignore[misc]
+
+    def prepare_for_serialization(self) -> None:
+        """Of a copy that AOTAutograd has made."""
+        try:
+            if self.body is None:
+                raise UnsupportedError(self.reason)
+            self.stored = pack(self.body)
+        except Exception as error:
+            kind = "" if self.body is None else f"{self.body.kind} "
+            log.info("a %sgraph cannot be stored and is compiled in each process: %s", kind, error)
+            raise BypassAOTAutogradCache(str(error)) from error
+        self.run = self.body = None
+
+    def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
+        """Of an entry that was loaded. What goes wrong is a miss: AOTAutograd then traces and compiles as without a cache."""
+        started = time.perf_counter()
+        try:
+            with _disable_current_modes():
+                label = self.load(unpack(self.stored))
+        except Exception as error:
+            log.warning("a stored graph cannot be used and is compiled anew: %s", error)
+            raise FXGraphCacheMiss(str(error)) from error
+        log.info("%s: loaded in %.2f s", label, time.perf_counter() - started)
+
+    def set_triton_bundle(self, triton_bundle: Any) -> None:
+        pass
+
+    def load(self, body: Body) -> str:
+        """Makes a plan of a graph; the plan's label."""
+        lowered = body.lowered
+        label = debug.next_label(body.kind, loaded=True)
+        measure_kernels(lowered, body.settings)
+        plan = make_plan(lowered, body.settings, label)
+        if plan.output_strides() != body.strides:
+            raise InternalError("its results have other strides than those that were stored")
+        for op, reason in lowered.fallbacks:
+            record(op, reason)
+        debug.remember(label, body.fx_nodes, lowered, plan)
+        run = Call(lowered, plan).boxed()
+        overwrites = any(buffer.donated for buffer in lowered.graph.buffers)
+        self.run = _RunBackward(run, body, label) if overwrites else run
+        self.body, self.stored = body, b""
+        return label
+
+
+class _RunBackward:
+    """A backward graph that may overwrite the tensors saved for it. While the caller keeps the autograd graph
+    (retain_graph=True) it must not: then a plan runs that overwrites nothing."""
+
+    def __init__(self, run: Boxed, body: Body, label: str) -> None:
+        self.run = run
+        self.body = body
+        self.label = label
+        self.careful: Boxed | None = None
+
+    def __call__(self, args: list[Any]) -> list[Any]:
+        if not torch._C._autograd._get_current_graph_task_keep_graph():
+            return self.run(args)
+        if self.careful is None:
+            lowered = dataclasses.replace(self.body.lowered, graph=self.body.lowered.graph.without_donations())
+            self.careful = Call(lowered, make_plan(lowered, self.body.settings, self.label)).boxed()
+        return self.careful(args)
+
+
+def pack(body: Body) -> bytes:
+    """Raises what pickle raises on something that cannot be stored."""
+    lowered = body.lowered
+    before, after = lowered.before, lowered.after
+    stored = dataclasses.replace(
+        lowered,
+        before=None if before is None else (_as_text(before[0]), before[1]),
+        after=None if after is None else (_as_text(after[0]), after[1]),
+        traced=[],
+        host_values=[],
+    )
+    with _disable_current_modes(), io.BytesIO() as file:
+        _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(dataclasses.replace(body, lowered=stored))
+        return file.getvalue()
+
+
+def unpack(stored: bytes) -> Body:
+    body = pickle.loads(stored)
+    assert isinstance(body, Body)
+    return body
+
+
+def _as_text(function: Any) -> HostFunction:
+    return function if isinstance(function, HostFunction) else HostFunction.of(function)
+
+
+class _Pickler(pickle.Pickler):
+    """Ops are stored by name, tensors of a device as copies on the host."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, OpOverload):
+            return _op, (str(value),)
+        if isinstance(value, FakeTensor):
+            raise UnsupportedError("it has a tensor without values")
+        if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+            return _moved, (value.detach().cpu(), value.device)
+        return NotImplemented
+
+
+def _op(name: str) -> OpOverload:
+    found = overload(name)
+    if found is None:
+        raise UnsupportedError(f"this torch has no op {name}")
+    return found
+
+
+def _moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    return tensor.to(device)
