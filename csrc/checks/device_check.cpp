@@ -218,9 +218,9 @@ bool is_large(const ir::Node& node) {
   for (const ir::Shape* sizes : {&node.sizes, convolution ? &node.operands[1].sizes : &node.reduce_sizes})
     for (const ir::IndexExpr& size : *sizes) {
       if (!size.is_const()) return true;
-      count = std::min(count * std::min(size.constant(), schedule::kLeastPacked), schedule::kLeastPacked);
+      count = std::min(count * std::min(size.constant(), schedule::kMinPackedProducts), schedule::kMinPackedProducts);
     }
-  return count >= schedule::kLeastPacked;
+  return count >= schedule::kMinPackedProducts;
 }
 
 /// Whether a node is of the kind that a kernel's operation computes.

@@ -236,7 +236,7 @@ constexpr double kLeastSlices = 1.5;
 
 }  // namespace
 
-bool wants_parts(const Graph& graph, const Node& node, const Caps& caps) {
+bool wants_slices(const Graph& graph, const Node& node, const Caps& caps) {
   return wanted_slices(graph, node, caps) > kLeastSlices;
 }
 

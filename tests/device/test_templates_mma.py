@@ -80,7 +80,7 @@ def test_convolution(ocl_device, shape, kind, dtype, tmp_path):
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_weight_gradient_of_many_pixels(ocl_device, dtype, channels_last, tmp_path):
-    """In parts, whose partial results a second kernel adds in order: the same bits each time."""
+    """Slices, which a second kernel adds in order, give the same bits each time."""
     layout = torch.channels_last if channels_last else torch.contiguous_format
     x, dy = (torch.randn(5, c, 55, 57).to(dtype).contiguous(memory_format=layout) for c in (40, 72))
     weight = torch.randn(72, 40, 3, 3).to(dtype)
