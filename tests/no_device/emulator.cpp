@@ -1,11 +1,11 @@
-// tests/no_device/emulator.cpp: a work-group of a matrix-unit kernel on the host, with the unit and its barriers in
+// tests/no_device/emulator.cpp: a work-group of a kernel on tensor cores on the host, with tensor cores and barriers in
 // software.
 //
-// Work-items are coroutines of one thread: one runs until it waits, then the next, forwards and backwards in turn. So a run is
-// the same each time, and items that all wait for one another are found at once.
+// Work-items are coroutines of one thread. One runs until it waits, then the next, forwards and backwards in turn. So a run is
+// the same each time, and work-items that all wait for one another are found at once.
 //
-// The unit reads local memory in the order that the PTX manual gives for descriptors with the 128-byte swizzle; a copy by
-// cp.async lands when the work-item waits for its group, and the unit sees what a work-item wrote only after that work-item's
+// Tensor cores read local memory in the order that the PTX manual gives for descriptors with the 128-byte swizzle. A copy by
+// cp.async is made when the work-item waits for its group. Tensor cores see what a work-item wrote only after that work-item's
 // fence. Element (row, k) of an operand:
 //   depth contiguous:        row%8 * 128 + row/8 * stride + k * size      stride: 1024 bytes here, from the descriptor
 //   columns contiguous:      row%64 * size + row/64 * leading + k%8 * 128 + k/8 * stride

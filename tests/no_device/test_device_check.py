@@ -1,6 +1,6 @@
-# tests/no_device/test_device_check.py: what a device's units are checked with, on units in software: a right unit must pass.
-"""The products and attentions that the runtime computes before it relies on the units of a warp, and convolutions with statistics, with
-their own arguments and results."""
+# tests/no_device/test_device_check.py: correct kernels pass the device's check, with their instructions in software.
+"""The products, attentions and convolutions with statistics that csrc/checks computes before a plan relies on tensor cores, with their
+own arguments and results."""
 
 from __future__ import annotations
 

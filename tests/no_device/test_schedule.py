@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torchvision.models.resnet import BasicBlock
 
 from tests.no_device.scheduling import CAPS, Seen, collecting, copied, launch_order, networks, render
 from tests.op_row import Op
@@ -219,11 +218,24 @@ def training_step(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, seen
 NETWORKS = [("mlp", 8, 0), ("lenet", 3, 28), ("residual", 2, 32), ("resnet18", 2, 32)]
 
 
+class Block(nn.Module):
+    """ResNet's basic block; `shortcut` halves the image and changes the number of channels."""
+
+    def __init__(self, before: int, after: int, shortcut: nn.Module | None = None) -> None:
+        super().__init__()
+        self.first, self.norm1 = nn.Conv2d(before, after, 3, 2 if shortcut else 1, 1, bias=False), nn.BatchNorm2d(after)
+        self.second, self.norm2 = nn.Conv2d(after, after, 3, 1, 1, bias=False), nn.BatchNorm2d(after)
+        self.shortcut = shortcut or nn.Identity()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (self.shortcut(x) + self.norm2(self.second(self.norm1(self.first(x)).relu()))).relu()
+
+
 def residual() -> nn.Module:
     """The stem, a block of each kind and the head of a ResNet."""
-    smaller = nn.Sequential(nn.Conv2d(16, 32, 1, 2, bias=False), nn.BatchNorm2d(32))
+    shortcut = nn.Sequential(nn.Conv2d(16, 32, 1, 2, bias=False), nn.BatchNorm2d(32))
     stem = [nn.Conv2d(3, 16, 7, 2, 3, bias=False), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    blocks = [BasicBlock(16, 16), BasicBlock(16, 32, 2, smaller)]
+    blocks = [Block(16, 16), Block(16, 32, shortcut)]
     return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
 
 

@@ -79,11 +79,11 @@ def test_attention_in_tf32() -> None:
 
 
 @pytest.mark.parametrize(
-    "dtype, size, units",
+    "dtype, size, on_tensor_cores",
     [(torch.float32, 65, False), (torch.bfloat16, 128, True), (torch.bfloat16, 129, False), (torch.bfloat16, 8, True)],
 )
-def test_head_sizes(dtype: torch.dtype, size: int, units: bool) -> None:
-    assert ("warpgroup" in attention(dtype, (2, 3, 100, size))[0][0]) == units
+def test_head_sizes(dtype: torch.dtype, size: int, on_tensor_cores: bool) -> None:
+    assert ("warpgroup" in attention(dtype, (2, 3, 100, size))[0][0]) == on_tensor_cores
 
 
 def test_rows_of_heads_that_fill_no_chunk_are_copied() -> None:

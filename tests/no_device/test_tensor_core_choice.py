@@ -221,9 +221,9 @@ def test_convolutions_on_warp_tensor_cores(dtype: torch.dtype, name: str) -> Non
     assert sum("conv_warp " in line and line.endswith(name) for line in log) == 2
     weight = next(line for line in log if "conv_weight_warp " in line)
     assert name in weight and "slices" not in weight and len(log) == 3  # 128 pixels
-    units = [macros(k) for k in texts if "mma.sync" in k["text"]]
-    assert sorted("#define DATA_GRADIENT 1" in text for text in units) == [False, False, True]
-    assert any("#define DY_DENSE 1" in text for text in units)
+    on_tensor_cores = [macros(k) for k in texts if "mma.sync" in k["text"]]
+    assert sorted("#define DATA_GRADIENT 1" in text for text in on_tensor_cores) == [False, False, True]
+    assert any("#define DY_DENSE 1" in text for text in on_tensor_cores)
     assert all("warpgroup" in line for line in kernels(step, [x, w])[0])
 
 
