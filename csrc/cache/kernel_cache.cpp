@@ -78,7 +78,7 @@ class Use {
 
 struct Connection {
   sqlite3* db = nullptr;
-  int process = 0;  // that opened it
+  int process = 0;  // the process that opened it
   Statement find, table, store, erase, touch, total, count, oldest, erase_row;
 
   ~Connection() {

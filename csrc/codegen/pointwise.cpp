@@ -42,7 +42,7 @@ struct ColumnLoops {
   int width = 1;                 // elements of a vector
   std::vector<int> wide_steps;   // loops over several vectors come first: elements of a step, widest first
   bool vector_loop = true;       // a loop over single vectors follows
-  std::vector<int> tail_widths;  // of the vectors behind the last whole one
+  std::vector<int> tail_widths;  // widths of the vectors behind the last whole one
   bool tail_is_counted = false;  // each of them is taken at most once; otherwise the tail is a loop over single elements
   bool stays_scalar = false;     // compilers must not vectorise the loop over single vectors
 };
@@ -53,7 +53,7 @@ struct ItemLoops {
   IndexExpr rows;                     // all loops but the innermost
   bool has_rows = false;              // more than one
   bool whole_rows = false;            // an item takes all columns
-  IndexExpr row_chunk, column_chunk;  // of an item
+  IndexExpr row_chunk, column_chunk;  // rows and columns of a work-item
   Grid grid;
 };
 
@@ -256,7 +256,7 @@ struct FlatLoop {
   bool any_size = false;  // their number is an argument: the text serves all sizes
   int width = 1;          // elements of a vector, for tensors at aligned addresses; others are taken one by one
   int64_t chunk = 0;      // in a batch: elements of a work-group
-  std::string type;       // of the flat index
+  std::string type;       // type of the flat index
   Grid grid;
 };
 

@@ -29,7 +29,7 @@ bool reads_channels(const Graph& graph, const Node& conv, ir::BufferId stored, c
       !(reduce.sizes[0] == conv.sizes[1]))
     return false;
   const ir::Ranges ranges = graph.ranges();
-  std::set<size_t> loops;  // of the reduction that run along a whole dimension
+  std::set<size_t> loops;  // loops of the reduction that run along a whole dimension
   for (const size_t d : {0u, 2u, 3u}) {
     bool whole = load.index[d].is_const(0) && conv.sizes[d].is_const(1);
     for (size_t r = 0; r < reduce.reduce_sizes.size() && !whole; ++r)

@@ -60,7 +60,7 @@ struct TemplateLaunch {
     /// The number of slices, if every work-item makes one. Otherwise each column of tiles is cut into slices: groups[0] of the
     /// launch become slices, and their number is one more integer argument.
     std::optional<ir::IndexExpr> slices;
-    ir::IndexExpr rows;  // of the output, which are pixels
+    ir::IndexExpr rows;  // rows of the output, which are pixels
     int tile_rows = 0, tile_columns = 0;
     int64_t groups = 0;  // work-groups that run at the same time
   };
