@@ -19,8 +19,8 @@
 // Arguments: x, x_offset, dy, dy_offset, int batch, C, in_h, in_w, K, out_h, out_w, groups, R, S, stride_h, stride_w,
 //   pad_h, pad_w, dil_h, dil_w, x_h, x_w, x_c, y_h, y_w, y_c, long x_n, y_n, EPILOGUE_PARAMS. C, K: channels of ONE
 //   group.
-// Global size: (groups*ceil(K/TN), ceil(R*S*C / (MR*MT)), splits), local (1, 1, 1). Split i takes an equal share of the
-//   blocks of pixels, the i-th.
+// Global size: (groups*ceil(K/TN), ceil(R*S*C / (MR*MT)), splits), local (1, 1, 1). The blocks of
+//   pixels are shared out evenly among the splits.
 // Epilogue macros: STORE(acc, k, c, r, s), STOREV(acc, k, c, r, s); store dimension k = split*groups*K + g*K + channel
 //   in the group; c within the group. With splits > 1 the output has one weight gradient behind another, and an
 //   ordinary reduction adds them in order.

@@ -25,8 +25,8 @@
 //   Epilogue macros: STORE(acc, n, c, h, w), STOREV(acc, n, c, h, w); store dimension c.
 // Arguments of kind 2: x, x_offset, dy, dy_offset, int batch, C, in_h, in_w, out_h, out_w, pad_h, pad_w, x_h, x_w, y_h,
 //   y_w, long x_n, y_n, EPILOGUE_PARAMS. in_*: size of x, out_*: of dy.
-//   Global size: (ceil(C/VW), splits, 1), local (1, 1, 1). Split i takes an equal share of the batch*out_h rows, the
-//   i-th. Epilogue macros: STORE(acc, split*C + c, 0, r, s), STOREV; store dimension the first. With splits > 1 an
+//   Global size: (ceil(C/VW), splits, 1), local (1, 1, 1). The batch*out_h rows are shared out
+//   evenly among the splits. Epilogue macros: STORE(acc, split*C + c, 0, r, s), STOREV; store dimension the first. With splits > 1 an
 //   ordinary reduction adds the splits in order.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME depthwise_item
