@@ -105,7 +105,7 @@ def _sorts() -> list[Op]:
         Op("mode", mode, _rows(lambda *s, dtype: make(*s, dtype=dtype).round()), NUMBERS, False),
         Op("mode_long", mode, fixed(lambda: (make(2, 3000).mul(9).round(),)), gradient=False),
         Op("sort_scalar", lambda a: (*a.sort(), *a.topk(1), *a.median(0), *a.kthvalue(1)), fixed(lambda: (make(),)), programs="distinct"),
-        Op("sort_empty", lambda a: (*a.sort(0), *a.sort(1), *a.topk(0)), fixed(lambda: (make(3, 0),)), gradient=False),
+        Op("sort_empty", lambda a: (*a.sort(0), *a.sort(1), *a.topk(0)), fixed(lambda: (make(3, 0),)), gradient=False, programs="distinct"),
         Op("searchsorted", lambda e, x: (torch.searchsorted(e, x), torch.searchsorted(e, x, right=True, out_int32=True)),
            lambda d: [(tied(3, 40).nan_to_num(0).to(d).sort(-1)[0], tied(3, 9).nan_to_num(0).to(d)), (tied(1000).nan_to_num(0).to(d).sort()[0], tied(2, 5).nan_to_num(0).to(d))], NUMBERS, False, programs="none"),
         Op("searchsorted_sorter", lambda e, x: torch.searchsorted(e, x, sorter=e.argsort(-1)), fixed(lambda: (distinct(3, 40), make(3, 9))), gradient=False, programs="none"),

@@ -294,9 +294,12 @@ void BodyPrinter::resolve_lanes(ResolvedIndex& resolved) const {
 /// reads what `in[(int)v * 5 + 4]` does.
 bool BodyPrinter::stays_long(const Value& value) const { return value.dtype == DType::kI64 && !kernel_.dialect().is_cpu; }
 
+bool BodyPrinter::any_long(const ResolvedIndex& resolved) const {
+  return std::ranges::any_of(resolved.values, [&](const auto& entry) { return stays_long(entry.second); });
+}
+
 const char* BodyPrinter::offset_type(const ResolvedIndex& resolved) const {
-  const bool any_long = std::ranges::any_of(resolved.values, [&](const auto& entry) { return stays_long(entry.second); });
-  return any_long ? "long" : kernel_.index_type();
+  return any_long(resolved) ? "long" : kernel_.index_type();
 }
 
 std::string BodyPrinter::spell(const ResolvedIndex& resolved, int lane) const {
@@ -305,8 +308,9 @@ std::string BodyPrinter::spell(const ResolvedIndex& resolved, int lane) const {
     const IndexExpr here = IndexExpr::symbol(lane_->kind, lane_->index);
     e = ir::substitute(e, {{*lane_, here + lane}});
   }
+  const bool mixed = !kernel_.wide() && any_long(resolved);
   const IndexSpelling spelling{
-      kernel_.wide(), [&](ir::Symbol s) -> std::string {
+      kernel_.wide() || mixed, mixed, [&](ir::Symbol s) -> std::string {
         if (s.kind == SymbolKind::kSize) return kernel_.size(s.index);
         if (s.kind == SymbolKind::kValue) {
           const Value& v = resolved.values.at(s.index);

@@ -123,6 +123,7 @@ class BodyPrinter {
   using Key = std::vector<ir::IndexExpr>;
 
   bool stays_long(const Value& value) const;
+  bool any_long(const ResolvedIndex& resolved) const;
   const char* offset_type(const ResolvedIndex& resolved) const;  // of a variable that holds the offset
   Value define(int level, ir::DType dtype, int width, const std::string& text);
   Value constant(const ir::Op& op) const;

@@ -57,7 +57,7 @@ struct IndexPrinter {
     const std::string text = print(e, kSum);
     const bool number =
         std::none_of(text.begin(), text.end(), [](char c) { return std::isalpha(static_cast<unsigned char>(c)); });
-    return number ? std::string("(") + type() + ")" + print(e, kAtom) : text;
+    return number || spelling.mixed ? std::string("(") + type() + ")" + print(e, kAtom) : text;
   }
   std::string wrap(const std::string& text, int own, int least) const { return own < least ? "(" + text + ")" : text; }
 

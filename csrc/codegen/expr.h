@@ -29,6 +29,7 @@ std::string lane_suffix(int lane);
 /// How an index expression's symbols read, and whether it is computed in long (otherwise int).
 struct IndexSpelling {
   bool wide = false;
+  bool mixed = false;  // some symbols are long and others int
   std::function<std::string(ir::Symbol)> name;
 };
 /// Division and modulo become C's where the operands are proven nonnegative, otherwise calls of op_index_floordiv and

@@ -83,3 +83,15 @@ def test_columns(ocl_device, name, rows, columns):
             continue
         error, most = ((t.double() - exact).norm() / exact.norm() for t in (ours.cpu(), theirs))
         assert error <= 2 * most + 3e-7  # an ulp or two where there are few results
+
+
+def test_indices_of_two_widths(ocl_device):
+    """Rotations of columns: positions that are computed as values are long on GPUs, loops are int."""
+    torch._dynamo.reset()
+    compiled = torch.compile(torch.linalg.eigh, backend="ocl", options={"fallback": "error", "kernel_family": "group"})
+    torch.manual_seed(0)
+    x = torch.randn(3, 5, 5)
+    x = x + x.mT
+    values, vectors = (result.cpu() for result in compiled(x.to(ocl_device)))
+    torch.testing.assert_close(values, torch.linalg.eigvalsh(x.double()).float(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(vectors @ values.diag_embed() @ vectors.mT, x, rtol=1e-4, atol=1e-5)

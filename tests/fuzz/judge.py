@@ -22,6 +22,7 @@ ULPS_FP64 = 256  # of the largest element: nothing more precise tells how far Py
 # is left is rounding of the terms. The gradient of a saturated tanh inside of a cell, 1 - y * y, is rounding of y.
 CANCELLING = ("scaled_dot_product_attention", "softmax(", "_cell(")
 LARGEST_TERM = 64.0  # of operands that count: programs keep most values below
+EPS_FP64 = torch.finfo(torch.float64).eps
 VALUE, LOST, ALIAS, STRIDE, TYPE = "wrong value", "lost write", "wrong alias", "wrong stride", "wrong dtype or shape"
 GRADIENT, FLAG = "wrong gradient", "wrong requires_grad"
 # Results whose strides every device chooses for itself: torch's CPU and CUDA kernels differ, and so do its rules for tracing.
@@ -200,14 +201,17 @@ def closeness(
         return "", 0
     values = reference.of(pick, mine.shape)
     if not values:
-        return _coarsely(mine, theirs, equal)
+        return _coarsely(mine, theirs, equal, reference.native, terms)
     every = torch.stack([v.to(values[0].dtype) for v in values])
     plain, noisy = every[0], every[1 : 1 + RUNS]
     if not theirs.dtype.is_floating_point:
         stable = (noisy == plain).all(0) & (plain == theirs)
         return _text(mine, theirs, plain, ~equal & stable), int((~equal & ~stable).sum())
     dtype = reference.low or theirs.dtype
-    return _against_fp64(mine, theirs, equal, plain.double(), noisy.double(), every[1 + RUNS :].double(), dtype, terms)
+    # What is left of operands that cancel out in fp64 is rounding of fp64.
+    floor = ULPS * EPS_FP64 * min(reference.native.largest, LARGEST_TERM)
+    moved = every[1 + RUNS :].double()
+    return _against_fp64(mine, theirs, equal, plain.double(), noisy.double(), moved, dtype, terms, floor)
 
 
 def _within_ulps(mine: torch.Tensor, theirs: torch.Tensor, equal: torch.Tensor) -> bool:
@@ -222,7 +226,7 @@ def _within_ulps(mine: torch.Tensor, theirs: torch.Tensor, equal: torch.Tensor) 
 
 def _against_fp64(
     mine: torch.Tensor, theirs: torch.Tensor, equal: torch.Tensor, plain: torch.Tensor, noisy: torch.Tensor,
-    moved: torch.Tensor, dtype: torch.dtype, terms: float,
+    moved: torch.Tensor, dtype: torch.dtype, terms: float, floor: float,
 ) -> tuple[str, int]:  # fmt: skip
     eps, tiny = torch.finfo(dtype).eps, torch.finfo(dtype).tiny
     rounded = plain.to(dtype).double()
@@ -238,7 +242,13 @@ def _against_fp64(
         max=SMOOTH * (plain.abs() + scale)
     )
     allowed = (
-        6 * spread + 6 * inner + 3 * own + 3 * typical + ULPS * eps * (2 * plain.abs() + scale + terms) + ULPS * tiny
+        6 * spread
+        + 6 * inner
+        + 3 * own
+        + 3 * typical
+        + ULPS * eps * (2 * plain.abs() + scale + terms)
+        + ULPS * tiny
+        + floor
     )
     if dtype is torch.float64 and bool(finite.any()):
         allowed = allowed + ULPS_FP64 * eps * plain[finite].abs().max().clamp(min=1)
@@ -272,13 +282,16 @@ def _biased(
     )
 
 
-def _coarsely(mine: torch.Tensor, theirs: torch.Tensor, equal: torch.Tensor) -> tuple[str, int]:
-    """Where fp64 cannot be had."""
+def _coarsely(
+    mine: torch.Tensor, theirs: torch.Tensor, equal: torch.Tensor, native: Native, terms: float
+) -> tuple[str, int]:
+    """Where fp64 cannot be had. A float64 result may have been computed from float32 ones."""
     if theirs.dtype.is_floating_point:
-        eps = torch.finfo(theirs.dtype).eps
+        has_singles = torch.float32 in native.dtypes.values()
+        eps = max(torch.finfo(theirs.dtype).eps, torch.finfo(torch.float32).eps if has_singles else 0.0)
         b = theirs.double()
         scale = b[b.isfinite()].abs().max() if bool(b.isfinite().any()) else torch.zeros(())
-        equal = equal | ((mine.double() - b).abs() <= 64 * eps * scale)
+        equal = equal | ((mine.double() - b).abs() <= 64 * eps * (scale + terms))
     return _text(mine, theirs, theirs, ~equal), int((~equal).sum())
 
 

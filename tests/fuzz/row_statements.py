@@ -14,8 +14,9 @@ FAMILIES = (  # weights
 )
 UNDEFINED_BY_NAN = ("sdpa", "attention", "grid", "interpolate")  # ops of which nobody says what becomes of a NaN
 # Ops that are computed in several ways, of which some subtract infinities: convolutions by transformed tiles or with padding,
-# group_norm with its mean and weight folded into one factor and one summand.
-UNDEFINED_BY_INFINITY = ("conv", "group_norm", "batch_norm", "instance_norm")
+# group_norm with its mean and weight folded into one factor and one summand. The gradient of soft_margin_loss is a sigmoid in
+# PyTorch's decomposition, and exp / (1 + exp) in its kernel.
+UNDEFINED_BY_INFINITY = ("conv", "group_norm", "batch_norm", "instance_norm", "soft_margin_loss")
 # On the CPU the gradient at NaN depends on the element's position: vectors of elements compare the other way round.
 GRADIENT_UNDEFINED_BY_NAN = ("relu6", "hardtanh", "elu", "selu", "celu", "hardswish", "hardshrink", "softshrink")
 

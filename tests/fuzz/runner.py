@@ -15,6 +15,7 @@ from tests.fuzz.worker import batch_size
 from tests.worker_process import WorkerProcess
 
 CRASH, TIMEOUT = "crash", "timeout"
+TORCH = "as torch without us"
 Outcome = dict[str, Any]
 
 
@@ -116,8 +117,11 @@ class Run:
         request = {"seed": self.seed, "batch": batch}
         found = worker.ask(request)
         size = batch_size(self.seed, batch)
-        if found[0]["kind"] in (CRASH, TIMEOUT) and found[0]["program"] is None and size > 1:
-            whole = found[0]
+        whole = found[0]
+        lost = whole["kind"] in (CRASH, TIMEOUT) and whole["program"] is None
+        if lost and whole["kind"] == CRASH and worker.ask({**request, "show": True})[0]["kind"] == CRASH:
+            found = [{**whole, "kind": TORCH, "text": f"drawn on the CPU by PyTorch alone: {whole['text']}"}] * size
+        elif lost and size > 1:
             found = [worker.ask({**request, "member": m})[0] for m in range(size)]
             if not any(o["kind"] in (CRASH, TIMEOUT) for o in found):
                 found[0] = {**whole, "text": f"only together: {whole['text']}"}

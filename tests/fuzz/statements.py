@@ -225,7 +225,7 @@ def gathered(g: Any) -> Lines:
             [alone, f"{x}[{i}] = {number}"],
             [alone, f"{x}.index_fill_(0, {i}, {number})"],
             [alone, f"{x}.index_add_(0, {i}, {x}[: {len(own)}].clone())"],
-            [alone, f"{x}.index_copy_(0, {i}, {y}[: {len(own)}])"],
+            [alone, f"{x}.index_copy_(0, {i}, {y}[: {len(own)}].clone())"],
             [made, f"{x}.index_put_(({i},), {x}[0] * 2, accumulate=True)"],
             [alone, f"{v} = {x}.index_select(0, {i})"],
         ]

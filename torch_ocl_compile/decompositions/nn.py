@@ -69,7 +69,7 @@ def gru_cell(
     (xr, xz, xn), (hr, hz, hn) = from_x.chunk(3, 1), from_h.chunk(3, 1)
     r, z = (xr + hr).sigmoid(), (xz + hz).sigmoid()
     n = (xn + r * hn).tanh()
-    return n + z * (hx - n), torch.cat([r, z, n, hx, hn], 1)
+    return (hx - n) * z + n, torch.cat([r, z, n, hx, hn], 1)  # in this order it has the strides of hx, as on the CPU
 
 
 @decompose(aten._thnn_fused_gru_cell_backward.default)
@@ -115,14 +115,30 @@ def _decompose_before_autograd(target: OpOverload, function: Callable[..., Any])
 _decompose_before_autograd(aten.multilabel_margin_loss_forward.default, multilabel_margin_loss)
 
 
-def huber_loss(x: Tensor, target: Tensor, reduction: int = 1, delta: float = 1.0) -> Tensor:
-    """In the type of x, whatever the target's is: ATen's kernel makes its result like x."""
-    wide = torch.promote_types(x.dtype, target.dtype)
-    torch._check(
-        torch.can_cast(wide, x.dtype), lambda: f"huber_loss: {wide} can't be cast to the input's type {x.dtype}"
-    )
-    loss: Tensor = torch._refs.nn.functional.huber_loss(x, target, "none", delta).to(x.dtype)
-    return loss.mean() if reduction == 1 else loss.sum() if reduction == 2 else loss
+def _like_input(name: str, loss_of: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A loss in the type of x, whatever the target's is: ATen's kernels make their results like x. `loss_of`: without reduction."""
+
+    def loss_like_input(x: Tensor, target: Tensor, reduction: int = 1, *settings: float) -> Tensor:
+        wide = torch.promote_types(x.dtype, target.dtype)
+        torch._check(
+            torch.can_cast(wide, x.dtype), lambda: f"{name}: {wide} can't be cast to the input's type {x.dtype}"
+        )
+        loss = loss_of(x, target, *settings).to(x.dtype)
+        return loss.mean() if reduction == 1 else loss.sum() if reduction == 2 else loss
+
+    return loss_like_input
 
 
-NN_DECOMPOSITIONS[aten.huber_loss.default] = huber_loss
+def _huber_loss(x: Tensor, target: Tensor, delta: float = 1.0) -> Tensor:
+    loss: Tensor = torch._refs.nn.functional.huber_loss(x, target, "none", delta)
+    return loss
+
+
+def _soft_margin_loss(x: Tensor, target: Tensor) -> Tensor:
+    return torch.log1p(torch.exp(-x * target))
+
+
+NN_DECOMPOSITIONS[aten.huber_loss.default] = _like_input("huber_loss", _huber_loss)
+NN_DECOMPOSITIONS[aten.soft_margin_loss.default] = _like_input(
+    "soft_margin_loss", pw_cast_for_opmath(_soft_margin_loss)
+)

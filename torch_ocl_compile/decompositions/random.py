@@ -191,3 +191,16 @@ def multinomial(probabilities: Any, count: int, replacement: bool = False, *, ge
 DECOMPOSITIONS[aten.randperm.default] = randperm
 DECOMPOSITIONS[aten.randperm.generator] = randperm
 DECOMPOSITIONS[aten.multinomial.default] = multinomial
+
+
+def rrelu_with_noise(
+    x: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None
+) -> tuple[Any, Any]:
+    """(result, the noise afterwards: the slope of each element). PyTorch's decomposition empties the noise where it is not used."""
+    if not training:
+        return aten.leaky_relu(x, (lower + upper) / 2), noise.clone()
+    is_negative, slopes = x <= 0, aten.uniform(x, lower, upper)
+    return torch.where(is_negative, x * slopes, x), torch.where(is_negative, slopes, 1)
+
+
+DECOMPOSITIONS[aten.rrelu_with_noise_functional.default] = rrelu_with_noise

@@ -66,6 +66,8 @@ LAYOUTS: dict[str, tuple[Layout | None, ...]] = {
     "aten.linalg_solve_triangular.default": (by_columns,),
     "aten.max_unpool2d.default": (in_format,),
     "aten.native_channel_shuffle.default": (in_format,),
+    "aten.pixel_shuffle.default": (in_format,),
+    "aten.pixel_unshuffle.default": (in_format,),
     "aten.put.default": (like_first,),
     "aten.rrelu_with_noise_functional.default": (plain, plain),
     "aten.upsample_nearest1d.default": (plain,),

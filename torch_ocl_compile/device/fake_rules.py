@@ -45,6 +45,7 @@ def register(fake_impls: ModuleType) -> None:
         traced_as(fake_impls, op, functools.partial(scatter, op))
     traced_as(fake_impls, aten.linalg_vector_norm.default, vector_norm)
     traced_as(fake_impls, aten.ldexp.Tensor, ldexp)
+    traced_as(fake_impls, aten.pow.Tensor_Scalar, power)
     rule = fake_impls.op_implementations_dict[aten.convolution.default]
 
     def convolution(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -147,6 +148,11 @@ def vector_norm(x: torch.Tensor, ord: Any = 2, dim: Any = None, *others: Any, **
 def ldexp(x: torch.Tensor, exponent: torch.Tensor) -> Any:
     """The power has the exponent's type, if that is floating."""
     return x * torch.pow(2.0, exponent) if exponent.is_floating_point() else NotImplemented
+
+
+def power(x: torch.Tensor, exponent: Any) -> Any:
+    """bool of bool is bool, which torch traces as int64."""
+    return x | (not exponent) if x.dtype is torch.bool and isinstance(exponent, bool) else NotImplemented
 
 
 def by_name(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

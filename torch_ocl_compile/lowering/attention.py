@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -195,6 +195,11 @@ def backward(
     grad = c.cast(grad, a.q.dtype)
     products = c.pointwise(lambda g, y: g * y, grad, out, dtype=a.wide)
     delta = c.builder.reduce("sum", products, [3], False, a.wide)[0]
+    total = c.builder.select(sums, 0, ir.IndexExpr(1))
+    fills_rows = a.nan_rows and a.mask is not None and a.mask.dtype == ir.DType.kBool
+    if fills_rows:  # scores that nothing is seen of are constants, so that nothing flows back to queries and keys
+        a = replace(a, nan_rows=False)
+        delta = c.pointwise(lambda d, n: t.where(n.eq(0.0), 0.0, d), delta, total, dtype=a.wide)
     gq = gk = gv = gm = None
     by_parts = not a.fits_kernels()
     if by_parts or wanted[3]:
@@ -206,12 +211,21 @@ def backward(
         gq = c.cast(a.product(scaled, a.k), a.q.dtype)
         gk = a.of_group(a.product(scaled, a.q, transpose_a=True), a.k)
         gv = a.of_group(a.product(a.dropped(p), grad, transpose_a=True), a.v)
-        return [gq, gk, gv, gm]
-    if wanted[0]:
+    elif wanted[0]:
         gq = a.node(ir.AttentionKind.kQuery, grad, sums, delta)[0]
-    if wanted[1] or wanted[2]:
+    if not by_parts and (wanted[1] or wanted[2]):
         gk, gv = a.node(ir.AttentionKind.kKeyValue, grad, sums, delta)
+    if fills_rows and gv is not None and wanted[2]:
+        gv = _with_nan_rows(c, a, gv, total)
     return [gq, gk, gv, gm]
+
+
+def _with_nan_rows(c: Context, a: Attention, gv: ir.Value, total: ir.Value) -> ir.Value:
+    """The gradient of v, NaN for all keys of a head with a row that sees nothing: its weights are NaN."""
+    rows = c.pointwise(lambda n: t.where(n.eq(0.0), math.nan, 0.0), total, dtype=a.wide)
+    heads = c.builder.unsqueeze(c.builder.reduce("sum", rows, [2], True, a.wide)[0], 3)
+    result: ir.Value = c.pointwise(lambda g, n: g + n, gv, a.of_group(heads, gv), dtype=gv.dtype)
+    return result
 
 
 def _summed_to(c: Context, x: ir.Value, shape: Sequence[ir.IndexExpr], wide: ir.DType) -> ir.Value:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -205,10 +206,16 @@ def _row_sums(c: Context, x: ir.Value, dim: int, wide: ir.DType) -> list[ir.Valu
     return [largest, c.pointwise(lambda m, s: s + (m - m), largest, total, dtype=wide)]
 
 
+def _of_scalars(c: Context, formula: Callable[..., Term], *operands: ir.Value) -> ir.Value:
+    """A row of one element: a constant where all is finite, NaN where something is not."""
+    result: ir.Value = c.pointwise(formula, *operands)
+    return result
+
+
 @lower(aten._softmax.default)
 def softmax(c: Context, x: ir.Value, dim: int, half_to_float: bool = False) -> ir.Value:
     if not x.sizes:
-        return c.constant(1.0, c.dtype)
+        return _of_scalars(c, lambda v: t.exp(v - v), x)
     largest, total = _row_sums(c, x, dim % len(x.sizes), ir.compute_type(c.dtype))
     result: ir.Value = c.pointwise(lambda v, m, s: t.exp(v - m) / s, x, largest, total)
     return result
@@ -217,7 +224,7 @@ def softmax(c: Context, x: ir.Value, dim: int, half_to_float: bool = False) -> i
 @lower(aten._log_softmax.default)
 def log_softmax(c: Context, x: ir.Value, dim: int, half_to_float: bool = False) -> ir.Value:
     if not x.sizes:
-        return c.constant(0.0, c.dtype)
+        return _of_scalars(c, lambda v: v - v, x)
     largest, total = _row_sums(c, x, dim % len(x.sizes), ir.compute_type(c.dtype))
     result: ir.Value = c.pointwise(lambda v, m, s: v - m - t.log(s), x, largest, total)
     return result
@@ -227,7 +234,7 @@ def log_softmax(c: Context, x: ir.Value, dim: int, half_to_float: bool = False) 
 def softmax_backward(c: Context, grad: ir.Value, y: ir.Value, dim: int, input_dtype: torch.dtype) -> ir.Value:
     """y * (grad - sum(grad * y))."""
     if not y.sizes:
-        return c.constant(0.0, c.dtype)
+        return _of_scalars(c, lambda g, v: v * (g - g * v), grad, y)
     wide = ir.compute_type(y.dtype)
     products = c.pointwise(lambda g, v: g * v, grad, y, dtype=wide)
     total = c.builder.reduce("sum", products, [dim % len(y.sizes)], True, wide)[0]
@@ -239,7 +246,7 @@ def softmax_backward(c: Context, grad: ir.Value, y: ir.Value, dim: int, input_dt
 def log_softmax_backward(c: Context, grad: ir.Value, y: ir.Value, dim: int, input_dtype: torch.dtype) -> ir.Value:
     """grad - exp(y) * sum(grad)."""
     if not y.sizes:
-        return c.constant(0.0, c.dtype)
+        return _of_scalars(c, lambda g, v: g - t.exp(v) * g, grad, y)
     total = c.builder.reduce("sum", grad, [dim % len(y.sizes)], True, ir.compute_type(y.dtype))[0]
     result: ir.Value = c.pointwise(lambda g, v, s: g - t.exp(v) * s, grad, y, total)
     return result

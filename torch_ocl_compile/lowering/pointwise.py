@@ -249,7 +249,9 @@ def pow_scalar(c: Context, x: ir.Value, exponent: Any) -> ir.Value:
         -1: lambda v: t.call("reciprocal", v),
         -0.5: t.rsqrt,
     }
-    if isinstance(exponent, (int, float)) and exponent in forms and c.dtype != ir.DType.kBool:
+    if c.dtype == ir.DType.kBool:  # of bool by bool
+        return apply(c, "logical_or", x, not exponent)
+    if isinstance(exponent, (int, float)) and exponent in forms:
         result: ir.Value = c.pointwise(forms[exponent], x)
         return result
     return apply(c, "pow", x, exponent)

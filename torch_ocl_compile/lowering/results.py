@@ -1,6 +1,6 @@
 # torch_ocl_compile/lowering/results.py: which memory each result of a graph has, and which results share it.
-"""Results that PyTorch would give as views of one tensor are windows on one output buffer: what the caller writes to one is
-seen in the others. Any other result has memory of its own."""
+"""Results that PyTorch would give as views of one tensor are windows on one output buffer, and views of an input are windows on
+the input: what the caller writes to one is seen in the others. Any other result has memory of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class PlanOutputs:
         self.env = env
         constants = [n for n in env if n.op == "get_attr" and getattr(env[n], "kind", None) == ir.ValueKind.kView]
         self.owners: dict[int, Node] = {env[n].buffer: storage(n) for n in [*inputs, *constants]}
-        self.shared = _seen_twice(n for n in visible if isinstance(env.get(n), ir.Value))
+        self.visible = {n for n in visible if isinstance(env.get(n), ir.Value)}
+        self.shared = _seen_twice(self.visible)
         self.bases: dict[Node, ir.Value] = {}
         self.positions: dict[Node, int] = {}
 
@@ -37,6 +38,8 @@ class PlanOutputs:
             self.context.builder.origin = origin(node)
             if root in self.shared and _is_window(node, root):
                 self._add_window(node, root)
+            elif node in self.visible and self._is_read_only(root) and _is_window(node, root):
+                self._add_input_window(node, root, root)
             else:
                 self.context.builder.output(self._own(node), strides)
             self.positions[node] = len(self.positions)
@@ -49,14 +52,12 @@ class PlanOutputs:
             source, target = stores.get(storage(node), (None, None)) if isinstance(node, Node) else (None, None)
             if source is None or target is None or node in self.positions or target not in self.env:
                 continue
-            part, whole, there = (n.meta["val"] for n in (node, source, target))
+            whole, there = source.meta["val"], target.meta["val"]
             if not (
                 _same_layout(whole, there) and isinstance(self.env.get(node), ir.Value) and _is_window(node, source)
             ):
                 continue
-            c = self.context
-            offset = c.size(part.storage_offset()) - c.size(whole.storage_offset())
-            c.builder.output_window(self.env[target], c.shape(part.shape), c.shape(part.stride()), offset)
+            self._add_input_window(node, source, target)
             self.positions[node] = len(self.positions)
 
     def _own(self, node: Node) -> ir.Value:
@@ -67,6 +68,17 @@ class PlanOutputs:
             value = self.context.builder.copy(value)
             self.owners[value.buffer] = root
         return value
+
+    def _is_read_only(self, root: Node) -> bool:
+        """Whether it is an input on the device that the graph leaves as it is."""
+        return root.op == "placeholder" and root in self.env and not any(_writes(user, root) for user in root.users)
+
+    def _add_input_window(self, node: Node, whole: Node, target: Node) -> None:
+        """`node`, a view of `whole`, as a window on the input `target`, which holds what `whole` does, in the same layout."""
+        c = self.context
+        part, there = node.meta["val"], whole.meta["val"]
+        offset = c.size(part.storage_offset()) - c.size(there.storage_offset())
+        c.builder.output_window(self.env[target], c.shape(part.shape), c.shape(part.stride()), offset)
 
     def _add_window(self, node: Node, root: Node) -> None:
         """By the strides and offsets of the trace: the root lies in memory as it was traced."""
@@ -109,6 +121,10 @@ def storage(node: Node) -> Node:
                 return node
         node = node.args[0]
     return node
+
+
+def _writes(user: Node, root: Node) -> bool:
+    return user.target is torch.ops.aten.copy_.default and user.args[0] is root
 
 
 def _same_layout(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -146,12 +146,22 @@ def as_strided(
     assert isinstance(source, torch.fx.Node)
     fake = source.meta["val"]
     offset = 0 if storage_offset is None else storage_offset - fake.storage_offset()
+    if _leaves(fake.numel(), size, stride, offset):
+        raise UnsupportedError("as_strided of memory around its tensor")
     if not fake.is_contiguous():
         order = sorted(range(fake.dim()), key=lambda d: (-_hint(fake.stride(d)), d))
         if not fake.permute(order).is_contiguous():
             raise UnsupportedError(f"as_strided of a tensor with strides {tuple(fake.stride())}")
         x = c.builder.permute(x, order)
     return c.builder.as_strided(x, c.shape(size), c.shape(stride), c.size(offset))
+
+
+def _leaves(count: Any, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> bool:
+    """Whether a window on `count` elements has some that are none of these; False where symbols decide."""
+    if not all(isinstance(x, int) for x in (count, offset, *sizes, *strides)) or 0 in sizes:
+        return False
+    last = offset + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
+    return bool(offset < 0 or last >= count)
 
 
 def _hint(x: Any) -> int:
