@@ -24,6 +24,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a checkout that is not installed
 
+from tests.coverage import Counting
 
 NO_DEVICE = "no OpenCL device selected or found: pip install torch-ocl-compile[cpu]"
 MANY = 8  # cases of a function on one device: of more, later devices see a quarter
@@ -51,6 +52,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    config.pluginmanager.register(Counting(), "counting")
     config.addinivalue_line(
         "markers",
         f"needs(what, ...): not on devices that lack one of {', '.join(NEEDS)}; sweep: only by --sweep",

@@ -57,7 +57,7 @@ class Use {
 
 struct Connection {
   sqlite3* db = nullptr;
-  int process = 0;  // that opened it
+  int process = 0;  // the process that opened it
   Statement find, table, keys, tables, store, erase, touch, total, count, oldest, all, erase_row;
 
   ~Connection();

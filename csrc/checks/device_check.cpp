@@ -215,9 +215,9 @@ bool is_large(const ir::Node& node) {
   for (const ir::Shape* sizes : {&node.sizes, convolution ? &node.operands[1].sizes : &node.reduce_sizes})
     for (const ir::IndexExpr& size : *sizes) {
       if (!size.is_const()) return true;
-      count = std::min(count * std::min(size.constant(), schedule::kLeastPacked), schedule::kLeastPacked);
+      count = std::min(count * std::min(size.constant(), schedule::kMinPackedProducts), schedule::kMinPackedProducts);
     }
-  return count >= schedule::kLeastPacked;
+  return count >= schedule::kMinPackedProducts;
 }
 
 /// Whether a node is of the kind that a kernel's operation computes.
@@ -267,7 +267,7 @@ bool needs(const ir::Graph& graph, const Subject& subject, const Caps& caps) {
   });
 }
 
-/// Whether a kernel on the tensor cores of warpgroups does the same: those of warps are then not used.
+/// Whether a warpgroup kernel computes the same. Then the warp kernel is not used, so it is not checked.
 bool is_surpassed(const Subject& subject, const Caps& caps) {
   return subject.row.level == KernelLevel::k_warp &&
          std::any_of(kernel_rows().begin(), kernel_rows().end(), [&](const KernelRow& row) {
@@ -279,7 +279,7 @@ bool is_surpassed(const Subject& subject, const Caps& caps) {
 }  // namespace
 
 Caps checked_kernels(runtime::Device& device, const runtime::BinaryStore& store, const ir::Graph& graph, Caps caps) {
-  // Kernels before their further forms, and those of warpgroups before those of warps.
+  // A kernel comes before its variants, and warpgroup kernels before warp kernels.
   for (const bool form : {false, true})
     for (const KernelLevel level : {KernelLevel::k_warpgroup, KernelLevel::k_warp})
       for (const KernelRow& row : kernel_rows()) {

@@ -27,7 +27,7 @@ struct Subject {
 
 size_t tiles_of(int n, int size) { return static_cast<size_t>((n + size - 1) / size); }
 
-CheckCase case_of(const Subject& subject, const schedule::UnitTile& tile, int store_width) {
+CheckCase case_of(const Subject& subject, const schedule::TensorCoreTile& tile, int store_width) {
   CheckCase check;
   check.kernel = subject.row.id;
   check.store_width = store_width;
@@ -123,7 +123,7 @@ constexpr int kSlices = 2, kSlicePixels = 64;
 constexpr Convolution kConvolution{kBatch, 24, 72, 11, 12, 3, 3, 2, 1, 1, 2};
 
 /// All tensors channels-last; slices of the weight gradient follow one another.
-CheckCase convolution_case(const Subject& subject, Kind kind, const schedule::UnitTile& tile) {
+CheckCase convolution_case(const Subject& subject, Kind kind, const schedule::TensorCoreTile& tile) {
   const Convolution& c = kConvolution;
   const int P = c.P(), Q = c.Q(), GC = c.groups * c.C, GK = c.groups * c.K;
   OCL_ASSERT(kBatch * P * Q <= kSlices * kSlicePixels && kBatch * P * Q > kSlicePixels, "the pixels fill the slices");
@@ -180,7 +180,7 @@ CheckCase convolution_case(const Subject& subject, Kind kind, const schedule::Un
 }
 
 /// A convolution whose filters are packed first.
-CheckCase packed_convolution(const Subject& subject, const schedule::UnitTile& tile) {
+CheckCase packed_convolution(const Subject& subject, const schedule::TensorCoreTile& tile) {
   CheckCase check = convolution_case(subject, Kind::kForward, tile);
   const int K = kConvolution.K, depth = kConvolution.C * kConvolution.R * kConvolution.S;
   check.packs = {pack(subject, false, K, depth, int64_t{K} * depth, depth, 1, 0)};
@@ -204,12 +204,12 @@ double rounded(double x, KernelType type) {
   return std::ldexp(std::nearbyint(scaled), exponent - digits);
 }
 
-/// A convolution, with a bias or without, that leaves the statistics of its channels behind its results, in `parts` of tiles.
-CheckCase statistics_case(const Subject& subject, const schedule::UnitTile& tile, int parts, bool biased) {
+/// A convolution, with a bias or without, that leaves the statistics of its channels behind its results, in `slices` of tiles.
+CheckCase statistics_case(const Subject& subject, const schedule::TensorCoreTile& tile, int slices, bool biased) {
   CheckCase check = convolution_case(subject, Kind::kForward, tile);
   check.defines.emplace_back("STATISTICS 1");
   if (biased) check.defines.emplace_back("BIAS 1");
-  check.arguments.emplace_back(parts);
+  check.arguments.emplace_back(slices);
   const auto channels = static_cast<size_t>(kConvolution.groups * kConvolution.K);
   check.fill = [=, fill = check.fill](CheckCase& c) {
     fill(c);
@@ -220,17 +220,17 @@ CheckCase statistics_case(const Subject& subject, const schedule::UnitTile& tile
     }
     Sums kept = c.results;  // as the kernel stores them
     for (double& x : kept.exact) x = rounded(x, subject.type);
-    c.results.append(channel_statistics(kept, channels, static_cast<size_t>(tile.rows), static_cast<size_t>(parts)));
+    c.results.append(channel_statistics(kept, channels, static_cast<size_t>(tile.rows), static_cast<size_t>(slices)));
   };
   return check;
 }
 
 /// The tiles of the kernels on the tensor cores of warps.
-std::vector<schedule::UnitTile> warp_tiles(const Subject& subject) {
-  schedule::UnitMath math{};
+std::vector<schedule::TensorCoreTile> warp_tiles(const Subject& subject) {
+  schedule::TensorCoreMath math{};
   math.terms = subject.is_split() ? 3 : 1;
   math.level = KernelLevel::k_warp;
-  return schedule::unit_tiles(math, false);
+  return schedule::tensor_core_tiles(math, false);
 }
 
 std::vector<CheckCase> gemm_cases(const Subject& subject) {
@@ -238,7 +238,7 @@ std::vector<CheckCase> gemm_cases(const Subject& subject) {
   if (subject.row.operation == KernelOperation::k_gemm_wide) orders = {{128, 256, true, false}, {64, 256, false, true}};
   if (subject.warps()) {
     orders.clear();
-    for (const schedule::UnitTile& tile : warp_tiles(subject))
+    for (const schedule::TensorCoreTile& tile : warp_tiles(subject))
       orders.push_back(
           {tile.rows, tile.columns, orders.size() % 2 == 0, orders.size() / 2 % 2 == 1, tile.warp_rows, tile.warp_columns});
   }
@@ -263,7 +263,7 @@ std::vector<CheckCase> conv_cases(const Subject& subject) {
   if (!subject.warps())
     return {convolution_case(subject, Kind::kForward, {128, 128, 1.0}), convolution_case(subject, Kind::kData, {64, 64, 1.0})};
   std::vector<CheckCase> cases;
-  for (const schedule::UnitTile& tile : warp_tiles(subject))
+  for (const schedule::TensorCoreTile& tile : warp_tiles(subject))
     cases.push_back(convolution_case(subject, cases.size() % 2 == 0 ? Kind::kForward : Kind::kData, tile));
   return cases;
 }
@@ -271,7 +271,7 @@ std::vector<CheckCase> conv_cases(const Subject& subject) {
 std::vector<CheckCase> conv_weight_cases(const Subject& subject) {
   if (!subject.warps()) return {convolution_case(subject, Kind::kWeight, {64, 128, 1.0})};
   std::vector<CheckCase> cases;
-  const std::vector<schedule::UnitTile> tiles = warp_tiles(subject);
+  const std::vector<schedule::TensorCoreTile> tiles = warp_tiles(subject);
   for (size_t i = 0; i < tiles.size(); i += 2) cases.push_back(convolution_case(subject, Kind::kWeight, tiles[i]));
   return cases;
 }
@@ -282,10 +282,10 @@ std::vector<CheckCase> statistics_cases(const Subject& subject) {
             statistics_case(subject, {64, 128, 1.0}, 2, true),
             statistics_case(subject, {128, subject.halves() ? 256 : 128, 1.0}, 1, false)};
   std::vector<CheckCase> cases;
-  for (const schedule::UnitTile& tile : warp_tiles(subject)) {
+  for (const schedule::TensorCoreTile& tile : warp_tiles(subject)) {
     const bool biased = cases.size() % 2 == 1;
     cases.push_back(statistics_case(subject, tile, tile.rows == 64 && biased ? 2 : 1, biased));
-    cases.back().groups[0] = 1;  // takes all parts
+    cases.back().groups[0] = 1;  // takes all slices
   }
   return cases;
 }

@@ -106,13 +106,14 @@ V turned_filters(const Convolution& c, const V& w) {
 }
 
 /// Statistics of each channel of values [pixel][channel]: [mean, sum of squared differences, count][part][channel]. The tiles
-/// of `tile` pixels are dealt out to the parts in turn. Sizes: what errors of the values (proportional to `values.sizes`) move.
-inline Sums channel_statistics(const Sums& values, size_t channels, size_t tile, size_t parts) {
-  const size_t block = parts * channels;
+/// of `tile` pixels are dealt out to the slices in turn. Sizes: what errors of the values (proportional to `values.sizes`)
+/// move.
+inline Sums channel_statistics(const Sums& values, size_t channels, size_t tile, size_t slices) {
+  const size_t block = slices * channels;
   Sums sums(3 * block);
   const auto each = [&](const auto& visit) {
     for (size_t at = 0; at < values.exact.size(); ++at)
-      visit(at / channels / tile % parts * channels + at % channels, values.exact[at], values.sizes[at]);
+      visit(at / channels / tile % slices * channels + at % channels, values.exact[at], values.sizes[at]);
   };
   each([&](size_t at, double, double) { sums.add(2 * block + at, 1); });
   each([&](size_t at, double x, double size) {

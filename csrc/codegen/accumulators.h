@@ -10,7 +10,7 @@
 
 namespace ocl::codegen {
 
-/// A Reduce node being printed. A `Carried` is the names of one set of its accumulators, all of one width.
+/// Prints a Reduce node. `Carried` holds the names of one set of accumulators, all of the same width.
 class Accumulators {
  public:
   using Carried = std::vector<std::string>;
@@ -22,13 +22,13 @@ class Accumulators {
   ir::NodeId node() const { return node_; }
   size_t count() const { return types_.size(); }
   ir::DType dtype(size_t accumulator) const { return types_[accumulator]; }
-  /// Long sums are taken in blocks, so that rounding errors grow with the root of the block and not of the whole.
+  /// Whether long sums run in blocks. Rounding errors then grow with the square root of a block's length, not of the whole.
   bool wants_blocks() const;
-  /// A merge costs no more than a step: blocks may be short.
+  /// Whether a merge costs no more than a step, so that blocks may be short.
   bool merges_cheaply() const { return facts_.name == "sum"; }
-  /// Blocks pay at any length.
+  /// Whether blocks pay at any length.
   bool wants_short_blocks() const { return shifted(); }
-  /// The first block is short: blocks after it are shifted by its mean, which keeps sums of squares small.
+  /// Whether the first block is short. The blocks after it are shifted by its mean, which keeps sums of squares small.
   bool wants_short_first_block() const { return shifted(); }
 
   Carried names() const;  // fresh ones
@@ -38,16 +38,17 @@ class Accumulators {
   /// The same for a Scan: starts afresh where the node says so; the results so far are stored by flush_stores.
   void step_scan(const Carried& carried);
 
-  // Accumulators of one block. They are of the same kind, except for Welford's mean, whose division per element blocks avoid:
-  // shift c (the mean of the blocks before, or the first element), s = sum of x - c, q = sum of (x - c)^2, and the count k of
-  // elements so far, which all lanes share.
+  // Accumulators of one block. They are those of the whole loop, except for Welford's mean: a block avoids its division per
+  // element. It has a shift c (the mean of the blocks before, or the first element), s = sum of x - c, q = sum of (x - c)^2,
+  // and the count k of elements so far, which all lanes share.
   Carried block_names() const;
   /// Before a block whose sums will be merged into `into`.
   void declare_block(Writer& writer, const Carried& into, const Carried& block, int width) const;
   void step_block(const Carried& block);
   void merge_block(Writer& writer, const Carried& into, const Carried& block, int width) const;
 
-  // Softmax of a row in cache, in two passes: the maximum, then the sum around it. Half of the arithmetic of the running sum.
+  // Softmax of a row in cache, in two passes: the maximum, then the sum of exp(x - maximum). That is half of the arithmetic of
+  // a running sum.
   bool is_softmax() const;
   /// `map`, if given, sees each element.
   Accumulators row_max_pass(Map map) const;
@@ -56,16 +57,16 @@ class Accumulators {
   /// The results of both passes: NaN for a row with one.
   Carried after_softmax_passes(Writer& writer, const std::string& row_max, const std::string& sum) const;
 
-  // Elements that stay in registers, in two passes with one variable each: a mean or a maximum, then what is summed around it.
-  // No division or rescaling per element.
+  // Reductions of elements that stay in registers take two passes, each with one accumulator: first a mean or a maximum (the
+  // centre), then a sum around it. So there is no division or rescaling per element.
   bool takes_two_passes() const;
-  /// Whether one pass with one variable does: sums, maxima.
+  /// Whether one pass with one accumulator is enough, as for sums and maxima.
   bool is_single() const { return count() == 1; }
   std::string declare_pass(Writer& writer, int pass, int width) const;
-  /// One element into `into`, around `centre` in the second pass.
+  /// Adds one element to `into`, around `centre` in the second pass.
   void step_pass(int pass, const std::string& into, const std::string& centre);
   std::string merge_pass_text(int pass, const std::string& a, const std::string& b, int width) const;
-  /// The centre of the second pass, from the result of the first over `elements` elements.
+  /// The centre of the second pass, from the result of the first pass over `elements` elements.
   std::string centre_text(const std::string& first, const std::string& elements) const;
   Carried after_passes(const std::string& centre, const std::string& second, const std::string& elements) const;
 
@@ -91,7 +92,7 @@ class Accumulators {
   const ir::ReductionFacts& facts_;
   std::vector<ir::DType> types_;
   Map map_;
-  bool loads_ = true;  // elements come from the body; otherwise `map_` makes them
+  bool loads_ = true;  // whether the body gives the elements; otherwise map_ does
 };
 
 }  // namespace ocl::codegen

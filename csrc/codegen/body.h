@@ -68,8 +68,8 @@ class BodyPrinter {
   Value value(ir::NodeId node, int op);
   /// Evaluates a Map node; its stores are kept until flush_stores, so that loads of memory that is reused come first.
   void run_map(ir::NodeId node);
-  /// `value` is what later loads of the store's buffer at its coordinates read, unless the store is partial; stored by
-  /// flush_stores if the buffer has memory.
+  /// Keeps a store until flush_stores, which stores `value` if the buffer has memory. Later loads of the buffer at the store's
+  /// coordinates are `value`, unless the store is partial.
   void set_result(ir::NodeId node, const ir::Store& store, const Value& value);
   void flush_stores();
   bool has_stores() const { return !stores_.empty(); }
@@ -84,11 +84,11 @@ class BodyPrinter {
   /// The current lanes' values in the storage; a statement that puts `value` there.
   std::string load_text_of(const RowStorage& storage, ir::DType dtype);
   std::string store_text_of(const RowStorage& storage, ir::DType dtype, const std::string& value);
-  /// From now on the op's value is what an earlier loop over the row put into the storage.
+  /// From now on the op's value is the one that an earlier loop over the row stored in the storage.
   void cache_op(ir::NodeId node, int op, const RowStorage& storage) { cached_ops_[{node, op}] = storage; }
   /// True if this exp is cached, so that dividing it by a row constant may become a multiplication.
   bool is_cached(ir::NodeId node, int op) const { return cached_ops_.count({node, op}) > 0; }
-  /// A later load of `buffer` at `coords` is `value`, which some other code made (a template's accumulator).
+  /// From now on a load of `buffer` at `coords` is `value`, which other code computed (a template's accumulator).
   void set_register(ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords, const Value& value);
 
   // Spelling

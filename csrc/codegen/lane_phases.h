@@ -20,7 +20,7 @@ class LanePhases : public SequentialPhases {
   /// Accumulators of the loops over a row.
   struct RowSets {
     Sets whole;              // vectors of the full width
-    Sets block;              // of one block of them; the same as `whole` without blocks
+    Sets block;              // of one block of vectors; the same as `whole` without blocks
     std::vector<Sets> tail;  // one set for each of tail_widths()
   };
   /// An op in a later phase that is e^(element - row maximum).

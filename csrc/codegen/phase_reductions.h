@@ -20,7 +20,7 @@ class PhaseReductions {
   using Sets = std::vector<Carried>;
 
   PhaseReductions(BodyPrinter& body, const schedule::Phase& phase);
-  /// One pass of several over the phase's elements: `pass` in place of the phase's only reduction.
+  /// For a reduction that takes several passes over the phase's elements: `pass` replaces the phase's only reduction.
   PhaseReductions(BodyPrinter& body, const schedule::Phase& phase, Accumulators pass);
 
   size_t size() const { return reductions_.size(); }
@@ -50,7 +50,7 @@ class PhaseReductions {
   void step_nodes(const Sets& sets, bool in_block);
   /// Only computes what the phase's nodes reduce and store; nothing is reduced or stored yet.
   void compute_values();
-  /// Hands the results on, as values of the innermost open level.
+  /// Makes the results values of the innermost open level.
   void finish(const Sets& sets, int width);
 
  private:

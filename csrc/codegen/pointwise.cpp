@@ -22,8 +22,8 @@ using ir::SymbolKind;
 namespace {
 
 constexpr int kBatchSteps = 8;        // GPU: elements of an item in a batch, if nothing is reduced
-constexpr int kFewVectors = 4;        // side by side, in the loop behind that over many
-constexpr int64_t kLeastWork = 4096;  // elements of a cheap op that are worth a work-item (about 0.5 us)
+constexpr int kFewVectors = 4;        // vectors of a step in the second loop, behind the loop with the widest steps
+constexpr int64_t kLeastWork = 4096;  // a work-item should have at least so many elements of a cheap op (about 0.5 us)
 
 /// Whether the group stores to a buffer that it also loads.
 bool loads_what_it_stores(const Nest& nest) {
@@ -42,7 +42,7 @@ struct ColumnLoops {
   int width = 1;                 // elements of a vector
   std::vector<int> wide_steps;   // loops over several vectors come first: elements of a step, widest first
   bool vector_loop = true;       // a loop over single vectors follows
-  std::vector<int> tail_widths;  // of the vectors behind the last whole one
+  std::vector<int> tail_widths;  // widths of the vectors behind the last whole one
   bool tail_is_counted = false;  // each of them is taken at most once; otherwise the tail is a loop over single elements
   bool stays_scalar = false;     // compilers must not vectorise the loop over single vectors
 };
@@ -53,7 +53,7 @@ struct ItemLoops {
   IndexExpr rows;                     // all loops but the innermost
   bool has_rows = false;              // more than one
   bool whole_rows = false;            // an item takes all columns
-  IndexExpr row_chunk, column_chunk;  // of an item
+  IndexExpr row_chunk, column_chunk;  // rows and columns of a work-item
   Grid grid;
 };
 
@@ -255,8 +255,8 @@ struct FlatLoop {
   IndexExpr total;        // elements
   bool any_size = false;  // their number is an argument: the text serves all sizes
   int width = 1;          // elements of a vector, for tensors at aligned addresses; others are taken one by one
-  int64_t chunk = 0;      // of a batch: elements of a work-group
-  std::string type;       // of the flat index
+  int64_t chunk = 0;      // in a batch: elements of a work-group
+  std::string type;       // type of the flat index
   Grid grid;
 };
 

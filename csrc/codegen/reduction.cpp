@@ -92,10 +92,11 @@ Grid write_rows_cpu(Nest& nest) {
 
 namespace {
 
-constexpr int kRowVectors = 4, kRowScalars = 8;  // of an item, if that leaves few enough items in a group
-constexpr size_t kRowOps = 600;                  // printed: compile time
-constexpr int64_t kRowValues = 96;               // loaded elements of an item: registers
-constexpr int64_t kRowItems = 1024;              // of all work-groups, for each compute unit
+constexpr int kRowVectors = 4,
+              kRowScalars = 8;       // vectors or scalars of a work-item, if the row then needs few enough work-items
+constexpr size_t kRowOps = 600;      // most ops that are printed, to limit compile time
+constexpr int64_t kRowValues = 96;   // loaded elements of an item: registers
+constexpr int64_t kRowItems = 1024;  // work-items of all work-groups, for each compute unit
 
 struct RegisterRows {
   int items, width;

@@ -15,11 +15,12 @@ using schedule::Phase;
 namespace {
 
 constexpr int64_t kUnrollLimit = 16;  // loops up to this length are unrolled,
-constexpr size_t kUnrollOps = 48;     // unless their bodies are longer than this: compile time
-constexpr int kScanElements = 8;      // of a GPU's scan, loaded at once
+constexpr size_t kUnrollOps = 48;     // unless their bodies have more ops, which would compile slowly
+constexpr int kScanElements = 8;      // elements that a GPU's scan loads at once
 constexpr int kVectors = 4;           // side by side, if each has many accumulators
 constexpr int kMaxVectors = 16;       // if there is one sum alone, which with its blocks' takes the registers there are
-constexpr size_t kVectorOps = 24;     // of bodies that are repeated for each of kVectors: compile time, registers
+constexpr size_t kVectorOps =
+    24;  // most ops of a body that is repeated for kVectors vectors: more would compile slowly and need too many registers
 
 }  // namespace
 

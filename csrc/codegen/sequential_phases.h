@@ -17,7 +17,7 @@ class SequentialPhases : public PhasePrinter {
   struct Loops {
     PhaseReductions& reductions;
     std::vector<Sets> totals;  // accumulators of the whole loop, for each vector of outer elements
-    std::vector<Sets> blocks;  // of one block; the same as `totals` without blocks
+    std::vector<Sets> blocks;  // accumulators of one block; the same as `totals` without blocks
     size_t block_loop = 0;     // the loop whose iterations are taken in blocks
     int64_t block = 0;         // its iterations in a block; 0: no blocks
   };

@@ -111,7 +111,7 @@ void WorkGroupPhases::print_elements(const Loop& loop, PhaseReductions& reductio
   w.close();
 }
 
-/// `at_once` elements: their loads before all stores, which may, for all the compiler knows, change what is loaded.
+/// `at_once` elements. All loads come before all stores, because the compiler cannot know that a store changes no load.
 Writer WorkGroupPhases::several_elements(const Loop& loop, PhaseReductions& reductions, const Sets& sets) {
   Writer several;
   std::vector<Slot> slots(static_cast<size_t>(loop.at_once));

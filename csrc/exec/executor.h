@@ -11,7 +11,7 @@ namespace ocl::exec {
 
 /// Runs an eager op in the middle of a plan: operands and results as addresses on the plan's device.
 struct CallOperand {
-  void* address = nullptr;              // of element 0 of the buffer
+  void* address = nullptr;              // address of element 0 of the buffer
   std::vector<int64_t> sizes, strides;  // elements
   int64_t offset = 0;                   // elements
   ir::DType dtype = ir::DType::kF32;

@@ -84,7 +84,7 @@ void mark_kept(Plan& plan) {
   const ir::Graph& graph = plan.schedule.graph;
   std::vector<Writes> writes;
   std::set<int> written_inputs;
-  std::map<int, std::set<size_t>> writers;  // of an interval
+  std::map<int, std::set<size_t>> writers;  // by interval
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     writes.push_back(writes_of(plan, plan.schedule.groups[i]));
     written_inputs.insert(writes[i].inputs.begin(), writes[i].inputs.end());

@@ -94,6 +94,91 @@ Rendered render(ir::Graph graph, const Caps& caps, const schedule::Options& opti
   return rendered;
 }
 
+namespace {
+
+/// The schedule, and how long it took to make. Measured choices are those of options.choice, or the device's table.
+void make_schedule(Plan& plan, ir::Graph graph, const Caps& caps, const PlanOptions& options) {
+  schedule::Options traced = options.schedule;
+  traced.trace = &plan.passes;
+  traced.keeps_parameters = options.most_kept_bytes > 0;
+  schedule::Measured tried;
+  tried.others = options.choice;
+  const std::shared_ptr<const schedule::Measured> measured = measured_of(plan.device->index());
+  if (!options.choice.empty())
+    traced.measured = &tried;
+  else if (options.tuned)
+    traced.measured = measured.get();
+
+  const double start = seconds();
+  plan.schedule = schedule::make_schedule(std::move(graph), caps, traced);
+  plan.schedule_seconds = seconds() - start;
+  if (!options.dump_dir.empty()) dump(options.dump_dir, options.label + ".schedule.txt", schedule::str(plan.schedule));
+}
+
+/// Space of the arena for each buffer that has a lifetime.
+void add_intervals(Plan& plan) {
+  plan.interval_of.assign(plan.schedule.graph.buffers.size(), ir::kNone);
+  for (const schedule::Lifetime& lifetime : plan.schedule.lifetimes) {
+    plan.interval_of[lifetime.buffer] = static_cast<int>(plan.intervals.size());
+    plan.intervals.push_back({lifetime.first, lifetime.last, 0});
+    plan.interval_bytes.push_back(lifetime.size_bytes);
+  }
+}
+
+/// Where the kernel's buffers come from. Scratch memory gets space of the arena at `position`.
+void add_sources(Plan& plan, Launch& launch, int position) {
+  for (const codegen::BufferArg& arg : launch.source.buffers) {
+    BufferSource source = source_of(plan, arg.buffer);
+    source.offset = arg.offset;
+    source.slot = arg.slot;
+    launch.buffers.push_back(source);
+  }
+  if (launch.source.scratch_elements > 0) {
+    BufferSource source;
+    source.kind = BufferSource::Kind::kScratch;
+    source.index = static_cast<int>(plan.intervals.size());
+    plan.intervals.push_back({position, position, 0});
+    source.slot = launch.source.scratch_slot;
+    plan.interval_bytes.push_back(launch.source.scratch_elements * 4);
+    launch.buffers.push_back(source);
+  }
+  launch.bound.resize(launch.buffers.size());
+}
+
+/// The steps and launches of all groups. Returns the kernels' texts, one a launch.
+std::vector<runtime::KernelText> add_steps(Plan& plan, const Caps& caps, const PlanOptions& options) {
+  const schedule::Schedule& schedule = plan.schedule;
+  std::vector<runtime::KernelText> texts;
+  for (size_t position = 0; position < schedule.groups.size(); ++position) {
+    const schedule::Group& group = schedule.groups[position];
+    Step step;
+    if (group.kind == schedule::GroupKind::kCall) {
+      step.call = group.call;
+      plan.steps.push_back(step);
+      continue;
+    }
+    Launch launch;
+    launch.origin = origin_of(schedule, group);
+    launch.ops = node_count(group);
+    launch.work = schedule::work_of(schedule, group);
+    const std::string where = "group " + std::to_string(position) + " of the " + options.label + ": " + launch.origin;
+    try {
+      launch.source = codegen::generate(schedule, group, caps);
+    } catch (const Error& error) {
+      fail(error.kind(), std::string(error.what()) + "\n  where: " + where);
+    }
+    add_sources(plan, launch, static_cast<int>(position));
+    texts.push_back({launch.source.name, launch.source.text + options.appended, where, launch.source.local});
+    if (!options.dump_dir.empty()) dump(options.dump_dir, options.label + "." + launch.source.name + ".cl", launch.source.text);
+    step.launch = static_cast<int>(plan.launches.size());
+    plan.steps.push_back(step);
+    plan.launches.push_back(std::move(launch));
+  }
+  return texts;
+}
+
+}  // namespace
+
 std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
                                 const PlanOptions& options) {
   auto plan = std::make_unique<Plan>();
@@ -103,75 +188,13 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
   plan->kept_purpose = std::make_shared<const std::string>("packed weights of " + options.label);
   const std::string text = options.dump_dir.empty() ? "" : graph.str();
   if (!text.empty()) dump(options.dump_dir, options.label + ".graph.txt", text);
-  schedule::Options traced = options.schedule;
-  traced.trace = &plan->passes;
-  traced.keeps_parameters = options.most_kept_bytes > 0;
   Caps caps = caps_for(device, options);
   if (!caps.is_cpu) caps = checks::checked_kernels(device, store, graph, caps);
-  schedule::Measured tried;
-  tried.others = options.choice;
-  const std::shared_ptr<const schedule::Measured> measured = measured_of(device.index());
-  if (!options.choice.empty())
-    traced.measured = &tried;
-  else if (options.tuned)
-    traced.measured = measured.get();
-
-  const double start = seconds();
-  plan->schedule = schedule::make_schedule(std::move(graph), caps, traced);
-  const schedule::Schedule& schedule = plan->schedule;
-  plan->schedule_seconds = seconds() - start;
-  if (!options.dump_dir.empty()) dump(options.dump_dir, options.label + ".schedule.txt", schedule::str(schedule));
-
-  plan->interval_of.assign(schedule.graph.buffers.size(), ir::kNone);
-  for (const schedule::Lifetime& lifetime : schedule.lifetimes) {
-    plan->interval_of[lifetime.buffer] = static_cast<int>(plan->intervals.size());
-    plan->intervals.push_back({lifetime.first, lifetime.last, 0});
-    plan->interval_bytes.push_back(lifetime.size_bytes);
-  }
+  make_schedule(*plan, std::move(graph), caps, options);
+  add_intervals(*plan);
 
   const double generate_start = seconds();
-  std::vector<runtime::KernelText> texts;
-  for (size_t position = 0; position < schedule.groups.size(); ++position) {
-    const schedule::Group& group = schedule.groups[position];
-    Step step;
-    if (group.kind == schedule::GroupKind::kCall) {
-      step.call = group.call;
-      plan->steps.push_back(step);
-      continue;
-    }
-    Launch launch;
-    launch.origin = origin_of(schedule, group);
-    launch.ops = node_count(group);
-    launch.work = schedule::work_of(schedule, group);
-    try {
-      launch.source = codegen::generate(schedule, group, caps);
-    } catch (const Error& error) {
-      fail(error.kind(), std::string(error.what()) + "\n  where: group " + std::to_string(position) + " of the " +
-                             options.label + ": " + launch.origin);
-    }
-    for (const codegen::BufferArg& arg : launch.source.buffers) {
-      BufferSource source = source_of(*plan, arg.buffer);
-      source.offset = arg.offset;
-      source.slot = arg.slot;
-      launch.buffers.push_back(source);
-    }
-    if (launch.source.scratch_elements > 0) {
-      BufferSource source;
-      source.kind = BufferSource::Kind::kScratch;
-      source.index = static_cast<int>(plan->intervals.size());
-      plan->intervals.push_back({static_cast<int>(position), static_cast<int>(position), 0});
-      source.slot = launch.source.scratch_slot;
-      plan->interval_bytes.push_back(launch.source.scratch_elements * 4);
-      launch.buffers.push_back(source);
-    }
-    launch.bound.resize(launch.buffers.size());
-    const std::string where = "group " + std::to_string(position) + " of the " + options.label + ": " + launch.origin;
-    texts.push_back({launch.source.name, launch.source.text + options.appended, where, launch.source.local});
-    if (!options.dump_dir.empty()) dump(options.dump_dir, options.label + "." + launch.source.name + ".cl", launch.source.text);
-    step.launch = static_cast<int>(plan->launches.size());
-    plan->steps.push_back(step);
-    plan->launches.push_back(std::move(launch));
-  }
+  const std::vector<runtime::KernelText> texts = add_steps(*plan, caps, options);
   plan->most_kept_bytes = options.most_kept_bytes;
   mark_kept(*plan);
   plan->codegen_seconds = seconds() - generate_start;

@@ -23,15 +23,15 @@ namespace ocl::exec {
 
 struct PlanOptions {
   schedule::Options schedule;
-  int64_t most_kept_bytes = 0;  // of results that depend on parameters alone, for all plans; 0: they are computed at each call
+  int64_t most_kept_bytes = 0;  // limit for kept weights, over all plans; 0: nothing is kept
   std::string disable;          // kernels not to use, with commas and no spaces: "warpgroup,conv_statistics"
   std::string kernel_family;    // "item" or "group": kernels for CPUs or GPUs whatever the device is; "" or "auto": by its caps
-  int vector_floats = 0;        // of a CPU's vectors, 0: the device's
+  int vector_floats = 0;        // width of a CPU's vectors; 0: the device's
   int units = 0;                // compute units to share work among, 0: the device's
   std::string label;            // "forward graph 3": for messages
   std::string failed_dir;       // where source and log of a kernel that does not build are saved
   std::string dump_dir;         // every kernel as a file, "" for none
-  std::string choice;           // of a template, for every problem: how a candidate is tried; "": as measured, or by the models
+  std::string choice;           // a candidate that tuning tries for every problem; "": measured choices, or the cost models
   bool tuned = true;            // follow measured choices
   std::string appended;         // text after every kernel: tests make one that does not build
 };
@@ -53,7 +53,7 @@ struct Launch {
   runtime::KernelHandle kernel;
   std::string origin;
   int ops = 0;
-  int name_id = 0;  // of the kernel, for the queue's error messages
+  int name_id = 0;  // number of the kernel's name, for the queue's error messages
   schedule::Work work;
   // State of the last call
   struct Bound {

@@ -161,7 +161,7 @@ std::vector<Value> Builder::reduce(const std::string& reduction, const Value& x,
     reduced[static_cast<size_t>(dim < 0 ? dim + rank : dim)] = true;
   }
   Shape outer, inner, result_sizes;
-  std::vector<IndexExpr> element, coords;  // of x over i*, r*; of the result over i*
+  std::vector<IndexExpr> element, coords;  // coordinates of x over i*, r*, and of the result over i*
   for (size_t i = 0; i < x.sizes.size(); ++i) {
     if (reduced[i]) {
       element.push_back(IndexExpr::reduce(static_cast<int>(inner.size())));

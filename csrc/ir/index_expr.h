@@ -41,8 +41,8 @@ class IndexExpr {
   IndexOp op() const;
   bool is_const() const { return op() == IndexOp::kConst; }
   bool is_const(int64_t value) const { return is_const() && constant() == value; }
-  int64_t constant() const;                    // of kConst
-  Symbol symbol() const;                       // of kSymbol
+  int64_t constant() const;                    // value of a kConst
+  Symbol symbol() const;                       // symbol of a kSymbol
   const std::vector<IndexExpr>& args() const;  // kAdd and kMul: two or more, canonical order; the others: two
   bool uses(Symbol s) const;
   bool uses(SymbolKind kind) const;

@@ -6,7 +6,7 @@
 namespace ocl::ir {
 
 enum class Level : uint8_t {
-  kGraph,      // of any graph
+  kGraph,      // holds for any graph
   kScheduled,  // and every buffer has strides
 };
 /// Throws InternalError that names the node and the rule it breaks, with the graph's text.

@@ -46,7 +46,7 @@ Value Builder::reshape(const Value& x, const Shape& sizes) const {
     if (from_end < x.sizes.size()) have = x.sizes[from_end++];
     if (to_end < sizes.size()) want = sizes[to_end++];
     while (!equal(have, want)) {
-      // Take from the side that is known to lag; else whichever divides; else all that is left.
+      // Take a factor from the side that is known to be behind, otherwise one that divides the other, otherwise the rest.
       const bool both = have.is_const() && want.is_const();
       const bool lags_old = both ? have.constant() < want.constant() : ranges.known_divides(have, want);
       const bool lags_new = both ? want.constant() < have.constant() : ranges.known_divides(want, have);

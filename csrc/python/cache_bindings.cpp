@@ -124,43 +124,17 @@ void bind_cache(py::module_& e) {
         if (const auto cache = settings().cache) cache->store(table.c_str(), key, value);
       },
       py::arg("table"), py::arg("key"), py::arg("value"));
+  e.def(
+      "cache_erase",
+      [](const std::string& table, const std::string& key) {
+        if (const auto cache = settings().cache) cache->erase(table.c_str(), key);
+      },
+      py::arg("table"), py::arg("key"));
   e.def("store_prefix", [](int index) { return runtime::store_prefix(aten::device_at(index)); }, py::arg("device_index"));
-  e.def(
-      "find_graph",
-      [](const std::string& key) -> py::object {
-        const auto cache = settings().cache;
-        const std::string value = cache ? cache->find("graphs", key) : "";
-        return value.empty() ? py::object(py::none()) : py::object(py::bytes(value));
-      },
-      py::arg("key"));
-  e.def(
-      "store_graph",
-      [](const std::string& key, const std::string& value) {
-        if (const auto cache = settings().cache) cache->store("graphs", key, value);
-      },
-      py::arg("key"), py::arg("value"));
-  e.def(
-      "erase_graph",
-      [](const std::string& key) {
-        if (const auto cache = settings().cache) cache->erase("graphs", key);
-      },
-      py::arg("key"));
   e.def("tuning_rows", [] {
     const auto cache = settings().cache;
     return cache ? cache->entries("tuning") : std::vector<std::pair<std::string, std::string>>();
   });
-  e.def(
-      "store_tuning",
-      [](const std::string& key, const std::string& value) {
-        if (const auto cache = settings().cache) cache->store("tuning", key, value);
-      },
-      py::arg("key"), py::arg("value"));
-  e.def(
-      "erase_tuning",
-      [](const std::string& key) {
-        if (const auto cache = settings().cache) cache->erase("tuning", key);
-      },
-      py::arg("key"));
 }
 
 }  // namespace ocl::python

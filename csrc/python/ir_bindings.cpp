@@ -68,7 +68,7 @@ void bind_enums(py::module_& m) {
   m.def("compute_type", &compute_type);
 }
 
-void bind_index(py::module_& m) {
+void bind_ranges(py::module_& m) {
   py::class_<Range>(m, "Range")
       .def(py::init([](int64_t low, int64_t high, int64_t divisor) { return Range{low, high, divisor}; }),
            py::arg("low") = Range{}.low, py::arg("high") = Range{}.high, py::arg("divisor") = 1)
@@ -79,6 +79,19 @@ void bind_index(py::module_& m) {
         return "Range(" + std::to_string(r.low) + ", " + std::to_string(r.high) + ", " + std::to_string(r.divisor) + ")";
       });
 
+  py::class_<Ranges>(m, "Ranges")
+      .def(py::init<>())
+      .def("set", [](Ranges& r, const std::string& symbol, const Range& range) { r.set(parse_symbol(symbol), range); })
+      .def("set_extent",
+           [](Ranges& r, const std::string& symbol, const IndexExpr& extent) { r.set_extent(parse_symbol(symbol), extent); })
+      .def("of", &Ranges::of)
+      .def("known_nonnegative", &Ranges::known_nonnegative)
+      .def("known_less", &Ranges::known_less)
+      .def("known_divides", &Ranges::known_divides);
+  m.def("simplify", [](const IndexExpr& e, const Ranges& ranges) { return simplify(e, ranges); });
+}
+
+void bind_index(py::module_& m) {
   py::class_<IndexExpr> expr(m, "IndexExpr");
   py::implicitly_convertible<py::int_, IndexExpr>();
   expr.def(py::init<int64_t>(), py::arg("value") = 0)
@@ -137,17 +150,6 @@ void bind_index(py::module_& m) {
       return it->second;
     });
   });
-
-  py::class_<Ranges>(m, "Ranges")
-      .def(py::init<>())
-      .def("set", [](Ranges& r, const std::string& symbol, const Range& range) { r.set(parse_symbol(symbol), range); })
-      .def("set_extent",
-           [](Ranges& r, const std::string& symbol, const IndexExpr& extent) { r.set_extent(parse_symbol(symbol), extent); })
-      .def("of", &Ranges::of)
-      .def("known_nonnegative", &Ranges::known_nonnegative)
-      .def("known_less", &Ranges::known_less)
-      .def("known_divides", &Ranges::known_divides);
-  m.def("simplify", [](const IndexExpr& e, const Ranges& ranges) { return simplify(e, ranges); });
 }
 
 /// An op as (name, dtype, operands, detail). detail: load: (buffer, coordinates); constant: the number; index: the expression.
@@ -159,7 +161,7 @@ py::tuple op_tuple(const Op& op) {
   return py::make_tuple(facts(op.code).name, op.dtype, op.args, detail);
 }
 
-void bind_graph(py::module_& m) {
+void bind_attributes(py::module_& m) {
   py::class_<Scalar>(m, "Scalar")
       .def(py::init<>())
       .def_readwrite("is_float", &Scalar::is_float)
@@ -185,6 +187,9 @@ void bind_graph(py::module_& m) {
       .def_readwrite("causal", &AttentionAttrs::causal)
       .def_readwrite("masked", &AttentionAttrs::masked)
       .def_readwrite("nan_rows", &AttentionAttrs::nan_rows);
+}
+
+void bind_graph(py::module_& m) {
   py::class_<Buffer>(m, "Buffer")
       .def_readonly("dtype", &Buffer::dtype)
       .def_readonly("sizes", &Buffer::sizes)
@@ -256,7 +261,10 @@ void bind_graph(py::module_& m) {
           "verify", [](const Graph& g, Level level) { verify(g, level); }, py::arg("level") = Level::kGraph)
       .def(py::pickle([](const Graph& g) { return g.str(); }, [](const std::string& text) { return parse_graph(text); }));
   m.def("parse_graph", &parse_graph);
+}
 
+/// The rows of ops.def and reductions.def.
+void bind_tables(py::module_& m) {
   m.def("ops", [] {
     py::list rows;
     for (int code = static_cast<int>(OpCode::kCast) + 1; code < static_cast<int>(OpCode::kCount); ++code) {
@@ -365,7 +373,10 @@ void bind_ir(py::module_& m) {
   py::module_ ir = m.def_submodule("ir", "The IR: index expressions, graphs and their builder.");
   bind_enums(ir);
   bind_index(ir);
+  bind_ranges(ir);
+  bind_attributes(ir);
   bind_graph(ir);
+  bind_tables(ir);
   bind_builder(ir);
 }
 

@@ -17,7 +17,7 @@ struct Slab;
 class AddressRange {
  public:
   static constexpr size_t kChunkBytes = size_t{64} << 20;
-  static constexpr size_t kMaxBytes = size_t{1} << 40;  // of one range
+  static constexpr size_t kMaxBytes = size_t{1} << 40;  // size of a range
 
   /// Throws kOutOfMemory where the system has no addresses left.
   explicit AddressRange(Device& device);

@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr char kWorkerName[] = "ocl_build_worker";
 constexpr std::chrono::seconds kLongestStart{60};  // until a worker has found its device
-constexpr std::chrono::seconds kFresh{8};          // idle for longer, and a worker may just be ending by itself
+constexpr std::chrono::seconds kFresh{8};          // a worker that was idle for longer may be about to end
 constexpr int64_t kHostBytesPerWorker = int64_t{1} << 30;
 constexpr int64_t kDeviceBytesPerWorker = int64_t{1} << 31;  // a context of a GPU takes some of its memory
 constexpr size_t kLeastOnCpu = 8, kLeastOnGpu = 3;           // kernels for which a first worker is worth its start

@@ -14,7 +14,7 @@ class Device;
 
 struct BuildPoolSettings {
   int most_workers = -1;                       // -1: as many as cores and memory allow; 0: kernels are compiled in this process
-  std::chrono::milliseconds longest{300'000};  // that a program may take
+  std::chrono::milliseconds longest{300'000};  // time limit for one program
   std::string worker;                          // path of the program; "": beside the library that this code is in
   bool operator==(const BuildPoolSettings&) const = default;
 };
@@ -32,7 +32,7 @@ struct WorkerResult {
   std::string log, binary;
   std::string death;  // how the compiler ended, at every try: "signal 11"
 };
-/// Whether a death says something of the text, and not of a machine without memory, whose system kills processes.
+/// Whether the text caused the death. If not, the system killed the process because memory ran out.
 bool is_of_the_text(const std::string& death);
 /// Compiles the texts, the longest first; each is tried `tries` times where the compiler dies of it. Thread-safe.
 std::vector<WorkerResult> build_in_workers(const Device& device, const std::vector<std::string>& sources, size_t workers,

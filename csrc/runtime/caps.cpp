@@ -3,17 +3,16 @@
 
 #include <algorithm>
 
-#include "csrc/runtime/unit_probes.h"
+#include "csrc/runtime/cl_bindings.h"
+#include "csrc/runtime/tensor_core_probes.h"
 
 namespace ocl::runtime {
 namespace {
 
 template <typename T>
 T query(cl_device_id device, cl_device_info what, T otherwise) {
-  T value{};
-  size_t bytes = 0;
-  if (clGetDeviceInfo(device, what, sizeof(value), &value, &bytes) != CL_SUCCESS || bytes != sizeof(value)) return otherwise;
-  return value;
+  T value = otherwise;
+  return cl::Device(device, true).getInfo(what, &value) == CL_SUCCESS ? value : otherwise;
 }
 
 /// Builds `text`; the preferred work-group multiple of its kernel `k`, or 0 if the compiler refuses it.
@@ -24,8 +23,8 @@ int build_probe(cl_device_id device, cl_context context, const char* text, const
   KernelHandle kernel(clCreateKernel(program.get(), "k", &status));
   if (status != CL_SUCCESS) return 0;
   size_t multiple = 1;
-  clGetKernelWorkGroupInfo(kernel.get(), device, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, sizeof(multiple), &multiple,
-                           nullptr);
+  cl::Kernel(kernel.get(), true)
+      .getWorkGroupInfo(cl::Device(device, true), CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, &multiple);
   return static_cast<int>(multiple);
 }
 
@@ -36,22 +35,16 @@ bool has_word(const std::string& words, const std::string& word) {
 }  // namespace
 
 std::string device_text(cl_device_id device, cl_device_info what) {
-  size_t bytes = 0;
-  if (clGetDeviceInfo(device, what, 0, nullptr, &bytes) != CL_SUCCESS || bytes == 0) return "";
-  std::string text(bytes, '\0');
-  if (clGetDeviceInfo(device, what, bytes, text.data(), nullptr) != CL_SUCCESS) return "";
-  text.resize(text.find('\0') == std::string::npos ? bytes : text.find('\0'));
+  std::string text;
+  if (cl::Device(device, true).getInfo(what, &text) != CL_SUCCESS) return "";
+  text = text.c_str();
   const size_t begin = text.find_first_not_of(' ');  // some drivers pad their names
   return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(' ') - begin + 1);
 }
 
 std::string platform_text(cl_platform_id platform, cl_platform_info what) {
-  size_t bytes = 0;
-  if (clGetPlatformInfo(platform, what, 0, nullptr, &bytes) != CL_SUCCESS || bytes == 0) return "";
-  std::string text(bytes, '\0');
-  if (clGetPlatformInfo(platform, what, bytes, text.data(), nullptr) != CL_SUCCESS) return "";
-  text.resize(text.find('\0') == std::string::npos ? bytes : text.find('\0'));
-  return text;
+  std::string text;
+  return cl::Platform(platform).getInfo(what, &text) == CL_SUCCESS ? text.c_str() : "";
 }
 
 Caps probe_caps(cl_device_id device, cl_context context) {

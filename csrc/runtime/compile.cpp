@@ -5,18 +5,14 @@
 #include <atomic>
 #include <thread>
 
+#include "csrc/runtime/cl_bindings.h"
 #include "csrc/runtime/hidden_instructions.h"
 
 namespace ocl::runtime {
 namespace {
 
 std::string build_log(cl_program program, cl_device_id device) {
-  size_t bytes = 0;
-  if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes) != CL_SUCCESS || bytes == 0) return "";
-  std::string log(bytes, '\0');
-  if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, bytes, log.data(), nullptr) != CL_SUCCESS) return "";
-  log.resize(std::min(log.find('\0'), log.size()));
-  return log;
+  return cl::Program(program, true).getBuildInfo<CL_PROGRAM_BUILD_LOG>(cl::Device(device, true)).c_str();
 }
 
 }  // namespace
@@ -64,12 +60,10 @@ ProgramHandle load_binary(cl_context context, cl_device_id device, const std::st
 }
 
 std::string binary_of(cl_program program) {
-  size_t bytes = 0;
-  if (clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(bytes), &bytes, nullptr) != CL_SUCCESS || bytes == 0) return "";
-  std::string binary(bytes, '\0');
-  auto* data = reinterpret_cast<unsigned char*>(binary.data());
-  if (clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(data), &data, nullptr) != CL_SUCCESS) return "";
-  return binary;
+  cl_int status = CL_SUCCESS;
+  const auto binaries = cl::Program(program, true).getInfo<CL_PROGRAM_BINARIES>(&status);
+  if (status != CL_SUCCESS || binaries.empty()) return "";
+  return {binaries[0].begin(), binaries[0].end()};
 }
 
 }  // namespace ocl::runtime

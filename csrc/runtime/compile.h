@@ -19,7 +19,7 @@ Built compile(cl_context context, cl_device_id device, const std::string& option
 /// The same for several texts, in at most `threads` threads and no more than the machine has cores.
 std::vector<Built> compile_all(cl_context context, cl_device_id device, const std::string& options,
                                const std::vector<std::string>& sources, size_t threads, bool wants_log);
-inline constexpr size_t kCompilerThreads = 8;  // of one process that a GPU's driver lets work at once
+inline constexpr size_t kCompilerThreads = 8;  // threads of a process that a GPU's driver lets compile at once
 /// From a binary of the same device and driver; a null handle where the driver refuses it.
 ProgramHandle load_binary(cl_context context, cl_device_id device, const std::string& options, const std::string& binary);
 /// "" where the driver gives none.

@@ -20,7 +20,7 @@ constexpr int kMaxDevices = 64;
 
 using Listed = ListedDevice;
 
-constexpr std::chrono::seconds kPatience{20};  // of a process that ends, for work that is still enqueued
+constexpr std::chrono::seconds kPatience{20};  // how long an ending process waits for enqueued work
 
 void CL_CALLBACK context_message(const char* text, const void*, size_t, void*) {
   if (text) log_message(LogLevel::kInfo, "runtime", std::string("OpenCL: ") + text);

@@ -62,9 +62,9 @@ class Device {
   cl_device_id id_ = nullptr;
   ContextHandle context_;
   std::unique_ptr<Allocator> allocator_;
-  std::mutex queues_mutex_;                               // of creating one
+  std::mutex queues_mutex_;                               // held while a queue is created
   std::array<std::atomic<Queue*>, kStreams> queues_{};    // by stream; owned, never destroyed
-  std::array<std::atomic<unsigned>, 3> streams_given_{};  // of each priority
+  std::array<std::atomic<unsigned>, 3> streams_given_{};  // by priority
 };
 
 /// What is listed and in which order; loads nothing yet. `selection` is TORCH_OCL_DEVICES: "" or a comma-separated list of

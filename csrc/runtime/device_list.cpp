@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "csrc/runtime/caps.h"
+#include "csrc/runtime/cl_bindings.h"
 #include "csrc/runtime/vendor_library.h"
 #include "csrc/support/log.h"
 #include "csrc/support/os.h"
@@ -14,17 +15,15 @@ namespace {
 
 void add_devices(cl_platform_id platform, std::vector<ListedDevice>& devices, std::vector<std::string>& problems) {
   const std::string platform_name = platform_text(platform, CL_PLATFORM_NAME);
-  cl_uint count = 0;
-  cl_int status = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
-  if (status == CL_DEVICE_NOT_FOUND || (status == CL_SUCCESS && count == 0)) return;
-  std::vector<cl_device_id> ids(count);
-  if (status == CL_SUCCESS) status = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr);
-  if (status != CL_SUCCESS) {
+  std::vector<cl::Device> found;  // stays empty if the platform has no device
+  const cl_int status = cl::Platform(platform).getDevices(CL_DEVICE_TYPE_ALL, &found);
+  if (status != CL_SUCCESS && status != CL_DEVICE_NOT_FOUND) {
     problems.push_back("platform '" + platform_name + "': clGetDeviceIDs: " + status_name(status));
     return;
   }
   const size_t before = devices.size();
-  for (cl_device_id id : ids) {
+  for (const cl::Device& each : found) {
+    const cl_device_id id = each();
     ListedDevice device;
     device.id = id;
     device.name = device_text(id, CL_DEVICE_NAME);
@@ -33,10 +32,10 @@ void add_devices(cl_platform_id platform, std::vector<ListedDevice>& devices, st
     device.driver = device_text(id, CL_DRIVER_VERSION) + ", " + device.platform_version;
     cl_device_type type = 0;
     cl_bool available = CL_FALSE, compiler = CL_FALSE, little_endian = CL_FALSE;
-    clGetDeviceInfo(id, CL_DEVICE_TYPE, sizeof(type), &type, nullptr);
-    clGetDeviceInfo(id, CL_DEVICE_AVAILABLE, sizeof(available), &available, nullptr);
-    clGetDeviceInfo(id, CL_DEVICE_COMPILER_AVAILABLE, sizeof(compiler), &compiler, nullptr);
-    clGetDeviceInfo(id, CL_DEVICE_ENDIAN_LITTLE, sizeof(little_endian), &little_endian, nullptr);
+    each.getInfo(CL_DEVICE_TYPE, &type);
+    each.getInfo(CL_DEVICE_AVAILABLE, &available);
+    each.getInfo(CL_DEVICE_COMPILER_AVAILABLE, &compiler);
+    each.getInfo(CL_DEVICE_ENDIAN_LITTLE, &little_endian);
     const std::string where = "device '" + device.label() + "': ";
     if (device.name.empty() || !available || !compiler || !little_endian) {
       problems.push_back(where + (device.name.empty() ? "does not answer"
@@ -76,15 +75,11 @@ std::vector<ListedDevice> find_devices(const std::vector<std::string>& vendor_li
   };
   for (const std::string& path : vendor_libraries)
     for (cl_platform_id platform : vendor_platforms(path, problems)) add(platform);
-  cl_uint count = 0;
-  const cl_int status = clGetPlatformIDs(0, nullptr, &count);
-  if (status == CL_SUCCESS && count > 0) {
-    std::vector<cl_platform_id> found(count);
-    if (clGetPlatformIDs(count, found.data(), nullptr) == CL_SUCCESS)
-      for (cl_platform_id platform : found) add(platform);
-  } else if (status != CL_SUCCESS && status != -1001) {  // -1001: the loader knows no platform
+  std::vector<cl::Platform> found;
+  const cl_int status = cl::Platform::get(&found);
+  for (const cl::Platform& platform : found) add(platform());
+  if (status != CL_SUCCESS && status != -1001)  // -1001: the loader knows no platform
     problems.push_back(std::string("clGetPlatformIDs: ") + status_name(status));
-  }
   std::vector<ListedDevice> devices;
   for (cl_platform_id platform : platforms) add_devices(platform, devices, problems);
   std::stable_sort(devices.begin(), devices.end(),

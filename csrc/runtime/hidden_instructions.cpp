@@ -3,6 +3,8 @@
 
 #include <thread>
 
+#include "csrc/runtime/compile.h"
+
 namespace ocl::runtime {
 namespace {
 
@@ -31,13 +33,7 @@ bool hides_instructions(const std::string& source) { return source.find("\"" + s
 
 ProgramHandle uncover_instructions(cl_context context, cl_device_id device, cl_program program, const char* options,
                                    cl_int* status) {
-  size_t bytes = 0;
-  *status = clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(bytes), &bytes, nullptr);
-  if (*status != CL_SUCCESS) return {};
-  std::string text(bytes, '\0');
-  auto* data = reinterpret_cast<unsigned char*>(text.data());
-  *status = clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(data), &data, nullptr);
-  if (*status != CL_SUCCESS) return {};
+  std::string text = binary_of(program);
   const std::string target = ".target sm_90";
   const size_t at = text.find(target);
   if (at == std::string::npos || text.find(kMark) == std::string::npos) {  // not the text this was written for

@@ -15,7 +15,7 @@ struct Entry {
 };
 
 std::atomic<int> g_recordings{0};        // open begin_recording calls
-std::atomic<int> g_timed_recordings{0};  // those of them that want times
+std::atomic<int> g_timed_recordings{0};  // recordings that want times
 std::mutex g_mutex;
 
 // Both leaked: a driver may be gone when destructors run at exit.

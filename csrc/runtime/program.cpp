@@ -26,13 +26,13 @@ constexpr size_t kPrefixDigits = 16;
 constexpr size_t kMaxKernelsPerProgram = 16;  // 8 to 32 cost the same per kernel; fewer spread better over threads
 constexpr char kReference[] = "@";            // a kernel's entry: this, then the key of the program that holds it,
 constexpr char kDeath[] = "!";                // or this, then how the compiler's process ended of it
-constexpr double kBinarySeconds = 0.002;      // of CPU; longer, and the answer was compiled: others take microseconds
+constexpr double kBinarySeconds = 0.002;      // CPU time; if getting a binary takes longer, it was compiled just now
 constexpr char kYes[] = "1", kNo[] = "0";
 
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kRecent = 64;   // programs that stay though no plan uses them
-constexpr size_t kSweepAt = 64;  // rows of `programs` from which on those of programs that are gone are dropped
+constexpr size_t kSweepAt = 64;  // number of rows in `programs` at which rows of dead programs are dropped
 
 struct Shared {
   std::mutex mutex;  // guards `programs`, `recent` and `counters`
@@ -292,7 +292,7 @@ class Build {
     const Built built = compile_for(device_, "__kernel void tell(__global ulong* x) { x[0] = x[1] * " + std::to_string(number) +
                                                  "UL + " + std::to_string(os::process_id()) + "; }");
     if (built.status != CL_SUCCESS) return false;
-    const double begin = os::thread_seconds();  // of CPU: a busy machine does not count
+    const double begin = os::thread_seconds();  // CPU time, so that a busy machine does not matter
     binary_of(built.handle.get());
     return os::thread_seconds() - begin > kBinarySeconds;
   }

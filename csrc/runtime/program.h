@@ -57,8 +57,8 @@ struct BuildCounters {
   int64_t from_binary = 0;  // kernels loaded from the binary cache
   int64_t rejected = 0;     // cached binaries that did not load and were rebuilt
   double build_seconds = 0;
-  int64_t by_workers = 0;  // of `built`: compiled in worker processes
-  int64_t unkept = 0;      // of `built`: their binaries were not kept, the runtime has a cache of its own (keeps_binaries)
+  int64_t by_workers = 0;  // those of `built` that worker processes compiled
+  int64_t unkept = 0;  // those of `built` whose binaries were not kept, because the runtime has its own cache (keeps_binaries)
 };
 BuildCounters build_counters();
 

@@ -32,9 +32,9 @@ struct Block {
   int stream = 0;                              // whose order its memory follows: allocated for it, or free for it
   Block *previous = nullptr, *next = nullptr;  // neighbours in the slab
   std::vector<int> users;                      // other streams that use it
-  int pending = 0;                             // of a freed block: events of other streams that are not done
-  uint64_t version = 0;                        // of the contents
-  int writer = 0;                              // the stream that wrote them last
+  int pending = 0;                             // for a freed block: events of other streams that are not done
+  uint64_t version = 0;                        // changes with the contents
+  int writer = 0;                              // the stream that wrote the contents last
   std::vector<std::weak_ptr<Dependent>> dependents;
   PurposeText purpose;  // null: no compiled graph asked for it
   CallSite site;        // of its allocation, if sites are recorded

@@ -11,10 +11,10 @@ namespace ocl::schedule {
 
 namespace {
 
-constexpr double kMaxElements = 32 << 20;  // of a member: beyond this a launch is nothing beside the work
-constexpr double kMaxSteps = 256;          // of a lane of a member
+constexpr double kMaxElements = 32 << 20;  // most elements of a member; with more, the time of a launch does not matter
+constexpr double kMaxSteps = 256;          // most steps of a lane of a member
 constexpr double kLeastHeld = 64 << 20;    // bytes of partial results that may always wait for company
-constexpr int kMaxBuffers = 100;           // of a batch: registers and kernel text
+constexpr int kMaxBuffers = 100;           // most buffers of a batch, to limit registers and kernel text
 constexpr int kIntBytes = 512;             // left for integer arguments
 
 class Batcher {

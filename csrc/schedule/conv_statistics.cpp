@@ -29,7 +29,7 @@ bool reads_channels(const Graph& graph, const Node& conv, ir::BufferId stored, c
       !(reduce.sizes[0] == conv.sizes[1]))
     return false;
   const ir::Ranges ranges = graph.ranges();
-  std::set<size_t> loops;  // of the reduction that run along a whole dimension
+  std::set<size_t> loops;  // loops of the reduction that run along a whole dimension
   for (const size_t d : {0u, 2u, 3u}) {
     bool whole = load.index[d].is_const(0) && conv.sizes[d].is_const(1);
     for (size_t r = 0; r < reduce.reduce_sizes.size() && !whole; ++r)
@@ -122,36 +122,36 @@ void take_bias(Graph& graph, NodeId conv, const Biased& biased, TemplateLaunch& 
   launch.defines.emplace_back("BIAS", "1");
 }
 
-/// Into how many parts the rows of tiles are dealt out: the fewest with which the groups take about as many rounds as when each
-/// tile is dealt out by itself. `others`: columns of tiles; `groups`: those that run at once.
-int64_t parts_of(int64_t tiles, int64_t others, int64_t groups) {
+/// The number of slices into which a column of tiles is cut: the fewest with which the work-groups need about as many waves as
+/// with one tile a slice. others: columns of tiles. groups: work-groups that run at the same time.
+int64_t slice_count(int64_t tiles, int64_t others, int64_t groups) {
   constexpr double kAbout = 1.02;
-  const auto rounds = [&](int64_t parts) { return (parts * others + groups - 1) / groups * ((tiles + parts - 1) / parts); };
-  int64_t parts = 1;
-  while (static_cast<double>(rounds(parts)) > kAbout * static_cast<double>(rounds(tiles))) ++parts;
-  return parts;
+  const auto waves = [&](int64_t slices) { return (slices * others + groups - 1) / groups * ((tiles + slices - 1) / slices); };
+  int64_t slices = 1;
+  while (static_cast<double>(waves(slices)) > kAbout * static_cast<double>(waves(tiles))) ++slices;
+  return slices;
 }
 
-/// Deals the tiles out; the number of parts.
-IndexExpr deal_out(const Graph& graph, const Node& conv, TemplateLaunch& launch) {
+/// Sets the launch's work-groups and its argument `slices`. Returns the number of slices.
+IndexExpr cut_into_slices(const Graph& graph, const Node& conv, TemplateLaunch& launch) {
   const TemplateLaunch::Statistics& form = launch.statistics;
   const IndexExpr tiles = ir::ceildiv(form.rows, form.tile_rows);
   const IndexExpr columns = ir::ceildiv(ir::floordiv(conv.sizes[1], conv.convolve.groups), form.tile_columns);
   const int64_t at_once = std::max<int64_t>(form.groups / conv.convolve.groups, 1);
-  const IndexExpr parts = ir::simplify(
-      ir::min(tiles, parts_of(static_cast<int64_t>(typical(graph, tiles)), columns.constant(), at_once)), graph.ranges());
-  launch.arg("parts", parts);
-  launch.groups[0] = ir::min(parts * columns, at_once);
-  return parts;
+  const IndexExpr slices = ir::simplify(
+      ir::min(tiles, slice_count(static_cast<int64_t>(typical(graph, tiles)), columns.constant(), at_once)), graph.ranges());
+  launch.arg("slices", slices);
+  launch.groups[0] = ir::min(slices * columns, at_once);
+  return slices;
 }
 
-/// The convolution's second output [mean, m2 or count; part; channel], and the form of its kernel that stores it.
-void leave_statistics(Graph& graph, Node& conv, TemplateLaunch& launch) {
+/// The convolution's second output [mean, m2 or count; slice; channel], and the kernel that stores it.
+void store_statistics(Graph& graph, Node& conv, TemplateLaunch& launch) {
   const TemplateLaunch::Statistics& form = launch.statistics;
-  const IndexExpr parts = form.parts ? *form.parts : deal_out(graph, conv, launch);
+  const IndexExpr slices = form.slices ? *form.slices : cut_into_slices(graph, conv, launch);
   ir::Buffer buffer;
   buffer.dtype = ir::DType::kF32;
-  buffer.sizes = {3, parts, conv.sizes[1]};
+  buffer.sizes = {3, slices, conv.sizes[1]};
   buffer.strides = ir::contiguous_strides(buffer.sizes);
   conv.outputs.push_back(graph.add_buffer(buffer));
   launch.kernel = *form.kernel;
@@ -160,10 +160,10 @@ void leave_statistics(Graph& graph, Node& conv, TemplateLaunch& launch) {
   launch.variant += " with statistics";
 }
 
-/// `reduce` as the last step of a reduction in parts.
-void merge_parts(const Graph& graph, Node& reduce, ir::BufferId parts) {
+/// Turns `reduce` into the last step of a reduction, which merges slices.
+void merge_slices(const Graph& graph, Node& reduce, ir::BufferId slices) {
   reduce.stage = ir::ReductionStage::kFinal;
-  reduce.reduce_sizes = {graph.buffers[parts].sizes[1]};
+  reduce.reduce_sizes = {graph.buffers[slices].sizes[1]};
   reduce.body.ops.clear();
   reduce.reduced.clear();
   for (int accumulator = 0; accumulator < ir::facts(reduce.reduction).accumulators; ++accumulator) {
@@ -171,18 +171,18 @@ void merge_parts(const Graph& graph, Node& reduce, ir::BufferId parts) {
                                ir::DType::kF32,
                                {},
                                {},
-                               parts,
+                               slices,
                                {IndexExpr(accumulator), IndexExpr::reduce(0), IndexExpr::loop(0)}});
     reduce.reduced.push_back(accumulator);
   }
 }
 
-/// Whether a pass over the output is worth saving. What has just been written is in caches, if it is small: the pass then costs
-/// less than the kernel takes longer. A GPU that would not cut the reduction does what follows in the same launch.
+/// Whether saving a pass over the output pays. A small output is still in caches, so reading it costs less than the statistics
+/// cost in the convolution's kernel. A GPU that does not cut the reduction into slices can fuse it with the ops behind it.
 bool pays(const Graph& graph, const Node& conv, const Node& reduce, const Caps& caps) {
   constexpr double kLeastBytes = 8 << 20, kLeastLength = 1024;
   const double bytes = typical_bytes(graph, conv.outputs[0]);
-  if (!caps.is_cpu) return bytes >= static_cast<double>(caps.kept_output_bytes) && wants_parts(graph, reduce, caps);
+  if (!caps.is_cpu) return bytes >= static_cast<double>(caps.kept_output_bytes) && wants_slices(graph, reduce, caps);
   return bytes >= kLeastBytes && typical_product(graph, reduce.reduce_sizes) > kLeastLength;
 }
 
@@ -204,10 +204,10 @@ void conv_statistics(Schedule& schedule, const Caps& caps) {
       Node& reduce = graph.nodes[next];
       if (!reads_channels(graph, graph.nodes[id], stored, reduce) || !pays(graph, graph.nodes[id], reduce, caps)) continue;
       if (graph.nodes[id].outputs.size() == 1) {
-        leave_statistics(graph, graph.nodes[id], launch);
+        store_statistics(graph, graph.nodes[id], launch);
         if (of_sum) take_bias(graph, id, *of_sum, launch);
       }
-      merge_parts(graph, reduce, graph.nodes[id].outputs[1]);
+      merge_slices(graph, reduce, graph.nodes[id].outputs[1]);
       schedule.log.push_back(reduce.origin.op + ": merges the statistics that " + graph.nodes[id].origin.op + " leaves");
     }
   }

@@ -1,4 +1,4 @@
-// csrc/schedule/conv_statistics.h: pass: a convolution leaves the statistics of its channels, in parts, and the reduction
+// csrc/schedule/conv_statistics.h: pass: a convolution leaves the statistics of its channels, in slices, and the reduction
 // behind it (the mean and variance of a batch norm in training) merges these instead of reading the convolution's output.
 #pragma once
 

@@ -10,8 +10,8 @@ namespace ocl::schedule {
 
 namespace {
 
-constexpr size_t kMaxLaunchOps = 1500;    // of one launch: compile time
-constexpr size_t kMaxLaunchBuffers = 64;  // of one launch: registers for pointers
+constexpr size_t kMaxLaunchOps = 1500;    // most ops of a launch, to limit compile time
+constexpr size_t kMaxLaunchBuffers = 64;  // most buffers of a launch, whose pointers need registers
 constexpr double kRowBytes = 256 * 1024;  // a row that later phases find in cache
 
 bool fits(const Fusion& f) {

@@ -18,7 +18,7 @@ using ir::NodeKind;
 
 namespace {
 
-constexpr size_t kMaxBodyOps = 400;  // of one body
+constexpr size_t kMaxBodyOps = 400;  // most ops of a body
 constexpr size_t kMaxLoads = 48;     // distinct buffers of one body
 
 /// Who writes and who reads each buffer.

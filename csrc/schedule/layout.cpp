@@ -117,7 +117,7 @@ std::vector<int> walking_order(const Graph& graph, BufferId buffer, const std::v
   std::vector<int> order(sizes.size());
   std::iota(order.begin(), order.end(), 0);
   if (!graph.buffers[buffer].strides) return order;
-  std::vector<int64_t> step(sizes.size(), INT64_MAX);  // of loops that run once: outermost
+  std::vector<int64_t> step(sizes.size(), INT64_MAX);  // loops that run once stay outermost
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d].is_const(1)) continue;
     const auto distance = first_step(graph, buffer, coords, loops, loops[d], ranges);

@@ -22,8 +22,8 @@ namespace {
 /// One load or store of a group: its stride per loop (i* then r*), where its offset is affine.
 struct Walk {
   std::vector<std::optional<IndexExpr>> strides;
-  double bytes = 0;       // that it moves over all loops
-  int64_t element_bytes;  // of one element
+  double bytes = 0;       // bytes that it moves, over all loops
+  int64_t element_bytes;  // bytes of an element
   bool store = false;
 };
 
@@ -104,7 +104,7 @@ class GroupLoops {
     if (!contiguous) return;
     const ir::Ranges ranges = graph_.ranges();
     if (!caps.is_cpu) {
-      // An access of 16 bytes where all elements are small.
+      // If all elements are small, an access has 16 bytes.
       const bool small = group_.strategy == LoopStrategy::kPointwise &&
                          std::ranges::all_of(walks_, [](const Walk& walk) { return walk.element_bytes <= 2; });
       const int width = small && ranges.known_divides(8, sizes.back()) ? 8 : 4;
@@ -148,7 +148,8 @@ class GroupLoops {
       }
   }
 
-  /// The access whose order decides: the most bytes; a store among equals, for its lines are read and written back.
+  /// The access whose order decides: the one with the most bytes. Of equal ones a store, because its lines are both read and
+  /// written.
   const Walk* dominant() const {
     const Walk* best = nullptr;
     for (const Walk& walk : walks_) {
@@ -164,7 +165,7 @@ class GroupLoops {
     std::vector<double> stride(old.size());
     for (size_t i = 0; i < old.size(); ++i) {
       stride[i] = std::abs(typical(graph_, *main.strides[first + i]));
-      if (stride[i] == 0) stride[i] = INFINITY;  // not its loop: outermost
+      if (stride[i] == 0) stride[i] = INFINITY;  // the access does not depend on this loop, which becomes the outermost
     }
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return stride[a] > stride[b]; });
     for (size_t i = 0; i < order.size(); ++i) {

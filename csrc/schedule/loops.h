@@ -13,7 +13,7 @@ namespace ocl::schedule {
 struct Loops {
   ir::Shape sizes, reduce_sizes;
   std::vector<ir::Symbol> symbols() const;
-  ir::Shape extents() const;  // of `symbols`
+  ir::Shape extents() const;  // extents of `symbols`
   ir::Ranges ranges(const ir::Graph& graph) const;
 };
 Loops loops_of(const ir::Node& node);

@@ -82,10 +82,10 @@ struct Placement {
 
 struct Schedule {
   ir::Graph graph;                                // after the passes; every buffer that exists has strides
-  std::map<ir::NodeId, TemplateLaunch> launches;  // of contractions and convolutions, by choose_template
+  std::map<ir::NodeId, TemplateLaunch> launches;  // hand-written kernels that choose_template gave to nodes
   std::vector<Group> groups;                      // in launch order
   std::vector<Placement> placements;              // per buffer
-  std::vector<Lifetime> lifetimes;                // of kArena buffers
+  std::vector<Lifetime> lifetimes;                // lifetimes of kArena buffers
   std::vector<ir::BufferId> allocations;          // kOutput: which buffer allocation i holds
   std::vector<std::string> log;                   // decisions with reasons, for explain
   bool keeps_parameters = false;                  // Options::keeps_parameters

@@ -87,7 +87,7 @@ LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps
     return LoopStrategy::kSequential;
   }
   if (contiguous_r) return LoopStrategy::kRow;
-  if (load == ir::kNone && !caps.is_cpu && length > kShort) return LoopStrategy::kRow;  // of computed values
+  if (load == ir::kNone && !caps.is_cpu && length > kShort) return LoopStrategy::kRow;  // its elements are computed, not loaded
   return length <= kShort || outer >= 1024 ? LoopStrategy::kSequential : LoopStrategy::kRow;
 }
 
@@ -236,7 +236,7 @@ constexpr double kLeastSlices = 1.5;
 
 }  // namespace
 
-bool wants_parts(const Graph& graph, const Node& node, const Caps& caps) {
+bool wants_slices(const Graph& graph, const Node& node, const Caps& caps) {
   return wanted_slices(graph, node, caps) > kLeastSlices;
 }
 

@@ -19,7 +19,7 @@ int columns_per_group(double outer, double length, const Caps& caps);
 bool enough_groups(LoopStrategy strategy, double outer, double length, const Caps& caps);
 
 /// Whether the pass would cut the reduction, because one launch has too few work-groups.
-bool wants_parts(const ir::Graph& graph, const ir::Node& node, const Caps& caps);
+bool wants_slices(const ir::Graph& graph, const ir::Node& node, const Caps& caps);
 
 /// Innermost loop of a coordinate list that has stride 1, and the stride of each loop; nullopt where the offset is not affine.
 std::vector<std::optional<ir::IndexExpr>> loop_strides(const ir::Graph& graph, ir::BufferId buffer,

@@ -15,8 +15,8 @@
 
 namespace ocl::schedule {
 
-/// The launch of a template: text parameters, inputs, integer arguments and grid. The outputs are not here: they are what the
-/// node's stores and its epilogue write, through the STORE hooks.
+/// The launch of a template: text parameters, inputs, integer arguments and grid. Outputs are not here: the epilogue macros
+/// write what the node and its epilogue store.
 struct TemplateLaunch {
   KernelId kernel{};
   std::string variant;  // for explain and the tuning table: "6x64 packed"
@@ -47,21 +47,22 @@ struct TemplateLaunch {
   std::array<int, 3> local{1, 1, 1};    // local size
   int store_width = 1;                  // VW of STOREV; 1: only STORE is used
   bool store_steps = false;             // STOREV's coordinate along that loop is a multiple of the width
-  bool store_aligned = false;           // so it is, and the device gains by hooks for aligned buffers: STOREA
-  bool plain_stores = false;            // the kernel has a form for hooks that only store: PLAIN_STORES
+  bool store_aligned = false;           // rows of the output are aligned to vectors, so the kernel may use STOREA
+  bool plain_stores = false;            // the kernel has a variant for epilogues that only store: PLAIN_STORES
   int store_dim = 0;                    // which loop of the node STOREV runs along
   int store1_dim = ir::kNone;           // which dimension of the second output STORE1V runs along; kNone: the same
   /// Which loop i* of the node each coordinate argument of STORE is, in order: gemm {0, 1, 2}.
   std::vector<int> store_coords;
-  /// A form of a convolution's kernel, chosen by STATISTICS 1, that leaves the statistics of each channel in parts: STORE1.
-  /// With BIAS 1 it also adds a bias, its last input.
+  /// A variant of a convolution's kernel, chosen by STATISTICS 1, that also stores the statistics of each channel, in slices,
+  /// by STORE1. With BIAS 1 it also adds a bias, its last input.
   struct Statistics {
-    std::optional<KernelId> kernel;      // nullopt: there is none for this launch
-    std::optional<ir::IndexExpr> parts;  // those that the kernel's items make; otherwise they are dealt out:
-    /// groups[0] are tasks, a part of a column of tiles each, and the number of parts is an integer argument more.
-    ir::IndexExpr rows;  // of the output: pixels
+    std::optional<KernelId> kernel;  // nullopt: there is none for this launch
+    /// The number of slices, if every work-item makes one. Otherwise each column of tiles is cut into slices: groups[0] of the
+    /// launch become slices, and their number is one more integer argument.
+    std::optional<ir::IndexExpr> slices;
+    ir::IndexExpr rows;  // rows of the output, which are pixels
     int tile_rows = 0, tile_columns = 0;
-    int64_t groups = 0;  // that run at once
+    int64_t groups = 0;  // work-groups that run at the same time
   };
   Statistics statistics;
   int64_t scratch_elements = 0;  // f32 workspace, passed as the last input (0: none)
@@ -71,12 +72,12 @@ struct TemplateLaunch {
 /// fills `launch`. It may insert helper nodes in front of the node (packing copies, filter transforms, a layout conversion of
 /// an operand) and, for a split, replace the node's output by a partial buffer with a leading split dimension followed by an
 /// ordinary Reduce. It works before fusion, so these helpers fuse and batch like any node. Buffers it needs in a certain layout
-/// get `strides` set here. Where its model of cost may err (a tile, a split, a run of tiles), it offers the few alternatives in
-/// `choices.pick`, its own preference first, and goes on with what that returns: every one must be right.
+/// get `strides` set here. Where its cost model may be wrong (a tile, a split, a run of tiles), it offers a few alternatives to
+/// `choices.pick`, its own preference first, and uses the one that is returned. So every alternative must be correct.
 struct TemplateContext {
   ir::Graph& graph;
   ir::NodeId node;
-  KernelId kernel;  // the row whose chooser is asked
+  KernelId kernel;  // the kernel that is being chosen
   const Caps& caps;
   /// Adds a helper node in front of the node under choice (keeps program order).
   std::vector<ir::Node>& before;

@@ -65,7 +65,7 @@ struct Facts {
   bool is_buffer(BufferId b) const { return b >= 0 && static_cast<size_t>(b) < schedule.graph.buffers.size(); }
 
   const Schedule& schedule;
-  std::vector<Position> position;        // of each node
+  std::vector<Position> position;        // by node
   std::vector<int> times;                // how many groups, or phases, have the node
   std::vector<int> first_use, last_use;  // launches that touch a buffer; -1: none does
 

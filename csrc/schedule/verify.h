@@ -7,8 +7,8 @@
 namespace ocl::schedule {
 
 enum class ScheduleLevel : uint8_t {
-  kGrouped,  // after fuse: launches in an order that respects all dependences
-  kPlaced,   // after place_buffers: and memory for what launches pass to each other
+  kGrouped,  // after fuse: every node is launched once, after what it depends on
+  kPlaced,   // after place_buffers: also, what one launch passes to another has memory
 };
 
 /// Throws InternalError that names the rule and the group or buffer that breaks it, with the schedule's text. Takes time in

@@ -22,7 +22,7 @@ namespace ocl::os {
 namespace {
 
 constexpr uint64_t kMagic = 0x316c6b776c636fULL;    // "ocwkl1": the first bytes of each message
-constexpr uint64_t kMostBytes = uint64_t{1} << 32;  // of a message: more is garbage
+constexpr uint64_t kMostBytes = uint64_t{1} << 32;  // largest message; a larger size is garbage
 
 struct Header {
   uint64_t magic = kMagic, bytes = 0, checksum = 0;

@@ -51,7 +51,7 @@ struct KernelArgument {
 struct KernelRow {
   struct Checked {
     KernelType type;
-    double tolerance;  // of the check's sums; 0: not checked
+    double tolerance;  // largest relative error of the check's sums; 0: not checked
   };
   KernelId id, base;
   const char *name, *family;

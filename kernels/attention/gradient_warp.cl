@@ -1,29 +1,28 @@
-// kernels/attention/gradient_warp.cl: the gradients of attention on warp tensor cores; instructions of
-// tensor_core/warp.cl, parts of attention/scores.cl and
-// attention/shared_warp.cl.
+// kernels/attention/gradient_warp.cl: the gradients of attention on warp tensor cores. Comes after tensor_core/warp.cl,
+// attention/scores.cl and attention/shared_warp.cl.
 //
-//   s = SCALE q k^T + mask     p = exp(s - most) / total = 2^(s log2(e) - weight)     ds = p (dropout(dout v^T) -
-//                                                                                     delta)     delta = sum over d of
-//                                                                                     dout * out
+//   s = SCALE q k^T + mask      p = exp(s - row_max) / row_sum = 2^(s log2(e) - lse)
+//   ds = p (dropout(dout v^T) - delta)      delta = sum over d of dout * out
 //
-//                     TILE_C columns a step         PASS  rows: a, a2   columns: b, b2   results
-//                  +--------------+----             1     q, dout       k, v             y = SCALE ds k
-//   warp 0    16   | s, dout v^T: |                 2     k, v          q, dout          y = SCALE ds^T q, y1 =
-//                  |              |                                     dropout(p)^T dout
-//                  | registers    |  next step
-//                  +--------------+                 A warp's 16 rows of a step:
-//   warp 1    16   |              |                 s = a b^T, grad = a2 b2^T       unit: all from local memory
-//                  +--------------+----             p, ds in registers              y1 += p b2, y += ds b   unit: p and
-//                                                                                   ds from registers
+//   PASS  rows: a, a2   columns: b, b2   results
+//   1     q, dout       k, v             y = SCALE ds k
+//   2     k, v          q, dout          y = SCALE ds^T q, y1 = dropout(p)^T dout
 //
-// Group (i, h, b) owns rows [i*TILE_M, (i+1)*TILE_M) of head h of batch b, in local memory all the time. b and b2 of a
-// step are an item of a ring of STAGES buffers: all work-items copy the item STAGES - 1 ahead (cp.async) while their
-// warps work on one; a barrier a step. With PASS 2 `weight` and delta of a step's queries go there too; their loads are
-// on their way a step more.
+//                     TILE_C columns a step
+//                  +--------------+----         A warp's 16 rows of a step:
+//   warp 0    16   | s, dout v^T: |               s = a b^T, grad = a2 b2^T    all operands from local memory
+//                  | registers    | next step     p and ds                     in registers
+//   warp 1    16   |              |               y1 += p b2, y += ds b        p and ds from registers
+//                  +--------------+----
 //
-// Arguments and hooks are those of attention/group.cl with PASS 1 and 2 but w and w2, which are b and b2 here. WARP_M
-// is 16. Store dimension d, VW = 2. Global size: (ceil(rows / TILE_M) * GROUP, heads of the rows, batches), local size
-// (GROUP, 1, 1).
+// Work-group (i, h, b) owns rows [i*TILE_M, (i+1)*TILE_M) of head h of batch b, in local memory all the time. b and b2
+// of the steps take turns in a ring of STAGES buffers: all work-items copy step n + STAGES - 1 (cp.async) while the
+// warps work on step n. There is one barrier a step. With PASS 2 the ring also has lse and delta of a step's queries.
+// Their loads begin one step earlier.
+//
+// Arguments and epilogue macros are those of attention/group.cl with PASS 1 and 2, without w and w2: b and b2 take
+// their place. WARP_M is 16. Store dimension d, VW = 2. Global size: (ceil(rows / TILE_M) * GROUP_SIZE, heads of the
+// rows, batches), local size (GROUP_SIZE, 1, 1).
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_gradient_warp
 #endif
@@ -36,52 +35,52 @@
 #define STORE1(acc, b, h, r, d) (y[Y1_OFFSET + Y_AT(b, h, r) * DEPTH2 + (d)] = (acc))
 #define STORE1V(acc, b, h, r, d) vstore2(acc, 0, y + Y1_OFFSET + Y_AT(b, h, r) * DEPTH2 + (d))
 #endif
-#define ITEM(n) (ring + (n) % STAGES * 2 * ITEM_ELEMENTS)  // b, then b2
+#define STEP_TILES(n) (ring + (n) % STAGES * 2 * TILE_ELEMENTS)  // b, then b2
 #define STATISTICS(n) (statistics + (n) % STAGES * 2 * TILE_C)  // of step n's queries: [2][TILE_C]
 
-// Most, total and delta of a query as they lie in memory; outside total is negative.
-ALWAYS_INLINE float4 raw_statistics(const Statistics o, const int query) {
+// (row_max, row_sum, delta) of a query as they lie in memory. Beyond the last query row_sum is negative.
+ALWAYS_INLINE float4 raw_statistics(const QueryStatistics o, const int query) {
   if (query >= o.queries) return (float4)(0.0f, -1.0f, 0.0f, 0.0f);
   return (float4)(o.sums[query], o.sums[o.which + query], o.delta[query], 0.0f);
 }
-// (weight, delta) of them, as statistics_of().
-ALWAYS_INLINE float2 statistics_from(const float4 raw) {
+// (lse, delta) from these, as load_statistics() of attention/scores.cl gives them.
+ALWAYS_INLINE float2 reduced_statistics(const float4 raw) {
   if (raw.y < 0.0f) return (float2)(INFINITY, 0.0f);
   return (float2)(raw.y == 0.0f ? (NAN_ROWS ? NAN : INFINITY) : fma(raw.x, LOG2E, log2(raw.y)), raw.z);
 }
 
-// Step n: of column head n / steps, PASS 2.
+// With PASS 2 the steps of all heads of queries follow one another: step n belongs to head n / steps.
 #define HEAD_OF(n) (PASS == 2 ? (n) / steps : 0)
 #define COLUMN_OF(n) (begin + ((n) - HEAD_OF(n) * steps) * TILE_C)
 #if PASS == 2
-// Places what was loaded for step n, and loads for the next.
-#define STAGE_STATISTICS(n)                                                                                       \
-  if ((int)get_local_id(0) < TILE_C) {                                                                            \
-    const float2 now = statistics_from(raw);                                                                      \
-    STATISTICS(n)[get_local_id(0)] = now.x;                                                                       \
-    STATISTICS(n)[TILE_C + get_local_id(0)] = now.y;                                                              \
-    if ((n) + 1 < count) {                                                                                        \
-      const int of = HEAD_OF((n) + 1);                                                                            \
-      const Statistics there = {of_queries.sums + of * sums_head, of_queries.delta + of * delta_head, sums_which, \
-                                queries};                                                                         \
-      raw = raw_statistics(there, COLUMN_OF((n) + 1) + get_local_id(0));                                          \
-    }                                                                                                             \
+// Stores the statistics that were loaded for step n into local memory, and loads those of the next step.
+#define STAGE_STATISTICS(n)                                                                                          \
+  if ((int)get_local_id(0) < TILE_C) {                                                                               \
+    const float2 now = reduced_statistics(raw);                                                                      \
+    STATISTICS(n)[get_local_id(0)] = now.x;                                                                          \
+    STATISTICS(n)[TILE_C + get_local_id(0)] = now.y;                                                                 \
+    if ((n) + 1 < count) {                                                                                           \
+      const int of = HEAD_OF((n) + 1);                                                                               \
+      const QueryStatistics there = {head_statistics.sums + of * sums_head, head_statistics.delta + of * delta_head, \
+                                     sums_which, queries};                                                           \
+      raw = raw_statistics(there, COLUMN_OF((n) + 1) + get_local_id(0));                                             \
+    }                                                                                                                \
   }
 #else
 #define STAGE_STATISTICS(n)
 #endif
-#define STAGE_STEP(n)                                                                                               \
-  {                                                                                                                 \
-    const int at = COLUMN_OF(n), of_head = HEAD_OF(n);                                                              \
-    stage_rows(ITEM(n), b + of_head * b_head + at * b_row, b_row, columns - at, DEPTH, TILE_C, direct);             \
-    stage_rows(ITEM(n) + ITEM_ELEMENTS, b2 + of_head * b2_head + at * b2_row, b2_row, columns - at, DEPTH2, TILE_C, \
-               direct);                                                                                             \
-    STAGE_STATISTICS(n)                                                                                             \
+#define STAGE_STEP(n)                                                                                             \
+  {                                                                                                               \
+    const int at = COLUMN_OF(n), of_head = HEAD_OF(n);                                                            \
+    stage_rows(STEP_TILES(n), b + of_head * b_head + at * b_row, b_row, columns - at, DEPTH, TILE_C, direct);     \
+    stage_rows(STEP_TILES(n) + TILE_ELEMENTS, b2 + of_head * b2_head + at * b2_row, b2_row, columns - at, DEPTH2, \
+               TILE_C, direct);                                                                                   \
+    STAGE_STATISTICS(n)                                                                                           \
   }
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
-    __global const UNIT_T* a, const ulong a_offset, __global const UNIT_T* b, const ulong b_offset,
-    __global const UNIT_T* a2, const ulong a2_offset, __global const UNIT_T* b2, const ulong b2_offset,
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
+    __global const OPERAND_T* a, const ulong a_offset, __global const OPERAND_T* b, const ulong b_offset,
+    __global const OPERAND_T* a2, const ulong a2_offset, __global const OPERAND_T* b2, const ulong b2_offset,
     __global const float* sums, const ulong sums_offset, __global const float* delta, const ulong delta_offset,
 #if MASK
     __global const MASK_T* mask, const ulong mask_offset,
@@ -89,7 +88,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #if DROPOUT
     __global const long* state, const ulong state_offset,
 #endif
-    const int heads, const int group, const int queries, const int keys, const long a_batch, const long a_head,
+    const int heads, const int heads_per_kv, const int queries, const int keys, const long a_batch, const long a_head,
     const long a_row, const long b_batch, const long b_head, const long b_row, const long a2_batch, const long a2_head,
     const long a2_row, const long b2_batch, const long b2_head, const long b2_row, const long sums_which,
     const long sums_batch, const long sums_head, const long delta_batch, const long delta_head
@@ -99,30 +98,32 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     const long mask_key
 #endif
         EPILOGUE_PARAMS) {
-  __local UNIT_T ring[STAGES * 2 * ITEM_ELEMENTS] __attribute__((aligned(128)));
-  __local UNIT_T a_tile[TILE_M * DEPTH_BLOCKS * TILE_K] __attribute__((aligned(128))),
+  __local OPERAND_T ring[STAGES * 2 * TILE_ELEMENTS] __attribute__((aligned(128)));
+  __local OPERAND_T a_tile[TILE_M * DEPTH_BLOCKS * TILE_K] __attribute__((aligned(128))),
       a2_tile[TILE_M * DEPTH_BLOCKS * TILE_K] __attribute__((aligned(128)));
   __local float statistics[PASS == 2 ? STAGES * 2 * TILE_C : 2] __attribute__((aligned(8)));
-  // The first group takes the longest rows.
+  // Work-groups start in order, so the longest causal rows go first.
   const int tile = CAUSAL && !ROWS_ARE_KEYS ? get_num_groups(0) - 1 - get_group_id(0) : get_group_id(0);
   const int r0 = tile * TILE_M, head = get_group_id(1), batch = get_group_id(2), lane = get_local_id(0) & 31;
   const int rows = ROWS_ARE_KEYS ? keys : queries, columns = ROWS_ARE_KEYS ? queries : keys;
   const int begin = CAUSAL && ROWS_ARE_KEYS ? r0 / TILE_C * TILE_C : 0,
             end = CAUSAL && !ROWS_ARE_KEYS ? min(columns, r0 + TILE_M) : columns;
-  const int steps = max(end - begin + TILE_C - 1, 0) / TILE_C, count = ROWS_ARE_KEYS ? group * steps : steps;
-  const int q_head = ROWS_ARE_KEYS ? head * group : head, column_head = ROWS_ARE_KEYS ? q_head : head / group;
-  const int own_rows = (get_local_id(0) >> 5) * WARP_M, first = r0 + own_rows, row = first + (lane >> 2);
+  const int steps = max(end - begin + TILE_C - 1, 0) / TILE_C, count = ROWS_ARE_KEYS ? heads_per_kv * steps : steps;
+  const int q_head = ROWS_ARE_KEYS ? head * heads_per_kv : head,
+            column_head = ROWS_ARE_KEYS ? q_head : head / heads_per_kv;
+  const int warp_row0 = (get_local_id(0) >> 5) * WARP_M, first = r0 + warp_row0, row = first + (lane >> 2);
   const int direct = DIRECT && CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset) && CHUNK_ALIGNED(a2_offset) &&
                      CHUNK_ALIGNED(b2_offset);
-  const Statistics of_queries = {sums + sums_offset + batch * sums_batch + q_head * sums_head,
-                                 delta + delta_offset + batch * delta_batch + q_head * delta_head, sums_which, queries};
+  const QueryStatistics head_statistics = {sums + sums_offset + batch * sums_batch + q_head * sums_head,
+                                           delta + delta_offset + batch * delta_batch + q_head * delta_head, sums_which,
+                                           queries};
   b += b_offset + batch * b_batch + column_head * b_head;
   b2 += b2_offset + batch * b2_batch + column_head * b2_head;
 #if MASK
   mask += mask_offset + batch * mask_batch + q_head * mask_head;
 #endif
 #if DROPOUT
-  uint kept[TILE_C / 64];
+  uint keep_bits[TILE_C / 64];
   Draws draws = {state + state_offset, ((ulong)batch * heads + q_head) * queries, (ulong)((keys + 3) / 4)};
 #endif
   float out[DEPTH_TILE / 2], s[TILE_C / 2], grad[TILE_C / 2];
@@ -132,13 +133,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   float out2[DEPTH_TILE / 2];
   OCL_UNROLL
   for (int i = 0; i < DEPTH_TILE / 2; ++i) out2[i] = 0.0f;
-  float4 raw = raw_statistics(of_queries, begin + get_local_id(0));
+  float4 raw = raw_statistics(head_statistics, begin + get_local_id(0));
 #else
-  const float2 upper = statistics_of(of_queries, row), lower = statistics_of(of_queries, row + 8);
-  const float of_rows[4] = {upper.x, lower.x, upper.y, lower.y};
+  const float2 upper = load_statistics(head_statistics, row), lower = load_statistics(head_statistics, row + 8);
+  const float row_statistics[4] = {upper.x, lower.x, upper.y, lower.y};
 #endif
 
-  // The rows arrive with the first columns.
+  // The copies of the rows complete with those of the first columns.
   stage_rows(a_tile, a + a_offset + batch * a_batch + head * a_head + r0 * a_row, a_row, rows - r0, DEPTH, TILE_M,
              direct);
   stage_rows(a2_tile, a2 + a2_offset + batch * a2_batch + head * a2_head + r0 * a2_row, a2_row, rows - r0, DEPTH2,
@@ -146,34 +147,34 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   OCL_UNROLL
   for (int n = 0; n < STAGES - 1; ++n) {
     if (n < count) STAGE_STEP(n)
-    copies_end();
+    commit_copies();
   }
   for (int n = 0; n < count; ++n) {
-    COPIES_WAIT(STAGES - 2);
-    barrier(CLK_LOCAL_MEM_FENCE);  // this step is complete for all, and all have left the step before
+    WAIT_COPIES(STAGES - 2);
+    barrier(CLK_LOCAL_MEM_FENCE);  // this step's copies are visible to all, and all have read the step before
     if (n + STAGES - 1 < count) STAGE_STEP(n + STAGES - 1)
-    copies_end();
+    commit_copies();
     const int c0 = COLUMN_OF(n);
-    // Else no query sees a key.
+    // otherwise no query of the step sees a key of it
     if (!CAUSAL || (ROWS_ARE_KEYS ? c0 + TILE_C > first : c0 < first + WARP_M)) {
-      __local const UNIT_T *b_tile = ITEM(n), *b2_tile = ITEM(n) + ITEM_ELEMENTS;
-      multiply_scores(s, a_tile + own_rows * TILE_K, b_tile, DEPTH);
-      DRAW(kept, row, c0);
-      HIDE_SCORES(s, row, first, c0);
+      __local const OPERAND_T *b_tile = STEP_TILES(n), *b2_tile = STEP_TILES(n) + TILE_ELEMENTS;
+      multiply_scores(s, a_tile + warp_row0 * TILE_K, b_tile, DEPTH);
+      DRAW(keep_bits, row, c0);
+      MASK_SCORES(s, row, first, c0);
 #if PASS == 2
-      __local const float2* of_step = (__local const float2*)STATISTICS(n) + (lane & 3);
-      weigh(s, of_step, 0);
-      multiply_scores(grad, a2_tile + own_rows * TILE_K, b2_tile, DEPTH2);
-      DROP_SCORES(grad, kept);
-      differ(grad, s, grad, of_step, 0);
-      DROP_SCORES(s, kept);
+      __local const float2* step_statistics = (__local const float2*)STATISTICS(n) + (lane & 3);
+      softmax_weights(s, step_statistics, 0);
+      multiply_scores(grad, a2_tile + warp_row0 * TILE_K, b2_tile, DEPTH2);
+      DROP_SCORES(grad, keep_bits);
+      score_gradient(grad, s, grad, step_statistics, 0);
+      DROP_SCORES(s, keep_bits);
       add_values(out2, s, b2_tile, DEPTH2);
       add_values(out, grad, b_tile, DEPTH);
 #else
-      weigh(s, 0, of_rows);
-      multiply_scores(grad, a2_tile + own_rows * TILE_K, b2_tile, DEPTH2);
-      DROP_SCORES(grad, kept);
-      differ(s, s, grad, 0, of_rows);
+      softmax_weights(s, 0, row_statistics);
+      multiply_scores(grad, a2_tile + warp_row0 * TILE_K, b2_tile, DEPTH2);
+      DROP_SCORES(grad, keep_bits);
+      score_gradient(s, s, grad, 0, row_statistics);
       add_values(out, s, b_tile, DEPTH);
 #endif
     }

@@ -1,37 +1,40 @@
-// kernels/attention/group.cl: attention and its gradients without the matrix of scores in memory. GPU family: one
+// kernels/attention/group.cl: attention and its gradients without the matrix of scores in memory. Group kernel: one
 // work-group = TILE_R rows.
 //
-//   s = SCALE q k^T + mask      p = exp(s - most) / total      out = dropout(p) v      sums = (most, total): max and
-//                                                                                      sum of exp(s - most) over keys
+//   s = SCALE q k^T + mask      p = exp(s - row_max) / row_sum      out = dropout(p) v
+//   sums = (row_max, row_sum): maximum of s, and sum of exp(s - row_max), over the keys
 //   ds = p * (dropout(dout v^T) - delta), delta = sum over d of dout * out
 //
-//                 TILE_C columns a step                           PASS  rows     columns  out
-//             +--------------+--------------+----                 0     queries  keys     out = dropout(p) v, sums
-//                                                                       (softmax with a running maximum)
-//   TILE_R    | t: 4x4 an    |              |                     1     queries  keys     dq = SCALE ds k
-//   rows      | item         |  next step   |                     2     keys     queries  dk = SCALE ds^T q, dv =
-//             |              |              |                                    dropout(p)^T dout
-//             +--------------+--------------+----
+//   PASS  rows     columns  result
+//   0     queries  keys     out = dropout(p) v, and sums (softmax with a running maximum)
+//   1     queries  keys     dq = SCALE ds k
+//   2     keys     queries  dk = SCALE ds^T q, dv = dropout(p)^T dout
 //
-// Group (i, h, b) owns rows [i*TILE_R, (i+1)*TILE_R) of head h of batch b, and walks over all columns. A step: both
-// operands of the scores go through local memory, STEP of the depth at a time, into 4x4 registers an item; the scores
-// become p (or ds) there, pass through local memory (p_tile, transposed), and multiply rows of w, CHUNK floats of them
-// at a time, into the item's 4 rows x 4 columns a chunk of the output.
+//                 TILE_C columns a step
+//             +--------------+----
+//   TILE_R    | t: 4x4 a     |  next step
+//   rows      | work-item    |
+//             +--------------+----
 //
-// Inputs: (pointer, offset) pairs; offsets and strides in elements. Storage IN_T but where noted; contiguous along the
-// last dimension.
+// Work-group (i, h, b) owns rows [i*TILE_R, (i+1)*TILE_R) of head h of batch b, and goes through all columns. In a step
+// both operands of the scores are staged in local memory, STEP of the depth at a time, and each work-item computes 4x4
+// scores in registers. These become p (or ds) and are stored, transposed, in local memory (p_tile). Then they are
+// multiplied by rows of w, CHUNK floats of a row at a time. Each work-item adds up 4 rows x 4 columns of a chunk.
+//
+// Inputs: (pointer, offset) pairs, offsets and strides in elements. Their type is IN_T if nothing else is said. They
+// are contiguous along the last dimension.
 //   a   rows of the scores: q, q, k          b   columns of the scores: k, k, q          DEPTH floats
-//   w   rows that are added up: v, k, q      WIDTH floats
+//   w   rows that p or ds multiplies: v, k, q      WIDTH floats
 //   PASS 1, 2:  a2 rows: dout, v   b2 columns: v, dout (DEPTH2 floats)   sums float [2][batch][head][query], delta
 //                                                                        float [batch][head][query] by strides,
 //                                                                        contiguous queries
-//   PASS 2:     w2 rows that are added up: dout (WIDTH2 floats)
+//   PASS 2:     w2 rows that p multiplies: dout (WIDTH2 floats)
 //   MASK:       mask by mask_batch, mask_head, mask_query, mask_key
 //   DROPOUT:    state long[2] = (seed, offset)
-// Arguments: inputs, int heads (of q), group (heads of q per head of k and v), queries, keys, long strides (batch,
-// head, row) of a, b, w, ... Global size: (ceil(rows / TILE_R) * GROUP, heads of the rows, batches), local size (GROUP,
-// 1, 1). Hooks: STORE(acc, b, h, row, d), STOREV (4 along d); PASS 0: STORE1(sum, which, b, h, row); PASS 2: STORE1,
-// STORE1V for dv.
+// Arguments: inputs, int heads (of q), heads_per_kv (heads of q per head of k and v), queries, keys, long strides
+// (batch, head, row) of a, b, w, ... Global size: (ceil(rows / TILE_R) * GROUP_SIZE, heads of the rows, batches), local
+// size (GROUP_SIZE, 1, 1). Epilogue macros: STORE(acc, b, h, row, d), STOREV (4 along d); PASS 0: STORE1(sum, which, b,
+// h, row); PASS 2: STORE1, STORE1V for dv.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_group
 #endif
@@ -40,10 +43,10 @@
 #endif
 #define TILE_C 64  // columns of a step
 #define STEP 16  // depth staged at a time
-#define CHUNK 64  // floats of a row of the output that are computed at a time
+#define CHUNK 64  // floats of an output row that are computed at a time
 #define ACROSS (TILE_C / 4)
 #define DOWN (TILE_R / 4)
-#define GROUP (ACROSS * DOWN)  // work-items: 256 or 128
+#define GROUP_SIZE (ACROSS * DOWN)  // work-items: 256 or 128
 #define WIDTH2 DEPTH2
 #ifndef QUADS
 #define QUADS 0  // 1: all sizes and strides of rows are multiples of 4 elements
@@ -52,7 +55,7 @@
 #define EPILOGUE_PARAMS \
   , __global float *y, const ulong y_offset, __global float *y1, const ulong y1_offset, const int y_rows
 #define EPILOGUE_PASS , y, y_offset, y1, y1_offset, y_rows
-#define Y_HEADS (PASS == 2 ? heads / group : heads)
+#define Y_HEADS (PASS == 2 ? heads / heads_per_kv : heads)
 #define Y_AT(b, h, r, d, width) ((((ulong)(b) * Y_HEADS + (h)) * y_rows + (r)) * (width) + (d))
 #define STORE(acc, b, h, r, d) (y[y_offset + Y_AT(b, h, r, d, WIDTH)] = (acc))
 #define STOREV(acc, b, h, r, d) vstore4(acc, 0, y + y_offset + Y_AT(b, h, r, d, WIDTH))
@@ -66,36 +69,37 @@
 #endif
 #define CHUNKS(width) (((width) + CHUNK - 1) / CHUNK)
 
-// Where the parts of both products are staged, and what of a group's place in the launch they need.
+// The local memory of a work-group, and the work-item's position in the tiles.
 typedef struct {
   __local float* a_tile;  // [STEP][TILE_R + TILE_PAD]
   __local float* b_tile;  // [STEP][TILE_C + TILE_PAD], also [STEP][CHUNK + TILE_PAD]
   __local float* p_tile;  // [TILE_C][TILE_R + TILE_PAD]
   int lane;
   int2 item;
-} Place;
+} GroupTiles;
 
-// t[i] = a's rows 4*item.y + i times b's rows 4*item.x + 0..3; zeros outside
-ALWAYS_INLINE void multiply_scores(float4* t, const Place at, __global const IN_T* a, const long a_row,
+// t[i] = row 4*item.y + i of a, times rows 4*item.x + 0..3 of b; zeros outside
+ALWAYS_INLINE void multiply_scores(float4* t, const GroupTiles at, __global const IN_T* a, const long a_row,
                                    const int rows_left, __global const IN_T* b, const long b_row,
                                    const int columns_left, const int depth, const int aligned) {
   OCL_UNROLL
   for (int i = 0; i < 4; ++i) t[i] = (float4)(0.0f);
   OCL_NO_UNROLL
   for (int d = 0; d < depth; d += STEP) {
-    float4 a_held[(TILE_R * STEP / 4 + GROUP - 1) / GROUP], b_held[(TILE_C * STEP / 4 + GROUP - 1) / GROUP];
-    tile_fetch(a_held, a + d, a_row, 1, rows_left, depth - d, at.lane, GROUP, TILE_R, STEP, 1, QUADS, aligned);
-    tile_fetch(b_held, b + d, b_row, 1, columns_left, depth - d, at.lane, GROUP, TILE_C, STEP, 1, QUADS, aligned);
-    barrier(CLK_LOCAL_MEM_FENCE);  // everyone has read the part before: its tiles are free
-    tile_keep(at.a_tile, a_held, at.lane, GROUP, TILE_R, STEP, 1, QUADS);
-    tile_keep(at.b_tile, b_held, at.lane, GROUP, TILE_C, STEP, 1, QUADS);
+    float4 a_held[(TILE_R * STEP / 4 + GROUP_SIZE - 1) / GROUP_SIZE],
+        b_held[(TILE_C * STEP / 4 + GROUP_SIZE - 1) / GROUP_SIZE];
+    tile_fetch(a_held, a + d, a_row, 1, rows_left, depth - d, at.lane, GROUP_SIZE, TILE_R, STEP, 1, QUADS, aligned);
+    tile_fetch(b_held, b + d, b_row, 1, columns_left, depth - d, at.lane, GROUP_SIZE, TILE_C, STEP, 1, QUADS, aligned);
+    barrier(CLK_LOCAL_MEM_FENCE);  // all have read the tiles of the previous depth
+    tile_keep(at.a_tile, a_held, at.lane, GROUP_SIZE, TILE_R, STEP, 1, QUADS);
+    tile_keep(at.b_tile, b_held, at.lane, GROUP_SIZE, TILE_C, STEP, 1, QUADS);
     barrier(CLK_LOCAL_MEM_FENCE);  // both tiles are complete
     tile_multiply(t, at.a_tile, at.b_tile, at.item, ACROSS, DOWN, STEP, 4, 4);
   }
 }
 
 // p_tile = t, transposed: the item's four columns
-ALWAYS_INLINE void keep_scores(const Place at, const float4* t) {
+ALWAYS_INLINE void keep_scores(const GroupTiles at, const float4* t) {
   __local float* to = at.p_tile + 4 * at.item.x * (TILE_R + TILE_PAD) + 4 * at.item.y;
   const int row = TILE_R + TILE_PAD;
   *(__local float4*)to = (float4)(t[0].x, t[1].x, t[2].x, t[3].x);
@@ -104,10 +108,10 @@ ALWAYS_INLINE void keep_scores(const Place at, const float4* t) {
   *(__local float4*)(to + 3 * row) = (float4)(t[0].w, t[1].w, t[2].w, t[3].w);
 }
 
-// out = fade * out + p_tile^T w: rows 4*item.y + i, floats c*CHUNK + 4*item.x + 0..3 of chunk c. Sums of a step begin
-// at zero: long ones stay exact.
-ALWAYS_INLINE void add_rows(float4* out, const float4 fade, const Place at, __global const IN_T* w, const long w_row,
-                            const int count, const int width, const int aligned) {
+// out = rescale * out + p_tile^T w for rows 4*item.y + i and floats c*CHUNK + 4*item.x + 0..3 of chunk c. The sum of a
+// step begins at zero, which keeps long sums exact.
+ALWAYS_INLINE void add_rows(float4* out, const float4 rescale, const GroupTiles at, __global const IN_T* w,
+                            const long w_row, const int count, const int width, const int aligned) {
   OCL_UNROLL
   for (int c = 0; c < CHUNKS(width); ++c) {
     float4 acc[4];
@@ -115,24 +119,24 @@ ALWAYS_INLINE void add_rows(float4* out, const float4 fade, const Place at, __gl
     for (int i = 0; i < 4; ++i) acc[i] = (float4)(0.0f);
     OCL_NO_UNROLL
     for (int k = 0; k < TILE_C; k += STEP) {
-      float4 held[(CHUNK * STEP / 4 + GROUP - 1) / GROUP];
-      tile_fetch(held, w + k * w_row + c * CHUNK, 1, w_row, width - c * CHUNK, count - k, at.lane, GROUP, CHUNK, STEP,
-                 0, QUADS, aligned);
-      barrier(CLK_LOCAL_MEM_FENCE);  // everyone has read the part before, and p_tile is complete
-      tile_keep(at.b_tile, held, at.lane, GROUP, CHUNK, STEP, 0, QUADS);
+      float4 held[(CHUNK * STEP / 4 + GROUP_SIZE - 1) / GROUP_SIZE];
+      tile_fetch(held, w + k * w_row + c * CHUNK, 1, w_row, width - c * CHUNK, count - k, at.lane, GROUP_SIZE, CHUNK,
+                 STEP, 0, QUADS, aligned);
+      barrier(CLK_LOCAL_MEM_FENCE);  // all have read the previous b_tile, and p_tile is complete
+      tile_keep(at.b_tile, held, at.lane, GROUP_SIZE, CHUNK, STEP, 0, QUADS);
       barrier(CLK_LOCAL_MEM_FENCE);  // b_tile is complete
       tile_multiply(acc, at.p_tile + k * (TILE_R + TILE_PAD), at.b_tile, at.item, ACROSS, DOWN, STEP, 4, 4);
     }
-    out[c * 4] = fma((float4)(fade.x), out[c * 4], acc[0]);
-    out[c * 4 + 1] = fma((float4)(fade.y), out[c * 4 + 1], acc[1]);
-    out[c * 4 + 2] = fma((float4)(fade.z), out[c * 4 + 2], acc[2]);
-    out[c * 4 + 3] = fma((float4)(fade.w), out[c * 4 + 3], acc[3]);
+    out[c * 4] = fma((float4)(rescale.x), out[c * 4], acc[0]);
+    out[c * 4 + 1] = fma((float4)(rescale.y), out[c * 4 + 1], acc[1]);
+    out[c * 4 + 2] = fma((float4)(rescale.z), out[c * 4 + 2], acc[2]);
+    out[c * 4 + 3] = fma((float4)(rescale.w), out[c * 4 + 3], acc[3]);
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // everyone has read p_tile and b_tile
 }
 
-// Of each of the item's four rows, the maximum or the sum over the row's items. `parts` [ACROSS][TILE_R]
-ALWAYS_INLINE float4 across_row(__local float* parts, const Place at, const float4 own, const int is_max) {
+// The maximum or the sum of each of the work-item's four rows, over all work-items of the row. parts: [ACROSS][TILE_R]
+ALWAYS_INLINE float4 across_row(__local float* parts, const GroupTiles at, const float4 own, const int is_max) {
   *(__local float4*)(parts + at.item.x * TILE_R + 4 * at.item.y) = own;
   barrier(CLK_LOCAL_MEM_FENCE);  // all parts are there
   float4 whole = *(__local const float4*)(parts + 4 * at.item.y);
@@ -141,17 +145,17 @@ ALWAYS_INLINE float4 across_row(__local float* parts, const Place at, const floa
     const float4 part = *(__local const float4*)(parts + x * TILE_R + 4 * at.item.y);
     whole = is_max ? (part > whole ? part : whole) : whole + part;
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // everyone has read the parts: they may be written again
+  barrier(CLK_LOCAL_MEM_FENCE);  // all have read the parts, which may now be overwritten
   return whole;
 }
 
-// 1 / the sum of a row of exponentials; 0, or nan, for a query that sees nothing
-ALWAYS_INLINE float inverse_of(const float total) {
-  return total == 0.0f ? (NAN_ROWS ? NAN : 0.0f) : 1.0f / total;
+// 1 / row_sum; 0, or nan with NAN_ROWS, for a query that sees no key
+ALWAYS_INLINE float inverse_of(const float row_sum) {
+  return row_sum == 0.0f ? (NAN_ROWS ? NAN : 0.0f) : 1.0f / row_sum;
 }
 
 #if DROPOUT
-// Philox 4x32-10: four words, as 0 or KEPT. What is drawn with which counter: csrc/ir/graph.h.
+// Four random factors, 0 or KEPT, by Philox 4x32-10. csrc/ir/graph.h says which counter belongs to which score.
 ALWAYS_INLINE float4 draw_kept(__global const long* state, const ulong counter) {
   const ulong seed = as_ulong(state[0]), offset = as_ulong(state[1]);
   uint k0 = (uint)seed, k1 = (uint)(seed >> 32);
@@ -167,7 +171,7 @@ ALWAYS_INLINE float4 draw_kept(__global const long* state, const ulong counter) 
 }
 #endif
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
     __global const IN_T* a, const ulong a_offset, __global const IN_T* b, const ulong b_offset, __global const IN_T* w,
     const ulong w_offset,
 #if PASS
@@ -183,7 +187,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #if DROPOUT
     __global const long* state, const ulong state_offset,
 #endif
-    const int heads, const int group, const int queries, const int keys, const long a_batch, const long a_head,
+    const int heads, const int heads_per_kv, const int queries, const int keys, const long a_batch, const long a_head,
     const long a_row, const long b_batch, const long b_head, const long b_row, const long w_batch, const long w_head,
     const long w_row
 #if PASS
@@ -208,8 +212,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   __local float4 parts[ACROSS * TILE_R / 4];
 #endif
   const int lane = get_local_id(0);
-  const Place at = {(__local float*)a_tile, (__local float*)b_tile, (__local float*)p_tile, lane,
-                    tile_item(lane, ACROSS, DOWN)};
+  const GroupTiles at = {(__local float*)a_tile, (__local float*)b_tile, (__local float*)p_tile, lane,
+                         tile_item(lane, ACROSS, DOWN)};
   const int r0 = (int)get_group_id(0) * TILE_R, head = get_group_id(1), batch = get_group_id(2);
   const int rows = ROWS_ARE_KEYS ? keys : queries, columns = ROWS_ARE_KEYS ? queries : keys;
   const int aligned = QUADS && ALIGNED(a_offset) && ALIGNED(b_offset) && ALIGNED(w_offset)
@@ -231,14 +235,14 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   OCL_UNROLL
   for (int i = 0; i < CHUNKS(WIDTH) * 4; ++i) out[i] = (float4)(0.0f);
 #if PASS == 0
-  float4 top = (float4)(-INFINITY), total = (float4)(0.0f);
+  float4 row_max = (float4)(-INFINITY), row_sum = (float4)(0.0f);
 #endif
 #if PASS == 2
-  for (int q_head = head * group; q_head < (head + 1) * group; ++q_head) {
+  for (int q_head = head * heads_per_kv; q_head < (head + 1) * heads_per_kv; ++q_head) {
     const int column_head = q_head;
 #else
   {
-    const int q_head = head, column_head = head / group;
+    const int q_head = head, column_head = head / heads_per_kv;
 #endif
     __global const IN_T* column = b + b_offset + batch * b_batch + column_head * b_head;
     __global const IN_T* added = w + w_offset + batch * w_batch + column_head * w_head;
@@ -260,7 +264,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
       float4 grad[4];
       multiply_scores(grad, at, a2, a2_row, rows - r0, column2 + c0 * b2_row, b2_row, left, DEPTH2, aligned);
 #endif
-      // The scores: scaled, masked, -inf where nothing is seen and outside.
+      // Scales and masks the scores. A hidden score, or one outside of the matrix, becomes -inf.
       OCL_UNROLL
       for (int i = 0; i < 4; ++i) {
         const int r = r0 + 4 * at.item.y + i;
@@ -287,7 +291,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
         t[i] = (float4)(x[0], x[1], x[2], x[3]);
       }
 #if DROPOUT
-      // kept[i] belongs to t[i]; a draw is for four neighbouring keys of a query.
+      // kept[i] are the factors of t[i]. A draw serves four neighbouring keys of a query.
       float4 kept[4];
       const ulong per_query = (ulong)((keys + 3) / 4), queries_before = ((ulong)batch * heads + q_head) * queries;
       OCL_UNROLL
@@ -305,16 +309,17 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #endif
 #endif
 #if PASS == 0
-      float most[4];
+      float largest[4];
       OCL_UNROLL
       for (int i = 0; i < 4; ++i) {
         const float xy = t[i].y > t[i].x ? t[i].y : t[i].x, zw = t[i].w > t[i].z ? t[i].w : t[i].z;
-        most[i] = zw > xy ? zw : xy;
+        largest[i] = zw > xy ? zw : xy;
       }
-      const float4 row_max = across_row((__local float*)parts, at, (float4)(most[0], most[1], most[2], most[3]), 1);
-      const float4 now = row_max > top ? row_max : top;
+      const float4 block_max =
+          across_row((__local float*)parts, at, (float4)(largest[0], largest[1], largest[2], largest[3]), 1);
+      const float4 now = block_max > row_max ? block_max : row_max;
       const float4 shift = now == (float4)(-INFINITY) ? (float4)(0.0f) : now;
-      const float4 fade = exp(top - shift);
+      const float4 rescale = exp(row_max - shift);
       t[0] = exp(t[0] - (float4)(shift.x));
       t[1] = exp(t[1] - (float4)(shift.y));
       t[2] = exp(t[2] - (float4)(shift.z));
@@ -322,27 +327,27 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
       float sums[4];
       OCL_UNROLL
       for (int i = 0; i < 4; ++i) sums[i] = (t[i].x + t[i].y) + (t[i].z + t[i].w);
-      total = fma(total, fade, (float4)(sums[0], sums[1], sums[2], sums[3]));
-      top = now;
+      row_sum = fma(row_sum, rescale, (float4)(sums[0], sums[1], sums[2], sums[3]));
+      row_max = now;
 #if DROPOUT
       OCL_UNROLL
       for (int i = 0; i < 4; ++i) t[i] *= kept[i];
 #endif
       keep_scores(at, t);
-      add_rows(out, fade, at, added + c0 * w_row, w_row, left, WIDTH, aligned);
+      add_rows(out, rescale, at, added + c0 * w_row, w_row, left, WIDTH, aligned);
 #else
       OCL_UNROLL
       for (int i = 0; i < 4; ++i) {
-        // What is known of the queries of t[i].
-        float most[4], inverses[4], deltas[4];
+        // Statistics of the queries of t[i].
+        float largest[4], inverses[4], deltas[4];
         OCL_UNROLL
         for (int j = 0; j < 4; ++j) {
           const int query = ROWS_ARE_KEYS ? c0 + 4 * at.item.x + j : r0 + 4 * at.item.y + i;
-          most[j] = query < queries ? row_sums[query] : 0.0f;
+          largest[j] = query < queries ? row_sums[query] : 0.0f;
           inverses[j] = query < queries ? inverse_of(row_sums[sums_which + query]) : 0.0f;
           deltas[j] = query < queries ? row_delta[query] : 0.0f;
         }
-        const float4 p = exp(t[i] - (float4)(most[0], most[1], most[2], most[3])) *
+        const float4 p = exp(t[i] - (float4)(largest[0], largest[1], largest[2], largest[3])) *
                          (float4)(inverses[0], inverses[1], inverses[2], inverses[3]);
 #if DROPOUT
         grad[i] *= kept[i];
@@ -362,17 +367,21 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     }
   }
 #if PASS == 0
-  total = across_row((__local float*)parts, at, total, 0);
-  const float totals[4] = {total.x, total.y, total.z, total.w}, tops[4] = {top.x, top.y, top.z, top.w};
+  row_sum = across_row((__local float*)parts, at, row_sum, 0);
+  const float row_sums_of[4] = {row_sum.x, row_sum.y, row_sum.z, row_sum.w},
+              row_maxima[4] = {row_max.x, row_max.y, row_max.z, row_max.w};
 #endif
   OCL_UNROLL
   for (int i = 0; i < 4; ++i) {
     const int r = r0 + 4 * at.item.y + i;
     if (r < rows) {
 #if PASS == 0
-      const float inverse = keys > 0 ? inverse_of(totals[i]) : 0.0f;
+      const float inverse = keys > 0 ? inverse_of(row_sums_of[i]) : 0.0f;
       if (at.item.x < 2)
-        STORE1(at.item.x ? totals[i] : tops[i] == -INFINITY ? 0.0f : tops[i], at.item.x, batch, head, r);
+        STORE1(at.item.x                    ? row_sums_of[i]
+               : row_maxima[i] == -INFINITY ? 0.0f
+                                            : row_maxima[i],
+               at.item.x, batch, head, r);
 #endif
       OCL_UNROLL
       for (int c = 0; c < CHUNKS(WIDTH); ++c) {

@@ -1,61 +1,51 @@
-// kernels/attention/item.cl: attention and its gradients without the matrix of scores in memory. CPU family: one
-// work-item = MT tiles of MR rows.
+// kernels/attention/item.cl: attention and its gradients without the matrix of scores in memory. Item kernel: one
+// work-item = MT tiles of MR rows. The products are in attention/shared_item.cl.
 //
-//   s = SCALE q k^T + mask      p = exp(s - most) / total      out = dropout(p) v      sums = (most, total): max and
-//                                                                                      sum of exp(s - most) over keys
+//   s = SCALE q k^T + mask      p = exp(s - row_max) / row_sum      out = dropout(p) v
+//   sums = (row_max, row_sum): maximum of s, and sum of exp(s - row_max), over the keys
 //   ds = p * (dropout(dout v^T) - delta), delta = sum over d of dout * out
 //
-//                    columns in blocks of BLOCK                   PASS  rows     columns  out
-//             panel 0   panel 1   ...                             0     queries  keys     out = dropout(p) v, sums
-//                                                                       (softmax with a running maximum)
-//           +---------+---------+-----                            1     queries  keys     dq = SCALE ds k
-//   MR rows |  t[MR][NV*VW]     |  s[MR][BLOCK]                   2     keys     queries  dk = SCALE ds^T q, dv =
-//           |                   |                                                dropout(p)^T dout
+//   PASS  rows     columns  result
+//   0     queries  keys     out = dropout(p) v, and sums (softmax with a running maximum)
+//   1     queries  keys     dq = SCALE ds k
+//   2     keys     queries  dk = SCALE ds^T q, dv = dropout(p)^T dout
+//
+//             columns in blocks of BLOCK
+//             panel 0   panel 1   ...
+//           +---------+---------+-----
+//   MR rows |  t[MR][NV*VW]     |  s[MR][BLOCK]
 //           +---------+---------+-----
 //
-// Work-item (i, h, b) owns rows [i*MT*MR, (i+1)*MT*MR) of head h of batch b, and all columns. A panel of scores is a
-// register tile: one broadcast scalar a row, NV vectors of a packed panel a step. The block of scores lies in private
-// memory (L1); the sum over its columns then reads whole rows of the other operand, again MR x NV vectors at a time,
-// into fresh accumulators for each block, which keeps long sums exact.
+// Work-item (i, h, b) owns rows [i*MT*MR, (i+1)*MT*MR) of head h of batch b, and all columns. A panel of scores is
+// computed as a register tile: each step of the depth multiplies a scalar of each row by NV vectors of a packed panel.
+// The scores of a block lie in private memory (L1). They then multiply whole rows of the other operand, again MR x NV
+// vectors at a time. Each block has new accumulators, which keeps long sums exact.
 //
-// Inputs: (pointer, offset) pairs; offsets and strides in elements. Storage IN_T but where noted; contiguous along the
-// last dimension.
+// Inputs: (pointer, offset) pairs, offsets and strides in elements. Their type is IN_T if nothing else is said. They
+// are contiguous along the last dimension.
 //   a   rows of the scores: q, q, k                        by a_batch, a_head, a_row; DEPTH floats
 //   b   columns of the scores, packed: k, k, q             [batch][head][ceil(columns / TN)][DEPTH][TN], zeros at the
 //                                                          end
-//   w   rows that are added up: v, k, q                    by w_batch, w_head, w_row; WIDTH floats, readable to a whole
+//   w   rows that p or ds multiplies: v, k, q              by w_batch, w_head, w_row; WIDTH floats, readable to a whole
 //                                                          vector
 //   PASS 1, 2:  a2 rows: dout, v (DEPTH2 floats)   b2 packed columns: v, dout   sums float [2][batch][head][query],
 //                                                                               delta float [batch][head][query] by
 //                                                                               strides, contiguous queries
-//   PASS 2:     w2 rows that are added up: dout (WIDTH2 floats)
+//   PASS 2:     w2 rows that p multiplies: dout (WIDTH2 floats)
 //   MASK:       mask by mask_batch, mask_head, mask_query, mask_key
 //   DROPOUT:    state long[2] = (seed, offset)
-// Arguments: inputs, int heads (of q), group (heads of q per head of k and v), queries, keys, long strides as above,
-// EPILOGUE_PARAMS Global size: (ceil(rows / (MR*MT)), heads of the rows, batches), local size (1, 1, 1).
-// Hooks: STORE(acc, b, h, row, d), STOREV; PASS 0: STORE1(sum, which, b, h, row); PASS 2: STORE1, STORE1V for dv.
+// Arguments: inputs, int heads (of q), heads_per_kv (heads of q per head of k and v), queries, keys, long strides as
+// above, EPILOGUE_PARAMS. Global size: (ceil(rows / (MR*MT)), heads of the rows, batches), local size (1, 1, 1).
+// Epilogue macros: STORE(acc, b, h, row, d), STOREV; PASS 0: STORE1(sum, which, b, h, row); PASS 2: STORE1, STORE1V for
+//   dv.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_item
 #endif
-#ifndef MR
-#define MR 6  // rows of a register tile; MR*NV + NV + 1 <= number of vector registers
-#endif
-#ifndef NV
-#define NV 4  // vectors (of VW floats) in a row of a register tile
-#endif
-#define TN (NV * VW)  // columns of a packed panel
-#ifndef MT
-#define MT 4  // tiles (of MR rows) a work-item
-#endif
-#ifndef BLOCK
-#define BLOCK 256  // columns whose scores are kept, a multiple of TN; MR*BLOCK floats stay in L1
-#endif
-#define WIDTH2 DEPTH2
 #ifndef STORE  // alone: dense outputs
 #define EPILOGUE_PARAMS \
   , __global float *y, const ulong y_offset, __global float *y1, const ulong y1_offset, const int y_rows
 #define EPILOGUE_PASS , y, y_offset, y1, y1_offset, y_rows
-#define Y_HEADS (PASS == 2 ? heads / group : heads)
+#define Y_HEADS (PASS == 2 ? heads / heads_per_kv : heads)
 #define Y_AT(b, h, r, d, width) ((((ulong)(b) * Y_HEADS + (h)) * y_rows + (r)) * (width) + (d))
 #define STORE(acc, b, h, r, d) (y[y_offset + Y_AT(b, h, r, d, WIDTH)] = (acc))
 #define STOREV(acc, b, h, r, d) VSTORE(acc, y + y_offset + Y_AT(b, h, r, d, WIDTH))
@@ -67,138 +57,6 @@
 #define STORE1(acc, b, h, r, d) (y1[y1_offset + Y_AT(b, h, r, d, WIDTH2)] = (acc))
 #endif
 #endif
-#define SUM (PASS == 0 ? BLOCK : 64)  // columns that are added up in registers
-#define PADDED(width) (((width) + VW - 1) / VW * VW)
-
-// ---- lanes ----
-ALWAYS_INLINE float sum_lanes4(const float4 x) {
-  const float2 y = x.lo + x.hi;
-  return y.x + y.y;
-}
-ALWAYS_INLINE float sum_lanes8(const float8 x) {
-  return sum_lanes4(x.lo + x.hi);
-}
-ALWAYS_INLINE float sum_lanes16(const float16 x) {
-  return sum_lanes8(x.lo + x.hi);
-}
-ALWAYS_INLINE float max_lanes4(const float4 x) {
-  const float2 y = x.lo > x.hi ? x.lo : x.hi;
-  return y.x > y.y ? y.x : y.y;
-}
-ALWAYS_INLINE float max_lanes8(const float8 x) {
-  return max_lanes4(x.lo > x.hi ? x.lo : x.hi);
-}
-ALWAYS_INLINE float max_lanes16(const float16 x) {
-  return max_lanes8(x.lo > x.hi ? x.lo : x.hi);
-}
-
-// exp of x <= 0 within an ulp; 0 below -87.3, where floats lose precision; nan stays nan. The exponent's integer part
-// comes from the bits of m: rint() is slow on some runtimes.
-ALWAYS_INLINE VEC exp_lanes(const VEC given) {
-  const VEC x = given < (VEC)(-87.3f) ? (VEC)(-87.3f) : given;
-  const VEC m = fma(x, (VEC)(1.44269504f), (VEC)(12582912.0f)), z = m - (VEC)(12582912.0f);
-  const VEC r = fma(z, (VEC)(2.12194440e-4f), fma(z, (VEC)(-0.693359375f), x));
-  VEC y = (VEC)(1.9875691500e-4f);
-  y = fma(y, r, (VEC)(1.3981999507e-3f));
-  y = fma(y, r, (VEC)(8.3334519073e-3f));
-  y = fma(y, r, (VEC)(4.1665795894e-2f));
-  y = fma(y, r, (VEC)(1.6666665459e-1f));
-  y = fma(y, r, (VEC)(5.0000001201e-1f));
-  const VEC power = OCL_CAT(as_float, VW)((OCL_CAT(as_int, VW)(m) + 127) << 23);
-  const VEC result = power * (fma(y, r * r, r) + (VEC)(1.0f));
-  return given < (VEC)(-87.3f) ? (VEC)(0.0f) : result;
-}
-
-// 1 / the sum of a row of exponentials; 0, or nan, for a query that sees nothing
-ALWAYS_INLINE float inverse_of(const float total) {
-  return total == 0.0f ? (NAN_ROWS ? NAN : 0.0f) : 1.0f / total;
-}
-
-// ---- the two products ----
-
-// t[i][v] = sum over d of rows[i][d] * panel[d][v]
-ALWAYS_INLINE void multiply_panel(VEC* t, const float* rows, __global const IN_T* panel, const int depth) {
-  OCL_UNROLL for (int i = 0; i < MR * NV; ++i) t[i] = (VEC)(0.0f);
-  for (int d = 0; d < depth; ++d) {
-    VEC column[NV];
-    OCL_UNROLL for (int v = 0; v < NV; ++v) column[v] = LOADV(panel, d * TN + v * VW);
-    OCL_UNROLL for (int i = 0; i < MR; ++i) {
-      const VEC row = (VEC)(rows[i * depth + d]);
-      OCL_UNROLL for (int v = 0; v < NV; ++v) t[i * NV + v] = fma(row, column[v], t[i * NV + v]);
-    }
-  }
-}
-
-// The scores of panel c of a block with `count` columns, times `scale`; only vectors that hold columns [first, count),
-// zeros before these.
-ALWAYS_INLINE void score_panel(float* s, const float* rows, __global const IN_T* panel, const int depth,
-                               const float scale, const int c, const int first, const int count) {
-  if (first <= c && c + TN - VW < count) {
-    VEC t[MR * NV];
-    multiply_panel(t, rows, panel, depth);
-    OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v)
-        VSTORE(t[i * NV + v] * (VEC)(scale), s + i * BLOCK + c + v * VW);
-    return;
-  }
-  OCL_NO_UNROLL for (int v = 0; v < TN; v += VW) {
-    VEC t[MR];
-    OCL_UNROLL for (int i = 0; i < MR; ++i) t[i] = (VEC)(0.0f);
-    if (c + v < count && c + v + VW > first)
-      for (int d = 0; d < depth; ++d) {
-        const VEC column = LOADV(panel, d * TN + v);
-        OCL_UNROLL for (int i = 0; i < MR; ++i) t[i] = fma((VEC)(rows[i * depth + d]), column, t[i]);
-      }
-    OCL_UNROLL for (int i = 0; i < MR; ++i) VSTORE(t[i] * (VEC)(scale), s + i * BLOCK + c + v);
-  }
-}
-
-// out[i][c + v] = fade[i] * out[i][c + v] + sum over k < count of s[i][k] * w[k][c + v], for `vectors` vectors from
-// float c on
-ALWAYS_INLINE void add_chunk(float* out, const float* fade, const float* s, __global const IN_T* w, const long w_row,
-                             const int count, const int c, const int width, const int vectors) {
-  VEC acc[MR * NV];
-  OCL_UNROLL for (int i = 0; i < MR * NV; ++i) acc[i] = (VEC)(0.0f);
-  for (int k = 0; k < count; ++k) {
-    VEC row[NV];
-    OCL_UNROLL for (int v = 0; v < vectors; ++v) row[v] = LOADV(w, k * w_row + c + v * VW);
-    OCL_UNROLL for (int i = 0; i < MR; ++i) {
-      const VEC factor = (VEC)(s[i * BLOCK + k]);
-      OCL_UNROLL for (int v = 0; v < vectors; ++v) acc[i * NV + v] = fma(factor, row[v], acc[i * NV + v]);
-    }
-  }
-  OCL_UNROLL for (int i = 0; i < MR; ++i) {
-    OCL_UNROLL for (int v = 0; v < vectors; ++v) {
-      float* to = out + i * PADDED(width) + c + v * VW;
-      VSTORE(fma((VEC)(fade[i]), VLOAD(to), acc[i * NV + v]), to);
-    }
-  }
-}
-
-// out = fade * out + s w over a whole row
-ALWAYS_INLINE void add_part(float* out, const float* fade, const float* s, __global const IN_T* w, const long w_row,
-                            const int count, const int width) {
-  OCL_NO_UNROLL for (int c = 0; c < PADDED(width) / TN * TN; c += TN)
-      add_chunk(out, fade, s, w, w_row, count, c, width, NV);
-  if (PADDED(width) % TN)
-    add_chunk(out, fade, s, w, w_row, count, PADDED(width) / TN * TN, width, PADDED(width) % TN / VW);
-}
-
-// The same; the sums of gradients, whose terms have either sign, begin anew every SUM columns (fade is 1 for them).
-ALWAYS_INLINE void add_rows(float* out, const float* fade, const float* s, __global const IN_T* w, const long w_row,
-                            const int count, const int width) {
-  OCL_NO_UNROLL for (int k = 0; k < count; k += SUM)
-      add_part(out, fade, s + k, w + k * w_row, w_row, min(SUM, count - k), width);
-}
-
-// Rows as floats, dense; beyond the last one the last again.
-ALWAYS_INLINE void load_rows(float* to, __global const IN_T* from, const long stride, const int first, const int count,
-                             const int depth) {
-  for (int i = 0; i < MR; ++i) {
-    __global const IN_T* row = from + (long)min(first + i, count - 1) * stride;
-    for (int d = 0; d < depth / VW * VW; d += VW) VSTORE(LOADV(row, d), to + i * depth + d);
-    for (int d = depth / VW * VW; d < depth; ++d) to[i * depth + d] = LOAD(row, d);
-  }
-}
 
 // ---- mask and dropout ----
 #if MASK
@@ -231,7 +89,7 @@ ALWAYS_INLINE void apply_mask(float* s, __global const MASK_T* mask, const long 
 
 #if DROPOUT
 #define VEC_ULONG OCL_CAT(ulong, VW)
-// Lanes of four vectors in turn: w[0].a, w[1].a, w[2].a, w[3].a, then those of lane b, ...
+// Interleaves the lanes of four vectors: w[0].a, w[1].a, w[2].a, w[3].a, w[0].b, ...
 #define ZIP(a) w[0].a, w[1].a, w[2].a, w[3].a
 #if VW == 16
 #define ZIPPED(a, b, c, d) (VEC_UINT)(ZIP(a), ZIP(b), ZIP(c), ZIP(d))
@@ -241,8 +99,8 @@ ALWAYS_INLINE void apply_mask(float* s, __global const MASK_T* mask, const long 
 #define ZIPPED(a) (VEC_UINT)(ZIP(a))
 #endif
 
-// Philox 4x32-10 of the counters first + lane * step: four words each. What is drawn with which counter:
-// csrc/ir/graph.h.
+// Philox 4x32-10 of the counters first + lane * step, four words each. csrc/ir/graph.h says which counter belongs to
+// which score.
 ALWAYS_INLINE void draw(VEC_UINT* w, __global const long* state, const ulong first, const ulong step) {
   const float lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const VEC_ULONG counter = (VEC_ULONG)(first) + OCL_CAT(convert_ulong, VW)(VLOAD(lanes)) * (VEC_ULONG)(step);
@@ -268,8 +126,8 @@ ALWAYS_INLINE VEC kept_of(const VEC_UINT word) {
   return OCL_CAT(convert_float, VW)(word >> (VEC_UINT)(8u)) * (VEC)(0x1p-24f) < (VEC)(DROP) ? (VEC)(0.0f) : (VEC)(KEPT);
 }
 
-// y *= 0 or KEPT for `count` columns from column c0 on. first: the counter of (column 0, row); per_query: counters of a
-// row of p.
+// Multiplies y by 0 or KEPT, for `count` columns from column c0 on. first: the counter of (column 0, row). per_query:
+// counters that a row of p has.
 ALWAYS_INLINE void apply_dropout(float* y, __global const long* state, const ulong first, const ulong per_query,
                                  const int row, const int c0, const int count) {
   VEC_UINT w[4];
@@ -315,7 +173,7 @@ ONE_ITEM __kernel void KERNEL_NAME(
 #if DROPOUT
     __global const long* restrict state, const ulong state_offset,
 #endif
-    const int heads, const int group, const int queries, const int keys, const long a_batch, const long a_head,
+    const int heads, const int heads_per_kv, const int queries, const int keys, const long a_batch, const long a_head,
     const long a_row, const long w_batch, const long w_head, const long w_row
 #if PASS
     ,
@@ -334,7 +192,7 @@ ONE_ITEM __kernel void KERNEL_NAME(
         EPILOGUE_PARAMS) {
   const int head = get_global_id(1), batch = get_global_id(2);
   const int rows = ROWS_ARE_KEYS ? keys : queries, columns = ROWS_ARE_KEYS ? queries : keys;
-  const int panels = (columns + TN - 1) / TN, column_heads = ROWS_ARE_KEYS ? heads : heads / group;
+  const int panels = (columns + TN - 1) / TN, column_heads = ROWS_ARE_KEYS ? heads : heads / heads_per_kv;
   a += a_offset + batch * a_batch + head * a_head;
 #if PASS
   a2 += a2_offset + batch * a2_batch + head * a2_head;
@@ -342,7 +200,7 @@ ONE_ITEM __kernel void KERNEL_NAME(
 #if DROPOUT
   state += state_offset;
 #endif
-  float row_a[MR * DEPTH], s[MR * BLOCK], out[MR * PADDED(WIDTH)], fade[MR];
+  float row_a[MR * DEPTH], s[MR * BLOCK], out[MR * PADDED(WIDTH)], rescale[MR];
 #if PASS
   float row_a2[MR * DEPTH2], y[MR * BLOCK];
 #endif
@@ -356,21 +214,21 @@ ONE_ITEM __kernel void KERNEL_NAME(
     for (int k = 0; k < MR * PADDED(WIDTH); ++k) out[k] = 0.0f;
 #if PASS
     load_rows(row_a2, a2, a2_row, r0, rows, DEPTH2);
-    for (int i = 0; i < MR; ++i) fade[i] = 1.0f;
+    for (int i = 0; i < MR; ++i) rescale[i] = 1.0f;
 #else
-    float top[MR], total[MR];
+    float row_max[MR], row_sum[MR];
     for (int i = 0; i < MR; ++i) {
-      top[i] = -INFINITY;
-      total[i] = 0.0f;
+      row_max[i] = -INFINITY;
+      row_sum[i] = 0.0f;
     }
 #endif
 #if PASS == 2
     for (int k = 0; k < MR * PADDED(WIDTH2); ++k) out2[k] = 0.0f;
-    for (int q_head = head * group; q_head < (head + 1) * group; ++q_head) {
+    for (int q_head = head * heads_per_kv; q_head < (head + 1) * heads_per_kv; ++q_head) {
       const int column_head = q_head;
 #else
     {
-      const int q_head = head, column_head = head / group;
+      const int q_head = head, column_head = head / heads_per_kv;
 #endif
       __global const IN_T* panel = b + b_offset + ((long)batch * column_heads + column_head) * panels * (DEPTH * TN);
       __global const IN_T* added = w + w_offset + batch * w_batch + column_head * w_head;
@@ -383,7 +241,7 @@ ONE_ITEM __kernel void KERNEL_NAME(
 #if PASS == 2
       __global const IN_T* added2 = w2 + w2_offset + batch * w2_batch + column_head * w2_head;
 #endif
-      // Columns that some row of the tile sees.
+      // The columns that at least one row of the tile sees.
       const int begin = CAUSAL && ROWS_ARE_KEYS ? r0 / TN * TN : 0;
       const int end = CAUSAL && !ROWS_ARE_KEYS ? min(columns, r0 + MR) : columns;
       for (int c0 = begin; c0 < end; c0 += BLOCK) {
@@ -420,22 +278,23 @@ ONE_ITEM __kernel void KERNEL_NAME(
           for (int k = max(CAUSAL ? min(count, r + 1 - c0) : count, 0); k < padded; ++k) row[k] = -INFINITY;
 #endif
 #if PASS == 0
-          VEC most = VLOAD(row);
+          VEC largest = VLOAD(row);
           for (int k = VW; k < padded; k += VW) {
             const VEC x = VLOAD(row + k);
-            most = x > most ? x : most;
+            largest = x > largest ? x : largest;
           }
-          const float row_max = OCL_CAT(max_lanes, VW)(most), now = row_max > top[i] ? row_max : top[i];
+          const float block_max = OCL_CAT(max_lanes, VW)(largest),
+                      now = block_max > row_max[i] ? block_max : row_max[i];
           const float shift = now == -INFINITY ? 0.0f : now;
-          fade[i] = exp(top[i] - shift);
+          rescale[i] = exp(row_max[i] - shift);
           VEC sum = (VEC)(0.0f);
           for (int k = 0; k < padded; k += VW) {
             const VEC e = exp_lanes(VLOAD(row + k) - (VEC)(shift));
             VSTORE(e, row + k);
             sum += e;
           }
-          total[i] = total[i] * fade[i] + OCL_CAT(sum_lanes, VW)(sum);
-          top[i] = now;
+          row_sum[i] = row_sum[i] * rescale[i] + OCL_CAT(sum_lanes, VW)(sum);
+          row_max[i] = now;
 #endif
 #if PASS == 1
           const float shift = row_sums[r], inverse = inverse_of(row_sums[sums_which + r]);
@@ -474,20 +333,20 @@ ONE_ITEM __kernel void KERNEL_NAME(
 #endif
         }
 #if PASS == 2
-        add_rows(out, fade, y + first, added + (c0 + first) * w_row, w_row, count - first, WIDTH);
-        add_rows(out2, fade, s + first, added2 + (c0 + first) * w2_row, w2_row, count - first, WIDTH2);
+        add_rows(out, rescale, y + first, added + (c0 + first) * w_row, w_row, count - first, WIDTH);
+        add_rows(out2, rescale, s + first, added2 + (c0 + first) * w2_row, w2_row, count - first, WIDTH2);
 #else
-        add_rows(out, fade, s, added + c0 * w_row, w_row, count, WIDTH);
+        add_rows(out, rescale, s, added + c0 * w_row, w_row, count, WIDTH);
 #endif
       }
     }
     OCL_NO_UNROLL for (int i = 0; i < min(MR, rows - r0); ++i) {
       float* row = out + i * PADDED(WIDTH);
 #if PASS == 0
-      const float inverse = keys > 0 ? inverse_of(total[i]) : 0.0f;
-      OCL_NO_UNROLL for (int which = 0; which < 2; ++which) STORE1(which                 ? total[i]
-                                                                   : top[i] == -INFINITY ? 0.0f
-                                                                                         : top[i],
+      const float inverse = keys > 0 ? inverse_of(row_sum[i]) : 0.0f;
+      OCL_NO_UNROLL for (int which = 0; which < 2; ++which) STORE1(which                     ? row_sum[i]
+                                                                   : row_max[i] == -INFINITY ? 0.0f
+                                                                                             : row_max[i],
                                                                    which, batch, head, r0 + i);
 #else
       const float inverse = 1.0f;

@@ -1,9 +1,8 @@
-// kernels/attention/parameters.cl: the parameters that all kernels of attention share. Comes before them and before
-// attention/scores.cl.
+// kernels/attention/parameters.cl: the parameters that all kernels of attention share. Comes before the other files.
 #ifndef PASS
 #define PASS 0  // 0: attention; 1: gradient of queries; 2: of keys and values
 #endif
-#define ROWS_ARE_KEYS (PASS == 2)  // of the scores; columns are queries then
+#define ROWS_ARE_KEYS (PASS == 2)  // 1: rows of the scores are keys, columns are queries; 0: the other way round
 #ifndef DEPTH
 #define DEPTH 64  // head size of q and k, elements
 #endif
@@ -14,19 +13,19 @@
 #define WIDTH 64  // size of a row of the output, elements: PASS 0: head size of v, else DEPTH
 #endif
 #ifndef SCALE
-#define SCALE 0.125f  // of the scores
+#define SCALE 0.125f  // factor of the scores
 #endif
 #ifndef CAUSAL
 #define CAUSAL 0  // 1: query i sees keys j <= i
 #endif
 #ifndef MASK
-#define MASK 0  // 1: bool, false is not seen; 2: IN_T, added; 3: float, added
+#define MASK 0  // 1: bool, false hides the score; 2: IN_T, added to the score; 3: float, added
 #endif
 #ifndef NAN_ROWS
 #define NAN_ROWS 0  // 1: a query that sees no key gives nan; 0: zero
 #endif
 #ifndef DROPOUT
-#define DROPOUT 0  // 1: elements of p are dropped with probability DROP, the others multiplied by KEPT
+#define DROPOUT 0  // 1: an element of p is dropped with probability DROP, otherwise multiplied by KEPT
 #endif
 #ifndef DROP
 #define DROP 0.5f

@@ -1,56 +1,56 @@
-// kernels/attention/shared_warp.cl: what the kernels of attention on the units of a warp share: staging of rows,
-// products of tiles. Comes after tensor_core/warp.cl and
-// attention/scores.cl.
+// kernels/attention/shared_warp.cl: what attention and its gradients on warp tensor cores share: staging of rows,
+// products of tiles. Comes after tensor_core/warp.cl and attention/scores.cl.
 //
-// A tile in local memory is [blocks of 128 bytes of the depth][rows][TILE_K], as tensor_core/warp.cl's operands with
-// contiguous depth. Scores are the sums of products of rows; as weights they are multiplied by the rows of another
-// tile:
-//   operands of 16 bits: sums are where the unit takes an operand from; rows are transposed on their way to registers
-//   operands of 32 bits: the unit takes weights from another lane than the one that has them as sums; instead the
-//   columns of the scores are permuted: position
-//   i of eight neighbours stands for column 2i (i < 4) or 2(i - 4) + 1. Rows are read by elements.
+// A tile in local memory is [blocks of 128 bytes of the depth][rows][TILE_K], like an operand with contiguous depth in
+// tensor_core/warp.cl. Scores are sums of products of rows. They become weights, which are then multiplied by the rows
+// of another tile:
+//   operands of 16 bits: the sums already lie where mma takes an operand from. Rows are transposed while they are read.
+//   operands of 32 bits: mma expects a weight in another lane than the one that has it as a sum. So the columns of the
+//   scores are permuted: position i of eight neighbours is column 2i (i < 4) or 2(i - 4) + 1. Rows are read by
+//   elements.
 //
-// TILE_C, columns of a step: TILE_N and WARP_N, 64 or 128
-// DEPTH_TILE, sums of a row: the larger head size, filled up to a multiple of 32
-#define ROW_BLOCKS (WARP_M / 16)  // of a warp
-#define DEPTH_BLOCKS ((DEPTH_TILE + TILE_K - 1) / TILE_K)  // of a row in local memory
-#define ITEM_ELEMENTS (TILE_C * DEPTH_BLOCKS * TILE_K)
+//   TILE_C      columns of a step, equal to TILE_N and WARP_N: 64 or 128
+//   DEPTH_TILE  sums of a row: the larger head size, rounded up to a multiple of 32
+#define ROW_BLOCKS (WARP_M / 16)  // blocks of 16 rows that a warp has
+#define DEPTH_BLOCKS ((DEPTH_TILE + TILE_K - 1) / TILE_K)  // blocks of 128 bytes that a row has in local memory
+#define TILE_ELEMENTS (TILE_C * DEPTH_BLOCKS * TILE_K)
 
 // Where a row's chunk lies in a tile.
 ALWAYS_INLINE int tile_chunk(const int row, const int chunk, const int rows) {
   return (chunk >> 3) * rows * TILE_K + row_chunk(row, chunk & 7);
 }
 
-// A tile of an operand as it lies in memory, `left` of its rows and `depth` of each inside.
-ALWAYS_INLINE void stage_rows(__local UNIT_T* to, __global const UNIT_T* from, const long stride, const int left,
+// Stages a tile of an operand, without a transposition. `left` rows and `depth` elements of each row are inside the
+// matrix.
+ALWAYS_INLINE void stage_rows(__local OPERAND_T* to, __global const OPERAND_T* from, const long stride, const int left,
                               const int depth, const int rows, const int direct) {
   int p = get_local_id(0);
-  FRESH(p);
+  RECOMPUTE_FROM(p);
   const int chunk = p & 7;
   OCL_UNROLL
   for (int block = 0; block < DEPTH_BLOCKS; ++block) {
     const int d = block * TILE_K + chunk * CHUNK;
     if (direct) {
       OCL_UNROLL
-      for (int i = 0; i < rows * 8 / GROUP; ++i) {
-        const int row = (p >> 3) + i * (GROUP / 8), valid = row < left ? depth - d : 0;
+      for (int i = 0; i < rows * 8 / GROUP_SIZE; ++i) {
+        const int row = (p >> 3) + i * (GROUP_SIZE / 8), valid = row < left ? depth - d : 0;
         stage_chunk(to + tile_chunk(row, block * 8 + chunk, rows), valid > 0 ? from + row * stride + d : from, 1, valid,
                     1);
       }
     } else {
       OCL_NO_UNROLL
-      for (int row = p >> 3; row < rows; row += GROUP / 8)
+      for (int row = p >> 3; row < rows; row += GROUP_SIZE / 8)
         stage_chunk(to + tile_chunk(row, block * 8 + chunk, rows), from + row * stride + d, 1,
                     row < left ? depth - d : 0, 0);
     }
   }
 }
 
-// s = q k^T over `depth` elements of their rows, [block of 16 rows][TILE_C / 2] as in attention/scores.cl; q: the
-// warp's rows of the group's tile.
-ALWAYS_INLINE void multiply_scores(float* s, __local const UNIT_T* q, __local const UNIT_T* k, const int depth) {
+// s = q k^T over `depth` elements of each row. s is [block of 16 rows][TILE_C / 2], ordered as in attention/scores.cl.
+// q: the warp's rows in the tile of the work-group.
+ALWAYS_INLINE void multiply_scores(float* s, __local const OPERAND_T* q, __local const OPERAND_T* k, const int depth) {
   int lane = get_local_id(0) & 31;
-  FRESH(lane);
+  RECOMPUTE_FROM(lane);
   OCL_UNROLL
   for (int i = 0; i < ROW_BLOCKS * TILE_C / 2; ++i) s[i] = 0.0f;
   UNROLL_DEPTH
@@ -77,8 +77,8 @@ ALWAYS_INLINE void multiply_scores(float* s, __local const UNIT_T* q, __local co
   }
 }
 
-// What the unit takes of p for block `at` of keys, two chunks, from the sums of 16 rows.
-ALWAYS_INLINE void hold(uint* x, const float* p, const int at) {
+// The operand of mma for block `at` of keys (two chunks), from the weights p of 16 rows.
+ALWAYS_INLINE void to_operands(uint* x, const float* p, const int at) {
 #if HALVES
   OCL_UNROLL
   for (int i = 0; i < 4; ++i) x[i] = two_halves(p[8 * at + 2 * i], p[8 * at + 2 * i + 1]);
@@ -89,8 +89,8 @@ ALWAYS_INLINE void hold(uint* x, const float* p, const int at) {
   x[3] = as_uint(p[4 * at + 3]);
 #endif
 }
-// And of 16 columns of the values, from `column` on.
-ALWAYS_INLINE void read_values(uint* x, __local const UNIT_T* v, const int lane, const int column, const int at) {
+// The other operand: 16 columns of the values, from `column` on.
+ALWAYS_INLINE void read_values(uint* x, __local const OPERAND_T* v, const int lane, const int column, const int at) {
 #if HALVES
   read_columns(x, local_address(v + tile_chunk(at * 16 + (lane & 15), column / CHUNK + (lane >> 4), TILE_C)));
 #else
@@ -100,16 +100,16 @@ ALWAYS_INLINE void read_values(uint* x, __local const UNIT_T* v, const int lane,
     x[i] = as_uint((float)v[tile_chunk(key + (i & 1), d / CHUNK + (i >> 1) * 2, TILE_C) + d % CHUNK]);
 #endif
 }
-// out += p v, `width` elements of a row of v, [block of 16 rows][DEPTH_TILE / 2].
-ALWAYS_INLINE void add_values(float* out, const float* p, __local const UNIT_T* v, const int width) {
+// out += p v over `width` elements of each row of v. out is [block of 16 rows][DEPTH_TILE / 2].
+ALWAYS_INLINE void add_values(float* out, const float* p, __local const OPERAND_T* v, const int width) {
   int lane = get_local_id(0) & 31;
-  FRESH(lane);
+  RECOMPUTE_FROM(lane);
   OCL_UNROLL
   for (int at = 0; at < TILE_C / (2 * CHUNK); ++at) {
     uint a_high[4 * ROW_BLOCKS], a_low[4 * ROW_BLOCKS];
     OCL_UNROLL
     for (int i = 0; i < ROW_BLOCKS; ++i) {
-      hold(a_high + 4 * i, p + i * (TILE_C / 2), at);
+      to_operands(a_high + 4 * i, p + i * (TILE_C / 2), at);
       split(a_high + 4 * i, a_low + 4 * i);
     }
     OCL_UNROLL

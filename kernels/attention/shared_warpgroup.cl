@@ -1,24 +1,25 @@
-// kernels/attention/shared_warpgroup.cl: what the kernels of attention on the matrix unit share: staging of rows,
-// products of tiles. Comes after tensor_core/warpgroup.cl and
-// attention/scores.cl.
+// kernels/attention/shared_warpgroup.cl: what attention and its gradients on warpgroup tensor cores share: staging of
+// rows, products of tiles. Comes after tensor_core/warpgroup.cl and attention/scores.cl.
 //
-// A group has TILE_M rows of the scores, 64 a consumer, and walks over TILE_C columns a step: rows are queries and
-// columns keys, or the other way round in the gradient of keys and values (PASS 2).
-// TILE_C, columns of a step: 64; also 128 with operands of 16 bits. TILE_N (operands of 32 bits): 64
-// DEPTH_TILE, elements of a row in local memory, zeros behind the head sizes: 64; also 128 with operands of 16 bits
+// A work-group has TILE_M rows of the scores, 64 for each consumer, and takes TILE_C columns in each step. Rows are
+// queries and columns are keys. In the gradient of keys and values (PASS 2) it is the other way round.
+//   TILE_C      columns of a step: 64, or 128 with operands of 16 bits
+//   TILE_N      64 (used with operands of 32 bits)
+//   DEPTH_TILE  elements of a row in local memory, zeros behind the head size: 64, or 128 with operands of 16 bits
 #if defined(__clang__) || defined(OCL_HAS_UNROLL_HINT)
 #define OCL_UNROLL_8 __attribute__((opencl_unroll_hint(8)))
 #else
 #define OCL_UNROLL_8
 #endif
 
-// 32 bits: of 128 producers, 8 neighbours go down the depth of what is transposed, 4 columns wide.
+// 32 bits: the first column that producer p transposes. Eight neighbouring producers share 4 columns.
 ALWAYS_INLINE int value_column(const int p) {
   return (p >> 3) * 4;
 }
 
-// rows x DEPTH_TILE of an operand as it lies in memory, `left` of its rows and `depth` of each inside.
-ALWAYS_INLINE void stage_rows(__local UNIT_T* to, __global const UNIT_T* from, const long stride, const int left,
+// Stages rows x DEPTH_TILE of an operand, without a transposition. `left` rows and `depth` elements of each row are
+// inside the matrix.
+ALWAYS_INLINE void stage_rows(__local OPERAND_T* to, __global const OPERAND_T* from, const long stride, const int left,
                               const int depth, const int rows, const int direct) {
   const int p = get_local_id(0) - CONSUMERS * 128, chunk = p & 7;
   OCL_UNROLL
@@ -41,13 +42,19 @@ ALWAYS_INLINE void stage_rows(__local UNIT_T* to, __global const UNIT_T* from, c
 }
 
 // ---- consumer ----
+// Passes over stages begin .. end - 1, whose columns this warpgroup does not need.
+ALWAYS_INLINE void skip_stages(const Pipeline line, const int begin, const int end) {
+  for (int stage = begin; stage < end; ++stage) {
+    consumer_wait(line, stage);
+    consumer_release(line, stage);
+  }
+}
 #if HALVES
-// s[4*j + 2*half + e]: of TILE_C / 8 blocks of 8 columns, row r + 8 * half, column 8*j + 2*(lane % 4) + e. q: the
-// group's rows.
-ALWAYS_INLINE void begin_scores(float* s, __local const UNIT_T* q, __local const UNIT_T* k) {
-  // 16 of the depth are 2 units further
+// Begins s = q k^T of a step; s as in attention/scores.cl. q: the rows of the work-group.
+ALWAYS_INLINE void begin_scores(float* s, __local const OPERAND_T* q, __local const OPERAND_T* k) {
+  // A descriptor advances by 2 (32 bytes) for 16 of the depth.
   const ulong a = descriptor(q + (get_local_id(0) >> 7) * 64 * TILE_K, 1), b = descriptor(k, 1);
-  UNIT_BEGIN();
+  WGMMA_FENCE();
   OCL_CAT(MULTIPLY_, TILE_C)(s, a, b, "0", "0, 0");
   OCL_CAT(MULTIPLY_, TILE_C)(s, a + 2, b + 2, "1", "0, 0");
   OCL_CAT(MULTIPLY_, TILE_C)(s, a + 4, b + 4, "1", "0, 0");
@@ -59,37 +66,38 @@ ALWAYS_INLINE void begin_scores(float* s, __local const UNIT_T* q, __local const
   OCL_CAT(MULTIPLY_, TILE_C)(s, a2 + 4, b2 + 4, "1", "0, 0");
   OCL_CAT(MULTIPLY_, TILE_C)(s, a2 + 6, b2 + 6, "1", "0, 0");
 #endif
-  UNIT_COMMIT();
+  WGMMA_COMMIT();
 }
-// Weights as the unit takes them.
-ALWAYS_INLINE void hold(uint* p, const float* s) {
+// Rounds the weights of a step to the operands' type. Sums of s already lie where wgmma takes an operand from.
+ALWAYS_INLINE void to_operands(uint* p, const float* s) {
   OCL_UNROLL
   for (int i = 0; i < TILE_C / 4; ++i) p[i] = two_halves(s[2 * i], s[2 * i + 1]);
 }
-// out += p v, which the unit reads with its columns contiguous: of DEPTH_TILE / 8 blocks of 8 elements of a row, as s.
-ALWAYS_INLINE void begin_values(float* out, const uint* p, __local const UNIT_T* v) {
+// Begins out += p v. v is read with its columns contiguous. out has DEPTH_TILE columns, ordered like those of s.
+ALWAYS_INLINE void begin_values(float* out, const uint* p, __local const OPERAND_T* v) {
   const ulong b = descriptor_of(v, TILE_C * TILE_K * 2);  // 16 keys are 16 rows of 128 bytes
-  UNIT_BEGIN();
+  WGMMA_FENCE();
   OCL_UNROLL
-  for (int k16 = 0; k16 < TILE_C / 16; ++k16) OCL_CAT(MULTIPLY_HELD_, DEPTH_TILE)(out, p + 4 * k16, b + 128 * k16);
-  UNIT_COMMIT();
+  for (int k16 = 0; k16 < TILE_C / 16; ++k16)
+    OCL_CAT(MULTIPLY_A_REGISTERS_, DEPTH_TILE)(out, p + 4 * k16, b + 128 * k16);
+  WGMMA_COMMIT();
 }
 #else
-// Blocks of 32 of the depth that are multiplied together. TF32: sums stay in the unit, as those of 16-bit operands do.
+// Blocks of 32 of the depth that share a running sum. With TF32 alone a sum goes over both, as with 16-bit operands.
 #define BLOCKS (TERMS == 3 ? 1 : 2)
-// total = a b over BLOCKS blocks, or += if they are not the first. b: of a tile.
-ALWAYS_INLINE void add_blocks(float* total, const uint* high, const uint* low, __local const UNIT_T* b_tile,
+// total = a b over BLOCKS blocks of the depth, or total += a b if they are not the first. b_tile: their first block.
+ALWAYS_INLINE void add_blocks(float* row_sum, const uint* high, const uint* low, __local const OPERAND_T* b_tile,
                               const int first) {
   const ulong b = descriptor(b_tile, 1);
 #if TERMS == 3
   float sum[TILE_N / 2];
 #else
-  float* sum = total;
+  float* sum = row_sum;
 #endif
   OCL_UNROLL
   for (int i = 0; i < TILE_N / 2; ++i)
     if (TERMS == 3 || first) sum[i] = 0.0f;
-  UNIT_BEGIN();
+  WGMMA_FENCE();
 #if TERMS == 3
   MULTIPLY_SPLIT(sum, high, low, b);
 #else
@@ -102,17 +110,17 @@ ALWAYS_INLINE void add_blocks(float* total, const uint* high, const uint* low, _
   MULTIPLY(sum, high + 24, b + B_ELEMENTS / 4 + 4, "1");
   MULTIPLY(sum, high + 28, b + B_ELEMENTS / 4 + 6, "1");
 #endif
-  UNIT_END();
+  WGMMA_FINISH();
   OCL_UNROLL
   for (int i = 0; i < TILE_N / 2; ++i) {
-    READY(sum[i]);
+    FENCE_REGISTER(sum[i]);
 #if TERMS == 3
-    total[i] = first ? sum[i] : total[i] + sum[i];
+    row_sum[i] = first ? sum[i] : row_sum[i] + sum[i];
 #endif
   }
 }
-// As begin_scores, and waits.
-ALWAYS_INLINE void multiply_scores(float* s, __local const UNIT_T* q, __local const UNIT_T* k) {
+// Computes s = q k^T of a step, and waits for the sums.
+ALWAYS_INLINE void multiply_scores(float* s, __local const OPERAND_T* q, __local const OPERAND_T* k) {
   OCL_UNROLL
   for (int block = 0; block < 2; block += BLOCKS) {
     uint high[16 * BLOCKS], low[16 * BLOCKS];
@@ -122,12 +130,13 @@ ALWAYS_INLINE void multiply_scores(float* s, __local const UNIT_T* q, __local co
       read_fragment(x, q + (block + k8 / 4) * TILE_M * TILE_K, k8 & 3, 1);
       split_fragment(high, low, k8, x);
     }
-    add_blocks(s, high, low, k + block * PARTS * B_ELEMENTS, block == 0);
+    add_blocks(s, high, low, k + block * PIECES * B_ELEMENTS, block == 0);
   }
 }
-// As begin_values, and waits; `left` of the columns are inside. v: [DEPTH_TILE][32] twice, of columns in the order in
-// which lanes have p: position i of eight neighbours stands for column 2i (i < 4) or 2(i - 4) + 1.
-ALWAYS_INLINE void add_values(float* out, const float* p, __local const UNIT_T* v, const int left) {
+// Computes out += p v, and waits for the sums. `left` columns of p are inside the matrix. v: two blocks of 32 columns
+// of p, each [DEPTH_TILE][32]. The columns are permuted as lanes hold p: position i of eight neighbours is column 2i (i
+// < 4) or 2(i - 4) + 1.
+ALWAYS_INLINE void add_values(float* out, const float* p, __local const OPERAND_T* v, const int left) {
   OCL_UNROLL
   for (int block = 0; block < 2; block += BLOCKS) {
     uint high[16 * BLOCKS], low[16 * BLOCKS];
@@ -137,7 +146,7 @@ ALWAYS_INLINE void add_values(float* out, const float* p, __local const UNIT_T* 
       const float x[4] = {of[0], of[2], of[1], of[3]};
       split_fragment(high, low, k8, x);
     }
-    if (block * TILE_K < left) add_blocks(out, high, low, v + block * PARTS * B_ELEMENTS, 0);
+    if (block * TILE_K < left) add_blocks(out, high, low, v + block * PIECES * B_ELEMENTS, 0);
   }
 }
 #endif

@@ -1,36 +1,32 @@
-// kernels/attention/warpgroup.cl: attention on the matrix unit, without the matrix of scores in memory; the pipeline of
-// tensor_core/warpgroup.cl, parts of attention/shared_warpgroup.cl
-// and attention/scores.cl.
+// kernels/attention/warpgroup.cl: attention on warpgroup tensor cores, without the matrix of scores in memory. The
+// pipeline is that of tensor_core/warpgroup.cl. Comes after attention/scores.cl and attention/shared_warpgroup.cl.
 //
-//   s = SCALE q k^T + mask      p = exp(s - most) / total      out = p v      sums = (most, total): max and sum of
-//                                                                             exp(s - most) over keys
+//   s = SCALE q k^T + mask      p = exp(s - row_max) / row_sum      out = p v
+//   sums = (row_max, row_sum): maximum of s, and sum of exp(s - row_max), over the keys
 //
 //                        TILE_C keys a step
-//                     +--------------+--------------+----     A consumer's 64 queries of a step:
-//   consumer 0   64   | s: registers |              |         s = q k^T         unit: q and k from local memory
-//                     +--------------+  next step   |         p = exp(s - most) in registers: a row lies in four lanes;
-//                                                   |         the running maximum moves on
-//   consumer 1   64   |              |              |         out = fade out + p v   unit: p from registers, which as
-//                     |              |              |                                sums of s lie where the unit
-//                     +--------------+--------------+----                            takes an operand from; v from
-//                                                                                    local memory
+//                     +--------------+----         A consumer's 64 queries of a step:
+//   consumer 0   64   | s: registers |               s = q k^T                    q and k from local memory
+//                     +--------------+ next step     p = exp(s - row_max)         in registers; four lanes share a row
+//   consumer 1   64   |              |               out = rescale out + p v      p from registers, v from local memory
+//                     +--------------+----
 //
-// Group (i, h, b) owns queries [i*TILE_M, (i+1)*TILE_M) of head h of batch b. They lie in local memory all the time;
-// the producers bring the keys of a step, then its values, each a stage of the pipeline.
-//   operands of 16 bits: a tile is [blocks of 64 of the depth][rows][64]; the unit reads k with the depth contiguous, v
-//   with the columns contiguous
-//   operands of 32 bits: a tile is two blocks of 32 of the depth, [64][32], high part, then low part; v is transposed
-//   on the way, [head size][keys]
-// The unit takes p of 32 bits from another lane than the one that has it as a sum; instead the keys of v are permuted:
-// position i of eight neighbours holds key 2i (i < 4) or 2(i - 4) + 1.
+// Work-group (i, h, b) owns queries [i*TILE_M, (i+1)*TILE_M) of head h of batch b, in local memory all the time. The
+// producers bring the keys of a step in one stage of the pipeline, then its values in the next.
+//   operands of 16 bits: a tile is [blocks of 64 of the depth][rows][64]. wgmma reads k with the depth contiguous and v
+//   with the columns contiguous.
+//   operands of 32 bits: a tile is two blocks of 32 of the depth, [64][32], the high part and then the low part. v is
+//   transposed while it is stored, [head size][keys]. wgmma expects p in another lane than the one that has it as a
+//   sum. So the keys of v are permuted: position i of eight neighbours holds key 2i (i < 4) or 2(i - 4) + 1.
 //
-// Arguments and hooks are those of attention/group.cl with PASS 0; SCALE is positive. Store dimension d, VW = 2.
-// Global size: (ceil(queries / TILE_M) * GROUP, heads, batches), local size (GROUP, 1, 1).
+// Arguments and epilogue macros are those of attention/group.cl with PASS 0. SCALE is positive. Store dimension d, VW =
+//   2.
+// Global size: (ceil(queries / TILE_M) * GROUP_SIZE, heads, batches), local size (GROUP_SIZE, 1, 1).
 #ifndef KERNEL_NAME
 #define KERNEL_NAME attention_warpgroup
 #endif
 #ifndef OVERLAP
-#define OVERLAP HALVES  // 1: a step's values are multiplied while the softmax of the next runs; operands of 16 bits
+#define OVERLAP HALVES  // 1: the values of a step are multiplied during the softmax of the next; needs 16-bit operands
 #endif
 #ifndef STORE  // alone: dense outputs, one behind the other
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
@@ -43,27 +39,28 @@
 #endif
 
 // ---- producer ----
-// What a producer knows of a group: the first key and value, and how many steps there are.
+// What the producers copy: keys and values from the first one on, in `steps` steps.
 typedef struct {
-  __global const UNIT_T *k, *v;
+  __global const OPERAND_T *k, *v;
   long k_row, v_row;
   int keys, steps;
-} Columns;
+} KeyValues;
 
 #if HALVES
-ALWAYS_INLINE void produce(const Pipeline line, const Columns o, const int direct) {
+ALWAYS_INLINE void produce(const Pipeline line, const KeyValues o, const int direct) {
   for (int step = 0; step < o.steps; ++step) {
     const int left = o.keys - step * TILE_C;
-    stage_rows(produce_begin(line, 2 * step), o.k + step * TILE_C * o.k_row, o.k_row, left, DEPTH, TILE_C, direct);
-    produce_end(line, 2 * step);
-    stage_rows(produce_begin(line, 2 * step + 1), o.v + step * TILE_C * o.v_row, o.v_row, left, WIDTH, TILE_C, direct);
-    produce_end(line, 2 * step + 1);
+    stage_rows(producer_acquire(line, 2 * step), o.k + step * TILE_C * o.k_row, o.k_row, left, DEPTH, TILE_C, direct);
+    producer_commit(line, 2 * step);
+    stage_rows(producer_acquire(line, 2 * step + 1), o.v + step * TILE_C * o.v_row, o.v_row, left, WIDTH, TILE_C,
+               direct);
+    producer_commit(line, 2 * step + 1);
   }
-  produce_rest(line, 2 * o.steps);
+  producer_finish(line, 2 * o.steps);
 }
 #else
-#define HELD (2 * B_CHUNKS)  // float4 of a tile that a producer holds: two blocks
-ALWAYS_INLINE void fetch_keys(float4* held, const Columns o, const int step, const int quads) {
+#define HELD (2 * B_CHUNKS)  // float4 of a tile that a producer holds in registers, two blocks
+ALWAYS_INLINE void fetch_keys(float4* held, const KeyValues o, const int step, const int quads) {
   const int p = get_local_id(0) - CONSUMERS * 128;
   OCL_UNROLL
   for (int i = 0; i < HELD; ++i) {
@@ -71,7 +68,7 @@ ALWAYS_INLINE void fetch_keys(float4* held, const Columns o, const int step, con
     held[i] = fetch_quad(o.k + row * o.k_row + d, 1, row < o.keys ? DEPTH - d : 0, quads);
   }
 }
-ALWAYS_INLINE void fetch_values(float4* held, const Columns o, const int step, const int quads) {
+ALWAYS_INLINE void fetch_values(float4* held, const KeyValues o, const int step, const int quads) {
   const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, column = value_column(p);
   OCL_UNROLL
   for (int i = 0; i < HELD; ++i) {
@@ -81,21 +78,21 @@ ALWAYS_INLINE void fetch_values(float4* held, const Columns o, const int step, c
 }
 ALWAYS_INLINE void put_keys(const Pipeline line, const float4* held, const int step) {
   const int p = get_local_id(0) - CONSUMERS * 128;
-  __local float* to = produce_begin(line, 2 * step);
+  __local float* to = producer_acquire(line, 2 * step);
   OCL_UNROLL
   for (int i = 0; i < HELD; ++i)
-    keep_row_quad(to + i / B_CHUNKS * PARTS * B_ELEMENTS, (p >> 3) + i % B_CHUNKS * ROWS_APART, p & 7, held[i]);
-  produce_end(line, 2 * step);
+    store_row_quad(to + i / B_CHUNKS * PIECES * B_ELEMENTS, (p >> 3) + i % B_CHUNKS * ROWS_APART, p & 7, held[i]);
+  producer_commit(line, 2 * step);
 }
 ALWAYS_INLINE void put_values(const Pipeline line, const float4* held, const int step) {
   const int p = get_local_id(0) - CONSUMERS * 128;
-  __local float* to = produce_begin(line, 2 * step + 1);
-  keep_block(to, value_column(p), p & 7, held);
-  keep_block(to + PARTS * B_ELEMENTS, value_column(p), p & 7, held + 4);
-  produce_end(line, 2 * step + 1);
+  __local float* to = producer_acquire(line, 2 * step + 1);
+  store_transposed_block(to, value_column(p), p & 7, held);
+  store_transposed_block(to + PIECES * B_ELEMENTS, value_column(p), p & 7, held + 4);
+  producer_commit(line, 2 * step + 1);
 }
 // Keys and values of a step are fetched a step ahead.
-ALWAYS_INLINE void produce(const Pipeline line, const Columns o, const int quads) {
+ALWAYS_INLINE void produce(const Pipeline line, const KeyValues o, const int quads) {
   float4 keys[HELD], values[HELD];
   for (int step = 0; step <= o.steps; ++step) {
     if (step > 0) put_keys(line, keys, step - 1);
@@ -108,28 +105,28 @@ ALWAYS_INLINE void produce(const Pipeline line, const Columns o, const int quads
 
 // ---- consumer ----
 #if HALVES
-#define END_SCORES(but, step)                       \
-  UNIT_WAIT(but);                                   \
-  OCL_UNROLL                                        \
-  for (int i = 0; i < TILE_C / 2; ++i) READY(s[i]); \
-  leave(line, 2 * (step))
-#define END_VALUES(step)                                  \
-  UNIT_WAIT("0");                                         \
-  OCL_UNROLL                                              \
-  for (int i = 0; i < DEPTH_TILE / 2; ++i) READY(out[i]); \
-  leave(line, 2 * (step) + 1)
+#define WAIT_SCORES(but, step)                               \
+  WGMMA_WAIT(but);                                           \
+  OCL_UNROLL                                                 \
+  for (int i = 0; i < TILE_C / 2; ++i) FENCE_REGISTER(s[i]); \
+  consumer_release(line, 2 * (step))
+#define WAIT_VALUES(step)                                          \
+  WGMMA_WAIT("0");                                                 \
+  OCL_UNROLL                                                       \
+  for (int i = 0; i < DEPTH_TILE / 2; ++i) FENCE_REGISTER(out[i]); \
+  consumer_release(line, 2 * (step) + 1)
 #endif
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
-    __global const UNIT_T* q, const ulong q_offset, __global const UNIT_T* k, const ulong k_offset,
-    __global const UNIT_T* v, const ulong v_offset,
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
+    __global const OPERAND_T* q, const ulong q_offset, __global const OPERAND_T* k, const ulong k_offset,
+    __global const OPERAND_T* v, const ulong v_offset,
 #if MASK
     __global const MASK_T* mask, const ulong mask_offset,
 #endif
 #if DROPOUT
     __global const long* state, const ulong state_offset,
 #endif
-    const int heads, const int group, const int queries, const int keys, const long q_batch, const long q_head,
+    const int heads, const int heads_per_kv, const int queries, const int keys, const long q_batch, const long q_head,
     const long q_row, const long k_batch, const long k_head, const long k_row, const long v_batch, const long v_head,
     const long v_row
 #if MASK
@@ -139,20 +136,20 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #endif
         EPILOGUE_PARAMS) {
   PIPELINE(line);
-  __local UNIT_T q_tile[TILE_M * DEPTH_TILE] __attribute__((aligned(1024)));
-  // The first group takes the longest rows.
+  __local OPERAND_T q_tile[TILE_M * DEPTH_TILE] __attribute__((aligned(1024)));
+  // Work-groups start in order, so the longest causal rows go first.
   const int tile = CAUSAL ? get_num_groups(0) - 1 - get_group_id(0) : get_group_id(0);
   const int r0 = tile * TILE_M, head = get_group_id(1), batch = get_group_id(2);
   const int end = CAUSAL ? min(keys, r0 + TILE_M) : keys, steps = (end + TILE_C - 1) / TILE_C;
   if (get_local_id(0) >= CONSUMERS * 128) {
     q += q_offset + batch * q_batch + head * q_head + r0 * q_row;
-    const Columns o = {k + k_offset + batch * k_batch + head / group * k_head,
-                       v + v_offset + batch * v_batch + head / group * v_head,
-                       k_row,
-                       v_row,
-                       keys,
-                       steps};
-    // q arrives with the first keys.
+    const KeyValues o = {k + k_offset + batch * k_batch + head / heads_per_kv * k_head,
+                         v + v_offset + batch * v_batch + head / heads_per_kv * v_head,
+                         k_row,
+                         v_row,
+                         keys,
+                         steps};
+    // The copies of q complete with those of the first keys.
     if (DIRECT && CHUNK_ALIGNED(q_offset) && CHUNK_ALIGNED(k_offset) && CHUNK_ALIGNED(v_offset)) {
       stage_rows(q_tile, q, q_row, queries - r0, DEPTH, TILE_M, 1);
       produce(line, o, 1);
@@ -164,81 +161,78 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   }
 
   const int lane = get_local_id(0) & 31, row = r0 + (get_local_id(0) >> 5) * 16 + (lane >> 2);
-  const int first = r0 + (get_local_id(0) >> 7) * 64;  // of the warpgroup's rows
-  float out[DEPTH_TILE / 2], top[2] = {-INFINITY, -INFINITY}, total[2] = {0.0f, 0.0f};
+  const int first = r0 + (get_local_id(0) >> 7) * 64;  // the warpgroup's first row
+  float out[DEPTH_TILE / 2], row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0.0f, 0.0f};
   OCL_UNROLL
   for (int i = 0; i < DEPTH_TILE / 2; ++i) out[i] = 0.0f;
 #if MASK
   mask += mask_offset + batch * mask_batch + head * mask_head;
 #endif
   // steps with keys that the warpgroup's queries see
-  const int own = CAUSAL ? min(steps, (first + 63) / TILE_C + 1) : steps;
-  float s[TILE_C / 2], fade[2];
+  const int visible_steps = CAUSAL ? min(steps, (first + 63) / TILE_C + 1) : steps;
+  float s[TILE_C / 2], rescale[2];
 #if DROPOUT
-  uint kept[TILE_C / 64];
+  uint keep_bits[TILE_C / 64];
   const Draws draws = {state + state_offset, ((ulong)batch * heads + head) * queries, (ulong)((keys + 3) / 4)};
 #endif
 #if HALVES
   uint p[TILE_C / 4];
 #endif
 #if OVERLAP
-  // A step's scores are multiplied before the values of the step before: the unit is busy with these while the softmax
-  // runs.
-  if (own > 0) {
-    begin_scores(s, q_tile, arrived(line, 0));
-    DRAW(kept, row, 0);
-    END_SCORES("0", 0);
-    HIDE_SCORES(s, row, first, 0);
-    weigh(s, top, total, fade);
-    DROP_SCORES(s, kept);
-    hold(p, s);
-    for (int step = 1; step < own; ++step) {
-      __local const UNIT_T *v_tile = arrived(line, 2 * step - 1), *k_tile = arrived(line, 2 * step);
+  // The scores of a step are issued before the values of the step before. So the tensor cores are busy with the values
+  // while the softmax runs.
+  if (visible_steps > 0) {
+    begin_scores(s, q_tile, consumer_wait(line, 0));
+    DRAW(keep_bits, row, 0);
+    WAIT_SCORES("0", 0);
+    MASK_SCORES(s, row, first, 0);
+    softmax_step(s, row_max, row_sum, rescale);
+    DROP_SCORES(s, keep_bits);
+    to_operands(p, s);
+    for (int step = 1; step < visible_steps; ++step) {
+      __local const OPERAND_T *v_tile = consumer_wait(line, 2 * step - 1), *k_tile = consumer_wait(line, 2 * step);
       begin_scores(s, q_tile, k_tile);
       begin_values(out, p, v_tile);
-      DRAW(kept, row, step * TILE_C);
-      END_SCORES("1", step);
-      HIDE_SCORES(s, row, first, step * TILE_C);
-      weigh(s, top, total, fade);
-      DROP_SCORES(s, kept);
-      END_VALUES(step - 1);
-      fade_rows(out, fade);
-      hold(p, s);
+      DRAW(keep_bits, row, step * TILE_C);
+      WAIT_SCORES("1", step);
+      MASK_SCORES(s, row, first, step * TILE_C);
+      softmax_step(s, row_max, row_sum, rescale);
+      DROP_SCORES(s, keep_bits);
+      WAIT_VALUES(step - 1);
+      rescale_rows(out, rescale);
+      to_operands(p, s);
     }
-    begin_values(out, p, arrived(line, 2 * own - 1));
-    END_VALUES(own - 1);
+    begin_values(out, p, consumer_wait(line, 2 * visible_steps - 1));
+    WAIT_VALUES(visible_steps - 1);
   }
 #else
-  for (int step = 0; step < own; ++step) {
-    __local const UNIT_T* k_tile = arrived(line, 2 * step);
+  for (int step = 0; step < visible_steps; ++step) {
+    __local const OPERAND_T* k_tile = consumer_wait(line, 2 * step);
 #if HALVES
     begin_scores(s, q_tile, k_tile);
-    DRAW(kept, row, step * TILE_C);
-    END_SCORES("0", step);
+    DRAW(keep_bits, row, step * TILE_C);
+    WAIT_SCORES("0", step);
 #else
-    DRAW(kept, row, step * TILE_C);
+    DRAW(keep_bits, row, step * TILE_C);
     multiply_scores(s, q_tile, k_tile);
-    leave(line, 2 * step);
+    consumer_release(line, 2 * step);
 #endif
-    HIDE_SCORES(s, row, first, step * TILE_C);
-    weigh(s, top, total, fade);
-    DROP_SCORES(s, kept);
-    fade_rows(out, fade);
-    __local const UNIT_T* v_tile = arrived(line, 2 * step + 1);
+    MASK_SCORES(s, row, first, step * TILE_C);
+    softmax_step(s, row_max, row_sum, rescale);
+    DROP_SCORES(s, keep_bits);
+    rescale_rows(out, rescale);
+    __local const OPERAND_T* v_tile = consumer_wait(line, 2 * step + 1);
 #if HALVES
-    hold(p, s);
+    to_operands(p, s);
     begin_values(out, p, v_tile);
-    END_VALUES(step);
+    WAIT_VALUES(step);
 #else
     add_values(out, s, v_tile, keys - step * TILE_C);
-    leave(line, 2 * step + 1);
+    consumer_release(line, 2 * step + 1);
 #endif
   }
 #endif
-  for (int step = 2 * own; step < 2 * steps; ++step) {
-    arrived(line, step);
-    leave(line, step);
-  }
+  skip_stages(line, 2 * visible_steps, 2 * steps);
 
-  STORE_ATTENTION(out, top, total, row);
+  STORE_ATTENTION(out, row_max, row_sum, row);
 }

@@ -1,6 +1,5 @@
-// base/copy.cl: dst[i] = (DST)src[i] for any strides: i runs over up to 8 dimensions, innermost first. A work-item owns
-// CHUNK
-// neighbours of the innermost dimension at one place of the outer ones:
+// kernels/base/copy.cl: dst[i] = (DST)src[i] for any strides. i runs over up to 8 dimensions, innermost first. A
+// work-item copies CHUNK neighbours of the innermost dimension; "place" is an index over all outer dimensions:
 //
 //        get_global_id(0) ->   0..CHUNK-1 | CHUNK..2*CHUNK-1 | ...      innermost: size[0] elements
 //        get_global_id(1)  |   place 0                                  outer: size[1] * size[2] * ... places
@@ -16,7 +15,7 @@
 #define CHUNK 1  // elements per work-item
 #endif
 #ifndef PLACE
-#define PLACE uint  // counts places; ulong from 2^32 on
+#define PLACE uint  // type of a place; ulong from 2^32 places on
 #endif
 #ifdef USES_F64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -25,7 +24,7 @@
 #define GLUE_(a, b) a##b
 #define GLUE(a, b) GLUE_(a, b)
 
-// How an element lies in memory.
+// The type of an element in memory.
 #define ELEMENT_raw1 uchar
 #define ELEMENT_raw2 ushort
 #define ELEMENT_raw4 uint
@@ -115,7 +114,7 @@ __kernel void NAME(__global const GLUE(ELEMENT_, SRC) * src, const ulong src_off
   }
   const ulong end = min(begin + CHUNK, shape.size[0]);
   const ulong src_step = shape.src_stride[0], dst_step = shape.dst_stride[0];
-  if (src_step == 1 && dst_step == 1) {  // the loop that vectorises
+  if (src_step == 1 && dst_step == 1) {  // compilers vectorise this loop
     for (ulong i = begin; i < end; ++i) GLUE(STORE_, DST)(dst, d + i, GLUE(LOAD_, SRC)(src, s + i));
   } else {
     for (ulong i = begin; i < end; ++i)

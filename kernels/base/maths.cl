@@ -1,29 +1,30 @@
-// kernels/base/maths.cl: float functions of CPU devices (and those of GPUs whose builtins branch), in place of a
-// runtime's builtins or of the functions of base/ops.cl with the same name after op_own_.
-// Runtimes differ by 12 times in what a builtin costs, and none inlines all of them; these are a few dozen vector
-// instructions everywhere. The rules are those of base/ops.cl, with T = float or a vector of floats;
-// csrc/codegen/op_library.h chooses.
+// kernels/base/maths.cl: float functions for CPU devices, and for GPUs whose builtins branch. They replace builtins of
+// the runtime, or the functions op_own_NAME of base/ops.cl.
 //
-//   function    at most, ulp            where; mean ulp is below 0.4 everywhere
-//   exp         1                       all x, subnormal results included; above 88.7228 inf
-//   exp_falling 1                       x <= 0; below -88, where floats lose precision, 0
-//   tanh        2.5                     all x
-//   erf         2                       all x
-//   gelu_erf    8                       x >= -2.5; 50 for x >= -5.5, where x/2 (1 + erf) keeps no digit; below 0: |x
-//                                       Phi(x)| < 1.1e-7
-//   gelu_erf_slope                      all x: 1.2e-7 absolute (erf and an exponential: 2.6e-7)
-//   gelu_tanh   3 + |2 u|               u the argument of its tanh; in place of a difference that loses all digits for
-//                   |   |               negative x
-//   sigmoid     2.5                     x > -88 (below: 0), from exp
-//   silu        3                       x > -88, from exp
-// tests/device/test_maths.py sweeps the arguments and holds each to its number.
+// Runtimes differ by 12 times in what a builtin costs, and none inlines all of them. These functions are a few dozen
+// vector instructions everywhere. The rules are those of base/ops.cl, with T = float or a vector of floats.
+// csrc/codegen/op_library.h chooses between them.
+//
+//   function        largest error, ulp  range and remarks; the mean error is below 0.4 ulp everywhere
+//   exp             1                   all x, subnormal results included; above 88.7228 inf
+//   exp_falling     1                   x <= 0; below -88, where floats lose precision, 0
+//   tanh            2.5                 all x
+//   erf             2                   all x
+//   gelu_erf        8                   x >= -2.5; 50 for x >= -5.5, where the formula x/2 (1 + erf) has no correct
+//                                       digit; for x < 0 the absolute error of x Phi(x) is below 1.1e-7
+//   gelu_erf_slope                      all x: absolute error 1.2e-7 (by erf and an exponential it would be 2.6e-7)
+//   gelu_tanh       3 + |2 u|           u is the argument of its tanh; replaces a difference that loses all digits for
+//                                       negative x
+//   sigmoid         2.5                 x > -88 (below: 0), by exp
+//   silu            3                   x > -88, by exp
+// tests/device/test_maths.py goes through the arguments and compares each function with its number.
 #ifndef T
 #include "base/ops.cl"
 #endif
 
-// e^x = 2^n e^r, r = x - n ln 2 in two steps, e^r - 1 - r = r^2 * polynomial. The integer n comes from the bits of m:
-// rint() is slow on some runtimes.
-// 2^n in two factors reaches subnormal numbers and infinity.
+// e^x = 2^n e^r, with r = x - n ln 2 computed in two steps and e^r - 1 - r = r^2 * polynomial. The integer n comes from
+// the bits of m, because rint() is slow on some runtimes. 2^n is applied as two factors, so that subnormal results and
+// infinity are reached.
 OCL_INLINE T op_own_exp(T x) {
   const T low = x < REAL(-104.0) ? REAL(-104.0) : x, c = low > REAL(89.0) ? REAL(89.0) : low;
   const T m = fma(c, REAL(1.44269504), REAL(12582912.0)), z = m - REAL(12582912.0);
@@ -38,7 +39,7 @@ OCL_INLINE T op_own_exp(T x) {
   return (fma(y, r * r, r) + REAL(1.0)) * first * second;
 }
 
-// The same where e^c and its power of two are normal numbers, or that power is 0 (n -127).
+// The same if e^c and 2^n are normal numbers, or 2^n is 0 (n = -127).
 OCL_INLINE T op_own_exp_within(T c) {
   const T m = fma(c, REAL(1.44269504), REAL(12582912.0)), z = m - REAL(12582912.0);
   const T r = fma(z, REAL(2.12194440e-4), fma(z, REAL(-0.693359375), c));
@@ -50,13 +51,13 @@ OCL_INLINE T op_own_exp_within(T c) {
   return (fma(y, r * r, r) + REAL(1.0)) * as_T((as_N(m) << (N)(23)) + (N)(0x3f800000));
 }
 
-// The same for results between 2^-126 and 2^127.5; below it stays there, above it is inf.
+// The same for results between 2^-126 and 2^127.5. A smaller result becomes 2^-126, a larger one inf.
 OCL_INLINE T op_own_exp_normal(T x) {
   const T low = x < REAL(-87.3) ? REAL(-87.3) : x;
   return op_own_exp_within(low > REAL(89.0) ? REAL(89.0) : low);
 }
 
-// The same for x <= 0: half of what the first takes. At the bound the result is 0.
+// The same for x <= 0, with half the instructions of the first. Below the bound the result is 0.
 OCL_INLINE T op_own_exp_falling(T x) {
   return op_own_exp_within(x < REAL(-88.0) ? REAL(-88.0) : x);
 }
@@ -102,8 +103,8 @@ OCL_INLINE T op_own_erf(T x) {
   return a < REAL(0.85) ? fma(x, near, x) : copysign(REAL(1.0) - op_own_exp_normal(p), x);
 }
 
-// x Phi(x) = max(x, 0) - |x| Phi(-|x|), Phi(-t) = e^p(t) / 2. Written out for one power of two and no clamp of the
-// exponent: half of what erf takes.
+// x Phi(x) = max(x, 0) - |x| Phi(-|x|), Phi(-t) = e^p(t) / 2. The exponential is written out here: it needs one power
+// of two and no clamp of the exponent. So the function has half the instructions of erf.
 OCL_INLINE T op_own_gelu_erf(T x) {
   const T a = fabs(x), t = a > REAL(5.5) ? REAL(5.5) : a;
   T p = REAL(2.30982189e-9);
@@ -129,8 +130,8 @@ OCL_INLINE T op_own_gelu_erf(T x) {
   return fma(a > REAL(5.5) ? REAL(0.0) : -t, tail, x < REAL(0.0) ? x * REAL(0.0) : x);  // -inf gives nan, as in eager
 }
 
-// The slope of x Phi(x), Phi(x) + x phi(x). For t = -x >= 0 it is e^(-t^2/2) times a smooth function q(t): Mills' ratio
-// over sqrt(2 pi), less t / sqrt(2 pi); for x > 0 it is 1 less that of -x. Beyond 5.25, q stays.
+// The derivative of x Phi(x), which is Phi(x) + x phi(x). For t = -x >= 0 it is e^(-t^2/2) q(t) with a smooth q(t) =
+// (Mills' ratio - t) / sqrt(2 pi). For x > 0 it is 1 minus the derivative at -x. q is constant beyond 5.25.
 OCL_INLINE T op_own_gelu_erf_slope(T x) {
   const T a = fabs(x), t = a > REAL(5.25) ? REAL(5.25) : a;
   T q = REAL(-2.73182588e-09);

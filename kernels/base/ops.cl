@@ -1,13 +1,14 @@
-// kernels/base/ops.cl: bodies of the scalar operations of csrc/ir/ops.def and csrc/ir/reductions.def, each stated once
-// for scalars and vectors.
-// csrc/codegen/op_library.h writes out the functions a kernel calls, with T as float, double, int, long, ... or a
-// vector of these; alone, the file compiles with T = float, and int for the integers. Rules for what follows:
-//   T the type, N signed integers of T's size (what comparing two T gives), M int lanes (masks: 0/1 as scalars, 0/-1 as
-//   vectors), U unsigned N
-//   no `if` on values: c ? a : b with c of N lanes; both branches of equal type. REAL(x) is a constant, OCL_LANES
-//   the vector's width. No native_ or fast functions.
-//   Functions are paragraphs between empty lines; op_ for floating point (and where no opi_ exists), opi_ for the
-//   integer types.
+// kernels/base/ops.cl: the functions of the scalar ops in csrc/ir/ops.def and csrc/ir/reductions.def. Each is written
+// once for scalars and vectors. csrc/codegen/op_library.h copies the functions that a kernel calls into its text, with
+// T replaced by float, double, int, long or a vector of these. Alone, the file compiles with T = float, and int for the
+// integers.
+//
+// Rules for a function:
+//   Types: T is the value's type; N is a signed integer of T's size, which comparing two T gives; U is unsigned N; M is
+//   int, for masks (0/1 in scalars, 0/-1 in vectors).
+//   There is no `if` on values. Use c ? a : b, with c of type N and both branches of the same type.
+//   REAL(x) is a constant, OCL_LANES the width of the vector. There are no native_ or fast functions.
+//   Functions are separated by empty lines. op_NAME serves floating point, and integers if there is no opi_NAME.
 #ifndef OCL_INLINE
 #define OCL_INLINE static inline
 #endif
@@ -33,8 +34,8 @@
 
 // ---- storage ----
 
-// To the nearest number of 8 bits of mantissa, ties to even; NaN stays NaN (its payload may lie in the lower bits). No
-// shift depends on the choice: one CPU compiler crashes on that where it vectorises a loop over strided elements.
+// Rounds to 8 bits of mantissa (bf16), ties to even. NaN stays NaN, even if its payload is only in the lower bits. No
+// shift depends on ?: because one CPU compiler crashes on that when it vectorises a loop over strided elements.
 OCL_INLINE float op_round_bf16(float x) {
   const uint u = as_uint(x), rounded = u + (uint)(0x7fff) + ((u >> 16) & (uint)(1));
   return as_float((isnan(x) ? u | (uint)(0x400000) : rounded) & (uint)(0xffff0000));
@@ -64,7 +65,7 @@ OCL_INLINE T op_truncdiv(T a, T b) {
   return trunc(a / b);
 }
 
-// From the exact remainder, as c10::div_floor_floating.
+// Floor division, computed from the exact remainder like c10::div_floor_floating.
 OCL_INLINE T op_floordiv(T a, T b) {
   const T m = fmod(a, b);
   T q = (a - m) / b;
@@ -138,7 +139,8 @@ OCL_INLINE T op_logaddexp(T a, T b) {
 
 // ---- special functions ----
 
-// The normal distribution's quantile of (1 + y) / 2, from the distance to the nearer end, which is exact.
+// The quantile of the normal distribution at (1 + y) / 2, from the distance of y to the nearer of -1 and 1, which is
+// exact.
 OCL_INLINE T op_erfinv(T y) {
   const T a = fabs(y), h = y * REAL(0.5), s = sqrt(REAL(-2.0) * log((REAL(1.0) - a) * REAL(0.5))), r = REAL(1.0) / s;
   const T middle = h * op_series_ndtri_middle(h * h * REAL(13.333333333333333) - REAL(1.0));
@@ -178,7 +180,8 @@ OCL_INLINE T op_digamma(T v) {
 
 // ---- reductions ----
 
-// (x, k) replaces (a, i): NaN beats all, the first of equals wins. M lanes whatever T is.
+// Whether (x, k) replaces (a, i) as the extremum: NaN wins over all, and of equal values the first wins. M lanes for
+// every T.
 OCL_INLINE M op_argmax_wins(T x, long k, T a, long i) {
   const N more = (x > a) | (isnan(x) & !isnan(a)), equal = (x == a) | (isnan(x) & isnan(a));
   return convert_M(more) | (convert_M(equal) & convert_M(k < i));
@@ -189,14 +192,14 @@ OCL_INLINE M op_argmin_wins(T x, long k, T a, long i) {
   return convert_M(less) | (convert_M(equal) & convert_M(k < i));
 }
 
-// The bits of a float as an integer, negative ones mirrored, so that integers compare as the numbers do.
+// The bits of a float as an integer, mirrored if negative. These integers compare like the floats.
 OCL_INLINE N op_order_key(T x) {
   const N sign = as_N(REAL(-0.0)), bits = as_N(x + REAL(0.0));
   return isnan(x) ? ~sign : (bits < 0 ? bits ^ ~sign : bits);
 }
 
-// Upper and lower part of (h + l) + x, h + l a sum of two numbers without overlap (Knuth's two-sum). An infinite sum
-// has no lower part.
+// The high and the low part of (h + l) + x, where h + l is a double-float number (Knuth's two-sum). The low part of an
+// infinite sum is 0.
 OCL_INLINE T op_sum_high(T h, T l, T x) {
   const T s = h + x, b = s - h, e = ((h - (s - b)) + (x - b)) + l;
   return isfinite(s) ? s + e : s;
@@ -207,19 +210,18 @@ OCL_INLINE T op_sum_low(T h, T l, T x) {
   return isfinite(s) ? e - ((s + e) - s) : REAL(0.0);
 }
 
-// exp(x) for x <= 0, or nan; results that are no normal numbers may be 0.
+// exp(x) for x <= 0, or nan. A subnormal result may become 0.
 OCL_INLINE T op_exp_falling(T x) {
   return exp(x);
 }
 
-// s * exp(m - n) + t * exp(k - n), n the larger of m and k: one of the two exponentials is 1, both are for equal
-// infinities.
+// s * exp(m - n) + t * exp(k - n) with n = max(m, k). One of the exponentials is 1; for equal infinities both are 1.
 OCL_INLINE T op_softmax_sum(T m, T s, T k, T t) {
   const T e = m == k ? REAL(1.0) : exp(-fabs(k - m));
   return k > m ? s * e + t : s + t * e;
 }
 
-// The same of s + l and t + u, as two numbers without overlap.
+// The same for the double-float numbers s + l and t + u.
 OCL_INLINE T op_softmax_high(T m, T s, T l, T k, T t, T u) {
   const T e = m == k ? REAL(1.0) : exp(-fabs(k - m)), a = k > m ? e : REAL(1.0), b = k > m ? REAL(1.0) : e;
   return op_sum_high(s * a, l * a + u * b, t * b);
@@ -230,15 +232,15 @@ OCL_INLINE T op_softmax_low(T m, T s, T l, T k, T t, T u) {
   return op_sum_low(s * a, l * a + u * b, t * b);
 }
 
-// Weight of the part of b elements when it is merged with a elements.
+// The weight of b elements when they are merged with a elements.
 OCL_INLINE T op_welford_ratio(T b, T a) {
   return b == REAL(0.0) ? REAL(0.0) : b / (a + b);
 }
 
 // ---- random numbers: Philox 4x32-10 (Salmon et al. 2011), key = seed, counter = {offset, index} ----
 
-// Ten rounds; words 0 and 1 of the result as the low and the high half of a ulong.
-// Words 0 and 1, or 2 and 3 unless `high` is 0.
+// Ten rounds. A ulong has two words of the result, the first in its low half.
+// Two of the four words: words 0 and 1 if `high` is 0, otherwise 2 and 3.
 OCL_INLINE ulong op_philox_pair(long seed, long offset, long index, long high) {
   uint k0 = convert_uint(as_ulong(seed) & (ulong)(0xffffffff)), k1 = convert_uint(as_ulong(seed) >> (ulong)(32));
   uint c0 = convert_uint(as_ulong(offset) & (ulong)(0xffffffff)), c1 = convert_uint(as_ulong(offset) >> (ulong)(32));
@@ -267,7 +269,7 @@ OCL_INLINE float op_philox_uniform(long seed, long offset, long index) {
          (float)(0x1p-24f);
 }
 
-// One word of four for each index.
+// The random number of an index: one of the four words that a counter gives.
 OCL_INLINE float op_philox_lane(long seed, long offset, long index) {
   const ulong words = op_philox_pair(seed, offset, index >> (long)(2), index & (long)(2));
   const ulong word = (index & (long)(1)) == (long)(0) ? words & (ulong)(0xffffffff) : words >> (ulong)(32);
@@ -318,7 +320,8 @@ OCL_INLINE T opi_relu(T x) {
   return x < (T)(0) ? (T)(0) : x;
 }
 
-// The divisors 0 (gives 0) and -1 (would overflow for the least integer) never reach the machine's division.
+// Division by 0 gives 0. The divisors 0 and -1 never reach the machine's division, because -1 overflows for the least
+// integer.
 OCL_INLINE T opi_truncdiv(T a, T b) {
   const T safe = ((b == (T)(0)) | ((b == (T)(-1)) & (b < (T)(0)))) ? (T)(1) : b;
   const T q = a / safe;

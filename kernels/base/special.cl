@@ -1,7 +1,8 @@
 // kernels/base/special.cl: special functions of csrc/ir/ops.def: Bessel, Airy, gamma, zeta, the normal distribution,
 // polynomials.
-// The rules are those of kernels/base/ops.cl. Series: kernels/base/special_series.cl. A test of every lane is `any(c ?
-// -1 : 0)`: true for scalars, whose comparisons give 1, and for vectors, whose give -1.
+// The rules are those of kernels/base/ops.cl. The series are in kernels/base/special_series.cl. `any(c ? -1 : 0)` tests
+// whether c holds in some lane: it works for scalars, whose comparisons give 1, and for vectors, whose comparisons give
+// -1.
 #ifndef OCL_INLINE
 #define OCL_INLINE static inline
 #endif
@@ -106,7 +107,7 @@ OCL_INLINE T op_spherical_bessel_j0(T x) {
   return fabs(x) < REAL(0.5) ? series : (isinf(x) ? REAL(0.0) : sin(x) / x);
 }
 
-// By x: below -4 modulus and phase, from 1 on exponential decay. At infinity NaN, as in PyTorch.
+// Below -4 by modulus and phase, from 1 on by the exponential decay, between by series. At infinity NaN, as in PyTorch.
 OCL_INLINE T op_airy_ai(T x) {
   const T a = fabs(x), z = REAL(0.66666666666666667) * a * sqrt(a), root = sqrt(sqrt(a));
   const T near = op_series_airy_middle((REAL(2.0) * x + REAL(3.0)) * REAL(0.2));
@@ -134,7 +135,7 @@ OCL_INLINE T op_log_ndtr(T x) {
   return x < REAL(-1.0) ? log(op_erfcx(-t) * REAL(0.5)) - t * t : log1p(erfc(t) * REAL(-0.5));
 }
 
-// The quantile: odd series about 1/2, and -s plus a series in 1/s with s = sqrt(-2 log p) in the tails.
+// The quantile: near 1/2 an odd series, in the tails -s plus a series in 1/s with s = sqrt(-2 log p).
 OCL_INLINE T op_ndtri(T p) {
   const T y = p - REAL(0.5), q = p > REAL(0.5) ? REAL(1.0) - p : p, s = sqrt(REAL(-2.0) * log(q)), r = REAL(1.0) / s;
   const T middle = y * op_series_ndtri_middle(y * y * REAL(13.333333333333333) - REAL(1.0));
@@ -204,7 +205,8 @@ OCL_INLINE T op_igamma_factor(T a, T x) {
   return a > REAL(10.0) ? far : near;
 }
 
-// sum of x^k / ((a + 1) ... (a + k)): the lower function over its factor. Lanes that are not `wanted` do nothing.
+// sum of x^k / ((a + 1) ... (a + k)), which is the lower incomplete gamma function over its factor. Lanes that are not
+// `wanted` do nothing.
 OCL_INLINE T op_igamma_series(T a, T x, N wanted) {
   T sum = REAL(1.0), term = REAL(1.0), r = a;
   for (int k = 0; k < 2000; ++k) {
@@ -217,7 +219,8 @@ OCL_INLINE T op_igamma_series(T a, T x, N wanted) {
   return sum;
 }
 
-// The upper function over a times its factor: Legendre's continued fraction, evaluated forwards (Lentz).
+// The upper incomplete gamma function over a times its factor, by Legendre's continued fraction in Lentz's forward
+// form.
 OCL_INLINE T op_igammac_fraction(T a, T x, N wanted) {
   const T tiny = REAL(1.0e-30);
   T b = x + REAL(1.0) - a, c = REAL(1.0) / tiny, d = REAL(1.0) / (fabs(b) < tiny ? tiny : b), h = d, change = REAL(0.0);
@@ -262,7 +265,7 @@ OCL_INLINE T op_igammac(T a, T x) {
 
 // ---- orthogonal polynomials of degree trunc(n), 0 below degree 0 ----
 
-// The recurrence of all four Chebyshev polynomials, from 1 and `first`.
+// The recurrence that all four Chebyshev polynomials share, from P_0 = 1 and P_1 = `first`.
 OCL_INLINE T op_chebyshev_walk(T x, T n, T first) {
   T p = REAL(1.0), q = first;
   for (int k = 2;; ++k) {
@@ -275,7 +278,8 @@ OCL_INLINE T op_chebyshev_walk(T x, T n, T first) {
   return n < REAL(0.0) ? REAL(0.0) : (n < REAL(1.0) ? REAL(1.0) : q);
 }
 
-// High degrees inside the interval by the cosine, of which the walk would need many steps; -1 and 1 have closed forms.
+// High degrees inside the interval are computed by a cosine, because the recurrence would need many steps. -1 and 1
+// have closed forms.
 OCL_INLINE T op_chebyshev_t(T x, T degree) {
   const T n = trunc(degree), sign = fmod(n, REAL(2.0)) == REAL(0.0) ? REAL(1.0) : x;
   const N edge = (fabs(x) == REAL(1.0)) & (n >= REAL(0.0)), far = (n > REAL(64.0)) & (fabs(x) < REAL(1.0));
@@ -306,7 +310,8 @@ OCL_INLINE T op_chebyshev_w(T x, T degree) {
   return edge ? ends : (far ? sin((n + REAL(0.5)) * angle) / sin(angle * REAL(0.5)) : walked);
 }
 
-// From `first`, H_(k+1) = scale (x H_k) - k scale H_(k-1); NaN beyond the degree where PyTorch stops counting.
+// Hermite polynomials from H_1 = `first` by H_(k+1) = scale (x H_k) - k scale H_(k-1). Beyond the highest degree that
+// PyTorch computes the result is NaN.
 OCL_INLINE T op_hermite_walk(T x, T degree, T scale) {
   const T n = trunc(degree), most = sizeof(x) == OCL_LANES * 4 ? REAL(128.0) : REAL(512.0);
   T p = REAL(1.0), q = scale * x;

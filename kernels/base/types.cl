@@ -21,11 +21,12 @@
 #ifndef OCL_INLINE  // every helper function of a kernel file
 #define OCL_INLINE static inline
 #endif
-#ifndef OCL_NOINLINE  // a rare path whose registers must not weigh on the caller's
+#ifndef OCL_NOINLINE  // a rare path, kept out of the caller so that it costs the caller no registers
 #define OCL_NOINLINE static __attribute__((noinline))
 #endif
-// CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
-// version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
+// Item kernels have one work-item a work-group and explicit vectors. Without this hint Intel's runtime also builds a
+// version that runs 16 work-items at once, which nothing uses. That takes ten times as long if a tile has many
+// accumulators.
 #ifndef ONE_ITEM
 #define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
 #endif
@@ -42,8 +43,8 @@ typedef float4 V4;
 typedef float8 V8;
 typedef float16 V16;
 
-// Storage type of the inputs: float, or IN_HALF (fp16) or IN_BF16 (upper 16 bits of a float). Arithmetic is always in
-// float.
+// Storage type of the inputs: float, fp16 with IN_HALF, or bf16 (the upper 16 bits of a float) with IN_BF16. Arithmetic
+// is always in float.
 #ifndef IN_T
 #if defined(IN_HALF)
 #define IN_T half
@@ -54,7 +55,8 @@ typedef float16 V16;
 #endif
 #endif
 
-// ---- load ---- p: pointer to storage in any address space, i: index in elements, no alignment beyond the element's
+// ---- load ---- p: pointer to storage in any address space, i: index in elements. p need only be aligned to an
+// element.
 #if defined(IN_HALF)
 #define LOAD(p, i) vload_half((size_t)0, (p) + (i))
 #define LOADV(p, i) OCL_CAT(vload_half, VW)((size_t)0, (p) + (i))
@@ -70,19 +72,19 @@ typedef float16 V16;
 // ---- store ----
 #define VSTORE(v, p) OCL_CAT(vstore, VW)((v), (size_t)0, (p))  // VW floats to any float pointer
 
-// ---- group family (*_group.cl): one work-group = one tile of the output, operands staged in local memory ----
+// ---- group kernels: one work-group = one tile of the output, operands staged in local memory ----
 //
-// A staged tile is [depth][width + TILE_PAD] floats: the multiply loop reads float4 along the width for one depth at a
-// time. All "const int" parameters below are compile-time constants at the call, so that every loop unrolls and every
-// private index is constant.
-#define TILE_PAD 4  // floats; rows of the transposing store (depth contiguous in memory) land on different banks
+// A staged tile is [depth][width + TILE_PAD] floats. The multiply loop reads float4 along the width for one depth at a
+// time. All "const int" parameters below are compile-time constants at the call. So every loop unrolls, and every index
+// of a private array is constant.
+#define TILE_PAD 4  // floats; with it, a store that transposes (depth contiguous in memory) goes to different banks
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-// Four neighbouring elements. `aligned`, the same for the whole launch: their address is a multiple of four elements,
-// one load instead of the four that compilers make of vload4. The host promises strides; where an input tensor begins
-// is seen only at run time, by ALIGNED(offset). The second path costs 5 to 10 percent on an H200, so ALIGNED_BASES
-// drops it where the plan itself places the operands.
+// Loads four neighbouring elements. aligned: 1 if their address is a multiple of four elements, in the whole launch.
+// Then it is one load; compilers make four loads of a vload4. Strides are known when the kernel is built, but where an
+// input tensor begins is known only at run time: ALIGNED(offset) tests it. The test costs 5 to 10 percent on an H200.
+// ALIGNED_BASES 1 removes it where the plan itself places the operands.
 #ifndef ALIGNED_BASES
 #define ALIGNED_BASES 0  // 1: all operands read as float4 begin at multiples of four elements
 #endif
@@ -94,17 +96,17 @@ ALWAYS_INLINE float4 load4(__global const IN_T* p, const int aligned) {
   return (float4)(LOAD(p, 0), LOAD(p, 1), LOAD(p, 2), LOAD(p, 3));
 }
 
-// Work-item (x, y) of a group that is `across` items wide. 32 neighbouring items form a patch 8 wide and 4 high where
-// this fits: they then read
-// 8 + 4 different float4 of the staged tiles and not 16 + 2.
+// Position (x, y) of a work-item in a work-group that is `across` work-items wide. If it fits, 32 neighbouring
+// work-items form a patch 8 wide and 4 high. They then read 8 + 4 different float4 of the staged tiles instead of 16 +
+// 2.
 ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
   if (across % 8 == 0 && down % 4 == 0)
     return (int2)((lane & 7) + 8 * ((lane >> 5) % (across / 8)), ((lane >> 3) & 3) + 4 * ((lane >> 5) / (across / 8)));
   return (int2)(lane % across, lane / across);
 }
 
-// Fetches this item's share of a width x depth part of a matrix, zeros outside (width_left, depth_left).
-// along_depth: depth is the contiguous dimension; quads: it is read by load4 and its extent is a multiple of 4.
+// Loads this work-item's share of width x depth elements of a matrix, zeros outside (width_left, depth_left).
+// along_depth: 1 if the depth is contiguous. quads: 1 to read it by load4; its extent is then a multiple of 4.
 ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride,
                               const int width_left, const int depth_left, const int lane, const int items,
                               const int width, const int depth, const int along_depth, const int quads,
@@ -134,7 +136,7 @@ ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long w
   }
 }
 
-// Stores what tile_fetch holds into a staged tile.
+// Stores what tile_fetch loaded into a staged tile.
 ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width,
                              const int depth, const int along_depth, const int quads) {
   const int row = width + TILE_PAD;
@@ -165,9 +167,9 @@ ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int 
   }
 }
 
-// acc += a-tile * b-tile over `depth`. The item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across + 4*item.x
-// + 0..3 for i < item_m/4, j < item_n/4 (both 1 or 2): blocks of 4x4 apart from each other, so that neighbouring items
-// read neighbouring float4.
+// acc += a-tile * b-tile over `depth`. The work-item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across +
+// 4*item.x + 0..3 for i < item_m/4, j < item_n/4 (both 1 or 2). These are separate blocks of 4x4, so that neighbouring
+// work-items read neighbouring float4.
 //   acc[(i*4 + row) * (item_n/4) + j] = float4 along the columns
 ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item,
                                  const int across, const int down, const int depth, const int item_m,
@@ -195,8 +197,7 @@ ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local co
   }
 }
 
-// total += acc; acc = 0: every SUM_STEPS steps of a long sum, so that its rounding errors grow with the root of a short
-// one.
+// total += acc; acc = 0. Called every SUM_STEPS steps of a long sum, so that its rounding error is that of short sums.
 ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   OCL_UNROLL
   for (int i = 0; i < quads; ++i) {
@@ -205,7 +206,7 @@ ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   }
 }
 
-// One lane of a vector that sits in registers; `lane` may vary.
+// Element `lane` of a vector in registers; `lane` need not be a constant.
 ALWAYS_INLINE float lane_of(const float4 v, const int lane) {
   return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w;
 }

@@ -1,10 +1,9 @@
-// kernels/base/vectors.cl: vload and vstore of float4, 8 and 16 as one access each, for CPU runtimes: before any other
-// file of a text.
-// Some compilers put a vector together from parts and do not always join them again: PoCL 3.1 makes five stores of a
-// vstore16.
+// kernels/base/vectors.cl: vload and vstore of float4, 8 and 16 as one access each, for CPU runtimes. Comes before any
+// other file of a text. Some compilers load the elements of a vector one by one and do not always join them again: PoCL
+// 3.1 makes five stores of a vstore16.
 #ifndef OCL_VECTOR_CL
 #define OCL_VECTOR_CL
-#ifdef __clang__  // whose typedefs may lower an alignment
+#ifdef __clang__  // Clang allows a typedef with a smaller alignment
 #define OCL_VECTOR_ACCESS(type, n, space)                                                                          \
   static inline __attribute__((overloadable)) type##n ocl_vload##n(const size_t i, space const type* p) {          \
     return *(space const ocl_##type##n*)(p + n * i);                                                               \

@@ -1,36 +1,33 @@
 // kernels/conv/group.cl: 2-D convolution on GPUs as an implicit GEMM, forward and (DATA_GRADIENT) gradient with respect
 // to the input.
 //
-//   forward:        y[n,k,h,w]  = sum over r,s,c of x[n, c, h*stride - pad + r*dilation, w*stride - pad + s*dilation] *
-//                   W[k,c,r,s]
-//   DATA_GRADIENT:  y[n,k,h,w]  = sum over r,s,c of x[n, c, (h + pad - r*dilation)/stride, (w + pad -
-//   s*dilation)/stride] * W[c,k,r,s], whole quotients only
+//   forward:        y[n,k,h,w] = sum over r,s,c of
+//                     x[n, c, h*stride - pad + r*dilation, w*stride - pad + s*dilation] * W[k,c,r,s]
+//   DATA_GRADIENT:  y[n,k,h,w] = sum over r,s,c of
+//                     x[n, c, (h + pad - r*dilation)/stride, (w + pad - s*dilation)/stride] * W[c,k,r,s]
+//                     where the quotients are whole numbers
 //
-// In both, x is what is read, y what is produced, c the channels summed over and k the channels produced, per group:
-// for the gradient x is dy, y is dx, c counts the filters. GEMM with M = pixels of y, N = k, depth = (r, s, c). One
-// work-group = TILE_M pixels x TILE_N channels, the pipeline of gemm/group.cl.
+// x is what the kernel reads, y what it writes, c the channels that are summed over, k the channels of the result, per
+// group. For the gradient x is dy, y is dx, and c counts the filters. GEMM with M = pixels of y, N = k, depth = (r, s,
+// c). One work-group = TILE_M pixels x TILE_N channels. The pipeline is that of gemm/group.cl.
 //
-//   x (NHWC)                  row m of the A tile = pixel m, shifted by the tap (r, s): TILE_K consecutive channels of
-//                             one pixel of x, or zeros outside
-//   +---------+      taps r, s outermost, channel blocks innermost; a step never crosses a tap (FLAT: steps run over
-//                    the flattened (r, s, c))
-//   |  .r,s   |
-//   |    m    |      gradient with stride: y's pixels fall into stride_h * stride_w phases (h % stride_h, w %
-//   |         |      stride_w), all pixels of a phase use the same taps.
-//   +---------+      One grid dimension runs over the phases: no zeros are multiplied and every pixel has one owner.
+//   x (NHWC)          Row m of the A tile is pixel m, shifted by the tap (r, s): TILE_K consecutive channels of one
+//   +---------+       pixel of x, or zeros outside. Taps r, s are the outer loops, channel blocks the inner one. A step
+//   |  .r,s   |       has one tap (FLAT: steps run over the flattened (r, s, c)).
+//   |    m    |       Gradient with stride: the pixels of y fall into stride_h * stride_w phases (h % stride_h, w %
+//   |         |       stride_w). All pixels of a phase use the same taps. One grid dimension runs over the phases. So
+//   +---------+       no zeros are multiplied, and every pixel has one owner.
 //
 // Arguments: x, x_offset, w, w_offset, int batch, C, K (per group), in_h, in_w (of x), out_h, out_w (of y), R, S,
-// stride_h, stride_w, pad_h, pad_w,
-//   dilation_h, dilation_w, long x_n, int x_h, x_w, x_c (strides of x in elements; one image below 2^31 elements),
-//   epilogue.
-//   x channel stride 1 (x_c is not read) unless FLAT. w packed [R][S][C][groups * K]: forward from weight [groups*K, C,
-//   R, S] by permute(2, 3, 1, 0);
-//   gradient from weight [groups*C, K, R, S] by view(groups, C, K, R, S).permute(3, 4, 1, 0, 2); without groups
-//   permute(2, 3, 0, 1).
-// Grid: global (ceil(pixels/TILE_M) * ceil(K/TILE_N) * GROUP, groups, phases), local (GROUP, 1, 1).
+//   stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, long x_n, int x_h, x_w, x_c (strides of x in elements;
+//   one image has less than 2^31 elements), epilogue.
+//   The channel stride of x is 1 (x_c is not read) unless FLAT. w packed [R][S][C][groups * K]: forward from weight
+//   [groups*K, C, R, S] by permute(2, 3, 1, 0); gradient from weight [groups*C, K, R, S] by view(groups, C, K, R,
+//   S).permute(3, 4, 1, 0, 2), without groups by permute(2, 3, 0, 1).
+// Grid: global (ceil(pixels/TILE_M) * ceil(K/TILE_N) * GROUP_SIZE, groups, phases), local (GROUP_SIZE, 1, 1).
 //   forward: pixels = batch * out_h * out_w, phases = 1. Gradient: pixels = batch * ceil(out_h/stride_h) *
 //   ceil(out_w/stride_w), phases = stride_h * stride_w.
-// Hooks: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW = 4.
+// Epilogue macros: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW = 4.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_group
 #endif
@@ -47,7 +44,7 @@
 #define TILE_K 16  // depth of one step, 8 or 16
 #endif
 #ifndef SUM_STEPS
-#define SUM_STEPS 0  // steps after which the running sum joins the total; 0: one running sum
+#define SUM_STEPS 0  // steps after which the running sum is added to the total; 0: one running sum
 #endif
 #if SUM_STEPS
 #define SUM_OF(i) (total[i] + acc[i])
@@ -79,19 +76,19 @@
 #endif
 #define ACROSS (TILE_N / ITEM_N)
 #define DOWN (TILE_M / ITEM_M)
-#define GROUP (ACROSS * DOWN)  // work-items, 64..256
-#define X_HELD (TILE_M * TILE_K / 4 / GROUP)  // float4 of x an item fetches a step
-#define W_HELD ((TILE_N * TILE_K / 4 + GROUP - 1) / GROUP)
-#if TILE_M * TILE_K / 4 % GROUP != 0
+#define GROUP_SIZE (ACROSS * DOWN)  // work-items, 64..256
+#define X_HELD (TILE_M * TILE_K / 4 / GROUP_SIZE)  // float4 of x that a work-item loads in a step
+#define W_HELD ((TILE_N * TILE_K / 4 + GROUP_SIZE - 1) / GROUP_SIZE)
+#if TILE_M * TILE_K / 4 % GROUP_SIZE != 0
 #error "the quads of the pixel tile are not a multiple of the work-items"
 #endif
-#if FLAT && GROUP % TILE_M != 0
+#if FLAT && GROUP_SIZE % TILE_M != 0
 #error "FLAT needs at least one work-item per pixel of the tile"
 #endif
-#define PIXELS (FLAT ? 1 : X_HELD)  // different pixels an item fetches
+#define PIXELS (FLAT ? 1 : X_HELD)  // different pixels that a work-item loads
 #define OUTSIDE (-0x20000000)  // a coordinate that no tap brings back into the image
 
-// One pixel of y, from its number among those of the phase.
+// A pixel of y. pixel_of: from its number within the phase.
 typedef struct {
   int n, h, w;
 } Pixel;
@@ -104,7 +101,7 @@ OCL_INLINE Pixel pixel_of(const int m, const int rows, const int columns) {
   return p;
 }
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
     __global const IN_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
     __global const IN_T* w, const ulong w_offset,  // [R][S][C][groups * K]
     const int batch, const int C_, const int K, const int in_h, const int in_w, const int out_h, const int out_w,
@@ -131,7 +128,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   const int lane = get_local_id(0);
   const int2 item = tile_item(lane, ACROSS, DOWN);
   const int k_tiles = (K + TILE_N - 1) / TILE_N;
-  const int m0 = (int)get_group_id(0) / k_tiles * TILE_M;  // neighbouring groups share pixels of x
+  const int m0 = (int)get_group_id(0) / k_tiles * TILE_M;  // neighbouring work-groups share pixels of x
   const int k0 = (int)get_group_id(0) % k_tiles * TILE_N;
   const int group = get_group_id(1);
   const int w_row = get_global_size(1) * K;  // elements from one (r, s, c) to the next
@@ -144,13 +141,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   const int rows = (out_h + step_h - 1) / step_h, columns = (out_w + step_w - 1) / step_w;
   const int pixels = batch * rows * columns;
 
-  // The pixels whose part of x this item fetches: where tap "shift 0" finds them.
+  // The pixels for which this work-item loads x: where their tap with shift 0 lies in x.
   __global const IN_T* from[PIXELS];
   int from_h[PIXELS], from_w[PIXELS];
-  const int quad = FLAT ? 0 : lane % (TILE_K / 4) * 4;  // first channel in a step that this item fetches
+  const int quad = FLAT ? 0 : lane % (TILE_K / 4) * 4;  // first channel of a step that this work-item loads
   OCL_UNROLL
   for (int i = 0; i < PIXELS; ++i) {
-    const int m = m0 + (FLAT ? lane % TILE_M : (lane + i * GROUP) / (TILE_K / 4));
+    const int m = m0 + (FLAT ? lane % TILE_M : (lane + i * GROUP_SIZE) / (TILE_K / 4));
     const Pixel p = pixel_of(m, rows, columns);
     from_h[i] = m < pixels ? DATA_GRADIENT ? p.h : p.h * stride_h - pad_h : OUTSIDE;
     from_w[i] = DATA_GRADIENT ? p.w : p.w * stride_w - pad_w;
@@ -175,37 +172,37 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   int step_at = 0;
 #define MORE_STEPS (step_at < depth)
 #define NEXT_STEP step_at += TILE_K;
-#define FETCH_STEP                                                                                                    \
-  {                                                                                                                   \
-    OCL_UNROLL                                                                                                        \
-    for (int i = 0; i < X_HELD; ++i) {                                                                                \
-      float part[4];                                                                                                  \
-      OCL_UNROLL                                                                                                      \
-      for (int j = 0; j < 4; ++j) {                                                                                   \
-        const int at = step_at + lane / TILE_M + (i * 4 + j) * (GROUP / TILE_M);                                      \
-        const int c = at % C, tap = at / C, r = tap / S, s = tap % S;                                                 \
-        part[j] = 0.0f;                                                                                               \
-        int h, w_;                                                                                                    \
-        int hit = at < depth;                                                                                         \
-        if (DATA_GRADIENT) {                                                                                          \
-          const int over_h = phase_h + pad_h - r * dilation_h, over_w = phase_w + pad_w - s * dilation_w;             \
-          h = from_h[0] + over_h / stride_h;                                                                          \
-          w_ = from_w[0] + over_w / stride_w;                                                                         \
-          hit = hit && over_h % stride_h == 0 && over_w % stride_w == 0;                                              \
-        } else {                                                                                                      \
-          h = from_h[0] + r * dilation_h;                                                                             \
-          w_ = from_w[0] + s * dilation_w;                                                                            \
-        }                                                                                                             \
-        if (hit && h >= 0 && h < in_h && w_ >= 0 && w_ < in_w) part[j] = LOAD(from[0], h * x_h + w_ * x_w + c * x_c); \
-      }                                                                                                               \
-      x_held[i] = (float4)(part[0], part[1], part[2], part[3]);                                                       \
-    }                                                                                                                 \
-    tile_fetch(w_held, w + (long)step_at * w_row, 1, w_row, K - k0, depth - step_at, lane, GROUP, TILE_N, TILE_K, 0,  \
-               W_VEC4, ALIGNED(w_offset));                                                                            \
+#define FETCH_STEP                                                                                                     \
+  {                                                                                                                    \
+    OCL_UNROLL                                                                                                         \
+    for (int i = 0; i < X_HELD; ++i) {                                                                                 \
+      float part[4];                                                                                                   \
+      OCL_UNROLL                                                                                                       \
+      for (int j = 0; j < 4; ++j) {                                                                                    \
+        const int at = step_at + lane / TILE_M + (i * 4 + j) * (GROUP_SIZE / TILE_M);                                  \
+        const int c = at % C, tap = at / C, r = tap / S, s = tap % S;                                                  \
+        part[j] = 0.0f;                                                                                                \
+        int h, w_;                                                                                                     \
+        int hit = at < depth;                                                                                          \
+        if (DATA_GRADIENT) {                                                                                           \
+          const int over_h = phase_h + pad_h - r * dilation_h, over_w = phase_w + pad_w - s * dilation_w;              \
+          h = from_h[0] + over_h / stride_h;                                                                           \
+          w_ = from_w[0] + over_w / stride_w;                                                                          \
+          hit = hit && over_h % stride_h == 0 && over_w % stride_w == 0;                                               \
+        } else {                                                                                                       \
+          h = from_h[0] + r * dilation_h;                                                                              \
+          w_ = from_w[0] + s * dilation_w;                                                                             \
+        }                                                                                                              \
+        if (hit && h >= 0 && h < in_h && w_ >= 0 && w_ < in_w) part[j] = LOAD(from[0], h * x_h + w_ * x_w + c * x_c);  \
+      }                                                                                                                \
+      x_held[i] = (float4)(part[0], part[1], part[2], part[3]);                                                        \
+    }                                                                                                                  \
+    tile_fetch(w_held, w + (long)step_at * w_row, 1, w_row, K - k0, depth - step_at, lane, GROUP_SIZE, TILE_N, TILE_K, \
+               0, W_VEC4, ALIGNED(w_offset));                                                                          \
   }
 #else
-  // The step: tap (r, s), channels from c. A tap that no pixel of the phase uses is passed over; the same for the whole
-  // group.
+  // A step is tap (r, s) and channels from c on. Taps that no pixel of the phase uses are skipped, by the whole
+  // work-group together.
   int r = 0, s = 0, c = 0, shift_h, shift_w;
 #define TAP_USED     \
   (!DATA_GRADIENT || \
@@ -219,7 +216,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
       ++r;          \
     }               \
   }
-// Distance from a pixel's place at "shift 0" to where the tap finds it; divisions, so only when the tap changes.
+// Distance in x from shift 0 to the current tap. It needs divisions, so it is computed only when the tap changes.
 #define SHIFT                                                                                 \
   {                                                                                           \
     while (MORE_STEPS && !TAP_USED) NEXT_TAP                                                  \
@@ -234,40 +231,40 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
       SHIFT       \
     }             \
   }
-#define FETCH_STEP                                                                                                    \
-  {                                                                                                                   \
-    OCL_UNROLL                                                                                                        \
-    for (int i = 0; i < X_HELD; ++i) {                                                                                \
-      const int h = from_h[i] + shift_h, w_ = from_w[i] + shift_w, at = h * x_h + w_ * x_w + c;                       \
-      x_held[i] = (float4)(0.0f);                                                                                     \
-      if (h >= 0 && h < in_h && w_ >= 0 && w_ < in_w && c + quad < C) {                                               \
-        if (X_VEC4)                                                                                                   \
-          x_held[i] = load4(from[i] + at, ALIGNED(x_offset));                                                         \
-        else {                                                                                                        \
-          x_held[i].x = LOAD(from[i], at);                                                                            \
-          if (c + quad + 1 < C) x_held[i].y = LOAD(from[i], at + 1);                                                  \
-          if (c + quad + 2 < C) x_held[i].z = LOAD(from[i], at + 2);                                                  \
-          if (c + quad + 3 < C) x_held[i].w = LOAD(from[i], at + 3);                                                  \
-        }                                                                                                             \
-      }                                                                                                               \
-    }                                                                                                                 \
-    tile_fetch(w_held, w + ((r * S + s) * C + c) * (long)w_row, 1, w_row, K - k0, C - c, lane, GROUP, TILE_N, TILE_K, \
-               0, W_VEC4, ALIGNED(w_offset));                                                                         \
+#define FETCH_STEP                                                                                                 \
+  {                                                                                                                \
+    OCL_UNROLL                                                                                                     \
+    for (int i = 0; i < X_HELD; ++i) {                                                                             \
+      const int h = from_h[i] + shift_h, w_ = from_w[i] + shift_w, at = h * x_h + w_ * x_w + c;                    \
+      x_held[i] = (float4)(0.0f);                                                                                  \
+      if (h >= 0 && h < in_h && w_ >= 0 && w_ < in_w && c + quad < C) {                                            \
+        if (X_VEC4)                                                                                                \
+          x_held[i] = load4(from[i] + at, ALIGNED(x_offset));                                                      \
+        else {                                                                                                     \
+          x_held[i].x = LOAD(from[i], at);                                                                         \
+          if (c + quad + 1 < C) x_held[i].y = LOAD(from[i], at + 1);                                               \
+          if (c + quad + 2 < C) x_held[i].z = LOAD(from[i], at + 2);                                               \
+          if (c + quad + 3 < C) x_held[i].w = LOAD(from[i], at + 3);                                               \
+        }                                                                                                          \
+      }                                                                                                            \
+    }                                                                                                              \
+    tile_fetch(w_held, w + ((r * S + s) * C + c) * (long)w_row, 1, w_row, K - k0, C - c, lane, GROUP_SIZE, TILE_N, \
+               TILE_K, 0, W_VEC4, ALIGNED(w_offset));                                                              \
   }
   SHIFT
 #endif
-#define KEEP_STEP(now)                                                                         \
-  {                                                                                            \
-    tile_keep((__local float*)x_tile[now], x_held, lane, GROUP, TILE_M, TILE_K, !FLAT, !FLAT); \
-    tile_keep((__local float*)w_tile[now], w_held, lane, GROUP, TILE_N, TILE_K, 0, W_VEC4);    \
+#define KEEP_STEP(now)                                                                              \
+  {                                                                                                 \
+    tile_keep((__local float*)x_tile[now], x_held, lane, GROUP_SIZE, TILE_M, TILE_K, !FLAT, !FLAT); \
+    tile_keep((__local float*)w_tile[now], w_held, lane, GROUP_SIZE, TILE_N, TILE_K, 0, W_VEC4);    \
   }
 
-  int more = MORE_STEPS, now = 0;  // `more` is the same for the whole group
+  int more = MORE_STEPS, now = 0;  // `more` is the same for the whole work-group
   if (more) {
     FETCH_STEP
     KEEP_STEP(0)
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // the first part of both operands is in buffer 0
+  barrier(CLK_LOCAL_MEM_FENCE);  // the first step of both operands is in buffer 0
   while (more) {
     NEXT_STEP
     more = MORE_STEPS;
@@ -279,7 +276,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #endif
     now ^= 1;
     if (more) KEEP_STEP(now)
-    // the next part is complete, and everyone has read the current one: its buffer is free
+    // the next step is complete, and all have read the current one: its buffer is free
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 

@@ -1,51 +1,47 @@
-// kernels/conv/item.cl: 2-D convolution forward and its data gradient (= transposed convolution) as an implicit GEMM,
-// groups included.
-// y[n][k][oh][ow] = sum over c, r, s of x[n][c][oh*stride_h - pad_h + r*dil_h][ow*stride_w - pad_w + s*dil_w] *
-// w[k][c][r][s], zero outside x. CPU family: one work-item = MT register tiles of MR pixels x TN = NV*VW output
-// channels of one group.
+// kernels/conv/item.cl: 2-D convolution forward, and its data gradient (= transposed convolution), as an implicit GEMM,
+// groups included. Item kernel: one work-item = MT register tiles of MR pixels x TN = NV*VW output channels of one
+// group. y[n][k][oh][ow] = sum over c, r, s of x[n][c][oh*stride_h - pad_h + r*dil_h][ow*stride_w - pad_w + s*dil_w] *
+// w[k][c][r][s], zero outside x.
 //
-//   pixel p    = (n, oh, ow) flattened      tap (r, s): the MR pixels of a tile are MR row pointers, each the start of
-//                                           a contiguous run of
-//   tile       : MR consecutive pixels      `run` floats in x, or in zeros[] where the tap leaves the image; its packed
-//                                           weights are run x TN.
-//      k ->                                 acc[i][:] += row[i][j] * w[tap][j][:]      for j in run
-//   p +------------------------+
-//   | | acc[0][0] .. [NV-1]    |  x MT      tap_block taps are summed in registers, then added to sums[] (private,
-//   | |                        |            4*MT*MR*TN bytes): their
-//   v | ...      [MR-1]        |            weights (tap_block*run*TN*4 bytes) stay in cache while the MT tiles go by,
-//     |                        |            and sums stay short.
-//     +------------------------+            Good: tap_block*run near 512, and its weights at most half of L2.
+//      k ->
+//   p +------------------------+       p = (n, oh, ow) flattened. A tile has MR consecutive pixels.
+//   | | acc[0][0] .. [NV-1]    |  x MT
+//   v | ...      [MR-1]        |
+//     +------------------------+       acc[i][:] += row[i][j] * w[tap][j][:] for j in run
+//
+// For a tap (r, s) the MR pixels of a tile are MR row pointers. Each points to a contiguous run of `run` floats in x,
+// or to zeros[] where the tap leaves the image. The packed weights of a tap are run x TN. Every tap_block taps are
+// summed in registers, then added to sums[] (private, 4*MT*MR*TN bytes). So their weights (tap_block*run*TN*4 bytes)
+// stay in cache while all MT tiles use them, and sums stay short. Good values: tap_block*run near 512, its weights at
+// most half of L2.
 //
 // RUN says what a run is (x is addressed as x[n*x_n + h*x_h + w*x_w + c*x_c], strides in elements):
 //   0  channels of a pixel:      taps (r, s), run = C.      Needs x_c == 1.
 //   1  a filter row of pixels:   taps r,      run = S*C.    Needs x_c == 1, x_w == C (one group), dil_w == 1, and no
-//                                                           tap that leaves the image:
-//                                x is a padded copy, pad_h == pad_w == 0. For NHWC with few channels.
-// DATA_GRADIENT 1: `x` is dy, C counts the channels of dy (per group), K those of dx, in_* is the size of dy, out_* of
-// dx; the weights are packed with
-//   c and k exchanged, not flipped. dx[n][k][h][w] = sum over c, r, s with (h + pad_h - r*dil_h) = stride_h*oh of
-//   dy[n][c][oh][ow] * w[c][k][r][s].
-//   The pixels of a phase (h % stride_h, w % stride_w) share their taps: tiles hold pixels of one phase, and no zeros
-//   are multiplied. RUN must be 0.
-//   With stride 1 it is the forward kernel on flipped weights with pad' = dil*(R-1) - pad, and both give the same
-//   result.
+//                                tap that leaves the image: x is a padded copy, pad_h == pad_w == 0. For NHWC with few
+//                                channels.
+// DATA_GRADIENT 1: `x` is dy, C counts the channels of dy (per group), K those of dx, in_* is the size of dy, out_*
+//   that of dx. The weights are packed with c and k exchanged, not flipped. dx[n][k][h][w] = sum over c, r, s with (h +
+//   pad_h - r*dil_h) = stride_h*oh of dy[n][c][oh][ow] * w[c][k][r][s].
+//   The pixels of a phase (h % stride_h, w % stride_w) share their taps. A tile has pixels of one phase, so no zeros
+//   are multiplied. RUN must be 0. With stride 1, the forward kernel with flipped weights and pad' = dil*(R-1) - pad
+//   gives the same result.
 //
 // Inputs: x as above, offset in elements;
 //   w packed and padded with zeros, element (g, k, c, r, s) at ((((g*ceil(K/PANEL) + k/PANEL)*R + r)*S + s)*C +
-//   c)*PANEL + k % PANEL
-//     (k, c within the group);
+//     c)*PANEL + k % PANEL (k, c within the group);
 //   zeros: C zeros (RUN 0; unused otherwise).
 // Arguments: x, x_offset, w, w_offset, zeros, zeros_offset, with BIAS bias, bias_offset, int batch, C, in_h, in_w, K,
-// out_h, out_w, groups, R, S, stride_h, stride_w, pad_h, pad_w,
-//   dil_h, dil_w, x_h, x_w, x_c, tap_block, long x_n, EPILOGUE_PARAMS.   C, K: channels of ONE group.
+//   out_h, out_w, groups, R, S, stride_h, stride_w, pad_h, pad_w, dil_h, dil_w, x_h, x_w, x_c, tap_block, long x_n,
+//   EPILOGUE_PARAMS. C, K: channels of ONE group.
 // Global size: (ceil(batch*ceil(out_h/ph)*ceil(out_w/pw) / (MR*MT)), groups*ceil(K/TN), ph*pw), local (1, 1, 1);
 //   ph = pw = 1 forward; ph = stride_h, pw = stride_w for DATA_GRADIENT.
-// Hooks: STORE(acc, n, k, h, w), STOREV(acc, n, k, h, w) with k = g*K + channel in the group; store dimension k.
-//   STATISTICS 1, forward alone: the item also leaves mean (which 0), m2 (1: the sum of squared distances from it) and
-//   count (2) of its pixels for each
-//   channel, as part get_global_id(0): STORE1(value, which, part, k), STORE1V along k.
+// Epilogue macros: STORE(acc, n, k, h, w), STOREV(acc, n, k, h, w) with k = g*K + channel in the group; store dimension
+//   k. STATISTICS 1 (forward only): a work-item also stores the statistics of its pixels for each channel, by
+//   STORE1(value, which, slice, k) and STORE1V along k: mean (which 0), m2 (1, the sum of squared distances from the
+//   mean) and count (2). The slice is get_global_id(0).
 //   BIAS 1: bias[k], k over all groups, is added to each sum.
-//   Both have one call site in a loop: an epilogue may be long, and building it MR*NV times took seconds.
+//   Each macro has one call site, in a loop: an epilogue may be long, and building MR*NV copies of it took seconds.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_item
 #endif
@@ -70,7 +66,7 @@
 #define DATA_GRADIENT 0  // see above
 #endif
 #ifndef WHOLE_VECTORS
-#define WHOLE_VECTORS 0  // 1: K % VW == 0, no channel is stored alone
+#define WHOLE_VECTORS 0  // 1: K % VW == 0, so every store is a whole vector
 #endif
 #ifndef STATISTICS
 #define STATISTICS 0  // see above
@@ -135,7 +131,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
       const int m = first + t * MR;
       if (m >= pixels) break;
       const int rows = min(MR, pixels - m);
-      // output pixel: image, row and column (of the phase); the last pixel again where there is none
+      // image, row and column (within the phase) of the output pixel; beyond the last pixel the last one again
       int image[MR], qh[MR], qw[MR];
       int n_at = m / (rows_h * rows_w), h_at = m / rows_w % rows_h, w_at = m % rows_w;
       OCL_NO_UNROLL for (int i = 0; i < MR; ++i) {
@@ -155,7 +151,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
       for (int tap = tap0; tap < tap1; ++tap) {
 #if DATA_GRADIENT
         const int above = phase_h + pad_h - tap / S * dil_h, left = phase_w + pad_w - tap % S * dil_w;
-        if (above % stride_h != 0 || left % stride_w != 0) continue;  // this tap meets no pixel of the phase
+        if (above % stride_h != 0 || left % stride_w != 0) continue;  // no pixel of the phase uses this tap
         const int shift_h = above / stride_h, shift_w = left / stride_w;
 #elif RUN == 0
         const int shift_h = tap / S * dil_h - pad_h, shift_w = tap % S * dil_w - pad_w;

@@ -1,24 +1,21 @@
-// kernels/conv/warp.cl: 2-D convolution on warp tensor cores as an implicit GEMM, forward and (DATA_GRADIENT)
-// gradient with respect to the input.
+// kernels/conv/warp.cl: 2-D convolution on warp tensor cores as an implicit GEMM, forward and (DATA_GRADIENT) gradient
+// with respect to the input.
 //
-// What is computed, the arguments and the phases of a strided gradient are those of conv/group.cl; the loop is that of
+// Formulas, arguments and the phases of a strided gradient are those of conv/group.cl. The loop is that of
 // tensor_core/warp.cl, the taps are those of conv/taps.cl. GEMM with M = pixels of y, N = produced channels k, depth =
-// the used taps (r, s), with the channels c of each innermost: a chunk of the depth (16 bytes) is channels of one tap,
-// so C is a multiple of CHUNK and a step may cross taps.
+// the used taps (r, s), and for each tap its channels c. A chunk of the depth (16 bytes) has channels of one tap. So C
+// is a multiple of CHUNK, and a step may include several taps.
 //
-// Arguments: those of conv/warpgroup.cl: x, x_offset, w, w_offset, with BIAS bias, bias_offset, int batch, C, K (per
-// group), in_h, in_w (of x), out_h, out_w
-//   (of y), R, S, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, long x_n, int x_h, x_w, x_c (x_c is 1; C
-//   and the other strides are multiples of
-//   CHUNK), with STATISTICS int parts, epilogue.
+// Arguments: x, x_offset, w, w_offset, with BIAS bias, bias_offset, int batch, C, K (per group), in_h, in_w (of x),
+//   out_h, out_w (of y), R, S, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, long x_n, int x_h, x_w, x_c
+//   (x_c is 1; C and the other strides are multiples of CHUNK), with STATISTICS int slices, epilogue.
 //   w packed [groups * K][R][S][C]: forward from weight [groups*K, C, R, S], gradient from weight [groups*C, K, R, S].
-// Grid: global (ceil(pixels/TILE_M) * ceil(K/TILE_N) * GROUP, groups, phases), local (GROUP, 1, 1); pixels and phases
-// as for conv/group.cl.
-//   STATISTICS: up to ceil(K/TILE_N) * parts groups, GROUP times; parts is at most ceil(pixels/TILE_M).
-// Hooks: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW 2 or the elements of 16 bytes. STATISTICS 1,
-// forward alone: the kernel also leaves
-//   the statistics of each k, in parts (conv/statistics.cl): STORE1(value, which, part, k). BIAS 1, with STATISTICS:
-//   bias[k] is added to each sum.
+// Grid: global (ceil(pixels/TILE_M) * ceil(K/TILE_N) * GROUP_SIZE, groups, phases), local (GROUP_SIZE, 1, 1). Pixels
+//   and phases as for conv/group.cl. STATISTICS: at most ceil(K/TILE_N) * slices work-groups; slices is at most
+//   ceil(pixels/TILE_M).
+// Epilogue macros: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW 2 or as many elements as 16 bytes
+//   have. STATISTICS 1 (forward only): the kernel also stores the statistics of each k in slices (conv/statistics.cl)
+//   by STORE1(value, which, slice, k). BIAS 1 (with STATISTICS): bias[k] is added to each sum.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_warp
 #endif
@@ -27,28 +24,28 @@
 #define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * out_h + (h)) * out_w + (w)) * (get_global_size(1) * K) + (k))
 #define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
 #define STOREV(acc, n, k, h, w) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(n, k, h, w))
-// behind y
-#define STORE1(value, which, part, k) \
-  (y[Y_AT(batch, 0, 0, 0) + (ulong)((which) * parts + (part)) * (get_global_size(1) * K) + (k)] = (value))
+// the statistics lie behind y
+#define STORE1(value, which, slice, k) \
+  (y[Y_AT(batch, 0, 0, 0) + (ulong)((which) * slices + (slice)) * (get_global_size(1) * K) + (k)] = (value))
 #endif
-// A group's tiles: one, or those of its parts, before each of which all have left the stages and statistics of the one
-// before.
+// A work-group has one tile, or with STATISTICS the tiles of its slices. BEGIN_TILE waits until all work-items have
+// read the stages and statistics of the tile before.
 #if STATISTICS
-#define FOR_TILES_HERE(g) FOR_TILES_OF_PARTS(g, m_tiles, k_tiles, parts)
-#define TILE_HERE(g) tile_of_part(g, m_tiles, k_tiles, parts)
+#define FOR_OWN_TILES(g) FOR_SLICE_TILES(g, m_tiles, k_tiles, slices)
+#define OWN_TILE(g) slice_tile(g, m_tiles, k_tiles, slices)
 #define BEGIN_TILE() barrier(CLK_LOCAL_MEM_FENCE)
 #else
-#define FOR_TILES_HERE(g) const int g = get_group_id(0);
-#define TILE_HERE(g) tile_at(g, m_tiles, k_tiles)
+#define FOR_OWN_TILES(g) const int g = get_group_id(0);
+#define OWN_TILE(g) tile_at(g, m_tiles, k_tiles)
 #define BEGIN_TILE()
 #endif
-#define ROWS_APART (GROUP / 8)  // pixels or filters between two chunks of a work-item
+#define ROWS_APART (GROUP_SIZE / 8)  // pixels or filters between two chunks of a work-item
 #define A_CHUNKS (TILE_M / ROWS_APART)
 #define B_CHUNKS (TILE_N / ROWS_APART)
-// The chunk of this work-item in a step: `at`, of its A_CHUNKS pixels and B_CHUNKS filters.
+// Copies this work-item's chunk of a step, at position `at` of the depth, for its A_CHUNKS pixels and B_CHUNKS filters.
 #define STAGE_TAPS(to)                                                                                                \
   {                                                                                                                   \
-    const int over_h = down.shift - at.r * down.turn, over_w = across.shift - at.s * across.turn;                     \
+    const int over_h = down.shift - at.r * down.pixel_step, over_w = across.shift - at.s * across.pixel_step;         \
     const int shift = over_h * x_h + over_w * x_w + at.c, used = at.r < down.count, of_filter = TAP(at) * C + at.c;   \
     OCL_UNROLL                                                                                                        \
     for (int i = 0; i < A_CHUNKS; ++i) {                                                                              \
@@ -63,27 +60,27 @@
       stage_chunk((to) + A_ELEMENTS + row_chunk(row + i * ROWS_APART, chunk),                                         \
                   inside ? filters + (i * w_rows + of_filter) : w, 1, inside ? CHUNK : 0, 1);                         \
     }                                                                                                                 \
-    at = further(at, TILE_K, C, across.count);                                                                        \
+    at = advance(at, TILE_K, C, across.count);                                                                        \
   }
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
-    __global const UNIT_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
-    __global const UNIT_T* w, const ulong w_offset,  // [groups * K][R][S][C]
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
+    __global const OPERAND_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
+    __global const OPERAND_T* w, const ulong w_offset,  // [groups * K][R][S][C]
 #if BIAS
-    __global const UNIT_T* bias, const ulong bias_offset,  // [groups * K]
+    __global const OPERAND_T* bias, const ulong bias_offset,  // [groups * K]
 #endif
     const int batch, const int C, const int K, const int in_h, const int in_w, const int out_h, const int out_w,
     const int R, const int S, const int stride_h, const int stride_w, const int pad_h, const int pad_w,
     const int dilation_h, const int dilation_w, const long x_n, const int x_h, const int x_w, const int x_c
 #if STATISTICS
     ,
-    const int parts
+    const int slices
 #endif
         EPILOGUE_PARAMS) {
   LOCAL_STAGES(stages);
 #if STATISTICS
-  STATISTICS_OF_COLUMNS(statistics);
-  int counted = 0;  // rows that this warp has seen of a part
+  LOCAL_STATISTICS(statistics);
+  int rows_seen = 0;  // rows of the current slice that this warp has seen
 #endif
 #if DATA_GRADIENT
   const int step_h = stride_h, step_w = stride_w;
@@ -98,11 +95,11 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   const Taps down = taps_of(R, phase_h, pad_h, stride_h, dilation_h),
              across = taps_of(S, phase_w, pad_w, stride_w, dilation_w);
   const int m_tiles = (pixels + TILE_M - 1) / TILE_M, k_tiles = (K + TILE_N - 1) / TILE_N;
-  FOR_TILES_HERE(g) {
-    const int2 tile = TILE_HERE(g);
+  FOR_OWN_TILES(g) {
+    const int2 tile = OWN_TILE(g);
     const int k0 = tile.y * TILE_N;
-    __global const UNIT_T* from[A_CHUNKS];
-    int places[A_CHUNKS];  // row and column of the pixel's place, 16 bits each
+    __global const OPERAND_T* from[A_CHUNKS];
+    int places[A_CHUNKS];  // row and column of the pixel at shift 0, 16 bits each
     OCL_UNROLL
     for (int i = 0; i < A_CHUNKS; ++i) {
       const int m = tile.x * TILE_M + row + i * ROWS_APART, column = m % columns, line = m / columns % rows,
@@ -112,10 +109,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
       from[i] = x + (x_offset + min(n, batch - 1) * x_n + (long)group * C + h * (long)x_h + v * (long)x_w);
       places[i] = (h << 16) | (v & 0xffff);
     }
-    __global const UNIT_T* filters = w + (w_offset + ((long)group * K + k0 + row) * R * S * C);
+    __global const OPERAND_T* filters = w + (w_offset + ((long)group * K + k0 + row) * R * S * C);
     const int w_rows = ROWS_APART * R * S * C, depth = down.count * across.count * C;
-    const Place begin = {0, 0, 0};
-    Place at = further(begin, chunk * CHUNK, C, across.count);
+    const TapPosition begin = {0, 0, 0};
+    TapPosition at = advance(begin, chunk * CHUNK, C, across.count);
     float total[SUMS];
     BEGIN_TILE();
     MULTIPLY_STEPS(total, stages, (depth + TILE_K - 1) / TILE_K, 1, 1, STAGE_TAPS);
@@ -123,15 +120,16 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     add_bias(total, bias + (bias_offset + group * K + k0), K - k0);
 #endif
 #if STATISTICS
-    counted = add_tile(statistics, 0, total, counted, pixels - tile.x * TILE_M);
-    if (tile.x + parts >= m_tiles) {
-      STORE_STATISTICS(statistics, 0, tile.x % parts, k0, K, group * K);
-      counted = 0;
+    rows_seen = add_tile(statistics, 0, total, rows_seen, pixels - tile.x * TILE_M);
+    if (tile.x + slices >= m_tiles) {
+      STORE_STATISTICS(statistics, 0, tile.x % slices, k0, K, group * K);
+      rows_seen = 0;
     }
 #endif
 
     const int m0 = tile.x * TILE_M + warp_row(), n0 = k0 + warp_column();
-    // The same for the whole group; a phase's last row or column may lie outside only where sizes do not divide.
+    // The same for the whole work-group. If the strides do not divide the sizes, the last row or column of a phase may
+    // lie outside.
     const int whole = STORES_ALIGNED && (tile.x + 1) * TILE_M <= pixels && (tile.y + 1) * TILE_N <= K &&
                       rows * step_h == out_h && columns * step_w == out_w;
     UNROLL_STORES

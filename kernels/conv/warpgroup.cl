@@ -1,26 +1,23 @@
-// kernels/conv/warpgroup.cl: 2-D convolution on the matrix unit as an implicit GEMM, forward and (DATA_GRADIENT)
+// kernels/conv/warpgroup.cl: 2-D convolution on warpgroup tensor cores as an implicit GEMM, forward and (DATA_GRADIENT)
 // gradient with respect to the input.
 //
-// What is computed, the arguments and the phases of a strided gradient are those of conv/group.cl; the pipeline is that
-// of tensor_core/warpgroup.cl, the taps are those of conv/taps.cl. GEMM with M = pixels of y, N = produced channels k,
-// depth = the used taps (r, s), with the channels c of each innermost: a chunk of the depth (16 bytes) is channels of
-// one tap, so C is a multiple of CHUNK and a step may cross taps.
+// Formulas, arguments and the phases of a strided gradient are those of conv/group.cl. The pipeline is that of
+// tensor_core/warpgroup.cl, the taps are those of conv/taps.cl. GEMM with M = pixels of y, N = produced channels k,
+// depth = the used taps (r, s), and for each tap its channels c. A chunk of the depth (16 bytes) has channels of one
+// tap. So C is a multiple of CHUNK, and a step may include several taps.
 //
 // Arguments: x, x_offset, w, w_offset, with BIAS bias, bias_offset, int batch, C, K (per group), in_h, in_w (of x),
-// out_h, out_w (of y), R, S, stride_h, stride_w, pad_h, pad_w,
-//   dilation_h, dilation_w, long x_n, int x_h, x_w, x_c (x_c is 1; C and the other strides are multiples of CHUNK),
-//   with STATISTICS int parts, epilogue.
+//   out_h, out_w (of y), R, S, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, long x_n, int x_h, x_w, x_c
+//   (x_c is 1; C and the other strides are multiples of CHUNK), with STATISTICS int slices, epilogue.
 //   w packed [groups * K][R][S][C]: forward from weight [groups*K, C, R, S], gradient from weight [groups*C, K, R, S].
-//   B_PACKED 1: this matrix of each group,
-//   K of the width and R*S*C of the depth, in blocks as pack/group.cl writes them: [groups][panels][steps][blocks];
-//   with more than one phase TILE_K divides C.
-// Grid: global (any number of groups up to ceil(pixels/TILE_M) * ceil(K/TILE_N), times GROUP, groups, phases), local
-// (GROUP, 1, 1); pixels and phases as for conv/group.cl.
-//   STATISTICS: up to ceil(K/TILE_N) * parts groups, GROUP times; parts is at most ceil(pixels/TILE_M).
-// Hooks: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW 2 or the elements of 16 bytes. STATISTICS 1,
-// forward alone: the kernel also leaves
-//   the statistics of each k, in parts (conv/statistics.cl): STORE1(value, which, part, k). BIAS 1, with STATISTICS:
-//   bias[k] is added to each sum.
+//   B_PACKED 1: w is the same matrix of each group (width K, depth R*S*C) in blocks as pack/group.cl writes them,
+//   [groups][panels][steps][blocks]. If there are several phases, TILE_K must divide C.
+// Grid: global (any number of work-groups up to ceil(pixels/TILE_M) * ceil(K/TILE_N), times GROUP_SIZE, groups,
+//   phases), local (GROUP_SIZE, 1, 1). Pixels and phases as for conv/group.cl. STATISTICS: at most ceil(K/TILE_N) *
+//   slices work-groups; slices is at most ceil(pixels/TILE_M).
+// Epilogue macros: STORE(acc, n, k, h, w), k over all groups. Store dimension k, VW 2 or as many elements as 16 bytes
+//   have. STATISTICS 1 (forward only): the kernel also stores the statistics of each k in slices (conv/statistics.cl)
+//   by STORE1(value, which, slice, k). BIAS 1 (with STATISTICS): bias[k] is added to each sum.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_warpgroup
 #endif
@@ -29,40 +26,40 @@
 #define Y_AT(n, k, h, w) (y_offset + (((ulong)(n) * out_h + (h)) * out_w + (w)) * (get_global_size(1) * K) + (k))
 #define STORE(acc, n, k, h, w) (y[Y_AT(n, k, h, w)] = (acc))
 #define STOREV(acc, n, k, h, w) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(n, k, h, w))
-// behind y
-#define STORE1(value, which, part, k) \
-  (y[Y_AT(batch, 0, 0, 0) + (ulong)((which) * parts + (part)) * (get_global_size(1) * K) + (k)] = (value))
+// the statistics lie behind y
+#define STORE1(value, which, slice, k) \
+  (y[Y_AT(batch, 0, 0, 0) + (ulong)((which) * slices + (slice)) * (get_global_size(1) * K) + (k)] = (value))
 #endif
 #if B_PACKED
 #define FILTER_T float
 #else
-#define FILTER_T UNIT_T
+#define FILTER_T OPERAND_T
 #endif
 #if STATISTICS
-#define FOR_TILES_HERE(g) FOR_TILES_OF_PARTS(g, m_tiles, k_tiles, parts)
-#define TILE_HERE(g) tile_of_part(g, m_tiles, k_tiles, parts)
+#define FOR_OWN_TILES(g) FOR_SLICE_TILES(g, m_tiles, k_tiles, slices)
+#define OWN_TILE(g) slice_tile(g, m_tiles, k_tiles, slices)
 #else
-#define FOR_TILES_HERE(g) FOR_TILES(g, m_tiles* k_tiles)
-#define TILE_HERE(g) tile_at(g, m_tiles, k_tiles)
+#define FOR_OWN_TILES(g) FOR_TILES(g, m_tiles* k_tiles)
+#define OWN_TILE(g) tile_at(g, m_tiles, k_tiles)
 #endif
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
-    __global const UNIT_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
+    __global const OPERAND_T* x, const ulong x_offset,  // [batch, groups * C, in_h, in_w] by strides
     __global const FILTER_T* w, const ulong w_offset,  // [groups * K][R][S][C], or in blocks
 #if BIAS
-    __global const UNIT_T* bias, const ulong bias_offset,  // [groups * K]
+    __global const OPERAND_T* bias, const ulong bias_offset,  // [groups * K]
 #endif
     const int batch, const int C, const int K, const int in_h, const int in_w, const int out_h, const int out_w,
     const int R, const int S, const int stride_h, const int stride_w, const int pad_h, const int pad_w,
     const int dilation_h, const int dilation_w, const long x_n, const int x_h, const int x_w, const int x_c
 #if STATISTICS
     ,
-    const int parts
+    const int slices
 #endif
         EPILOGUE_PARAMS) {
 #if STATISTICS
-  STATISTICS_OF_COLUMNS(statistics);
-  int counted = 0, ended = 0;  // rows that this warp has seen of a part, parts that have ended
+  LOCAL_STATISTICS(statistics);
+  int rows_seen = 0, finished_slices = 0;  // rows of the current slice that this warp has seen
 #endif
   PIPELINE(line);
 #if DATA_GRADIENT
@@ -78,16 +75,16 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
              across = taps_of(S, phase_w, pad_w, stride_w, dilation_w);
   const int depth = down.count * across.count * C, steps = (depth + TILE_K - 1) / TILE_K;
 
-  int begin = 0;  // steps of the tiles before
+  int begin = 0;  // first step of the tile, counted over all tiles of the work-group
 
   if (get_local_id(0) >= CONSUMERS * 128) {
     const int p = get_local_id(0) - CONSUMERS * 128, chunk = p & 7, row = p >> 3;
     const int aligned = CHUNK_ALIGNED(x_offset);
-    FOR_TILES_HERE(g) {
-      const int2 tile = TILE_HERE(g);
+    FOR_OWN_TILES(g) {
+      const int2 tile = OWN_TILE(g);
       const int m0 = tile.x * TILE_M, k0 = tile.y * TILE_N;
-      __global const UNIT_T* from[A_CHUNKS];
-      int at[A_CHUNKS];  // row and column of the pixel's place, 16 bits each
+      __global const OPERAND_T* from[A_CHUNKS];
+      int at[A_CHUNKS];  // row and column of the pixel at shift 0, 16 bits each
       OCL_UNROLL
       for (int i = 0; i < A_CHUNKS; ++i) {
         const int m = m0 + row + i * ROWS_APART, column = m % columns, line_of = m / columns % rows,
@@ -97,25 +94,25 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
         from[i] = x + (x_offset + min(n, batch - 1) * x_n + (long)group * C + h * (long)x_h + v * (long)x_w);
         at[i] = (h << 16) | (v & 0xffff);
       }
-      Place a_at = {0, 0, 0};
-      a_at = further(a_at, chunk * CHUNK, C, across.count);
+      TapPosition a_at = {0, 0, 0};
+      a_at = advance(a_at, chunk * CHUNK, C, across.count);
 #if B_PACKED
       const int all_panels = (K + 63) / 64, panels = min(all_panels - tile.y * (TILE_N / 64), TILE_N / 64);
-      const long panel = (long)((R * S * C + TILE_K - 1) / TILE_K) * (PARTS * BLOCK);
+      const long panel = (long)((R * S * C + TILE_K - 1) / TILE_K) * (PIECES * BLOCK);
       __global const float* filters = w + (w_offset + ((long)group * all_panels + tile.y * (TILE_N / 64)) * panel);
-// A step's blocks, by the work-item whose chunk of the depth is the step's first.
-#define PUT_FILTERS(held, step)                                                                                    \
-  if (p == 0) {                                                                                                    \
-    const uint full = line.full + 8 * ((step) % STAGES);                                                           \
-    barrier_expect(full, PARTS * panels * BLOCK_BYTES);                                                            \
-    copy_blocks(stage + A_ELEMENTS, filters + (long)((TAP(a_at) * C + a_at.c) / TILE_K) * (PARTS * BLOCK), panels, \
-                TILE_N / 64, panel, PARTS, full);                                                                  \
+// Work-item 0 copies the blocks of a step: its chunk is the first of the depth.
+#define STAGE_FILTERS(held, step)                                                                                   \
+  if (p == 0) {                                                                                                     \
+    const uint full = line.full + 8 * ((step) % STAGES);                                                            \
+    barrier_expect(full, PIECES * panels * BLOCK_BYTES);                                                            \
+    copy_blocks(stage + A_ELEMENTS, filters + (long)((TAP(a_at) * C + a_at.c) / TILE_K) * (PIECES * BLOCK), panels, \
+                TILE_N / 64, panel, PIECES, full);                                                                  \
   }
 #else
-      __global const UNIT_T* filters = w + (w_offset + ((long)group * K + k0 + row) * R * S * C);
+      __global const OPERAND_T* filters = w + (w_offset + ((long)group * K + k0 + row) * R * S * C);
       const int w_rows = ROWS_APART * R * S * C;
 #if HALVES
-#define PUT_FILTERS(held, step)                                                                          \
+#define STAGE_FILTERS(held, step)                                                                        \
   OCL_UNROLL                                                                                             \
   for (int i = 0; i < B_CHUNKS; ++i) {                                                                   \
     const int inside = used && k0 + row + i * ROWS_APART < K;                                            \
@@ -130,18 +127,18 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     for (int i = 0; i < B_CHUNKS; ++i)                                                       \
       held[i] = fetch_quad(filters + (i * w_rows + tap * C + b_at.c), 1,                     \
                            b_at.r < down.count && k0 + row + i * ROWS_APART < K ? 4 : 0, 1); \
-    b_at = further(b_at, TILE_K, C, across.count);                                           \
+    b_at = advance(b_at, TILE_K, C, across.count);                                           \
   }
-#define PUT_FILTERS(held, step) \
-  OCL_UNROLL                    \
-  for (int i = 0; i < B_CHUNKS; ++i) keep_row_quad(stage + A_ELEMENTS, row + i * ROWS_APART, chunk, held[i]);
+#define STAGE_FILTERS(held, step) \
+  OCL_UNROLL                      \
+  for (int i = 0; i < B_CHUNKS; ++i) store_row_quad(stage + A_ELEMENTS, row + i * ROWS_APART, chunk, held[i]);
 #endif
 #endif
-#define PUT(held, step)                                                                                                \
+#define STAGE_OPERANDS(held, step)                                                                                     \
   {                                                                                                                    \
-    const int over_h = down.shift - a_at.r * down.turn, over_w = across.shift - a_at.s * across.turn;                  \
+    const int over_h = down.shift - a_at.r * down.pixel_step, over_w = across.shift - a_at.s * across.pixel_step;      \
     const int shift = over_h * x_h + over_w * x_w + a_at.c, used = a_at.r < down.count;                                \
-    __local UNIT_T* stage = produce_begin(line, begin + step);                                                         \
+    __local OPERAND_T* stage = producer_acquire(line, begin + step);                                                   \
     OCL_UNROLL                                                                                                         \
     for (int i = 0; i < A_CHUNKS; ++i) {                                                                               \
       const int h = (at[i] >> 16) + over_h, v = (short)(at[i] & 0xffff) + over_w;                                      \
@@ -149,34 +146,34 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
       stage_chunk(stage + row_chunk(row + i * ROWS_APART, chunk), inside ? from[i] + shift : x, 1, inside ? CHUNK : 0, \
                   aligned);                                                                                            \
     }                                                                                                                  \
-    PUT_FILTERS(held, begin + step)                                                                                    \
-    produce_end(line, begin + step);                                                                                   \
-    a_at = further(a_at, TILE_K, C, across.count);                                                                     \
+    STAGE_FILTERS(held, begin + step)                                                                                  \
+    producer_commit(line, begin + step);                                                                               \
+    a_at = advance(a_at, TILE_K, C, across.count);                                                                     \
   }
 #if HALVES || B_PACKED
-      for (int step = 0; step < steps; ++step) PUT(none, step)
+      for (int step = 0; step < steps; ++step) STAGE_OPERANDS(none, step)
 #else
-      // Filters are fetched two steps ahead: the latency of memory is longer than a step.
-      Place b_at = a_at;
+      // Filters are loaded two steps ahead, because the latency of memory is longer than a step.
+      TapPosition b_at = a_at;
       float4 even[B_CHUNKS], odd[B_CHUNKS];
       for (int step = 0; step < steps + 2; step += 2) {
-        if (step >= 2) PUT(even, step - 2)
+        if (step >= 2) STAGE_OPERANDS(even, step - 2)
         if (step < steps) FETCH(even)
-        if (step >= 2 && step - 1 < steps) PUT(odd, step - 1)
+        if (step >= 2 && step - 1 < steps) STAGE_OPERANDS(odd, step - 1)
         if (step + 1 < steps) FETCH(odd)
       }
 #endif
       begin += steps;
     }
 #if HALVES
-    produce_rest(line, begin);
+    producer_finish(line, begin);
 #endif
     return;
   }
 
   const int lane = get_local_id(0) & 31;
-  FOR_TILES_HERE(g) {
-    const int2 tile = TILE_HERE(g);
+  FOR_OWN_TILES(g) {
+    const int2 tile = OWN_TILE(g);
     const int m = tile.x * TILE_M + (get_local_id(0) >> 5) * 16 + (lane >> 2);
     float total[TILE_N / 2];
     consume(total, line, begin, begin + steps, 1, 1);
@@ -185,11 +182,11 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     add_bias(total, bias + (bias_offset + group * K + tile.y * TILE_N), K - tile.y * TILE_N);
 #endif
 #if STATISTICS
-    counted = add_tile(statistics, ended & 1, total, counted, pixels - tile.x * TILE_M);
-    if (tile.x + parts >= m_tiles) {
-      STORE_STATISTICS(statistics, ended, tile.x % parts, tile.y * TILE_N, K, group * K);
-      ++ended;
-      counted = 0;
+    rows_seen = add_tile(statistics, finished_slices & 1, total, rows_seen, pixels - tile.x * TILE_M);
+    if (tile.x + slices >= m_tiles) {
+      STORE_STATISTICS(statistics, finished_slices, tile.x % slices, tile.y * TILE_N, K, group * K);
+      ++finished_slices;
+      rows_seen = 0;
     }
 #endif
     UNROLL_STORES
@@ -201,7 +198,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
         const int pixel = m + i * 8, h = pixel / columns % rows * step_h + phase_h,
                   v = pixel % columns * step_w + phase_w, n = pixel / columns / rows;
         const int first = tile.y * TILE_N;
-        // The same for the whole group; a phase's last row or column may lie outside only where sizes do not divide.
+        // The same for the whole work-group. If the strides do not divide the sizes, the last row or column of a phase
+        // may lie outside.
         if (STORES_ALIGNED && (tile.x + 1) * TILE_M <= pixels && first + TILE_N <= K && rows * step_h == out_h &&
             columns * step_w == out_w) {
           OCL_UNROLL

@@ -1,28 +1,27 @@
-// kernels/conv/weight_group.cl: gradient of a 2-D convolution with respect to its weight on GPUs, both tensors read in
-// place.
+// kernels/conv/weight_group.cl: gradient of a 2-D convolution with respect to its weight on GPUs. Both tensors are read
+// in place.
 //
 //   dw[k,c,r,s] = sum over n,p,q of dy[n,k,p,q] * x[n, c, p*stride - pad + r*dilation, q*stride - pad + s*dilation]
 //
 // GEMM with M = filters k, N = (r, s, c) flattened with c fastest, depth = pixels (n, p, q) of dy. One work-group =
-// TILE_M filters x TILE_N columns over the pixels of one split; the pipeline of gemm/group.cl. A column's tap and
-// channel never change, so an item only follows the pixel:
+// TILE_M filters x TILE_N columns over the pixels of one split. The pipeline is that of gemm/group.cl. The tap and
+// channel of a column never change, so a work-item only goes from pixel to pixel:
 //
 //                       TILE_N columns (r, s, c)
 //                     +-----------------------+
-//    x, shifted by    | pixel: c c c c | next |  TILE_K pixels a step; a quad = 4 channels of one tap (X_VEC4), zeros
-//                     outside the image
-//    the column's tap +-----------------------+
+//    x, shifted by    | pixel: c c c c | next |  TILE_K pixels a step, zeros outside the image. With X_VEC4 a
+//    the column's tap +-----------------------+  work-item loads 4 channels of one tap.
 //   +---------+       +-----------------------+
 //   | dy^T    |       | dw                    |  TILE_M filters
 //   +---------+       +-----------------------+
 //
 // Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), H, W (of x), P, Q (of dy), R, S, stride_h,
-// stride_w, pad_h, pad_w, dilation_h, dilation_w,
-//   split_pixels (pixels a split), long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c (strides in elements;
-//   one image below 2^31 elements), epilogue.
-// Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP, groups, splits), local (GROUP, 1, 1), splits =
-// ceil(batch*P*Q / split_pixels). Hooks: STORE(acc, split * filters + k, c, r, s), the sum of one split; k over all
-// groups (filters of them), c within the group. Store dimension c, VW = 4.
+//   stride_w, pad_h, pad_w, dilation_h, dilation_w, split_pixels (pixels of a split), long dy_n, int dy_h, dy_w, dy_c,
+//   long x_n, int x_h, x_w, x_c (strides in elements; one image has less than 2^31 elements), epilogue.
+// Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP_SIZE, groups, splits), local (GROUP_SIZE, 1, 1), splits =
+//   ceil(batch*P*Q / split_pixels).
+// Epilogue macros: STORE(acc, split * filters + k, c, r, s), the sum of one split. k counts over all groups, `filters`
+//   is their number, c is within the group. Store dimension c, VW = 4.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_weight_group
 #endif
@@ -36,7 +35,7 @@
 #define TILE_K 16  // pixels of one step, 8 or 16
 #endif
 #ifndef SUM_STEPS
-#define SUM_STEPS 0  // steps after which the running sum joins the total; 0: one running sum
+#define SUM_STEPS 0  // steps after which the running sum is added to the total; 0: one running sum
 #endif
 #if SUM_STEPS
 #define SUM_OF(i) (total[i] + acc[i])
@@ -64,33 +63,33 @@
 #endif
 #define ACROSS (TILE_N / ITEM_N)
 #define DOWN (TILE_M / ITEM_M)
-#define GROUP (ACROSS * DOWN)  // work-items, 64..256
-#define DY_HELD (TILE_M * TILE_K / 4 / GROUP)  // float4 an item fetches a step
-#define X_HELD (TILE_N * TILE_K / 4 / GROUP)
-#define DY_LANES (DY_VEC4 ? TILE_M / 4 : TILE_M)  // items side by side on one pixel of dy
-#define X_LANES (X_VEC4 ? TILE_N / 4 : TILE_N)  // and of x
-#if TILE_M * TILE_K / 4 % GROUP != 0 || TILE_N * TILE_K / 4 % GROUP != 0
+#define GROUP_SIZE (ACROSS * DOWN)  // work-items, 64..256
+#define DY_HELD (TILE_M * TILE_K / 4 / GROUP_SIZE)  // float4 of dy that a work-item loads in a step
+#define X_HELD (TILE_N * TILE_K / 4 / GROUP_SIZE)
+#define DY_LANES (DY_VEC4 ? TILE_M / 4 : TILE_M)  // work-items that load the same pixel of dy
+#define X_LANES (X_VEC4 ? TILE_N / 4 : TILE_N)  // work-items that load the same pixel of x
+#if TILE_M * TILE_K / 4 % GROUP_SIZE != 0 || TILE_N * TILE_K / 4 % GROUP_SIZE != 0
 #error "the quads of a tile are not a multiple of the work-items"
 #endif
-#if GROUP % TILE_M != 0 && !DY_VEC4 || GROUP % TILE_N != 0 && !X_VEC4
+#if GROUP_SIZE % TILE_M != 0 && !DY_VEC4 || GROUP_SIZE % TILE_N != 0 && !X_VEC4
 #error "a tile that is read by single elements is at most as wide as the group has items"
 #endif
 
-// A pixel of dy that an item walks over the image by a fixed distance, without dividing: the distance is split once
-// into images, rows, columns.
+// A pixel of dy: image, row, column. next_pixel moves it by a fixed distance without a division, because the distance
+// is split into images, rows and columns once.
 typedef struct {
   int n, p, q;
-} Pixel;
+} GradientPixel;
 
-OCL_INLINE Pixel pixel_of(const int m, const int P, const int Q) {
-  Pixel at;
+OCL_INLINE GradientPixel pixel_of(const int m, const int P, const int Q) {
+  GradientPixel at;
   at.q = m % Q;
   at.p = m / Q % P;
   at.n = m / Q / P;
   return at;
 }
 
-OCL_INLINE Pixel walk(Pixel at, const Pixel by, const int P, const int Q) {
+OCL_INLINE GradientPixel next_pixel(GradientPixel at, const GradientPixel by, const int P, const int Q) {
   at.q += by.q;
   const int row = at.q >= Q;
   at.q -= row ? Q : 0;
@@ -101,7 +100,7 @@ OCL_INLINE Pixel walk(Pixel at, const Pixel by, const int P, const int Q) {
   return at;
 }
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
     __global const IN_T* dy, const ulong dy_offset,  // [batch, groups * K, P, Q] by strides
     __global const IN_T* x, const ulong x_offset,  // [batch, groups * C, H, W] by strides
     const int batch, const int C, const int K, const int H, const int W, const int P, const int Q, const int R_,
@@ -124,12 +123,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   const int2 item = tile_item(lane, ACROSS, DOWN);
   const int columns = R * S * C;
   const int n_tiles = (columns + TILE_N - 1) / TILE_N;
-  const int m0 = (int)get_group_id(0) / n_tiles * TILE_M;  // neighbouring groups share filters of dy
+  const int m0 = (int)get_group_id(0) / n_tiles * TILE_M;  // neighbouring work-groups share filters of dy
   const int n0 = (int)get_group_id(0) % n_tiles * TILE_N;
   const int group = get_group_id(1), split = get_group_id(2);
   const int begin = split * split_pixels, end = min(batch * P * Q, begin + split_pixels);
 
-  // This item's filters of dy and column of x; a column out of range keeps a tap that is never inside the image.
+  // The filters of dy and the column of x that this work-item loads. A column out of range gets a tap that never lies
+  // inside the image.
   const int dy_m = DY_VEC4 ? lane % DY_LANES * 4 : lane % DY_LANES;
   const int dy_inside = m0 + dy_m < K;
   const int x_column = n0 + (X_VEC4 ? lane % X_LANES * 4 : lane % X_LANES);
@@ -139,8 +139,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   dy += dy_offset + (long)(group * K + m0 + dy_m) * (DY_VEC4 ? 1 : dy_c);
   x += x_offset + (long)(group * C + c) * (X_VEC4 ? 1 : x_c);
   int dy_pixel = begin + lane / DY_LANES, x_pixel = begin + lane / X_LANES;
-  Pixel dy_at = pixel_of(dy_pixel, P, Q), x_at = pixel_of(x_pixel, P, Q);
-  const Pixel dy_by = pixel_of(GROUP / DY_LANES, P, Q), x_by = pixel_of(GROUP / X_LANES, P, Q);
+  GradientPixel dy_at = pixel_of(dy_pixel, P, Q), x_at = pixel_of(x_pixel, P, Q);
+  const GradientPixel dy_by = pixel_of(GROUP_SIZE / DY_LANES, P, Q), x_by = pixel_of(GROUP_SIZE / X_LANES, P, Q);
 
   float4 acc[ITEM_M * ITEM_N / 4];
   OCL_UNROLL
@@ -154,7 +154,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   float4 dy_held[DY_HELD], x_held[X_HELD];
 
   int now = 0;
-  // Round -1 only fetches; the others fetch the next step's pixels, multiply the current and keep the next.
+  // Round -1 only loads. Every other round loads the next step, multiplies the current one, and stores the next one.
   for (int pixel = begin - TILE_K; pixel < end; pixel += TILE_K) {
     const int more = pixel + TILE_K < end;
     if (more) {
@@ -172,8 +172,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
             part[j] = 0.0f;
             if (inside) part[j] = LOAD(dy, at);
           }
-          dy_at = walk(dy_at, dy_by, P, Q);
-          dy_pixel += GROUP / DY_LANES;
+          dy_at = next_pixel(dy_at, dy_by, P, Q);
+          dy_pixel += GROUP_SIZE / DY_LANES;
         }
         if (!DY_VEC4) dy_held[i] = (float4)(part[0], part[1], part[2], part[3]);
       }
@@ -192,8 +192,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
             part[j] = 0.0f;
             if (inside) part[j] = LOAD(x, at);
           }
-          x_at = walk(x_at, x_by, P, Q);
-          x_pixel += GROUP / X_LANES;
+          x_at = next_pixel(x_at, x_by, P, Q);
+          x_pixel += GROUP_SIZE / X_LANES;
         }
         if (!X_VEC4) x_held[i] = (float4)(part[0], part[1], part[2], part[3]);
       }
@@ -207,14 +207,14 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
       now ^= 1;
     }
     if (more) {
-      tile_keep((__local float*)dy_tile[now], dy_held, lane, GROUP, TILE_M, TILE_K, 0, DY_VEC4);
-      tile_keep((__local float*)x_tile[now], x_held, lane, GROUP, TILE_N, TILE_K, 0, X_VEC4);
+      tile_keep((__local float*)dy_tile[now], dy_held, lane, GROUP_SIZE, TILE_M, TILE_K, 0, DY_VEC4);
+      tile_keep((__local float*)x_tile[now], x_held, lane, GROUP_SIZE, TILE_N, TILE_K, 0, X_VEC4);
     }
-    // the next part is complete, and everyone has read the current one: its buffer is free
+    // the next step is complete, and all have read the current one: its buffer is free
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 
-  const int first = (split * (int)get_global_size(1) + group) * K;  // the hooks' coordinate of this group's filter 0
+  const int first = (split * (int)get_global_size(1) + group) * K;  // store coordinate of this group's filter 0
   OCL_UNROLL
   for (int i = 0; i < ITEM_M; ++i) {
     const int k = m0 + (i / 4 * DOWN + item.y) * 4 + i % 4;

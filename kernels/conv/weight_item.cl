@@ -1,27 +1,29 @@
 // kernels/conv/weight_item.cl: weight gradient of a 2-D convolution, groups included.
 // dw[k][c][r][s] = sum over n, oh, ow of x[n][c][oh*stride_h - pad_h + r*dil_h][ow*stride_w - pad_w + s*dil_w] *
-// dy[n][k][oh][ow]. CPU family: a GEMM with rows j = (r, s, c) flattened, columns k, and the pixels (n, oh, ow) as the
+// dy[n][k][oh][ow]. Item kernel: a GEMM with rows j = (r, s, c) flattened, columns k, and the pixels (n, oh, ow) as the
 // inner dimension.
 //
 //   One work-item: MT tiles of MR rows j x TN = NV*VW columns k of one group, over the pixels of its split.
-//            k ->                        A block of at most PIXEL_BLOCK pixels of dy is copied to packed[] (zeros
-//                                        beyond K): all MT tiles read it.
-//    j +------------------------+        x is read in place: row i of a tile walks over x[.., c_i] shifted by its tap,
-//                                        MR broadcast scalars a pixel.
-//    | | acc[0][0] .. [NV-1]    | x MT   After a block acc is added to sums[] (private, 4*MT*MR*TN bytes): sums stay
-//    | |                        |        short, results are
-//    v | ...      [MR-1]        |        the same each run. Nothing is multiplied where a tap leaves the image.
+//            k ->
+//    j +------------------------+
+//    | | acc[0][0] .. [NV-1]    | x MT
+//    v | ...      [MR-1]        |
 //      +------------------------+
-// Inputs (strides in elements, any; y_c == 1 is the fast case, x_c == 1 reads whole cache lines):
-//   x   x[n*x_n + h*x_h + w*x_w + c*x_c]      dy  dy[n*y_n + oh*y_h + ow*y_w + k*y_c], channels of all groups in one
-//                                             tensor
+//   A block of at most PIXEL_BLOCK pixels of dy is copied to packed[] (zeros beyond K), and all MT tiles read the copy.
+//   x is read in place: row i of a tile reads the pixels of channel c_i, shifted by its tap, as MR broadcast scalars a
+//   pixel. After a block acc is added to sums[] (private, 4*MT*MR*TN bytes). So sums stay short, and the results are
+//   the same in each run. Nothing is multiplied where a tap leaves the image.
+//
+// Inputs (any strides, in elements; y_c == 1 is the fast case, x_c == 1 reads whole cache lines):
+//   x[n*x_n + h*x_h + w*x_w + c*x_c], dy[n*y_n + oh*y_h + ow*y_w + k*y_c], channels of all groups in one tensor
 // Arguments: x, x_offset, dy, dy_offset, int batch, C, in_h, in_w, K, out_h, out_w, groups, R, S, stride_h, stride_w,
-// pad_h, pad_w, dil_h, dil_w,
-//   x_h, x_w, x_c, y_h, y_w, y_c, long x_n, y_n, EPILOGUE_PARAMS.   C, K: channels of ONE group.
-// Global size: (groups*ceil(K/TN), ceil(R*S*C / (MR*MT)), splits), local (1, 1, 1). Split i takes the i-th part of the
-// blocks of pixels. Hooks: STORE(acc, k, c, r, s), STOREV(acc, k, c, r, s); store dimension k = split*groups*K + g*K +
-// channel in the group; c within the group.
-//   With splits > 1 the output holds one weight gradient after another, which an ordinary reduction sums in order.
+//   pad_h, pad_w, dil_h, dil_w, x_h, x_w, x_c, y_h, y_w, y_c, long x_n, y_n, EPILOGUE_PARAMS. C, K: channels of ONE
+//   group.
+// Global size: (groups*ceil(K/TN), ceil(R*S*C / (MR*MT)), splits), local (1, 1, 1). The blocks of
+//   pixels are shared out evenly among the splits.
+// Epilogue macros: STORE(acc, k, c, r, s), STOREV(acc, k, c, r, s); store dimension k = split*groups*K + g*K + channel
+//   in the group; c within the group. With splits > 1 the output has one weight gradient behind another, and an
+//   ordinary reduction adds them in order.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_weight_item
 #endif
@@ -33,7 +35,7 @@
 #endif
 #define TN (NV * VW)  // columns of a tile
 #ifndef MT
-#define MT 9  // tiles a work-item; 4*MT*MR*TN bytes of sums; 8 or more pay for the packing of dy
+#define MT 9  // tiles of a work-item; their sums have 4*MT*MR*TN bytes; packing dy pays with 8 or more
 #endif
 #ifndef PIXEL_BLOCK
 #define PIXEL_BLOCK 224  // pixels of dy packed at a time; 4*PIXEL_BLOCK*TN bytes
@@ -76,8 +78,8 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
   x += x_offset + (long)group * C * x_c;
   dy += dy_offset + ((long)group * K + k0) * y_c;
   float sums[MT * MR * TN], packed[PIXEL_BLOCK * TN];
-  // The rows of the image (or parts of one) that make up a block: input row and its offset in x, output columns [begin,
-  // end), place of column 0 in packed[].
+  // A block consists of image rows or parts of rows. For each: the input row, its offset in x, the output columns
+  // [begin, end), and the position of column 0 in packed[].
   int segment_h[PIXEL_BLOCK], segment_begin[PIXEL_BLOCK], segment_end[PIXEL_BLOCK], segment_packed[PIXEL_BLOCK];
   long segment_x[PIXEL_BLOCK];
   for (int i = 0; i < MT * MR * TN; i += VW) VSTORE((VEC)(0.f), sums + i);
@@ -85,7 +87,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
   for (int block = block_begin; block < block_end; ++block) {
     const int p0 = block * block_pixels, p1 = min(p0 + block_pixels, pixels);
     int segments = 0;
-    for (int p = p0; p < p1; ++segments) {  // dy of the block to packed[], row by row
+    for (int p = p0; p < p1; ++segments) {  // copies dy of the block to packed[], row by row
       const int row = p / out_w, ow = p % out_w, end = min(p1, p - ow + out_w);
       __global const IN_T* from = dy + row / out_h * y_n + (long)(row % out_h) * y_h + (long)ow * y_w;
       float* to = packed + (p - p0) * TN;
@@ -107,13 +109,13 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
       const int j0 = j_first + t * MR;
       if (j0 >= J) break;
       VEC acc[MR][NV];
-      __global const IN_T* from[MR];  // row i at output column 0 of a segment with offset 0
-      int tap_h[MR], low[MR], high[MR];  // output columns [low, high) are those whose input column lies in the image
+      __global const IN_T* from[MR];  // where row i of the tile reads x for output column 0 of a segment with offset 0
+      int tap_h[MR], low[MR], high[MR];  // for output columns [low, high) the input column lies in the image
       int fast_begin = 0, fast_end = out_w, same_tap = 1;
       const int tap0 = j0 / C;
       OCL_UNROLL for (int i = 0; i < MR; ++i) {
         const int j = min(j0 + i, J - 1), tap = j / C, left = tap % S * dil_w - pad_w;
-        tap_h[i] = tap / S * dil_h;  // does not fall with i
+        tap_h[i] = tap / S * dil_h;  // never decreases with i
         from[i] = x + ((long)(j % C) * x_c + (long)tap_h[i] * x_h + (long)left * x_w);
         low[i] = max(0, ceil_div(-left, stride_w));
         high[i] = min(out_w, ceil_div(in_w - left, stride_w));
@@ -126,7 +128,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
       const long step = (long)stride_w * x_w;
       for (int segment = 0; segment < segments; ++segment) {
         const int ih = segment_h[segment], ow0 = segment_begin[segment], ow1 = segment_end[segment];
-        if (ih + bottom < 0 || ih + top >= in_h) continue;  // no row of the tile meets the image
+        if (ih + bottom < 0 || ih + top >= in_h) continue;  // the image row is outside for all taps of the tile
         const int all = ih + top >= 0 && ih + bottom < in_h;
         const int begin = all ? max(ow0, fast_begin) : ow1, stop = all ? max(begin, min(ow1, fast_end)) : ow1;
         const float* panel = packed + segment_packed[segment];
@@ -139,7 +141,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
             OCL_UNROLL for (int v = 0; v < NV; ++v) acc[i][v] = fma(av, bv[v], acc[i][v]);
           }
         }
-        if (same_tap) continue;  // other columns are outside for every row
+        if (same_tap) continue;  // the other columns are outside for all rows of the tile
         for (int ow = ow0; ow < ow1; ++ow) {
           if (ow >= begin && ow < stop) continue;
           VEC bv[NV];

@@ -1,27 +1,25 @@
-// kernels/conv/weight_packed_item.cl: weight gradient of a dense 2-D convolution with many channels. CPU family.
+// kernels/conv/weight_packed_item.cl: weight gradient of a dense 2-D convolution with many channels. Item kernel.
 // dw[k][c][r][s] = sum over n, oh, ow of x[n][c][oh*stride_h - pad_h + r*dil_h][ow*stride_w - pad_w + s*dil_w] *
 // dy[n][k][oh][ow].
 //
-//   A work-item takes units of work (split of the pixels, tap (r, s), CB channels c, KB channels k), for each walks
-//   over its blocks of PIXEL_BLOCK pixels:
+// A task is a split of the pixels, a tap (r, s), CB channels c and KB channels k. A work-item takes several tasks. For
+// each it goes through its blocks of PIXEL_BLOCK pixels:
 //     x  --copy, shifted by the tap--> V[PIXEL_BLOCK][CB] --+
-//     dy --copy----------------------> D[PIXEL_BLOCK][KB] --+--> U[CB][KB] += V' D, MR x TN register tiles; at the end
-//     U --> hooks
-//                                      `-- scratch of this item, in L1 and L2 --'
-//   Read in place, the pixels of a narrow tile lie a power of two apart and share a few sets of the L1 cache; rows of
-//   the copies are VW floats longer.
-//   A tile's sum over a block is made in registers before it is added to U: sums stay short, results are the same each
-//   run.
+//     dy --copy----------------------> D[PIXEL_BLOCK][KB] --+--> U[CB][KB] += V' D --> stores
+//                                      `-- scratch of a work-item, in L1 and L2 --'
+// The pixels are copied because, in a tensor, the pixels of a narrow tile lie a power of two apart and compete for a
+// few sets of the L1 cache. Rows of the copies are VW floats longer to avoid this. Products are computed in MR x TN
+// register tiles. The sum over a block is made in registers before it is added to U. So sums stay short, and the
+// results are the same in each run.
 //
-// Inputs: x[n*x_n + h*x_h + w*x_w + c], dy[n*y_n + h*y_h + w*y_w + k]; C % VW == 0, K % VW == 0, C % MR == 0; zeros: C
-// zeros.
-//   scratch  float, PIXEL_BLOCK*(CB + KB + 2*VW) + CB*KB elements for each work-item
+// Inputs: x[n*x_n + h*x_h + w*x_w + c], dy[n*y_n + h*y_h + w*y_w + k]; C % VW == 0, K % VW == 0, C % MR == 0;
+//   zeros: C zeros; scratch: float, PIXEL_BLOCK*(CB + KB + 2*VW) + CB*KB elements for each work-item
 // Arguments: x, x_offset, dy, dy_offset, zeros, zeros_offset, scratch, scratch_offset, int batch, C, in_h, in_w, K,
-// out_h, out_w, R, S, stride_h, stride_w,
-//   pad_h, pad_w, dil_h, dil_w, x_h, x_w, y_h, y_w, splits, long x_n, y_n, EPILOGUE_PARAMS
+//   out_h, out_w, R, S, stride_h, stride_w, pad_h, pad_w, dil_h, dil_w, x_h, x_w, y_h, y_w, splits, long x_n, y_n,
+//   EPILOGUE_PARAMS
 // Global size: (items, 1, 1), local (1, 1, 1).
-// Hooks: STORE unused, STOREV(acc, k, c, r, s); store dimension k = split*K + channel. With splits > 1 an ordinary
-// reduction sums the parts in order.
+// Epilogue macros: STORE unused, STOREV(acc, k, c, r, s); store dimension k = split*K + channel. With splits > 1 an
+//   ordinary reduction adds the splits in order.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_weight_packed_item
 #endif
@@ -33,13 +31,13 @@
 #endif
 #define TN (NV * VW)
 #ifndef CB
-#define CB 128  // channels c of a unit of work, a multiple of VW and MR
+#define CB 128  // channels c of a task, a multiple of VW and MR
 #endif
 #ifndef KB
-#define KB 128  // channels k, a multiple of TN
+#define KB 128  // channels k of a task, a multiple of TN
 #endif
 #ifndef PIXEL_BLOCK
-#define PIXEL_BLOCK 64  // pixels of dy
+#define PIXEL_BLOCK 64  // pixels of dy in a block
 #endif
 #ifndef STORE  // alone: dense y[split*K + k][c][r][s]; scattered, since k is not innermost
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_C, const int y_R, const int y_S
@@ -93,7 +91,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
         if (ih < 0 || ih >= in_h || iw < 0 || iw >= in_w) from = zeros;
         for (int c = 0; c < cols_c; c += VW) VSTORE(LOADV(from, c), V + t * PITCH_C + c);
         from = dy + (n * y_n + (long)oh * y_h + (long)ow * y_w + k_first);
-        // a tile's last columns again where there are no more
+        // beyond the last column it reads the last one again
         for (int k = 0; k < (cols_k + TN - 1) / TN * TN; k += VW)
           VSTORE(LOADV(from, min(k, cols_k - VW)), D + t * PITCH_K + k);
         if (++ow == out_w) {

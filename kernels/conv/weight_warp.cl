@@ -1,35 +1,36 @@
-// kernels/conv/weight_warp.cl: gradient of a 2-D convolution with respect to its weight on warp tensor cores,
-// both tensors read in place.
+// kernels/conv/weight_warp.cl: gradient of a 2-D convolution with respect to its weight on warp tensor cores. Both
+// tensors are read in place.
 //
-// What is computed and the splits over pixels are those of conv/weight_group.cl; the loop is that of
-// tensor_core/warp.cl. GEMM with M = filters k (A = dy, filters contiguous), N = (r, s, c) flattened with c fastest (B
-// = x; a chunk, 16 bytes, is channels of one tap, so C is a multiple of CHUNK), depth = pixels of dy:
+// The formula and the splits over pixels are those of conv/weight_group.cl, the loop is that of tensor_core/warp.cl.
+// GEMM with M = filters k (A = dy, filters contiguous), N = (r, s, c) flattened with c fastest (B = x), depth = pixels
+// of dy. A chunk of x (16 bytes) has channels of one tap, so C is a multiple of CHUNK.
 //
 //            TILE_M filters             TILE_N columns (r, s, c)
 //          +----------------+         +--------------------------+
-//    dy    | pixel: chunks  |     x   | pixel, shifted by the    |   TILE_K pixels a step; a work-item has one chunk of
-//          |                |         |                          |   filters and one of columns, whose
-//          | next           |         | column's tap: chunks     |   tap never changes, and walks over pixels A_APART,
-//          |                |         |                          |   B_APART apart
+//    dy    | pixel: chunks  |     x   | pixel, shifted by the    |   TILE_K pixels a step
+//          | next           |         | column's tap: chunks     |
 //          +----------------+         +--------------------------+
 //
-// Arguments: those of conv/weight_warpgroup.cl: dy, dy_offset, x, x_offset, int batch, C, K (per group), H, W (of x),
-// P, Q (of dy), R, S, stride_h, stride_w,
-//   pad_h, pad_w, dilation_h, dilation_w, split_pixels (pixels a split, a multiple of TILE_K), long dy_n, int dy_h,
-//   dy_w, dy_c, long x_n, int x_h, x_w, x_c
-//   (channel strides are 1, C, K and the other strides multiples of CHUNK; one image below 2^31 elements), epilogue.
-// Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP, groups, splits), local (GROUP, 1, 1).
-// Hooks: STORE(acc, split * filters + k, c, r, s); k over all groups, c within the group. Store dimension c, VW 2 or
-// the elements of 16 bytes.
+// A work-item copies one chunk of filters and one chunk of columns for some pixels of each step. The tap of its columns
+// never changes. Its pixels are A_PIXEL_STEP (dy) and B_PIXEL_STEP (x) apart.
+//
+// Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), H, W (of x), P, Q (of dy), R, S, stride_h,
+//   stride_w, pad_h, pad_w, dilation_h, dilation_w, split_pixels (pixels of a split, a multiple of TILE_K), long dy_n,
+//   int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c (the channel strides are 1; C, K and the other strides are
+//   multiples of CHUNK; one image has less than 2^31 elements), epilogue.
+// Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP_SIZE, groups, splits), local (GROUP_SIZE, 1, 1).
+// Epilogue macros: STORE(acc, split * filters + k, c, r, s); k over all groups, c within the group. Store dimension c,
+//   VW
+//   2 or as many elements as 16 bytes have.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_weight_warp
 #endif
 #ifndef DY_DENSE
-#define DY_DENSE 0  // 1: the pixels of dy lie dy_w apart, over rows and images
+#define DY_DENSE 0  // 1: the stride between pixels of dy is dy_w across rows and images too
 #endif
 #define OUTSIDE (-0x10000)  // a coordinate that no pixel brings back into the image
 #ifndef STORED_C
-#define STORED_C C  // channels that are stored: less than C where x is padded to chunks of channels
+#define STORED_C C  // channels that are stored: less than C if x is padded to whole chunks of channels
 #endif
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // [split * filters + k][r][s][c]
@@ -37,29 +38,31 @@
 #define STORE(acc, k, c, r, s) (y[Y_AT(k, c, r, s)] = (acc))
 #define STOREV(acc, k, c, r, s) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(k, c, r, s))
 #endif
-#define A_APART (GROUP / (TILE_M / CHUNK))  // pixels between two chunks of a work-item
-#define B_APART (GROUP / (TILE_N / CHUNK))
+#define A_PIXEL_STEP (GROUP_SIZE / (TILE_M / CHUNK))  // pixels between two chunks of a work-item
+#define B_PIXEL_STEP (GROUP_SIZE / (TILE_N / CHUNK))
 
-// Where a work-item's tap finds a pixel in x, and how far it is to the pixel B_APART further, without dividing: the
-// distance is split once into images, rows and columns.
+// The pixel of x that a work-item's tap reads. next_pixel moves it by B_PIXEL_STEP pixels without a division, because
+// this distance is split into images, rows and columns once.
 typedef struct {
-  __global const UNIT_T* image;  // with the chunk's channels
-  int h, v;  // row and column there; outside of the image where the filter hangs over
-  int h_end, v_end;  // where the last row's and column's successors would be
-  int h_by, v_by;  // the distance's rows and columns
-  long image_by;  // and its images, in elements
-} Walk;
+  __global const OPERAND_T* image;  // the image, at the chunk's channels
+  int h, v;  // row and column in the image; may lie outside of it
+  int h_end, v_end;  // first row and column behind the last ones that the tap reads
+  int h_by, v_by;  // rows and columns of the distance
+  long image_by;  // images of the distance, in elements
+} PixelWalk;
 
-// image: that of pixel 0; low_h, low_w: where the tap finds a pixel at row and column 0.
-ALWAYS_INLINE Walk walk_from(const int pixel, __global const UNIT_T* image, const long x_n, const int P, const int Q,
-                             const int stride_h, const int stride_w, const int low_h, const int low_w) {
-  const Walk at = {image + pixel / Q / P * x_n,  pixel / Q % P * stride_h + low_h,
-                   pixel % Q * stride_w + low_w, P * stride_h + low_h,
-                   Q * stride_w + low_w,         B_APART / Q % P * stride_h,
-                   B_APART % Q * stride_w,       B_APART / Q / P * x_n};
+// image: the image of pixel 0. low_h, low_w: row and column of x that the tap reads for row and column 0 of dy.
+ALWAYS_INLINE PixelWalk pixel_walk(const int pixel, __global const OPERAND_T* image, const long x_n, const int P,
+                                   const int Q, const int stride_h, const int stride_w, const int low_h,
+                                   const int low_w) {
+  const PixelWalk at = {image + pixel / Q / P * x_n,  pixel / Q % P * stride_h + low_h,
+                        pixel % Q * stride_w + low_w, P * stride_h + low_h,
+                        Q * stride_w + low_w,         B_PIXEL_STEP / Q % P * stride_h,
+                        B_PIXEL_STEP % Q * stride_w,  B_PIXEL_STEP / Q / P * x_n};
   return at;
 }
-ALWAYS_INLINE Walk walk(Walk at, const long x_n, const int height, const int stride_h, const int width) {
+ALWAYS_INLINE PixelWalk next_pixel(PixelWalk at, const long x_n, const int height, const int stride_h,
+                                   const int width) {
   at.v += at.v_by;
   const int row = at.v >= at.v_end;
   at.v -= row ? width : 0;
@@ -73,27 +76,27 @@ ALWAYS_INLINE Walk walk(Walk at, const long x_n, const int height, const int str
 #define STAGE_PIXELS(to)                                                                                              \
   {                                                                                                                   \
     OCL_UNROLL                                                                                                        \
-    for (int i = 0; i < TILE_K / A_APART; ++i) {                                                                      \
-      const int pixel = a_pixel + i * A_APART, inside = pixel < last && a_used;                                       \
+    for (int i = 0; i < TILE_K / A_PIXEL_STEP; ++i) {                                                                 \
+      const int pixel = a_pixel + i * A_PIXEL_STEP, inside = pixel < last && a_used;                                  \
       const long from =                                                                                               \
           DY_DENSE ? (long)pixel * dy_w : pixel / Q / P * dy_n + pixel / Q % P * (long)dy_h + pixel % Q * (long)dy_w; \
-      stage_chunk((to) + column_chunk(a_line + i * A_APART, a_chunk, TILE_M), inside ? dy + from : x, 1,              \
+      stage_chunk((to) + column_chunk(a_line + i * A_PIXEL_STEP, a_chunk, TILE_M), inside ? dy + from : x, 1,         \
                   inside ? CHUNK : 0, dy_aligned);                                                                    \
     }                                                                                                                 \
     OCL_UNROLL                                                                                                        \
-    for (int i = 0; i < TILE_K / B_APART; ++i) {                                                                      \
-      const int inside = b_pixel + i * B_APART < last && (uint)at.h < (uint)H && (uint)at.v < (uint)W;                \
-      stage_chunk((to) + A_ELEMENTS + column_chunk(b_line + i * B_APART, b_chunk, TILE_N),                            \
+    for (int i = 0; i < TILE_K / B_PIXEL_STEP; ++i) {                                                                 \
+      const int inside = b_pixel + i * B_PIXEL_STEP < last && (uint)at.h < (uint)H && (uint)at.v < (uint)W;           \
+      stage_chunk((to) + A_ELEMENTS + column_chunk(b_line + i * B_PIXEL_STEP, b_chunk, TILE_N),                       \
                   inside ? at.image + (at.h * x_h + at.v * x_w) : x, 1, inside ? CHUNK : 0, x_aligned);               \
-      at = walk(at, x_n, P * stride_h, stride_h, Q * stride_w);                                                       \
+      at = next_pixel(at, x_n, P * stride_h, stride_h, Q * stride_w);                                                 \
     }                                                                                                                 \
     a_pixel += TILE_K;                                                                                                \
     b_pixel += TILE_K;                                                                                                \
   }
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
-    __global const UNIT_T* dy, const ulong dy_offset,  // [batch, groups * K, P, Q] by strides
-    __global const UNIT_T* x, const ulong x_offset,  // [batch, groups * C, H, W] by strides
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
+    __global const OPERAND_T* dy, const ulong dy_offset,  // [batch, groups * K, P, Q] by strides
+    __global const OPERAND_T* x, const ulong x_offset,  // [batch, groups * C, H, W] by strides
     const int batch, const int C, const int K, const int H, const int W, const int P, const int Q, const int R,
     const int S, const int stride_h, const int stride_w, const int pad_h, const int pad_w, const int dilation_h,
     const int dilation_w, const int split_pixels, const long dy_n, const int dy_h, const int dy_w, const int dy_c,
@@ -111,9 +114,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   int a_pixel = first + a_line, b_pixel = first + b_line;
   dy += dy_offset + (long)group * K + m0 + a_chunk * CHUNK;
   x += x_offset;
-  Walk at =
-      walk_from(b_pixel, x + ((long)group * C + column % C), x_n, P, Q, stride_h, stride_w,
-                column < width ? column / C / S * dilation_h - pad_h : OUTSIDE, column / C % S * dilation_w - pad_w);
+  PixelWalk at =
+      pixel_walk(b_pixel, x + ((long)group * C + column % C), x_n, P, Q, stride_h, stride_w,
+                 column < width ? column / C / S * dilation_h - pad_h : OUTSIDE, column / C % S * dilation_w - pad_w);
   float total[SUMS];
   MULTIPLY_STEPS(total, stages, steps, 0, 0, STAGE_PIXELS);
 

@@ -1,28 +1,28 @@
-// kernels/conv/weight_warpgroup.cl: gradient of a 2-D convolution with respect to its weight on the matrix unit, both
-// tensors read in place.
+// kernels/conv/weight_warpgroup.cl: gradient of a 2-D convolution with respect to its weight on warpgroup tensor cores.
+// Both tensors are read in place.
 //
-// What is computed, the arguments and the splits over pixels are those of conv/weight_group.cl; the pipeline is that of
+// The formula, the arguments and the splits over pixels are those of conv/weight_group.cl, the pipeline is that of
 // tensor_core/warpgroup.cl. GEMM with M = filters k (A = dy, filters contiguous), N = (r, s, c) flattened with c
-// fastest (B = x; a chunk, 16 bytes, is channels of one tap, so C is a multiple of CHUNK), depth = pixels of dy. A
-// producer of x keeps its columns, so their tap, and walks over the pixels.
+// fastest (B = x), depth = pixels of dy. A chunk of x (16 bytes) has channels of one tap, so C is a multiple of CHUNK.
+// A producer of x always copies the same columns, so its tap never changes, and goes from pixel to pixel.
 //
 // Arguments: dy, dy_offset, x, x_offset, int batch, C, K (per group), H, W (of x), P, Q (of dy), R, S, stride_h,
-// stride_w, pad_h, pad_w, dilation_h, dilation_w,
-//   split_pixels (pixels a split, a multiple of TILE_K), long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c
-//   (channel strides are 1, C, K and the
-//   other strides multiples of CHUNK), epilogue.
-// Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP, groups, splits), local (GROUP, 1, 1).
-// Hooks: STORE(acc, split * filters + k, c, r, s); k over all groups, c within the group. Store dimension c, VW 2 or
-// the elements of 16 bytes.
+//   stride_w, pad_h, pad_w, dilation_h, dilation_w, split_pixels (pixels of a split, a multiple of TILE_K), long dy_n,
+//   int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c (the channel strides are 1; C, K and the other strides are
+//   multiples of CHUNK), epilogue.
+// Grid: global (ceil(R*S*C/TILE_N) * ceil(K/TILE_M) * GROUP_SIZE, groups, splits), local (GROUP_SIZE, 1, 1).
+// Epilogue macros: STORE(acc, split * filters + k, c, r, s); k over all groups, c within the group. Store dimension c,
+//   VW
+//   2 or as many elements as 16 bytes have.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME conv_weight_warpgroup
 #endif
 #ifndef DY_DENSE
-#define DY_DENSE 0  // 1: the pixels of dy lie dy_w apart, over rows and images
+#define DY_DENSE 0  // 1: the stride between pixels of dy is dy_w across rows and images too
 #endif
 #define OUTSIDE (-0x10000)  // a coordinate that no pixel brings back into the image
 #ifndef STORED_C
-#define STORED_C C  // channels that are stored: less than C where x is padded to chunks of channels
+#define STORED_C C  // channels that are stored: less than C if x is padded to whole chunks of channels
 #endif
 #ifndef STORE
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset  // [split * filters + k][r][s][c]
@@ -31,9 +31,9 @@
 #define STOREV(acc, k, c, r, s) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(k, c, r, s))
 #endif
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
-    __global const UNIT_T* dy, const ulong dy_offset,  // [batch, groups * K, P, Q] by strides
-    __global const UNIT_T* x, const ulong x_offset,  // [batch, groups * C, H, W] by strides
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
+    __global const OPERAND_T* dy, const ulong dy_offset,  // [batch, groups * K, P, Q] by strides
+    __global const OPERAND_T* x, const ulong x_offset,  // [batch, groups * C, H, W] by strides
     const int batch, const int C, const int K, const int H, const int W, const int P, const int Q, const int R,
     const int S, const int stride_h, const int stride_w, const int pad_h, const int pad_w, const int dilation_h,
     const int dilation_w, const int split_pixels, const long dy_n, const int dy_h, const int dy_w, const int dy_c,
@@ -52,27 +52,26 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     const int dy_aligned = CHUNK_ALIGNED(dy_offset), x_aligned = CHUNK_ALIGNED(x_offset);
     dy += dy_offset + (long)group * K + m0 + a_chunk * CHUNK;
     x += x_offset + (long)group * C;
-    // The chunk of columns, of one tap, that this item brings, relative to a pixel, and the first of the pixels at a
-    // step. 16 bits: pixels X_APART apart;
-    // 32 bits: blocks of 4 neighbouring pixels.
+    // This work-item copies the columns from `column` on, all of one tap, for some pixels of each step, the first of
+    // which is x_depth. 16 bits: pixels X_PIXEL_STEP apart. 32 bits: blocks of 4 neighbouring pixels.
 #if HALVES
-#define X_APART (PRODUCERS / (TILE_N / CHUNK))
+#define X_PIXEL_STEP (PRODUCERS / (TILE_N / CHUNK))
     const int x_chunk = p % (TILE_N / CHUNK), x_depth = p / (TILE_N / CHUNK), column = n0 + x_chunk * CHUNK;
 #else
-#define X_APART (TILE_K / B_BLOCKS)  // between an item's blocks
+#define X_PIXEL_STEP (TILE_K / B_BLOCKS)  // pixels from one block of a work-item to the next
     const int x_depth = depth_of(p, 0), column = n0 + column_of(p);
 #endif
     const int low_h = column < width ? column / C / S * dilation_h - pad_h : OUTSIDE,
               low_w = column / C % S * dilation_w - pad_w;
-    // The pixel at hand: its number, where the tap meets x.
+    // The current pixel: its number, and the row, column and address of x that the tap reads.
     int at = first + x_depth, h = at / Q % P * stride_h + low_h, v = at % Q * stride_w + low_w;
-    __global const UNIT_T* tap = x + (at / Q / P * x_n + (at / Q % P * stride_h + low_h) * (long)x_h +
-                                      (at % Q * stride_w + low_w) * (long)x_w + column % C);
-    // What the end of a row and of an image bring back.
+    __global const OPERAND_T* tap = x + (at / Q / P * x_n + (at / Q % P * stride_h + low_h) * (long)x_h +
+                                         (at % Q * stride_w + low_w) * (long)x_w + column % C);
+    // At the end of a row v restarts and the address moves by next_row, at the end of an image by next_image.
     const int last_v = Q * stride_w + low_w, last_h = P * stride_h + low_h;
     const long next_row = stride_h * (long)x_h - (long)(Q * stride_w) * x_w,
                next_image = x_n - (long)(P * stride_h) * x_h;
-#define PIXEL_FURTHER(by)               \
+#define ADVANCE_PIXEL(by)               \
   {                                     \
     at += by;                           \
     v += by##_v;                        \
@@ -86,40 +85,41 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     h -= image_ends ? P * stride_h : 0; \
     tap += image_ends ? next_image : 0; \
   }
-// `by` pixels further, in whole images, rows and pixels.
+// Splits the distance of `pixels` pixels into images, rows and columns.
 #define DISTANCE(by, pixels)                                                           \
   const int by = (pixels), by##_v = by % Q * stride_w, by##_h = by / Q % P * stride_h; \
   const long by##_x = by / Q / P * x_n + by##_h * (long)x_h + by##_v * (long)x_w
 #define X_INSIDE (at < last && (uint)h < (uint)H && (uint)v < (uint)W)
 #if HALVES
-    DISTANCE(apart, X_APART);
-#define PUT_X(held)                                                                                     \
-  OCL_UNROLL                                                                                            \
-  for (int i = 0; i < B_CHUNKS; ++i) {                                                                  \
-    const int inside = X_INSIDE;                                                                        \
-    stage_chunk(stage + A_ELEMENTS + column_chunk(x_depth + i * X_APART, x_chunk), inside ? tap : x, 1, \
-                inside ? CHUNK : 0, x_aligned);                                                         \
-    PIXEL_FURTHER(apart)                                                                                \
+    DISTANCE(x_step, X_PIXEL_STEP);
+#define STAGE_X(held)                                                                                        \
+  OCL_UNROLL                                                                                                 \
+  for (int i = 0; i < B_CHUNKS; ++i) {                                                                       \
+    const int inside = X_INSIDE;                                                                             \
+    stage_chunk(stage + A_ELEMENTS + column_chunk(x_depth + i * X_PIXEL_STEP, x_chunk), inside ? tap : x, 1, \
+                inside ? CHUNK : 0, x_aligned);                                                              \
+    ADVANCE_PIXEL(x_step)                                                                                    \
   }
 #else
     DISTANCE(next, 1);
-    DISTANCE(block, X_APART - 3);
+    DISTANCE(block, X_PIXEL_STEP - 3);
 #define FETCH(held)                                            \
   OCL_UNROLL                                                   \
   for (int i = 0; i < B_CHUNKS; ++i) {                         \
     held[i] = fetch_quad(tap, 1, X_INSIDE ? 4 : 0, x_aligned); \
     if (i % 4 < 3)                                             \
-      PIXEL_FURTHER(next)                                      \
+      ADVANCE_PIXEL(next)                                      \
     else                                                       \
-      PIXEL_FURTHER(block)                                     \
+      ADVANCE_PIXEL(block)                                     \
   }
-#define PUT_X(held) \
-  OCL_UNROLL        \
-  for (int i = 0; i < B_BLOCKS; ++i) keep_block(stage + A_ELEMENTS, column_of(p), depth_of(p, i) / 4, held + 4 * i);
+#define STAGE_X(held)                \
+  OCL_UNROLL                         \
+  for (int i = 0; i < B_BLOCKS; ++i) \
+    store_transposed_block(stage + A_ELEMENTS, column_of(p), depth_of(p, i) / 4, held + 4 * i);
 #endif
-#define PUT(held, step)                                                                                               \
+#define STAGE_OPERANDS(held, step)                                                                                    \
   {                                                                                                                   \
-    __local UNIT_T* stage = produce_begin(line, step);                                                                \
+    __local OPERAND_T* stage = producer_acquire(line, step);                                                          \
     OCL_UNROLL                                                                                                        \
     for (int i = 0; i < A_CHUNKS; ++i) {                                                                              \
       const int depth = a_at + i * (PRODUCERS / (TILE_M / CHUNK)), pixel = first + (step) * TILE_K + depth;           \
@@ -128,19 +128,19 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
           DY_DENSE ? (long)pixel * dy_w : pixel / Q / P * dy_n + pixel / Q % P * (long)dy_h + pixel % Q * (long)dy_w; \
       stage_chunk(stage + column_chunk(depth, a_chunk), valid > 0 ? dy + from : x, 1, valid, dy_aligned);             \
     }                                                                                                                 \
-    PUT_X(held)                                                                                                       \
-    produce_end(line, step);                                                                                          \
+    STAGE_X(held)                                                                                                     \
+    producer_commit(line, step);                                                                                      \
   }
 #if HALVES
-    for (int step = 0; step < steps; ++step) PUT(none, step)
-    produce_rest(line, steps);
+    for (int step = 0; step < steps; ++step) STAGE_OPERANDS(none, step)
+    producer_finish(line, steps);
 #else
-    // x is fetched two steps ahead: the latency of memory is longer than a step.
+    // x is loaded two steps ahead, because the latency of memory is longer than a step.
     float4 even[B_CHUNKS], odd[B_CHUNKS];
     for (int step = 0; step < steps + 2; step += 2) {
-      if (step >= 2) PUT(even, step - 2)
+      if (step >= 2) STAGE_OPERANDS(even, step - 2)
       if (step < steps) FETCH(even)
-      if (step >= 2 && step - 1 < steps) PUT(odd, step - 1)
+      if (step >= 2 && step - 1 < steps) STAGE_OPERANDS(odd, step - 1)
       if (step + 1 < steps) FETCH(odd)
     }
 #endif

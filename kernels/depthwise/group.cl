@@ -1,33 +1,33 @@
-// kernels/depthwise/group.cl: depthwise 2-D convolution (one filter a channel) on GPUs; forward, and with OPERATION 1 /
-// 2 the gradients of input / weight.
+// kernels/depthwise/group.cl: depthwise 2-D convolution (one filter a channel) on GPUs: forward (OPERATION 0), gradient
+// of the input (1), gradient of the weight (2).
 //
 //   0: y[n,k,h,w]  = sum over r,s of x[n, k, h*stride - pad + r*dilation, w*stride - pad + s*dilation] * W[k,r,s]
-//   1: y = dx, x = dy:  sum over r,s of x[n, k, (h + pad - r*dilation)/stride, (w + pad - s*dilation)/stride] *
-//   W[k,r,s], whole quotients only
+//   1: y = dx, x = dy: y[n,k,h,w] = sum over r,s of
+//                        x[n, k, (h + pad - r*dilation)/stride, (w + pad - s*dilation)/stride] * W[k,r,s]
+//                        where the quotients are whole numbers
 //   2: dw[k,r,s] = sum over n,p,q of dy[n,k,p,q] * x[n, k, p*stride - pad + r*dilation, q*stride - pad + s*dilation]
 //
-// 0, 1: a work-item computes a strip of STRIP neighbouring outputs of 4 channels; per filter row it reads the strip's
-// columns of x once into registers.
-//   Neighbouring items own neighbouring channels (NHWC), then neighbouring strips.
-// 2: a work-group owns 64 channels (16 lanes x 4) and ROWS filter rows of a split; 16 items a channel quad walk over
-// strips of dy in turn, each keeps
-//   ROWS x FILTER_S sums, which are added up in a fixed order in local memory.
+// 0 and 1: a work-item computes a strip of STRIP neighbouring outputs of 4 channels. For each filter row it reads the
+//   strip's columns of x into registers once. Neighbouring work-items have neighbouring channels (NHWC), then
+//   neighbouring strips.
+// 2: a work-group owns 64 channels (16 lanes x 4) and ROWS filter rows of a split. The 16 work-items of the same 4
+//   channels take the strips of dy in turn. Each has ROWS x FILTER_S sums, which are added in a fixed order in local
+//   memory.
 //
 //        x  . . . . . .      STRIP 4, stride 1, 3x3:  6 columns of x, 3 weights -> 12 products a row
 //        y    o o o o
 //
 // Arguments of 0, 1: x, x_offset, w, w_offset, int channels, in_h, in_w (of x), out_h, out_w (of y), pad_h, pad_w, long
-// x_n, int x_h, x_w, x_c, epilogue.
-//   w packed [R][S][channels]. Grid: global (ceil(ceil(channels/4) * strips / 128) * 128, out_h, batch), local (128, 1,
-//   1), strips = ceil(out_w/STRIP) for 0,
-//   ceil((out_w + pad_w % STRIDE_W)/STRIP) for 1. Hooks: STORE(acc, n, k, h, w). Store dimension k, VW = 4.
+//   x_n, int x_h, x_w, x_c, epilogue. w packed [R][S][channels].
+//   Grid: global (ceil(ceil(channels/4) * strips / 128) * 128, out_h, batch), local (128, 1, 1). strips =
+//   ceil(out_w/STRIP) for 0, ceil((out_w + pad_w % STRIDE_W)/STRIP) for 1.
+//   Epilogue macros: STORE(acc, n, k, h, w). Store dimension k, VW = 4.
 // Arguments of 2: dy, dy_offset, x, x_offset, int batch, channels, in_h, in_w (of x), out_h, out_w (of dy), pad_h,
-// pad_w, split_strips (strips a split),
-//   long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c, epilogue. Grid: global (ceil(channels/64) * 256,
-//   ceil(FILTER_R/ROWS), splits),
-//   local (256, 1, 1), splits = ceil(batch * out_h * ceil(out_w/STRIP) / split_strips). Hooks:
-//   STORE(acc, split * channels + k, 0, r, s), the sum of one split. Store dimension k, VW = 4.
-// Strides in elements; one image below 2^31 elements.
+//   pad_w, split_strips (strips of a split), long dy_n, int dy_h, dy_w, dy_c, long x_n, int x_h, x_w, x_c, epilogue.
+//   Grid: global (ceil(channels/64) * 256, ceil(FILTER_R/ROWS), splits), local (256, 1, 1), splits = ceil(batch * out_h
+//   * ceil(out_w/STRIP) / split_strips).
+//   Epilogue macros: STORE(acc, split * channels + k, 0, r, s), the sum of one split. Store dimension k, VW = 4.
+// Strides are in elements. One image has less than 2^31 elements.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME depthwise_group
 #endif
@@ -61,7 +61,7 @@
 #endif
 #ifndef ROWS
 #if FILTER_R * FILTER_S <= 25
-#define ROWS FILTER_R  // OPERATION 2: filter rows a group; ROWS * FILTER_S * 4 sums must fit into registers
+#define ROWS FILTER_R  // OPERATION 2: filter rows of a work-group; ROWS * FILTER_S * 4 sums must fit into registers
 #else
 #define ROWS 1
 #endif
@@ -99,8 +99,8 @@ OCL_INLINE float4 load_channels(__global const IN_T* p, const long at, const int
 }
 
 #if OPERATION < 2
-// Columns of x that a strip touches, as a range relative to the strip's column 0. For the gradient the strip begins at
-// w with (w + pad) % STRIDE_W == 0.
+// The columns of x that a strip reads, relative to the strip's column 0. For the gradient a strip begins at a w with (w
+// + pad) % STRIDE_W == 0.
 #if OPERATION == 0
 #define FIRST_COLUMN 0
 #define LAST_COLUMN ((STRIP - 1) * STRIDE_W + (FILTER_S - 1) * DILATION_W)
@@ -174,8 +174,8 @@ __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void KERNEL_NAME(
 }
 
 #else
-#define LANES 16  // items side by side along the channels
-#define WALKERS 16  // items that share the strips of a split
+#define LANES 16  // work-items along the channels
+#define WALKERS 16  // work-items that share the strips of a split
 #define COLUMNS ((STRIP - 1) * STRIDE_W + (FILTER_S - 1) * DILATION_W + 1)
 
 __kernel __attribute__((reqd_work_group_size(LANES * WALKERS, 1, 1))) void KERNEL_NAME(
@@ -232,7 +232,7 @@ __kernel __attribute__((reqd_work_group_size(LANES * WALKERS, 1, 1))) void KERNE
     OCL_UNROLL
     for (int s = 0; s < FILTER_S; ++s) {
       partial[walker][lane] = acc[r][s];
-      barrier(CLK_LOCAL_MEM_FENCE);  // the sums of all walkers for this tap are there
+      barrier(CLK_LOCAL_MEM_FENCE);  // all work-items have stored their sums for this tap
       if (walker == 0 && left > 0 && r0 + r < FILTER_R) {
         float4 sum = partial[0][lane];
         for (int i = 1; i < WALKERS; ++i) sum += partial[i][lane];
@@ -241,7 +241,7 @@ __kernel __attribute__((reqd_work_group_size(LANES * WALKERS, 1, 1))) void KERNE
         else
           for (int l = 0; l < left; ++l) STORE(lane_of(sum, l), split * channels + k + l, 0, r0 + r, s);
       }
-      barrier(CLK_LOCAL_MEM_FENCE);  // partial[] is read: the next tap may overwrite it
+      barrier(CLK_LOCAL_MEM_FENCE);  // all have read partial[]: the next tap may overwrite it
     }
   }
 }

@@ -1,34 +1,33 @@
-// kernels/depthwise/item.cl: 2-D depthwise convolution (one filter a channel): forward, data gradient, weight gradient.
-// CPU family, NHWC.
-//   DEPTHWISE_KIND 0  y[n][c][oh][ow] = sum over r, s of x[n][c][oh*STRIDE_H - pad_h + r*DIL_H][ow*STRIDE_W - pad_w +
-//   s*DIL_W] * w[c][r][s]
-//   DEPTHWISE_KIND 1  dx[n][c][h][w]  = sum over r, s with h + pad_h - r*DIL_H = STRIDE_H*oh (and w alike) of
-//   dy[n][c][oh][ow] * w[c][r][s]
-//   DEPTHWISE_KIND 2  dw[c][r][s]     = sum over n, oh, ow of x[n][c][oh*STRIDE_H - ..][ow*STRIDE_W - ..] *
-//                                     dy[n][c][oh][ow]
+// kernels/depthwise/item.cl: 2-D depthwise convolution (one filter a channel), NHWC. Item kernel. DEPTHWISE_KIND says
+// what it computes:
+//   0 forward          y[n][c][oh][ow] = sum over r, s of
+//                        x[n][c][oh*STRIDE_H - pad_h + r*DIL_H][ow*STRIDE_W - pad_w + s*DIL_W] * w[c][r][s]
+//   1 data gradient    dx[n][c][h][w] = sum over r, s of dy[n][c][oh][ow] * w[c][r][s],
+//                        over r, s with h + pad_h - r*DIL_H = STRIDE_H*oh, and the same for w
+//   2 weight gradient  dw[c][r][s] = sum over n, oh, ow of
+//                        x[n][c][oh*STRIDE_H - pad_h + r*DIL_H][ow*STRIDE_W - pad_w + s*DIL_W] * dy[n][c][oh][ow]
 //
-// Kinds 0 and 1: one work-item makes one row of outputs for `blocks_per_item` blocks of VW channels. The R*S weights of
-// a block and PX outputs stay in registers; each input column under the PX outputs is loaded once for a filter row:
-//     columns  |0 1 2 3 4 5|      PX = 4, S = 3, stride 1: 6 vector loads for 12 multiply-adds. For stride 2 in kind 1
-//              |           |      an output meets only
-//     outputs   0 1 2 3           every second tap; which one is known after unrolling, since tiles start at w + pad_w
-//                                 = 0 mod STRIDE_W.
-// Kind 2: one work-item sums all taps of one block of VW channels over its share of the rows (n, oh): a row's sums in
-// registers, then added to totals. A last block that is not full is moved back to end at C: it computes some channels
-// again, but stores only its own. C >= VW.
+// Kinds 0 and 1: one work-item computes one row of outputs for `blocks_per_item` blocks of VW channels. The R*S weights
+// of a block and PX outputs stay in registers. Each input column under the PX outputs is loaded once for a filter row:
+//     columns  |0 1 2 3 4 5|      PX = 4, S = 3, stride 1: 6 vector loads for 12 multiply-adds
+//     outputs   0 1 2 3
+// With stride 2 in kind 1 an output uses only every second tap. The compiler knows which one after unrolling, because
+// tiles start where w + pad_w is a multiple of STRIDE_W.
+// Kind 2: one work-item sums all taps of one block of VW channels over its share of the rows (n, oh). The sums of a row
+// are made in registers, then added to totals. If the last block is not full, it is moved back to end at C: it computes
+// some channels twice, but stores only its own. C >= VW.
 //
-// Inputs: x (kind 1: dy) addressed x[n*x_n + h*x_h + w*x_w + c]; w dense [R][S][C]; dy of kind 2 dy[n*y_n + h*y_h +
-// w*y_w + c]. Arguments, kinds 0, 1: x, x_offset, w, w_offset, int batch, C, in_h, in_w, out_h, out_w, pad_h, pad_w,
-// x_h, x_w, blocks_per_item, long x_n, EPILOGUE_PARAMS
-//     in_*: size of the tensor read, out_*: of the one written.
+// Inputs: x (kind 1: dy) is x[n*x_n + h*x_h + w*x_w + c]; w dense [R][S][C]; dy of kind 2 is dy[n*y_n + h*y_h + w*y_w +
+// c].
+// Arguments of kinds 0 and 1: x, x_offset, w, w_offset, int batch, C, in_h, in_w, out_h, out_w, pad_h, pad_w, x_h, x_w,
+//   blocks_per_item, long x_n, EPILOGUE_PARAMS. in_*: size of the tensor that is read, out_*: of the one written.
 //   Global size: (batch*out_h, ceil(ceil(C/VW) / blocks_per_item), 1), local (1, 1, 1).
-//   Hooks: STORE(acc, n, c, h, w), STOREV(acc, n, c, h, w); store dimension c.
-// Arguments, kind 2: x, x_offset, dy, dy_offset, int batch, C, in_h, in_w, out_h, out_w, pad_h, pad_w, x_h, x_w, y_h,
-// y_w, long x_n, y_n, EPILOGUE_PARAMS
-//     in_*: size of x, out_*: of dy.
-//   Global size: (ceil(C/VW), splits, 1), local (1, 1, 1). Split i takes the i-th part of the batch*out_h rows.
-//   Hooks: STORE(acc, split*C + c, 0, r, s), STOREV; store dimension the first. With splits > 1 an ordinary reduction
-//   sums the parts in order.
+//   Epilogue macros: STORE(acc, n, c, h, w), STOREV(acc, n, c, h, w); store dimension c.
+// Arguments of kind 2: x, x_offset, dy, dy_offset, int batch, C, in_h, in_w, out_h, out_w, pad_h, pad_w, x_h, x_w, y_h,
+//   y_w, long x_n, y_n, EPILOGUE_PARAMS. in_*: size of x, out_*: of dy.
+//   Global size: (ceil(C/VW), splits, 1), local (1, 1, 1). The batch*out_h rows are shared out
+//   evenly among the splits. Epilogue macros: STORE(acc, split*C + c, 0, r, s), STOREV; store dimension the first. With splits > 1 an
+//   ordinary reduction adds the splits in order.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME depthwise_item
 #endif
@@ -137,8 +136,8 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
 #define FIRST_W 0  // first tile of a row
 #define FIRST_COLUMN(w) ((w) * STRIDE_W - pad_w)  // first input column of the tile at w
 #define COLUMNS ((PX - 1) * STRIDE_W + (S - 1) * DIL_W + 1)
-#define MEETS(p, s) 1  // does output p of a tile use tap s?
-#define COLUMN(p, s) ((p) * STRIDE_W + (s) * DIL_W)  // ... then this column
+#define MEETS(p, s) 1  // whether output p of a tile uses tap s
+#define COLUMN(p, s) ((p) * STRIDE_W + (s) * DIL_W)  // the column that tap s of output p reads
 #else
 #define BEFORE ((S - 1) * DIL_W / STRIDE_W)
 #define FIRST_W (-(pad_w % STRIDE_W))

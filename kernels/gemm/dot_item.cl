@@ -1,17 +1,17 @@
-// kernels/gemm/dot_item.cl: C[b][m][n] = sum over k of A[b][m][k] * W[b][n][k] for few rows m: a Linear layer at batch
-// 1..16, W read once and in place.
-// CPU family: one work-item = MT column tiles of NR columns, all M rows; k runs along the vector.
+// kernels/gemm/dot_item.cl: C[b][m][n] = sum over k of A[b][m][k] * W[b][n][k] for few rows m, such as a Linear layer
+// at batch 1..16. W is read once and in place. Item kernel: one work-item = MT column tiles of NR columns, all M rows.
 //
-//     W row n   |----- k ----->|      acc[MR][NR] vectors of VW partial sums along k; one sum over the lanes of each at
-//               |              |      the end,
-//     W row n+1 |------------->|      in a fixed order. NR rows of W pass once through cache for all tiles of MR rows
-//               |              |      of A.
+//     W row n   |----- k ----->|
+//     W row n+1 |------------->|
 //     A row m   |------------->|
+// Vectors run along k. acc[MR][NR] are vectors of VW partial sums. At the end the lanes of each vector are added in a
+// fixed order. NR rows of W pass through the cache once for all tiles of MR rows of A.
+//
 // Inputs: a  A[b][m][k] at a_batch(b) + m*a_row + k;   w  W[b][n][k] at b_batch(b) + n*b_col + k; batches as in
-//                                                      gemm/item.cl
+//   gemm/item.cl
 // Arguments: a, a_offset, w, w_offset, int M, N, K, a_row, b_col, inner, long a_outer, a_inner, b_outer, b_inner,
-// EPILOGUE_PARAMS Global size: (ceil(N / (NR*MT)), batches, 1), local size (1, 1, 1).
-// Hooks: STORE(acc, b, m, n) only.
+//   EPILOGUE_PARAMS. Global size: (ceil(N / (NR*MT)), batches, 1), local size (1, 1, 1).
+// Epilogue macros: STORE(acc, b, m, n) only.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_dot_item
 #endif
@@ -58,7 +58,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict a, const ulong 
           OCL_UNROLL for (int i = 0; i < MR; ++i) acc[i][j] = fma(av[i], bv, acc[i][j]);
         }
       }
-      float lanes[MR * NR * VW];  // one call site of the hooks
+      float lanes[MR * NR * VW];  // the epilogue macros have one call site
       OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int j = 0; j < NR; ++j)
           VSTORE(acc[i][j], lanes + (i * NR + j) * VW);
       for (int i = 0; i < min(MR, M - m); ++i)

@@ -1,16 +1,16 @@
-// kernels/gemm/group.cl: batched matrix product on GPUs, C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n], fp32
-// accumulation.
+// kernels/gemm/group.cl: batched matrix product on GPUs, C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n], accumulated in
+// fp32.
 //
 // One work-group computes a TILE_M x TILE_N tile of C, one work-item ITEM_M x ITEM_N of it as blocks of 4x4
-// (base/types.cl: tile_multiply). Each step of TILE_K fetches the next part of both operands into registers, multiplies
-// the current part from local memory, then keeps the fetched part in the other local buffer: one barrier a step.
+// (tile_multiply of base/types.cl). Each step of TILE_K loads the next part of both operands into registers, multiplies
+// the current part from local memory, then stores the next part into the other local buffer. There is one barrier a
+// step.
 //
 //                  TILE_N            local memory, twice:  a_tile [TILE_K][TILE_M+4], b_tile [TILE_K][TILE_N+4]
 //             +-----+-----+
 //      B      | k   |     | TILE_K
-//             +-----+-----+          item (x, y): columns 4x..4x+3 and TILE_N/2 + 4x.. , rows 4y..4y+3 and TILE_M/2 +
-//                                    4y..
-//  +---+      +-----+-----+
+//             +-----+-----+          work-item (x, y) has columns 4x..4x+3 and TILE_N/2 + 4x.. ,
+//  +---+      +-----+-----+          rows 4y..4y+3 and TILE_M/2 + 4y..
 //  | k |      |4x4  |4x4  |
 //  |   |      |     |     | TILE_M
 //  +---+      +-----+-----+
@@ -19,16 +19,13 @@
 //    A           C
 //
 // Arguments: a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner,
-// b_row, b_col
-//   epilogue.
-//   strides in elements: A[b,m,k] at a_offset + b/inner*a_outer + b%inner*a_inner + m*a_row + k*a_col, B[b,k,n]
-//   likewise with k*b_row + n*b_col (inner: a
-//   batch of two dimensions, such as heads; 1 if it is one). Any strides, 0 broadcasts; the macros below choose the
-//   loads, the wrong order is only slow,
-//   a broken promise of *_VEC4 is wrong.
-// Grid: global (ceil(M/TILE_M) * ceil(N/TILE_N) * GROUP, 1, batch), local (GROUP, 1, 1).
-// Hooks: STORE(acc, b, m, n). Store dimension n, VW = 4. A long K is split by its caller into a batch: outer strides of
-// K/splits along k.
+//   b_row, b_col, epilogue. Strides are in elements: A[b,m,k] is at a_offset + b/inner*a_outer + b%inner*a_inner +
+//   m*a_row + k*a_col, B[b,k,n] at b_offset + b/inner*b_outer + b%inner*b_inner + k*b_row + n*b_col. inner: extent of
+//   the inner batch dimension, such as heads; 1 if the batch is one dimension. Any strides work, and 0 broadcasts.
+//   A_K_MAJOR and B_K_MAJOR choose the loads; a wrong value is only slow. A wrong *_VEC4 gives wrong results.
+// Grid: global (ceil(M/TILE_M) * ceil(N/TILE_N) * GROUP_SIZE, 1, batch), local (GROUP_SIZE, 1, 1).
+// Epilogue macros: STORE(acc, b, m, n). Store dimension n, VW = 4. For a split along K the slices are batches, whose
+//   outer strides are K/splits along k.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_group
 #endif
@@ -42,7 +39,7 @@
 #define TILE_K 16  // depth of one step, 8 or 16
 #endif
 #ifndef SUM_STEPS
-#define SUM_STEPS 0  // steps after which the running sum joins the total; 0: one running sum
+#define SUM_STEPS 0  // steps after which the running sum is added to the total; 0: one running sum
 #endif
 #if SUM_STEPS
 #define SUM_OF(i) (total[i] + acc[i])
@@ -62,7 +59,7 @@
 #define B_K_MAJOR 0  // 1: k is the contiguous dimension of B, 0: n is
 #endif
 #ifndef A_VEC4
-// 1: A's contiguous dimension has stride 1 and an extent that is a multiple of 4; the other strides too
+// 1: the contiguous dimension of A has stride 1, and its extent and the other strides are multiples of 4
 #define A_VEC4 0
 #endif
 #ifndef B_VEC4
@@ -75,10 +72,10 @@
 #define STOREV(acc, b, m, n) vstore4(acc, 0, y + Y_AT(b, m, n))
 #endif
 #define ACROSS (TILE_N / ITEM_N)  // work-items along the columns
-#define DOWN (TILE_M / ITEM_M)  // and along the rows
-#define GROUP (ACROSS * DOWN)  // 64..256
+#define DOWN (TILE_M / ITEM_M)  // work-items along the rows
+#define GROUP_SIZE (ACROSS * DOWN)  // work-items of a work-group, 64..256
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
     __global const IN_T* a, const ulong a_offset,  // [batch, M, K] by strides
     __global const IN_T* b, const ulong b_offset,  // [batch, K, N] by strides
     const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const long a_row,
@@ -88,10 +85,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   const int lane = get_local_id(0);
   const int2 item = tile_item(lane, ACROSS, DOWN);
   const int n_tiles = (N + TILE_N - 1) / TILE_N;
-  const int m0 = (int)get_group_id(0) / n_tiles * TILE_M;  // neighbouring groups share rows of A
+  const int m0 = (int)get_group_id(0) / n_tiles * TILE_M;  // neighbouring work-groups share rows of A
   const int n0 = (int)get_group_id(0) % n_tiles * TILE_N;
   const int batch = get_group_id(2);
-  // The contiguous stride is spelled as 1 where it is promised.
+  // The literal 1 of a contiguous stride lets the compiler simplify addresses.
   const long a_width = A_VEC4 && !A_K_MAJOR ? 1 : a_row, a_depth = A_VEC4 && A_K_MAJOR ? 1 : a_col;
   const long b_width = B_VEC4 && !B_K_MAJOR ? 1 : b_col, b_depth = B_VEC4 && B_K_MAJOR ? 1 : b_row;
   a += a_offset + batch / inner * a_outer + batch % inner * a_inner + m0 * a_width;
@@ -106,21 +103,24 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   OCL_UNROLL
   for (int i = 0; i < ITEM_M * ITEM_N / 4; ++i) total[i] = (float4)(0.0f);
 #endif
-  float4 a_held[(TILE_M * TILE_K / 4 + GROUP - 1) / GROUP], b_held[(TILE_N * TILE_K / 4 + GROUP - 1) / GROUP];
-  tile_fetch(a_held, a, a_width, a_depth, M - m0, K, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4, ALIGNED(a_offset));
-  tile_fetch(b_held, b, b_width, b_depth, N - n0, K, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4, ALIGNED(b_offset));
-  tile_keep((__local float*)a_tile[0], a_held, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
-  tile_keep((__local float*)b_tile[0], b_held, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4);
-  barrier(CLK_LOCAL_MEM_FENCE);  // the first part of both operands is in buffer 0
+  float4 a_held[(TILE_M * TILE_K / 4 + GROUP_SIZE - 1) / GROUP_SIZE],
+      b_held[(TILE_N * TILE_K / 4 + GROUP_SIZE - 1) / GROUP_SIZE];
+  tile_fetch(a_held, a, a_width, a_depth, M - m0, K, lane, GROUP_SIZE, TILE_M, TILE_K, A_K_MAJOR, A_VEC4,
+             ALIGNED(a_offset));
+  tile_fetch(b_held, b, b_width, b_depth, N - n0, K, lane, GROUP_SIZE, TILE_N, TILE_K, B_K_MAJOR, B_VEC4,
+             ALIGNED(b_offset));
+  tile_keep((__local float*)a_tile[0], a_held, lane, GROUP_SIZE, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
+  tile_keep((__local float*)b_tile[0], b_held, lane, GROUP_SIZE, TILE_N, TILE_K, B_K_MAJOR, B_VEC4);
+  barrier(CLK_LOCAL_MEM_FENCE);  // the first step of both operands is in buffer 0
   int now = 0;
   for (int k = 0; k < K; k += TILE_K) {
     const int left = K - k - TILE_K;
     if (left > 0) {
       a += TILE_K * a_depth;
       b += TILE_K * b_depth;
-      tile_fetch(a_held, a, a_width, a_depth, M - m0, left, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4,
+      tile_fetch(a_held, a, a_width, a_depth, M - m0, left, lane, GROUP_SIZE, TILE_M, TILE_K, A_K_MAJOR, A_VEC4,
                  ALIGNED(a_offset));
-      tile_fetch(b_held, b, b_width, b_depth, N - n0, left, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4,
+      tile_fetch(b_held, b, b_width, b_depth, N - n0, left, lane, GROUP_SIZE, TILE_N, TILE_K, B_K_MAJOR, B_VEC4,
                  ALIGNED(b_offset));
     }
     tile_multiply(acc, (__local const float*)a_tile[now], (__local const float*)b_tile[now], item, ACROSS, DOWN, TILE_K,
@@ -130,10 +130,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #endif
     now ^= 1;
     if (left > 0) {
-      tile_keep((__local float*)a_tile[now], a_held, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
-      tile_keep((__local float*)b_tile[now], b_held, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4);
+      tile_keep((__local float*)a_tile[now], a_held, lane, GROUP_SIZE, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
+      tile_keep((__local float*)b_tile[now], b_held, lane, GROUP_SIZE, TILE_N, TILE_K, B_K_MAJOR, B_VEC4);
     }
-    // the next part is complete, and everyone has read the current one: its buffer is free
+    // the next step is complete, and all have read the current one: its buffer is free
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 

@@ -1,16 +1,16 @@
-// kernels/gemm/item.cl: C[b][m][n] = sum over k of A[b][m][k] * B[b][k][n], then the epilogue. CPU family: one
+// kernels/gemm/item.cl: C[b][m][n] = sum over k of A[b][m][k] * B[b][k][n], then the epilogue. Item kernel: one
 // work-item = MT register tiles.
 //
-//            TN = NV*VW columns          Work-item (i, j, b) owns rows [i*MT*MR, (i+1)*MT*MR) of panel j of batch b,
-//                                        and all of K.
-//          +--------------------+        acc[MR][NV] stays in vector registers; A gives one broadcast scalar a row and
-//                                        k,
-//   MR     | acc[0][0] .. [NV-1]|        B gives NV vectors a k. K goes in blocks of K_BLOCK: each block sums into
-//          |                    |        fresh
-//   rows   | ...                | x MT   accumulators which are then added to sums[] (private memory, 4*MT*MR*TN
-//          |                    |        bytes), so that
-//          +--------------------+        rounding errors stay small and the block of B (K_BLOCK*TN*4 bytes) stays in L2
-//                                        over the MT tiles.
+//            TN = NV*VW columns
+//          +--------------------+
+//   MR     | acc[0][0] .. [NV-1]|
+//   rows   | ...                | x MT
+//          +--------------------+
+//
+// acc[MR][NV] stays in vector registers. For each k, A gives MR scalars, which are broadcast, and B gives NV vectors.
+// Work-item (i, j, b) owns rows [i*MT*MR, (i+1)*MT*MR) of panel j of batch b, and all of K. K is cut into blocks of
+// K_BLOCK. Each block sums into new accumulators, which are then added to sums[] (private memory, 4*MT*MR*TN bytes). So
+// rounding errors stay small, and the block of B (K_BLOCK*TN*4 bytes) stays in L2 while the MT tiles use it.
 //
 // Inputs (offsets, strides in elements of IN_T):
 //   a  A_COL_MAJOR 0: A[b][m][k] at a_batch(b) + m*a_row + k            (rows in place; a_col is ignored)
@@ -18,19 +18,17 @@
 //      A_COL_MAJOR 2: A[b][m][k] at a_batch(b) + m*a_row + k*a_col      (any strides, slower)
 //   b  B_IN_PLACE 0:  packed and padded with zeros: B[b][k][n] at b_batch(b) + ((n / PANEL)*K + k)*PANEL + n % PANEL,
 //                     ceil(N/PANEL)*K*PANEL elements a batch; b_row, b_col are ignored
-//      B_IN_PLACE 1:  B[b][k][n] at b_batch(b) + k*b_row + n            (rows in place; the item's first tile of rows
-//                                                                       packs its panel, K_BLOCK
-//                     rows at a time, while it multiplies: stores are free beside multiply-adds, and PREFETCH hides
-//                     where B comes from)
+//      B_IN_PLACE 1:  B[b][k][n] at b_batch(b) + k*b_row + n, rows in place. The first tile of rows of a work-item
+//                     packs its panel, K_BLOCK rows at a time, while it multiplies: the stores cost nothing beside the
+//                     multiply-adds, and prefetching hides the latency of B.
 //      B_IN_PLACE 2:  B[b][k][n] at b_batch(b) + k*b_row + n*b_col      (any strides, slower; pack/item.cl packs a
-//                                                                       Linear weight [N][K])
-//      B_IN_PLACE 3:  as 1, but read where it is, without a copy: for one tile of rows (M <= MR), which would use a
-//      copy once, and where
-//                     all of B stays in L2, so that rows far apart cost little; needs N % TN == 0
+//                     Linear weight [N][K])
+//      B_IN_PLACE 3:  as 1, but without a copy. For one tile of rows (M <= MR), which would use a copy once, and where
+//                     all of B stays in L2, so that rows far apart cost little. Needs N % TN == 0.
 //   a_batch(b) = (b / inner)*a_outer + (b % inner)*a_inner, the same for b_batch; a stride of 0 broadcasts.
 // Arguments: a, a_offset, b, b_offset, int M, N, K, a_row, a_col, b_row, b_col, inner, long a_outer, a_inner, b_outer,
-// b_inner, EPILOGUE_PARAMS Global size: (ceil(M / (MR*MT)), ceil(N / TN), batches), local size (1, 1, 1).
-// Hooks: STORE(acc, b, m, n), STOREV(acc, b, m, n); store dimension n.
+//   b_inner, EPILOGUE_PARAMS. Global size: (ceil(M / (MR*MT)), ceil(N / TN), batches), local size (1, 1, 1).
+// Epilogue macros: STORE(acc, b, m, n), STOREV(acc, b, m, n); store dimension n.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_item
 #endif
@@ -50,13 +48,13 @@
 #endif
 #ifndef K_BLOCK
 #if defined(B_IN_PLACE) && (B_IN_PLACE == 1 || B_IN_PLACE == 2)
-#define K_BLOCK 256  // k summed in registers before they go to sums[]; the private copy of B has K_BLOCK*TN floats
+#define K_BLOCK 256  // depth of a block (see above); the private copy of B has K_BLOCK*TN floats
 #else
 #define K_BLOCK 512
 #endif
 #endif
 #ifndef K_CHAINS
-// independent accumulators a tile: 4..8 when MR*NV is below 8 (small M), so that FMA latency does not set the pace
+// independent accumulators of a tile: 4..8 if MR*NV is below 8 (small M), so that the latency of FMA is hidden
 #define K_CHAINS 1
 #endif
 #ifndef A_COL_MAJOR
@@ -66,7 +64,8 @@
 #define PREFETCHES 0  // 1: the device has an instruction that asks for a cache line
 #endif
 #ifndef PREFETCH_A
-// 1: a tile asks for the next tile's part of A (A_COL_MAJOR 0: for short rows; 1), which the hardware does not foresee
+// 1: a tile prefetches the next tile's part of A, which the hardware does not foresee (A_COL_MAJOR 1, or 0 with short
+// rows)
 #define PREFETCH_A 0
 #endif
 #ifndef B_IN_PLACE
@@ -75,11 +74,11 @@
 #ifndef WHOLE_VECTORS
 #define WHOLE_VECTORS 0  // 1: N % VW == 0, no column is stored alone
 #endif
-#ifndef CACHE_ALIGNED  // of private arrays read by vectors: else each of these may cross a cache line
+#ifndef CACHE_ALIGNED  // aligns private arrays that are read by vectors, so that no vector crosses a cache line
 #define CACHE_ALIGNED __attribute__((aligned(64)))
 #endif
 #ifndef PLAIN_STORES
-#define PLAIN_STORES 0  // 1: the hooks do nothing but store, so that there may be many calls of them
+#define PLAIN_STORES 0  // 1: the epilogue macros only store, so they may have many call sites
 #endif
 #ifndef STORE  // alone: dense C[b][m][n]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_M, const int y_N
@@ -88,8 +87,8 @@
 #define STOREV(acc, b, m, n) VSTORE(acc, y + y_offset + ((ulong)(b) * y_M + (m)) * y_N + (n))
 #endif
 
-// Asks for the cache line at p, in or outside a buffer. The standard's prefetch is a call on Intel's runtime. A CPU has
-// one address space.
+// Prefetches the cache line at p, which may lie outside a buffer. OpenCL's own prefetch is a function call on Intel's
+// runtime. The cast is valid because a CPU has one address space.
 #if PREFETCHES && defined(__has_builtin)
 #if __has_builtin(__builtin_prefetch)
 #define PREFETCH(p) __builtin_prefetch((__private const void*)(size_t)(p))
@@ -98,7 +97,7 @@
 #ifndef PREFETCH
 #define PREFETCH(p)
 #endif
-#define B_AHEAD 16  // rows of B that the packing tile asks for early: some 100 ns
+#define B_AHEAD 16  // rows of B that the packing tile prefetches ahead, about 100 ns
 
 #if A_COL_MAJOR == 0
 #define A_ROW(m) ((long)(m) * a_row)
@@ -152,7 +151,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict a, const ulong 
     const float* panel = packed;
 #if B_IN_PLACE == 1
     if (PACK_FIRST && cols == TN) {
-      // below, by the first tile
+      // the first tile prefetches B below
     } else if (cols == TN) {
       for (int k = 0; k < kn; ++k) {
         __global const IN_T* from = b + (long)(k0 + k) * b_row + n0;
@@ -249,7 +248,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict a, const ulong 
       OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v)
           VSTORE(acc[i][v], tile + i * TN + v * VW);
       if (k0 + kn < K) continue;
-      // one call site of the hooks, in a loop: they may be long
+      // the epilogue macros have one call site, in a loop, because they may be long
       const int rows = min(MR, M - m), width = min(TN, N - n0);
       OCL_NO_UNROLL for (int i = 0; i < rows; ++i) {
         int n = 0;

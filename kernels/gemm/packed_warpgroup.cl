@@ -1,27 +1,24 @@
-// kernels/gemm/packed_warpgroup.cl: batched matrix product on warpgroup tensor cores; operands lie in blocks, as pack/group.cl
-// writes them; the pipeline of
-// tensor_core/warpgroup.cl and the stores of tensor_core/store.cl.
+// kernels/gemm/packed_warpgroup.cl: batched matrix product on warpgroup tensor cores, C[b,m,n] = sum over k of A[b,m,k]
+// * B[b,k,n]. Both operands are packed in blocks, as pack/group.cl writes them. The pipeline is that of
+// tensor_core/warpgroup.cl, the stores are those of tensor_core/store.cl.
 //
-//   producer (one work-item)              a stage                                          consumer w: rows 64w ..
-//                                         64w+63
-//   a block of 8 KB to a copy         ->  TILE_M/64 blocks of A, then those of B       ->  read by the matrix unit; A
-//                                                                                      of split fp32 by registers, as
-//                                                                                      quads
-//   (fp32: B's high, B's low blocks)      full[stage] counts bytes
+//   producer (one work-item)          a stage                                    consumer w: rows 64w .. 64w+63
+//   copies blocks of 8 KB         ->  TILE_M/64 blocks of A, then those of B ->  read by the tensor cores; A of split
+//   (fp32: high and low of B)         full[stage] counts bytes                   fp32 goes through registers
 //
-// Sums of TF32 and of 16 bits stay in the unit over the whole depth, and the next step's products begin before the last
-// ones end.
+// With TF32 and 16 bits one running sum serves the whole depth, and the products of a step begin before those of the
+// step before have ended.
 //
-// Arguments: a, a_offset, b, b_offset: [batch][panels][steps][blocks], offsets in floats at multiples of 4; int M, N,
-// K; long a_batch, b_batch: floats from
-//   one matrix to the next, 0 if all are one; epilogue.
-// Grid: global (any number of groups up to ceil(M/TILE_M) * ceil(N/TILE_N), times GROUP, 1, batch), local (GROUP, 1,
-// 1). Hooks: STORE(acc, b, m, n). Store dimension n, VW 2 or the elements of 16 bytes. Needs PACKED 1.
+// Arguments: a, a_offset, b, b_offset: [batch][panels][steps][blocks], offsets in floats, multiples of 4; int M, N, K;
+//   long a_batch, b_batch: floats from one matrix to the next, 0 if there is only one; epilogue.
+// Grid: global (any number of work-groups up to ceil(M/TILE_M) * ceil(N/TILE_N), times GROUP_SIZE, 1, batch), local
+//   (GROUP_SIZE, 1, 1).
+// Epilogue macros: STORE(acc, b, m, n). Store dimension n, VW 2 or as many elements as 16 bytes have. Needs PACKED 1.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_packed_warpgroup
 #endif
 #ifndef A_ROWS
-#define A_ROWS 1  // 16 bits: 1 for blocks with the depth contiguous, 0 with the rows of A
+#define A_ROWS 1  // 1: blocks have the depth contiguous; 0 (16 bits): the rows of A
 #endif
 #ifndef B_ROWS
 #define B_ROWS 1  // the same for B
@@ -33,16 +30,16 @@
 #define STOREV(acc, b, m, n) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(b, m, n))
 #endif
 
-// Brings the blocks of a tile, `a_panels` of A and `b_panels` of B beside each other, each `steps` long.
+// Copies the blocks of a tile: `a_panels` panels of A and `b_panels` of B, each of `steps` steps.
 ALWAYS_INLINE void produce(const Pipeline line, __global const float* a, __global const float* b, const int a_panels,
                            const int b_panels, const int begin, const int steps) {
   for (int step = 0; step < steps; ++step) {
-    __local UNIT_T* to = produce_begin(line, begin + step);
+    __local OPERAND_T* to = producer_acquire(line, begin + step);
     const uint full = line.full + 8 * ((begin + step) % STAGES);
-    barrier_expect(full, (a_panels + PARTS * b_panels) * BLOCK_BYTES);
+    barrier_expect(full, (a_panels + PIECES * b_panels) * BLOCK_BYTES);
     copy_blocks(to, a + (long)step * BLOCK, a_panels, TILE_M / 64, (long)steps * BLOCK, 1, full);
-    copy_blocks(to + A_ELEMENTS, b + (long)step * (PARTS * BLOCK), b_panels, TILE_N / 64, (long)steps * (PARTS * BLOCK),
-                PARTS, full);
+    copy_blocks(to + A_ELEMENTS, b + (long)step * (PIECES * BLOCK), b_panels, TILE_N / 64,
+                (long)steps * (PIECES * BLOCK), PIECES, full);
   }
 }
 
@@ -53,7 +50,7 @@ ALWAYS_INLINE void multiply_packed(float* total, const Pipeline line, const int 
   OCL_UNROLL
   for (int i = 0; i < TILE_N / 2; ++i) total[i] = sum[i] = 0.0f;
   for (int step = begin; step < end; ++step) {
-    __local const float* at = arrived(line, step);
+    __local const float* at = consumer_wait(line, step);
     __local const float4* quads = (__local const float4*)at + (get_local_id(0) >> 5) * 128 + (get_local_id(0) & 31);
     OCL_UNROLL
     for (int k8 = 0; k8 < 4; ++k8) {
@@ -62,13 +59,13 @@ ALWAYS_INLINE void multiply_packed(float* total, const Pipeline line, const int 
       split_fragment(high, low, k8, x);
     }
     const ulong b = descriptor(at + A_ELEMENTS, 1);
-    UNIT_BEGIN();
+    WGMMA_FENCE();
     MULTIPLY_SPLIT(sum, high, low, b);
-    UNIT_END();
-    leave(line, step);
+    WGMMA_FINISH();
+    consumer_release(line, step);
     OCL_UNROLL
     for (int i = 0; i < TILE_N / 2; ++i) {
-      READY(sum[i]);
+      FENCE_REGISTER(sum[i]);
       total[i] += sum[i];
     }
   }
@@ -80,37 +77,37 @@ ALWAYS_INLINE void multiply_packed(float* total, const Pipeline line, const int 
 #define MULTIPLY_STEP(d, a, b) MULTIPLY_ROWS(d, a, b)
 #endif
 ALWAYS_INLINE void multiply_packed(float* total, const Pipeline line, const int begin, const int end) {
-  // A quarter of a step's depth further: 32 bytes along a row, 16 rows of 128 bytes.
+  // What the descriptors advance by for a quarter of a step's depth: 32 bytes along a row, or 16 rows of 128 bytes.
   const int a_next = A_ROWS ? 2 : 128, b_next = B_ROWS ? 2 : 128;
   OCL_UNROLL
   for (int i = 0; i < TILE_N / 2; ++i) total[i] = 0.0f;
   for (int step = begin; step < end; ++step) {
-    __local const UNIT_T* at = arrived(line, step);
+    __local const OPERAND_T* at = consumer_wait(line, step);
     const ulong a = descriptor(at + (get_local_id(0) >> 7) * BLOCK_ELEMENTS, A_ROWS),
                 b = descriptor(at + A_ELEMENTS, B_ROWS);
-    UNIT_BEGIN();
+    WGMMA_FENCE();
     MULTIPLY_STEP(total, a, b);
     MULTIPLY_STEP(total, a + a_next, b + b_next);
     MULTIPLY_STEP(total, a + 2 * a_next, b + 2 * b_next);
     MULTIPLY_STEP(total, a + 3 * a_next, b + 3 * b_next);
-    UNIT_COMMIT();
-    UNIT_WAIT("1");
-    if (step > begin) leave(line, step - 1);
+    WGMMA_COMMIT();
+    WGMMA_WAIT("1");
+    if (step > begin) consumer_release(line, step - 1);
   }
-  UNIT_WAIT("0");
-  leave(line, end - 1);
+  WGMMA_WAIT("0");
+  consumer_release(line, end - 1);
   OCL_UNROLL
-  for (int i = 0; i < TILE_N / 2; ++i) READY(total[i]);
+  for (int i = 0; i < TILE_N / 2; ++i) FENCE_REGISTER(total[i]);
 }
 #endif
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
     __global const float* a, const ulong a_offset, __global const float* b, const ulong b_offset, const int M,
     const int N, const int K, const long a_batch, const long b_batch EPILOGUE_PARAMS) {
   PIPELINE(line);
   const int m_tiles = (M + TILE_M - 1) / TILE_M, n_tiles = (N + TILE_N - 1) / TILE_N, batch = get_group_id(2);
   const int steps = (K + TILE_K - 1) / TILE_K;
-  int begin = 0;  // steps of the tiles before
+  int begin = 0;  // first step of the tile, counted over all tiles of the work-group
   if (get_local_id(0) >= CONSUMERS * 128) {
     if (get_local_id(0) != CONSUMERS * 128) return;
     const int a_panels = (M + 63) / 64, b_panels = (N + 63) / 64;
@@ -119,7 +116,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     FOR_TILES(g, m_tiles * n_tiles) {
       const int2 tile = tile_at(g, m_tiles, n_tiles);
       const int a_first = tile.x * (TILE_M / 64), b_first = tile.y * (TILE_N / 64);
-      produce(line, a + (long)a_first * steps * BLOCK, b + (long)b_first * steps * (PARTS * BLOCK),
+      produce(line, a + (long)a_first * steps * BLOCK, b + (long)b_first * steps * (PIECES * BLOCK),
               min(a_panels - a_first, TILE_M / 64), min(b_panels - b_first, TILE_N / 64), begin, steps);
       begin += steps;
     }

@@ -1,12 +1,11 @@
-// kernels/gemm/warp.cl: batched matrix product on warp tensor cores, C[b,m,n] = sum over k of A[b,m,k] *
-// B[b,k,n]; the loop of tensor_core/warp.cl and the
-// vectors of tensor_core/store.cl.
+// kernels/gemm/warp.cl: batched matrix product on warp tensor cores, C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n]. The
+// loop is that of tensor_core/warp.cl, the stores use the vectors of tensor_core/store.cl.
 //
-// Arguments, strides and hooks are those of gemm/group.cl:
+// Arguments, strides and epilogue macros are those of gemm/group.cl:
 //   a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner, b_row, b_col,
 //   epilogue.
-// Grid: global (ceil(M/TILE_M) * ceil(N/TILE_N) * GROUP, 1, batch), local (GROUP, 1, 1).
-// Hooks: STORE(acc, b, m, n). Store dimension n, VW 2 or the elements of 16 bytes.
+// Grid: global (ceil(M/TILE_M) * ceil(N/TILE_N) * GROUP_SIZE, 1, batch), local (GROUP_SIZE, 1, 1).
+// Epilogue macros: STORE(acc, b, m, n). Store dimension n, VW 2 or as many elements as 16 bytes have.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_warp
 #endif
@@ -17,8 +16,8 @@
 #define B_K_MAJOR 0  // 1: k is the contiguous dimension of B, 0: n is
 #endif
 #ifndef A_VEC4
-// 1: A's contiguous dimension has stride 1 and an extent that is a multiple of 4; the other strides too. 16 bits: the
-// other strides are multiples of 8, the extent is any
+// 1: the contiguous dimension of A has stride 1, and its extent and the other strides are multiples of 4. 16 bits: the
+// other strides are multiples of 8, and the extent may be any number.
 #define A_VEC4 0
 #endif
 #ifndef B_VEC4
@@ -41,21 +40,21 @@
     }                                                                \
   }
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
-    __global const UNIT_T* a, const ulong a_offset,  // [batch, M, K] by strides
-    __global const UNIT_T* b, const ulong b_offset,  // [batch, K, N] by strides
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
+    __global const OPERAND_T* a, const ulong a_offset,  // [batch, M, K] by strides
+    __global const OPERAND_T* b, const ulong b_offset,  // [batch, K, N] by strides
     const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const long a_row,
     const long a_col, const long b_outer, const long b_inner, const long b_row, const long b_col EPILOGUE_PARAMS) {
   LOCAL_STAGES(stages);
   const int batch = get_group_id(2), direct = CHUNK_ALIGNED(a_offset) && CHUNK_ALIGNED(b_offset);
   const int2 tile = tile_at(get_group_id(0), (M + TILE_M - 1) / TILE_M, (N + TILE_N - 1) / TILE_N);
-  // The contiguous stride is spelled as 1 where it is promised.
+  // The literal 1 of a contiguous stride lets the compiler simplify addresses.
   const long a_width = A_VEC4 && !A_K_MAJOR ? 1 : a_row, a_depth = A_VEC4 && A_K_MAJOR ? 1 : a_col;
   const long b_width = B_VEC4 && !B_K_MAJOR ? 1 : b_col, b_depth = B_VEC4 && B_K_MAJOR ? 1 : b_row;
   a += a_offset + batch / inner * a_outer + batch % inner * a_inner + tile.x * TILE_M * a_width;
   b += b_offset + batch / inner * b_outer + batch % inner * b_inner + tile.y * TILE_N * b_width;
-  Share a_share = share_of(a, a_width, a_depth, M - tile.x * TILE_M, K, TILE_M, A_K_MAJOR);
-  Share b_share = share_of(b, b_width, b_depth, N - tile.y * TILE_N, K, TILE_N, B_K_MAJOR);
+  OperandShare a_share = share_of(a, a_width, a_depth, M - tile.x * TILE_M, K, TILE_M, A_K_MAJOR);
+  OperandShare b_share = share_of(b, b_width, b_depth, N - tile.y * TILE_N, K, TILE_N, B_K_MAJOR);
   float total[SUMS];
   MULTIPLY_STEPS(total, stages, (K + TILE_K - 1) / TILE_K, A_K_MAJOR, B_K_MAJOR, STAGE_BOTH);
 

@@ -1,12 +1,12 @@
-// kernels/gemm/warpgroup.cl: batched matrix product on the matrix unit, C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n];
-// the pipeline of tensor_core/warpgroup.cl and
-// the stores of tensor_core/store.cl.
+// kernels/gemm/warpgroup.cl: batched matrix product on warpgroup tensor cores, C[b,m,n] = sum over k of A[b,m,k] *
+// B[b,k,n]. The pipeline is that of tensor_core/warpgroup.cl, the stores are those of tensor_core/store.cl.
 //
-// Arguments, strides and hooks are those of gemm/group.cl:
+// Arguments, strides and epilogue macros are those of gemm/group.cl:
 //   a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner, b_row, b_col,
 //   epilogue.
-// Grid: global (any number of groups up to ceil(M/TILE_M) * ceil(N/TILE_N), times GROUP, 1, batch), local (GROUP, 1,
-// 1). Hooks: STORE(acc, b, m, n). Store dimension n, VW 2 or the elements of 16 bytes.
+// Grid: global (any number of work-groups up to ceil(M/TILE_M) * ceil(N/TILE_N), times GROUP_SIZE, 1, batch), local
+//   (GROUP_SIZE, 1, 1).
+// Epilogue macros: STORE(acc, b, m, n). Store dimension n, VW 2 or as many elements as 16 bytes have.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_warpgroup
 #endif
@@ -17,8 +17,8 @@
 #define B_K_MAJOR 0  // 1: k is the contiguous dimension of B, 0: n is
 #endif
 #ifndef A_VEC4
-// 1: A's contiguous dimension has stride 1 and an extent that is a multiple of 4; the other strides too. 16 bits: the
-// other strides are multiples of 8, the extent is any
+// 1: the contiguous dimension of A has stride 1, and its extent and the other strides are multiples of 4. 16 bits: the
+// other strides are multiples of 8, and the extent may be any number.
 #define A_VEC4 0
 #endif
 #ifndef B_VEC4
@@ -31,16 +31,16 @@
 #define STOREV(acc, b, m, n) OCL_CAT(vstore, VW)(acc, 0, y + Y_AT(b, m, n))
 #endif
 
-// The operands of a group as its producers see them.
+// The operands of a tile: their first elements, what is left of the matrix from there, and strides.
 typedef struct {
-  __global const UNIT_T *a, *b;
+  __global const OPERAND_T *a, *b;
   int m_left, n_left, K;
   long a_width, a_depth, b_width, b_depth;
 } Operands;
 
-// This producer's share of an operand at a step, from memory: `width` rows of A or columns of B at `to`, `left` of them
+// Copies this producer's share of an operand of a step to `to`: `width` rows of A or columns of B, of which `left` are
 // inside the matrix.
-ALWAYS_INLINE void stage(__local UNIT_T* to, __global const UNIT_T* from, const long along_width,
+ALWAYS_INLINE void stage(__local OPERAND_T* to, __global const OPERAND_T* from, const long along_width,
                          const long along_depth, const int left, const int K, const int step, const int width,
                          const int k_major, const int direct) {
   const int p = get_local_id(0) - CONSUMERS * 128, chunk = p & 7, row = p >> 3;
@@ -60,14 +60,14 @@ ALWAYS_INLINE void stage(__local UNIT_T* to, __global const UNIT_T* from, const 
 ALWAYS_INLINE void produce(const Pipeline line, const Operands o, const int begin, const int steps, const int a_direct,
                            const int b_direct) {
   for (int step = 0; step < steps; ++step) {
-    __local UNIT_T* to = produce_begin(line, begin + step);
+    __local OPERAND_T* to = producer_acquire(line, begin + step);
     stage(to, o.a, o.a_width, o.a_depth, o.m_left, o.K, step, TILE_M, A_K_MAJOR, a_direct);
     stage(to + A_ELEMENTS, o.b, o.b_width, o.b_depth, o.n_left, o.K, step, TILE_N, B_K_MAJOR, b_direct);
-    produce_end(line, begin + step);
+    producer_commit(line, begin + step);
   }
 }
 #else
-// This producer's share of B at a step, into registers; `quads`: by 16 bytes.
+// Loads this producer's share of B of a step into registers. quads: 1 to load 16 bytes at once.
 ALWAYS_INLINE void fetch(float4* held, const Operands o, const int step, const int quads) {
   const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, row = p >> 3;
   OCL_UNROLL
@@ -79,23 +79,24 @@ ALWAYS_INLINE void fetch(float4* held, const Operands o, const int step, const i
   }
 }
 
-// This producer's share of a step: A from memory, B from registers.
+// Stages this producer's share of a step: A from global memory, B from registers.
 ALWAYS_INLINE void put(const Pipeline line, const float4* held, const Operands o, const int begin, const int step,
                        const int quads) {
   const int p = get_local_id(0) - CONSUMERS * 128, quad = p & 7, row = p >> 3;
-  __local float* to = produce_begin(line, begin + step);
+  __local float* to = producer_acquire(line, begin + step);
   stage(to, o.a, o.a_width, o.a_depth, o.m_left, o.K, step, TILE_M, A_K_MAJOR, quads);
   if (B_K_MAJOR) {
     OCL_UNROLL
-    for (int i = 0; i < B_CHUNKS; ++i) keep_row_quad(to + A_ELEMENTS, row + i * ROWS_APART, quad, held[i]);
+    for (int i = 0; i < B_CHUNKS; ++i) store_row_quad(to + A_ELEMENTS, row + i * ROWS_APART, quad, held[i]);
   } else {
     OCL_UNROLL
-    for (int i = 0; i < B_BLOCKS; ++i) keep_block(to + A_ELEMENTS, column_of(p), depth_of(p, i) / 4, held + 4 * i);
+    for (int i = 0; i < B_BLOCKS; ++i)
+      store_transposed_block(to + A_ELEMENTS, column_of(p), depth_of(p, i) / 4, held + 4 * i);
   }
-  produce_end(line, begin + step);
+  producer_commit(line, begin + step);
 }
 
-// B is fetched two steps ahead: the latency of memory is longer than a step.
+// B is loaded two steps ahead, because the latency of memory is longer than a step.
 ALWAYS_INLINE void produce(const Pipeline line, const Operands o, const int begin, const int steps, const int a_quads,
                            const int b_quads) {
   float4 even[B_CHUNKS], odd[B_CHUNKS];
@@ -108,17 +109,17 @@ ALWAYS_INLINE void produce(const Pipeline line, const Operands o, const int begi
 }
 #endif
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
-    __global const UNIT_T* a, const ulong a_offset,  // [batch, M, K] by strides
-    __global const UNIT_T* b, const ulong b_offset,  // [batch, K, N] by strides
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
+    __global const OPERAND_T* a, const ulong a_offset,  // [batch, M, K] by strides
+    __global const OPERAND_T* b, const ulong b_offset,  // [batch, K, N] by strides
     const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const long a_row,
     const long a_col, const long b_outer, const long b_inner, const long b_row, const long b_col EPILOGUE_PARAMS) {
   PIPELINE(line);
   const int m_tiles = (M + TILE_M - 1) / TILE_M, n_tiles = (N + TILE_N - 1) / TILE_N, batch = get_group_id(2);
   const int steps = (K + TILE_K - 1) / TILE_K;
-  int begin = 0;  // steps of the tiles before
+  int begin = 0;  // first step of the tile, counted over all tiles of the work-group
   if (get_local_id(0) >= CONSUMERS * 128) {
-    // The contiguous stride is spelled as 1 where it is promised.
+    // The literal 1 of a contiguous stride lets the compiler simplify addresses.
     const long a_width = A_VEC4 && !A_K_MAJOR ? 1 : a_row, a_depth = A_VEC4 && A_K_MAJOR ? 1 : a_col;
     const long b_width = B_VEC4 && !B_K_MAJOR ? 1 : b_col, b_depth = B_VEC4 && B_K_MAJOR ? 1 : b_row;
     a += a_offset + batch / inner * a_outer + batch % inner * a_inner;
@@ -134,7 +135,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
       begin += steps;
     }
 #if HALVES
-    produce_rest(line, begin);
+    producer_finish(line, begin);
 #endif
     return;
   }

@@ -1,28 +1,29 @@
-// kernels/pack/group.cl: an operand of a matrix product in blocks of 8 KB, which gemm/packed_warpgroup.cl copies into
-// local memory as they are.
+// kernels/pack/group.cl: packs an operand of a matrix product into blocks of 8 KB, which gemm/packed_warpgroup.cl
+// copies into local memory unchanged.
 //
-// "Width" is the dimension of the output: rows of A, columns of B. A block is 64 of the width and a step of the depth:
-// 32 elements of 32 bits, 64 of 16.
+// The "width" of an operand is its dimension of the output: rows of A, columns of B. A block has 64 of the width, and
+// of the depth one step: 32 elements of 32 bits, or 64 of 16 bits.
 //
-//         depth ->                   P[b][panel][step]: one block, or the blocks of the high and the low parts (ROWS of
-//                                    fp32)
-//  width  +-------+-------+-- -      ROWS       a line of 128 bytes of depth for each of the width
-//     64  | block | block |          COLUMNS    16 bits: a line of 64 of the width for each of the depth
-//         +-------+-------+-- -      FRAGMENTS  32 bits: [4 warps][4 eighths of the depth][32 lanes][4]: what a lane
-//                                    takes into registers, as it is
-//  panel  |       |       |
-//     1   +-------+-------+-- -      The 8 chunks of 16 bytes of a line are permuted by the line
-//                                    (tensor_core/warpgroup.cl: row_chunk); beyond the matrix are zeros.
+//         depth ->
+//  width  +-------+-------+-- -      P[b][panel][step] is one block; with ROWS of fp32 two, the high and the low part.
+//     64  | block | block |          FORM of a block:
+//         +-------+-------+-- -        ROWS       for each of the width a line of 128 bytes of the depth
+//  panel  |       |       |            COLUMNS    16 bits: for each of the depth a line of 64 of the width
+//     1   +-------+-------+-- -        FRAGMENTS  32 bits: [4 warps][4 eighths of the depth][32 lanes][4], the order in
+//                                                 which lanes load them into registers
 //
-// ROWS of fp32 with TERMS 3: x is high + low, both TF32; with TERMS 1: x is rounded to TF32.
-// Arguments: x, x_offset, int width, depth, inner, long outer, inner_stride, along_width, along_depth, epilogue:
-// element (b, w, k) of the operand lies at
-//   x_offset + (b / inner)*outer + (b % inner)*inner_stride + w*along_width + k*along_depth.
-// Grid: (ceil(steps / 2), panels, batch) groups, the first two exchanged unless the depth is contiguous (MAJOR 1):
-// neighbours in memory run at once.
-//   Local size (256, 1, 1): 128 work-items a block.
-// Hooks: STOREV(quad, b, panel, step, at): four floats, or eight elements of 16 bits as the same bits. Store dimension
-// `at`, VW = 4.
+// The 8 chunks of 16 bytes of a line are permuted by the line (row_chunk of tensor_core/operands.cl). Elements outside
+// the matrix are zeros. ROWS of fp32: with TERMS 3 x is split into high + low, both TF32; with TERMS 1 x is rounded to
+// TF32.
+//
+// Arguments: x, x_offset, int width, depth, inner, long outer, inner_stride, along_width, along_depth, epilogue.
+//   Element (b, w, k) of the operand is at x_offset + (b / inner)*outer + (b % inner)*inner_stride + w*along_width +
+//   k*along_depth.
+// Grid: (ceil(steps / 2), panels, batch) work-groups if the depth is contiguous (MAJOR 1), otherwise with the first two
+//   exchanged: work-groups that are neighbours in memory run at the same time. Local size (256, 1, 1): 128 work-items a
+//   block.
+// Epilogue macros: STOREV(quad, b, panel, step, at): four floats, or the bits of eight elements of 16 bits. Store
+//   dimension `at`, VW = 4.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME pack_group
 #endif
@@ -33,7 +34,7 @@
 #define FORM ROWS
 #endif
 #ifndef MAJOR
-#define MAJOR 1  // which stride is 1: 1 the depth's, 0 the width's, 2 neither
+#define MAJOR 1  // the contiguous dimension: 1 the depth, 0 the width, 2 neither
 #endif
 #ifndef CHUNKED
 #define CHUNKED 0  // 1: the other strides are multiples of a chunk, and chunks lie along the contiguous dimension
@@ -43,16 +44,16 @@
 #endif
 #if defined(IN_BF16) || defined(IN_HALF)
 #define HALVES 1
-#define UNIT_T ushort
+#define OPERAND_T ushort
 #define CHUNK 8  // elements of 16 bytes
 #else
 #define HALVES 0
-#define UNIT_T float
+#define OPERAND_T float
 #define CHUNK 4
 #endif
-#define STEP (8 * CHUNK)  // of the depth, to a block
+#define STEP (8 * CHUNK)  // elements of the depth in a block
 #define BLOCK 2048  // floats
-#define BLOCKS (!HALVES && FORM == ROWS && TERMS == 3 ? 2 : 1)  // to a step
+#define BLOCKS (!HALVES && FORM == ROWS && TERMS == 3 ? 2 : 1)  // blocks of a step
 #ifndef STORE  // alone: dense
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset
 #define STOREV(quad, b, panel, step, at)                                                                              \
@@ -60,11 +61,11 @@
        (quad))
 #endif
 
-// CHUNK elements `stride` apart, `valid` of them inside the matrix, zeros beyond; direct: all, neighbours at a multiple
-// of 16 bytes.
-ALWAYS_INLINE uint4 chunk_at(__global const UNIT_T* from, const long stride, const int valid, const int direct) {
+// Loads CHUNK elements, `stride` apart. The first `valid` are inside the matrix, the others become zero. direct: 1 if
+// all are inside, are neighbours and begin at a multiple of 16 bytes.
+ALWAYS_INLINE uint4 chunk_at(__global const OPERAND_T* from, const long stride, const int valid, const int direct) {
   if (direct) return *(__global const uint4*)from;
-  UNIT_T x[CHUNK];
+  OPERAND_T x[CHUNK];
   OCL_UNROLL
   for (int j = 0; j < CHUNK; ++j) x[j] = j < valid ? from[j * stride] : 0;
 #if HALVES
@@ -73,15 +74,15 @@ ALWAYS_INLINE uint4 chunk_at(__global const UNIT_T* from, const long stride, con
   return as_uint4((float4)(x[0], x[1], x[2], x[3]));
 #endif
 }
-// Where a chunk of a line lies in a block, in floats.
+// Offset of a chunk of a line in a block, in floats.
 ALWAYS_INLINE int place(const int line, const int chunk) {
   return line * 32 + (chunk ^ (line & 7)) * 4;
 }
 
-// This work-item's chunks of a block: `wide` of the width and `deep` of the depth are inside the matrix; direct: all of
-// it, chunks by 16 bytes.
+// Packs this work-item's chunks of a block. `wide` of the width and `deep` of the depth are inside the matrix. direct:
+// 1 if the whole block is, and chunks are read by 16 bytes.
 #if HALVES
-ALWAYS_INLINE void read_block(uint4* chunks, __global const UNIT_T* x, const int p, const long over, const long down,
+ALWAYS_INLINE void read_block(uint4* chunks, __global const OPERAND_T* x, const int p, const long over, const long down,
                               const int wide, const int deep, const int direct) {
   const int chunk = p & 7;
   OCL_UNROLL
@@ -93,8 +94,9 @@ ALWAYS_INLINE void read_block(uint4* chunks, __global const UNIT_T* x, const int
   }
 }
 #elif FORM == ROWS
-// 4 x 4 elements, 8 neighbours down the depth: they read and write whole lines, whichever dimension is contiguous.
-ALWAYS_INLINE void read_block(uint4* chunks, __global const UNIT_T* x, const int p, const long over, const long down,
+// Packs 4 x 4 elements. 8 neighbouring work-items go down the depth, so they read and write whole lines whichever
+// dimension is contiguous.
+ALWAYS_INLINE void read_block(uint4* chunks, __global const OPERAND_T* x, const int p, const long over, const long down,
                               const int wide, const int deep, const int direct) {
   const int w = (p >> 3) * 4, k = (p & 7) * 4;
   OCL_UNROLL
@@ -112,19 +114,19 @@ ALWAYS_INLINE void read_block(uint4* chunks, __global const UNIT_T* x, const int
 #endif
 
 __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void KERNEL_NAME(
-    __global const UNIT_T* restrict x, const ulong x_offset, const int width, const int depth, const int inner,
+    __global const OPERAND_T* restrict x, const ulong x_offset, const int width, const int depth, const int inner,
     const long outer, const long inner_stride, const long along_width, const long along_depth EPILOGUE_PARAMS) {
   const int p = get_local_id(0) & 127, batch = get_group_id(2);
   const int panel = get_group_id(MAJOR == 1 ? 1 : 0),
             step = get_group_id(MAJOR == 1 ? 0 : 1) * 2 + (get_local_id(0) >> 7);
   const int panels = (width + 63) / 64, steps = (depth + STEP - 1) / STEP;
   if (step >= steps) return;
-  const int wide = width - panel * 64, deep = depth - step * STEP;  // what is left of the matrix
+  const int wide = width - panel * 64, deep = depth - step * STEP;  // elements of the matrix from here on
   const long over = MAJOR == 0 ? 1 : along_width, down = MAJOR == 1 ? 1 : along_depth;
   x += x_offset + batch / inner * outer + batch % inner * inner_stride + (long)panel * 64 * over +
        (long)step * STEP * down;
 #if FORM == FRAGMENTS
-  // Lane l of warp w: rows 16w + l/4 and 8 further, of each eighth of the depth l%4 and 4 further.
+  // Lane l of warp w has rows 16w + l/4 and that + 8, and of each eighth of the depth elements l%4 and that + 4.
   const int row = (p >> 5) * 16 + ((p & 31) >> 2), first = p & 3;
   OCL_UNROLL
   for (int eighth = 0; eighth < 4; ++eighth) {
@@ -147,7 +149,7 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void KERNEL_NAME(
 #if HALVES
     STOREV(as_float4(chunks[i]), batch, panel, step, place((p >> 3) + 16 * i, p & 7));
 #else
-    // The nearest TF32, ties away from zero. The unit does not look at the 13 lowest bits of the low part.
+    // The nearest TF32, ties away from zero. Tensor cores ignore the 13 lowest bits of the low part.
     const float4 high = as_float4((chunks[i] + 0x1000u) & 0xFFFFE000u);
     STOREV(high, batch, panel, step, place((p >> 3) * 4 + i, p & 7));
 #if TERMS == 3

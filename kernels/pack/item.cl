@@ -1,18 +1,16 @@
-// kernels/pack/item.cl: P[b][j][k][c] = B[b][k][j*TN + c], zero from column N on: a matrix as panels of TN columns, as
-// gemm/item.cl reads them.
-// CPU family: one work-item = K_RUN rows of one panel.
+// kernels/pack/item.cl: packs a matrix into panels of TN columns, as gemm/item.cl reads them: P[b][j][k][c] =
+// B[b][k][j*TN + c], zero from column N on. Item kernel: one work-item = K_RUN rows of one panel.
 //
 //      B  n ->   j*TN     (j+1)*TN            P  panel j: K rows of TN floats, one after the other
 //    k  +---------+----------+---+
-//    |  |         |   item   |   |            B_LAYOUT 1: a Linear weight, [N][K]: VW x VW blocks are turned in
-//    |  |         |          |   |            registers, so that each
-//    v  |         +----------+   |            cache line of both sides is touched once
-// Inputs (strides in elements of IN_T): b  B_LAYOUT 0: B[b][k][n] at b_batch(b) + k*b_row + n;  1: at b_batch(b) + k +
-// n*b_col;
-//   2: at b_batch(b) + k*b_row + n*b_col. b_batch(b) = (b / inner)*b_outer + (b % inner)*b_inner.
+//    |  |         |work-item |   |            B_LAYOUT 1 (a Linear weight, [N][K]): VW x VW blocks are transposed in
+//    v  |         |          |   |            registers, so each cache line is read and written once
+//       +---------+----------+---+
+// Inputs (strides in elements of IN_T): B[b][k][n] is at b_batch(b) + k*b_row + n with B_LAYOUT 0, at b_batch(b) + k +
+//   n*b_col with 1, at b_batch(b) + k*b_row + n*b_col with 2. b_batch(b) = (b / inner)*b_outer + (b % inner)*b_inner.
 // Arguments: b, b_offset, int N, K, b_row, b_col, inner, long b_outer, b_inner, EPILOGUE_PARAMS
 // Global size: (ceil(N / TN), ceil(K / K_RUN), batches), local size (1, 1, 1).
-// Hooks: STORE(value, b, j, k, c), STOREV(value, b, j, k, c); store dimension c.
+// Epilogue macros: STORE(value, b, j, k, c), STOREV(value, b, j, k, c); store dimension c.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME pack_item
 #endif
@@ -33,7 +31,7 @@
 #define STOREV(value, b, j, k, c) VSTORE(value, y + PLACE(b, j, k, c))
 #endif
 
-// VW vectors x[VW] as a matrix in registers: rounds of INTERLEAVE, log2(VW) of them, turn it
+// Transposes a VW x VW matrix in registers, x[VW], by log2(VW) rounds of INTERLEAVE.
 #if VW == 16
 #define FIRST_HALVES(a, b) \
   (float16)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3, a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7)
@@ -84,7 +82,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict b, const ulong 
   const int last = min(first + K_RUN, K), n0 = panel * TN;
   b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;
 #if B_LAYOUT == 0
-  if (n0 + TN <= N) {  // a row after the other, as memory has them
+  if (n0 + TN <= N) {  // row by row, in the order of memory
     for (int k = first; k < last; ++k) OCL_UNROLL for (int c = 0; c < TN; c += VW) {
         const VEC row = LOADV(b, (long)k * b_row + n0 + c);
         STOREV(row, batch, panel, k, c);

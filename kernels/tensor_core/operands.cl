@@ -1,28 +1,27 @@
-// kernels/tensor_core/operands.cl: what the kernels on matrix units share: types of operands, copies into local memory,
-// conversions. Comes before tensor_core/warpgroup.cl (units of four
-// warps) or tensor_core/warp.cl (of one).
+// kernels/tensor_core/operands.cl: what all kernels on tensor cores share: types of operands, copies into local memory,
+// conversions. Comes before tensor_core/wgmma.cl or tensor_core/warp.cl.
 //
-// Operands are fp32 or, with IN_BF16 or IN_HALF, of 16 bits, as they lie in memory; a chunk is 16 bytes of them, a
-// step's depth 8 chunks: a row of 128 bytes.
+// Operands are fp32, or of 16 bits with IN_BF16 or IN_HALF. They are stored in global and local memory with the same
+// type. A chunk is 16 bytes of them. A step covers 8 chunks of the depth, so a row of a step has 128 bytes.
 #if defined(IN_BF16) || defined(IN_HALF)
 #define HALVES 1
-#define UNIT_T ushort
+#define OPERAND_T ushort
 #define CHUNK 8
 #undef TERMS
 #define TERMS 1
 #else
 #define HALVES 0
-#define UNIT_T float
+#define OPERAND_T float
 #define CHUNK 4
 #endif
 #ifndef TERMS
-#define TERMS 3  // products a pair of floats: 3 (fp32), 1 (TF32)
+#define TERMS 3  // products that stand for one product of floats: 3 (fp32), 1 (TF32)
 #endif
 #define TILE_K (8 * CHUNK)
-#define CHUNK_ALIGNED(offset) (ALIGNED_BASES || (offset) % CHUNK == 0)  // as ALIGNED, for chunks
+#define CHUNK_ALIGNED(offset) (ALIGNED_BASES || (offset) % CHUNK == 0)  // as ALIGNED of base/types.cl, for chunks
 
-// Stores of a whole tile have no condition each, so that an epilogue's loads are on their way together: STOREA, as
-// STOREV but for aligned vectors.
+// STOREA is STOREV for aligned vectors. A whole tile is stored by STOREA without a condition on each vector, so that
+// the loads of an epilogue are in flight together.
 #ifndef STORES_ALIGNED
 #define STORES_ALIGNED 0
 #define STOREA STOREV
@@ -32,23 +31,24 @@
 ALWAYS_INLINE uint local_address(__local const void* p) {
   return (uint)(size_t)p;
 }
-// 16 or 4 bytes from global to local memory without registers; `bytes` of them are read, the rest is zero.
-ALWAYS_INLINE void copy_16(const uint to, __global const UNIT_T* from, const uint bytes) {
+// Copies 16 or 4 bytes from global to local memory without registers. Only `bytes` are read, the rest becomes zero.
+ALWAYS_INLINE void copy_16(const uint to, __global const OPERAND_T* from, const uint bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"((ulong)(size_t)from), "r"(bytes)
                : "memory");
 }
-ALWAYS_INLINE void copy_4(const uint to, __global const UNIT_T* from, const uint bytes) {
+ALWAYS_INLINE void copy_4(const uint to, __global const OPERAND_T* from, const uint bytes) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"((ulong)(size_t)from), "r"(bytes)
                : "memory");
 }
-// Ends a group of this work-item's copies; waits until all but its latest groups are complete.
-ALWAYS_INLINE void copies_end(void) {
+// commit_copies ends a group of this work-item's copies. WAIT_COPIES(but) waits until at most `but` groups are
+// incomplete.
+ALWAYS_INLINE void commit_copies(void) {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
-#define COPIES_WAIT(but) asm volatile("cp.async.wait_group %0;" ::"n"(but) : "memory")
-// in a loop: what follows from the int is computed anew each time, not kept in registers
-#define FRESH(x) asm volatile("" : "+r"(x))
-// Two floats as an operand of 16 bits, `first` in the low half.
+#define WAIT_COPIES(but) asm volatile("cp.async.wait_group %0;" ::"n"(but) : "memory")
+// In a loop: makes the compiler compute anew, in each round, what it derives from the int x. This saves registers.
+#define RECOMPUTE_FROM(x) asm volatile("" : "+r"(x))
+// Two floats rounded to the operands' 16-bit type, `first` in the low half of the result.
 ALWAYS_INLINE uint two_halves(const float first, const float second) {
   uint both;
 #ifdef IN_BF16
@@ -58,8 +58,8 @@ ALWAYS_INLINE uint two_halves(const float first, const float second) {
 #endif
   return both;
 }
-// And back.
-ALWAYS_INLINE float2 unit_values(const uint both) {
+// The two floats of a pair of 16-bit operands.
+ALWAYS_INLINE float2 two_floats(const uint both) {
 #ifdef IN_BF16
   return as_float2((uint2)(both << 16, both & 0xffff0000u));
 #else
@@ -76,18 +76,18 @@ ALWAYS_INLINE float exp2_of(const float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-// The x of the lane whose number differs from this one's by the bit.
+// y = x of the lane whose number differs from this lane's in the bit `bit`.
 #define OTHER_LANE(y, x, bit) asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, -1;" : "=f"(y) : "f"(x), "n"(bit))
 
 // ---- where an element lies in a stage ----
-// Depth contiguous: the 8 chunks of a row are permuted by the row, so that 8 rows read at once touch different banks.
-// Units of four warps know this order.
+// Where a chunk lies if the depth is contiguous: the 8 chunks of a row are permuted by the row, so that 8 rows which
+// are read at once lie in different banks. This is the 128-byte swizzle of wgmma.
 ALWAYS_INLINE int row_chunk(const int row, const int chunk) {
   return row * TILE_K + (chunk ^ (row & 7)) * CHUNK;
 }
 
-// Tile number g, in bands of 8 rows: the groups that run at once share operands in the cache. Gives row and column of
-// the tile.
+// Row and column of tile number g. Tiles are numbered in bands of 8 rows, so that work-groups which run at the same
+// time share operands in the cache.
 ALWAYS_INLINE int2 tile_at(const int g, const int m_tiles, const int n_tiles) {
   const int band = g / (8 * n_tiles) * 8, rows = min(m_tiles - band, 8), in_band = g - band * n_tiles;
   return (int2)(band + in_band % rows, in_band / rows);

@@ -1,15 +1,14 @@
-// kernels/tensor_core/store.cl: how the consumers of products and convolutions store their sums: VW neighbours of a row
-// at once.
+// kernels/tensor_core/store.cl: how products and convolutions store their sums: VW neighbours of a row at once.
 //
-// The unit leaves a lane two neighbours of each block of 8 columns (consume() of tensor_core/warpgroup.cl). The four
-// lanes q of a row exchange them, so that whole sectors of memory are loaded and stored, and coordinates are computed
-// once a vector:
+// A wgmma or mma instruction gives each lane two neighbours of every 8 columns (consume() of tensor_core/warpgroup.cl).
+// The four lanes q of a row exchange them. So whole sectors of memory are loaded and stored, and coordinates are
+// computed once for a vector:
 //
-//              columns of a lane's vector j
+//              columns of vector j of a lane
 //   VW 8       block 4 j + q                                   operands of 16 bits: 16 bytes a lane
 //   VW 4       half q / 2 of block 2 j + q % 2                 operands of 32 bits: 16 bytes a lane
 //   VW 2       pair q of block j                               where rows do not begin at a multiple of more
-#define ROW_VECTORS (TILE_N / 4 / VW)  // a lane's vectors of a row
+#define ROW_VECTORS (TILE_N / 4 / VW)  // vectors of a row that a lane has
 typedef VEC RowVector;
 #if VW == 8
 #define ROTATED(v) v.s12345670
@@ -25,7 +24,7 @@ ALWAYS_INLINE int vector_column(const int j) {
 }
 
 #if VW > 2
-// Half q / 2 of block q % 2 of two neighbouring blocks of a row: four columns.
+// Four columns: half q / 2 of block q % 2 of two neighbouring blocks of a row.
 ALWAYS_INLINE float4 half_block(const float* blocks) {
   const int odd = get_local_id(0) & 1;
   const float give_x = odd ? blocks[0] : blocks[4], give_y = odd ? blocks[1] : blocks[5];
@@ -56,9 +55,9 @@ ALWAYS_INLINE RowVector exchanged(const float* total, const int lower, const int
 #endif
 }
 
-// The vectors of a row that are stored at a time, up to 32 sums of both rows. Where what is done to each element is
-// long (LONG_STORES), one copy of it serves all steps, or the instructions of a tile would not fit in the cache; else
-// the steps are unrolled, and moving the sums costs nothing.
+// A step stores up to 32 sums of both rows. If the epilogue is long (LONG_STORES), the loop over steps is kept: the
+// instructions of an unrolled tile would not fit in the instruction cache. Otherwise the loop is unrolled, and moving
+// the sums costs nothing.
 #if ROW_VECTORS * VW > 16
 #define STORE_VECTORS (16 / VW)
 #else
@@ -71,8 +70,8 @@ ALWAYS_INLINE RowVector exchanged(const float* total, const int lower, const int
 #define UNROLL_STORES OCL_UNROLL
 #endif
 
-// The next vectors of a lane, [2 j + lower], from the sums that are left, which move to the front. The lanes of a warp
-// call it together.
+// The next vectors of a lane, [2 j + lower], from the first sums of `total`. The remaining sums move to the front. All
+// lanes of a warp must call it together.
 ALWAYS_INLINE void next_rows(RowVector* rows, float* total) {
   OCL_UNROLL
   for (int j = 0; j < STORE_VECTORS; ++j) {
@@ -83,7 +82,7 @@ ALWAYS_INLINE void next_rows(RowVector* rows, float* total) {
   for (int i = 0; i < TILE_N / 2 - 2 * VW * STORE_VECTORS; ++i) total[i] = total[i + 2 * VW * STORE_VECTORS];
 }
 
-// A tile of a product M x N, in a loop over tiles: the hooks STOREA, STOREV and STORE of (b, m, n).
+// Stores a tile of a product M x N by the epilogue macros STOREA, STOREV and STORE of (b, m, n).
 #define STORE_PRODUCT(total, tile, batch, M, N)                                                                       \
   {                                                                                                                   \
     const int m0 = tile.x * TILE_M + (get_local_id(0) >> 5) * 16 + ((get_local_id(0) & 31) >> 2);                     \

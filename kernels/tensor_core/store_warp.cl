@@ -1,10 +1,10 @@
-// kernels/tensor_core/store_warp.cl: a lane's sums of tensor_core/warp.cl as vectors of VW neighbours of a row, by the
-// exchanges of tensor_core/store.cl: the unit leaves them as there.
-#define LANE_VECTORS (WARP_N / 4 / VW)  // a lane's vectors of a row
+// kernels/tensor_core/store_warp.cl: the sums of tensor_core/warp.cl as vectors of VW neighbours of a row. The lanes
+// exchange them as in tensor_core/store.cl, because an mma instruction leaves sums in the same lanes as wgmma.
+#define LANE_VECTORS (WARP_N / 4 / VW)  // vectors of a row that a lane has
 
-// The vectors of the next 16 rows of the warp's tile, whose place is warp_row(), warp_column(): [upper or lower 8
-// rows][column], from the sums that are left, which move to the front. The lanes of a warp call it together, before
-// anything that only some of them do. UNROLL_STORES: before the loop over such rows.
+// The vectors of the next 16 rows of the warp's tile, [upper or lower 8 rows][column], from the first sums of `total`.
+// The remaining sums move to the front. All lanes of a warp must call it together. The tile of the warp begins at
+// warp_row(), warp_column(). Put UNROLL_STORES before the loop over the rows.
 ALWAYS_INLINE void next_warp_rows(RowVector* rows, float* total) {
   OCL_UNROLL
   for (int i = 0; i < 2 * LANE_VECTORS; ++i) rows[i] = exchanged(total, i / LANE_VECTORS, i % LANE_VECTORS);

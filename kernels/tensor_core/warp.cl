@@ -1,9 +1,8 @@
-// kernels/tensor_core/warp.cl: the loop of the warp kernels: instructions of one warp (32 work-items),
-// staging of both operands, the multiply loop.
+// kernels/tensor_core/warp.cl: the multiply loop of the warp kernels: instructions of a warp, staging of both operands.
 // Comes after tensor_core/operands.cl.
 //
-// A work-group computes a TILE_M x TILE_N tile of C in fp32, each of its warps WARP_M x WARP_N of it by products of 16
-// x 8:
+// A work-group computes a TILE_M x TILE_N tile of C in fp32. Each of its warps computes WARP_M x WARP_N of the tile, by
+// instructions that give 16 x 8:
 //
 //                    TILE_N           local memory, STAGES times, a step's depth of 128 bytes (TILE_K elements) each:
 //                +------+------+        a, b with contiguous depth:   [width][TILE_K]     width: TILE_M or TILE_N
@@ -18,11 +17,11 @@
 //                +------+------+
 //                 WARP_N
 //
-// The unit multiplies TF32 (10 bits of mantissa). With TERMS 3 a float is high + low, both TF32, and low*high' +
-// high*low' + high*high' has the error of fp32 or less. The unit truncates its running sums, so each 8 of the depth
-// start a new one, which is added to the total in fp32 registers. Operands that are not finite give NaN. With TERMS 1
-// (TF32 allowed) there is only the high part. TF32 and operands of 16 bits (IN_BF16, IN_HALF) are summed in the unit
-// over the whole depth: what truncation loses is far below what rounding the operands, or the result to 16 bits, loses.
+// Tensor cores multiply TF32 (10 bits of mantissa). With TERMS 3 a float is split into high + low, both TF32. The sum
+// low*high' + high*low' + high*high' then has the error of fp32 or less. Tensor cores truncate their running sums. So
+// every 8 of the depth start a new sum, which is added to the total in fp32 registers. Operands that are not finite
+// give NaN. With TERMS 1 (TF32 allowed) there is only the high part. TF32 and operands of 16 bits (IN_BF16, IN_HALF)
+// have one running sum over the whole depth: truncation loses much less than rounding the operands or the result does.
 #ifndef TILE_M
 #define TILE_M 128  // rows of C a work-group: a multiple of WARP_M, 64 or more
 #endif
@@ -39,22 +38,23 @@
 #define STAGES (TILE_M + TILE_N > 192 ? 3 : 4)  // buffers in local memory: at most 96 KB
 #endif
 #define WARPS_N (TILE_N / WARP_N)  // warps along the columns
-#define GROUP (TILE_M / WARP_M * WARPS_N * 32)
+#define GROUP_SIZE (TILE_M / WARP_M * WARPS_N * 32)
 #define A_ELEMENTS (TILE_M * TILE_K)
 #define B_ELEMENTS (TILE_N * TILE_K)
 #define STAGE_ELEMENTS (A_ELEMENTS + B_ELEMENTS)
-#define SUMS (WARP_M * WARP_N / 32)  // a lane's
+#define SUMS (WARP_M * WARP_N / 32)  // sums of C in the registers of a lane
 
 // ---- instructions ----
-// Four matrices of 8 rows of 16 bytes; lane l says where row l % 8 of matrix l / 8 begins. It gets of matrix i, in
-// x[i], four bytes l % 4 of row l / 4.
+// Reads four matrices of 8 rows of 16 bytes. Lane l passes the address of row l % 8 of matrix l / 8. In x[i] it gets
+// the four bytes number l % 4 of row l / 4 of matrix i.
 ALWAYS_INLINE void read_rows(uint* x, const uint row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
                : "r"(row)
                : "memory");
 }
-// The same of 8 x 8 elements of 16 bits, transposed: x[i] has rows 2 * (l % 4) and the next of column l / 4.
+// The same for matrices of 8 x 8 elements of 16 bits, transposed: x[i] has rows 2 * (l % 4) and the next of column l /
+// 4.
 ALWAYS_INLINE void read_columns(uint* x, const uint row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
@@ -62,39 +62,40 @@ ALWAYS_INLINE void read_columns(uint* x, const uint row) {
                : "memory");
 }
 #if defined(IN_BF16)
-#define UNIT_MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
 #elif defined(IN_HALF)
-#define UNIT_MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
 #else
-#define UNIT_MMA "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+#define MMA "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
 #endif
-// d (16 x 8, a warp's registers) += a (16 x two chunks) * b (two chunks x 8).
+// d += a * b. d: 16 x 8 in the registers of a warp, a: 16 x two chunks, b: two chunks x 8.
 ALWAYS_INLINE void multiply(float* d, const uint* a, const uint* b) {
-  asm volatile(UNIT_MMA "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+  asm volatile(MMA "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 // d = a * b.
 ALWAYS_INLINE void multiply_first(float* d, const uint* a, const uint* b) {
-  asm volatile(UNIT_MMA "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+  asm volatile(MMA "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
                : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.0f));
 }
 
 // ---- where an element lies in a stage ----
-// The width contiguous (the depth: row_chunk of tensor_core/operands.cl), `width` elements: its chunks are permuted by
-// the depth, for 8 depths (16 bits) or 4 (32 bits) read at once.
+// Where a chunk lies if the width, `width` elements, is contiguous (row_chunk of tensor_core/operands.cl: if the depth
+// is). Chunks are permuted by the depth, so that 8 depths (16 bits) or 4 (32 bits) which are read at once lie in
+// different banks.
 ALWAYS_INLINE int column_chunk(const int depth, const int chunk, const int width) {
   return depth * width + (chunk ^ (HALVES ? depth & 7 : (depth & 3) << 1)) * CHUNK;
 }
 
 // ---- staging ----
-// Up to CHUNK elements `stride` apart, `valid` of them inside the matrix, zeros beyond; direct: neighbours at a
-// multiple of 16 bytes.
-ALWAYS_INLINE void stage_chunk(__local UNIT_T* to, __global const UNIT_T* from, const long stride, const int valid,
-                               const int direct) {
+// Copies CHUNK elements, `stride` apart. The first `valid` are inside the matrix, the others become zero. direct: 1 if
+// they are neighbours and begin at a multiple of 16 bytes.
+ALWAYS_INLINE void stage_chunk(__local OPERAND_T* to, __global const OPERAND_T* from, const long stride,
+                               const int valid, const int direct) {
   if (direct) {
-    copy_16(local_address(to), from, (int)sizeof(UNIT_T) * clamp(valid, 0, CHUNK));
+    copy_16(local_address(to), from, (int)sizeof(OPERAND_T) * clamp(valid, 0, CHUNK));
   } else {
 #if HALVES
     ushort x[CHUNK];
@@ -108,48 +109,49 @@ ALWAYS_INLINE void stage_chunk(__local UNIT_T* to, __global const UNIT_T* from, 
 #endif
   }
 }
-// A work-item's share of an operand's steps: width / (GROUP / 8) chunks, all of one place along the contiguous
-// dimension.
+// What a work-item copies of an operand in each step: width / (GROUP_SIZE / 8) chunks, all at the same position along
+// the contiguous dimension.
 typedef struct {
-  __global const UNIT_T *matrix, *from;  // the operand; the share's first chunk of the next step
-  // elements from one of a chunk to the next, from chunk to chunk, from step to step
-  long along, apart, next;
-  int width_left, depth_left;  // inside the matrix from that chunk on
-} Share;
-// rows: whether the depth is contiguous. left: of the width inside the matrix.
-ALWAYS_INLINE Share share_of(__global const UNIT_T* matrix, const long along_width, const long along_depth,
-                             const int left, const int K, const int width, const int rows) {
+  __global const OPERAND_T *matrix, *from;  // the operand; the first chunk of the next step
+  // strides in elements: within a chunk, from chunk to chunk, from step to step
+  long along, chunk_stride, next;
+  int width_left, depth_left;  // elements inside the matrix from that chunk on
+} OperandShare;
+// rows: 1 if the depth is contiguous. left: elements of the width inside the matrix.
+ALWAYS_INLINE OperandShare share_of(__global const OPERAND_T* matrix, const long along_width, const long along_depth,
+                                    const int left, const int K, const int width, const int rows) {
   const int p = get_local_id(0), across = rows ? 8 : width / CHUNK;
   const int w = rows ? p >> 3 : p % across * CHUNK, depth = rows ? (p & 7) * CHUNK : p / across;
-  const Share share = {matrix,
-                       matrix + w * along_width + depth * along_depth,
-                       rows ? along_depth : along_width,
-                       GROUP / across * (rows ? along_width : along_depth),
-                       TILE_K * along_depth,
-                       left - w,
-                       K - depth};
+  const OperandShare share = {matrix,
+                              matrix + w * along_width + depth * along_depth,
+                              rows ? along_depth : along_width,
+                              GROUP_SIZE / across * (rows ? along_width : along_depth),
+                              TILE_K * along_depth,
+                              left - w,
+                              K - depth};
   return share;
 }
-// The next step's share into a stage.
-ALWAYS_INLINE void stage(__local UNIT_T* to, Share* share, const int width, const int rows, const int direct) {
-  const int p = get_local_id(0), across = rows ? 8 : width / CHUNK, further = GROUP / across, first = p / across,
+// Copies the work-item's share of the next step into a stage.
+ALWAYS_INLINE void stage(__local OPERAND_T* to, OperandShare* share, const int width, const int rows,
+                         const int direct) {
+  const int p = get_local_id(0), across = rows ? 8 : width / CHUNK, line_step = GROUP_SIZE / across, first = p / across,
             chunk = p % across;
   OCL_UNROLL
-  for (int i = 0; i < width * 8 / GROUP; ++i) {
-    const int line = first + i * further;
-    const int inside = i * further < (rows ? share->width_left : share->depth_left);
+  for (int i = 0; i < width * 8 / GROUP_SIZE; ++i) {
+    const int line = first + i * line_step;
+    const int inside = i * line_step < (rows ? share->width_left : share->depth_left);
     const int valid = inside ? rows ? share->depth_left : share->width_left : 0;
     stage_chunk(to + (rows ? row_chunk(line, chunk) : column_chunk(line, chunk, width)),
-                valid > 0 ? share->from + i * share->apart : share->matrix, share->along, valid, direct);
+                valid > 0 ? share->from + i * share->chunk_stride : share->matrix, share->along, valid, direct);
   }
   share->from += share->next;
   share->depth_left -= TILE_K;
 }
 
 // ---- multiply loop ----
-// What the unit takes of A for 16 rows from `row` on and of B for 16 columns (two products) from `column` on, for
-// chunks 2 k and 2 k + 1 of a step's depth.
-ALWAYS_INLINE void read_a(uint* x, __local const UNIT_T* a, const int row, const int k, const int rows) {
+// A lane's operands for chunks 2 k and 2 k + 1 of a step's depth: of A for 16 rows from `row` on, of B for 16 columns
+// (two products) from `column` on.
+ALWAYS_INLINE void read_a(uint* x, __local const OPERAND_T* a, const int row, const int k, const int rows) {
   const int lane = get_local_id(0) & 31;
   if (rows) {
     read_rows(x, local_address(a + row_chunk(row + (lane & 15), 2 * k + (lane >> 4))));
@@ -158,15 +160,15 @@ ALWAYS_INLINE void read_a(uint* x, __local const UNIT_T* a, const int row, const
                                                    row / CHUNK + ((lane >> 3) & 1), TILE_M)));
   } else {
     const int m = row + (lane >> 2), depth = 2 * k * CHUNK + (lane & 3);
-    __local const UNIT_T *upper = a + column_chunk(depth, m / CHUNK, TILE_M) + m % CHUNK,
-                         *lower = a + column_chunk(depth, m / CHUNK + 2, TILE_M) + m % CHUNK;
+    __local const OPERAND_T *upper = a + column_chunk(depth, m / CHUNK, TILE_M) + m % CHUNK,
+                            *lower = a + column_chunk(depth, m / CHUNK + 2, TILE_M) + m % CHUNK;
     x[0] = as_uint((float)upper[0]);
     x[1] = as_uint((float)lower[0]);
     x[2] = as_uint((float)upper[CHUNK * TILE_M]);
     x[3] = as_uint((float)lower[CHUNK * TILE_M]);
   }
 }
-ALWAYS_INLINE void read_b(uint* x, __local const UNIT_T* b, const int column, const int k, const int rows) {
+ALWAYS_INLINE void read_b(uint* x, __local const OPERAND_T* b, const int column, const int k, const int rows) {
   const int lane = get_local_id(0) & 31;
   if (rows) {
     read_rows(x, local_address(b + row_chunk(column + (lane & 7) + (lane >> 4) * 8, 2 * k + ((lane >> 3) & 1))));
@@ -174,16 +176,16 @@ ALWAYS_INLINE void read_b(uint* x, __local const UNIT_T* b, const int column, co
     read_columns(x, local_address(b + column_chunk(2 * k * CHUNK + (lane & 15), column / CHUNK + (lane >> 4), TILE_N)));
   } else {
     const int n = column + (lane >> 2), depth = 2 * k * CHUNK + (lane & 3);
-    __local const UNIT_T *left = b + column_chunk(depth, n / CHUNK, TILE_N) + n % CHUNK,
-                         *right = b + column_chunk(depth, n / CHUNK + 2, TILE_N) + n % CHUNK;
+    __local const OPERAND_T *left = b + column_chunk(depth, n / CHUNK, TILE_N) + n % CHUNK,
+                            *right = b + column_chunk(depth, n / CHUNK + 2, TILE_N) + n % CHUNK;
     x[0] = as_uint((float)left[0]);
     x[1] = as_uint((float)left[CHUNK * TILE_N]);
     x[2] = as_uint((float)right[0]);
     x[3] = as_uint((float)right[CHUNK * TILE_N]);
   }
 }
-// Four floats as operands of the unit, which does not look at the 13 lowest bits: the nearest TF32, ties away from
-// zero, and with TERMS 3 that of the rest. Integer instructions: the conversion instruction is slower.
+// Rounds four floats to the nearest TF32, ties away from zero; with TERMS 3 `low` gets the rest, rounded likewise.
+// Tensor cores ignore the 13 lowest bits. Integer instructions are faster than the conversion instruction.
 ALWAYS_INLINE void split(uint* high, uint* low) {
   OCL_UNROLL
   for (int i = 0; i < 4; ++i) {
@@ -198,7 +200,7 @@ ALWAYS_INLINE void split(uint* high, uint* low) {
 }
 
 #if TERMS == 3
-// unrolled, the fragments of all depths at once would need more registers than there are
+// unrolled, the operands of all depths would need more registers than there are
 #define UNROLL_DEPTH OCL_NO_UNROLL
 #else
 #define UNROLL_DEPTH OCL_UNROLL
@@ -208,7 +210,7 @@ ALWAYS_INLINE void split(uint* high, uint* low) {
 ALWAYS_INLINE void add_products(float* total, const uint* a_high, const uint* a_low, const uint* b_high,
                                 const uint* b_low, const int columns) {
 #if TERMS == 3
-  // The small products first: each addition truncates at the size of the sum so far.
+  // The small products come first, because each addition truncates at the size of the sum so far.
   float sum[WARP_N / 2];
   OCL_UNROLL
   for (int j = 0; j < columns / 8; ++j) multiply_first(sum + 4 * j, a_low, b_high + 2 * j);
@@ -224,11 +226,11 @@ ALWAYS_INLINE void add_products(float* total, const uint* a_high, const uint* a_
 #endif
 }
 
-// total += a * b of a stage. total[(i * WARP_N / 8 + j) * 4 ..]: the lane's four of block j of 8 columns of the warp's
-// rows 16 i .. 16 i + 15.
-ALWAYS_INLINE void multiply_step(float* total, __local const UNIT_T* a, const int a_rows, const int b_rows) {
+// total += a * b of a stage. total[(i * WARP_N / 8 + j) * 4 ..] are the lane's four sums of the warp's rows 16 i .. 16
+// i + 15 and columns 8 j .. 8 j + 7.
+ALWAYS_INLINE void multiply_step(float* total, __local const OPERAND_T* a, const int a_rows, const int b_rows) {
   const int warp = get_local_id(0) >> 5, row = warp / WARPS_N * WARP_M, column = warp % WARPS_N * WARP_N;
-  __local const UNIT_T* b = a + A_ELEMENTS;
+  __local const OPERAND_T* b = a + A_ELEMENTS;
   UNROLL_DEPTH
   for (int k = 0; k < 4; ++k) {
     uint b_high[WARP_N / 4], b_low[WARP_N / 4];
@@ -247,27 +249,27 @@ ALWAYS_INLINE void multiply_step(float* total, __local const UNIT_T* a, const in
   }
 }
 
-#define LOCAL_STAGES(name) __local UNIT_T name[STAGES * STAGE_ELEMENTS] __attribute__((aligned(128)))
+#define LOCAL_STAGES(name) __local OPERAND_T name[STAGES * STAGE_ELEMENTS] __attribute__((aligned(128)))
 
-// total = the sum over `steps` steps; STAGE(to): copies this work-item's share of the next step into a stage.
-#define MULTIPLY_STEPS(total, stages, steps, a_rows, b_rows, STAGE)                                        \
-  {                                                                                                        \
-    OCL_UNROLL                                                                                             \
-    for (int sum_of = 0; sum_of < SUMS; ++sum_of) total[sum_of] = 0.0f;                                    \
-    __local UNIT_T* next = stages;                                                                         \
-    OCL_UNROLL                                                                                             \
-    for (int ahead = 0; ahead < STAGES - 1; ++ahead, next += STAGE_ELEMENTS) {                             \
-      if (ahead < steps) STAGE(next);                                                                      \
-      copies_end(); /* a group each step, empty or not: the waits count them */                            \
-    }                                                                                                      \
-    int now = 0; /* the stage that is read; the one before is `next`, which everyone has read */           \
-    for (int step = 0; step < steps; ++step) {                                                             \
-      COPIES_WAIT(STAGES - 2);                                                                             \
-      barrier(CLK_LOCAL_MEM_FENCE); /* this step is complete for all, and all have left the step before */ \
-      if (step + STAGES - 1 < steps) STAGE(next);                                                          \
-      copies_end();                                                                                        \
-      multiply_step(total, stages + now * STAGE_ELEMENTS, a_rows, b_rows);                                 \
-      next = stages + now * STAGE_ELEMENTS;                                                                \
-      now = now + 1 == STAGES ? 0 : now + 1;                                                               \
-    }                                                                                                      \
+// total = the sum over `steps` steps. STAGE(to) copies this work-item's share of the next step into a stage.
+#define MULTIPLY_STEPS(total, stages, steps, a_rows, b_rows, STAGE)                                                \
+  {                                                                                                                \
+    OCL_UNROLL                                                                                                     \
+    for (int sum_of = 0; sum_of < SUMS; ++sum_of) total[sum_of] = 0.0f;                                            \
+    __local OPERAND_T* next = stages;                                                                              \
+    OCL_UNROLL                                                                                                     \
+    for (int ahead = 0; ahead < STAGES - 1; ++ahead, next += STAGE_ELEMENTS) {                                     \
+      if (ahead < steps) STAGE(next);                                                                              \
+      commit_copies(); /* each step has a group, even if empty: WAIT_COPIES counts them */                         \
+    }                                                                                                              \
+    int now = 0; /* the stage that is read; `next` is the one before it, which all have read */                    \
+    for (int step = 0; step < steps; ++step) {                                                                     \
+      WAIT_COPIES(STAGES - 2);                                                                                     \
+      barrier(CLK_LOCAL_MEM_FENCE); /* this step's copies are visible to all, and all have read the step before */ \
+      if (step + STAGES - 1 < steps) STAGE(next);                                                                  \
+      commit_copies();                                                                                             \
+      multiply_step(total, stages + now * STAGE_ELEMENTS, a_rows, b_rows);                                         \
+      next = stages + now * STAGE_ELEMENTS;                                                                        \
+      now = now + 1 == STAGES ? 0 : now + 1;                                                                       \
+    }                                                                                                              \
   }

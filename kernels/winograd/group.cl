@@ -1,29 +1,27 @@
 // kernels/winograd/group.cl: 3x3 convolution with stride 1 on GPUs by Winograd F(2x2, 3x3), 2.25 times fewer
 // multiplications. Source: Lavin & Gray 2016.
 //
-//   y = A^T [ sum over c of (G g G^T) * (B^T d B) ] A,  g = filter 3x3, d = 4x4 patch of x, y = 2x2 outputs; * is
-//   elementwise over the 16 points
+//   y = A^T [ sum over c of (G g G^T) * (B^T d B) ] A
+//   g: filter 3x3, d: 4x4 patch of x, y: 2x2 outputs, *: elementwise over the 16 points
 //
-// Two kernels, chosen by WINOGRAD_FILTER: the transform of the filters (once per weight), and everything else in one
-// launch:
+// WINOGRAD_FILTER chooses one of two kernels: the transform of the filters (once per weight), or everything else.
 //
-//   one work-group = 32 patches x 32 channels k, all 16 points; C_STEP input channels a step
-//     x patches --B^T d B--> v_tile [16][C_STEP][32]  \   16 products [32 x C_STEP] * [C_STEP x 32]; 16 items a point,
-//                                                         each 8 patches x 8 channels
-//     u ------------------> u_tile [16][C_STEP][32]   /   in registers
-//   then in two halves of 16 channels: products -> local [16][32][16] --A^T m A--> 2x2 outputs of 4 channels an item
+//   One work-group = 32 patches x 32 channels k, all 16 points. A step has C_STEP input channels.
+//     x patches --B^T d B--> v_tile [16][C_STEP][32]  \   16 products [32 x C_STEP] * [C_STEP x 32] in registers:
+//     u ------------------> u_tile [16][C_STEP][32]   /   16 work-items a point, each 8 patches x 8 channels
+//   Then twice, for 16 channels each time: products -> local [16][32][16] --A^T m A--> 2x2 outputs of 4 channels a
+//   work-item.
 //
 // Arguments of the transform: w, w_offset, int C, K, long w_k, w_c, w_r, w_s (strides of the weight in elements),
-// epilogue.
-//   Grid: global (ceil(K/64)*64, C), local (64, 1). Hooks: STORE(acc, point, c, k); store [16][C][K]. Store dimension
-//   k, but always single elements.
+//   epilogue. Grid: global (ceil(K/64)*64, C), local (64, 1). Epilogue macros: STORE(acc, point, c, k); store
+//   [16][C][K]. Store dimension k, always single elements.
 //   For the gradient with respect to the input: FLIP 1, C = filters of the forward convolution, K = its channels, w_k
 //   and w_c exchanged.
 // Arguments of the convolution: x, x_offset, u, u_offset, int batch, C, K, H, W (of x), P, Q (of y), pad_h, pad_w, long
-// x_n, int x_h, x_w, epilogue.
-//   x channel stride 1, u [16][C][K]. The gradient is the same with x = dy and pad = 2 - pad.
+//   x_n, int x_h, x_w, epilogue. The channel stride of x is 1; u is [16][C][K]. The gradient is the same with x = dy
+//   and pad = 2 - pad.
 //   Grid: global (ceil(batch*ceil(P/2)*ceil(Q/2) / 32) * ceil(K/32) * 256, 1, 1), local (256, 1, 1).
-//   Hooks: STORE(acc, n, k, h, w). Store dimension k, VW = 4.
+//   Epilogue macros: STORE(acc, n, k, h, w). Store dimension k, VW = 4.
 #ifndef FLIP
 #define FLIP 0  // transform: 1 turns the filter by 180 degrees
 #endif
@@ -31,7 +29,7 @@
 #define U_VEC4 0  // 1: K is a multiple of 4
 #endif
 #ifndef PREFETCH
-#define PREFETCH 1  // 1: the next step's loads are in flight during the products; costs 32 registers
+#define PREFETCH 1  // 1: the loads of the next step are in flight during the products; costs 32 registers
 #endif
 
 #ifdef WINOGRAD_FILTER
@@ -92,23 +90,23 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void KERNEL_NAME(
 #define PATCHES 32  // a work-group
 #define CHANNELS 32  // k a work-group
 #define C_STEP 8  // input channels a step
-#define GROUP 256  // work-items: PATCHES * C_STEP transforms of x, 16 points * 16 items
-#define V_ROW (PATCHES + 4)  // floats; 8 channels of 4 patches are stored to 32 different banks
+#define GROUP_SIZE 256  // work-items: PATCHES * C_STEP transforms of x, 16 points * 16 items
+#define V_ROW (PATCHES + 4)  // floats of a row; with it, 8 channels of 4 patches are stored to 32 different banks
 // floats from point to point: two neighbouring points are read without conflict
 #define V_POINT (C_STEP * V_ROW + 16)
 #define U_POINT (C_STEP * CHANNELS + 16)
-#define LOCAL_FLOATS (16 * (V_POINT + U_POINT))  // 9216, also holds the 16 * 32 * 16 products of half the channels
+#define LOCAL_FLOATS (16 * (V_POINT + U_POINT))  // 9216; also holds the 16 * 32 * 16 products of 16 channels
 
 // B^T * (a, b, c, d)
 OCL_INLINE float4 patch_points(const float a, const float b, const float c, const float d) {
   return (float4)(a - c, b + c, c - b, b - d);
 }
 
-// Adds a tap's four products of the rows: A^T * (m0, m1, m2, m3), upper and lower output.
+// A^T * (m0, m1, m2, m3) of four products, added to the upper and the lower output.
 #define UPPER(m0, m1, m2, m3) ((m0) + (m1) + (m2))
 #define LOWER(m0, m1, m2, m3) ((m1) - (m2) - (m3))
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
     __global const IN_T* x, const ulong x_offset,  // [batch, C, H, W] by strides, channel stride 1
     __global const IN_T* u, const ulong u_offset,  // [16][C][K]
     const int batch, const int C, const int K, const int H, const int W, const int P, const int Q, const int pad_h,
@@ -118,19 +116,19 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   __local float* u_tile = (__local float*)shared + 16 * V_POINT;
   const int lane = get_local_id(0);
   const int k_blocks = (K + CHANNELS - 1) / CHANNELS;
-  const int patch0 = (int)get_group_id(0) / k_blocks * PATCHES;  // neighbouring groups share patches of x
+  const int patch0 = (int)get_group_id(0) / k_blocks * PATCHES;  // neighbouring work-groups share patches of x
   const int k0 = (int)get_group_id(0) % k_blocks * CHANNELS;
   const int rows = (P + 1) / 2, columns = (Q + 1) / 2;
   const int patches = batch * rows * columns;
 
-  // The patch and channel that this item transforms.
+  // The patch and channel that this work-item transforms.
   const int v_c = lane % C_STEP, v_patch = lane / C_STEP;
   const int from = patch0 + v_patch;
   const int from_h = from < patches ? from / columns % rows * 2 - pad_h : -0x20000000;
   const int from_w = from % columns * 2 - pad_w;
   x += x_offset + min(from / columns / rows, batch - 1) * x_n + v_c;
   u += u_offset + k0;
-  // The point and the 8 x 8 products that it accumulates.
+  // The point and the 8 x 8 products that this work-item accumulates.
   const int point = lane / 16, item_k = lane % 4, item_patch = lane / 4 % 4;
 
   float4 acc[16];
@@ -152,7 +150,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     }                                                                                                          \
     OCL_UNROLL                                                                                                 \
     for (int i = 0; i < 4; ++i) {                                                                              \
-      const int e = lane + i * GROUP, k = e % (CHANNELS / 4) * 4, c = (c0) + e / (CHANNELS / 4) % C_STEP;      \
+      const int e = lane + i * GROUP_SIZE, k = e % (CHANNELS / 4) * 4, c = (c0) + e / (CHANNELS / 4) % C_STEP; \
       const long at = ((long)(e / (CHANNELS / 4 * C_STEP)) * C + c) * K + k;                                   \
       u_held[i] = (float4)(0.0f);                                                                              \
       if (c < C && k0 + k < K) {                                                                               \
@@ -171,7 +169,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   if (PREFETCH) FETCH(0)
   for (int c0 = 0; c0 < C; c0 += C_STEP) {
     if (!PREFETCH) FETCH(c0)
-    float4 half_done[4];  // B^T d, a column each
+    float4 half_done[4];  // the columns of B^T d
     OCL_UNROLL
     for (int j = 0; j < 4; ++j) half_done[j] = patch_points(d[0][j], d[1][j], d[2][j], d[3][j]);
     __local float* v = v_tile + v_c * V_ROW + v_patch;
@@ -197,7 +195,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     v[15 * V_POINT] = v3.w;
     OCL_UNROLL
     for (int i = 0; i < 4; ++i) {
-      const int e = lane + i * GROUP;
+      const int e = lane + i * GROUP_SIZE;
       *(__local float4*)(u_tile + e / (CHANNELS / 4 * C_STEP) * U_POINT + e % (CHANNELS / 4 * C_STEP) * 4) = u_held[i];
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // both tiles of this step are complete
@@ -224,7 +222,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
     barrier(CLK_LOCAL_MEM_FENCE);  // everyone has read the tiles of this step
   }
 
-  // Products of 16 channels [16 points][32 patches][16 channels]; then one item per patch and four channels.
+  // Stores the products of 16 channels as [16 points][32 patches][16 channels]. Then a work-item takes a patch and four
+  // channels.
   const int out_patch = lane / 4, out_k = lane % 4 * 4;
   const int at_patch = patch0 + out_patch;
   const int n = at_patch / columns / rows, h = at_patch / columns % rows * 2, w = at_patch % columns * 2;
@@ -261,7 +260,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
         }
       }
     }
-    barrier(CLK_LOCAL_MEM_FENCE);  // the products are read: the next half may overwrite them
+    barrier(CLK_LOCAL_MEM_FENCE);  // all have read the products: the next half may overwrite them
   }
 }
 #endif

@@ -1,38 +1,35 @@
-// kernels/winograd/item.cl: 3x3 convolution of stride 1 by Winograd F(2x2, 3x3): 16 multiplications instead of 36 for 4
-// outputs. CPU family.
+// kernels/winograd/item.cl: 3x3 convolution of stride 1 by Winograd F(2x2, 3x3), with 16 multiplications instead of 36
+// for 4 outputs. Item kernel.
 // Source: Lavin & Gray 2016. For each tile of 2x2 outputs, d = its 4x4 inputs, g = the filter:
 //   U = G g G'   V = B' d B   M[xi] = sum over c of U[xi][c] V[xi][c], xi = 0..15   y = A' M A
 //   G = [1 0 0; .5 .5 .5; .5 -.5 .5; 0 0 1]   B' = [1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1]   A' = [1 1 1 0; 0 1 -1 -1]
-// Forward, and the data gradient as forward with flipped, exchanged filters and pad' = 2 - pad.
+// The data gradient is the forward kernel with flipped filters, exchanged channels and pad' = 2 - pad.
 //
-// WINOGRAD_FILTER 1: the filter transform, an ordinary node before the convolution (once per weight version).
-//   w  any strides: g[k][c][r][s] at w_offset + k*w_k + c*w_c + r*w_r + s*w_s (strides may be negative: flipped filters
-//   start at their last tap)
+// WINOGRAD_FILTER 1: the transform of the filters, a node of its own before the convolution (once per weight version).
+//   w  any strides: g[k][c][r][s] at w_offset + k*w_k + c*w_c + r*w_r + s*w_s. Strides may be negative: flipped filters
+//      start at their last tap.
 //   Arguments: w, w_offset, int K, C, w_k, w_c, w_r, w_s, EPILOGUE_PARAMS
 //   Global size: (ceil(K / PANEL), C, 1), local (1, 1, 1).
-//   Hooks: STORE(acc, xi, panel, c, j), STOREV(acc, xi, panel, c, j), store dimension j, k = panel*PANEL + j; zeros
-//   where k >= K.
-//   The main kernel wants the result dense: U[16][ceil(K/PANEL)][C][PANEL].
-// WINOGRAD_FILTER 0: all three steps, fused over blocks of tiles that stay in cache. Work-item (i, q) takes the blocks
-// i, i + items, ... of `tile_block` tiles
-//   and the panels [q*panels_per_item, ...): transforms the block into V, then for each panel multiplies 16 matrices
-//   into M and transforms M into outputs.
+//   Epilogue macros: STORE(acc, xi, panel, c, j), STOREV(acc, xi, panel, c, j), store dimension j, k = panel*PANEL + j;
+//   zeros where k >= K. The main kernel needs the result dense: U[16][ceil(K/PANEL)][C][PANEL].
+// WINOGRAD_FILTER 0: the other steps, fused over blocks of tiles that stay in cache:
 //
-//     x (4x4 patches) --B'dB--> V[16][tile_block][Cv] --x U[16][panel][C][TN]--> M[16][tile_block][TN] --A'mA--> hooks
-//     (2x2 pixels, TN channels)
-//                               `------------------- scratch of this item, Cv = C rounded up to VW ----'
+//     x (4x4 patches) --B'dB--> V[16][tile_block][Cv] --x U[16][panel][C][TN]--> M[16][tile_block][TN] --A'mA--> stores
+//                               `------------------- scratch of a work-item, Cv = C rounded up to VW ----'
+//
+//   Work-item (i, q) takes blocks i, i + items, ... of `tile_block` tiles, and the panels from q*panels_per_item on. It
+//   transforms a block into V. Then, for each panel, it multiplies 16 matrices into M and transforms M into 2x2 pixels
+//   of TN channels.
 //   x        NHWC: x[n*x_n + h*x_h + w*x_w + c]
 //   u        as above, PANEL == TN
 //   zeros    C zeros
 //   scratch  float, 16*tile_block*(Cv + TN) elements for each work-item (global size 0 * global size 1)
 //   Arguments: x, x_offset, u, u_offset, zeros, zeros_offset, scratch, scratch_offset, int batch, C, in_h, in_w, K,
-//   out_h, out_w, pad_h, pad_w, x_h, x_w,
-//     tile_block, panels_per_item, long x_n, EPILOGUE_PARAMS
-//   Global size: (items, ceil(ceil(K/TN) / panels_per_item), 1), local (1, 1, 1); items: as many as keep all cores
-//   busy, at most ceil(tiles / tile_block),
-//     tiles = batch*ceil(out_h/2)*ceil(out_w/2). Good: tile_block 24, 16*tile_block*(C + TN)*4 bytes <= 1 MB; few tiles
-//     and many channels: all tiles, one panel.
-//   Hooks: STORE(acc, n, k, h, w), STOREV(acc, n, k, h, w); store dimension k.
+//     out_h, out_w, pad_h, pad_w, x_h, x_w, tile_block, panels_per_item, long x_n, EPILOGUE_PARAMS
+//   Global size: (items, ceil(ceil(K/TN) / panels_per_item), 1), local (1, 1, 1). items: as many as keep all cores
+//     busy, at most ceil(tiles / tile_block) with tiles = batch*ceil(out_h/2)*ceil(out_w/2). Good values: tile_block 24
+//     with 16*tile_block*(C + TN)*4 bytes <= 1 MB; for few tiles and many channels all tiles and one panel.
+//   Epilogue macros: STORE(acc, n, k, h, w), STOREV(acc, n, k, h, w); store dimension k.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME winograd_item
 #endif
@@ -171,7 +168,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
 #if WHOLE_VECTORS
 #define PATCH(i) LOADV(patch[i], c)
 #else
-        float lanes[16 * VW];  // the last channels alone: x may end there
+        float lanes[16 * VW];  // loads the last channels one by one, because x may end there
         if (c + VW > C) {
           for (int i = 0; i < 16; ++i)
             for (int l = 0; l < VW; ++l) lanes[i * VW + l] = c + l < C ? LOAD(patch[i], c + l) : 0.f;
@@ -211,7 +208,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
             transform_output(d, o);
             OCL_UNROLL for (int r = 0; r < 2; ++r) half_done[r][s] = o[r];
           }
-          float outputs[4 * VW];  // one call site of the hooks
+          float outputs[4 * VW];  // the epilogue macros have one call site
           OCL_UNROLL for (int r = 0; r < 2; ++r) {
             VEC o[2];
             transform_output(half_done[r], o);

@@ -1,27 +1,23 @@
 // kernels/winograd/weight_item.cl: weight gradient of a 3x3 convolution of stride 1 by Winograd F(2x2, 3x3), the
-// forward algorithm transposed: 16
-// multiplications instead of 36 for 4 pixels of dy. CPU family.
+// transposed forward algorithm: 16 multiplications instead of 36 for 4 pixels of dy. Item kernel.
 //   forward    y  = A' [ (G g G') * (B' d B) ] A                         (kernels/winograd/item.cl)
 //   so         dg = G' [ sum over tiles of (A dy A') * (B' d B) ] G      A = [1 0; 1 1; 1 -1; 0 -1]
 //
-//   A work-item takes units of work (split of the tiles, CB channels c, KB channels k), for each walks over its blocks
-//   of TILE_BLOCK tiles:
+// A task is a split of the tiles, CB channels c and KB channels k. A work-item takes several tasks. For each it goes
+// through its blocks of TILE_BLOCK tiles:
 //     x (4x4 patches)  --B'dB--> V[16][TILE_BLOCK][CB] --+
-//     dy (2x2 pixels)  --AdA'--> D[16][TILE_BLOCK][KB] --+--> U[16][CB][KB] += V[xi]' D[xi], MR x TN register tiles
-//     --G'UG--> hooks
-//                                `-- scratch of this item, in L2: 64*(TILE_BLOCK*(CB + KB) + CB*KB) bytes --'
-//   A tile's sum over a block is made in registers before it is added to U: sums stay short, results are the same each
-//   run.
+//     dy (2x2 pixels)  --AdA'--> D[16][TILE_BLOCK][KB] --+--> U[16][CB][KB] += V[xi]' D[xi] --G'UG--> stores
+//                                `-- scratch of a work-item, in L2: 64*(TILE_BLOCK*(CB + KB) + CB*KB) bytes --'
+// Products are computed in MR x TN register tiles. The sum over a block is made in registers before it is added to U.
+// So sums stay short, and the results are the same in each run.
 //
-// Inputs: x[n*x_n + h*x_h + w*x_w + c], dy[n*y_n + h*y_h + w*y_w + k]; C % VW == 0, K % VW == 0, C % MR == 0; zeros:
-// max(C, K) zeros.
-//   scratch  float, 16*(TILE_BLOCK*(CB + KB) + CB*KB) elements for each work-item
+// Inputs: x[n*x_n + h*x_h + w*x_w + c], dy[n*y_n + h*y_h + w*y_w + k]; C % VW == 0, K % VW == 0, C % MR == 0;
+//   zeros: max(C, K) zeros; scratch: float, 16*(TILE_BLOCK*(CB + KB) + CB*KB) elements for each work-item
 // Arguments: x, x_offset, dy, dy_offset, zeros, zeros_offset, scratch, scratch_offset, int batch, C, in_h, in_w, K,
-// out_h, out_w, pad_h, pad_w, x_h, x_w,
-//   y_h, y_w, splits, long x_n, y_n, EPILOGUE_PARAMS
+//   out_h, out_w, pad_h, pad_w, x_h, x_w, y_h, y_w, splits, long x_n, y_n, EPILOGUE_PARAMS
 // Global size: (items, 1, 1), local (1, 1, 1).
-// Hooks: STORE unused, STOREV(acc, k, c, r, s); store dimension k = split*K + channel. With splits > 1 an ordinary
-// reduction sums the parts in order.
+// Epilogue macros: STORE unused, STOREV(acc, k, c, r, s); store dimension k = split*K + channel. With splits > 1 an
+//   ordinary reduction adds the splits in order.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME winograd_weight_item
 #endif
@@ -33,13 +29,13 @@
 #endif
 #define TN (NV * VW)
 #ifndef CB
-#define CB 64  // channels c of a unit of work, a multiple of VW and MR
+#define CB 64  // channels c of a task, a multiple of VW and MR
 #endif
 #ifndef KB
-#define KB 64  // channels k, a multiple of TN
+#define KB 64  // channels k of a task, a multiple of TN
 #endif
 #ifndef TILE_BLOCK
-#define TILE_BLOCK 64  // tiles of 2x2 pixels of dy
+#define TILE_BLOCK 64  // tiles of 2x2 pixels of dy in a block
 #endif
 #ifndef STORE  // alone: dense y[split*K + k][c][r][s]; scattered, since k is not innermost
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_C
@@ -141,7 +137,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
             OCL_UNROLL for (int s = 0; s < 4; ++s) VSTORE(o[s], V + ((r * 4 + s) * TILE_BLOCK + t) * CB + c);
           }
         }
-        // a tile's last columns again where there are no more
+        // beyond the last column it reads the last one again
         for (int k = 0; k < (cols_k + TN - 1) / TN * TN; k += VW) {
           const int from = min(k, cols_k - VW);
           VEC half_done[4][2];  // A d
@@ -191,7 +187,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict x, const ulong 
           transform_sums(d, o);
           OCL_UNROLL for (int r = 0; r < 3; ++r) half_done[r][s] = o[r];
         }
-        float results[9 * VW];  // one call site of the hooks
+        float results[9 * VW];  // the epilogue macros have one call site
         OCL_UNROLL for (int r = 0; r < 3; ++r) {
           VEC o[3];
           transform_sums(half_done[r], o);

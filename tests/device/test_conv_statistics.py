@@ -13,20 +13,20 @@ SHAPES = [  # C, K, H, W, size of filters, stride, groups
 # CPUs take sums of fewer than 64 products from memory, and filters of 3 x 3 by Winograd's algorithm.
 OF_CPUS = [s for s in SHAPES if s[0] // s[6] * s[4] ** 2 >= 64 and s[:2] != (16, 40)]
 KERNELS = {"wgmma": "conv/warpgroup", "mma": "conv/warp", "item": "conv/item"}
-UNITS = [pytest.param(units, marks=pytest.mark.needs("cpu" if units == "item" else units)) for units in KERNELS]
+LEVELS = [pytest.param(level, marks=pytest.mark.needs("cpu" if level == "item" else level)) for level in KERNELS]
 ERRORS = {torch.float32: 4e-6, torch.bfloat16: 8e-3, torch.float16: 1e-3}
 # CPUs take statistics of float32 alone.
 CASES = [
     pytest.param(shape, *param.values, dtype, marks=param.marks)
-    for param in UNITS
+    for param in LEVELS
     for dtype in ((torch.float32,) if param.values == ("item",) else ERRORS)
     for shape in (OF_CPUS if param.values == ("item",) else SHAPES)
 ]
 
 
-def disabled_for(units):
+def disabled_for(level):
     """What leaves the convolution to these kernels."""
-    return "warpgroup" if units == "mma" else ""
+    return "warpgroup" if level == "mma" else ""
 
 
 def block_of(shape, dtype, bias, offset, device):
@@ -60,14 +60,14 @@ def launched(block, inputs, folder, disable):
 @pytest.mark.parametrize("offset", [0.0, 30.0])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(
-    "shape, units, dtype", CASES, ids=lambda s: "-".join(map(str, s)) if isinstance(s, tuple) else str(s)
+    "shape, level, dtype", CASES, ids=lambda s: "-".join(map(str, s)) if isinstance(s, tuple) else str(s)
 )
-def test_statistics(ocl_device, shape, units, dtype, bias, offset, tmp_path):
+def test_statistics(ocl_device, shape, level, dtype, bias, offset, tmp_path):
     """Large beside the spread, too; the same bits each time."""
-    disable = disabled_for(units)
+    disable = disabled_for(level)
     block, inputs = block_of(shape, dtype, bias, offset, ocl_device)
     (y, variance, mean), again, texts = launched(block, [t.to(ocl_device) for t in inputs], tmp_path, disable)
-    kernels = [text.split("// kernels/base/types.cl")[0] for text in texts if f"// kernels/{KERNELS[units]}.cl" in text]
+    kernels = [text.split("// kernels/base/types.cl")[0] for text in texts if f"// kernels/{KERNELS[level]}.cl" in text]
     assert any("#define STATISTICS 1" in macros for macros in kernels), "read from memory"
     assert any("#define BIAS 1" in macros for macros in kernels) == bias
     assert all(torch.equal(a, b) for a, b in zip((y, variance, mean), again, strict=True))
@@ -83,9 +83,9 @@ def test_statistics(ocl_device, shape, units, dtype, bias, offset, tmp_path):
     assert ((variance.cpu().double() / exact_variance - 1).abs() <= known).all()
 
 
-@pytest.mark.parametrize("units", UNITS)
-def test_they_may_be_turned_off(ocl_device, units, tmp_path):
-    disable = disabled_for(units)
+@pytest.mark.parametrize("level", LEVELS)
+def test_they_may_be_turned_off(ocl_device, level, tmp_path):
+    disable = disabled_for(level)
     block, inputs = block_of(SHAPES[0], torch.float32, True, 0.0, ocl_device)
     inputs = [t.to(ocl_device) for t in inputs]
     results, _, texts = launched(block, inputs, tmp_path / "off", ",".join(filter(None, (disable, "conv_statistics"))))

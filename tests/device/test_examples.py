@@ -61,7 +61,7 @@ def test_gpt(tmp_path):
     that reach 1.6 are in the example's first lines."""
     if torch.ocl.device_count() == 0:
         pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
-    sizes = "--layers 6 --width 32 --heads 2 --context 32 --batch 16 --lr 5e-3 --steps 80 --every 20 --sample 20"
+    sizes = "--layers 2 --width 32 --heads 2 --context 32 --batch 16 --lr 5e-3 --steps 80 --every 20 --sample 20"
     command = [sys.executable, str(ROOT / "examples" / "gpt.py"), *sizes.split()]
     result = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -1,5 +1,5 @@
 # tests/device/test_packing.py: pack/group.cl alone, bit by bit, on every OpenCL device found: it is plain OpenCL C.
-"""The blocks are what gemm/packed_warpgroup.cl copies; tests/no_device/test_unit_kernels.py multiplies them in software."""
+"""The blocks are what gemm/packed_warpgroup.cl copies; tests/no_device/test_emulated_kernels.py multiplies them in software."""
 
 import pytest
 import torch

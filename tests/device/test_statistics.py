@@ -42,7 +42,7 @@ CONVOLUTIONS = [(3, 64, 70, 103, 99, 1, 1, 1), (2, 66, 64, 130, 131, 3, 2, 2), (
 @pytest.mark.parametrize("offset", [0.0, 100.0])
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=lambda s: "-".join(map(str, s)))
 def test_channels_of_a_convolution(ocl_device, shape, offset, vector_floats):
-    """Where its kernel leaves them in parts: those of what it stores, and the same bits each time."""
+    """A convolution's kernel that stores statistics in slices gives those of its stored results, and the same bits each time."""
     batch, channels, filters, height, width, size, stride, groups = shape
     torch.manual_seed(0)
     x = torch.randn(batch, channels, height, width).contiguous(memory_format=torch.channels_last)

@@ -87,7 +87,7 @@ def test_damaged_entry(ocl_device, tmp_path, harm):
     """Behind the cache's checksum: as if an entry had been stored like this. It costs one line, and is replaced."""
     assert one_graph(ocl_device).compiled
     (key,) = keys(tmp_path)
-    value = _C.exec.find_graph(key)
+    value = _C.exec.cache_find("graphs", key)
     if harm.startswith("plan"):
         (content,) = plan_store._contents(key)
         entry = plan_store.pickle.loads(content)
@@ -98,13 +98,15 @@ def test_damaged_entry(ocl_device, tmp_path, harm):
             if harm == "plan truncated"
             else stored[:half] + bytes([stored[half] ^ 255]) + stored[half + 1 :]
         )
-        _C.exec.erase_graph(key)
+        _C.exec.cache_erase("graphs", key)
         plan_store._store(key, plan_store.pickle.dumps(entry))
     elif harm == "other pickle":
-        _C.exec.erase_graph(key)
+        _C.exec.cache_erase("graphs", key)
         plan_store._store(key, plan_store.pickle.dumps({"a": 1}))
     else:
-        _C.exec.store_graph(key, value[: len(value) // 2] if harm == "truncated" else value[:9] + b"x" + value[10:])
+        _C.exec.cache_store(
+            "graphs", key, value[: len(value) // 2] if harm == "truncated" else value[:9] + b"x" + value[10:]
+        )
     with messages() as lines:
         counted = one_graph(ocl_device)
     assert counted.compiled, "it is compiled anew"
@@ -131,7 +133,7 @@ def test_results_with_other_strides(ocl_device, tmp_path):
     body = plan_store.stored_plan.unpack(entry.compiled_fw.result.stored)
     body.strides = [[2]]
     entry.compiled_fw.result.stored = plan_store.stored_plan.pack(body)
-    _C.exec.erase_graph(key)
+    _C.exec.cache_erase("graphs", key)
     plan_store._store(key, plan_store.pickle.dumps(entry))
     with messages() as lines:
         assert one_graph(ocl_device).compiled
@@ -144,7 +146,7 @@ def test_cache_that_stores_nothing(ocl_device, tmp_path, state):
     with config.override(cache_size_mb=size, cache_dir=str(tmp_path / folder)):
         if state == "small":
             config.configure_core()
-            plan_store._C.exec.store_graph("large", os.urandom(2**20 - 4096))  # another one has filled it
+            plan_store._C.exec.cache_store("graphs", "large", os.urandom(2**20 - 4096))  # another one has filled it
         if state == "read-only":
             (tmp_path / folder).write_text("no folder")
         assert one_graph(ocl_device).compiled
@@ -183,6 +185,6 @@ def test_other_backends_keep_their_cache(ocl_device, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     content = plan_store.pickle.dumps({"not": "ours"})
     AOTAutogradCache._write_to_local_cache("a_key", content)
-    assert _C.exec.find_graph("a_key") is None
+    assert _C.exec.cache_find("graphs", "a_key") == b""
     assert list(AOTAutogradCache.iterate_over_candidates(True, None, "a_key")) == [({"not": "ours"}, content, True)]
     assert [path.name for path in (tmp_path / "inductor").iterdir()] == ["aotautograd"]

@@ -4,7 +4,6 @@ careful user would: it orders the streams where one reads what another wrote, an
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -415,42 +414,3 @@ def test_record_stream_of_another_device_is_refused(two_ocl_devices):
     first, second = two_ocl_devices
     with pytest.raises(ValueError, match="record_stream: the tensor is on ocl:"):
         torch.ones(4, device=first).record_stream(torch.ocl.default_stream(second))
-
-
-# Statistics
-
-
-def test_memory_statistics_add_up(ocl_device):
-    gc.collect()
-    torch.ocl.synchronize(ocl_device)
-    torch.ocl.empty_cache()
-    torch.ocl.reset_accumulated_memory_stats(ocl_device)
-    torch.ocl.reset_peak_memory_stats(ocl_device)
-    before = torch.ocl.memory_stats(ocl_device)
-    tensors = [torch.empty(1000, device=ocl_device) for _ in range(5)]
-    large = torch.empty(3 << 20, device=ocl_device)
-    del tensors[:2]
-    after = torch.ocl.memory_stats(ocl_device)
-    assert after["allocation.all.allocated"] == 6 and after["allocation.all.freed"] == 2
-    assert after["allocation.all.current"] - before["allocation.all.current"] == 4
-    assert after["allocated_bytes.large_pool.allocated"] >= 12 << 20
-    assert 5 * 4000 <= after["allocated_bytes.small_pool.allocated"] <= 5 * 4400
-    assert after["requested_bytes.all.allocated"] == 5 * 4000 + (12 << 20)
-    assert after["allocated_bytes.all.peak"] - before["allocated_bytes.all.current"] >= 5 * 4000 + (12 << 20)
-    for kind in ("allocation", "allocated_bytes", "active", "active_bytes", "reserved_bytes", "segment"):
-        changed = after[f"{kind}.all.current"] - before[f"{kind}.all.current"]
-        assert changed == after[f"{kind}.all.allocated"] - after[f"{kind}.all.freed"], kind
-    del large
-    torch.ocl.reset_accumulated_memory_stats(ocl_device)
-    assert torch.ocl.memory_stats(ocl_device)["allocation.all.freed"] == 0
-
-
-def test_free_memory_counts_other_processes(ocl_device):
-    """What is free is asked of the system or the driver, not computed from what this process holds."""
-    free, total = torch.ocl.mem_get_info(ocl_device)
-    assert 0 < free <= total
-    properties = torch.ocl.get_device_properties(ocl_device)
-    if properties.is_cpu:
-        with open("/proc/meminfo") as file:
-            available = next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable"))
-        assert abs(free - min(available, total)) < 1 << 30

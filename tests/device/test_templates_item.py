@@ -141,9 +141,9 @@ def pack_filters(w: torch.Tensor, groups: int, panel: int,) -> torch.Tensor:
     return w.permute(0, 1, 4, 5, 3, 2).contiguous()  # from g, p, j, c, r, s
 
 
-def conv(device, x, w, stride=(1, 1), pad=(0, 0), dil=(1, 1), groups=1, run=0, tap_block=1 << 20, gradient=False, out_hw=None, **macros):
+def conv(device, x, w, stride=(1, 1), pad=(0, 0), dil=(1, 1), groups=1, tap_block=1 << 20, gradient=False, out_hw=None, **macros):
     """Forward; or, with `gradient`, x is dy [n, K, ..] and the result has the shape (n, C, *out_hw)."""
-    m = dict(VW=16, MR=6, NV=4, MT=4) | macros
+    m = dict(VW=16, MR=6, NV=4, MT=4, RUN=0) | macros
     tn, panel = m["NV"] * m["VW"], m.get("PANEL", m["NV"] * m["VW"])
     R, S = w.shape[2:]
     if gradient:
@@ -156,10 +156,10 @@ def conv(device, x, w, stride=(1, 1), pad=(0, 0), dil=(1, 1), groups=1, run=0, t
         packed, phases = pack_filters(w, groups, panel), (1, 1)
     n, channels, H, W = reference.shape
     C, K = x.shape[1] // groups, channels // groups
-    if run == 1:  # no tap may leave the image
+    if m["RUN"] == 1:  # no tap may leave the image
         x, pad = nhwc(F.pad(x, (pad[1], pad[1], pad[0], pad[0]))), (0, 0)
     y = poison(n, H, W, channels)
-    kernel = device.build("conv/item.cl", "conv_item", RUN=run, DATA_GRADIENT=int(gradient), **m)
+    kernel = device.build("conv/item.cl", "conv_item", DATA_GRADIENT=int(gradient), **m)
     kernel((ceil(n * ceil(H, phases[0]) * ceil(W, phases[1]), m["MR"] * m["MT"]), groups * ceil(K, tn), phases[0] * phases[1]),
            x, packed, torch.zeros(C), n, C, *x.shape[2:], K, H, W, groups, R, S, *stride, *pad, *dil, x.stride(2), x.stride(3), x.stride(1), tap_block, Long(x.stride(0)),
            y, H, W, channels)
@@ -183,7 +183,7 @@ def test_convolution(device, case):
     conv(device, x, w, tap_block=2, MT=2, **common)
     conv(device, x, w, MR=12, NV=2, **common)
     if dil == 1 and groups == 1:
-        conv(device, x, w, run=1, tap_block=3, **common)
+        conv(device, x, w, RUN=1, tap_block=3, **common)
     dy = nhwc(torch.randn_like(F.conv2d(x, w, None, stride, pad, dil, groups)))
     conv(device, dy, w, gradient=True, out_hw=(h, w_), **common)
     conv(device, dy, w, gradient=True, out_hw=(h, w_), tap_block=2, MT=1, **common)

@@ -216,7 +216,7 @@ def test_corrupt_rows_are_ignored_with_a_warning(index, value):
     graph, problem, choices = the_case(index)
     key = table.device_key(index)
     table.save(table.Table(key), problem, {"choice": choices[1]})
-    _C.exec.store_tuning("\n".join(("choice", key.text(), "another")), value)
+    _C.exec.cache_store("tuning", "\n".join(("choice", key.text(), "another")), value)
     with pytest.warns(UserWarning, match="1 rows of the tuning table .* are ignored"):
         assert set(reread(index).choices) == {problem}
     assert followed(graph, index)

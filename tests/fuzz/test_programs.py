@@ -53,16 +53,17 @@ def test_named(row: Named, ocl_device: str, worker_for: Callable[[str], Worker])
     assert outcome["kind"] == "ok", f"{row.why}: {outcome['kind']}: {outcome['text']}"
 
 
-def test_fresh_programs(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_fresh_programs(request: pytest.FixtureRequest, tmp_path: Path, sweep: bool) -> None:
     """`python -m tests.fuzz --seed S --count N` runs them again, with scripts of what fails."""
     devices = ocl_devices(request.config.getoption("--ocl-devices"))
     if not devices:
         pytest.skip("no OpenCL device selected or found: pip install torch-ocl-compile[cpu]")
     seed = os.environ.get("TORCH_OCL_FUZZ_SEED", SEED)
     seed = secrets.token_hex(4) if seed == "fresh" else seed
-    print(f"python -m tests.fuzz --seed {seed} --count {COUNT} --device {devices[0][0]}")
-    seconds = 0.0 if "TORCH_OCL_FUZZ_COUNT" in os.environ else SECONDS
-    run = Run(seed, COUNT, devices[0][0], 1, tmp_path, seconds=seconds)
+    asked = "TORCH_OCL_FUZZ_COUNT" in os.environ
+    count = COUNT if asked or sweep else COUNT // 2
+    print(f"python -m tests.fuzz --seed {seed} --count {count} --device {devices[0][0]}")
+    run = Run(seed, count, devices[0][0], 1, tmp_path, seconds=0.0 if asked else SECONDS)
     report = Report(run, shrinks=2, shrink_s=10)
     for outcome in run.outcomes():
         report.take(outcome)
@@ -74,12 +75,18 @@ def test_fresh_programs(request: pytest.FixtureRequest, tmp_path: Path) -> None:
 
 
 def test_a_fault_is_noticed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the test above might pass for the wrong reason."""
+    """Otherwise the tests above might pass for the wrong reason. `python -m tests.fuzz.planted` says how many random programs it takes."""
     devices = ocl_devices(request.config.getoption("--ocl-devices"))
     if not devices:
         pytest.skip("no OpenCL device selected or found: pip install torch-ocl-compile[cpu]")
     monkeypatch.setenv("TORCH_OCL_FUZZ_PLANT", "slice_one_off")
-    assert any(o["kind"] == "wrong value" for o in Run("planted", 40, devices[0][0], 1, tmp_path).outcomes())
+    row = named("", "", ["make(device, (7, 5), torch.float32, 1)"], ["v0 = a0[2:6] * 2"], ["v0"])
+    worker = Worker(devices[0][0], 120, tmp_path / "worker.log")
+    try:
+        outcome = worker.ask({"program": row.program.as_dict(), "oracle": False})[0]
+    finally:
+        worker.stop()
+    assert outcome["kind"] == "wrong value", outcome
 
 
 def test_faults_can_be_planted() -> None:

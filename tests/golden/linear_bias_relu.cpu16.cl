@@ -1,6 +1,6 @@
 // pack, groups 1 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME pack_9abc76a0d4d5
+#define KERNEL_NAME pack_e968f2b7c289
 #define VW 16
 #define TN 64
 #define K_RUN 128
@@ -28,11 +28,12 @@
 #ifndef OCL_INLINE  // every helper function of a kernel file
 #define OCL_INLINE static inline
 #endif
-#ifndef OCL_NOINLINE  // a rare path whose registers must not weigh on the caller's
+#ifndef OCL_NOINLINE  // a rare path, kept out of the caller so that it costs the caller no registers
 #define OCL_NOINLINE static __attribute__((noinline))
 #endif
-// CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
-// version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
+// Item kernels have one work-item a work-group and explicit vectors. Without this hint Intel's runtime also builds a
+// version that runs 16 work-items at once, which nothing uses. That takes ten times as long if a tile has many
+// accumulators.
 #ifndef ONE_ITEM
 #define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
 #endif
@@ -49,8 +50,8 @@ typedef float4 V4;
 typedef float8 V8;
 typedef float16 V16;
 
-// Storage type of the inputs: float, or IN_HALF (fp16) or IN_BF16 (upper 16 bits of a float). Arithmetic is always in
-// float.
+// Storage type of the inputs: float, fp16 with IN_HALF, or bf16 (the upper 16 bits of a float) with IN_BF16. Arithmetic
+// is always in float.
 #ifndef IN_T
 #if defined(IN_HALF)
 #define IN_T half
@@ -61,7 +62,8 @@ typedef float16 V16;
 #endif
 #endif
 
-// ---- load ---- p: pointer to storage in any address space, i: index in elements, no alignment beyond the element's
+// ---- load ---- p: pointer to storage in any address space, i: index in elements. p need only be aligned to an
+// element.
 #if defined(IN_HALF)
 #define LOAD(p, i) vload_half((size_t)0, (p) + (i))
 #define LOADV(p, i) OCL_CAT(vload_half, VW)((size_t)0, (p) + (i))
@@ -77,19 +79,19 @@ typedef float16 V16;
 // ---- store ----
 #define VSTORE(v, p) OCL_CAT(vstore, VW)((v), (size_t)0, (p))  // VW floats to any float pointer
 
-// ---- group family (*_group.cl): one work-group = one tile of the output, operands staged in local memory ----
+// ---- group kernels: one work-group = one tile of the output, operands staged in local memory ----
 //
-// A staged tile is [depth][width + TILE_PAD] floats: the multiply loop reads float4 along the width for one depth at a
-// time. All "const int" parameters below are compile-time constants at the call, so that every loop unrolls and every
-// private index is constant.
-#define TILE_PAD 4  // floats; rows of the transposing store (depth contiguous in memory) land on different banks
+// A staged tile is [depth][width + TILE_PAD] floats. The multiply loop reads float4 along the width for one depth at a
+// time. All "const int" parameters below are compile-time constants at the call. So every loop unrolls, and every index
+// of a private array is constant.
+#define TILE_PAD 4  // floats; with it, a store that transposes (depth contiguous in memory) goes to different banks
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-// Four neighbouring elements. `aligned`, the same for the whole launch: their address is a multiple of four elements,
-// one load instead of the four that compilers make of vload4. The host promises strides; where an input tensor begins
-// is seen only at run time, by ALIGNED(offset). The second path costs 5 to 10 percent on an H200, so ALIGNED_BASES
-// drops it where the plan itself places the operands.
+// Loads four neighbouring elements. aligned: 1 if their address is a multiple of four elements, in the whole launch.
+// Then it is one load; compilers make four loads of a vload4. Strides are known when the kernel is built, but where an
+// input tensor begins is known only at run time: ALIGNED(offset) tests it. The test costs 5 to 10 percent on an H200.
+// ALIGNED_BASES 1 removes it where the plan itself places the operands.
 #ifndef ALIGNED_BASES
 #define ALIGNED_BASES 0  // 1: all operands read as float4 begin at multiples of four elements
 #endif
@@ -101,17 +103,17 @@ ALWAYS_INLINE float4 load4(__global const IN_T* p, const int aligned) {
   return (float4)(LOAD(p, 0), LOAD(p, 1), LOAD(p, 2), LOAD(p, 3));
 }
 
-// Work-item (x, y) of a group that is `across` items wide. 32 neighbouring items form a patch 8 wide and 4 high where
-// this fits: they then read
-// 8 + 4 different float4 of the staged tiles and not 16 + 2.
+// Position (x, y) of a work-item in a work-group that is `across` work-items wide. If it fits, 32 neighbouring
+// work-items form a patch 8 wide and 4 high. They then read 8 + 4 different float4 of the staged tiles instead of 16 +
+// 2.
 ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
   if (across % 8 == 0 && down % 4 == 0)
     return (int2)((lane & 7) + 8 * ((lane >> 5) % (across / 8)), ((lane >> 3) & 3) + 4 * ((lane >> 5) / (across / 8)));
   return (int2)(lane % across, lane / across);
 }
 
-// Fetches this item's share of a width x depth part of a matrix, zeros outside (width_left, depth_left).
-// along_depth: depth is the contiguous dimension; quads: it is read by load4 and its extent is a multiple of 4.
+// Loads this work-item's share of width x depth elements of a matrix, zeros outside (width_left, depth_left).
+// along_depth: 1 if the depth is contiguous. quads: 1 to read it by load4; its extent is then a multiple of 4.
 ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride,
                               const int width_left, const int depth_left, const int lane, const int items,
                               const int width, const int depth, const int along_depth, const int quads,
@@ -141,7 +143,7 @@ ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long w
   }
 }
 
-// Stores what tile_fetch holds into a staged tile.
+// Stores what tile_fetch loaded into a staged tile.
 ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width,
                              const int depth, const int along_depth, const int quads) {
   const int row = width + TILE_PAD;
@@ -172,9 +174,9 @@ ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int 
   }
 }
 
-// acc += a-tile * b-tile over `depth`. The item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across + 4*item.x
-// + 0..3 for i < item_m/4, j < item_n/4 (both 1 or 2): blocks of 4x4 apart from each other, so that neighbouring items
-// read neighbouring float4.
+// acc += a-tile * b-tile over `depth`. The work-item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across +
+// 4*item.x + 0..3 for i < item_m/4, j < item_n/4 (both 1 or 2). These are separate blocks of 4x4, so that neighbouring
+// work-items read neighbouring float4.
 //   acc[(i*4 + row) * (item_n/4) + j] = float4 along the columns
 ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item,
                                  const int across, const int down, const int depth, const int item_m,
@@ -202,8 +204,7 @@ ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local co
   }
 }
 
-// total += acc; acc = 0: every SUM_STEPS steps of a long sum, so that its rounding errors grow with the root of a short
-// one.
+// total += acc; acc = 0. Called every SUM_STEPS steps of a long sum, so that its rounding error is that of short sums.
 ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   OCL_UNROLL
   for (int i = 0; i < quads; ++i) {
@@ -212,7 +213,7 @@ ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   }
 }
 
-// One lane of a vector that sits in registers; `lane` may vary.
+// Element `lane` of a vector in registers; `lane` need not be a constant.
 ALWAYS_INLINE float lane_of(const float4 v, const int lane) {
   return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w;
 }
@@ -232,21 +233,19 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 }
 #define STOREV(acc, i0, i1, i2, i3) epilogue_v(acc, i0, i1, i2, i3 EPILOGUE_PASS)
 
-// kernels/pack/item.cl: P[b][j][k][c] = B[b][k][j*TN + c], zero from column N on: a matrix as panels of TN columns, as
-// gemm/item.cl reads them.
-// CPU family: one work-item = K_RUN rows of one panel.
+// kernels/pack/item.cl: packs a matrix into panels of TN columns, as gemm/item.cl reads them: P[b][j][k][c] =
+// B[b][k][j*TN + c], zero from column N on. Item kernel: one work-item = K_RUN rows of one panel.
 //
 //      B  n ->   j*TN     (j+1)*TN            P  panel j: K rows of TN floats, one after the other
 //    k  +---------+----------+---+
-//    |  |         |   item   |   |            B_LAYOUT 1: a Linear weight, [N][K]: VW x VW blocks are turned in
-//    |  |         |          |   |            registers, so that each
-//    v  |         +----------+   |            cache line of both sides is touched once
-// Inputs (strides in elements of IN_T): b  B_LAYOUT 0: B[b][k][n] at b_batch(b) + k*b_row + n;  1: at b_batch(b) + k +
-// n*b_col;
-//   2: at b_batch(b) + k*b_row + n*b_col. b_batch(b) = (b / inner)*b_outer + (b % inner)*b_inner.
+//    |  |         |work-item |   |            B_LAYOUT 1 (a Linear weight, [N][K]): VW x VW blocks are transposed in
+//    v  |         |          |   |            registers, so each cache line is read and written once
+//       +---------+----------+---+
+// Inputs (strides in elements of IN_T): B[b][k][n] is at b_batch(b) + k*b_row + n with B_LAYOUT 0, at b_batch(b) + k +
+//   n*b_col with 1, at b_batch(b) + k*b_row + n*b_col with 2. b_batch(b) = (b / inner)*b_outer + (b % inner)*b_inner.
 // Arguments: b, b_offset, int N, K, b_row, b_col, inner, long b_outer, b_inner, EPILOGUE_PARAMS
 // Global size: (ceil(N / TN), ceil(K / K_RUN), batches), local size (1, 1, 1).
-// Hooks: STORE(value, b, j, k, c), STOREV(value, b, j, k, c); store dimension c.
+// Epilogue macros: STORE(value, b, j, k, c), STOREV(value, b, j, k, c); store dimension c.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME pack_item
 #endif
@@ -267,7 +266,7 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 #define STOREV(value, b, j, k, c) VSTORE(value, y + PLACE(b, j, k, c))
 #endif
 
-// VW vectors x[VW] as a matrix in registers: rounds of INTERLEAVE, log2(VW) of them, turn it
+// Transposes a VW x VW matrix in registers, x[VW], by log2(VW) rounds of INTERLEAVE.
 #if VW == 16
 #define FIRST_HALVES(a, b) \
   (float16)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3, a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7)
@@ -318,7 +317,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict b, const ulong 
   const int last = min(first + K_RUN, K), n0 = panel * TN;
   b += b_offset + (batch / inner) * b_outer + (batch % inner) * b_inner;
 #if B_LAYOUT == 0
-  if (n0 + TN <= N) {  // a row after the other, as memory has them
+  if (n0 + TN <= N) {  // row by row, in the order of memory
     for (int k = first; k < last; ++k) OCL_UNROLL for (int c = 0; c < TN; c += VW) {
         const VEC row = LOADV(b, (long)k * b_row + n0 + c);
         STOREV(row, batch, panel, k, c);
@@ -355,7 +354,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict b, const ulong 
 
 // gemm, groups 6 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_df76a0c21a73
+#define KERNEL_NAME gemm_33b907dcfa96
 #define VW 16
 #define MR 6
 #define NV 4
@@ -388,11 +387,12 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict b, const ulong 
 #ifndef OCL_INLINE  // every helper function of a kernel file
 #define OCL_INLINE static inline
 #endif
-#ifndef OCL_NOINLINE  // a rare path whose registers must not weigh on the caller's
+#ifndef OCL_NOINLINE  // a rare path, kept out of the caller so that it costs the caller no registers
 #define OCL_NOINLINE static __attribute__((noinline))
 #endif
-// CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
-// version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
+// Item kernels have one work-item a work-group and explicit vectors. Without this hint Intel's runtime also builds a
+// version that runs 16 work-items at once, which nothing uses. That takes ten times as long if a tile has many
+// accumulators.
 #ifndef ONE_ITEM
 #define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
 #endif
@@ -409,8 +409,8 @@ typedef float4 V4;
 typedef float8 V8;
 typedef float16 V16;
 
-// Storage type of the inputs: float, or IN_HALF (fp16) or IN_BF16 (upper 16 bits of a float). Arithmetic is always in
-// float.
+// Storage type of the inputs: float, fp16 with IN_HALF, or bf16 (the upper 16 bits of a float) with IN_BF16. Arithmetic
+// is always in float.
 #ifndef IN_T
 #if defined(IN_HALF)
 #define IN_T half
@@ -421,7 +421,8 @@ typedef float16 V16;
 #endif
 #endif
 
-// ---- load ---- p: pointer to storage in any address space, i: index in elements, no alignment beyond the element's
+// ---- load ---- p: pointer to storage in any address space, i: index in elements. p need only be aligned to an
+// element.
 #if defined(IN_HALF)
 #define LOAD(p, i) vload_half((size_t)0, (p) + (i))
 #define LOADV(p, i) OCL_CAT(vload_half, VW)((size_t)0, (p) + (i))
@@ -437,19 +438,19 @@ typedef float16 V16;
 // ---- store ----
 #define VSTORE(v, p) OCL_CAT(vstore, VW)((v), (size_t)0, (p))  // VW floats to any float pointer
 
-// ---- group family (*_group.cl): one work-group = one tile of the output, operands staged in local memory ----
+// ---- group kernels: one work-group = one tile of the output, operands staged in local memory ----
 //
-// A staged tile is [depth][width + TILE_PAD] floats: the multiply loop reads float4 along the width for one depth at a
-// time. All "const int" parameters below are compile-time constants at the call, so that every loop unrolls and every
-// private index is constant.
-#define TILE_PAD 4  // floats; rows of the transposing store (depth contiguous in memory) land on different banks
+// A staged tile is [depth][width + TILE_PAD] floats. The multiply loop reads float4 along the width for one depth at a
+// time. All "const int" parameters below are compile-time constants at the call. So every loop unrolls, and every index
+// of a private array is constant.
+#define TILE_PAD 4  // floats; with it, a store that transposes (depth contiguous in memory) goes to different banks
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-// Four neighbouring elements. `aligned`, the same for the whole launch: their address is a multiple of four elements,
-// one load instead of the four that compilers make of vload4. The host promises strides; where an input tensor begins
-// is seen only at run time, by ALIGNED(offset). The second path costs 5 to 10 percent on an H200, so ALIGNED_BASES
-// drops it where the plan itself places the operands.
+// Loads four neighbouring elements. aligned: 1 if their address is a multiple of four elements, in the whole launch.
+// Then it is one load; compilers make four loads of a vload4. Strides are known when the kernel is built, but where an
+// input tensor begins is known only at run time: ALIGNED(offset) tests it. The test costs 5 to 10 percent on an H200.
+// ALIGNED_BASES 1 removes it where the plan itself places the operands.
 #ifndef ALIGNED_BASES
 #define ALIGNED_BASES 0  // 1: all operands read as float4 begin at multiples of four elements
 #endif
@@ -461,17 +462,17 @@ ALWAYS_INLINE float4 load4(__global const IN_T* p, const int aligned) {
   return (float4)(LOAD(p, 0), LOAD(p, 1), LOAD(p, 2), LOAD(p, 3));
 }
 
-// Work-item (x, y) of a group that is `across` items wide. 32 neighbouring items form a patch 8 wide and 4 high where
-// this fits: they then read
-// 8 + 4 different float4 of the staged tiles and not 16 + 2.
+// Position (x, y) of a work-item in a work-group that is `across` work-items wide. If it fits, 32 neighbouring
+// work-items form a patch 8 wide and 4 high. They then read 8 + 4 different float4 of the staged tiles instead of 16 +
+// 2.
 ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
   if (across % 8 == 0 && down % 4 == 0)
     return (int2)((lane & 7) + 8 * ((lane >> 5) % (across / 8)), ((lane >> 3) & 3) + 4 * ((lane >> 5) / (across / 8)));
   return (int2)(lane % across, lane / across);
 }
 
-// Fetches this item's share of a width x depth part of a matrix, zeros outside (width_left, depth_left).
-// along_depth: depth is the contiguous dimension; quads: it is read by load4 and its extent is a multiple of 4.
+// Loads this work-item's share of width x depth elements of a matrix, zeros outside (width_left, depth_left).
+// along_depth: 1 if the depth is contiguous. quads: 1 to read it by load4; its extent is then a multiple of 4.
 ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride,
                               const int width_left, const int depth_left, const int lane, const int items,
                               const int width, const int depth, const int along_depth, const int quads,
@@ -501,7 +502,7 @@ ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long w
   }
 }
 
-// Stores what tile_fetch holds into a staged tile.
+// Stores what tile_fetch loaded into a staged tile.
 ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width,
                              const int depth, const int along_depth, const int quads) {
   const int row = width + TILE_PAD;
@@ -532,9 +533,9 @@ ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int 
   }
 }
 
-// acc += a-tile * b-tile over `depth`. The item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across + 4*item.x
-// + 0..3 for i < item_m/4, j < item_n/4 (both 1 or 2): blocks of 4x4 apart from each other, so that neighbouring items
-// read neighbouring float4.
+// acc += a-tile * b-tile over `depth`. The work-item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across +
+// 4*item.x + 0..3 for i < item_m/4, j < item_n/4 (both 1 or 2). These are separate blocks of 4x4, so that neighbouring
+// work-items read neighbouring float4.
 //   acc[(i*4 + row) * (item_n/4) + j] = float4 along the columns
 ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item,
                                  const int across, const int down, const int depth, const int item_m,
@@ -562,8 +563,7 @@ ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local co
   }
 }
 
-// total += acc; acc = 0: every SUM_STEPS steps of a long sum, so that its rounding errors grow with the root of a short
-// one.
+// total += acc; acc = 0. Called every SUM_STEPS steps of a long sum, so that its rounding error is that of short sums.
 ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   OCL_UNROLL
   for (int i = 0; i < quads; ++i) {
@@ -572,7 +572,7 @@ ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   }
 }
 
-// One lane of a vector that sits in registers; `lane` may vary.
+// Element `lane` of a vector in registers; `lane` need not be a constant.
 ALWAYS_INLINE float lane_of(const float4 v, const int lane) {
   return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w;
 }
@@ -608,19 +608,19 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 }
 #define STOREV(acc, i0, i1, i2) epilogue_v(acc, i0, i1, i2 EPILOGUE_PASS)
 
-// kernels/gemm/item.cl: C[b][m][n] = sum over k of A[b][m][k] * B[b][k][n], then the epilogue. CPU family: one
+// kernels/gemm/item.cl: C[b][m][n] = sum over k of A[b][m][k] * B[b][k][n], then the epilogue. Item kernel: one
 // work-item = MT register tiles.
 //
-//            TN = NV*VW columns          Work-item (i, j, b) owns rows [i*MT*MR, (i+1)*MT*MR) of panel j of batch b,
-//                                        and all of K.
-//          +--------------------+        acc[MR][NV] stays in vector registers; A gives one broadcast scalar a row and
-//                                        k,
-//   MR     | acc[0][0] .. [NV-1]|        B gives NV vectors a k. K goes in blocks of K_BLOCK: each block sums into
-//          |                    |        fresh
-//   rows   | ...                | x MT   accumulators which are then added to sums[] (private memory, 4*MT*MR*TN
-//          |                    |        bytes), so that
-//          +--------------------+        rounding errors stay small and the block of B (K_BLOCK*TN*4 bytes) stays in L2
-//                                        over the MT tiles.
+//            TN = NV*VW columns
+//          +--------------------+
+//   MR     | acc[0][0] .. [NV-1]|
+//   rows   | ...                | x MT
+//          +--------------------+
+//
+// acc[MR][NV] stays in vector registers. For each k, A gives MR scalars, which are broadcast, and B gives NV vectors.
+// Work-item (i, j, b) owns rows [i*MT*MR, (i+1)*MT*MR) of panel j of batch b, and all of K. K is cut into blocks of
+// K_BLOCK. Each block sums into new accumulators, which are then added to sums[] (private memory, 4*MT*MR*TN bytes). So
+// rounding errors stay small, and the block of B (K_BLOCK*TN*4 bytes) stays in L2 while the MT tiles use it.
 //
 // Inputs (offsets, strides in elements of IN_T):
 //   a  A_COL_MAJOR 0: A[b][m][k] at a_batch(b) + m*a_row + k            (rows in place; a_col is ignored)
@@ -628,19 +628,17 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 //      A_COL_MAJOR 2: A[b][m][k] at a_batch(b) + m*a_row + k*a_col      (any strides, slower)
 //   b  B_IN_PLACE 0:  packed and padded with zeros: B[b][k][n] at b_batch(b) + ((n / PANEL)*K + k)*PANEL + n % PANEL,
 //                     ceil(N/PANEL)*K*PANEL elements a batch; b_row, b_col are ignored
-//      B_IN_PLACE 1:  B[b][k][n] at b_batch(b) + k*b_row + n            (rows in place; the item's first tile of rows
-//                                                                       packs its panel, K_BLOCK
-//                     rows at a time, while it multiplies: stores are free beside multiply-adds, and PREFETCH hides
-//                     where B comes from)
+//      B_IN_PLACE 1:  B[b][k][n] at b_batch(b) + k*b_row + n, rows in place. The first tile of rows of a work-item
+//                     packs its panel, K_BLOCK rows at a time, while it multiplies: the stores cost nothing beside the
+//                     multiply-adds, and prefetching hides the latency of B.
 //      B_IN_PLACE 2:  B[b][k][n] at b_batch(b) + k*b_row + n*b_col      (any strides, slower; pack/item.cl packs a
-//                                                                       Linear weight [N][K])
-//      B_IN_PLACE 3:  as 1, but read where it is, without a copy: for one tile of rows (M <= MR), which would use a
-//      copy once, and where
-//                     all of B stays in L2, so that rows far apart cost little; needs N % TN == 0
+//                     Linear weight [N][K])
+//      B_IN_PLACE 3:  as 1, but without a copy. For one tile of rows (M <= MR), which would use a copy once, and where
+//                     all of B stays in L2, so that rows far apart cost little. Needs N % TN == 0.
 //   a_batch(b) = (b / inner)*a_outer + (b % inner)*a_inner, the same for b_batch; a stride of 0 broadcasts.
 // Arguments: a, a_offset, b, b_offset, int M, N, K, a_row, a_col, b_row, b_col, inner, long a_outer, a_inner, b_outer,
-// b_inner, EPILOGUE_PARAMS Global size: (ceil(M / (MR*MT)), ceil(N / TN), batches), local size (1, 1, 1).
-// Hooks: STORE(acc, b, m, n), STOREV(acc, b, m, n); store dimension n.
+//   b_inner, EPILOGUE_PARAMS. Global size: (ceil(M / (MR*MT)), ceil(N / TN), batches), local size (1, 1, 1).
+// Epilogue macros: STORE(acc, b, m, n), STOREV(acc, b, m, n); store dimension n.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_item
 #endif
@@ -660,13 +658,13 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 #endif
 #ifndef K_BLOCK
 #if defined(B_IN_PLACE) && (B_IN_PLACE == 1 || B_IN_PLACE == 2)
-#define K_BLOCK 256  // k summed in registers before they go to sums[]; the private copy of B has K_BLOCK*TN floats
+#define K_BLOCK 256  // depth of a block (see above); the private copy of B has K_BLOCK*TN floats
 #else
 #define K_BLOCK 512
 #endif
 #endif
 #ifndef K_CHAINS
-// independent accumulators a tile: 4..8 when MR*NV is below 8 (small M), so that FMA latency does not set the pace
+// independent accumulators of a tile: 4..8 if MR*NV is below 8 (small M), so that the latency of FMA is hidden
 #define K_CHAINS 1
 #endif
 #ifndef A_COL_MAJOR
@@ -676,7 +674,8 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 #define PREFETCHES 0  // 1: the device has an instruction that asks for a cache line
 #endif
 #ifndef PREFETCH_A
-// 1: a tile asks for the next tile's part of A (A_COL_MAJOR 0: for short rows; 1), which the hardware does not foresee
+// 1: a tile prefetches the next tile's part of A, which the hardware does not foresee (A_COL_MAJOR 1, or 0 with short
+// rows)
 #define PREFETCH_A 0
 #endif
 #ifndef B_IN_PLACE
@@ -685,11 +684,11 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 #ifndef WHOLE_VECTORS
 #define WHOLE_VECTORS 0  // 1: N % VW == 0, no column is stored alone
 #endif
-#ifndef CACHE_ALIGNED  // of private arrays read by vectors: else each of these may cross a cache line
+#ifndef CACHE_ALIGNED  // aligns private arrays that are read by vectors, so that no vector crosses a cache line
 #define CACHE_ALIGNED __attribute__((aligned(64)))
 #endif
 #ifndef PLAIN_STORES
-#define PLAIN_STORES 0  // 1: the hooks do nothing but store, so that there may be many calls of them
+#define PLAIN_STORES 0  // 1: the epilogue macros only store, so they may have many call sites
 #endif
 #ifndef STORE  // alone: dense C[b][m][n]
 #define EPILOGUE_PARAMS , __global float *y, const ulong y_offset, const int y_M, const int y_N
@@ -698,8 +697,8 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 #define STOREV(acc, b, m, n) VSTORE(acc, y + y_offset + ((ulong)(b) * y_M + (m)) * y_N + (n))
 #endif
 
-// Asks for the cache line at p, in or outside a buffer. The standard's prefetch is a call on Intel's runtime. A CPU has
-// one address space.
+// Prefetches the cache line at p, which may lie outside a buffer. OpenCL's own prefetch is a function call on Intel's
+// runtime. The cast is valid because a CPU has one address space.
 #if PREFETCHES && defined(__has_builtin)
 #if __has_builtin(__builtin_prefetch)
 #define PREFETCH(p) __builtin_prefetch((__private const void*)(size_t)(p))
@@ -708,7 +707,7 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 #ifndef PREFETCH
 #define PREFETCH(p)
 #endif
-#define B_AHEAD 16  // rows of B that the packing tile asks for early: some 100 ns
+#define B_AHEAD 16  // rows of B that the packing tile prefetches ahead, about 100 ns
 
 #if A_COL_MAJOR == 0
 #define A_ROW(m) ((long)(m) * a_row)
@@ -762,7 +761,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict a, const ulong 
     const float* panel = packed;
 #if B_IN_PLACE == 1
     if (PACK_FIRST && cols == TN) {
-      // below, by the first tile
+      // the first tile prefetches B below
     } else if (cols == TN) {
       for (int k = 0; k < kn; ++k) {
         __global const IN_T* from = b + (long)(k0 + k) * b_row + n0;
@@ -859,7 +858,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict a, const ulong 
       OCL_UNROLL for (int i = 0; i < MR; ++i) OCL_UNROLL for (int v = 0; v < NV; ++v)
           VSTORE(acc[i][v], tile + i * TN + v * VW);
       if (k0 + kn < K) continue;
-      // one call site of the hooks, in a loop: they may be long
+      // the epilogue macros have one call site, in a loop, because they may be long
       const int rows = min(MR, M - m), width = min(TN, N - n0);
       OCL_NO_UNROLL for (int i = 0; i < rows; ++i) {
         int n = 0;

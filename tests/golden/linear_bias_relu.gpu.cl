@@ -1,6 +1,6 @@
 // gemm, groups 2 x 1 x 1, local [64, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_a303e7ea6aff
+#define KERNEL_NAME gemm_29b7321e78f9
 #define VW 4
 #define TILE_M 16
 #define TILE_N 64
@@ -36,11 +36,12 @@
 #ifndef OCL_INLINE  // every helper function of a kernel file
 #define OCL_INLINE static inline
 #endif
-#ifndef OCL_NOINLINE  // a rare path whose registers must not weigh on the caller's
+#ifndef OCL_NOINLINE  // a rare path, kept out of the caller so that it costs the caller no registers
 #define OCL_NOINLINE static __attribute__((noinline))
 #endif
-// CPU family: a work-group is one work-item, vectors are explicit. Without the hint Intel's runtime builds a second
-// version that runs 16 work-items at once, never used: ten times the build time of a tile with many accumulators.
+// Item kernels have one work-item a work-group and explicit vectors. Without this hint Intel's runtime also builds a
+// version that runs 16 work-items at once, which nothing uses. That takes ten times as long if a tile has many
+// accumulators.
 #ifndef ONE_ITEM
 #define ONE_ITEM __attribute__((reqd_work_group_size(1, 1, 1))) __attribute__((vec_type_hint(float4)))
 #endif
@@ -57,8 +58,8 @@ typedef float4 V4;
 typedef float8 V8;
 typedef float16 V16;
 
-// Storage type of the inputs: float, or IN_HALF (fp16) or IN_BF16 (upper 16 bits of a float). Arithmetic is always in
-// float.
+// Storage type of the inputs: float, fp16 with IN_HALF, or bf16 (the upper 16 bits of a float) with IN_BF16. Arithmetic
+// is always in float.
 #ifndef IN_T
 #if defined(IN_HALF)
 #define IN_T half
@@ -69,7 +70,8 @@ typedef float16 V16;
 #endif
 #endif
 
-// ---- load ---- p: pointer to storage in any address space, i: index in elements, no alignment beyond the element's
+// ---- load ---- p: pointer to storage in any address space, i: index in elements. p need only be aligned to an
+// element.
 #if defined(IN_HALF)
 #define LOAD(p, i) vload_half((size_t)0, (p) + (i))
 #define LOADV(p, i) OCL_CAT(vload_half, VW)((size_t)0, (p) + (i))
@@ -85,19 +87,19 @@ typedef float16 V16;
 // ---- store ----
 #define VSTORE(v, p) OCL_CAT(vstore, VW)((v), (size_t)0, (p))  // VW floats to any float pointer
 
-// ---- group family (*_group.cl): one work-group = one tile of the output, operands staged in local memory ----
+// ---- group kernels: one work-group = one tile of the output, operands staged in local memory ----
 //
-// A staged tile is [depth][width + TILE_PAD] floats: the multiply loop reads float4 along the width for one depth at a
-// time. All "const int" parameters below are compile-time constants at the call, so that every loop unrolls and every
-// private index is constant.
-#define TILE_PAD 4  // floats; rows of the transposing store (depth contiguous in memory) land on different banks
+// A staged tile is [depth][width + TILE_PAD] floats. The multiply loop reads float4 along the width for one depth at a
+// time. All "const int" parameters below are compile-time constants at the call. So every loop unrolls, and every index
+// of a private array is constant.
+#define TILE_PAD 4  // floats; with it, a store that transposes (depth contiguous in memory) goes to different banks
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-// Four neighbouring elements. `aligned`, the same for the whole launch: their address is a multiple of four elements,
-// one load instead of the four that compilers make of vload4. The host promises strides; where an input tensor begins
-// is seen only at run time, by ALIGNED(offset). The second path costs 5 to 10 percent on an H200, so ALIGNED_BASES
-// drops it where the plan itself places the operands.
+// Loads four neighbouring elements. aligned: 1 if their address is a multiple of four elements, in the whole launch.
+// Then it is one load; compilers make four loads of a vload4. Strides are known when the kernel is built, but where an
+// input tensor begins is known only at run time: ALIGNED(offset) tests it. The test costs 5 to 10 percent on an H200.
+// ALIGNED_BASES 1 removes it where the plan itself places the operands.
 #ifndef ALIGNED_BASES
 #define ALIGNED_BASES 0  // 1: all operands read as float4 begin at multiples of four elements
 #endif
@@ -109,17 +111,17 @@ ALWAYS_INLINE float4 load4(__global const IN_T* p, const int aligned) {
   return (float4)(LOAD(p, 0), LOAD(p, 1), LOAD(p, 2), LOAD(p, 3));
 }
 
-// Work-item (x, y) of a group that is `across` items wide. 32 neighbouring items form a patch 8 wide and 4 high where
-// this fits: they then read
-// 8 + 4 different float4 of the staged tiles and not 16 + 2.
+// Position (x, y) of a work-item in a work-group that is `across` work-items wide. If it fits, 32 neighbouring
+// work-items form a patch 8 wide and 4 high. They then read 8 + 4 different float4 of the staged tiles instead of 16 +
+// 2.
 ALWAYS_INLINE int2 tile_item(const int lane, const int across, const int down) {
   if (across % 8 == 0 && down % 4 == 0)
     return (int2)((lane & 7) + 8 * ((lane >> 5) % (across / 8)), ((lane >> 3) & 3) + 4 * ((lane >> 5) / (across / 8)));
   return (int2)(lane % across, lane / across);
 }
 
-// Fetches this item's share of a width x depth part of a matrix, zeros outside (width_left, depth_left).
-// along_depth: depth is the contiguous dimension; quads: it is read by load4 and its extent is a multiple of 4.
+// Loads this work-item's share of width x depth elements of a matrix, zeros outside (width_left, depth_left).
+// along_depth: 1 if the depth is contiguous. quads: 1 to read it by load4; its extent is then a multiple of 4.
 ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long width_stride, const long depth_stride,
                               const int width_left, const int depth_left, const int lane, const int items,
                               const int width, const int depth, const int along_depth, const int quads,
@@ -149,7 +151,7 @@ ALWAYS_INLINE void tile_fetch(float4* held, __global const IN_T* p, const long w
   }
 }
 
-// Stores what tile_fetch holds into a staged tile.
+// Stores what tile_fetch loaded into a staged tile.
 ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int lane, const int items, const int width,
                              const int depth, const int along_depth, const int quads) {
   const int row = width + TILE_PAD;
@@ -180,9 +182,9 @@ ALWAYS_INLINE void tile_keep(__local float* tile, const float4* held, const int 
   }
 }
 
-// acc += a-tile * b-tile over `depth`. The item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across + 4*item.x
-// + 0..3 for i < item_m/4, j < item_n/4 (both 1 or 2): blocks of 4x4 apart from each other, so that neighbouring items
-// read neighbouring float4.
+// acc += a-tile * b-tile over `depth`. The work-item owns rows i*4*down + 4*item.y + 0..3 and columns j*4*across +
+// 4*item.x + 0..3 for i < item_m/4, j < item_n/4 (both 1 or 2). These are separate blocks of 4x4, so that neighbouring
+// work-items read neighbouring float4.
 //   acc[(i*4 + row) * (item_n/4) + j] = float4 along the columns
 ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local const float* b, const int2 item,
                                  const int across, const int down, const int depth, const int item_m,
@@ -210,8 +212,7 @@ ALWAYS_INLINE void tile_multiply(float4* acc, __local const float* a, __local co
   }
 }
 
-// total += acc; acc = 0: every SUM_STEPS steps of a long sum, so that its rounding errors grow with the root of a short
-// one.
+// total += acc; acc = 0. Called every SUM_STEPS steps of a long sum, so that its rounding error is that of short sums.
 ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   OCL_UNROLL
   for (int i = 0; i < quads; ++i) {
@@ -220,7 +221,7 @@ ALWAYS_INLINE void tile_flush(float4* total, float4* acc, const int quads) {
   }
 }
 
-// One lane of a vector that sits in registers; `lane` may vary.
+// Element `lane` of a vector in registers; `lane` need not be a constant.
 ALWAYS_INLINE float lane_of(const float4 v, const int lane) {
   return lane == 0 ? v.x : lane == 1 ? v.y : lane == 2 ? v.z : v.w;
 }
@@ -270,19 +271,19 @@ OCL_INLINE void epilogue_v(const float4 acc, const int i0, const int i1, const i
 }
 #define STOREV(acc, i0, i1, i2) epilogue_v(acc, i0, i1, i2 EPILOGUE_PASS)
 
-// kernels/gemm/group.cl: batched matrix product on GPUs, C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n], fp32
-// accumulation.
+// kernels/gemm/group.cl: batched matrix product on GPUs, C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n], accumulated in
+// fp32.
 //
 // One work-group computes a TILE_M x TILE_N tile of C, one work-item ITEM_M x ITEM_N of it as blocks of 4x4
-// (base/types.cl: tile_multiply). Each step of TILE_K fetches the next part of both operands into registers, multiplies
-// the current part from local memory, then keeps the fetched part in the other local buffer: one barrier a step.
+// (tile_multiply of base/types.cl). Each step of TILE_K loads the next part of both operands into registers, multiplies
+// the current part from local memory, then stores the next part into the other local buffer. There is one barrier a
+// step.
 //
 //                  TILE_N            local memory, twice:  a_tile [TILE_K][TILE_M+4], b_tile [TILE_K][TILE_N+4]
 //             +-----+-----+
 //      B      | k   |     | TILE_K
-//             +-----+-----+          item (x, y): columns 4x..4x+3 and TILE_N/2 + 4x.. , rows 4y..4y+3 and TILE_M/2 +
-//                                    4y..
-//  +---+      +-----+-----+
+//             +-----+-----+          work-item (x, y) has columns 4x..4x+3 and TILE_N/2 + 4x.. ,
+//  +---+      +-----+-----+          rows 4y..4y+3 and TILE_M/2 + 4y..
 //  | k |      |4x4  |4x4  |
 //  |   |      |     |     | TILE_M
 //  +---+      +-----+-----+
@@ -291,16 +292,13 @@ OCL_INLINE void epilogue_v(const float4 acc, const int i0, const int i1, const i
 //    A           C
 //
 // Arguments: a, a_offset, b, b_offset, int M, N, K, inner, long a_outer, a_inner, a_row, a_col, b_outer, b_inner,
-// b_row, b_col
-//   epilogue.
-//   strides in elements: A[b,m,k] at a_offset + b/inner*a_outer + b%inner*a_inner + m*a_row + k*a_col, B[b,k,n]
-//   likewise with k*b_row + n*b_col (inner: a
-//   batch of two dimensions, such as heads; 1 if it is one). Any strides, 0 broadcasts; the macros below choose the
-//   loads, the wrong order is only slow,
-//   a broken promise of *_VEC4 is wrong.
-// Grid: global (ceil(M/TILE_M) * ceil(N/TILE_N) * GROUP, 1, batch), local (GROUP, 1, 1).
-// Hooks: STORE(acc, b, m, n). Store dimension n, VW = 4. A long K is split by its caller into a batch: outer strides of
-// K/splits along k.
+//   b_row, b_col, epilogue. Strides are in elements: A[b,m,k] is at a_offset + b/inner*a_outer + b%inner*a_inner +
+//   m*a_row + k*a_col, B[b,k,n] at b_offset + b/inner*b_outer + b%inner*b_inner + k*b_row + n*b_col. inner: extent of
+//   the inner batch dimension, such as heads; 1 if the batch is one dimension. Any strides work, and 0 broadcasts.
+//   A_K_MAJOR and B_K_MAJOR choose the loads; a wrong value is only slow. A wrong *_VEC4 gives wrong results.
+// Grid: global (ceil(M/TILE_M) * ceil(N/TILE_N) * GROUP_SIZE, 1, batch), local (GROUP_SIZE, 1, 1).
+// Epilogue macros: STORE(acc, b, m, n). Store dimension n, VW = 4. For a split along K the slices are batches, whose
+//   outer strides are K/splits along k.
 #ifndef KERNEL_NAME
 #define KERNEL_NAME gemm_group
 #endif
@@ -314,7 +312,7 @@ OCL_INLINE void epilogue_v(const float4 acc, const int i0, const int i1, const i
 #define TILE_K 16  // depth of one step, 8 or 16
 #endif
 #ifndef SUM_STEPS
-#define SUM_STEPS 0  // steps after which the running sum joins the total; 0: one running sum
+#define SUM_STEPS 0  // steps after which the running sum is added to the total; 0: one running sum
 #endif
 #if SUM_STEPS
 #define SUM_OF(i) (total[i] + acc[i])
@@ -334,7 +332,7 @@ OCL_INLINE void epilogue_v(const float4 acc, const int i0, const int i1, const i
 #define B_K_MAJOR 0  // 1: k is the contiguous dimension of B, 0: n is
 #endif
 #ifndef A_VEC4
-// 1: A's contiguous dimension has stride 1 and an extent that is a multiple of 4; the other strides too
+// 1: the contiguous dimension of A has stride 1, and its extent and the other strides are multiples of 4
 #define A_VEC4 0
 #endif
 #ifndef B_VEC4
@@ -347,10 +345,10 @@ OCL_INLINE void epilogue_v(const float4 acc, const int i0, const int i1, const i
 #define STOREV(acc, b, m, n) vstore4(acc, 0, y + Y_AT(b, m, n))
 #endif
 #define ACROSS (TILE_N / ITEM_N)  // work-items along the columns
-#define DOWN (TILE_M / ITEM_M)  // and along the rows
-#define GROUP (ACROSS * DOWN)  // 64..256
+#define DOWN (TILE_M / ITEM_M)  // work-items along the rows
+#define GROUP_SIZE (ACROSS * DOWN)  // work-items of a work-group, 64..256
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
+__kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
     __global const IN_T* a, const ulong a_offset,  // [batch, M, K] by strides
     __global const IN_T* b, const ulong b_offset,  // [batch, K, N] by strides
     const int M, const int N, const int K, const int inner, const long a_outer, const long a_inner, const long a_row,
@@ -360,10 +358,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   const int lane = get_local_id(0);
   const int2 item = tile_item(lane, ACROSS, DOWN);
   const int n_tiles = (N + TILE_N - 1) / TILE_N;
-  const int m0 = (int)get_group_id(0) / n_tiles * TILE_M;  // neighbouring groups share rows of A
+  const int m0 = (int)get_group_id(0) / n_tiles * TILE_M;  // neighbouring work-groups share rows of A
   const int n0 = (int)get_group_id(0) % n_tiles * TILE_N;
   const int batch = get_group_id(2);
-  // The contiguous stride is spelled as 1 where it is promised.
+  // The literal 1 of a contiguous stride lets the compiler simplify addresses.
   const long a_width = A_VEC4 && !A_K_MAJOR ? 1 : a_row, a_depth = A_VEC4 && A_K_MAJOR ? 1 : a_col;
   const long b_width = B_VEC4 && !B_K_MAJOR ? 1 : b_col, b_depth = B_VEC4 && B_K_MAJOR ? 1 : b_row;
   a += a_offset + batch / inner * a_outer + batch % inner * a_inner + m0 * a_width;
@@ -378,21 +376,24 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
   OCL_UNROLL
   for (int i = 0; i < ITEM_M * ITEM_N / 4; ++i) total[i] = (float4)(0.0f);
 #endif
-  float4 a_held[(TILE_M * TILE_K / 4 + GROUP - 1) / GROUP], b_held[(TILE_N * TILE_K / 4 + GROUP - 1) / GROUP];
-  tile_fetch(a_held, a, a_width, a_depth, M - m0, K, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4, ALIGNED(a_offset));
-  tile_fetch(b_held, b, b_width, b_depth, N - n0, K, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4, ALIGNED(b_offset));
-  tile_keep((__local float*)a_tile[0], a_held, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
-  tile_keep((__local float*)b_tile[0], b_held, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4);
-  barrier(CLK_LOCAL_MEM_FENCE);  // the first part of both operands is in buffer 0
+  float4 a_held[(TILE_M * TILE_K / 4 + GROUP_SIZE - 1) / GROUP_SIZE],
+      b_held[(TILE_N * TILE_K / 4 + GROUP_SIZE - 1) / GROUP_SIZE];
+  tile_fetch(a_held, a, a_width, a_depth, M - m0, K, lane, GROUP_SIZE, TILE_M, TILE_K, A_K_MAJOR, A_VEC4,
+             ALIGNED(a_offset));
+  tile_fetch(b_held, b, b_width, b_depth, N - n0, K, lane, GROUP_SIZE, TILE_N, TILE_K, B_K_MAJOR, B_VEC4,
+             ALIGNED(b_offset));
+  tile_keep((__local float*)a_tile[0], a_held, lane, GROUP_SIZE, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
+  tile_keep((__local float*)b_tile[0], b_held, lane, GROUP_SIZE, TILE_N, TILE_K, B_K_MAJOR, B_VEC4);
+  barrier(CLK_LOCAL_MEM_FENCE);  // the first step of both operands is in buffer 0
   int now = 0;
   for (int k = 0; k < K; k += TILE_K) {
     const int left = K - k - TILE_K;
     if (left > 0) {
       a += TILE_K * a_depth;
       b += TILE_K * b_depth;
-      tile_fetch(a_held, a, a_width, a_depth, M - m0, left, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4,
+      tile_fetch(a_held, a, a_width, a_depth, M - m0, left, lane, GROUP_SIZE, TILE_M, TILE_K, A_K_MAJOR, A_VEC4,
                  ALIGNED(a_offset));
-      tile_fetch(b_held, b, b_width, b_depth, N - n0, left, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4,
+      tile_fetch(b_held, b, b_width, b_depth, N - n0, left, lane, GROUP_SIZE, TILE_N, TILE_K, B_K_MAJOR, B_VEC4,
                  ALIGNED(b_offset));
     }
     tile_multiply(acc, (__local const float*)a_tile[now], (__local const float*)b_tile[now], item, ACROSS, DOWN, TILE_K,
@@ -402,10 +403,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void KERNEL_NAME(
 #endif
     now ^= 1;
     if (left > 0) {
-      tile_keep((__local float*)a_tile[now], a_held, lane, GROUP, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
-      tile_keep((__local float*)b_tile[now], b_held, lane, GROUP, TILE_N, TILE_K, B_K_MAJOR, B_VEC4);
+      tile_keep((__local float*)a_tile[now], a_held, lane, GROUP_SIZE, TILE_M, TILE_K, A_K_MAJOR, A_VEC4);
+      tile_keep((__local float*)b_tile[now], b_held, lane, GROUP_SIZE, TILE_N, TILE_K, B_K_MAJOR, B_VEC4);
     }
-    // the next part is complete, and everyone has read the current one: its buffer is free
+    // the next step is complete, and all have read the current one: its buffer is free
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 

@@ -1,4 +1,4 @@
-// tests/no_device/mma_emulator.cl: the instructions of kernels/tensor_core/warp.cl as calls of unit_emulator.cpp; see unit_emulator.cl.
+// tests/no_device/mma_emulator.cl: the instructions of kernels/tensor_core/warp.cl as calls of emulator.cpp; see operands_emulator.cl.
 void emulated_rows(uint* x, uint row, uint columns);
 void emulated_product(float* d, const uint* a, const uint* b, uint keep);
 

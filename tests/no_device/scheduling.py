@@ -31,8 +31,8 @@ CAPS: dict[str, dict[str, Any]] = {
         "fp64": True,
     },
 }  # fmt: skip
-CAPS["units"] = CAPS["gpu"] | {"units": 132, "kept_output_bytes": 0, "kernels": "warpgroup"}
-CAPS["warps"] = CAPS["gpu"] | {"units": 132, "kept_output_bytes": 0, "kernels": "warp"}
+CAPS["warpgroup"] = CAPS["gpu"] | {"units": 132, "kept_output_bytes": 0, "kernels": "warpgroup"}
+CAPS["warp"] = CAPS["gpu"] | {"units": 132, "kept_output_bytes": 0, "kernels": "warp"}
 
 
 def render(graph: ir.Graph, caps: str, fuse: bool = True) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from tests.no_device.scheduling import CAPS, Seen, collecting, copied, launch_order, render
 from tests.op_row import Op
@@ -137,12 +138,12 @@ STATISTICS: dict[str, tuple[int, int, int, int, Any, bool]] = {
 }
 
 
-@pytest.mark.parametrize("caps", ["units", "warps"])
+@pytest.mark.parametrize("caps", ["warpgroup", "warp"])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", STATISTICS)
 def test_statistics_of_a_convolution(name: str, dtype: torch.dtype, bias: bool, caps: str) -> None:
-    """A kernel on matrix units leaves them, with the bias; the reduction merges its parts."""
+    """A kernel on tensor cores stores the statistics with the bias; the reduction merges its slices."""
     channels, filters, size, groups, norm, expected = STATISTICS[name]
     torch.manual_seed(0)
     x = torch.randn(3, channels, 23, 31).to(dtype).contiguous(memory_format=torch.channels_last)
@@ -184,8 +185,8 @@ def test_what_the_kernel_cannot_add_is_read(call: Any) -> None:
     x = torch.randn(3, 16, 23, 31).contiguous(memory_format=torch.channels_last)
     seen: list[Seen] = []
     collecting(call, seen, dynamic=False)(x, torch.randn(40, 16, 1, 1), torch.randn(40))
-    assert_scheduled_equals_unscheduled(seen[0], "units", rtol=1e-4, atol=1e-4)
-    assert not any("#define STATISTICS 1" in kernel["text"] for kernel in render(seen[0].graph, "units")["kernels"])
+    assert_scheduled_equals_unscheduled(seen[0], "warpgroup", rtol=1e-4, atol=1e-4)
+    assert not any("#define STATISTICS 1" in kernel["text"] for kernel in render(seen[0].graph, "warpgroup")["kernels"])
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -215,20 +216,46 @@ def training_step(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, seen
 
 
 # name, batch, image size
-NETWORKS = [("mlp", 8, 0), ("lenet", 3, 28), ("resnet18", 2, 32)]
+NETWORKS = [("mlp", 8, 0), ("lenet", 3, 28), ("residual", 2, 32), ("resnet18", 2, 32)]
 
 
-@pytest.mark.parametrize("name, batch, size", NETWORKS, ids=[n[0] for n in NETWORKS])
+class Block(nn.Module):
+    """ResNet's basic block; `shortcut` halves the image and changes the number of channels."""
+
+    def __init__(self, before: int, after: int, shortcut: nn.Module | None = None) -> None:
+        super().__init__()
+        self.first, self.norm1 = nn.Conv2d(before, after, 3, 2 if shortcut else 1, 1, bias=False), nn.BatchNorm2d(after)
+        self.second, self.norm2 = nn.Conv2d(after, after, 3, 1, 1, bias=False), nn.BatchNorm2d(after)
+        self.shortcut = shortcut or nn.Identity()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (self.shortcut(x) + self.norm2(self.second(self.norm1(self.first(x)).relu()))).relu()
+
+
+def residual() -> nn.Module:
+    """The stem, a block of each kind and the head of a ResNet."""
+    shortcut = nn.Sequential(nn.Conv2d(16, 32, 1, 2, bias=False), nn.BatchNorm2d(32))
+    stem = [nn.Conv2d(3, 16, 7, 2, 3, bias=False), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    blocks = [Block(16, 16), Block(16, 32, shortcut)]
+    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+
+
+@pytest.mark.parametrize(
+    "name, batch, size",
+    [pytest.param(*row, id=row[0], marks=[pytest.mark.needs("sweep")] * (row[0] == "resnet18")) for row in NETWORKS],
+)
 def test_network(name: str, batch: int, size: int, sweep: bool) -> None:
     """Forward, backward and the optimizer's step."""
     torch.manual_seed(0)
-    model, x, classes = networks.make(name, batch, size)
+    model, x, classes = (
+        networks.make(name, batch, size) if name != "residual" else (residual(), torch.randn(batch, 3, size, size), 10)
+    )
     seen: list[Seen] = []
     training_step(model, x, torch.arange(batch) % classes, seen)
     assert {one.kind for one in seen} == {"forward", "backward", "inference"}
     for one in seen:
         assert_parses_back(one.graph)
-        for caps in CAPS if sweep or name != "resnet18" else ("gpu",):
+        for caps in CAPS if sweep or name != "residual" else ("gpu",):
             assert_scheduled_equals_unscheduled(one, caps, of_scale=1e-4)
 
 

@@ -140,27 +140,27 @@ def _candidates(key: str) -> Iterator[tuple[Any, bytes, bool]]:
             entry.runtime_metadata.bw_donated_idxs = []
         except Exception as error:
             log.warning("a stored graph cannot be read and is compiled anew: %s: %s", type(error).__name__, error)
-            _C.exec.erase_graph(key)
+            _C.exec.cache_erase("graphs", key)
             return
         yield entry, content, True
 
 
 def _contents(key: str) -> list[bytes]:
-    value = _C.exec.find_graph(key)
-    if value is None:
+    value = _C.exec.cache_find("graphs", key)
+    if not value:
         return []
     try:
         found = pickle.loads(zlib.decompress(value))
         return [content for content in found if isinstance(content, bytes)]
     except Exception as error:
         log.warning("a stored graph cannot be read and is compiled anew: %s: %s", type(error).__name__, error)
-        _C.exec.erase_graph(key)
+        _C.exec.cache_erase("graphs", key)
         return []
 
 
 def _store(key: str, content: bytes) -> None:
     contents = [content, *(c for c in _contents(key) if c != content)][:MOST_ENTRIES]
-    _C.exec.store_graph(key, zlib.compress(pickle.dumps(contents), 1))
+    _C.exec.cache_store("graphs", key, zlib.compress(pickle.dumps(contents), 1))
 
 
 def serializable(compiler: Any) -> Any:

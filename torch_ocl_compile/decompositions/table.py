@@ -88,6 +88,11 @@ WHOLE = [
     "masked_scatter",
     "lerp",
     "_foreach_lerp",
+    "fmax",
+    "fmin",
+    "frac",
+    "logaddexp",
+    "special_log_ndtr",
 ]
 
 # Overloads of a kept op that are decomposed all the same: the row is for the form with `correction`.

@@ -100,7 +100,7 @@ class DeviceProperties:
     unified_memory: bool
     has_fp64: bool
     has_fp16_arithmetic: bool
-    has_wgmma: bool  # warpgroup matrix units, used through inline instructions
+    has_wgmma: bool  # warpgroup tensor cores, used through inline instructions
     has_mma: bool  # warp tensor cores, likewise
 
 

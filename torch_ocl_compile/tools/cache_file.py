@@ -81,7 +81,7 @@ def import_cache(index: int, path: Path) -> Counts:
     for key, value in kernels.items():
         _C.exec.cache_store("kernels", key, value)
     for name, value in choices.items():
-        _C.exec.store_tuning(name, value)
+        _C.exec.cache_store("tuning", name, value)
     table.forget()
     stats, all_entries = _C.exec.cache_stats(), len(kernels) + len(choices)
     if (stored := stats["stores"] - before) < all_entries:

@@ -114,7 +114,7 @@ def read(key: DeviceKey) -> Table:
             elif kind == "trying":
                 if not _alive(int(row["pid"])):
                     disable(found, subject, "the process that tried it did not come back", row.get("problem", ""))
-                    _C.exec.erase_tuning(name)
+                    _C.exec.cache_erase("tuning", name)
             else:
                 raise ValueError(f"a row of kind {kind!r}")
         except (ValueError, KeyError, TypeError) as error:
@@ -130,7 +130,7 @@ def read(key: DeviceKey) -> Table:
 
 def save(found: Table, problem: str, row: dict[str, Any]) -> None:
     found.choices[problem] = row
-    _C.exec.store_tuning(_SEPARATOR.join(("choice", found.key.text(), problem)), json.dumps(row))
+    _C.exec.cache_store("tuning", _SEPARATOR.join(("choice", found.key.text(), problem)), json.dumps(row))
 
 
 def disable(found: Table, choice: str, reason: str, problem: str) -> None:
@@ -139,7 +139,7 @@ def disable(found: Table, choice: str, reason: str, problem: str) -> None:
         return
     found.disabled[choice] = reason
     row = json.dumps({"reason": reason, "problem": problem})
-    _C.exec.store_tuning(_SEPARATOR.join(("disabled", found.key.text(), choice)), row)
+    _C.exec.cache_store("tuning", _SEPARATOR.join(("disabled", found.key.text(), choice)), row)
     warnings.warn(
         f"the kernel variant '{choice}' is disabled for {found.key.device} with driver {found.key.driver}: {reason} "
         f"(tried for {problem}). Others are used in its place.",
@@ -155,18 +155,18 @@ class Trying:
         self.value = json.dumps({"pid": os.getpid(), "problem": problem})
 
     def __enter__(self) -> Trying:
-        _C.exec.store_tuning(self.key, self.value)
+        _C.exec.cache_store("tuning", self.key, self.value)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _C.exec.erase_tuning(self.key)
+        _C.exec.cache_erase("tuning", self.key)
 
 
 def clear() -> int:
     """Erases all rows of all devices; how many there were."""
     names = [name for name, _ in _C.exec.tuning_rows()]
     for name in names:
-        _C.exec.erase_tuning(name)
+        _C.exec.cache_erase("tuning", name)
     forget()
     return len(names)
 

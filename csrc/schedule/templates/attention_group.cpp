@@ -8,10 +8,10 @@ namespace {
 
 using ir::IndexExpr;
 
-constexpr int64_t kMostDepth = 512;  // a row of the output lies in registers
+constexpr int64_t kMostDepth = 512;  // larger output rows do not fit in registers
 constexpr int kTileColumns = 64, kStep = 16, kPad = 4;
 
-/// Bytes of local memory for tiles of so many rows (kernels/attention/group.cl).
+/// Bytes of local memory that kernels/attention/group.cl needs with tiles of so many rows.
 int64_t local_bytes(int rows) {
   return 4LL * (kStep * (rows + kPad) + kStep * (kTileColumns + kPad) + kTileColumns * (rows + kPad) + kTileColumns / 4 * rows);
 }

@@ -11,11 +11,11 @@ namespace {
 
 using ir::IndexExpr;
 
-constexpr int64_t kMostDepth = 1024;  // rows of a tile lie in private memory
-constexpr int kBlock = 256;           // columns whose scores are kept
+constexpr int64_t kMostDepth = 1024;  // the rows of a tile must fit in private memory
+constexpr int kBlock = 256;           // columns of a block of scores
 
-/// Columns of the scores in panels [batch][head][panel][depth][width], zeros at the end: by a launch that turns blocks in
-/// registers, or, together with the loops that write them, by a copy.
+/// The columns of the scores in panels [batch][head][panel][depth][width], with zeros at the end. A launch transposes them in
+/// registers; if loops write the columns, a copy does it, which fuses with the loops.
 TemplateLaunch::Input column_panels(TemplateContext& context, const ir::View& view, int width) {
   const auto rows = strided_operand(context, view, {0, 1, 2, 3});
   const bool one_copy = rows && rows->strides[0].is_const(0) && rows->strides[1].is_const(0);

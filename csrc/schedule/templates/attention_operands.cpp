@@ -1,4 +1,4 @@
-// csrc/schedule/templates/attention_operands.cpp: the parts of an attention, its operands as strided memory, common parameters.
+// csrc/schedule/templates/attention_operands.cpp: the operands of attention as strided memory, and its common parameters.
 #include "csrc/schedule/templates/attention_operands.h"
 
 #include <cstdio>
@@ -17,7 +17,7 @@ std::optional<AttentionParts> attention_parts(const TemplateContext& context, co
   AttentionParts parts;
   parts.batch = q.sizes[0];
   parts.heads = q.sizes[1];
-  parts.group = q.sizes[1] == k.sizes[1] ? IndexExpr(1) : ir::simplify(ir::floordiv(q.sizes[1], k.sizes[1]), ranges);
+  parts.heads_per_kv = q.sizes[1] == k.sizes[1] ? IndexExpr(1) : ir::simplify(ir::floordiv(q.sizes[1], k.sizes[1]), ranges);
   parts.queries = q.sizes[2];
   parts.keys = k.sizes[2];
   const IndexExpr depth = q.sizes[3], depth2 = v.sizes[3];
@@ -86,7 +86,7 @@ void define_attention(const ir::Node& node, const AttentionParts& parts, Templat
   }
   launch.store_coords = {0, 1, 2, 3};
   launch.store_dim = 3;
-  launch.args({{"heads", parts.heads}, {"group", parts.group}, {"queries", parts.queries}, {"keys", parts.keys}});
+  launch.args({{"heads", parts.heads}, {"heads_per_kv", parts.heads_per_kv}, {"queries", parts.queries}, {"keys", parts.keys}});
 }
 
 namespace {

@@ -6,37 +6,39 @@
 
 namespace ocl::schedule {
 
-/// The parts that the operands of an Attention node play in a kernel: `rows` are queries, or keys for the gradient of keys and
-/// values. Null: not in this pass.
+/// The operands of an Attention node by their role in a kernel. Rows are queries, or keys in the gradient of keys and values.
+/// An operand that the pass does not have is null.
 struct AttentionParts {
-  const ir::View *a = nullptr, *b = nullptr, *w = nullptr;     // rows and columns of the scores, and what is added up
-  const ir::View *a2 = nullptr, *b2 = nullptr, *w2 = nullptr;  // the same of the second product, in gradients
+  const ir::View *a = nullptr, *b = nullptr,
+                 *w = nullptr;  // rows and columns of the scores, and the rows that p or ds multiplies
+  const ir::View *a2 = nullptr, *b2 = nullptr, *w2 = nullptr;  // the same for the second product of a gradient
   const ir::View *sums = nullptr, *delta = nullptr, *mask = nullptr, *state = nullptr;
-  int pass = 0;  // the kernels' PASS
-  ir::IndexExpr batch, heads, group, queries, keys;
-  int64_t depth = 0, depth2 = 0;  // head sizes of q and k, of v
+  int pass = 0;  // macro PASS of the kernels
+  ir::IndexExpr batch, heads, heads_per_kv, queries, keys;
+  int64_t depth = 0, depth2 = 0;  // head size of q and k, and of v
   ir::IndexExpr rows() const { return pass == 2 ? keys : queries; }
   ir::IndexExpr columns() const { return pass == 2 ? queries : keys; }
-  ir::IndexExpr row_heads() const { return pass == 2 ? ir::floordiv(heads, group) : heads; }
+  ir::IndexExpr row_heads() const { return pass == 2 ? ir::floordiv(heads, heads_per_kv) : heads; }
 };
 
-/// nullopt for what the kernels do not compute: other types than f32, f16 and bf16, head sizes that are unknown or above
-/// `most`.
+/// nullopt if the kernels cannot compute the node: its type is not f32, f16 or bf16, or a head size is unknown or above `most`.
 std::optional<AttentionParts> attention_parts(const TemplateContext& context, const ir::Node& node, int64_t most);
 
-/// An operand with contiguous rows: in place, or a copy; with `whole` > 1, rows readable to a multiple of `whole` elements.
+/// An operand with contiguous rows, in place or as a copy. With `whole` > 1, its rows may be read up to a multiple of `whole`
+/// elements.
 Operand attention_rows(TemplateContext& context, const ir::View& view, int whole);
 
-/// Defines PASS, sizes, SCALE, CAUSAL, DROPOUT, NAN_ROWS; the store's coordinates; passes heads, group, queries and keys.
+/// Defines PASS, sizes, SCALE, CAUSAL, DROPOUT and NAN_ROWS, sets the coordinates of the stores, and passes heads,
+/// heads_per_kv, queries and keys.
 void define_attention(const ir::Node& node, const AttentionParts& parts, TemplateLaunch& launch);
 
-/// Passes rows [batch, head, row] by a name: the buffer and its strides <name>_batch, <name>_head, <name>_row.
+/// Passes an operand [batch, head, row]: the buffer `name` and its strides <name>_batch, <name>_head, <name>_row.
 void pass_rows(TemplateLaunch& launch, const std::string& name, const Operand& rows);
 
-/// Passes sums and delta with their strides but those of queries, which are 1.
+/// Passes sums and delta with their strides. Their stride between queries is 1 and is not passed.
 void pass_statistics(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch);
 
-/// Passes mask, with its strides, and state, where the attention has them; defines MASK.
+/// Passes the mask with its strides and the random state, if the attention has them. Defines MASK.
 void pass_mask(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch);
 
 }  // namespace ocl::schedule

@@ -14,16 +14,16 @@ namespace {
 
 using ir::IndexExpr;
 
-/// A group's rows, 64 a consumer, the columns of a step, and what head sizes are filled up to.
+/// A work-group's rows (64 for each consumer), the columns of a step, and the size to which head sizes are padded.
 struct AttentionTile {
   int pass;          // AttentionParts::pass
-  int chunk, terms;  // of the operands: see UnitMath
+  int chunk, terms;  // as in TensorCoreMath
   int rows, columns, depth, stages;
-  bool overlap;  // a step's last product is multiplied during the softmax of the next, where registers suffice
-  int resident;  // groups on a compute unit
-  double rate;   // rows a second relative to the first of its kind when the device is full
+  bool overlap;  // the last product of a step runs during the softmax of the next, which needs more registers
+  int resident;  // work-groups on a compute unit
+  double rate;   // rows per second on a full device, relative to the first tile of its kind
   int warp_rows = 0;
-  UnitTile tile() const { return {rows, columns, rate, warp_rows, warp_rows == 0 ? 0 : columns}; }
+  TensorCoreTile tile() const { return {rows, columns, rate, warp_rows, warp_rows == 0 ? 0 : columns}; }
 };
 // Rates of pass 0 follow from measurements on an H200, those of the gradients are estimates.
 constexpr std::array<AttentionTile, 27> kTiles = {
@@ -41,8 +41,8 @@ constexpr std::array<AttentionTile, 27> kTiles = {
      {2, 4, 3, 64, 64, 64, 5, false, 1, 0.6},    {1, 4, 1, 128, 64, 64, 9, false, 1, 1.0},
      {1, 4, 1, 64, 64, 64, 9, false, 1, 0.6},    {2, 4, 1, 128, 64, 64, 9, false, 1, 1.0},
      {2, 4, 1, 64, 64, 64, 9, false, 1, 0.6}}};
-// Of warps: estimates. `depth` is the largest; head sizes are filled up to a multiple of 32. Two blocks of 16 rows a warp need
-// registers for the sums of both, and load keys and values half as often.
+// Warp kernels: estimates. `depth` is the largest head size; head sizes are padded to a multiple of 32. A warp with two blocks
+// of 16 rows needs registers for the sums of both, but loads keys and values half as often.
 constexpr std::array<AttentionTile, 23> kWarpTiles = {
     {{0, 8, 1, 128, 64, 64, 4, false, 2, 1.0, 32},  {0, 8, 1, 128, 64, 64, 4, false, 2, 0.85, 16},
      {0, 8, 1, 64, 64, 64, 4, false, 2, 0.8, 16},   {0, 8, 1, 128, 64, 128, 4, false, 2, 1.0, 16},
@@ -56,13 +56,13 @@ constexpr std::array<AttentionTile, 23> kWarpTiles = {
      {2, 8, 1, 64, 64, 128, 2, false, 1, 1.0, 16},  {1, 4, 3, 64, 64, 64, 2, false, 2, 1.0, 16},
      {2, 4, 3, 64, 64, 64, 2, false, 2, 1.0, 16},   {1, 4, 1, 64, 64, 64, 2, false, 2, 1.0, 16},
      {2, 4, 1, 64, 64, 64, 2, false, 2, 1.0, 16}}};
-// Before its first step and after the last a group takes as long as for so many pairs of a query and a key: for itself, and for
-// each row.
+// What a work-group does before its first step and after its last costs as much as so many pairs of a query and a key: a
+// constant, and a number for each row.
 constexpr double kStartPairs = 12e3, kRowPairs = 200;
 
-/// The tile that finishes rows x columns of scores (times `others`) first: whole rounds over the compute units. Null: none is
-/// for such head sizes.
-const AttentionTile* choose_attention_tile(TemplateContext& context, const UnitMath& math, const AttentionParts& parts) {
+/// The tile that computes rows x columns of scores (times `others`) first, counted in full waves. Null if no tile takes such
+/// head sizes.
+const AttentionTile* choose_attention_tile(TemplateContext& context, const TensorCoreMath& math, const AttentionParts& parts) {
   const int64_t depth = std::max(parts.depth, parts.depth2), rows = typical(parts.rows(), 512);
   const int64_t columns = typical(parts.columns(), 512), others = typical(parts.batch, 8) * typical(parts.row_heads(), 8);
   const Caps& caps = context.caps;
@@ -94,7 +94,7 @@ bool choose_attention_tensor_core(TemplateContext& context, TemplateLaunch& laun
   const AttentionParts& parts = *found;
   const bool gradient = parts.pass > 0;
   if (gradient != (kernel_row(context.kernel).operation == KernelOperation::k_attention_gradient)) return false;
-  const auto math = unit_math(context);
+  const auto math = tensor_core_math(context);
   if (!math || !(node.attention.scale > 0) || !std::isfinite(node.attention.scale)) return false;
   if (typical(parts.rows(), 512) < 24) return false;  // most of a tile would be empty
   const AttentionTile* tile = choose_attention_tile(context, *math, parts);
@@ -108,7 +108,7 @@ bool choose_attention_tensor_core(TemplateContext& context, TemplateLaunch& laun
   define(launch, "DEPTH_TILE", warps ? (std::max(parts.depth, parts.depth2) + 31) / 32 * 32 : tile->depth);
   define(launch, "STAGES", tile->stages);
   if (gradient && math->chunk == 8 && !warps)
-    define(launch, "LAG", tile->stages - 3);  // a consumer that overlaps waits for a step while it holds one more
+    define(launch, "LAG", tile->stages - 3);  // with overlap, a consumer waits for a stage while it still uses another
   define_attention(node, parts, launch);
   if (!gradient) launch.store_aligned = true;
 

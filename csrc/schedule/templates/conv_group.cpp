@@ -21,10 +21,11 @@ bool choose_conv_group(TemplateContext& context, TemplateLaunch& launch) {
   const ir::View &x = node.operands[0], &w = node.operands[1];
   const IndexExpr groups = attrs.groups, batch = node.sizes[0], R = w.sizes[2], S = w.sizes[3];
   const IndexExpr C = ir::floordiv(x.sizes[1], groups),
-                  K = ir::floordiv(node.sizes[1], groups);  // read and produced channels of a group
+                  K = ir::floordiv(node.sizes[1], groups);  // channels that are read, and that are produced, per group
   const int64_t channels = typical(C, 64);
 
-  // Few channels: steps over the flattened (r, s, c), any channel stride. Else channels contiguous, in place or copied.
+  // With few channels, steps run over the flattened (r, s, c), with any channel stride. Otherwise channels are contiguous, in
+  // place or in a copy.
   const bool flat = channels < 16;
   std::optional<Operand> image;
   if (flat) image = strided_operand(context, x, kChannelsLast);

@@ -8,6 +8,44 @@
 namespace ocl::schedule {
 
 using ir::IndexExpr;
+namespace {
+
+/// What the kernel reads: the image in place or as a copy, its height and width, and the padding that is left to the kernel.
+struct Image {
+  Operand operand;
+  std::array<IndexExpr, 2> sizes, padding;
+};
+
+/// The image for runs along the channels of a pixel, or along filter rows. Filter rows need a padded copy that no tap leaves.
+Image image_for(TemplateContext& context, const ir::View& x, const ir::ConvolveAttrs& conv, int64_t C, bool filter_rows) {
+  const std::optional<Operand> in_place = strided_operand(context, x, kChannelsLast);
+  const std::array<IndexExpr, 2> sizes = {x.sizes[2], x.sizes[3]}, padding = {conv.padding[0], conv.padding[1]};
+  if (!filter_rows) {
+    const bool contiguous = in_place && (in_place->strides[1].is_const(1) || x.sizes[1].is_const(1));
+    return {contiguous ? *in_place : dense_copy(context, x, kChannelsLast), sizes, padding};
+  }
+  const bool padded = conv.padding[0] > 0 || conv.padding[1] > 0;
+  if (!padded && in_place && in_place->strides[1].is_const(1) && in_place->strides[3].is_const(C))
+    return {*in_place, sizes, padding};
+  const std::array<IndexExpr, 2> whole = {sizes[0] + 2 * padding[0], sizes[1] + 2 * padding[1]};
+  const IndexExpr h = IndexExpr::loop(1) - padding[0], w = IndexExpr::loop(2) - padding[1];
+  const Operand copy =
+      copied_operand(context, x, {x.sizes[0], whole[0], whole[1], C}, {IndexExpr::loop(0), IndexExpr::loop(3), h, w},
+                     {{-1, h}, {h, sizes[0]}, {-1, w}, {w, sizes[1]}});
+  return {{copy.input, {copy.strides[0], 1, copy.strides[1], copy.strides[2]}}, whole, {0, 0}};
+}
+
+/// The filters as zero-padded panels [group][panel][R][S][C][width].
+Operand filter_panels(TemplateContext& context, const ir::View& w, const ir::ConvolveAttrs& conv, int64_t C, int64_t K,
+                      int width) {
+  const IndexExpr group = IndexExpr::loop(0), k = IndexExpr::loop(1) * width + IndexExpr::loop(5), r = IndexExpr::loop(2);
+  const IndexExpr s = IndexExpr::loop(3), c = IndexExpr::loop(4);
+  const ir::Shape sizes = {conv.groups, ir::ceildiv(K, width), w.sizes[2], w.sizes[3], C, width};
+  if (conv.kind == ir::ConvolveKind::kData) return copied_operand(context, w, sizes, {group * C + c, k, r, s}, {{k, K}});
+  return copied_operand(context, w, sizes, {group * K + k, c, r, s}, {{k, K}});
+}
+
+}  // namespace
 
 bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   const ir::Node node = context.graph.nodes[context.node];
@@ -22,37 +60,15 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   const int vw = caps.vector_floats;
   const int64_t C = channels_in.constant() / conv.groups, K = channels_out.constant() / conv.groups;
 
-  // What the inner loop runs along: the channels of a pixel, or, when they are few, a row of the filter, in a padded copy that
-  // no tap leaves.
-  std::optional<Operand> input = strided_operand(context, x, kChannelsLast);
+  // The inner loop runs along the channels of a pixel, or along a filter row if there are few channels.
   const bool filter_rows = C <= 4 && !gradient && conv.dilation[1] == 1 && S.constant() > 1 && conv.groups == 1;
-  ir::Shape image = {x.sizes[2], x.sizes[3]};
-  std::array<IndexExpr, 2> padding = {conv.padding[0], conv.padding[1]};
-  if (filter_rows) {
-    const bool padded = conv.padding[0] > 0 || conv.padding[1] > 0;
-    if (padded || !input || !input->strides[1].is_const(1) || !input->strides[3].is_const(C)) {
-      for (int d = 0; d < 2; ++d) image[d] = image[d] + 2 * conv.padding[d];
-      const IndexExpr h = IndexExpr::loop(1) - conv.padding[0], w_in = IndexExpr::loop(2) - conv.padding[1];
-      const Operand copy =
-          copied_operand(context, x, {x.sizes[0], image[0], image[1], C}, {IndexExpr::loop(0), IndexExpr::loop(3), h, w_in},
-                         {{-1, h}, {h, x.sizes[2]}, {-1, w_in}, {w_in, x.sizes[3]}});
-      input = Operand{copy.input, {copy.strides[0], 1, copy.strides[1], copy.strides[2]}};
-      padding = {0, 0};
-    }
-  } else if (!input || !(input->strides[1].is_const(1) || channels_in.is_const(1))) {
-    input = dense_copy(context, x, kChannelsLast);
-  }
+  const Image image = image_for(context, x, conv, C, filter_rows);
   const int64_t run_length = filter_rows ? C * S.constant() : C;
   const int64_t taps = C * R.constant() * S.constant() / run_length;
 
-  // Weights as zero-padded panels [group][panel][R][S][C][width].
   const Tile tile = choose_tile(context, 6 * 8 * 49, K);
   const int width = tile.vectors * vw;
-  const IndexExpr group = IndexExpr::loop(0), k = IndexExpr::loop(1) * width + IndexExpr::loop(5), r = IndexExpr::loop(2);
-  const IndexExpr s = IndexExpr::loop(3), c = IndexExpr::loop(4);
-  const ir::Shape packed_sizes = {conv.groups, ir::ceildiv(K, width), R, S, C, width};
-  const Operand packed = gradient ? copied_operand(context, w, packed_sizes, {group * C + c, k, r, s}, {{k, K}})
-                                  : copied_operand(context, w, packed_sizes, {group * K + k, c, r, s}, {{k, K}});
+  const Operand packed = filter_panels(context, w, conv, C, K, width);
   lay_out(context.graph, node.outputs[0], kChannelsLast);
 
   const IndexExpr phase_h = gradient ? conv.stride[0] : 1, phase_w = gradient ? conv.stride[1] : 1;
@@ -72,22 +88,23 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   define(launch, "RUN", filter_rows);
   define(launch, "DATA_GRADIENT", gradient);
   define(launch, "WHOLE_VECTORS", K % vw == 0);
-  launch.buffers({{"x", input->input}, {"w", packed.input}, {"zeros", zero_row(context, filter_rows ? 1 : C)}});
+  launch.buffers({{"x", image.operand.input}, {"w", packed.input}, {"zeros", zero_row(context, filter_rows ? 1 : C)}});
   const int64_t most_taps = std::clamp<int64_t>(640 / run_length, 1, taps), tap_blocks = (taps + most_taps - 1) / most_taps;
   launch.args({{"batch", node.sizes[0]}, {"C", C}, {"K", K}, {"groups", conv.groups}, {"R", R}, {"S", S}});
-  launch.args({{"in_h", image[0]}, {"in_w", image[1]}, {"out_h", node.sizes[2]}, {"out_w", node.sizes[3]}});
-  launch.args({{"stride_h", conv.stride[0]}, {"stride_w", conv.stride[1]}, {"pad_h", padding[0]}, {"pad_w", padding[1]}});
+  launch.args({{"in_h", image.sizes[0]}, {"in_w", image.sizes[1]}, {"out_h", node.sizes[2]}, {"out_w", node.sizes[3]}});
+  launch.args({{"stride_h", conv.stride[0]}, {"stride_w", conv.stride[1]}});
+  launch.args({{"pad_h", image.padding[0]}, {"pad_w", image.padding[1]}});
   launch.args({{"dil_h", conv.dilation[0]}, {"dil_w", conv.dilation[1]}, {"tap_block", (taps + tap_blocks - 1) / tap_blocks}});
-  pass_image(launch, "x", *input);
+  pass_image(launch, "x", image.operand);
   launch.groups = {ir::ceildiv(pixels, tile.rows * mt), ir::ceildiv(K, width) * conv.groups, phase_h * phase_w};
   launch.store_width = vw;
   launch.store_dim = 1;
   launch.store_coords = {0, 1, 2, 3};
-  // Of shorter sums the statistics take a tenth of the time.
+  // With shorter sums the statistics would take a tenth of the time.
   if (!gradient && taps * run_length >= 64 && context.graph.buffers[node.outputs[0]].dtype == ir::DType::kF32 &&
       caps.kernels.has(KernelId::k_conv_statistics_item))
     launch.statistics.kernel = KernelId::k_conv_statistics_item;
-  launch.statistics.parts = launch.groups[0];
+  launch.statistics.slices = launch.groups[0];
   return true;
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using ir::IndexExpr;
 
-/// The image with contiguous channels, their number a multiple of `chunk`: in place, or a copy padded with zeros.
+/// The image with contiguous channels, whose number is a multiple of `chunk`: in place, or as a copy padded with zeros.
 Operand chunks_of_channels(TemplateContext& context, const ir::View& x, const IndexExpr& channels, int chunk) {
   if (multiples(context, chunk, {channels})) {
     const Operand image = channels_last_operand(context, x);
@@ -24,12 +24,11 @@ Operand chunks_of_channels(TemplateContext& context, const ir::View& x, const In
   return {copy.input, {copy.strides[0], 1, copy.strides[1], copy.strides[2]}};
 }
 
-/// Parts of a sum over pixels: whole rounds of `tiles` tiles a part over the units, against writing and adding the partial
-/// results
-/// (`results` elements each). Seconds of an H200, whose ratio is that of other devices too. Knob "splits".
-int64_t choose_pixel_splits(TemplateContext& context, const UnitMath& math, const UnitTile& tile, int64_t tiles, int64_t pixels,
-                            double results) {
-  // An element of a slice is written and read again, 8 bytes, at 4/7 of the rate of a copy.
+/// Chooses how many slices to cut the sum over pixels into. More slices fill the device, but cost extra writes and adds of
+/// `results` elements each. Times are those of an H200; their ratio holds on other devices too. Knob "splits".
+int64_t choose_pixel_splits(TemplateContext& context, const TensorCoreMath& math, const TensorCoreTile& tile, int64_t tiles,
+                            int64_t pixels, double results) {
+  // An element of a slice is written and read again (8 bytes), at 4/7 of the rate of a copy.
   constexpr double kSliceBytes = 14;
   const Caps& caps = context.caps;
   const int64_t most = std::clamp<int64_t>(pixels / 512, 1, 256);
@@ -37,8 +36,8 @@ int64_t choose_pixel_splits(TemplateContext& context, const UnitMath& math, cons
   int64_t best = 1;
   double least = 0;
   for (int64_t splits = 1; splits <= most; ++splits) {
-    const int64_t rounds = (tiles * splits + caps.units - 1) / caps.units;
-    const double time = whole * static_cast<double>(rounds) / static_cast<double>(splits) +
+    const int64_t waves = (tiles * splits + caps.units - 1) / caps.units;
+    const double time = whole * static_cast<double>(waves) / static_cast<double>(splits) +
                         (splits > 1 ? kSliceBytes * results * static_cast<double>(splits) / caps.memory_bytes_per_second : 0);
     if (splits > 1 && time >= least) continue;
     least = time;
@@ -54,21 +53,21 @@ double elements_of(const ir::Shape& sizes) {
 }
 
 /// Whether packing the filters costs less than it saves. Knob "filters".
-bool packs_filters(TemplateContext& context, const UnitMath& math) {
+bool packs_filters(TemplateContext& context, const TensorCoreMath& math) {
   const ir::Node& node = context.graph.nodes[context.node];
   const ir::View &x = node.operands[0], &w = node.operands[1];
-  // Each element of what the convolution makes, or is the gradient of, meets one filter.
+  // Each element of the forward result is multiplied by one filter.
   const double made = elements_of(node.convolve.kind == ir::ConvolveKind::kData ? x.sizes : node.sizes);
   const double products = made * elements_of(w.sizes) / elements_of({w.sizes[0]});
-  // Filters in place are bound by the producers' work, and by what moves through local memory.
+  // With filters in place, the producers' work and the traffic of local memory limit the speed.
   const double element = 16.0 / math.chunk, in_place = 2 * products / (1.2 * math.product * context.caps.units),
                packed = in_place / (math.terms == 3 ? 1.2 : 1.4),
                memory = (elements_of(node.sizes) + elements_of(x.sizes)) * element / context.caps.memory_bytes_per_second;
   const double saved = std::max(in_place, memory) - std::max(packed, memory);
   const double moved = is_kept(context, w) ? 0 : elements_of(w.sizes) * element * (math.terms == 3 ? 3 : 2);
-  if (products < static_cast<double>(kLeastPacked)) return false;
+  if (products < static_cast<double>(kMinPackedProducts)) return false;
   std::vector<std::string> ways = {"packed", "in place"};
-  // A launch's time is the margin of what is kept: short convolutions of few steps lose by waiting for whole blocks.
+  // Pack only if the saving exceeds the cost of packing by one launch. Short convolutions lose time waiting for whole blocks.
   if (saved <= moved / context.caps.memory_bytes_per_second + context.caps.launch_seconds) std::swap(ways[0], ways[1]);
   return ways[context.choices.pick("filters", ways)] == "packed";
 }
@@ -91,13 +90,13 @@ TemplateLaunch::Input filter_blocks(TemplateContext& context, const Operand& fil
 bool choose_conv_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   const ir::Node node = context.graph.nodes[context.node];
   if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind == ir::ConvolveKind::kWeight) return false;
-  const auto math = unit_math(context);
+  const auto math = tensor_core_math(context);
   if (!math) return false;
   const bool data = node.convolve.kind == ir::ConvolveKind::kData;
   const ir::ConvolveAttrs& attrs = node.convolve;
   const ir::View &x = node.operands[0], &w = node.operands[1];
   const IndexExpr groups = attrs.groups, batch = node.sizes[0], R = w.sizes[2], S = w.sizes[3];
-  const IndexExpr C = ir::floordiv(x.sizes[1], groups), K = ir::floordiv(node.sizes[1], groups);  // of a group
+  const IndexExpr C = ir::floordiv(x.sizes[1], groups), K = ir::floordiv(node.sizes[1], groups);  // per group
   if (typical(K, 64) < 24 || typical(R * S * C, 576) < 16) return false;  // most of a tile would be empty
   if (attrs.groups > 1 && !multiples(context, math->chunk, {C})) return false;
   if (typical(x.sizes[2], 1) > 8000 || typical(x.sizes[3], 1) > 8000) return false;  // the kernel keeps coordinates in 16 bits
@@ -113,13 +112,13 @@ bool choose_conv_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   const IndexExpr step_h = data ? attrs.stride[0] : 1, step_w = data ? attrs.stride[1] : 1;
   const IndexExpr pixels = batch * ir::ceildiv(node.sizes[2], step_h) * ir::ceildiv(node.sizes[3], step_w);
   const int64_t phases = data ? static_cast<int64_t>(attrs.stride[0]) * attrs.stride[1] : 1;
-  const UnitTile tile =
-      choose_unit_tile(context, unit_tiles(*math, false), typical(pixels, 50176), typical(K, 64), attrs.groups * phases);
+  const TensorCoreTile tile = choose_tensor_core_tile(context, tensor_core_tiles(*math, false), typical(pixels, 50176),
+                                                      typical(K, 64), attrs.groups * phases);
 
   launch = TemplateLaunch{};
   launch.kind = data ? "conv_data" : "conv_forward";
-  use_unit_tile(context, launch, *math, tile, K);
-  // A step of packed filters is 8 chunks of one tap, unless every tap is used in turn.
+  use_tensor_core_tile(context, launch, *math, tile, K);
+  // A step of packed filters is 8 chunks of one tap, unless all taps are used, in order.
   const bool packed = has_form(context, *math, KernelOperation::k_conv_packed) &&
                       (phases == 1 || multiples(context, 8 * math->chunk, {depth})) && packs_filters(context, *math);
   if (packed) {
@@ -134,13 +133,13 @@ bool choose_conv_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   pass_window(launch, attrs, "dilation");
   pass_image(launch, "x", image);
   const IndexExpr tiles = ir::ceildiv(pixels, tile.rows) * ir::ceildiv(K, tile.columns);
-  // Phases differ in their taps: their groups are left to the device to balance.
+  // Phases have different numbers of taps. So they get a work-group for each tile, and the device balances them.
   launch.groups = {phases > 1 ? tiles : persistent_groups(context.caps, tiles, tile, attrs.groups), groups, phases};
   launch.store_aligned = attrs.groups == 1 || multiples(context, launch.store_width, {K});
   launch.store_coords = {0, 1, 2, 3};
   launch.store_dim = 1;
   lay_out(context.graph, node.outputs[0], kChannelsLast);
-  // Groups of warps have no producers that run ahead: two of them on a unit, where they fit, overlap.
+  // Warp kernels have no producers that run ahead. So two work-groups share a compute unit, if they fit, and overlap.
   const int64_t at_once = resident_groups(context.caps, tile) * (math->level == KernelLevel::k_warp ? 2 : 1);
   if (!data && has_form(context, *math, KernelOperation::k_conv_statistics))
     launch.statistics = {tensor_core_kernel(KernelOperation::k_conv_statistics, math->level),
@@ -154,11 +153,12 @@ bool choose_conv_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
 
 namespace {
 
-/// The tile of a weight's gradient, whose parts fill the device: that which computes least outside of rows x columns. Of warps:
-/// knob "tile".
-UnitTile weight_tile(TemplateContext& context, const UnitMath& math, int64_t rows, int64_t columns, int64_t groups) {
+/// The tile of a weight gradient: the one that computes least outside of rows x columns, since slices fill the device anyway.
+/// Warp kernels: knob "tile".
+TensorCoreTile weight_tile(TemplateContext& context, const TensorCoreMath& math, int64_t rows, int64_t columns,
+                           int64_t groups) {
   if (math.level == KernelLevel::k_warpgroup) return {rows <= 64 ? 64 : 128, columns <= 64 ? 64 : 128, 1.0};
-  return choose_unit_tile(context, unit_tiles(math, false), rows, columns, groups * context.caps.units);
+  return choose_tensor_core_tile(context, tensor_core_tiles(math, false), rows, columns, groups * context.caps.units);
 }
 
 }  // namespace
@@ -166,7 +166,7 @@ UnitTile weight_tile(TemplateContext& context, const UnitMath& math, int64_t row
 bool choose_conv_weight_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   const ir::Node node = context.graph.nodes[context.node];
   if (node.kind != ir::NodeKind::kConvolve || node.convolve.kind != ir::ConvolveKind::kWeight) return false;
-  const auto math = unit_math(context);
+  const auto math = tensor_core_math(context);
   if (!math) return false;
   const ir::ConvolveAttrs& attrs = node.convolve;
   const ir::View &x = node.operands[0], &dy = node.operands[1];
@@ -185,20 +185,20 @@ bool choose_conv_weight_tensor_core(TemplateContext& context, TemplateLaunch& la
                      ir::simplify(gradient.strides[2] * P, context.graph.ranges()) == gradient.strides[0];
 
   const int64_t rows = K.constant(), columns = typical(R * S * depth, 576), pixels = typical(batch * P * Q, 50176);
-  const UnitTile tile = weight_tile(context, *math, rows, columns, attrs.groups);
+  const TensorCoreTile tile = weight_tile(context, *math, rows, columns, attrs.groups);
   const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * attrs.groups;
   const int64_t wanted =
       choose_pixel_splits(context, *math, tile, tiles, pixels, static_cast<double>(rows) * static_cast<double>(columns));
   const IndexExpr split_pixels = ir::ceildiv(ir::ceildiv(batch * P * Q, wanted), 64) * 64;
-  // With sizes known only at run time a split may come out empty: it then stores zeros.
+  // If sizes are known only at run time, a slice may be empty. It then stores zeros.
   const int64_t splits = split_pixels.is_const() ? (pixels + split_pixels.constant() - 1) / split_pixels.constant() : wanted;
 
   launch = TemplateLaunch{};
   launch.kind = "conv_weight";
   const int producers = weight_producers(math->chunk, tile);
-  use_unit_tile(context, launch, *math, tile, C, producers);
+  use_tensor_core_tile(context, launch, *math, tile, C, producers);
   if (producers != 128) define(launch, "PRODUCERS", producers);
-  if (splits > 1) launch.variant += " in " + std::to_string(splits) + " parts";
+  if (splits > 1) launch.variant += " in " + std::to_string(splits) + " slices";
   define(launch, "DY_DENSE", dense);
   if (!multiples(context, math->chunk, {C})) define(launch, "STORED_C", C.constant());
   launch.buffers({{"dy", gradient.input}, {"x", image.input}});

@@ -28,7 +28,7 @@ bool choose_conv_weight_group(TemplateContext& context, TemplateLaunch& launch) 
   const IndexExpr C = node.sizes[1], K = ir::floordiv(node.sizes[0], groups), R = node.sizes[2], S = node.sizes[3];
   const Operand from = any_strides(context, x), gradient = any_strides(context, dy);
 
-  // Splits over pixels fill the device four times; a split is long enough to pay for its partial result.
+  // Enough slices of the pixels to fill the device four times, each long enough to pay for its partial result.
   const int64_t rows = typical(K, 64), columns = typical(R * S * C, 576), pixels = typical(batch * P * Q, 50176);
   const size_t tall = rows <= 64 ? 1 : 0;
   const GroupTile tile =
@@ -37,13 +37,13 @@ bool choose_conv_weight_group(TemplateContext& context, TemplateLaunch& launch) 
   const int64_t most = std::max<int64_t>(1, pixels / 256), full = std::min((4 * context.caps.units + tiles - 1) / tiles, most);
   const int64_t wanted = context.choices.pick("splits", {full, std::max<int64_t>(full / 2, 1), std::min(2 * full, most)});
   const IndexExpr split_pixels = ir::ceildiv(ir::ceildiv(batch * P * Q, wanted), 16) * 16;
-  // With sizes known only at run time a split may come out empty: it then stores zeros.
+  // If sizes are known only at run time, a slice may be empty. It then stores zeros.
   const int64_t splits = split_pixels.is_const() ? (pixels + split_pixels.constant() - 1) / split_pixels.constant() : wanted;
 
   launch = TemplateLaunch{};
   launch.kernel = KernelId::k_conv_weight_group;
   launch.kind = "conv_weight";
-  launch.variant = tile.name() + (splits > 1 ? " in " + std::to_string(splits) + " parts" : "");
+  launch.variant = tile.name() + (splits > 1 ? " in " + std::to_string(splits) + " slices" : "");
   define_types(context, launch, 4);
   use_tile(launch, tile, pixels / splits);
   define(launch, "DY_VEC4",

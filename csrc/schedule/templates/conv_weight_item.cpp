@@ -26,7 +26,7 @@ bool choose_conv_weight_item(TemplateContext& context, TemplateLaunch& launch) {
   if (!input) input = dense_copy(context, x, kChannelsLast);
   if (!gradient) gradient = dense_copy(context, dy, kChannelsLast);
 
-  // 8 rows: as many pointers as fit in scalar registers.
+  // 8 rows, because 8 pointers fit in scalar registers.
   const int mr = vw == 8 ? 4 : 8, nv = vw == 4 ? 3 : K <= vw ? 1 : 2, width = nv * vw;
   const int64_t row_tiles = (R * S * C + mr - 1) / mr, panels = (K + width - 1) / width * conv.groups;
   const int64_t pixels = typical(dy.sizes[0], 8) * typical(dy.sizes[2], 28) * typical(dy.sizes[3], 28),

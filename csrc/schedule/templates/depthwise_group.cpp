@@ -81,7 +81,7 @@ bool choose_depthwise_group(TemplateContext& context, TemplateLaunch& launch) {
   const IndexExpr split_strips = ir::ceildiv(strips, wanted);
   const int64_t splits =
       split_strips.is_const() ? (strips.constant() + split_strips.constant() - 1) / split_strips.constant() : wanted;
-  launch.variant = "weight in " + std::to_string(splits) + " parts";
+  launch.variant = "weight in " + std::to_string(splits) + " slices";
   define(launch, "OPERATION", 2);
   define(launch, "ROWS", rows);
   define(launch, "QUADS", read_as_quads(context, x, channels) && read_as_quads(context, dy, channels));

@@ -20,7 +20,7 @@ bool choose_gemm_group(TemplateContext& context, TemplateLaunch& launch) {
   const ir::Shape whole = context.graph.nodes[context.node].sizes;
   const int64_t rows = typical(whole[1], 512), columns = typical(whole[2], 512), batches = typical(whole[0], 8);
   const int64_t depth =
-      typical(context.graph.nodes[context.node].reduce_sizes[0], 512);  // in parts of 256 it gives more tiles to spread
+      typical(context.graph.nodes[context.node].reduce_sizes[0], 512);  // a split into slices of 256 gives more tiles
   const GroupTile tile = choose_group_tile(context, kTiles, rows, columns, batches * std::clamp<int64_t>(depth / 256, 1, 64));
   const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * batches;
   const int64_t splits =
@@ -33,7 +33,7 @@ bool choose_gemm_group(TemplateContext& context, TemplateLaunch& launch) {
   launch = TemplateLaunch{};
   launch.kernel = KernelId::k_gemm_group;
   launch.kind = "gemm";
-  launch.variant = tile.name() + (splits > 1 ? " in " + std::to_string(splits) + " parts" : "");
+  launch.variant = tile.name() + (splits > 1 ? " in " + std::to_string(splits) + " slices" : "");
   define_types(context, launch, 4);
   use_tile(launch, tile, typical(K, 512));
   pass_matrices(context, launch);

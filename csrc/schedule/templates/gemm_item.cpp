@@ -13,110 +13,150 @@ namespace {
 
 using ir::IndexExpr;
 
-constexpr int kMostTiles = 48;          // of rows to an item that packs rows of B for itself; more share a packed copy
-constexpr int64_t kL2Floats = 1 << 18;  // of a B that every item reads where it is
-constexpr int64_t kPageFloats = 1024;   // 4 KB
-constexpr int64_t kShortRow = 512;      // of A: the kernel asks for the next ones itself
+constexpr int kMostTiles = 48;          // row tiles up to which a work-item packs B for itself; with more B is packed first
+constexpr int64_t kL2Floats = 1 << 18;  // a B up to this size stays in L2, so every work-item reads it in place
+constexpr int64_t kPageFloats = 1024;   // a page of 4 KB
+constexpr int64_t kShortRow = 512;      // rows of A up to this length are prefetched by the kernel
+
+/// The product whose kernel is chosen.
+struct Product {
+  IndexExpr batch, M, N, K, inner;
+  int64_t rows, columns, batches;  // typical values of M, N and batch
+  Matrices a, b;
+};
+
+Product product_of(TemplateContext& context) {
+  const ir::Node node = context.graph.nodes[context.node];
+  Product p{node.sizes[0], node.sizes[1], node.sizes[2], node.reduce_sizes[0], inner_batch(context), 0, 0, 0, {}, {}};
+  p.rows = typical(p.M, 512), p.columns = typical(p.N, 512), p.batches = typical(p.batch, 8);
+  std::optional<Matrices> a = matrices_in_place(context, node.operands[0], p.inner),
+                          b = matrices_in_place(context, node.operands[1], p.inner);
+  const bool slow = a && !a->col.is_const(1) && !a->row.is_const(1) && p.columns >= 32;
+  p.a = a && !slow ? *a : dense_matrices(context, node.operands[0], p.inner);
+  p.b = b ? *b : dense_matrices(context, node.operands[1], p.inner);
+  return p;
+}
+
+/// A product of few rows with a weight [N][K], read along K.
+void use_dot_product(TemplateContext& context, TemplateLaunch& launch, const Product& p) {
+  const int accumulators = context.caps.vector_floats == 8 ? 12 : 24;
+  const int mr = static_cast<int>(p.rows <= 8 ? p.rows : (p.rows + 1) / 2), nr = std::clamp(accumulators / mr, 1, 8);
+  const int mt = choose_run(context, (p.columns + nr - 1) / nr, p.batches, 16);
+  launch.kernel = KernelId::k_gemm_dot_item;
+  launch.variant = std::to_string(mr) + "x" + std::to_string(nr) + " along k";
+  define(launch, "MR", mr);
+  define(launch, "NR", nr);
+  define(launch, "MT", mt);
+  launch.buffers({{"a", p.a.input}, {"w", p.b.input}});
+  launch.args({{"M", p.M}, {"N", p.N}, {"K", p.K}, {"inner", p.inner}, {"a_row", p.a.row}, {"b_col", p.b.col}});
+  launch.args({{"a_outer", p.a.outer}, {"a_inner", p.a.inner}, {"b_outer", p.b.outer}, {"b_inner", p.b.inner}});
+  launch.groups = {ir::ceildiv(p.N, nr * mt), p.batch, 1};
+}
+
+/// A register tile; chains: the kernel's K_CHAINS, sums along k that each accumulator has.
+struct Chains {
+  Tile tile;
+  int chains = 1;
+};
+
+Chains tile_for(TemplateContext& context, const Product& p) {
+  const int vw = context.caps.vector_floats;
+  Chains c{choose_tile(context, p.rows, p.columns)};
+  if (!p.M.is_const() || p.rows > 8) return c;
+  // With one tile of rows, several sums along k hide the latency of multiply-adds.
+  c.tile = {static_cast<int>(p.rows), p.rows > 4 || vw == 8 ? 2 : 4};
+  while (c.tile.vectors > 1 && p.columns % (c.tile.vectors * vw) != 0) c.tile.vectors /= 2;
+  while (c.chains < 8 && c.tile.rows * c.tile.vectors * c.chains * 2 <= 8) c.chains *= 2;
+  return c;
+}
+
+/// B as panels, by a copy that fuses with the loops that write B.
+Matrices fused_panels(TemplateContext& context, const Product& p, int width) {
+  const ir::View view = context.graph.nodes[context.node].operands[1];
+  const IndexExpr column = IndexExpr::loop(1) * width + IndexExpr::loop(3);
+  const bool shared = p.b.outer.is_const(0) && p.b.inner.is_const(0);
+  const IndexExpr count = shared ? IndexExpr(1) : p.batch;
+  const Operand packed = copied_operand(context, view, {count, ir::ceildiv(p.N, width), p.K, width},
+                                        {IndexExpr::loop(0), IndexExpr::loop(2), column}, {{column, p.N}});
+  return {packed.input, shared ? IndexExpr(0) : packed.strides[0] * p.inner,
+          shared || p.inner.is_const(1) ? IndexExpr(0) : packed.strides[0], 0, 0};
+}
+
+/// How the kernel reads B, and how many tiles a work-item has.
+struct Layout {
+  int b_in_place;  // macro B_IN_PLACE of the kernel
+  int run;
+};
+
+/// Decides the layout of B, and packs it into panels of `width` columns where that pays.
+Layout lay_out_b(TemplateContext& context, Product& p, const Tile& tile, int chains, int width) {
+  const Matrices& b = p.b;
+  const bool one_tile = p.M.is_const() && p.rows <= tile.rows;
+  const int64_t row_tiles = (p.rows + tile.rows - 1) / tile.rows, panels = (p.columns + width - 1) / width * p.batches;
+  const bool loops = is_written_by_loops(context, b.input.buffer);
+  // The values of an attention head may already lie as one panel.
+  const bool is_panel = b.col.is_const(1) && b.row.is_const(width) && p.N.is_const() && p.columns == width;
+  const bool whole_tiles = b.col.is_const(1) && p.N.is_const() && p.columns % width == 0;
+  const bool small = whole_tiles && chains == 1 && p.K.is_const() && p.K.constant() * p.columns <= kL2Floats;
+  // Rows a multiple of a page apart compete for few sets of the cache, so each work-item packs its own.
+  const bool read_in_place = small && typical(b.row, 0) % kPageFloats != 0;
+  const bool packs = !is_panel && !small && (!b.col.is_const(1) || (row_tiles > kMostTiles && !loops));
+  Layout layout{0, 1};
+  if (!one_tile) layout.run = choose_run(context, row_tiles, panels, packs || is_panel || read_in_place ? 8 : kMostTiles);
+  if (is_panel)
+    layout.b_in_place = one_tile ? 3 : 0;
+  else if (!packs)
+    layout.b_in_place = read_in_place || (one_tile && whole_tiles) ? 3 : 1;
+  else if (loops)
+    p.b = fused_panels(context, p, width);
+  else
+    p.b = packed_panels(context, ir::View(context.graph.nodes[context.node].operands[1]), b, p.inner, width);
+  return layout;
+}
 
 }  // namespace
 
 bool choose_gemm_item(TemplateContext& context, TemplateLaunch& launch) {
-  const ir::Node node = context.graph.nodes[context.node];
-  if (node.kind != ir::NodeKind::kContract || !loadable(context)) return false;
+  if (context.graph.nodes[context.node].kind != ir::NodeKind::kContract || !loadable(context)) return false;
   const Caps& caps = context.caps;
   const int vw = caps.vector_floats;
-  const IndexExpr batch = node.sizes[0], M = node.sizes[1], N = node.sizes[2], K = node.reduce_sizes[0];
-  const int64_t rows = typical(M, 512), columns = typical(N, 512), batches = typical(batch, 8);
-
-  const IndexExpr inner = inner_batch(context);
-  std::optional<Matrices> a = matrices_in_place(context, node.operands[0], inner),
-                          b = matrices_in_place(context, node.operands[1], inner);
-  if (!a || (!a->col.is_const(1) && !a->row.is_const(1) && columns >= 32)) a = dense_matrices(context, node.operands[0], inner);
-  if (!b) b = dense_matrices(context, node.operands[1], inner);
-
+  Product p = product_of(context);
   launch = TemplateLaunch{};
   launch.kind = "gemm";
   define_types(context, launch, vw);
   launch.store_coords = {0, 1, 2};
   launch.store_dim = 2;
-
-  if (caps.kernels.has(KernelId::k_gemm_dot_item) && M.is_const() && rows <= 16 && a->col.is_const(1) && b->row.is_const(1) &&
-      !b->col.is_const(1)) {
-    const int accumulators = vw == 8 ? 12 : 24, mr = static_cast<int>(rows <= 8 ? rows : (rows + 1) / 2);
-    const int nr = std::clamp(accumulators / mr, 1, 8), mt = choose_run(context, (columns + nr - 1) / nr, batches, 16);
-    launch.kernel = KernelId::k_gemm_dot_item;
-    launch.variant = std::to_string(mr) + "x" + std::to_string(nr) + " along k";
-    define(launch, "MR", mr);
-    define(launch, "NR", nr);
-    define(launch, "MT", mt);
-    launch.buffers({{"a", a->input}, {"w", b->input}});
-    launch.args({{"M", M}, {"N", N}, {"K", K}, {"inner", inner}, {"a_row", a->row}, {"b_col", b->col}});
-    launch.args({{"a_outer", a->outer}, {"a_inner", a->inner}, {"b_outer", b->outer}, {"b_inner", b->inner}});
-    launch.groups = {ir::ceildiv(N, nr * mt), batch, 1};
+  if (caps.kernels.has(KernelId::k_gemm_dot_item) && p.M.is_const() && p.rows <= 16 && p.a.col.is_const(1) &&
+      p.b.row.is_const(1) && !p.b.col.is_const(1)) {
+    use_dot_product(context, launch, p);
     return true;
   }
 
-  Tile tile = choose_tile(context, rows, columns);
-  int chains = 1, b_layout = 1, a_layout = 2;
-  if (M.is_const() && rows <= 8) {  // one tile of rows: several sums along k hide the latency of multiply-add
-    tile = {static_cast<int>(rows), rows > 4 || vw == 8 ? 2 : 4};
-    while (tile.vectors > 1 && columns % (tile.vectors * vw) != 0) tile.vectors /= 2;
-    while (chains < 8 && tile.rows * tile.vectors * chains * 2 <= 8) chains *= 2;
-  }
+  const auto [tile, chains] = tile_for(context, p);
   const int width = tile.vectors * vw;
-  if (a->col.is_const(1))
-    a_layout = 0;
-  else if (a->row.is_const(1))
-    a_layout = 1;
-  const bool one_tile = M.is_const() && rows <= tile.rows;
-  const int64_t row_tiles = (rows + tile.rows - 1) / tile.rows, panels = (columns + width - 1) / width * batches;
-  const bool loops = is_written_by_loops(context, b->input.buffer);
-  const bool is_panel = b->col.is_const(1) && b->row.is_const(width) && N.is_const() && columns == width;  // values of a head
-  const bool whole_tiles = b->col.is_const(1) && N.is_const() && columns % width == 0;
-  const bool small = whole_tiles && chains == 1 && K.is_const() && K.constant() * columns <= kL2Floats;
-  const bool pages_apart =
-      typical(b->row, 0) % kPageFloats == 0;  // such rows share few sets of a cache: each item packs its own
-  const bool read_in_place = small && !pages_apart;
-  const bool packs = !is_panel && !small && (!b->col.is_const(1) || (row_tiles > kMostTiles && !loops));
-  const int mt = one_tile ? 1 : choose_run(context, row_tiles, panels, packs || is_panel || read_in_place ? 8 : kMostTiles);
-  if (is_panel) {
-    b_layout = one_tile ? 3 : 0;
-  } else if (!packs) {
-    b_layout = read_in_place || (one_tile && whole_tiles) ? 3 : 1;
-  } else if (!loops) {
-    b_layout = 0;
-    b = packed_panels(context, node.operands[1], *b, inner, width);
-  } else {  // in one kernel with what writes B
-    b_layout = 0;
-    const IndexExpr column = IndexExpr::loop(1) * width + IndexExpr::loop(3);
-    const bool shared = b->outer.is_const(0) && b->inner.is_const(0);
-    const IndexExpr count = shared ? IndexExpr(1) : batch;
-    const Operand packed = copied_operand(context, node.operands[1], {count, ir::ceildiv(N, width), K, width},
-                                          {IndexExpr::loop(0), IndexExpr::loop(2), column}, {{column, N}});
-    b = Matrices{packed.input, shared ? IndexExpr(0) : packed.strides[0] * inner,
-                 shared || inner.is_const(1) ? IndexExpr(0) : packed.strides[0], 0, 0};
-  }
+  const int a_layout = p.a.col.is_const(1) ? 0 : p.a.row.is_const(1) ? 1 : 2;
+  const Layout layout = lay_out_b(context, p, tile, chains, width);
   launch.kernel = KernelId::k_gemm_item;
-  launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + (b_layout == 0 ? " packed" : " in place");
+  launch.variant = std::to_string(tile.rows) + "x" + std::to_string(width) + (layout.b_in_place == 0 ? " packed" : " in place");
   launch.store_width = vw;
   launch.store_steps = true;
   launch.plain_stores = true;
   define(launch, "MR", tile.rows);
   define(launch, "NV", tile.vectors);
-  define(launch, "MT", mt);
+  define(launch, "MT", layout.run);
   define(launch, "A_COL_MAJOR", a_layout);
-  define(launch, "B_IN_PLACE", b_layout);
-  define(launch, "WHOLE_VECTORS", N.is_const() && columns % vw == 0);
+  define(launch, "B_IN_PLACE", layout.b_in_place);
+  define(launch, "WHOLE_VECTORS", p.N.is_const() && p.columns % vw == 0);
   if (chains > 1) define(launch, "K_CHAINS", chains);
-  const bool short_rows = a_layout == 0 && K.is_const() && K.constant() <= kShortRow;
-  const bool unforeseen = row_tiles > 1 && (short_rows || a_layout == 1);
-  if (caps.prefetch && (unforeseen || b_layout == 1)) define(launch, "PREFETCHES", 1);
+  const bool short_rows = a_layout == 0 && p.K.is_const() && p.K.constant() <= kShortRow;
+  const bool unforeseen = p.rows > tile.rows && (short_rows || a_layout == 1);
+  if (caps.prefetch && (unforeseen || layout.b_in_place == 1)) define(launch, "PREFETCHES", 1);
   if (caps.prefetch && unforeseen) define(launch, "PREFETCH_A", 1);
-  launch.buffers({{"a", a->input}, {"b", b->input}});
-  launch.args({{"M", M}, {"N", N}, {"K", K}, {"inner", inner}});
-  pass_matrix(launch, "a", *a);
-  pass_matrix(launch, "b", *b);
-  launch.groups = {ir::ceildiv(M, tile.rows * mt), ir::ceildiv(N, width), batch};
+  launch.buffers({{"a", p.a.input}, {"b", p.b.input}});
+  launch.args({{"M", p.M}, {"N", p.N}, {"K", p.K}, {"inner", p.inner}});
+  pass_matrix(launch, "a", p.a);
+  pass_matrix(launch, "b", p.b);
+  launch.groups = {ir::ceildiv(p.M, tile.rows * layout.run), ir::ceildiv(p.N, width), p.batch};
   return true;
 }
 

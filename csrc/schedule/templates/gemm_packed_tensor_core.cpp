@@ -11,8 +11,8 @@ namespace ocl::schedule {
 using ir::IndexExpr;
 namespace {
 
-/// Whether packing costs less than it saves, and finds room.
-bool pays(const TemplateContext& context, const UnitMath& math, const UnitProblem& p) {
+/// Whether packing saves more time than it costs, and its buffers fit in memory.
+bool pays(const TemplateContext& context, const TensorCoreMath& math, const ProductSizes& p) {
   const Caps& caps = context.caps;
   const ir::Node& node = context.graph.nodes[context.node];
   const int element = 16 / math.chunk;
@@ -29,23 +29,23 @@ bool pays(const TemplateContext& context, const UnitMath& math, const UnitProble
     if (!is_kept(context, view)) seconds += (read + written) / caps.memory_bytes_per_second + caps.launch_seconds;
   }
   if (bytes > static_cast<double>(std::min(caps.max_alloc_bytes, caps.global_bytes / 16))) return false;
-  return unit_ways(caps, math, p, true)[0].seconds + seconds < unit_ways(caps, math, p, false)[0].seconds;
+  return tile_plans(caps, math, p, true)[0].seconds + seconds < tile_plans(caps, math, p, false)[0].seconds;
 }
 
 }  // namespace
 
 bool choose_gemm_packed_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   if (context.graph.nodes[context.node].kind != ir::NodeKind::kContract) return false;
-  const auto math = unit_math(context);
+  const auto math = tensor_core_math(context);
   if (!math || !context.caps.kernels.has(context.kernel, math->type)) return false;
-  const UnitProblem problem = unit_problem(context.graph.nodes[context.node]);
+  const ProductSizes problem = product_sizes(context.graph.nodes[context.node]);
   if (problem.rows < 64 || problem.columns < 64 || problem.depth < 64 ||
       static_cast<double>(problem.rows) * static_cast<double>(problem.columns) * static_cast<double>(problem.depth) *
               static_cast<double>(problem.batches) <
-          static_cast<double>(kLeastPacked) ||
+          static_cast<double>(kMinPackedProducts) ||
       !pays(context, *math, problem))
     return false;
-  const auto [tile, splits, seconds] = choose_unit_way(context, *math, problem, true);
+  const auto [tile, splits, seconds] = choose_tile_plan(context, *math, problem, true);
   if (splits > 1) split_depth(context, splits);
 
   const IndexExpr inner = inner_batch(context);
@@ -58,9 +58,9 @@ bool choose_gemm_packed_tensor_core(TemplateContext& context, TemplateLaunch& la
   const IndexExpr batch = node.sizes[0], M = node.sizes[1], N = node.sizes[2], K = node.reduce_sizes[0];
   launch = TemplateLaunch{};
   launch.kind = "gemm";
-  use_unit_tile(context, launch, *math, tile, N, 32);
+  use_tensor_core_tile(context, launch, *math, tile, N, 32);
   launch.variant += " packed";
-  if (splits > 1) launch.variant += " in " + std::to_string(splits) + " parts";
+  if (splits > 1) launch.variant += " in " + std::to_string(splits) + " slices";
   define(launch, "PACKED", 1);
   define(launch, "A_ROWS", a.form != BlockForm::kColumns);
   define(launch, "B_ROWS", b.form != BlockForm::kColumns);

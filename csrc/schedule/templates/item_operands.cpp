@@ -263,8 +263,8 @@ void split_output(TemplateContext& context, int64_t splits, const std::vector<in
 
 Tile choose_tile(TemplateContext& context, int64_t rows, int64_t columns) {
   const Caps& caps = context.caps;
-  // 24 accumulators + NV + 1 of 32 registers; 8 of the 16 that 8-wide vectors come with. A narrow tile loads more scalars a
-  // multiply-add.
+  // With 32 registers a tile has 24 accumulators and NV + 1 others. With the 16 registers of 8-wide vectors it has 8
+  // accumulators. A narrow tile loads more scalars for each multiply-add.
   const bool many = caps.vector_floats != 8;
   const std::vector<std::pair<Tile, double>> tiles =
       many ? std::vector<std::pair<Tile, double>>{{{6, 4}, 1.0}, {{8, 3}, 1.02}, {{12, 2}, 1.03}, {{12, 1}, 1.5}}

@@ -1,4 +1,4 @@
-// csrc/schedule/templates/tensor_core_tiles.cpp: choice of a matrix-unit tile, and what its launch defines.
+// csrc/schedule/templates/tensor_core_tiles.cpp: chooses a tile for tensor cores, and sets the macros of its launch.
 #include "csrc/schedule/templates/tensor_core_tiles.h"
 
 #include <algorithm>
@@ -12,34 +12,34 @@ namespace ocl::schedule {
 using ir::IndexExpr;
 namespace {
 
-// Operands of 32 bits: measured on an H200. 16 bits: estimates from the bytes that a tile moves for each product; not measured
-// yet.
-constexpr std::array<UnitTile, 4> kTiles = {{{128, 128, 1.0}, {128, 64, 0.73}, {64, 128, 0.7}, {64, 64, 0.69}}};
-constexpr std::array<UnitTile, 5> kHalfTiles = {
+// Rates of kTiles (operands of 32 bits) were measured on an H200. Those of kHalfTiles (16 bits) are estimated from the bytes
+// that a tile moves for each product.
+constexpr std::array<TensorCoreTile, 4> kTiles = {{{128, 128, 1.0}, {128, 64, 0.73}, {64, 128, 0.7}, {64, 64, 0.69}}};
+constexpr std::array<TensorCoreTile, 5> kHalfTiles = {
     {{128, 256, 1.2}, {128, 128, 1.0}, {128, 64, 0.73}, {64, 128, 0.65}, {64, 64, 0.6}}};
-// Packed operands: an H200 comes to 1.55 for split TF32, 2.1 for bf16 and 3.3 for TF32 with their largest tiles at 4096 cubed;
-// the others are estimates.
-constexpr std::array<UnitTile, 4> kPackedSplitTiles = {{{128, 128, 1.5}, {128, 64, 1.15}, {64, 128, 1.1}, {64, 64, 0.9}}};
-constexpr std::array<UnitTile, 2> kPackedTf32Tiles = {{{128, 256, 3.2}, {128, 128, 2.4}}};
-constexpr std::array<UnitTile, 2> kPackedHalfTiles = {{{128, 256, 2.05}, {128, 128, 1.6}}};
-// Of warps: estimates. Split TF32 needs registers for both parts and for sums of 8 of the depth.
-constexpr std::array<UnitTile, 5> kWarpSplitTiles = {{{128, 128, 1.0, 64, 32},
-                                                      {128, 128, 0.97, 64, 64},
-                                                      {128, 64, 0.85, 64, 32},
-                                                      {64, 128, 0.8, 32, 64},
-                                                      {64, 64, 0.7, 32, 32}}};
-constexpr std::array<UnitTile, 5> kWarpTiles = {{{128, 128, 1.0, 64, 64},
-                                                 {128, 128, 0.95, 64, 32},
-                                                 {128, 64, 0.75, 64, 32},
-                                                 {64, 128, 0.7, 32, 64},
-                                                 {64, 64, 0.6, 32, 32}}};
+// Packed operands. An H200 reaches 1.55 for split TF32, 2.1 for bf16 and 3.3 for TF32 with the largest tiles at 4096 cubed. The
+// other rates are estimates.
+constexpr std::array<TensorCoreTile, 4> kPackedSplitTiles = {{{128, 128, 1.5}, {128, 64, 1.15}, {64, 128, 1.1}, {64, 64, 0.9}}};
+constexpr std::array<TensorCoreTile, 2> kPackedTf32Tiles = {{{128, 256, 3.2}, {128, 128, 2.4}}};
+constexpr std::array<TensorCoreTile, 2> kPackedHalfTiles = {{{128, 256, 2.05}, {128, 128, 1.6}}};
+// Warp kernels: estimates. Split TF32 also needs registers for high and low, and for the sum of 8 of the depth.
+constexpr std::array<TensorCoreTile, 5> kWarpSplitTiles = {{{128, 128, 1.0, 64, 32},
+                                                            {128, 128, 0.97, 64, 64},
+                                                            {128, 64, 0.85, 64, 32},
+                                                            {64, 128, 0.8, 32, 64},
+                                                            {64, 64, 0.7, 32, 32}}};
+constexpr std::array<TensorCoreTile, 5> kWarpTiles = {{{128, 128, 1.0, 64, 64},
+                                                       {128, 128, 0.95, 64, 32},
+                                                       {128, 64, 0.75, 64, 32},
+                                                       {64, 128, 0.7, 32, 64},
+                                                       {64, 64, 0.6, 32, 32}}};
 
 }  // namespace
 
-std::optional<UnitMath> unit_math(const TemplateContext& context) {
+std::optional<TensorCoreMath> tensor_core_math(const TemplateContext& context) {
   const ir::Node& node = context.graph.nodes[context.node];
   const ir::DType type = context.graph.buffers[node.operands[0].buffer].dtype;
-  // Operands of products and convolutions; of attention without its statistics, mask and random state.
+  // Attention has more operands than these, for statistics, mask and random state, whose type does not matter here.
   const size_t operands = node.kind != ir::NodeKind::kAttention                ? node.operands.size()
                           : node.attention.kind == ir::AttentionKind::kForward ? 3
                                                                                : 4;
@@ -47,9 +47,9 @@ std::optional<UnitMath> unit_math(const TemplateContext& context) {
     if (context.graph.buffers[node.operands[i].buffer].dtype != type) return std::nullopt;
   struct Row {
     ir::DType type;
-    UnitMath math;
+    TensorCoreMath math;
   };
-  // TF32 first: without it, float32 that may be rounded is multiplied exactly. Of warps: estimates.
+  // TF32 comes first. Where it is not allowed, float32 is multiplied by split TF32. The rates of warp kernels are estimates.
   constexpr KernelLevel kWarpgroup = KernelLevel::k_warpgroup, kWarp = KernelLevel::k_warp;
   static const std::array<Row, 8> rows = {
       {{ir::DType::kF32, {KernelType::kTf32, kWarpgroup, "tf32", 1, 4, 1.5e12, 1e12}},
@@ -64,7 +64,7 @@ std::optional<UnitMath> unit_math(const TemplateContext& context) {
   for (const Row& row : rows) {
     if (row.type != type || row.math.level != kernel.level || !context.caps.kernels.has(kernel.base, row.math.type)) continue;
     if (row.math.type == KernelType::kTf32 && !node.reduced_precision) continue;
-    UnitMath math = row.math;
+    TensorCoreMath math = row.math;
     math.wide = has_form(context, math,
                          node.kind == ir::NodeKind::kContract ? KernelOperation::k_gemm_wide : KernelOperation::k_conv_wide);
     return math;
@@ -72,72 +72,73 @@ std::optional<UnitMath> unit_math(const TemplateContext& context) {
   return std::nullopt;
 }
 
-bool has_form(const TemplateContext& context, const UnitMath& math, KernelOperation form) {
+bool has_form(const TemplateContext& context, const TensorCoreMath& math, KernelOperation form) {
   for (const KernelRow& row : kernel_rows())
     if (row.operation == form && row.level == math.level) return context.caps.kernels.has(row.id, math.type);
   return false;
 }
 
-std::string UnitTile::name() const {
+std::string TensorCoreTile::name() const {
   const std::string tile = std::to_string(rows) + "x" + std::to_string(columns);
   return warp_rows == 0 ? tile : tile + "/" + std::to_string(warp_rows) + "x" + std::to_string(warp_columns);
 }
 
-std::vector<UnitTile> unit_tiles(const UnitMath& math, bool packed) {
-  using Tiles = std::span<const UnitTile>;
+std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool packed) {
+  using Tiles = std::span<const TensorCoreTile>;
   const bool halves = math.chunk == 8;
   const Tiles of_warps = math.terms == 3 ? Tiles(kWarpSplitTiles) : Tiles(kWarpTiles);
   const Tiles all = math.level == KernelLevel::k_warp ? of_warps
                     : !packed                         ? (halves ? Tiles(kHalfTiles) : Tiles(kTiles))
                     : halves                          ? Tiles(kPackedHalfTiles)
                                                       : (math.terms == 3 ? Tiles(kPackedSplitTiles) : Tiles(kPackedTf32Tiles));
-  std::vector<UnitTile> tiles;
-  for (const UnitTile& tile : all)
+  std::vector<TensorCoreTile> tiles;
+  for (const TensorCoreTile& tile : all)
     if (tile.columns <= 128 || math.wide || !halves) tiles.push_back(tile);
   return tiles;
 }
 
-int weight_producers(int chunk, const UnitTile& tile) {
+int weight_producers(int chunk, const TensorCoreTile& tile) {
   return tile.warp_rows == 0 && chunk == 4 && tile.columns == 128 ? 256 : 128;
 }
 
-double tile_cost(const Caps& caps, const UnitTile& tile, int64_t rows, int64_t columns, int64_t others) {
+double tile_cost(const Caps& caps, const TensorCoreTile& tile, int64_t rows, int64_t columns, int64_t others) {
   const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * others;
-  const int64_t rounds = (tiles + caps.units - 1) / caps.units;
-  return static_cast<double>(rounds) * tile.rows * tile.columns / tile.rate;
+  const int64_t waves = (tiles + caps.units - 1) / caps.units;
+  return static_cast<double>(waves) * tile.rows * tile.columns / tile.rate;
 }
 
-UnitProblem unit_problem(const ir::Node& node) {
+ProductSizes product_sizes(const ir::Node& node) {
   return {typical(node.sizes[1], 512), typical(node.sizes[2], 512), typical(node.reduce_sizes[0], 512),
           typical(node.sizes[0], 8), constants(node.sizes) && constants(node.reduce_sizes)};
 }
 
 namespace {
 
-constexpr int64_t kLeastPart = 256;  // of the depth, when it is split
+constexpr int64_t kMinSliceDepth = 256;  // shortest slice when the depth is split
 
-bool splits_into(const UnitProblem& problem, int64_t splits, int chunk) {
+bool splits_into(const ProductSizes& problem, int64_t splits, int chunk) {
   if (splits == 1) return true;
-  return problem.fixed && problem.depth % (splits * chunk) == 0 && problem.depth / splits >= kLeastPart;
+  return problem.fixed && problem.depth % (splits * chunk) == 0 && problem.depth / splits >= kMinSliceDepth;
 }
 
-/// Whole rounds over the compute units, then the sum of the parts.
-double seconds_of(const Caps& caps, const UnitMath& math, const UnitTile& tile, const UnitProblem& p, int64_t splits) {
+/// Estimated seconds: full waves of tiles, then the sum of the slices.
+double seconds_of(const Caps& caps, const TensorCoreMath& math, const TensorCoreTile& tile, const ProductSizes& p,
+                  int64_t splits) {
   const int64_t step = 8 * math.chunk, steps = (p.depth / splits + step - 1) / step;
   const double products =
       tile_cost(caps, tile, p.rows, p.columns, p.batches * splits) * 2 * static_cast<double>(steps * step) / math.product;
   if (splits == 1) return products;
   const double part = 4.0 * static_cast<double>(p.rows) * static_cast<double>(p.columns) * static_cast<double>(p.batches);
-  // What an epilogue would do without reading the result costs a pass over it.
+  // With slices the epilogue cannot run in the kernel, so it costs another pass over the result.
   return products + 2 * static_cast<double>(splits + 1) * part / caps.memory_bytes_per_second + caps.launch_seconds;
 }
 
 }  // namespace
 
-std::vector<UnitWay> unit_ways(const Caps& caps, const UnitMath& math, const UnitProblem& problem, bool packed) {
-  std::vector<UnitWay> ways;
-  for (const UnitTile& tile : unit_tiles(math, packed)) {
-    UnitWay best{tile, 1, seconds_of(caps, math, tile, problem, 1)};
+std::vector<TilePlan> tile_plans(const Caps& caps, const TensorCoreMath& math, const ProductSizes& problem, bool packed) {
+  std::vector<TilePlan> ways;
+  for (const TensorCoreTile& tile : tensor_core_tiles(math, packed)) {
+    TilePlan best{tile, 1, seconds_of(caps, math, tile, problem, 1)};
     for (int64_t splits = 2; splits <= 64; ++splits) {
       if (!splits_into(problem, splits, math.chunk)) continue;
       const double seconds = seconds_of(caps, math, tile, problem, splits);
@@ -145,16 +146,16 @@ std::vector<UnitWay> unit_ways(const Caps& caps, const UnitMath& math, const Uni
     }
     ways.push_back(best);
   }
-  std::stable_sort(ways.begin(), ways.end(), [](const UnitWay& a, const UnitWay& b) { return a.seconds < b.seconds; });
+  std::stable_sort(ways.begin(), ways.end(), [](const TilePlan& a, const TilePlan& b) { return a.seconds < b.seconds; });
   return ways;
 }
 
-UnitWay choose_unit_way(TemplateContext& context, const UnitMath& math, const UnitProblem& problem, bool packed) {
-  const std::vector<UnitWay> ways = unit_ways(context.caps, math, problem, packed);
+TilePlan choose_tile_plan(TemplateContext& context, const TensorCoreMath& math, const ProductSizes& problem, bool packed) {
+  const std::vector<TilePlan> ways = tile_plans(context.caps, math, problem, packed);
   std::vector<std::string> names;
-  for (const UnitWay& way : ways)
+  for (const TilePlan& way : ways)
     if (names.size() < kMostOptions) names.push_back(way.tile.name());
-  UnitWay way = ways[context.choices.pick("tile", names)];
+  TilePlan way = ways[context.choices.pick("tile", names)];
   std::vector<int64_t> splits = {way.splits};
   int64_t more = way.splits + 1;
   while (more <= 64 && !splits_into(problem, more, math.chunk)) ++more;
@@ -164,10 +165,10 @@ UnitWay choose_unit_way(TemplateContext& context, const UnitMath& math, const Un
   return way;
 }
 
-UnitTile choose_unit_tile(TemplateContext& context, const std::vector<UnitTile>& tiles, int64_t rows, int64_t columns,
-                          int64_t others) {
-  std::vector<std::pair<double, UnitTile>> ranked;
-  for (const UnitTile& tile : tiles) ranked.emplace_back(tile_cost(context.caps, tile, rows, columns, others), tile);
+TensorCoreTile choose_tensor_core_tile(TemplateContext& context, const std::vector<TensorCoreTile>& tiles, int64_t rows,
+                                       int64_t columns, int64_t others) {
+  std::vector<std::pair<double, TensorCoreTile>> ranked;
+  for (const TensorCoreTile& tile : tiles) ranked.emplace_back(tile_cost(context.caps, tile, rows, columns, others), tile);
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> names;
   for (const auto& [time, tile] : ranked)
@@ -175,27 +176,27 @@ UnitTile choose_unit_tile(TemplateContext& context, const std::vector<UnitTile>&
   return ranked[context.choices.pick("tile", names)].second;
 }
 
-int64_t resident_groups(const Caps& caps, const UnitTile& tile) {
-  // Two of the small groups fit on a unit.
+int64_t resident_groups(const Caps& caps, const TensorCoreTile& tile) {
+  // Two of the small work-groups fit on a compute unit.
   return caps.units * (tile.rows == 64 && tile.columns == 64 ? 2 : 1);
 }
 
-IndexExpr persistent_groups(const Caps& caps, const IndexExpr& tiles, const UnitTile& tile, const IndexExpr& others) {
+IndexExpr persistent_groups(const Caps& caps, const IndexExpr& tiles, const TensorCoreTile& tile, const IndexExpr& others) {
   if (tile.warp_rows != 0) return tiles;
   const int64_t resident = resident_groups(caps, tile);
   if (!tiles.is_const() || !others.is_const()) return ir::min(tiles, ir::max(ir::floordiv(resident, others), 1));
-  // One group more than run at once would wait until the others have done all their tiles.
-  const auto rounds = [&](int64_t groups) {
+  // A work-group more than are resident would wait until the others have computed all their tiles.
+  const auto waves = [&](int64_t groups) {
     return ((tiles.constant() + groups - 1) / groups) * ((groups * others.constant() + resident - 1) / resident);
   };
   int64_t best = 1;
   for (int64_t groups = 2; groups <= std::min(tiles.constant(), resident); ++groups)
-    if (rounds(groups) <= rounds(best)) best = groups;
+    if (waves(groups) <= waves(best)) best = groups;
   return best;
 }
 
-void use_tensor_cores(const TemplateContext& context, TemplateLaunch& launch, const UnitMath& math, const UnitTile& tile,
-                      int producers, int store_width) {
+void use_tensor_cores(const TemplateContext& context, TemplateLaunch& launch, const TensorCoreMath& math,
+                      const TensorCoreTile& tile, int producers, int store_width) {
   launch.kernel = context.kernel;
   launch.variant = tile.name() + " " + math.name;
   define_types(context, launch, store_width);
@@ -210,8 +211,8 @@ void use_tensor_cores(const TemplateContext& context, TemplateLaunch& launch, co
   launch.local = {tile.rows / tile.warp_rows * (tile.columns / tile.warp_columns) * 32, 1, 1};
 }
 
-void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const UnitMath& math, const UnitTile& tile,
-                   const IndexExpr& columns, int producers) {
+void use_tensor_core_tile(const TemplateContext& context, TemplateLaunch& launch, const TensorCoreMath& math,
+                          const TensorCoreTile& tile, const IndexExpr& columns, int producers) {
   const int store_width = multiples(context, math.chunk, {columns}) ? math.chunk : 2;
   use_tensor_cores(context, launch, math, tile, producers, store_width);
   launch.store_aligned = true;

@@ -9,70 +9,72 @@
 
 namespace ocl::schedule {
 
-/// What tensor cores multiply for a node, and what their kernels ask of operands.
-struct UnitMath {
+/// How tensor cores multiply the operands of a node, how fast, and what the kernels require of operands.
+struct TensorCoreMath {
   KernelType type;
-  KernelLevel level;  // whose registers hold a product's sums: four warps' or one's
-  const char* name;   // "split tf32", for variants
-  int terms;          // products a pair of floats; 1 for operands of 16 bits
-  int chunk;          // elements of 16 bytes: strides and contiguous channels are multiples of it
-  double flops;       // of one compute unit of an H200 at full speed
-  double product;     // of a matrix product in tiles of 128 x 128, operands in place
+  KernelLevel level;  // warpgroup (wgmma) or warp (mma)
+  const char* name;   // "split tf32", part of a variant's name
+  int terms;          // products that stand for one product of floats; 1 for operands of 16 bits
+  int chunk;          // elements of 16 bytes; strides and contiguous channels must be multiples of it
+  double flops;       // multiply-adds per second of one compute unit of an H200, at best
+  double product;     // the same for a matrix product in tiles of 128 x 128 with operands in place
   bool wide = false;  // tiles of 256 columns may be used
 };
-/// How the row under choice multiplies the node's operands; nullopt if it does not take them on this device.
-std::optional<UnitMath> unit_math(const TemplateContext& context);
-/// Whether a further form of the row under choice may be used.
-bool has_form(const TemplateContext& context, const UnitMath& math, KernelOperation form);
+/// How the kernel that is being chosen would multiply the node's operands; nullopt if it cannot on this device.
+std::optional<TensorCoreMath> tensor_core_math(const TemplateContext& context);
+/// Whether this device may use `form`, a variant of the kernel that is being chosen.
+bool has_form(const TemplateContext& context, const TensorCoreMath& math, KernelOperation form);
 
-/// A work-group's tile of the output; 64 rows a consumer, or a part of it a warp.
-struct UnitTile {
+/// The tile of the output that a work-group computes. A consumer warpgroup has 64 of its rows, a warp has warp_rows x
+/// warp_columns.
+struct TensorCoreTile {
   int rows, columns;
-  double rate;  // multiply-adds per second relative to 128 x 128 in place when the device is full
+  double rate;  // speed on a full device, relative to tiles of 128 x 128 with operands in place
   int warp_rows = 0, warp_columns = 0;
   std::string name() const;  // "128x128", "128x128/64x32"
 };
 
-/// The tiles of operands in place, or packed.
-std::vector<UnitTile> unit_tiles(const UnitMath& math, bool packed);
-/// Work-items that stage the operands of a weight's gradient: 32 bits are split and transposed on their way.
-int weight_producers(int chunk, const UnitTile& tile);
+/// The tiles of kernels with packed operands, or with operands in place.
+std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool packed);
+/// Producers of a weight gradient's kernel. Operands of 32 bits need more, because producers split and transpose them.
+int weight_producers(int chunk, const TensorCoreTile& tile);
 
-/// What `others` times rows x columns take in whole rounds over the compute units: elements of the output to a unit, at the
-/// rate of a tile of 128 x 128 in place.
-double tile_cost(const Caps& caps, const UnitTile& tile, int64_t rows, int64_t columns, int64_t others);
-/// A batch of matrix products as the model of cost sees it.
-struct UnitProblem {
+/// Cost of `others` products of rows x columns, rounded up to full waves: output elements per compute unit, divided by the
+/// tile's rate.
+double tile_cost(const Caps& caps, const TensorCoreTile& tile, int64_t rows, int64_t columns, int64_t others);
+/// The sizes of a batch of matrix products, for the cost model.
+struct ProductSizes {
   int64_t rows, columns, depth, batches;
-  bool fixed;  // all sizes are known: the depth may be split
+  bool fixed;  // all sizes are known now, so the depth may be split
 };
-/// How it runs: tile, parts of the depth, estimated seconds.
-struct UnitWay {
-  UnitTile tile;
+/// One way to compute it: the tile, the number of slices of the depth, the estimated time.
+struct TilePlan {
+  TensorCoreTile tile;
   int64_t splits;
   double seconds;
 };
-/// Multiply-adds below which operands are never packed.
-inline constexpr int64_t kLeastPacked = int64_t{1} << 27;
-UnitProblem unit_problem(const ir::Node& node);
-/// The best way with each tile, the quickest first.
-std::vector<UnitWay> unit_ways(const Caps& caps, const UnitMath& math, const UnitProblem& problem, bool packed);
-/// One of these, by the knobs "tile" and "splits".
-UnitWay choose_unit_way(TemplateContext& context, const UnitMath& math, const UnitProblem& problem, bool packed);
+/// Operands of products with fewer multiply-adds are never packed.
+inline constexpr int64_t kMinPackedProducts = int64_t{1} << 27;
+ProductSizes product_sizes(const ir::Node& node);
+/// The best plan for each tile, the fastest first.
+std::vector<TilePlan> tile_plans(const Caps& caps, const TensorCoreMath& math, const ProductSizes& problem, bool packed);
+/// Chooses one of these plans by the knobs "tile" and "splits".
+TilePlan choose_tile_plan(TemplateContext& context, const TensorCoreMath& math, const ProductSizes& problem, bool packed);
 
-/// The tile that finishes them first. Knob "tile".
-UnitTile choose_unit_tile(TemplateContext& context, const std::vector<UnitTile>& tiles, int64_t rows, int64_t columns,
-                          int64_t others);
-/// Groups of this size that run at once; of these, those that loop over `tiles` tiles, `others` times at once: as many as fit
-/// on the device; those of warps take a tile each.
-int64_t resident_groups(const Caps& caps, const UnitTile& tile);
-ir::IndexExpr persistent_groups(const Caps& caps, const ir::IndexExpr& tiles, const UnitTile& tile,
+/// The tile with the lowest tile_cost. Knob "tile".
+TensorCoreTile choose_tensor_core_tile(TemplateContext& context, const std::vector<TensorCoreTile>& tiles, int64_t rows,
+                                       int64_t columns, int64_t others);
+/// resident_groups: work-groups of a tile's size that run at the same time. persistent_groups: work-groups that a launch over
+/// `tiles` tiles needs, if `others` such launches share the device: as many as are resident, or a work-group for each tile if
+/// the kernel is a warp kernel.
+int64_t resident_groups(const Caps& caps, const TensorCoreTile& tile);
+ir::IndexExpr persistent_groups(const Caps& caps, const ir::IndexExpr& tiles, const TensorCoreTile& tile,
                                 const ir::IndexExpr& others);
-/// Kernel, tile, terms and local size of a launch of the row under choice.
-void use_tensor_cores(const TemplateContext& context, TemplateLaunch& launch, const UnitMath& math, const UnitTile& tile,
-                      int producers = 128, int store_width = 2);
+/// Sets kernel, tile, terms and local size of a launch of the kernel that is being chosen.
+void use_tensor_cores(const TemplateContext& context, TemplateLaunch& launch, const TensorCoreMath& math,
+                      const TensorCoreTile& tile, int producers = 128, int store_width = 2);
 /// The same for a kernel that stores vectors along rows of `columns` elements.
-void use_unit_tile(const TemplateContext& context, TemplateLaunch& launch, const UnitMath& math, const UnitTile& tile,
-                   const ir::IndexExpr& columns, int producers = 128);
+void use_tensor_core_tile(const TemplateContext& context, TemplateLaunch& launch, const TensorCoreMath& math,
+                          const TensorCoreTile& tile, const ir::IndexExpr& columns, int producers = 128);
 
 }  // namespace ocl::schedule

@@ -34,8 +34,8 @@ std::array<int, 4> points(ir::Node& node, int g0, int g1, int g2) {
           g2};
 }
 
-/// G g G^T of every filter as an ordinary Map that writes u [16][C][K]; `turned` by 180 degrees with the channels exchanged for
-/// the data gradient.
+/// A Map that writes G g G^T of every filter as u [16][C][K]. turned: for the data gradient, with filters turned by 180 degrees
+/// and channels exchanged.
 TemplateLaunch::Input transformed(TemplateContext& context, const ir::View& w, const IndexExpr& C, const IndexExpr& K,
                                   bool turned) {
   ir::Buffer buffer;
@@ -88,8 +88,8 @@ bool choose_winograd_group(TemplateContext& context, TemplateLaunch& launch) {
   if (context.caps.local_bytes < 36864) return false;  // kernels/winograd/group.cl: LOCAL_FLOATS
   const IndexExpr batch = node.sizes[0], K = node.sizes[1], P = node.sizes[2], Q = node.sizes[3], C = x.sizes[1];
   if (!constants({batch, C, K, P, Q})) return false;
-  // 1.05 to 1.2 times the speed of conv_group where its groups fill the device and few outputs are cut off (H200: 56x56 to
-  // 14x14; not 7x7).
+  // This kernel is 1.05 to 1.2 times as fast as conv_group if its work-groups fill the device and few outputs are cut off (on
+  // an H200: 56x56 to 14x14, but not 7x7).
   const IndexExpr patches = batch * ir::ceildiv(P, 2) * ir::ceildiv(Q, 2);
   const IndexExpr work_groups = ir::ceildiv(patches, 32) * ir::ceildiv(K, 32);
   if (C.constant() < 32 || K.constant() < 32 || work_groups.constant() < 4 * static_cast<int64_t>(context.caps.units))

@@ -13,8 +13,48 @@ namespace {
 
 using ir::IndexExpr;
 
-/// U[16][panel][C][width] from the filters g[k][c][r][s] of the view at coords(k, c, r, s): u[a][b] = sum over r, s of G[a][r]
-/// g[r][s] G[b][s], one Map with the nine loads and sixteen stores. Zero where k >= K.
+/// The body of a Map while its ops are added.
+struct Ops {
+  std::vector<ir::Op>& ops;
+
+  int add(ir::Op op) {
+    ops.push_back(std::move(op));
+    return static_cast<int>(ops.size()) - 1;
+  }
+  int op(ir::OpCode code, ir::DType dtype, std::vector<int> args) {
+    ir::Op o;
+    o.code = code;
+    o.dtype = dtype;
+    o.args = std::move(args);
+    return add(o);
+  }
+  int index(const IndexExpr& e) {
+    ir::Op o;
+    o.code = ir::OpCode::kIndex;
+    o.dtype = ir::DType::kI64;
+    o.index = {e};
+    return add(o);
+  }
+  int constant(double value) {
+    ir::Op o;
+    o.code = ir::OpCode::kConstant;
+    o.dtype = ir::DType::kF32;
+    o.constant.f = value;
+    return add(o);
+  }
+  /// G d for three values d; `half` is the constant 0.5.
+  std::array<int, 4> transform(const std::array<int, 3>& d, int half) {
+    const int ends = op(ir::OpCode::k_add, ir::DType::kF32, {d[0], d[2]});
+    const int even = op(ir::OpCode::k_mul, ir::DType::kF32, {ends, half});
+    const int odd = op(ir::OpCode::k_mul, ir::DType::kF32, {d[1], half});
+    const int sum = op(ir::OpCode::k_add, ir::DType::kF32, {even, odd}),
+              difference = op(ir::OpCode::k_sub, ir::DType::kF32, {even, odd});
+    return {d[0], sum, difference, d[2]};
+  }
+};
+
+/// A Map that writes U[16][panel][C][width] from the filters g[k][c][r][s], the view at coords(k, c, r, s): u[a][b] = sum over
+/// r, s of G[a][r] g[r][s] G[b][s], with nine loads and sixteen stores. Zero where k >= K.
 Operand transformed_filters(TemplateContext& context, const ir::View& w, int64_t K, int64_t C, int width, bool gradient) {
   ir::Graph& graph = context.graph;
   const IndexExpr panels = ir::ceildiv(K, width);
@@ -31,43 +71,13 @@ Operand transformed_filters(TemplateContext& context, const ir::View& w, int64_t
   ir::Ranges ranges = graph.ranges();
   for (int d = 0; d < 3; ++d) ranges.set_extent({ir::SymbolKind::kLoop, d}, node.sizes[d]);
   const IndexExpr k = ir::simplify(IndexExpr::loop(0) * width + IndexExpr::loop(2), ranges), c = IndexExpr::loop(1);
-  auto add = [&](ir::Op op) {
-    node.body.ops.push_back(std::move(op));
-    return static_cast<int>(node.body.ops.size()) - 1;
-  };
-  auto op = [&](ir::OpCode code, ir::DType dtype, std::vector<int> args) {
-    ir::Op o;
-    o.code = code;
-    o.dtype = dtype;
-    o.args = std::move(args);
-    return add(o);
-  };
-  auto index = [&](const IndexExpr& e) {
-    ir::Op o;
-    o.code = ir::OpCode::kIndex;
-    o.dtype = ir::DType::kI64;
-    o.index = {e};
-    return add(o);
-  };
+  Ops ops{node.body.ops};
   int mask = ir::kNone;
   if (K % width != 0) {
-    const int left = index(k), right = index(K);
-    mask = op(ir::OpCode::k_lt, ir::DType::kBool, {left, right});
+    const int left = ops.index(k), right = ops.index(K);
+    mask = ops.op(ir::OpCode::k_lt, ir::DType::kBool, {left, right});
   }
-  ir::Op half;
-  half.code = ir::OpCode::kConstant;
-  half.dtype = ir::DType::kF32;
-  half.constant.f = 0.5;
-  const int half_value = add(half);
-  // o = G d
-  auto transform = [&](const std::array<int, 3>& d) {
-    const int ends = op(ir::OpCode::k_add, ir::DType::kF32, {d[0], d[2]});
-    const int even = op(ir::OpCode::k_mul, ir::DType::kF32, {ends, half_value});
-    const int odd = op(ir::OpCode::k_mul, ir::DType::kF32, {d[1], half_value});
-    const int sum = op(ir::OpCode::k_add, ir::DType::kF32, {even, odd}),
-              difference = op(ir::OpCode::k_sub, ir::DType::kF32, {even, odd});
-    return std::array<int, 4>{d[0], sum, difference, d[2]};
-  };
+  const int half = ops.constant(0.5);
   std::array<std::array<int, 3>, 4> half_done;  // G g
   for (int s = 0; s < 3; ++s) {
     std::array<int, 3> column;
@@ -82,13 +92,13 @@ Operand transformed_filters(TemplateContext& context, const ir::View& w, int64_t
       load.buffer = w.buffer;
       if (mask != ir::kNone) load.args = {mask};
       for (const IndexExpr& e : w.coords) load.index.push_back(ir::simplify(ir::substitute(e, with), ranges));
-      column[r] = add(load);
+      column[r] = ops.add(load);
     }
-    const std::array<int, 4> done = transform(column);
+    const std::array<int, 4> done = ops.transform(column, half);
     for (int a = 0; a < 4; ++a) half_done[a][s] = done[a];
   }
   for (int a = 0; a < 4; ++a) {
-    const std::array<int, 4> done = transform(half_done[a]);
+    const std::array<int, 4> done = ops.transform(half_done[a], half);
     for (int b = 0; b < 4; ++b) {
       ir::Store store;
       store.buffer = buffer;
@@ -110,8 +120,7 @@ bool choose_winograd_item(TemplateContext& context, TemplateLaunch& launch) {
   const bool gradient = conv.kind == ir::ConvolveKind::kData;
   const ir::View &x = node.operands[0], &w = node.operands[1];
   for (const ir::View& view : node.operands)
-    if (context.graph.buffers[view.buffer].dtype != ir::DType::kF32)
-      return false;  // transformed filters need all of f32's bits
+    if (context.graph.buffers[view.buffer].dtype != ir::DType::kF32) return false;  // transformed filters need f32
   if (conv.groups != 1 || conv.stride != std::array<int, 2>{1, 1} || conv.dilation != std::array<int, 2>{1, 1}) return false;
   if (!w.sizes[2].is_const(3) || !w.sizes[3].is_const(3) || !constants({x.sizes[1], node.sizes[1]})) return false;
   if (gradient && (conv.padding[0] > 2 || conv.padding[1] > 2)) return false;
@@ -129,13 +138,13 @@ bool choose_winograd_item(TemplateContext& context, TemplateLaunch& launch) {
   const int width = tile.vectors * vw;
   const Operand filters = transformed_filters(context, w, K, C, width, gradient);
 
-  // A block of tiles: 16 * block * (C + width) floats within 1 MB; all tiles of a core when they are few, for then the filters
-  // are the larger traffic.
+  // A block of tiles takes 16 * block * (C + width) floats and should stay within 1 MB. If there are few tiles, a block has all
+  // tiles of a core, because then loading the filters costs more.
   const int64_t panels = (K + width - 1) / width, pitch = (C + vw - 1) / vw * vw, units = caps.units;
   const int64_t fits = std::max<int64_t>(tile.rows, (1 << 20) / (64 * (pitch + width)));
   int64_t items = 2 * units, block = std::min<int64_t>(fits, 24), shares = 1;
   const bool few_tiles = count < items * 24;
-  if (few_tiles) {  // share out the panels as well: an item takes half of the tiles or all, and a part of the panels
+  if (few_tiles) {  // a work-item takes half of the tiles or all of them, and a share of the panels
     items = 1;
     block = std::min<int64_t>(count, 192);
     shares = std::min<int64_t>(panels, 2 * units);

@@ -1,23 +1,29 @@
-// tests/no_device/unit_case_packed.h: emulated gemm_packed_warpgroup of operands that pack_group packed: batch 2, sizes from
-// the command line, both operands by strides. Arguments: M N K padding offset groups shared (whether all products have the same
-// B).
-using Pack = void(UNIT_T_HOST*, ulong, int, int, int, long, long, long, long, float*, ulong);
+// tests/no_device/emulator_case_packed.h: emulated gemm_packed_warpgroup of operands that pack_group packed: batch 2, sizes
+// from the command line, both operands by strides. Arguments: M N K padding offset groups shared (whether all products have the
+// same B).
+using Pack = void(OPERAND_T_HOST*, ulong, int, int, int, long, long, long, long, float*, ulong);
 extern "C" Pack pack_a, pack_b;
 extern "C" void k(float*, ulong, float*, ulong, int, int, int, long, long, float*, ulong);
 
-/// The blocks of `count` matrices, behind `front` floats.
-static std::vector<float> packed(Pack* pack, std::vector<UNIT_T_HOST>& x, ulong offset, int count, int width, int depth,
-                                 long size, long along_width, long along_depth, int parts, ulong front) {
-  const int step = 128 / sizeof(UNIT_T_HOST), steps = (depth + step - 1) / step, panels = (width + 63) / 64;
-  std::vector<float> blocks(front + static_cast<size_t>(count) * panels * steps * parts * 2048 + 64, NAN);
+/// Matrices [count][width][depth] by strides, `offset` elements into a buffer.
+struct Matrices {
+  int count, width, depth;
+  ulong offset;
+  long size, along_width, along_depth;  // strides in elements
+};
+
+/// The blocks of the matrices in x, behind `front` floats: `pieces` (high and low, or one) for each.
+static std::vector<float> packed(Pack* pack, std::vector<OPERAND_T_HOST>& x, const Matrices& m, int pieces, ulong front) {
+  const int step = 128 / sizeof(OPERAND_T_HOST), steps = (m.depth + step - 1) / step, panels = (m.width + 63) / 64;
+  std::vector<float> blocks(front + static_cast<size_t>(m.count) * panels * steps * pieces * 2048 + 64, NAN);
   const size_t pairs = (steps + 1) / 2;
-  const bool along = along_depth == 1;
-  launch(along ? pairs : panels, along ? panels : pairs, count, 256,
-         [&] { pack(x.data(), offset, width, depth, 1, size, 0, along_width, along_depth, blocks.data(), front); });
+  const bool along = m.along_depth == 1;
+  launch(along ? pairs : panels, along ? panels : pairs, m.count, 256,
+         [&] { pack(x.data(), m.offset, m.width, m.depth, 1, m.size, 0, m.along_width, m.along_depth, blocks.data(), front); });
   return blocks;
 }
 
-/// With fp32, small parts that TF32 does not hold beside the large ones.
+/// With fp32, each value has a small term that TF32 alone would lose.
 static std::vector<float> values(size_t count, uint seed) {
   std::vector<float> v = numbers(count, seed);
 #if TERMS == 3
@@ -42,13 +48,13 @@ int run_case(int, char** argv) {
   const long a_size = A_MAJOR == 1 ? M * a_row : K * a_col, b_size = B_MAJOR == 1 ? N * b_col : K * b_row;
   const std::vector<float> a = values(offset + batch * a_size, 1), b = values(offset + batch * b_size, 2);
   auto x = stored(a), y = stored(b);
-  const int b_parts = TERMS == 3 ? 2 : 1, step = 128 / sizeof(UNIT_T_HOST), steps = (K + step - 1) / step;
-  std::vector<float> pa = packed(pack_a, x, offset, batch, M, K, a_size, a_row, a_col, 1, 32);
-  std::vector<float> pb = packed(pack_b, y, offset, shared ? 1 : batch, N, K, b_size, b_col, b_row, b_parts, 32);
+  const int b_pieces = TERMS == 3 ? 2 : 1, step = 128 / sizeof(OPERAND_T_HOST), steps = (K + step - 1) / step;
+  std::vector<float> pa = packed(pack_a, x, {batch, M, K, offset, a_size, a_row, a_col}, 1, 32);
+  std::vector<float> pb = packed(pack_b, y, {shared ? 1 : batch, N, K, offset, b_size, b_col, b_row}, b_pieces, 32);
   std::vector<float> c(static_cast<size_t>(batch) * M * N, -1e30f);
   launch(groups, 1, batch, TILE_M / 64 * 128 + (TILE_M > 128 ? 128 : 32), [&] {
     k(pa.data(), 32, pb.data(), 32, M, N, K, (M + 63) / 64 * static_cast<long>(steps) * 2048,
-      shared ? 0 : (N + 63) / 64 * static_cast<long>(steps) * b_parts * 2048, c.data(), 0);
+      shared ? 0 : (N + 63) / 64 * static_cast<long>(steps) * b_pieces * 2048, c.data(), 0);
   });
   const ocl::checks::Sums want = ocl::checks::matrix_products(
       batch, M, N, K, [&](int i, int m, int d) { return a[offset + i * a_size + m * a_row + d * a_col]; },

@@ -1,7 +1,7 @@
-// tests/no_device/unit_case_gemm.h: emulated gemm_warpgroup or gemm_warp: batch 2, sizes from the command line, both operands
-// by strides. Arguments: M N K padding offset groups.
-extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, int, int, int, int, long, long, long, long, long, long, long, long,
-                  float*, ulong);
+// tests/no_device/emulator_case_gemm.h: emulated gemm_warpgroup or gemm_warp: batch 2, sizes from the command line, both
+// operands by strides. Arguments: M N K padding offset groups.
+extern "C" void k(OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, int, int, int, int, long, long, long, long, long, long, long,
+                  long, float*, ulong);
 
 int run_case(int, char** argv) {
   const int M = std::atoi(argv[1]), N = std::atoi(argv[2]), K = std::atoi(argv[3]), padding = std::atoi(argv[4]);
@@ -26,7 +26,7 @@ int run_case(int, char** argv) {
 #endif
   auto x = stored(a), y = stored(b);
   std::vector<float> c(static_cast<size_t>(batch) * M * N, -1e30f);
-  launch(tiles, 1, batch, UNIT_ITEMS, [&] {
+  launch(tiles, 1, batch, GROUP_ITEMS, [&] {
     k(x.data(), offset, y.data(), offset, M, N, K, 1, a_size, 0, a_row, a_col, b_size, 0, b_row, b_col, c.data(), 0);
   });
   const ocl::checks::Sums want = ocl::checks::matrix_products(

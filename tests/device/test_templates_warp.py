@@ -1,9 +1,9 @@
-# tests/device/test_templates_mma.py: products, convolutions and attention on warp tensor cores at edge sizes, where a device has them.
+# tests/device/test_templates_warp.py: products, convolutions and attention on warp tensor cores at edge sizes, where a device has them.
 """The error against fp64 is at most twice that of PyTorch's own sums in the same type; with TF32 allowed, that of ten bits."""
 
 import pytest
 import torch
-from test_templates_wgmma import ATTENTIONS, DIRECTIONS, DTYPES, GEMMS, LONG_HEADS, attention, matrices
+from test_templates_warpgroup import ATTENTIONS, DIRECTIONS, DTYPES, GEMMS, LONG_HEADS, attention, matrices
 
 from torch_ocl_compile import config
 
@@ -80,7 +80,7 @@ def test_convolution(ocl_device, shape, kind, dtype, tmp_path):
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_weight_gradient_of_many_pixels(ocl_device, dtype, channels_last, tmp_path):
-    """In parts, whose partial results a second kernel adds in order: the same bits each time."""
+    """Slices, which a second kernel adds in order, give the same bits each time."""
     layout = torch.channels_last if channels_last else torch.contiguous_format
     x, dy = (torch.randn(5, c, 55, 57).to(dtype).contiguous(memory_format=layout) for c in (40, 72))
     weight = torch.randn(72, 40, 3, 3).to(dtype)
@@ -109,9 +109,9 @@ def test_attention_of_inputs_that_are_not_aligned(ocl_device, dtype, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape, units", [(shape, True) for shape in ATTENTIONS + LONG_HEADS if shape[1] > 1] + [(ATTENTIONS[1], False)])
-def test_gradients_of_attention(ocl_device, shape, units, dtype, tmp_path):
-    """From the rows' maxima and sums that the forward kernel stores; without units for them, by the portable kernels."""
+@pytest.mark.parametrize("shape, tensor_cores", [(shape, True) for shape in ATTENTIONS + LONG_HEADS if shape[1] > 1] + [(ATTENTIONS[1], False)])
+def test_gradients_of_attention(ocl_device, shape, tensor_cores, dtype, tmp_path):
+    """From the rows' maxima and sums that the forward kernel stores; where they have no tensor core kernel, the portable one runs."""
     call, tensors = attention(shape, dtype)
     weight = torch.randn(*shape[0][:3], shape[3]).to(dtype)
 
@@ -122,14 +122,14 @@ def test_gradients_of_attention(ocl_device, shape, units, dtype, tmp_path):
 
     torch._dynamo.reset()
     function = torch.compile(call, backend="ocl", options={"fallback": "error"}, dynamic=False)
-    with config.override(dump=str(tmp_path), disable="warpgroup" if units else "warpgroup,attention_gradient_warp"):
+    with config.override(dump=str(tmp_path), disable="warpgroup" if tensor_cores else "warpgroup,attention_gradient_warp"):
         ours = gradients(function, ocl_device, dtype)
     texts = [path.read_text() for path in tmp_path.rglob("*.cl")]
     assert any("// kernels/attention/warp.cl" in text for text in texts)
-    on_units = units and (dtype != torch.float32 or max(shape[0][3], shape[3]) <= 64)
+    on_tensor_cores = tensor_cores and (dtype != torch.float32 or max(shape[0][3], shape[3]) <= 64)
     for number in (1, 2):
         kernels = [text for text in texts if "// kernels/attention/gradient_warp.cl" in text]
-        assert any(f"#define PASS {number}\n" in text for text in kernels) == on_units
+        assert any(f"#define PASS {number}\n" in text for text in kernels) == on_tensor_cores
     allowed = {torch.bfloat16: 2e-3, torch.float16: 3e-4}.get(dtype, 5e-7)
     for got, plain, exact in zip(
         ours, gradients(call, "cpu", dtype), gradients(call, "cpu", torch.float64), strict=True
@@ -138,7 +138,7 @@ def test_gradients_of_attention(ocl_device, shape, units, dtype, tmp_path):
         assert error <= 2 * limit + allowed * exact.pow(2).mean().sqrt(), (error, limit)
 
 
-def test_without_any_units(ocl_device, tmp_path):
+def test_without_tensor_cores(ocl_device, tmp_path):
     torch._dynamo.reset()
     a = torch.randn(256, 256)
     with config.override(dump=str(tmp_path), disable="warpgroup,warp"):

@@ -1,4 +1,4 @@
-# tests/device/test_templates_wgmma.py: the matrix-unit kernels at edge sizes, where a device has the units.
+# tests/device/test_templates_warpgroup.py: the kernels on warpgroup tensor cores at edge sizes, where a device has them.
 """The error against fp64 is at most twice that of PyTorch's own sums in the same type; with TF32 allowed, that of ten bits."""
 
 import pytest

@@ -1,11 +1,11 @@
-// tests/no_device/unit_case_attention.h: emulated attention_warpgroup or attention_warp, queries behind each other in memory as
-// [b, l, h, d]. Arguments: batch heads, heads of q per head of k, queries keys offset.
+// tests/no_device/emulator_case_attention.h: emulated attention_warpgroup or attention_warp, queries behind each other in
+// memory as [b, l, h, d]. Arguments: batch heads, heads of q per head of k, queries keys offset.
 #if MASK == 1
 using Mask = unsigned char;
 #elif MASK == 3
 using Mask = float;
 #endif
-extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong,
+extern "C" void k(OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong,
 #ifdef MASK
                   Mask*, ulong,
 #endif
@@ -36,7 +36,7 @@ int run_case(int, char** argv) {
   const auto added = numbers(mask.size(), 4);
   for (size_t i = 0; i < mask.size(); ++i) mask[i] = MASK == 1 ? added[i] > -0.5f : added[i];
 #endif
-  launch((queries + TILE_M - 1) / TILE_M, heads, batch, UNIT_ITEMS, [&] {
+  launch((queries + TILE_M - 1) / TILE_M, heads, batch, GROUP_ITEMS, [&] {
     k(qs.data(), offset, ks.data(), offset, vs.data(), offset,
 #ifdef MASK
       mask.data(), 0,

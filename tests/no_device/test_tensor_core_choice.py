@@ -1,6 +1,6 @@
-# tests/no_device/test_unit_choice.py: which matrix-unit kernel a product or a convolution gets, by its types and by what the user allows.
-"""No device: graphs are scheduled for capabilities with matrix units. What the kernels compute is tested on a unit in software, and
-on devices."""
+# tests/no_device/test_tensor_core_choice.py: which tensor core kernel a product or a convolution gets.
+"""Graphs are scheduled for capabilities with tensor cores, without a device. test_emulated_kernels.py and tests/device check what
+the kernels compute."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ import torch
 import torch.nn.functional as F
 
 from tests.no_device.scheduling import CAPS, Seen, collecting
-from tests.no_device.test_lowering import compiled
-from tests.no_device.test_unit_kernels import CLANG
+from tests.no_device.test_emulated_kernels import CLANG
 from torch_ocl_compile import _C
-from torch_ocl_compile._C import ir
 from torch_ocl_compile.lowering.graph import allows_tf32
 
 ALLOWED: dict[str, Callable[[], None]] = {
@@ -49,7 +47,7 @@ def settings() -> Iterator[None]:
 
 
 def kernels(
-    call: Callable[..., Any], inputs: list[torch.Tensor], device: str = "units", **caps: Any
+    call: Callable[..., Any], inputs: list[torch.Tensor], device: str = "warpgroup", **caps: Any
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """The choices' log lines and the kernels of all graphs that the call runs."""
     seen: list[Seen] = []
@@ -107,7 +105,7 @@ def test_halves(dtype: torch.dtype, name: str) -> None:
     assert f"128x256 {name}" in log[0] or f"128x128 {name}" in log[0]
     assert len(texts) == 1 and "#define B_K_MAJOR 1" in macros(texts[0]) and "#define A_K_MAJOR 1" in macros(texts[0])
     log, texts = kernels(lambda a, b: a.t() @ b, [a[:, :256].contiguous(), torch.randn(1024, 64).to(dtype)])
-    assert log[0].endswith(name) or "parts" in log[0]
+    assert log[0].endswith(name) or "slices" in log[0]
     assert "#define B_K_MAJOR 0" in macros(texts[0]) and "#define A_K_MAJOR 0" in macros(texts[0])
 
 
@@ -183,11 +181,11 @@ def test_what_a_check_rules_out_is_not_used() -> None:
     "dtype, kind, name",
     [(torch.float32, "fp32", "split tf32"), (torch.bfloat16, "bf16", "bf16"), (torch.float16, "fp16", "f16")],
 )
-def test_units_of_a_warp(dtype: torch.dtype, kind: str, name: str) -> None:
+def test_warp_tensor_cores(dtype: torch.dtype, kind: str, name: str) -> None:
     """Where there are none of four warps, in place; without either, the portable kernel."""
     a = torch.randn(300, 256).to(dtype)
     inputs = [a, torch.randn(256, 264).to(dtype)]
-    log, texts = kernels(lambda a, b: torch.relu(a @ b), inputs, "warps")
+    log, texts = kernels(lambda a, b: torch.relu(a @ b), inputs, "warp")
     assert "gemm_warp " in log[0] and log[0].endswith(name) and len(texts) == 1
     assert "mma.sync" in texts[0]["text"] and "wgmma.mma_async" not in texts[0]["text"]
     rows, columns, *warps = (
@@ -195,22 +193,22 @@ def test_units_of_a_warp(dtype: torch.dtype, kind: str, name: str) -> None:
     )
     assert texts[0]["local"] == [rows // warps[0] * (columns // warps[1]) * 32, 1, 1]
     assert texts[0]["groups"] == [str(-(-300 // rows) * -(-264 // columns)), "1", "1"]
-    assert "gemm_warpgroup" in kernels(torch.mm, inputs, "warps", kernels=f"warp,warpgroup:{kind}")[0][0]
-    assert "gemm_group" in kernels(torch.mm, inputs, "warps", disable=f"warp:{kind}")[0][0]
-    assert "gemm_group" in kernels(torch.mm, [a[:16], inputs[1]], "warps")[0][0]
+    assert "gemm_warpgroup" in kernels(torch.mm, inputs, "warp", kernels=f"warp,warpgroup:{kind}")[0][0]
+    assert "gemm_group" in kernels(torch.mm, inputs, "warp", disable=f"warp:{kind}")[0][0]
+    assert "gemm_group" in kernels(torch.mm, [a[:16], inputs[1]], "warp")[0][0]
 
 
-def test_tf32_by_units_of_a_warp() -> None:
+def test_tf32_on_warp_tensor_cores() -> None:
     torch.set_float32_matmul_precision("high")
     inputs = [torch.randn(256, 256), torch.randn(256, 256)]
-    log, texts = kernels(torch.mm, inputs, "warps")
+    log, texts = kernels(torch.mm, inputs, "warp")
     assert log[0].endswith(" tf32") and "split" not in log[0] and "#define TERMS 1" in macros(texts[0])
-    assert "split tf32" in kernels(torch.mm, inputs, "warps", disable="gemm_warp:tf32")[0][0]
+    assert "split tf32" in kernels(torch.mm, inputs, "warp", disable="gemm_warp:tf32")[0][0]
 
 
 @pytest.mark.parametrize("dtype, name", [(torch.float32, "split tf32"), (torch.bfloat16, "bf16")])
-def test_convolutions_by_units_of_a_warp(dtype: torch.dtype, name: str) -> None:
-    """Forward and both gradients; that of the weight in parts."""
+def test_convolutions_on_warp_tensor_cores(dtype: torch.dtype, name: str) -> None:
+    """Forward and both gradients; the weight gradient is split into slices."""
     x, w = torch.randn(2, 64, 16, 16).to(dtype), torch.randn(72, 64, 3, 3).to(dtype)
 
     def step(x: torch.Tensor, w: torch.Tensor) -> Any:
@@ -219,19 +217,19 @@ def test_convolutions_by_units_of_a_warp(dtype: torch.dtype, name: str) -> None:
             y, x, w, None, [2, 2], [1, 1], [1, 1], False, [0, 0], 1, (True, True, False)
         )[:2]
 
-    log, texts = kernels(step, [x, w], "warps")
+    log, texts = kernels(step, [x, w], "warp")
     assert sum("conv_warp " in line and line.endswith(name) for line in log) == 2
     weight = next(line for line in log if "conv_weight_warp " in line)
-    assert name in weight and "parts" not in weight and len(log) == 3  # 128 pixels
-    units = [macros(k) for k in texts if "mma.sync" in k["text"]]
-    assert sorted("#define DATA_GRADIENT 1" in text for text in units) == [False, False, True]
-    assert any("#define DY_DENSE 1" in text for text in units)
+    assert name in weight and "slices" not in weight and len(log) == 3  # 128 pixels
+    on_tensor_cores = [macros(k) for k in texts if "mma.sync" in k["text"]]
+    assert sorted("#define DATA_GRADIENT 1" in text for text in on_tensor_cores) == [False, False, True]
+    assert any("#define DY_DENSE 1" in text for text in on_tensor_cores)
     assert all("warpgroup" in line for line in kernels(step, [x, w])[0])
 
 
 @pytest.mark.parametrize("channels, stored", [(64, False), (3, True)])
-def test_weight_gradients_by_units_of_a_warp(channels: int, stored: bool) -> None:
-    """Of many pixels: in parts, whose sum follows; few channels are padded to a chunk."""
+def test_weight_gradients_on_warp_tensor_cores(channels: int, stored: bool) -> None:
+    """Many pixels are split into slices, which a second kernel adds. Few channels are padded to a chunk."""
     x, dy = torch.randn(8, channels, 56, 56), torch.randn(8, 64, 56, 56)
     weight = torch.randn(64, channels, 3, 3)
 
@@ -240,159 +238,17 @@ def test_weight_gradients_by_units_of_a_warp(channels: int, stored: bool) -> Non
             dy, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, (False, True, False)
         )[1]
 
-    log, texts = kernels(gradient, [x, dy], "warps")
-    assert "conv_weight_warp " in log[0] and "parts" in log[0]
+    log, texts = kernels(gradient, [x, dy], "warp")
+    assert "conv_weight_warp " in log[0] and "slices" in log[0]
     of = next(macros(k) for k in texts if "mma.sync" in k["text"])
     assert ("#define STORED_C 3" in of) == stored and "#define DY_DENSE 1" in of
-    assert "conv_weight_group" in kernels(gradient, [x, dy], "warps", disable="warp:fp32")[0][0]
+    assert "conv_weight_group" in kernels(gradient, [x, dy], "warp", disable="warp:fp32")[0][0]
 
 
 def test_few_tiles_of_warps_are_split() -> None:
-    log, texts = kernels(lambda a, b: a.t() @ b, [torch.empty(8192, 256), torch.empty(8192, 256)], "warps")
-    assert "gemm_warp " in log[0] and "parts" in log[0] and len(texts) == 2
+    log, texts = kernels(lambda a, b: a.t() @ b, [torch.empty(8192, 256), torch.empty(8192, 256)], "warp")
+    assert "gemm_warp " in log[0] and "slices" in log[0] and len(texts) == 2
     assert "#define A_K_MAJOR 0" in macros(texts[0]) and "#define B_K_MAJOR 0" in macros(texts[0])
-
-
-def attention(
-    dtype: torch.dtype, shape: tuple[int, ...], device: str = "units", **caps: Any
-) -> tuple[list[str], list[dict[str, Any]]]:
-    """The choices and kernels of a softmax(q k^T) v without gradients."""
-    graphs: list[ir.Graph] = []
-    q, k, v = (torch.randn(shape).to(dtype) for _ in range(3))
-    with torch.no_grad():
-        compiled(lambda q, k, v: torch.softmax(q @ k.mT * 0.2, -1) @ v, graphs, dynamic=False)(q, k, v)
-    rendered = _C.exec.render(graphs[0], CAPS[device] | caps, True)
-    return [line for line in rendered["log"] if "attention" in line], rendered["kernels"]
-
-
-@pytest.mark.parametrize(
-    "dtype, name", [(torch.float32, "split tf32"), (torch.bfloat16, "bf16"), (torch.float16, "f16")]
-)
-def test_attention(dtype: torch.dtype, name: str) -> None:
-    log, texts = attention(dtype, (2, 12, 197, 64))
-    assert "attention_warpgroup" in log[0] and log[0].endswith(name) and len(texts) == 1
-    assert "#define DIRECT 1" in macros(texts[0])
-    kind = {"split tf32": "fp32", "f16": "fp16"}.get(name, name)
-    log, _ = attention(dtype, (2, 12, 197, 64), disable=f"attention_warpgroup:{kind}")
-    assert "attention_group" in log[0]
-
-
-@pytest.mark.parametrize(
-    "dtype, name", [(torch.float32, "split tf32"), (torch.bfloat16, "bf16"), (torch.float16, "f16")]
-)
-@pytest.mark.parametrize("size, filled", [(64, 64), (32, 32), (80, 96), (128, 128), (136, None)])
-def test_attention_by_units_of_a_warp(dtype: torch.dtype, name: str, size: int, filled: int | None) -> None:
-    """Where there are none of four warps; large heads are for the portable kernel."""
-    log, texts = attention(dtype, (2, 12, 197, size), "warps")
-    if filled is None:
-        assert "attention_group" in log[0]
-        return
-    assert "attention_warp " in log[0] and log[0].endswith(name) and len(texts) == 1
-    assert "mma.sync" in texts[0]["text"] and "wgmma.mma_async" not in texts[0]["text"]
-    of = dict(re.findall(r"#define (\w+) (\d+)\n", macros(texts[0])))
-    assert of["DEPTH_TILE"] == str(filled) and of["DIRECT"] == "1" and of["TILE_N"] == of["WARP_N"] == of["TILE_C"]
-    rows = int(of["TILE_M"])
-    assert texts[0]["local"] == [rows // int(of["WARP_M"]) * 32, 1, 1]
-    assert texts[0]["groups"] == [str(-(-197 // rows)), "12", "2"]
-    kind = {"split tf32": "fp32", "f16": "fp16"}.get(name, name)
-    log, _ = attention(dtype, (2, 12, 197, size), "warps", disable=f"attention_warp:{kind}")
-    assert "attention_group" in log[0]
-    log, _ = attention(dtype, (2, 12, 197, 64), "warps", kernels=f"warp,attention_warpgroup:{kind}")
-    assert "attention_warpgroup" in log[0]
-
-
-def test_attention_in_tf32_by_units_of_a_warp() -> None:
-    torch.set_float32_matmul_precision("high")
-    assert attention(torch.float32, (2, 3, 100, 64), "warps")[0][0].endswith(" tf32")
-    assert "split tf32" in attention(torch.float32, (2, 3, 100, 64), "warps", disable="attention_warp:tf32")[0][0]
-
-
-def test_attention_in_tf32() -> None:
-    torch.set_float32_matmul_precision("high")
-    assert attention(torch.float32, (2, 3, 100, 64))[0][0].endswith(" tf32")
-    assert "split tf32" in attention(torch.float32, (2, 3, 100, 64), disable="attention_warpgroup:tf32")[0][0]
-
-
-@pytest.mark.parametrize(
-    "dtype, size, units",
-    [(torch.float32, 65, False), (torch.bfloat16, 128, True), (torch.bfloat16, 129, False), (torch.bfloat16, 8, True)],
-)
-def test_head_sizes(dtype: torch.dtype, size: int, units: bool) -> None:
-    assert ("warpgroup" in attention(dtype, (2, 3, 100, size))[0][0]) == units
-
-
-def test_rows_of_heads_that_fill_no_chunk_are_copied() -> None:
-    log, texts = attention(torch.bfloat16, (2, 3, 100, 36))
-    assert "warpgroup" in log[0] and len(texts) > 1 and any("#define DIRECT 1" in macros(k) for k in texts)
-
-
-def gradients(
-    dtype: torch.dtype, size: int = 64, device: str = "units", **caps: Any
-) -> tuple[list[str], list[dict[str, Any]]]:
-    graphs: list[ir.Graph] = []
-    q, k, v = (torch.randn(2, 4, 197, size).to(dtype).requires_grad_() for _ in range(3))
-    out = compiled(lambda q, k, v: torch.softmax(q @ k.mT * 0.2, -1) @ v, graphs, dynamic=False)(q, k, v)
-    out.backward(torch.randn(out.shape).to(dtype))
-    rendered = _C.exec.render(graphs[1], CAPS[device] | caps, True)
-    return [line for line in rendered["log"] if "attention" in line], rendered["kernels"]
-
-
-@pytest.mark.parametrize(
-    "dtype, name, size",
-    [
-        (dtype, name, size)
-        for dtype, name in ((torch.bfloat16, "bf16"), (torch.float16, "f16"))
-        for size in (64, 40, 128)
-    ]
-    + [(torch.float32, "split tf32", size) for size in (64, 40, 6)],
-)
-def test_gradients_of_attention(dtype: torch.dtype, name: str, size: int) -> None:
-    log, texts = gradients(dtype, size)
-    assert len(log) == 2 and all("attention_gradient_warpgroup" in line and line.endswith(name) for line in log), log
-    of = [text for k in texts if "PASS" in (text := macros(k))]
-    assert [text.count("#define PASS 1\n") + 2 * text.count("#define PASS 2\n") for text in of] in ([1, 2], [2, 1])
-    assert all("#define DIRECT 1" in text for text in of)
-
-
-@pytest.mark.parametrize(
-    "dtype, name, size, filled",
-    [(torch.float32, "split tf32", 64, 64), (torch.float32, "split tf32", 36, 64), (torch.float32, "", 72, 0)]
-    + [
-        (dtype, name, size, filled)
-        for dtype, name in ((torch.bfloat16, "bf16"), (torch.float16, "f16"))
-        for size, filled in ((64, 64), (32, 32), (80, 96), (136, 0))
-    ],
-)
-def test_gradients_of_attention_by_units_of_a_warp(dtype: torch.dtype, name: str, size: int, filled: int) -> None:
-    log, texts = gradients(dtype, size, "warps")
-    if not filled:
-        assert len(log) == 2 and all("attention_group" in line for line in log), log
-        return
-    assert len(log) == 2 and all("attention_gradient_warp " in line and line.endswith(name) for line in log), log
-    of = [text for k in texts if "PASS" in (text := macros(k))]
-    assert sorted(text.count("#define PASS 2\n") for text in of) == [0, 1]
-    assert all(f"#define DEPTH_TILE {filled}\n" in text and "#define WARP_M 16\n" in text for text in of)
-    kind = {"split tf32": "fp32", "f16": "fp16"}.get(name, name)
-    log, _ = gradients(dtype, size, "warps", disable=f"attention_gradient:{kind}")
-    assert all("attention_group" in line for line in log), log
-
-
-def test_gradients_of_attention_in_tf32() -> None:
-    torch.set_float32_matmul_precision("high")
-    log, texts = gradients(torch.float32)
-    assert all(line.endswith(" tf32") and "split" not in line for line in log), log
-    assert sum("#define TERMS 1" in macros(k) for k in texts) == 2
-    log, _ = gradients(torch.float32, disable="attention_gradient_warpgroup:tf32")
-    assert all("split tf32" in line for line in log), log
-
-
-@pytest.mark.parametrize("dtype, size", [(torch.float32, 72), (torch.bfloat16, 136)])
-def test_gradients_on_the_portable_kernel(dtype: torch.dtype, size: int) -> None:
-    log, _ = gradients(dtype, size)
-    assert len(log) == 2 and all("attention_group" in line for line in log), log
-    for given, kind in ((torch.float16, "fp16"), (torch.float32, "fp32")):
-        log, _ = gradients(given, disable=f"attention_gradient_warpgroup:{kind}")
-        assert all("attention_group" in line for line in log)
 
 
 def network(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
@@ -418,30 +274,30 @@ def assert_valid(folder: Path, rendered: list[dict[str, Any]]) -> None:
 @pytest.mark.skipif(CLANG is None, reason="needs clang, which reads OpenCL C")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("device, units, groups", [("units", "warpgroup", 100), ("warps", "warp", 200)])
-def test_statistics(tmp_path: Path, device: str, units: str, groups: int, bias: bool, dtype: torch.dtype) -> None:
-    """200 tiles (400 narrower ones) in two (four) rounds of 132 groups: 100 tasks take as many; of groups of warps twice as many run at
-    once. None where the device is not trusted, or the user wants none."""
+@pytest.mark.parametrize("level, groups", [("warpgroup", 100), ("warp", 200)])
+def test_statistics(tmp_path: Path, level: str, groups: int, bias: bool, dtype: torch.dtype) -> None:
+    """200 tiles (400 narrower ones) take two (four) waves of 132 work-groups, and so do 100 slices; of warp kernels twice as many
+    work-groups are resident. There are no statistics if the device check failed, or if the user disables them."""
 
     def block(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return F.batch_norm(F.conv2d(x, w, b if bias else None), None, None, training=True)
 
     inputs = [torch.zeros(size, dtype=dtype) for size in ((16, 64, 40, 40), (256, 64, 1, 1), (256,))]
-    _, rendered = kernels(block, inputs, device)
+    _, rendered = kernels(block, inputs, level)
     launched = next(k for k in rendered if "#define STATISTICS 1" in macros(k))
     assert int(launched["groups"][0]) == groups
     assert ("#define BIAS 1" in macros(launched)) == bias
     assert_valid(tmp_path, rendered)
     kind = "fp32" if dtype == torch.float32 else "bf16"
-    for name in (f"conv_statistics_{units}:{kind}", "conv_statistics"):
-        _, rendered = kernels(block, inputs, device, disable=name)
+    for name in (f"conv_statistics_{level}:{kind}", "conv_statistics"):
+        _, rendered = kernels(block, inputs, level, disable=name)
         assert not any("#define STATISTICS 1" in macros(k) for k in rendered)
 
 
 @pytest.mark.skipif(CLANG is None, reason="needs clang, which reads OpenCL C")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("precision", ["highest", "high"])
-@pytest.mark.parametrize("device, name, least", [("units", "wgmma.mma_async", 8), ("warps", "mma.sync", 8)])
+@pytest.mark.parametrize("device, name, least", [("warpgroup", "wgmma.mma_async", 8), ("warp", "mma.sync", 8)])
 def test_kernels_are_valid(
     tmp_path: Path, dtype: torch.dtype, precision: str, device: str, name: str, least: int
 ) -> None:

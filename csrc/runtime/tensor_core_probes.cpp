@@ -1,5 +1,5 @@
-// csrc/runtime/unit_probes.cpp: one small program for each kind of matrix unit, built, run and checked.
-#include "csrc/runtime/unit_probes.h"
+// csrc/runtime/tensor_core_probes.cpp: one small program for wgmma and one for mma, built, run and checked.
+#include "csrc/runtime/tensor_core_probes.h"
 
 #include <algorithm>
 #include <vector>
@@ -9,7 +9,8 @@
 namespace ocl::runtime {
 namespace {
 
-/// One row of 8 threes in A, eight rows of ones in B, all of the 128-byte swizzle: every element of the product is 8 * 3.
+/// A is all threes, B all ones, with a depth of 8. So every element of the product is 8 * 3. B fills the whole 128-byte
+/// swizzle.
 constexpr char kWarpgroupProbe[] = R"CL(
 __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void k(__global float* out) {
   __local float b[8 * 32] __attribute__((aligned(1024)));
@@ -30,7 +31,7 @@ __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void k(__global float*
   for (int i = 0; i < 4; ++i) out[4 * t + i] = d[i];
 })CL";
 
-/// Sixteen rows of 8 threes in A, ones in B: every element of the product is 8 * 3, and 1 from before.
+/// A is all threes, B all ones, with a depth of 8, and the sums begin with 1. So every element is 8 * 3 + 1.
 constexpr char kWarpProbe[] = R"CL(
 __kernel __attribute__((reqd_work_group_size(32, 1, 1))) void k(__global float* out) {
   __local uint rows[32 * 4] __attribute__((aligned(16)));
@@ -47,7 +48,7 @@ __kernel __attribute__((reqd_work_group_size(32, 1, 1))) void k(__global float* 
   for (int i = 0; i < 4; ++i) out[4 * t + i] = d[i];
 })CL";
 
-/// Whether kernel "k" of the program, run by one group of `items`, stores four times `expected` for each.
+/// Whether kernel "k" of the program, run by one work-group of `items`, stores `expected` four times for each work-item.
 bool gives(cl_context context, cl_device_id device, cl_program program, size_t items, float expected) {
   cl_int status = CL_SUCCESS;
   KernelHandle kernel(clCreateKernel(program, "k", &status));

@@ -1,17 +1,17 @@
-// tests/no_device/unit_emulator.cpp: a work-group of a matrix-unit kernel on the host, with the unit and its barriers in
+// tests/no_device/emulator.cpp: a work-group of a kernel on tensor cores on the host, with tensor cores and barriers in
 // software.
 //
-// Work-items are coroutines of one thread: one runs until it waits, then the next, forwards and backwards in turn. So a run is
-// the same each time, and items that all wait for one another are found at once.
+// Work-items are coroutines of one thread. One runs until it waits, then the next, forwards and backwards in turn. So a run is
+// the same each time, and work-items that all wait for one another are found at once.
 //
-// The unit reads local memory in the order that the PTX manual gives for descriptors with the 128-byte swizzle; a copy by
-// cp.async lands when the work-item waits for its group, and the unit sees what a work-item wrote only after that work-item's
+// Tensor cores read local memory in the order that the PTX manual gives for descriptors with the 128-byte swizzle. A copy by
+// cp.async is made when the work-item waits for its group. Tensor cores see what a work-item wrote only after that work-item's
 // fence. Element (row, k) of an operand:
 //   depth contiguous:        row%8 * 128 + row/8 * stride + k * size      stride: 1024 bytes here, from the descriptor
 //   columns contiguous:      row%64 * size + row/64 * leading + k%8 * 128 + k/8 * stride
 // then bits 4-6 of the address are exchanged by exclusive or with bits 7-9.
 //
-// Build: this file with -DCASE=<file that defines run_case()>, and the kernel's object; see test_unit_kernels.py.
+// Build: this file with -DCASE=<file that defines run_case()>, and the kernel's object; see test_emulated_kernels.py.
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -30,13 +30,13 @@ using ulong = unsigned long;
 
 #ifdef WARP_M  // work-items of a group: warps, or warpgroups and those that produce
 #define CONSUMERS_HOST (TILE_M / WARP_M * (TILE_N / WARP_N) * 32)
-#define UNIT_ITEMS CONSUMERS_HOST
+#define GROUP_ITEMS CONSUMERS_HOST
 #else
 #ifndef PRODUCERS
 #define PRODUCERS 128
 #endif
 #define CONSUMERS_HOST (TILE_M / 64 * 128)
-#define UNIT_ITEMS (CONSUMERS_HOST + PRODUCERS)
+#define GROUP_ITEMS (CONSUMERS_HOST + PRODUCERS)
 #endif
 
 struct Copy {
@@ -147,7 +147,7 @@ static float element(ulong descriptor, int row, int k, bool columns) {
   const uint start = static_cast<uint>(descriptor & 0x3FFF) << 4, leading = static_cast<uint>(descriptor >> 16 & 0x3FFF) << 4;
   const uint stride = static_cast<uint>(descriptor >> 32 & 0x3FFF) << 4;
   if (descriptor >> 62 != 1) std::abort();
-  const int size = sizeof(UNIT_T_HOST);
+  const int size = sizeof(OPERAND_T_HOST);
   uint at = start + (columns ? row % 64 * size + row / 64 * leading + k % 8 * 128 + k / 8 * stride
                              : row % 8 * 128 + row / 8 * stride + k * size);
   at ^= (at >> 7 & 7) << 4;
@@ -198,16 +198,16 @@ void emulated_block(uint to, const void* from, uint bytes, uint bar) {
 }
 void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint columns, uint keep, uint a_columns,
                        uint b_columns) {
-  const int depth = 32 / sizeof(UNIT_T_HOST), lane = self().local % 32, warp = self().local / 32 % 4,
+  const int depth = 32 / sizeof(OPERAND_T_HOST), lane = self().local % 32, warp = self().local / 32 % 4,
             warpgroup = self().local / 128;
-  constexpr int kPart = 4 / sizeof(UNIT_T_HOST);  // elements in a register
+  constexpr int kPart = 4 / sizeof(OPERAND_T_HOST);  // elements in a register
   static float fragments[4][64][16];
   if (a) {
     g_warpgroup[warpgroup].wait();
     for (int i = 0; i < 4; ++i)
       for (int e = 0; e < kPart; ++e)
         fragments[warpgroup][warp * 16 + lane / 4 + (i & 1) * 8][(lane % 4 + (i >> 1) * 4) * kPart + e] =
-            widen(reinterpret_cast<const char*>(&a[i]) + e * sizeof(UNIT_T_HOST));
+            widen(reinterpret_cast<const char*>(&a[i]) + e * sizeof(OPERAND_T_HOST));
     g_warpgroup[warpgroup].wait();
   }
   for (int half = 0; half < 2; ++half) {
@@ -243,14 +243,14 @@ void emulated_rows(uint* x, uint row, uint columns) {
 /// mma.sync m16n8: lane l has of A row l / 4 (x[0], x[2]) and + 8 (x[1], x[3]), four bytes l % 4 of the depth's first 16 (x[0],
 /// x[1]) and last; of B the same bytes of column l / 4; of the sums row l / 4, columns 2 * (l % 4) and the next, then row + 8.
 void emulated_product(float* d, const uint* a, const uint* b, uint keep) {
-  constexpr int kPart = 4 / sizeof(UNIT_T_HOST), kDepth = 8 * kPart;
+  constexpr int kPart = 4 / sizeof(OPERAND_T_HOST), kDepth = 8 * kPart;
   static float left[16][16][16], right[16][16][8];
   const int warp = self().local / 32, row = self().local % 32 / 4, four = self().local % 4;
   for (int i = 0; i < 4; ++i)
     for (int e = 0; e < kPart; ++e) {
       const int depth = (four + i / 2 * 4) * kPart + e;
-      left[warp][row + i % 2 * 8][depth] = widen(reinterpret_cast<const char*>(&a[i]) + e * sizeof(UNIT_T_HOST));
-      if (i % 2 == 0) right[warp][depth][row] = widen(reinterpret_cast<const char*>(&b[i / 2]) + e * sizeof(UNIT_T_HOST));
+      left[warp][row + i % 2 * 8][depth] = widen(reinterpret_cast<const char*>(&a[i]) + e * sizeof(OPERAND_T_HOST));
+      if (i % 2 == 0) right[warp][depth][row] = widen(reinterpret_cast<const char*>(&b[i / 2]) + e * sizeof(OPERAND_T_HOST));
     }
   g_warp[warp].wait();
   for (int i = 0; i < 4; ++i) {
@@ -347,8 +347,8 @@ static std::vector<float> numbers(size_t count, uint seed) {
   }
   return v;
 }
-static std::vector<UNIT_T_HOST> stored(const std::vector<float>& v) {
-  std::vector<UNIT_T_HOST> out(v.size() + 64);
+static std::vector<OPERAND_T_HOST> stored(const std::vector<float>& v) {
+  std::vector<OPERAND_T_HOST> out(v.size() + 64);
   for (size_t i = 0; i < v.size(); ++i) {
 #if HALVES_HOST
     uint32_t bits;

@@ -1,7 +1,7 @@
-# tests/no_device/test_unit_kernels.py: the matrix-unit kernels on a matrix unit in software, bit by bit, at edge sizes.
-"""A kernel's text, its instructions replaced by calls (*_emulator.cl), is built by clang as a program of the host, where coroutines
-are work-items (unit_emulator.cpp). That checks where producers put elements against the order in which the unit reads them, the
-pipeline and the edges, without the device."""
+# tests/no_device/test_emulated_kernels.py: the kernels on tensor cores, with the instructions in software, bit by bit, at edge sizes.
+"""Calls (*_emulator.cl) replace the tensor core instructions in a kernel's text. clang builds the text as a program of the host, where
+coroutines are work-items (emulator.cpp). This checks, without a device, the order in which elements are staged, the pipeline, and sizes
+that are no multiple of a tile."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 CLANG = next((path for name in ("clang", *(f"clang-{n}" for n in range(14, 30))) if (path := shutil.which(name))), None)
 EMULATED = {
-    "tensor_core/operands": "unit_emulator.cl",
-    "tensor_core/warpgroup": "wgmma_emulator.cl",
+    "tensor_core/operands": "operands_emulator.cl",
+    "tensor_core/wgmma": "wgmma_emulator.cl",
     "tensor_core/warp": "mma_emulator.cl",
 }
 FILES = {row["name"]: row["files"] for row in _C.exec.kernels()}
@@ -164,11 +164,13 @@ void local_begins(__local char*);
 
 
 def emulated(text: str) -> str:
-    """The text of kernels on units of a warp or of four with calls in place of their instructions."""
+    """The text of a kernel on tensor cores, with calls in place of its instructions."""
     files = [name for name in EMULATED if f"// kernels/{name}.cl:" in text]
     for name in files:
         begin = text.index("// ---- instructions ----", text.index(f"// kernels/{name}.cl:"))
-        end = text.index("// ---- where an element lies", begin)
+        end = min(
+            at for at in (text.find("// ---- where an element lies", begin), text.find("// kernels/", begin)) if at >= 0
+        )
         text = text[:begin] + (HERE / EMULATED[name]).read_text() + text[end:]
     assert len(files) == 2 and "asm" not in text[text.index("// kernels/tensor_core/operands.cl:") :]
     return text.replace("PIPELINE(line);", "PIPELINE(line); local_begins((__local char*)line.stages);")
@@ -203,7 +205,7 @@ def execute(
     """Builds kernels' texts and a case, with the kernels' macros, as one program and runs it."""
     halves = types.startswith("IN_")
     flags = [f"-D{name}" for name in defines]
-    flags += [f"-DHALVES_HOST={int(halves)}", f"-DUNIT_T_HOST={'uint16_t' if halves else 'float'}"]
+    flags += [f"-DHALVES_HOST={int(halves)}", f"-DOPERAND_T_HOST={'uint16_t' if halves else 'float'}"]
     usual = ["-w", "-fno-pic", "-ffp-contract=off", "-O1"]
     objects = [folder / f"{name}.o" for name in texts]
     for built, text in zip(objects, texts.values(), strict=True):
@@ -211,7 +213,7 @@ def execute(
         opencl = [str(CLANG), *usual, "-x", "cl", "-cl-std=CL1.2", "-Xclang", "-finclude-default-header"]
         subprocess.run([*opencl, "-c", str(built.with_suffix(".cl")), "-o", str(built)], check=True)
     host = [str(CLANG), *usual, "-x", "c++", "-std=c++17", "-no-pie", f"-I{ROOT}", *flags, f'-DCASE="{case}"']
-    program = [str(HERE / "unit_emulator.cpp"), "-x", "none", *map(str, objects), "-lstdc++", "-lm"]
+    program = [str(HERE / "emulator.cpp"), "-x", "none", *map(str, objects), "-lstdc++", "-lm"]
     subprocess.run([*host, *program, "-o", str(folder / "program")], check=True)
     done = subprocess.run(
         [str(folder / "program"), *map(str, arguments)], capture_output=True, text=True, timeout=900, check=False
@@ -237,7 +239,7 @@ def test_gemm(tmp_path: Path, tile: str, types: str, a: int, b: int, sizes: tupl
         defines.append(types if "=" in types else f"{types}=1")
     if sizes[1] != 129:
         defines.append(f"VW={widest(types)}")
-    run(tmp_path, "gemm_warpgroup", "unit_case_gemm.h", defines, sizes, types)
+    run(tmp_path, "gemm_warpgroup", "emulator_case_gemm.h", defines, sizes, types)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +254,7 @@ def test_gemm_of_warps(
     defines = [*tile_of(tile), f"WARP_M={rows[0]}", f"WARP_N={rows[1]}", f"A_K_MAJOR={a}", f"B_K_MAJOR={b}"]
     defines += [f"A_VEC4={padded}", f"B_VEC4={padded}", types if "=" in types else f"{types}=1"]
     defines.append(f"VW={widest(types) if sizes[1] % 2 == 0 else 2}")
-    run(tmp_path, "gemm_warp", "unit_case_gemm.h", defines + ["DIGITS=1", "LONG_STORES=1"] * digits, sizes, types)
+    run(tmp_path, "gemm_warp", "emulator_case_gemm.h", defines + ["DIGITS=1", "LONG_STORES=1"] * digits, sizes, types)
 
 
 @pytest.mark.parametrize("tile, types, a, b, sizes", PACKED)
@@ -268,7 +270,7 @@ def test_packed_gemm(tmp_path: Path, tile: str, types: str, a: int, b: int, size
     rows = [f"A_ROWS={int(not halves or a != 0)}", f"B_ROWS={int(not halves or b != 0)}"]
     named = [*tile_of(tile), kind, *terms, *rows, "PACKED=1", f"A_MAJOR={a}", f"B_MAJOR={b}"]
     named.append(f"VW={widest(types) if sizes[1] % 2 == 0 else 2}")
-    run(tmp_path, "gemm_packed_warpgroup", "unit_case_packed.h", named, sizes, types, packs)
+    run(tmp_path, "gemm_packed_warpgroup", "emulator_case_packed.h", named, sizes, types, packs)
 
 
 @pytest.mark.parametrize("types, tile, macros, sizes", ATTENTIONS)
@@ -291,7 +293,7 @@ def test_attention(tmp_path: Path, types: str, tile: str, macros: dict[str, int]
         f"TOLERANCE={ATTENTION_ERRORS[types]}",
     ]
     named += [f"{name}={value}" for name, value in defines.items()]
-    run(tmp_path, "attention_warpgroup", "unit_case_attention.h", named, sizes, types)
+    run(tmp_path, "attention_warpgroup", "emulator_case_attention.h", named, sizes, types)
 
 
 @pytest.mark.parametrize("types, tile, macros, sizes", WARP_ATTENTIONS)
@@ -303,7 +305,7 @@ def test_attention_of_warps(
     named = [f"TILE_M={rows}", f"WARP_M={warp}", *(f"{of}={columns}" for of in ("TILE_N", "WARP_N", "TILE_C"))]
     named += [types if "=" in types else f"{types}=1", f"TOLERANCE={ATTENTION_ERRORS[types]}"]
     named += [f"{name}={value}" for name, value in (defines | macros).items()]
-    run(tmp_path, "attention_warp", "unit_case_attention.h", named, sizes, types)
+    run(tmp_path, "attention_warp", "emulator_case_attention.h", named, sizes, types)
 
 
 @pytest.mark.parametrize("types, rows, macros, sizes", GRADIENTS)
@@ -323,7 +325,7 @@ def test_attention_gradient(
     named = [types if "=" in types else f"{types}=1", f"TILE_M={rows}", "TILE_C=64", "TILE_N=64", "PRODUCERS=128"]
     named += [f"{name}={value}" for name, value in (defines | macros).items()]
     tolerance = ATTENTION_ERRORS[types]
-    case = "unit_case_attention_gradient.h"
+    case = "emulator_case_attention_gradient.h"
     run(tmp_path, "attention_gradient_warpgroup", case, [*named, f"TOLERANCE={tolerance}"], sizes, types)
 
 
@@ -335,7 +337,7 @@ def test_attention_gradient_of_warps(
     named = [f"TILE_M={rows}", "WARP_M=16", "TILE_C=64", "TILE_N=64", "WARP_N=64"]
     named += [types if "=" in types else f"{types}=1", f"TOLERANCE={ATTENTION_ERRORS[types]}"]
     named += [f"{name}={value}" for name, value in (defines | macros).items()]
-    run(tmp_path, "attention_gradient_warp", "unit_case_attention_gradient.h", named, sizes, types)
+    run(tmp_path, "attention_gradient_warp", "emulator_case_attention_gradient.h", named, sizes, types)
 
 
 @pytest.mark.parametrize("types", ["IN_BF16", "IN_HALF", ""])
@@ -345,12 +347,19 @@ def test_convolution(tmp_path: Path, shape: tuple[int, ...], kind: str, types: s
     tile = "128x64" if shape[2] == 72 else "64x64"
     defines = [*tile_of(tile), *([f"{types}=1"] if types else []), f"VW={widest(types)}"]
     if kind == "weight":
-        run(tmp_path, "conv_weight_warpgroup", "unit_case_conv.h", [*defines, "WEIGHT=1", "DY_DENSE=1"], shape, types)
+        run(
+            tmp_path,
+            "conv_weight_warpgroup",
+            "emulator_case_conv.h",
+            [*defines, "WEIGHT=1", "DY_DENSE=1"],
+            shape,
+            types,
+        )
     else:
         run(
             tmp_path,
             "conv_warpgroup",
-            "unit_case_conv.h",
+            "emulator_case_conv.h",
             [*defines, f"DATA_GRADIENT={int(kind == 'data')}"],
             shape,
             types,
@@ -360,7 +369,7 @@ def test_convolution(tmp_path: Path, shape: tuple[int, ...], kind: str, types: s
 @pytest.mark.parametrize("tile, types, producers, shape", WEIGHTS)
 def test_gradient_of_weights(tmp_path: Path, tile: str, types: str, producers: int, shape: tuple[int, ...]) -> None:
     named = [*tile_of(tile), types if "=" in types else f"{types}=1", f"VW={widest(types)}", f"PRODUCERS={producers}"]
-    run(tmp_path, "conv_weight_warpgroup", "unit_case_conv.h", [*named, "WEIGHT=1", "DY_DENSE=1"], shape, types)
+    run(tmp_path, "conv_weight_warpgroup", "emulator_case_conv.h", [*named, "WEIGHT=1", "DY_DENSE=1"], shape, types)
 
 
 @pytest.mark.parametrize("tile, types, kind, shape", PACKED_FILTERS)
@@ -369,7 +378,7 @@ def test_convolution_of_packed_filters(
 ) -> None:
     named = [types if "=" in types else f"{types}=1"] if types else []
     defines = [*tile_of(tile), *named, f"VW={widest(types)}", f"DATA_GRADIENT={int(kind == 'data')}", "B_PACKED=1"]
-    run(tmp_path, "conv_packed_warpgroup", "unit_case_conv.h", defines, shape, types)
+    run(tmp_path, "conv_packed_warpgroup", "emulator_case_conv.h", defines, shape, types)
 
 
 @pytest.mark.parametrize("bias", [0, 1])
@@ -385,7 +394,7 @@ def test_statistics(
     if warp:
         defines += [f"WARP_M={warp.split('x')[0]}", f"WARP_N={warp.split('x')[1]}"]
     kernel = "conv_statistics_warp" if warp else "conv_statistics_warpgroup"
-    run(tmp_path, kernel, "unit_case_conv.h", defines, (*shape, parts, groups), types)
+    run(tmp_path, kernel, "emulator_case_conv.h", defines, (*shape, parts, groups), types)
 
 
 @pytest.mark.parametrize("types, kind, shape", [
@@ -399,6 +408,20 @@ def test_convolution_of_warps(tmp_path: Path, shape: tuple[int, ...], kind: str,
     defines.append(types if "=" in types else f"{types}=1")
     if kind == "weight":
         dense = int(shape[4] % 2)  # otherwise pixels are divided into rows and images
-        run(tmp_path, "conv_weight_warp", "unit_case_conv.h", [*defines, "WEIGHT=1", f"DY_DENSE={dense}"], shape, types)
+        run(
+            tmp_path,
+            "conv_weight_warp",
+            "emulator_case_conv.h",
+            [*defines, "WEIGHT=1", f"DY_DENSE={dense}"],
+            shape,
+            types,
+        )
     else:
-        run(tmp_path, "conv_warp", "unit_case_conv.h", [*defines, f"DATA_GRADIENT={int(kind == 'data')}"], shape, types)
+        run(
+            tmp_path,
+            "conv_warp",
+            "emulator_case_conv.h",
+            [*defines, f"DATA_GRADIENT={int(kind == 'data')}"],
+            shape,
+            types,
+        )

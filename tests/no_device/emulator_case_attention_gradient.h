@@ -1,12 +1,12 @@
-// tests/no_device/unit_case_attention_gradient.h: emulated attention_gradient_warpgroup or attention_gradient_warp, queries
-// behind each other in memory as [b, l, h, d]. Arguments: as in unit_case_attention.h.
+// tests/no_device/emulator_case_attention_gradient.h: emulated attention_gradient_warpgroup or attention_gradient_warp, queries
+// behind each other in memory as [b, l, h, d]. Arguments: as in emulator_case_attention.h.
 #if MASK == 1
 using Mask = unsigned char;
 #elif MASK == 3
 using Mask = float;
 #endif
-extern "C" void k(UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, UNIT_T_HOST*, ulong, float*, ulong, float*,
-                  ulong,
+extern "C" void k(OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, float*, ulong,
+                  float*, ulong,
 #ifdef MASK
                   Mask*, ulong,
 #endif
@@ -45,7 +45,7 @@ struct Operand {
   ulong offset;
   int depth;
   std::vector<float> values;
-  std::vector<UNIT_T_HOST> memory;
+  std::vector<OPERAND_T_HOST> memory;
 };
 int run_case(int, char** argv) {
   const int batch = std::atoi(argv[1]), heads = std::atoi(argv[2]), group = std::atoi(argv[3]), queries = std::atoi(argv[4]),
@@ -89,7 +89,7 @@ int run_case(int, char** argv) {
   Operand &a = PASS == 1 ? q : key, &other = PASS == 1 ? key : q, &a2 = PASS == 1 ? dout : value,
           &other2 = PASS == 1 ? value : dout;
   const long per_head = queries, per_batch = static_cast<long>(heads) * queries;
-  launch(((PASS == 1 ? queries : keys) + TILE_M - 1) / TILE_M, PASS == 1 ? heads : k_heads, batch, UNIT_ITEMS, [&] {
+  launch(((PASS == 1 ? queries : keys) + TILE_M - 1) / TILE_M, PASS == 1 ? heads : k_heads, batch, GROUP_ITEMS, [&] {
     k(a.memory.data(), offset, other.memory.data(), offset, a2.memory.data(), offset, other2.memory.data(), offset, sums.data(),
       0, delta.data(), 0,
 #ifdef MASK

@@ -1,6 +1,6 @@
-# tests/no_device/test_unit_check.py: what a device's units are checked with, on units in software: a right unit must pass.
-"""The products and attentions that the runtime computes before it relies on the units of a warp, and convolutions with statistics, with
-their own arguments and results."""
+# tests/no_device/test_device_check.py: correct kernels pass the device's check, with their instructions in software.
+"""The products, attentions and convolutions with statistics that csrc/checks computes before a plan relies on tensor cores, with their
+own arguments and results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.no_device.test_unit_kernels import CLANG, PRELUDE, emulated, execute
+from tests.no_device.test_emulated_kernels import CLANG, PRELUDE, emulated, execute
 from torch_ocl_compile import _C
 
 pytestmark = [
@@ -61,7 +61,7 @@ CASES = {  # kernel -> type -> which of its cases
     "kernel, kind, number",
     [(kernel, kind, number) for kernel, types in CASES.items() for kind, some in types.items() for number in some],
 )
-def test_a_right_unit_passes(tmp_path: Path, kernel: str, kind: str, number: int) -> None:
+def test_correct_kernels_pass(tmp_path: Path, kernel: str, kind: str, number: int) -> None:
     [product] = _C.exec.check_cases(kernel, kind, only=number)
     for i, given in enumerate(product["inputs"]):
         (tmp_path / f"{i}.bin").write_bytes(given)

@@ -1,0 +1,101 @@
+// kernels/attention/gradient_queries_warpgroup.cl: the consumers of attention/gradient_warpgroup.cl with PASS 1, the
+// gradient of queries. Comes after attention/gradient_producer_warpgroup.cl.
+//
+// Each function adds ds k of the steps whose keys the warpgroup's queries see to `out`, rows `row` and `row` + 8 of the
+// lane. first: the warpgroup's first row. row_statistics: lse of both rows, then delta of both.
+#if PASS == 1
+#if !HALVES
+ALWAYS_INLINE void consume_columns(float* out, const Pipeline line, __local const OPERAND_T* a_tile,
+                                   __local const OPERAND_T* a2_tile, const float* row_statistics, const int row,
+                                   const int first, const int steps, const int queries,
+                                   const int keys MASK_PARAMS DRAW_PARAMS) {
+  float s[TILE_C / 2], grad[TILE_C / 2];
+  DECLARE_KEEP_BITS
+  for (int step = 0; step < steps; ++step) {
+    DRAW(keep_bits, row, step * TILE_C);
+    multiply_scores(s, a_tile, consumer_wait(line, TILES * step));
+    consumer_release(line, TILES * step);
+    MASK_SCORES(s, row, first, step * TILE_C);
+    softmax_weights(s, 0, row_statistics);
+    multiply_scores(grad, a2_tile, consumer_wait(line, TILES * step + 2));
+    consumer_release(line, TILES * step + 2);
+    DROP_SCORES(grad, keep_bits);
+    score_gradient(s, s, grad, 0, row_statistics);
+    add_values(out, s, consumer_wait(line, TILES * step + 1), keys - step * TILE_C);
+    consumer_release(line, TILES * step + 1);
+  }
+}
+#elif OVERLAP
+// The products of a step's ds are issued after the scores of the next step. So the tensor cores are busy while the next
+// ds is computed.
+ALWAYS_INLINE void consume_columns(float* out, const Pipeline line, __local const OPERAND_T* a_tile,
+                                   __local const OPERAND_T* a2_tile, const float* row_statistics, const int row,
+                                   const int first, const int steps, const int queries,
+                                   const int keys MASK_PARAMS DRAW_PARAMS) {
+  float s[TILE_C / 2], grad[TILE_C / 2];
+  uint held[TILE_C / 4];
+  DECLARE_KEEP_BITS
+  if (steps <= 0) return;
+  __local const OPERAND_T *v_tile = consumer_wait(line, 0), *k_before = consumer_wait(line, 1);
+  begin_scores(s, a_tile, k_before);
+  begin_scores(grad, a2_tile, v_tile);
+  DRAW(keep_bits, row, 0);
+  WAIT_SUMS(s, TILE_C / 2, "1");
+  MASK_SCORES(s, row, first, 0);
+  softmax_weights(s, 0, row_statistics);
+  WAIT_SUMS(grad, TILE_C / 2, "0");
+  consumer_release(line, 0);
+  DROP_SCORES(grad, keep_bits);
+  score_gradient(s, s, grad, 0, row_statistics);
+  to_operands(held, s);
+  for (int step = 1; step < steps; ++step) {
+    v_tile = consumer_wait(line, 2 * step);
+    __local const OPERAND_T* k_tile = consumer_wait(line, 2 * step + 1);
+    begin_scores(s, a_tile, k_tile);
+    begin_scores(grad, a2_tile, v_tile);
+    begin_values(out, held, k_before);
+    DRAW(keep_bits, row, step * TILE_C);
+    WAIT_SUMS(s, TILE_C / 2, "2");
+    MASK_SCORES(s, row, first, step * TILE_C);
+    softmax_weights(s, 0, row_statistics);
+    WAIT_SUMS(grad, TILE_C / 2, "1");
+    consumer_release(line, 2 * step);
+    DROP_SCORES(grad, keep_bits);
+    score_gradient(s, s, grad, 0, row_statistics);
+    WAIT_SUMS(out, DEPTH_TILE / 2, "0");
+    consumer_release(line, 2 * step - 1);
+    to_operands(held, s);
+    k_before = k_tile;
+  }
+  begin_values(out, held, k_before);
+  WAIT_SUMS(out, DEPTH_TILE / 2, "0");
+  consumer_release(line, 2 * steps - 1);
+}
+#else
+ALWAYS_INLINE void consume_columns(float* out, const Pipeline line, __local const OPERAND_T* a_tile,
+                                   __local const OPERAND_T* a2_tile, const float* row_statistics, const int row,
+                                   const int first, const int steps, const int queries,
+                                   const int keys MASK_PARAMS DRAW_PARAMS) {
+  float s[TILE_C / 2], grad[TILE_C / 2];
+  uint held[TILE_C / 4];
+  DECLARE_KEEP_BITS
+  for (int step = 0; step < steps; ++step) {
+    __local const OPERAND_T *v_tile = consumer_wait(line, 2 * step), *k_tile = consumer_wait(line, 2 * step + 1);
+    begin_scores(s, a_tile, k_tile);
+    begin_scores(grad, a2_tile, v_tile);
+    DRAW(keep_bits, row, step * TILE_C);
+    WAIT_SUMS(s, TILE_C / 2, "1");
+    MASK_SCORES(s, row, first, step * TILE_C);
+    softmax_weights(s, 0, row_statistics);
+    WAIT_SUMS(grad, TILE_C / 2, "0");
+    consumer_release(line, 2 * step);
+    DROP_SCORES(grad, keep_bits);
+    score_gradient(s, s, grad, 0, row_statistics);
+    to_operands(held, s);
+    begin_values(out, held, k_tile);
+    WAIT_SUMS(out, DEPTH_TILE / 2, "0");
+    consumer_release(line, 2 * step + 1);
+  }
+}
+#endif
+#endif

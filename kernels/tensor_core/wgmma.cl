@@ -1,0 +1,167 @@
+// kernels/tensor_core/wgmma.cl: the instructions of the warpgroup kernels: mbarriers, bulk copies, wgmma. Comes after
+// tensor_core/operands.cl.
+//
+// Text after //@ is a comment for the compiler, which knows fewer instructions than the driver's assembler. The runtime
+// removes the //@ before the text is assembled (csrc/runtime/hidden_instructions.h).
+#ifndef TILE_N
+// columns of C a work-group: 64 or 128; 256 with operands of 16 bits, or of TF32 where they are packed
+#define TILE_N 128
+#endif
+
+// ---- instructions ----
+// The nearest TF32, ties away from zero, as the bits of a float. It uses integer instructions because the conversion
+// instruction runs at an eighth of their rate.
+ALWAYS_INLINE uint to_tf32(const float x) {
+  return (as_uint(x) + 0x1000u) & 0xFFFFE000u;
+}
+// The same as an operand: tensor cores ignore the 13 lowest bits, so nothing clears them.
+ALWAYS_INLINE uint to_tf32_operand(const float x) {
+  return as_uint(x) + 0x1000u;
+}
+ALWAYS_INLINE void barrier_init(const uint bar, const uint arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(bar), "r"(arrivals) : "memory");
+}
+ALWAYS_INLINE void barrier_arrive(const uint bar) {
+  asm volatile("{ .reg .b64 t; mbarrier.arrive.shared.b64 t, [%0]; }" ::"r"(bar) : "memory");
+}
+// Arrives once the copies that this work-item has issued by copy_16 and copy_4 are complete.
+ALWAYS_INLINE void barrier_arrive_after_copies(const uint bar) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(bar) : "memory");
+}
+#ifndef WAIT_TRIES
+#define MORE_TRIES 1
+#else
+#define MORE_TRIES (++tries < WAIT_TRIES)  // a device check must end, so its waits give up after some tries
+#endif
+ALWAYS_INLINE void barrier_wait(const uint bar, const uint parity) {
+  uint done, tries = 0;
+  do {
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done)
+                 : "r"(bar), "r"(parity)
+                 : "memory");
+  } while (!done && MORE_TRIES);
+}
+// Waits until all 32 work-items of the warp have come here.
+ALWAYS_INLINE void warp_sync(void) {
+  asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+}
+// Orders this work-item's stores to local memory before the reads of the tensor cores. A fence for all memory would
+// also wait for loads in flight.
+ALWAYS_INLINE void fence_async_proxy(void) {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+// Arrives, and makes the barrier wait until copy_block has copied `bytes` bytes.
+ALWAYS_INLINE void barrier_expect(const uint bar, const uint bytes) {
+  asm volatile("{ .reg .b64 t; mbarrier.arrive.expect_tx.shared.b64 t, [%0], %1; }" ::"r"(bar), "r"(bytes) : "memory");
+}
+// Copies a multiple of 16 bytes from global to local memory, both at multiples of 16 bytes. Tensor cores may read the
+// bytes once the barrier is complete.
+ALWAYS_INLINE void copy_block(const uint to, __global const float* from, const uint bytes, const uint bar) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+               "l"((ulong)(size_t)from), "r"(bytes), "r"(bar)
+               : "memory");
+}
+// Operands of a wgmma instruction: its sums are %0 .. %(TILE_N / 2 - 1), then come the factors.
+#define OPERANDS_0                                                         \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define OPERANDS_32                                                                  \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define OPERANDS_64                                                                  \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define OPERANDS_96                                                                              \
+  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define SUMS(d, i)                                                                                                  \
+  "+f"((d)[i + 0]), "+f"((d)[i + 1]), "+f"((d)[i + 2]), "+f"((d)[i + 3]), "+f"((d)[i + 4]), "+f"((d)[i + 5]),       \
+      "+f"((d)[i + 6]), "+f"((d)[i + 7]), "+f"((d)[i + 8]), "+f"((d)[i + 9]), "+f"((d)[i + 10]), "+f"((d)[i + 11]), \
+      "+f"((d)[i + 12]), "+f"((d)[i + 13]), "+f"((d)[i + 14]), "+f"((d)[i + 15]), "+f"((d)[i + 16]),                \
+      "+f"((d)[i + 17]), "+f"((d)[i + 18]), "+f"((d)[i + 19]), "+f"((d)[i + 20]), "+f"((d)[i + 21]),                \
+      "+f"((d)[i + 22]), "+f"((d)[i + 23]), "+f"((d)[i + 24]), "+f"((d)[i + 25]), "+f"((d)[i + 26]),                \
+      "+f"((d)[i + 27]), "+f"((d)[i + 28]), "+f"((d)[i + 29]), "+f"((d)[i + 30]), "+f"((d)[i + 31])
+// d = a * b, or d += a * b if `keep` is "1". d: 64 rows x TILE_N in the registers of a warpgroup.
+#if HALVES
+#ifdef IN_BF16
+#define WGMMA_TYPES "f32.bf16.bf16"
+#else
+#define WGMMA_TYPES "f32.f16.f16"
+#endif
+// a (64 x 16) and b (16 x TILE_N) are descriptors. transposed: for each operand "0" if its depth is contiguous, "1" if
+// the other dimension is.
+#define MULTIPLY_BY(columns, numbers, a_number, b_number, d, a, b, keep, transposed, ...)                  \
+  asm volatile("//@{ .reg .pred p; setp.ne.b32 p, " keep ", 0; wgmma.mma_async.sync.aligned.m64n" columns  \
+               "k16." WGMMA_TYPES " {" numbers "}, " a_number ", " b_number ", p, 1, 1, " transposed "; }" \
+               : __VA_ARGS__                                                                               \
+               : "l"(a), "l"(b))
+#define MULTIPLY_AS(d, a, b, keep, transposed) OCL_CAT(MULTIPLY_, TILE_N)(d, a, b, keep, transposed)
+#define MULTIPLY_256(d, a, b, keep, transposed)                                                                    \
+  MULTIPLY_BY("256", OPERANDS_0 ", " OPERANDS_32 ", " OPERANDS_64 ", " OPERANDS_96, "%128", "%129", d, a, b, keep, \
+              transposed, SUMS(d, 0), SUMS(d, 32), SUMS(d, 64), SUMS(d, 96))
+#define MULTIPLY_128(d, a, b, keep, transposed) \
+  MULTIPLY_BY("128", OPERANDS_0 ", " OPERANDS_32, "%64", "%65", d, a, b, keep, transposed, SUMS(d, 0), SUMS(d, 32))
+#define MULTIPLY_64(d, a, b, keep, transposed) \
+  MULTIPLY_BY("64", OPERANDS_0, "%32", "%33", d, a, b, keep, transposed, SUMS(d, 0))
+// d += a * b: a (64 x 16) is in registers, the columns of b are contiguous.
+#define MULTIPLY_A_REGISTERS_BY(columns, numbers, a_numbers, b_number, d, a, b, ...)                                  \
+  asm volatile("//@{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n" columns "k16." WGMMA_TYPES \
+               " {" numbers "}, {" a_numbers "}, " b_number ", p, 1, 1, 1; }"                                         \
+               : __VA_ARGS__                                                                                          \
+               : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b))
+#define MULTIPLY_A_REGISTERS_128(d, a, b)                                                                       \
+  MULTIPLY_A_REGISTERS_BY("128", OPERANDS_0 ", " OPERANDS_32, "%64, %65, %66, %67", "%68", d, a, b, SUMS(d, 0), \
+                          SUMS(d, 32))
+#define MULTIPLY_A_REGISTERS_64(d, a, b) \
+  MULTIPLY_A_REGISTERS_BY("64", OPERANDS_0, "%32, %33, %34, %35", "%36", d, a, b, SUMS(d, 0))
+// a_rows, b_rows (constants): 1 if the depth of the operand is contiguous.
+#define MULTIPLY(d, a, b, keep, a_rows, b_rows) \
+  {                                             \
+    if (a_rows && b_rows)                       \
+      MULTIPLY_AS(d, a, b, keep, "0, 0");       \
+    else if (a_rows)                            \
+      MULTIPLY_AS(d, a, b, keep, "0, 1");       \
+    else if (b_rows)                            \
+      MULTIPLY_AS(d, a, b, keep, "1, 0");       \
+    else                                        \
+      MULTIPLY_AS(d, a, b, keep, "1, 1");       \
+  }
+#else
+// a (64 x 8) is in registers, b (8 x TILE_N) a descriptor.
+#define MULTIPLY_BY(columns, numbers, a_numbers, b_number, d, a, b, keep, ...)                            \
+  asm volatile("//@{ .reg .pred p; setp.ne.b32 p, " keep ", 0; wgmma.mma_async.sync.aligned.m64n" columns \
+               "k8.f32.tf32.tf32 {" numbers "}, {" a_numbers "}, " b_number ", p, 1, 1; }"                \
+               : __VA_ARGS__                                                                              \
+               : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b))
+#if TILE_N == 128
+#define MULTIPLY(d, a, b, keep) \
+  MULTIPLY_BY("128", OPERANDS_0 ", " OPERANDS_32, "%64, %65, %66, %67", "%68", d, a, b, keep, SUMS(d, 0), SUMS(d, 32))
+#else
+#define MULTIPLY(d, a, b, keep) MULTIPLY_BY("64", OPERANDS_0, "%32, %33, %34, %35", "%36", d, a, b, keep, SUMS(d, 0))
+#endif
+// d += a * b: both are descriptors, their depth is contiguous.
+#define MULTIPLY_ROWS_BY(columns, numbers, a_number, b_number, d, a, b, ...)                       \
+  asm volatile("//@{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n" columns \
+               "k8.f32.tf32.tf32 {" numbers "}, " a_number ", " b_number ", p, 1, 1; }"            \
+               : __VA_ARGS__                                                                       \
+               : "l"(a), "l"(b))
+#define MULTIPLY_ROWS(d, a, b) OCL_CAT(MULTIPLY_ROWS_, TILE_N)(d, a, b)
+#define MULTIPLY_ROWS_256(d, a, b)                                                                                \
+  MULTIPLY_ROWS_BY("256", OPERANDS_0 ", " OPERANDS_32 ", " OPERANDS_64 ", " OPERANDS_96, "%128", "%129", d, a, b, \
+                   SUMS(d, 0), SUMS(d, 32), SUMS(d, 64), SUMS(d, 96))
+#define MULTIPLY_ROWS_128(d, a, b) \
+  MULTIPLY_ROWS_BY("128", OPERANDS_0 ", " OPERANDS_32, "%64", "%65", d, a, b, SUMS(d, 0), SUMS(d, 32))
+#define MULTIPLY_ROWS_64(d, a, b) MULTIPLY_ROWS_BY("64", OPERANDS_0, "%32", "%33", d, a, b, SUMS(d, 0))
+#endif
+#define WGMMA_FENCE() asm volatile("//@wgmma.fence.sync.aligned;" ::: "memory")
+#define WGMMA_COMMIT() asm volatile("//@wgmma.commit_group.sync.aligned;" ::: "memory")
+// Waits until at most `but` committed groups of products are incomplete.
+#define WGMMA_WAIT(but) asm volatile("//@wgmma.wait_group.sync.aligned " but ";" ::: "memory")
+#define WGMMA_FINISH() \
+  WGMMA_COMMIT();      \
+  WGMMA_WAIT("0")
+#define FENCE_REGISTER(x) asm volatile("" : "+f"(x))  // keeps the compiler from reading a sum before the wait
+// Moves registers between warpgroups: from here on each work-item of this warpgroup has n, a multiple of 8.
+#define GROW_REGISTERS(n) asm volatile("//@setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n))
+#define SHRINK_REGISTERS(n) asm volatile("//@setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n))
