@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import torch_ocl_compile  # noqa: F401  (registers the device "ocl")
+
 
 class Block(nn.Module):
     """Attention and a feed-forward layer, each after a norm and added to its input."""

@@ -17,6 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import torch_ocl_compile  # noqa: F401  (registers the device "ocl")
+
 
 def read_idx(path: Path) -> Tensor:
     """One idx file (magic 0x0801 labels or 0x0803 images) as a uint8 tensor. Raises ValueError on another format."""
