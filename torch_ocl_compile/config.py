@@ -290,7 +290,7 @@ def get(name: str) -> Value:
 
 
 def follow(name: str, apply: Callable[[Any], None]) -> None:
-    """`apply` is told each new value of an option before it is in force. It raises ConfigError where it is too late."""
+    """Calls `apply` with each new value before it is in force. `apply` raises ConfigError for a value that comes too late."""
     _FOLLOWERS[name] = apply
 
 

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kUsedStepMs = 3600 * 1000;  // between two refreshes of an entry's `used`: reading should not mean writing
 constexpr int kStoresPerCheck = 16;           // the size is looked at after so many stores, and when a process opens the file
-constexpr double kFullTo = 0.9;               // an eviction leaves this share of the budget
+constexpr double kFullTo = 0.9;               // an eviction leaves this share of the budget in use
 
 }  // namespace
 

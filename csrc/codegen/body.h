@@ -147,7 +147,7 @@ class BodyPrinter {
 
   Kernel& kernel_;
   const ir::Ranges& ranges_;
-  std::deque<Level> levels_;  // writers stay where they are when a level is entered
+  std::deque<Level> levels_;  // a deque, so that references to writers stay valid when a level is added
   std::optional<ir::Symbol> lane_;
   int lane_width_ = 1, lane_level_ = 0;
   bool steps_ = false, aligned_ = false;

@@ -32,7 +32,7 @@ class Kernel {
   bool writes(ir::BufferId id) const { return written_.count(id) > 0; }
   /// Argument of size symbol s<index>: "s0".
   std::string size(int index);
-  /// An integer computed on the host.
+  /// Argument `name`: an integer whose `value` is computed on the host.
   std::string integer(const std::string& name, const ir::IndexExpr& value);
   /// The same, numbered, and shared by equal values.
   std::string shared_integer(const char* prefix, const ir::IndexExpr& value);

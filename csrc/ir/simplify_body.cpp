@@ -139,7 +139,7 @@ class BodySimplifier {
     return substitute(e, with);
   }
 
-  /// Values that are constants or index expressions, written out.
+  /// `e`, with each value that is an integer constant or an index expression replaced by that constant or expression.
   IndexExpr resolve(const IndexExpr& e) const {
     if (!e.uses(SymbolKind::kValue)) return e;
     std::map<Symbol, IndexExpr> with;

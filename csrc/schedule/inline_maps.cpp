@@ -111,7 +111,9 @@ class Inliner {
     return true;
   }
 
-  /// For a consumer that overwrites what the producer reads: each element must be read where it is written.
+  /// Whether a consumer that overwrites what the producer reads would, with the producer inlined, read only the element that
+  /// the
+  /// same iteration writes.
   bool stays_in_place(const Node& producer, const Node& consumer, const Access& read) const {
     for (const ir::Op& op : consumer.body.ops) {
       if (op.code != ir::OpCode::kLoad || op.buffer != producer.stores[0].buffer) continue;

@@ -29,7 +29,7 @@ constexpr size_t kMostPlans = 1 << 10;  // exact plans, each up to a few MB on C
 
 using PlanPointer = std::shared_ptr<const EagerPlan>;
 
-/// Calls that differ in what a level leaves out.
+/// The calls of one op with the same key at level kNumbers or kSizes: they differ only in what that level leaves out.
 struct Class {
   PlanPointer plan;                // serves them all
   bool failed = false;             // no such plan exists

@@ -138,7 +138,7 @@ ALWAYS_INLINE void add_rows(const ColumnStatistics s, const int slot, const floa
   }
   OCL_UNROLL
   for (int i = 0; i < LANE_COLUMNS; ++i) {
-    float2 of[8];  // columns i + j * LANE_COLUMNS of the OWN_COLUMNS / 4 that this lane has
+    float2 of[8];  // (mean, m2) of columns i + j * LANE_COLUMNS; this lane has OWN_COLUMNS / 4 columns
     OCL_UNROLL
     for (int j = 0; j < 8; ++j) {
       const int column = i + j * LANE_COLUMNS, at = column / 2 * 4 + column % 2;

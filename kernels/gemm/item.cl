@@ -23,8 +23,8 @@
 //                     multiply-adds, and prefetching hides the latency of B.
 //      B_IN_PLACE 2:  B[b][k][n] at b_batch(b) + k*b_row + n*b_col      (any strides, slower; pack/item.cl packs a
 //                     Linear weight [N][K])
-//      B_IN_PLACE 3:  as 1, but without a copy. For one tile of rows (M <= MR), which would use a copy once, and where
-//                     all of B stays in L2, so that rows far apart cost little. Needs N % TN == 0.
+//      B_IN_PLACE 3:  as 1, but without a copy. Used either if there is one tile of rows (M <= MR), which would use a
+//                     copy once, or if all of B stays in L2, so that rows far apart cost little. Needs N % TN == 0.
 //   a_batch(b) = (b / inner)*a_outer + (b % inner)*a_inner, the same for b_batch; a stride of 0 broadcasts.
 // Arguments: a, a_offset, b, b_offset, int M, N, K, a_row, a_col, b_row, b_col, inner, long a_outer, a_inner, b_outer,
 //   b_inner, EPILOGUE_PARAMS. Global size: (ceil(M / (MR*MT)), ceil(N / TN), batches), local size (1, 1, 1).

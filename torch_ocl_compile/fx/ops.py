@@ -44,7 +44,7 @@ LIBRARY.define(
 
 
 def reserve(device: torch.device, streams: int) -> torch.Tensor:
-    """The generator's (seed, offset) on the device; the offset moves past the streams that the graph draws."""
+    """The generator's (seed, offset), as a tensor on the device. The generator's own offset then advances by `streams`."""
     if device.type == "cpu":  # without a device, as in tests of the lowering: any reproducible state will do
         return torch.randint(0, 2**31, (2,))
     state = _C.reserve_philox(-1 if device.index is None else device.index, streams)

@@ -91,7 +91,7 @@ def allows_tf32() -> tuple[bool, bool]:
     torch.set_float32_matmul_precision, allow_tf32 and the newer fp32_precision all end in the fields asked here. That of
     convolutions allows TF32 unless the user forbids it, so theirs asks for both.
     """
-    cudnn: Any = torch.backends.cudnn  # its module makes `conv` known only when it runs
+    cudnn: Any = torch.backends.cudnn  # Any: torch adds `conv` at import, and type checkers do not see it
     products = torch.backends.cuda.matmul.fp32_precision == "tf32"
     return products, products and cudnn.conv.fp32_precision == "tf32"
 
@@ -126,7 +126,9 @@ class _Lowering:
         self.device = graph_device(gm.graph)
         self.parts = classify(gm.graph, self.device)
         self.placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-        self.host_values: list[torch.fx.Node] = []  # results of the part before, in order
+        self.host_values: list[
+            torch.fx.Node
+        ] = []  # nodes of Part.BEFORE whose results are needed; HostValue.position is an index here
         self.into_inputs = scatters_into_inputs(gm.graph)
         self.fallbacks: list[tuple[str, str]] = []
 

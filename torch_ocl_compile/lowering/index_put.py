@@ -37,7 +37,7 @@ class Put:
     """x[indices] = values: `problem`, and where its places and inner elements lie in x."""
 
     problem: Problem
-    indexed: list[int]  # dimensions of x that are indexed; a place is their flattened coordinate
+    indexed: list[int]  # dimensions of x that are indexed; a place is one position in them, flattened
     others: list[int]
 
 

@@ -91,7 +91,7 @@ class PlanOutputs:
 
 
 def _seen_twice(nodes: Iterable[Node]) -> set[Node]:
-    """The storages, by the node that made each, that several of these nodes view."""
+    """The nodes whose storage two or more of `nodes` view, the node itself included."""
     views: dict[Node, set[Node]] = defaultdict(set)
     for node in nodes:
         root = storage(node)

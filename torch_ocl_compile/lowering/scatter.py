@@ -196,7 +196,7 @@ class Segments:
 
 
 def _along(c: Context, x: ir.Value, dim: int, index: ir.Value, src: Any) -> Problem:
-    """Rows are the other dimensions, as far as `index` reaches."""
+    """The Problem of a scatter along `dim`. Its rows are the other dimensions of `index`, which may be shorter than those of x."""
     rows = [s for d, s in enumerate(index.sizes) if d != dim]
 
     def at(row: Coords, source: ir.IndexExpr) -> list[ir.IndexExpr]:

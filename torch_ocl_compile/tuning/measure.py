@@ -1,8 +1,8 @@
 # torch_ocl_compile/tuning/measure.py: measures kernel variants on the device and stores the fastest right one.
-"""For each contraction, convolution and attention of a graph that no measurement covers: the candidates of its templates'
-choosers run alone, on random inputs, against the variant that the compiler's model prefers. One that does not build, fails,
-exceeds the deadline or gives another result is disabled for the driver. OpenCL cannot cancel a kernel: after one that does
-not end, the process tunes no more, and its queue and memory are left to it."""
+"""Tunes the contractions, convolutions and attentions of a graph that have no measurement yet. The candidates of the templates'
+choosers run alone, on random inputs, and are compared with the variant that the compiler's model prefers. A candidate that
+does not build, fails, exceeds the deadline or gives another result is disabled for the driver. OpenCL cannot cancel a kernel:
+after one that does not end, the process tunes no more, and keeps the queue and memory that this kernel uses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SECONDS = 0.05  # of timed calls of one candidate
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 4e-2}
 REDUCED = 2e-2  # where TF32 or the like is allowed
 
-_kept: list[Any] = []  # what work that did not end may still use
+_kept: list[Any] = []  # plans and tensors that a kernel which did not end may still use
 _stopped = False
 session: list[Tuned] = []  # everything that this process measured
 again = False  # measure also what is stored, once a process
