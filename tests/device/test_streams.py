@@ -406,6 +406,7 @@ def test_event_times_of_two_devices_are_refused(two_ocl_devices):
     for device in two_ocl_devices:
         events.append(torch.Event("ocl", enable_timing=True))
         events[-1].record(torch.ocl.default_stream(device))
+        events[-1].synchronize()  # torch looks at this first
     with pytest.raises(RuntimeError, match="whose clocks differ"):
         events[0].elapsed_time(events[1])
 

@@ -91,10 +91,7 @@ IN_FORMAT = (
 
 # Element by element: the operands decide together, in the order in which they are given. The decompositions have others.
 POINTWISE = (
-    "aten.fmax.default",
-    "aten.fmin.default",
     "aten.heaviside.default",
-    "aten.logaddexp.default",
     "aten.logaddexp2.default",
     "aten.logit_backward.default",
     "aten.special_xlog1py.default",

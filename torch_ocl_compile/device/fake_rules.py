@@ -29,6 +29,7 @@ BATCH_NORMS = (
 POINTWISE = (
     aten.copysign.Tensor,
     aten.div.Tensor_mode,
+    aten.logaddexp.default,
     aten.logical_and.default,
     aten.logical_or.default,
     aten.logical_xor.default,
