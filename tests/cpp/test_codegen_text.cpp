@@ -72,7 +72,7 @@ TEST_CASE("index expressions keep their meaning in C") {
   ranges.set_extent({ir::SymbolKind::kLoop, 0}, 10);
   ranges.set({ir::SymbolKind::kSize, 0}, {1, 100, 1});
   const IndexSpelling narrow{
-      false, [](ir::Symbol s) {
+      false, false, [](ir::Symbol s) {
         return (s.kind == ir::SymbolKind::kLoop ? "i" : s.kind == ir::SymbolKind::kSize ? "s" : "r") + std::to_string(s.index);
       }};
   const auto text = [&](const std::string& e) { return index_text(ir::parse_index(e), ranges, narrow); };
@@ -83,9 +83,12 @@ TEST_CASE("index expressions keep their meaning in C") {
   CHECK(text("i0*4 - i0 // 2 + 7") == "i0 * 4 - i0 / 2 + 7");
   CHECK(text("min(i0, 5)") == "min((int)5, i0)");
   CHECK(text("i0 // 2 * 3") == "(i0 / 2) * 3");
-  const IndexSpelling wide{true, narrow.name};
+  const IndexSpelling wide{true, false, narrow.name};
   CHECK(index_text(ir::parse_index("max(i0 - 4, 0)"), ranges, wide) == "max((long)0, i0 - 4)");
   CHECK(index_text(ir::parse_index("i0*4294967296"), ranges, wide) == "i0 * 4294967296L");
+  const IndexSpelling mixed{true, true, narrow.name};  // min(int, long) is no function
+  CHECK(index_text(ir::parse_index("min(i0, r0)"), ranges, mixed) == "min((long)i0, (long)r0)");
+  CHECK(index_text(ir::parse_index("max(i0 - 4, 0)"), ranges, mixed) == "max((long)0, (long)(i0 - 4))");
 }
 
 TEST_CASE("library functions are written out for the types that call them, callees first") {
