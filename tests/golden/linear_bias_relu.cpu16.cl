@@ -354,7 +354,7 @@ ONE_ITEM __kernel void KERNEL_NAME(__global const IN_T* restrict b, const ulong 
 
 // gemm, groups 6 x 1 x 1, local [1, 1, 1]
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL_NAME gemm_33b907dcfa96
+#define KERNEL_NAME gemm_8bd3a79059ac
 #define VW 16
 #define MR 6
 #define NV 4
@@ -633,8 +633,8 @@ OCL_INLINE void epilogue_v(const float16 acc, const int i0, const int i1, const 
 //                     multiply-adds, and prefetching hides the latency of B.
 //      B_IN_PLACE 2:  B[b][k][n] at b_batch(b) + k*b_row + n*b_col      (any strides, slower; pack/item.cl packs a
 //                     Linear weight [N][K])
-//      B_IN_PLACE 3:  as 1, but without a copy. For one tile of rows (M <= MR), which would use a copy once, and where
-//                     all of B stays in L2, so that rows far apart cost little. Needs N % TN == 0.
+//      B_IN_PLACE 3:  as 1, but without a copy. Used either if there is one tile of rows (M <= MR), which would use a
+//                     copy once, or if all of B stays in L2, so that rows far apart cost little. Needs N % TN == 0.
 //   a_batch(b) = (b / inner)*a_outer + (b % inner)*a_inner, the same for b_batch; a stride of 0 broadcasts.
 // Arguments: a, a_offset, b, b_offset, int M, N, K, a_row, a_col, b_row, b_col, inner, long a_outer, a_inner, b_outer,
 //   b_inner, EPILOGUE_PARAMS. Global size: (ceil(M / (MR*MT)), ceil(N / TN), batches), local size (1, 1, 1).

@@ -126,9 +126,8 @@ class _Lowering:
         self.device = graph_device(gm.graph)
         self.parts = classify(gm.graph, self.device)
         self.placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-        self.host_values: list[
-            torch.fx.Node
-        ] = []  # nodes of Part.BEFORE whose results are needed; HostValue.position is an index here
+        # Nodes of Part.BEFORE whose results are needed; HostValue.position is an index here.
+        self.host_values: list[torch.fx.Node] = []
         self.into_inputs = scatters_into_inputs(gm.graph)
         self.fallbacks: list[tuple[str, str]] = []
 
