@@ -41,6 +41,12 @@ def of_code() -> str:
     return f"{digest.hexdigest()} {extension} {torch.__version__} {torch.version.git_version}"
 
 
+@functools.cache
+def of_device(index: int) -> str:
+    """Name, driver and capabilities."""
+    return f"{sorted(_C.device_properties(index).items())}\n{_C.describe_device(index)}"
+
+
 def speaks_for(function: Callable[..., Any]) -> bool:
     """Whether `of_code` says what a function does: its code is ours or torch's."""
     while isinstance(function, functools.partial):

@@ -1,5 +1,4 @@
 // csrc/python/cache_bindings.cpp: _C.exec: the kernel cache: where it is, what is in it.
-
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -14,6 +13,8 @@ namespace py = pybind11;
 
 namespace ocl::python {
 namespace {
+
+using cache::KernelCache;
 
 struct SharedSettings {
   std::mutex mutex;
@@ -36,7 +37,7 @@ void configure(const std::string& cache_path, int64_t budget_bytes, const std::s
     std::filesystem::permissions(dump_dir, std::filesystem::perms::owner_all);
 }
 
-py::dict cache_stats(cache::KernelCache& cache) {
+py::dict cache_stats(KernelCache& cache) {
   const cache::CacheStats s = cache.stats();
   py::dict d;
   d["enabled"] = s.enabled;
@@ -52,6 +53,13 @@ py::dict cache_stats(cache::KernelCache& cache) {
   return d;
 }
 
+/// What `call` makes of the cache; an empty value if there is none.
+template <class Call>
+auto with_cache(const Call& call) {
+  const std::shared_ptr<KernelCache> cache = settings().cache;
+  return cache ? call(*cache) : decltype(call(*cache))();
+}
+
 py::dict dict_of(const cache::Cleaned& cleaned) {
   py::dict d;
   d["kept"] = cleaned.kept;
@@ -61,7 +69,7 @@ py::dict dict_of(const cache::Cleaned& cleaned) {
 }
 
 /// (table, entries, bytes) of each table.
-std::vector<std::tuple<std::string, int64_t, int64_t>> cache_tables(cache::KernelCache& cache) {
+std::vector<std::tuple<std::string, int64_t, int64_t>> cache_tables(KernelCache& cache) {
   std::vector<std::tuple<std::string, int64_t, int64_t>> rows;
   for (const cache::TableStats& row : cache.tables()) rows.emplace_back(row.table, row.entries, row.bytes);
   return rows;
@@ -82,59 +90,40 @@ runtime::BinaryStore binary_store(const std::shared_ptr<cache::KernelCache>& cac
 
 void bind_cache(py::module_& e) {
   e.def("configure", &configure, py::arg("cache_path"), py::arg("budget_bytes"), py::arg("failed_dir"), py::arg("dump_dir"));
-  e.def("cache_stats", [] {
-    const auto cache = settings().cache;
-    return cache ? cache_stats(*cache) : py::dict();
-  });
-  e.def("cache_tables", [] {
-    const auto cache = settings().cache;
-    return cache ? cache_tables(*cache) : decltype(cache_tables(*cache))();
-  });
-  e.def("cache_clear", [] {
-    if (const auto cache = settings().cache) cache->clear();
-  });
-  e.def("cache_verify", [] {
-    const auto cache = settings().cache;
-    return dict_of(cache ? cache->verify() : cache::Cleaned());
-  });
+  e.def("cache_stats", [] { return with_cache(&cache_stats); });
+  e.def("cache_tables", [] { return with_cache(&cache_tables); });
+  e.def("cache_clear", [] { with_cache([](KernelCache& cache) { cache.clear(); }); });
+  e.def("cache_verify", [] { return dict_of(with_cache([](KernelCache& cache) { return cache.verify(); })); });
   e.def(
       "cache_prune",
       [](int64_t most_bytes, int64_t unused_ms) {
-        const auto cache = settings().cache;
-        return dict_of(cache ? cache->prune(most_bytes, unused_ms) : cache::Cleaned());
+        return dict_of(with_cache([&](KernelCache& cache) { return cache.prune(most_bytes, unused_ms); }));
       },
       py::arg("most_bytes"), py::arg("unused_ms"));
   e.def(
       "cache_keys",
-      [](const std::string& table) {
-        const auto cache = settings().cache;
-        return cache ? cache->keys(table.c_str()) : std::vector<std::string>();
-      },
+      [](const std::string& table) { return with_cache([&](KernelCache& cache) { return cache.keys(table.c_str()); }); },
       py::arg("table"));
   e.def(
       "cache_find",
       [](const std::string& table, const std::string& key) {
-        const auto cache = settings().cache;
-        return py::bytes(cache ? cache->find(table.c_str(), key) : std::string());
+        return py::bytes(with_cache([&](KernelCache& cache) { return cache.find(table.c_str(), key); }));
       },
       py::arg("table"), py::arg("key"));
   e.def(
       "cache_store",
       [](const std::string& table, const std::string& key, const std::string& value) {
-        if (const auto cache = settings().cache) cache->store(table.c_str(), key, value);
+        with_cache([&](KernelCache& cache) { cache.store(table.c_str(), key, value); });
       },
       py::arg("table"), py::arg("key"), py::arg("value"));
   e.def(
       "cache_erase",
       [](const std::string& table, const std::string& key) {
-        if (const auto cache = settings().cache) cache->erase(table.c_str(), key);
+        with_cache([&](KernelCache& cache) { cache.erase(table.c_str(), key); });
       },
       py::arg("table"), py::arg("key"));
   e.def("store_prefix", [](int index) { return runtime::store_prefix(aten::device_at(index)); }, py::arg("device_index"));
-  e.def("tuning_rows", [] {
-    const auto cache = settings().cache;
-    return cache ? cache->entries("tuning") : std::vector<std::pair<std::string, std::string>>();
-  });
+  e.def("tuning_rows", [] { return with_cache([](KernelCache& cache) { return cache.entries("tuning"); }); });
 }
 
 }  // namespace ocl::python

@@ -51,10 +51,6 @@ Shared& shared() {
   return *shared;
 }
 
-std::string key_of(const Device& device, const std::string& name, const std::string& text) {
-  return store_prefix(device) + hash_hex(name + '\0' + text);
-}
-
 Built compile_for(Device& device, const std::string& source) {
   return compile(device.context(), device.id(), device.build_options(), source, log_enabled(LogLevel::kDebug));
 }
@@ -74,8 +70,13 @@ std::shared_ptr<Program> load_program(Device& device, const std::string& binary)
 class Build {
  public:
   Build(Device& device, const std::vector<KernelText>& texts, const BinaryStore& store, const std::string& failed_dir)
-      : device_(device), texts_(texts), store_(store), failed_dir_(failed_dir), programs_(texts.size()), keys_(texts.size()) {
-    for (size_t i = 0; i < texts.size(); ++i) keys_[i] = key_of(device, texts[i].name, texts[i].text);
+      : device_(device),
+        texts_(texts),
+        store_(store),
+        failed_dir_(failed_dir),
+        prefix_(store_prefix(device)),
+        programs_(texts.size()) {
+    for (const KernelText& text : texts) keys_.push_back(key_of(text.name, text.text));
   }
 
   std::vector<std::shared_ptr<Program>> run() {
@@ -92,6 +93,8 @@ class Build {
   }
 
  private:
+  std::string key_of(const std::string& name, const std::string& text) const { return prefix_ + hash_hex(name + '\0' + text); }
+
   bool find_in_memory() {
     Shared& all = shared();
     std::lock_guard lock(all.mutex);
@@ -276,7 +279,7 @@ class Build {
   bool compiles_at_launch() {
     std::map<int, bool>& known = shared().compiles_at_launch;
     if (const auto found = known.find(device_.index()); found != known.end()) return found->second;
-    const std::string key = key_of(device_, "compiles at launch", "");
+    const std::string key = key_of("compiles at launch", "");
     const std::string stored = store_.find ? store_.find(key) : "";
     const bool verdict = stored.empty() ? seen_to_compile_for_a_binary() : stored == kYes;
     if (stored.empty() && store_.store) store_.store(key, verdict ? kYes : kNo);
@@ -315,7 +318,7 @@ class Build {
     if (!store_.store) return;
     std::string all_keys;
     for (size_t i : batch) all_keys += keys_[i];
-    const std::string program_key = store_prefix(device_) + hash_hex(all_keys);
+    const std::string program_key = prefix_ + hash_hex(all_keys);
     store_.store(program_key, binary);
     for (size_t i : batch) store_.store(keys_[i], kReference + program_key);
   }
@@ -341,6 +344,7 @@ class Build {
   const std::vector<KernelText>& texts_;
   const BinaryStore& store_;
   const std::string& failed_dir_;
+  const std::string prefix_;  // of all keys
   std::vector<std::shared_ptr<Program>> programs_;
   std::vector<std::string> keys_;
   std::unordered_map<std::string, size_t> first_;  // key -> the first text that has it

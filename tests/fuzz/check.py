@@ -11,10 +11,10 @@ import torch
 
 from tests.fuzz.execute import Seen, View, arguments, call, function, given, look
 from tests.fuzz.judge import Finding, compare
-from tests.fuzz.program import COMPILE, Program
+from tests.fuzz.program import COMPILE, TORCH, Program
 from tests.fuzz.reference import Native, fake, fake_strides, same
 
-OK, SKIPPED, TORCH = "ok", "skipped", "as torch without us"
+OK, SKIPPED = "ok", "skipped"
 INTERNAL, EXCEPTION, MISSING, REPEAT = "InternalError", "other exception", "missing exception", "not repeatable"
 STRUCTURE = ("wrong alias", "wrong stride", "wrong dtype or shape", "wrong requires_grad")
 

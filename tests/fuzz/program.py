@@ -11,6 +11,7 @@ from typing import Any
 
 NAME = re.compile(r"\b([avt])(\d+)\b")
 COMPILE, EAGER = "compile", "eager"
+TORCH = "as torch without us"  # the kind of a failure that is not ours
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.fuzz.program import TORCH
 from tests.fuzz.worker import batch_size
 from tests.worker_process import WorkerProcess
 
 CRASH, TIMEOUT = "crash", "timeout"
-TORCH = "as torch without us"
 Outcome = dict[str, Any]
 
 

@@ -17,9 +17,8 @@ from typing import Any
 
 from torch_ocl_compile.bench import cases
 from torch_ocl_compile.bench.process import SideProcess
+from torch_ocl_compile.bench.results import NAN
 from torch_ocl_compile.errors import ToolError
-
-NAN = float("nan")
 
 
 @dataclass(frozen=True)

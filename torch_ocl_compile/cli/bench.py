@@ -14,6 +14,7 @@ from torch_ocl_compile.bench import ops as operations
 from torch_ocl_compile.bench import plot as charts
 from torch_ocl_compile.bench import results
 from torch_ocl_compile.bench.process import SIDES
+from torch_ocl_compile.bench.results import NAN
 from torch_ocl_compile.cli.parts import (
     Command,
     Group,
@@ -32,7 +33,6 @@ from torch_ocl_compile.device import torch_ocl
 
 F = TypeVar("F", bound=Callable[..., Any])
 Rows = list[dict[str, Any]]
-NAN = float("nan")
 
 
 @click.group("bench", cls=Group)

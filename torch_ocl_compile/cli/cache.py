@@ -22,13 +22,18 @@ from torch_ocl_compile.cli.parts import (
 from torch_ocl_compile.errors import ToolError
 from torch_ocl_compile.tools import cache_file
 
-TABLES = {"kernels": "built kernels", "tuning": "measured choices"}
+TABLES = {
+    "kernels": "built kernels",
+    "graphs": "compiled graphs",
+    "eager": "plans of eager ops",
+    "tuning": "measured choices",
+}
 DAY_MS = 24 * 3600 * 1000
 
 
 @click.group("cache", cls=Group)
 def command() -> None:
-    """Look after the cache: built kernels and measured choices, in one file."""
+    """Look after the cache: built kernels, compiled graphs, plans of eager ops and measured choices, in one file."""
 
 
 def _stats() -> dict[str, Any]:

@@ -53,7 +53,7 @@ def command(as_json: bool, target: str, arguments: tuple[str, ...]) -> int:
     if as_json:
         print_json(found)
     else:
-        _show(found)
+        _show(graphs, found)
     if not graphs and not found["eager_in_graphs"]:
         raise ToolError(
             f"{target} compiled nothing with backend='ocl'.\n"
@@ -68,11 +68,10 @@ def _row(graph: debug.Record) -> dict[str, Any]:
             "kernels": kernels}  # fmt: skip
 
 
-def _show(found: dict[str, Any]) -> None:
-    for graph in found["graphs"]:
-        title = f"{graph['label']}: {graph['aten_nodes']} aten nodes, {graph['launches']} launches, {graph['eager_calls']} eager calls"
-        rows = [(kernel["name"], kernel["ops"], kernel["origin"]) for kernel in graph["kernels"]]
-        print_table(["kernel", ">ops", "computes"], rows, title=title)
+def _show(graphs: list[debug.Record], found: dict[str, Any]) -> None:
+    for graph, row in zip(graphs, found["graphs"], strict=True):
+        kernels = [(kernel["name"], kernel["ops"], kernel["origin"]) for kernel in row["kernels"]]
+        print_table(["kernel", ">ops", "computes"], kernels, title=debug.describe(graph))
     for reason, count in found["eager_in_graphs"].items():
         say(f"on the CPU, in a graph, {count} times: {reason}")
     for op, count in found["eager_outside"].items():

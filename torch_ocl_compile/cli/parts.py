@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from torch_ocl_compile import _C
+from torch_ocl_compile.bench.results import plain
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -159,17 +160,7 @@ def _escaped(cell: object) -> str:
 
 def print_json(value: object) -> None:
     """NaN, which JSON does not have, becomes null."""
-    click.echo(json.dumps(_plain(value), indent=1, allow_nan=False))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and value != value:
-        return None
-    return value
+    click.echo(json.dumps(plain(value), indent=1, allow_nan=False))
 
 
 def number(value: float, form: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from torch_ocl_compile import _C, identity
+from torch_ocl_compile import identity
 from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.lowering.graph import allows_tf32
 from torch_ocl_compile.lowering.registry import LOWERINGS
@@ -25,7 +25,7 @@ def key(settings: Mapping[str, Any], inputs: Sequence[Any]) -> str:
     parts = [
         of_code(),
         sorted(settings.items()),
-        [device_text(index) for index in devices(inputs)],
+        [identity.of_device(index) for index in devices(inputs)],
         torch_settings(),
         foreign_functions([torch._decomp.decomposition_table, inductors_table(), LOWERINGS]),
     ]
@@ -76,12 +76,6 @@ def devices(inputs: Iterable[Any]) -> list[int]:
         if isinstance(value, torch.Tensor) and value.device.type == ours and value.device.index is not None:
             found.add(value.device.index)
     return sorted(found)
-
-
-def device_text(index: int) -> str:
-    """Name, driver and capabilities."""
-    properties = _C.device_properties(index)
-    return f"{sorted(properties.items())}\n{_C.describe_device(index)}"
 
 
 def foreign_functions(tables: Iterable[Mapping[Any, Any]]) -> list[tuple[str, str]]:

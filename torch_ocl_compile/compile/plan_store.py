@@ -139,8 +139,7 @@ def _candidates(key: str) -> Iterator[tuple[Any, bytes, bool]]:
             # torch refuses retain_graph=True where backward overwrites what was saved; CompiledGraph has a plan for it.
             entry.runtime_metadata.bw_donated_idxs = []
         except Exception as error:
-            log.warning("a stored graph cannot be read and is compiled anew: %s: %s", type(error).__name__, error)
-            _C.exec.cache_erase("graphs", key)
+            _drop(key, error)
             return
         yield entry, content, True
 
@@ -153,9 +152,13 @@ def _contents(key: str) -> list[bytes]:
         found = pickle.loads(zlib.decompress(value))
         return [content for content in found if isinstance(content, bytes)]
     except Exception as error:
-        log.warning("a stored graph cannot be read and is compiled anew: %s: %s", type(error).__name__, error)
-        _C.exec.cache_erase("graphs", key)
+        _drop(key, error)
         return []
+
+
+def _drop(key: str, error: Exception) -> None:
+    log.warning("a stored graph cannot be read and is compiled anew: %s: %s", type(error).__name__, error)
+    _C.exec.cache_erase("graphs", key)
 
 
 def _store(key: str, content: bytes) -> None:

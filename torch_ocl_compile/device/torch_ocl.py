@@ -101,7 +101,7 @@ class DeviceProperties:
     has_fp64: bool
     has_fp16_arithmetic: bool
     has_wgmma: bool  # warpgroup tensor cores, used through inline instructions
-    has_mma: bool  # warp tensor cores, likewise
+    has_mma: bool  # kernels for warp tensor cores may be used
 
 
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:

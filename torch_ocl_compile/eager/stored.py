@@ -4,10 +4,9 @@ here imports the compiler."""
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
-from torch_ocl_compile import _C, config, identity
+from torch_ocl_compile import config, identity
 from torch_ocl_compile.tuning import table
 
 
@@ -19,10 +18,4 @@ def context(device: int) -> tuple[str, dict[str, Any]]:
     if config.get("dump") or not config.get("cache_size_mb"):  # a dump shows how each plan is made
         return "", options
     code = identity.of_code()
-    return "\n".join((code, _describe(device), repr(options))) if code else "", options
-
-
-@functools.cache
-def _describe(device: int) -> str:
-    p = _C.device_properties(device)
-    return repr((p["name"], p["platform_name"], p["driver"], p["is_cpu"], p["has_fp64"]))
+    return "\n".join((code, identity.of_device(device), repr(options))) if code else "", options

@@ -1,6 +1,7 @@
 # torch_ocl_compile/fx/host_function.py: a small graph that runs on the host, as source text: it can be stored.
 from __future__ import annotations
 
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,8 +42,5 @@ class HostFunction:
         attributes: dict[str, Any] = {}
         for node in module.graph.nodes:
             if node.op == "get_attr":
-                value: Any = module
-                for name in str(node.target).split("."):
-                    value = getattr(value, name)
-                attributes[str(node.target)] = value
+                attributes[str(node.target)] = attrgetter(str(node.target))(module)
         return HostFunction(_format_import_block(code.globals, sys_importer) + "\n" + code.src, attributes)

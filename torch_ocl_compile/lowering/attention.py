@@ -211,10 +211,11 @@ def backward(
         gq = c.cast(a.product(scaled, a.k), a.q.dtype)
         gk = a.of_group(a.product(scaled, a.q, transpose_a=True), a.k)
         gv = a.of_group(a.product(a.dropped(p), grad, transpose_a=True), a.v)
-    elif wanted[0]:
-        gq = a.node(ir.AttentionKind.kQuery, grad, sums, delta)[0]
-    if not by_parts and (wanted[1] or wanted[2]):
-        gk, gv = a.node(ir.AttentionKind.kKeyValue, grad, sums, delta)
+    else:
+        if wanted[0]:
+            gq = a.node(ir.AttentionKind.kQuery, grad, sums, delta)[0]
+        if wanted[1] or wanted[2]:
+            gk, gv = a.node(ir.AttentionKind.kKeyValue, grad, sums, delta)
     if fills_rows and gv is not None and wanted[2]:
         gv = _with_nan_rows(c, a, gv, total)
     return [gq, gk, gv, gm]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -161,7 +162,7 @@ class _Lowering:
         )
 
     def bring_attribute(self, node: torch.fx.Node) -> None:
-        tensor = _attribute(self.gm, str(node.target))
+        tensor = attrgetter(str(node.target))(self.gm)
         if isinstance(tensor, torch.Tensor):
             self.env[node] = self.add_input(tensor, Attribute(tensor))
 
@@ -224,7 +225,7 @@ class _Lowering:
         if node.op == "get_attr" or node.target is aten.lift_fresh_copy.default:
             source = node if node.op == "get_attr" else node.args[0]
             if isinstance(source, torch.fx.Node) and source.op == "get_attr":
-                tensor = _attribute(self.gm, str(source.target))
+                tensor = attrgetter(str(source.target))(self.gm)
                 if isinstance(tensor, torch.Tensor) and tensor.dim() == 0 and type(tensor) is torch.Tensor:
                     with unset_fake_temporarily():  # the tensor was made inside the function: it is no fake one
                         number = tensor.item()
@@ -432,13 +433,6 @@ def _root(node: torch.fx.Node) -> torch.fx.Node:
 
 def _is_view(value: Any, buffer: int) -> bool:
     return isinstance(value, ir.Value) and value.kind == ir.ValueKind.kView and value.buffer == buffer
-
-
-def _attribute(gm: torch.fx.GraphModule, path: str) -> Any:
-    value: Any = gm
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value
 
 
 def _packed_dtype(node: torch.fx.Node) -> torch.dtype:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -202,30 +201,28 @@ def batch_norm_backward(
 
 def _row_sums(c: Context, x: ir.Value, dim: int, wide: ir.DType) -> list[ir.Value]:
     """(largest element m, sum of exp(x - m)) along `dim`, in one pass. The sum is NaN for an infinite m, as exp(m - m) is."""
-    largest, total = c.builder.reduce("softmax", x, [dim], True, wide)
+    if not x.sizes:
+        return [c.cast(x, wide), c.pointwise(lambda v: t.exp(v - v), x, dtype=wide)]
+    largest, total = c.builder.reduce("softmax", x, [dim % len(x.sizes)], True, wide)
     return [largest, c.pointwise(lambda m, s: s + (m - m), largest, total, dtype=wide)]
 
 
-def _of_scalars(c: Context, formula: Callable[..., Term], *operands: ir.Value) -> ir.Value:
-    """A row of one element: a constant where all is finite, NaN where something is not."""
-    result: ir.Value = c.pointwise(formula, *operands)
-    return result
+def _row_total(c: Context, x: ir.Value, dim: int, wide: ir.DType) -> ir.Value:
+    """The sum along `dim`. A scalar is a row of one element."""
+    total: ir.Value = c.builder.reduce("sum", x, [dim % len(x.sizes)], True, wide)[0] if x.sizes else x
+    return total
 
 
 @lower(aten._softmax.default)
 def softmax(c: Context, x: ir.Value, dim: int, half_to_float: bool = False) -> ir.Value:
-    if not x.sizes:
-        return _of_scalars(c, lambda v: t.exp(v - v), x)
-    largest, total = _row_sums(c, x, dim % len(x.sizes), ir.compute_type(c.dtype))
+    largest, total = _row_sums(c, x, dim, ir.compute_type(c.dtype))
     result: ir.Value = c.pointwise(lambda v, m, s: t.exp(v - m) / s, x, largest, total)
     return result
 
 
 @lower(aten._log_softmax.default)
 def log_softmax(c: Context, x: ir.Value, dim: int, half_to_float: bool = False) -> ir.Value:
-    if not x.sizes:
-        return _of_scalars(c, lambda v: v - v, x)
-    largest, total = _row_sums(c, x, dim % len(x.sizes), ir.compute_type(c.dtype))
+    largest, total = _row_sums(c, x, dim, ir.compute_type(c.dtype))
     result: ir.Value = c.pointwise(lambda v, m, s: v - m - t.log(s), x, largest, total)
     return result
 
@@ -233,11 +230,9 @@ def log_softmax(c: Context, x: ir.Value, dim: int, half_to_float: bool = False) 
 @lower(aten._softmax_backward_data.default)
 def softmax_backward(c: Context, grad: ir.Value, y: ir.Value, dim: int, input_dtype: torch.dtype) -> ir.Value:
     """y * (grad - sum(grad * y))."""
-    if not y.sizes:
-        return _of_scalars(c, lambda g, v: v * (g - g * v), grad, y)
     wide = ir.compute_type(y.dtype)
     products = c.pointwise(lambda g, v: g * v, grad, y, dtype=wide)
-    total = c.builder.reduce("sum", products, [dim % len(y.sizes)], True, wide)[0]
+    total = _row_total(c, products, dim, wide)
     result: ir.Value = c.pointwise(lambda g, v, s: v * (g - s), grad, y, total)
     return result
 
@@ -245,9 +240,7 @@ def softmax_backward(c: Context, grad: ir.Value, y: ir.Value, dim: int, input_dt
 @lower(aten._log_softmax_backward_data.default)
 def log_softmax_backward(c: Context, grad: ir.Value, y: ir.Value, dim: int, input_dtype: torch.dtype) -> ir.Value:
     """grad - exp(y) * sum(grad)."""
-    if not y.sizes:
-        return _of_scalars(c, lambda g, v: g - t.exp(v) * g, grad, y)
-    total = c.builder.reduce("sum", grad, [dim % len(y.sizes)], True, ir.compute_type(y.dtype))[0]
+    total = _row_total(c, grad, dim, ir.compute_type(y.dtype))
     result: ir.Value = c.pointwise(lambda g, v, s: g - t.exp(v) * s, grad, y, total)
     return result
 
@@ -255,7 +248,7 @@ def log_softmax_backward(c: Context, grad: ir.Value, y: ir.Value, dim: int, inpu
 @lower("aten._safe_softmax.default")
 def safe_softmax(c: Context, x: ir.Value, dim: int, dtype: Any = None) -> ir.Value:
     """Softmax whose rows that are all -inf give 0."""
-    largest, total = _row_sums(c, x, dim % len(x.sizes), ir.compute_type(c.dtype))
+    largest, total = _row_sums(c, x, dim, ir.compute_type(c.dtype))
     result: ir.Value = c.pointwise(
         lambda v, m, s: t.where(m.eq(-float("inf")), 0.0, t.exp(v - m) / s), x, largest, total
     )
