@@ -5,6 +5,7 @@
 
 #include "csrc/runtime/cl_bindings.h"
 #include "csrc/runtime/tensor_core_probes.h"
+#include "csrc/support/os.h"
 
 namespace ocl::runtime {
 namespace {
@@ -78,6 +79,7 @@ Caps probe_caps(cl_device_id device, cl_context context) {
   }
   caps.vector_floats = 4;
   caps.prefetch = false;
+  const os::SilentErrors silent;  // the programs below may not build
   // Some drivers compile `half` without advertising cl_khr_fp16, so the compiler is asked, not the extension string.
   caps.fp16_arith = has_word(extensions, "cl_khr_fp16") ||
                     build_probe(device, context, "__kernel void k(__global half* p) { p[0] = p[0] * p[1] + p[2]; }", "") > 0;

@@ -142,8 +142,13 @@ class DeviceTable {
   std::string names(const std::vector<Listed>& devices) const {
     std::string text;
     for (size_t i = 0; i < devices.size(); ++i) text += (i ? ", " : "") + std::to_string(i) + ": '" + devices[i].label() + "'";
+    return (devices.empty() ? "none" : text) + problem_lines();
+  }
+
+  std::string problem_lines() const {
+    std::string text;
     for (const std::string& problem : problems_) text += "\n  problem: " + problem;
-    return devices.empty() ? "none" + text : text;
+    return text;
   }
 
   Device& create(int index) {
@@ -151,8 +156,10 @@ class DeviceTable {
     list_locked();
     if (index < 0 || index >= static_cast<int>(selected_.size())) {
       if (selected_.empty())
-        fail(ErrorKind::kConfig, "no OpenCL device was found; there are " + names(selected_) +
-                                     "; install a runtime: pip install torch-ocl-compile[cpu], or your GPU's driver");
+        fail(ErrorKind::kConfig,
+             "no OpenCL device was found; install a runtime: pip install torch-ocl-compile[cpu], or your GPU's "
+             "driver" +
+                 problem_lines());
       fail(ErrorKind::kConfig, "device ocl:" + std::to_string(index) + " does not exist; there are " + names(selected_));
     }
     if (Device* device = devices_[index].load()) return *device;

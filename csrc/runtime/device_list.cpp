@@ -6,6 +6,7 @@
 
 #include "csrc/runtime/caps.h"
 #include "csrc/runtime/cl_bindings.h"
+#include "csrc/runtime/loader.h"
 #include "csrc/runtime/vendor_library.h"
 #include "csrc/support/log.h"
 #include "csrc/support/os.h"
@@ -69,6 +70,10 @@ std::string lower(std::string text) {
 
 std::vector<ListedDevice> find_devices(const std::vector<std::string>& vendor_libraries, std::vector<std::string>& problems) {
   const os::KeepVariables kept({"OCL_ICD_FILENAMES", "OCL_ICD_VENDORS", "OPENCL_LAYERS", "OPENCL_LAYER_PATH"});
+  if (std::string problem = open_loader(vendor_libraries); !problem.empty()) {
+    problems.push_back(std::move(problem));
+    return {};
+  }
   std::vector<cl_platform_id> platforms;
   const auto add = [&](cl_platform_id platform) {
     if (std::find(platforms.begin(), platforms.end(), platform) == platforms.end()) platforms.push_back(platform);

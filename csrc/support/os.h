@@ -22,6 +22,7 @@ int64_t available_memory_bytes() noexcept;
 /// Opens a library for the life of the process; its sibling libraries (same folder) are opened first where it does not find
 /// them itself. nullptr with the reason in `problem` otherwise.
 void* open_library(const std::string& path, std::string& problem);
+/// nullptr for a symbol that is not there. `library`: nullptr for the libraries that the process shows to all of its parts.
 void* library_symbol(void* library, const char* name) noexcept;
 
 /// A folder whose contents only this user and root can change, or why it is not one.
@@ -52,6 +53,19 @@ class KeepVariables {
 
  private:
   std::vector<std::pair<std::string, std::string>> values_;
+};
+
+/// Sends the process's standard error output nowhere while it lives: some compilers print "1 error generated." there for a
+/// program that is built to find out whether it builds. What other threads print meanwhile is lost as well, so keep it short.
+class SilentErrors {
+ public:
+  SilentErrors() noexcept;
+  ~SilentErrors();
+  SilentErrors(const SilentErrors&) = delete;
+  SilentErrors& operator=(const SilentErrors&) = delete;
+
+ private:
+  int kept_ = -1;  // a second handle of the standard error output
 };
 
 int process_id() noexcept;

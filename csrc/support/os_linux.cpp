@@ -242,6 +242,22 @@ KeepVariables::~KeepVariables() {
     if (const char* now = std::getenv(name.c_str()); now && value != now) setenv(name.c_str(), value.c_str(), 1);
 }
 
+SilentErrors::SilentErrors() noexcept {
+  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere < 0) return;
+  std::fflush(stderr);
+  kept_ = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+  if (kept_ >= 0) dup2(nowhere, STDERR_FILENO);
+  close(nowhere);
+}
+
+SilentErrors::~SilentErrors() {
+  if (kept_ < 0) return;
+  std::fflush(stderr);
+  dup2(kept_, STDERR_FILENO);
+  close(kept_);
+}
+
 int process_id() noexcept { return static_cast<int>(getpid()); }
 
 double thread_seconds() noexcept {

@@ -160,3 +160,23 @@ TEST_CASE("a variable that a library cuts in place gets its value back") {
   CHECK(std::string(std::getenv("OCL_TEST_LIST")) == "a.so:b.so");
   CHECK(std::getenv("OCL_TEST_MISSING") == nullptr);
 }
+
+TEST_CASE("errors are printed nowhere while they are silent, and to the same place afterwards") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const int kept = dup(STDERR_FILENO);
+  dup2(ends[1], STDERR_FILENO);
+  {
+    const ocl::os::SilentErrors silent;
+    std::fputs("lost", stderr);
+  }
+  std::fputs("seen", stderr);
+  std::fflush(stderr);
+  dup2(kept, STDERR_FILENO);
+  close(kept);
+  close(ends[1]);
+  char text[64] = {};
+  CHECK(read(ends[0], text, sizeof(text) - 1) == 4);
+  CHECK(std::string(text) == "seen");
+  close(ends[0]);
+}

@@ -41,7 +41,6 @@ def register() -> None:
     global _registered
     if _registered:
         return
-    _load_extension()
     from torch_ocl_compile import _C, config, identity  # noqa: F401  (identity notes when the package was loaded)
     from torch_ocl_compile.device import fx_flag, runtimes, torch_ocl
 
@@ -124,22 +123,6 @@ def _eager_context(device: int) -> Any:
     from torch_ocl_compile.eager.stored import context
 
     return context(device)
-
-
-def _load_extension() -> None:
-    from torch_ocl_compile.device import runtimes
-
-    try:
-        import torch_ocl_compile._C
-    except ImportError as error:
-        if "libOpenCL" not in str(error):
-            raise
-        if not runtimes.preload_loader():
-            raise ImportError(
-                f"no OpenCL loader was found ({error}).\n"
-                "  do: pip install torch-ocl-compile[cpu] (a CPU runtime with its loader), or install your GPU's driver"
-            ) from error
-        import torch_ocl_compile._C  # noqa: F401
 
 
 def _print_from_the_cpu() -> None:

@@ -1,11 +1,10 @@
-# torch_ocl_compile/device/runtimes.py: finds the OpenCL runtimes and the loader that pip installed.
+# torch_ocl_compile/device/runtimes.py: finds the OpenCL runtimes that pip installed.
 """No environment variables, no root. A wheel such as intel-opencl-rt puts its library in <prefix>/lib and an .icd file
 in <prefix>/etc/OpenCL/vendors; the path in that file is of the machine that built the wheel, so only its last part
-counts. The system's runtimes are found by the loader."""
+counts. The system's runtimes are found by the loader, which csrc/runtime/loader.h opens."""
 
 from __future__ import annotations
 
-import ctypes
 import site
 import sys
 from importlib import metadata
@@ -13,7 +12,6 @@ from pathlib import Path
 
 # Distributions that carry a runtime: asked for their files when no prefix has one (pip install --target, zipapps).
 _DISTRIBUTIONS = ("intel-opencl-rt", "pocl-binary-distribution")
-_LOADER = "libOpenCL.so.1"
 
 
 def prefixes() -> list[Path]:
@@ -37,15 +35,6 @@ def vendor_libraries() -> list[str]:
         if intel.exists():
             found[str(intel)] = None
     return list(found) or _from_distributions("libintelocl.so", "libpocl.so")
-
-
-def preload_loader() -> bool:
-    """Loads a pip-installed OpenCL loader, for systems that have none of their own. False if there is none."""
-    for path in [*(str(p / "lib" / _LOADER) for p in prefixes()), *_from_distributions(_LOADER)]:
-        if Path(path).exists():
-            ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-            return True
-    return False
 
 
 def _library_of(icd: Path, prefix: Path) -> Path | None:
