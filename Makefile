@@ -54,11 +54,11 @@ oclgrind: build
 
 # A wheel for the Python and the torch of $(VENV), in dist/. Who installs it needs no compiler, no headers and no system packages.
 wheel: setup
-	scripts/build/wheel.sh $(VENV) dist
+	scripts/wheel/build.sh $(VENV) dist
 
 # Installs the wheel in a new Debian system that has Python and nothing else, and runs the README's example (root and debootstrap).
 try-wheel: wheel
-	TORCH="$(TORCH)" scripts/build/try_wheel.sh dist/*.whl docs/first_run.md
+	TORCH="$(TORCH)" scripts/wheel/try.sh dist/*.whl docs/first_run.md
 
 lint: build
 	$(BIN)/pip install -q ruff mypy clang-format

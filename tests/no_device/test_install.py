@@ -31,7 +31,7 @@ except ConfigError as error:
 
 
 def provider():
-    spec = importlib.util.spec_from_file_location("wheel_metadata", ROOT / "scripts" / "build" / "wheel_metadata.py")
+    spec = importlib.util.spec_from_file_location("wheel_metadata", ROOT / "scripts" / "wheel" / "wheel_metadata.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
