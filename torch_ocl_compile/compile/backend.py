@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from torch_ocl_compile import config
-from torch_ocl_compile.compile import attention_pattern, debug, plan_store
+from torch_ocl_compile.compile import attention_pattern, debug, plan_store, repro
 from torch_ocl_compile.compile.call import Call, eager_call
 from torch_ocl_compile.compile.joint_graph import ocl_partition
 from torch_ocl_compile.compile.plan import make_plan, measure_kernels
@@ -61,7 +61,10 @@ def ocl(
             partition_fn=ocl_partition,
             keep_inference_input_mutations=True,
         )
-        return aot(gm, example_inputs)
+        compiled = aot(gm, example_inputs)
+    # AOTAutograd copies the mark from a function that takes a list to this one, which does not; Dynamo's minifier believes it.
+    getattr(compiled, "__dict__", {}).pop("_boxed_call", None)
+    return compiled
 
 
 def reset() -> None:
@@ -81,8 +84,19 @@ def parse_options(options: Any, mode: str | None) -> Options:
 def compile_graph(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, kind: str, settings: Options
 ) -> CompiledGraph:
-    """One graph of AOTAutograd. What no plan can do runs eagerly, with its reason on record."""
+    """One graph of AOTAutograd. What no plan can do runs eagerly, with its reason on record. The message of an error that is not
+    the user's names a program that shows it."""
     label = debug.next_label(kind)
+    try:
+        return compile_or_raise(gm, example_inputs, kind, settings, label)
+    except Exception as error:
+        repro.report(gm, kind, settings, label, error)
+        raise
+
+
+def compile_or_raise(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], kind: str, settings: Options, label: str
+) -> CompiledGraph:
     debug.dump(label, "fx.txt", lambda: gm.print_readable(print_output=False))
     if settings.get("interpret"):
         return CompiledGraph(eager_call(gm), reason="the option interpret runs it op by op")

@@ -90,11 +90,12 @@ def dump(label: str, name: str, text: Callable[[], str]) -> None:
     if not folder:
         return
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    with open(os.path.join(folder, f"{label}.{name}"), "w", encoding="utf-8", opener=_open_for_user_alone) as file:
+    with open(os.path.join(folder, f"{label}.{name}"), "w", encoding="utf-8", opener=open_for_user_alone) as file:
         file.write(text())
 
 
-def _open_for_user_alone(path: str, flags: int) -> int:
+def open_for_user_alone(path: str, flags: int) -> int:
+    """An opener for open(): a new file is for this user alone, and no symbolic link is followed."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
