@@ -185,8 +185,8 @@ class GraphParser {
       ++line;
       try {
         parse_line(text.substr(begin, end - begin), line);
-        // Adds the line to errors about an unknown op, reduction or dtype.
       } catch (const Error& error) {
+        // Adds the line to errors about an unknown op, reduction or dtype.
         const std::string message = error.what();
         fail(ErrorKind::kConfig, message.starts_with("line ") ? message : "line " + std::to_string(line) + ": " + message);
       }

@@ -234,8 +234,8 @@ struct Allocator::State {
       try {
         waiting[stream].emplace_back(device.queue(stream).last_work(), block);
         ++block->pending;
-        // The queue is broken. Nothing in it runs any more, and its next finish() reports the error.
       } catch (const std::exception&) {
+        // The queue is broken. Nothing in it runs any more, and its next finish() reports the error.
       }
     }
     return block->pending > 0;

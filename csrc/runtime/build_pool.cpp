@@ -197,8 +197,8 @@ std::vector<WorkerResult> build_in_workers(const Device& device, const std::vect
         if (outcome == Outcome::kNoWorker) return;
       }
       if (worker) give_back(device, std::move(*worker));
-      // Out of memory. Texts without a result are compiled in this process.
     } catch (const std::exception& error) {
+      // Out of memory. Texts without a result are compiled in this process.
       log_message(LogLevel::kWarning, "runtime", std::string("a build worker is given up: ") + error.what());
     }
   };

@@ -58,8 +58,8 @@ class DeviceTable {
     std::lock_guard lock(mutex_);
     try {
       list_locked();
-      // A selection that matches nothing becomes one more line for `doctor`.
     } catch (const Error& error) {
+      // A selection that matches nothing becomes one more line for `doctor`.
       std::vector<std::string> lines = problems_;
       lines.emplace_back(error.what());
       return lines;

@@ -172,8 +172,8 @@ bool Queue::finish_before(std::chrono::steady_clock::time_point deadline) noexce
     }
     clFinish(queue_.get());
     finished_.store(position);
-    // The queue is broken: nothing in it runs any more.
   } catch (const std::exception&) {
+    // The queue is broken: nothing in it runs any more.
   }
   return true;
 }
