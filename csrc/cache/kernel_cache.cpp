@@ -203,7 +203,7 @@ struct KernelCache::State {
     return {connection ? entry_count() : 0, deleted, problem};
   }
 
-  const std::string path;  // As given by the caller.
+  const std::string path;  // The path as the caller gave it.
   const int64_t budget;
   std::mutex mutex;
   std::string file;  // `path` without symbolic links; set when the folder has been checked.

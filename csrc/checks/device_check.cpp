@@ -140,7 +140,7 @@ std::vector<float> results_of(Bench& bench, const Programs& programs, const Chec
   const runtime::Completion done = runtime::wait_within(raw, kLongest);
   if (done == runtime::Completion::kPending) {
     bench.stuck = true;
-    // The driver may still write into this memory.
+    // The driver may still write into this memory, so it is never freed.
     static auto* kept = new std::vector<std::vector<float>>;
     kept->push_back(std::move(results));
     return {};

@@ -37,7 +37,8 @@ class Accumulators {
   void declare(Writer& writer, const Carried& carried, int width) const;
   /// Prints a step with the current element, at the body's current lane width.
   void step(const Carried& carried);
-  /// Like step, for a Scan. Resets the accumulators where the node says so. flush_stores stores the results so far.
+  /// Prints a step of a Scan. It resets the accumulators where the node says so; flush_stores stores the results so
+  /// far.
   void step_scan(const Carried& carried);
 
   // Accumulators of one block. They are those of the whole loop, except for Welford: a block has no division per

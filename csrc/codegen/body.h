@@ -50,8 +50,8 @@ class BodyPrinter {
   void assume_aligned(bool aligned) { aligned_ = aligned; }
   /// Leaves the innermost level and returns its text. Its values are forgotten.
   Writer pop();
-  /// Like pop(), but saves the level's values and pending stores. The text must stay in scope until resume() enters a
-  /// level for the same elements at the same depth.
+  /// Leaves the innermost level like pop(), but saves its values and pending stores. The text must stay in scope until
+  /// resume() enters a level for the same elements at the same depth.
   class SavedLevel;
   Writer pop_saving(SavedLevel& saved);
   /// Restores the values and pending stores of a saved level.

@@ -35,7 +35,7 @@ class Kernel {
   std::string size(int index);
   /// Adds argument `name`, an integer whose value is computed on the host.
   std::string integer(const std::string& name, const ir::IndexExpr& value);
-  /// Like integer(), with a numbered name. Equal values share an argument.
+  /// Adds an integer argument with a numbered name. Equal values share an argument.
   std::string shared_integer(const char* prefix, const ir::IndexExpr& value);
   std::string fresh(const char* prefix);  // Returns a new name: "v0", "v1", ... Each prefix has its own count.
   /// A __local array with `elements` elements. Arrays of one type are numbered by `slot`; later phases reuse them.

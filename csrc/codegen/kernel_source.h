@@ -12,7 +12,7 @@ namespace ocl::codegen {
 /// A buffer argument: a pointer and an offset.
 struct BufferArg {
   ir::BufferId buffer = ir::kNone;
-  ir::IndexExpr offset;  // In elements, added to the start of the buffer.
+  ir::IndexExpr offset;  // Offset in elements, added to the start of the buffer.
   bool written = false;
   int slot = 0;  // The kernel's argument number of the pointer. The next argument is the offset.
 };

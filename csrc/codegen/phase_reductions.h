@@ -16,11 +16,11 @@ inline constexpr int64_t kLongestBlock = 64;
 class PhaseReductions {
  public:
   using Carried = Accumulators::Carried;
-  /// The accumulators of each reduction, by position.
+  /// The names of the accumulators of each reduction, by position.
   using Sets = std::vector<Carried>;
 
   PhaseReductions(BodyPrinter& body, const schedule::Phase& phase);
-  /// For a reduction in several passes: `pass` takes the place of the phase's only reduction.
+  /// Constructor for a reduction in several passes: `pass` takes the place of the phase's only reduction.
   PhaseReductions(BodyPrinter& body, const schedule::Phase& phase, Accumulators pass);
 
   size_t size() const { return reductions_.size(); }
@@ -32,10 +32,10 @@ class PhaseReductions {
   /// Number of ops in the phase's bodies. Repeating them costs that much compile time.
   size_t op_count() const;
 
-  /// names() returns new names; declare() prints their declarations.
+  /// New variable names for the accumulators of all reductions. declare() prints their declarations.
   Sets names() const;
   void declare(Writer& writer, const Sets& sets, int width) const;
-  /// The same for the accumulators of one block of elements. merge_block adds its results to `into`.
+  /// New names for the accumulators of one block of elements. merge_block adds the block's results to `into`.
   Sets block_names() const;
   void declare_block(Writer& writer, const Sets& into, const Sets& block, int width) const;
   void merge_block(Writer& writer, const Sets& into, const Sets& block, int width) const;
@@ -52,7 +52,7 @@ class PhaseReductions {
   void step_nodes(const Sets& sets, bool in_block);
   /// Prints only the computation of the values. The reductions and stores come later.
   void compute_values();
-  /// Makes the results values of the innermost open level.
+  /// Makes the results of the reductions available as values of the innermost open level.
   void finish(const Sets& sets, int width);
 
  private:

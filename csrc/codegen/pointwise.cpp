@@ -44,7 +44,7 @@ struct ColumnLoops {
   std::vector<int> wide_steps;   // Elements per step of the loops over several vectors, which come first. Widest first.
   bool vector_loop = true;       // A loop over single vectors follows.
   std::vector<int> tail_widths;  // Widths of the vectors after the last whole vector.
-  // Each of these vectors occurs at most once. Otherwise the tail is a loop over single elements.
+  // True if each width of `tail_widths` occurs at most once. Otherwise the tail is a loop over single elements.
   bool tail_is_counted = false;
   bool stays_scalar = false;  // Compilers must not vectorise the loop over single vectors.
 };

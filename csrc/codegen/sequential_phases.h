@@ -6,7 +6,8 @@
 
 namespace ocl::codegen {
 
-/// For kPointwise and kSequential. Prints one outer element, or one vector of them if the body has a lane loop.
+/// Prints the phases of kPointwise and kSequential groups: one outer element, or one vector of them if the body has a
+/// lane loop.
 class SequentialPhases : public PhasePrinter {
  public:
   SequentialPhases(BodyPrinter& body, const schedule::Group& group) : PhasePrinter(body, group) {}

@@ -13,7 +13,7 @@ namespace ocl::exec {
 struct CallOperand {
   void* address = nullptr;              // Address of element 0 of the buffer.
   std::vector<int64_t> sizes, strides;  // Strides in elements.
-  int64_t offset = 0;                   // In elements.
+  int64_t offset = 0;                   // Offset in elements.
   ir::DType dtype = ir::DType::kF32;
 };
 using CallHandler =
@@ -22,7 +22,7 @@ using CallHandler =
 /// The concrete shape of one tensor of the caller.
 struct TensorShape {
   std::vector<int64_t> sizes, strides;  // Strides in elements.
-  int64_t offset = 0;                   // In elements.
+  int64_t offset = 0;                   // Offset in elements.
 };
 
 /// Evaluates sizes, grids, integer arguments and the memory plan for the given symbol values. Does nothing if they are

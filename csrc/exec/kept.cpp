@@ -11,7 +11,7 @@
 namespace ocl::exec {
 namespace {
 
-constexpr int64_t kAlignment = 256;  // In bytes, as in the arena.
+constexpr int64_t kAlignment = 256;  // Alignment of kept results in bytes, as in the arena.
 
 std::atomic<int64_t> g_kept_bytes{0};
 

@@ -44,7 +44,7 @@ struct BufferSource {
   Kind kind = Kind::kInput;
   int index = 0;  // Number of the input, of the output allocation, or of the interval in the memory plan.
   int element_bytes = 4;
-  ir::IndexExpr offset;  // In elements.
+  ir::IndexExpr offset;  // The offset of element 0 in elements.
   int slot = 0;          // The kernel's argument number of the pointer. The next argument is the offset.
 };
 
@@ -63,7 +63,7 @@ struct Launch {
     cl_ulong offset = 0;
   };
   std::vector<Bound> bound;
-  std::vector<int64_t> offsets;  // In elements, for the current symbol values.
+  std::vector<int64_t> offsets;  // The buffers' offsets in elements, for the current symbol values.
   std::array<size_t, 3> global{1, 1, 1};
   bool empty = false;  // True if a grid dimension is zero, so that there is nothing to launch.
 };
@@ -80,7 +80,8 @@ struct Plan {
   schedule::Schedule schedule;
   std::vector<Launch> launches;
   std::vector<Step> steps;
-  std::vector<schedule::Interval> intervals;  // Of the buffers in the arena, then of scratch memory.
+  // Lifetimes of the buffers in the arena, followed by those of scratch memory.
+  std::vector<schedule::Interval> intervals;
   std::vector<ir::IndexExpr> interval_bytes;
   std::vector<int> interval_of;  // Interval of each buffer; kNone if it is not in the arena.
   std::vector<std::shared_ptr<runtime::Program>> programs;

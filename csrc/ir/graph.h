@@ -113,8 +113,8 @@ struct View {
 };
 
 enum class NodeKind : uint8_t {
-  kMap,     // For each i*: evaluate the body, write the stores.
-  kReduce,  // For each i*: reduce the `reduced` values over r*, write the results.
+  kMap,     // A loop nest: for each i*, evaluates the body and writes the stores.
+  kReduce,  // A reduction: for each i*, reduces the `reduced` values over r* and writes the results.
   // For each i*, then for each r0 in order: update the accumulators with the `reduced` values, write the results so
   // far.
   kScan,
@@ -206,8 +206,9 @@ struct Node {
 struct Output {
   BufferId buffer = kNone;
   Shape sizes;
-  Shape strides;     // In elements. Empty for a buffer with dimensions: the buffer's own strides.
-  IndexExpr offset;  // In elements.
+  // Strides in elements. If empty although there are dimensions, the output has the strides of its buffer.
+  Shape strides;
+  IndexExpr offset;  // Offset in elements.
 };
 
 struct Graph {

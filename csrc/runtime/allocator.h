@@ -24,7 +24,7 @@ struct Location {
   // The same byte in host memory, if the device is a CPU whose buffers are host memory; otherwise nullptr. It is
   // current after finish() of the queues that work on it. A blocking write may return before the data is there.
   std::byte* host = nullptr;
-  // Number of the block's contents. wrote() and a new allocation change it.
+  // Version number of the block's contents. wrote() and a new allocation change it.
   uint64_t version = 0;
   int writer = 0;  // The stream whose queue has the work that made this version.
 };
@@ -57,7 +57,8 @@ class Allocator {
   void free(void* address) noexcept;
   /// The memory at an address, which may be inside a block. InternalError if the address is unknown or freed.
   Location resolve(const void* address) const;
-  /// Like resolve(), for work that is about to be enqueued on `stream`. Records the stream as a user of the block.
+  /// Resolves an address for work that is about to be enqueued on `stream`, and records the stream as a user of the
+  /// block.
   Location use(const void* address, int stream);
   bool owns(const void* address) const noexcept;
   /// Call when work that changes the block has been enqueued on `stream`. Gives the block a new version.

@@ -34,7 +34,8 @@ class Device {
   const std::string& platform_name() const { return platform_name_; }  // CL_PLATFORM_NAME
   const std::string& driver() const { return driver_; }                // Driver and platform version, part of cache keys.
   const Caps& caps() const { return caps_; }
-  const std::string& build_options() const { return build_options_; }  // For clBuildProgram, part of cache keys.
+  // Options for clBuildProgram. They are part of cache keys.
+  const std::string& build_options() const { return build_options_; }
   cl_device_id id() const { return id_; }
   cl_context context() const { return context_.get(); }
   Allocator& allocator() { return *allocator_; }

@@ -39,7 +39,7 @@ struct Block {
   int writer = 0;                              // The stream that wrote the contents last.
   std::vector<std::weak_ptr<Dependent>> dependents;
   PurposeText purpose;  // Null if no compiled graph asked for the block.
-  CallSite site;        // Where it was allocated, if call sites are recorded.
+  CallSite site;        // The call site of the allocation, if call sites are recorded.
 
   uintptr_t address() const;
 };
@@ -54,7 +54,7 @@ struct Slab {
   CallSite site;                    // The allocation that needed the slab, if call sites are recorded.
   std::map<size_t, Block*> blocks;  // Offset -> block, free blocks included. Owned.
 
-  // Makes one free block, which is in no list yet.
+  // Constructs a slab that is one free block. The block is in no list yet.
   Slab(size_t bytes_, Pool pool_, int stream_);
   ~Slab();
   Slab(const Slab&) = delete;
@@ -74,7 +74,7 @@ class FreeBlocks {
   void erase(Block* block);
   /// The smallest free block of the stream with at least `bytes` bytes; nullptr if there is none.
   Block* best_fit(int stream, Pool pool, size_t bytes) const;
-  /// Like best_fit, over all streams and pools. Call it only while the device has no work.
+  /// The best fit over all streams and pools. Call it only while the device has no work.
   Block* best_fit_anywhere(size_t bytes) const;
   /// Removes `block` from the lists. Cuts it to `bytes` if at least `least_rest` bytes are left over.
   void take(Block* block, size_t bytes, size_t least_rest);

@@ -12,7 +12,8 @@ namespace ocl::schedule {
 bool is_loop_nest(const ir::Node& node);
 /// Replaces the node's loops in all its coordinates. The caller sets the sizes. `ranges` are those of the new loops.
 void rewrite_loops(ir::Node& node, const LoopMap& map, const ir::Ranges& ranges);
-/// Does the same for several nodes with the same loops. Most of their coordinates are equal, so results are kept.
+/// Rewrites the loops of several nodes that have the same loops. It keeps rewritten coordinates, because most of them
+/// are equal.
 class LoopRewriter {
  public:
   LoopRewriter(const LoopMap& map, const ir::Ranges& ranges) : map_(map), ranges_(ranges) {}
@@ -47,7 +48,7 @@ struct Access {
   ir::BufferId buffer = ir::kNone;
   Coords coords;
   bool store = false;
-  // A store with a mask, or one that combines with what is there. A later load may see older values.
+  // True for a store with a mask, or one that combines with what is there. A later load may see older values.
   bool partial = false;
 };
 std::vector<Access> accesses(const ir::Node& node);

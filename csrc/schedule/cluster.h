@@ -14,7 +14,7 @@ struct ClusterAccess {
   ir::BufferId buffer = ir::kNone;
   Coords coords;
   bool store = false;
-  bool partial = false;  // As in Access.
+  bool partial = false;  // True for a store with a mask, or one that combines with what is there.
   ir::NodeId node = ir::kNone;
 };
 
@@ -26,7 +26,7 @@ struct Member {
 
 struct Cluster {
   Loops loops;
-  std::vector<Member> members;  // In program order.
+  std::vector<Member> members;  // The members in program order.
   std::vector<ClusterAccess> accesses;
   // Buffers read in an unknown order: operands of a template or a call.
   std::vector<ir::BufferId> opaque;

@@ -27,8 +27,8 @@ Dependences node_dependences(const Schedule& schedule);
 /// Dependences between groups, from those of their nodes.
 Dependences group_dependences(const Schedule& schedule);
 
-/// For each node: true if its results depend only on parameters that no node writes. Empty if such results are not kept
-/// between calls.
+/// Returns, for each node, whether its results depend only on parameters that no node writes. The list is empty if such
+/// results are not kept between calls.
 std::vector<bool> nodes_of_parameters(const Schedule& schedule);
 
 /// True if a path leads from `from` to `to`. `direct`: a single edge counts too.

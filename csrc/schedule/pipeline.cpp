@@ -31,9 +31,9 @@ enum When { kAlways, kFusing, kNotFusing };
 
 /// The rules that hold after a pass.
 enum Holds {
-  kGraphRules,    // Those of ir::verify.
-  kGroupedRules,  // Also those of verify(schedule, kGrouped).
-  kPlacedRules,   // Also those of verify(schedule, kPlaced).
+  kGraphRules,    // The rules that ir::verify checks.
+  kGroupedRules,  // Also the rules that verify(schedule, kGrouped) checks.
+  kPlacedRules,   // Also the rules that verify(schedule, kPlaced) checks.
   kNothing,       // The rules are checked after the next pass.
 };
 

@@ -90,7 +90,7 @@ struct Placement {
 struct Schedule {
   ir::Graph graph;                                // The graph after the passes. Every buffer that exists has strides.
   std::map<ir::NodeId, TemplateLaunch> launches;  // The hand-written kernels that choose_template gave to nodes.
-  std::vector<Group> groups;                      // In launch order.
+  std::vector<Group> groups;                      // The groups in launch order.
   std::vector<Placement> placements;              // One per buffer.
   std::vector<Lifetime> lifetimes;                // Lifetimes of buffers with placement kArena.
   std::vector<ir::BufferId> allocations;          // kOutput: the buffer that allocation i holds.

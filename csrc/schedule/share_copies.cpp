@@ -119,7 +119,7 @@ class Sharer {
     }
     for (size_t loop = 0; loop < node.sizes.size(); ++loop) {
       const Symbol symbol = IndexExpr::loop(static_cast<int>(loop)).symbol();
-      // It would store an element more than once.
+      // A loop that no coordinate uses would store an element more than once.
       if (!renamed.count(symbol) && !node.sizes[loop].is_const(1)) return std::nullopt;
       renamed.emplace(symbol, 0);
     }

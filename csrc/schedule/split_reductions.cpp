@@ -42,7 +42,7 @@ std::optional<int64_t> first_step(const Graph& graph, BufferId buffer, const std
 
 namespace {
 
-/// Of the loads that depend on r*, the one that moves most bytes. kNone if there is none.
+/// Returns the load that moves most bytes among those that depend on r*; kNone if there is none.
 int main_load(const Graph& graph, const Node& node) {
   int best = ir::kNone;
   double best_bytes = -1;
@@ -88,7 +88,7 @@ LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps
     return LoopStrategy::kSequential;
   }
   if (contiguous_r) return LoopStrategy::kRow;
-  // Its elements are computed, not loaded.
+  // This reduction computes its elements and loads none.
   if (load == ir::kNone && !caps.is_cpu && length > kShort) return LoopStrategy::kRow;
   return length <= kShort || outer >= 1024 ? LoopStrategy::kSequential : LoopStrategy::kRow;
 }

@@ -30,14 +30,15 @@ struct TemplateLaunch {
     ir::IndexExpr offset;
     int position = 0;  // The position in the arguments of the kernel's row.
   };
-  // In the kernel's argument order. Each becomes a pointer and an offset.
+  // The buffers that the kernel reads, in the order of its arguments. Each becomes a pointer and an offset.
   std::vector<Input> inputs;
   struct Int {
     ir::IndexExpr value;
     bool wide = false;  // Passed as long if true, otherwise as int.
     int position = 0;
   };
-  std::vector<Int> ints;  // In the kernel's argument order, after the inputs.
+  // The integer arguments, in the order of the kernel's arguments. They follow the inputs.
+  std::vector<Int> ints;
   /// These functions set arguments by the names in the kernel's row. The row says their order and which integers are
   /// long. InternalError for an unknown name, and for one that is set twice.
   void buffers(std::initializer_list<std::pair<const char*, Input>> given);

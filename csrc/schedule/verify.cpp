@@ -23,7 +23,7 @@ using ir::NodeId;
 /// When a node runs: the launch, the member of a batch, and the node's turn within it.
 struct Position {
   int launch = -1, member = 0, turn = 0;
-  // As the latest of several positions: they include different members of a batch, which run in no order.
+  // True if this is the latest of several positions in different members of a batch, which run in no order.
   bool mixed = false;
 
   bool precedes(const Position& later) const {

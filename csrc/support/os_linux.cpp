@@ -163,7 +163,7 @@ void* open_library(const std::string& path, std::string& problem) {
     problem = message ? message : "dlopen failed";
     std::string missing = missing_library(problem);
     bool opened = false;
-    // A library in the same folder may miss another one there.
+    // The missing library may lie in the same folder, and may itself miss another one there.
     for (int depth = 0; depth < 8 && !missing.empty() && !folder.empty(); ++depth) {
       if (dlopen((folder / missing).c_str(), RTLD_NOW | RTLD_GLOBAL)) {
         opened = true;

@@ -327,7 +327,7 @@ void copy_physical(const at::Tensor& src, const at::Tensor& dst, bool non_blocki
   dst.copy_(host);
 }
 
-/// The same memory as a tensor without conjugate and negative bits.
+/// Returns the same memory as a tensor without conjugate and negative bits.
 at::Tensor physical(const at::Tensor& t) {
   at::Tensor plain = t.is_conj() ? t.conj() : t;
   return plain.is_neg() ? plain._neg_view() : plain;

@@ -39,7 +39,7 @@ c10::Allocator* device_allocator();
 
 /// UnsupportedError if the device has no numbers of this dtype. The message names `op`.
 void check_dtype(int device, at::ScalarType dtype, const char* op);
-/// For tests: makes the device behave as if it had no float64.
+/// Makes the device behave as if it had no float64. Only tests use it.
 void pretend_no_fp64(int device, bool on);
 bool has_fp64(int device);
 

@@ -170,7 +170,8 @@ class Miss {
   std::unique_lock<std::mutex>& lock_;
   int device_ = -1;
   std::optional<EagerContext> context_;
-  std::vector<std::pair<KeyLevel, CompiledOp>> refusals_;  // For classes of calls.
+  // Refusals of the compiler that hold for a whole class of calls, with their key level.
+  std::vector<std::pair<KeyLevel, CompiledOp>> refusals_;
 };
 
 PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const EagerArguments& arguments) {

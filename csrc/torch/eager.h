@@ -88,7 +88,7 @@ struct EagerCompiler {
 
 /// Without a compiler (at the start, and with TORCH_OCL_EAGER=cpu), nothing is compiled.
 void set_eager_compiler(EagerCompiler compiler);
-/// For each op that could not be compiled, the latest reason.
+/// Returns the latest reason for each op that could not be compiled.
 std::map<std::string, std::string> eager_reasons();
 /// The number of plans that eager ops keep: at most a thousand exact ones, and one per class of calls.
 int64_t eager_plan_count();

@@ -33,7 +33,7 @@ struct EagerArguments {
 
 EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
 std::string key_of(const c10::OperatorHandle& op, const EagerArguments& arguments, KeyLevel level);
-/// Like key_of, for a call on `device` in any process: without addresses and device numbers. "" if a tensor is on
+/// Returns the key of a call on `device` for any process, without addresses and device numbers. "" if a tensor is on
 /// another device.
 std::string portable_key_of(const c10::OperatorHandle& op, const EagerArguments& arguments, KeyLevel level, int device);
 /// The device that the arguments name, or the current device.

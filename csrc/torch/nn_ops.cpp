@@ -21,7 +21,7 @@ namespace {
 using OptionalTensor = std::optional<at::Tensor>;
 
 constexpr int64_t kMath = 0, kOverrideable = 4;  // Values of at::sdp::SDPBackend.
-// While tracing, attention is one op for the compiler. In eager mode, attention is compiled op by op.
+// The default choice: while tracing, attention is one op for the compiler; in eager mode it is compiled op by op.
 constexpr int64_t kWhenTraced = -1;
 std::atomic<int64_t> g_sdp_choice{kWhenTraced};
 

@@ -83,7 +83,8 @@ def _measure_case(
 
 
 def means(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each group and side: the geometric mean of the ratios, and the least and the largest share of the roofline."""
+    """Returns, for each group and side, the geometric mean of the ratios, and the least and the largest share of the
+    roofline."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["group"], row["side"]), []).append(row)

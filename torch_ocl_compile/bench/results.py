@@ -30,7 +30,7 @@ def add_best(rows: list[dict[str, Any]]) -> None:
 
 
 def geometric_means(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each protocol, precision, mode and side: the geometric means over networks of both ratios."""
+    """Returns, for each protocol, precision, mode and side, the geometric means over networks of both ratios."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["protocol"], row["precision"], row["mode"], row["side"]), []).append(row)

@@ -75,7 +75,7 @@ def memory_stats(device: DeviceLike = None) -> dict[str, int]:
 
 
 def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
-    """Like memory_stats, as nested dictionaries: ["allocated_bytes"]["all"]["peak"]."""
+    """Returns memory_stats as nested dictionaries: ["allocated_bytes"]["all"]["peak"]."""
     return _nested(memory_stats(device))
 
 
@@ -86,7 +86,7 @@ def host_memory_stats() -> dict[str, int]:
 
 
 def host_memory_stats_as_nested_dict() -> dict[str, Any]:
-    """Like host_memory_stats, as nested dictionaries."""
+    """Returns host_memory_stats as nested dictionaries."""
     return dict(_C.host_memory_stats())
 
 

@@ -5,5 +5,5 @@ from torch_ocl_compile import _C
 
 
 def reasons() -> dict[str, str]:
-    """For each op that could not be compiled, the latest reason."""
+    """Returns the latest reason for each op that could not be compiled."""
     return _C.eager_reasons()

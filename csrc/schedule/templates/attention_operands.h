@@ -11,7 +11,7 @@ namespace ocl::schedule {
 struct AttentionParts {
   const ir::View *a = nullptr, *b = nullptr,
                  *w = nullptr;  // Rows and columns of the scores; the rows that p or ds is multiplied by.
-  // The same for the second product of a gradient.
+  // The operands of the second product of a gradient.
   const ir::View *a2 = nullptr, *b2 = nullptr, *w2 = nullptr;
   const ir::View *sums = nullptr, *delta = nullptr, *mask = nullptr, *state = nullptr;
   int pass = 0;  // The macro PASS of the kernels.

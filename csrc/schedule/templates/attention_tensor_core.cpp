@@ -16,8 +16,8 @@ using ir::IndexExpr;
 
 /// A tile: rows of a work-group (64 per consumer), columns of a step, and the size to which head sizes are padded.
 struct AttentionTile {
-  int pass;          // As in AttentionParts.
-  int chunk, terms;  // As in TensorCoreMath.
+  int pass;          // The kernel's macro PASS (see AttentionParts).
+  int chunk, terms;  // See TensorCoreMath.
   int rows, columns, depth, stages;
   // The last product of a step runs during the softmax of the next step. That needs more registers.
   bool overlap;

@@ -17,7 +17,9 @@ struct TensorCoreMath {
   int terms;          // Products that make up one product of floats: 3 for split TF32, otherwise 1.
   int chunk;          // Elements in 16 bytes. Strides and contiguous channels must be multiples of it.
   double flops;       // Highest number of multiply-adds per second of one compute unit of an H200.
-  double product;     // The same for a matrix product in tiles of 128 x 128 with operands in place.
+  // Multiply-adds per second of one compute unit that a matrix product reaches in tiles of 128 x 128 with operands in
+  // place.
+  double product;
   bool wide = false;  // Tiles of 256 columns may be used.
 };
 /// How the kernel that is being chosen would multiply the node's operands; nullopt if it cannot on this device.
