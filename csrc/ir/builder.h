@@ -18,10 +18,11 @@ struct Value {
   Kind kind = Kind::kView;
   DType dtype = DType::kF32;
   Shape sizes;
-  BufferId buffer = kNone;        // kView
-  std::vector<IndexExpr> coords;  // kView: a coordinate per buffer dimension, over this value's dimensions i0, i1, ...
-  Scalar constant;                // kConstant
-  IndexExpr index;                // kIndex: an expression over i0, i1, ...
+  BufferId buffer = kNone;  // The buffer of a kView.
+  // The coordinates of a kView: one per buffer dimension, over this value's dimensions i0, i1, ...
+  std::vector<IndexExpr> coords;
+  Scalar constant;  // The value of a kConstant.
+  IndexExpr index;  // The value of a kIndex: an expression over i0, i1, ...
 };
 
 class Builder;
@@ -117,8 +118,9 @@ class Builder {
   Value copy(const Value& x);  // Always makes a new buffer.
   std::vector<Value> reduce(const std::string& reduction, const Value& x, const std::vector<int>& dims, bool keepdim,
                             std::optional<DType> dtype = {});
-  Value concat(const std::vector<Value>& xs, int dim);          // Makes one buffer, and one node per operand.
-  Value contract(const Value& a, const Value& b, DType dtype);  // a [b, m, k], b [b, k, n] -> [b, m, n]
+  Value concat(const std::vector<Value>& xs, int dim);  // Makes one buffer, and one node per operand.
+  // Returns the batched product [b, m, n] of a [b, m, k] and b [b, k, n].
+  Value contract(const Value& a, const Value& b, DType dtype);
   Value convolve(const Value& x, const Value& w, const ConvolveAttrs& attrs, const Shape& sizes, DType dtype);
   /// Operands and results: see AttentionAttrs.
   std::vector<Value> attention(const std::vector<Value>& operands, const AttentionAttrs& attrs);

@@ -18,7 +18,7 @@ struct OpFacts {
   const char* text;        // OpenCL C in which $0, $1 and $2 stand for the operands.
 };
 const OpFacts& facts(OpCode code);
-OpCode op_code(const std::string& name);  // throws InternalError
+OpCode op_code(const std::string& name);  // InternalError for an unknown name.
 
 /// The dtypes to which an op converts its operands, and the dtype of its value. UnsupportedError if the op does not
 /// take operands of these dtypes, such as a bitwise op on floats.
@@ -41,7 +41,7 @@ struct ReductionFacts {
   std::vector<int> result_accumulator;                      // For each result, the number of its accumulator.
 };
 const ReductionFacts& facts(ReductionCode code);
-ReductionCode reduction_code(const std::string& name);  // throws InternalError
+ReductionCode reduction_code(const std::string& name);  // InternalError for an unknown name.
 /// Dtype of an accumulator, if input 0 has dtype `input`.
 DType accumulator_dtype(ReductionCode code, int accumulator, DType input);
 

@@ -29,7 +29,7 @@ struct Buffer {
   Shape sizes;
   std::optional<Shape> strides;
   BufferRole role = BufferRole::kIntermediate;
-  int input = kNone;          // position among the graph's tensor inputs
+  int input = kNone;          // The position among the graph's tensor inputs; kNone for other buffers.
   bool is_parameter = false;  // True for a weight: this input is the same tensor in every call.
   bool donated = false;       // True if the graph may overwrite this input.
   std::string name;           // "buf3", "in0". Only printed; no decision depends on it.
@@ -64,10 +64,10 @@ struct Op {
   // dtype, but its value is held as f32.
   DType dtype = DType::kF32;
   std::vector<int> args;
-  Scalar constant;          // kConstant
-  BufferId buffer = kNone;  // kLoad
-  // kLoad: a coordinate per dimension of the buffer. kIndex: one expression. Both use i*, r*, s* and v*, where v3 is
-  // the value of op 3 of this body.
+  Scalar constant;          // The value of a kConstant.
+  BufferId buffer = kNone;  // The buffer that a kLoad reads.
+  // For a kLoad, one coordinate per dimension of the buffer; for a kIndex, one expression. Both use i*, r*, s* and v*,
+  // where v3 is the value of op 3 of this body.
   std::vector<IndexExpr> index;
 };
 
@@ -115,12 +115,12 @@ struct View {
 enum class NodeKind : uint8_t {
   kMap,     // A loop nest: for each i*, evaluates the body and writes the stores.
   kReduce,  // A reduction: for each i*, reduces the `reduced` values over r* and writes the results.
-  // For each i*, then for each r0 in order: update the accumulators with the `reduced` values, write the results so
-  // far.
+  // A scan: for each i*, and for each r0 in order, updates the accumulators with the `reduced` values and writes the
+  // results so far.
   kScan,
-  kContract,   // out[b, m, n] = sum over k of a[b, m, k] * b[b, k, n]
-  kConvolve,   // see ConvolveKind
-  kAttention,  // see AttentionKind
+  kContract,   // Matrix products: out[b, m, n] = sum over k of a[b, m, k] * b[b, k, n].
+  kConvolve,   // A convolution or one of its gradients: see ConvolveKind.
+  kAttention,  // An attention or a part of its gradient: see AttentionKind.
   // out[b, j, k, c]: matrix a[b] cut into panels j in the order in which a kernel reads them, with zeros beyond its
   // edges. Only template choosers make such a node, together with its launch.
   kPack,
@@ -179,26 +179,30 @@ struct Origin {
 struct Node {
   NodeKind kind = NodeKind::kMap;
   Origin origin;
-  // Loops i0, i1, ... of kMap, kReduce and kScan. kContract: {b, m, n}. kConvolve, kAttention: sizes of the first
-  // output.
+  // For kMap, kReduce and kScan, the extents of the loops i0, i1, ...; for kContract {b, m, n}; for kConvolve and
+  // kAttention the sizes of the first output.
   Shape sizes;
-  Shape reduce_sizes;  // Loops r0, r1, ... of kReduce. kScan: one loop. kContract: {k}.
-  Body body;           // kMap, kReduce, kScan
+  // The extents of the loops r0, r1, ... of a kReduce, of the loop r0 of a kScan, and {k} for kContract.
+  Shape reduce_sizes;
+  Body body;  // The scalar program of a kMap, kReduce or kScan.
   std::vector<Store> stores;
   ReductionCode reduction = ReductionCode::kCount;
   ReductionStage stage = ReductionStage::kWhole;
-  std::vector<int> reduced;  // kReduce, kScan: the ops of the body that are the inputs of the reduction's row.
-  int reset = kNone;         // kScan: a bool op of the body. Where it is true, the accumulators start again.
-  // kContract, kConvolve, kAttention, kCall. A template may add the bias [k] to a forward kConvolve as a third operand.
+  // For kReduce and kScan, the ops of the body that are the inputs of the reduction.
+  std::vector<int> reduced;
+  // For kScan, a bool op of the body. Where it is true, the accumulators start again.
+  int reset = kNone;
+  // Operands of kContract, kConvolve, kAttention and kCall. A template may add the bias [k] to a forward kConvolve as a
+  // third operand.
   std::vector<View> operands;
-  // kContract, kConvolve: one; kAttention, kCall: several. Map and Reduce have stores instead. A template may add
-  // statistics to a forward kConvolve: f32 [3, slices, k] with the mean, m2 and count of each channel over a slice of
-  // the first output.
+  // Outputs: one for kContract and kConvolve, several for kAttention and kCall; Map and Reduce have stores instead. A
+  // template may add statistics to a forward kConvolve: f32 [3, slices, k] with the mean, m2 and count of each channel
+  // over a slice of the first output.
   std::vector<BufferId> outputs;
   ConvolveAttrs convolve;
   AttentionAttrs attention;
-  bool reduced_precision = false;  // kContract, kConvolve, kAttention: inputs may be rounded to TF32.
-  int call = kNone;                // kCall: the index in the list of calls that Python keeps.
+  bool reduced_precision = false;  // The inputs of a kContract, kConvolve or kAttention may be rounded to TF32.
+  int call = kNone;                // The index of a kCall in the list of calls that Python keeps.
 };
 
 /// A result of the graph: a strided window on a buffer, which may be an input. Empty strides stand for the whole buffer

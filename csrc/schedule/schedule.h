@@ -48,19 +48,20 @@ struct Phase {
 
 struct Group {
   GroupKind kind = GroupKind::kLoops;
-  /// kLoops: the loops that all nodes share, outermost first. The nodes' indices use these loops. node.sizes is equal
-  /// to `sizes` for every node. node.reduce_sizes is equal to `reduce_sizes` for nodes of inner phases, also Maps.
+  /// The loops that all nodes of a kLoops group share, outermost first. The nodes' indices use these loops. node.sizes
+  /// is equal to `sizes` for every node. node.reduce_sizes is equal to `reduce_sizes` for nodes of inner phases, also
+  /// Maps.
   ir::Shape sizes, reduce_sizes;
   LoopStrategy strategy = LoopStrategy::kPointwise;
   std::vector<Phase> phases;         // kPointwise has one outer phase.
   int vector_width = 1;              // Elements of a vector along the innermost loop, or along r* for kRow.
-  int columns = 32;                  // kColumn: number of outer elements of a work-group, a power of two.
-  bool index32 = false;              // Every element offset fits 31 bits.
-  ir::NodeId main = ir::kNone;       // kTemplate: the contraction, convolution or attention.
-  TemplateLaunch launch;             // kTemplate
-  std::vector<ir::NodeId> epilogue;  // kTemplate: Map nodes over the main node's loops, in order.
-  std::vector<Group> members;        // kBatch
-  ir::NodeId call = ir::kNone;       // kCall
+  int columns = 32;                  // Number of outer elements of a work-group for kColumn, a power of two.
+  bool index32 = false;              // True if every element offset fits 31 bits.
+  ir::NodeId main = ir::kNone;       // The contraction, convolution or attention of a kTemplate.
+  TemplateLaunch launch;             // The launch of a kTemplate.
+  std::vector<ir::NodeId> epilogue;  // Map nodes after the main node of a kTemplate, over its loops, in order.
+  std::vector<Group> members;        // The groups of a kBatch.
+  ir::NodeId call = ir::kNone;       // The node of a kCall.
   std::vector<std::string> reasons;  // Why nodes were fused or not, for explain.
   /// All nodes of the group in program order.
   std::vector<ir::NodeId> nodes() const;

@@ -46,7 +46,7 @@ const char* name(KernelOperation operation);
 
 struct KernelArgument {
   std::string name;
-  bool is_buffer = false, wide = false, optional = false;  // wide: a 64-bit integer
+  bool is_buffer = false, wide = false, optional = false;  // wide: the argument is a 64-bit integer.
 };
 
 /// A row of kernels/kernels.def, which explains the columns.

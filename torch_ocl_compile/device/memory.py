@@ -61,7 +61,7 @@ def max_memory_reserved(device: DeviceLike = None) -> int:
 
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
-    """(free, total) memory in bytes. Memory of other processes is not free, if the device or its driver tells."""
+    """Returns (free, total) memory in bytes. Memory of other processes is not free, if the device or its driver tells."""
     index = _index(device)
     return _C.free_memory(index), _C.device_properties(index)["total_memory"]
 

@@ -53,8 +53,8 @@ from torch_ocl_compile.lowering.registry import LOWERINGS
 log = logging.getLogger(__name__)
 
 aten = torch.ops.aten
-# A value that the op returns: a number, or (is it a list, [(is it an output of the plan, number of the output or
-# leaf)]).
+# A value that the op returns: a number, or (whether it is a list, one element per tensor). An element is (whether it is an
+# output of the plan, number of the output or leaf).
 Return = int | tuple[bool, list[tuple[bool, int]]]
 
 _labels = itertools.count()
@@ -125,8 +125,11 @@ _OF_TRACES = (
 
 
 class Untraceable(Exception):
-    """PyTorch cannot trace the op. `refused`: because of its arguments, as the op itself will report. `lasting`: it
-    never can."""
+    """PyTorch cannot trace the op.
+
+    `refused` is true if its arguments are the reason; the op itself will report the error. `lasting` is true if it
+    can never be traced.
+    """
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -386,7 +389,7 @@ class _Trace:
         raise UnsupportedError(f"an input of its graph is computed on the host ({type(source).__name__})")
 
     def result(self, result: Result) -> tuple[bool, int]:
-        """(is it an output of the plan, number of the output or leaf)."""
+        """Returns (whether the result is an output of the plan, the number of the output or leaf)."""
         match result:
             case PlanOutput(position):
                 return True, position

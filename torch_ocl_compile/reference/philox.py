@@ -15,7 +15,8 @@ _BUMPS = (0x9E3779B9, 0xBB67AE85)
 
 
 def _multiply(a: torch.Tensor, b: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(high, low) words of a product of two 32-bit numbers. The int64 intermediate results cannot overflow."""
+    """Returns the (high, low) words of the product of two 32-bit numbers. The int64 intermediate results cannot
+    overflow."""
     low = a * (b & 0xFFFF)
     high = a * (b >> 16) + (low >> 16)
     return (high >> 16) & _LOW, ((high << 16) | (low & 0xFFFF)) & _LOW
@@ -40,7 +41,7 @@ def uniform_of(words: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def lane_of(words: Sequence[torch.Tensor], lane: torch.Tensor) -> torch.Tensor:
-    """uniform_of of word `lane`, 0 to 3."""
+    """Returns uniform_of of the word that `lane` (0 to 3) selects, elementwise."""
     shape = torch.broadcast_shapes(words[0].shape, lane.shape)
     word = torch.gather(torch.stack(list(words)).expand(4, *shape), 0, lane.expand(1, *shape)).squeeze(0)
     return uniform_of([word])
