@@ -13,8 +13,9 @@ struct Shape {
   int warp_rows = 0, stages = 4;
 };
 
-/// Queries are contiguous [b, h, l, d]. Both heads share keys and values. `offset`: number of elements in front of each
-/// operand. An offset of 1 makes the operands unaligned, so that the kernel copies them element by element.
+/// Makes a check case with contiguous queries [b, h, l, d], whose two heads share keys and values. `offset` is the
+/// number of elements in front of each operand. An offset of 1 makes the operands unaligned, so that the kernel copies
+/// them element by element.
 CheckCase attention_case(const KernelRow& kernel, KernelType type, const Shape& shape, int offset) {
   const ir::DType storage = storage_of(type);
   const bool halves = storage != ir::DType::kF32, warps = shape.warp_rows != 0;

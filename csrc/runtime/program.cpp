@@ -188,7 +188,7 @@ class Build {
     std::vector<Indices> single;
     for (size_t i : alone) single.push_back({i});
     if (!single.empty()) finish_workers(single, workers, alone, error);
-    // Thrown last, so that everything else that was built is kept.
+    // The error is thrown last, so that everything else that was built is kept.
     if (error) std::rethrow_exception(error);
   }
 

@@ -250,7 +250,7 @@ def run_demo(device: str = "ocl", epochs: int = 20, output: str = "demo.png", co
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    # It would warn about the profiler's marks in the optimizer.
+    # torch._dynamo would warn about the profiler's marks in the optimizer.
     logging.getLogger("torch._dynamo").setLevel(logging.ERROR)
     ocl: Any = torch.ocl  # type: ignore[attr-defined]
     console = console or Console(highlight=False)

@@ -158,8 +158,8 @@ bool choose_conv_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
 
 namespace {
 
-/// The tile for a weight gradient: the one that computes least outside of rows x columns. Slices fill the device in any
-/// case. For warp kernels, knob "tile".
+/// Returns the tile for a weight gradient: the one that computes least outside of rows x columns. Slices fill the
+/// device in any case. For warp kernels the choice is the knob "tile".
 TensorCoreTile weight_tile(TemplateContext& context, const TensorCoreMath& math, int64_t rows, int64_t columns,
                            int64_t groups) {
   if (math.level == KernelLevel::k_warpgroup) return {rows <= 64 ? 64 : 128, columns <= 64 ? 64 : 128, 1.0};

@@ -22,8 +22,8 @@ constexpr std::array<TensorCoreTile, 5> kHalfTiles = {
 constexpr std::array<TensorCoreTile, 4> kPackedSplitTiles = {{{128, 128, 1.5}, {128, 64, 1.15}, {64, 128, 1.1}, {64, 64, 0.9}}};
 constexpr std::array<TensorCoreTile, 2> kPackedTf32Tiles = {{{128, 256, 3.2}, {128, 128, 2.4}}};
 constexpr std::array<TensorCoreTile, 2> kPackedHalfTiles = {{{128, 256, 2.05}, {128, 128, 1.6}}};
-// Warp kernels; the rates are estimates. Split TF32 also needs registers for the high and low parts, and for the sum of
-// 8 products.
+// Tiles of warp kernels; their rates are estimates. Split TF32 also needs registers for the high and low parts, and for
+// the sum of 8 products.
 constexpr std::array<TensorCoreTile, 5> kWarpSplitTiles = {{{128, 128, 1.0, 64, 32},
                                                             {128, 128, 0.97, 64, 64},
                                                             {128, 64, 0.85, 64, 32},
