@@ -296,7 +296,7 @@ def get(name: str) -> Value:
 
 
 def follow(name: str, apply: Callable[[Any], None]) -> None:
-    """Makes `set` call `apply` with each new value before it becomes current. `apply` raises ConfigError if the value
+    """Makes `set(name, value)` call `apply(value)` before the value takes effect. `apply` raises ConfigError if the value
     comes too late."""
     _FOLLOWERS[name] = apply
 

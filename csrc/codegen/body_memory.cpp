@@ -127,7 +127,7 @@ Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, co
 
 bool BodyPrinter::can_hold_row(const ir::Store& store, ir::Symbol loop, DType dtype) const {
   const Placement::Kind kind = kernel_.schedule().placements[static_cast<size_t>(store.buffer)].kind;
-  // The group may read an input elsewhere.
+  // Inputs are excluded: the group may load them at another index before the held row is written.
   if (kind != Placement::Kind::kOutput && kind != Placement::Kind::kArena) return false;
   if (kernel_.graph().buffers[static_cast<size_t>(store.buffer)].dtype != dtype) return false;
   if (store.mask != ir::kNone || store.mode != ir::StoreMode::kWrite || !key(store.buffer, store.index)) return false;

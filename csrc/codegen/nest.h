@@ -15,9 +15,9 @@ struct Nest {
   ir::Ranges ranges;
   Kernel kernel;
   BodyPrinter body;
-  /// For a member of a batch: the number of elements of all members together. The nest then takes the index of its
-  /// work-group from a variable `group`. If it has a single loop, the loop's size is an argument, so that members that
-  /// differ only in size have equal text.
+  /// Set if one kernel computes several nests (a batch): the number of elements of all of them together. Each nest then
+  /// takes the index of its work-group from a variable `group`. A nest with a single loop gets the loop's size as an
+  /// argument, so nests that differ only in size have equal source text.
   std::optional<ir::IndexExpr> batch_elements;
 };
 

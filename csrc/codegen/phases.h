@@ -28,7 +28,8 @@ class PhasePrinter {
 
   /// Prints the loops over r* of an inner phase.
   virtual void print_inner(const schedule::Phase& phase) = 0;
-  /// The condition for stores of values that exist once per outer element. "": no condition.
+  /// The condition under which a work-item stores values that exist once per outer element, so that only one work-item
+  /// does. "": no condition.
   virtual std::string store_condition() const { return ""; }
 
   void print_outer(const schedule::Phase& phase);

@@ -46,7 +46,7 @@ struct ColumnLoops {
   std::vector<int> tail_widths;  // Widths of the vectors after the last whole vector.
   // True if each width of `tail_widths` occurs at most once. Otherwise the tail is a loop over single elements.
   bool tail_is_counted = false;
-  bool stays_scalar = false;  // Compilers must not vectorise the loop over single vectors.
+  bool stays_scalar = false;  // The OpenCL compiler is told not to vectorise the loop, which has one vector per iteration.
 };
 
 /// The loops of a CPU work-item, and the grid of work-items.
@@ -280,7 +280,7 @@ FlatLoop choose_flat_loop(const Nest& nest) {
   return loop;
 }
 
-/// Prints the phases for `width` elements at the flat index `at`.
+/// Returns a function that prints the phases for `width` elements. Its argument is the flat index of the first element.
 Writer print_flat_element(Nest& nest, const FlatLoop& loop, int width) {
   BodyPrinter& body = nest.body;
   const size_t loops = nest.group.sizes.size();

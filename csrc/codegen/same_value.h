@@ -1,4 +1,4 @@
-// csrc/codegen/same_value.h: finds ops of a group's nodes that have equal values.
+// csrc/codegen/same_value.h: finds ops that compute the same value within the nodes of a group.
 #pragma once
 
 #include <vector>

@@ -100,7 +100,7 @@ void mark_kept(Plan& plan) {
     return graph.buffers[static_cast<size_t>(graph.inputs[static_cast<size_t>(index)])].is_parameter &&
            !written_inputs.count(index);
   };
-  // Returns whether a step depends only on parameters, if all steps in `kept` do.
+  // Returns whether a step depends only on parameters, assuming that all steps in `kept` do.
   const auto stays = [&](size_t step) {
     bool reads_parameters = false;
     for (const BufferSource& source : plan.launches[static_cast<size_t>(plan.steps[step].launch)].buffers) {

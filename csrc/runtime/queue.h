@@ -63,7 +63,7 @@ class Queue {
   // use them.
   std::array<std::atomic<int>, 16> last_{};
   std::atomic<unsigned> launched_{0};
-  // Number of commands that were enqueued, and of those that a finish() has waited for.
+  // Number of enqueued commands, and how many of them a finish() has waited for.
   std::atomic<uint64_t> enqueued_{0}, finished_{0};
   std::mutex last_work_mutex_;
   EventHandle last_work_;

@@ -9,8 +9,8 @@
 
 namespace ocl::schedule {
 
-/// The decisions ("knobs") of one use of a template. As text: "gemm_item tile=6x64 run=8", the template's row and the
-/// option of each knob. Names and options contain no spaces and no '='.
+/// The options that were chosen for the knobs (tunable decisions) of one use of a template. Its text is the template's
+/// name and then knob=option for each knob: "gemm_item tile=6x64 run=8". Names and options contain no spaces and no '='.
 class Choices {
  public:
   struct Knob {

@@ -68,7 +68,7 @@ bool local(const Coords& coords) {
   return std::any_of(coords.begin(), coords.end(), [](const IndexExpr& e) { return e.uses(SymbolKind::kValue); });
 }
 
-/// Maps from the loops of `mover` to the loops of `fixed` that are worth trying.
+/// The candidate maps from the loops of `mover` to the loops of `fixed`.
 std::vector<LoopMap> proposals(const Graph& graph, const Cluster& fixed, const Cluster& mover) {
   std::vector<LoopMap> result;
   const std::vector<Symbol> from = mover.loops.symbols(), to = fixed.loops.symbols();

@@ -96,9 +96,9 @@ struct Schedule {
   std::vector<Lifetime> lifetimes;                // Lifetimes of buffers with placement kArena.
   std::vector<ir::BufferId> allocations;          // kOutput: the buffer that allocation i holds.
   std::vector<std::string> log;                   // Decisions with reasons, for explain.
-  bool keeps_parameters = false;                  // As in Options.
-  const Measured* measured = nullptr;             // While the passes run: as in Options.
-  std::vector<Tunable>* tunables = nullptr;       // While the passes run: as in Options.
+  bool keeps_parameters = false;                  // Copy of Options::keeps_parameters.
+  const Measured* measured = nullptr;             // Options::measured; set only while the passes run.
+  std::vector<Tunable>* tunables = nullptr;       // Options::tunables; set only while the passes run.
 };
 
 /// Bytes that a group reads and writes, and its floating-point operations. Symbolic.

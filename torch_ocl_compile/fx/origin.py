@@ -33,7 +33,7 @@ def describe_value(node: torch.fx.Node) -> str:
 
 
 def describe(node: torch.fx.Node) -> str:
-    """Op, operands and line in the model, for messages."""
+    """Returns the node's op, operands and line of the model, as text for messages."""
 
     def text(a: Any) -> str:
         if isinstance(a, torch.fx.Node):

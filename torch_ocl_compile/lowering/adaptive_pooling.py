@@ -42,7 +42,8 @@ def _longest(size: ir.IndexExpr, out: ir.IndexExpr) -> ir.IndexExpr:
 def _covered(nest: Nest, ins: Shape, outs: Shape) -> tuple[list[ir.IndexExpr], Term | None]:
     """Returns (input coordinates of element r of an output element's window, a mask or None).
 
-    The mask is false past the end of a window that is shorter than the longest; None means that all have one length.
+    The mask is false past the end of a window that is shorter than the longest; None means that all windows have the same
+    length.
     """
     at, mask = [], None
     for i, r, size, out in zip(nest.i[-len(ins) :], nest.r, ins, outs, strict=True):

@@ -151,7 +151,8 @@ def max_pool_with_indices(
 
 
 def _spatial(c: Context) -> int:
-    """Returns 3 for ops on volumes, else 2. The op's name tells, because the input may lack a batch dimension."""
+    """Returns 3 for ops on volumes, else 2. It looks at the op's name, because an
+    input may lack the batch dimension."""
     assert c.node is not None
     return 3 if "3d" in str(c.node.target) else 2
 

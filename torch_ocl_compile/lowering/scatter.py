@@ -130,7 +130,8 @@ def accumulated(c: Context, p: Problem, name: str, wide: ir.DType, with_count: b
 
 
 def _directly(c: Context, p: Problem, name: str, wide: ir.DType, with_count: bool) -> list[ir.Value]:
-    """Lets each place reduce over all sources of its row."""
+    """Scatters without atomics: each element of the result loops over all sources of its row and reduces those whose index
+    names it."""
 
     def reduced(inner: list[ir.IndexExpr], reduction: str, dtype: ir.DType, element: Any) -> ir.Value:
         nest = Nest(c.builder, [*p.rows, p.places, *inner], [p.count])

@@ -89,10 +89,10 @@ class Symbols:
         return self.translate(x)
 
     def _is_one(self, x: torch.SymInt) -> bool:
-        """Returns whether a composed size, such as that of the last chunk of s0 rows, is 1 wherever this graph runs.
+        """Returns whether a size that is an expression is 1 for all sizes that the graph accepts.
 
-        The trace then treats that dimension as broadcast, which an index map can do only for a size that is the
-        constant 1.
+        An example is the size of the last chunk after s0 rows are split. PyTorch's trace broadcasts such a dimension. An
+        index map can broadcast only a dimension whose size is the constant 1.
         """
         expr = x.node.expr
         if expr.is_number or expr.is_Symbol:
@@ -154,7 +154,7 @@ def _power(s: Symbols, e: Any) -> ir.IndexExpr:
 
 
 def _ceil_or_floor(s: Symbols, e: Any) -> ir.IndexExpr:
-    """Converts CeilToInt or FloorToInt of an expression whose parts are quotients of integers."""
+    """Converts CeilToInt or FloorToInt of a rational expression of integers to an integer division."""
     numerator, denominator = sympy.fraction(sympy.together(_as_fraction(e.args[0])))
     n, d = s.translate(numerator), s.translate(denominator)
     return ir.floordiv(n, d) if isinstance(e, (FloorToInt, sympy.floor)) else ir.ceildiv(n, d)

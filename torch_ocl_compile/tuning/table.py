@@ -41,7 +41,7 @@ class DeviceKey:
 
 @dataclass
 class Table:
-    """What is known about one device and driver."""
+    """The tuning results of one device and driver."""
 
     key: DeviceKey
     choices: dict[str, dict[str, Any]] = field(default_factory=dict)  # Problem -> {"choice", "ms", "model_ms"}.

@@ -14,7 +14,7 @@ struct AttentionParts {
   // The operands of the second product of a gradient.
   const ir::View *a2 = nullptr, *b2 = nullptr, *w2 = nullptr;
   const ir::View *sums = nullptr, *delta = nullptr, *mask = nullptr, *state = nullptr;
-  int pass = 0;  // The macro PASS of the kernels.
+  int pass = 0;  // The macro PASS. 0: forward. 1: gradient of the queries. 2: of keys and values; the rows are then keys.
   ir::IndexExpr batch, heads, heads_per_kv, queries, keys;
   int64_t depth = 0, depth2 = 0;  // depth: head size of q and k. depth2: head size of v.
   ir::IndexExpr rows() const { return pass == 2 ? keys : queries; }

@@ -52,8 +52,9 @@ struct Ops {
   }
 };
 
-/// Adds a Map that writes the transformed filters U[16][panel][C][width]. It loads the view at coords(k, c, r, s) nine
-/// times as g[r][s] and stores u[a][b] = sum over r, s of G[a][r] g[r][s] G[b][s]. Zero where k >= K.
+/// Adds a Map that writes the transformed filters U[16][panel][C][width]. For each
+/// (k, c), it loads the 3x3 filter g and stores u[a][b] = sum over r, s of G[a][r] g[r][s] G[b][s]. Zero where k >= K.
+/// `gradient`: the filters of the data gradient, with k and c exchanged and r and s reversed.
 Operand transformed_filters(TemplateContext& context, const ir::View& w, int64_t K, int64_t C, int width, bool gradient) {
   ir::Graph& graph = context.graph;
   const IndexExpr panels = ir::ceildiv(K, width);
