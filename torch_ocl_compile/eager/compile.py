@@ -386,8 +386,8 @@ class _Trace:
         raise UnsupportedError("a result is computed on the host")
 
     def symbol(self, source: Any) -> tuple[int, int]:
-        if source.dim is None:
-            raise UnsupportedError("an integer argument is symbolic")
+        if source.dim is None or source.is_stride:
+            raise UnsupportedError("an integer argument or a stride is symbolic")
         return self.leaf_of[source.position], source.dim
 
 

@@ -23,10 +23,17 @@ _UNBOUNDED = 2**62
 @dataclass(frozen=True)
 class SymbolSource:
     """Where the value of a size symbol comes from at run time: graph input `position`, as the integer itself
-    (dim None) or as size `dim` of a tensor."""
+    (dim None) or as size `dim` of a tensor, or as its stride there."""
 
     position: int
     dim: int | None
+    is_stride: bool = False
+
+    def value(self, arguments: Sequence[Any]) -> int:
+        found = arguments[self.position]
+        if self.dim is not None:
+            found = found.stride(self.dim) if self.is_stride else found.shape[self.dim]
+        return int(found)
 
 
 class SizeFunction:
@@ -53,15 +60,17 @@ class Symbols:
     ones: dict[Any, bool] = field(default_factory=dict)  # of composed sizes: whether guards say that they are 1
 
     def bind_inputs(self, fakes: Sequence[Any]) -> None:
-        """Gives a size symbol to each integer input and to each sympy symbol that only a tensor's size brings."""
+        """Gives a size symbol to each integer input and to each sympy symbol that only a tensor's size brings, or only its
+        stride: compiled autograd passes no integers for those."""
         for position, fake in enumerate(fakes):
             if isinstance(fake, torch.SymInt):
                 self._bind(fake.node.expr, fake.node.shape_env, SymbolSource(position, None))
-        for position, fake in enumerate(fakes):
-            if isinstance(fake, torch.Tensor):
-                for dim, size in enumerate(fake.shape):
+        tensors = [(position, fake) for position, fake in enumerate(fakes) if isinstance(fake, torch.Tensor)]
+        for is_stride in (False, True):
+            for position, fake in tensors:
+                for dim, size in enumerate(fake.stride() if is_stride else fake.shape):
                     if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
-                        self._bind(size.node.expr, size.node.shape_env, SymbolSource(position, dim))
+                        self._bind(size.node.expr, size.node.shape_env, SymbolSource(position, dim, is_stride))
 
     def _bind(self, expr: Any, shape_env: Any, source: SymbolSource) -> None:
         if expr in self.exprs or expr.is_number:
