@@ -200,6 +200,8 @@ class _Trace:
         self.graph_module = self._trace()
 
     def _trace(self) -> torch.fx.GraphModule:
+        if any(a.is_out for a in self.op._schema.arguments):
+            self._check_out()
         with self.mode:
             fakes = [self._placeholder(i, leaf) for i, leaf in enumerate(self.leaves)]
             self.leaf_of = [i for i, fake in enumerate(fakes) if fake is not None]
@@ -216,6 +218,23 @@ class _Trace:
             raise UnsupportedError(f"its graph holds for some values only: {self.env.guards}")
         drop_dead_code(made)
         return made
+
+    def _check_out(self) -> None:
+        """Calls the op itself: its functional form does not know the arguments that it writes to. Some results cannot be cast to
+        their types, and some memory cannot be written to. Raises Untraceable."""
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            fakes: list[Any] = [
+                torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
+                if isinstance(t, torch.Tensor) and not _is_number(t)
+                else self._constant(i, t)
+                for i, t in enumerate(self.leaves)
+            ]
+            args, kwargs = self._values([fakes[first] for first in self.same])
+            try:
+                self.op(*args, **kwargs)
+            except Exception as error:
+                if type(error) in (*_OF_ARGUMENTS, TypeError):
+                    raise Untraceable(error) from error
 
     def _is_special(self, expr: Any) -> bool:
         """Whether a guard says more than the key does."""
@@ -306,10 +325,9 @@ class _Trace:
         for i, first in enumerate(self.same):
             if first != i:
                 leaves[i] = leaves[first]
-        values = tree_unflatten(leaves, self.spec)
+        args, kwargs = self._values(leaves)
         schema = self.op._schema
-        kwargs = {a.name: v for a, v in zip(schema.arguments, values, strict=True) if a.kwarg_only}
-        made = self.form(*values[: len(values) - len(kwargs)], **kwargs)
+        made = self.form(*args, **kwargs)
         returned = made if isinstance(made, tuple) else (made,) if schema.returns else ()
         results: list[torch.Tensor] = []
         self.fresh = []
@@ -327,6 +345,12 @@ class _Trace:
             self.fresh.append((isinstance(value, (list, tuple)), [t is not None for t in listed]))
             results += [t for t in listed if t is not None]
         return results
+
+    def _values(self, leaves: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The op's arguments, those by position and those by name."""
+        values = tree_unflatten(leaves, self.spec)
+        kwargs = {a.name: v for a, v in zip(self.op._schema.arguments, values, strict=True) if a.kwarg_only}
+        return values[: len(values) - len(kwargs)], kwargs
 
     def resizes(self) -> list[tuple[int, list[int], list[int]]]:
         """out= arguments that have another size than the result, whose sizes and strides they take."""

@@ -200,6 +200,28 @@ PROGRAMS = [
         ["v1", "v2"],
     ),
     named(
+        "empty_window",
+        "division by zero where neither the window nor its tensor has elements",
+        [f32(0, 0, 0), f32(3, 0), f32(12)],
+        [
+            "a0.as_strided((5, 8, 0), (8, 1, 1), 0).neg_()",
+            "v0 = a1.as_strided((0, 2), (1, 1), 0) + 1",
+            "v1 = a2.as_strided((2, 0), (3, 1), 1) + 1",
+        ],
+        ["v0", "v1"],
+    ),
+    named(
+        "sum_into_integers",
+        "called eagerly, elements were not cast to the type of out before they were added",
+        [
+            "make(device, (5, 3), torch.float32, 1)",
+            "make(device, (0,), torch.int64, 2)",
+            "make(device, (3,), torch.int32, 3)",
+        ],
+        ["torch.sum(a0, 0, out=a1)", "torch.prod(a0, 0, out=a2)"],
+        mode="eager",
+    ),
+    named(
         "power_of_bool",
         "bool to a bool is bool; torch traces it as int64",
         ["make(device, (0, 2), torch.bool, 1)", "make(device, (7,), torch.bool, 1)"],
