@@ -130,6 +130,13 @@ def test_attention_that_is_written_to(ocl_device: str, worker_for: Callable[[str
     assert worker_for(ocl_device).ask({"program": program.as_dict(), "oracle": False})[0]["kind"] == "skipped"
 
 
+def test_pool_that_is_detached_in_place(ocl_device: str, worker_for: Callable[[str], Worker]) -> None:
+    """Its result is a view on every device but the CPU. Any other view is not detached on the CPU either."""
+    lines = ["v0 = F.max_pool1d(a0, 1)", "v0.detach_()"]
+    program = named("", "", ["make(device, (1, 1, 1), torch.float32, 1)"], lines, ["v0"], mode="eager").program
+    assert worker_for(ocl_device).ask({"program": program.as_dict(), "oracle": False})[0]["kind"] == "skipped"
+
+
 def test_strides_that_only_eager_mode_has() -> None:
     """Of dimensions of one element: traced, a comparison keeps them, and what follows takes the result for channels-last."""
     from tests.fuzz.check import wrong_when_traced

@@ -76,6 +76,8 @@ def convolve(
     dtype: ir.DType,
 ) -> ir.Value:
     """The operands and result of ir.ConvolveKind, in any number of dimensions; `sizes` are the result's."""
+    if any(s.is_const(0) for s in [*a.sizes, *b.sizes, *sizes]):
+        return c.constant(0.0, dtype, sizes)  # there is nothing to multiply, and no size to divide by
     if settings.spatial == 2:
         return c.builder.convolve(a, b, settings.attributes(kind), sizes, dtype)
     if settings.spatial == 1:
@@ -153,6 +155,8 @@ def _sum_of_taps(
 
 def integer_convolution(c: Context, x: ir.Value, w: ir.Value, settings: Settings) -> ir.Value:
     """Sums of products in the result's own type: no kernel of ours multiplies integers."""
+    if any(s.is_const(0) for s in [*x.sizes, *w.sizes, *c.sizes]):
+        return c.constant(0, c.dtype, c.sizes)
     nest = t.Nest(c.builder, c.sizes, w.sizes[1:])
     n, k, *out = nest.i
     channel = ir.floordiv(k, ir.floordiv(w.sizes[0], ir.IndexExpr(settings.groups))) * w.sizes[1] + nest.r[0]

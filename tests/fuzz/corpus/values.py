@@ -211,6 +211,34 @@ PROGRAMS = [
         ["v0", "v1"],
     ),
     named(
+        "grid_sample_of_nothing",
+        "-1 in a shape says nothing where a batch, the channels or the points are 0",
+        [
+            f"{f32(*s)}.requires_grad_()"
+            for s in ((0, 4, 6, 6), (0, 2, 3, 2), (2, 0, 6, 6), (2, 2, 3, 2), (2, 4, 6, 6), (2, 0, 3, 2))
+        ],
+        [
+            "v0 = F.grid_sample(a0, a1, align_corners=False)",
+            "v1 = F.grid_sample(a2, a3, align_corners=False)",
+            "v2 = F.grid_sample(a4, a5, align_corners=False)",
+        ],
+        ["v0", "v1", "v2"],
+        gradient=True,
+    ),
+    named(
+        "convolution_of_nothing",
+        "division by zero in three dimensions without a batch, and in the gradient without channels; a bias without a gradient",
+        [f"{f32(*s)}.requires_grad_()" for s in ((0, 4, 5, 6, 7), (6, 4, 1, 1, 1), (2, 0, 6, 6), (5, 0, 3, 3), (5,))],
+        [
+            "v0 = F.conv3d(a0, a1)",
+            "v1 = F.conv2d(a2, a3)",
+            "v2 = F.conv2d(a2, a3, a4)",
+            "v3 = F.conv_transpose3d(v0, a1, stride=2)",
+        ],
+        ["v0", "v1", "v2", "v3"],
+        gradient=True,
+    ),
+    named(
         "sum_into_integers",
         "called eagerly, elements were not cast to the type of out before they were added",
         [
