@@ -25,7 +25,7 @@ from tests.worker_process import ROOT
 
 CORPUS: list[Named] = [*kernels.PROGRAMS, *values.PROGRAMS]
 COUNT = int(os.environ.get("TORCH_OCL_FUZZ_COUNT", "100"))
-SEED = "777"  # TORCH_OCL_FUZZ_SEED=fresh draws another one; about one fresh program in 300 still shows a fault
+SEED = "777"  # TORCH_OCL_FUZZ_SEED=fresh draws another one; of 2,300 fresh programs three showed a fault
 SECONDS = (
     60.0  # begins no batch later, where nobody asked for a number of programs; two failures are shrunk in 30 s more
 )

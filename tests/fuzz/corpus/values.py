@@ -239,6 +239,19 @@ PROGRAMS = [
         gradient=True,
     ),
     named(
+        "norm_of_nothing",
+        "a variance over two dimensions, of which the inner has no elements, ended the process; group_norm divided by zero",
+        [f"{f32(*s)}.requires_grad_()" for s in ((6, 2, 0), (3, 4, 0, 6), (4,), (3, 0, 5, 6), (0,))],
+        [
+            "v0 = a0.var((1, 2))",
+            "v1 = F.group_norm(a1, 2, a2)",
+            "v2 = F.group_norm(a3, 2, a4)",
+            "v3 = F.group_norm(a3, 2)",
+        ],
+        ["v0", "v1", "v2", "v3"],
+        gradient=True,
+    ),
+    named(
         "sum_into_integers",
         "called eagerly, elements were not cast to the type of out before they were added",
         [
