@@ -51,6 +51,7 @@ void SequentialPhases::choose_blocks(Loops& loops) const {
   const ir::Shape& sizes = group_.reduce_sizes;
   OCL_ASSERT(!sizes.empty(), "an inner phase needs reduction loops");
   const int64_t total = body_.ranges().of(ir::product(sizes)).high;
+  if (total == 0) return;
   const int64_t length = loops.reductions.block_length(total);
   if (loops.reductions.scans() || !loops.reductions.wants_blocks(total > std::min(kLongestBlock, 2 * length))) return;
   int64_t inside = 1;

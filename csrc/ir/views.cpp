@@ -191,6 +191,8 @@ Value Builder::diagonal(const Value& x, int offset, int dim1, int dim2) const {
 
 Value Builder::as_strided(const Value& x, const Shape& sizes, const Shape& strides, const IndexExpr& offset) {
   OCL_ASSERT(sizes.size() == strides.size(), "as_strided needs a stride per size");
+  if (std::any_of(sizes.begin(), sizes.end(), [](const IndexExpr& size) { return size.is_const(0); }))
+    return view(*this, x, sizes, std::vector<IndexExpr>(x.sizes.size(), 0));  // x may be empty: nothing to divide by
   Value base = realize(x);
   const Buffer& buffer = graph.buffers.at(static_cast<size_t>(base.buffer));
   const Shape base_strides = buffer.role == BufferRole::kInput ? *buffer.strides : contiguous_strides(buffer.sizes);

@@ -190,10 +190,11 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const bool forbidden = g_forbidden && outcome != Outcome::kTracing;
   const std::string tensors = forbidden ? describe_tensors(*stack, op.schema().arguments().size()) : "";
   if (forbidden && outcome == Outcome::kNone) forbid(name, tensors);
-  if (!forbidden) count_fallback(name);
+  if (!forbidden && outcome != Outcome::kRefused) count_fallback(name);
   run_on_cpu(op, stack);
   // If PyTorch refused the arguments, run_on_cpu has thrown its error, as it should.
   if (forbidden) forbid(name, tensors);
+  if (outcome == Outcome::kRefused) count_fallback(name);
 }
 
 void count_fallback(const std::string& op) {

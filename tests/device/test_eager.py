@@ -189,6 +189,46 @@ def test_writes_to_a_tensor_that_overlaps_itself(ocl_device: str, name: str) -> 
         assert x.item() == 1, device
 
 
+REFUSED_BY_TYPE = {
+    "add": lambda x, out: torch.add(x, x, out=out),
+    "sigmoid": lambda x, out: torch.sigmoid(x, out=out),
+    "var": lambda x, out: torch.var(x, 0, out=out),
+    "norm": lambda x, out: torch.linalg.vector_norm(x, dim=0, out=out),
+    "where": lambda x, out: torch.where(x > 0, x, x, out=out),
+    "gather": lambda x, out: torch.gather(x, 0, (x[:1] < 0).long(), out=out),
+    "mm": lambda x, out: torch.mm(x, x.t(), out=out),
+    "cat": lambda x, out: torch.cat([x, x], out=out),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_TYPE)
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized:UserWarning")
+def test_results_that_out_cannot_hold(ocl_device: str, name: str) -> None:
+    """They raise as on the CPU. Nothing is written."""
+    for device in ("cpu", ocl_device):
+        out = torch.full((6, 4), 7, device=device)
+        with pytest.raises((RuntimeError, TypeError), match="type"):
+            REFUSED_BY_TYPE[name](X.to(device), out)
+        assert bool((out == 7).all()), device
+
+
+INTEGERS, DOUBLE = [torch.int64, torch.uint8], [torch.float64]
+REDUCTIONS = {"sum": INTEGERS + DOUBLE, "prod": INTEGERS + DOUBLE} | dict.fromkeys(
+    ["mean", "nansum", "var", "std", "logsumexp"], DOUBLE
+)
+
+
+@pytest.mark.parametrize(("name", "dtype"), [(name, dtype) for name, dtypes in REDUCTIONS.items() for dtype in dtypes])
+def test_reductions_in_the_type_of_out(ocl_device: str, name: str, dtype: torch.dtype) -> None:
+    """PyTorch casts the elements to that type and not their sum."""
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty(0, dtype=dtype, device=x.device)
+        return getattr(torch, name)(x, -2, out=out)
+
+    check(run, torch.tensor([[1.6, 3.3, 0.9], [1.6, 2.9, 0.8]]), device=ocl_device)
+
+
 WRITES_THAT_PYTORCH_ALLOWS = {
     "masked_fill_": lambda x, y, i: x.masked_fill_(y > 1, 5.0),
     "masked_fill_ with a tensor": lambda x, y, i: x.masked_fill_(y > 9, y[1]),

@@ -67,6 +67,7 @@ class Report:
         program = self._program(outcome)
         if program is None:
             self.files.append((outcome["kind"], "", f"batch {outcome['batch']}: {outcome['text']}"))
+            print(f"{outcome['kind']}: batch {outcome['batch']}: {outcome['text']}", flush=True)
             return
         text = outcome["text"]
         if self.shrinks > 0 and self.alike[alike] <= 3:

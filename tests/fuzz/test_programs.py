@@ -25,7 +25,7 @@ from tests.worker_process import ROOT
 
 CORPUS: list[Named] = [*kernels.PROGRAMS, *values.PROGRAMS]
 COUNT = int(os.environ.get("TORCH_OCL_FUZZ_COUNT", "100"))
-# TORCH_OCL_FUZZ_SEED=fresh draws a new seed. About one new program in 300 still shows a fault.
+# TORCH_OCL_FUZZ_SEED=fresh draws a new seed. Of 2,300 new programs three showed a fault.
 SEED = "777"
 # No batch begins after this time if nobody asked for a number of programs. Shrinking two failures takes 30 s more.
 SECONDS = 60.0
@@ -132,6 +132,13 @@ def test_attention_that_is_written_to(ocl_device: str, worker_for: Callable[[str
     arguments.append("make(device, (1, 1, 1, 1), torch.float32, 3)")
     lines = ["v0 = F.scaled_dot_product_attention(a0, a1, a2, a3)", "a1.eq_(a2)"]
     program = named("", "", arguments, lines, ["v0"], gradient=True).program
+    assert worker_for(ocl_device).ask({"program": program.as_dict(), "oracle": False})[0]["kind"] == "skipped"
+
+
+def test_pool_that_is_detached_in_place(ocl_device: str, worker_for: Callable[[str], Worker]) -> None:
+    """Its result is a view on every device but the CPU. Any other view is not detached on the CPU either."""
+    lines = ["v0 = F.max_pool1d(a0, 1)", "v0.detach_()"]
+    program = named("", "", ["make(device, (1, 1, 1), torch.float32, 1)"], lines, ["v0"], mode="eager").program
     assert worker_for(ocl_device).ask({"program": program.as_dict(), "oracle": False})[0]["kind"] == "skipped"
 
 

@@ -82,7 +82,7 @@ class Call:
     def _plain(self, positions: list[int], places: list[int]) -> Boxed:
         """For graphs whose inputs are the arguments at `positions`. `places` are the places of the results, see _place."""
         plan_run = self.run_plan
-        takes_all = positions == list(range(len(positions)))
+        takes_all = positions == list(range(self.lowered.arguments))
         if takes_all and self.lowered.results == [PlanOutput(i) for i in range(len(places))]:
 
             def run_all(args: list[Any]) -> list[Any]:
@@ -127,9 +127,7 @@ class Call:
 
     def _sizes(self, arguments: list[Any]) -> list[int]:
         """The values of s0, s1, ..."""
-        return [
-            arguments[s.position] if s.dim is None else arguments[s.position].shape[s.dim] for s in self.lowered.sources
-        ]
+        return [s.value(arguments) for s in self.lowered.sources]
 
     def _getter(self, source: Source) -> Callable[[_Values], Any]:
         """A function that finds an input tensor of the plan from the values of a call."""

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C import DispatchKey
-from torch._decomp.decompositions import pw_cast_for_opmath
+from torch._decomp.decompositions import native_group_norm_backward, pw_cast_for_opmath
 from torch._ops import OpOverload
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 aten = torch.ops.aten
 NN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {}
@@ -25,6 +26,18 @@ def decompose(target: OpOverload) -> Callable[[Callable[..., Any]], Callable[...
         return function
 
     return register
+
+
+@decompose(aten.native_group_norm_backward.default)
+def group_norm_backward(
+    grad: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, batch: Any, channels: Any, plane: Any, groups: int,
+    mask: list[bool],
+) -> Any:  # fmt: skip
+    """PyTorch's, which divides by the size of a group where x has a gradient, if an empty one."""
+    is_empty = statically_known_true(channels * plane == 0)
+    wanted = [mask[0] and not is_empty, *mask[1:]]
+    gx, *others = native_group_norm_backward(grad, x, mean, rstd, weight, batch, channels, plane, groups, wanted)
+    return torch.zeros_like(x) if mask[0] and is_empty else gx, *others
 
 
 def _gates(i: Tensor, h: Tensor, bias_i: Tensor | None, bias_h: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -113,7 +113,7 @@ def _all_taps(x: Tensor, grid: Tensor, mode: int, padding: int, corners: bool) -
     The grid's last dimension lists coordinates from the last spatial dimension to the first.
     """
     sizes = x.shape[2:]
-    flat = grid.reshape(grid.shape[0], -1, len(sizes))
+    flat = grid.flatten(1, -2)  # -1 would say nothing of a batch of 0
     last = len(sizes) - 1
     per_dim = [_taps(flat[..., last - d], s, mode, padding, corners) for d, s in enumerate(sizes)]
     return list(itertools.product(*per_dim))
@@ -136,7 +136,7 @@ def _gather(x: Tensor, index: Tensor, valid: Tensor) -> Tensor:
     """Returns [n, c, points]: the elements of x [n, c, ...] at `index` [n, points], 0 where not valid."""
     n, c = x.shape[:2]
     points = index.shape[1]
-    taken = x.reshape(n, c, -1).gather(2, index.unsqueeze(1).expand(n, c, points))
+    taken = x.flatten(2).gather(2, index.unsqueeze(1).expand(n, c, points))
     return torch.where(valid.unsqueeze(1), taken, 0.0)
 
 
@@ -167,7 +167,7 @@ def grid_sampler_backward(
     n, c = x.shape[:2]
     sizes = x.shape[2:]
     combinations = _all_taps(x, grid, mode, padding, corners)
-    flat = grad.reshape(n, c, -1)
+    flat = grad.flatten(2)
     grad_x, grad_grid = None, None
     if mask[0]:
         places, parts = [], []

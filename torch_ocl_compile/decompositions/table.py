@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 # Imported for their effects: the first fills NN_DECOMPOSITIONS, the second defines torch.ops.ocl.
 import torch_ocl_compile.decompositions.resampling
@@ -118,7 +119,9 @@ def split_bias_grad(grad: Any, x: Any, w: Any, bias_sizes: Any, *rest: Any) -> A
     *settings, mask = rest
     if not mask[2]:
         return NotImplemented
-    gb = aten.sum(grad, [0, *range(2, grad.dim())])
+    # PyTorch's convolution of no channels gives no channels either, whatever the filter says.
+    is_empty = statically_known_true(x.shape[1] == 0)
+    gb = grad.new_zeros(bias_sizes) if is_empty else aten.sum(grad, [0, *range(2, grad.dim())])
     gx, gw, _ = aten.convolution_backward(grad, x, w, bias_sizes, *settings, [mask[0], mask[1], False])
     return gx, gw, gb
 

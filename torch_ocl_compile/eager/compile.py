@@ -212,6 +212,8 @@ class _Trace:
         self.graph_module = self._trace()
 
     def _trace(self) -> torch.fx.GraphModule:
+        if any(a.is_out for a in self.op._schema.arguments):
+            self._check_out()
         with self.mode:
             fakes = [self._placeholder(i, leaf) for i, leaf in enumerate(self.leaves)]
             self.leaf_of = [i for i, fake in enumerate(fakes) if fake is not None]
@@ -228,6 +230,23 @@ class _Trace:
             raise UnsupportedError(f"its graph holds for some values only: {self.env.guards}")
         drop_dead_code(made)
         return made
+
+    def _check_out(self) -> None:
+        """Calls the op itself: its functional form does not know the arguments that it writes to. Some results cannot be cast to
+        their types, and some memory cannot be written to. Raises Untraceable."""
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            fakes: list[Any] = [
+                torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
+                if isinstance(t, torch.Tensor) and not _is_number(t)
+                else self._constant(i, t)
+                for i, t in enumerate(self.leaves)
+            ]
+            args, kwargs = self._values([fakes[first] for first in self.same])
+            try:
+                self.op(*args, **kwargs)
+            except Exception as error:
+                if type(error) in (*_OF_ARGUMENTS, TypeError):
+                    raise Untraceable(error) from error
 
     def _is_special(self, expr: Any) -> bool:
         """True if a guard depends on a symbol. Then the graph holds for less than the key says."""
@@ -318,10 +337,9 @@ class _Trace:
         for i, first in enumerate(self.same):
             if first != i:
                 leaves[i] = leaves[first]
-        values = tree_unflatten(leaves, self.spec)
+        args, kwargs = self._values(leaves)
         schema = self.op._schema
-        kwargs = {a.name: v for a, v in zip(schema.arguments, values, strict=True) if a.kwarg_only}
-        made = self.form(*values[: len(values) - len(kwargs)], **kwargs)
+        made = self.form(*args, **kwargs)
         returned = made if isinstance(made, tuple) else (made,) if schema.returns else ()
         results: list[torch.Tensor] = []
         self.fresh = []
@@ -339,6 +357,12 @@ class _Trace:
             self.fresh.append((isinstance(value, (list, tuple)), [t is not None for t in listed]))
             results += [t for t in listed if t is not None]
         return results
+
+    def _values(self, leaves: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The op's arguments, those by position and those by name."""
+        values = tree_unflatten(leaves, self.spec)
+        kwargs = {a.name: v for a, v in zip(self.op._schema.arguments, values, strict=True) if a.kwarg_only}
+        return values[: len(values) - len(kwargs)], kwargs
 
     def resizes(self) -> list[tuple[int, list[int], list[int]]]:
         """out= arguments whose size differs from the result. They take the result's sizes and strides."""
@@ -398,8 +422,8 @@ class _Trace:
         raise UnsupportedError("a result is computed on the host")
 
     def symbol(self, source: Any) -> tuple[int, int]:
-        if source.dim is None:
-            raise UnsupportedError("an integer argument is symbolic")
+        if source.dim is None or source.is_stride:
+            raise UnsupportedError("an integer argument or a stride is symbolic")
         return self.leaf_of[source.position], source.dim
 
 

@@ -51,6 +51,27 @@ def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False, unsaf
     return aten.index_put_(x, indices, values, accumulate)
 
 
+def _in_type_of_out(op: Any) -> Callable[..., Any]:
+    """A form of a reduction that computes in the type of `out`, where its functional form computes in that of `x`."""
+    has_dtype = any(a.name == "dtype" for a in op._schema.arguments)
+
+    def reduce(x: Any, *args: Any, out: Any, **named: Any) -> Any:
+        if has_dtype:
+            named["dtype"] = named["dtype"] or out.dtype
+        elif x.is_floating_point() and torch.promote_types(x.dtype, out.dtype) == out.dtype:
+            x = x.to(out.dtype)
+        return op(x, *args, out=out, **named)
+
+    return reduce
+
+
+for _op in (
+    aten.sum.IntList_out, aten.nansum.out, aten.mean.out, aten.prod.int_out, aten.var.correction_out, aten.std.correction_out,
+    aten.logsumexp.out,
+):  # fmt: skip
+    form(str(_op))(_in_type_of_out(_op))
+
+
 # The workspace of a cell holds what backward needs, along the last dimension. csrc/torch/nn_ops.cpp uses the same.
 CELLS = (
     aten._thnn_fused_lstm_cell.default,

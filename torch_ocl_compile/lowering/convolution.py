@@ -80,6 +80,9 @@ def convolve(
 
     `a` and `b` are the operands that ir.ConvolveKind defines for `kind`; `sizes` is the shape of the result.
     """
+    if any(s.is_const(0) for s in [*a.sizes, *b.sizes, *sizes]):
+        # There is nothing to multiply, and the code below divides by sizes.
+        return c.constant(0.0, dtype, sizes)
     if settings.spatial == 2:
         return c.builder.convolve(a, b, settings.attributes(kind), sizes, dtype)
     if settings.spatial == 1:
@@ -160,6 +163,8 @@ def _sum_of_taps(
 
 def integer_convolution(c: Context, x: ir.Value, w: ir.Value, settings: Settings) -> ir.Value:
     """Convolves integers by a plain reduction, since the convolution kernels take floats only."""
+    if any(s.is_const(0) for s in [*x.sizes, *w.sizes, *c.sizes]):
+        return c.constant(0, c.dtype, c.sizes)
     nest = t.Nest(c.builder, c.sizes, w.sizes[1:])
     n, k, *out = nest.i
     channel = ir.floordiv(k, ir.floordiv(w.sizes[0], ir.IndexExpr(settings.groups))) * w.sizes[1] + nest.r[0]

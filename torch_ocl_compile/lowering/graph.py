@@ -387,6 +387,7 @@ class _Lowering:
             graph=self.builder.finish(),
             calls=self.context.calls,
             device=self.device,
+            arguments=len(self.placeholders),
             inputs=self.inputs,
             results=results,
             traced=[n.meta.get("val") if isinstance(n, torch.fx.Node) else n for n in returned],

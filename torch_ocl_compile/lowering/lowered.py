@@ -103,6 +103,7 @@ class Lowered:
     graph: ir.Graph
     calls: list[Callable[[list[torch.Tensor]], list[torch.Tensor]]]
     device: torch.device
+    arguments: int  # how many a call has, those that nothing reads among them
     inputs: list[Source]
     results: list[Result]
     # The traced fake value of each result.

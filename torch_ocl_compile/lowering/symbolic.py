@@ -24,11 +24,19 @@ _UNBOUNDED = 2**62
 class SymbolSource:
     """Where the value of a size symbol comes from at run time.
 
-    It is graph input `position` itself if `dim` is None, else the size of dimension `dim` of that input.
+    It is graph input `position` itself if `dim` is None, else the size of dimension `dim` of that input, or the stride of
+    that dimension if `is_stride` is set.
     """
 
     position: int
     dim: int | None
+    is_stride: bool = False
+
+    def value(self, arguments: Sequence[Any]) -> int:
+        found = arguments[self.position]
+        if self.dim is not None:
+            found = found.stride(self.dim) if self.is_stride else found.shape[self.dim]
+        return int(found)
 
 
 class SizeFunction:
@@ -59,15 +67,19 @@ class Symbols:
     ones: dict[Any, bool] = field(default_factory=dict)
 
     def bind_inputs(self, fakes: Sequence[Any]) -> None:
-        """Assigns a size symbol to each integer input and to each sympy symbol that only the size of a tensor provides."""
+        """Assigns a size symbol to each integer input and to each sympy symbol that only a tensor provides.
+
+        Compiled autograd passes no integer for the stride of a slice, so strides provide symbols as sizes do.
+        """
         for position, fake in enumerate(fakes):
             if isinstance(fake, torch.SymInt):
                 self._bind(fake.node.expr, fake.node.shape_env, SymbolSource(position, None))
-        for position, fake in enumerate(fakes):
-            if isinstance(fake, torch.Tensor):
-                for dim, size in enumerate(fake.shape):
+        tensors = [(position, fake) for position, fake in enumerate(fakes) if isinstance(fake, torch.Tensor)]
+        for is_stride in (False, True):
+            for position, fake in tensors:
+                for dim, size in enumerate(fake.stride() if is_stride else fake.shape):
                     if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
-                        self._bind(size.node.expr, size.node.shape_env, SymbolSource(position, dim))
+                        self._bind(size.node.expr, size.node.shape_env, SymbolSource(position, dim, is_stride))
 
     def _bind(self, expr: Any, shape_env: Any, source: SymbolSource) -> None:
         if expr in self.exprs or expr.is_number:

@@ -200,6 +200,69 @@ PROGRAMS = [
         ["v1", "v2"],
     ),
     named(
+        "empty_window",
+        "division by zero where neither the window nor its tensor has elements",
+        [f32(0, 0, 0), f32(3, 0), f32(12)],
+        [
+            "a0.as_strided((5, 8, 0), (8, 1, 1), 0).neg_()",
+            "v0 = a1.as_strided((0, 2), (1, 1), 0) + 1",
+            "v1 = a2.as_strided((2, 0), (3, 1), 1) + 1",
+        ],
+        ["v0", "v1"],
+    ),
+    named(
+        "grid_sample_of_nothing",
+        "-1 in a shape says nothing where a batch, the channels or the points are 0",
+        [
+            f"{f32(*s)}.requires_grad_()"
+            for s in ((0, 4, 6, 6), (0, 2, 3, 2), (2, 0, 6, 6), (2, 2, 3, 2), (2, 4, 6, 6), (2, 0, 3, 2))
+        ],
+        [
+            "v0 = F.grid_sample(a0, a1, align_corners=False)",
+            "v1 = F.grid_sample(a2, a3, align_corners=False)",
+            "v2 = F.grid_sample(a4, a5, align_corners=False)",
+        ],
+        ["v0", "v1", "v2"],
+        gradient=True,
+    ),
+    named(
+        "convolution_of_nothing",
+        "division by zero in three dimensions without a batch, and in the gradient without channels; a bias without a gradient",
+        [f"{f32(*s)}.requires_grad_()" for s in ((0, 4, 5, 6, 7), (6, 4, 1, 1, 1), (2, 0, 6, 6), (5, 0, 3, 3), (5,))],
+        [
+            "v0 = F.conv3d(a0, a1)",
+            "v1 = F.conv2d(a2, a3)",
+            "v2 = F.conv2d(a2, a3, a4)",
+            "v3 = F.conv_transpose3d(v0, a1, stride=2)",
+        ],
+        ["v0", "v1", "v2", "v3"],
+        gradient=True,
+    ),
+    named(
+        "norm_of_nothing",
+        "a variance over two dimensions, of which the inner has no elements, ended the process; group_norm divided by zero",
+        [f"{f32(*s)}.requires_grad_()" for s in ((6, 2, 0), (3, 4, 0, 6), (4,), (3, 0, 5, 6), (0,))],
+        [
+            "v0 = a0.var((1, 2))",
+            "v1 = F.group_norm(a1, 2, a2)",
+            "v2 = F.group_norm(a3, 2, a4)",
+            "v3 = F.group_norm(a3, 2)",
+        ],
+        ["v0", "v1", "v2", "v3"],
+        gradient=True,
+    ),
+    named(
+        "sum_into_integers",
+        "called eagerly, elements were not cast to the type of out before they were added",
+        [
+            "make(device, (5, 3), torch.float32, 1)",
+            "make(device, (0,), torch.int64, 2)",
+            "make(device, (3,), torch.int32, 3)",
+        ],
+        ["torch.sum(a0, 0, out=a1)", "torch.prod(a0, 0, out=a2)"],
+        mode="eager",
+    ),
+    named(
         "power_of_bool",
         "bool to a bool is bool; torch traces it as int64",
         ["make(device, (0, 2), torch.bool, 1)", "make(device, (7,), torch.bool, 1)"],
