@@ -13,6 +13,7 @@
 #include "csrc/exec/kept.h"
 #include "csrc/ir/graph.h"
 #include "csrc/runtime/device.h"
+#include "csrc/runtime/history.h"
 #include "csrc/runtime/memory_history.h"
 #include "csrc/runtime/program.h"
 #include "csrc/schedule/memory_plan.h"
@@ -28,7 +29,8 @@ struct PlanOptions {
   std::string kernel_family;    // "item" or "group": kernels for CPUs or GPUs whatever the device is; "" or "auto": by its caps
   int vector_floats = 0;        // width of a CPU's vectors; 0: the device's
   int units = 0;                // compute units to share work among, 0: the device's
-  std::string label;            // "forward graph 3": for messages
+  std::string label;            // "forward_3": for messages and profilers
+  std::string op;               // of a plan for one eager op: "aten::add"
   std::string failed_dir;       // where source and log of a kernel that does not build are saved
   std::string dump_dir;         // every kernel as a file, "" for none
   std::string choice;           // a candidate that tuning tries for every problem; "": measured choices, or the cost models
@@ -52,6 +54,7 @@ struct Launch {
   std::vector<BufferSource> buffers;
   runtime::KernelHandle kernel;
   std::string origin;
+  int group = 0;  // position in the schedule's groups
   int ops = 0;
   int name_id = 0;  // number of the kernel's name, for the queue's error messages
   schedule::Work work;
@@ -64,6 +67,7 @@ struct Launch {
   std::vector<int64_t> offsets;  // elements, for the current symbols
   std::array<size_t, 3> global{1, 1, 1};
   bool empty = false;  // some grid dimension is zero: nothing to launch
+  runtime::LaunchInfoPtr info;  // for those who record: made when first wanted
 };
 
 struct Step {
@@ -75,6 +79,7 @@ struct Step {
 /// A compiled graph on one device. Not copyable; calls are serialised by `mutex` (kernel arguments are state).
 struct Plan {
   runtime::Device* device = nullptr;
+  std::string label, op;  // PlanOptions
   schedule::Schedule schedule;
   std::vector<Launch> launches;
   std::vector<Step> steps;

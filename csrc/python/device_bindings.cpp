@@ -3,6 +3,7 @@
 #include "csrc/torch/errors.h"
 #include "csrc/torch/fallback.h"
 #include "csrc/torch/generator.h"
+#include "csrc/torch/profiler.h"
 #include "csrc/torch/tensor_location.h"
 
 namespace py = pybind11;
@@ -50,6 +51,10 @@ void bind_device(py::module_& m) {
   m.def("device_properties", &device_properties, py::arg("index"));
   m.def("describe_device", [](int index) { return aten::device_at(index).describe(); }, py::arg("index"));
   m.def("in_bad_fork", &aten::in_bad_fork);
+  m.def("register_profilers", [] {
+    aten::register_profiler();
+    aten::register_profiler_markers();
+  });
   m.def("used_by_other_threads", &aten::used_by_other_threads);
   m.def("pretend_no_fp64", &aten::pretend_no_fp64, py::arg("index"), py::arg("on"));
 

@@ -29,6 +29,7 @@ class Event {
 
  private:
   Device& device_;
+  int stream_;
   bool timed_;
   EventHandle handle_;
 };

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "csrc/runtime/cl.h"
+#include "csrc/runtime/history.h"
 
 namespace ocl::runtime {
 
@@ -33,8 +34,9 @@ class Queue {
   void copy(cl_mem src, size_t src_offset, cl_mem dst, size_t dst_offset, size_t bytes);
   /// `pattern_bytes` is 1, 2, 4, 8 or 16; offset and bytes are multiples of it. The pattern is copied at the call.
   void fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, size_t pattern_bytes, cl_event* event = nullptr);
+  /// `name_id` names the kernel when the work fails later; `info` describes it for those who record.
   void launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,
-              cl_event* event = nullptr, int name_id = 0);  // `name_id` names the kernel when the work fails later
+              cl_event* event = nullptr, int name_id = 0, const LaunchInfoPtr& info = nullptr);
   EventHandle marker();                                     // completes when everything before it has
   /// A marker behind all work so far: the last one again, if nothing was enqueued since.
   EventHandle last_work();

@@ -99,6 +99,15 @@ struct Work {
 };
 Work work_of(const Schedule& schedule, const Group& group);
 
+/// The sizes that say best what a group computes. A product: [batch,] rows, columns, depth. A convolution in any direction: the
+/// forward output, "by" the filter's channels and window. Attention: queries "to" keys. Loops: theirs, "over" the reduced ones.
+struct Extent {
+  ir::Shape sizes;
+  std::string word;  // between `sizes` and `others`
+  ir::Shape others;
+};
+Extent extent_of(const Schedule& schedule, const Group& group);
+
 /// Text of the schedule: groups, phases, placements.
 std::string str(const Schedule& schedule);
 

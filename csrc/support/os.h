@@ -55,6 +55,8 @@ class KeepVariables {
 };
 
 int process_id() noexcept;
+/// The system's number of this thread, as debuggers and traces show it.
+int64_t thread_id() noexcept;
 /// CPU time of this thread so far.
 double thread_seconds() noexcept;
 /// True in a child made by fork() from a process that had called watch_forks() before. Costs one load.

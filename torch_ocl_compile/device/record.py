@@ -40,11 +40,11 @@ def record(*, timing: bool = False) -> Iterator[list[LaunchRecord]]:
     `timing=True` also measures each kernel, and waits for the device at the end.
     """
     launches: list[LaunchRecord] = []
-    _C.exec.begin_recording(timing)
+    recording = _C.exec.begin_recording(timing)
     try:
         yield launches
     finally:
-        for row in _C.exec.end_recording():
+        for row in _C.exec.end_recording(recording):
             launches.append(
                 LaunchRecord(
                     kernel=row["kernel"],
