@@ -28,7 +28,7 @@ std::string some_of(const std::vector<std::string>& list, size_t most) {
 std::string sizes_text(const Plan& plan, const schedule::Extent& extent) {
   const auto times = [&](const ir::Shape& sizes) {
     std::string text;
-    for (const ir::IndexExpr& size : sizes) text += (text.empty() ? "" : "x") + std::to_string(value_of(plan, size));
+    for (const ir::IndexExpr& size : sizes) text.append(text.empty() ? "" : "x").append(std::to_string(value_of(plan, size)));
     return text.empty() ? "1" : text;
   };
   return times(extent.sizes) + (extent.others.empty() ? "" : " " + extent.word + " " + times(extent.others));

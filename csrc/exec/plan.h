@@ -66,7 +66,7 @@ struct Launch {
   std::vector<Bound> bound;
   std::vector<int64_t> offsets;  // elements, for the current symbols
   std::array<size_t, 3> global{1, 1, 1};
-  bool empty = false;  // some grid dimension is zero: nothing to launch
+  bool empty = false;           // some grid dimension is zero: nothing to launch
   runtime::LaunchInfoPtr info;  // for those who record: made when first wanted
 };
 

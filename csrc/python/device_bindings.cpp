@@ -1,4 +1,5 @@
 // csrc/python/device_bindings.cpp: what torch_ocl_compile/device/torch_ocl.py needs of csrc/torch and csrc/runtime.
+#include "csrc/runtime/peaks.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/fallback.h"
@@ -57,6 +58,14 @@ void bind_device(py::module_& m) {
   });
   m.def("used_by_other_threads", &aten::used_by_other_threads);
   m.def("pretend_no_fp64", &aten::pretend_no_fp64, py::arg("index"), py::arg("on"));
+
+  m.def(
+      "measure_peaks",
+      [](int index) {
+        const runtime::Peaks peaks = runtime::measure_peaks(aten::device_at(index));
+        return std::make_pair(peaks.bytes_per_second, peaks.flops_per_second);
+      },
+      py::arg("index"), Unlocked());
 
   m.def("synchronize", [](int index) { aten::device_at(index).synchronize(); }, py::arg("index"), Unlocked());
 

@@ -190,21 +190,35 @@ std::string amount(double value, const char* unit) {
   size_t prefix = 0;
   for (; value >= 999.5 && prefix + 1 < std::size(kPrefixes); ++prefix) value /= 1000;
   char text[64];
-  std::snprintf(text, sizeof text, value < 9.995 && prefix > 0 ? "%.2f %s%s" : value < 99.95 && prefix > 0 ? "%.1f %s%s" : "%.0f %s%s",
+  std::snprintf(text, sizeof text,
+                value < 9.995 && prefix > 0   ? "%.2f %s%s"
+                : value < 99.95 && prefix > 0 ? "%.1f %s%s"
+                                              : "%.0f %s%s",
                 value, kPrefixes[prefix], unit);
   return text;
 }
 
 const char* name(CommandType type) {
-  constexpr const char* kNames[] = {"launch", "upload", "download", "copy", "fill", "wait of a stream", "wait of the host for a stream",
+  constexpr const char* kNames[] = {"launch",
+                                    "upload",
+                                    "download",
+                                    "copy",
+                                    "fill",
+                                    "wait of a stream",
+                                    "wait of the host for a stream",
                                     "wait of the host for an event"};
   return kNames[static_cast<int>(type)];
 }
 
 const char* function(CommandType type) {
-  constexpr const char* kFunctions[] = {"clEnqueueNDRangeKernel", "clEnqueueWriteBuffer", "clEnqueueReadBuffer",
-                                        "clEnqueueCopyBuffer",    "clEnqueueFillBuffer",  "clEnqueueBarrierWithWaitList",
-                                        "clFinish",               "clWaitForEvents"};
+  constexpr const char* kFunctions[] = {"clEnqueueNDRangeKernel",
+                                        "clEnqueueWriteBuffer",
+                                        "clEnqueueReadBuffer",
+                                        "clEnqueueCopyBuffer",
+                                        "clEnqueueFillBuffer",
+                                        "clEnqueueBarrierWithWaitList",
+                                        "clFinish",
+                                        "clWaitForEvents"};
   return kFunctions[static_cast<int>(type)];
 }
 

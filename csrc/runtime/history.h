@@ -41,10 +41,10 @@ struct CommandRecord {
   CommandType type = CommandType::kLaunch;
   LaunchInfoPtr info;  // of a launch
   int device = 0, stream = 0;
-  int64_t bytes = 0;                        // of a transfer or fill
-  int64_t thread = 0;                       // the system's number of the calling thread
-  int64_t called_ns = 0, returned_ns = 0;   // of the call that enqueued or waited: unix time
-  ProgramRangePtr range;                           // the innermost one that the call was in
+  int64_t bytes = 0;                                // of a transfer or fill
+  int64_t thread = 0;                               // the system's number of the calling thread
+  int64_t called_ns = 0, returned_ns = 0;           // of the call that enqueued or waited: unix time
+  ProgramRangePtr range;                            // the innermost one that the call was in
   int64_t queued_ns = 0, start_ns = 0, end_ns = 0;  // the device's clock; zero unless timing was on
 };
 

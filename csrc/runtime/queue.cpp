@@ -103,7 +103,8 @@ void Queue::fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, s
   if (bytes == 0) return;
   check_usable();
   NotedCommand noted(CommandType::kFill, device_.index(), stream_);
-  const cl_int status = clEnqueueFillBuffer(queue_.get(), dst, pattern, pattern_bytes, offset, bytes, 0, nullptr, noted.event(event));
+  const cl_int status =
+      clEnqueueFillBuffer(queue_.get(), dst, pattern, pattern_bytes, offset, bytes, 0, nullptr, noted.event(event));
   if (status != CL_SUCCESS) raise(status, "clEnqueueFillBuffer", std::to_string(bytes) + " bytes");
   enqueued_.fetch_add(1);
   noted.done(static_cast<int64_t>(bytes));

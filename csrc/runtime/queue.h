@@ -37,7 +37,7 @@ class Queue {
   /// `name_id` names the kernel when the work fails later; `info` describes it for those who record.
   void launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,
               cl_event* event = nullptr, int name_id = 0, const LaunchInfoPtr& info = nullptr);
-  EventHandle marker();                                     // completes when everything before it has
+  EventHandle marker();  // completes when everything before it has
   /// A marker behind all work so far: the last one again, if nothing was enqueued since.
   EventHandle last_work();
   void wait_for(cl_event event);  // later work of this queue starts after `event`, which is one of the same device

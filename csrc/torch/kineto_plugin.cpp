@@ -33,8 +33,9 @@ using runtime::CommandType;
 constexpr int32_t kFirstId = 1 << 30;  // torch numbers its ops from 1; an id of ours must not be one of theirs
 
 const std::set<ActivityType>& provided() {
-  static const std::set<ActivityType> types = {ActivityType::CONCURRENT_KERNEL, ActivityType::GPU_MEMCPY, ActivityType::GPU_MEMSET,
-                                               ActivityType::GPU_USER_ANNOTATION, ActivityType::PRIVATEUSE1_RUNTIME};
+  static const std::set<ActivityType> types = {ActivityType::CONCURRENT_KERNEL, ActivityType::GPU_MEMCPY,
+                                               ActivityType::GPU_MEMSET, ActivityType::GPU_USER_ANNOTATION,
+                                               ActivityType::PRIVATEUSE1_RUNTIME};
   return types;
 }
 
@@ -61,18 +62,22 @@ ActivityType activity_type(CommandType type) {
   }
 }
 
+/// Billions a second.
+std::string rate(int64_t amount, int64_t ns) {
+  return fmt::format("{:.3f}", static_cast<double>(amount) / static_cast<double>(ns));
+}
+
 /// What is known of a command beyond its name and times.
 void add_facts(GenericTraceActivity& activity, const CommandRecord& record) {
   activity.addMetadata("device", record.device);
   activity.addMetadata("stream", record.stream);
   const int64_t bytes = record.info ? record.info->bytes : record.bytes, took = record.end_ns - record.start_ns;
   if (bytes > 0) activity.addMetadata("bytes", bytes);
-  if (bytes > 0 && took > 0)
-    activity.addMetadata("memory bandwidth (GB/s)", static_cast<double>(bytes) / static_cast<double>(took));
+  if (bytes > 0 && took > 0) activity.addMetadata("memory bandwidth (GB/s)", rate(bytes, took));
   if (!record.info) return;
   const runtime::LaunchInfo& info = *record.info;
   activity.addMetadata("flops", info.flops);
-  if (info.flops > 0 && took > 0) activity.addMetadata("GFLOP/s", static_cast<double>(info.flops) / static_cast<double>(took));
+  if (info.flops > 0 && took > 0) activity.addMetadata("GFLOP/s", rate(info.flops, took));
   activity.addMetadataQuoted("kernel", quotable(info.kernel));
   activity.addMetadataQuoted("kind", quotable(info.kind));
   activity.addMetadataQuoted("computes", quotable(info.origin));
@@ -228,7 +233,8 @@ class Session final : public libkineto::IActivityProfilerSession {
     for (const auto& [key, span] : ranges) add_range(logger, linked, key, span);
   }
 
-  static void connect(GenericTraceActivity& activity, int32_t id, const libkineto::ITraceActivity* link, bool arrow, bool start) {
+  static void connect(GenericTraceActivity& activity, int32_t id, const libkineto::ITraceActivity* link, bool arrow,
+                      bool start) {
     activity.id = id;
     activity.linked = link;
     activity.addMetadata("correlation", id);
@@ -246,13 +252,13 @@ class Session final : public libkineto::IActivityProfilerSession {
       devices.insert(record.device);
       streams.emplace(record.device, record.stream);
     }
-    for (const int device : devices) {
-      const std::string label = "ocl:" + std::to_string(device);
-      logger.handleDeviceInfo({device, device + libkineto::kExceedMaxPid, quotable(label + " " + device_at(device).name()), label},
-                              time_ns);
-    }
+    const auto label = [](int device) { return "ocl:" + std::to_string(device); };
+    const auto title = [&](int device) { return quotable(label(device) + " " + device_at(device).name()); };
+    for (const int device : devices)
+      logger.handleDeviceInfo({device, device + libkineto::kExceedMaxPid, title(device), label(device)}, time_ns);
     for (const auto& [device, stream] : streams) {
-      const std::string name = "stream " + std::to_string(stream);
+      // Kineto also names processes 0 to 15, "python" with a "GPU". So the device's name is here as well.
+      const std::string name = "stream " + std::to_string(stream) + " of " + title(device);
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
       logger.handleResourceInfo({stream, stream, device, name}, time_ns);
 #else
