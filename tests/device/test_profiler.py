@@ -110,6 +110,19 @@ def test_what_a_kernel_does_is_told(ocl_device):
     assert kernel["pid"] == args["device"] == torch.device(ocl_device).index and kernel["tid"] == args["stream"] == 0
 
 
+def test_a_model_without_code_of_its_own_has_names_of_modules(ocl_device):
+    part = torch.nn.Sequential(torch.nn.Linear(24, 40), torch.nn.ReLU())
+    model = torch.nn.Sequential(part, torch.nn.Linear(40, 56)).to(ocl_device)
+    compiled = torch.compile(model, backend="ocl")
+    x = torch.ones(8, 24).to(ocl_device)
+    compiled(x).sum().backward()
+    _, trace = profiled(lambda: compiled(x).sum().backward())
+    titles = [k["name"] for k in trace.kernels if k["args"]["kind"] == "gemm"]
+    assert titles[0].startswith("gemm 8x40x24 @ module 0.0 (Linear)")
+    assert titles[1].startswith("gemm 8x56x40 @ module 1 (Linear), ")
+    assert len(titles) > 3 and all("(Linear)" in title for title in titles)
+
+
 def test_copies_and_fills_are_told(ocl_device):
     host = torch.ones(5000)
 
