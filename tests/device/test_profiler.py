@@ -110,6 +110,28 @@ def test_what_a_kernel_does_is_told(ocl_device):
     assert kernel["pid"] == args["device"] == torch.device(ocl_device).index and kernel["tid"] == args["stream"] == 0
 
 
+def test_sizes_of_attention_and_of_a_batch_of_products(ocl_device):
+    q, k = torch.ones(2, 4, 16, 32).to(ocl_device), torch.ones(2, 4, 24, 32).to(ocl_device)
+    attend = torch.compile(lambda q, k: torch.nn.functional.scaled_dot_product_attention(q, k, k), backend="ocl")
+    multiply = torch.compile(lambda q, k: q @ k.transpose(2, 3), backend="ocl")
+    attend(q, k), multiply(q, k)
+    _, trace = profiled(lambda: (attend(q, k), multiply(q, k)))
+    names = [kernel["name"] for kernel in trace.kernels]
+    assert any(re.match(r"attention\w* 2x4x16x32 to 24 @ ", name) for name in names), names
+    assert any(name.startswith("gemm 8x16x24x32 @ ") for name in names), names
+
+
+def test_names_follow_changing_sizes(ocl_device):
+    compiled = torch.compile(lambda t: t * 2 + 1, backend="ocl", dynamic=True)
+    inputs = [torch.ones(size).to(ocl_device) for size in (1000, 3000, 1000)]
+    for x in inputs:
+        compiled(x)
+    _, trace = profiled(lambda: [compiled(x) for x in inputs])
+    names = [kernel["name"].split(" @ ")[0] for kernel in trace.kernels]
+    assert names == ["pointwise 1000", "pointwise 3000", "pointwise 1000"]
+    assert [kernel["args"]["bytes"] for kernel in trace.kernels] == [8000, 24000, 8000]
+
+
 def test_a_model_without_code_of_its_own_has_names_of_modules(ocl_device):
     part = torch.nn.Sequential(torch.nn.Linear(24, 40), torch.nn.ReLU())
     model = torch.nn.Sequential(part, torch.nn.Linear(40, 56)).to(ocl_device)
