@@ -12,7 +12,7 @@ namespace ocl::runtime {
 namespace {
 
 constexpr int kTries = 8;
-constexpr int64_t kLongEnough = 1'000'000;  // ns between two samples that tell how fast one clock gains on the other
+constexpr int64_t kLongEnough = 1000000;  // ns between two samples that tell how fast one clock gains on the other
 
 }  // namespace
 
