@@ -1,4 +1,4 @@
-// csrc/runtime/history.cpp: the commands of the recordings that are open now.
+// csrc/runtime/history.cpp: stores the commands of the recordings that are open.
 #include "csrc/runtime/history.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ std::atomic<unsigned> g_wanted{0};
 
 namespace {
 
-constexpr size_t kMostPending = 4096;  // events that are kept at the same time, where the device keeps up
+constexpr size_t kMostPending = 4096;  // The most events kept at the same time, if the device keeps up.
 
 int64_t event_time(cl_event event, cl_profiling_info what) {
   cl_ulong time = 0;
@@ -22,17 +22,16 @@ int64_t event_time(cl_event event, cl_profiling_info what) {
 
 struct Entry {
   CommandRecord record;
-  unsigned wanted = 0;  // when it was enqueued
-  std::mutex mutex;     // of the event and the times that are read from it
+  std::mutex mutex;  // Guards the event and the times that are read from it.
   EventHandle event;
 
-  /// Reads the times and gives the event up. Waits for the command, or returns if it is not done.
+  /// Reads the times and releases the event. If the command is not done, waits for it or returns.
   void resolve(bool wait) {
     const std::lock_guard lock(mutex);
     if (!event || !runtimes_usable()) return;
     const cl_event raw = event.get();
     if (wait) {
-      clWaitForEvents(1, &raw);  // failed work has no times; synchronising reports it
+      clWaitForEvents(1, &raw);  // Failed work has no times. synchronize() reports its error.
     } else {
       cl_int state = CL_QUEUED;
       if (clGetEventInfo(raw, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr) != CL_SUCCESS || state > 0)
@@ -48,16 +47,16 @@ using EntryPtr = std::shared_ptr<Entry>;
 
 struct Opened {
   int number;
-  uint64_t first;  // position of its first entry
+  uint64_t first;  // Position of its first entry.
   unsigned wants;
 };
 
-/// Never destroyed: a driver may be gone when destructors run at exit.
+/// The history is never destroyed: a driver may be gone when destructors run at exit.
 struct History {
   std::mutex mutex;
   std::deque<EntryPtr> entries;
-  uint64_t dropped = 0;   // position of entries.front()
-  uint64_t resolved = 0;  // entries before this position have given their events up, or will when the recording ends
+  uint64_t dropped = 0;   // Position of entries.front().
+  uint64_t resolved = 0;  // Entries before this position are resolved, or will be when their recording ends.
   std::vector<Opened> opened;
   int last_number = 0;
 

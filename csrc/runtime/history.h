@@ -1,4 +1,4 @@
-// csrc/runtime/history.h: what ran, as structs: profilers, explain, tests and benchmarks read these records.
+// csrc/runtime/history.h: records of what devices did, as structs. Profilers, explain, tests and benchmarks read them.
 #pragma once
 
 #include <array>
@@ -14,13 +14,13 @@ namespace ocl::runtime {
 
 /// What a launch computes. Equal for all calls with the same sizes, so their records share it.
 struct LaunchInfo {
-  std::string kernel;  // "sum_3f9c1e"
-  std::string kind;    // pointwise, reduction, gemm, conv_forward, ..., copy
-  std::string origin;  // aten ops and model source lines
-  std::string title;   // "gemm 64x10x4096 @ model.py:61, 5.24 MFLOP, 1.2 MB: addmm": for tables and traces
+  std::string kernel;  // The kernel's name, such as "sum_3f9c1e".
+  std::string kind;    // What kind of kernel it is: pointwise, reduction, gemm, conv_forward, ..., copy.
+  std::string origin;  // The aten ops and the source lines of the model.
+  std::string title;   // The text in tables and traces: "gemm 64x10x4096 @ model.py:61, 5.24 MFLOP, 1.20 MB: addmm".
   std::array<size_t, 3> global{1, 1, 1}, local{1, 1, 1};
-  int ops = 0;        // IR nodes fused in this kernel
-  int64_t bytes = 0;  // read + written, analytic
+  int ops = 0;        // Number of IR nodes fused in this kernel.
+  int64_t bytes = 0;  // Bytes read and written, computed from the shapes.
   int64_t flops = 0;
   bool tensor_cores = false;
 };
@@ -28,7 +28,7 @@ using LaunchInfoPtr = std::shared_ptr<const LaunchInfo>;
 
 enum class CommandType : uint8_t { kLaunch, kUpload, kDownload, kCopy, kFill, kStreamWait, kQueueFinish, kEventWait };
 
-/// A range of the program that a profiler watches, by the profiler's number; ranges nest.
+/// A range of the program that a profiler watches. `id` is the profiler's number for it. Ranges nest.
 struct ProgramRange {
   uint64_t id = 0;
   bool named_by_user = false;
@@ -39,41 +39,41 @@ using ProgramRangePtr = std::shared_ptr<const ProgramRange>;
 /// One command of a queue, or one wait of the host.
 struct CommandRecord {
   CommandType type = CommandType::kLaunch;
-  LaunchInfoPtr info;  // of a launch
+  LaunchInfoPtr info;  // Only of a launch.
   int device = 0, stream = 0;
-  int64_t bytes = 0;                                // of a transfer or fill
-  int64_t thread = 0;                               // the system's number of the calling thread
-  int64_t called_ns = 0, returned_ns = 0;           // of the call that enqueued or waited: unix time
-  ProgramRangePtr range;                            // the innermost one that the call was in
-  int64_t queued_ns = 0, start_ns = 0, end_ns = 0;  // the device's clock; zero unless timing was on
+  int64_t bytes = 0;                                // Bytes of a transfer or a fill.
+  int64_t thread = 0;                               // The system's number of the calling thread.
+  int64_t called_ns = 0, returned_ns = 0;           // When the call that enqueued or waited began and ended, in unix time.
+  ProgramRangePtr range;                            // The innermost range that the call was in.
+  int64_t queued_ns = 0, start_ns = 0, end_ns = 0;  // Times of the device's clock. Zero unless timing was on.
 };
 
-/// What the open recordings want, together.
+/// What the open recordings want together.
 enum Wanted : unsigned { kLaunches = 1, kTimes = 2, kAllCommands = 4 };
 extern std::atomic<unsigned> g_wanted;
 inline unsigned wanted() noexcept { return g_wanted.load(std::memory_order_relaxed); }
 
-/// Starts a recording of the launches of all threads; returns its number. Recordings may overlap in any way. `timing` asks for
-/// the device's times; `all_commands` for transfers, fills and waits too.
+/// Starts a recording of the launches of all threads and returns its number. Recordings may overlap in any way. `timing` asks
+/// for the device's times. `all_commands` asks for transfers, fills and waits too.
 int begin_recording(bool timing, bool all_commands = false);
-/// Ends it; waits for the recorded commands if it was timed. Empty for a number that no open recording has.
+/// Ends a recording. Waits for the recorded commands if it was timed. The list is empty if no open recording has this number.
 std::vector<CommandRecord> end_recording(int recording);
 
-/// Ranges of this thread, from the profiler with this number (a new one for each session). A range of an older session is
-/// forgotten.
+/// The profiler calls these when the thread enters or leaves a range. Each session has a number of its own. Ranges of an older
+/// session are forgotten.
 void enter_range(uint64_t session, uint64_t id, bool named_by_user);
 void leave_range(uint64_t session, bool named_by_user);
 
-/// Nanoseconds since 1970.
+/// Returns nanoseconds since 1970.
 int64_t unix_ns() noexcept;
 
-/// Notes one command while it is enqueued. Does nothing unless a recording wants it.
+/// Records one command while it is enqueued. Does nothing unless a recording wants it.
 class NotedCommand {
  public:
   NotedCommand(CommandType type, int device, int stream);
-  /// Where the command's event goes; nullptr if nobody wants one. `callers`: an event that the caller wants anyhow.
+  /// Returns where the command's event goes, or nullptr if nobody wants one. `callers`: an event that the caller wants anyhow.
   cl_event* event(cl_event* callers = nullptr);
-  /// Call it when the command is enqueued, or the wait is over.
+  /// Must be called when the command is enqueued or the wait is over.
   void done(int64_t bytes = 0, const LaunchInfoPtr& info = nullptr);
   bool noted() const { return noted_; }
 
@@ -87,13 +87,13 @@ class NotedCommand {
   cl_event* target_ = nullptr;
 };
 
-const char* name(CommandType type);      // "launch", "upload", ...
-const char* function(CommandType type);  // OpenCL's: "clEnqueueNDRangeKernel", ...
-/// Whether the device does something, rather than the host.
+const char* name(CommandType type);      // Returns "launch", "upload", ...
+const char* function(CommandType type);  // Returns OpenCL's: "clEnqueueNDRangeKernel", ...
+/// Whether the device does it, rather than the host.
 inline bool is_of_device(CommandType type) { return type < CommandType::kQueueFinish; }
-/// "upload 1.2 MB", or the launch's title.
+/// Returns the launch's title, or "upload 1.20 MB".
 std::string title_of(const CommandRecord& record);
-/// "1.2 MB": three digits and a decimal prefix.
+/// Returns "1.20 MB": three digits and a decimal prefix.
 std::string amount(double value, const char* unit);
 
 }  // namespace ocl::runtime
