@@ -3,8 +3,8 @@
 
 #include <set>
 
+#include "csrc/exec/launch_info.h"
 #include "csrc/runtime/allocator.h"
-#include "csrc/runtime/history.h"
 #include "csrc/runtime/queue.h"
 #include "csrc/schedule/memory_plan.h"
 
@@ -13,15 +13,6 @@ namespace {
 
 // Alignment of buffers in the arena in bytes. It is a multiple of a cache line and of every vector store.
 constexpr int64_t kArenaAlignment = 256;
-
-int64_t value_of(const Plan& plan, const ir::IndexExpr& expr) {
-  if (expr.is_const()) return expr.constant();
-  return ir::evaluate(expr, [&](ir::Symbol s) -> int64_t {
-    OCL_ASSERT(s.kind == ir::SymbolKind::kSize && s.index < static_cast<int>(plan.symbols.size()),
-               "a launch depends on a symbol that is no size of the graph");
-    return plan.symbols[s.index];
-  });
-}
 
 std::vector<int64_t> values_of(const Plan& plan, const ir::Shape& exprs) {
   std::vector<int64_t> values;
@@ -32,6 +23,7 @@ std::vector<int64_t> values_of(const Plan& plan, const ir::Shape& exprs) {
 void bind_launch(const Plan& plan, Launch& launch) {
   const codegen::KernelSource& source = launch.source;
   launch.empty = false;
+  launch.info = nullptr;  // sizes may differ
   for (int d = 0; d < 3; ++d) {
     const int64_t groups = value_of(plan, source.groups[d]);
     launch.empty |= groups <= 0;
@@ -109,25 +101,8 @@ void patch(const Plan& plan, Launch& launch, const Memory& memory) {
 }
 
 void enqueue(Plan& plan, Launch& launch, runtime::Queue& queue) {
-  if (!runtime::recording()) {
-    queue.launch(launch.kernel.get(), 3, launch.global, launch.source.local, nullptr, launch.name_id);
-    return;
-  }
-  cl_event event = nullptr;
-  queue.launch(launch.kernel.get(), 3, launch.global, launch.source.local, runtime::recording_times() ? &event : nullptr,
-               launch.name_id);
-  runtime::LaunchRecord record;
-  record.kernel = launch.source.name;
-  record.kind = launch.source.kind;
-  record.origin = launch.origin;
-  record.device = plan.device->index();
-  record.global = launch.global;
-  record.local = launch.source.local;
-  record.ops = launch.ops;
-  record.bytes = value_of(plan, launch.work.bytes);
-  record.flops = value_of(plan, launch.work.flops);
-  runtime::add_record(std::move(record), event);
-  if (event) clReleaseEvent(event);
+  if (runtime::wanted() && !launch.info) launch.info = launch_info(plan, launch);
+  queue.launch(launch.kernel.get(), 3, launch.global, launch.source.local, nullptr, launch.name_id, launch.info);
 }
 
 void* address_of(const Plan& plan, const Memory& memory, const std::vector<void*>& inputs, const std::vector<void*>& outputs,

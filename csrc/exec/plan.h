@@ -13,6 +13,7 @@
 #include "csrc/exec/kept.h"
 #include "csrc/ir/graph.h"
 #include "csrc/runtime/device.h"
+#include "csrc/runtime/history.h"
 #include "csrc/runtime/memory_history.h"
 #include "csrc/runtime/program.h"
 #include "csrc/schedule/memory_plan.h"
@@ -30,6 +31,7 @@ struct PlanOptions {
   int vector_floats = 0;   // Width of a CPU's vectors in floats. 0: the device's width.
   int units = 0;           // Number of compute units to divide work among. 0: the device's number.
   std::string label;       // Name of the graph in messages: "forward graph 3".
+  std::string op;          // Name of the op in a plan for one eager op: "aten::add".
   std::string failed_dir;  // Folder for source and log of a kernel that does not build.
   std::string dump_dir;    // Folder for the text of every kernel. "": not written.
   // A candidate that tuning tries for every problem. "": use measured choices or the cost models.
@@ -54,6 +56,7 @@ struct Launch {
   std::vector<BufferSource> buffers;
   runtime::KernelHandle kernel;
   std::string origin;
+  int group = 0;  // Position in the schedule's groups.
   int ops = 0;
   int name_id = 0;  // Number of the kernel's name for error messages of the queue.
   schedule::Work work;
@@ -65,7 +68,8 @@ struct Launch {
   std::vector<Bound> bound;
   std::vector<int64_t> offsets;  // The buffers' offsets in elements, for the current symbol values.
   std::array<size_t, 3> global{1, 1, 1};
-  bool empty = false;  // True if a grid dimension is zero, so that there is nothing to launch.
+  bool empty = false;           // True if a grid dimension is zero, so that there is nothing to launch.
+  runtime::LaunchInfoPtr info;  // Describes the launch in recordings. It is made when a recording first needs it.
 };
 
 struct Step {
@@ -77,6 +81,7 @@ struct Step {
 /// A graph compiled for one device. Not copyable. Calls hold `mutex`, because kernel arguments are state.
 struct Plan {
   runtime::Device* device = nullptr;
+  std::string label, op;  // Those of PlanOptions.
   schedule::Schedule schedule;
   std::vector<Launch> launches;
   std::vector<Step> steps;

@@ -1,9 +1,11 @@
 // csrc/python/device_bindings.cpp: the functions of csrc/torch and csrc/runtime that
 // torch_ocl_compile/device/torch_ocl.py uses.
+#include "csrc/runtime/peaks.h"
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/fallback.h"
 #include "csrc/torch/generator.h"
+#include "csrc/torch/profiler.h"
 #include "csrc/torch/tensor_location.h"
 
 namespace py = pybind11;
@@ -52,8 +54,20 @@ void bind_device(py::module_& m) {
   m.def("device_properties", &device_properties, py::arg("index"));
   m.def("describe_device", [](int index) { return aten::device_at(index).describe(); }, py::arg("index"));
   m.def("in_bad_fork", &aten::in_bad_fork);
+  m.def("register_profilers", [] {
+    aten::register_profiler();
+    aten::register_profiler_markers();
+  });
   m.def("used_by_other_threads", &aten::used_by_other_threads);
   m.def("pretend_no_fp64", &aten::pretend_no_fp64, py::arg("index"), py::arg("on"));
+
+  m.def(
+      "measure_peaks",
+      [](int index) {
+        const runtime::Peaks peaks = runtime::measure_peaks(aten::device_at(index));
+        return std::make_pair(peaks.bytes_per_second, peaks.flops_per_second);
+      },
+      py::arg("index"), Unlocked());
 
   m.def("synchronize", [](int index) { aten::device_at(index).synchronize(); }, py::arg("index"), Unlocked());
 

@@ -30,6 +30,7 @@ exec::PlanOptions plan_options_from(const py::dict& options) {
   };
   plan_options.label = "graph";
   take("label", plan_options.label);
+  take("op", plan_options.op);
   take("disable", plan_options.disable);
   take("kernel_family", plan_options.kernel_family);
   if (options.contains("kept_weights_mb")) plan_options.most_kept_bytes = options["kept_weights_mb"].cast<int64_t>() << 20;
@@ -230,19 +231,38 @@ py::dict render(const ir::Graph& graph, const py::dict& caps, bool fuse, const s
   return d;
 }
 
-py::list records() {
+const runtime::LaunchInfo& no_launch() {
+  static const runtime::LaunchInfo none;
+  return none;
+}
+
+/// Ends a recording; a dictionary a command.
+py::list end_recording(int recording) {
+  std::vector<runtime::CommandRecord> records;
+  {
+    const py::gil_scoped_release release;
+    records = runtime::end_recording(recording);
+  }
   py::list result;
-  for (const runtime::LaunchRecord& r : runtime::end_recording()) {
+  for (const runtime::CommandRecord& r : records) {
+    const bool launch = r.type == runtime::CommandType::kLaunch;
+    const runtime::LaunchInfo& info = launch ? *r.info : no_launch();
     py::dict d;
-    d["kernel"] = r.kernel;
-    d["kind"] = r.kind;
-    d["origin"] = r.origin;
+    d["type"] = runtime::name(r.type);
+    d["title"] = runtime::title_of(r);
+    d["kernel"] = info.kernel;
+    d["kind"] = info.kind;
+    d["origin"] = info.origin;
     d["device"] = r.device;
-    d["global"] = r.global;
-    d["local"] = r.local;
-    d["ops"] = r.ops;
-    d["bytes"] = r.bytes;
-    d["flops"] = r.flops;
+    d["stream"] = r.stream;
+    d["global"] = info.global;
+    d["local"] = info.local;
+    d["ops"] = info.ops;
+    d["bytes"] = launch ? info.bytes : r.bytes;
+    d["flops"] = info.flops;
+    d["tensor_cores"] = info.tensor_cores;
+    d["called_ns"] = r.called_ns;
+    d["returned_ns"] = r.returned_ns;
     d["queued_ns"] = r.queued_ns;
     d["start_ns"] = r.start_ns;
     d["end_ns"] = r.end_ns;
@@ -348,8 +368,8 @@ void bind_exec(py::module_& m) {
         exec::set_measured(device, measured_from(choices, disabled));
       },
       py::arg("device_index"), py::arg("choices"), py::arg("disabled"));
-  e.def("begin_recording", &runtime::begin_recording, py::arg("timing"));
-  e.def("end_recording", &records);
+  e.def("begin_recording", &runtime::begin_recording, py::arg("timing"), py::arg("all_commands") = false);
+  e.def("end_recording", &end_recording, py::arg("recording"));
   py::class_<PyPlan, std::shared_ptr<PyPlan>>(e, "Plan")
       .def("run", &run, py::arg("args"))
       .def("describe", &describe)

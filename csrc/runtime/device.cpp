@@ -77,6 +77,13 @@ class DeviceTable {
       if (Device* device = slot.load(std::memory_order_acquire)) device->finish_before(deadline);
   }
 
+  std::vector<Device*> in_use() const {
+    std::vector<Device*> devices;
+    for (const auto& slot : devices_)
+      if (Device* device = slot.load(std::memory_order_acquire)) devices.push_back(device);
+    return devices;
+  }
+
   Device& get(int index) {
     if (index >= 0 && index < kMaxDevices)
       if (Device* device = devices_[index].load(std::memory_order_acquire); device && !os::is_forked_child()) return *device;
@@ -210,6 +217,7 @@ void wait_for_all() noexcept {
 Device::Device() = default;
 int Device::count() { return static_cast<int>(DeviceTable::instance().list().size()); }
 Device& Device::get(int index) { return DeviceTable::instance().get(index); }
+std::vector<Device*> Device::in_use() { return DeviceTable::instance().in_use(); }
 
 Queue& Device::queue(int stream) {
   if (stream < 0 || stream >= kStreams) {

@@ -28,6 +28,8 @@ class Device {
   /// Returns a device. ConfigError if there is no such index; it names the devices that exist. DeviceError in a forked
   /// child, where OpenCL is unusable.
   static Device& get(int index);
+  /// Those that have been used.
+  static std::vector<Device*> in_use();
 
   int index() const { return index_; }
   const std::string& name() const { return name_; }                    // CL_DEVICE_NAME

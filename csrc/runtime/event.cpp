@@ -57,6 +57,7 @@ EventHandle twin_in(Device& device, cl_event source) {
 
 Event::Event(Queue& queue, bool timed)
     : device_(queue.device()),
+      stream_(queue.stream()),
       timed_(timed),
       handle_(timed && !device_.caps().marker_times ? timed_fill(queue) : queue.marker()) {}
 
@@ -68,7 +69,9 @@ bool Event::complete() const {
 
 void Event::wait() const {
   const cl_event event = handle_.get();
+  NotedCommand noted(CommandType::kEventWait, device_.index(), stream_);
   OCL_CHECK(clWaitForEvents(1, &event), "an event of " + device_.describe());
+  noted.done();
 }
 
 void Event::block(Queue& queue) const {

@@ -31,6 +31,7 @@ class Event {
 
  private:
   Device& device_;
+  int stream_;
   bool timed_;
   EventHandle handle_;
 };

@@ -36,6 +36,16 @@ std::string sizes_text(int dims, const std::array<size_t, 3>& sizes) {
   return text;
 }
 
+/// For a launch that nobody described.
+LaunchInfoPtr unknown_launch(cl_kernel kernel, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local) {
+  auto info = std::make_shared<LaunchInfo>();
+  info->kernel = info->title = kernel_text(kernel);
+  info->kind = "kernel";
+  info->global = global;
+  info->local = local;
+  return info;
+}
+
 }  // namespace
 
 int kernel_name_id(const std::string& name) {
@@ -62,37 +72,46 @@ Queue::Queue(Device& device, int stream, int priority) : device_(device), stream
 void Queue::write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, bool blocking) {
   if (bytes == 0) return;
   check_usable();
-  const cl_int status = clEnqueueWriteBuffer(queue_.get(), dst, blocking, dst_offset, bytes, src, 0, nullptr, nullptr);
+  NotedCommand noted(CommandType::kUpload, device_.index(), stream_);
+  const cl_int status = clEnqueueWriteBuffer(queue_.get(), dst, blocking, dst_offset, bytes, src, 0, nullptr, noted.event());
   if (status != CL_SUCCESS) raise(status, "clEnqueueWriteBuffer", std::to_string(bytes) + " bytes");
   enqueued_.fetch_add(1);
+  noted.done(static_cast<int64_t>(bytes));
 }
 
 void Queue::read(cl_mem src, size_t src_offset, void* dst, size_t bytes, bool blocking) {
   if (bytes == 0) return;
   check_usable();
-  const cl_int status = clEnqueueReadBuffer(queue_.get(), src, blocking, src_offset, bytes, dst, 0, nullptr, nullptr);
+  NotedCommand noted(CommandType::kDownload, device_.index(), stream_);
+  const cl_int status = clEnqueueReadBuffer(queue_.get(), src, blocking, src_offset, bytes, dst, 0, nullptr, noted.event());
   if (status != CL_SUCCESS) raise(status, "clEnqueueReadBuffer", std::to_string(bytes) + " bytes");
   enqueued_.fetch_add(1);
+  noted.done(static_cast<int64_t>(bytes));
 }
 
 void Queue::copy(cl_mem src, size_t src_offset, cl_mem dst, size_t dst_offset, size_t bytes) {
   if (bytes == 0 || (src == dst && src_offset == dst_offset)) return;
   check_usable();
-  const cl_int status = clEnqueueCopyBuffer(queue_.get(), src, dst, src_offset, dst_offset, bytes, 0, nullptr, nullptr);
+  NotedCommand noted(CommandType::kCopy, device_.index(), stream_);
+  const cl_int status = clEnqueueCopyBuffer(queue_.get(), src, dst, src_offset, dst_offset, bytes, 0, nullptr, noted.event());
   if (status != CL_SUCCESS) raise(status, "clEnqueueCopyBuffer", std::to_string(bytes) + " bytes");
   enqueued_.fetch_add(1);
+  noted.done(static_cast<int64_t>(bytes));
 }
 
 void Queue::fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, size_t pattern_bytes, cl_event* event) {
   if (bytes == 0) return;
   check_usable();
-  const cl_int status = clEnqueueFillBuffer(queue_.get(), dst, pattern, pattern_bytes, offset, bytes, 0, nullptr, event);
+  NotedCommand noted(CommandType::kFill, device_.index(), stream_);
+  const cl_int status =
+      clEnqueueFillBuffer(queue_.get(), dst, pattern, pattern_bytes, offset, bytes, 0, nullptr, noted.event(event));
   if (status != CL_SUCCESS) raise(status, "clEnqueueFillBuffer", std::to_string(bytes) + " bytes");
   enqueued_.fetch_add(1);
+  noted.done(static_cast<int64_t>(bytes));
 }
 
 void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,
-                   cl_event* event, int name_id) {
+                   cl_event* event, int name_id, const LaunchInfoPtr& info) {
   for (int i = 0; i < dims; ++i)
     // An empty launch is an error before OpenCL 2.1.
     if (global[i] == 0) {
@@ -100,8 +119,9 @@ void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& glob
       return;
     }
   check_usable();
+  NotedCommand noted(CommandType::kLaunch, device_.index(), stream_);
   const cl_int status = clEnqueueNDRangeKernel(queue_.get(), kernel, static_cast<cl_uint>(dims), nullptr, global.data(),
-                                               local.data(), 0, nullptr, event);
+                                               local.data(), 0, nullptr, noted.event(event));
   if (status != CL_SUCCESS)
     raise(status, "clEnqueueNDRangeKernel",
           "kernel " + kernel_text(kernel) + ", global " + sizes_text(dims, global) + ", local " + sizes_text(dims, local));
@@ -109,6 +129,7 @@ void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& glob
   const unsigned position = launched_.load(std::memory_order_relaxed);
   last_[position % last_.size()].store(name_id, std::memory_order_relaxed);
   launched_.store(position + 1, std::memory_order_relaxed);
+  if (noted.noted()) noted.done(0, info ? info : unknown_launch(kernel, global, local));
 }
 
 EventHandle Queue::marker() {
@@ -135,9 +156,11 @@ EventHandle Queue::last_work() {
 
 void Queue::wait_for(cl_event event) {
   check_usable();
-  const cl_int status = clEnqueueBarrierWithWaitList(queue_.get(), 1, &event, nullptr);
+  NotedCommand noted(CommandType::kStreamWait, device_.index(), stream_);
+  const cl_int status = clEnqueueBarrierWithWaitList(queue_.get(), 1, &event, noted.event());
   if (status != CL_SUCCESS) raise(status, "clEnqueueBarrierWithWaitList", "");
   enqueued_.fetch_add(1);
+  noted.done();
 }
 
 void Queue::flush() {
@@ -148,7 +171,9 @@ void Queue::flush() {
 void Queue::finish() {
   check_usable();
   const uint64_t position = enqueued_.load();
+  NotedCommand noted(CommandType::kQueueFinish, device_.index(), stream_);
   const cl_int status = clFinish(queue_.get());
+  noted.done();
   if (status != CL_SUCCESS) raise(status, "clFinish", "");
   finished_.store(position);
   launched_.store(0, std::memory_order_relaxed);

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "csrc/runtime/cl.h"
+#include "csrc/runtime/history.h"
 
 namespace ocl::runtime {
 
@@ -35,9 +36,9 @@ class Queue {
   /// `pattern_bytes` is 1, 2, 4, 8 or 16. `offset` and `bytes` are multiples of it. The pattern is copied before the
   /// call returns.
   void fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, size_t pattern_bytes, cl_event* event = nullptr);
+  /// `name_id` names the kernel in the error if the work fails later. `info` describes the launch in recordings.
   void launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,
-              // `name_id` names the kernel in the error if the work fails later.
-              cl_event* event = nullptr, int name_id = 0);
+              cl_event* event = nullptr, int name_id = 0, const LaunchInfoPtr& info = nullptr);
   EventHandle marker();  // Completes when everything enqueued before it has.
   /// Returns a marker after all work so far. Returns the last marker again if nothing was enqueued since.
   EventHandle last_work();

@@ -1,4 +1,5 @@
-// csrc/schedule/describe.cpp: prints a schedule; lists a group's nodes; counts bytes and floating-point operations.
+// csrc/schedule/describe.cpp: prints a schedule; lists a group's nodes; gives its sizes; counts bytes and floating-point
+// operations.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -26,6 +27,23 @@ std::vector<ir::NodeId> Group::nodes() const {
   return result;
 }
 
+namespace {
+
+/// Returns the sizes of the forward output and of the filter.
+std::pair<ir::Shape, ir::Shape> convolution_sizes(const ir::Node& node) {
+  const ir::Shape &x = node.operands[0].sizes, &w = node.operands[1].sizes;
+  switch (node.convolve.kind) {
+    case ir::ConvolveKind::kForward:
+      return {node.sizes, w};
+    case ir::ConvolveKind::kWeight:
+      return {w, node.sizes};
+    default:
+      return {x, w};
+  }
+}
+
+}  // namespace
+
 Work work_of(const Schedule& schedule, const Group& group) {
   const ir::Graph& graph = schedule.graph;
   Work work;
@@ -51,11 +69,7 @@ Work work_of(const Schedule& schedule, const Group& group) {
       work.flops = work.flops + count * product(node.reduce_sizes) * 2;
     } else if (node.kind == ir::NodeKind::kConvolve) {
       // Multiply-adds of the direct convolution: each forward output needs each weight of its filter once.
-      const auto& [x, w] = std::pair{node.operands[0], node.operands[1]};
-      const bool weight = node.convolve.kind == ir::ConvolveKind::kWeight,
-                 forward = node.convolve.kind == ir::ConvolveKind::kForward;
-      const ir::Shape& filter = weight ? node.sizes : w.sizes;
-      const ir::Shape& image = forward ? node.sizes : weight ? w.sizes : x.sizes;
+      const auto [image, filter] = convolution_sizes(node);
       work.flops = work.flops + product(image) * filter[1] * filter[2] * filter[3] * 2;
     } else if (node.kind == ir::NodeKind::kAttention) {
       // The forward kernel computes two products of the size of the scores. The gradients compute the scores again. A
@@ -78,6 +92,29 @@ Work work_of(const Schedule& schedule, const Group& group) {
   work.bytes = simplify(work.bytes, graph.ranges());
   work.flops = simplify(work.flops, graph.ranges());
   return work;
+}
+
+Extent extent_of(const Schedule& schedule, const Group& group) {
+  Extent extent{group.sizes, "over", group.reduce_sizes};
+  if (group.kind == GroupKind::kBatch) {
+    IndexExpr elements;
+    for (const Group& member : group.members) elements = elements + product(member.sizes) * product(member.reduce_sizes);
+    extent = {{IndexExpr(static_cast<int64_t>(group.members.size()))}, "loops of", {elements}};
+  }
+  if (group.main == ir::kNone) return extent;
+  const ir::Node& node = schedule.graph.nodes[group.main];
+  extent = {node.sizes, "over", node.reduce_sizes};
+  if (node.kind == ir::NodeKind::kContract) {
+    extent = {node.sizes, "", {}};
+    if (node.sizes[0].is_const() && node.sizes[0].constant() == 1) extent.sizes.erase(extent.sizes.begin());
+    extent.sizes.push_back(node.reduce_sizes[0]);
+  } else if (node.kind == ir::NodeKind::kConvolve) {
+    const auto [image, filter] = convolution_sizes(node);
+    extent = {image, "by", {filter[1], filter[2], filter[3]}};
+  } else if (node.kind == ir::NodeKind::kAttention) {
+    extent = {node.operands[0].sizes, "to", {node.operands[1].sizes[2]}};
+  }
+  return extent;
 }
 
 namespace {

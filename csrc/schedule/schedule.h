@@ -107,6 +107,16 @@ struct Work {
 };
 Work work_of(const Schedule& schedule, const Group& group);
 
+/// The sizes that say best what a group computes. Of a product: [batch,] rows, columns, depth. Of a convolution in any
+/// direction: the forward output "by" the filter's channels and window. Of attention: the queries "to" the keys. Of loops:
+/// their sizes "over" the reduced ones.
+struct Extent {
+  ir::Shape sizes;
+  std::string word;  // The word between `sizes` and `others`.
+  ir::Shape others;
+};
+Extent extent_of(const Schedule& schedule, const Group& group);
+
 /// The schedule as text: groups, phases, placements.
 std::string str(const Schedule& schedule);
 

@@ -70,6 +70,8 @@ class SilentErrors {
 };
 
 int process_id() noexcept;
+/// The system's number of this thread, as debuggers and traces show it.
+int64_t thread_id() noexcept;
 /// CPU time of this thread so far, in seconds.
 double thread_seconds() noexcept;
 /// True in a child made by fork(), if the parent had called watch_forks(). Costs one load.

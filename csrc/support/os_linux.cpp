@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -264,6 +265,11 @@ SilentErrors::~SilentErrors() {
 }
 
 int process_id() noexcept { return static_cast<int>(getpid()); }
+
+int64_t thread_id() noexcept {
+  static thread_local const int64_t id = syscall(SYS_gettid);
+  return id;
+}
 
 double thread_seconds() noexcept {
   timespec now{};

@@ -177,6 +177,20 @@ bool merge_dims(const at::Tensor& src, const at::Tensor& dst, Shape& shape) {
 
 size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
+/// For those who record.
+runtime::LaunchInfoPtr copy_info(const CopyKernel& copy, const at::Tensor& src, const at::Tensor& dst, const Shape& shape,
+                                 const std::array<size_t, 3>& global) {
+  auto info = std::make_shared<runtime::LaunchInfo>();
+  info->kernel = copy.name, info->kind = "copy", info->origin = "aten::copy_";
+  info->global = global, info->local = copy.local, info->ops = 1;
+  info->bytes = static_cast<int64_t>(shape.size[0] * shape.places * (src.element_size() + dst.element_size()));
+  info->title = "copy ";
+  for (uint64_t k = shape.dims; k > 0; --k)
+    info->title.append(std::to_string(shape.size[k - 1])).append(k > 1 ? "x" : " @ aten::copy_");
+  info->title += ", " + runtime::amount(static_cast<double>(info->bytes), "B") + ": " + copy.name;
+  return info;
+}
+
 void launch_copy(runtime::Device& device, const std::pair<std::string, std::string>& types, const at::Tensor& src,
                  const at::Tensor& dst, const Shape& shape) {
   const bool wide = shape.places >= (uint64_t{1} << 32);
@@ -195,23 +209,8 @@ void launch_copy(runtime::Device& device, const std::pair<std::string, std::stri
   set(2, sizeof(cl_mem), &to.mem);
   set(3, sizeof dst_offset, &dst_offset);
   set(4, sizeof shape, &shape);
-  if (!runtime::recording()) {
-    queue.launch(copy.kernel.get(), 2, global, copy.local);
-    return;
-  }
-  cl_event event = nullptr;
-  queue.launch(copy.kernel.get(), 2, global, copy.local, &event);
-  runtime::LaunchRecord record;
-  record.kernel = copy.name;
-  record.kind = "copy";
-  record.origin = "aten::copy_";
-  record.device = device.index();
-  record.global = global;
-  record.local = copy.local;
-  record.ops = 1;
-  record.bytes = static_cast<int64_t>(shape.size[0] * shape.places * (src.element_size() + dst.element_size()));
-  runtime::add_record(std::move(record), event);
-  if (event != nullptr) clReleaseEvent(event);
+  queue.launch(copy.kernel.get(), 2, global, copy.local, nullptr, 0,
+               runtime::wanted() ? copy_info(copy, src, dst, shape, global) : nullptr);
 }
 
 bool same_layout(const at::Tensor& a, const at::Tensor& b) {

@@ -1,6 +1,7 @@
 // csrc/torch/plan_runner.cpp: calls exec::run with the addresses of torch tensors, and makes tensors of the results.
 #include "csrc/torch/plan_runner.h"
 
+#include <ATen/record_function.h>
 #include <c10/core/DeviceGuard.h>
 
 #include <array>
@@ -100,6 +101,8 @@ ir::DType ir_dtype(at::ScalarType type) {
 
 std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>& calls, const std::vector<int64_t>& symbols,
                                  const std::vector<at::Tensor>& inputs) {
+  at::RecordFunction range(at::RecordScope::FUNCTION);
+  if (range.isActive() && plan.op.empty()) range.before("ocl " + plan.label);  // torch itself records an eager op
   const int device = plan.device->index();
   const c10::DeviceGuard guard(at::Device(at::kPrivateUse1, static_cast<c10::DeviceIndex>(device)));
   const ir::Graph& graph = plan.schedule.graph;

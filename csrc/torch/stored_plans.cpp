@@ -199,6 +199,7 @@ std::optional<CompiledOp> compiled_from(const std::string& entry, const c10::Ope
   if (what == What::kPlan) {
     exec::PlanOptions options = context.options;
     options.label = "stored plan of " + name;
+    options.op = name.substr(0, name.find('.'));
     plan->plan = exec::make_plan(std::move(graph), device_at(device), context.binaries, options);
   }
   compiled.plan = std::move(plan);

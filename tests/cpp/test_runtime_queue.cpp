@@ -202,47 +202,50 @@ TEST_CASE("recording: nested, with times") {
     cl_mem mem = memory.where.mem;
     clSetKernelArg(kernel.get(), 0, sizeof(mem), &mem);
     const auto launch = [&](const std::string& name) {
-      if (!recording()) {
-        device.queue().launch(kernel.get(), 1, {1, 1, 1}, {1, 1, 1});
-        return;
-      }
-      cl_event event = nullptr;
-      device.queue().launch(kernel.get(), 1, {1, 1, 1}, {1, 1, 1}, recording_times() ? &event : nullptr);
-      LaunchRecord record;
-      record.kernel = name;
-      add_record(record, event);
-      if (event) clReleaseEvent(event);
+      LaunchInfo info;
+      info.kernel = name;
+      device.queue().launch(kernel.get(), 1, {1, 1, 1}, {1, 1, 1}, nullptr, 0, std::make_shared<const LaunchInfo>(info));
     };
+    const auto names = [](const std::vector<CommandRecord>& records) {
+      std::vector<std::string> list;
+      for (const CommandRecord& record : records) list.push_back(record.info ? record.info->kernel : name(record.type));
+      return list;
+    };
+    using Names = std::vector<std::string>;
     launch("unseen");
-    begin_recording(true);
+    const int outer = begin_recording(true);
     launch("outer 1");
-    begin_recording(false);
-    CHECK(recording_times());
+    const int inner = begin_recording(false), all = begin_recording(false, true);
+    CHECK(wanted() == (kLaunches | kTimes | kAllCommands));
     launch("inner");
-    const auto inner = end_recording();
-    launch("outer 2");
-    const auto outer = end_recording();
+    const uint32_t zero = 0;
+    device.queue().fill(mem, memory.where.offset_bytes, 64, &zero, sizeof(zero));
+    const auto of_outer_while_open = end_recording(outer);
+    launch("late");
+    const auto of_inner = end_recording(inner), of_all = end_recording(all);
     launch("unseen");
-    CHECK(!recording());
-    CHECK(!recording_times());
-    CHECK(end_recording().empty());
-    REQUIRE(inner.size() == 1);
-    CHECK(inner[0].kernel == "inner");
-    REQUIRE(outer.size() == 3);
-    CHECK(outer[0].kernel == "outer 1");
-    CHECK(outer[1].kernel == "inner");
-    CHECK(outer[2].kernel == "outer 2");
-    for (const LaunchRecord& record : outer) {
+    CHECK(wanted() == 0);
+    CHECK(end_recording(inner).empty());
+    CHECK(names(of_outer_while_open) == Names{"outer 1", "inner"});
+    CHECK(names(of_inner) == Names{"inner", "late"});
+    CHECK(names(of_all) == Names{"inner", "fill", "late"});
+    CHECK(of_all[1].bytes == 64);
+    for (const CommandRecord& record : of_outer_while_open) {
       CHECK(record.queued_ns > 0);
       CHECK(record.queued_ns <= record.start_ns);
       CHECK(record.start_ns < record.end_ns);
+      CHECK(record.called_ns <= record.returned_ns);
     }
-    CHECK(outer[0].end_ns <= outer[2].start_ns);
-    begin_recording(false);
-    launch("untimed");
-    const auto untimed = end_recording();
-    REQUIRE(untimed.size() == 1);
-    CHECK(untimed[0].start_ns == 0);
+    CHECK(of_outer_while_open[0].end_ns <= of_outer_while_open[1].start_ns);
+    CHECK(of_inner[0].start_ns == 0);
+
+    // More events than are kept at the same time.
+    const int many = begin_recording(true);
+    for (int i = 0; i < 10000; ++i) device.queue().fill(mem, memory.where.offset_bytes, 4, &zero, sizeof(zero));
+    for (int i = 0; i < 5000; ++i) launch("many");
+    const auto of_many = end_recording(many);
+    CHECK(of_many.size() == 5000);
+    CHECK(std::all_of(of_many.begin(), of_many.end(), [](const CommandRecord& r) { return r.end_ns > r.start_ns; }));
     device.synchronize();
   });
 }

@@ -16,7 +16,8 @@ PAGES = [p for p in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) 
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[p.name for p in PAGES])
-def test_page(page):
+def test_page(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # pages write files
     if torch.ocl.device_count() == 0:
         pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
     torch._dynamo.reset()

@@ -26,6 +26,8 @@ class LaunchRecord:
     queued_ns: int
     start_ns: int
     end_ns: int
+    stream: int = 0
+    title: str = ""  # "gemm 64x10x4096 @ model.py:61, 5.24 MFLOP, 1.20 MB: addmm"
 
     @property
     def time_us(self) -> float:
@@ -40,11 +42,11 @@ def record(*, timing: bool = False) -> Iterator[list[LaunchRecord]]:
     `timing=True` also measures each kernel, and waits for the device at the end of the block.
     """
     launches: list[LaunchRecord] = []
-    _C.exec.begin_recording(timing)
+    recording = _C.exec.begin_recording(timing)
     try:
         yield launches
     finally:
-        for row in _C.exec.end_recording():
+        for row in _C.exec.end_recording(recording):
             launches.append(
                 LaunchRecord(
                     kernel=row["kernel"],
@@ -59,5 +61,7 @@ def record(*, timing: bool = False) -> Iterator[list[LaunchRecord]]:
                     queued_ns=row["queued_ns"],
                     start_ns=row["start_ns"],
                     end_ns=row["end_ns"],
+                    stream=row["stream"],
+                    title=row["title"],
                 )
             )

@@ -61,6 +61,7 @@ def register() -> None:
     utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
+    _C.register_profilers()
     # The fast paths of nn.TransformerEncoder and MultiheadAttention use an op that only CUDA and the CPU have.
     torch.backends.mha.set_fastpath_enabled(False)
     _print_from_the_cpu()

@@ -42,6 +42,9 @@ from torch_ocl_compile.device.memory import reset_accumulated_memory_stats as re
 from torch_ocl_compile.device.memory import reset_peak_host_memory_stats as reset_peak_host_memory_stats
 from torch_ocl_compile.device.memory import reset_peak_memory_stats as reset_peak_memory_stats
 from torch_ocl_compile.device.memory import set_per_process_memory_fraction as set_per_process_memory_fraction
+from torch_ocl_compile.device.profile import Profile as Profile
+from torch_ocl_compile.device.profile import ProfileRow as ProfileRow
+from torch_ocl_compile.device.profile import profile as profile
 from torch_ocl_compile.device.record import LaunchRecord as LaunchRecord
 from torch_ocl_compile.device.record import record as record
 

@@ -179,7 +179,7 @@ def _compile(name: str, overload: str, args: list[Any], same: list[int], level: 
     if lowered.after is not None:
         raise UnsupportedError("a result is computed on the host")
     results = [traced.result(r) for r in lowered.results]
-    plan = make_plan(lowered, dict(config.compile_options(None)), label)
+    plan = make_plan(lowered, {**config.compile_options(None), "op": name}, label)
     log.debug("%s: compiled for %s, %d launches", label, level.name.lower(), plan.launch_count)
     graph = lowered.graph.str()
     return EagerPlan(plan, inputs, symbols, traced.returns(results), graph=graph)

@@ -20,8 +20,20 @@ def source_line(node: torch.fx.Node) -> str:
     return f"{path.rsplit('/', 1)[-1]}:{line}"
 
 
+def module_name(node: torch.fx.Node) -> str:
+    """module layers.0 (Linear), "" if unknown: the place in a model whose code is all torch's, such as nn.Sequential."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    if not stack:
+        return ""
+    path, kind = list(stack.values())[-1]
+    names = re.findall(r"\['?([^'\]]+)'?\]|\.(\w+)", path)[1:]  # the first is Dynamo's name of the model
+    path = ".".join(a or b for a, b in names if (a or b) != "_modules")
+    kind = kind if isinstance(kind, str) else kind.__name__
+    return f"module {path} ({kind.rsplit('.', 1)[-1]})" if path else f"module {kind.rsplit('.', 1)[-1]}"
+
+
 def origin(node: torch.fx.Node) -> ir.Origin:
-    return ir.Origin(str(node.target), source_line(node))
+    return ir.Origin(str(node.target), source_line(node) or module_name(node))
 
 
 def describe_value(node: torch.fx.Node) -> str:

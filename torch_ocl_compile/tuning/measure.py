@@ -290,11 +290,11 @@ def _time(plan: Any, inputs: list[torch.Tensor], seconds: float = SECONDS) -> fl
     times: list[float] = []
     start = time.perf_counter()
     while len(times) < 2 or (time.perf_counter() - start < seconds and len(times) < 100):
-        _C.exec.begin_recording(True)
+        recording = _C.exec.begin_recording(True)
         try:
             plan.run(list(inputs))
         finally:
-            rows = _C.exec.end_recording()
+            rows = _C.exec.end_recording(recording)
         times.append(sum(row["end_ns"] - row["start_ns"] for row in rows) / 1e6)
     return statistics.median(times)
 

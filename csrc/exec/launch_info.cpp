@@ -1,0 +1,85 @@
+// csrc/exec/launch_info.cpp: see launch_info.h.
+#include "csrc/exec/launch_info.h"
+
+#include <algorithm>
+
+namespace ocl::exec {
+namespace {
+
+/// "aten.convolution.default" -> "convolution".
+std::string short_op(const std::string& op) {
+  const size_t first = op.find('.'), last = op.rfind('.');
+  if (first == std::string::npos || first == last) return op;
+  return op.substr(first + 1, last - first - 1);
+}
+
+void add(std::vector<std::string>& list, const std::string& item) {
+  if (!item.empty() && std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
+}
+
+/// The first `most` of the list, and how many are left out.
+std::string some_of(const std::vector<std::string>& list, size_t most) {
+  std::string text;
+  for (size_t i = 0; i < std::min(list.size(), most); ++i) text += (i ? ", " : "") + list[i];
+  if (list.size() > most) text += " +" + std::to_string(list.size() - most);
+  return text;
+}
+
+std::string sizes_text(const Plan& plan, const schedule::Extent& extent) {
+  const auto times = [&](const ir::Shape& sizes) {
+    std::string text;
+    for (const ir::IndexExpr& size : sizes) text.append(text.empty() ? "" : "x").append(std::to_string(value_of(plan, size)));
+    return text.empty() ? "1" : text;
+  };
+  return times(extent.sizes) + (extent.others.empty() ? "" : " " + extent.word + " " + times(extent.others));
+}
+
+/// "gemm 64x10x4096 @ model.py:61, 5.24 MFLOP, 1.20 MB: addmm".
+std::string title(const Plan& plan, const Launch& launch, const runtime::LaunchInfo& info) {
+  const schedule::Group& group = plan.schedule.groups[static_cast<size_t>(launch.group)];
+  std::vector<std::string> ops, sources;
+  for (const ir::NodeId node : group.nodes()) {
+    const ir::Origin& origin = plan.schedule.graph.nodes[static_cast<size_t>(node)].origin;
+    add(ops, short_op(origin.op));
+    add(sources, origin.source);
+  }
+  if (sources.empty()) add(sources, plan.op);
+  std::string text = info.kind + " " + sizes_text(plan, schedule::extent_of(plan.schedule, group));
+  if (!sources.empty()) text += " @ " + some_of(sources, 1);
+  if (info.flops > 0) text += ", " + runtime::amount(static_cast<double>(info.flops), "FLOP");
+  text += ", " + runtime::amount(static_cast<double>(info.bytes), "B");
+  if (!ops.empty()) text += ": " + some_of(ops, 3);
+  return text;
+}
+
+}  // namespace
+
+int64_t value_of(const Plan& plan, const ir::IndexExpr& expr) {
+  if (expr.is_const()) return expr.constant();
+  return ir::evaluate(expr, [&](ir::Symbol s) -> int64_t {
+    OCL_ASSERT(s.kind == ir::SymbolKind::kSize && s.index < static_cast<int>(plan.symbols.size()),
+               "a launch depends on a symbol that is no size of the graph");
+    return plan.symbols[static_cast<size_t>(s.index)];
+  });
+}
+
+runtime::LaunchInfoPtr launch_info(const Plan& plan, const Launch& launch) {
+  auto info = std::make_shared<runtime::LaunchInfo>();
+  info->kernel = launch.source.name;
+  info->kind = launch.source.kind;
+  info->origin = launch.origin;
+  info->global = launch.global;
+  info->local = launch.source.local;
+  info->ops = launch.ops;
+  info->bytes = value_of(plan, launch.work.bytes);
+  info->flops = value_of(plan, launch.work.flops);
+  const schedule::Group& group = plan.schedule.groups[static_cast<size_t>(launch.group)];
+  if (group.kind == schedule::GroupKind::kTemplate) {
+    const KernelLevel level = kernel_row(group.launch.kernel).level;
+    info->tensor_cores = level == KernelLevel::k_warp || level == KernelLevel::k_warpgroup;
+  }
+  info->title = title(plan, launch, *info);
+  return info;
+}
+
+}  // namespace ocl::exec

@@ -1,0 +1,64 @@
+// csrc/runtime/clock.cpp: see clock.h.
+#include "csrc/runtime/clock.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "csrc/runtime/cl.h"
+#include "csrc/runtime/device.h"
+#include "csrc/runtime/history.h"
+
+namespace ocl::runtime {
+namespace {
+
+constexpr int kTries = 8;
+constexpr int64_t kLongEnough = 1000000;  // ns between two samples that tell how fast one clock gains on the other
+
+}  // namespace
+
+std::optional<ClockSample> sample_clock(Device& device) {
+  cl_int status = CL_SUCCESS;
+  // Its own queue: the work of the device's streams neither delays it nor waits for it.
+  const QueueHandle queue(clCreateCommandQueue(device.context(), device.id(), CL_QUEUE_PROFILING_ENABLE, &status));
+  OCL_CHECK(status, "clCreateCommandQueue on " + device.describe());
+  const MemHandle memory(clCreateBuffer(device.context(), CL_MEM_READ_WRITE, 64, nullptr, &status));
+  OCL_CHECK(status, "clCreateBuffer on " + device.describe());
+  // The command is enqueued after `before` and ends before `after`. Each try narrows the difference of the clocks.
+  int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max(), end = 0;
+  for (int i = 0; i < kTries; ++i) {
+    const cl_uint zero = 0;
+    cl_event raw = nullptr;
+    const int64_t before = unix_ns();
+    OCL_CHECK(clEnqueueFillBuffer(queue.get(), memory.get(), &zero, sizeof zero, 0, 64, 0, nullptr, &raw), device.describe());
+    const EventHandle event(raw);
+    OCL_CHECK(clWaitForEvents(1, &raw), device.describe());
+    const int64_t after = unix_ns();
+    cl_ulong queued = 0, ended = 0;
+    if (clGetEventProfilingInfo(raw, CL_PROFILING_COMMAND_QUEUED, sizeof queued, &queued, nullptr) != CL_SUCCESS ||
+        clGetEventProfilingInfo(raw, CL_PROFILING_COMMAND_END, sizeof ended, &ended, nullptr) != CL_SUCCESS || ended == 0)
+      return std::nullopt;
+    end = static_cast<int64_t>(ended);
+    most = std::min(most, after - end);
+    if (queued != 0) least = std::max(least, before - static_cast<int64_t>(queued));
+  }
+  if (least > most) least = most;  // the driver's time of enqueueing is not of the same clock
+  const int64_t middle = least + (most - least) / 2;
+  return ClockSample{end, end + middle, (most - least) / 2};
+}
+
+DeviceClock::DeviceClock(std::optional<ClockSample> first, ClockSample last) : from_(last), doubt_ns_(last.doubt_ns) {
+  if (!first) return;
+  doubt_ns_ = std::max(doubt_ns_, first->doubt_ns);
+  const int64_t passed = last.device_ns - first->device_ns;
+  const int64_t gained = (last.unix_ns - first->unix_ns) - passed;
+  if (passed > kLongEnough) drift_ = static_cast<double>(gained) / static_cast<double>(passed);
+}
+
+int64_t DeviceClock::unix_ns(int64_t device_ns) const {
+  const int64_t passed = device_ns - from_.device_ns;
+  return from_.unix_ns + passed + static_cast<int64_t>(drift_ * static_cast<double>(passed));
+}
+
+void DeviceClock::move(int64_t ns) { from_.unix_ns += std::clamp<int64_t>(ns, 0, doubt_ns_); }
+
+}  // namespace ocl::runtime
