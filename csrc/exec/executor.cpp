@@ -119,6 +119,8 @@ void enqueue(Plan& plan, Launch& launch, runtime::Queue& queue) {
   record.kind = launch.source.kind;
   record.origin = launch.origin;
   record.device = plan.device->index();
+  record.graph = plan.label;
+  record.group = launch.group;
   record.global = launch.global;
   record.local = launch.source.local;
   record.ops = launch.ops;

@@ -159,6 +159,7 @@ std::vector<runtime::KernelText> add_steps(Plan& plan, const Caps& caps, const P
     }
     Launch launch;
     launch.origin = origin_of(schedule, group);
+    launch.group = static_cast<int>(position);
     launch.ops = node_count(group);
     launch.work = schedule::work_of(schedule, group);
     const std::string where = "group " + std::to_string(position) + " of the " + options.label + ": " + launch.origin;
@@ -183,6 +184,7 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
                                 const PlanOptions& options) {
   auto plan = std::make_unique<Plan>();
   plan->device = &device;
+  plan->label = options.label;
   plan->arena_purpose = std::make_shared<const std::string>("intermediate results of " + options.label);
   plan->results_purpose = std::make_shared<const std::string>("results of " + options.label);
   plan->kept_purpose = std::make_shared<const std::string>("packed weights of " + options.label);

@@ -52,6 +52,7 @@ struct Launch {
   std::vector<BufferSource> buffers;
   runtime::KernelHandle kernel;
   std::string origin;
+  int group = 0;  // position in the schedule's groups
   int ops = 0;
   int name_id = 0;  // number of the kernel's name, for the queue's error messages
   schedule::Work work;
@@ -75,6 +76,7 @@ struct Step {
 /// A compiled graph on one device. Not copyable; calls are serialised by `mutex` (kernel arguments are state).
 struct Plan {
   runtime::Device* device = nullptr;
+  std::string label;  // PlanOptions::label
   schedule::Schedule schedule;
   std::vector<Launch> launches;
   std::vector<Step> steps;

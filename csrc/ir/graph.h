@@ -159,6 +159,7 @@ struct Origin {
 struct Node {
   NodeKind kind = NodeKind::kMap;
   Origin origin;
+  std::vector<Origin> inlined;  // of kMap nodes whose bodies have moved into this one; for explain, not printed
   Shape sizes;  // loops i0 ..: kMap, kReduce, kScan; kContract: {b, m, n}; kConvolve, kAttention: the first output's sizes
   Shape reduce_sizes;  // loops r0 ..: kReduce; kScan: one; kContract: {k}
   Body body;           // kMap, kReduce, kScan

@@ -19,6 +19,8 @@ struct LaunchRecord {
   int64_t bytes = 0;  // read + written, analytic
   int64_t flops = 0;
   int64_t queued_ns = 0, start_ns = 0, end_ns = 0;
+  std::string graph;  // label of the compiled graph; "" for what no graph launches
+  int group = 0;      // its position in that graph
 };
 
 /// Starts and stops recording. Calls nest: an inner recording's launches belong to the outer one too. `timing` asks for device

@@ -48,7 +48,7 @@ Cluster cluster_of(const Schedule& schedule, ir::NodeId node, const Caps& caps);
 
 /// Both clusters as one launch, with the loops of one of them. nullopt if the loops cannot be matched so that each value that
 /// one cluster stores and the other touches belongs to the same iteration, or if no order of phases fits. The caller checks
-/// that no path leads from one to the other through a third.
-std::optional<Cluster> combine(const Schedule& schedule, const Cluster& a, const Cluster& b);
+/// that no path leads from one to the other through a third. `why_not` becomes the reason for nullopt.
+std::optional<Cluster> combine(const Schedule& schedule, const Cluster& a, const Cluster& b, const char*& why_not);
 
 }  // namespace ocl::schedule

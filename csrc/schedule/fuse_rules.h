@@ -18,10 +18,11 @@ struct FuseRule {
   const char* name;
   bool (*applies)(const Fusion&);  // about the kinds of the two
   bool (*worth)(const Fusion&);
-  const char* reason;  // why it is worth it
+  const char* reason;   // why it is worth it
+  const char* why_not;  // why it is not, where `worth` says no
 };
 
-/// The first row that applies decides. Null: no row, or not worth it; `refused` then names the rule.
-const FuseRule* find_rule(const Fusion& fusion, std::string& refused);
+/// The first row that applies decides. Null: no row, or not worth it; `why_not` then is the reason.
+const FuseRule* find_rule(const Fusion& fusion, const char*& why_not);
 
 }  // namespace ocl::schedule

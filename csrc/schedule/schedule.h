@@ -40,6 +40,19 @@ struct Phase {
   std::vector<ir::NodeId> nodes;
 };
 
+/// A group that fusion could have joined with this one and did not.
+struct Neighbour {
+  enum class Relation : uint8_t {
+    kProducer,  // it stores what this group reads
+    kConsumer,  // it reads what this group stores
+    kSibling,   // both read the same buffer
+  };
+  Relation relation = Relation::kProducer;
+  ir::NodeId node = ir::kNone;      // a node of the neighbour
+  ir::BufferId buffer = ir::kNone;  // what both touch
+  const char* reason = "";          // why the two are apart; a literal
+};
+
 struct Group {
   GroupKind kind = GroupKind::kLoops;
   /// kLoops: the loops that all nodes share, outermost first. The nodes' indices use these loops: node.sizes = sizes for every
@@ -55,7 +68,8 @@ struct Group {
   std::vector<ir::NodeId> epilogue;  // kTemplate: Map nodes over the main node's loops, in order
   std::vector<Group> members;        // kBatch
   ir::NodeId call = ir::kNone;       // kCall
-  std::vector<std::string> reasons;  // why nodes were fused or not, for explain
+  std::vector<std::string> reasons;  // why nodes were fused, for explain
+  std::vector<Neighbour> apart;      // why no more were, for explain; the members of a batch have their own
   /// All nodes of the group in program order.
   std::vector<ir::NodeId> nodes() const;
 };

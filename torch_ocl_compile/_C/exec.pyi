@@ -72,6 +72,9 @@ class Plan:
     def launch_count(self) -> int: ...
     def run(self, args: list[Any]) -> list[torch.Tensor]: ...  # sizes s0, s1, ..., then tensors
     def describe(self) -> list[dict[str, Any]]: ...  # a launch each: name, kind, text, origin, ops, bytes, flops
+    def report(
+        self,
+    ) -> dict[str, Any]: ...  # launches with nodes and neighbours, buffers, memory; numbers are of the last call
     def timings(self) -> dict[str, Any]: ...  # seconds; passes as (name, milliseconds, verified)
     def output_strides(self) -> list[list[int]]: ...  # an empty list where symbolic
     def schedule(self) -> str: ...

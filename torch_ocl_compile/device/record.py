@@ -26,6 +26,8 @@ class LaunchRecord:
     queued_ns: int
     start_ns: int
     end_ns: int
+    graph: str = ""  # label of the compiled graph; "" for what no graph launches
+    group: int = 0  # its position in that graph
 
     @property
     def time_us(self) -> float:
@@ -59,5 +61,7 @@ def record(*, timing: bool = False) -> Iterator[list[LaunchRecord]]:
                     queued_ns=row["queued_ns"],
                     start_ns=row["start_ns"],
                     end_ns=row["end_ns"],
+                    graph=row["graph"],
+                    group=row["group"],
                 )
             )
