@@ -16,10 +16,11 @@ PAGES = [p for p in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) 
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[p.name for p in PAGES])
-def test_page(page):
+def test_page(page, tmp_path, monkeypatch):
     if torch.ocl.device_count() == 0:
         pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
     torch._dynamo.reset()
+    monkeypatch.chdir(tmp_path)  # for the files that a page writes
     text = page.read_text()
     names = {"__name__": page.stem}
     for block in BLOCK.finditer(text):
