@@ -40,5 +40,7 @@ def _break(reason: Any) -> Break:
 def _sentence(lines: Iterable[str]) -> str:
     """Dynamo's explanation where it gives one, after its short name of the break."""
     listed = list(lines)
+    if listed == ["step_unsupported"]:  # Dynamo's word, without an explanation
+        return "Dynamo cannot capture this line"
     explanation = next((line.partition(":")[2].strip() for line in listed if line.startswith("Explanation:")), "")
     return ": ".join(part for part in (listed[0] if listed else "unknown", explanation) if part)

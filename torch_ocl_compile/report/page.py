@@ -148,7 +148,7 @@ def _summary(it: Findings, kernels: list[dict[str, Any]]) -> dict[str, Any]:
         "launches": len(kernels),
         "time_us": time if any(g.time_us for g in it.graphs) else None,
         "roof": sum(min(roof, 1.0) * us for roof, us in roofs) / sum(us for _, us in roofs) if roofs else None,
-        "fused": sum(row["k"].nodes for row in kernels),
+        "aten": sum(g.aten_nodes for g in it.graphs),
         "compile": sum(it.phases.values()),
         "eager": sum(it.eager_in_graphs.values()) + sum(it.eager_outside.values()),
         "peak": max((g.memory.peak for g in it.graphs), default=0),
