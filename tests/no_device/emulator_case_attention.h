@@ -1,5 +1,5 @@
-// tests/no_device/emulator_case_attention.h: emulated attention_warpgroup or attention_warp, queries behind each other in
-// memory as [b, l, h, d]. Arguments: batch heads, heads of q per head of k, queries keys offset.
+// tests/no_device/emulator_case_attention.h: emulates attention_warpgroup or attention_warp, with operands [b, l, h, d]
+// in memory. Arguments: batch, heads, heads of q per head of k, queries, keys, offset.
 #if MASK == 1
 using Mask = unsigned char;
 #elif MASK == 3
@@ -52,7 +52,7 @@ int run_case(int, char** argv) {
       y.data(), 0);
   });
   const ocl::checks::Attention shape{batch, heads, group, queries, keys, DEPTH, WIDTH, 0.125, CAUSAL};
-  // Rows [b, l, h, d] by the index of a query or key [b, h, l].
+  // Maps the index of a query or key in [b, h, l] to its row in [b, l, h, d].
   const auto rows_of = [](const std::vector<float>& x, ulong offset, int length, int heads, long size) {
     return [=, &x](size_t r) {
       return &x[offset + (r / length / heads * length + r % length) * heads * size + r / length % heads * size];

@@ -1,5 +1,5 @@
-# torch_ocl_compile/compile/debug.py: what was compiled: records and dumps.
-"""Logs go through `logging.getLogger(__name__)` of each file: TORCH_LOGS="+torch_ocl_compile" shows them all,
+# torch_ocl_compile/compile/debug.py: records and dumps of compiled graphs.
+"""Each file logs to `logging.getLogger(__name__)`. TORCH_LOGS="+torch_ocl_compile" shows all logs,
 "+torch_ocl_compile.lowering" one part. TORCH_OCL_DUMP=dir writes every graph as text."""
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from torch_ocl_compile import config
 from torch_ocl_compile.lowering.fallback import FALLBACKS
 
 log = logging.getLogger(__name__)
-KEPT = 64  # records of compiled graphs
+KEPT = 64  # Number of records of compiled graphs that are kept.
 
 
 @dataclass
 class Record:
-    """One compiled graph."""
+    """A compiled graph."""
 
     label: str
     fx_nodes: int
     kernels: int
     calls: int
-    text: Callable[[], str]  # the ir.Graph
+    text: Callable[[], str]  # Prints the ir.Graph.
     plan: Any
 
 
 _records: deque[Record] = deque(maxlen=KEPT)
-_collections: list[list[Record]] = []  # of collecting()
+_collections: list[list[Record]] = []  # The lists of all open collecting() blocks.
 _counts = {"compiled": 0, "loaded": 0}
 
 
 def next_label(kind: str, *, loaded: bool = False) -> str:
-    """forward_0, backward_1, ...: names dumps and plans. `loaded`: the graph comes from the cache."""
+    """The name of a graph in dumps and plans: forward_0, backward_1, ... `loaded`: the graph comes from the cache."""
     number = sum(_counts.values())
     _counts["loaded" if loaded else "compiled"] += 1
     return f"{kind}_{number}"
 
 
 def compiled_graphs() -> int:
-    """How many graphs have come to the compiler in this process."""
+    """Number of graphs that were compiled in this process."""
     return _counts["compiled"]
 
 
 def loaded_graphs() -> int:
-    """How many graphs have come from the cache instead."""
+    """Number of graphs that were loaded from the cache."""
     return _counts["loaded"]
 
 
@@ -73,7 +73,7 @@ def records() -> list[Record]:
 
 @contextmanager
 def collecting() -> Iterator[list[Record]]:
-    """Every graph that is compiled in the block, oldest first."""
+    """A list of every graph that is compiled in the block, oldest first."""
     found: list[Record] = []
     _collections.append(found)
     try:
@@ -97,11 +97,11 @@ def _open_for_user_alone(path: str, flags: int) -> int:
 
 
 def fallback_counts() -> dict[str, int]:
-    """Op and reason -> how many nodes ran eagerly."""
+    """ "op: reason" -> number of nodes that ran eagerly."""
     return {f"{op}: {reason}": count for (op, reason), count in FALLBACKS.items()}
 
 
 def fallbacks_since(before: dict[str, int]) -> dict[str, int]:
-    """What fallback_counts() has counted since it returned `before`."""
+    """The difference between fallback_counts() now and `before`."""
     after = fallback_counts()
     return {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}

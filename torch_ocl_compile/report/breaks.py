@@ -12,10 +12,10 @@ from torch._dynamo import utils
 class Break:
     """A graph break."""
 
-    reason: str  # one sentence
-    details: str  # all that Dynamo says
-    place: str  # "model.py:9"
-    code: str  # the line there
+    reason: str  # One sentence.
+    details: str  # All that Dynamo says.
+    place: str  # "model.py:9".
+    code: str  # The line there.
 
 
 @dataclass
@@ -26,7 +26,9 @@ class Breaks:
 
     def found(self) -> list[Break]:
         reasons = utils.graph_break_reasons
-        new = reasons[self.seen :] if len(reasons) >= self.seen else list(reasons)  # torch._dynamo.reset() empties it
+        new = (
+            reasons[self.seen :] if len(reasons) >= self.seen else list(reasons)
+        )  # The list was emptied by torch._dynamo.reset().
         return list(dict.fromkeys(_break(reason) for reason in new))
 
 
@@ -40,7 +42,7 @@ def _break(reason: Any) -> Break:
 def _sentence(lines: Iterable[str]) -> str:
     """Dynamo's explanation where it gives one, after its short name of the break."""
     listed = list(lines)
-    if listed == ["step_unsupported"]:  # Dynamo's word, without an explanation
+    if listed == ["step_unsupported"]:  # Dynamo's word, without an explanation.
         return "Dynamo cannot capture this line"
     explanation = next((line.partition(":")[2].strip() for line in listed if line.startswith("Explanation:")), "")
     return ": ".join(part for part in (listed[0] if listed else "unknown", explanation) if part)

@@ -9,7 +9,7 @@ from typing import Any
 from torch_ocl_compile.report.findings import Findings, Graph
 from torch_ocl_compile.report.kernels import Kernel
 
-_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # a name, which nothing loads
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # A name, which nothing loads.
 
 
 _UNITS = [(10**9, "GB"), (10**6, "MB"), (10**3, "kB"), (1, "B")]
@@ -25,7 +25,7 @@ def memory_chart(graph: Graph) -> dict[str, Any]:
         ("results", memory.results),
     ]
     rows = []
-    for launch in range(len(memory.live) + 1):  # a step chart needs an end
+    for launch in range(len(memory.live) + 1):  # A step chart needs an end.
         live = memory.live[min(launch, len(memory.live) - 1)]
         for order, (what, size) in enumerate([*constant, ("intermediate", live)]):
             if size or what == "intermediate":

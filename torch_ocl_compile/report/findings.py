@@ -20,8 +20,8 @@ class Graph:
     device: int
     kernels: list[Kernel]
     memory: Memory
-    decisions: list[str]  # of the scheduler, with reasons
-    passes: list[tuple[str, float]]  # of the scheduler, milliseconds
+    decisions: list[str]  # What the scheduler decided, with reasons.
+    passes: list[tuple[str, float]]  # The scheduler's passes, in milliseconds.
 
     @property
     def time_us(self) -> float | None:
@@ -44,9 +44,9 @@ class Findings:
     breaks: list[Break] = field(default_factory=list)
     eager_in_graphs: dict[str, int] = field(
         default_factory=dict
-    )  # op and reason -> nodes of graphs that run on the CPU
-    eager_outside: dict[str, int] = field(default_factory=dict)  # op -> calls of eager ops that ran on the CPU
-    phases: dict[str, float] = field(default_factory=dict)  # of compilation, seconds
-    roofline: Roofline | None = None  # of the device; None if nothing was measured
-    model_lines: dict[str, str] = field(default_factory=dict)  # "model.py:9" -> the line
-    outside: list[LaunchRecord] = field(default_factory=list)  # launches of eager ops and copies, if measured
+    )  # Op and reason -> nodes of graphs that run on the CPU.
+    eager_outside: dict[str, int] = field(default_factory=dict)  # Op -> calls of eager ops that ran on the CPU.
+    phases: dict[str, float] = field(default_factory=dict)  # Phases of compilation, in seconds.
+    roofline: Roofline | None = None  # The device's limits. None if nothing was measured.
+    model_lines: dict[str, str] = field(default_factory=dict)  # "model.py:9" -> the line.
+    outside: list[LaunchRecord] = field(default_factory=list)  # Launches of eager ops and copies, if measured.

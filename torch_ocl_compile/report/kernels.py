@@ -17,10 +17,10 @@ _RELATIONS = {"producer": "reads the result of", "consumer": "computes an input 
 class Apart:
     """A kernel beside another one, and why the two are not one."""
 
-    relation: str  # producer, consumer, sibling: what the other one is
-    group: int  # its position in the graph
-    op: str  # one of its ops
-    tensor: str  # what both touch, as "f32[8, 64]"
+    relation: str  # What the other one is: "producer", "consumer", "sibling".
+    group: int  # Its position in the graph.
+    op: str  # One of its ops.
+    tensor: str  # What both touch, as "f32[8, 64]".
     bytes: int | None
     reason: str
 
@@ -36,22 +36,22 @@ class Kernel:
     position: int
     name: str
     kind: str
-    variant: str  # of a hand-written kernel
+    variant: str  # The row and variant of a hand-written kernel, "" for others.
     origin: str
-    ops: list[str]  # aten ops, without repetition, with how often: "aten.relu.default x2"
-    lines: list[str]  # of the model: "model.py:9"
+    ops: list[str]  # Each aten op once, with how often it occurs: "relu x2".
+    lines: list[str]  # Lines of the model: "model.py:9".
     nodes: int
     fused: list[str]
     apart: list[Apart]
     bytes: int | None
     flops: int | None
-    precision: str  # of its arithmetic: f32, f16, bf16
+    precision: str  # Precision of its arithmetic: "f32", "f16", "bf16".
     work_groups: list[int | None]
     local: list[int]
     reads: list[str]
     writes: list[str]
     text: str
-    kept: bool  # runs only when a parameter has changed
+    kept: bool  # It runs only when a parameter has changed.
     times_us: list[float] = field(default_factory=list)
 
     @property

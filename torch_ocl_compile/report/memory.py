@@ -19,10 +19,10 @@ class Held:
 
     tensor: str
     bytes: int
-    what: str  # parameter, argument, result, intermediate, packed parameter, scratch
-    op: str  # that wrote it, "" for arguments
+    what: str  # "parameter", "argument", "result", "intermediate", "packed parameter", "scratch".
+    op: str  # The op that wrote it, "" for arguments.
     line: str
-    first: int  # launches through which it lives
+    first: int  # The first launch of its life; `last` is the last one.
     last: int
 
 
@@ -31,10 +31,10 @@ class Memory:
     parameters: int
     arguments: int
     results: int
-    kept: int  # packed parameters
-    arena: int  # the block that holds all intermediate results
-    live: list[int]  # bytes of intermediate results at each launch
-    peak_at: int  # the launch
+    kept: int  # Bytes of packed parameters.
+    arena: int  # The block that holds all intermediate results.
+    live: list[int]  # Bytes of intermediate results at each launch.
+    peak_at: int  # The launch where `live` is largest.
     largest: list[Held]
 
     @property

@@ -25,9 +25,9 @@ from torch_ocl_compile.report import charts
 from torch_ocl_compile.report.findings import Findings
 from torch_ocl_compile.report.kernels import Kernel, short
 
-_MOST_CHARTS = 12  # of memory; graphs beyond that, by their peak, have a row of the table alone
-_MOST_TENSORS = 12  # that a kernel reads or writes, by name
-_LIGHT, _DARK = "friendly", "github-dark"  # styles of Pygments
+_MOST_CHARTS = 12  # So many graphs, those with the highest peaks, have a chart of memory.
+_MOST_TENSORS = 12  # A kernel's row names so many tensors.
+_LIGHT, _DARK = "friendly", "github-dark"  # Styles of Pygments.
 
 
 def render(it: Findings) -> str:

@@ -34,7 +34,7 @@ class Phases:
         capture = max(spent.get("entire_frame_compile", 0.0) - backend, 0.0)
         late = spent.get(
             "entire_backward_compile", 0.0
-        )  # of backward graphs that are compiled when they are first needed
+        )  # Some backward graphs are compiled when they are first needed.
         traced = max(backend + late - sum(parts.values()), 0.0)
         return {"capture (Dynamo)": capture, "trace and lower (AOTAutograd)": traced, **parts}
 

@@ -16,14 +16,14 @@ from torch_ocl_compile.errors import InternalError
 
 _DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 _ROUNDS = 8
-_LEAST_US = 2000.0  # a kernel that runs this long hides the time of its launch
-_TENSOR_SIZES = [2**24, 2**26, 2**28]  # elements
+_LEAST_US = 2000.0  # A kernel that runs this long hides the time of its launch.
+_TENSOR_SIZES = [2**24, 2**26, 2**28]  # Elements.
 _PRODUCT_SIZES = [768, 2048, 8192]
 
 
 @dataclass(frozen=True)
 class Roofline:
-    bandwidth: float  # bytes a second
+    bandwidth: float  # Bytes per second.
     flops: dict[str, float]  # operations a second: "f32" -> ...
 
     def least_us(self, bytes: int, flops: int, precision: str) -> float:

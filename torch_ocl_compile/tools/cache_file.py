@@ -1,8 +1,9 @@
-# torch_ocl_compile/tools/cache_file.py: what the cache holds for one device, as a file for another machine of the same kind.
-"""The file is a zip archive. Its first entry, `header.json`, says for which device, driver and version it is. A file for
-another one is refused after its header was read. The others hold the kernels' binaries and the measured choices.
+# torch_ocl_compile/tools/cache_file.py: exports the cache of one device to a file, for another machine of the same kind.
+"""The file is a zip archive. Its first entry, `header.json`, names the device, driver and version. A file for another
+one is refused after its header is read. The other entries are the kernels' binaries and the measured choices.
 
-The binaries are native code: import files of people whom you would let run programs."""
+The binaries are native code. Import only files from people whom you would let run programs.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ HEADER, KERNELS, CHOICES = "header.json", "kernels/", "choices.json"
 
 @dataclass(frozen=True)
 class Header:
-    """What a file is for. `prefix`: of the keys of its kernels, a hash of device, driver and build options."""
+    """What a file is for. `prefix`: the prefix of its kernels' keys, a hash of device, driver and build options."""
 
     format: int
     version: str
@@ -34,21 +35,21 @@ class Header:
 
 @dataclass(frozen=True)
 class Counts:
-    """Entries that were written or read."""
+    """Numbers of entries that were written or read."""
 
     kernels: int
     choices: int
 
 
 def header_of(index: int) -> Header:
-    """What a file for this machine's device says."""
+    """The header of files for a device of this machine."""
     p = _C.device_properties(index)
     return Header(FORMAT, __version__, p["name"], p["platform_name"], p["driver"], p["multi_processor_count"],
                   _C.exec.store_prefix(index))  # fmt: skip
 
 
 def export_cache(index: int, path: Path) -> Counts:
-    """Writes what the cache holds for a device."""
+    """Writes a device's entries of the cache to a file."""
     header = header_of(index)
     keys = [key for key in _C.exec.cache_keys("kernels") if key.startswith(header.prefix)]
     choices = {name: value for name, value in _C.exec.tuning_rows() if _is_choice(name, index)}
@@ -57,15 +58,16 @@ def export_cache(index: int, path: Path) -> Counts:
         archive.writestr(CHOICES, json.dumps(choices))
         written = 0
         for key in keys:
-            if value := _C.exec.cache_find("kernels", key):  # empty: damaged
+            # An empty value means that the entry was damaged.
+            if value := _C.exec.cache_find("kernels", key):
                 archive.writestr(KERNELS + key, value)
                 written += 1
     return Counts(written, len(choices))
 
 
 def import_cache(index: int, path: Path) -> Counts:
-    """Puts what a file holds into the cache. Raises ToolError for a file of another device, driver or version, or if the cache
-    cannot take all."""
+    """Adds the entries of a file to the cache. ToolError if the file is for another device, driver or version, or if
+    the cache cannot take all entries."""
     here = header_of(index)
     try:
         with zipfile.ZipFile(path) as archive:
@@ -91,7 +93,7 @@ def import_cache(index: int, path: Path) -> Counts:
 
 
 def _check(found: dict[str, object], here: Header, path: Path) -> None:
-    """Raises ToolError that names the first thing that differs."""
+    """ToolError that names the first difference between the headers."""
     for name, own in asdict(here).items():
         if found.get(name) != own:
             what = {"prefix": "build options", "units": "number of compute units"}.get(name, name)
@@ -99,6 +101,6 @@ def _check(found: dict[str, object], here: Header, path: Path) -> None:
 
 
 def _is_choice(name: str, index: int) -> bool:
-    """Whether a row of the table "tuning" is a choice or a disabled variant of this device."""
+    """True if a row of the table "tuning" is a choice or a disabled variant of this device."""
     kind, device, *_ = (*name.split("\n"), "", "")
     return kind in ("choice", "disabled") and device == table.device_key(index).text()
