@@ -42,9 +42,8 @@ class Findings:
     title: str
     graphs: list[Graph] = field(default_factory=list)
     breaks: list[Break] = field(default_factory=list)
-    eager_in_graphs: dict[str, int] = field(
-        default_factory=dict
-    )  # Op and reason -> nodes of graphs that run on the CPU.
+    # Op and reason -> how many nodes of graphs run on the CPU.
+    eager_in_graphs: dict[str, int] = field(default_factory=dict)
     eager_outside: dict[str, int] = field(default_factory=dict)  # Op -> calls of eager ops that ran on the CPU.
     phases: dict[str, float] = field(default_factory=dict)  # Phases of compilation, in seconds.
     roofline: Roofline | None = None  # The device's limits. None if nothing was measured.

@@ -32,9 +32,8 @@ class Phases:
         }
         backend = spent.get("backend_compile", 0.0)
         capture = max(spent.get("entire_frame_compile", 0.0) - backend, 0.0)
-        late = spent.get(
-            "entire_backward_compile", 0.0
-        )  # Some backward graphs are compiled when they are first needed.
+        # Some backward graphs are compiled when they are first needed.
+        late = spent.get("entire_backward_compile", 0.0)
         traced = max(backend + late - sum(parts.values()), 0.0)
         return {"capture (Dynamo)": capture, "trace and lower (AOTAutograd)": traced, **parts}
 
