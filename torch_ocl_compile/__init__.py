@@ -12,7 +12,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torch_ocl_compile.compile.debug import explain as explain
+    from torch_ocl_compile.report import explain as explain
 
 __version__ = "0.1.0"
 
@@ -39,7 +39,7 @@ def _autoload() -> None:
 def __getattr__(name: str) -> Any:
     """Imports functions of the public interface when they are first used."""
     if name == "explain":
-        from torch_ocl_compile.compile.debug import explain
+        from torch_ocl_compile.report import explain
 
         return explain
     if name == "distributed":

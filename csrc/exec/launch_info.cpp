@@ -68,6 +68,8 @@ runtime::LaunchInfoPtr launch_info(const Plan& plan, const Launch& launch) {
   info->kernel = launch.source.name;
   info->kind = launch.source.kind;
   info->origin = launch.origin;
+  info->graph = plan.label;
+  info->group = launch.group;
   info->global = launch.global;
   info->local = launch.source.local;
   info->ops = launch.ops;

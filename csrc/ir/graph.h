@@ -179,6 +179,8 @@ struct Origin {
 struct Node {
   NodeKind kind = NodeKind::kMap;
   Origin origin;
+  // Origins of the Map nodes that were inlined into this node. For explain; not printed.
+  std::vector<Origin> inlined;
   // For kMap, kReduce and kScan, the extents of the loops i0, i1, ...; for kContract {b, m, n}; for kConvolve and
   // kAttention the sizes of the first output.
   Shape sizes;

@@ -10,6 +10,7 @@
 #include "csrc/exec/tune.h"
 #include "csrc/python/pch.h"
 #include "csrc/python/plan_object.h"
+#include "csrc/python/plan_report.h"
 #include "csrc/python/settings.h"
 #include "csrc/runtime/build_pool.h"
 #include "csrc/runtime/history.h"
@@ -258,6 +259,8 @@ py::list end_recording(int recording) {
     d["global"] = info.global;
     d["local"] = info.local;
     d["ops"] = info.ops;
+    d["graph"] = info.graph;
+    d["group"] = info.group;
     d["bytes"] = launch ? info.bytes : r.bytes;
     d["flops"] = info.flops;
     d["tensor_cores"] = info.tensor_cores;
@@ -266,6 +269,8 @@ py::list end_recording(int recording) {
     d["queued_ns"] = r.queued_ns;
     d["start_ns"] = r.start_ns;
     d["end_ns"] = r.end_ns;
+    d["graph"] = r.graph;
+    d["group"] = r.group;
     result.append(d);
   }
   return result;
@@ -373,6 +378,7 @@ void bind_exec(py::module_& m) {
   py::class_<PyPlan, std::shared_ptr<PyPlan>>(e, "Plan")
       .def("run", &run, py::arg("args"))
       .def("describe", &describe)
+      .def("report", [](PyPlan& self) { return plan_report(*self.plan); })
       .def("timings", &timings)
       .def("output_strides", &output_strides)
       .def("schedule", [](PyPlan& self) { return schedule::str(self.plan->schedule); })

@@ -19,6 +19,8 @@ struct LaunchInfo {
   std::string origin;  // The aten ops and the source lines of the model.
   std::string title;   // The text in tables and traces: "gemm 64x10x4096 @ model.py:61, 5.24 MFLOP, 1.20 MB: addmm".
   std::array<size_t, 3> global{1, 1, 1}, local{1, 1, 1};
+  std::string graph;  // Label of the compiled graph. Empty for a kernel that no graph launches.
+  int group = 0;      // The kernel's position in that graph.
   int ops = 0;        // Number of IR nodes fused in this kernel.
   int64_t bytes = 0;  // Bytes read and written, computed from the shapes.
   int64_t flops = 0;

@@ -179,7 +179,16 @@ bool assign_phases(const Graph& graph, Cluster& cluster) {
   return true;
 }
 
-std::optional<Cluster> combine_at(const Schedule& schedule, const Cluster& fixed, const Cluster& mover, const LoopMap& map) {
+/// What kept two clusters apart: a later one was met by an attempt that came further.
+enum Obstacle { kLoops, kElements, kPhases };
+constexpr const char* kObstacles[] = {
+    "their loops differ: no loops of one visit each element of the other once",
+    "one needs elements that other iterations of the other compute",
+    "a value of single elements would be needed before or after the pass over the row that computes it",
+};
+
+std::optional<Cluster> combine_at(const Schedule& schedule, const Cluster& fixed, const Cluster& mover, const LoopMap& map,
+                                  Obstacle& met) {
   const Graph& graph = schedule.graph;
   bool inner = false;
   if (!mover.has_reduction()) {
@@ -189,6 +198,7 @@ std::optional<Cluster> combine_at(const Schedule& schedule, const Cluster& fixed
   const ir::Ranges ranges = fixed.loops.ranges(graph);
   std::vector<ClusterAccess> moved = mover.accesses;
   for (ClusterAccess& access : moved) access.coords = substitute(access.coords, map, ranges);
+  met = std::max(met, kElements);
   if (!agree(fixed, moved, mover.opaque)) return std::nullopt;
 
   Cluster result = fixed;
@@ -198,19 +208,27 @@ std::optional<Cluster> combine_at(const Schedule& schedule, const Cluster& fixed
     result.members.push_back({member.node, compose(member.map, map, ranges), mover.has_reduction() ? member.inner : inner});
   std::sort(result.members.begin(), result.members.end(), [](const Member& a, const Member& b) { return a.node < b.node; });
   result.reasons.insert(result.reasons.end(), mover.reasons.begin(), mover.reasons.end());
+  met = std::max(met, kPhases);
   if (!assign_phases(graph, result)) return std::nullopt;
   return result;
 }
 
 }  // namespace
 
-std::optional<Cluster> combine(const Schedule& schedule, const Cluster& a, const Cluster& b) {
-  if (a.scan || b.scan) return std::nullopt;
-  if (a.call != ir::kNone || b.call != ir::kNone || b.main != ir::kNone) return std::nullopt;
-  if (a.main != ir::kNone && !b.pointwise()) return std::nullopt;
+std::optional<Cluster> combine(const Schedule& schedule, const Cluster& a, const Cluster& b, const char*& why_not) {
+  const auto apart = [&](const char* reason) {
+    why_not = reason;
+    return std::nullopt;
+  };
+  if (a.scan || b.scan) return apart("a scan runs alone");
+  if (a.call != ir::kNone || b.call != ir::kNone) return apart("an op that runs eagerly is no kernel of ours");
+  if (b.main != ir::kNone) return apart("a hand-written kernel reads its operands from memory, in an order of its own");
+  if (a.main != ir::kNone && !b.pointwise())
+    return apart("a hand-written kernel ends with elementwise work, and this one reduces");
+  Obstacle met = kLoops;
   const auto attempt = [&](const Cluster& fixed, const Cluster& mover) -> std::optional<Cluster> {
     for (const LoopMap& map : proposals(schedule.graph, fixed, mover))
-      if (auto result = combine_at(schedule, fixed, mover, map)) return result;
+      if (auto result = combine_at(schedule, fixed, mover, map, met)) return result;
     return std::nullopt;
   };
   const bool a_fixed = a.main != ir::kNone || a.has_reduction();
@@ -220,7 +238,7 @@ std::optional<Cluster> combine(const Schedule& schedule, const Cluster& a, const
   if (b_fixed || !a_fixed)
     if (!(a_fixed && b_fixed))
       if (auto result = attempt(b, a)) return result;
-  return std::nullopt;
+  return apart(kObstacles[met]);
 }
 
 }  // namespace ocl::schedule

@@ -50,7 +50,7 @@ Cluster cluster_of(const Schedule& schedule, ir::NodeId node, const Caps& caps);
 
 /// Makes one cluster of both, with the loops of one of them. Returns nullopt in two cases: the loops cannot be matched
 /// so that every access to a stored value is in the same iteration as the store, or no order of phases is possible. The
-/// caller checks that no path leads from one cluster to the other through a third.
-std::optional<Cluster> combine(const Schedule& schedule, const Cluster& a, const Cluster& b);
+/// caller checks that no path leads from one cluster to the other through a third. `why_not` becomes the reason for nullopt.
+std::optional<Cluster> combine(const Schedule& schedule, const Cluster& a, const Cluster& b, const char*& why_not);
 
 }  // namespace ocl::schedule

@@ -165,6 +165,8 @@ void print(std::ostringstream& out, const Schedule& schedule, const Group& group
     if (!schedule.graph.nodes[node].origin.op.empty()) ops.insert(schedule.graph.nodes[node].origin.op);
   for (const std::string& op : ops) out << indent << "  from " << op << "\n";
   for (const std::string& reason : group.reasons) out << indent << "  " << reason << "\n";
+  for (const Neighbour& other : group.apart)
+    out << indent << "  apart from " << schedule.graph.nodes[other.node].origin.op << ": " << other.reason << "\n";
   for (size_t i = 0; i < group.members.size(); ++i)
     print(out, schedule, group.members[i], "member " + std::to_string(i), indent + "  ");
 }

@@ -47,10 +47,12 @@ class Fuser {
 
   void emit() {
     Graph& graph = schedule_.graph;
+    std::vector<std::vector<Neighbour>> apart = neighbours();
     for (const int c : launch_order()) {
       Cluster& cluster = clusters_[c];
       Group group;
       group.reasons = std::move(cluster.reasons);
+      group.apart = std::move(apart[c]);
       group.sizes = cluster.loops.sizes;
       group.reduce_sizes = cluster.loops.reduce_sizes;
       if (cluster.call != ir::kNone) {
@@ -74,6 +76,16 @@ class Fuser {
   }
 
  private:
+  // If many nodes read a buffer, such as a scalar, that does not make them siblings.
+  static constexpr size_t kMaxReaders = 12;
+
+  using Sizes = std::pair<size_t, size_t>;  // Numbers of members of two clusters.
+  struct Refusal {
+    Sizes sizes{0, 0};  // Sizes when the two were tried.
+    const char* reason = nullptr;
+  };
+  Sizes sizes_of(int a, int b) const { return {clusters_[a].members.size(), clusters_[b].members.size()}; }
+
   /// Rewrites the members to use the cluster's loops.
   static void rewrite(Graph& graph, const Cluster& cluster) {
     const ir::Ranges ranges = cluster.loops.ranges(graph);
@@ -96,8 +108,6 @@ class Fuser {
 
   bool between_siblings() {
     bool changed = false;
-    // If many nodes read a buffer, such as a scalar, that does not make them siblings.
-    constexpr size_t kMaxReaders = 12;
     for (const std::vector<NodeId>& readers : readers_) {
       if (readers.size() < 2 || readers.size() > kMaxReaders) continue;
       for (size_t i = 0; i < readers.size(); ++i)
@@ -119,38 +129,76 @@ class Fuser {
     return changed;
   }
 
+  /// Merges two clusters if that is legal and worth it. Otherwise the reason is kept, and the pair is not tried again before
+  /// one of the two has grown.
   bool try_merge(int a, int b, bool connected) {
     if (a == b || clusters_[a].members.empty() || clusters_[b].members.empty()) return false;
+    Refusal& refusal = refused_[{a, b}];
+    const Sizes sizes = sizes_of(a, b);
+    if (refusal.sizes == sizes) return false;
+    refusal.sizes = sizes;
+    refusal.reason = merge(a, b, connected);
+    return refusal.reason == nullptr;
+  }
+
+  /// Null if a and b have become one cluster, otherwise why not.
+  const char* merge(int a, int b, bool connected) {
     if (!parameters_.empty() && parameters_[clusters_[a].members[0].node] != parameters_[clusters_[b].members[0].node])
-      return false;
-    if (clusters_[a].members.size() + clusters_[b].members.size() > 200) return false;
-    const std::pair<int, int> key{a, b};
-    const auto stamp = std::pair{clusters_[a].members.size(), clusters_[b].members.size()};
-    const auto seen = refused_.find(key);
-    if (seen != refused_.end() && seen->second == stamp) return false;
-    refused_[key] = stamp;
+      return "one depends on parameters alone, and its result is kept between calls";
+    if (clusters_[a].members.size() + clusters_[b].members.size() > 200) return "one kernel would have more than 200 nodes";
     if (!connected && clusters_[b].members[0].node < clusters_[a].members[0].node && clusters_[a].main == ir::kNone)
       std::swap(a, b);
-    if (!connected && (clusters_[a].main != ir::kNone || clusters_[b].main != ir::kNone)) return false;
-    auto merged = combine(schedule_, clusters_[a], clusters_[b]);
-    if (!merged) return false;
-    std::string refused;
-    const Fusion fusion{schedule_, caps_, clusters_[a], clusters_[b], *merged, connected};
-    const FuseRule* rule = find_rule(fusion, refused);
-    if (!rule) {
-      if (connected && !refused.empty())
-        clusters_[b].reasons.push_back("not fused with " + name(a) + ": " + refused + " is not worth it here");
-      return false;
-    }
-    if (around(a, b) || around(b, a) || (!connected && (direct(a, b) || direct(b, a)))) return false;
+    if (!connected && (clusters_[a].main != ir::kNone || clusters_[b].main != ir::kNone))
+      return "a hand-written kernel takes in only what reads its result";
+    const char* why_not = nullptr;
+    auto merged = combine(schedule_, clusters_[a], clusters_[b], why_not);
+    if (!merged) return why_not;
+    const FuseRule* rule = find_rule({schedule_, caps_, clusters_[a], clusters_[b], *merged, connected}, why_not);
+    if (!rule) return why_not;
+    if (around(a, b) || around(b, a)) return "another kernel has to run between the two";
+    if (!connected && (direct(a, b) || direct(b, a))) return "one reads what the other stores";
     merged->reasons.push_back(std::string(rule->name) + ": " + rule->reason);
     for (const Member& member : clusters_[b].members) owner_[member.node] = a;
     clusters_[b] = {};
     clusters_[a] = std::move(*merged);
-    return true;
+    return nullptr;
   }
 
-  std::string name(int cluster) const { return schedule_.graph.nodes[clusters_[cluster].members[0].node].origin.op; }
+  /// For each cluster, those beside it and why they stayed apart, each neighbour once.
+  std::vector<std::vector<Neighbour>> neighbours() const {
+    using Relation = Neighbour::Relation;
+    std::vector<std::vector<Neighbour>> result(clusters_.size());
+    std::set<std::pair<int, int>> seen;
+    const auto add = [&](NodeId from, NodeId to, BufferId buffer, Relation relation, const char* reason) {
+      if (seen.insert({owner_[from], owner_[to]}).second) result[owner_[from]].push_back({relation, to, buffer, reason});
+    };
+    for (NodeId producer = 0; producer < static_cast<NodeId>(owner_.size()); ++producer)
+      for (const BufferId buffer : ir::writes(schedule_.graph.nodes[producer]))
+        for (const NodeId consumer : readers_[buffer]) {
+          if (consumer <= producer || owner_[consumer] == owner_[producer]) continue;
+          const char* tried = why_apart(owner_[producer], owner_[consumer]);
+          const char* reason = tried ? tried : "fusion is off";
+          add(producer, consumer, buffer, Relation::kConsumer, reason);
+          add(consumer, producer, buffer, Relation::kProducer, reason);
+        }
+    for (size_t buffer = 0; buffer < readers_.size(); ++buffer) {
+      if (readers_[buffer].size() > kMaxReaders) continue;
+      for (const NodeId a : readers_[buffer])
+        for (const NodeId b : readers_[buffer]) {
+          const char* reason = owner_[a] == owner_[b] ? nullptr : why_apart(owner_[a], owner_[b]);
+          if (!reason) continue;
+          add(a, b, static_cast<BufferId>(buffer), Relation::kSibling, reason);
+          add(b, a, static_cast<BufferId>(buffer), Relation::kSibling, reason);
+        }
+    }
+    return result;
+  }
+
+  /// The reason that the last attempt to merge the two left. Null if there was none.
+  const char* why_apart(int a, int b) const {
+    const auto it = refused_.find({a, b});
+    return it == refused_.end() || it->second.sizes != sizes_of(a, b) ? nullptr : it->second.reason;
+  }
 
   bool direct(int a, int b) const {
     for (const Member& member : clusters_[a].members)
@@ -214,8 +262,7 @@ class Fuser {
   std::vector<Cluster> clusters_;  // Index = the cluster's first node. Merged clusters are empty.
   std::vector<int> owner_;         // Cluster of each node.
   std::vector<std::vector<NodeId>> readers_;
-  // Pairs that were refused, with the number of members that they had then.
-  std::map<std::pair<int, int>, std::pair<size_t, size_t>> refused_;
+  std::map<std::pair<int, int>, Refusal> refused_;  // The last attempt for each pair.
 };
 
 }  // namespace

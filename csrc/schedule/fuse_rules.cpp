@@ -70,41 +70,48 @@ bool small(const Fusion& f) {
          65536;
 }
 
+constexpr const char* kManyPasses =
+    "together they would need several passes over each row, and the rows are too long for the cache or too few for the device";
+
 const FuseRule kRules[] = {
     {"epilogue", [](const Fusion& f) { return f.first.main != ir::kNone; }, [](const Fusion& f) { return f.connected; },
-     "the result is still in registers of the template"},
+     "the result is still in registers of the template", "it does not read the result of the hand-written kernel"},
     {"pointwise chain", [](const Fusion& f) { return f.first.pointwise() && f.second.pointwise() && f.connected; },
-     [](const Fusion&) { return true; }, "the value is still in a register"},
+     [](const Fusion&) { return true; }, "the value is still in a register", ""},
     {"pointwise siblings", [](const Fusion& f) { return f.first.pointwise() && f.second.pointwise(); }, shares_input,
-     "both read the same elements"},
+     "both read the same elements", "they share less than 4 KB of input"},
     {"map into reduction", [](const Fusion& f) { return f.first.pointwise() && f.second.has_reduction(); },
      [](const Fusion& f) { return f.merged.inner_phases() <= 1 || rows_persist(f); },
-     "the value is stored on its way into the reduction"},
-    {"map after reduction", [](const Fusion& f) { return f.first.has_reduction() && f.second.pointwise(); },
-     [](const Fusion& f) {
-       return f.connected ? f.merged.inner_phases() == f.first.inner_phases() || rows_persist(f)
-                          : f.merged.inner_phases() <= f.first.inner_phases() && shares_input(f);
-     },
-     "the reduced value is still in a register"},
+     "the value is stored on its way into the reduction", kManyPasses},
+    {"map after reduction", [](const Fusion& f) { return f.first.has_reduction() && f.second.pointwise() && f.connected; },
+     [](const Fusion& f) { return f.merged.inner_phases() == f.first.inner_phases() || rows_persist(f); },
+     "the reduced value is still in a register", kManyPasses},
+    {"map beside reduction", [](const Fusion& f) { return f.first.has_reduction() && f.second.pointwise(); },
+     [](const Fusion& f) { return f.merged.inner_phases() <= f.first.inner_phases() && shares_input(f); },
+     "both read the same elements", "they share less than 4 KB of input, or would need another pass over each row"},
     {"reductions of one row",
      [](const Fusion& f) { return f.first.has_reduction() && f.second.has_reduction() && f.connected; },
-     [](const Fusion& f) { return f.merged.inner_phases() <= 1 || rows_persist(f); }, "the row stays in cache"},
+     [](const Fusion& f) { return f.merged.inner_phases() <= 1 || rows_persist(f); }, "the row stays in cache", kManyPasses},
     {"sibling reductions", [](const Fusion& f) { return f.first.has_reduction() && f.second.has_reduction(); },
      [](const Fusion& f) {
        return (f.merged.inner_phases() <= 1 || rows_persist(f)) && (shares_elements(f) || (both_final(f) && small(f)));
      },
-     "both reduce the same elements"},
+     "both reduce the same elements",
+     "they do not read the same elements in the same order, or would need several passes over rows that are too long or too "
+     "few"},
 };
 
 }  // namespace
 
-const FuseRule* find_rule(const Fusion& fusion, std::string& refused) {
+const FuseRule* find_rule(const Fusion& fusion, const char*& why_not) {
   for (const FuseRule& rule : kRules) {
     if (!rule.applies(fusion)) continue;
-    if (rule.worth(fusion) && fits(fusion)) return &rule;
-    refused = rule.name;
+    const bool worth = rule.worth(fusion);
+    if (worth && fits(fusion)) return &rule;
+    why_not = worth ? "one kernel would have too many operations or buffers" : rule.why_not;
     return nullptr;
   }
+  why_not = "no rule of fusion is for such a pair";
   return nullptr;
 }
 

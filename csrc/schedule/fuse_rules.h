@@ -18,11 +18,12 @@ struct FuseRule {
   const char* name;
   bool (*applies)(const Fusion&);  // Decides by the kinds of the two clusters.
   bool (*worth)(const Fusion&);
-  const char* reason;  // Why the rule pays off.
+  const char* reason;   // Why the rule pays off.
+  const char* why_not;  // Why it does not, if `worth` is false.
 };
 
-/// The first rule that applies decides. Returns nullptr if no rule applies, or if merging does not pay off; `refused`
-/// then names the rule.
-const FuseRule* find_rule(const Fusion& fusion, std::string& refused);
+/// The first rule that applies decides. Returns nullptr if no rule applies, or if merging does not pay off; `why_not`
+/// then is the reason.
+const FuseRule* find_rule(const Fusion& fusion, const char*& why_not);
 
 }  // namespace ocl::schedule

@@ -207,6 +207,9 @@ class Inliner {
     const Node& producer = graph_.nodes[p];
     const BufferId buffer = producer.stores[0].buffer;
     inline_producer(graph_.nodes[c], producer, producer.stores[0], graph_);
+    std::vector<ir::Origin>& inlined = graph_.nodes[c].inlined;
+    inlined.push_back(producer.origin);
+    inlined.insert(inlined.end(), producer.inlined.begin(), producer.inlined.end());
     std::erase(uses_.readers[buffer], c);
     for (const BufferId b : ir::reads(producer)) {
       std::vector<NodeId>& readers = uses_.readers[b];

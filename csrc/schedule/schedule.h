@@ -46,6 +46,19 @@ struct Phase {
   std::vector<ir::NodeId> nodes;
 };
 
+/// A group that fusion could have joined with this one and did not.
+struct Neighbour {
+  enum class Relation : uint8_t {
+    kProducer,  // It stores what this group reads.
+    kConsumer,  // It reads what this group stores.
+    kSibling,   // Both read the same buffer.
+  };
+  Relation relation = Relation::kProducer;
+  ir::NodeId node = ir::kNone;      // A node of the neighbour.
+  ir::BufferId buffer = ir::kNone;  // What both touch.
+  const char* reason = "";          // Why the two are apart, a literal.
+};
+
 struct Group {
   GroupKind kind = GroupKind::kLoops;
   /// The loops that all nodes of a kLoops group share, outermost first. The nodes' indices use these loops. node.sizes
@@ -62,7 +75,8 @@ struct Group {
   std::vector<ir::NodeId> epilogue;  // Map nodes after the main node of a kTemplate, over its loops, in order.
   std::vector<Group> members;        // The groups of a kBatch.
   ir::NodeId call = ir::kNone;       // The node of a kCall.
-  std::vector<std::string> reasons;  // Why nodes were fused or not, for explain.
+  std::vector<std::string> reasons;  // Why nodes were fused, for explain.
+  std::vector<Neighbour> apart;      // Why no more were, for explain. Members of a batch have their own.
   /// All nodes of the group in program order.
   std::vector<ir::NodeId> nodes() const;
 };

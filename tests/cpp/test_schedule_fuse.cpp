@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <map>
 
 #include "csrc/ir/builder.h"
 #include "csrc/ir/parse.h"
@@ -16,6 +17,7 @@ using namespace ocl;
 using namespace ocl::ir;
 using ocl::schedule::GroupKind;
 using ocl::schedule::LoopStrategy;
+using ocl::schedule::Neighbour;
 using ocl::schedule::Placement;
 using ocl::schedule::Schedule;
 
@@ -38,9 +40,35 @@ Value input(Builder& b, Shape sizes, bool parameter = false) {
 }
 Value number(Builder& b, double value) { return b.constant({true, value, 0}, DType::kF32); }
 
-Schedule scheduled(Builder& b, const Caps& caps = cpu()) {
+/// Of every two groups of which one reads what the other stores, both say why they are apart.
+void check_neighbours(const Schedule& s) {
+  std::vector<const ocl::schedule::Group*> groups;  // members of a batch on their own
+  for (const auto& group : s.groups)
+    if (group.members.empty())
+      groups.push_back(&group);
+    else
+      for (const auto& member : group.members) groups.push_back(&member);
+  std::map<NodeId, const ocl::schedule::Group*> group_of;
+  for (const auto* group : groups)
+    for (const NodeId node : group->nodes()) group_of[node] = group;
+  const auto names = [&](const ocl::schedule::Group* group, const ocl::schedule::Group* other) {
+    return std::any_of(group->apart.begin(), group->apart.end(),
+                       [&](const Neighbour& n) { return group_of.at(n.node) == other && std::string(n.reason) != ""; });
+  };
+  for (const auto& [producer, group] : group_of)
+    for (const BufferId buffer : writes(s.graph.nodes[producer]))
+      for (const auto& [consumer, other] : group_of) {
+        const std::vector<BufferId> read = reads(s.graph.nodes[consumer]);
+        if (consumer <= producer || group == other || std::find(read.begin(), read.end(), buffer) == read.end()) continue;
+        CHECK(names(group, other));
+        CHECK(names(other, group));
+      }
+}
+
+Schedule scheduled(Builder& b, const Caps& caps = cpu(), bool fuse = true) {
   ocl::schedule::Options options;
   options.verify = true;
+  options.fuse = fuse;
   Schedule s = make_schedule(b.finish(), caps, options);
   INFO(str(s));
   // No node reads a buffer before the group that writes it has run.
@@ -53,6 +81,7 @@ Schedule scheduled(Builder& b, const Caps& caps = cpu()) {
     }
   for (const Output& output : s.graph.outputs) CHECK(written[output.buffer]);
   for (size_t buffer = 0; buffer < s.graph.buffers.size(); ++buffer) CHECK(s.graph.buffers[buffer].strides.has_value());
+  check_neighbours(s);
   return s;
 }
 
@@ -281,6 +310,29 @@ TEST_CASE("ordered sums of partial results are one launch, unless too many bytes
       CHECK(batches == (large ? 3 : 1));
       CHECK(alone == 0);
     }
+}
+
+TEST_CASE("groups that stay apart say why") {
+  const auto reasons = [](const Schedule& s) {
+    std::vector<std::string> found;
+    for (const auto& group : s.groups)
+      for (const Neighbour& other : group.apart) found.push_back(other.reason);
+    return found;
+  };
+  {
+    Builder b;  // a row that no cache holds
+    const Value x = input(b, {4, 1 << 20});
+    b.output(softmax(b, x), {1 << 20, 1});
+    CHECK(!reasons(scheduled(b)).empty());
+  }
+  {
+    Builder b;
+    const Value x = input(b, {64, 64});
+    b.output(b.op("exp", {b.reduce("sum", b.op("neg", {x}), {0}, false)[0]}), {1});
+    const std::vector<std::string> found = reasons(scheduled(b, cpu(), false));
+    REQUIRE(!found.empty());
+    for (const std::string& reason : found) CHECK(reason == "fusion is off");
+  }
 }
 
 TEST_CASE("layer norm is one launch") {

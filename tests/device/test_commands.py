@@ -90,6 +90,27 @@ def test_explain_a_script(ocl_device, run):
     assert found["eager_in_graphs"] == found["eager_outside"] == {}
 
 
+def test_explain_writes_a_page(ocl_device, run, tmp_path):
+    status, out, err = run("explain", "--html", "report.html", "model.py", ocl_device)
+    page = (tmp_path / "report.html").read_text()
+    assert status == 0 and not err and "the page is report.html" in out
+    assert "<title>model.py" in page and "model.py:4" in page and 'data-chart="roofline"' in page
+    status, out, err = run("explain", "--html", "missing/report.html", "model.py", ocl_device)
+    assert status == 2 and "there is no folder 'missing'" in err
+    status, out, _ = run("explain", "--json", "--html", "report.html", "functions_of_test_commands:pair")
+    kernels = json.loads(out)["graphs"][0]["kernels"]
+    assert status == 0 and all(kernel["time_us"] > 0 and kernel["why_no_more"] for kernel in kernels)
+
+
+def test_explain_without_the_packages_of_the_page(ocl_device, run, tmp_path, monkeypatch):
+    """Says so before the program runs."""
+    monkeypatch.delitem(sys.modules, "torch_ocl_compile.report.page", raising=False)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    status, out, err = run("explain", "--html", "report.html", "model.py", ocl_device)
+    assert status == 1 and not out and not (tmp_path / "report.html").exists()
+    assert err == "torch-ocl: the report's page needs vl_convert; do: pip install torch-ocl-compile[report]\n"
+
+
 def test_explain_a_function(ocl_device, run):
     status, out, _ = run("explain", "functions_of_test_commands:pair")
     assert status == 0 and "aten.addmm" in out

@@ -21,6 +21,7 @@ def test_page(page, tmp_path, monkeypatch):
     if torch.ocl.device_count() == 0:
         pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
     torch._dynamo.reset()
+    monkeypatch.chdir(tmp_path)  # for the files that a page writes
     text = page.read_text()
     names = {"__name__": page.stem}
     for block in BLOCK.finditer(text):

@@ -46,10 +46,11 @@ PYTHON_LAYERS = {
     "compile": {"_C", "errors", "config", "identity", "fx", "decompositions", "lowering", "tuning"},
     "eager": {"_C", "errors", "config", "identity", "fx", "decompositions", "lowering", "tuning", "compile"},
     "device": {"_C", "errors", "config", "identity", "decompositions", "eager"},
-    "__init__": {"compile", "device"},
+    "report": {"errors", "compile", "device"},
+    "__init__": {"compile", "device", "report"},
     "tools": {"_C", "errors", "tuning", "compile", "device", "__init__"},
     "bench": {"_C", "errors", "device", "__init__"},
-    "cli": {"_C", "errors", "config", "tuning", "compile", "device", "tools", "bench", "__init__"},
+    "cli": {"_C", "errors", "config", "tuning", "device", "report", "tools", "bench", "__init__"},
     "__main__": {"cli"},
 }
 # Imports inside functions. Each spares `import torch`, or a command, a module that it may not need.
@@ -60,6 +61,7 @@ LATE_IMPORTS = {
     "config": "options are read before the extension is loaded",
     "compile.plan": "measuring needs mode='max-autotune'",
     "device.current": "Dynamo traces this file",
+    "report.explanation": "the page needs packages that the rest does without",
     "device.registration": "`import torch` ends with it; it loads the extension itself, and the compiler at the first op",
 }
 

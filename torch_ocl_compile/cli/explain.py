@@ -3,17 +3,27 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import Any
+from pathlib import Path
 
 import click
 import torch
 
-from torch_ocl_compile.cli.parts import Command, json_option, print_json, print_table, progress, require_device, say
+from torch_ocl_compile.cli.parts import (
+    Command,
+    json_option,
+    output_option,
+    print_json,
+    print_table,
+    progress,
+    require_device,
+    say,
+)
 from torch_ocl_compile.cli.target import target_argument
-from torch_ocl_compile.compile import debug
-from torch_ocl_compile.device import torch_ocl
 from torch_ocl_compile.errors import ToolError
+from torch_ocl_compile.report.explanation import Explanation, call_to_measure, load_page, watch
 from torch_ocl_compile.tools.script import run_target
+
+RUNS = 3  # That are measured, of a model that a function returns.
 
 
 @click.command(
@@ -21,40 +31,47 @@ from torch_ocl_compile.tools.script import run_target
     context_settings={"allow_interspersed_args": False},
     examples=[
         "torch-ocl explain train.py --epochs 1",
+        "torch-ocl explain --html report.html train.py --epochs 1",
         "torch-ocl explain mymodel:make",
         "torch-ocl explain --json train.py > graphs.json",
     ],
 )
+@output_option(name="--html", help="Also measure the kernels, and write a page with all that is known of them.")
 @json_option
 @target_argument
-def command(as_json: bool, target: str, arguments: tuple[str, ...]) -> int:
+def command(html: Path | None, as_json: bool, target: str, arguments: tuple[str, ...]) -> int:
     """Show the graphs and kernels that a program compiles with backend="ocl", and what ran on the CPU.
 
     TARGET is a script, which runs with ARGUMENTS as a main program, or MODULE:FUNCTION. The function is called without
     arguments. It either compiles and runs something itself, or returns a model and its inputs, which are compiled and run.
 
+    The page of --html is one file. It says why kernels were not fused further, how near each comes to the limits of the device,
+    what memory holds, and it has the sources of the kernels. It needs `pip install torch-ocl-compile[report]`.
+
     Ends with status 1 if the program fails, or compiles nothing."""
     require_device()
-    torch_ocl.reset_fallback_counts()
+    if html is not None:
+        load_page()  # Before the program runs.
     torch._dynamo.reset()
-    before = debug.fallback_counts()
-    with debug.collecting() as graphs, contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         if as_json:
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        found = stack.enter_context(watch(target, timing=html is not None))
         returned = run_target(target, arguments)
         if isinstance(returned, tuple) and returned and callable(returned[0]):
             with progress("compiling"):
-                torch.compile(returned[0], backend="ocl")(*returned[1:])
-    found = {
-        "graphs": [_row(graph) for graph in graphs],
-        "eager_in_graphs": debug.fallbacks_since(before),
-        "eager_outside": torch_ocl.fallback_counts(),
-    }
+                model = torch.compile(returned[0], backend="ocl")
+                call_to_measure(model, returned[1:], {}, found, runs=0 if html is None else RUNS)
+    it = found.explanation
+    if html is not None:
+        it.save(html)
     if as_json:
-        print_json(found)
+        print_json(it.as_dict())
     else:
-        _show(graphs, found)
-    if not graphs and not found["eager_in_graphs"]:
+        _show(it)
+        if html is not None:
+            say(f"the page is {html}")
+    if not it.graphs and not it.eager_in_graphs:
         raise ToolError(
             f"{target} compiled nothing with backend='ocl'.\n"
             "  do: let it call what torch.compile(..., backend='ocl') returns, or return (model, inputs) from a function"
@@ -62,17 +79,15 @@ def command(as_json: bool, target: str, arguments: tuple[str, ...]) -> int:
     return 0
 
 
-def _row(graph: debug.Record) -> dict[str, Any]:
-    kernels = [{key: kernel[key] for key in ("name", "ops", "origin")} for kernel in graph.plan.describe()]
-    return {"label": graph.label, "aten_nodes": graph.fx_nodes, "launches": graph.kernels, "eager_calls": graph.calls,
-            "kernels": kernels}  # fmt: skip
-
-
-def _show(graphs: list[debug.Record], found: dict[str, Any]) -> None:
-    for graph, row in zip(graphs, found["graphs"], strict=True):
-        kernels = [(kernel["name"], kernel["ops"], kernel["origin"]) for kernel in row["kernels"]]
-        print_table(["kernel", ">ops", "computes"], kernels, title=debug.describe(graph))
-    for reason, count in found["eager_in_graphs"].items():
+def _show(it: Explanation) -> None:
+    for graph in it.graphs:
+        measured = graph.time_us is not None
+        columns = ["kernel", ">ops", *([">us"] if measured else []), "computes"]
+        rows = [(k.name, k.nodes, *([f"{k.time_us or 0:.0f}"] if measured else []), k.origin) for k in graph.kernels]
+        print_table(columns, rows, title=str(graph))
+    for found in it.breaks:
+        say(f"graph break: {found.place} {found.reason}")
+    for reason, count in it.eager_in_graphs.items():
         say(f"on the CPU, in a graph, {count} times: {reason}")
-    for op, count in found["eager_outside"].items():
+    for op, count in it.eager_outside.items():
         say(f"on the CPU, {count} times: {op}")

@@ -1,4 +1,4 @@
-# torch_ocl_compile/compile/debug.py: records and dumps of compiled graphs, and explain().
+# torch_ocl_compile/compile/debug.py: records and dumps of compiled graphs.
 """Each file logs to `logging.getLogger(__name__)`. TORCH_LOGS="+torch_ocl_compile" shows all logs,
 "+torch_ocl_compile.lowering" one part. TORCH_OCL_DUMP=dir writes every graph as text."""
 
@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-
-import torch
 
 from torch_ocl_compile import config
 from torch_ocl_compile.lowering.fallback import FALLBACKS
@@ -102,26 +100,6 @@ def open_for_user_alone(path: str, flags: int) -> int:
 def fallback_counts() -> dict[str, int]:
     """ "op: reason" -> number of nodes that ran eagerly."""
     return {f"{op}: {reason}": count for (op, reason), count in FALLBACKS.items()}
-
-
-def explain(model: Callable[..., Any], *inputs: Any, **kwargs: Any) -> str:
-    """Compiles and runs the model once. Returns its graphs, kernels and fallbacks as text."""
-    torch._dynamo.reset()
-    before = fallback_counts()
-    with collecting() as graphs:
-        torch.compile(model, backend="ocl")(*inputs, **kwargs)
-    lines = []
-    for graph in graphs:
-        lines.append(describe(graph))
-        for kernel in graph.plan.describe():
-            lines.append(f"  {kernel['name']}: {kernel['ops']} ops, {kernel['origin']}")
-    lines += [f"eager: {name}" for name in fallbacks_since(before)]
-    return "\n".join(lines)
-
-
-def describe(graph: Record) -> str:
-    """Describes a graph in one line."""
-    return f"{graph.label}: {graph.fx_nodes} aten nodes, {graph.kernels} launches, {graph.calls} eager calls"
 
 
 def fallbacks_since(before: dict[str, int]) -> dict[str, int]:

@@ -28,6 +28,8 @@ class LaunchRecord:
     end_ns: int
     stream: int = 0
     title: str = ""  # "gemm 64x10x4096 @ model.py:61, 5.24 MFLOP, 1.20 MB: addmm"
+    graph: str = ""  # Label of the compiled graph; "" for what no graph launches.
+    group: int = 0  # Its position in that graph.
 
     @property
     def time_us(self) -> float:
@@ -63,5 +65,7 @@ def record(*, timing: bool = False) -> Iterator[list[LaunchRecord]]:
                     end_ns=row["end_ns"],
                     stream=row["stream"],
                     title=row["title"],
+                    graph=row["graph"],
+                    group=row["group"],
                 )
             )

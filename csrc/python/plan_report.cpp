@@ -1,0 +1,189 @@
+// csrc/python/plan_report.cpp: walks a plan's schedule for the report.
+#include "csrc/python/plan_report.h"
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <set>
+
+#include "csrc/schedule/dependence.h"
+
+namespace py = pybind11;
+
+namespace ocl::python {
+namespace {
+
+using schedule::Group;
+using schedule::GroupKind;
+using schedule::Neighbour;
+
+class Reporter {
+ public:
+  explicit Reporter(const exec::Plan& plan) : plan_(plan), schedule_(plan.schedule), graph_(plan.schedule.graph) {
+    position_of_.assign(graph_.nodes.size(), -1);
+    for (size_t position = 0; position < schedule_.groups.size(); ++position)
+      for (const ir::NodeId node : schedule_.groups[position].nodes()) position_of_[node] = static_cast<int>(position);
+    writer_of_.assign(graph_.buffers.size(), ir::kNone);
+    for (ir::NodeId node = static_cast<ir::NodeId>(graph_.nodes.size()) - 1; node >= 0; --node)
+      for (const ir::BufferId buffer : ir::writes(graph_.nodes[node])) writer_of_[buffer] = node;
+  }
+
+  py::dict report() const {
+    py::dict result;
+    py::list groups, buffers;
+    for (size_t position = 0; position < schedule_.groups.size(); ++position)
+      groups.append(group_dict(schedule_.groups[position], plan_.steps[position]));
+    for (size_t b = 0; b < graph_.buffers.size(); ++b) buffers.append(buffer_dict(static_cast<ir::BufferId>(b)));
+    result["groups"] = groups;
+    result["buffers"] = buffers;
+    result["memory"] = memory_dict();
+    result["log"] = schedule_.log;
+    result["device"] = plan_.device->index();
+    return result;
+  }
+
+ private:
+  py::object value(const ir::IndexExpr& expr) const {
+    if (expr.is_const()) return py::int_(expr.constant());
+    if (!plan_.bound) return py::none();
+    return py::int_(ir::evaluate(expr, [&](ir::Symbol s) { return plan_.symbols.at(static_cast<size_t>(s.index)); }));
+  }
+
+  py::list values(const ir::Shape& shape) const {
+    py::list result;
+    for (const ir::IndexExpr& expr : shape) result.append(value(expr));
+    return result;
+  }
+
+  py::dict group_dict(const Group& group, const exec::Step& step) const {
+    py::dict d;
+    py::list nodes, inlined;
+    std::set<ir::BufferId> read, written;
+    for (const ir::NodeId id : group.nodes()) {
+      const ir::Node& node = graph_.nodes[id];
+      nodes.append(py::make_tuple(node.origin.op, node.origin.source));
+      for (const ir::Origin& origin : node.inlined) inlined.append(py::make_tuple(origin.op, origin.source));
+      for (const ir::BufferId b : schedule::buffers_read(schedule_, id)) read.insert(b);
+      for (const ir::BufferId b : ir::writes(node)) written.insert(b);
+    }
+    d["launch"] = step.launch;
+    d["kept"] = step.kept;
+    d["nodes"] = nodes;
+    d["inlined"] = inlined;
+    for (const ir::BufferId b : written)  // what a group makes for itself, it does not read from memory
+      if (graph_.buffers[b].role != ir::BufferRole::kInput) read.erase(b);
+    d["reads"] = in_memory(read);
+    d["writes"] = in_memory(written);
+    d["fused"] = reasons_of(group);
+    d["apart"] = apart_of(group);
+    if (step.launch == ir::kNone) return d;
+    const exec::Launch& launch = plan_.launches[static_cast<size_t>(step.launch)];
+    d["name"] = launch.source.name;
+    d["kind"] = launch.source.kind;
+    d["text"] = launch.source.text;
+    d["origin"] = launch.origin;
+    d["variant"] = group.kind == GroupKind::kTemplate
+                       ? std::string(kernel_row(group.launch.kernel).name) + " " + group.launch.variant
+                       : std::string();
+    d["local"] = launch.source.local;
+    d["work_groups"] = values({launch.source.groups.begin(), launch.source.groups.end()});
+    d["bytes"] = value(launch.work.bytes);
+    d["flops"] = value(launch.work.flops);
+    return d;
+  }
+
+  py::list in_memory(const std::set<ir::BufferId>& buffers) const {
+    py::list result;
+    for (const ir::BufferId b : buffers)
+      if (schedule_.placements[b].kind != schedule::Placement::Kind::kNowhere) result.append(b);
+    return result;
+  }
+
+  static std::vector<std::string> reasons_of(const Group& group) {
+    std::vector<std::string> reasons = group.reasons;
+    for (const Group& member : group.members) {
+      const std::vector<std::string> more = reasons_of(member);
+      reasons.insert(reasons.end(), more.begin(), more.end());
+    }
+    return reasons;
+  }
+
+  py::list apart_of(const Group& group) const {
+    constexpr const char* kRelations[] = {"producer", "consumer", "sibling"};
+    const std::vector<ir::NodeId> nodes = group.nodes();
+    const int own = nodes.empty() ? -1 : position_of_[nodes[0]];
+    py::list result;
+    const auto add = [&](const Group& part) {
+      for (const Neighbour& other : part.apart) {
+        if (position_of_[other.node] == own) continue;  // another member of the batch
+        py::dict d;
+        d["relation"] = kRelations[static_cast<int>(other.relation)];
+        d["group"] = position_of_[other.node];
+        d["op"] = graph_.nodes[other.node].origin.op;
+        d["buffer"] = other.buffer;
+        d["reason"] = other.reason;
+        result.append(d);
+      }
+    };
+    add(group);
+    for (const Group& member : group.members) add(member);
+    return result;
+  }
+
+  py::dict buffer_dict(ir::BufferId b) const {
+    constexpr const char* kPlaces[] = {"registers", "input", "result", "arena", "alias"};
+    const ir::Buffer& buffer = graph_.buffers[b];
+    const ir::NodeId writer = writer_of_[b];
+    py::dict d;
+    d["name"] = buffer.name;
+    d["dtype"] = name(buffer.dtype);
+    d["sizes"] = values(buffer.sizes);
+    d["bytes"] = value(ir::product(buffer.sizes) * ir::size_bytes(buffer.dtype));
+    d["place"] = kPlaces[static_cast<int>(schedule_.placements[b].kind)];
+    d["parameter"] = buffer.is_parameter;
+    d["op"] = writer == ir::kNone ? "" : graph_.nodes[writer].origin.op;
+    d["source"] = writer == ir::kNone ? "" : graph_.nodes[writer].origin.source;
+    return d;
+  }
+
+  /// Intervals of the arena, in groups of the launch order; scratch memory of a kernel has the buffer None.
+  py::dict memory_dict() const {
+    py::list intervals;
+    std::vector<std::optional<ir::BufferId>> held(plan_.intervals.size());
+    for (size_t b = 0; b < plan_.interval_of.size(); ++b)
+      if (plan_.interval_of[b] != ir::kNone) held[static_cast<size_t>(plan_.interval_of[b])] = static_cast<ir::BufferId>(b);
+    for (size_t i = 0; i < plan_.intervals.size(); ++i) {
+      py::dict d;
+      d["buffer"] = held[i] ? py::object(py::int_(*held[i])) : py::object(py::none());
+      d["first"] = plan_.intervals[i].first;
+      d["last"] = plan_.intervals[i].last;
+      d["bytes"] = value(plan_.interval_bytes[i]);
+      d["kept"] = !plan_.kept_offsets.empty() && plan_.kept_offsets[i] >= 0;
+      intervals.append(d);
+    }
+    py::dict d;
+    d["arena_bytes"] = plan_.memory.arena_bytes;
+    d["kept_bytes"] = plan_.kept_size_bytes;
+    d["intervals"] = intervals;
+    return d;
+  }
+
+  const exec::Plan& plan_;
+  const schedule::Schedule& schedule_;
+  const ir::Graph& graph_;
+  std::vector<int> position_of_;       // group of each node
+  std::vector<ir::NodeId> writer_of_;  // the first node that writes each buffer
+};
+
+}  // namespace
+
+py::dict plan_report(exec::Plan& plan) {
+  std::unique_lock lock(plan.mutex, std::defer_lock);
+  {
+    const py::gil_scoped_release release;  // a running plan may wait for the GIL
+    lock.lock();
+  }
+  return Reporter(plan).report();
+}
+
+}  // namespace ocl::python

@@ -1,0 +1,48 @@
+# torch_ocl_compile/report/breaks.py: where Dynamo ended a graph before the function did, and why.
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch._dynamo import utils
+
+
+@dataclass(frozen=True)
+class Break:
+    """A graph break."""
+
+    reason: str  # One sentence.
+    details: str  # All that Dynamo says.
+    place: str  # "model.py:9".
+    code: str  # The line there.
+
+
+@dataclass
+class Breaks:
+    """The graph breaks since this was made."""
+
+    seen: int = field(default_factory=lambda: len(utils.graph_break_reasons))
+
+    def found(self) -> list[Break]:
+        reasons = utils.graph_break_reasons
+        new = (
+            reasons[self.seen :] if len(reasons) >= self.seen else list(reasons)
+        )  # The list was emptied by torch._dynamo.reset().
+        return list(dict.fromkeys(_break(reason) for reason in new))
+
+
+def _break(reason: Any) -> Break:
+    lines = [line.strip() for line in str(reason.reason).strip().splitlines() if line.strip()]
+    frame = reason.user_stack[-1] if reason.user_stack else None
+    place = f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" if frame else ""
+    return Break(_sentence(lines), "\n".join(lines), place, (frame.line or "").strip() if frame else "")
+
+
+def _sentence(lines: Iterable[str]) -> str:
+    """Dynamo's explanation where it gives one, after its short name of the break."""
+    listed = list(lines)
+    if listed == ["step_unsupported"]:  # Dynamo's word, without an explanation.
+        return "Dynamo cannot capture this line"
+    explanation = next((line.partition(":")[2].strip() for line in listed if line.startswith("Explanation:")), "")
+    return ": ".join(part for part in (listed[0] if listed else "unknown", explanation) if part)

@@ -1,0 +1,82 @@
+# torch_ocl_compile/report/memory.py: the memory of a compiled graph from launch to launch, and its largest tensors at the peak.
+"""Arguments and results of a graph live through all of it. Intermediate results share the arena, each from the launch that
+writes it to the last one that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch_ocl_compile.report.kernels import short, tensor_text
+
+LARGEST = 12
+
+
+@dataclass(frozen=True)
+class Held:
+    """A tensor in memory at the peak."""
+
+    tensor: str
+    bytes: int
+    what: str  # "parameter", "argument", "result", "intermediate", "packed parameter", "scratch".
+    op: str  # The op that wrote it, "" for arguments.
+    line: str
+    first: int  # The first launch of its life; `last` is the last one.
+    last: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    parameters: int
+    arguments: int
+    results: int
+    kept: int  # Bytes of packed parameters.
+    arena: int  # The block that holds all intermediate results.
+    live: list[int]  # Bytes of intermediate results at each launch.
+    peak_at: int  # The launch where `live` is largest.
+    largest: list[Held]
+
+    @property
+    def peak(self) -> int:
+        return self.parameters + self.arguments + self.results + self.kept + self.arena
+
+
+def memory_of(report: Mapping[str, Any]) -> Memory:
+    """`report`: of Plan.report()."""
+    buffers, groups = report["buffers"], len(report["groups"])
+    live, spans = [0] * max(groups, 1), []
+    for interval in report["memory"]["intervals"]:
+        size = interval["bytes"] or 0
+        buffer = None if interval["buffer"] is None else buffers[interval["buffer"]]
+        spans.append((interval, buffer, size))
+        if not interval["kept"]:
+            for position in range(interval["first"], min(interval["last"], groups - 1) + 1):
+                live[position] += size
+    peak_at = max(range(len(live)), key=live.__getitem__)
+    held = [
+        Held(tensor_text(buffer) if buffer else "workspace", size,
+             "packed parameter" if interval["kept"] else "intermediate" if buffer else "scratch",
+             short(buffer["op"]) if buffer else "", buffer["source"] if buffer else "", interval["first"], interval["last"])
+        for interval, buffer, size in spans
+        if interval["kept"] or interval["first"] <= peak_at <= interval["last"]
+    ]  # fmt: skip
+    totals = {"parameter": 0, "argument": 0, "result": 0}
+    for buffer in buffers:
+        if buffer["place"] not in ("input", "result"):
+            continue
+        what = "result" if buffer["place"] == "result" else "parameter" if buffer["parameter"] else "argument"
+        totals[what] += buffer["bytes"] or 0
+        held.append(
+            Held(tensor_text(buffer), buffer["bytes"] or 0, what, short(buffer["op"]), buffer["source"], 0, groups - 1)
+        )
+    return Memory(
+        parameters=totals["parameter"],
+        arguments=totals["argument"],
+        results=totals["result"],
+        kept=report["memory"]["kept_bytes"],
+        arena=report["memory"]["arena_bytes"],
+        live=live,
+        peak_at=peak_at,
+        largest=sorted(held, key=lambda h: -h.bytes)[:LARGEST],
+    )

@@ -1,0 +1,79 @@
+# torch_ocl_compile/report/roofline.py: what a device can do at most, measured: bytes a second, and operations a second.
+"""Bandwidth is that of a kernel that reads and writes a large tensor. Arithmetic is that of a large matrix product by this
+compiler, in each precision that the graphs have. Both run on the device a few times, and the best counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from torch_ocl_compile.device import torch_ocl
+from torch_ocl_compile.device.record import record
+from torch_ocl_compile.errors import InternalError
+
+_DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+_ROUNDS = 8
+_LEAST_US = 2000.0  # A kernel that runs this long hides the time of its launch.
+_TENSOR_SIZES = [2**24, 2**26, 2**28]  # Elements.
+_PRODUCT_SIZES = [768, 2048, 8192]
+
+
+@dataclass(frozen=True)
+class Roofline:
+    bandwidth: float  # Bytes per second.
+    flops: dict[str, float]  # operations a second: "f32" -> ...
+
+    def least_us(self, bytes: int, flops: int, precision: str) -> float:
+        """The least time that the device needs for so much work."""
+        return 1e6 * max(bytes / self.bandwidth, flops / self._peak(precision))
+
+    def bound(self, bytes: int, flops: int, precision: str) -> str:
+        """Which of the two limits such work: "memory" or "arithmetic"."""
+        return "memory" if bytes / self.bandwidth >= flops / self._peak(precision) else "arithmetic"
+
+    def _peak(self, precision: str) -> float:
+        return self.flops.get(precision, self.flops["f32"])
+
+
+def measure(device: int, precisions: Iterable[str]) -> Roofline:
+    with torch.no_grad(), torch_ocl.device(device):
+        return Roofline(_bandwidth(), {p: _product(_DTYPES[p]) for p in dict.fromkeys(["f32", *precisions])})
+
+
+def _bandwidth() -> float:
+    rate = 0.0
+    for size in _TENSOR_SIZES:
+        source = torch.ones(size, device="ocl")
+        target = torch.empty_like(source)
+        time_us = _best_us(partial(torch.neg, source, out=target))
+        rate = 8 * size / time_us * 1e6
+        if time_us >= _LEAST_US:
+            break
+    return rate
+
+
+def _product(dtype: torch.dtype) -> float:
+    rate = 0.0
+    for size in _PRODUCT_SIZES:
+        a, b = (torch.randn(size, size, device="ocl").to(dtype) for _ in range(2))
+        time_us = _best_us(partial(torch.mm, a, b))
+        rate = 2 * size**3 / time_us * 1e6
+        if time_us >= _LEAST_US:
+            break
+    return rate
+
+
+def _best_us(work: Callable[[], object]) -> float:
+    """Device time of all kernels of `work`, in the best of some rounds after a first one."""
+    work()
+    times = []
+    for _ in range(_ROUNDS):
+        with record(timing=True) as launches:
+            work()
+        times.append(sum(launch.time_us for launch in launches))
+    if min(times) <= 0:
+        raise InternalError("the device's limits cannot be measured: its driver gives no times of kernels")
+    return min(times)
