@@ -269,8 +269,6 @@ py::list end_recording(int recording) {
     d["queued_ns"] = r.queued_ns;
     d["start_ns"] = r.start_ns;
     d["end_ns"] = r.end_ns;
-    d["graph"] = r.graph;
-    d["group"] = r.group;
     result.append(d);
   }
   return result;
