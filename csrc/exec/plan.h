@@ -83,7 +83,7 @@ struct Plan {
   std::vector<int> interval_of;  // per buffer, kNone if not in the arena
   std::vector<std::shared_ptr<runtime::Program>> programs;
   std::vector<schedule::PassTrace> passes;
-  double schedule_seconds = 0, codegen_seconds = 0, build_seconds = 0;
+  double check_seconds = 0, schedule_seconds = 0, codegen_seconds = 0, build_seconds = 0;
   std::vector<int> written_inputs;                                    // positions of inputs that the plan writes
   runtime::PurposeText arena_purpose, results_purpose, kept_purpose;  // of memory, for snapshots and errors
   // Results of kept steps: which parameters they depend on, and the place of each interval in their memory (-1: in the arena)

@@ -12,6 +12,7 @@
 #include "csrc/python/plan_object.h"
 #include "csrc/python/settings.h"
 #include "csrc/runtime/build_pool.h"
+#include "csrc/runtime/build_progress.h"
 #include "csrc/runtime/history.h"
 #include "csrc/schedule/pipeline.h"
 #include "csrc/torch/device_state.h"
@@ -146,6 +147,7 @@ py::list describe(PyPlan& self) {
 
 py::dict timings(PyPlan& self) {
   py::dict d;
+  d["check_seconds"] = self.plan->check_seconds;
   d["schedule_seconds"] = self.plan->schedule_seconds;
   d["codegen_seconds"] = self.plan->codegen_seconds;
   d["build_seconds"] = self.plan->build_seconds;
@@ -325,6 +327,7 @@ void bind_exec(py::module_& m) {
         runtime::set_build_pool({workers, std::chrono::milliseconds(longest_ms), worker});
       },
       py::arg("workers"), py::arg("longest_ms"), py::arg("worker") = "");
+  e.def("show_build_progress", &runtime::show_build_progress, py::arg("shown"));
   bind_cache(e);
   e.def("kept_bytes", &exec::kept_bytes);
   e.def("build_counters", &build_counters);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,9 @@ struct WorkerResult {
 };
 /// Whether the text caused the death. If not, the system killed the process because memory ran out.
 bool is_of_the_text(const std::string& death);
-/// Compiles the texts, the longest first; each is tried `tries` times where the compiler dies of it. Thread-safe.
+/// Compiles the texts, the longest first; each is tried `tries` times where the compiler dies of it. `done` is called with the
+/// position of each text that is built, by several threads. Thread-safe.
 std::vector<WorkerResult> build_in_workers(const Device& device, const std::vector<std::string>& sources, size_t workers,
-                                           int tries, bool wants_log);
+                                           int tries, bool wants_log, const std::function<void(size_t)>& done = {});
 
 }  // namespace ocl::runtime

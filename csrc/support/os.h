@@ -54,6 +54,9 @@ class KeepVariables {
   std::vector<std::pair<std::string, std::string>> values_;
 };
 
+/// Characters in a line of the terminal that stderr is; 0: it is none, or one that cannot erase a line.
+int terminal_columns() noexcept;
+
 int process_id() noexcept;
 /// CPU time of this thread so far.
 double thread_seconds() noexcept;

@@ -45,7 +45,7 @@ PYTHON_LAYERS = {
     "tuning": {"_C", "errors", "dtypes", "config"},
     "compile": {"_C", "errors", "config", "identity", "fx", "decompositions", "lowering", "tuning"},
     "eager": {"_C", "errors", "config", "identity", "fx", "decompositions", "lowering", "tuning", "compile"},
-    "device": {"_C", "errors", "config", "identity", "decompositions", "eager"},
+    "device": {"_C", "errors", "config", "identity", "decompositions", "compile", "eager"},
     "__init__": {"compile", "device"},
     "tools": {"_C", "errors", "tuning", "device", "__init__"},
     "bench": {"_C", "errors", "device", "__init__"},
@@ -60,6 +60,7 @@ LATE_IMPORTS = {
     "config": "options are read before the extension is loaded",
     "compile.plan": "measuring needs mode='max-autotune'",
     "device.current": "Dynamo traces this file",
+    "device.torch_ocl": "the times of compiled graphs are in the compiler, which is imported when it is used",
     "device.registration": "`import torch` ends with it; it loads the extension itself, and the compiler at the first op",
 }
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ import torch
 from torch_ocl_compile import config
 from torch_ocl_compile.lowering.fallback import FALLBACKS
 
-log = logging.getLogger(__name__)
 KEPT = 64  # records of compiled graphs
 
 
@@ -31,6 +29,9 @@ class Record:
     calls: int
     text: Callable[[], str]  # the ir.Graph
     plan: Any
+
+    def size(self) -> str:
+        return f"{self.fx_nodes} aten nodes, {self.kernels} launches, {self.calls} eager calls"
 
 
 _records: deque[Record] = deque(maxlen=KEPT)
@@ -55,13 +56,13 @@ def loaded_graphs() -> int:
     return _counts["loaded"]
 
 
-def remember(label: str, fx_nodes: int, lowered: Any, plan: Any) -> None:
+def remember(label: str, fx_nodes: int, lowered: Any, plan: Any) -> Record:
     graph = lowered.graph
     record = Record(label, fx_nodes, plan.launch_count, len(lowered.calls), graph.str, plan)
     _records.append(record)
     for collection in _collections:
         collection.append(record)
-    log.debug("%s: %d fx nodes, %d launches, %d eager calls", label, record.fx_nodes, record.kernels, record.calls)
+    return record
 
 
 def forget() -> None:
@@ -120,7 +121,7 @@ def explain(model: Callable[..., Any], *inputs: Any, **kwargs: Any) -> str:
 
 def describe(graph: Record) -> str:
     """A graph in one line."""
-    return f"{graph.label}: {graph.fx_nodes} aten nodes, {graph.kernels} launches, {graph.calls} eager calls"
+    return f"{graph.label}: {graph.size()}"
 
 
 def fallbacks_since(before: dict[str, int]) -> dict[str, int]:
