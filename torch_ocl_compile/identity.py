@@ -47,6 +47,13 @@ def of_device(index: int) -> str:
     return f"{sorted(_C.device_properties(index).items())}\n{_C.describe_device(index)}"
 
 
+def entry_prefix(index: int) -> str:
+    """Of the keys of graphs and plans of eager ops in the cache: they are for a device and its driver, and for this code. "" if none
+    can be stored."""
+    code = of_code()
+    return _C.exec.store_prefix(index) + hashlib.blake2b(code.encode(), digest_size=8).hexdigest() + "-" if code else ""
+
+
 def speaks_for(function: Callable[..., Any]) -> bool:
     """Whether `of_code` says what a function does: its code is ours or torch's."""
     while isinstance(function, functools.partial):
