@@ -114,6 +114,7 @@ def export_cache(index: int, path: Path) -> Counts:
 def import_cache(index: int, path: Path) -> Counts:
     """Puts what a file holds into the cache. Raises ToolError for a file of another device, driver or version, or if the cache
     cannot take all."""
+    _C.require_device(-1)  # the better reason to fail
     with path.open("rb") as file:
         return unpack(index, file, str(path))
 

@@ -36,4 +36,8 @@ TensorShape output_shape(const Plan& plan, int index);
 /// stream from the device's allocator and gives it back at the end: later work of the in-order queue may reuse it.
 void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>& outputs, const CallHandler& call, int stream);
 
+/// For `torch-ocl warm`: from now on plans are made, but no kernel of theirs is launched. Results are zeros.
+void skip_launches(bool skipped);
+bool launches_skipped();
+
 }  // namespace ocl::exec

@@ -328,6 +328,8 @@ void bind_exec(py::module_& m) {
       },
       py::arg("workers"), py::arg("longest_ms"), py::arg("worker") = "");
   e.def("show_build_progress", &runtime::show_build_progress, py::arg("shown"));
+  e.def("skip_launches", &exec::skip_launches, py::arg("skipped"));
+  e.def("launches_skipped", &exec::launches_skipped);
   bind_cache(e);
   e.def("kept_bytes", &exec::kept_bytes);
   e.def("build_counters", &build_counters);

@@ -48,7 +48,7 @@ PYTHON_LAYERS = {
     "eager": {"_C", "errors", "config", "identity", "fx", "decompositions", "lowering", "tuning", "compile"},
     "device": {"_C", "errors", "config", "identity", "cache_file", "decompositions", "compile", "eager"},
     "__init__": {"compile", "device"},
-    "tools": {"_C", "errors", "tuning", "device", "__init__"},
+    "tools": {"_C", "errors", "tuning", "compile", "device", "__init__"},
     "bench": {"_C", "errors", "device", "__init__"},
     "cli": {"_C", "errors", "config", "cache_file", "tuning", "compile", "device", "tools", "bench", "__init__"},
     "__main__": {"cli"},

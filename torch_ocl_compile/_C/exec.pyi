@@ -10,6 +10,8 @@ EagerCall = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 
 # Worker processes that compile kernels (-1: as many as cores and memory allow), and the path of their program ("": ours).
 def configure_builds(workers: int, longest_ms: int, worker: str = "") -> None: ...
+def skip_launches(skipped: bool) -> None: ...  # plans are made, and their results are zeros
+def launches_skipped() -> bool: ...
 def show_build_progress(shown: bool) -> None: ...  # where stderr is a terminal
 
 # The process's cache (an empty path: none), where the sources of failed kernels go, and dumps.
