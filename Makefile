@@ -9,7 +9,7 @@ SOURCES := $(shell find csrc kernels cmake -type f) CMakeLists.txt pyproject.tom
 BUILD := build/make
 WERROR ?= OFF
 
-.PHONY: demo test sweep conformance sanitize stress fuzz oclgrind lint bench clean setup build
+.PHONY: demo test wheel try-wheel sweep conformance sanitize stress fuzz oclgrind lint bench clean setup build
 
 demo: build
 	$(BIN)/python -m torch_ocl_compile demo
@@ -51,6 +51,14 @@ fuzz: build
 # Every portable kernel template under Oclgrind: data races, bounds, uninitialised reads.
 oclgrind: build
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.oclgrind
+
+# A wheel for the Python and the torch of $(VENV), in dist/. Who installs it needs no compiler, no headers and no system packages.
+wheel: setup
+	scripts/wheel/build.sh $(VENV) dist
+
+# Installs the wheel in a new Debian system that has Python and nothing else, and runs the README's example (root and debootstrap).
+try-wheel: wheel
+	TORCH="$(TORCH)" scripts/wheel/try.sh dist/*.whl docs/first_run.md
 
 lint: build
 	$(BIN)/pip install -q ruff mypy clang-format

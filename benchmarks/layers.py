@@ -1,11 +1,13 @@
-# benchmarks/layers.py: where the time of a network goes, by kind of layer, eager (oneDNN) beside ocl, in one run.
+# benchmarks/layers.py: the time of a network by kind of layer, for eager PyTorch (oneDNN) and ocl in the same run.
 """python benchmarks/layers.py --models resnet50,vgg16 --modes inference,training
 
-Both sides run the same step in turn in one process: eager under torch.profiler, ocl under torch.ocl.record(timing=True). The table has
-the fastest of --rounds for each side. Its rows are convolutions by filter size, matrix products, and the rest: norms, activations,
-pools, loss, optimizer, packing. GFLOP/s are those of direct convolution. A launch of ocl is counted in the row of the convolution
-that has the same number of multiply-adds. ocl fuses activations and residuals into convolutions, so their time is in that row; on the
-side `eager` it is in the rest."""
+Both sides run the same step alternately in one process: eager under torch.profiler, ocl under
+torch.ocl.record(timing=True). The table has the fastest of --rounds for each side. Its rows are convolutions by
+filter size, matrix products, and the rest: norms, activations, pools, loss, optimizer, packing. GFLOP/s count the
+operations of direct convolution. A launch of ocl is counted in the row of the convolution that has the same number
+of multiply-adds. ocl fuses activations and residual additions into convolutions, so their time is in that row; for
+eager it is in the rest.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,16 @@ from torch.profiler import ProfilerActivity, profile
 
 from torch_ocl_compile.bench.side import Side
 
-Times = dict[str, float]  # row -> milliseconds of a step
+Times = dict[str, float]  # Row of the table -> milliseconds of one step.
 
 
 class Layers:
-    """The convolutions of a network: what each kind is called, and how many operations (multiply-add = 2) it takes."""
+    """The convolutions of a network: the name of each kind and its number of operations (a multiply-add counts as 2)."""
 
     def __init__(self, model: nn.Module, example: torch.Tensor) -> None:
-        self.names: dict[tuple[tuple[int, ...], tuple[int, ...]], str] = {}  # (input, filter) -> name
-        self.flops: dict[str, list[float]] = defaultdict(list)  # name -> its layers
+        # (input shape, filter shape) -> name of the kind.
+        self.names: dict[tuple[tuple[int, ...], tuple[int, ...]], str] = {}
+        self.flops: dict[str, list[float]] = defaultdict(list)  # Name of the kind -> operations of each of its layers.
 
         def seen(module: nn.Conv2d, inputs: tuple[torch.Tensor], output: torch.Tensor) -> None:
             w = module.weight
@@ -82,7 +85,7 @@ def report(name: str, mode: str, args: argparse.Namespace) -> None:
     layers = Layers(sides["eager"].model, sides["eager"].example)
     measure = {"eager": eager_times, "ocl": ocl_times}
     best: dict[str, Times] = {}
-    for side in sides.values():  # compiles
+    for side in sides.values():  # The first step compiles.
         side.timed()
     for _ in range(args.rounds):
         for key, side in sides.items():
@@ -98,7 +101,8 @@ def report(name: str, mode: str, args: argparse.Namespace) -> None:
         eager, ocl = (sum(t.values()) if row == "all" else t.get(row, 0.0) for t in (best["eager"], best["ocl"]))
         direction, _, kind = row.partition(" ")
         flops = sum(layers.flops[kind]) if kind in layers.flops else 0.0
-        if direction == "backward":  # two products; the first layer has no data gradient
+        # Backward has two products per layer; the first layer of the network needs no data gradient.
+        if direction == "backward":
             flops = 2 * flops - (layers.flops[kind][0] if kind == next(iter(layers.flops)) else 0.0)
         line = f"  {row:26s} {eager:9.1f} {ocl:9.1f} {eager / ocl if ocl else float('nan'):6.2f}"
         if flops and eager and ocl:

@@ -1,8 +1,9 @@
-# benchmarks/overlap.py: do two compiled graphs on two streams run at the same time?
+# benchmarks/overlap.py: measures whether two compiled graphs on two streams run at the same time.
 """`python benchmarks/overlap.py --device ocl:0`
 
-Each graph is a chain of scans over few rows, which leaves most of a GPU idle. Printed are times of the device's clock for each graph
-alone, both graphs on one stream, and both graphs on two streams."""
+Each graph is a chain of scans over few rows, which leaves most of a GPU idle. The program prints times by the
+device's clock: of each graph alone, of both graphs on one stream, and of both graphs on two streams.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def main() -> None:
         graph(x)
 
     def time_of(which: list[int], on: list[int]) -> float:
-        """Milliseconds from the first event to the last end of the graphs `which`, each on its stream."""
+        """Returns the milliseconds from the first start to the last end of the graphs `which`, each on its stream of
+        `on`."""
         torch.ocl.synchronize()
         start = torch.Event("ocl", enable_timing=True)
         start.record(streams[0])

@@ -1,10 +1,12 @@
 # benchmarks/page.py: writes docs/performance.md from benchmarks/results/*.json.
 """python benchmarks/page.py            writes the page
-python benchmarks/page.py --check    ends with 1 if the page differs from what would be written (tests/device/test_docs.py)
+python benchmarks/page.py --check    exits with 1 if the page differs from what would be written (tests/device/test_docs.py)
 
-A result file is what `torch-ocl bench models --save` writes, perhaps with a `title` and `notes` added by hand. Numbers that other programs
-measured are in `tables`: a title, the columns, the rows, and `mean_columns`, the columns whose geometric mean is added.
-`published` is for numbers whose commit of measurement was not recorded: the commit that published them, and its date."""
+A result file is what `torch-ocl bench models --save` writes; `title` and `notes` may be added by hand. `tables`
+holds numbers that other programs measured: a title, the columns, the rows, and `mean_columns`, the columns whose
+geometric mean is added. `published` marks numbers whose commit of measurement was not recorded: it is the commit
+that published them, and its date.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def read(path: Path) -> dict:
 
 
 def number(value: object) -> str:
-    """About three digits; a dash for what was not measured."""
+    """Formats a number with about three digits; a dash for a value that was not measured."""
     if value is None:
         return "-"
     if not isinstance(value, float):
@@ -75,7 +77,7 @@ def table(columns: list[str], rows: list[list[object]]) -> list[str]:
 
 
 def cases(networks: list[dict]) -> dict[tuple, dict[str, dict]]:
-    """(protocol, precision, mode, model, batch) -> side -> row."""
+    """Returns (protocol, precision, mode, model, batch) -> side -> row of the results."""
     found: dict[tuple, dict[str, dict]] = {}
     for row in networks:
         key = tuple(row[k] for k in ("protocol", "precision", "mode", "model", "batch"))
@@ -84,7 +86,7 @@ def cases(networks: list[dict]) -> dict[tuple, dict[str, dict]]:
 
 
 def ratio(sides: dict[str, dict]) -> float | None:
-    """Time of the fastest other side over that of ocl."""
+    """Returns the time of the fastest other side divided by the time of ocl."""
     others = [row["ms"] for side, row in sides.items() if side != "ocl"]
     return min(others) / sides["ocl"]["ms"] if others and "ocl" in sides else None
 
@@ -95,7 +97,7 @@ def mean(values: list[float | None]) -> float | None:
 
 
 def network_tables(networks: list[dict]) -> list[str]:
-    """One table for each protocol, precision and mode."""
+    """Returns one table for each protocol, precision and mode."""
     groups: dict[tuple, dict[tuple, dict[str, dict]]] = {}
     for key, sides in cases(networks).items():
         groups.setdefault(key[:3], {})[key[3:]] = sides
@@ -133,7 +135,7 @@ def network_tables(networks: list[dict]) -> list[str]:
 
 
 def operation_table(operations: list[dict]) -> list[str]:
-    """Rows of ops.py."""
+    """Returns the table of single operations, which `torch-ocl bench ops` measures."""
     if not operations:
         return []
     rows = [[r["group"], r["case"], r["side"], r["ms"], r["ratio"], r["tflops"], r["gbytes"]] for r in operations]
@@ -165,7 +167,7 @@ def device_of(content: dict) -> str:
 
 
 def origin(content: dict) -> list[str]:
-    """Date, device, commit: a table of one row."""
+    """Returns a table of one row: date, device and commit of the measurement."""
     published = content.get("published")
     when = content.get("when") or f"published {published['date']}"
     commit = (
@@ -182,7 +184,7 @@ def origin(content: dict) -> list[str]:
 
 
 def summary(files: list[dict]) -> list[str]:
-    """Geometric means of the ratio, by device, precision and mode."""
+    """Returns the geometric means of the ratio by device, precision and mode."""
     means: dict[tuple, list[float]] = {}
     others: dict[tuple, set[str]] = {}
     for content in files:
@@ -215,7 +217,8 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     args = parser.parse_args()
     files = [read(path) for path in sorted(RESULTS.glob("*.json"))]
-    text = page(sorted(files, key=lambda content: not content["networks"]))  # whole networks first
+    # Files with whole networks come first.
+    text = page(sorted(files, key=lambda content: not content["networks"]))
     if not args.check:
         PAGE.write_text(text, encoding="utf-8")
     elif PAGE.read_text(encoding="utf-8") != text:

@@ -1,13 +1,16 @@
 # benchmarks/startup.py: seconds until the first step is done, with empty caches and in a second process.
 """python benchmarks/startup.py --models first_op,resnet18,resnet50 --modes training --sides inductor,ocl --runs 3
 
-Each figure is the first step of a new process less a normal step of it: tracing, compiling, building kernels and reading caches, and
-not the import of torch. Each side runs alone, with caches of its own. The columns:
+Each figure is the time of the first step of a new process minus that of a normal step. It covers tracing, compiling,
+building kernels and reading caches, but not the import of torch. Each side runs alone, with separate caches. The
+columns:
   cold s     all caches are empty, and so are the caches of the driver
   second s   a second process with the caches that the first one left
-  kernels    what the first process of the side ocl compiled, and how many of these in build workers
-first_op is no network but x + 1 outside of compiled functions, on the side ocl: seconds of a whole process beyond one that
-imports torch alone, the import of this package and the start of the device included."""
+  kernels    the kernels that the first process of the side ocl compiled, and how many of these in build workers
+first_op is not a network but x + 1 outside of compiled functions, on the side ocl. Its figure is the time of a whole
+process minus that of one that only imports torch; the import of this package and the start of the device are
+included.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ print(json.dumps({"seconds": seconds, **builds}))
 
 
 def first_step(side: str, name: str, mode: str, settings: NetworkSettings, caches: str) -> dict[str, float]:
-    """Seconds of the first step beyond a normal one, and what the side says about its builds."""
+    """Returns the seconds of the first step minus those of a normal step, and the side's report about its builds."""
     with settings.process(side, name, mode, caches) as process:
         first = float(process.ask("first"))
         return {"seconds": first - float(process.ask("round")), **process.ask("builds")}

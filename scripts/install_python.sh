@@ -7,7 +7,7 @@ venv=$1
 pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
 # torch first and with its exact version, so that nothing below pulls another build of it.
 "${pip[@]}" "${TORCH:-torch==2.13.0}"
-"${pip[@]}" "scikit-build-core>=0.10" "pybind11>=2.13" cmake ninja platformdirs
+"${pip[@]}" "scikit-build-core>=1.0" "pybind11>=2.13" cmake ninja platformdirs
 "${pip[@]}" pytest pytest-xdist hypothesis expecttest numpy scikit-learn matplotlib click rich
 # torchvision serves the tests only (network definitions), and must not choose a torch of its own.
 "${pip[@]}" --no-deps "${TORCHVISION:-torchvision==0.28.0}"

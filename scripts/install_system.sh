@@ -3,12 +3,12 @@
 # on Debian and Ubuntu; otherwise says what to install.
 set -euo pipefail
 
-needed=(ocl-icd-opencl-dev opencl-headers opencl-clhpp-headers libsqlite3-dev)
+needed=(ocl-icd-libopencl1 opencl-headers opencl-clhpp-headers libsqlite3-dev)
 tests=(ccache doctest-dev pocl-opencl-icd mesa-opencl-icd oclgrind)
 have() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q '^install ok installed'; }
 
 if ! command -v dpkg-query >/dev/null; then
-  echo "This is no Debian or Ubuntu: install a C++20 compiler, the OpenCL headers and loader (CL/cl.h, CL/opencl.hpp, libOpenCL.so), SQLite's" \
+  echo "This is no Debian or Ubuntu: install a C++20 compiler, the OpenCL headers (CL/cl.h, CL/opencl.hpp), SQLite's" \
     "headers and doctest with your package manager, then run make again." >&2
   exit 0
 fi

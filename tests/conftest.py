@@ -1,6 +1,6 @@
-# tests/conftest.py: the fixture `ocl_device`, every OpenCL device in turn, named in the test's id; golden files.
-"""One pytest process sees all runtimes' devices at once, as ocl:0, ocl:1, ... A test that takes `ocl_device` runs on
-each of them, or on those that `--ocl-devices` selects."""
+# tests/conftest.py: the fixture `ocl_device`, which runs a test on every OpenCL device; golden files; limits on memory.
+"""One pytest process sees the devices of all runtimes, as ocl:0, ocl:1 and so on. A test that takes `ocl_device` runs
+on each of them, or on those that `--ocl-devices` selects; the test's id names the device."""
 
 import contextlib
 import ctypes
@@ -14,7 +14,8 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
-# Before torch is imported; a worker of pytest-xdist inherits the choice of the process that started it, cache included.
+# These are set before torch is imported. A worker of pytest-xdist inherits them from the process that started it,
+# including the cache.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 if "TORCH_OCL_CACHE_DIR" not in os.environ:
     os.environ["TORCH_OCL_CACHE_DIR"] = tempfile.mkdtemp(prefix="torch_ocl_tests_")
@@ -22,13 +23,15 @@ if "TORCH_OCL_CACHE_DIR" not in os.environ:
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a checkout that is not installed
+# For a checkout that is not installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.coverage import Counting
 
 NO_DEVICE = "no OpenCL device selected or found: pip install torch-ocl-compile[cpu]"
-MANY = 8  # cases of a function on one device: of more, later devices see a quarter
-# What a test may need of its device, by `pytest.mark.needs(...)`.
+# The number of cases of a test function beyond which devices other than the first run only a quarter of them.
+MANY = 8
+# The names that `pytest.mark.needs(...)` accepts, and whether a device with these properties fulfils them.
 NEEDS = {
     "cpu": lambda device: device.is_cpu,
     "fp64": lambda device: device.has_fp64,
@@ -65,8 +68,11 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out what this machine cannot run, so that a skip always means something that could have run; and samples: every
-    OpenCL runtime compiles every kernel anew, some slowly, so that the others than the first see some cases only."""
+    """Deselects tests that this machine cannot run, and samples the rest.
+
+    Deselecting keeps a skip meaningful: it always stands for a test that could have run. Every OpenCL runtime
+    compiles every kernel again, some of them slowly, so devices other than the first run only some cases.
+    """
     kept, left_out = [], []
     sweep = config.getoption("--sweep")
     devices = [device for device, _ in ocl_devices(config.getoption("--ocl-devices"))]
@@ -114,7 +120,7 @@ def _can_run(item, device, count, sweep):
 
 
 def _in_sample(name, on_first, every=0, keep="", first=False):
-    """By a hash of the case's name: adding a case changes no other's lot."""
+    """Decides by a hash of the case's name, so that adding a case does not change the decision for others."""
     return (on_first and not first) or bool(
         (every and zlib.crc32(name.encode()) % every == 0) or (keep and re.search(keep, name))
     )
@@ -127,7 +133,7 @@ def pytest_unconfigure(config):
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread():
-    """Workers share the cores."""
+    """Uses one thread, because the test workers share the cores."""
     try:
         import torch
     except ImportError:
@@ -137,14 +143,17 @@ def one_thread():
 
 @pytest.fixture(scope="session")
 def sweep(request):
-    """Whether to take every sample."""
+    """Returns whether to run every sample (option --sweep)."""
     return request.config.getoption("--sweep")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def dynamo_takes_less_time():
-    """For its log Dynamo times the guards of each graph behind a flush of the caches: 30 ms each, of thousands. And each reset
-    collects garbage, which need not look at what was imported."""
+    """Switches off work that only slows the tests down.
+
+    Dynamo times the guards of each graph for its log, after flushing the processor's caches: 30 ms for each of
+    thousands of graphs. Each reset collects garbage, which need not look at objects that exist since the imports.
+    """
     try:
         from torch._dynamo import guards
     except ImportError:
@@ -155,7 +164,7 @@ def dynamo_takes_less_time():
         guards.profile_guard_manager = lambda *_: 0.0
 
 
-GROWTH = 200 << 20  # bytes that a process may gain before it drops what it compiled
+GROWTH = 200 << 20  # The bytes by which a process may grow before it drops its compiled plans.
 
 
 def resident_bytes():
@@ -172,17 +181,19 @@ def drop_what_was_compiled():
 
     torch._dynamo.reset()
     torch._subclasses.fake_tensor.FakeTensorMode.cache_clear()
-    if _C.exec.live_counts()["eager_plans"] > 256:  # fewer are worth keeping for the next module
+    # Fewer plans are worth keeping for the next module.
+    if _C.exec.live_counts()["eager_plans"] > 256:
         _C.forget_eager_plans()
     gc.collect()
     torch.ocl.empty_cache()
-    with contextlib.suppress(OSError, AttributeError):  # glibc keeps what is freed between blocks that are in use
+    # glibc keeps freed memory that lies between blocks in use, unless it is told to return it.
+    with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def what_a_module_compiled_goes():
-    """A process of many tests would keep plans of everything: 0.5 to 2 MB of native code each."""
+    """Drops compiled plans after each module: a plan holds 0.5 to 2 MB of native code, and a process runs many tests."""
     yield
     drop_what_was_compiled()
 
@@ -194,7 +205,7 @@ def memory_after_cleaning():
 
 @pytest.fixture(autouse=True)
 def memory_stays_bounded(memory_after_cleaning):
-    """Within modules of a thousand cases too."""
+    """Bounds the memory within modules of a thousand cases, too."""
     yield
     if resident_bytes() > memory_after_cleaning[0] + GROWTH:
         drop_what_was_compiled()
@@ -202,7 +213,7 @@ def memory_stays_bounded(memory_after_cleaning):
 
 
 def ocl_devices(selection="all"):
-    """(device string, name for the test id) of the selected devices."""
+    """Returns (device string, name for the test id) of the selected devices."""
     if selection == "none":
         return []
     try:
@@ -222,7 +233,7 @@ def ocl_devices(selection="all"):
 
 
 def _short(platform_name):
-    """ "Intel(R) OpenCL" -> "intel", "Portable Computing Language" -> "pocl"."""
+    """Abbreviates a platform's name: "Intel(R) OpenCL" -> "intel", "Portable Computing Language" -> "pocl"."""
     if platform_name.startswith("Portable Computing"):
         return "pocl"
     return re.sub(r"\(.*?\)", "", platform_name.lower()).split()[0]
@@ -242,7 +253,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture
 def two_ocl_devices(request):
-    """The first two selected devices; where there is one, tests that ask for two are left out, and where there is none skip."""
+    """The first two selected devices. With one device the test is deselected, without any it is skipped."""
     devices = [d for d, _ in ocl_devices(request.config.getoption("--ocl-devices"))]
     if not devices:
         pytest.skip(NO_DEVICE)
@@ -251,7 +262,7 @@ def two_ocl_devices(request):
 
 @pytest.fixture
 def golden(request):
-    """`golden("name.txt", text)` compares with tests/golden/name.txt; --update-golden writes it."""
+    """`golden("name.txt", text)` compares the text with tests/golden/name.txt; with --update-golden it writes the file."""
     folder = Path(__file__).parent / "golden"
 
     def check(name, text):

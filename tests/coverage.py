@@ -1,8 +1,9 @@
-# tests/coverage.py: how much of what there is `make test` runs, counted by pytest itself, as the table in README.md.
+# tests/coverage.py: counts the cases that `make test` runs and those that exist, for the table in README.md.
 """python -m tests.coverage            prints the table
-python -m tests.coverage --write    puts it into README.md (tests/device/test_docs.py compares)
+python -m tests.coverage --write    writes it into README.md (tests/device/test_docs.py compares)
 
-Counts are rounded to two digits, so that one more test changes nothing."""
+pytest itself counts. Counts are rounded to two digits, so that one more test does not change the table.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 BEGIN, END = "<!-- python -m tests.coverage --write -->", "<!-- end -->"
 
-# What is counted, and the files (regular expression on the path below tests/).
+# Row of the table -> regular expression for the paths of its files below tests/.
 GROUPS = {
     "our table of ops: each op, its gradient, each dtype": r"device/test_ops\.py",
     "PyTorch's `op_db` and `module_db`": r"device/test_opinfo\.py",
@@ -32,7 +33,7 @@ GROUPS = {
 
 
 class Counting:
-    """A plugin that counts the cases of a collection: (group, device, whether it runs)."""
+    """A pytest plugin that counts the cases of a collection by (group, device, whether the case runs)."""
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, int, bool]] = Counter()
@@ -61,7 +62,7 @@ def count() -> Counter[tuple[str, int, bool]]:
 
 
 def rounded(number: int) -> str:
-    """Two digits: 7180 -> 7,200."""
+    """Formats a number rounded to two significant digits: 7180 -> 7,200."""
     digits = 10 ** max(0, len(str(number)) - 2)
     return f"{(number + digits // 2) // digits * digits:,}"
 
@@ -78,7 +79,7 @@ def table(counts: Counter[tuple[str, int, bool]]) -> str:
 
 
 def in_readme() -> str:
-    """The table as README.md has it."""
+    """Returns the table that README.md contains."""
     return README.read_text(encoding="utf-8").partition(BEGIN + "\n")[2].partition(END)[0]
 
 

@@ -1,5 +1,5 @@
-# tests/op_row.py: what a row of the op tables is, and the inputs that rows are made of.
-"""Samples are made on the CPU from a fixed seed; whoever runs a row moves them."""
+# tests/op_row.py: defines a row of the op tables, and makes the inputs of rows.
+"""Samples are made on the CPU from a fixed seed; the test that runs a row moves them to its device."""
 
 from __future__ import annotations
 
@@ -19,23 +19,29 @@ ALL = (torch.float32, torch.int64, torch.bool)
 
 @dataclass(frozen=True)
 class Op:
-    """`call(*sample)` for every sample of every dtype; gradients of floating-point inputs too if `gradient`."""
+    """One row: `call(*sample)` is run for every sample of every dtype.
+
+    If `gradient`, the gradients of floating-point inputs are compared, too.
+    """
 
     name: str
     call: Callable[..., Any]
     samples: Callable[[torch.dtype], list[Sample]]
     dtypes: tuple[torch.dtype, ...] = FLOAT
     gradient: bool = True
-    constants: tuple[int, ...] = ()  # arguments that PyTorch has no gradient for
+    # Positions of the arguments that PyTorch has no gradient for.
+    constants: tuple[int, ...] = ()
     rtol: float | None = None
     atol: float | None = None
-    fallback: bool = False  # some part runs eagerly, and is meant to
-    # Operands in random programs (tests/fuzz): "any" in the samples' range, "distinct" ones, or "none": it is no statement there.
+    # True if some part is meant to run eagerly.
+    fallback: bool = False
+    # The operands in random programs (tests/fuzz): "any" values in the samples' range, "distinct" ones, or "none" if
+    # the row is not used there.
     programs: str = "any"
 
 
 def make(*shape: int, dtype: torch.dtype = torch.float32, low: float = -2, high: float = 2) -> torch.Tensor:
-    """Reproducible values in [low, high)."""
+    """Returns reproducible values in [low, high); integers in [5 * low, 5 * high]; booleans are random."""
     generator = torch.Generator().manual_seed(sum((i + 1) * s for i, s in enumerate(shape)) + 17)
     if dtype is torch.bool:
         return torch.rand(shape, generator=generator) > 0.5
@@ -44,7 +50,7 @@ def make(*shape: int, dtype: torch.dtype = torch.float32, low: float = -2, high:
 
 
 def one(low: float = -2, high: float = 2) -> Callable[[torch.dtype], list[Sample]]:
-    """Vectors, a scalar, an empty tensor, a transposed and an offset view."""
+    """Returns samples of one tensor: vectors, a scalar, an empty tensor, a transposed and an offset view."""
 
     def samples(dtype: torch.dtype) -> list[Sample]:
         def m(*s: int) -> torch.Tensor:
@@ -56,7 +62,7 @@ def one(low: float = -2, high: float = 2) -> Callable[[torch.dtype], list[Sample
 
 
 def two(low: float = -2, high: float = 2) -> Callable[[torch.dtype], list[Sample]]:
-    """Equal shapes, broadcasts on either side, a scalar, a stride of 0."""
+    """Returns samples of two tensors: equal shapes, broadcasts on either side, a scalar, a stride of 0."""
 
     def samples(dtype: torch.dtype) -> list[Sample]:
         def m(*s: int) -> torch.Tensor:
@@ -90,8 +96,11 @@ def to_cpu(value: Any) -> Any:
 
 
 def same(got: Any, expected: Any, op: Op, plain: Any = None) -> None:
-    """`expected` may be wider than halves that were got: then a few roundings on the tensor's scale are allowed, or twice the
-    error of `plain`, PyTorch's own result in halves (None: it has none)."""
+    """AssertionError unless `got` and `expected` are close.
+
+    `expected` may be wider than `got` in a half type: then a few roundings on the tensor's scale are allowed, or
+    twice the error of `plain`, PyTorch's own result in that half type (None if it has none).
+    """
     got, expected = tree_flatten(to_cpu(got))[0], tree_flatten(to_cpu(expected))[0]
     theirs = tree_flatten(to_cpu(plain))[0] if plain is not None else [None] * len(got)
     assert len(got) == len(expected)
@@ -107,6 +116,6 @@ def same(got: Any, expected: Any, op: Op, plain: Any = None) -> None:
 
 
 def widened(sample: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The sample with its halves as float32."""
+    """Returns the sample with its halves converted to float32."""
     result: tuple[Any, ...] = tree_map_only(torch.Tensor, lambda x: x.float() if x.dtype in HALVES else x, sample)
     return result

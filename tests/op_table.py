@@ -1,6 +1,6 @@
-# tests/op_table.py: one row per op: what to call, with which inputs. Tests with and without a device and random programs read it.
+# tests/op_table.py: one row per op, with the function and its inputs, for tests and for random programs.
 # ruff: noqa: E501, SIM905  (a table: a row is a line)
-"""Large families have tables of their own, op_table_<family>.py, concatenated into OPS at the end."""
+"""Large families have separate tables, op_table_<family>.py, which are concatenated into OPS at the end."""
 
 from __future__ import annotations
 
@@ -271,9 +271,9 @@ def _networks() -> list[Op]:
 _OWN = [*_pointwise(), *_formulas(), *_views(), *_reductions(), *_contractions(), *_networks()]
 ATTENTION_OPS = attention_rows()
 OPS: list[Op] = [*_OWN, *SPECIAL, *NN_OPS, *ORDER_OPS, *LINALG_OPS, *ATTENTION_OPS]
-# PyTorch takes ldexp of CPU tensors apart while it traces, with result types that its eager mode does not have.
+# PyTorch decomposes ldexp of CPU tensors while tracing, with result dtypes that its eager mode does not have.
 _NOT_ON_CPU_TENSORS = ("ldexp_types",)
-# What tests without a device take: the interpreter is slow, and rows of one family differ little to it.
+# The rows that tests without a device run: the interpreter is slow, and rows of one family differ little for it.
 INTERPRETED: list[Op] = [
     *_OWN,
     *(op for op in SPECIAL if op.name not in _NOT_ON_CPU_TENSORS),

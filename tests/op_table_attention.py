@@ -1,4 +1,4 @@
-# tests/op_table_attention.py: rows of attention: scaled_dot_product_attention and attention that is written out.
+# tests/op_table_attention.py: rows of attention: scaled_dot_product_attention and spelled-out attention.
 from __future__ import annotations
 
 import math
@@ -15,7 +15,7 @@ sdpa: Any = F.scaled_dot_product_attention
 
 
 def qkv(*shapes: Any) -> Callable[[torch.dtype], list[tuple[Any, ...]]]:
-    """Samples from (queries [.., l, d], keys [.., l, d], head size of v)."""
+    """Returns samples, given (queries [.., l, d], keys [.., l, d], head size of v)."""
 
     def samples(dtype: torch.dtype) -> list[tuple[Any, ...]]:
         return [
@@ -26,14 +26,14 @@ def qkv(*shapes: Any) -> Callable[[torch.dtype], list[tuple[Any, ...]]]:
 
 
 def sees(*shape: int) -> Tensor:
-    """A bool mask; the first query sees nothing."""
+    """Returns a bool mask that hides all keys from the first query."""
     mask = make(*shape, dtype=torch.bool)
     mask[..., 0, :] = False
     return mask
 
 
 def blocked(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """As nanoGPT writes it; the mask is a slice of a table."""
+    """Attention as nanoGPT writes it; the mask is a slice of a table."""
     att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
     table = torch.tril(torch.ones(64, 64, device=q.device)).view(1, 1, 64, 64)
     att = att.masked_fill(table[:, :, : q.size(-2), : k.size(-2)] == 0, float("-inf"))
@@ -41,7 +41,7 @@ def blocked(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def additive(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """As transformers writes it: repeated heads, an added mask, softmax in fp32."""
+    """Attention as transformers writes it: repeated heads, an added mask, softmax in fp32."""
 
     def repeated(x: Tensor) -> Tensor:
         b, h, length, d = x.shape
@@ -54,7 +54,7 @@ def additive(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
 
 
 def batched(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """By bmm, with where and a division."""
+    """Attention by bmm, with torch.where for the mask and a division for the scale."""
     s = torch.where(mask, torch.bmm(q, k.mT) / 2.5, torch.full((), -1e32, device=q.device))
     return torch.bmm(s.softmax(-1), v)
 

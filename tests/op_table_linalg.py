@@ -1,5 +1,5 @@
 # tests/op_table_linalg.py: rows of the op table for factorisations, eigenvalues and singular values of small matrices.
-"""Vectors have no sign: what is compared does not depend on it."""
+"""The vectors of a decomposition are unique only up to their sign, so the rows compare values that do not depend on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def matrices(*shapes: tuple[int, ...]) -> Callable[[torch.dtype], list[Sample]]:
 
 
 def symmetric(*shapes: tuple[int, ...]) -> Callable[[torch.dtype], list[Sample]]:
-    """With eigenvalues of both signs and, for the last, equal ones."""
+    """Returns symmetric matrices with eigenvalues of both signs and, for the last, equal ones."""
     return lambda dtype: [((m := make(*s, dtype=dtype)) + m.mT,) for s in shapes]
 
 
@@ -31,7 +31,7 @@ def _svd(x: torch.Tensor, full: bool = False) -> Any:
 
 
 def _completed(x: torch.Tensor) -> Any:
-    """U and V are orthogonal, the columns beyond the rank included, and U S V is x."""
+    """Checks that U and V are orthogonal, including the columns beyond the rank, and that U S V is x."""
     u, s, vh = torch.linalg.svd(x, full_matrices=True)
     k = s.shape[-1]
     return u.mT @ u, vh @ vh.mT, (u[..., :k] * s[..., None, :]) @ vh[..., :k, :]

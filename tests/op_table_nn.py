@@ -1,6 +1,6 @@
 # tests/op_table_nn.py: rows of the op table for torch.nn.functional: convolutions, pools, resampling, norms, losses, RNNs.
 # ruff: noqa: E501, SIM905  (a table: a row is a line)
-"""Every row runs forward and backward; those of `HALF` in fp16 and bf16 as well."""
+"""Every row runs forward and backward; rows with `half` run in fp16 and bf16 as well."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
 
 
 def typed(*samples: Callable[[], Sample]) -> Callable[[torch.dtype], list[Sample]]:
-    """The samples with their floating-point tensors in the row's dtype."""
+    """Returns the samples with their floating-point tensors converted to the row's dtype."""
 
     def converted(dtype: torch.dtype) -> list[Sample]:
         def one(x: torch.Tensor) -> torch.Tensor:
@@ -31,11 +31,11 @@ def typed(*samples: Callable[[], Sample]) -> Callable[[torch.dtype], list[Sample
 
 
 def on(f: Callable[..., Any], *args: Any, **settings: Any) -> Callable[..., Any]:
-    """`f` with the tensors in front and these settings behind."""
+    """Returns `f` with the tensors as its first arguments and these settings behind."""
     return lambda *tensors: f(*tensors, *args, **settings)
 
 
-# What still runs eagerly: the sums over alignments of CTC.
+# The op that still runs eagerly: the sums over alignments of CTC.
 EAGER = re.compile(r"ctc_loss")
 
 
@@ -55,7 +55,7 @@ def _convolutions() -> list[Op]:
     t1, t2, t3 = (lambda: make(4, 6, 3)), (lambda: make(4, 6, 3, 3)), (lambda: make(4, 6, 2, 3, 3))
 
     def padded(cls: Any, mode: str) -> Callable[..., Any]:
-        """A convolution module's padding_mode, with given weights."""
+        """Returns a convolution module's call with the given padding_mode and weights."""
 
         def call(x: Any, w: Any, b: Any) -> Any:
             conv = cls(w.shape[1], w.shape[0], w.shape[2:], padding=1, padding_mode=mode, device="meta")
@@ -220,7 +220,7 @@ def _norms() -> list[Op]:
         return y, m, v
 
     def module(make_module: Callable[[], torch.nn.Module], training: bool = True) -> Callable[..., Any]:
-        """A fresh module's output and buffers after two steps."""
+        """Returns the output and the buffers of a new module after two steps."""
 
         def call(x: Any) -> Any:
             m = make_module().to(x.device, x.dtype).train(training)
@@ -357,7 +357,7 @@ def _activations() -> list[Op]:
 
 def _recurrent() -> list[Op]:
     def network(kind: str, **settings: Any) -> tuple[Callable[..., Any], Callable[[], Sample]]:
-        """The network over given weights; hidden states and outputs are results."""
+        """Returns a network over given weights; hidden states and outputs are results."""
         shapes = [p.shape for p in getattr(torch.nn, kind)(3, 4, **settings).parameters()]
 
         def call(x: Any, *weights: Any) -> Any:

@@ -1,7 +1,7 @@
-# tests/op_table_order.py: rows of scans, sorts, searches, scatters and embeddings.
+# tests/op_table_order.py: rows of the op table for scans, sorts, searches, scatters and embeddings.
 # ruff: noqa: E501  (a table: a row is a line)
 """Positions among equal elements are compared only where PyTorch promises them (stable sorts, cummax, scatters without
-duplicates): elsewhere the row looks at values."""
+duplicates). Elsewhere the rows compare values."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SORTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int
 
 
 def distinct(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """No two alike along any dimension."""
+    """Returns a tensor whose elements are all distinct."""
     count = torch.Size(shape).numel()
     order = torch.randperm(count, generator=torch.Generator().manual_seed(count))
     return ((order - count // 2).view(shape) / (16 if dtype.is_floating_point else 1)).to(dtype)
 
 
 def tied(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Many equal elements, NaN and both zeros among them."""
+    """Returns a tensor with many equal elements, NaN and both zeros among them."""
     x = make(*shape, dtype=dtype)
     if dtype is torch.bool:
         return x
@@ -37,7 +37,7 @@ def tied(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def _rows(make_one: Callable[..., torch.Tensor]) -> Callable[[torch.dtype], list[Sample]]:
-    """Short rows, columns, a vector of a block and a half, one element."""
+    """Returns samples: short rows, columns, a vector of one and a half blocks, one element."""
 
     def samples(dtype: torch.dtype) -> list[Sample]:
         return [(make_one(*s, dtype=dtype),) for s in ((3, 7), (2, 5, 4), (1,))] + [
@@ -185,7 +185,7 @@ def _scatter_reductions() -> list[Op]:
 
 
 def _places_by_number() -> list[Op]:
-    """Indices are written in the call, on the device of the tensor."""
+    """Rows whose call contains the indices, on the device of the tensor."""
     two = lambda: (make(6, 8), make(2, 3))  # noqa: E731
     calls: dict[str, Callable[..., Any]] = {
         "scatter": lambda a, s: a.scatter(1, _places(a, [3, 1, 0], [2, 7, 5]), s),

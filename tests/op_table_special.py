@@ -1,5 +1,6 @@
-# tests/op_table_special.py: rows of op_table for torch.special; concatenated there.
-"""Tolerances: PyTorch computes some of these in float32 with an error of several units in the last place."""
+# tests/op_table_special.py: rows of the op table for torch.special.
+"""Tolerances are large because PyTorch computes some of these in float32 with an error of several units in the last
+place."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from tests.op_row import Op, Sample, make
 S = torch.special
 FUNCTIONS = "i0 i0e i1 i1e modified_bessel_i0 modified_bessel_i1 spherical_bessel_j0 erfcx log_ndtr"
 POSITIVE = "modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1"
-# PyTorch's own are off by up to 9e-7 in fp64 too, most between 4 and 9; ours agree with mpmath to 1e-15. No random programs.
+# PyTorch's results are off by up to 9e-7 in fp64, too, most between 4 and 9; ours agree with mpmath to 1e-15. So random
+# programs do not use these.
 INEXACT = {"bessel_j0": (-12, 12), "bessel_j1": (-12, 12), "bessel_y0": (0.05, 15), "bessel_y1": (0.05, 15)}
 POLYNOMIALS = [
     *(f"{shift}chebyshev_polynomial_{kind}" for shift in ("", "shifted_") for kind in "tuvw"),
@@ -22,7 +24,7 @@ DIFFERENTIABLE = {"i0", "i0e", "i1", "i1e", "erfcx", "log_ndtr"}
 
 
 def spread(low: float, high: float) -> Callable[[torch.dtype], list[Sample]]:
-    """Both ranges of every series, and the ends."""
+    """Returns samples that cover both ranges of every series, and the ends."""
     return lambda dtype: [(make(9, 7, dtype=dtype, low=low, high=high),), (make(dtype=dtype, low=low, high=high),)]
 
 
@@ -39,7 +41,7 @@ def pairs(_: torch.dtype) -> list[Sample]:
 
 
 def ldexp_types(x, exponent):
-    """Of numbers of three types, by exponents of two types with a dimension and without."""
+    """Calls ldexp for numbers of three dtypes and exponents of two dtypes, one of them also 0-dimensional."""
     exponents = (exponent.int(), exponent.half(), exponent.half()[0])
     return tuple(torch.ldexp(a, e) for a in (x, x.half(), x.int()) for e in exponents)
 
@@ -47,7 +49,8 @@ def ldexp_types(x, exponent):
 TOLERANCES = {"rtol": 1e-4, "atol": 1e-5}
 OPS: list[Op] = [
     *(Op(n, getattr(S, n), spread(-12, 12), gradient=n in DIFFERENTIABLE, **TOLERANCES) for n in FUNCTIONS.split()),
-    # Below -2.09 PyTorch's own lacks the leading coefficient of two polynomials, in fp64 too: it is off by some 1e-6.
+    # Below -2.09 PyTorch's code lacks the leading coefficient of two polynomials, in fp64, too: it is off by about
+    # 1e-6.
     Op("airy_ai", S.airy_ai, spread(-12, 12), gradient=False, programs="none", **TOLERANCES),
     *(Op(n, getattr(S, n), spread(0.05, 15), gradient=False, **TOLERANCES) for n in POSITIVE.split()),
     *(Op(n, getattr(S, n), spread(*r), gradient=False, programs="none", **TOLERANCES) for n, r in INEXACT.items()),

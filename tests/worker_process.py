@@ -1,4 +1,4 @@
-# tests/worker_process.py: a process that answers lines: what crashes or hangs in it costs one question, not the tests.
+# tests/worker_process.py: a process that answers lines; a crash or hang in it costs one question, not the whole test run.
 from __future__ import annotations
 
 import os
@@ -13,8 +13,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class WorkerProcess:
-    """`python -m MODULE FD ARGUMENTS...`, started when it is first needed: reads lines from its input, and answers each with a
-    line on the descriptor FD. `log`: where its standard error goes, None for nowhere."""
+    """`python -m MODULE FD ARGUMENTS...`, started when it is first needed.
+
+    It reads lines from its standard input, and answers each with a line on the file descriptor FD. `log` is the file
+    for its standard error, None for none.
+    """
 
     def __init__(self, module: str, arguments: Sequence[str], log: Path | None = None) -> None:
         self.module, self.arguments, self.log = module, list(arguments), log
@@ -33,7 +36,7 @@ class WorkerProcess:
         return self.process
 
     def exchange(self, line: bytes, limit_s: float) -> bytes | None:
-        """The answer to a line, b"" when the process has ended, None when it took longer than `limit_s`."""
+        """Returns the answer to a line; b"" if the process has ended, None if it took longer than `limit_s`."""
         process = self.process or self.start()
         try:
             assert process.stdin is not None

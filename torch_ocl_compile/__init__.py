@@ -18,10 +18,11 @@ __version__ = "0.1.0"
 
 
 def _autoload() -> None:
-    """Called at the end of `import torch`, perhaps while this file still runs: so it stands above the import.
+    """Registers the device. torch calls this at the end of `import torch`, perhaps while this file still runs. So it is
+    defined above the import of torch.
 
-    What fails here is a warning: torch must work without us. Where torch has CUDA devices it is left as it is, see
-    `wanted` in device/registration.py.
+    An error becomes a warning, because torch must work without this package. If torch has CUDA devices, nothing is
+    registered, see `wanted` in device/registration.py.
     """
     try:
         from torch_ocl_compile.device import registration
@@ -29,13 +30,14 @@ def _autoload() -> None:
         if registration.wanted():
             registration.register()
         elif not getattr(__spec__, "_initializing", False):
-            del sys.modules[__name__]  # so that `import torch_ocl_compile` runs this file again, and registers
+            # Then `import torch_ocl_compile` runs this file again, and registers.
+            del sys.modules[__name__]
     except Exception as error:
         warnings.warn(f"the device 'ocl' is not available: {error}", stacklevel=2)
 
 
 def __getattr__(name: str) -> Any:
-    """What users call by these names, imported when it is asked for."""
+    """Imports functions of the public interface when they are first used."""
     if name == "explain":
         from torch_ocl_compile.compile.debug import explain
 
@@ -49,7 +51,7 @@ def __getattr__(name: str) -> Any:
 
 import torch  # noqa: E402, F401
 
-# A running `import torch` will call _autoload; otherwise this is the direct import, and errors are the caller's.
+# While `import torch` runs, it will call _autoload. Otherwise this is a direct import, and the caller gets errors.
 if not getattr(sys.modules["torch"].__spec__, "_initializing", False):
     from torch_ocl_compile.device import registration
 

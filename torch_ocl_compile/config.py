@@ -1,7 +1,9 @@
-# torch_ocl_compile/config.py: every option and environment variable: name, type, default, one line of help.
-"""One registry for what can be set: by `torch.compile(options={...})`, by `config.set(...)`, by the environment.
+# torch_ocl_compile/config.py: every option and environment variable, with type, default and one line of help.
+"""The registry of all options. They are set by `torch.compile(options={...})`, by `config.set(...)` or by the
+environment.
 
-An option `cache_dir` is the environment variable `TORCH_OCL_CACHE_DIR`. `docs/options.md` is `table()` and `kernel_table()`.
+Option `cache_dir` has the environment variable `TORCH_OCL_CACHE_DIR`. `docs/options.md` contains `table()` and
+`kernel_table()`.
 """
 
 from __future__ import annotations
@@ -26,11 +28,15 @@ _FALSE = {"0", "false", "no", "off", ""}
 
 @dataclass(frozen=True)
 class Option:
-    """One row.
+    """One option.
 
-    `scope`: "start" (in force from the start of the process), "process" (`set` changes it at any time), or "compile" (also
-    a key of torch.compile's options). `choices`: all values there are; with `many` any of them, with commas. `least`: the
-    smallest number. `allowed`: what a text may be, for the docs. `fault`: what is wrong with a value, "" if nothing."""
+    - `scope`: "start" (fixed at the start of the process), "process" (`set` changes it at any time), or "compile"
+      (also a key of torch.compile's options).
+    - `choices`: all allowed values. With `many`, a comma-separated list of them.
+    - `least`: the smallest allowed number.
+    - `allowed`: what a text may be, for the docs.
+    - `fault`: a function that returns what is wrong with a value, or "".
+    """
 
     name: str
     kind: type
@@ -48,7 +54,7 @@ class Option:
         return "TORCH_OCL_" + self.name.upper()
 
     def parse(self, value: object, source: str) -> Value:
-        """`value` as this option's type. Raises ConfigError that names `source`."""
+        """Converts `value` to this option's type. ConfigError that names `source` if it is wrong."""
         parsed = _parse(self.kind, value)
         if parsed is None:
             raise ConfigError(f"{source}: {value!r} is not {_KIND_WORDS[self.kind]}.\n  do: {self.help}")
@@ -66,7 +72,7 @@ class Option:
         return parsed
 
     def values(self) -> str:
-        """What may be given, for the docs."""
+        """The allowed values, for the docs."""
         if self.choices:
             return ("one or more of: " if self.many else "") + ", ".join(f"`{c}`" for c in self.choices)
         if self.kind is bool:
@@ -107,7 +113,7 @@ _configured: tuple[str, int, str, str] | None = None
 
 
 def option(name: str, kind: type, default: Value, help: str, **more: Any) -> None:
-    """Adds a row; `more`: the other fields of Option. A name can be given once."""
+    """Defines an option. `more`: other fields of Option. ConfigError if the name is already defined."""
     if name in _OPTIONS:
         raise ConfigError(f"option {name!r} is defined twice")
     _OPTIONS[name] = Option(name, kind, default, help, **more)
@@ -223,7 +229,7 @@ option(
 
 
 def _disable_fault(value: str) -> str:
-    """Why `value` names no kernels. Rows of kernels/kernels.def are in the C++ core, which is loaded when it is needed."""
+    """Why `value` names no kernels, or "". The kernels are listed in the C++ core, which is loaded only when needed."""
     if not value:
         return ""
     from torch_ocl_compile import _C
@@ -282,12 +288,12 @@ option(
 
 
 def options() -> Mapping[str, Option]:
-    """All rows by name."""
+    """All options by name."""
     return _OPTIONS
 
 
 def get(name: str) -> Value:
-    """The value in force: what `set` or `override` gave, else the environment's, else the default."""
+    """The current value of an option: what `set` or `override` gave, or the environment variable, or the default."""
     row = _row(name)
     if name in _VALUES:
         return _VALUES[name]
@@ -296,12 +302,13 @@ def get(name: str) -> Value:
 
 
 def follow(name: str, apply: Callable[[Any], None]) -> None:
-    """Calls `apply` with each new value before it is in force. `apply` raises ConfigError for a value that comes too late."""
+    """Makes `set(name, value)` call `apply(value)` before the value takes effect. `apply` raises ConfigError if the value
+    comes too late."""
     _FOLLOWERS[name] = apply
 
 
 def set(name: str, value: object) -> None:
-    """Sets an option for the process. Raises ConfigError for a value that is wrong or comes too late."""
+    """Sets an option for the process. ConfigError if the value is wrong or comes too late."""
     parsed = _row(name).parse(value, f"option {name!r}")
     _apply(name, parsed)
     _VALUES[name] = parsed
@@ -336,9 +343,8 @@ def _apply(name: str, value: Value) -> None:
 
 
 def compile_options(given: Mapping[str, object] | None) -> dict[str, Value]:
-    """All options of scope "compile": `given` (torch.compile's options) over what is in force.
-
-    Unknown keys raise ConfigError."""
+    """All options of scope "compile": `given` (torch.compile's options) over the current values. ConfigError for
+    unknown keys."""
     values = {name: get(name) for name, row in _OPTIONS.items() if row.scope == "compile"}
     for name, value in (given or {}).items():
         if name not in values:
@@ -350,13 +356,13 @@ def compile_options(given: Mapping[str, object] | None) -> dict[str, Value]:
 
 
 def cache_folder() -> Path:
-    """Where the cache file and the sources of failed kernels are."""
+    """The folder of the cache file and of the sources of failed kernels."""
     given = str(get("cache_dir"))
     return Path(given).expanduser() if given else platformdirs.user_cache_path("torch_ocl_compile")
 
 
 def configure_core() -> None:
-    """Hands the cache and dump settings to the C++ core, where they changed since the last call."""
+    """Passes settings of cache and dumps to the C++ core, if they have changed since the last call."""
     global _configured
     from torch_ocl_compile import _C
 
@@ -376,12 +382,12 @@ def configure_core() -> None:
 
 
 def core_settings() -> tuple[int | str, ...] | None:
-    """What `configure_core` handed over last: other settings mean another cache."""
+    """The settings that `configure_core` passed last. Other settings mean another cache."""
     return _configured
 
 
 def table() -> str:
-    """The rows as a Markdown table, for docs/options.md."""
+    """The options as a Markdown table, for docs/options.md."""
     lines = ["| option | environment variable | values | default | meaning |", "|---|---|---|---|---|"]
     for row in _OPTIONS.values():
         where = f"`{row.name}`" + _SCOPE_WORDS[row.scope]

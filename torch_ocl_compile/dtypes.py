@@ -1,4 +1,4 @@
-# torch_ocl_compile/dtypes.py: PyTorch's data types and those of the IR.
+# torch_ocl_compile/dtypes.py: maps dtypes of PyTorch to dtypes of the IR, and back.
 from __future__ import annotations
 
 import torch

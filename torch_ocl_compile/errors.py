@@ -1,5 +1,5 @@
-# torch_ocl_compile/errors.py: every exception a user can meet, one class each; by whose fault it is.
-"""The core throws an error with a kind (csrc/support/error.h); it arrives in Python as the class of that kind.
+# torch_ocl_compile/errors.py: every exception that a user can meet. Each class says whose fault the error is.
+"""The C++ core throws an error with a kind (csrc/support/error.h). In Python it becomes the class of that kind.
 
 A message says what happened, where, and what to do.
 """
@@ -22,36 +22,40 @@ __all__ = [
 
 
 class OclError(RuntimeError):
-    """Base of all errors of torch_ocl_compile, out of memory excepted."""
+    """Base of all errors of torch_ocl_compile except out of memory."""
 
 
 class ConfigError(OclError, ValueError):
-    """The caller's: an option, a device index, a tensor in the wrong place. Names what to change."""
+    """The caller's fault: a wrong option, device index, or tensor location. The message says what to change."""
 
 
 class UnsupportedError(OclError, NotImplementedError):
-    """The caller's: a dtype or an op that the device or the compiler cannot do. Names the way around."""
+    """The caller's fault: a dtype or an op that the device or the compiler does not support. The message says how to
+    avoid it."""
 
 
 class FallbackError(UnsupportedError):
-    """The caller's: an op without kernels, where the option fallback=error forbids to run it on the CPU. Names the op."""
+    """The caller's fault: an op without kernels, while the option fallback=error forbids running it on the CPU. The
+    message names the op."""
 
 
 class DeviceError(OclError):
-    """The device's or driver's: an OpenCL call failed. Names the call, the device and the kernel."""
+    """The fault of the device or driver: an OpenCL call failed. The message names the call, the device and the kernel."""
 
 
 class BuildError(DeviceError):
-    """The driver's: a kernel did not build. Names kernel, device and the folder with source and log."""
+    """The driver's fault: a kernel did not build. The message names the kernel, the device, and the folder with source
+    and log."""
 
 
 class ToolError(OclError):
-    """A command's: a script that it ran failed, a file is not what the command expects. Names the script or the file."""
+    """A command failed: a script that it ran raised an error, or a file is not what it expects. The message names the
+    script or file."""
 
 
 class InternalError(OclError):
-    """Ours: a promise between two parts was broken. Please report it with the saved graph."""
+    """Our fault: a promise between two parts of this package was broken. Please report it with the saved graph."""
 
 
-# torch's own, so that `except torch.OutOfMemoryError` works as on any device.
+# The class is torch's own, so `except torch.OutOfMemoryError` works as on other devices.
 OutOfMemoryError = torch.OutOfMemoryError

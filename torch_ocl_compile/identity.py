@@ -1,6 +1,6 @@
-# torch_ocl_compile/identity.py: which code this process runs, for keys of stored plans.
-"""A stored plan may be used by a process that would make the same one: with the same sources, extension and torch. Version numbers
-alone do not tell in a checkout where somebody works."""
+# torch_ocl_compile/identity.py: identifies the code that this process runs, for keys of stored plans.
+"""A process may use a stored plan if it would make the same one, that is, with the same sources, extension and torch.
+Version numbers are not enough in a checkout where somebody works."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ from torch_ocl_compile import _C
 
 _PACKAGE = Path(__file__).parent
 _HOMES = (f"{_PACKAGE}/", f"{Path(torch.__file__).parent}/")
-_LOADED = time.time()  # `import torch` imports this file
+# `import torch` imports this file.
+_LOADED = time.time()
 
 
 def sources_changed() -> bool:
-    """Whether a source was written after this process began to import them: what is loaded may be another one."""
+    """True if a source file was written after this process began to import. The loaded code may then differ from the
+    file."""
     return any(path.stat().st_mtime > _LOADED for path in _sources())
 
 
 @functools.cache
 def of_code() -> str:
-    """Equal in processes that run the same code; "" where that cannot be told. Read once: a process stays what it was."""
+    """A text that is equal in processes that run the same code. "" if that is unknown. Computed once, because loaded
+    code does not change."""
     sources = _sources()
     extension = _C.build_id()
     if not sources or not extension or sources_changed():
@@ -43,7 +46,7 @@ def of_code() -> str:
 
 @functools.cache
 def of_device(index: int) -> str:
-    """Name, driver and capabilities."""
+    """Name, driver and capabilities of a device."""
     return f"{sorted(_C.device_properties(index).items())}\n{_C.describe_device(index)}"
 
 
@@ -55,7 +58,7 @@ def entry_prefix(index: int) -> str:
 
 
 def speaks_for(function: Callable[..., Any]) -> bool:
-    """Whether `of_code` says what a function does: its code is ours or torch's."""
+    """True if `of_code` covers a function: its code belongs to this package or to torch."""
     while isinstance(function, functools.partial):
         function = function.func
     code = getattr(function, "__code__", None)

@@ -1,4 +1,4 @@
-// csrc/cache/connection.cpp: see connection.h.
+// csrc/cache/connection.cpp: opens the SQLite file, makes its table and prepares the statements.
 #include "csrc/cache/connection.h"
 
 #include <chrono>
@@ -14,7 +14,8 @@ constexpr int kSchema = 1;
 #ifdef SQLITE_OPEN_NOFOLLOW
 constexpr int kNoFollow = SQLITE_OPEN_NOFOLLOW;
 #else
-constexpr int kNoFollow = 0;  // before SQLite 3.31; the file has been looked at, and nobody else can change its folder
+// SQLite before 3.31 cannot refuse symbolic links. The file has been checked, and nobody else can change its folder.
+constexpr int kNoFollow = 0;
 #endif
 
 }  // namespace
@@ -63,7 +64,8 @@ int open_file(const std::string& path, Connection& connection, std::string& mess
     message = connection.db ? sqlite3_errmsg(connection.db) : sqlite3_errstr(code);
     return code;
   };
-  message = os::make_private_file(path);  // SQLite would let others read it; what it adds (-wal, -shm) has the same mode
+  // SQLite would make a file that others can read. Its own -wal and -shm files take the mode of this one.
+  message = os::make_private_file(path);
   if (!message.empty()) return SQLITE_CANTOPEN;
   int code = sqlite3_open_v2(path.c_str(), &connection.db, SQLITE_OPEN_READWRITE | kNoFollow | SQLITE_OPEN_NOMUTEX, nullptr);
   if (code != SQLITE_OK) return failed(code);
@@ -71,18 +73,20 @@ int open_file(const std::string& path, Connection& connection, std::string& mess
   sqlite3_extended_result_codes(connection.db, 1);
   sqlite3_busy_timeout(connection.db, kBusyMs);
   const auto run = [&](const char* sql) { return code = sqlite3_exec(connection.db, sql, nullptr, nullptr, nullptr); };
-  // A crash of the machine may lose the last entries but not the file: what more would a cache need?
+  // A crash of the machine may lose the latest entries but not the file. That is enough for a cache.
   if (run("PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;") != SQLITE_OK)
     return failed(code);
   const int64_t version = scalar(connection.db, "PRAGMA user_version", code);
   if (code != SQLITE_OK) return failed(code);
   if (version != kSchema) {
-    if (run("BEGIN IMMEDIATE") != SQLITE_OK) return failed(code);  // another process may be making them at this moment
+    // Another process may be making the table at this moment.
+    if (run("BEGIN IMMEDIATE") != SQLITE_OK) return failed(code);
     const std::string make =
         "DROP TABLE IF EXISTS entries;"
         "CREATE TABLE entries(id INTEGER PRIMARY KEY, tab TEXT NOT NULL, key TEXT NOT NULL, checksum INTEGER NOT NULL,"
         " bytes INTEGER NOT NULL, used INTEGER NOT NULL, value BLOB NOT NULL, UNIQUE(tab, key));"
-        "CREATE INDEX entries_used ON entries(used, bytes);"  // order of eviction and total size, without reading a value
+        // lets evictions order and sum up entries without reading values
+        "CREATE INDEX entries_used ON entries(used, bytes);"
         "PRAGMA user_version=" +
         std::to_string(kSchema) + ";";
     if (scalar(connection.db, "PRAGMA user_version", code) != kSchema && run(make.c_str()) != SQLITE_OK) return failed(code);

@@ -1,7 +1,7 @@
 // csrc/cache/connection.h: one connection to the cache's SQLite file, with its prepared statements.
 //
-//   entries(tab, key, value, checksum, bytes, used)   used: unix milliseconds, refreshed at most once an hour per entry
-//   user_version: kSchema; a file of another schema is begun anew
+//   entries(tab, key, value, checksum, bytes, used)   used: unix time in ms, refreshed at most once an hour per entry
+//   user_version: kSchema. The table of a file with another version is dropped and made anew
 #pragma once
 
 #include <sqlite3.h>
@@ -11,11 +11,11 @@
 
 namespace ocl::cache {
 
-constexpr int kBusyMs = 1000;  // how long a busy file is waited for
+constexpr int kBusyMs = 1000;  // How long to wait for a file that another process has locked, in ms.
 
 int64_t now_ms();
 
-/// Includes the key, so that a value under a wrong key is found as well.
+/// Covers key and value, so that a value under a wrong key is detected too.
 int64_t checksum(const std::string& key, const void* value, size_t bytes);
 
 bool is_corruption(int code);
@@ -26,7 +26,7 @@ struct Statement {
   ~Statement() { sqlite3_finalize(raw); }
 };
 
-/// Resets a statement when its user is done, whatever happened.
+/// Resets a statement when it goes out of scope.
 class Use {
  public:
   explicit Use(Statement& statement) : raw_(statement.raw) {}
@@ -57,16 +57,17 @@ class Use {
 
 struct Connection {
   sqlite3* db = nullptr;
-  int process = 0;  // the process that opened it
+  int process = 0;  // Id of the process that opened the connection.
   Statement find, table, keys, tables, store, erase, touch, total, count, oldest, all, erase_row;
 
   ~Connection();
 };
 
-/// The first column of the first row; `code` is SQLITE_OK, or why there is none.
+/// The first column of the first row. `code` is SQLITE_OK, or the reason why there is no row.
 int64_t scalar(sqlite3* db, const char* sql, int& code);
 
-/// Opens the file, makes the tables if needed, prepares the statements. SQLITE_OK, or the code of what failed and `message`.
+/// Opens the file, makes the table if needed and prepares the statements. Returns SQLITE_OK, or the failed call's code
+/// and puts its text into `message`.
 int open_file(const std::string& path, Connection& connection, std::string& message);
 
 }  // namespace ocl::cache

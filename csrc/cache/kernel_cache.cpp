@@ -1,5 +1,5 @@
-// csrc/cache/kernel_cache.cpp: what is kept and for how long. One connection per process, opened at the first use and again
-// after a fork.
+// csrc/cache/kernel_cache.cpp: lookup, eviction and repair of the cache. A process has one connection, opened at the
+// first use and again after a fork.
 #include "csrc/cache/kernel_cache.h"
 
 #include <chrono>
@@ -19,9 +19,12 @@
 namespace ocl::cache {
 namespace {
 
-constexpr int64_t kUsedStepMs = 3600 * 1000;  // between two refreshes of an entry's `used`: reading should not mean writing
-constexpr int kStoresPerCheck = 16;           // the size is looked at after so many stores, and when a process opens the file
-constexpr double kFullTo = 0.9;               // an eviction leaves this share of the budget in use
+// Least time between two refreshes of an entry's `used` in ms, so that most reads write nothing.
+constexpr int64_t kUsedStepMs = 3600 * 1000;
+// The size of the cache is checked after this many stores, and when a process opens the file.
+constexpr int kStoresPerCheck = 16;
+// An eviction deletes entries until they take this share of the budget.
+constexpr double kFullTo = 0.9;
 
 }  // namespace
 
@@ -34,10 +37,11 @@ struct KernelCache::State {
     if (connection->process == os::process_id())
       write_touched();
     else
-      (void)connection.release();  // the parent's: closing it here would drop the parent's locks
+      // This connection belongs to the parent process. Closing it here would drop the parent's locks.
+      (void)connection.release();
   }
 
-  /// True when there is a usable connection. Opens one at first use and in a forked child.
+  /// Returns true if there is a usable connection. Opens one at the first use and in a forked child.
   bool ready() {
     if (disabled || path.empty()) return false;
     if (connection && connection->process == os::process_id()) return true;
@@ -60,7 +64,7 @@ struct KernelCache::State {
     auto opened = std::make_unique<Connection>();
     const int64_t begin = now_ms();
     int code = open_file(file, *opened, message);
-    // Two processes that turn a new file into WAL at once: SQLite tells one of them "busy" without waiting.
+    // When two processes turn a new file into WAL at once, SQLite returns "busy" to one of them without waiting.
     while (is_busy(code) && now_ms() - begin < kBusyMs) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       opened = std::make_unique<Connection>();
@@ -75,11 +79,11 @@ struct KernelCache::State {
       return false;
     }
     connection = std::move(opened);
-    stores_since_check = kStoresPerCheck;  // another process may have left it too large
+    stores_since_check = kStoresPerCheck;  // Check the size at the next store: another process may have left too much.
     return true;
   }
 
-  /// Moves a corrupt file aside. Others may be doing the same, so only one at a time looks, and looks again.
+  /// Moves a corrupt file aside. Several processes may try at once, so each takes a lock and checks the file again.
   bool begin_anew(const std::string& reason) {
     connection.reset();
     if (begun_anew) {
@@ -100,7 +104,7 @@ struct KernelCache::State {
         disable("does not open: " + message);
         return false;
       }
-      opened = std::make_unique<Connection>();  // closes the bad one
+      opened = std::make_unique<Connection>();  // Closes the corrupt file.
       std::error_code error;
       std::filesystem::rename(file, file + ".corrupt", error);
       if (error) {
@@ -128,7 +132,7 @@ struct KernelCache::State {
                 "the kernel cache " + path + " " + reason + "; going on without it: kernels are compiled in each process");
   }
 
-  /// After a statement failed: begins anew, or disables. Never throws.
+  /// Handles a failed statement: replaces a corrupt file, or disables the cache. Never throws.
   void failed(int code, const char* doing) {
     const std::string message = connection ? sqlite3_errmsg(connection->db) : sqlite3_errstr(code);
     if (is_corruption(code))
@@ -144,7 +148,8 @@ struct KernelCache::State {
       for (int64_t id : touched) Use(connection->touch).number(1, id).number(2, now).step();
       sqlite3_exec(connection->db, "COMMIT", nullptr, nullptr, nullptr);
     }
-    touched.clear();  // a busy file: an age that is an hour wrong does no harm
+    // If the file is busy, the times are lost. Being an hour off does no harm.
+    touched.clear();
   }
 
   int64_t total_bytes() {
@@ -157,7 +162,7 @@ struct KernelCache::State {
     return use.step() == SQLITE_ROW ? sqlite3_column_int64(use.get(), 0) : 0;
   }
 
-  /// Makes room for `coming` bytes, if the budget has none.
+  /// Deletes old entries until `coming` bytes fit into the budget.
   int make_room(int64_t coming) {
     if (total_bytes() + coming <= budget) return SQLITE_OK;
     int64_t deleted = 0;
@@ -166,8 +171,8 @@ struct KernelCache::State {
     return code;
   }
 
-  /// Deletes entries that were last used before `used_before` (unix milliseconds), then the least recently used ones until the
-  /// rest has at most `most_bytes`.
+  /// Deletes entries that were last used before `used_before` (unix time in ms). Then deletes the least recently used
+  /// entries until the others have at most `most_bytes` bytes.
   int delete_oldest(int64_t most_bytes, int64_t used_before, int64_t& deleted) {
     write_touched();
     std::vector<int64_t> victims;
@@ -193,21 +198,21 @@ struct KernelCache::State {
     return code;
   }
 
-  /// The end of verify() and prune().
+  /// The common end of verify() and prune(): handles an error and builds the result.
   Cleaned cleaned(int code, int64_t deleted, const char* doing) {
     if (code != SQLITE_OK && code != SQLITE_DONE) failed(code, doing);
     return {connection ? entry_count() : 0, deleted, problem};
   }
 
-  const std::string path;  // as it was given
+  const std::string path;  // The path as the caller gave it.
   const int64_t budget;
   std::mutex mutex;
-  std::string file;  // `path` without symbolic links, once it has been looked at
+  std::string file;  // `path` without symbolic links; set when the folder has been checked.
   std::unique_ptr<Connection> connection;
   bool disabled = false, begun_anew = false;
   std::string problem;
-  std::set<int64_t> touched;                          // rows whose `used` is to be refreshed
-  std::map<std::string, std::set<std::string>> used;  // table -> keys that this process has found or stored
+  std::set<int64_t> touched;                          // Ids of rows whose `used` is to be refreshed.
+  std::map<std::string, std::set<std::string>> used;  // Keys that this process has found or stored, by table.
   int stores_since_check = 0;
   CacheStats stats;
 };

@@ -1,8 +1,9 @@
-// csrc/cache/kernel_cache.h: binaries, plans and tuning results in one SQLite file per user.
-// Activation: open(path, budget_bytes). Concurrency: WAL, many processes; a busy file is waited for shortly. A corrupt file is
-// moved aside and begun anew; a locked or unwritable one disables the cache with one warning. Nothing ever fails because of it.
-// Trust: it holds native code. A folder or file that others can change disables it as well (os::private_folder); what it makes
-// is for this user alone.
+// csrc/cache/kernel_cache.h: kernel binaries, plans and tuning results in one SQLite file per user.
+//
+// Many processes use the file at once (WAL). A call waits shortly for a locked file. A corrupt file is moved aside and
+// replaced. A locked or unwritable file disables the cache, with one warning. No call ever throws because of the cache. The
+// file holds native code, so the cache is also disabled if others can change its folder or its file (os::private_folder). New
+// files are readable for this user only.
 #pragma once
 
 #include <cstdint>
@@ -15,31 +16,32 @@ namespace ocl::cache {
 
 struct CacheStats {
   bool enabled = false;
-  std::string path, problem;  // problem: why it is disabled or was begun anew, "" if all is well
+  std::string path, problem;  // `problem` says why the cache is disabled or was replaced; "" if neither.
   int64_t entries = 0, bytes = 0, hits = 0, misses = 0, stores = 0, evictions = 0, rejected = 0;
 };
 
-/// What one table holds.
+/// Number and size of the entries of one table.
 struct TableStats {
   std::string table;
   int64_t entries = 0, bytes = 0;
 };
 
-/// What verify() or prune() did.
+/// Result of verify() or prune().
 struct Cleaned {
-  int64_t kept = 0, deleted = 0;  // entries
-  std::string problem;            // why it stopped, "" if it did not
+  int64_t kept = 0, deleted = 0;  // Number of entries.
+  std::string problem;            // Why the call stopped early; "" if it did not.
 };
 
-/// A store of byte strings by (table, key). Tables: "kernels", "eager" (plans of single ops), "graphs" (of
-/// torch.compile, whole), "tuning". Thread-safe.
+/// Byte strings by (table, key). The tables are "kernels", "eager" (plans of single ops), "graphs" (whole graphs of
+/// torch.compile) and "tuning". Thread-safe.
 class KernelCache {
  public:
-  /// `path` "" keeps nothing. Never throws.
+  /// An empty `path` makes a cache that stores nothing. Never throws.
   KernelCache(std::string path, int64_t budget_bytes);
   ~KernelCache();
-  std::string find(const char* table, const std::string& key);  // "" when absent; verifies a checksum, deletes a bad entry
-  /// All (key, value) of a table; those with a wrong checksum are left out.
+  // Returns "" if there is no entry. Deletes an entry whose checksum is wrong.
+  std::string find(const char* table, const std::string& key);
+  /// All (key, value) pairs of a table, except those with a wrong checksum.
   std::vector<std::pair<std::string, std::string>> entries(const char* table);
   void store(const char* table, const std::string& key, const std::string& value);
   void erase(const char* table, const std::string& key);
@@ -48,10 +50,10 @@ class KernelCache {
   /// Keys of the entries that this process has found or stored, in order.
   std::vector<std::string> used(const char* table);
   std::vector<TableStats> tables();
-  /// Reads every entry and deletes those with a wrong checksum.
+  /// Reads every entry and deletes those whose checksum is wrong.
   Cleaned verify();
-  /// Deletes entries that were not used for `unused_ms` milliseconds, then the least recently used ones until the rest has at
-  /// most `most_bytes`. A negative number sets no limit.
+  /// Deletes entries that were not used for `unused_ms` milliseconds. Then deletes the least recently used entries
+  /// until the others have at most `most_bytes` bytes. A negative number sets no limit.
   Cleaned prune(int64_t most_bytes, int64_t unused_ms);
   CacheStats stats();
 

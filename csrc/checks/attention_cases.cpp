@@ -1,4 +1,4 @@
-// csrc/checks/attention_cases.cpp: attention for the checks of kernels on tensor cores.
+// csrc/checks/attention_cases.cpp: check cases for attention kernels on tensor cores.
 #include "csrc/checks/check_case.h"
 
 namespace ocl::checks {
@@ -7,14 +7,15 @@ namespace {
 constexpr int kBatch = 2, kHeads = 2, kQueries = 140, kKeys = 200;
 
 struct Shape {
-  int rows, columns, filled;  // of a tile; the size to which head sizes are padded
-  int depth;                  // head size, a multiple of 8
+  int rows, columns, filled;  // Rows and columns of a tile; the size to which head sizes are padded.
+  int depth;                  // Head size, a multiple of 8.
   bool causal;
   int warp_rows = 0, stages = 4;
 };
 
-/// Queries [b, h, l, d] behind each other in memory; both heads share keys and values. offset: elements in front of all
-/// operands; from one element on they are not aligned, and are copied element by element.
+/// Makes a check case with contiguous queries [b, h, l, d], whose two heads share keys and values. `offset` is the
+/// number of elements in front of each operand. An offset of 1 makes the operands unaligned, so that the kernel copies
+/// them element by element.
 CheckCase attention_case(const KernelRow& kernel, KernelType type, const Shape& shape, int offset) {
   const ir::DType storage = storage_of(type);
   const bool halves = storage != ir::DType::kF32, warps = shape.warp_rows != 0;

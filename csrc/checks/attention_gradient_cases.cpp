@@ -1,4 +1,4 @@
-// csrc/checks/attention_gradient_cases.cpp: gradients of attention for the checks of kernels on tensor cores.
+// csrc/checks/attention_gradient_cases.cpp: check cases for gradient kernels of attention on tensor cores.
 #include "csrc/checks/check_case.h"
 
 namespace ocl::checks {
@@ -7,18 +7,19 @@ namespace {
 constexpr int kBatch = 2, kHeads = 2, kQueries = 140, kKeys = 200, kColumns = 64;
 
 struct Shape {
-  int pass;     // 1: of queries; 2: of keys and values
-  int rows;     // of a tile
-  int filled;   // what head sizes are filled up to
-  int overlap;  // see the kernel
+  int pass;     // 1: gradient of the queries. 2: gradients of keys and values.
+  int rows;     // Rows of a tile.
+  int filled;   // The size to which head sizes are padded.
+  int overlap;  // The kernel's macro OVERLAP.
   int stages;
-  int depth;  // head size, a multiple of 8
+  int depth;  // Head size, a multiple of 8.
   bool causal;
   int warp_rows = 0;
 };
 
-/// Queries [b, h, l, d] behind each other in memory; both heads share keys and values. offset: elements in front of all
-/// operands; from one element on they are not aligned, and are copied element by element.
+/// Makes a check case with contiguous queries [b, h, l, d], whose two heads share keys and values. `offset` is the
+/// number of elements in front of each operand. An offset of 1 makes the operands unaligned, so that the kernel copies
+/// them element by element.
 CheckCase gradient_case(const KernelRow& kernel, KernelType type, const Shape& shape, int offset) {
   const ir::DType storage = storage_of(type);
   const bool halves = storage != ir::DType::kF32, warps = shape.warp_rows != 0, of_keys = shape.pass == 2;

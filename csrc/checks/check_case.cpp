@@ -1,4 +1,4 @@
-// csrc/checks/check_case.cpp: the text of a case's program, random operands, the comparison.
+// csrc/checks/check_case.cpp: builds the program text of a check case, makes random operands and compares results.
 #include "csrc/checks/check_case.h"
 
 #include <cmath>
@@ -31,7 +31,8 @@ std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type) {
   }
 }
 
-/// Multiples of 1/256 in [-1, 1) for 16 bits, which both types hold exactly; more digits for floats.
+/// For 16-bit types, multiples of 1/256 in [-1, 1), which fp16 and bf16 hold exactly. For fp32, random values with all
+/// digits.
 std::vector<float> random_values(size_t count, bool digits, uint32_t seed) {
   std::vector<float> values(count);
   for (float& value : values) {
@@ -48,7 +49,8 @@ std::vector<unsigned char> stored(const std::vector<float>& values, ir::DType ty
     uint32_t bits = 0;
     std::memcpy(&bits, &values[i], 4);
     uint16_t half = static_cast<uint16_t>(bits >> 16);
-    if (type == ir::DType::kF16)  // no value is too small for a normal number
+    // All values are multiples of 1/256, so none is subnormal in fp16.
+    if (type == ir::DType::kF16)
       half = values[i] == 0
                  ? 0
                  : static_cast<uint16_t>((bits >> 16 & 0x8000) | (((bits >> 23 & 255) - 112) << 10) | (bits >> 13 & 1023));
@@ -61,7 +63,8 @@ std::vector<unsigned char> stored(const std::vector<float>& values, ir::DType ty
 }
 
 std::string CheckCase::text() const {
-  // STOREA is what plans store whole tiles with; here vectors may lie anywhere. A wait gives up, so that the kernel ends.
+  // Plans store whole tiles with STOREA, which needs alignment. Here the results may be unaligned, so STOREA becomes
+  // STOREV. WAIT_TRIES limits how long the kernel waits for a barrier, so that it always ends.
   std::string text =
       "#define KERNEL_NAME checked_kernel\n#define WAIT_TRIES 100000\n#define STORES_ALIGNED 1\n#define STOREA STOREV\n";
   text += "#define VW " + std::to_string(store_width) + "\n";

@@ -1,4 +1,4 @@
-// csrc/checks/check_case.h: one launch of a kernel on random operands, and what it must give.
+// csrc/checks/check_case.h: one launch of a kernel on random operands, and its expected results.
 #pragma once
 
 #include <array>
@@ -18,39 +18,47 @@ namespace ocl::checks {
 struct CheckCase {
   using Integer = std::variant<int32_t, int64_t>;
   KernelId kernel{};
-  std::vector<std::string> defines;  // "TILE_M 128"
-  int store_width = 2;               // VW
-  std::vector<CheckCase> packs;      // launches whose results are inputs too:
-  size_t packs_at = 0;               // behind so many of the others
-  size_t packed_floats = 0;          // results of such a launch, which are not compared by themselves
-  int offset = 0;                    // passed with all inputs: where their elements begin
-  std::vector<Integer> arguments;    // after the inputs
+  std::vector<std::string> defines;  // Macros with their values, such as "TILE_M 128".
+  int store_width = 2;               // The macro VW: elements of a vector store.
+  // Launches that pack operands first. Their results become inputs of this launch. They are inserted in front of input
+  // number `packs_at`.
+  std::vector<CheckCase> packs;
+  size_t packs_at = 0;
+  size_t packed_floats = 0;        // For such a launch: the number of its results in floats. They are not compared.
+  int offset = 0;                  // Passed with all inputs: the element at which their data begin.
+  std::vector<Integer> arguments;  // Integer arguments of the kernel, after the inputs.
   std::array<size_t, 3> groups{1, 1, 1};
   size_t local = 128;
-  std::function<void(CheckCase&)> fill;            // computes what follows, which takes longer than all else
-  std::vector<std::vector<unsigned char>> inputs;  // element 0 first
+  // Computes `inputs` and `results`. It is separate because this takes longer than all else.
+  std::function<void(CheckCase&)> fill;
+  std::vector<std::vector<unsigned char>> inputs;  // Bytes of each input, from element 0 on.
   Sums results;
-  /// The program, whose kernel is called checked_kernel.
+  /// The text of a program with the kernel checked_kernel.
   std::string text() const;
 };
 
-/// The type's operands in memory, and the macro by which a kernel multiplies them: "IN_BF16 1".
+/// storage_of: the dtype of a kernel type's operands in memory. macro_of: the macro that selects the type in a kernel,
+/// "IN_BF16 1".
 ir::DType storage_of(KernelType type);
 const char* macro_of(KernelType type);
 
-/// Cases of a kernel on tensor cores for one of its types: every order of the operands' dimensions and every tile, at sizes
-/// that fill no tile. InternalError if its operation has no cases.
+/// Check cases of a tensor core kernel for one of its types. They cover every order of the operands' dimensions and
+/// every tile, at sizes that are no multiples of a tile. InternalError if there are no cases for the kernel's
+/// operation.
 std::vector<CheckCase> check_cases(const KernelRow& row, KernelType type);
 std::vector<CheckCase> product_cases(const KernelRow& row, KernelType type);
-/// Sizes are the sums of the terms' sizes, and at least 1 for the largest scores.
+/// The error of a result is bounded relative to the sum of its terms' absolute values. For the largest scores, at least
+/// relative to 1.
 std::vector<CheckCase> attention_cases(const KernelRow& row, KernelType type);
 std::vector<CheckCase> attention_gradient_cases(const KernelRow& row, KernelType type);
 
-/// Random values in [-1, 1): of few digits, which types of 16 bits hold exactly, or of all that a float has.
+/// Random values in [-1, 1). digits = false: multiples of 1/256, which 16-bit types hold exactly. digits = true: all
+/// digits of a float.
 std::vector<float> random_values(size_t count, bool digits, uint32_t seed);
-/// As they lie in memory.
+/// The values as bytes in the given dtype.
 std::vector<unsigned char> stored(const std::vector<float>& values, ir::DType type);
-/// Whether `results` are the case's, within an error relative to the sums' sizes.
+/// True if `results` from index `from` on are the expected ones, within `tolerance` relative to the absolute sums of
+/// the terms.
 bool is_right(const CheckCase& check, const std::vector<float>& results, size_t from, double tolerance);
 
 }  // namespace ocl::checks

@@ -1,4 +1,5 @@
-// csrc/checks/device_check.cpp: builds and runs check cases in a context of their own, where a fault harms nothing else.
+// csrc/checks/device_check.cpp: builds and runs check cases in an OpenCL context of their own, where a fault harms
+// nothing else.
 #include "csrc/checks/device_check.h"
 
 #include <algorithm>
@@ -28,12 +29,14 @@ using runtime::ProgramHandle;
 using runtime::QueueHandle;
 
 constexpr char kGood[] = "right", kBad[] = "wrong";
-constexpr size_t kGuard = 64;  // results in front and behind that nobody may write
+// Number of floats in front of and behind the results that the kernel must not write.
+constexpr size_t kGuard = 64;
 constexpr std::chrono::seconds kLongest{5};
 
-using Programs = std::map<std::string, size_t>;  // text -> position in Bench::programs
+using Programs = std::map<std::string, size_t>;  // Program text -> its position in Bench::programs.
 
-/// What the check of one type of a kernel holds. Leaked when the device does not answer: releasing would wait for it.
+/// The OpenCL objects of one check. They are leaked if the device does not answer, because releasing them would wait
+/// for it.
 struct Bench {
   cl_device_id device = nullptr;
   ContextHandle context;
@@ -44,14 +47,14 @@ struct Bench {
   bool stuck = false;
 };
 
-/// Builds all programs of a check, in worker processes where the device has some: a compiler that crashes or hangs ends one of
-/// these, and the kernel counts as one that does not build.
+/// Builds all programs of a check, in worker processes if the device uses any. A compiler that crashes or hangs then
+/// ends only a worker, and the kernel counts as one that does not build.
 void build_all(Bench& bench, const runtime::Device& device, const Programs& programs) {
   bench.programs.resize(programs.size());
   std::vector<std::string> texts(programs.size());
   for (const auto& [text, position] : programs) texts[position] = text;
   const std::string& options = device.build_options();
-  std::vector<size_t> left;  // what is compiled in this process
+  std::vector<size_t> left;  // Programs that are compiled in this process.
   const size_t workers = runtime::workers_for(device, texts.size());
   runtime::BuildProgress progress("built for a check", texts.size(), std::min(workers, texts.size()));
   const auto done = [&](size_t) { progress.add(1); };
@@ -87,7 +90,8 @@ void collect_texts(const CheckCase& check, Programs& programs) {
   programs.emplace(check.text(), programs.size());
 }
 
-/// Enqueues a case behind its packs; its results, `count` floats between guards. nullptr if it cannot run.
+/// Enqueues the packs of a case and the case itself. Returns the buffer of its results, with guards around them;
+/// nullptr if a launch fails. `before` is the initial contents of that buffer.
 cl_mem enqueue(Bench& bench, const Programs& programs, const CheckCase& check, const std::vector<float>& before) {
   const cl_program program = bench.programs[programs.at(check.text())].get();
   if (program == nullptr) return nullptr;
@@ -126,7 +130,7 @@ cl_mem enqueue(Bench& bench, const Programs& programs, const CheckCase& check, c
   return set ? out : nullptr;
 }
 
-/// The kernel's results, empty if it cannot run or does not end in time.
+/// The results of a case, with guards. Empty if it cannot run, does not end in time, or writes to a guard.
 std::vector<float> results_of(Bench& bench, const Programs& programs, const CheckCase& check) {
   std::vector<float> results(check.results.exact.size() + 2 * kGuard, NAN);
   const cl_mem out = enqueue(bench, programs, check, results);
@@ -139,7 +143,8 @@ std::vector<float> results_of(Bench& bench, const Programs& programs, const Chec
   const runtime::Completion done = runtime::wait_within(raw, kLongest);
   if (done == runtime::Completion::kPending) {
     bench.stuck = true;
-    static auto* kept = new std::vector<std::vector<float>>;  // the driver may still write there
+    // The driver may still write into this memory, so it is never freed.
+    static auto* kept = new std::vector<std::vector<float>>;
     kept->push_back(std::move(results));
     return {};
   }
@@ -151,13 +156,13 @@ std::vector<float> results_of(Bench& bench, const Programs& programs, const Chec
   return results;
 }
 
-/// A type of a kernel.
+/// A kernel with one of its types.
 struct Subject {
   const KernelRow& row;
   KernelRow::Checked checked;
 };
 
-/// "" if all is well, else what went wrong.
+/// Runs all cases and returns what went wrong, or "".
 std::string fault_of(runtime::Device& device, const Subject& subject, std::vector<CheckCase>& cases, const Programs& programs) {
   auto bench = std::make_unique<Bench>();
   bench->device = device.id();
@@ -183,8 +188,8 @@ std::string fault_of(runtime::Device& device, const Subject& subject, std::vecto
   return fault;
 }
 
-/// The verdict from this process, from the store, or from a check now. The stored one is found by the device and by the texts
-/// of all programs of the check, with their macros.
+/// Returns whether the kernel passed its check: as known in this process, as stored, or by a check now. The key of a
+/// stored verdict is a hash of the device and of the texts of all programs of the check.
 bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, const Subject& subject) {
   static std::mutex mutex;
   static auto* verdicts = new std::map<std::tuple<int, KernelId, KernelType>, bool>;
@@ -211,7 +216,7 @@ bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, cons
   return fault.empty();
 }
 
-/// Whether a product or a convolution may be large enough to pack its operands.
+/// True if a product or convolution may be large enough to pack its operands.
 bool is_large(const ir::Node& node) {
   int64_t count = 1;
   const bool convolution = node.kind == ir::NodeKind::kConvolve;
@@ -223,7 +228,7 @@ bool is_large(const ir::Node& node) {
   return count >= schedule::kMinPackedProducts;
 }
 
-/// Whether a node is of the kind that a kernel's operation computes.
+/// True if `operation` is one that computes the node.
 bool is_of(const ir::Node& node, KernelOperation operation) {
   const bool conv = node.kind == ir::NodeKind::kConvolve, contract = node.kind == ir::NodeKind::kContract;
   const bool forward = node.attention.kind == ir::AttentionKind::kForward;
@@ -252,7 +257,8 @@ bool is_of(const ir::Node& node, KernelOperation operation) {
   return false;
 }
 
-/// float32 that may be rounded is multiplied exactly where TF32 is wrong.
+/// True if the graph has a node for this kernel and type. An fp32 node that may use TF32 needs the fp32 kernel only if
+/// the TF32 kernel failed.
 bool needs(const ir::Graph& graph, const Subject& subject, const Caps& caps) {
   const KernelRow& row = subject.row;
   const auto takes_statistics = [](const ir::Node& node) {
@@ -270,7 +276,7 @@ bool needs(const ir::Graph& graph, const Subject& subject, const Caps& caps) {
   });
 }
 
-/// Whether a warpgroup kernel computes the same. Then the warp kernel is not used, so it is not checked.
+/// True if a warpgroup kernel computes the same operation. The warp kernel is then not used, so it needs no check.
 bool is_surpassed(const Subject& subject, const Caps& caps) {
   return subject.row.level == KernelLevel::k_warp &&
          std::any_of(kernel_rows().begin(), kernel_rows().end(), [&](const KernelRow& row) {
@@ -282,7 +288,7 @@ bool is_surpassed(const Subject& subject, const Caps& caps) {
 }  // namespace
 
 Caps checked_kernels(runtime::Device& device, const runtime::BinaryStore& store, const ir::Graph& graph, Caps caps) {
-  // A kernel comes before its variants, and warpgroup kernels before warp kernels.
+  // A kernel is checked before its variants, and warpgroup kernels before warp kernels.
   for (const bool form : {false, true})
     for (const KernelLevel level : {KernelLevel::k_warpgroup, KernelLevel::k_warp})
       for (const KernelRow& row : kernel_rows()) {

@@ -1,5 +1,6 @@
-// csrc/checks/device_check.h: whether a device's tensor cores multiply right: their kernels are built and run on small random
-// operands before a plan relies on them, and the results compared with sums in double.
+// csrc/checks/device_check.h: checks whether tensor core kernels give right results on a device. Before a plan relies
+// on a kernel, it is built and run on small random operands, and its results are compared with sums in double
+// precision.
 #pragma once
 
 #include "csrc/ir/graph.h"
@@ -9,8 +10,9 @@
 
 namespace ocl::checks {
 
-/// `caps` without the kernels that do not build, do not end or give wrong results on the device; one warning for each type of a
-/// kernel. Looks only at what the graph needs. A verdict is kept in the process and in `store`.
+/// Returns `caps` without the kernels that do not build, do not end or give wrong results on the device. Logs one
+/// warning per kernel and type. Checks only kernels that the graph needs. A verdict is kept in the process and in
+/// `store`.
 Caps checked_kernels(runtime::Device& device, const runtime::BinaryStore& store, const ir::Graph& graph, Caps caps);
 
 }  // namespace ocl::checks

@@ -1,4 +1,4 @@
-// csrc/checks/product_cases.cpp: matrix products and convolutions for the checks of kernels on tensor cores.
+// csrc/checks/product_cases.cpp: check cases for matrix products and convolutions on tensor cores.
 #include <cmath>
 #include <memory>
 
@@ -13,14 +13,14 @@ constexpr int kBatch = 2;
 
 enum class Kind { kForward, kData, kWeight };
 
-/// A row of the table with one of its types.
+/// A kernel with one of its types.
 struct Subject {
   const KernelRow& row;
   KernelType type;
   bool halves() const { return storage_of(type) != ir::DType::kF32; }
   bool is_split() const { return type == KernelType::kFp32; }
   bool warps() const { return row.level == KernelLevel::k_warp; }
-  int chunk() const { return halves() ? 8 : 4; }  // elements of 16 bytes
+  int chunk() const { return halves() ? 8 : 4; }  // Elements in 16 bytes.
   std::vector<float> values(size_t count, uint32_t seed) const { return random_values(count, !halves(), seed); }
   std::vector<unsigned char> stored(const std::vector<float>& values) const { return checks::stored(values, storage_of(type)); }
 };
@@ -41,12 +41,13 @@ CheckCase case_of(const Subject& subject, const schedule::TensorCoreTile& tile, 
 }
 
 struct Order {
-  int rows, columns;      // of a tile
-  bool a_depth, b_depth;  // whether the depth is contiguous in A, in B
+  int rows, columns;      // Rows and columns of a tile.
+  bool a_depth, b_depth;  // True if the inner dimension (K) is contiguous in A, in B.
   int warp_rows = 0, warp_columns = 0;
 };
 
-/// offset: elements in front of both operands; from one element on they are not aligned, and are copied element by element.
+/// `offset`: number of elements in front of both operands. An offset of 1 makes them unaligned, so that the kernel
+/// copies them element by element.
 CheckCase matrix_product(const Subject& subject, const Order& order, int offset) {
   const int M = 132, N = order.columns == 256 ? 268 : 140, K = 172;
   const auto padded = [](int n) { return (n + 7) / 8 * 8; };
@@ -73,7 +74,8 @@ CheckCase matrix_product(const Subject& subject, const Order& order, int offset)
   return check;
 }
 
-/// One operand's launch of pack_group: `width` of the output by `depth` at two strides of a batch of `size` elements each.
+/// The launch of pack_group for one operand. The operand is a batch of matrices of `size` elements: `width` (a
+/// dimension of the output) by `depth` (the inner dimension), with a stride for each.
 CheckCase pack(const Subject& subject, bool first, int width, int depth, int64_t size, int64_t along_width, int64_t along_depth,
                int offset) {
   const bool halves = subject.halves(), split = subject.is_split();
@@ -93,7 +95,7 @@ CheckCase pack(const Subject& subject, bool first, int width, int depth, int64_t
   return launch;
 }
 
-/// A product of operands that are packed first.
+/// A product whose operands are packed first.
 CheckCase packed_product(const Subject& subject, const Order& order, int offset) {
   CheckCase check = matrix_product(subject, order, offset);
   const auto size = [&](size_t i) { return std::get<int32_t>(check.arguments[i]); };
@@ -119,10 +121,10 @@ CheckCase packed_product(const Subject& subject, const Order& order, int offset)
 }
 
 constexpr int kSlices = 2, kSlicePixels = 64;
-/// A strided convolution in two groups.
+/// A convolution with stride 2 and two groups.
 constexpr Convolution kConvolution{kBatch, 24, 72, 11, 12, 3, 3, 2, 1, 1, 2};
 
-/// All tensors channels-last; slices of the weight gradient follow one another.
+/// All tensors are channels-last. The slices of a weight gradient follow one another.
 CheckCase convolution_case(const Subject& subject, Kind kind, const schedule::TensorCoreTile& tile) {
   const Convolution& c = kConvolution;
   const int P = c.P(), Q = c.Q(), GC = c.groups * c.C, GK = c.groups * c.K;
@@ -194,7 +196,7 @@ CheckCase packed_convolution(const Subject& subject, const schedule::TensorCoreT
   return check;
 }
 
-/// As results are stored: the types of 16 bits round, to even.
+/// Rounds a result to the type in which it is stored. Types of 16 bits round to nearest, ties to even.
 double rounded(double x, KernelType type) {
   const ir::DType storage = storage_of(type);
   if (storage == ir::DType::kF32 || x == 0) return x;
@@ -204,7 +206,7 @@ double rounded(double x, KernelType type) {
   return std::ldexp(std::nearbyint(scaled), exponent - digits);
 }
 
-/// A convolution, with a bias or without, that leaves the statistics of its channels behind its results, in `slices` of tiles.
+/// A convolution, with or without a bias, that also stores statistics of its channels, in `slices` slices.
 CheckCase statistics_case(const Subject& subject, const schedule::TensorCoreTile& tile, int slices, bool biased) {
   CheckCase check = convolution_case(subject, Kind::kForward, tile);
   check.defines.emplace_back("STATISTICS 1");
@@ -218,14 +220,14 @@ CheckCase statistics_case(const Subject& subject, const schedule::TensorCoreTile
       c.inputs.push_back(subject.stored(bias));
       for (size_t at = 0; at < c.results.exact.size(); ++at) c.results.add(at, bias[at % channels]);
     }
-    Sums kept = c.results;  // as the kernel stores them
+    Sums kept = c.results;  // The results as the kernel stores them.
     for (double& x : kept.exact) x = rounded(x, subject.type);
     c.results.append(channel_statistics(kept, channels, static_cast<size_t>(tile.rows), static_cast<size_t>(slices)));
   };
   return check;
 }
 
-/// The tiles of the kernels on the tensor cores of warps.
+/// The tiles of the warp kernels.
 std::vector<schedule::TensorCoreTile> warp_tiles(const Subject& subject) {
   schedule::TensorCoreMath math{};
   math.terms = subject.is_split() ? 3 : 1;
@@ -285,7 +287,7 @@ std::vector<CheckCase> statistics_cases(const Subject& subject) {
   for (const schedule::TensorCoreTile& tile : warp_tiles(subject)) {
     const bool biased = cases.size() % 2 == 1;
     cases.push_back(statistics_case(subject, tile, tile.rows == 64 && biased ? 2 : 1, biased));
-    cases.back().groups[0] = 1;  // takes all slices
+    cases.back().groups[0] = 1;  // One work-group computes all slices.
   }
   return cases;
 }
@@ -304,7 +306,7 @@ std::vector<CheckCase> product_cases(const KernelRow& row, KernelType type) {
     case KernelOperation::k_conv_wide:
       return conv_cases(subject);
     case KernelOperation::k_conv_packed:
-      // Tiles of operands in place, which images are.
+      // Image operands are not packed, so these are the tiles for unpacked operands.
       return {packed_convolution(subject, {128, subject.halves() ? 256 : 64, 1.0}),
               packed_convolution(subject, {128, 128, 1.0})};
     case KernelOperation::k_conv_statistics:

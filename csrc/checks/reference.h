@@ -1,5 +1,5 @@
-// csrc/checks/reference.h: what products, convolutions and attention are, in double: the one reference of the device checks and
-// of the tests that run kernels in software. Needs the standard library alone.
+// csrc/checks/reference.h: products, convolutions and attention in double precision. The device checks and the tests
+// that run kernels in software share this reference. It needs only the standard library.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 namespace ocl::checks {
 
-/// Sums in double, and for each the sum of its terms' sizes, to which rounding errors are proportional.
+/// Sums in double precision. `sizes` has, for each sum, the sum of its terms' absolute values, to which rounding errors
+/// are proportional.
 struct Sums {
   std::vector<double> exact, sizes;
   Sums() = default;
@@ -26,7 +27,7 @@ struct Sums {
   }
 };
 
-/// [batch][M][N]; a(i, m, k) and b(i, k, n) are the operands' elements.
+/// Products [batch][M][N]. a(i, m, k) and b(i, k, n) return elements of the operands.
 template <class A, class B>
 Sums matrix_products(int batch, int M, int N, int K, const A& a, const B& b) {
   Sums sums(static_cast<size_t>(batch) * static_cast<size_t>(M) * static_cast<size_t>(N));
@@ -38,7 +39,8 @@ Sums matrix_products(int batch, int M, int N, int K, const A& a, const B& b) {
   return sums;
 }
 
-/// A convolution of channels-last images in groups of C and K channels; stride, padding and dilation are the same both ways.
+/// A convolution of channels-last images. Each group has C input and K output channels. Stride, padding and dilation
+/// are the same in both directions.
 struct Convolution {
   int batch, C, K, H, W, R, S, stride, pad, dilation, groups;
   int P() const { return (H + 2 * pad - dilation * (R - 1) - 1) / stride + 1; }
@@ -48,8 +50,8 @@ struct Convolution {
   size_t y_size() const { return static_cast<size_t>(batch) * P() * Q() * groups * K; }
 };
 
-/// Each product of the convolution: visit(index in x [n][h][w][groups * C], in w [groups * K][r][s][C], in y [n][p][q][groups *
-/// K]).
+/// Calls `visit` for each product of the convolution, with the indices of its element of x [n][h][w][groups * C], of w
+/// [groups * K][r][s][C] and of y [n][p][q][groups * K].
 template <class Visit>
 void for_each_product(const Convolution& c, const Visit& visit) {
   const int P = c.P(), Q = c.Q(), filters = c.groups * c.K;
@@ -74,7 +76,7 @@ Sums convolution(const Convolution& c, const V& x, const V& w) {
   return sums;
 }
 
-/// The input's gradient.
+/// Gradient of the input x.
 template <class V>
 Sums convolution_data_gradient(const Convolution& c, const V& w, const V& dy) {
   Sums sums(c.x_size());
@@ -82,7 +84,7 @@ Sums convolution_data_gradient(const Convolution& c, const V& w, const V& dy) {
   return sums;
 }
 
-/// The weight's gradient in slices of `slice_pixels` output pixels, one behind the other.
+/// Gradient of the weight w. Each slice sums over `slice_pixels` output pixels; the slices follow one another.
 template <class V>
 Sums convolution_weight_gradient(const Convolution& c, const V& x, const V& dy, int slices, int slice_pixels) {
   Sums sums(c.w_size() * static_cast<size_t>(slices));
@@ -93,7 +95,7 @@ Sums convolution_weight_gradient(const Convolution& c, const V& x, const V& dy, 
   return sums;
 }
 
-/// Filters as the kernel of the input's gradient reads them: [groups * C][r][s][K].
+/// The filters in the layout that the kernel for the input's gradient reads: [groups * C][r][s][K].
 template <class V>
 V turned_filters(const Convolution& c, const V& w) {
   V turned(w.size());
@@ -105,9 +107,9 @@ V turned_filters(const Convolution& c, const V& w) {
   return turned;
 }
 
-/// Statistics of each channel of values [pixel][channel]: [mean, sum of squared differences, count][part][channel]. The tiles
-/// of `tile` pixels are dealt out to the slices in turn. Sizes: what errors of the values (proportional to `values.sizes`)
-/// move.
+/// Statistics of each channel of values [pixel][channel], as [mean, sum of squared differences, count][slice][channel].
+/// Tiles of `tile` pixels are assigned to the slices round robin. `sizes` is how much an error of the values,
+/// proportional to `values.sizes`, changes a statistic.
 inline Sums channel_statistics(const Sums& values, size_t channels, size_t tile, size_t slices) {
   const size_t block = slices * channels;
   Sums sums(3 * block);
@@ -126,10 +128,9 @@ inline Sums channel_statistics(const Sums& values, size_t channels, size_t tile,
   return sums;
 }
 
-/// Attention of [batch, heads] queries with [batch, heads / group] keys and values. A key that a query does not see has the
-/// score -inf.
+/// Attention of [batch, heads] queries with [batch, heads / group] keys and values. A masked key has the score -inf.
 struct Attention {
-  int batch, heads, group, queries, keys, depth, width;  // depth: of q and k; width: of v
+  int batch, heads, group, queries, keys, depth, width;  // depth: head size of q and k. width: head size of v.
   double scale;
   bool causal;
   size_t rows() const { return static_cast<size_t>(batch) * heads * queries; }
@@ -138,8 +139,9 @@ struct Attention {
   size_t column(int b, int h, int j) const { return (static_cast<size_t>(b) * (heads / group) + h / group) * keys + j; }
 };
 
-/// Where an attention's elements are: q(row) and dout(row) of a query, k(column) and v(column) of a key, as pointers; what is
-/// added to a score, bias(head, query, key), which may be -inf; and what dropout multiplies a weight by, factor(row, key).
+/// The elements of an attention's operands. q(row) and dout(row) point to a query's row; k(column) and v(column) point
+/// to a key's row. bias(head, query, key) is added to a score and may be -inf. factor(row, key) is what dropout
+/// multiplies a weight by.
 template <class Q, class K, class V, class Dout, class Bias, class Factor>
 struct AttentionOperands {
   Q q;
@@ -152,7 +154,8 @@ struct AttentionOperands {
 template <class Q, class K, class V, class D, class B, class F>
 AttentionOperands(Q, K, V, D, B, F) -> AttentionOperands<Q, K, V, D, B, F>;
 
-/// A query's scores: e^(score - largest), their sum and the largest score; the largest of a query that sees nothing is 0.
+/// One query's row: exp(score - largest) of each key, their sum, and the largest score. If all keys are masked, largest
+/// is 0.
 struct ScoreRow {
   std::vector<double> weights;
   double largest = -HUGE_VAL, total = 0;
@@ -175,7 +178,7 @@ ScoreRow score_row(const Attention& a, const Operands& o, int b, int h, int i) {
   return row;
 }
 
-/// Results [row][width], then each row's largest score, then each row's sum of weights.
+/// Results [row][width], then the largest score of each row, then the sum of weights of each row.
 template <class Operands>
 Sums attention(const Attention& a, const Operands& o) {
   Sums sums(a.rows() * static_cast<size_t>(a.width)), largest(a.rows()), totals(a.rows());
@@ -198,14 +201,15 @@ Sums attention(const Attention& a, const Operands& o) {
   return sums;
 }
 
-/// Gradients of q [row][depth], of k [column][depth] and of v [column][width]; for each row the largest score, the sum of
-/// weights and delta, the sum of the weights times their gradients, which the kernels take as operands.
+/// Gradients of q [row][depth], k [column][depth] and v [column][width]. The kernels take three values per row as
+/// operands: the largest score, the sum of weights, and delta, the sum of the weights times their gradients.
 struct AttentionGradients {
   Sums q, k, v;
   std::vector<float> largest, totals, deltas;
 };
 
-/// few_digits: products of operands are exact, so that only a difference of two is rounded, not its terms.
+/// few_digits: the products of the operands are exact in fp32, so only the difference of two sums is rounded, not their
+/// terms.
 template <class Operands>
 AttentionGradients attention_gradients(const Attention& a, const Operands& o, bool few_digits) {
   const auto depth = static_cast<size_t>(a.depth), width = static_cast<size_t>(a.width);

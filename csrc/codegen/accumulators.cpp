@@ -1,4 +1,4 @@
-// csrc/codegen/accumulators.cpp: rows of reductions.def as statements.
+// csrc/codegen/accumulators.cpp: prints the rows of reductions.def as statements.
 #include "csrc/codegen/accumulators.h"
 
 #include <algorithm>
@@ -64,7 +64,7 @@ void Accumulators::assign(Writer& writer, const Carried& to, const std::vector<s
     writer.line("$s = $s;", to[0], texts[0]);
     return;
   }
-  Carried next;  // all texts read the old accumulators
+  Carried next;  // Temporaries, because all texts read the old accumulators.
   for (size_t i = 0; i < count(); ++i) {
     next.push_back(body_.kernel().fresh("n"));
     writer.line("const $t $s = $s;", Type{types_[i], width}, next[i], texts[i]);
@@ -74,7 +74,7 @@ void Accumulators::assign(Writer& writer, const Carried& to, const std::vector<s
 
 bool Accumulators::shifted() const { return facts_.name == "welford" && n_.stage != ReductionStage::kFinal; }
 
-/// The element's values at the current width, in the accumulators' types.
+/// The reduced values of the current element, at the current width and in the accumulators' types.
 std::vector<std::string> Accumulators::inputs() {
   const int width = body_.lane_width();
   if (!loads_) return {map_("", width)};
@@ -163,7 +163,8 @@ void Accumulators::merge_block(Writer& writer, const Carried& into, const Carrie
   writer.line("$s = $s;", into[2], n);
 }
 
-/// Lanes that hold equally many elements merge in closed form: the mean of the means, and the spread of the means added to m2.
+/// Merges the lanes of a vector when all lanes hold equally many elements: the mean is the mean of the lanes' means,
+/// and the spread of the means is added to m2.
 Accumulators::Carried Accumulators::across_equal_lanes(Writer& writer, const Carried& vector, int width) const {
   const auto sum = [&](std::string current) {
     for (int half = width / 2; half >= 1; half /= 2) {
@@ -185,8 +186,8 @@ Accumulators::Carried Accumulators::across_equal_lanes(Writer& writer, const Car
 
 namespace {
 
-/// Reductions in two passes over elements in registers, in the language of reductions.def: $c is the centre, from the first
-/// pass over $n elements.
+/// A reduction in two passes over elements in registers, in the notation of reductions.def. $c is the centre, computed
+/// from the result of the first pass; $n is the number of elements.
 struct TwoPasses {
   const char* reduction;
   std::array<const char*, 2> identity, step, merge;
@@ -194,7 +195,7 @@ struct TwoPasses {
 };
 constexpr TwoPasses kTwoPasses[] = {
     {"welford", {"0", "0"}, {"$a0 + $x", "fma($x - $c, $x - $c, $a0)"}, {"$a0 + $b0", "$a0 + $b0"}, "$a0 / $n"},
-    // an infinite element equal to the maximum counts as 1: its difference from it would be NaN
+    // An element equal to the maximum counts as 1, because inf - inf would be NaN.
     {"softmax",
      {"$lowest", "0"},
      {"op_maximum($a0, $x)", "$x == $c ? $a0 + 1 : $a0 + exp($x - $c)"},
@@ -252,7 +253,7 @@ Accumulators::Carried Accumulators::after_passes(const std::string& centre, cons
 
 namespace {
 
-// Ignores NaN, so that a step is one instruction; the sum finds it.
+// Ignores NaN, so that a step is one instruction. The sum then finds a NaN.
 const ir::ReductionFacts kRowMaxPass{
     "largest", 1, 1, 1, {"same"}, {"$lowest"}, {"$x > $a0 ? $x : $a0"}, {"$b0 > $a0 ? $b0 : $a0"}, {0}};
 
@@ -271,7 +272,8 @@ Accumulators Accumulators::exp_sum_pass(const std::string& row_max, const Map& l
     w.line("const $t $s = $s;", type, e,
            op_text("op_exp_falling($x)", type, {{"x", x + " - " + lanes(row_max)}}, body_.kernel().dialect().is_cpu));
     if (save) save(e, width);
-    const std::string one = body_.kernel().fresh("e");  // 1 for the maximum itself, infinite or not
+    // The maximum itself counts as 1, even if it is infinite.
+    const std::string one = body_.kernel().fresh("e");
     w.line("const $t $s = $s == $s ? $s : $s;", type, one, x, lanes(row_max), lanes("1"), e);
     return one;
   };

@@ -1,4 +1,4 @@
-// csrc/codegen/accumulators.h: the accumulators of a reduction: declared, stepped per element, merged, read at the end.
+// csrc/codegen/accumulators.h: prints the accumulators of a reduction: declaration, step per element, merge, results.
 #pragma once
 
 #include <functional>
@@ -10,71 +10,76 @@
 
 namespace ocl::codegen {
 
-/// Prints a Reduce node. `Carried` holds the names of one set of accumulators, all of the same width.
+/// Prints a Reduce or Scan node. `Carried` holds the variable names of one set of accumulators, all of the same width.
 class Accumulators {
  public:
   using Carried = std::vector<std::string>;
 
   Accumulators(BodyPrinter& body, ir::NodeId node);
-  /// One pass over the elements of `of`: a reduction of the kind `row` over the values that `map` prints for them.
+  /// Prints one pass over the elements of `of`. The pass is a reduction of kind `row` over the values that `map` prints
+  /// for the elements.
   using Map = std::function<std::string(const std::string& value, int width)>;
   Accumulators(const Accumulators& of, const ir::ReductionFacts& row, Map map);
   ir::NodeId node() const { return node_; }
   size_t count() const { return types_.size(); }
   ir::DType dtype(size_t accumulator) const { return types_[accumulator]; }
-  /// Whether long sums run in blocks. Rounding errors then grow with the square root of a block's length, not of the whole.
+  /// True if long sums should run in blocks. Rounding errors then grow with the square root of a block's length, not of
+  /// the whole length.
   bool wants_blocks() const;
-  /// Whether a merge costs no more than a step, so that blocks may be short.
+  /// True if a merge costs no more than a step. Blocks may then be short.
   bool merges_cheaply() const { return facts_.name == "sum"; }
-  /// Whether blocks pay at any length.
+  /// True if blocks pay off at any length.
   bool wants_short_blocks() const { return shifted(); }
-  /// Whether the first block is short. The blocks after it are shifted by its mean, which keeps sums of squares small.
+  /// True if the first block should be short. Later blocks are shifted by its mean, which keeps sums of squares small.
   bool wants_short_first_block() const { return shifted(); }
 
-  Carried names() const;  // fresh ones
+  Carried names() const;  // Returns new variable names.
   void declare(Writer& writer, const Carried& carried, int width) const;
-  /// One element into `carried`, at the body's current lane width.
+  /// Prints a step with the current element, at the body's current lane width.
   void step(const Carried& carried);
-  /// The same for a Scan: starts afresh where the node says so; the results so far are stored by flush_stores.
+  /// Prints a step of a Scan. It resets the accumulators where the node says so; flush_stores stores the results so
+  /// far.
   void step_scan(const Carried& carried);
 
-  // Accumulators of one block. They are those of the whole loop, except for Welford's mean: a block avoids its division per
-  // element. It has a shift c (the mean of the blocks before, or the first element), s = sum of x - c, q = sum of (x - c)^2,
-  // and the count k of elements so far, which all lanes share.
+  // Accumulators of one block. They are those of the whole loop, except for Welford: a block has no division per
+  // element. It has a shift c (the mean of earlier blocks, or the first element), s = sum of x - c, q = sum of (x -
+  // c)^2, and a count k, which all lanes share.
   Carried block_names() const;
-  /// Before a block whose sums will be merged into `into`.
+  /// Declares the accumulators of a block whose results will be merged into `into`.
   void declare_block(Writer& writer, const Carried& into, const Carried& block, int width) const;
   void step_block(const Carried& block);
   void merge_block(Writer& writer, const Carried& into, const Carried& block, int width) const;
 
-  // Softmax of a row in cache, in two passes: the maximum, then the sum of exp(x - maximum). That is half of the arithmetic of
-  // a running sum.
+  // Softmax of a row in cache takes two passes: the maximum, then the sum of exp(x - maximum). That is half of the
+  // arithmetic of a running softmax.
   bool is_softmax() const;
-  /// `map`, if given, sees each element.
+  /// `map`, if given, prints code for each element.
   Accumulators row_max_pass(Map map) const;
-  /// `load`, if given, replaces the elements; `save`, if given, takes e^(element - row_max).
+  /// `load`, if given, prints the element instead of the body. `save`, if given, prints code that stores exp(element -
+  /// row_max).
   Accumulators exp_sum_pass(const std::string& row_max, const Map& load, const Map& save) const;
-  /// The results of both passes: NaN for a row with one.
+  /// The accumulators after both passes. They are NaN if the row has a NaN.
   Carried after_softmax_passes(Writer& writer, const std::string& row_max, const std::string& sum) const;
 
-  // Reductions of elements that stay in registers take two passes, each with one accumulator: first a mean or a maximum (the
-  // centre), then a sum around it. So there is no division or rescaling per element.
+  // A reduction of elements in registers takes two passes with one accumulator each: first a mean or a maximum (the
+  // centre), then a sum around it. So no element needs a division or a rescaling.
   bool takes_two_passes() const;
-  /// Whether one pass with one accumulator is enough, as for sums and maxima.
+  /// True if one pass with one accumulator is enough, as for sums and maxima.
   bool is_single() const { return count() == 1; }
   std::string declare_pass(Writer& writer, int pass, int width) const;
-  /// Adds one element to `into`, around `centre` in the second pass.
+  /// Prints a step with one element into `into`; the second pass uses `centre`.
   void step_pass(int pass, const std::string& into, const std::string& centre);
   std::string merge_pass_text(int pass, const std::string& a, const std::string& b, int width) const;
-  /// The centre of the second pass, from the result of the first pass over `elements` elements.
+  /// The centre, from the result `first` of the first pass over `elements` elements.
   std::string centre_text(const std::string& first, const std::string& elements) const;
   Carried after_passes(const std::string& centre, const std::string& second, const std::string& elements) const;
 
-  /// Prints `into` = merge(into, from); `into` has the smaller positions. Texts of `from` may be repeated.
+  /// Prints `into` = merge(into, from). `into` holds the smaller positions. The texts in `from` may be printed several
+  /// times.
   void merge(Writer& writer, const Carried& into, const Carried& from, int width) const;
-  /// A vector's lanes merged pairwise, halves first: the scalar result, in fresh names.
+  /// Merges the lanes of a vector pairwise, upper half into lower half. Returns the scalar results in new variables.
   Carried across_lanes(Writer& writer, const Carried& vector, int width) const;
-  /// The node's results, as values of the innermost open level.
+  /// Makes the results of the node values of the innermost open level.
   void finish(const Carried& carried, int width, int level);
 
  private:
@@ -92,7 +97,7 @@ class Accumulators {
   const ir::ReductionFacts& facts_;
   std::vector<ir::DType> types_;
   Map map_;
-  bool loads_ = true;  // whether the body gives the elements; otherwise map_ does
+  bool loads_ = true;  // True if the body loads the elements; false if map_ prints them.
 };
 
 }  // namespace ocl::codegen

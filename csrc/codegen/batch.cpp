@@ -1,6 +1,6 @@
-// csrc/codegen/batch.cpp: several independent groups in one launch: pointwise ones, and reductions that each lane does on its
-// own. Members with equal text share a function; a work-group finds its member by its index, picks that member's pointers and
-// sizes, and runs the function once.
+// csrc/codegen/batch.cpp: several independent groups in one launch. They are pointwise groups, and reductions that each lane
+// computes on its own. Members with equal text share a function. A work-group finds its member by its index, selects the
+// pointers and sizes of that member, and calls the function.
 //
 //   static inline void adam_3f9c1e_0(__global float* out0, ..., const int count, const int group) { ... }
 //   __kernel void adam_3f9c1e(...) {
@@ -27,7 +27,7 @@ namespace {
 
 struct Member {
   std::unique_ptr<Nest> nest;
-  IndexExpr groups;  // work-groups
+  IndexExpr groups;  // Number of work-groups.
   std::string body;
 };
 
@@ -46,7 +46,7 @@ Member print_member(const schedule::Schedule& schedule, const Group& group, cons
   return member;
 }
 
-/// "__global const float* in0" of "__global const float* in0, const ulong in0_offset".
+/// "__global const float* in0" for "__global const float* in0, const ulong in0_offset".
 std::string pointer_variable(const std::string& parameter) { return parameter.substr(0, parameter.find(',')); }
 
 class BatchPrinter {
@@ -55,7 +55,7 @@ class BatchPrinter {
       : kernel_(schedule, caps, stored_buffers(schedule, group.nodes()), index32(group), "m_"), members_(members) {}
 
   KernelSource print(const Group& group, const Caps& caps) {
-    // Members of one function stand together.
+    // Members that share a function follow one another.
     std::vector<std::string> functions;
     std::vector<std::vector<size_t>> users;
     for (size_t m = 0; m < members_.size(); ++m) {
@@ -75,7 +75,7 @@ class BatchPrinter {
     for (size_t f = 0; f < functions.size(); ++f) {
       const std::string name = std::string(kPlaceholder) + "_" + std::to_string(f);
       text += "static inline void " + name + functions[f] + "\n";
-      const size_t last = left - users[f].size();  // members behind this function's
+      const size_t last = left - users[f].size();  // Number of members after those of this function.
       if (last > 0)
         body.open("if (at < $s)", end_of(users, f));
       else if (functions.size() > 1)
@@ -96,7 +96,7 @@ class BatchPrinter {
     return std::all_of(group.members.begin(), group.members.end(), [](const Group& m) { return m.index32; });
   }
 
-  /// The argument that holds the first work-group behind function f's members.
+  /// The argument that holds the index of the first work-group after the members of function f.
   std::string end_of(const std::vector<std::vector<size_t>>& users, size_t f) {
     IndexExpr end = 0;
     for (size_t g = 0; g <= f; ++g)

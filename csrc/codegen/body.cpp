@@ -1,4 +1,4 @@
-// csrc/codegen/body.cpp: values, operations and levels. Loads and stores are in body_memory.cpp.
+// csrc/codegen/body.cpp: prints values, operations and levels. Loads and stores are in body_memory.cpp.
 #include "csrc/codegen/body.h"
 
 #include <algorithm>
@@ -20,7 +20,8 @@ using ir::SymbolKind;
 
 namespace {
 
-constexpr int kStepLoop = 1 << 20;  // stand for a lane loop's position: its step, and the lane in it
+// These loop numbers stand for the position of a lane loop: the number of the step, and (+ 1) the lane within the step.
+constexpr int kStepLoop = 1 << 20;
 
 void collect_values(const IndexExpr& e, std::map<int, Value>& values) {
   if (e.op() == ir::IndexOp::kSymbol) {
@@ -34,7 +35,7 @@ bool is_identifier(const std::string& text, size_t at) {
   return std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_';
 }
 
-/// The functions of kernels/base/ops.cl in an op's text, with the suffix of the instance.
+/// Adds the type suffix to the functions of kernels/base/ops.cl in an op's text.
 std::string with_suffix(const std::string& text, Type type, bool is_cpu) {
   std::string result;
   for (size_t i = 0; i < text.size();) {
@@ -49,7 +50,7 @@ std::string with_suffix(const std::string& text, Type type, bool is_cpu) {
   return result;
 }
 
-/// The type of 16 bits that holds the result of an op which picks one of its operands, or its negative.
+/// The 16-bit type that holds the op's result exactly, if the op returns one of its operands or a negated operand.
 std::optional<DType> result_fits(const ir::Op& op, const std::vector<Value>& args) {
   constexpr std::array kPicks = {OpCode::k_where, OpCode::k_relu,    OpCode::k_neg,
                                  OpCode::k_abs,   OpCode::k_minimum, OpCode::k_maximum};
@@ -182,7 +183,8 @@ Value BodyPrinter::constant(const ir::Op& op) const {
   return {text, op.dtype, 1, 0, true};
 }
 
-/// A quotient of a cached exponential: a product with the divisor's reciprocal, which is computed once a row.
+/// A quotient whose dividend is a cached exponential. It becomes a product with the reciprocal of the divisor, which is
+/// computed once per row.
 Value BodyPrinter::cached_quotient(NodeId node, const ir::Op& op) {
   const Value dividend = value(node, op.args[0]), divisor = value(node, op.args[1]);
   const auto [inverse, fresh] = memo_.try_emplace({node, ~op.args[1]});
@@ -204,7 +206,7 @@ Value BodyPrinter::operation(NodeId node, const ir::Op& op) {
   const ir::OpTypes types = ir::op_types(op.code, dtypes);
   std::map<std::string, std::string> with;
   for (size_t i = 0; i < args.size(); ++i) {
-    // bools widen to what the row computes in; f16 and bf16 are floats already
+    // Converts bool to the type in which the row computes. f16 and bf16 are floats already.
     const Value converted =
         ir::compute_type(args[i].dtype) == types.operands[i] ? args[i] : convert(args[i], types.operands[i]);
     std::string text = at_width(converted, width);
@@ -212,7 +214,8 @@ Value BodyPrinter::operation(NodeId node, const ir::Op& op) {
     with[std::to_string(i)] = text;
   }
   const DType operand = types.operands.back();
-  // `&` of scalar bools is written `&&`: with AVX-512, LLVM 15 (PoCL 3.1) collects such comparisons in a mask and loses them.
+  // `&` of scalar bools is printed as `&&`. With AVX-512, LLVM 15 (PoCL 3.1) collects such comparisons in a mask and
+  // loses them.
   const bool both =
       types.value == DType::kBool && width == 1 && (op.code == OpCode::k_logical_and || op.code == OpCode::k_bitwise_and);
   std::string text =
@@ -220,7 +223,8 @@ Value BodyPrinter::operation(NodeId node, const ir::Op& op) {
   if (types.value == DType::kBool && width > 1 && lane_bytes(operand) != 4)
     text = "convert_int" + std::to_string(width) + "(" + text + ")";
   else if (width == 1 && op.code != OpCode::k_where && lane_bytes(types.value) < 4)
-    text = "(" + type_name({types.value, 1}) + ")" + text;  // C computes small integers in int
+    // C computes small integers in int.
+    text = "(" + type_name({types.value, 1}) + ")" + text;
   else if (row.text[0] == '(')
     text = text.substr(1, text.size() - 2);
   Value result = define(level, types.value, width, text);
@@ -269,8 +273,8 @@ BodyPrinter::ResolvedIndex BodyPrinter::resolve(NodeId node, const IndexExpr& e)
   return resolved;
 }
 
-/// How an expression changes from lane to lane. Divisions by multiples of the width are the same for all lanes where their loop
-/// takes whole steps: pieces of a joined tensor, heads of a row.
+/// Finds out how an expression changes from lane to lane. A division by a multiple of the width is the same for all
+/// lanes if the lane loop takes only whole steps. This happens in parts of a concatenated tensor and in heads of a row.
 void BodyPrinter::resolve_lanes(ResolvedIndex& resolved) const {
   if (const auto affine = ir::affine_in(resolved.e, *lane_)) {
     if (affine->coefficient.is_const()) resolved.coefficient = affine->coefficient;
@@ -289,9 +293,9 @@ void BodyPrinter::resolve_lanes(ResolvedIndex& resolved) const {
   resolved.multiple = ranges.known_divides(lane_width_, affine->rest);
 }
 
-/// Whether an index computed with this value is computed in 64 bits. GPUs compute it so at no cost, and one vendor's assembler
-/// (CUDA 13.0, sm_90) merges loads from different addresses where a truncated 64-bit value is multiplied: `in[(int)v * 5 + 3]`
-/// reads what `in[(int)v * 5 + 4]` does.
+/// True if an index that uses this value is computed in 64 bits. It costs nothing on GPUs. NVIDIA's assembler (CUDA
+/// 13.0, sm_90) merges loads from different addresses if a truncated 64-bit value is multiplied: `in[(int)v * 5 + 3]`
+/// reads the element of `in[(int)v * 5 + 4]`.
 bool BodyPrinter::stays_long(const Value& value) const { return value.dtype == DType::kI64 && !kernel_.dialect().is_cpu; }
 
 bool BodyPrinter::any_long(const ResolvedIndex& resolved) const {

@@ -1,9 +1,8 @@
-// csrc/codegen/body.h: prints the scalar programs of a group's nodes at width 1 or W, each value at the outermost loop where it
-// is known.
+// csrc/codegen/body.h: prints the scalar programs of a group's nodes, for scalars or for vectors of W elements. Each value is
+// printed in front of the loops that it does not depend on.
 //
-// Loops are levels, outermost first. A value is written at the level of the innermost loop symbol it depends on, so what does
-// not change in a loop is computed in front of it. One loop may be the lane loop: values that depend on it are vectors of
-// `width` consecutive iterations.
+// Loops are levels, from the outermost to the innermost. A value is printed at the level of the innermost loop symbol that it
+// depends on. One loop may be the lane loop: values that depend on it are vectors of `width` consecutive iterations.
 //
 //   level 0   size symbols, literals                const float v0 = in0[0];
 //   level 1   row -> i0                              const float v1 = in1[i0];
@@ -20,81 +19,85 @@
 
 namespace ocl::codegen {
 
-/// A value in a register of the generated program.
+/// A variable or constant of the generated program.
 struct Value {
   std::string text;
   ir::DType dtype = ir::DType::kF32;
   int width = 1;
   int level = 0;
   bool constant = false;
-  std::optional<ir::DType> fits = {};  // a float that this 16-bit type holds exactly
+  std::optional<ir::DType> fits = {};  // A 16-bit type that holds this float exactly.
 };
 
-/// A row's text (ops.def, reductions.def) with its placeholders filled: `with` maps "0", "x", "a1", ... to texts. Functions of
-/// kernels/base/ops.cl become the instance for `type`.
+/// Fills the placeholders of a row's text (ops.def, reductions.def). `with` maps "0", "x", "a1", ... to texts.
+/// Functions of kernels/base/ops.cl get the suffix for `type`.
 std::string op_text(const std::string& row, Type type, const std::map<std::string, std::string>& with, bool is_cpu);
 
 class BodyPrinter {
  public:
-  /// `ranges` knows the extents of the group's loops.
+  /// `ranges` has the extents of the group's loops.
   BodyPrinter(Kernel& kernel, const ir::Ranges& ranges);
 
   // Levels
-  /// Enters a loop (or the top): `names` says how the symbols that are known from here on read.
+  /// Enters a loop, or the top level. `names` maps the symbols that are known from here on to their variables.
   void push(const std::map<ir::Symbol, std::string>& names);
-  /// Makes `symbol` of the innermost level the lane loop; before any value of the level is printed.
+  /// Makes `symbol` of the innermost level the lane loop. Call it before any value of the level is printed.
   void set_lane(ir::Symbol symbol, int width);
-  /// From now on the lane loop's position is a multiple of its width (or may be any).
+  /// Says whether, from now on, the position of the lane loop is always a multiple of its width.
   void assume_steps(bool steps) { steps_ = steps; }
-  /// From now on, vectors whose offset is a multiple of their width may count on aligned buffers, and on a lane loop in such
-  /// steps.
+  /// Says whether, from now on, a vector at an offset that is a multiple of its width is at an aligned address. The
+  /// position of the lane loop is then always a multiple of its width.
   void assume_aligned(bool aligned) { aligned_ = aligned; }
-  /// Leaves the innermost level: its text. Its values are forgotten.
+  /// Leaves the innermost level and returns its text. Its values are forgotten.
   Writer pop();
-  /// As pop(), and saves the level's values and pending stores. Its text must stay in scope until resume() at a level for the
-  /// same elements, at the same depth.
+  /// Leaves the innermost level like pop(), but saves its values and pending stores. The text must stay in scope until
+  /// resume() enters a level for the same elements at the same depth.
   class SavedLevel;
   Writer pop_saving(SavedLevel& saved);
-  /// Takes up the values and pending stores of a saved level.
+  /// Restores the values and pending stores of a saved level.
   void resume(SavedLevel& saved);
-  /// The names of the innermost level.
+  /// The variables of the innermost level's symbols.
   const std::map<ir::Symbol, std::string>& names() const { return levels_.back().names; }
   Writer& writer() { return levels_.back().writer; }
   int depth() const { return static_cast<int>(levels_.size()); }
   int lane_width() const { return lane_ ? lane_width_ : 1; }
 
   // Nodes
-  /// Value of op `op` of the node's body.
+  /// Value of op number `op` in the node's body.
   Value value(ir::NodeId node, int op);
-  /// Evaluates a Map node; its stores are kept until flush_stores, so that loads of memory that is reused come first.
+  /// Evaluates a Map node. Its stores wait until flush_stores, so that they come after loads from memory that they
+  /// reuse.
   void run_map(ir::NodeId node);
-  /// Keeps a store until flush_stores, which stores `value` if the buffer has memory. Later loads of the buffer at the store's
-  /// coordinates are `value`, unless the store is partial.
+  /// Adds a store that waits until flush_stores. It is printed only if the buffer has memory. Later loads of the buffer
+  /// at the same coordinates give `value`, unless the store is partial.
   void set_result(ir::NodeId node, const ir::Store& store, const Value& value);
   void flush_stores();
   bool has_stores() const { return !stores_.empty(); }
-  /// Memory for one value of every element of a row: a private array, or the elements that a later store of `node` overwrites.
+  /// Memory for one value per element of a row: a private array, or the elements that a later store of `node`
+  /// overwrites.
   struct RowStorage {
     std::string array;
     ir::NodeId node = ir::kNone;
     ir::Store store = {};
   };
-  /// Whether the store goes to neighbouring elements of the type along the loop, which nothing reads before.
+  /// True if the store goes to consecutive elements of type `dtype` along the loop, and no load reads them before.
   bool can_hold_row(const ir::Store& store, ir::Symbol loop, ir::DType dtype) const;
-  /// The current lanes' values in the storage; a statement that puts `value` there.
+  /// load_text_of: the stored values of the current lanes. store_text_of: a statement that stores `value` there.
   std::string load_text_of(const RowStorage& storage, ir::DType dtype);
   std::string store_text_of(const RowStorage& storage, ir::DType dtype, const std::string& value);
-  /// From now on the op's value is the one that an earlier loop over the row stored in the storage.
+  /// From now on, the op's value is loaded from `storage`, where an earlier loop over the row has stored it.
   void cache_op(ir::NodeId node, int op, const RowStorage& storage) { cached_ops_[{node, op}] = storage; }
   /// True if this exp is cached, so that dividing it by a row constant may become a multiplication.
   bool is_cached(ir::NodeId node, int op) const { return cached_ops_.count({node, op}) > 0; }
-  /// From now on a load of `buffer` at `coords` is `value`, which other code computed (a template's accumulator).
+  /// From now on, a load of `buffer` at `coords` gives `value`, which other code has computed (a template's
+  /// accumulator).
   void set_register(ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords, const Value& value);
 
   // Spelling
   Value convert(const Value& value, ir::DType dtype);
-  std::string at_width(const Value& value, int width) const;  // broadcast if it is a scalar
-  std::string index(const ir::IndexExpr& e) const;            // over symbols known here; no v*
+  std::string at_width(const Value& value, int width) const;  // Broadcasts a scalar.
+  // Prints an index expression over symbols that are known here, without v*.
+  std::string index(const ir::IndexExpr& e) const;
   const ir::Ranges& ranges() const { return ranges_; }
   Kernel& kernel() { return kernel_; }
 
@@ -115,16 +118,18 @@ class BodyPrinter {
   struct ResolvedIndex {
     ir::IndexExpr e;
     int level = 0;
-    bool varies = false;                       // from lane to lane
-    std::optional<ir::IndexExpr> coefficient;  // from lane to lane, if it is a known constant and no v* varies
-    bool multiple = false;                     // of the width, if the lane loop's position is
-    std::map<int, Value> values;               // v*
+    bool varies = false;  // The expression differs from lane to lane.
+    // The constant difference from one lane to the next; nullopt if it is unknown or if a v* differs from lane to lane.
+    std::optional<ir::IndexExpr> coefficient;
+    // The value in lane 0 is a multiple of the width whenever the lane loop's position is one.
+    bool multiple = false;
+    std::map<int, Value> values;  // The values of the v* in the expression.
   };
   using Key = std::vector<ir::IndexExpr>;
 
   bool stays_long(const Value& value) const;
   bool any_long(const ResolvedIndex& resolved) const;
-  const char* offset_type(const ResolvedIndex& resolved) const;  // of a variable that holds the offset
+  const char* offset_type(const ResolvedIndex& resolved) const;  // Type of a variable that holds the offset.
   Value define(int level, ir::DType dtype, int width, const std::string& text);
   Value constant(const ir::Op& op) const;
   Value index_value(ir::NodeId node, const ir::Op& op);
@@ -132,12 +137,12 @@ class BodyPrinter {
   Value load_memory(const ir::Op& op, const ResolvedIndex& offset, const std::optional<Value>& mask);
   Value operation(ir::NodeId node, const ir::Op& op);
   Value cached_quotient(ir::NodeId node, const ir::Op& op);
-  std::pair<std::string, std::string> storage_address(const RowStorage& storage);  // pointer, offset
+  std::pair<std::string, std::string> storage_address(const RowStorage& storage);  // Pointer and offset.
   void store(const PendingStore& store);
   void store_lanes(const PendingStore& store, const ResolvedIndex& offset);
 
   ResolvedIndex resolve(ir::NodeId node, const ir::IndexExpr& e);
-  /// The expression at a lane (kNone: the lane loop's own symbol, a scalar).
+  /// Prints the expression for a lane. kNone: for the position of the lane loop, as a scalar.
   std::string spell(const ResolvedIndex& resolved, int lane) const;
   void resolve_lanes(ResolvedIndex& resolved) const;
   bool is_aligned(const ResolvedIndex& resolved) const;
@@ -147,7 +152,7 @@ class BodyPrinter {
 
   Kernel& kernel_;
   const ir::Ranges& ranges_;
-  std::deque<Level> levels_;  // a deque, so that references to writers stay valid when a level is added
+  std::deque<Level> levels_;  // A deque, so that references to writers stay valid when a level is added.
   std::optional<ir::Symbol> lane_;
   int lane_width_ = 1, lane_level_ = 0;
   bool steps_ = false, aligned_ = false;

@@ -1,4 +1,5 @@
-// csrc/codegen/body_memory.cpp: loads and stores of a body: registers, vectors, lane by lane, masks.
+// csrc/codegen/body_memory.cpp: prints the loads and stores of a body, from registers, as vectors, lane by lane, or
+// with masks.
 #include <algorithm>
 
 #include "csrc/codegen/body.h"
@@ -16,8 +17,8 @@ IndexExpr BodyPrinter::offset_of(BufferId buffer, const std::vector<IndexExpr>& 
   return ir::simplify(ir::linear_offset(kernel_.graph().buffers[static_cast<size_t>(buffer)], coords, ranges_), ranges_);
 }
 
-/// Identifies an element of a buffer by its coordinates. None for indices over v*, which mean different things in different
-/// bodies.
+/// Identifies an element of a buffer by its coordinates. nullopt if they use v*, because the same v* has different
+/// meanings in different bodies.
 std::optional<BodyPrinter::Key> BodyPrinter::key(BufferId buffer, const std::vector<IndexExpr>& coords) const {
   Key result;
   for (const IndexExpr& c : coords) {
@@ -63,14 +64,15 @@ Value BodyPrinter::load(NodeId node, const ir::Op& op) {
   return result;
 }
 
-/// Offset of a lane: the base plus a constant where the coefficient is known, the whole expression otherwise.
+/// Offset of a lane: `base` plus a constant if the difference between lanes is constant, otherwise the whole
+/// expression.
 std::string BodyPrinter::lane_offset(const ResolvedIndex& resolved, const std::string& base, int lane) const {
   if (!resolved.varies) return spell(resolved, ir::kNone);
   if (!resolved.coefficient) return spell(resolved, lane);
   return lane == 0 ? base : base + " + " + std::to_string(lane * resolved.coefficient->constant());
 }
 
-/// Whether the offset of lane 0 is a multiple of the vector when the lane loop's position is.
+/// True if the offset of lane 0 is a multiple of the vector's width.
 bool BodyPrinter::is_aligned(const ResolvedIndex& resolved) const {
   return aligned_ && resolved.coefficient && resolved.coefficient->is_const(1) && resolved.multiple;
 }
@@ -78,7 +80,8 @@ bool BodyPrinter::is_aligned(const ResolvedIndex& resolved) const {
 Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, const std::optional<Value>& mask) {
   const DType dtype = kernel_.graph().buffers[static_cast<size_t>(op.buffer)].dtype;
   const std::string pointer = kernel_.buffer(op.buffer);
-  // In front of the loop, work-items without an element would read what another one writes.
+  // A load from a written buffer stays in the loop. In front of the loop, work-items without an element would read what
+  // others write.
   const int innermost = kernel_.writes(op.buffer) ? depth() - 1 : 0;
   const int level = std::max({offset.level, mask ? mask->level : 0, innermost});
   const bool masked_lanes = mask && mask->width > 1;
@@ -124,7 +127,8 @@ Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, co
 
 bool BodyPrinter::can_hold_row(const ir::Store& store, ir::Symbol loop, DType dtype) const {
   const Placement::Kind kind = kernel_.schedule().placements[static_cast<size_t>(store.buffer)].kind;
-  if (kind != Placement::Kind::kOutput && kind != Placement::Kind::kArena) return false;  // an input may be read by this group
+  // Inputs are excluded: the group may load them at another index before the held row is written.
+  if (kind != Placement::Kind::kOutput && kind != Placement::Kind::kArena) return false;
   if (kernel_.graph().buffers[static_cast<size_t>(store.buffer)].dtype != dtype) return false;
   if (store.mask != ir::kNone || store.mode != ir::StoreMode::kWrite || !key(store.buffer, store.index)) return false;
   const auto affine = ir::affine_in(offset_of(store.buffer, store.index), loop);
@@ -163,7 +167,7 @@ void BodyPrinter::store(const PendingStore& s) {
     return;
   }
   if (s.mask) w.open("if ($s)", s.mask->text);
-  if (!offset.varies) {  // a vector value leaves its last lane, as a loop would
+  if (!offset.varies) {  // For a vector value, the last lane is stored, as a loop would do.
     const std::string value = s.value.width > 1 ? lane_text(s.value.text, dtype, s.value.width - 1) : s.value.text;
     const std::string at = spell(offset, ir::kNone), pointer = kernel_.buffer(s.buffer);
     w.line("$s", combines ? maximum_text(pointer, at, value) : store_text(dtype, 1, pointer, at, value));
@@ -176,7 +180,7 @@ void BodyPrinter::store(const PendingStore& s) {
   if (s.mask) w.close();
 }
 
-/// One store per lane, in the order of the loop.
+/// Prints one store per lane, in the order of the loop.
 void BodyPrinter::store_lanes(const PendingStore& s, const ResolvedIndex& offset) {
   const DType dtype = kernel_.graph().buffers[static_cast<size_t>(s.buffer)].dtype;
   const std::string pointer = kernel_.buffer(s.buffer);

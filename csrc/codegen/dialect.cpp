@@ -1,4 +1,4 @@
-// csrc/codegen/dialect.cpp: loads, stores and conversions as OpenCL C.
+// csrc/codegen/dialect.cpp: spells loads, stores and conversions in OpenCL C.
 #include "csrc/codegen/dialect.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 std::string lanes(int width) { return width > 1 ? std::to_string(width) : ""; }
 
-/// "p + offset" without a needless "+ 0".
+/// "p + offset" without a superfluous "+ 0".
 std::string address(const std::string& pointer, const std::string& offset) {
   return offset == "0" ? pointer : pointer + " + " + offset;
 }
@@ -59,7 +59,8 @@ std::string store_text(DType dtype, int width, const std::string& pointer, const
   std::string bits = value;
   if (dtype == DType::kF16) return "vstore_half" + n + "_rte(" + value + ", 0, " + at + ");";
   if (dtype == DType::kBool) bits = width > 1 ? "convert_uchar" + n + "(" + value + " & 1)" : "(uchar)" + value;
-  if (dtype == DType::kBF16) bits = "convert_ushort" + n + "(as_uint" + n + "(" + value + ") >> 16)";  // it is rounded
+  // The value is already rounded.
+  if (dtype == DType::kBF16) bits = "convert_ushort" + n + "(as_uint" + n + "(" + value + ") >> 16)";
   if (aligned && width > 1) return "*(__global " + std::string(storage_name(dtype)) + n + "*)(" + at + ") = " + bits + ";";
   return width > 1 ? "vstore" + n + "(" + bits + ", 0, " + at + ");" : pointer + "[" + offset + "] = " + bits + ";";
 }
@@ -77,7 +78,8 @@ std::string convert_text(const std::string& text, Type from, DType to) {
   if (to == DType::kBool) {
     if (source == DType::kBool) return text;
     std::string zero = literal({{false, 0, 0}, source});
-    if (from.width > 1 && lane_bytes(source) < 4) zero = "(" + type_name({source, 1}) + ")" + zero;  // no int beside a char16
+    // OpenCL has no operators for a char16 and an int.
+    if (from.width > 1 && lane_bytes(source) < 4) zero = "(" + type_name({source, 1}) + ")" + zero;
     const std::string test = "(" + text + " != " + zero + ")";
     return from.width > 1 && lane_bytes(source) != 4 ? "convert_int" + n + test : test;
   }

@@ -1,4 +1,4 @@
-// csrc/codegen/expr.cpp: spelling of types, constants and index expressions.
+// csrc/codegen/expr.cpp: spells types, constants and index expressions in OpenCL C.
 #include "csrc/codegen/expr.h"
 
 #include <algorithm>
@@ -53,7 +53,8 @@ struct IndexPrinter {
     return std::to_string(value) + "L";
   }
   const char* type() const { return spelling.wide ? "long" : "int"; }
-  std::string typed(const IndexExpr& e) const {  // min and max need equal types; unrolled loops leave numbers for symbols
+  // min and max need operands of equal types. Unrolled loops replace symbols by numbers.
+  std::string typed(const IndexExpr& e) const {
     const std::string text = print(e, kSum);
     const bool number =
         std::none_of(text.begin(), text.end(), [](char c) { return std::isalpha(static_cast<unsigned char>(c)); });
@@ -61,7 +62,7 @@ struct IndexPrinter {
   }
   std::string wrap(const std::string& text, int own, int least) const { return own < least ? "(" + text + ")" : text; }
 
-  /// Splits a product's constant factor off, so that sums can write "a - 4*b".
+  /// The constant factor of a product. With it, sums are printed as "a - 4*b".
   int64_t factor(const IndexExpr& e) const {
     if (e.is_const()) return e.constant();
     if (e.op() == IndexOp::kMul)
@@ -77,7 +78,7 @@ struct IndexPrinter {
         return spelling.name(e.symbol());
       case IndexOp::kAdd: {
         std::string text;
-        for (int round = 0; round < 2; ++round)  // constants last
+        for (int round = 0; round < 2; ++round)  // Constants are printed last.
           for (const IndexExpr& arg : e.args()) {
             if (arg.is_const() != (round == 1)) continue;
             const bool minus = factor(arg) < 0 && !text.empty();
@@ -169,7 +170,7 @@ std::string literal(const Literal& literal) {
     if (std::isnan(value)) return "NAN";
     if (std::isinf(value)) return value > 0 ? "INFINITY" : "-INFINITY";
     char text[64];
-    if (std::fabs(value) < 1e6 && value == std::floor(value))  // small integers read better, and are exact too
+    if (std::fabs(value) < 1e6 && value == std::floor(value))  // Small integers are exact and easy to read in decimal.
       std::snprintf(text, sizeof text, "%.1f%s", value, dtype == DType::kF32 ? "f" : "");
     else
       std::snprintf(text, sizeof text, "%a%s", value, dtype == DType::kF32 ? "f" : "");

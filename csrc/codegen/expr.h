@@ -9,31 +9,31 @@
 
 namespace ocl::codegen {
 
-/// "float16", "long", "int4": what bodies compute in.
+/// Type in which bodies compute: "float16", "long", "int4".
 std::string type_name(Type type);
-/// Element type in memory: "float", "uchar" for bool, "half", "ushort" for bf16.
+/// Type of an element in memory: "float", "uchar" for bool, "half", "ushort" for bf16.
 const char* storage_name(ir::DType dtype);
-/// "f32x16": suffix of the functions of kernels/base/ops.cl for this type.
+/// Suffix of a function of kernels/base/ops.cl for this type: "f32x16".
 std::string type_suffix(Type type);
-/// Bytes of one lane of a value; 4 for bool, f16 and bf16.
+/// Bytes of one lane of a value. 4 for bool, f16 and bf16.
 int lane_bytes(ir::DType dtype);
 
-/// Exact: hexadecimal floating point, NAN, INFINITY, suffixes for integers. A scalar; bool is 0 or 1.
+/// An exact scalar constant: hexadecimal floating point, NAN, INFINITY, integers with suffixes. A bool is 0 or 1.
 std::string literal(const Literal& literal);
-/// Least or greatest value of the type, infinite for floating point.
+/// Least or greatest value of the type. For floating point it is infinite.
 std::string extreme(ir::DType dtype, bool highest);
 
-/// ".sa" for lane 10.
+/// The suffix that selects a lane: ".sa" for lane 10.
 std::string lane_suffix(int lane);
 
-/// How an index expression's symbols read, and whether it is computed in long (otherwise int).
+/// How the symbols of an index expression are spelled, and whether it is computed in long or int.
 struct IndexSpelling {
   bool wide = false;
-  bool mixed = false;  // some symbols are long and others int
+  bool mixed = false;  // True if some symbols are long and others int.
   std::function<std::string(ir::Symbol)> name;
 };
-/// Division and modulo become C's where the operands are proven nonnegative, otherwise calls of op_index_floordiv and
-/// op_index_mod.
+/// Spells an index expression. Division and remainder use C's operators if the operands are proven nonnegative;
+/// otherwise they call op_index_floordiv and op_index_mod.
 std::string index_text(const ir::IndexExpr& e, const ir::Ranges& ranges, const IndexSpelling& spelling);
 
 }  // namespace ocl::codegen

@@ -1,4 +1,4 @@
-// csrc/codegen/flat_index.cpp: divisions and remainders that take a flat index apart.
+// csrc/codegen/flat_index.cpp: prints the divisions and remainders that split a flat index into loop indices.
 #include "csrc/codegen/flat_index.h"
 
 namespace ocl::codegen {

@@ -1,4 +1,4 @@
-// csrc/codegen/flat_index.h: loop indices from one flat index over several loops.
+// csrc/codegen/flat_index.h: splits one flat index over several loops into loop indices.
 #pragma once
 
 #include <map>
@@ -8,14 +8,14 @@
 
 namespace ocl::codegen {
 
-/// Writes `i<k><suffix>` (or `r<k>`, by `kind`) for k in [0, count) from the flat index `flat` over `sizes`; returns their
-/// names.
+/// Prints variables `i<k><suffix>` (or `r<k>...`, by `kind`) for k in [0, count), computed from the flat index `flat`
+/// over loops of the given sizes. Returns the names of the variables.
 std::map<ir::Symbol, std::string> write_unflatten(BodyPrinter& body, Writer& writer, const std::string& flat,
                                                   const std::string& type, const ir::Shape& sizes, size_t count,
                                                   ir::SymbolKind kind, const std::string& suffix = "");
-/// "int", or "long" if a flat index up to `total` (and a step beyond) may not fit.
+/// Type of a flat index: "int", or "long" if `total` plus one step may not fit.
 const char* flat_type(const BodyPrinter& body, const ir::IndexExpr& total);
-/// The first `count` loops i*, each at its only index 0.
+/// The first `count` loops i*, each with index 0. For loops of extent 1.
 std::map<ir::Symbol, std::string> zero_loops(size_t count);
 
 }  // namespace ocl::codegen

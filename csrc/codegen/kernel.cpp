@@ -1,4 +1,4 @@
-// csrc/codegen/kernel.cpp: arguments, names and the finished text of a kernel.
+// csrc/codegen/kernel.cpp: arguments, names and the complete text of a kernel.
 #include "csrc/codegen/kernel.h"
 
 #include <algorithm>
@@ -118,7 +118,7 @@ KernelSource Kernel::finish(const std::string& kind, const std::string& function
 
 namespace {
 
-// PyTorch rounds each op on its own: a * b + c must not become one fma behind its back.
+// PyTorch rounds after each op, so the compiler must not turn a * b + c into an fma.
 constexpr char kContract[] = "#pragma OPENCL FP_CONTRACT OFF\n";
 constexpr char kDouble[] = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n";
 constexpr char kUnroll[] =
@@ -126,7 +126,7 @@ constexpr char kUnroll[] =
 
 bool has(const std::string& text, const char* word) { return text.find(word) != std::string::npos; }
 
-/// Replacements for loads and stores of the compiler's library that are slow, or wrong for halves.
+/// Replacements for vector loads and stores of compilers whose own ones are slow, or wrong for halves.
 std::string memory_functions(const Dialect& dialect, const std::string& text) {
   if (dialect.converts_halves) return "";
   const bool halves = has(text, "_half") || has(text, "IN_HALF");
@@ -150,7 +150,7 @@ void name_and_assemble(const Dialect& dialect, KernelSource& source, const std::
   if (has(functions + text, "double")) prelude += kDouble;
   if (has(text, "OCL_UNROLL")) prelude += kUnroll;
   if (!functions.empty()) prelude += "#define OCL_INLINE static inline\n\n" + functions;
-  name(source, kind, prelude + "//@kernel\n" + text);  // kernels with equal preludes are built together
+  name(source, kind, prelude + "//@kernel\n" + text);  // Kernels with equal preludes are built together.
 }
 
 void name_template(const Dialect& dialect, KernelSource& source, const std::string& defines, const std::string& epilogue,

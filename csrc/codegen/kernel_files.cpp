@@ -1,4 +1,4 @@
-// csrc/codegen/kernel_files.cpp: lookup of an embedded kernel file.
+// csrc/codegen/kernel_files.cpp: looks up an embedded kernel file.
 #include "csrc/codegen/kernel_files.h"
 
 #include "csrc/support/error.h"

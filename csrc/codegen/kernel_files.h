@@ -1,4 +1,4 @@
-// csrc/codegen/kernel_files.h: the texts of kernels/*.cl, embedded at build time.
+// csrc/codegen/kernel_files.h: the texts of kernels/*.cl, which are embedded at build time.
 #pragma once
 
 #include <string>
@@ -6,13 +6,13 @@
 namespace ocl::codegen {
 
 struct KernelFile {
-  const char* name;  // "gemm/item" for kernels/gemm/item.cl
+  const char* name;  // "gemm/item" for kernels/gemm/item.cl.
   const char* text;
 };
 extern const KernelFile kKernelFiles[];
 extern const int kKernelFileCount;
 
-/// Text of kernels/<name>.cl. Throws InternalError when there is none.
+/// The text of kernels/<name>.cl. InternalError if there is no such file.
 const char* kernel_file(const std::string& name);
 
 }  // namespace ocl::codegen

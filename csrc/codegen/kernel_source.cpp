@@ -1,4 +1,4 @@
-// csrc/codegen/kernel_source.cpp: a group's kind and strategy -> the code that prints it.
+// csrc/codegen/kernel_source.cpp: selects the code that prints a group by its kind and strategy.
 #include "csrc/codegen/kernel_source.h"
 
 #include "csrc/codegen/batch.h"

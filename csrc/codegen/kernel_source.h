@@ -1,4 +1,4 @@
-// csrc/codegen/kernel_source.h: a group as OpenCL C: canonical text, argument list, launch sizes.
+// csrc/codegen/kernel_source.h: the OpenCL C text of a group, its argument list and its launch sizes.
 #pragma once
 
 #include <array>
@@ -9,35 +9,38 @@
 
 namespace ocl::codegen {
 
-/// One buffer argument: a (pointer, element offset) pair of the kernel.
+/// A buffer argument: a pointer and an offset.
 struct BufferArg {
   ir::BufferId buffer = ir::kNone;
-  ir::IndexExpr offset;  // elements, added to where the buffer lies
+  ir::IndexExpr offset;  // Offset in elements, added to the start of the buffer.
   bool written = false;
-  int slot = 0;  // kernel argument of the pointer; its offset is slot + 1
+  int slot = 0;  // The kernel's argument number of the pointer. The next argument is the offset.
 };
 
 struct IntArg {
   ir::IndexExpr value;
-  bool wide = false;  // long, otherwise int
-  int slot = 0;       // kernel argument
+  bool wide = false;  // long if true, otherwise int.
+  int slot = 0;       // The kernel's argument number.
 };
 
-/// Everything needed to build and launch a group. Generated kernels take the buffers' pairs in order, then `ints`; templates
-/// take their own inputs, the scratch, their own ints, and then the buffers and ints of the epilogue: hence the slots.
+/// Everything needed to build and launch a group. A generated kernel takes the pairs of its buffers in order, then
+/// `ints`. A template takes its own inputs, the workspace and its own integers, then the buffers and integers of the
+/// epilogue. So arguments have slots.
 struct KernelSource {
-  std::string name;  // kind and hash of the body: "sum_3f9c1e"; equal groups give equal text and name
-  std::string text;  // complete program, defines one kernel `name`
+  // Kind and hash of the program: "sum_3f9c1e". Equal groups have equal text and name.
+  std::string name;
+  std::string text;  // A complete program, which defines one kernel `name`.
   std::string kind;  // "pointwise", "reduction", "gemm", ...
   std::vector<BufferArg> buffers;
   std::vector<IntArg> ints;
-  std::array<ir::IndexExpr, 3> groups;  // work-groups per dimension
+  std::array<ir::IndexExpr, 3> groups;  // Work-groups in each dimension.
   std::array<size_t, 3> local{1, 1, 1};
-  int64_t scratch_elements = 0;  // f32 workspace in elements; 0: none
-  int scratch_slot = ir::kNone;  // kernel argument of the workspace's pointer; its offset is scratch_slot + 1
+  int64_t scratch_elements = 0;  // Size of the workspace in f32 elements. 0: there is none.
+  // The kernel's argument number of the workspace's pointer. The next argument is its offset.
+  int scratch_slot = ir::kNone;
 };
 
-/// Throws InternalError that names the group if it cannot be expressed.
+/// Generates the kernel of a group. InternalError that names the group if that is impossible.
 KernelSource generate(const schedule::Schedule& schedule, const schedule::Group& group, const Caps& caps);
 
 }  // namespace ocl::codegen

@@ -1,9 +1,10 @@
 // csrc/codegen/lane_phases.cpp: inner phases with vector lanes along the last reduction loop (rows on CPUs).
 //
-//   a0 (W lanes)  <- blocks of the vector loop, each summed in a1 (W lanes)
-//   a2 (W/2 or fewer lanes), ...  <- the row's last elements, in vectors of half the width, a quarter, ... (one by one if their
-//                                    number is not known)
-//   result = lanes of a0 merged pairwise, then merged with those of a2, ...
+//   a0 (W lanes): sum of the blocks of the vector loop. Each block is summed in a1 (W lanes)
+//   a2 (W/2 or fewer lanes), ...: the last elements of the row, in vectors of half the width, a quarter, ... If their number is
+//   unknown,
+//     they are added one by one
+//   result: the lanes of a0 are merged pairwise, then merged with the lanes of a2, ...
 #include "csrc/codegen/lane_phases.h"
 
 #include "csrc/codegen/same_value.h"
@@ -16,11 +17,13 @@ using schedule::Phase;
 
 namespace {
 
-constexpr int kBlockSteps = 64;          // vector steps into one accumulator
-constexpr int64_t kArray = 8192;         // elements of an item's private array
-constexpr int64_t kNearRow = 1 << 14;    // elements that are read again as fast as computed
-constexpr int64_t kCachedRow = 1 << 18;  // elements that are read again sooner than computed
-constexpr size_t kCheapOps = 8;          // ops of an element that are computed again sooner than read
+constexpr int kBlockSteps = 64;   // Vector steps that go into one accumulator of a block.
+constexpr int64_t kArray = 8192;  // Largest number of elements in a work-item's private array.
+// A row with up to this many elements is as fast to read again as to compute again.
+constexpr int64_t kNearRow = 1 << 14;
+// A row with up to this many elements is faster to read again than to compute again.
+constexpr int64_t kCachedRow = 1 << 18;
+constexpr size_t kCheapOps = 8;  // With up to this many ops per element, computing again is faster than reading again.
 
 }  // namespace
 
@@ -38,7 +41,7 @@ void LanePhases::print_inner(const Phase& phase) {
   reductions.finish(print_row(reductions), 1);
 }
 
-/// Widths of the vectors that take the elements left at a row's end.
+/// Widths of the vectors for the elements after the last whole vector of a row.
 std::vector<int> LanePhases::tail_widths() const {
   const IndexExpr& last = group_.reduce_sizes.back();
   if (body_.ranges().known_divides(width_, last)) return {};
@@ -49,7 +52,7 @@ std::vector<int> LanePhases::tail_widths() const {
   return result;
 }
 
-/// The loops over a row, and the scalar results of its reductions.
+/// Prints the loops over a row. Returns the scalar results of its reductions.
 LanePhases::Sets LanePhases::print_row(PhaseReductions& reductions) {
   const bool blocks =
       reductions.wants_blocks(body_.ranges().of(ir::product(group_.reduce_sizes)).high > int64_t{width_} * kBlockSteps);
@@ -132,7 +135,7 @@ void LanePhases::print_last_loop(PhaseReductions& reductions, const RowSets& set
   }
 }
 
-/// The last loop in steps of the full width. `declared`: its variable is, with the value 0.
+/// Prints the last loop in steps of the full width. `declared`: its variable is already declared and 0.
 void LanePhases::print_vector_loop(PhaseReductions& reductions, const RowSets& sets, bool declared, const Writer& vector) {
   const size_t depth = group_.reduce_sizes.size() - 1;
   const std::string name = "r" + std::to_string(depth), type = body_.kernel().index_type();
@@ -157,7 +160,7 @@ void LanePhases::print_vector_loop(PhaseReductions& reductions, const RowSets& s
   w.close();
 }
 
-/// The ops of later inner phases that are e^(element - row maximum) of the phase's softmax.
+/// The ops of later inner phases that are equal to exp(element - row maximum) of the phase's softmax.
 std::vector<LanePhases::RecomputedExp> LanePhases::recomputed_exps(const Phase& phase) const {
   const ir::Graph& graph = body_.kernel().graph();
   const ir::Node& softmax = graph.nodes[static_cast<size_t>(phase.nodes[0])];
@@ -169,8 +172,8 @@ std::vector<LanePhases::RecomputedExp> LanePhases::recomputed_exps(const Phase& 
   return result;
 }
 
-/// Whether two passes are cheaper than the running sum: a row that comes from memory is best read once, unless the exponentials
-/// are of use.
+/// True if two passes are cheaper than a running softmax. A row that comes from memory should be read only once, unless
+/// later phases use the exponentials.
 bool LanePhases::takes_softmax_passes(const Phase& phase, const PhaseReductions& reductions) const {
   if (reductions.size() != 1 || !reductions[0].is_softmax() || phase.nodes.size() != 1) return false;
   const ir::Node& node = body_.kernel().graph().nodes[static_cast<size_t>(phase.nodes[0])];
@@ -183,7 +186,8 @@ bool LanePhases::fits_array() const {
   return group_.reduce_sizes.size() == 1 && group_.reduce_sizes[0].is_const() && group_.reduce_sizes[0].constant() <= kArray;
 }
 
-/// Where the exponentials of a row stay: where the last phase that needs them stores its result, or in an array.
+/// Memory for the exponentials of a row: the elements where the last phase that uses them stores its result, or a
+/// private array.
 std::optional<BodyPrinter::RowStorage> LanePhases::storage_for(const std::vector<RecomputedExp>& exps, ir::DType dtype) {
   const ir::Symbol last{SymbolKind::kReduce, static_cast<int>(group_.reduce_sizes.size()) - 1};
   if (!exps.empty())
@@ -197,7 +201,7 @@ std::optional<BodyPrinter::RowStorage> LanePhases::storage_for(const std::vector
   return BodyPrinter::RowStorage{array};
 }
 
-/// The row maximum, then the sum of the exponentials around it. Later phases find the exponentials where there is room to store
+/// Prints the row maximum, then the sum of the exponentials. If there is memory for the exponentials, later phases load
 /// them.
 void LanePhases::print_softmax(const Phase& phase, const Accumulators& softmax) {
   const ir::Node& node = body_.kernel().graph().nodes[static_cast<size_t>(softmax.node())];

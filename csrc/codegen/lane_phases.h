@@ -1,4 +1,4 @@
-// csrc/codegen/lane_phases.h: phases with vector lanes along the last reduction loop (kRow on CPUs).
+// csrc/codegen/lane_phases.h: phases with vector lanes along the last reduction loop (strategy kRow on CPUs).
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace ocl::codegen {
 
-/// Vectors of `width` elements of a row. Rows that are shorter run one element after the other.
+/// Takes vectors of `width` elements of a row. A row shorter than a vector runs element by element.
 class LanePhases : public SequentialPhases {
  public:
   LanePhases(BodyPrinter& body, const schedule::Group& group, int width) : SequentialPhases(body, group), width_(width) {}
@@ -19,11 +19,11 @@ class LanePhases : public SequentialPhases {
  private:
   /// Accumulators of the loops over a row.
   struct RowSets {
-    Sets whole;              // vectors of the full width
-    Sets block;              // of one block of vectors; the same as `whole` without blocks
-    std::vector<Sets> tail;  // one set for each of tail_widths()
+    Sets whole;              // For vectors of the full width.
+    Sets block;              // For one block of vectors. The same as `whole` if there are no blocks.
+    std::vector<Sets> tail;  // One set per width in tail_widths().
   };
-  /// An op in a later phase that is e^(element - row maximum).
+  /// An op in a later phase that is equal to exp(element - row maximum).
   struct RecomputedExp {
     const schedule::Phase* phase;
     ir::NodeId node;

@@ -1,4 +1,4 @@
-// csrc/codegen/nest.h: the loops over i* around the phases of a group, and the grid that covers them.
+// csrc/codegen/nest.h: the loops over i* around the phases of a group, and the grid of work-groups.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace ocl::codegen {
 
-/// A kLoops group being printed.
+/// A kLoops group while it is printed.
 struct Nest {
   Nest(const schedule::Schedule& schedule, const schedule::Group& group, const Caps& caps);
 
@@ -15,25 +15,27 @@ struct Nest {
   ir::Ranges ranges;
   Kernel kernel;
   BodyPrinter body;
-  /// For a member of a batch: the elements of all members together. The nest then reads its work-group from a variable `group`.
-  /// The size of a single loop is an argument, so that members that differ only in size have equal text.
+  /// Set if one kernel computes several nests (a batch): the number of elements of all of them together. Each nest then
+  /// takes the index of its work-group from a variable `group`. A nest with a single loop gets the loop's size as an
+  /// argument, so nests that differ only in size have equal source text.
   std::optional<ir::IndexExpr> batch_elements;
 };
 
-/// Work-groups per dimension of the finished kernel.
+/// Work-groups in each dimension.
 using Grid = std::array<ir::IndexExpr, 3>;
 
-/// pointwise.cpp: outer elements one by one, or in vectors along the innermost loop (kPointwise, kSequential).
+/// pointwise.cpp: each lane computes outer elements on its own (kPointwise, kSequential). Vectors run along the
+/// innermost loop.
 Grid write_elements_cpu(Nest& nest);
 Grid write_elements_gpu(Nest& nest);
-/// reduction.cpp: one outer element at a time, its reduction spread over lanes (CPU) or the items of a work-group (GPU).
+/// reduction.cpp: vector lanes (CPU) or the items of a work-group (GPU) share the reduction of one outer element.
 Grid write_rows_cpu(Nest& nest);
 Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local);
 
-/// How many of `elements` outer elements a CPU work-item should get: enough to be worth it, and few enough that a large launch
-/// has several work-items per core. Each outer element costs `cost` simple operations.
+/// The number of outer elements for one CPU work-item. It is large enough to be worth a work-item, but gives a large
+/// launch several work-items per core. `elements` is the total; each element costs `cost` simple operations.
 ir::IndexExpr elements_per_item(const Dialect& dialect, const ir::IndexExpr& elements, const ir::IndexExpr& cost);
-/// Extents of the group's loops and sizes.
+/// The extents of the group's loops and the ranges of its sizes.
 ir::Ranges group_ranges(const schedule::Schedule& schedule, const schedule::Group& group);
 
 }  // namespace ocl::codegen

@@ -1,4 +1,4 @@
-// csrc/codegen/op_library.cpp: instances of the functions of kernels/base/ops.cl and kernels/special*.cl.
+// csrc/codegen/op_library.cpp: makes instances of the functions of kernels/base/ops.cl and kernels/base/special*.cl.
 #include "csrc/codegen/op_library.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
-/// The words of a text with what stands between them: odd entries are words.
+/// Splits a text into words and the text between them. Odd entries are words.
 std::vector<std::string> split_words(const std::string& text) {
   std::vector<std::string> words{""};
   for (size_t i = 0; i < text.size();) {
@@ -38,7 +38,7 @@ std::vector<std::string> split_words(const std::string& text) {
   return words;
 }
 
-/// Adds the functions of a file by name: the paragraphs (between empty lines) that define one.
+/// Adds the functions of a file by name. A function is a paragraph, which ends at an empty line.
 void add_paragraphs(const std::string& file, std::map<std::string, std::string>* result) {
   for (size_t begin = 0; begin < file.size();) {
     size_t end = file.find("\n\n", begin);
@@ -65,7 +65,7 @@ const std::map<std::string, std::string>& paragraphs() {
   return table;
 }
 
-/// op_<name>_<dtype>[x<width>] split into name, dtype and width.
+/// Splits op_<name>_<dtype>[x<width>] into name, dtype and width.
 bool parse_call(const std::string& word, std::string* name, Type* type) {
   if (!word.starts_with("op_")) return false;
   const size_t cut = word.rfind('_');
@@ -141,7 +141,7 @@ class Instance {
     return w;
   }
 
-  /// REAL(0.5) with its parentheses; moves on behind them.
+  /// The constant in REAL(0.5), with its parentheses. Moves `i` behind it.
   std::string real(size_t& i) {
     std::string number;
     ++i;

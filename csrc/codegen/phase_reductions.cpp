@@ -1,4 +1,5 @@
-// csrc/codegen/phase_reductions.cpp: steps and merges of all reductions of a phase, and the length of blocks.
+// csrc/codegen/phase_reductions.cpp: prints steps and merges of all reductions of a phase, and chooses the length of
+// blocks.
 #include "csrc/codegen/phase_reductions.h"
 
 #include <algorithm>
@@ -8,8 +9,8 @@ namespace ocl::codegen {
 
 namespace {
 
-constexpr int64_t kShortestBlock = 16;     // elements, where merging is cheap
-constexpr int64_t kFirstBlockDivisor = 8;  // how many times shorter a short first block is
+constexpr int64_t kShortestBlock = 16;     // Least number of elements in a block, for reductions that merge cheaply.
+constexpr int64_t kFirstBlockDivisor = 8;  // A short first block has its length divided by this.
 
 }  // namespace
 
@@ -61,7 +62,7 @@ bool PhaseReductions::wants_blocks(bool is_long) const {
                      [&](const Accumulators& r) { return r.wants_short_blocks() || (is_long && r.wants_blocks()); });
 }
 
-/// Two levels of sums have the smallest rounding error where a block has about the square root of the whole length.
+/// Two levels of sums have the smallest rounding error when a block has about the square root of the whole length.
 int64_t PhaseReductions::block_length(int64_t total) const {
   if (!std::all_of(reductions_.begin(), reductions_.end(), std::mem_fn(&Accumulators::merges_cheaply))) return kLongestBlock;
   int64_t length = kShortestBlock;

@@ -1,4 +1,4 @@
-// csrc/codegen/phases.cpp: the order of phases, outer phases, and slots.
+// csrc/codegen/phases.cpp: prints the phases in order, outer phases, and slots.
 #include "csrc/codegen/phases.h"
 
 namespace ocl::codegen {

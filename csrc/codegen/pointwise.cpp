@@ -1,9 +1,9 @@
-// csrc/codegen/pointwise.cpp: nests whose elements are independent: pointwise groups, and reductions that each lane does on its
-// own. First the loops are chosen, then they are printed.
+// csrc/codegen/pointwise.cpp: prints nests whose outer elements are independent: pointwise groups, and reductions that each
+// lane computes on its own. The loops are chosen first and printed afterwards.
 //
-// CPU: a work-item owns rows [first, last) of the outer loops and columns [begin, end) of the innermost one:
+// CPU: a work-item owns rows [first, last) of the outer loops and columns [begin, end) of the innermost loop:
 //
-//        begin   end           for row in [first, last):          values that only depend on the row
+//        begin   end           for row in [first, last):          values that depend only on the row
 //   first  +-------+             for i1 in [begin, end) by W:     a vector of W elements
 //          | item  |             for i1 in the tail:              narrower vectors, or one element
 //   last   +-------+
@@ -21,11 +21,12 @@ using ir::SymbolKind;
 
 namespace {
 
-constexpr int kBatchSteps = 8;        // GPU: elements of an item in a batch, if nothing is reduced
-constexpr int kFewVectors = 4;        // vectors of a step in the second loop, behind the loop with the widest steps
-constexpr int64_t kLeastWork = 4096;  // a work-item should have at least so many elements of a cheap op (about 0.5 us)
+constexpr int kBatchSteps = 8;  // GPU: elements of an item in a batch of pointwise groups.
+constexpr int kFewVectors = 4;  // Vectors in a step of the second loop, which follows the loop with the widest steps.
+// A work-item should have at least this many elements of a cheap op (about 0.5 us).
+constexpr int64_t kLeastWork = 4096;
 
-/// Whether the group stores to a buffer that it also loads.
+/// True if the group stores to a buffer that it also loads.
 bool loads_what_it_stores(const Nest& nest) {
   const schedule::Schedule& schedule = nest.kernel.schedule();
   const std::set<ir::BufferId> stored = stored_buffers(schedule, nest.group.nodes());
@@ -35,25 +36,26 @@ bool loads_what_it_stores(const Nest& nest) {
   return false;
 }
 
-/// The innermost loop of a CPU work-item, over `columns`.
+/// The innermost loop of a CPU work-item, which runs over `columns`.
 struct ColumnLoops {
   IndexExpr columns;
-  bool any_size = false;         // the number of columns is an argument: the text serves all sizes
-  int width = 1;                 // elements of a vector
-  std::vector<int> wide_steps;   // loops over several vectors come first: elements of a step, widest first
-  bool vector_loop = true;       // a loop over single vectors follows
-  std::vector<int> tail_widths;  // widths of the vectors behind the last whole one
-  bool tail_is_counted = false;  // each of them is taken at most once; otherwise the tail is a loop over single elements
-  bool stays_scalar = false;     // compilers must not vectorise the loop over single vectors
+  bool any_size = false;         // The number of columns is an argument, so the text serves all sizes.
+  int width = 1;                 // Elements of a vector.
+  std::vector<int> wide_steps;   // Elements per step of the loops over several vectors, which come first. Widest first.
+  bool vector_loop = true;       // A loop over single vectors follows.
+  std::vector<int> tail_widths;  // Widths of the vectors after the last whole vector.
+  // True if each width of `tail_widths` occurs at most once. Otherwise the tail is a loop over single elements.
+  bool tail_is_counted = false;
+  bool stays_scalar = false;  // The OpenCL compiler is told not to vectorise the loop, which has one vector per iteration.
 };
 
 /// The loops of a CPU work-item, and the grid of work-items.
 struct ItemLoops {
   ColumnLoops inner;
-  IndexExpr rows;                     // all loops but the innermost
-  bool has_rows = false;              // more than one
-  bool whole_rows = false;            // an item takes all columns
-  IndexExpr row_chunk, column_chunk;  // rows and columns of a work-item
+  IndexExpr rows;                     // Product of all loops but the innermost.
+  bool has_rows = false;              // There is more than one row.
+  bool whole_rows = false;            // A work-item takes all columns of a row.
+  IndexExpr row_chunk, column_chunk;  // Rows and columns of a work-item.
   Grid grid;
 };
 
@@ -66,7 +68,7 @@ ColumnLoops choose_column_loops(Nest& nest, const IndexExpr& rows) {
   const bool short_rows = !loops.any_size && columns.is_const() && columns.constant() < group.vector_width;
   loops.width = short_rows ? 1 : group.vector_width;
 
-  // Reductions along columns take several vectors at a time: all that fit into registers, then fewer.
+  // A reduction along columns takes several vectors at once: as many as fit into registers, then fewer.
   const bool reduces_columns = group.strategy == schedule::LoopStrategy::kSequential && !loops.any_size && loops.width > 1;
   const int64_t max_rows = std::max<int64_t>(1, nest.ranges.of(rows).high), max_columns = nest.ranges.of(columns).high;
   const int vectors = reduces_columns ? vectors_side_by_side(nest.body, group, max_rows, max_columns, loops.width) : 1;
@@ -78,8 +80,8 @@ ColumnLoops choose_column_loops(Nest& nest, const IndexExpr& rows) {
   }
   loops.vector_loop = widest == loops.width || !nest.ranges.known_divides(widest, columns);
 
-  // Chunks are multiples of the width. A column's sum is a chain of additions: the last columns go side by side as well, in
-  // vectors of half the width, a quarter, ...
+  // Chunks are multiples of the width. The sum of a column is a chain of additions, so the last columns are also summed
+  // side by side, in vectors of half the width, a quarter, ...
   loops.tail_is_counted = reduces_columns && columns.is_const();
   const bool has_tail = loops.width > 1 && (loops.any_size || !nest.ranges.known_divides(loops.width, columns));
   for (int width = loops.tail_is_counted ? loops.width / 2 : 1; has_tail && width >= 1; width /= 2)
@@ -97,7 +99,7 @@ ItemLoops choose_item_loops(Nest& nest) {
   const IndexExpr cost = ir::simplify(ir::product(nest.group.reduce_sizes), nest.ranges);
   const IndexExpr elements = elements_per_item(nest.kernel.dialect(), nest.batch_elements.value_or(loops.rows * columns), cost);
   const int step = loops.inner.wide_steps.empty() ? loops.inner.width : loops.inner.wide_steps[0];
-  // Short rows stay whole; then there is one chunk of columns.
+  // Short rows are not split, so there is one chunk of columns.
   loops.has_rows = !loops.rows.is_const(1);
   loops.whole_rows = columns.is_const() && columns.constant() <= kLeastWork && loops.has_rows;
   loops.column_chunk = loops.whole_rows ? columns : ir::min(columns, ir::ceildiv(elements, step) * step);
@@ -107,10 +109,10 @@ ItemLoops choose_item_loops(Nest& nest) {
   return loops;
 }
 
-/// Texts of the bounds of an item's loops.
+/// The bounds of an item's loops as text.
 struct ItemBounds {
-  std::string begin = "0", end;  // columns
-  Writer unflatten;              // i* of the outer loops, from `row`
+  std::string begin = "0", end;  // Columns.
+  Writer unflatten;              // Code that computes the outer loops i* from `row`.
 };
 
 /// Prints the bounds of an item's loops and enters a row.
@@ -150,7 +152,7 @@ ItemBounds print_item_bounds(Nest& nest, const ItemLoops& loops) {
   return bounds;
 }
 
-/// The phases for a vector of `width` elements of the innermost loop at `name`.
+/// Prints the phases for a vector of `width` elements of the innermost loop, at position `name`.
 Writer print_vector(Nest& nest, ir::Symbol lane, const std::string& name, int width) {
   nest.body.push({{lane, name}});
   nest.body.set_lane(lane, width);
@@ -158,7 +160,7 @@ Writer print_vector(Nest& nest, ir::Symbol lane, const std::string& name, int wi
   return nest.body.pop();
 }
 
-/// Prints the loops over [begin, end) of a row's columns.
+/// Prints the loops over the columns [begin, end) of a row.
 void print_column_loops(Nest& nest, const ColumnLoops& loops, const std::string& begin, const std::string& end) {
   BodyPrinter& body = nest.body;
   const size_t innermost = nest.group.sizes.size() - 1;
@@ -252,11 +254,11 @@ namespace {
 
 /// The loop of a GPU work-item over the flattened elements.
 struct FlatLoop {
-  IndexExpr total;        // elements
-  bool any_size = false;  // their number is an argument: the text serves all sizes
-  int width = 1;          // elements of a vector, for tensors at aligned addresses; others are taken one by one
-  int64_t chunk = 0;      // in a batch: elements of a work-group
-  std::string type;       // type of the flat index
+  IndexExpr total;        // Number of elements.
+  bool any_size = false;  // The number of elements is an argument, so the text serves all sizes.
+  int width = 1;          // Elements of a vector. Tensors at unaligned addresses use single elements.
+  int64_t chunk = 0;      // In a batch: elements of a work-group.
+  std::string type;       // Type of the flat index.
   Grid grid;
 };
 
@@ -278,7 +280,7 @@ FlatLoop choose_flat_loop(const Nest& nest) {
   return loop;
 }
 
-/// The phases for `width` elements at the flat index `at`.
+/// Returns a function that prints the phases for `width` elements. Its argument is the flat index of the first element.
 Writer print_flat_element(Nest& nest, const FlatLoop& loop, int width) {
   BodyPrinter& body = nest.body;
   const size_t loops = nest.group.sizes.size();

@@ -1,15 +1,15 @@
-// csrc/codegen/reduction.cpp: nests whose outer elements are reduced together by vector lanes (CPU) or by a work-group (GPU).
+// csrc/codegen/reduction.cpp: prints nests in which vector lanes (CPU) or a work-group (GPU) reduce one outer element together.
 //
-// CPU, kRow: a work-item owns rows [first, last); lanes run along r*.
-// GPU, kRow: r* is contiguous, so neighbouring items take neighbouring r. One work-group is `rows` outer elements x `items`
+// CPU, kRow: a work-item owns rows [first, last). Lanes run along r*.
+// GPU, kRow: r* is contiguous, so neighbouring items take neighbouring r. A work-group has `rows` outer elements x `items`
 // items:
 //     item:  0 1 2 ... items-1 | 0 1 2 ...
 //            row 0               row 1
-// Rows that the items can hold stay in their registers (register_phases.h).
-// GPU, kColumn: i* is contiguous, so neighbouring items take neighbouring i, and rows of items stride over r. 256 items:
+// Rows that fit into the registers of the items stay there (register_phases.h).
+// GPU, kColumn: i* is contiguous, so neighbouring items take neighbouring i, and rows of items stride over r. With 256 items:
 //     item:  0 1 2 ... 31      r = 0, 8, 16, ...
 //            0 1 2 ... 31      r = 1, 9, 17, ...
-// Where few work-groups run, each has few columns, and as many items as a work-group can have.
+// If there are few work-groups, each has few columns and as many items as a work-group can have.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -30,17 +30,18 @@ using schedule::LoopStrategy;
 
 namespace {
 
-constexpr int64_t kLong = 2048;  // elements per outer element that are worth a larger work-group than usual
+// From this many elements per outer element on, a larger work-group than usual pays off.
+constexpr int64_t kLong = 2048;
 
-/// Items that share a row: enough for coalesced reads and short trees, the whole work-group for long rows.
+/// Number of items that share a row: enough for coalesced reads and short trees. A long row gets the whole work-group.
 int items_per_row(int group, int64_t longest) {
   int items = group;
   while (items > 32 && longest < int64_t{items} * 4) items /= 2;
   return items;
 }
 
-/// Work-items of a work-group: the usual number. For long rows and narrow columns, the largest number whose accumulators fit
-/// half of the local memory.
+/// Number of items of a work-group. For long rows and for narrow columns, it is the largest number whose accumulators
+/// fit into half of the local memory.
 int items_per_work_group(const Nest& nest, int64_t longest) {
   const Dialect& dialect = nest.kernel.dialect();
   const bool column = nest.group.strategy == LoopStrategy::kColumn;
@@ -92,18 +93,18 @@ Grid write_rows_cpu(Nest& nest) {
 
 namespace {
 
-constexpr int kRowVectors = 4,
-              kRowScalars = 8;       // vectors or scalars of a work-item, if the row then needs few enough work-items
-constexpr size_t kRowOps = 600;      // most ops that are printed, to limit compile time
-constexpr int64_t kRowValues = 96;   // loaded elements of an item: registers
-constexpr int64_t kRowItems = 1024;  // work-items of all work-groups, for each compute unit
+// Most vectors or scalars of a row in one work-item, if the row then needs few enough items.
+constexpr int kRowVectors = 4, kRowScalars = 8;
+constexpr size_t kRowOps = 600;      // Most ops that are printed, to limit compile time.
+constexpr int64_t kRowValues = 96;   // Most loaded elements that an item keeps in registers.
+constexpr int64_t kRowItems = 1024;  // Wanted work-items of all work-groups together, per compute unit.
 
 struct RegisterRows {
   int items, width;
   int64_t length;
 };
 
-/// The items that share a row and keep it in registers, if they can.
+/// The items that share a row and keep it in registers. nullopt if the row does not fit.
 std::optional<RegisterRows> register_rows(Nest& nest, const IndexExpr& rows) {
   const schedule::Group& group = nest.group;
   const Dialect& dialect = nest.kernel.dialect();
@@ -132,7 +133,7 @@ std::optional<RegisterRows> register_rows(Nest& nest, const IndexExpr& rows) {
   int64_t reductions = 0;
   for (const ir::NodeId id : group.nodes())
     reductions += nest.kernel.graph().nodes[static_cast<size_t>(id)].kind == ir::NodeKind::kReduce;
-  // Two sets of arrays for the trees, of 8 bytes at most.
+  // The trees use two sets of local arrays, with at most 8 bytes per element.
   int64_t max_items = dialect.max_items;
   while (max_items > 8 && reductions * 16 * std::max<int64_t>(max_items, dialect.items) > dialect.local_bytes) max_items /= 2;
   int items = 8;
@@ -143,12 +144,12 @@ std::optional<RegisterRows> register_rows(Nest& nest, const IndexExpr& rows) {
   return RegisterRows{items, width, length};
 }
 
-/// The rows of a GPU work-group: decided before anything is printed.
+/// The rows of a GPU work-group. Chosen before anything is printed.
 struct WorkGroupRows {
-  IndexExpr rows;                         // outer elements
-  int items = 1;                          // of the work-group
-  Sharing sharing;                        // of a row
-  std::optional<RegisterRows> registers;  // rows that stay in registers
+  IndexExpr rows;                         // Number of outer elements.
+  int items = 1;                          // Items of the work-group.
+  Sharing sharing;                        // How items share a row.
+  std::optional<RegisterRows> registers;  // Set if rows stay in registers.
 };
 
 WorkGroupRows choose_work_group_rows(Nest& nest) {
@@ -174,7 +175,7 @@ WorkGroupRows choose_work_group_rows(Nest& nest) {
   return result;
 }
 
-/// Prints which row an item works on, and its position in it.
+/// Prints which row an item works on, and the item's position in it.
 void print_item_position(Nest& nest, const Sharing& sharing, const std::string& type, const std::string& rows) {
   Writer& top = nest.body.writer();
   top.line("const int item = get_local_id(0);");
@@ -219,7 +220,7 @@ Grid write_rows_gpu(Nest& nest, std::array<size_t, 3>* local) {
     body.writer().append(inside);
     return grid;
   }
-  // Vectors need aligned memory; tensors that begin at odd elements are read one by one.
+  // Vectors need aligned memory. Tensors that begin at odd elements are read element by element.
   const std::string offsets = nest.kernel.all_offsets();
   body.assume_aligned(false);
   body.push(names);

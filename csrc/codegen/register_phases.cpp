@@ -1,8 +1,8 @@
-// csrc/codegen/register_phases.cpp: inner phases of rows that a GPU work-group keeps in registers: memory is read once, all of
-// it at the beginning, and later phases use the same values.
+// csrc/codegen/register_phases.cpp: inner phases of rows that a GPU work-group keeps in registers. The row is loaded once, at
+// the beginning, and later phases use the same values.
 //
 //   row:   |<- items vectors ->|<- items vectors ->|<- ... ->|     item 0 has the first vector of each slot, item 1 the second
-//           slot 0              slot 1              slot 2         a slot beyond the row's end reads the last vector and
+//           slot 0              slot 1              slot 2         beyond the end of the row, an item loads the last vector and
 //                                                                  ignores it
 #include "csrc/codegen/register_phases.h"
 
@@ -13,7 +13,8 @@ using schedule::Phase;
 
 namespace {
 
-constexpr int kReadAtOnce = 16;  // results of a tree's last step, which every item merges for itself
+// Largest number of values in the last step of a tree. Every item merges all of them itself.
+constexpr int kReadAtOnce = 16;
 constexpr int kMergedAtOnce = 8;
 
 }  // namespace
@@ -63,7 +64,8 @@ void RegisterPhases::print_inner(const Phase& phase) {
   }
   Results centres(reductions.size());
   bool stores = false;
-  // All values first: loads do not wait for stores that may, for all the compiler knows, change what they read.
+  // All values are computed before any store. The compiler cannot know that a store does not change what a load reads,
+  // so loads after it would wait.
   visit_slots(body_, slots_, width_, true, [&](const Slot&) {
     reductions.compute_values();
     stores = stores || body_.has_stores();
@@ -89,7 +91,7 @@ void RegisterPhases::print_inner(const Phase& phase) {
   reductions.finish(results, 1);
 }
 
-/// A pass of the reductions in `which` over all slots: their results by position, the same in every item.
+/// Prints a pass of the reductions in `which` over all slots. Returns the results by position; every item has them.
 RegisterPhases::Results RegisterPhases::print_pass(PhaseReductions& reductions, int pass, const std::vector<size_t>& which,
                                                    const Results& centres) {
   Results result(reductions.size());
@@ -115,8 +117,8 @@ RegisterPhases::Results RegisterPhases::print_pass(PhaseReductions& reductions, 
   return result;
 }
 
-/// Few rounds with a barrier each, of eight values merged at once. Trees take turns with two sets of arrays: whoever writes to
-/// one has passed a barrier of the tree between, so that nobody still reads it.
+/// Prints a tree of merges, eight values at a time, with a barrier per round. Trees alternate between two sets of local
+/// arrays. An item that writes to one set has passed a barrier of the tree in between, so nobody still reads that set.
 void RegisterPhases::print_tree(PhaseReductions& reductions, int pass, const std::vector<size_t>& which, const Results& names) {
   Writer& w = body_.writer();
   std::vector<std::string> arrays(names.size());
@@ -147,7 +149,7 @@ void RegisterPhases::print_tree(PhaseReductions& reductions, int pass, const std
     w.line("$s = $s[$s$d];", names[i], arrays[i], first, 0);
     for (int k = 1; k < left; ++k) merge(i, format("$s[$s$d]", {arrays[i], first, k}));
   }
-  // PoCL 3.1 mixes up items behind the only barrier of a branch (a sum of five rows of eight came out one row off).
+  // PoCL 3.1 confuses items after the only barrier of a branch: a sum of five rows of eight came out one row off.
   if (sharing_.items <= kReadAtOnce) w.line("barrier(CLK_LOCAL_MEM_FENCE);  // everyone has the result");
 }
 

@@ -6,8 +6,8 @@
 
 namespace ocl::codegen {
 
-/// Items of a work-group share the single loop r0 over `length` elements, a multiple of `width`: each item keeps its vectors of
-/// the row in registers, from one phase to the next. For groups that fits_registers.
+/// The items of a work-group share the single loop r0 over `length` elements, a multiple of `width`. Each item keeps
+/// its vectors of the row in registers from one phase to the next. For groups for which fits_registers() is true.
 class RegisterPhases : public PhasePrinter {
  public:
   RegisterPhases(BodyPrinter& body, const schedule::Group& group, Sharing sharing, int width, int64_t length)
@@ -29,10 +29,10 @@ class RegisterPhases : public PhasePrinter {
   const int width_;
   const int64_t length_;
   std::vector<Slot> slots_;
-  int trees_ = 0;  // printed so far
+  int trees_ = 0;  // Number of trees printed so far.
 };
 
-/// Whether RegisterPhases can print every reduction of the group.
+/// True if RegisterPhases can print every reduction of the group.
 bool fits_registers(BodyPrinter& body, const schedule::Group& group);
 
 }  // namespace ocl::codegen

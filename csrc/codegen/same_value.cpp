@@ -1,4 +1,4 @@
-// csrc/codegen/same_value.cpp: trees of ops compared from their roots.
+// csrc/codegen/same_value.cpp: compares the expression trees of two ops.
 #include "csrc/codegen/same_value.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ class Comparison {
     if (x.code != y.code || x.dtype != y.dtype || x.buffer != y.buffer || x.args.size() != y.args.size()) return false;
     if (x.code == OpCode::kConstant && !(x.constant == y.constant)) return false;
     if (x.index != y.index) return false;
-    // v* in an index are numbers of ops, which mean different things in different bodies.
+    // An index with v* cannot be compared, because op numbers have different meanings in different bodies.
     if (std::ranges::any_of(x.index, [](const ir::IndexExpr& e) { return e.uses(ir::SymbolKind::kValue); })) return false;
     for (size_t k = 0; k < x.args.size(); ++k)
       if (!same(x.args[k], y.args[k])) return false;
@@ -33,7 +33,8 @@ class Comparison {
 
  private:
   const Node &a_, &b_;
-  std::set<std::pair<int, int>> compared_;  // pairs found unequal end the comparison
+  // Pairs that were compared before. The first unequal pair ends the comparison.
+  std::set<std::pair<int, int>> compared_;
 };
 
 }  // namespace

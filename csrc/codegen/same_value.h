@@ -1,4 +1,4 @@
-// csrc/codegen/same_value.h: which ops of a group's nodes have equal values, found by their trees.
+// csrc/codegen/same_value.h: finds ops that compute the same value within the nodes of a group.
 #pragma once
 
 #include <vector>
@@ -7,11 +7,12 @@
 
 namespace ocl::codegen {
 
-/// Whether op `i` of `a` and op `j` of `b`, over the same loops, are the same function of the same loads. What they load must
-/// not change in between. False where it cannot be told.
+/// True if op `i` of `a` and op `j` of `b` are provably the same function of the same loads, over the same loops. The
+/// loaded memory must not change in between.
 bool same_value(const ir::Node& a, int i, const ir::Node& b, int j);
 
-/// The ops of `node` that are e^(x - m): x is the element that the node `softmax` reduces, m the largest, which it stores.
+/// The ops of `node` that are equal to exp(x - m), where x is the element that the node `softmax` reduces, and m is the
+/// maximum that it stores.
 std::vector<int> exponentials(const ir::Graph& graph, const ir::Node& softmax, const ir::Node& node);
 
 }  // namespace ocl::codegen

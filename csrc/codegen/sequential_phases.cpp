@@ -1,4 +1,5 @@
-// csrc/codegen/sequential_phases.cpp: loops over r*, in blocks where sums are long; scans; several vectors side by side.
+// csrc/codegen/sequential_phases.cpp: prints loops over r* (in blocks for long sums), scans, and several vectors side
+// by side.
 #include "csrc/codegen/sequential_phases.h"
 
 #include <algorithm>
@@ -14,13 +15,15 @@ using schedule::Phase;
 
 namespace {
 
-constexpr int64_t kUnrollLimit = 16;  // loops up to this length are unrolled,
-constexpr size_t kUnrollOps = 48;     // unless their bodies have more ops, which would compile slowly
-constexpr int kScanElements = 8;      // elements that a GPU's scan loads at once
-constexpr int kVectors = 4;           // side by side, if each has many accumulators
-constexpr int kMaxVectors = 16;       // if there is one sum alone, which with its blocks' takes the registers there are
-constexpr size_t kVectorOps =
-    24;  // most ops of a body that is repeated for kVectors vectors: more would compile slowly and need too many registers
+constexpr int64_t kUnrollLimit = 16;  // Loops of up to this length are unrolled.
+// Loops whose bodies have more ops are not unrolled, because that would compile slowly.
+constexpr size_t kUnrollOps = 48;
+constexpr int kScanElements = 8;  // Elements that a scan on a GPU loads at once.
+constexpr int kVectors = 4;       // Vectors side by side, if each has many accumulators.
+// Vectors side by side, if there is a single sum. Its accumulators and those of its blocks then fill the registers.
+constexpr int kMaxVectors = 16;
+// Most ops of a body that is repeated for kVectors vectors. More would compile slowly and need too many registers.
+constexpr size_t kVectorOps = 24;
 
 }  // namespace
 
@@ -43,7 +46,7 @@ SequentialPhases::Loops SequentialPhases::print_loops(PhaseReductions& reduction
   return loops;
 }
 
-/// The innermost loop that, with those inside it, is worth a block.
+/// Chooses the innermost loop that has enough elements for a block, together with the loops inside it.
 void SequentialPhases::choose_blocks(Loops& loops) const {
   const ir::Shape& sizes = group_.reduce_sizes;
   OCL_ASSERT(!sizes.empty(), "an inner phase needs reduction loops");
@@ -61,7 +64,7 @@ void SequentialPhases::choose_blocks(Loops& loops) const {
 
 void SequentialPhases::step(Loops& loops) { loops.reductions.step_nodes(loops.blocks[0], loops.block > 0); }
 
-/// The loop over r<depth> and those inside it.
+/// Prints the loop over r<depth> and the loops inside it.
 void SequentialPhases::print_loop(Loops& loops, size_t depth) {
   if (depth == group_.reduce_sizes.size()) {
     step(loops);
@@ -106,7 +109,8 @@ void SequentialPhases::print_block_loop(Loops& loops, const std::string& name, c
   w.close();
 }
 
-/// A Scan's last loop on a GPU, whose items do not run ahead: several elements are loaded before the first is stored.
+/// Prints the last loop of a Scan on a GPU. It loads several elements before it stores the first, because an item does
+/// not execute loads ahead of earlier stores.
 void SequentialPhases::print_scan_loop(Loops& loops, const std::string& name, const std::string& end, const Writer& single) {
   const ir::Symbol symbol{SymbolKind::kReduce, static_cast<int>(group_.reduce_sizes.size()) - 1};
   PhaseReductions& reductions = loops.reductions;
@@ -118,7 +122,8 @@ void SequentialPhases::print_scan_loop(Loops& loops, const std::string& name, co
   visit_slots(body_, slots, 1, true, [&](const Slot&) { reductions.compute_values(); });
   visit_slots(body_, slots, 1, true, [&](const Slot&) {
     for (size_t i = 0; i < reductions.size(); ++i) {
-      const Accumulators::Carried held = reductions[i].names();  // what follows changes the running values
+      // A copy for this element, because later steps change the running values.
+      const Accumulators::Carried held = reductions[i].names();
       reductions[i].declare(body_.writer(), held, 1);
       for (size_t a = 0; a < held.size(); ++a) body_.writer().line("$s = $s;", held[a], running[i][a]);
       reductions[i].step_scan(held);

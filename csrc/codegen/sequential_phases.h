@@ -1,4 +1,4 @@
-// csrc/codegen/sequential_phases.h: phases whose loops over r* run one element after the other, each lane on its own.
+// csrc/codegen/sequential_phases.h: phases whose loops over r* run element by element. Each lane works on its own.
 #pragma once
 
 #include "csrc/codegen/phase_reductions.h"
@@ -6,26 +6,29 @@
 
 namespace ocl::codegen {
 
-/// kPointwise, kSequential: one outer element, or one vector of them if the body has a lane loop.
+/// Prints the phases of kPointwise and kSequential groups: one outer element, or one vector of them if the body has a
+/// lane loop.
 class SequentialPhases : public PhasePrinter {
  public:
   SequentialPhases(BodyPrinter& body, const schedule::Group& group) : PhasePrinter(body, group) {}
 
  protected:
   using Sets = PhaseReductions::Sets;
-  /// The loops over r* of a phase being printed.
+  /// The loops over r* of a phase while they are printed.
   struct Loops {
     PhaseReductions& reductions;
-    std::vector<Sets> totals;  // accumulators of the whole loop, for each vector of outer elements
-    std::vector<Sets> blocks;  // accumulators of one block; the same as `totals` without blocks
-    size_t block_loop = 0;     // the loop whose iterations are taken in blocks
-    int64_t block = 0;         // its iterations in a block; 0: no blocks
+    // Accumulators of the whole loop, for each vector of outer elements.
+    std::vector<Sets> totals;
+    // Accumulators of one block. The same as `totals` if there are no blocks.
+    std::vector<Sets> blocks;
+    size_t block_loop = 0;  // The loop whose iterations are grouped into blocks.
+    int64_t block = 0;      // Number of its iterations in a block. 0: no blocks.
   };
 
   void print_inner(const schedule::Phase& phase) override;
-  /// Lanes of a vector of outer elements.
+  /// Number of lanes of a vector of outer elements.
   virtual int vector_width() const { return body_.lane_width(); }
-  /// The nodes for one element of r*, of each vector.
+  /// Prints the nodes for one element of r*, for each vector.
   virtual void step(Loops& loops);
 
   /// Declares accumulators for `vectors` vectors and prints the loops.
@@ -38,9 +41,9 @@ class SequentialPhases : public PhasePrinter {
   void print_scan_loop(Loops& loops, const std::string& name, const std::string& end, const Writer& single);
 };
 
-/// Several neighbouring vectors of the loop `lane`, the first at `name`: each step of the reduction reads whole cache lines in
-/// a row, which is what streams from memory; one vector a row would not be. For groups for which vectors_side_by_side is
-/// above 1.
+/// Prints several neighbouring vectors of the loop `lane`, the first at `name`. Each step of the reduction then reads
+/// several consecutive cache lines, which streams from memory faster than one vector per step. For groups for which
+/// vectors_side_by_side() is above 1.
 class SideBySidePhases : public SequentialPhases {
  public:
   SideBySidePhases(BodyPrinter& body, const schedule::Group& group, ir::Symbol lane, std::string name, int width, int vectors)
@@ -52,7 +55,7 @@ class SideBySidePhases : public SequentialPhases {
   void step(Loops& loops) override;
 
  private:
-  /// Prints at a level of its own for vector `k`.
+  /// Calls `print` at a level of its own for vector `k`.
   void print_vector(size_t k, const std::function<void()>& print);
 
   const ir::Symbol lane_;
@@ -60,8 +63,8 @@ class SideBySidePhases : public SequentialPhases {
   const int width_, vectors_;
 };
 
-/// How many neighbouring vectors of `width` SideBySidePhases should take at a time, of a loop over `length` in each of `rows`.
-/// 1: it should not be used.
+/// The number of neighbouring vectors of `width` elements that SideBySidePhases should take at once. The loop has
+/// `length` elements in each of `rows` rows. 1: SideBySidePhases should not be used.
 int vectors_side_by_side(BodyPrinter& body, const schedule::Group& group, int64_t rows, int64_t length, int width);
 
 }  // namespace ocl::codegen

@@ -1,5 +1,5 @@
-// csrc/codegen/template_kernel.cpp: fills a hand-written kernel: parameters, then base/types.cl, then the epilogue macros, then
-// the file.
+// csrc/codegen/template_kernel.cpp: assembles the text of a hand-written kernel: parameters, base/types.cl, epilogue
+// macros, kernel file.
 //
 //   #define KERNEL_NAME gemm_3f9c1e, MR 6, VW 16, ...                       the launch's parameters
 //   kernels/base/types.cl, the functions of kernels/base/ops.cl that the epilogue macros call
@@ -25,7 +25,8 @@ using ir::SymbolKind;
 
 namespace {
 
-constexpr double kLongStores = 12;  // an epilogue's op_cost that asks for one copy of its instructions: one special function
+// From this op_cost of an epilogue on (one special function), the kernel should have only one copy of its instructions.
+constexpr double kLongStores = 12;
 
 std::string joined(const std::vector<std::string>& texts) {
   std::string text;
@@ -33,12 +34,13 @@ std::string joined(const std::vector<std::string>& texts) {
   return text;
 }
 
-/// One epilogue macro: the function that stores elements of one output of the main node; `loops`: which of its dimensions the
-/// coordinates are, in order.
+/// An epilogue macro and its function. The function stores elements of one output of the main node. `loops`: the
+/// dimension of the output that each coordinate belongs to, in order.
 struct EpilogueMacro {
-  int output = 0, width = 1, lane = 0;  // lane: the dimension that vectors run along
+  // lane: the dimension that vectors run along.
+  int output = 0, width = 1, lane = 0;
   std::vector<int> loops;
-  bool aligned = false;  // vectors at aligned addresses
+  bool aligned = false;  // Vectors are at aligned addresses.
   Writer body;
 
   std::string function() const { return std::string("epilogue") + (output ? std::to_string(output) : "") + form("_v", "_a"); }
@@ -54,7 +56,7 @@ ir::Ranges ranges_of(const ir::Graph& graph, const ir::Shape& sizes) {
   return ranges;
 }
 
-/// `name`(acc, coordinates, epilogue arguments) of an epilogue macro, without its parameter list, which is known when all
+/// The body of an epilogue macro's function. Its parameter list is not included, because it is known only when all
 /// macros are printed. The epilogue nodes follow the first output.
 Writer epilogue_body(Kernel& kernel, const schedule::Group& group, const EpilogueMacro& macro) {
   const ir::Node& main = kernel.graph().nodes[static_cast<size_t>(group.main)];
@@ -82,10 +84,12 @@ Writer epilogue_body(Kernel& kernel, const schedule::Group& group, const Epilogu
   return text;
 }
 
-constexpr int kFirstStride = 1 << 20;  // size symbols from here on stand for constant strides of the epilogue's buffers
+// Size symbols with this number and above stand for constant strides of the epilogue's buffers.
+constexpr int kFirstStride = 1 << 20;
 
-/// Replaces constant strides of the buffers that the nodes touch by kernel arguments, so that layers that differ only in size
-/// share a kernel. Equal strides are one argument, numbered in the order of the nodes. Returns the arguments' values.
+/// Replaces constant strides of the nodes' buffers by kernel arguments, so that layers that differ only in size share a
+/// kernel. Equal strides share an argument. Arguments are numbered in the order of the nodes. Returns the values of the
+/// arguments.
 std::map<ir::Symbol, IndexExpr> strides_as_arguments(ir::Graph& graph, const std::vector<ir::NodeId>& nodes) {
   std::map<int64_t, IndexExpr> symbols;
   std::map<ir::Symbol, IndexExpr> values;
@@ -114,8 +118,8 @@ std::map<ir::Symbol, IndexExpr> strides_as_arguments(ir::Graph& graph, const std
   return values;
 }
 
-/// The epilogue macros of the main node's outputs: STORE for single elements, STOREV for vectors, STOREA for vectors at aligned
-/// addresses.
+/// The epilogue macros for the main node's outputs. STORE stores a single element, STOREV a vector, STOREA a vector at
+/// an aligned address.
 std::vector<EpilogueMacro> choose_epilogue_macros(const ir::Graph& graph, const schedule::Group& group) {
   const schedule::TemplateLaunch& launch = group.launch;
   const ir::Node& main = graph.nodes[static_cast<size_t>(group.main)];
@@ -141,7 +145,7 @@ std::vector<EpilogueMacro> choose_epilogue_macros(const ir::Graph& graph, const 
   return macros;
 }
 
-/// The function of an epilogue macro, and the macro that calls it.
+/// Prints the function of an epilogue macro and the macro that calls it.
 void print_epilogue(Writer& functions, const Kernel& kernel, const EpilogueMacro& macro, bool store_aligned) {
   std::vector<std::string> coordinates, parameters;
   for (const int loop : macro.loops) {
@@ -163,8 +167,8 @@ void print_epilogue(Writer& functions, const Kernel& kernel, const EpilogueMacro
                  joined(coordinates));
 }
 
-/// Arguments in the kernel's order: the template's inputs, workspace and integers, then the epilogue's buffers and integers, in
-/// whose values `strides` replaces the symbols of strides_as_arguments.
+/// Adds the arguments in the kernel's order: the template's inputs, workspace and integers, then the epilogue's buffers
+/// and integers. `strides` has the values of the symbols of strides_as_arguments.
 void add_arguments(KernelSource& source, const schedule::TemplateLaunch& launch, const Kernel& kernel,
                    const std::map<ir::Symbol, IndexExpr>& strides) {
   int slot = 0;
@@ -198,17 +202,19 @@ KernelSource generate_template(const schedule::Schedule& planned, const schedule
   std::vector<ir::NodeId> nodes = {group.main};
   nodes.insert(nodes.end(), group.epilogue.begin(), group.epilogue.end());
   std::map<ir::Symbol, IndexExpr> strides;
-  if (caps.is_cpu) strides = strides_as_arguments(schedule.graph, nodes);  // GPUs read alignment from them
+  // On GPUs, constant strides tell the compiler about alignment.
+  if (caps.is_cpu) strides = strides_as_arguments(schedule.graph, nodes);
   Kernel kernel(schedule, caps, stored_buffers(schedule, nodes), group.index32, "e_");
   std::vector<EpilogueMacro> macros = choose_epilogue_macros(schedule.graph, group);
   for (EpilogueMacro& macro : macros) macro.body = epilogue_body(kernel, group, macro);
 
   Writer functions;
-  // No two buffers of a template share memory (placement reuses it in pointwise groups alone), so loads may pass earlier
-  // stores: otherwise a GPU waits for memory at each of an item's elements.
+  // Pointers are `restrict` on GPUs: no two buffers of a template share memory, because memory is reused only within
+  // pointwise groups. So loads may pass earlier stores. Otherwise a GPU would wait for memory at each of an item's
+  // elements.
   functions.line("#define EPILOGUE_PARAMS $s", joined(kernel.parameters(!caps.is_cpu)));
   functions.line("#define EPILOGUE_PASS $s", joined(kernel.argument_names()));
-  // The offsets of the caller's tensors are known at run time only, and are the same for the whole launch.
+  // The offsets of the caller's tensors are known only at run time, but are the same for the whole launch.
   if (launch.store_aligned)
     functions.line("#define STORES_ALIGNED ((($s) & $d) == 0)", kernel.all_offsets(), launch.store_width - 1);
   for (const EpilogueMacro& macro : macros) print_epilogue(functions, kernel, macro, launch.store_aligned);

@@ -1,5 +1,5 @@
-// csrc/codegen/work_group_phases.cpp: inner phases shared by the items of a GPU work-group: strided loops, then a tree in local
-// memory.
+// csrc/codegen/work_group_phases.cpp: inner phases that the items of a GPU work-group share. Items stride over the
+// elements, then merge by a tree in local memory.
 #include "csrc/codegen/work_group_phases.h"
 
 #include "csrc/codegen/flat_index.h"
@@ -12,10 +12,10 @@ using schedule::Phase;
 
 namespace {
 
-constexpr int kBlockSteps = 128;  // elements of one item into one accumulator
+constexpr int kBlockSteps = 128;  // Elements of one item that go into one accumulator.
 
-/// Elements that an item loads before it waits for the first; of bodies with few operations, as repeated ones take compile
-/// time.
+/// How many elements an item loads before it uses the first. Only for bodies with up to `max_ops` ops, because
+/// repeating them takes compile time.
 struct AtOnce {
   int elements;
   size_t max_ops;
@@ -47,7 +47,7 @@ WorkGroupPhases::Loop WorkGroupPhases::choose_loop(const Phase& phase, const Pha
   return loop;
 }
 
-/// Names of r* at the position: a single loop strides itself, several are found from a flat index.
+/// The names of the loops r* at `position`. A single loop is the position itself; several loops are computed from it.
 std::map<ir::Symbol, std::string> WorkGroupPhases::element_names(const Loop& loop, Writer& writer, const std::string& position,
                                                                  const std::string& suffix) const {
   if (!loop.flat) return {{{SymbolKind::kReduce, 0}, position}};
@@ -87,7 +87,7 @@ void WorkGroupPhases::print_inner(const Phase& phase) {
   reductions.finish(sets, 1);
 }
 
-/// An item's elements from `from` to `to`: several at once, then one by one (`single`).
+/// Prints the loop over an item's elements from `from` to `to`: several at once, then one by one (`single`).
 void WorkGroupPhases::print_elements(const Loop& loop, PhaseReductions& reductions, const Sets& sets, const std::string& from,
                                      const std::string& to, const Writer& single) {
   const int stride = sharing_.items;
@@ -111,7 +111,8 @@ void WorkGroupPhases::print_elements(const Loop& loop, PhaseReductions& reductio
   w.close();
 }
 
-/// `at_once` elements. All loads come before all stores, because the compiler cannot know that a store changes no load.
+/// Prints `at_once` elements. All loads come before all stores, because the compiler cannot know that a store does not
+/// change what a load reads.
 Writer WorkGroupPhases::several_elements(const Loop& loop, PhaseReductions& reductions, const Sets& sets) {
   Writer several;
   std::vector<Slot> slots(static_cast<size_t>(loop.at_once));
@@ -134,7 +135,7 @@ Writer WorkGroupPhases::several_elements(const Loop& loop, PhaseReductions& redu
   return several;
 }
 
-/// Merges the accumulators of the items that share an outer element; every one of them gets the result.
+/// Merges the accumulators of the items that share an outer element. Every item gets the result.
 void WorkGroupPhases::print_tree(PhaseReductions& reductions, const Sets& sets) {
   const int items = sharing_.items * sharing_.rows, distance = sharing_.column ? sharing_.rows : 1;
   Writer& w = body_.writer();

@@ -1,4 +1,4 @@
-// csrc/codegen/work_group_phases.h: phases shared by the items of a GPU work-group, of reductions of any length.
+// csrc/codegen/work_group_phases.h: phases that the items of a GPU work-group share, for reductions of any length.
 #pragma once
 
 #include "csrc/codegen/phase_reductions.h"
@@ -6,7 +6,7 @@
 
 namespace ocl::codegen {
 
-/// Items stride over r*, and merge through local memory (kRow and kColumn on GPUs).
+/// Items stride over r* and merge through local memory (kRow and kColumn on GPUs).
 class WorkGroupPhases : public PhasePrinter {
  public:
   WorkGroupPhases(BodyPrinter& body, const schedule::Group& group, Sharing sharing)
@@ -18,12 +18,12 @@ class WorkGroupPhases : public PhasePrinter {
 
  private:
   using Sets = PhaseReductions::Sets;
-  /// The loop over an item's elements: decided before anything is printed.
+  /// The loop over an item's elements. Chosen before anything is printed.
   struct Loop {
-    ir::IndexExpr total;  // elements of r*, of all items
-    bool flat = false;    // several loops r*, found from a flat index
-    bool blocks = false;  // sums go through blocks
-    int at_once = 1;      // elements loaded before the first is used
+    ir::IndexExpr total;  // Number of elements of r* for all items.
+    bool flat = false;    // There are several loops r*, computed from a flat index.
+    bool blocks = false;  // Sums go through blocks.
+    int at_once = 1;      // Elements that are loaded before the first is used.
     std::string name, type;
   };
   Loop choose_loop(const schedule::Phase& phase, const PhaseReductions& reductions) const;

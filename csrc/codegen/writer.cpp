@@ -1,4 +1,4 @@
-// csrc/codegen/writer.cpp: placeholders and indentation.
+// csrc/codegen/writer.cpp: fills placeholders and indents lines.
 #include "csrc/codegen/writer.h"
 
 #include <string_view>

@@ -1,6 +1,6 @@
-// csrc/codegen/writer.h: text of a kernel, line by line, with indentation; a local object, made for a kernel and passed down.
+// csrc/codegen/writer.h: collects the text of a kernel line by line, with indentation. A Writer is a local object.
 //
-// Placeholders of line() and open(), filled from the arguments in order:
+// Placeholders of line() and open() are filled from the arguments in order:
 //   $s  text that is already spelled: a name, an expression
 //   $d  an integer
 //   $t  a C type, from Type{dtype, width}
@@ -20,7 +20,8 @@
 
 namespace ocl::codegen {
 
-/// Type of a value: `width` lanes of what bodies compute in for `dtype` (f16 and bf16 are float; bool is int, 0/1 or a mask).
+/// Type of a value: `width` lanes of the type in which bodies compute for `dtype`. f16 and bf16 are float. bool is int:
+/// 0/1, or a mask.
 struct Type {
   ir::DType dtype = ir::DType::kF32;
   int width = 1;
@@ -39,15 +40,15 @@ class Writer {
   void line(const char* format, Args&&... args) {
     write(format, {arg(std::forward<Args>(args))...});
   }
-  /// As line(), then " {" and one step to the right; an empty format opens a bare block.
+  /// Adds a line that ends in " {" and indents the following lines. An empty format opens a bare block.
   template <typename... Args>
   void open(const char* format, Args&&... args) {
     write(*format ? (std::string(format) + " {").c_str() : "{", {arg(std::forward<Args>(args))...});
     ++depth_;
   }
-  /// `tail` follows the brace: " else {" reopens.
+  /// Ends a block. `tail` follows the brace; " else {" opens a new block.
   void close(const char* tail = "");
-  /// The lines of `other`, moved right to where this writer is.
+  /// Adds the lines of `other`, indented to the current depth.
   void append(const Writer& other);
   bool empty() const { return lines_.empty(); }
   std::string str(int depth = 0) const;
@@ -67,7 +68,7 @@ class Writer {
   std::vector<std::pair<int, std::string>> lines_;
 };
 
-/// As Writer::line, but returns the text.
+/// Like Writer::line, but returns the text.
 std::string format(const char* text, const std::vector<Writer::Arg>& args);
 
 }  // namespace ocl::codegen

@@ -1,4 +1,4 @@
-// csrc/exec/executor.cpp: binds symbols, patches arguments, enqueues.
+// csrc/exec/executor.cpp: runs a plan: binds symbol values, sets changed kernel arguments, enqueues.
 #include "csrc/exec/executor.h"
 
 #include <atomic>
@@ -12,7 +12,8 @@
 namespace ocl::exec {
 namespace {
 
-constexpr int64_t kArenaAlignment = 256;  // bytes; a multiple of every vector store and of a cache line
+// Alignment of buffers in the arena in bytes. It is a multiple of a cache line and of every vector store.
+constexpr int64_t kArenaAlignment = 256;
 
 int64_t value_of(const Plan& plan, const ir::IndexExpr& expr) {
   if (expr.is_const()) return expr.constant();
@@ -39,7 +40,8 @@ void bind_launch(const Plan& plan, Launch& launch) {
   }
   launch.offsets.clear();
   for (const BufferSource& buffer : launch.buffers) launch.offsets.push_back(value_of(plan, buffer.offset));
-  launch.bound.assign(launch.buffers.size(), Launch::Bound{});  // offsets may differ: set the arguments again
+  // The offsets may have changed, so the next call sets all arguments again.
+  launch.bound.assign(launch.buffers.size(), Launch::Bound{});
   for (const codegen::IntArg& arg : source.ints) {
     const int64_t value = value_of(plan, arg.value);
     const cl_uint slot = static_cast<cl_uint>(arg.slot);
@@ -55,7 +57,7 @@ void bind_launch(const Plan& plan, Launch& launch) {
   }
 }
 
-/// Memory of one call: the callers' addresses, resolved once each.
+/// The memory of one call. Each address of the caller is resolved once.
 struct Memory {
   std::vector<runtime::Location> inputs, outputs;
   runtime::Location arena, kept;
@@ -151,8 +153,8 @@ CallOperand operand(const Plan& plan, const ir::Buffer& buffer, void* address, c
   return {address, values_of(plan, sizes), values_of(plan, strides), value_of(plan, offset), buffer.dtype};
 }
 
-/// Later work of `queue` sees what other streams have written to the inputs of the kept steps: the version of an input counts
-/// the writes that are enqueued, wherever.
+/// Makes later work of `queue` wait for what other streams have enqueued that writes inputs of the kept steps. The
+/// version of an input counts enqueued writes on all streams.
 void wait_for_writers(const Plan& plan, const Memory& memory, runtime::Queue& queue) {
   std::set<int> writers;
   for (const int i : plan.kept_inputs)
@@ -161,7 +163,8 @@ void wait_for_writers(const Plan& plan, const Memory& memory, runtime::Queue& qu
   for (const int stream : writers) queue.wait_for(plan.device->queue(stream).last_work().get());
 }
 
-/// The results of the kept steps, from an earlier call or enqueued now.
+/// Returns the results of the kept steps: those of an earlier call if they are current, otherwise enqueues their
+/// computation.
 std::shared_ptr<Kept> kept_results(Plan& plan, Memory& memory, const std::vector<void*>& inputs, runtime::Queue& queue) {
   runtime::Allocator& allocator = plan.device->allocator();
   Kept::Key key;
@@ -170,7 +173,7 @@ std::shared_ptr<Kept> kept_results(Plan& plan, Memory& memory, const std::vector
   const bool stale = !kept || !kept->matches(key);
   if (stale) {
     plan.kept.reset();
-    kept.reset();  // its memory may serve again
+    kept.reset();  // Frees its memory, so that the new results can use it.
     const runtime::MemoryPurpose purpose(plan.kept_purpose);
     kept = std::make_shared<Kept>(*plan.device, static_cast<size_t>(plan.kept_size_bytes), key, queue.stream());
   }
@@ -189,7 +192,8 @@ std::shared_ptr<Kept> kept_results(Plan& plan, Memory& memory, const std::vector
     enqueue(plan, launch, queue);
   }
   kept->computed(queue);
-  if (kept_bytes() > plan.most_kept_bytes) return kept;  // for this call alone
+  // Too much is kept already, so these results serve this call only.
+  if (kept_bytes() > plan.most_kept_bytes) return kept;
   for (const int i : plan.kept_inputs)
     if (inputs[i]) allocator.attach(inputs[i], kept);
   plan.kept = kept;
@@ -234,7 +238,9 @@ void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>&
   };
   memory.inputs = resolve_all(inputs);
   memory.outputs = resolve_all(outputs);
-  struct Writes {  // known once everything is enqueued: who sees the new version finds the writes in the stream's queue
+  // Versions are updated after everything is enqueued. Whoever then sees a new version also finds the writes in the
+  // stream's queue.
+  struct Writes {
     const Plan& plan;
     const std::vector<void*>& inputs;
     int stream;
@@ -256,7 +262,7 @@ void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>&
     memory.arena = allocator.resolve(arena.address);
     memory.arena_address = static_cast<char*>(arena.address);
   }
-  std::shared_ptr<Kept> kept;  // until everything is enqueued
+  std::shared_ptr<Kept> kept;  // Alive until everything is enqueued.
   if (plan.kept_size_bytes > 0) kept = kept_results(plan, memory, inputs, queue);
   for (const Step& step : plan.steps) {
     if (step.launch != ir::kNone) {
@@ -278,7 +284,7 @@ void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>&
     for (const ir::BufferId buffer : node.outputs) {
       const ir::Buffer& b = graph.buffers[buffer];
       if (plan.schedule.placements[buffer].kind == schedule::Placement::Kind::kNowhere) {
-        results.push_back({});  // nobody reads it
+        results.push_back({});  // No step reads this result.
         continue;
       }
       results.push_back(operand(plan, b, address_of(plan, memory, inputs, outputs, buffer), b.sizes, *b.strides, 0));

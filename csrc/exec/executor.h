@@ -1,4 +1,4 @@
-// csrc/exec/executor.h: runs a Plan; the hot path. Enqueues everything and waits for nothing.
+// csrc/exec/executor.h: runs a Plan. This is the hot path: it enqueues everything and waits for nothing.
 #pragma once
 
 #include <cstdint>
@@ -9,31 +9,32 @@
 
 namespace ocl::exec {
 
-/// Runs an eager op in the middle of a plan: operands and results as addresses on the plan's device.
+/// An operand or result of an eager op in the middle of a plan, as an address on the plan's device.
 struct CallOperand {
-  void* address = nullptr;              // address of element 0 of the buffer
-  std::vector<int64_t> sizes, strides;  // elements
-  int64_t offset = 0;                   // elements
+  void* address = nullptr;              // Address of element 0 of the buffer.
+  std::vector<int64_t> sizes, strides;  // Strides in elements.
+  int64_t offset = 0;                   // Offset in elements.
   ir::DType dtype = ir::DType::kF32;
 };
 using CallHandler =
     std::function<void(int call, const std::vector<CallOperand>& operands, const std::vector<CallOperand>& results)>;
 
-/// Concrete shape of one tensor of the caller.
+/// The concrete shape of one tensor of the caller.
 struct TensorShape {
-  std::vector<int64_t> sizes, strides;  // elements
-  int64_t offset = 0;                   // elements
+  std::vector<int64_t> sizes, strides;  // Strides in elements.
+  int64_t offset = 0;                   // Offset in elements.
 };
 
-/// Evaluates sizes, grids, integer arguments and the memory plan for these symbol values (a no-op if they are the last ones).
-/// The caller holds plan.mutex.
+/// Evaluates sizes, grids, integer arguments and the memory plan for the given symbol values. Does nothing if they are
+/// those of the last call. The caller holds plan.mutex.
 void bind_symbols(Plan& plan, const std::vector<int64_t>& symbols);
-/// After bind_symbols: the shape of output allocation `index` (whole buffer), and of what output `index` of the graph shows.
+/// The shape of output allocation `index` as a whole buffer, and the shape of output `index` of the graph. Call
+/// bind_symbols() first.
 TensorShape allocation_shape(const Plan& plan, int index);
 TensorShape output_shape(const Plan& plan, int index);
 
-/// Enqueues all launches on `stream`. `inputs` and `outputs` are addresses (null for empty tensors). Takes the arena for that
-/// stream from the device's allocator and gives it back at the end: later work of the in-order queue may reuse it.
+/// Enqueues all launches on `stream`. `inputs` and `outputs` are addresses, null for tensors without elements. The
+/// arena is allocated for this call and freed at its end; only later work of the same in-order queue can reuse it.
 void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>& outputs, const CallHandler& call, int stream);
 
 /// For `torch-ocl warm`: from now on plans are made, but no kernel of theirs is launched. Results are zeros.

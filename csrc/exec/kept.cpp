@@ -1,4 +1,4 @@
-// csrc/exec/kept.cpp: which steps of a plan depend on parameters alone, and the memory of their results.
+// csrc/exec/kept.cpp: finds the steps of a plan that depend only on parameters, and holds the memory of their results.
 #include "csrc/exec/kept.h"
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 namespace ocl::exec {
 namespace {
 
-constexpr int64_t kAlignment = 256;  // bytes, as in the arena
+constexpr int64_t kAlignment = 256;  // Alignment of kept results in bytes, as in the arena.
 
 std::atomic<int64_t> g_kept_bytes{0};
 
-/// What a step writes: inputs of the graph, intervals of the memory plan, or more.
+/// What a step writes: inputs of the graph, intervals of the memory plan, outputs.
 struct Writes {
   std::set<int> inputs, intervals;
   bool outputs = false;
@@ -84,7 +84,7 @@ void mark_kept(Plan& plan) {
   const ir::Graph& graph = plan.schedule.graph;
   std::vector<Writes> writes;
   std::set<int> written_inputs;
-  std::map<int, std::set<size_t>> writers;  // by interval
+  std::map<int, std::set<size_t>> writers;  // Interval -> the steps that write it.
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     writes.push_back(writes_of(plan, plan.schedule.groups[i]));
     written_inputs.insert(writes[i].inputs.begin(), writes[i].inputs.end());
@@ -100,7 +100,8 @@ void mark_kept(Plan& plan) {
     return graph.buffers[static_cast<size_t>(graph.inputs[static_cast<size_t>(index)])].is_parameter &&
            !written_inputs.count(index);
   };
-  const auto stays = [&](size_t step) {  // given that those in `kept` do
+  // Returns whether a step depends only on parameters, assuming that all steps in `kept` do.
+  const auto stays = [&](size_t step) {
     bool reads_parameters = false;
     for (const BufferSource& source : plan.launches[static_cast<size_t>(plan.steps[step].launch)].buffers) {
       if (source.kind == BufferSource::Kind::kInput) {

@@ -1,5 +1,5 @@
-// csrc/exec/kept.h: what a plan computes of parameters alone (packed weights) is kept between calls, until one of them is
-// written or freed.
+// csrc/exec/kept.h: results that a plan computes from parameters alone, such as packed weights. They are kept between
+// calls until a parameter is written or freed.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,25 @@ namespace ocl::exec {
 
 struct Plan;
 
-/// The memory of a plan's kept intervals, with the contents that they were computed from. Any stream may use it: one that did
-/// not compute it waits for those that did, once.
+/// The memory of a plan's kept results, and the versions of the parameters that they were computed from. Any stream may
+/// use it. A stream that did not compute the results waits for them once.
 class Kept : public runtime::Dependent {
  public:
-  /// Where a parameter lies and which contents it has; a write gives another version.
+  /// Address and version of each parameter. A write changes the version.
   using Key = std::vector<std::pair<const void*, uint64_t>>;
-  /// To be computed on `stream`.
+  /// The results will be computed on `stream`.
   Kept(runtime::Device& device, size_t bytes, Key key, int stream);
   ~Kept() override;
   Kept(const Kept&) = delete;
   Kept& operator=(const Kept&) = delete;
-  /// A parameter's storage is gone: gives the memory back. What is enqueued may still read it, as of any freed block.
+  /// Called when a parameter's storage is freed: frees the results. Enqueued work may still read them, as with any
+  /// freed block.
   void storage_freed() noexcept override;
   bool matches(const Key& key) const;
   void* address() const { return address_; }
-  /// The work that computes the contents is enqueued on `queue`, that of the stream.
+  /// Call when the work that computes the results has been enqueued on `queue`, the queue of the stream.
   void computed(runtime::Queue& queue);
-  /// Later work of `queue` sees the contents.
+  /// Makes later work of `queue` see the results.
   void make_ready(runtime::Queue& queue);
 
  private:
@@ -41,14 +42,15 @@ class Kept : public runtime::Dependent {
   size_t bytes_;
   Key key_;
   runtime::EventHandle computed_;
-  std::vector<int> ready_;  // streams that need not wait
+  std::vector<int> ready_;  // Streams that need not wait any more.
   void* address_ = nullptr;
 };
 
-/// Bytes of kept copies in this process.
+/// Total size of all kept results in this process in bytes.
 int64_t kept_bytes();
 
-/// Marks the steps of a new plan that read parameters alone, which no step writes, and takes their results out of the arena.
+/// Marks the steps of a new plan that read only parameters that no step writes, and moves their results out of the
+/// arena.
 void mark_kept(Plan& plan);
 
 }  // namespace ocl::exec

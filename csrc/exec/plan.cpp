@@ -1,4 +1,4 @@
-// csrc/exec/plan.cpp: graph -> schedule -> kernels -> Plan.
+// csrc/exec/plan.cpp: turns a graph into a schedule, kernels and a Plan.
 #include "csrc/exec/plan.h"
 
 #include <algorithm>
@@ -96,7 +96,8 @@ Rendered render(ir::Graph graph, const Caps& caps, const schedule::Options& opti
 
 namespace {
 
-/// The schedule, and how long it took to make. Measured choices are those of options.choice, or the device's table.
+/// Makes the schedule and measures how long that takes. Measured choices come from options.choice or from the device's
+/// table.
 void make_schedule(Plan& plan, ir::Graph graph, const Caps& caps, const PlanOptions& options) {
   schedule::Options traced = options.schedule;
   traced.trace = &plan.passes;
@@ -115,7 +116,7 @@ void make_schedule(Plan& plan, ir::Graph graph, const Caps& caps, const PlanOpti
   if (!options.dump_dir.empty()) dump(options.dump_dir, options.label + ".schedule.txt", schedule::str(plan.schedule));
 }
 
-/// Space of the arena for each buffer that has a lifetime.
+/// Adds an interval of the arena for each buffer that has a lifetime.
 void add_intervals(Plan& plan) {
   plan.interval_of.assign(plan.schedule.graph.buffers.size(), ir::kNone);
   for (const schedule::Lifetime& lifetime : plan.schedule.lifetimes) {
@@ -125,7 +126,8 @@ void add_intervals(Plan& plan) {
   }
 }
 
-/// Where the kernel's buffers come from. Scratch memory gets space of the arena at `position`.
+/// Finds the memory of each buffer argument of the kernel. Scratch memory gets an interval of the arena at step
+/// `position`.
 void add_sources(Plan& plan, Launch& launch, int position) {
   for (const codegen::BufferArg& arg : launch.source.buffers) {
     BufferSource source = source_of(plan, arg.buffer);
@@ -145,7 +147,7 @@ void add_sources(Plan& plan, Launch& launch, int position) {
   launch.bound.resize(launch.buffers.size());
 }
 
-/// The steps and launches of all groups. Returns the kernels' texts, one a launch.
+/// Adds the steps and launches of all groups. Returns the kernel text of each launch.
 std::vector<runtime::KernelText> add_steps(Plan& plan, const Caps& caps, const PlanOptions& options) {
   const schedule::Schedule& schedule = plan.schedule;
   std::vector<runtime::KernelText> texts;

@@ -1,5 +1,5 @@
-// csrc/exec/plan.h: graph -> Plan: the one place where schedule, codegen, cache and runtime meet.
-// Everything that can be computed once is computed here; executor.h runs the result.
+// csrc/exec/plan.h: turns a graph into a Plan. Only here do schedule, codegen, cache and runtime meet. Everything that
+// can be computed once is computed here; executor.h runs the result.
 #pragma once
 
 #include <array>
@@ -23,101 +23,106 @@ namespace ocl::exec {
 
 struct PlanOptions {
   schedule::Options schedule;
-  int64_t most_kept_bytes = 0;  // limit for kept weights, over all plans; 0: nothing is kept
-  std::string disable;          // kernels not to use, with commas and no spaces: "warpgroup,conv_statistics"
-  std::string kernel_family;    // "item" or "group": kernels for CPUs or GPUs whatever the device is; "" or "auto": by its caps
-  int vector_floats = 0;        // width of a CPU's vectors; 0: the device's
-  int units = 0;                // compute units to share work among, 0: the device's
-  std::string label;            // "forward graph 3": for messages
-  std::string failed_dir;       // where source and log of a kernel that does not build are saved
-  std::string dump_dir;         // every kernel as a file, "" for none
-  std::string choice;           // a candidate that tuning tries for every problem; "": measured choices, or the cost models
-  bool tuned = true;            // follow measured choices
-  std::string appended;         // text after every kernel: tests make one that does not build
+  int64_t most_kept_bytes = 0;  // Limit on the bytes of kept weights over all plans. 0: nothing is kept.
+  std::string disable;          // Comma-separated names of kernels that must not be used: "warpgroup,conv_statistics".
+  // "item": use CPU kernels; "group": use GPU kernels; "" or "auto": decide by the device's caps.
+  std::string kernel_family;
+  int vector_floats = 0;   // Width of a CPU's vectors in floats. 0: the device's width.
+  int units = 0;           // Number of compute units to divide work among. 0: the device's number.
+  std::string label;       // Name of the graph in messages: "forward graph 3".
+  std::string failed_dir;  // Folder for source and log of a kernel that does not build.
+  std::string dump_dir;    // Folder for the text of every kernel. "": not written.
+  // A candidate that tuning tries for every problem. "": use measured choices or the cost models.
+  std::string choice;
+  bool tuned = true;     // Use measured choices.
+  std::string appended;  // Text added after every kernel. Tests use it to make a kernel that does not build.
 };
 
-/// Bytes behind one kernel argument pair: which memory, resolved at every call.
+/// The memory behind one buffer argument of a kernel. It is resolved at every call.
 struct BufferSource {
   enum class Kind : uint8_t { kInput, kOutput, kArena, kScratch };
   Kind kind = Kind::kInput;
-  int index = 0;  // input position, output allocation, or interval of the memory plan
+  int index = 0;  // Number of the input, of the output allocation, or of the interval in the memory plan.
   int element_bytes = 4;
-  ir::IndexExpr offset;  // elements
-  int slot = 0;          // kernel argument of the pointer; its offset is slot + 1
+  ir::IndexExpr offset;  // The offset of element 0 in elements.
+  int slot = 0;          // The kernel's argument number of the pointer. The next argument is the offset.
 };
 
-/// One launch with what its kernel was last given, so that a call patches only what changed.
+/// One launch, with the arguments that its kernel was last given, so that a call sets only changed ones.
 struct Launch {
   codegen::KernelSource source;
   std::vector<BufferSource> buffers;
   runtime::KernelHandle kernel;
   std::string origin;
   int ops = 0;
-  int name_id = 0;  // number of the kernel's name, for the queue's error messages
+  int name_id = 0;  // Number of the kernel's name for error messages of the queue.
   schedule::Work work;
-  // State of the last call
+  // State of the last call:
   struct Bound {
     cl_mem mem = nullptr;
     cl_ulong offset = 0;
   };
   std::vector<Bound> bound;
-  std::vector<int64_t> offsets;  // elements, for the current symbols
+  std::vector<int64_t> offsets;  // The buffers' offsets in elements, for the current symbol values.
   std::array<size_t, 3> global{1, 1, 1};
-  bool empty = false;  // some grid dimension is zero: nothing to launch
+  bool empty = false;  // True if a grid dimension is zero, so that there is nothing to launch.
 };
 
 struct Step {
-  int launch = ir::kNone;       // index into launches, or
-  ir::NodeId call = ir::kNone;  // a kCall node
-  bool kept = false;            // reads parameters alone: runs when one of them has changed
+  int launch = ir::kNone;       // Index into `launches`, or kNone.
+  ir::NodeId call = ir::kNone;  // A kCall node, or kNone.
+  bool kept = false;            // Reads only parameters, so it runs only when one of them has changed.
 };
 
-/// A compiled graph on one device. Not copyable; calls are serialised by `mutex` (kernel arguments are state).
+/// A graph compiled for one device. Not copyable. Calls hold `mutex`, because kernel arguments are state.
 struct Plan {
   runtime::Device* device = nullptr;
   schedule::Schedule schedule;
   std::vector<Launch> launches;
   std::vector<Step> steps;
-  std::vector<schedule::Interval> intervals;  // arena buffers, then scratch
+  // Lifetimes of the buffers in the arena, followed by those of scratch memory.
+  std::vector<schedule::Interval> intervals;
   std::vector<ir::IndexExpr> interval_bytes;
-  std::vector<int> interval_of;  // per buffer, kNone if not in the arena
+  std::vector<int> interval_of;  // Interval of each buffer; kNone if it is not in the arena.
   std::vector<std::shared_ptr<runtime::Program>> programs;
   std::vector<schedule::PassTrace> passes;
   double check_seconds = 0, schedule_seconds = 0, codegen_seconds = 0, build_seconds = 0;
-  std::vector<int> written_inputs;                                    // positions of inputs that the plan writes
-  runtime::PurposeText arena_purpose, results_purpose, kept_purpose;  // of memory, for snapshots and errors
-  // Results of kept steps: which parameters they depend on, and the place of each interval in their memory (-1: in the arena)
+  std::vector<int> written_inputs;  // Positions of inputs that the plan writes.
+  // What the memory is for, in snapshots and error messages.
+  runtime::PurposeText arena_purpose, results_purpose, kept_purpose;
+  // Results of kept steps: the parameters that they depend on, and the offset of each interval in their memory (-1: it
+  // is in the arena).
   int64_t most_kept_bytes = 0, kept_size_bytes = 0;
   std::vector<int> kept_inputs;
   std::vector<int64_t> kept_offsets;
   std::mutex mutex;
   std::shared_ptr<Kept> kept;
-  // For the symbol values of the last call
+  // State for the symbol values of the last call:
   bool bound = false;
   std::vector<int64_t> symbols;
   schedule::MemoryPlan memory;
   Live<Plan> live;
 };
 
-/// Schedules, generates, builds. Throws the core's errors; a failing pass or kernel is named with its aten ops.
+/// Schedules the graph, generates and builds its kernels. Throws the core's errors. An error of a pass or a kernel
+/// names the aten ops.
 std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const runtime::BinaryStore& store,
                                 const PlanOptions& options);
 
-/// The device's caps, with the family of kernels and the kernels that the options ask for. ConfigError for a name in `disable`
-/// that is none.
+/// The device's caps, restricted to the kernels that the options allow. ConfigError for an unknown name in `disable`.
 Caps caps_for(const runtime::Device& device, const PlanOptions& options);
 
-/// The kernels of a graph for given capabilities, without a device: the null backend of tests and `explain`.
+/// The kernels of a graph for given caps, without a device. Used by tests and `explain`.
 struct Rendered {
   schedule::Schedule schedule;
-  std::vector<codegen::KernelSource> kernels;  // one per group that launches, in order
+  std::vector<codegen::KernelSource> kernels;  // One per group that launches a kernel, in order.
   std::vector<schedule::PassTrace> passes;
 };
 Rendered render(ir::Graph graph, const Caps& caps, const schedule::Options& options);
 
-/// "aten.relu, aten.sum (model.py:61)" for messages and records.
+/// The aten ops and source lines of a group for messages and records: "aten.relu, aten.sum (model.py:61)".
 std::string origin_of(const schedule::Schedule& schedule, const schedule::Group& group);
-/// The memory behind a buffer: follows aliases.
+/// The memory of a buffer. An alias has the memory of the buffer that it refers to.
 BufferSource source_of(const Plan& plan, ir::BufferId buffer);
 
 }  // namespace ocl::exec

@@ -1,4 +1,4 @@
-// csrc/exec/tune.cpp: problems and candidates of a graph; measured choices by device.
+// csrc/exec/tune.cpp: the tuning problems and candidates of a graph, and the measured choices of each device.
 #include "csrc/exec/tune.h"
 
 #include <map>
@@ -14,7 +14,8 @@ struct Table {
   std::map<int, std::shared_ptr<const schedule::Measured>> of_device;
 };
 Table& table() {
-  static Table* instance = new Table;  // never destroyed: compiling threads may outlive static destruction
+  // Never destroyed, because compiling threads may outlive static destruction.
+  static Table* instance = new Table;
   return *instance;
 }
 

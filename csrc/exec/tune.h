@@ -1,5 +1,5 @@
-// csrc/exec/tune.h: what tuning needs of the compiler: the problems of a graph with their candidates, and the measured choices
-// that later compilations follow. Running and timing candidates is Python's part (tuning/measure.py).
+// csrc/exec/tune.h: the compiler's part of tuning. It lists the problems of a graph with their candidates, and keeps
+// the measured choices that later compilations follow. Python runs and times the candidates (tuning/measure.py).
 #pragma once
 
 #include <memory>
@@ -10,16 +10,18 @@
 
 namespace ocl::exec {
 
-/// A problem alone and the choices for it; see schedule/tunable.h.
+/// A problem as a graph of its own, and the candidates for it; see schedule/tunable.h.
 struct TuningCase {
   std::string problem;
   ir::Graph graph;
   std::vector<schedule::Candidate> candidates;
 };
-/// What templates compete for in the graph on a device with these caps, each problem once.
+/// The problems of the graph for which several templates or parameters compete, for a device with these caps. Each
+/// problem occurs once.
 std::vector<TuningCase> tuning_cases(ir::Graph graph, const Caps& caps);
 
-/// Replaces what compilations for a device follow from now on. Thread-safe, as `measured_of`, which never returns null.
+/// set_measured replaces the choices that later compilations for a device follow. measured_of returns them and is never
+/// null. Both are thread-safe.
 void set_measured(int device, schedule::Measured measured);
 std::shared_ptr<const schedule::Measured> measured_of(int device);
 

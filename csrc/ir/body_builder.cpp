@@ -1,4 +1,4 @@
-// csrc/ir/body_builder.cpp: a loop nest written op by op; Builder's own nodes are made of it too.
+// csrc/ir/body_builder.cpp: BodyBuilder writes a loop nest op by op. Builder uses it for its own nodes too.
 #include <algorithm>
 #include <string_view>
 
@@ -94,7 +94,8 @@ int BodyBuilder::op(const std::string& name, const std::vector<int>& args) {
   Op op;
   op.code = code;
   op.dtype = types.value;
-  for (size_t i = 0; i < args.size(); ++i)  // an f16 cast is held as f32 already
+  // An f16 value is held as f32 in a body, so it needs no cast to its compute type.
+  for (size_t i = 0; i < args.size(); ++i)
     op.args.push_back(compute_type(dtypes[i]) == types.operands[i] ? args[i] : cast(args[i], types.operands[i]));
   return append(node_, std::move(op));
 }
@@ -175,12 +176,13 @@ std::vector<Value> BodyBuilder::reduce_into(const std::string& reduction, std::v
   return results;
 }
 
-/// The row, and its values in the types of the accumulators that they enter.
+/// Sets the node's reduction and its input values, each cast to the type of the accumulator that it enters.
 void BodyBuilder::set_reduction(const std::string& reduction, std::vector<int> values, DType dtype) {
   node_.kind = NodeKind::kReduce;
   node_.reduction = reduction_code(reduction);
   const ReductionFacts& row = facts(node_.reduction);
-  if (values.size() == 1 && row.inputs == 2) {  // the element's position, row-major over r*
+  // argmax and argmin also take the element's position, row-major over r*.
+  if (values.size() == 1 && row.inputs == 2) {
     IndexExpr position = 0;
     const Shape strides = contiguous_strides(node_.reduce_sizes);
     for (size_t i = 0; i < strides.size(); ++i) position = position + IndexExpr::reduce(static_cast<int>(i)) * strides[i];

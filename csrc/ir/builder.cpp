@@ -1,4 +1,4 @@
-// csrc/ir/builder.cpp: inputs, nodes and results of a graph under construction. views.cpp has the views.
+// csrc/ir/builder.cpp: inputs, nodes and results of a graph under construction. The views are in views.cpp.
 #include "csrc/ir/builder.h"
 
 #include <algorithm>
@@ -14,14 +14,14 @@ namespace {
 
 View as_view(const Value& x) { return {x.buffer, x.sizes, x.coords}; }
 
-/// A scalar as PyTorch converts it.
+/// Converts a scalar to a dtype by PyTorch's rules.
 Scalar convert(const Scalar& s, DType dtype) {
   if (dtype == DType::kBool) return {false, 0, s.is_float ? s.f != 0 : s.i != 0};
   if (is_floating(dtype)) return {true, s.is_float ? s.f : static_cast<double>(s.i), 0};
   return {false, 0, s.is_float ? static_cast<int64_t>(s.f) : s.i};
 }
 
-/// Whether buffer dimension d is element i_d of the value, for all d.
+/// True if the value is all of its buffer: element (i0, i1, ...) of the value is element (i0, i1, ...) of the buffer.
 bool whole_buffer(const Graph& graph, const Value& x) {
   if (x.kind != Value::Kind::kView) return false;
   const Buffer& buffer = graph.buffers.at(static_cast<size_t>(x.buffer));
@@ -32,7 +32,7 @@ bool whole_buffer(const Graph& graph, const Value& x) {
   return true;
 }
 
-/// Right-aligned broadcasting.
+/// Returns the common shape of the arguments, aligned at the last dimension. InternalError if they do not broadcast.
 Shape broadcast(const Graph& graph, const std::vector<Value>& args) {
   size_t rank = 0;
   for (const Value& arg : args) rank = std::max(rank, arg.sizes.size());
@@ -51,14 +51,15 @@ Shape broadcast(const Graph& graph, const std::vector<Value>& args) {
   return sizes;
 }
 
-/// Storage type of an op's result: what PyTorch gives, with f16 and bf16 where the body computes in f32.
+/// Storage dtype of an op's result by PyTorch's promotion. It may be f16 or bf16 although the body computes in f32.
 DType result_dtype(OpCode code, const std::vector<Value>& args, DType value) {
   const std::string_view rule = facts(code).dtype_rule;
   if (rule != "same" && rule != "promoted" && rule != "floating" && rule != "second") return value;
   DType stored = args.back().dtype;
   for (size_t i = rule == "second" ? 1 : 0; i < args.size(); ++i) stored = promote(stored, args[i].dtype);
   if (rule == "floating" && !is_floating(stored)) return value;
-  return stored;  // bool counted in i32 becomes bool again
+  // A sum of bools is computed in i32 and stored as bool.
+  return stored;
 }
 
 }  // namespace
@@ -161,7 +162,7 @@ std::vector<Value> Builder::reduce(const std::string& reduction, const Value& x,
     reduced[static_cast<size_t>(dim < 0 ? dim + rank : dim)] = true;
   }
   Shape outer, inner, result_sizes;
-  std::vector<IndexExpr> element, coords;  // coordinates of x over i*, r*, and of the result over i*
+  std::vector<IndexExpr> element, coords;  // Coordinates of an element of x over i* and r*, and of the result over i*.
   for (size_t i = 0; i < x.sizes.size(); ++i) {
     if (reduced[i]) {
       element.push_back(IndexExpr::reduce(static_cast<int>(inner.size())));
@@ -177,7 +178,8 @@ std::vector<Value> Builder::reduce(const std::string& reduction, const Value& x,
     }
   }
   const bool wide = row.types[0] == "wide";
-  const bool statistics = wide && row.accumulators > 1;  // welford, softmax: floating point only
+  // welford and softmax need floating point.
+  const bool statistics = wide && row.accumulators > 1;
   DType computed = compute_type(x.dtype);
   if (statistics && !is_floating(computed)) computed = DType::kF32;
   if (wide && dtype) computed = compute_type(*dtype);
@@ -225,7 +227,8 @@ Value Builder::contract(const Value& a, const Value& b, DType dtype) {
   OCL_ASSERT(a.sizes.size() == 3 && b.sizes.size() == 3, "contract takes a [b, m, k] and b [b, k, n]");
   Value left = a.kind == Value::Kind::kView ? a : copy(a), right = b.kind == Value::Kind::kView ? b : copy(b);
   const Shape sizes = {left.sizes[0], left.sizes[1], right.sizes[2]};
-  right.sizes = {sizes[0], left.sizes[2], sizes[2]};  // equal by the caller's word
+  // The caller guarantees that these sizes are equal.
+  right.sizes = {sizes[0], left.sizes[2], sizes[2]};
   const Value result = new_buffer(dtype, sizes);
   Node node;
   node.kind = NodeKind::kContract;
@@ -254,7 +257,8 @@ Value Builder::convolve(const Value& x, const Value& w, const ConvolveAttrs& att
   return result;
 }
 
-/// A tensor's strides are not negative: a flipped view is no operand of an eager op.
+/// True if a stride would be negative. PyTorch tensors have no negative strides, so a flipped view cannot be an operand
+/// of an eager op.
 static bool runs_backwards(const Value& x) {
   for (const IndexExpr& coord : x.coords) {
     for (size_t d = 0; d < x.sizes.size(); ++d) {
@@ -326,7 +330,8 @@ void Builder::output(const Value& value, const Shape& strides) {
   const auto buffer_of = [&](const Value& x) -> Buffer& { return graph.buffers.at(static_cast<size_t>(x.buffer)); };
   if (!strides.empty()) OCL_ASSERT(strides.size() == value.sizes.size(), "an output needs a stride per size");
 
-  // An input, or a buffer whose strides are decided: a window on it if it has the strides that were promised.
+  // The strides of an input, and of a buffer that was placed, are fixed. If the value has the promised strides there,
+  // the result is a window on that memory.
   if (value.kind == Value::Kind::kView && buffer_of(value).strides && buffer_of(value).dtype == value.dtype) {
     if (const auto window = strided(graph, as_view(value)); window && same_strides(strides, window->strides, value.sizes))
       return add(value, window->strides, window->offset);
@@ -349,7 +354,7 @@ Value Builder::place(const Value& value, const Shape& strides) {
     const auto window = strided(graph, as_view(value));
     if (window && window->offset.is_const(0) && same_strides(strides, window->strides, value.sizes)) return value;
   }
-  // Dimensions that were promised a stride of 0 hold one element.
+  // A dimension with a promised stride of 0 holds one element.
   Value stored = value;
   Shape kept = strides;
   for (size_t i = value.sizes.size(); i-- > 0;) {
@@ -357,7 +362,8 @@ Value Builder::place(const Value& value, const Shape& strides) {
     stored = select(stored, static_cast<int>(i), 0);
     kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(i));
   }
-  // A flexible buffer whose dimensions the value permutes takes the promised strides itself; anything else is copied.
+  // If the value permutes the dimensions of a buffer whose strides are still open, that buffer takes the promised
+  // strides. Otherwise the value is copied.
   if (!permuted_strides(stored, kept)) stored = copy(stored);
   buffer_of(stored).strides = *permuted_strides(stored, kept);
   return stored;

@@ -12,7 +12,7 @@ namespace {
 struct Row {
   const char* name;
   int bytes;
-  int category;  // 0 bool, 1 integer, 2 floating point
+  int category;  // 0: bool, 1: integer, 2: floating point.
 };
 constexpr Row kRows[] = {{"bool", 1, 0}, {"u8", 1, 1},  {"i8", 1, 1},   {"i16", 2, 1}, {"i32", 4, 1},
                          {"i64", 8, 1},  {"f16", 2, 2}, {"bf16", 2, 2}, {"f32", 4, 2}, {"f64", 8, 2}};
@@ -37,7 +37,7 @@ DType promote(DType a, DType b) {
   if (a == b) return a;
   if (row(a).category != row(b).category) return row(a).category > row(b).category ? a : b;
   if (is_floating(a)) return row(a).bytes == row(b).bytes ? DType::kF32 : (row(a).bytes > row(b).bytes ? a : b);
-  if (row(a).bytes == row(b).bytes) return DType::kI16;  // u8 with i8
+  if (row(a).bytes == row(b).bytes) return DType::kI16;  // Only u8 and i8 are left here.
   return row(a).bytes > row(b).bytes ? a : b;
 }
 

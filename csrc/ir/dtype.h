@@ -8,8 +8,8 @@ namespace ocl::ir {
 
 enum class DType : uint8_t { kBool, kU8, kI8, kI16, kI32, kI64, kF16, kBF16, kF32, kF64 };
 
-int size_bytes(DType t);    // storage: bool 1, bf16 2, ...
-const char* name(DType t);  // "f32", "bool", "i64": also in the graph's text
+int size_bytes(DType t);    // Bytes of an element in memory: bool 1, bf16 2.
+const char* name(DType t);  // "f32", "bool", "i64", as in the text of a graph.
 DType parse_dtype(const std::string& text);
 bool is_floating(DType t);
 bool is_integral(DType t, bool with_bool);

@@ -1,4 +1,4 @@
-// csrc/ir/facts.cpp: the rows of ops.def and reductions.def as tables, and what they say about dtypes.
+// csrc/ir/facts.cpp: ops.def and reductions.def as tables, and the dtype rules of their rows.
 #include "csrc/ir/facts.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ constexpr OpFacts kOps[] = {
 };
 static_assert(std::size(kOps) == static_cast<size_t>(OpCode::kCount));
 
-/// The entries of a column, without blanks around them.
+/// Splits a column of reductions.def at ';' and strips blanks.
 std::vector<std::string> entries(const std::string& column) {
   std::vector<std::string> result;
   for (size_t begin = 0; begin <= column.size();) {
@@ -101,7 +101,8 @@ OpTypes op_types(OpCode code, const std::vector<DType>& operands) {
     if (!is_floating(type)) type = DType::kF32;
     return all(type, rule == "test" ? DType::kBool : type);
   }
-  if (type == DType::kBool) type = DType::kI32;  // bools are counted
+  // A sum of bools counts them.
+  if (type == DType::kBool) type = DType::kI32;
   OCL_ASSERT(rule == "same" || rule == "promoted" || rule == "bool", std::string(row.name) + ": unknown dtype rule in ops.def");
   return all(type, rule == "bool" ? DType::kBool : type);
 }

@@ -1,4 +1,4 @@
-// csrc/ir/graph.cpp: what a graph's nodes read and write, strides and offsets of views.
+// csrc/ir/graph.cpp: the buffers that a node reads and writes; strides and offsets of views.
 #include "csrc/ir/graph.h"
 
 #include <algorithm>

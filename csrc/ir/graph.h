@@ -22,32 +22,34 @@ using Shape = std::vector<IndexExpr>;
 
 enum class BufferRole : uint8_t { kInput, kIntermediate };
 
-/// Memory with a logical shape. `strides` (elements) are given for inputs and for outputs the user sees; the layout
-/// pass chooses the others (flexible), after which every buffer has strides.
+/// Memory with a logical shape. Strides are in elements. They are given for inputs and for outputs that the user sees.
+/// The layout pass chooses all others; afterwards every buffer has strides.
 struct Buffer {
   DType dtype = DType::kF32;
   Shape sizes;
   std::optional<Shape> strides;
   BufferRole role = BufferRole::kIntermediate;
-  int input = kNone;          // position among the graph's tensor inputs
-  bool is_parameter = false;  // an input that stays the same tensor from call to call (weights)
-  bool donated = false;       // an input that this graph may overwrite
-  std::string name;           // "buf3", "in0": printed, never decides anything
+  int input = kNone;          // The position among the graph's tensor inputs; kNone for other buffers.
+  bool is_parameter = false;  // True for a weight: this input is the same tensor in every call.
+  bool donated = false;       // True if the graph may overwrite this input.
+  std::string name;           // "buf3", "in0". Only printed; no decision depends on it.
 };
 
-/// One row of ops.def.
+/// The number of a row of ops.def. The first four have no row there.
 enum class OpCode : uint16_t {
-  kLoad,      // buffer at coordinates; arg 0, if given, is a bool mask: where false the value is 0 and nothing is read
-  kConstant,  // `constant`
-  kIndex,     // `index` as an integer value of the op's dtype
-  kCast,      // arg 0 converted to dtype
+  // Loads from `buffer` at `index`. arg 0, if given, is a bool mask. Where it is false, the value is 0 and nothing is
+  // read.
+  kLoad,
+  kConstant,  // The value is `constant`.
+  kIndex,     // The value is the expression `index`, as an integer of the op's dtype.
+  kCast,      // Converts arg 0 to the op's dtype.
 #define OCL_OP(name, ...) k_##name,
 #include "csrc/ir/ops.def"
 #undef OCL_OP
   kCount
 };
 
-/// A number: integers (and bool) in `i`, floating point in `f`, by the op's dtype.
+/// A number. Integers and bools are in `i`, floating point numbers in `f`.
 struct Scalar {
   bool is_float = true;
   double f = 0;
@@ -55,36 +57,40 @@ struct Scalar {
   bool operator==(const Scalar&) const = default;
 };
 
-/// One operation of a body; its value is named by its position. Args are positions of earlier operations.
+/// One operation of a body. Its number is its position in the body; `args` are the numbers of earlier operations.
 struct Op {
   OpCode code = OpCode::kConstant;
-  DType dtype =
-      DType::kF32;  // of the value. A load gives the buffer's compute_type. f16 and bf16 appear only at casts: a cast to f16
-                    // rounds, and its value is held as f32; operands with such a dtype are read as their compute_type
+  // Dtype of the value. A load gives the buffer's compute_type. Only a cast can have f16 or bf16: it rounds to that
+  // dtype, but its value is held as f32.
+  DType dtype = DType::kF32;
   std::vector<int> args;
-  Scalar constant;               // kConstant
-  BufferId buffer = kNone;       // kLoad
-  std::vector<IndexExpr> index;  // kLoad: one coordinate per dimension of the buffer; kIndex: one expression.
-                                 // Over i*, r*, s* and v* (the value of an earlier op of this body)
+  Scalar constant;          // The value of a kConstant.
+  BufferId buffer = kNone;  // The buffer that a kLoad reads.
+  // For a kLoad, one coordinate per dimension of the buffer; for a kIndex, one expression. Both use i*, r*, s* and v*,
+  // where v3 is the value of op 3 of this body.
+  std::vector<IndexExpr> index;
 };
 
-/// Scalar program of a loop nest: a DAG in topological order.
+/// The scalar program of a loop nest. Each operation comes after its operands.
 struct Body {
   std::vector<Op> ops;
 };
 
-/// What a store does with the element that is there. kMaximum is for i32 and atomic: in whatever order, the largest value
-/// stays.
+/// What a store does with the element that is already there. kMaximum keeps the larger value. It is atomic and exists
+/// for i32 only. Its result does not depend on the order of the stores.
 enum class StoreMode : uint8_t { kWrite, kMaximum };
 
-/// Writes op `value` of the body (Map) or result `value` of the reduction (Reduce, Scan) to a buffer. A Map's value has the
-/// buffer's compute_type; a result is converted to the buffer's dtype as kCast does. A scattered store (coordinates over v*)
-/// must not write an element twice, unless the mode or equal values make the order irrelevant.
+/// Writes op `value` of the body (Map) or result `value` of the reduction (Reduce, Scan) to a buffer. A Map's value has
+/// the buffer's compute_type. A result is converted to the buffer's dtype as by kCast. A scattered store has
+/// coordinates over v*. It must not write an element twice, unless the order does not matter: the mode is kMaximum, or
+/// the values are equal.
 struct Store {
   BufferId buffer = kNone;
-  std::vector<IndexExpr> index;  // coordinates over i* (and v*; of a Scan r* as well)
+  // Coordinates over i* and v*. In a Scan also over r*. In a Reduce only over i*.
+  std::vector<IndexExpr> index;
   int value = 0;
-  int mask = kNone;  // Map, Scan: a bool op of the body; where it is false nothing is written
+  // Map, Scan: the number of a bool op. Where it is false, nothing is written.
+  int mask = kNone;
   StoreMode mode = StoreMode::kWrite;
 };
 
@@ -95,10 +101,11 @@ enum class ReductionCode : uint16_t {
   kCount
 };
 
-/// Which part of a split reduction a node is: accumulators are stored raw by kPartial and merged by kFinal.
+/// A long reduction may be split into two nodes: kPartial stores its accumulators, and kFinal merges them. kWhole is
+/// not split.
 enum class ReductionStage : uint8_t { kWhole, kPartial, kFinal };
 
-/// A window on a buffer: element (i0, i1, ...) of the view is the buffer's element at `coords`.
+/// A window on a buffer. Element (i0, i1, ...) of the view is the buffer's element at `coords`.
 struct View {
   BufferId buffer = kNone;
   Shape sizes;
@@ -106,21 +113,24 @@ struct View {
 };
 
 enum class NodeKind : uint8_t {
-  kMap,        // for i*: evaluate the body, write the stores
-  kReduce,     // for i*: reduce the body's `reduced` values over r*, write the results
-  kScan,       // for i*: for r0 in order: step the accumulators with the `reduced` values, write the results so far
-  kContract,   // out[b, m, n] = sum over k of a[b, m, k] * b[b, k, n]
-  kConvolve,   // see ConvolveKind
-  kAttention,  // see AttentionKind
-  kPack,  // out[b, j, k, c]: matrix a[b] in panels j as a kernel reads them, 0 beyond its edges; made by template choosers,
-          // with a launch
-  kCall,  // an aten op run eagerly
+  kMap,     // A loop nest: for each i*, evaluates the body and writes the stores.
+  kReduce,  // A reduction: for each i*, reduces the `reduced` values over r* and writes the results.
+  // A scan: for each i*, and for each r0 in order, updates the accumulators with the `reduced` values and writes the
+  // results so far.
+  kScan,
+  kContract,   // Matrix products: out[b, m, n] = sum over k of a[b, m, k] * b[b, k, n].
+  kConvolve,   // A convolution or one of its gradients: see ConvolveKind.
+  kAttention,  // An attention or a part of its gradient: see AttentionKind.
+  // out[b, j, k, c]: matrix a[b] cut into panels j in the order in which a kernel reads them, with zeros beyond its
+  // edges. Only template choosers make such a node, together with its launch.
+  kPack,
+  kCall,  // An aten op that runs eagerly.
 };
 
 enum class ConvolveKind : uint8_t {
-  kForward,  // operands x [n, c, h, w], w [k, c/g, r, s] -> [n, k, oh, ow]
-  kData,     // operands dy [n, k, oh, ow], w [k, c/g, r, s] -> [n, c, h, w] (also transposed convolution)
-  kWeight,   // operands x [n, c, h, w], dy [n, k, oh, ow] -> [k, c/g, r, s]
+  kForward,  // Operands x [n, c, h, w] and w [k, c/g, r, s] -> [n, k, oh, ow].
+  kData,     // Operands dy [n, k, oh, ow] and w [k, c/g, r, s] -> [n, c, h, w]. A transposed convolution is this too.
+  kWeight,   // Operands x [n, c, h, w] and dy [n, k, oh, ow] -> [k, c/g, r, s].
 };
 
 struct ConvolveAttrs {
@@ -130,27 +140,37 @@ struct ConvolveAttrs {
 };
 
 enum class AttentionKind : uint8_t {
-  kForward,   // operands q [b, h, lq, d], k [b, g, lk, d], v [b, g, lk, dv] -> out [b, h, lq, dv], sums [2, b, h, lq] in f32
-  kQuery,     // operands q, k, v, dout like out, sums, delta [b, h, lq] = sum over dv of dout * out -> dq
-  kKeyValue,  // the same operands -> dk, dv
+  // Operands q [b, h, lq, d], k [b, g, lk, d], v [b, g, lk, dv]. Results out [b, h, lq, dv] and sums [2, b, h, lq] in
+  // f32.
+  kForward,
+  // Operands q, k, v, dout (shape of out), sums, delta [b, h, lq] = sum over dv of dout * out. Result dq.
+  kQuery,
+  // The operands of kQuery. Results dk and dv.
+  kKeyValue,
 };
 
-/// s = scale * q k^T + mask, p = softmax(s) along lk, out = dropout(p) v; head i of q belongs to head i / (h / g) of k and v.
-/// sums[0] is the row's largest s, sums[1] the sum of exp(s - sums[0]): apart, for where all of s is hugely negative, the log
-/// of the sum would be lost beside it; a row that sees nothing has zeros. Behind the operands of the kind, if given: mask [b,
-/// h, lq, lk], bool (false: not seen) or floating (added), then state, i64 [2] = (seed, offset) of Philox. Element (b, h, i, j)
-/// of p is dropped if word j % 4 of philox(seed, offset, ((b * heads + h) * lq + i) * ceil(lk / 4) + j / 4) is, as a number in
-/// [0, 1), below `dropout`; the others are divided by 1 - dropout.
+/// s = scale * q k^T + mask, p = softmax(s) along lk, out = dropout(p) v. Head i of q uses head i / (h / g) of k and v.
+///
+/// sums[0] is the largest s of the row; sums[1] is the sum of exp(s - sums[0]). They are stored separately: if all of s
+/// is hugely negative, the logarithm of the sum would be lost when added to the maximum. A row whose keys are all
+/// masked has zeros.
+///
+/// Two optional operands follow those of the kind. The mask [b, h, lq, lk] is bool (false: masked) or floating point
+/// (added to s). The random state is i64 [2] = (seed, offset) of Philox.
+///
+/// Element (b, h, i, j) of p is dropped if its random number is below `dropout`; the others are divided by 1 - dropout.
+/// The number is word j % 4 of philox(seed, offset, ((b * heads + h) * lq + i) * ceil(lk / 4) + j / 4), scaled to [0,
+/// 1).
 struct AttentionAttrs {
   AttentionKind kind = AttentionKind::kForward;
   double scale = 1;
   double dropout = 0;
-  bool causal = false;    // i sees j <= i
-  bool masked = false;    // there is a mask
-  bool nan_rows = false;  // a row of q that sees nothing gives nan; otherwise 0
+  bool causal = false;    // Row i uses only columns j <= i.
+  bool masked = false;    // The operands include a mask.
+  bool nan_rows = false;  // A row whose keys are all masked gives nan instead of 0.
 };
 
-/// Where a node comes from: for errors, explain and the profiler.
+/// The aten op and the source line from which a node was made, for errors, explain and the profiler.
 struct Origin {
   std::string op;      // "aten.relu.default"
   std::string source;  // "model.py:61"
@@ -159,65 +179,73 @@ struct Origin {
 struct Node {
   NodeKind kind = NodeKind::kMap;
   Origin origin;
-  Shape sizes;  // loops i0 ..: kMap, kReduce, kScan; kContract: {b, m, n}; kConvolve, kAttention: the first output's sizes
-  Shape reduce_sizes;  // loops r0 ..: kReduce; kScan: one; kContract: {k}
-  Body body;           // kMap, kReduce, kScan
+  // For kMap, kReduce and kScan, the extents of the loops i0, i1, ...; for kContract {b, m, n}; for kConvolve and
+  // kAttention the sizes of the first output.
+  Shape sizes;
+  // The extents of the loops r0, r1, ... of a kReduce, of the loop r0 of a kScan, and {k} for kContract.
+  Shape reduce_sizes;
+  Body body;  // The scalar program of a kMap, kReduce or kScan.
   std::vector<Store> stores;
   ReductionCode reduction = ReductionCode::kCount;
   ReductionStage stage = ReductionStage::kWhole;
-  std::vector<int> reduced;       // kReduce, kScan: body ops that enter the reduction (one per input of its row)
-  int reset = kNone;              // kScan: a bool op of the body; where it is true the accumulators start afresh
-  std::vector<View> operands;     // kContract, kConvolve, kAttention, kCall. A template may give a forward kConvolve a third,
-                                  // the bias [k] of its channels
-  std::vector<BufferId> outputs;  // kContract, kConvolve: one; kAttention, kCall: several. Map and Reduce write by stores.
-                                  // A template may add to a forward kConvolve statistics of its channels over all else, of the
-                                  // first output's elements in parts: f32 [3, parts, k], mean, m2 and count
+  // For kReduce and kScan, the ops of the body that are the inputs of the reduction.
+  std::vector<int> reduced;
+  // For kScan, a bool op of the body. Where it is true, the accumulators start again.
+  int reset = kNone;
+  // Operands of kContract, kConvolve, kAttention and kCall. A template may add the bias [k] to a forward kConvolve as a
+  // third operand.
+  std::vector<View> operands;
+  // Outputs: one for kContract and kConvolve, several for kAttention and kCall; Map and Reduce have stores instead. A
+  // template may add statistics to a forward kConvolve: f32 [3, slices, k] with the mean, m2 and count of each channel
+  // over a slice of the first output.
+  std::vector<BufferId> outputs;
   ConvolveAttrs convolve;
   AttentionAttrs attention;
-  bool reduced_precision = false;  // kContract, kConvolve, kAttention: TF32-like rounding of inputs is allowed
-  int call = kNone;                // kCall: index in the list that Python keeps
+  bool reduced_precision = false;  // The inputs of a kContract, kConvolve or kAttention may be rounded to TF32.
+  int call = kNone;                // The index of a kCall in the list of calls that Python keeps.
 };
 
-/// What the caller gets: a strided window on a buffer (possibly an input). Empty strides: the whole buffer in whatever dense
-/// layout the layout pass gives it.
+/// A result of the graph: a strided window on a buffer, which may be an input. Empty strides stand for the whole buffer
+/// in the dense layout that the layout pass chooses.
 struct Output {
   BufferId buffer = kNone;
   Shape sizes;
-  Shape strides;     // elements; empty (for a buffer of one dimension or more): the buffer's own
-  IndexExpr offset;  // elements
+  // Strides in elements. If empty although there are dimensions, the output has the strides of its buffer.
+  Shape strides;
+  IndexExpr offset;  // Offset in elements.
 };
 
 struct Graph {
   std::vector<Buffer> buffers;
   std::vector<Node> nodes;
-  std::vector<BufferId> inputs;  // tensor inputs in order
-  int symbols = 0;               // s0 .. s(n-1): integer arguments in order
+  std::vector<BufferId> inputs;  // The tensor inputs, in the order of the call.
+  int symbols = 0;               // Number of size symbols s0, s1, ..., which are the integer arguments in order.
   std::vector<Range> symbol_ranges;
   std::vector<Output> outputs;
 
   BufferId add_buffer(Buffer buffer);
   NodeId add_node(Node node);
-  /// Ranges of the size symbols, plus the loops of `node` if given.
+  /// Ranges of the size symbols, and of the loops of `node` if it is given.
   Ranges ranges(const Node* node = nullptr) const;
-  /// Readable text with everything that the graph holds; parse_graph (parse.h) reads it back exactly. Without origins it is a
-  /// cache key that equal graphs from different source lines share.
+  /// Text with everything that the graph holds. parse_graph (parse.h) reads it back exactly. Without origins, equal
+  /// graphs from different source lines have equal text, so it serves as a cache key.
   std::string str(bool origins = true) const;
 };
 
-/// Whether the node reduces: it has loops r*, `reduced` values and results (kReduce, kScan).
+/// True for kReduce and kScan, which have loops r*, `reduced` values and results.
 inline bool is_reduction(const Node& node) { return node.kind == NodeKind::kReduce || node.kind == NodeKind::kScan; }
-/// Whether the store may leave elements that its coordinates name as they were, or combine with them.
+/// True if the store may keep or combine with the element that is already there.
 inline bool is_partial(const Store& store) { return store.mask != kNone || store.mode != StoreMode::kWrite; }
 
-/// Buffers that a node reads and writes (a buffer may be in both).
+/// The buffers that a node reads, and those that it writes. A buffer may be in both lists.
 std::vector<BufferId> reads(const Node& node);
 std::vector<BufferId> writes(const Node& node);
 
 /// Row-major strides in elements.
 Shape contiguous_strides(const Shape& sizes);
-/// Element offset of coordinates: sum of coordinate * stride, simplified. The buffer must have strides.
+/// Element offset of `coords`: the sum of coordinate * stride, simplified. The buffer must have strides.
 IndexExpr linear_offset(const Buffer& buffer, const std::vector<IndexExpr>& coords, const Ranges& ranges);
-/// Strides and offset of a view if it is a strided window (the buffer must have strides); nullopt otherwise.
+/// Strides and offset of a view in elements; nullopt if the view is no strided window. The buffer must have strides.
 struct Strided {
   Shape strides;
   IndexExpr offset;

@@ -1,4 +1,4 @@
-// csrc/ir/index_division.cpp: construction of quotients, remainders, minima and maxima in canonical form.
+// csrc/ir/index_division.cpp: builds quotients, remainders, minima and maxima in canonical form.
 #include <algorithm>
 #include <iterator>
 #include <numeric>
@@ -10,8 +10,8 @@ namespace ocl::ir {
 
 namespace {
 
-/// What floordiv and mod share: a = divisor * whole + rest, where whole takes the terms that divide; then rest and divisor
-/// without their common factor.
+/// The step that floordiv and mod share: a = divisor * whole + rest. `whole` collects the terms of a that the divisor
+/// divides. Then `rest` and `divisor` lose their common factor `common`.
 struct Division {
   IndexExpr whole, rest, divisor;
   Term common{1, {}};
@@ -36,12 +36,12 @@ Division prepare_division(const IndexExpr& a, const IndexExpr& b) {
   d.whole = from_terms(std::move(whole));
   d.rest = from_terms(std::move(rest));
   if (d.rest.is_const(0)) return d;
-  // A sum as divisor may still divide the whole of a: (i0*s0 + i0) // (s0 + 1).
+  // A divisor that is a sum may divide all of a, as in (i0*s0 + i0) // (s0 + 1).
   if (by.size() > 1) {
     if (auto q = divide_exact(d.rest, b)) return {d.whole + *q, 0, b, {1, {}}};
   }
 
-  // Common factor of all terms on both sides: symbols always; the constant's content unless only the additive constant differs.
+  // Cancel the factor that all terms on both sides share: symbols, and the greatest common divisor of the coefficients.
   const Terms rest_terms = terms_of(d.rest);
   int64_t content = 0;
   for (const Term& term : by) content = std::gcd(content, term.coefficient);
@@ -67,8 +67,8 @@ Division prepare_division(const IndexExpr& a, const IndexExpr& b) {
   return d;
 }
 
-/// The greatest g > 1 that divides the positive constant divisor and all coefficients of e but its additive constant; 1 if
-/// there is none.
+/// The greatest g > 1 that divides the positive constant divisor and every coefficient of e except its additive
+/// constant. 1 if there is none, or if e has no additive constant.
 int64_t inner_content(const IndexExpr& e, const IndexExpr& divisor) {
   if (!divisor.is_const() || divisor.constant() <= 0) return 1;
   int64_t g = divisor.constant();
@@ -134,7 +134,8 @@ IndexExpr min_or_max(IndexOp op, const IndexExpr& a, const IndexExpr& b) {
   const bool is_min = op == IndexOp::kMin;
   const IndexExpr difference = a - b;
   if (difference.is_const()) return (difference.constant() <= 0) == is_min ? a : b;
-  for (const auto& [outer, inner] : {std::pair(a, b), std::pair(b, a)}) {  // min(min(x, y), x) = min(x, y); constants meet
+  // min(min(x, y), x) = min(x, y). Two constants become one.
+  for (const auto& [outer, inner] : {std::pair(a, b), std::pair(b, a)}) {
     if (inner.op() != op) continue;
     for (int i = 0; i < 2; ++i) {
       const IndexExpr between = outer - inner.args()[static_cast<size_t>(i)];

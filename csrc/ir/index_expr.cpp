@@ -16,14 +16,14 @@ struct IndexExpr::Node {
   Symbol symbol;
   std::vector<IndexExpr> args;
   size_t hash = 0;
-  int count = 1;  // nodes of the tree
+  int count = 1;  // Nodes of the tree below and including this one.
 };
 
 namespace {
 
-constexpr size_t kMaxTerms = 128;  // a product with more terms than this stays a product
+constexpr size_t kMaxTerms = 128;  // A product that would have more terms than this is not expanded.
 
-// Wrapping arithmetic that remembers that it wrapped.
+// Arithmetic modulo 2^64. It sets index_overflow() when a result does not fit.
 int64_t wrap_add(int64_t a, int64_t b) {
   int64_t result = 0;
   if (__builtin_add_overflow(a, b, &result)) index_overflow() = true;
@@ -43,7 +43,7 @@ int compare(const std::vector<IndexExpr>& a, const std::vector<IndexExpr>& b) {
   return a.size() == b.size() ? 0 : (a.size() < b.size() ? -1 : 1);
 }
 
-/// Order of terms in a sum: by factors, the constant last.
+/// Order of the terms of a sum: by factors, the constant last.
 bool term_less(const Term& a, const Term& b) {
   if (a.factors.empty() || b.factors.empty()) return !a.factors.empty() && b.factors.empty();
   return compare(a.factors, b.factors) < 0;
@@ -89,7 +89,7 @@ IndexExpr make_node(IndexOp op, std::vector<IndexExpr> args) {
 }
 
 IndexExpr::IndexExpr(int64_t value) {
-  constexpr int64_t kLow = -1, kHigh = 64;  // made once: most constants are among these
+  constexpr int64_t kLow = -1, kHigh = 64;  // These constants are made once, because most constants are among them.
   static const auto small = [] {
     std::vector<std::shared_ptr<const Node>> nodes;
     for (int64_t v = kLow; v <= kHigh; ++v)
@@ -201,8 +201,8 @@ std::optional<Term> divide(const Term& term, const Term& divisor) {
 std::optional<IndexExpr> divide_exact(const IndexExpr& e, const IndexExpr& divisor) {
   if (divisor.is_const(0)) return {};
   if (divisor.is_const(1)) return e;
-  // Polynomial long division. The leading term of the divisor is its first, which is its largest in the order of terms_of: any
-  // fixed choice ends, because each step removes one term of the rest; the bound stops the cases that only move terms around.
+  // Polynomial long division. Each step divides a term of the rest by the divisor's first term. The bound on the steps
+  // ends divisions that only replace terms by others.
   const Terms by = terms_of(divisor);
   IndexExpr rest = e, quotient = 0;
   for (size_t steps = terms_of(e).size() + 1; steps > 0 && !rest.is_const(0); --steps) {
@@ -245,7 +245,7 @@ IndexExpr operator*(const IndexExpr& a, const IndexExpr& b) {
   if (b.is_const(1)) return a;
   if (a.is_const(0) || b.is_const(0)) return 0;
   Terms left = terms_of(a), right = terms_of(b);
-  if (left.size() * right.size() > kMaxTerms) {  // too long to expand: the sums become factors
+  if (left.size() * right.size() > kMaxTerms) {  // Too long to expand: both sums stay factors.
     if (left.size() > 1) left = {Term{1, {a}}};
     if (right.size() > 1) right = {Term{1, {b}}};
   }
@@ -266,7 +266,7 @@ IndexExpr product(const std::vector<IndexExpr>& factors) {
 
 namespace {
 
-/// Rebuilds a node from other args, with all folding of construction.
+/// Builds a node again from other args, so that it is folded like any new expression.
 IndexExpr rebuild(IndexOp op, const std::vector<IndexExpr>& args) {
   switch (op) {
     case IndexOp::kAdd: {

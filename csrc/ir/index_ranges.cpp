@@ -1,6 +1,5 @@
-// csrc/ir/index_ranges.cpp: what is known of index expressions: bounds, signs, divisors.
-// Numbers go by interval arithmetic; where sizes are symbols, loops are replaced by their ends (Prover), so that i0*s1 + i1 <
-// s0*s1 is known.
+// csrc/ir/index_ranges.cpp: proves bounds, signs and divisors of index expressions. Numbers use interval arithmetic.
+// Where sizes are symbolic, the Prover replaces loops by their ends, and so proves that i0*s1 + i1 < s0*s1.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -44,7 +43,7 @@ Range mod_range(const Range& a, const Range& b) {
   return {-kInfinity, kInfinity, 1};
 }
 
-/// The atoms of a polynomial: factors of its terms that are no plain size symbol, each once.
+/// The factors of the terms of e that are not size symbols, each once.
 std::vector<IndexExpr> loop_atoms(const IndexExpr& e) {
   std::vector<IndexExpr> atoms;
   for (const Term& term : terms_of(e))
@@ -55,7 +54,7 @@ std::vector<IndexExpr> loop_atoms(const IndexExpr& e) {
   return atoms;
 }
 
-/// e = coefficient * atom + rest; nullopt if the atom occurs twice in a term.
+/// e = coefficient * atom + rest. nullopt if the atom occurs twice in a term.
 std::optional<Affine> affine_in_atom(const IndexExpr& e, const IndexExpr& atom) {
   Terms with, without;
   for (Term& term : terms_of(e)) {
@@ -70,12 +69,12 @@ std::optional<Affine> affine_in_atom(const IndexExpr& e, const IndexExpr& atom) 
   return Affine{from_terms(std::move(with)), from_terms(std::move(without))};
 }
 
-/// Proves bounds by replacing loops, mods and divisions by their bounds, which are polynomials of the sizes.
+/// Proves bounds by replacing loops, remainders and quotients by their own bounds, which are polynomials of the sizes.
 class Prover {
  public:
   explicit Prover(const Ranges& ranges) : ranges_(ranges) {}
 
-  /// e >= 0 for all values.
+  /// True if e >= 0 is proved for all values.
   bool nonnegative(const IndexExpr& e, int depth = 0) const {
     if (e.is_const()) return e.constant() >= 0;
     if (ranges_.of(e).low >= 0) return true;
@@ -87,7 +86,8 @@ class Prover {
       const bool grows = nonnegative(affine->coefficient, depth + 1);
       if (!grows && !nonnegative(affine->coefficient * -1, depth + 1)) continue;
       const auto bound = grows ? lower(atom, depth + 1) : upper(atom, depth + 1);
-      if (bound) return nonnegative(affine->coefficient * *bound + affine->rest, depth + 1);  // the first will do: no search
+      // Only the first bound is tried. A search over all would take exponential time.
+      if (bound) return nonnegative(affine->coefficient * *bound + affine->rest, depth + 1);
     }
     return false;
   }
@@ -97,7 +97,7 @@ class Prover {
 
   bool positive(const IndexExpr& e, int depth) const { return nonnegative(e - 1, depth); }
 
-  /// Sizes written as low + t with t >= 0: nonnegative if all coefficients are.
+  /// Writes each size as low + t with t >= 0. The polynomial is nonnegative if all coefficients then are.
   bool nonnegative_polynomial(const IndexExpr& e) const {
     std::map<Symbol, IndexExpr> shift;
     const Terms terms = terms_of(e);
@@ -123,7 +123,7 @@ class Prover {
     return std::all_of(merged.begin(), merged.end(), [](const Term& term) { return term.coefficient >= 0; });
   }
 
-  /// A bound of an atom that is longer in nothing but sizes.
+  /// A lower bound of an atom, in which only sizes occur.
   std::optional<IndexExpr> lower(const IndexExpr& atom, int depth) const {
     if (depth > kDepth) return {};
     switch (atom.op()) {
@@ -150,13 +150,13 @@ class Prover {
         if (const auto extent = ranges_.extent(atom.symbol())) return *extent - 1;
         break;
       case IndexOp::kFloorDiv: {
-        // x // n <= (upper(x)) // n; written as q where x <= q*n + n - 1.
+        // x // n <= upper(x) // n.
         const IndexExpr& n = atom.args()[1];
         if (n.uses(SymbolKind::kLoop) || n.uses(SymbolKind::kReduce) || !positive(n, depth)) break;
         if (const auto x = upper_of_sum(atom.args()[0], depth)) {
           const IndexExpr q = floordiv(*x, n);
-          if (q.op() == IndexOp::kFloorDiv) break;  // no progress
-          // floordiv leaves a remainder as (c // n); with -n <= c < 0 it is -1, with 0 <= c < n it is 0
+          if (q.op() == IndexOp::kFloorDiv) break;  // No progress: this is again a quotient.
+          // floordiv leaves a remainder as c // n. It is -1 for -n <= c < 0, and 0 for 0 <= c < n.
           Terms terms;
           for (Term& term : terms_of(q)) {
             if (term.coefficient == 1 && term.factors.size() == 1 && term.factors[0].op() == IndexOp::kFloorDiv) {
@@ -186,7 +186,7 @@ class Prover {
     return IndexExpr(high);
   }
 
-  /// Upper bound of a sum in which every atom has a coefficient of known sign.
+  /// Upper bound of a sum. nullopt if the sign of some atom's coefficient is unknown.
   std::optional<IndexExpr> upper_of_sum(const IndexExpr& e, int depth) const {
     IndexExpr result = e;
     for (const IndexExpr& atom : loop_atoms(e)) {
@@ -211,7 +211,7 @@ void Ranges::set(Symbol s, Range range) { ranges_[s] = range; }
 
 void Ranges::set_extent(Symbol s, const IndexExpr& extent) {
   extents_.insert_or_assign(s, extent);
-  // A loop that runs has an extent of at least 1, and so has every factor of it that is a size.
+  // A loop that runs has an extent of at least 1. So has every size that is a factor of the extent.
   if (extent.op() == IndexOp::kSymbol || extent.op() == IndexOp::kMul) {
     const Term term = terms_of(extent)[0];
     for (const IndexExpr& factor : term.factors) {
@@ -253,7 +253,8 @@ Range Ranges::of(const IndexExpr& e) const {
         const Range r = of(e.args()[i]);
         const int64_t divisor = saturate(static_cast<__int128>(result.divisor) * r.divisor);
         result = multiply_ranges(result, r);
-        if (i > 0 && e.args()[i] == e.args()[i - 1] && result.low < 0 && i == 1) result.low = 0;  // a square
+        // A square is not negative.
+        if (i > 0 && e.args()[i] == e.args()[i - 1] && result.low < 0 && i == 1) result.low = 0;
         result.divisor = infinite(divisor) ? 1 : divisor;
       }
       return result;
@@ -283,7 +284,8 @@ Range Ranges::of(const IndexExpr& e) const {
 
 bool Ranges::known_nonnegative(const IndexExpr& e) const {
   const bool before = std::exchange(index_overflow(), false);
-  const bool proved = Prover(*this).nonnegative(e) && !index_overflow();  // bounds multiplied beyond 64 bits prove nothing
+  // If a bound overflows 64 bits, nothing is proved.
+  const bool proved = Prover(*this).nonnegative(e) && !index_overflow();
   index_overflow() = before;
   return proved;
 }

@@ -1,5 +1,5 @@
-// csrc/ir/index_simplify.cpp: the rewrites of index expressions that need to know ranges. Each is a function of one node, tried
-// in the order written; every one is equal for all values in the ranges.
+// csrc/ir/index_simplify.cpp: rewrites of index expressions that use ranges. Each is a function of one node and gives
+// an expression that is equal for all values in the ranges. They are tried in the order of the code.
 #include <algorithm>
 #include <numeric>
 
@@ -51,7 +51,7 @@ class Simplifier {
     return ranges_.known_nonnegative(e) && ranges_.known_less(e, end);
   }
 
-  /// A symbol that can have only one value.
+  /// Replaces a symbol that can have only one value by that value.
   IndexExpr single_value(const IndexExpr& e) const {
     if (e.is_const()) return e;
     const Range r = ranges_.of(e);
@@ -60,8 +60,8 @@ class Simplifier {
 
   // ---- division ----
 
-  /// Splits a = g*y + r with 0 <= r < g and b = g*d; gives y, d, r. Tries g among the terms of a and b itself, largest part
-  /// first.
+  /// Splits a = g*y + r with 0 <= r < g and b = g*d. The candidates for g are b and the loop-free part of each term of
+  /// a, in the order of the terms.
   struct Split {
     IndexExpr y, d, r, g;
   };
@@ -69,7 +69,7 @@ class Simplifier {
     const Terms terms = terms_of(a);
     std::vector<IndexExpr> candidates = {b};
     for (const Term& term : terms) {
-      Term size{term.coefficient, {}};  // the part of the term without loops
+      Term size{term.coefficient, {}};  // The factors of the term that are no loops or values.
       for (const IndexExpr& factor : term.factors)
         if (!factor.uses(SymbolKind::kLoop) && !factor.uses(SymbolKind::kReduce) && !factor.uses(SymbolKind::kValue))
           size.factors.push_back(factor);
@@ -103,7 +103,7 @@ class Simplifier {
     return {};
   }
 
-  /// Terms whose factors may be composite.
+  /// The sum of terms whose factors need not be atoms.
   static IndexExpr sum_of(const Terms& terms) {
     IndexExpr sum = 0;
     for (const Term& term : terms) sum = sum + IndexExpr(term.coefficient) * product(term.factors);
@@ -114,7 +114,7 @@ class Simplifier {
     const IndexExpr e = floordiv(a, b);
     if (e.op() != IndexOp::kFloorDiv) {
       if (e.op() != IndexOp::kAdd) return e;
-      IndexExpr sum = 0;  // whole part + the division of the rest
+      IndexExpr sum = 0;  // Sum of the parts that are already divided, and of the quotient that is left.
       for (const IndexExpr& arg : e.args())
         sum = sum + (arg.op() == IndexOp::kFloorDiv ? divide_rest(arg.args()[0], arg.args()[1]) : arg);
       return sum;

@@ -1,5 +1,5 @@
-// csrc/ir/index_terms.h: an index expression as a polynomial: a sum of integer * product of atoms. Shared by
-// index_expr.cpp, index_division.cpp and index_simplify.cpp; nobody else includes it.
+// csrc/ir/index_terms.h: an index expression as a polynomial, a sum of coefficient * product of atoms. Only the
+// index_*.cpp files and print.cpp include this header.
 #pragma once
 
 #include <optional>
@@ -9,35 +9,35 @@
 
 namespace ocl::ir {
 
-/// coefficient * product of factors. Factors are symbols, floordiv, mod, min, max, in canonical order; none: a constant. A
-/// product of sums too long to expand keeps the sums as factors.
+/// coefficient * product of factors. A factor is a symbol, floordiv, mod, min or max, in canonical order. A constant
+/// has no factors. If a product of sums is too long to expand, its sums are factors.
 struct Term {
   int64_t coefficient = 0;
   std::vector<IndexExpr> factors;
 };
 using Terms = std::vector<Term>;
 
-/// The order of factors in a term.
+/// Canonical order of the factors in a term.
 inline bool factor_less(const IndexExpr& a, const IndexExpr& b) { return IndexExpr::order(a, b) < 0; }
 
 /// The terms of e, in canonical order; empty for 0.
 Terms terms_of(const IndexExpr& e);
 IndexExpr from_terms(Terms terms);
 IndexExpr from_term(const Term& term);
-/// A node as it is, without folding.
+/// Makes a node without folding.
 IndexExpr make_node(IndexOp op, std::vector<IndexExpr> args);
-/// term / divisor, if every coefficient and factor divides.
+/// term / divisor; nullopt if the coefficient or the factors do not divide.
 std::optional<Term> divide(const Term& term, const Term& divisor);
-/// e / divisor as a polynomial, if all terms divide. `divisor` may be a sum.
+/// e / divisor as a polynomial; nullopt if it is no polynomial. `divisor` may be a sum.
 std::optional<IndexExpr> divide_exact(const IndexExpr& e, const IndexExpr& divisor);
-/// Number of nodes: what `simplify` never increases.
+/// Number of nodes of the tree. `simplify` never increases it.
 int node_count(const IndexExpr& e);
 
-/// Set when a coefficient did not fit 64 bits since it was last cleared; such an expression is kept modulo 2^64, and proves
-/// nothing.
+/// True if a coefficient did not fit 64 bits since the flag was last cleared. The expression then holds values modulo
+/// 2^64, and bounds computed from it prove nothing.
 bool& index_overflow();
 
-/// Floor division and mod of integers as in Python; the divisor is not 0.
+/// Floor division and remainder of integers as in Python. The divisor must not be 0.
 int64_t floor_divide(int64_t a, int64_t b);
 int64_t floor_mod(int64_t a, int64_t b);
 

@@ -1,4 +1,4 @@
-// csrc/ir/parse.cpp: reads what print.cpp writes; the grammar is at the head of print.cpp.
+// csrc/ir/parse.cpp: reads the text that print.cpp writes. The grammar is at the head of print.cpp.
 #include "csrc/ir/parse.h"
 
 #include <cctype>
@@ -14,7 +14,7 @@ namespace ocl::ir {
 
 namespace {
 
-/// Reads tokens of one line.
+/// Reads the tokens of one line.
 class Scanner {
  public:
   Scanner(const std::string& text, int line) : text_(text), line_(line) {}
@@ -32,7 +32,7 @@ class Scanner {
     if (!end()) error("the end");
   }
 
-  /// Takes `token` if it comes next; a word only as a whole.
+  /// Consumes `token` if it comes next. A word must match as a whole.
   bool take(const std::string& token) {
     blanks();
     if (text_.compare(at_, token.size(), token) != 0) return false;
@@ -45,7 +45,8 @@ class Scanner {
     if (!take(token)) error("'" + token + "'");
   }
 
-  std::string word() {  // up to a blank or a bracket
+  // Reads up to a blank or '['.
+  std::string word() {
     blanks();
     const size_t begin = at_;
     while (at_ < text_.size() && !std::isspace(static_cast<unsigned char>(text_[at_])) && text_[at_] != '[') ++at_;
@@ -79,7 +80,7 @@ class Scanner {
     return value;
   }
 
-  /// "b3", "v12": a letter and a number.
+  /// Reads a letter and a number, as in "b3" or "v12".
   int numbered(const char* letter) {
     blanks();
     if (text_.compare(at_, 1, letter) != 0) error(std::string(letter) + "<number>");
@@ -149,7 +150,8 @@ class Scanner {
     blanks();
     if (at_ >= text_.size()) error("an expression");
     if (std::isdigit(static_cast<unsigned char>(text_[at_]))) {
-      uint64_t value = 0;  // 2^63 may follow a minus
+      // Unsigned, because 2^63 may follow a minus.
+      uint64_t value = 0;
       const auto [end, problem] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
       if (problem != std::errc()) error("an integer of 64 bits");
       at_ = static_cast<size_t>(end - text_.data());
@@ -183,7 +185,8 @@ class GraphParser {
       ++line;
       try {
         parse_line(text.substr(begin, end - begin), line);
-      } catch (const Error& error) {  // an unknown op, reduction or dtype
+      } catch (const Error& error) {
+        // Adds the line to errors about an unknown op, reduction or dtype.
         const std::string message = error.what();
         fail(ErrorKind::kConfig, message.starts_with("line ") ? message : "line " + std::to_string(line) + ": " + message);
       }

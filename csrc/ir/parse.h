@@ -5,7 +5,7 @@
 
 namespace ocl::ir {
 
-/// Throws ConfigError with a line number on text that is no graph.
+/// Reads the text of Graph::str(). ConfigError with the line number if the text is no graph.
 Graph parse_graph(const std::string& text);
 
 }  // namespace ocl::ir

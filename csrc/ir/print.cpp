@@ -1,4 +1,4 @@
-// csrc/ir/print.cpp: graphs and index expressions as text; parse.cpp reads it back.
+// csrc/ir/print.cpp: prints graphs and index expressions as text. parse.cpp reads it back. The grammar by example:
 //   symbol s0 1..1024 divisor 8
 //   buffer b0 in0 f32 [s0, 64] strides [64, 1] input 0 parameter donated
 //   node map [s0, 64]  # aten.relu.default @ model.py:61
@@ -46,7 +46,7 @@ std::string magnitude(int64_t value) {
   return text[0] == '-' ? text.substr(1) : text;
 }
 
-/// A term without its sign.
+/// Text of a term without its sign.
 std::string unsigned_term(const Term& term) {
   if (term.factors.empty()) return magnitude(term.coefficient);
   if (term.factors.size() == 1 && (term.coefficient == 1 || term.coefficient == -1)) {
@@ -73,13 +73,14 @@ std::string number(const Scalar& s) {
   if (std::isnan(s.f)) return "nan";
   if (std::isinf(s.f)) return s.f < 0 ? "-inf" : "inf";
   char buffer[64];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, s.f).ptr;  // the shortest text that reads back exactly
+  // to_chars gives the shortest text that reads back exactly.
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, s.f).ptr;
   std::string text(buffer, end);
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
 }
 
-/// One line, no '#', so that it can stand behind one.
+/// The origin as a comment at the end of a line. It must not contain a line break.
 std::string comment(const Origin& origin) {
   if (origin.op.empty() && origin.source.empty()) return "";
   std::string text = origin.op + " @ " + origin.source;

@@ -1,5 +1,5 @@
-// csrc/ir/simplify.cpp: one pass over bodies (simplify_body.cpp), then equal nodes become one and dead nodes go.
-// Buffers keep their ids: one that nothing touches any more simply stays in the table.
+// csrc/ir/simplify.cpp: simplifies each body (simplify_body.cpp), merges equal nodes and removes dead nodes. Buffers
+// keep their ids; an unused buffer stays in the table.
 #include "csrc/ir/simplify.h"
 
 #include <algorithm>
@@ -19,14 +19,14 @@ Shape simplified(const Shape& exprs, const Ranges& ranges) {
   return result;
 }
 
-/// A fresh buffer of the graph that one node writes.
+/// True for an intermediate buffer that exactly one node writes.
 bool is_plain_result(const Graph& graph, BufferId id, const std::map<BufferId, int>& writers) {
   const Buffer& buffer = graph.buffers[static_cast<size_t>(id)];
   return buffer.role == BufferRole::kIntermediate && writers.at(id) == 1;
 }
 
-/// Text of what the node computes, without where it goes; the contents that it reads are told apart by how often they were
-/// written.
+/// Text of what the node computes, without the buffers that it writes. A buffer that it reads is named with the number
+/// of writes so far, because its contents change with each write.
 std::string computation(const Graph& graph, const Node& node, const std::map<BufferId, int>& version) {
   Graph alone;
   Node masked = node;
@@ -62,7 +62,7 @@ void replace_buffers(Graph& graph, const std::map<BufferId, BufferId>& with) {
   for (Output& output : graph.outputs) replace(output.buffer);
 }
 
-/// Equal nodes compute once. Calls stay: an eager op may draw random numbers.
+/// Merges nodes that compute the same. Calls are not merged, because an eager op may draw random numbers.
 bool merge_equal_nodes(Graph& graph) {
   std::map<BufferId, int> writers, version;
   for (const Node& node : graph.nodes)
@@ -81,7 +81,8 @@ bool merge_equal_nodes(Graph& graph) {
     if (added) continue;
     const std::vector<BufferId> first = writes(graph.nodes[it->second]);
     if (first.size() != written.size()) continue;
-    // Two results of the graph stay two tensors, for the caller may write to one; of two promised layouts, one would be broken.
+    // Two results of the graph must stay two tensors, because the caller may write to one of them. Two buffers with
+    // different promised layouts cannot become one.
     const auto is_output = [&](BufferId id) {
       return std::any_of(graph.outputs.begin(), graph.outputs.end(), [&](const Output& output) { return output.buffer == id; });
     };
@@ -98,13 +99,14 @@ bool merge_equal_nodes(Graph& graph) {
       auto& a = graph.buffers[static_cast<size_t>(first[k])].strides;
       if (!a) a = graph.buffers[static_cast<size_t>(written[k])].strides;
     }
-    replace_buffers(graph, step);  // at once, so that chains of equal nodes merge in this same walk
+    // Replaced at once, so that this walk also merges nodes that have become equal.
+    replace_buffers(graph, step);
     changed = true;
   }
   return changed;
 }
 
-/// A node whose results nobody reads, gives out, or can see in an input.
+/// Removes nodes whose results no node and no output uses, and that write to no input.
 bool drop_dead_nodes(Graph& graph) {
   std::set<BufferId> live;
   for (const Output& output : graph.outputs) live.insert(output.buffer);
@@ -143,7 +145,8 @@ bool simplify(Graph& graph) {
   }
   merge_equal_nodes(graph);
   if (drop_dead_nodes(graph))
-    for (Node& node : graph.nodes) simplify_body(graph, node);  // stores that went may leave dead ops
+    // Removing a store may leave dead ops in its body.
+    for (Node& node : graph.nodes) simplify_body(graph, node);
   return graph.str() != before;
 }
 

@@ -5,7 +5,8 @@
 
 namespace ocl::ir {
 
-/// Constant folding, common subexpressions, casts of casts, dead ops inside bodies, dead nodes. Returns whether it changed.
+/// Simplifies the graph in place: folds constants, merges equal expressions and nodes, removes redundant casts, dead
+/// ops and dead nodes. Returns true if something changed.
 bool simplify(Graph& graph);
 
 }  // namespace ocl::ir

@@ -1,5 +1,5 @@
-// csrc/ir/simplify_body.cpp: one walk over a body that builds it anew; each op is folded, replaced by an earlier one, or kept.
-// IEEE behaviour stays: x + 0.0 is not x (it turns -0 into 0), x * 0.0 is not 0.
+// csrc/ir/simplify_body.cpp: one walk over a body that builds it anew. Each op is folded, replaced by an earlier one,
+// or kept. IEEE semantics are preserved: x + 0.0 is not x (it turns -0 into 0), and x * 0.0 is not 0.
 #include "csrc/ir/simplify_body.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ bool is_lossless(DType from, DType to) {
 
 namespace {
 
-/// The integer as a value of the type keeps it: two's complement of its width.
+/// Wraps an integer to the width of the dtype (two's complement).
 int64_t wrap(int64_t value, DType dtype) {
   switch (dtype) {
     case DType::kBool:
@@ -48,15 +48,16 @@ Scalar real(double value, DType dtype) {
 }
 
 std::optional<Scalar> fold_cast(const Scalar& x, DType to) {
-  if (to == DType::kF16 || to == DType::kBF16) return {};  // the device rounds
+  if (to == DType::kF16 || to == DType::kBF16) return {};  // Rounding to 16 bits is left to the device.
   if (to == DType::kBool) return integer(x.is_float ? x.f != 0 : x.i != 0, to);
   if (is_floating(to)) return real(x.is_float ? x.f : static_cast<double>(x.i), to);
   if (!x.is_float) return integer(x.i, to);
-  if (!(std::fabs(x.f) < 9.0e18)) return {};  // what the device does with it is not for us to say
+  // The result of this conversion is up to the device.
+  if (!(std::fabs(x.f) < 9.0e18)) return {};
   return integer(static_cast<int64_t>(x.f), to);
 }
 
-/// Value of an op of constants, of the given operand type; only ops that every device rounds alike.
+/// Value of an op whose operands are constants of dtype `operand`. Only ops that every device rounds alike are folded.
 std::optional<Scalar> fold(OpCode code, const std::vector<Scalar>& x, DType operand, DType result) {
   const bool f = is_floating(operand);
   const auto wrapped = [&](uint64_t v) { return integer(static_cast<int64_t>(v), result); };
@@ -139,7 +140,7 @@ class BodySimplifier {
     return substitute(e, with);
   }
 
-  /// `e`, with each value that is an integer constant or an index expression replaced by that constant or expression.
+  /// Replaces each v* in e that is an integer constant or an index expression by that constant or expression.
   IndexExpr resolve(const IndexExpr& e) const {
     if (!e.uses(SymbolKind::kValue)) return e;
     std::map<Symbol, IndexExpr> with;
@@ -166,7 +167,7 @@ class BodySimplifier {
     return keep(std::move(op));
   }
 
-  /// The position of an equal earlier op, or of this one, added.
+  /// Returns the number of an equal earlier op. Adds the op if there is none.
   int keep(Op op) {
     const std::string_view fact = facts(op.code).facts;
     if ((fact == "commutative" || fact == "same_args") && op.args[0] > op.args[1]) std::swap(op.args[0], op.args[1]);
@@ -178,7 +179,7 @@ class BodySimplifier {
       uint64_t bits = 0;
       static_assert(sizeof bits == sizeof op.constant.f);
       std::copy_n(reinterpret_cast<const char*>(&op.constant.f), sizeof bits,
-                  reinterpret_cast<char*>(&bits));  // tells -0 from 0
+                  reinterpret_cast<char*>(&bits));  // the bits distinguish -0 from 0
       key += " " + std::to_string(op.constant.is_float ? bits : static_cast<uint64_t>(op.constant.i));
     }
     const auto [it, added] = known_.emplace(std::move(key), static_cast<int>(ops_.size()));
@@ -215,7 +216,8 @@ class BodySimplifier {
     return keep(std::move(op));
   }
 
-  /// Such a load only stands in loops without iterations; it would be made before the loop, where there is no memory.
+  /// True for a buffer without elements. A load from it can only stand in a loop without iterations, but code
+  /// generation might hoist it out of that loop.
   bool is_empty(BufferId id) const {
     const Shape& sizes = graph_.buffers[static_cast<size_t>(id)].sizes;
     return std::any_of(sizes.begin(), sizes.end(), [](const IndexExpr& size) { return size.is_const(0); });
@@ -225,14 +227,15 @@ class BodySimplifier {
     int arg = op.args[0];
     if (at(arg).code == OpCode::kCast && is_lossless(at(at(arg).args[0]).dtype, at(arg).dtype)) arg = at(arg).args[0];
     const DType from = at(arg).dtype;
-    if (from == op.dtype || compute_type(from) == op.dtype) return arg;  // an f16 value is held as f32 already
+    // An f16 value is already held as f32.
+    if (from == op.dtype || compute_type(from) == op.dtype) return arg;
     if (is_constant(arg))
       if (const auto value = fold_cast(at(arg).constant, op.dtype)) return constant(*value, op.dtype);
     op.args = {arg};
     return keep(std::move(op));
   }
 
-  /// The earlier value that an op equals, or kNone.
+  /// Returns the earlier value that the op equals, or kNone.
   int trivial(const Op& op) {
     const auto& a = op.args;
     const std::string_view fact = facts(op.code).facts;
@@ -312,7 +315,7 @@ class BodySimplifier {
   Node& node_;
   const Ranges ranges_;
   std::vector<Op> ops_;
-  std::vector<int> now_;  // op of the old body -> op of the new one
+  std::vector<int> now_;  // Number of an op in the old body -> its number in the new body.
   std::unordered_map<std::string, int> known_;
 };
 

@@ -1,14 +1,15 @@
-// csrc/ir/simplify_body.h: rewrites inside one node's body, for simplify.cpp.
+// csrc/ir/simplify_body.h: rewrites inside one node's body. Used by simplify.cpp.
 #pragma once
 
 #include "csrc/ir/graph.h"
 
 namespace ocl::ir {
 
-/// Folds constants, casts and trivial ops, merges equal ops, drops ops nobody uses. The node's stores and `reduced` follow.
+/// Folds constants and trivial ops, merges equal ops and removes dead ops. Renumbers the node's stores and `reduced`
+/// accordingly.
 void simplify_body(const Graph& graph, Node& node);
 
-/// Whether every value of `from` has the same value in `to`.
+/// True if every value of `from` is exactly representable in `to`.
 bool is_lossless(DType from, DType to);
 
 }  // namespace ocl::ir

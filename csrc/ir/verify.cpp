@@ -1,4 +1,4 @@
-// csrc/ir/verify.cpp: what holds of a graph at each level, as rows of a rule and its check.
+// csrc/ir/verify.cpp: the rules that a graph must satisfy at each level, as tables of a rule's text and its check.
 #include "csrc/ir/verify.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ bool is_buffer(const Graph& g, BufferId id) { return id >= 0 && id < static_cast
 const Buffer& buffer(const Graph& g, BufferId id) { return g.buffers[static_cast<size_t>(id)]; }
 size_t rank(const Graph& g, BufferId id) { return buffer(g, id).sizes.size(); }
 
-/// Symbols in e: sizes of the graph, loops of the node, values before `position` of its body.
+/// True if e uses only sizes of the graph, loops of the node, and values before `position` of its body.
 bool legal_symbols(const IndexExpr& e, int symbols, size_t loops, size_t reduce_loops, int position) {
   if (e.op() == IndexOp::kSymbol) {
     const Symbol s = e.symbol();
@@ -122,7 +122,8 @@ constexpr NodeRule kNodeRules[] = {
      }},
     {"store coordinates use loops, sizes, and values of a map or scan; of a reduction only outer loops",
      [](const Graph& g, const Node& n) {
-       const bool each = n.kind != NodeKind::kReduce;  // element of r*
+       // These coordinates are evaluated for each element of r*.
+       const bool each = n.kind != NodeKind::kReduce;
        return std::all_of(n.stores.begin(), n.stores.end(), [&](const Store& s) {
          return legal_symbols(s.index, g.symbols, n.sizes.size(), each ? n.reduce_sizes.size() : 0,
                               each ? static_cast<int>(n.body.ops.size()) : 0);

@@ -1,4 +1,4 @@
-// csrc/ir/verify.h: what a graph must satisfy before and after scheduling.
+// csrc/ir/verify.h: checks a graph before and after scheduling.
 #pragma once
 
 #include "csrc/ir/graph.h"
@@ -6,10 +6,10 @@
 namespace ocl::ir {
 
 enum class Level : uint8_t {
-  kGraph,      // holds for any graph
-  kScheduled,  // and every buffer has strides
+  kGraph,      // Rules that hold for any graph.
+  kScheduled,  // The same rules, and every buffer that a node uses has strides.
 };
-/// Throws InternalError that names the node and the rule it breaks, with the graph's text.
+/// Throws InternalError that names the node and the broken rule, with the graph's text.
 void verify(const Graph& graph, Level level);
 
 }  // namespace ocl::ir

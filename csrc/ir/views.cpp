@@ -1,4 +1,4 @@
-// csrc/ir/views.cpp: views of values: each rewrites coordinates, none makes a node.
+// csrc/ir/views.cpp: the views of Builder. Each only rewrites coordinates; none makes a node.
 #include <algorithm>
 
 #include "csrc/ir/builder.h"
@@ -16,7 +16,7 @@ int normalize(int dim, size_t rank) {
   return dim < 0 ? dim + n : dim;
 }
 
-/// The value with other dimensions: element (i0, i1, ..) of the result is element `old` of x.
+/// The value with other sizes: element (i0, i1, ..) of the result is element `old` of x.
 Value view(const Builder& b, const Value& x, Shape sizes, const std::vector<IndexExpr>& old) {
   Ranges ranges = b.graph.ranges();
   for (size_t i = 0; i < sizes.size(); ++i) ranges.set_extent({SymbolKind::kLoop, static_cast<int>(i)}, sizes[i]);
@@ -33,12 +33,13 @@ Value view(const Builder& b, const Value& x, Shape sizes, const std::vector<Inde
 
 Value Builder::reshape(const Value& x, const Shape& sizes) const {
   if (sizes == x.sizes) return x;
-  // Dimensions are matched in groups of equal product, so that plain splits and merges need no division by what lies to their
-  // right.
+  // Match runs of old and new dimensions that have equal products. A plain split or merge then needs no division by the
+  // dimensions to its right.
   const Ranges ranges = graph.ranges();
   const auto equal = [&](const IndexExpr& a, const IndexExpr& b) { return a == b || simplify(a - b, ranges).is_const(0); };
   std::vector<IndexExpr> old(x.sizes.size(), 0);
-  if (product(x.sizes).is_const(0) && product(sizes).is_const(0)) return view(*this, x, sizes, old);  // no elements to find
+  // Without elements, any coordinates will do.
+  if (product(x.sizes).is_const(0) && product(sizes).is_const(0)) return view(*this, x, sizes, old);
   size_t from = 0, to = 0;
   while (from < x.sizes.size() || to < sizes.size()) {
     size_t from_end = from, to_end = to;
@@ -46,7 +47,8 @@ Value Builder::reshape(const Value& x, const Shape& sizes) const {
     if (from_end < x.sizes.size()) have = x.sizes[from_end++];
     if (to_end < sizes.size()) want = sizes[to_end++];
     while (!equal(have, want)) {
-      // Take a factor from the side that is known to be behind, otherwise one that divides the other, otherwise the rest.
+      // Extend the side that is known to have the smaller product. If that is unknown, take all dimensions that are
+      // left.
       const bool both = have.is_const() && want.is_const();
       const bool lags_old = both ? have.constant() < want.constant() : ranges.known_divides(have, want);
       const bool lags_new = both ? want.constant() < have.constant() : ranges.known_divides(want, have);
@@ -58,12 +60,13 @@ Value Builder::reshape(const Value& x, const Shape& sizes) const {
         while (from_end < x.sizes.size()) have = have * x.sizes[from_end++];
         while (to_end < sizes.size()) want = want * sizes[to_end++];
       } else {
-        break;  // equal by the caller's word only (symbolic sizes with guards)
+        // With symbolic sizes, only a guard of the caller says that these products are equal.
+        break;
       }
     }
     OCL_ASSERT(!have.is_const() || !want.is_const() || have == want,
                "reshape to another number of elements: " + have.str() + ", " + want.str());
-    if (have.is_const(1)) {  // lone ones
+    if (have.is_const(1)) {  // Dimensions of size 1 on both sides.
       from = from_end;
       to = to_end;
       continue;
@@ -146,7 +149,7 @@ Value Builder::flip(const Value& x, const std::vector<int>& dims) const {
 Value Builder::squeeze(const Value& x, const std::vector<int>& dims) const {
   std::vector<bool> dropped(x.sizes.size(), false);
   for (const int dim : dims) {
-    if (x.sizes.empty()) continue;  // torch allows 0 and -1 on a scalar
+    if (x.sizes.empty()) continue;  // torch allows dims 0 and -1 on a scalar.
     const size_t d = static_cast<size_t>(normalize(dim, x.sizes.size()));
     dropped[d] = x.sizes[d].is_const(1);
   }
@@ -194,8 +197,8 @@ Value Builder::as_strided(const Value& x, const Shape& sizes, const Shape& strid
   IndexExpr linear = offset;
   for (size_t i = 0; i < sizes.size(); ++i) linear = linear + loop(i) * strides[i];
 
-  // Coordinates of the element at `linear`: dimensions from the largest stride to the smallest, each the remainder of the one
-  // before.
+  // Coordinates of the element at offset `linear`: divide by the strides from the largest to the smallest, each time on
+  // with the remainder.
   std::vector<size_t> order;
   for (size_t i = 0; i < buffer.sizes.size(); ++i)
     if (!buffer.sizes[i].is_const(1)) order.push_back(i);

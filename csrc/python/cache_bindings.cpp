@@ -1,4 +1,4 @@
-// csrc/python/cache_bindings.cpp: _C.exec: the kernel cache: where it is, what is in it.
+// csrc/python/cache_bindings.cpp: _C.exec functions of the kernel cache: its path, its contents and its settings.
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -21,7 +21,8 @@ struct SharedSettings {
   Settings settings;
 };
 SharedSettings& shared_settings() {
-  static auto* instance = new SharedSettings;  // never destroyed: plans may outlive static destruction
+  // Never destroyed, because plans may outlive static destruction.
+  static auto* instance = new SharedSettings;
   return *instance;
 }
 
@@ -53,7 +54,7 @@ py::dict cache_stats(KernelCache& cache) {
   return d;
 }
 
-/// What `call` makes of the cache; an empty value if there is none.
+/// Returns call(cache). Returns an empty value if there is no cache.
 template <class Call>
 auto with_cache(const Call& call) {
   const std::shared_ptr<KernelCache> cache = settings().cache;
@@ -68,7 +69,7 @@ py::dict dict_of(const cache::Cleaned& cleaned) {
   return d;
 }
 
-/// (table, entries, bytes) of each table.
+/// Rows (table, number of entries, bytes).
 std::vector<std::tuple<std::string, int64_t, int64_t>> cache_tables(KernelCache& cache) {
   std::vector<std::tuple<std::string, int64_t, int64_t>> rows;
   for (const cache::TableStats& row : cache.tables()) rows.emplace_back(row.table, row.entries, row.bytes);

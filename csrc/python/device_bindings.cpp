@@ -1,4 +1,5 @@
-// csrc/python/device_bindings.cpp: what torch_ocl_compile/device/torch_ocl.py needs of csrc/torch and csrc/runtime.
+// csrc/python/device_bindings.cpp: the functions of csrc/torch and csrc/runtime that
+// torch_ocl_compile/device/torch_ocl.py uses.
 #include "csrc/torch/device_state.h"
 #include "csrc/torch/errors.h"
 #include "csrc/torch/fallback.h"
@@ -43,7 +44,8 @@ void bind_device(py::module_& m) {
   m.def("end_devices", &runtime::end_devices, Unlocked());
   m.def("device_count", &aten::device_count, Unlocked());
   m.def("device_problems", [] {
-    aten::device_count();  // sets the devices up; what fails is among the problems
+    // Sets the devices up. If that fails, the error is among the problems.
+    aten::device_count();
     return runtime::device_problems();
   });
   m.def("require_device", [](int index) { aten::device_at(index); }, py::arg("index"), Unlocked());

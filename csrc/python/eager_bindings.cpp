@@ -1,5 +1,5 @@
-// csrc/python/eager_bindings.cpp: the compiler of eager ops: torch_ocl_compile/eager/compile.py, called with one op's
-// arguments.
+// csrc/python/eager_bindings.cpp: connects eager ops with their compiler, which is Python code
+// (torch_ocl_compile/eager/compile.py).
 #include <torch/csrc/jit/python/pybind_utils.h>
 
 #include "csrc/python/plan_object.h"
@@ -14,7 +14,7 @@ namespace ocl::python {
 
 namespace {
 
-constexpr char kTable[] = "eager";  // of the cache
+constexpr char kTable[] = "eager";  // Name of the table in the cache.
 
 aten::EagerInput input_from(const py::tuple& t) {
   aten::EagerInput input;
@@ -60,7 +60,7 @@ aten::CompiledOp compile_op(const py::function& compiler, const c10::OperatorHan
   py::list values;
   for (size_t i = 0; i < count; ++i) {
     const c10::IValue& value = stack[stack.size() - count + i];
-    // toPyObject makes a number of a tensor that stands for one.
+    // toPyObject would turn a tensor that wraps a number into a number.
     const bool tensor = value.isTensor() && value.toTensor().defined();
     values.append(tensor ? py::cast(value.toTensor()) : torch::jit::toPyObject(value));
   }
@@ -82,13 +82,14 @@ aten::EagerContext context_from(const py::function& context, int device) {
   return found;
 }
 
-/// Calls a function of Python's from any thread.
+/// Calls Python code from any thread.
 template <class Call>
 auto in_python(const Call& call) {
   const py::gil_scoped_acquire gil;
   try {
     return call();
-  } catch (py::error_already_set& error) {  // an interrupt, or what is wrong with the compiler or the device
+  } catch (py::error_already_set& error) {
+    // An interrupt, or an error of the compiler or the device.
     error.restore();
     python_error raised;
     raised.persist();
@@ -98,7 +99,7 @@ auto in_python(const Call& call) {
 
 void set_eager_compiler(const py::object& compiler, const py::object& context) {
   if (compiler.is_none()) return aten::set_eager_compiler({});
-  // Held for good: they may be called, and could be dropped, when the interpreter is no more.
+  // Never released: both may be called, and could be destroyed, after the interpreter has ended.
   const auto* compile = new py::function(compiler.cast<py::function>());
   aten::EagerCompiler made;
   made.compile = [compile](const c10::OperatorHandle& op, const torch::jit::Stack& stack, const aten::EagerArguments& arguments,
@@ -117,7 +118,8 @@ void set_eager_compiler(const py::object& compiler, const py::object& context) {
 }
 
 void set_configure(const py::function& configure) {
-  const auto* held = new py::function(configure);  // as above
+  // Never released, as in set_eager_compiler.
+  const auto* held = new py::function(configure);
   aten::set_configure([held] {
     if (Py_IsInitialized()) in_python([&] { (*held)(); });
   });

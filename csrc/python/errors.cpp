@@ -1,4 +1,4 @@
-// csrc/python/errors.cpp: every function of _C raises the classes of torch_ocl_compile/errors.py.
+// csrc/python/errors.cpp: turns C++ errors of every function in _C into the exceptions of torch_ocl_compile/errors.py.
 #include "csrc/torch/errors.h"
 
 #include <pybind11/pybind11.h>

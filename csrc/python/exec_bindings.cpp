@@ -1,4 +1,4 @@
-// csrc/python/exec_bindings.cpp: _C.exec: compile a graph, run the plan, read what it did.
+// csrc/python/exec_bindings.cpp: _C.exec functions that compile a graph, run its plan and report what it did.
 #include <chrono>
 #include <map>
 #include <memory>
@@ -61,7 +61,7 @@ py::dict build_counters() {
   return d;
 }
 
-/// What the process keeps.
+/// Numbers of objects that the process keeps alive.
 py::dict live_counts() {
   py::dict d;
   d["plans"] = Live<exec::Plan>::count();
@@ -76,7 +76,7 @@ std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const 
   const exec::PlanOptions plan_options = plan_options_from(options);
   runtime::Device& device = aten::device_at(device_index);
   for (const py::function& call : calls) {
-    // Shared with the plan's threads: reference counts are touched under the GIL only.
+    // Threads of the plan share it. Its reference count may change only while the GIL is held.
     auto held = std::shared_ptr<py::function>(new py::function(call), [](py::function* f) {
       const py::gil_scoped_acquire gil;
       delete f;
@@ -112,7 +112,8 @@ std::vector<std::vector<int64_t>> output_strides(PyPlan& self) {
     std::vector<int64_t> concrete;
     for (const ir::IndexExpr& stride : output.strides) {
       if (!stride.is_const()) {
-        concrete.clear();  // symbolic: the caller reports nothing for it
+        // Symbolic strides: the caller reports none for this output.
+        concrete.clear();
         break;
       }
       concrete.push_back(stride.constant());
@@ -274,7 +275,7 @@ py::list kernels() {
   return list;
 }
 
-/// What is wrong with a value of the option `disable`, "" if nothing.
+/// Returns what is wrong with a value of the option `disable`, or "".
 std::string disable_fault(const std::string& value) {
   KernelSet set;
   try {
@@ -285,7 +286,8 @@ std::string disable_fault(const std::string& value) {
   return "";
 }
 
-/// The cases of csrc/checks for a type of a kernel, with their results; `only`: one of them.
+/// The check cases of csrc/checks for one type of a kernel, with expected results. `only`: the number of a single case,
+/// or -1 for all.
 py::list check_cases(const std::string& kernel, const std::string& type, int only) {
   py::list list;
   for (const KernelRow& row : kernel_rows())

@@ -1,4 +1,4 @@
-// csrc/python/ir_bindings.cpp: _C.ir, the IR as Python sees it. Names and fields are those of csrc/ir/*.h; ir.pyi has their
+// csrc/python/ir_bindings.cpp: _C.ir, the IR in Python. Names and fields are those of csrc/ir/*.h. ir.pyi has the
 // types.
 #include <pybind11/operators.h>
 #include <pybind11/pybind11.h>
@@ -152,7 +152,8 @@ void bind_index(py::module_& m) {
   });
 }
 
-/// An op as (name, dtype, operands, detail). detail: load: (buffer, coordinates); constant: the number; index: the expression.
+/// An op as (name, dtype, operands, detail). The detail of a load is (buffer, coordinates), of a constant the number,
+/// of an index op the expression.
 py::tuple op_tuple(const Op& op) {
   py::object detail = py::none();
   if (op.code == OpCode::kLoad) detail = py::make_tuple(op.buffer, op.index);
@@ -263,7 +264,7 @@ void bind_graph(py::module_& m) {
   m.def("parse_graph", &parse_graph);
 }
 
-/// The rows of ops.def and reductions.def.
+/// Binds the rows of ops.def and reductions.def.
 void bind_tables(py::module_& m) {
   m.def("ops", [] {
     py::list rows;

@@ -1,4 +1,5 @@
-// csrc/python/memory_bindings.cpp: what device/memory.py needs: counters, limits, snapshots with the lines that allocated.
+// csrc/python/memory_bindings.cpp: the functions behind device/memory.py: statistics, limits, and snapshots with call
+// sites.
 #include <c10/util/Exception.h>
 #include <torch/csrc/profiler/combined_traceback.h>
 
@@ -12,7 +13,8 @@
 #include "csrc/torch/host_allocator.h"
 
 namespace torch {
-// Of torch/csrc/profiler/python/combined_traceback.h, which includes a JSON library that not every torch ships.
+// Declared in torch/csrc/profiler/python/combined_traceback.h. That header includes a JSON library that not every torch
+// ships.
 TORCH_API std::vector<pybind11::object> py_symbolize(std::vector<CapturedTraceback*>& to_symbolize);
 }  // namespace torch
 
@@ -39,10 +41,10 @@ void record_memory_history(bool sites, size_t most_events) {
   runtime::set_memory_history({sites, most_events, sites ? &python_call_site : nullptr});
 }
 
-/// Call sites become lists of frames once all are known, because symbols are looked up in one go.
+/// Converts call sites to lists of frames. It waits until all are known, because symbols are looked up together.
 class Frames {
  public:
-  /// Sets dict["frames"] to the frames of `site`, with `purpose` as the innermost one.
+  /// Makes resolve() set dict["frames"] to the frames of `site`, with `purpose` as the innermost frame.
   void add(py::dict dict, const CallSite& site, const runtime::PurposeText& purpose = nullptr) {
     dict["frames"] = py::list();
     if (site) {
@@ -147,11 +149,12 @@ py::dict dict_of(const runtime::MemoryEvent& event, Frames& frames) {
   return e;
 }
 
-/// {"segments": of all devices, "device_traces": a list of events for each device}, as torch.cuda.memory._snapshot().
+/// {"segments": those of all devices, "device_traces": a list of events per device}, like
+/// torch.cuda.memory._snapshot().
 py::dict memory_snapshot() {
   Frames frames;
   py::list segments, traces;
-  std::vector<runtime::MemorySnapshot> snapshots;  // they own the call sites
+  std::vector<runtime::MemorySnapshot> snapshots;  // Owns the call sites.
   for (int device = 0; aten::devices_ready() && device < aten::device_count(); ++device) {
     {
       const py::gil_scoped_release release;
@@ -179,7 +182,7 @@ py::dict dict_of(const Stat& stat) {
   return d;
 }
 
-/// Of pinned host memory.
+/// Statistics of pinned host memory.
 py::dict host_memory_stats() {
   const at::HostStats stats = aten::host_allocator()->get_stats();
   py::dict d;

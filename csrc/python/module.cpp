@@ -1,4 +1,4 @@
-// csrc/python/module.cpp: the extension module _C. Conversions only; each part binds itself.
+// csrc/python/module.cpp: the extension module _C. Each *_bindings.cpp file binds its own part.
 #include <pybind11/pybind11.h>
 
 namespace py = pybind11;

@@ -1,4 +1,4 @@
-// csrc/python/plan_object.h: a compiled graph as Python holds it.
+// csrc/python/plan_object.h: the object that holds a compiled graph in Python.
 #pragma once
 
 #include <memory>

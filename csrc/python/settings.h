@@ -1,4 +1,4 @@
-// csrc/python/settings.h: the process's cache and options, as Python's config handed them over.
+// csrc/python/settings.h: the cache and options of the process, as set by Python's config.
 #pragma once
 
 #include <memory>
@@ -11,17 +11,17 @@
 
 namespace ocl::python {
 
-/// The cache, and where dumps and failed kernels go. Threads that compile hold the cache that they began with.
+/// The cache, and the folders for dumps and failed kernels. A thread that compiles keeps the cache with which it began.
 struct Settings {
-  std::shared_ptr<cache::KernelCache> cache;  // null before config.configure_core()
+  std::shared_ptr<cache::KernelCache> cache;  // Null before config.configure_core().
   std::string failed_dir, dump_dir;
 };
 Settings settings();
 
-/// The cache's table of kernels, as runtime asks for it.
+/// The table of kernels in the cache, for runtime.
 runtime::BinaryStore binary_store(const std::shared_ptr<cache::KernelCache>& cache);
 
-/// From options of scope "compile", and a label.
+/// Plan options from Python's options of scope "compile" and a label.
 exec::PlanOptions plan_options_from(const pybind11::dict& options);
 
 void bind_cache(pybind11::module_& exec);

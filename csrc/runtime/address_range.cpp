@@ -1,4 +1,4 @@
-// csrc/runtime/address_range.cpp: see address_range.h.
+// csrc/runtime/address_range.cpp: reserves addresses and assigns them to slabs; see address_range.h.
 #include "csrc/runtime/address_range.h"
 
 #include <array>

@@ -1,4 +1,5 @@
-// csrc/runtime/address_range.h: the addresses that stand for a device's memory: reserved, inaccessible, given out in chunks.
+// csrc/runtime/address_range.h: the addresses that stand for a device's memory. They are reserved, inaccessible, and
+// assigned in chunks.
 //
 //   reserved range   | chunk 0 | chunk 1 | chunk 2 | ...     64 MiB of addresses each, not of memory
 //   slab             | slab at chunk 0   | slab    |         a slab begins at a chunk
@@ -17,9 +18,9 @@ struct Slab;
 class AddressRange {
  public:
   static constexpr size_t kChunkBytes = size_t{64} << 20;
-  static constexpr size_t kMaxBytes = size_t{1} << 40;  // size of a range
+  static constexpr size_t kMaxBytes = size_t{1} << 40;  // Largest size of a range.
 
-  /// Throws kOutOfMemory where the system has no addresses left.
+  /// Throws kOutOfMemory if the system has no addresses left.
   explicit AddressRange(Device& device);
   ~AddressRange();
   AddressRange(const AddressRange&) = delete;
@@ -27,10 +28,10 @@ class AddressRange {
 
   size_t bytes() const { return bytes_; }
   bool contains(uintptr_t address) const noexcept { return address - base_ < bytes_; }
-  /// The slab over `address`; nullptr if there is none. Takes no lock.
+  /// The slab that contains `address`; nullptr if there is none. Takes no lock.
   Slab* slab_at(uintptr_t address) const noexcept;
-  /// Gives the slab `slab->bytes` of free addresses and sets slab->address. False if no range is that large. An address is used
-  /// again as late as possible.
+  /// Assigns `slab->bytes` of free addresses to the slab and sets slab->address. Returns false if no free range is that
+  /// large. An address is reused as late as possible.
   bool place(Slab* slab);
   void remove(const Slab* slab) noexcept;
   template <class Function>
@@ -46,10 +47,10 @@ class AddressRange {
   size_t bytes_ = 0;
   uintptr_t base_ = 0;
   std::vector<std::atomic<Slab*>> chunks_;
-  size_t next_ = 0;  // chunk after the last slab that was placed
+  size_t next_ = 0;  // The chunk after the slab that was placed last.
 };
 
-/// The device whose range holds `address`; nullptr if none does.
+/// The device whose range contains `address`; nullptr if there is none.
 Device* device_of(const void* address) noexcept;
 
 }  // namespace ocl::runtime

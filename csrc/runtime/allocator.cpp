@@ -1,4 +1,5 @@
-// csrc/runtime/allocator.cpp: slabs from the device, blocks to streams, blocks that wait for other streams.
+// csrc/runtime/allocator.cpp: allocates slabs from the device and blocks for streams. A freed block that other streams
+// use waits for them.
 #include "csrc/runtime/allocator.h"
 
 #include <algorithm>
@@ -19,13 +20,14 @@ namespace ocl::runtime {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
-constexpr size_t kSmallLimit = kMiB;       // below: blocks of small slabs
-constexpr size_t kLargeLimit = 32 * kMiB;  // above: a slab of its own
+constexpr size_t kSmallLimit = kMiB;       // Smaller requests get blocks of small slabs.
+constexpr size_t kLargeLimit = 32 * kMiB;  // Larger requests get a slab of their own.
 constexpr size_t kSmallSlabBytes = 32 * kMiB;
-constexpr size_t kSideSlabBytes = 4 * kMiB;    // slabs of small blocks on streams other than the default one
-constexpr size_t kLargeSlabBytes = 64 * kMiB;  // the first; later ones grow with what is reserved
+constexpr size_t kSideSlabBytes = 4 * kMiB;  // Small slabs of streams other than the default one.
+// The first large slab. Later ones grow with the total that is reserved.
+constexpr size_t kLargeSlabBytes = 64 * kMiB;
 constexpr size_t kLargestSlabBytes = 512 * kMiB;
-constexpr size_t kOwnSlabStep = 2 * kMiB;  // a huge page
+constexpr size_t kOwnSlabStep = 2 * kMiB;  // The size of a huge page.
 
 size_t round_up(size_t value, size_t step) { return (value + step - 1) / step * step; }
 
@@ -45,7 +47,8 @@ struct Allocator::State {
     for (Slab* slab : slabs) release(slab);
   }
 
-  /// Whether a buffer over host memory really is that memory: asked once, by writing through the queue and looking.
+  /// Returns whether a buffer over host memory (CL_MEM_USE_HOST_PTR) really uses that memory. Writes through the queue
+  /// and looks at the memory.
   bool host_memory_is_shared() {
     const size_t bytes = 4096;
     void* pages = os::allocate_pages(bytes);
@@ -66,7 +69,7 @@ struct Allocator::State {
     return shared;
   }
 
-  /// The live block at or around `address`; nullptr if there is none.
+  /// The live block that contains `address`; nullptr if there is none.
   Block* block_at(const void* address) const noexcept {
     const auto value = reinterpret_cast<uintptr_t>(address);
     const Slab* slab = range.slab_at(value);
@@ -82,7 +85,7 @@ struct Allocator::State {
 
   int64_t most_reserved() const { return static_cast<int64_t>(fraction * static_cast<double>(device.caps().global_bytes)); }
 
-  /// A new slab as one free block of `stream`, or nullptr with `problem`.
+  /// Allocates a slab as one free block of `stream`. Returns nullptr and sets `problem` if that fails.
   Block* new_slab(size_t bytes, Pool pool, int stream, const CallSite& site) {
     const Caps& caps = device.caps();
     if (static_cast<int64_t>(bytes) > caps.max_alloc_bytes) {
@@ -127,12 +130,13 @@ struct Allocator::State {
     ++stats.slab_allocations;
     slab->site = site;
     history.record(MemoryAction::kSegmentAlloc, slab->address, bytes, stream, site);
-    slab.release();  // owned through `range`
+    slab.release();  // `range` owns the slab now.
     return block;
   }
 
-  /// Drivers of discrete devices reserve memory at the first use of a buffer, and fail there. Using it here makes a full device
-  /// an error of this call, where it can be handled. The stream's own queue does it: its work on the slab comes later.
+  /// Makes the driver reserve the memory of a new slab. Drivers of discrete GPUs reserve memory at the first use of a
+  /// buffer, and fail there. Using it here turns a full device into an error of this call, which can be handled. The
+  /// stream's own queue does it, so that work on the slab comes later.
   bool commit(const Slab& slab, int stream) {
     const uint32_t zero = 0;
     try {
@@ -144,7 +148,7 @@ struct Allocator::State {
     }
   }
 
-  /// Needs that nothing uses the slab any more and that none of its blocks is listed.
+  /// Frees a slab. Nothing may use it any more, and none of its blocks may be in a list.
   void release(Slab* slab) noexcept {
     history.record(MemoryAction::kSegmentFree, slab->address, slab->bytes, slab->stream, nullptr);
     range.remove(slab);
@@ -156,7 +160,7 @@ struct Allocator::State {
     delete slab;
   }
 
-  /// Waits for the device; then every free block may serve any stream. Gives slabs without live blocks back.
+  /// Waits for the device, joins free blocks of all streams, and frees the slabs that have no live blocks.
   void release_cached() {
     device.synchronize();
     ++stats.waits;
@@ -170,7 +174,8 @@ struct Allocator::State {
 
   size_t slab_bytes(Pool pool, size_t bytes, int stream) const {
     const auto limit = static_cast<size_t>(std::max<int64_t>(device.caps().max_alloc_bytes, 0));
-    const size_t share = round_up(static_cast<size_t>(device.caps().global_bytes) / 16, kMiB);  // small devices get small slabs
+    // Devices with little memory get small slabs.
+    const size_t share = round_up(static_cast<size_t>(device.caps().global_bytes) / 16, kMiB);
     size_t slab = stream == 0 ? kSmallSlabBytes : kSideSlabBytes;
     if (pool == kOwn) return std::min(round_up(bytes, kOwnSlabStep), std::max(limit, bytes));
     if (pool == kLarge) {
@@ -184,11 +189,11 @@ struct Allocator::State {
     const Pool pool = pool_of(bytes);
     if (Block* block = free_blocks.best_fit(stream, pool, bytes)) return block;
     if (Block* block = new_slab(slab_bytes(pool, bytes, stream), pool, stream, site)) return block;
-    // A nearly full device: no more than needed.
+    // The device is nearly full: allocate no more than needed.
     return pool == kOwn ? nullptr : new_slab(round_up(bytes, kMiB), pool, stream, site);
   }
 
-  /// Makes `block` live with `bytes` of it; the rest stays free.
+  /// Makes `bytes` bytes of the block live. The rest of the block stays free.
   void take(Block* block, size_t bytes, size_t requested, int stream, CallSite site) {
     const bool small = block->slab->pool == kSmall;
     free_blocks.take(block, bytes, small ? align : kSmallLimit / 16);
@@ -206,7 +211,7 @@ struct Allocator::State {
     stats.requested_bytes.increase(small, static_cast<int64_t>(requested));
   }
 
-  /// Lists a freed block whose uses are over.
+  /// Puts a freed block into the free lists. No stream uses it any more.
   void give_back(Block* block) {
     const bool small = block->slab->pool == kSmall;
     stats.active_blocks.decrease(small, 1);
@@ -217,10 +222,10 @@ struct Allocator::State {
     free_blocks.give_back(block);
   }
 
-  /// Frees the block that begins at `address`, if there is one, and hands out who depends on it.
+  /// Frees the block that begins at `address`, if there is one. Moves its dependents into `dependents`.
   void free_block(const void* address, std::vector<std::weak_ptr<Dependent>>& dependents) noexcept;
 
-  /// A freed block waits for what its other users have enqueued so far. False if it need not wait.
+  /// Makes a freed block wait for what its other users have enqueued so far. Returns false if it need not wait.
   bool wait_for_users(Block* block) noexcept {
     std::vector<int> users;
     users.swap(block->users);
@@ -229,13 +234,14 @@ struct Allocator::State {
       try {
         waiting[stream].emplace_back(device.queue(stream).last_work(), block);
         ++block->pending;
-      } catch (const std::exception&) {  // the queue is broken, and its next finish() says so; nothing of it runs any more
+      } catch (const std::exception&) {
+        // The queue is broken. Nothing in it runs any more, and its next finish() reports the error.
       }
     }
     return block->pending > 0;
   }
 
-  /// Lists the blocks whose users are done. The events of one stream come in the order of its queue.
+  /// Puts blocks into the free lists whose users are done. The events of one stream are in the order of its queue.
   void collect_waiting() {
     for (auto& [stream, events] : waiting)
       while (!events.empty() && is_done(events.front().first.get())) {
@@ -284,8 +290,9 @@ struct Allocator::State {
   MemoryStats stats;
   FreeBlocks free_blocks;
   MemoryHistory history;
-  double fraction = 1;                                                // of the device's memory
-  std::map<int, std::deque<std::pair<EventHandle, Block*>>> waiting;  // by the stream that uses the block
+  double fraction = 1;  // The share of the device's memory that this process may reserve.
+  // Stream -> the freed blocks that wait for its events.
+  std::map<int, std::deque<std::pair<EventHandle, Block*>>> waiting;
   mutable std::mutex mutex;
 };
 
@@ -301,7 +308,7 @@ void* Allocator::allocate(size_t bytes, int stream) {
     s.problem = "more than any device has";
     s.out_of_memory(bytes, stream, site);
   }
-  const size_t rounded = round_up(bytes + 1, s.align);  // + 1: one past the end is inside
+  const size_t rounded = round_up(bytes + 1, s.align);  // + 1, so that the address one past the end is inside the block
   s.collect_waiting();
   Block* block = s.find_or_grow(rounded, stream, site);
   if (!block) {
@@ -322,7 +329,8 @@ void Allocator::free(void* address) noexcept {
   if (!address) return;
   std::vector<std::weak_ptr<Dependent>> dependents;
   state_->free_block(address, dependents);
-  for (const std::weak_ptr<Dependent>& dependent : dependents)  // they free memory of their own
+  // The dependents free memory of their own, so this runs without the lock.
+  for (const std::weak_ptr<Dependent>& dependent : dependents)
     if (const std::shared_ptr<Dependent> alive = dependent.lock()) alive->storage_freed();
 }
 

@@ -1,4 +1,4 @@
-// csrc/runtime/batches.cpp: kernels with equal preludes share a program.
+// csrc/runtime/batches.cpp: combines kernels with equal preludes into programs.
 #include "csrc/runtime/batches.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ size_t marker_at(const std::string& text) {
 
 std::vector<Indices> make_batches(const std::vector<KernelText>& texts, const Indices& pending, size_t most_per_program) {
   std::vector<Indices> batches;
-  std::map<std::string_view, std::vector<size_t>> open;  // prelude -> its batches that may have room
+  std::map<std::string_view, std::vector<size_t>> open;  // Prelude -> its batches that may have room.
   for (size_t i : pending) {
     const std::string& text = texts[i].text;
     const size_t marker = marker_at(text);

@@ -1,4 +1,4 @@
-// csrc/runtime/batches.h: which kernels are built as one program.
+// csrc/runtime/batches.h: decides which kernels are built as one program.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace ocl::runtime {
 
-using Indices = std::vector<size_t>;  // into the texts of one call
+using Indices = std::vector<size_t>;  // Indices into the texts of one call.
 
-/// Groups the texts `pending` into programs of at most `most_per_program` kernels: equal preludes and distinct kernel names
-/// share one (kKernelMarker).
+/// Groups the texts with indices `pending` into programs of at most `most_per_program` kernels. The kernels of a
+/// program have equal preludes (see kKernelMarker) and different names.
 std::vector<Indices> make_batches(const std::vector<KernelText>& texts, const Indices& pending, size_t most_per_program);
 /// The program text of a batch.
 std::string batch_source(const std::vector<KernelText>& texts, const Indices& batch);

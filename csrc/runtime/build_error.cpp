@@ -1,4 +1,4 @@
-// csrc/runtime/build_error.cpp: message, saved source and saved log.
+// csrc/runtime/build_error.cpp: the message of a build error, and the files with source and log.
 #include "csrc/runtime/build_error.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace ocl::runtime {
 namespace {
 
-/// The lines that say what is wrong, indented for the message; the rest is in the saved log.
+/// The lines of the log with an error, indented for the message. The whole log is in the saved file.
 std::string log_excerpt(const std::string& log) {
   constexpr size_t kLines = 8;
   std::vector<std::string> lines, errors;
@@ -30,7 +30,7 @@ std::string log_excerpt(const std::string& log) {
   return text.empty() ? "(the driver's log is empty)" : text;
 }
 
-/// Kernel names are ours, but a folder name must not depend on that.
+/// A kernel's name as a folder name. Unusual characters become '_'.
 std::string file_name(const std::string& kernel) {
   std::string name = kernel;
   for (char& c : name)
@@ -38,7 +38,7 @@ std::string file_name(const std::string& kernel) {
   return name.empty() ? "unnamed" : name;
 }
 
-/// Where source and log were saved; "" when they could not be, or the folder is not this user's alone.
+/// Saves source and log and returns the folder. Returns "" if that fails, or if the folder is not private to this user.
 std::string save_failure(const std::string& failed_dir, const KernelText& text, const std::string& log) {
   if (failed_dir.empty()) return "";
   const std::string folder = failed_dir + "/" + file_name(text.name);

@@ -1,4 +1,4 @@
-// csrc/runtime/build_error.h: what a user is told about a kernel that does not build.
+// csrc/runtime/build_error.h: the error for a kernel that does not build.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace ocl::runtime {
 
-/// Throws kBuild. Source and log are saved under `failed_dir`/<kernel>/, unless it is "".
+/// Throws kBuild. Saves source and log in `failed_dir`/<kernel>/, unless `failed_dir` is "".
 [[noreturn]] void raise_build_error(const Device& device, const KernelText& text, cl_int status, const std::string& log,
                                     const std::string& failed_dir);
 

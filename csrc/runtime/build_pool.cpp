@@ -1,4 +1,5 @@
-// csrc/runtime/build_pool.cpp: starts build workers, gives each one text at a time, and keeps them for the next call.
+// csrc/runtime/build_pool.cpp: starts build workers, sends each one program text at a time, and keeps them for the next
+// call.
 #include "csrc/runtime/build_pool.h"
 
 #include <algorithm>
@@ -23,11 +24,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr char kWorkerName[] = "ocl_build_worker";
-constexpr std::chrono::seconds kLongestStart{60};  // until a worker has found its device
-constexpr std::chrono::seconds kFresh{8};          // a worker that was idle for longer may be about to end
+constexpr std::chrono::seconds kLongestStart{60};  // Time limit for a worker to find its device.
+constexpr std::chrono::seconds kFresh{8};          // A worker that has been idle for longer may be about to end.
 constexpr int64_t kHostBytesPerWorker = int64_t{1} << 30;
-constexpr int64_t kDeviceBytesPerWorker = int64_t{1} << 31;  // a context of a GPU takes some of its memory
-constexpr size_t kLeastOnCpu = 8, kLeastOnGpu = 3;           // kernels for which a first worker is worth its start
+constexpr int64_t kDeviceBytesPerWorker = int64_t{1} << 31;  // A context on a GPU takes some of its memory.
+// Number of kernels from which the first worker is worth its start.
+constexpr size_t kLeastOnCpu = 8, kLeastOnGpu = 3;
 
 struct Worker {
   std::unique_ptr<os::Child> child;
@@ -39,14 +41,15 @@ struct WorkerPool {
   std::mutex mutex;
   BuildPoolSettings settings;
   int process = os::process_id();
-  std::map<int, std::vector<Worker>> idle;  // by device
-  std::map<int, std::string> unusable;      // devices for which no worker could be started, and why
+  std::map<int, std::vector<Worker>> idle;  // Device index -> idle workers.
+  std::map<int, std::string> unusable;      // Device index -> why no worker can be started for it.
 };
 
-/// A forked child has a pool of its own: its parent's workers are not its children.
+/// The pool of this process. A forked child gets a pool of its own, because its parent's workers are not its children.
 WorkerPool& worker_pool() {
   static std::mutex mutex;
-  static WorkerPool* current = new WorkerPool;  // leaked: the workers end when this process does
+  // Never destroyed. The workers end when this process does.
+  static WorkerPool* current = new WorkerPool;
   const std::lock_guard lock(mutex);
   if (current->process != os::process_id()) {
     auto* own = new WorkerPool;
@@ -75,7 +78,7 @@ void give_back(const Device& device, Worker worker) {
   all.idle[device.index()].push_back(std::move(worker));
 }
 
-/// nullptr where no worker can serve this device; says so once.
+/// Starts a worker for the device. Returns nullptr if that fails, with one warning per device.
 std::unique_ptr<os::Child> start(const Device& device) {
   const BuildPoolSettings settings = build_pool_settings();
   const std::string path = settings.worker.empty() ? os::own_folder() + "/" + kWorkerName : settings.worker;
@@ -118,7 +121,7 @@ Outcome ask(Worker& worker, const os::Message& request, std::chrono::millisecond
   return Outcome::kDied;
 }
 
-/// One text, by an idle worker or a new one. `worker` is empty afterwards if it died.
+/// Compiles one text in an idle worker or a new one. If the worker dies, `worker` is empty afterwards.
 Outcome build_one(const Device& device, std::optional<Worker>& worker, const os::Message& request,
                   std::chrono::milliseconds longest, WorkerResult& result) {
   for (;;) {
@@ -133,7 +136,8 @@ Outcome build_one(const Device& device, std::optional<Worker>& worker, const os:
     const Outcome outcome = ask(*worker, request, longest, result);
     if (outcome == Outcome::kAnswered) return outcome;
     worker.reset();
-    if (was_idle && result.death.starts_with("exit status")) continue;  // it had ended by itself before it was asked
+    // The idle worker had ended before it got the request.
+    if (was_idle && result.death.starts_with("exit status")) continue;
     return outcome;
   }
 }
@@ -142,7 +146,7 @@ Outcome build_one(const Device& device, std::optional<Worker>& worker, const os:
 
 void set_build_pool(const BuildPoolSettings& settings) {
   WorkerPool& all = worker_pool();
-  std::map<int, std::vector<Worker>> ended;  // outside of the lock
+  std::map<int, std::vector<Worker>> ended;  // Destroyed after the lock is released.
   const std::lock_guard lock(all.mutex);
   if (settings == all.settings) return;
   all.settings = settings;
@@ -194,14 +198,15 @@ std::vector<WorkerResult> build_in_workers(const Device& device, const std::vect
         if (done && result.answered && result.status == CL_SUCCESS) done(longest_first[i]);
       }
       if (worker) give_back(device, std::move(*worker));
-    } catch (const std::exception& error) {  // out of memory: who has no result is compiled in this process
+    } catch (const std::exception& error) {
+      // Out of memory. Texts without a result are compiled in this process.
       log_message(LogLevel::kWarning, "runtime", std::string("a build worker is given up: ") + error.what());
     }
   };
   std::vector<std::thread> threads;
   try {
     for (size_t t = 1; t < std::min(workers, sources.size()); ++t) threads.emplace_back(work);
-  } catch (const std::system_error&) {  // as many as there are
+  } catch (const std::system_error&) {  // No more threads can be started. Go on with those that run.
   }
   work();
   for (std::thread& thread : threads) thread.join();

@@ -1,4 +1,4 @@
-// csrc/runtime/build_worker.cpp: compiles program texts for a parent process.
+// csrc/runtime/build_worker.cpp: the loop of a build worker, which compiles program texts for its parent process.
 #include "csrc/runtime/build_worker.h"
 
 #include <chrono>
@@ -11,7 +11,8 @@
 namespace ocl::runtime {
 namespace {
 
-constexpr std::chrono::seconds kIdle{10};  // a worker that is not asked for so long ends: it holds a context of the device
+// A worker without a request for so long ends, because it holds a context of the device.
+constexpr std::chrono::seconds kIdle{10};
 
 struct Target {
   cl_device_id device = nullptr;
@@ -51,7 +52,7 @@ os::Message build(const Target& target, const os::Message& request) {
       compile(target.context.get(), target.device, target.options, request[1], request[0].find("log") != std::string::npos);
   std::string binary;
   if (built.status == CL_SUCCESS) binary = binary_of(built.handle.get());
-  // A GPU's binary may be an assembler's text. Loading it here leaves the machine code in the driver's own cache.
+  // A GPU's binary may be assembler text. Loading it here puts the machine code into the driver's own cache.
   if (!binary.empty() && request[0].find("load") != std::string::npos)
     load_binary(target.context.get(), target.device, target.options, binary);
   return {std::to_string(built.status), built.log, binary};
@@ -60,7 +61,7 @@ os::Message build(const Target& target, const os::Message& request) {
 }  // namespace
 
 int serve_builds(os::Channel& channel, const std::function<void(const std::string& text)>& before) {
-  // While a compiler runs nobody reads the channel, so a thread watches whether the parent still lives.
+  // Nobody reads the channel while the compiler runs, so a thread watches whether the parent still lives.
   std::thread([&channel] {
     channel.wait_for_end();
     std::_Exit(0);

@@ -1,10 +1,10 @@
-// csrc/runtime/build_worker.h: what the process that compiles kernels for another one does (csrc/worker/main.cpp).
-// Messages, each a list of texts:
-//   first, to the worker: build options, platform name, device name, driver, then the paths of runtimes that are not in the
-//     system's list; its answer: "" or why it has no such device
-//   then, again and again, to the worker: what is wanted beside the binary ("log": the compiler's words even if all is well,
-//     "load": the binary loaded once, so that the driver's own cache has its machine code), a program text
-//     its answer: the status of clBuildProgram, the log, the binary
+// csrc/runtime/build_worker.h: the loop of a process that compiles kernels for another process (csrc/worker/main.cpp).
+// Each message is a list of texts:
+//   first request: build options, platform name, device name, driver, then paths of runtimes that are not in the system's list
+//     answer: "" or why there is no such device
+//   every later request: flags, then a program text. Flag "log": return the compiler's log even without an error. Flag "load":
+//     load the binary once, so that the driver's own cache has its machine code
+//     answer: status of clBuildProgram, log, binary
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@
 
 namespace ocl::runtime {
 
-/// Answers until the other side closes the channel or is silent for a while. The exit status of the process. `before` sees each
-/// text first: tests make a compiler that fails of it.
+/// Answers requests until the other side closes the channel or is silent for some seconds. Returns the exit status of
+/// the process. `before` is called with each program text; tests use it to imitate a failing compiler.
 int serve_builds(os::Channel& channel, const std::function<void(const std::string& text)>& before = {});
 
 }  // namespace ocl::runtime

@@ -1,10 +1,11 @@
-// csrc/runtime/caps.cpp: fills Caps from queries and, on GPUs, from small programs that the compiler takes or refuses.
+// csrc/runtime/caps.cpp: fills Caps by queries and, on GPUs, by compiling small programs.
 #include "csrc/runtime/caps.h"
 
 #include <algorithm>
 
 #include "csrc/runtime/cl_bindings.h"
 #include "csrc/runtime/tensor_core_probes.h"
+#include "csrc/support/os.h"
 
 namespace ocl::runtime {
 namespace {
@@ -15,7 +16,7 @@ T query(cl_device_id device, cl_device_info what, T otherwise) {
   return cl::Device(device, true).getInfo(what, &value) == CL_SUCCESS ? value : otherwise;
 }
 
-/// Builds `text`; the preferred work-group multiple of its kernel `k`, or 0 if the compiler refuses it.
+/// Builds `text`. Returns the preferred work-group size multiple of its kernel `k`, or 0 if it does not build.
 int build_probe(cl_device_id device, cl_context context, const char* text, const char* options) {
   cl_int status = CL_SUCCESS;
   ProgramHandle program(clCreateProgramWithSource(context, 1, &text, nullptr, &status));
@@ -38,7 +39,7 @@ std::string device_text(cl_device_id device, cl_device_info what) {
   std::string text;
   if (cl::Device(device, true).getInfo(what, &text) != CL_SUCCESS) return "";
   text = text.c_str();
-  const size_t begin = text.find_first_not_of(' ');  // some drivers pad their names
+  const size_t begin = text.find_first_not_of(' ');  // Some drivers pad their names with blanks.
   return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(' ') - begin + 1);
 }
 
@@ -58,30 +59,33 @@ Caps probe_caps(cl_device_id device, cl_context context) {
       static_cast<int>(std::clamp<size_t>(query<size_t>(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1), 1, 1 << 20));
   caps.global_bytes = static_cast<int64_t>(query<cl_ulong>(device, CL_DEVICE_GLOBAL_MEM_SIZE, 1 << 30));
   caps.max_alloc_bytes = static_cast<int64_t>(query<cl_ulong>(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 1 << 28));
-  // At least a cache line of every CPU and the widest vector, whatever the device says.
+  // Use at least a cache line of any CPU and the widest vector, even if the device says less.
   caps.base_align_bytes =
       std::clamp<int>(static_cast<int>(query<cl_uint>(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 1024) / 8), 128, 4096);
   caps.unified = query<cl_bool>(device, CL_DEVICE_HOST_UNIFIED_MEMORY, CL_FALSE) == CL_TRUE;
   caps.fp64 = query<cl_device_fp_config>(device, CL_DEVICE_DOUBLE_FP_CONFIG, 0) != 0;
   caps.max_kernel_arg_bytes =
       static_cast<int>(std::min<size_t>(query<size_t>(device, CL_DEVICE_MAX_PARAMETER_SIZE, 1024), 1 << 16));
-  // The call that takes a priority came with OpenCL 2.0.
-  const std::string version = device_text(device, CL_DEVICE_VERSION);  // "OpenCL 3.0 ..."
+  // The call that takes a priority exists since OpenCL 2.0.
+  const std::string version = device_text(device, CL_DEVICE_VERSION);  // "OpenCL 3.0 ...".
   caps.queue_priorities = has_word(extensions, "cl_khr_priority_hints") && version.compare(0, 8, "OpenCL 2") >= 0;
   if (caps.is_cpu) {
     const int width = static_cast<int>(query<cl_uint>(device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, 4));
     caps.vector_floats = width >= 16 ? 16 : width >= 8 ? 8 : 4;
-    caps.prefetch = width > 1;  // an interpreter says that it computes one float at a time; Oclgrind stops at the instruction
-    caps.fp16_arith = false;    // CPU runtimes emulate it; fp32 is faster and what we round from
+    // Interpreters report a width of one float. One of them, Oclgrind, aborts at the prefetch instruction.
+    caps.prefetch = width > 1;
+    caps.fp16_arith = false;  // CPU runtimes emulate half. fp32 is faster, and results are rounded from it.
     caps.fp16_convert = has_word(extensions, "cl_khr_fp16");
     return caps;
   }
   caps.vector_floats = 4;
   caps.prefetch = false;
-  // Some drivers compile `half` without advertising cl_khr_fp16, so the compiler is asked, not the extension string.
+  // Some of the programs below do not build everywhere.
+  const os::SilentErrors silent;
+  // Some drivers compile `half` without listing cl_khr_fp16, so a test program decides.
   caps.fp16_arith = has_word(extensions, "cl_khr_fp16") ||
                     build_probe(device, context, "__kernel void k(__global half* p) { p[0] = p[0] * p[1] + p[2]; }", "") > 0;
-  // OpenCL 3.0 devices may list subgroups and lack their reductions, so this is compiled as well.
+  // OpenCL 3.0 devices may list subgroups but lack their reductions, so this is compiled too.
   if (has_word(extensions, "cl_khr_subgroups") || has_word(extensions, "cl_intel_subgroups")) {
     const char* text =
         "#ifdef cl_khr_subgroups\n#pragma OPENCL EXTENSION cl_khr_subgroups : enable\n#endif\n"
@@ -89,7 +93,7 @@ Caps probe_caps(cl_device_id device, cl_context context) {
     const int size = build_probe(device, context, text, "");
     caps.subgroup_size = size > 1 ? size : 0;
   }
-  // Only compilers that take this instruction may have tensor cores.
+  // Only a compiler that takes this instruction can have tensor cores.
   const char* rounds =
       "__kernel void k(__global uint* p) { uint r; asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(r) : \"f\"(1.0f)); p[0] = r; }";
   const bool inline_instructions = build_probe(device, context, rounds, "") > 0;

@@ -1,4 +1,5 @@
-// csrc/runtime/caps.h: asks a device what it can do. Each answer that is not a plain query has its reason beside it.
+// csrc/runtime/caps.h: finds out what a device can do. caps.cpp gives the reason for each answer that is not a plain
+// query.
 #pragma once
 
 #include <string>
@@ -8,10 +9,10 @@
 
 namespace ocl::runtime {
 
-/// Queries only, except on GPUs, where what extension strings do not tell reliably is asked from the compiler.
+/// Uses queries only, except on GPUs. There, small test programs decide where extension strings are unreliable.
 Caps probe_caps(cl_device_id device, cl_context context);
 
-std::string device_text(cl_device_id device, cl_device_info what);  // "" when the query fails
+std::string device_text(cl_device_id device, cl_device_info what);  // "" if the query fails.
 std::string platform_text(cl_platform_id platform, cl_platform_info what);
 
 }  // namespace ocl::runtime

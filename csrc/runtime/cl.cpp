@@ -1,4 +1,4 @@
-// csrc/runtime/cl.cpp: names of status codes, and the Error made of one.
+// csrc/runtime/cl.cpp: names of OpenCL status codes, and errors made from them.
 #include "csrc/runtime/cl.h"
 
 namespace ocl::runtime {
@@ -65,7 +65,7 @@ constexpr StatusName kStatusNames[] = {
 };
 #undef OCL_STATUS
 
-/// "clFinish" out of "clFinish(queue_.get())".
+/// Returns "clFinish" for "clFinish(queue_.get())".
 std::string call_name(const char* call) {
   const std::string text = call;
   const size_t end = text.find('(');

@@ -1,4 +1,5 @@
-// csrc/runtime/cl.h: OpenCL wrapped once: owning handles, and OCL_CHECK, which turns a status code into an Error.
+// csrc/runtime/cl.h: the basis for all OpenCL calls: owning handles, and OCL_CHECK, which turns a status code into an
+// Error.
 #pragma once
 
 #define CL_TARGET_OPENCL_VERSION 300
@@ -14,10 +15,11 @@
 
 namespace ocl::runtime {
 
-/// "CL_OUT_OF_RESOURCES" for -5; the number as text when unknown.
+/// Name of a status code, such as "CL_OUT_OF_RESOURCES" for -5. An unknown code is returned as a number.
 const char* status_name(cl_int status);
 
-/// Throws DeviceError (OutOfMemory for allocation failures) naming the call, the status and `where` (device, kernel, ...).
+/// Throws DeviceError, or OutOfMemory for allocation failures. The message names the call, the status and `where`
+/// (device, kernel, ...).
 [[noreturn]] void raise_status(cl_int status, const char* call, const std::string& where);
 
 #define OCL_CHECK(call, where)                                                                \
@@ -26,11 +28,11 @@ const char* status_name(cl_int status);
     if (ocl_status_ != CL_SUCCESS) ::ocl::runtime::raise_status(ocl_status_, #call, (where)); \
   } while (false)
 
-/// False in a forked child, where the runtimes' threads and locks did not come along, and at the end of the process, when the
-/// runtimes' own destructors may have run.
+/// False in a forked child, which lacks the runtimes' threads, and at the end of the process, when the runtimes'
+/// destructors may have run.
 inline bool runtimes_usable() noexcept { return !os::is_forked_child() && !os::is_ending(); }
 
-/// Owns one reference of an OpenCL object; movable. It is released by `Release` while the runtimes are usable.
+/// Owns one reference to an OpenCL object. Movable. The destructor calls `Release` only while the runtimes are usable.
 template <typename T, cl_int(CL_API_CALL* Release)(T)>
 class Handle {
  public:

@@ -1,6 +1,6 @@
-// csrc/runtime/cl_bindings.h: OpenCL's C++ bindings, for queries. Only .cpp files of this folder include it, because it adds a
-// second to the time of a compilation. Objects are owned by the handles of cl.h: unlike the bindings' classes, these release
-// nothing in a forked child or at the end of the process.
+// csrc/runtime/cl_bindings.h: OpenCL's C++ bindings, for queries. Only .cpp files of this folder include it, because it
+// adds a second to the time of a compilation. Objects are owned by the handles of cl.h instead of the bindings'
+// classes: the handles release nothing in a forked child or at the end of the process.
 #pragma once
 
 #include "csrc/runtime/cl.h"

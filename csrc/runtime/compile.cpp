@@ -1,4 +1,4 @@
-// csrc/runtime/compile.cpp: clBuildProgram, and a second build for kernels with hidden instructions.
+// csrc/runtime/compile.cpp: builds programs, with a second build for kernels with hidden instructions.
 #include "csrc/runtime/compile.h"
 
 #include <algorithm>

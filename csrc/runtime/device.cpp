@@ -1,4 +1,4 @@
-// csrc/runtime/device.cpp: lists platforms and devices, orders and selects them, creates a Device at its first use.
+// csrc/runtime/device.cpp: lists, orders and selects devices, and creates a Device at its first use.
 #include "csrc/runtime/device.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr int kMaxDevices = 64;
 
 using Listed = ListedDevice;
 
-constexpr std::chrono::seconds kPatience{20};  // how long an ending process waits for enqueued work
+constexpr std::chrono::seconds kPatience{20};  // How long an ending process waits for enqueued work.
 
 void CL_CALLBACK context_message(const char* text, const void*, size_t, void*) {
   if (text) log_message(LogLevel::kInfo, "runtime", std::string("OpenCL: ") + text);
@@ -28,7 +28,7 @@ void CL_CALLBACK context_message(const char* text, const void*, size_t, void*) {
 
 }  // namespace
 
-/// All devices of the process; leaked, since drivers do not survive destructors at exit.
+/// All devices of the process. Never destroyed, because drivers do not survive destructors at exit.
 class DeviceTable {
  public:
   static DeviceTable& instance() {
@@ -58,7 +58,8 @@ class DeviceTable {
     std::lock_guard lock(mutex_);
     try {
       list_locked();
-    } catch (const Error& error) {  // a selection that matches nothing is one more line for `doctor`
+    } catch (const Error& error) {
+      // A selection that matches nothing becomes one more line for `doctor`.
       std::vector<std::string> lines = problems_;
       lines.emplace_back(error.what());
       return lines;
@@ -142,8 +143,13 @@ class DeviceTable {
   std::string names(const std::vector<Listed>& devices) const {
     std::string text;
     for (size_t i = 0; i < devices.size(); ++i) text += (i ? ", " : "") + std::to_string(i) + ": '" + devices[i].label() + "'";
+    return (devices.empty() ? "none" : text) + problem_lines();
+  }
+
+  std::string problem_lines() const {
+    std::string text;
     for (const std::string& problem : problems_) text += "\n  problem: " + problem;
-    return devices.empty() ? "none" + text : text;
+    return text;
   }
 
   Device& create(int index) {
@@ -151,13 +157,16 @@ class DeviceTable {
     list_locked();
     if (index < 0 || index >= static_cast<int>(selected_.size())) {
       if (selected_.empty())
-        fail(ErrorKind::kConfig, "no OpenCL device was found; there are " + names(selected_) +
-                                     "; install a runtime: pip install torch-ocl-compile[cpu], or your GPU's driver");
+        fail(ErrorKind::kConfig,
+             "no OpenCL device was found; install a runtime: pip install torch-ocl-compile[cpu], or your GPU's "
+             "driver" +
+                 problem_lines());
       fail(ErrorKind::kConfig, "device ocl:" + std::to_string(index) + " does not exist; there are " + names(selected_));
     }
     if (Device* device = devices_[index].load()) return *device;
     const Listed& listed = selected_[index];
-    auto* device = new Device;  // leaked on failure too: its allocator may not outlive half a construction
+    // Leaked on failure too, because a half-constructed device cannot be destroyed safely.
+    auto* device = new Device;
     device->index_ = index;
     device->name_ = listed.name;
     device->platform_name_ = listed.platform_name;
@@ -167,10 +176,11 @@ class DeviceTable {
     device->context_ = ContextHandle(clCreateContext(nullptr, 1, &device->id_, context_message, nullptr, &status));
     OCL_CHECK(status, "clCreateContext on " + device->describe());
     device->caps_ = probe_caps(device->id_, device->context());
-    // Division and square root as IEEE 754 rounds them, as on the CPU: without it OpenCL allows 2.5 and 3 ulp.
+    // Division and square root round as in IEEE 754, like on the CPU. Without this option, OpenCL allows errors of 2.5
+    // and 3 ulp.
     cl_device_fp_config fp32 = 0;
     clGetDeviceInfo(device->id_, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(fp32), &fp32, nullptr);
-    device->build_options_ = "-w";  // some compilers count their warnings on the user's terminal
+    device->build_options_ = "-w";  // Some compilers print a count of their warnings to the terminal.
     if (fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) device->build_options_ += " -cl-fp32-correctly-rounded-divide-sqrt";
     device->allocator_ = std::make_unique<Allocator>(*device);
     device->caps_.marker_times = markers_have_times(device->queue());

@@ -1,4 +1,4 @@
-// csrc/runtime/device_list.cpp: asks the OpenCL loader and the vendors' libraries for their devices.
+// csrc/runtime/device_list.cpp: gets the devices from the OpenCL loader and from vendors' libraries.
 #include "csrc/runtime/device_list.h"
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 
 #include "csrc/runtime/caps.h"
 #include "csrc/runtime/cl_bindings.h"
+#include "csrc/runtime/loader.h"
 #include "csrc/runtime/vendor_library.h"
 #include "csrc/support/log.h"
 #include "csrc/support/os.h"
@@ -15,7 +16,7 @@ namespace {
 
 void add_devices(cl_platform_id platform, std::vector<ListedDevice>& devices, std::vector<std::string>& problems) {
   const std::string platform_name = platform_text(platform, CL_PLATFORM_NAME);
-  std::vector<cl::Device> found;  // stays empty if the platform has no device
+  std::vector<cl::Device> found;  // Stays empty if the platform has no device.
   const cl_int status = cl::Platform(platform).getDevices(CL_DEVICE_TYPE_ALL, &found);
   if (status != CL_SUCCESS && status != CL_DEVICE_NOT_FOUND) {
     problems.push_back("platform '" + platform_name + "': clGetDeviceIDs: " + status_name(status));
@@ -46,8 +47,8 @@ void add_devices(cl_platform_id platform, std::vector<ListedDevice>& devices, st
     }
     device.rank = (type & CL_DEVICE_TYPE_GPU) ? 0 : (type & CL_DEVICE_TYPE_CPU) ? 2 : 1;
     device.emulator = lower(device.label()).find("emulation") != std::string::npos;
-    // The same runtime found twice, as a system's and as a pip's library: the first one counts. Two equal boards on one
-    // platform are two devices.
+    // The same runtime may be found twice, for example as a system library and in a pip package. The first one is used.
+    // Two equal boards of one platform are two devices.
     const auto same = [&](const ListedDevice& other) {
       return other.name == device.name && other.platform_name == device.platform_name &&
              other.platform_version == device.platform_version;
@@ -69,6 +70,10 @@ std::string lower(std::string text) {
 
 std::vector<ListedDevice> find_devices(const std::vector<std::string>& vendor_libraries, std::vector<std::string>& problems) {
   const os::KeepVariables kept({"OCL_ICD_FILENAMES", "OCL_ICD_VENDORS", "OPENCL_LAYERS", "OPENCL_LAYER_PATH"});
+  if (std::string problem = open_loader(vendor_libraries); !problem.empty()) {
+    problems.push_back(std::move(problem));
+    return {};
+  }
   std::vector<cl_platform_id> platforms;
   const auto add = [&](cl_platform_id platform) {
     if (std::find(platforms.begin(), platforms.end(), platform) == platforms.end()) platforms.push_back(platform);
@@ -78,8 +83,8 @@ std::vector<ListedDevice> find_devices(const std::vector<std::string>& vendor_li
   std::vector<cl::Platform> found;
   const cl_int status = cl::Platform::get(&found);
   for (const cl::Platform& platform : found) add(platform());
-  if (status != CL_SUCCESS && status != -1001)  // -1001: the loader knows no platform
-    problems.push_back(std::string("clGetPlatformIDs: ") + status_name(status));
+  // -1001 means that the loader knows no platform.
+  if (status != CL_SUCCESS && status != -1001) problems.push_back(std::string("clGetPlatformIDs: ") + status_name(status));
   std::vector<ListedDevice> devices;
   for (cl_platform_id platform : platforms) add_devices(platform, devices, problems);
   std::stable_sort(devices.begin(), devices.end(),

@@ -1,4 +1,4 @@
-// csrc/runtime/event.cpp: see event.h.
+// csrc/runtime/event.cpp: makes, queries and times events; see event.h.
 #include "csrc/runtime/event.h"
 
 #include "csrc/runtime/allocator.h"
@@ -14,7 +14,7 @@ int64_t end_of(cl_event event) {
   return status == CL_SUCCESS ? static_cast<int64_t>(time) : 0;
 }
 
-/// A command with a time: a fill of memory that is free again at once, for later work of the queue.
+/// A command whose event has a time: it fills a few bytes of memory, which later work of the queue can reuse at once.
 EventHandle timed_fill(Queue& queue) {
   constexpr size_t kBytes = 16;
   Allocator& allocator = queue.device().allocator();
@@ -36,13 +36,14 @@ EventHandle user_event(Device& device) {
   return event;
 }
 
-/// Called when the work before an event is over: passes that on to a user event of another context, which it owns.
+/// Called when the work before an event is over. Completes `user_event`, an event of another context, and releases it.
 void CL_CALLBACK pass_on(cl_event, cl_int status, void* user_event) {
   const EventHandle event(static_cast<cl_event>(user_event));
   clSetUserEventStatus(event.get(), status < 0 ? status : CL_COMPLETE);
 }
 
-/// Contexts cannot wait for each other's events. The driver's thread that completes the one completes the other.
+/// Returns an event in `device`'s context that completes together with `source`. Contexts cannot wait for each other's
+/// events, so a callback of the first driver completes the second event.
 EventHandle twin_in(Device& device, cl_event source) {
   EventHandle twin = user_event(device);
   clRetainEvent(twin.get());

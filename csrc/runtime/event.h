@@ -1,4 +1,4 @@
-// csrc/runtime/event.h: a point in a queue that can be asked, waited for, and timed on the device's clock.
+// csrc/runtime/event.h: a point in a queue that can be queried, waited for, and timed on the device's clock.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,22 @@ namespace ocl::runtime {
 class Device;
 class Queue;
 
-/// Complete when everything enqueued before it is.
+/// Complete when all work that was enqueued before it is done.
 class Event {
  public:
-  /// `timed`: it has a time.
+  /// `timed`: time_ns() can be called.
   Event(Queue& queue, bool timed);
-  /// Raises DeviceError if the work before it failed.
+  /// Returns whether the event is complete. DeviceError if the work before it failed.
   bool complete() const;
-  /// Raises as `complete`.
+  /// Waits until the event is complete. DeviceError if the work before it failed.
   void wait() const;
-  /// Work that `queue` gets from now on starts after this event, which may be one of another device. Nothing waits here.
+  /// Makes later work of `queue` start after this event. The queue may belong to another device. The host does not
+  /// wait.
   void block(Queue& queue) const;
   Device& device() const { return device_; }
   bool timed() const { return timed_; }
-  /// When the device was done with the work before it, in ns of the device's clock. Waits. Only for a timed event.
+  /// The time in ns of the device's clock at which the work before the event was done. Waits for it. Only for a timed
+  /// event.
   int64_t time_ns() const;
 
  private:
@@ -33,13 +35,14 @@ class Event {
   EventHandle handle_;
 };
 
-/// Whether the execution status of an event says that the work before it is done. Raises DeviceError with `where` if it failed.
+/// Returns whether an event with this execution status is complete. DeviceError with `where` if the work before it
+/// failed.
 bool completed(cl_int execution_status, const std::string& where);
 
-/// Whether the work is over, with or without an error.
+/// True if the work before the event is over, with or without an error.
 bool is_done(cl_event event) noexcept;
 
-/// Whether the device notes the time of a marker; where it does not, a timed event is a fill of a few bytes.
+/// True if the device records the time of a marker. Otherwise a timed event is a fill of a few bytes.
 bool markers_have_times(Queue& queue);
 
 }  // namespace ocl::runtime

@@ -1,4 +1,5 @@
-// csrc/runtime/free_memory.cpp: OpenCL has no query for free memory, so each source of the number is tried in turn.
+// csrc/runtime/free_memory.cpp: finds the free memory of a device. OpenCL has no query for it, so several sources are
+// tried in turn.
 #include "csrc/runtime/free_memory.h"
 
 #include <algorithm>
@@ -15,8 +16,9 @@
 namespace ocl::runtime {
 namespace {
 
-constexpr cl_device_info kFreeMemoryKiB = 0x4039;  // CL_DEVICE_GLOBAL_FREE_MEMORY_AMD: the total, and the largest block
-// cl_nv_device_attribute_query
+// CL_DEVICE_GLOBAL_FREE_MEMORY_AMD gives two numbers in KiB: the total, and the largest block.
+constexpr cl_device_info kFreeMemoryKiB = 0x4039;
+// Queries of the extension cl_nv_device_attribute_query.
 constexpr cl_device_info kPciBus = 0x4008, kPciSlot = 0x4009, kPciDomain = 0x400A;
 
 std::optional<int64_t> of_host(Device& device) {
@@ -33,19 +35,20 @@ std::optional<int64_t> of_driver(Device& device) {
   return static_cast<int64_t>(kib[0]) << 10;
 }
 
-/// "00000000:0B:00.0", as the management library names devices; "" where the driver does not tell.
+/// The PCI address as the management library writes it, "00000000:0B:00.0". "" if the driver does not tell.
 std::string pci_address(Device& device) {
   cl_uint bus = 0, slot = 0, domain = 0;
   if (clGetDeviceInfo(device.id(), kPciBus, sizeof(bus), &bus, nullptr) != CL_SUCCESS ||
       clGetDeviceInfo(device.id(), kPciSlot, sizeof(slot), &slot, nullptr) != CL_SUCCESS)
     return "";
-  clGetDeviceInfo(device.id(), kPciDomain, sizeof(domain), &domain, nullptr);  // older drivers know no domain: 0
+  // Older drivers have no query for the domain. It stays 0.
+  clGetDeviceInfo(device.id(), kPciDomain, sizeof(domain), &domain, nullptr);
   char text[32];
   std::snprintf(text, sizeof(text), "%08X:%02X:%02X.0", domain, bus, slot >> 3);
   return text;
 }
 
-/// NVIDIA's management library, which comes with its driver.
+/// NVIDIA's management library (NVML), which comes with the driver.
 struct ManagementLibrary {
   struct Memory {
     unsigned long long total, free, used;

@@ -1,4 +1,4 @@
-// csrc/runtime/free_memory.h: how much of a device's memory nobody uses, other processes included.
+// csrc/runtime/free_memory.h: the memory of a device that no process uses.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@ namespace ocl::runtime {
 
 class Device;
 
-/// Bytes. Asked of the system for a device that shares the host's memory, else of the driver's or the vendor's interfaces
-/// where there is one. Without any, what this process has not reserved.
+/// Free memory in bytes. For a device that shares the host's memory, the system tells. For others, the driver's or the
+/// vendor's interface tells. If there is none, it is the memory that this process has not reserved.
 int64_t free_memory(Device& device);
 
 }  // namespace ocl::runtime

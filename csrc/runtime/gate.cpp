@@ -1,4 +1,4 @@
-// csrc/runtime/gate.cpp: see gate.h.
+// csrc/runtime/gate.cpp: holds a queue back by a user event; see gate.h.
 #include "csrc/runtime/gate.h"
 
 #include "csrc/runtime/device.h"

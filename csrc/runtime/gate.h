@@ -1,4 +1,5 @@
-// csrc/runtime/gate.h: holds a queue back. Tests make it late on purpose with this: what depends on luck then fails each time.
+// csrc/runtime/gate.h: holds a queue back. Tests use it to make a queue late on purpose, so that a race fails every
+// time.
 #pragma once
 
 #include "csrc/runtime/cl.h"
@@ -7,7 +8,7 @@ namespace ocl::runtime {
 
 class Queue;
 
-/// Work that the queue gets after the gate was made starts when the gate opens, at the latest when it is destroyed.
+/// Work that is enqueued after the gate was made starts when the gate opens. The destructor opens it too.
 class Gate {
  public:
   explicit Gate(Queue& queue);

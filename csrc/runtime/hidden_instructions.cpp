@@ -1,4 +1,4 @@
-// csrc/runtime/hidden_instructions.cpp: the second build of a program.
+// csrc/runtime/hidden_instructions.cpp: builds a program again with its hidden instructions.
 #include "csrc/runtime/hidden_instructions.h"
 
 #include <thread>
@@ -36,7 +36,8 @@ ProgramHandle uncover_instructions(cl_context context, cl_device_id device, cl_p
   std::string text = binary_of(program);
   const std::string target = ".target sm_90";
   const size_t at = text.find(target);
-  if (at == std::string::npos || text.find(kMark) == std::string::npos) {  // not the text this was written for
+  // This is not the assembler text that the function can edit.
+  if (at == std::string::npos || text.find(kMark) == std::string::npos) {
     *status = CL_INVALID_BINARY;
     return {};
   }

@@ -1,7 +1,8 @@
-// csrc/runtime/hidden_instructions.h: instructions that a driver's assembler knows and its OpenCL compiler does not.
+// csrc/runtime/hidden_instructions.h: instructions that a driver's assembler knows but its OpenCL compiler does not.
 //
-// Kernels write them as inline assembly behind `//@`: a comment for the compiler, which only substitutes the operands. The
-// program's binary is the assembler's text; with the marks removed and the target that has the instructions it is built again.
+// Kernels write them as inline assembly behind `//@`. For the compiler that is a comment, in which it only substitutes the
+// operands. The binary of the program is assembler text. We remove the marks, set a target that has the instructions, and build
+// that text.
 #pragma once
 
 #include <chrono>
@@ -11,15 +12,16 @@
 
 namespace ocl::runtime {
 
-/// Whether a source has hidden instructions.
+/// True if a source has hidden instructions.
 bool hides_instructions(const std::string& source);
 
-/// The built program with its instructions uncovered. Null handle and a status if the driver refuses it.
+/// Builds the program again with its hidden instructions. Returns a null handle and sets `status` if the driver refuses
+/// it.
 ProgramHandle uncover_instructions(cl_context context, cl_device_id device, cl_program program, const char* options,
                                    cl_int* status);
 
 enum class Completion { kDone, kPending, kFailed };
-/// Waits for an event without the driver's own unbounded wait.
+/// Waits for an event for at most `limit`. The driver's own wait has no limit.
 Completion wait_within(cl_event event, std::chrono::milliseconds limit);
 
 }  // namespace ocl::runtime

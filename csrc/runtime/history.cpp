@@ -1,4 +1,4 @@
-// csrc/runtime/history.cpp: the launches of the recordings that are open now.
+// csrc/runtime/history.cpp: stores the launches of the recordings that are open.
 #include "csrc/runtime/history.h"
 
 #include <atomic>
@@ -14,18 +14,18 @@ struct Entry {
   EventHandle event;
 };
 
-std::atomic<int> g_recordings{0};        // open begin_recording calls
-std::atomic<int> g_timed_recordings{0};  // recordings that want times
+std::atomic<int> g_recordings{0};        // Number of open recordings.
+std::atomic<int> g_timed_recordings{0};  // Number of open recordings that want times.
 std::mutex g_mutex;
 
-// Both leaked: a driver may be gone when destructors run at exit.
+// Neither list is ever destroyed: a driver may be gone when destructors run at exit.
 std::vector<Entry>& entries() {
   static auto* entries = new std::vector<Entry>;
   return *entries;
 }
 
 struct Opened {
-  size_t first;  // index of its first record
+  size_t first;  // Index of the recording's first record.
   bool timing;
 };
 std::vector<Opened>& opened() {
@@ -58,7 +58,8 @@ std::vector<LaunchRecord> end_recording() {
   for (size_t i = last.first; i < entries().size(); ++i) {
     Entry& entry = entries()[i];
     if (cl_event event = entry.event.get()) {
-      clWaitForEvents(1, &event);  // failed work has no times; synchronising reports it
+      // Failed work has no times. synchronize() reports its error.
+      clWaitForEvents(1, &event);
       entry.record.queued_ns = event_time(event, CL_PROFILING_COMMAND_QUEUED);
       entry.record.start_ns = event_time(event, CL_PROFILING_COMMAND_START);
       entry.record.end_ns = event_time(event, CL_PROFILING_COMMAND_END);

@@ -1,4 +1,4 @@
-// csrc/runtime/memory_history.cpp: see memory_history.h.
+// csrc/runtime/memory_history.cpp: keeps allocator events and finds out what memory is used for; see memory_history.h.
 #include "csrc/runtime/memory_history.h"
 
 #include <algorithm>
@@ -14,7 +14,8 @@
 namespace ocl::runtime {
 namespace {
 
-constexpr size_t kHoldersNamed = 4;  // in an error
+// Number of purposes that an error names.
+constexpr size_t kHoldersNamed = 4;
 constexpr char kNoPurpose[] = "other tensors";
 
 PurposeText& purpose_of_thread() {
@@ -29,7 +30,8 @@ struct History {
   std::atomic<size_t> most_events{0};
 };
 History& history() {
-  static auto* instance = new History;  // tensors are freed while static objects are destroyed
+  // Never destroyed, because tensors are freed while static objects are destroyed.
+  static auto* instance = new History;
   return *instance;
 }
 
@@ -68,10 +70,11 @@ void MemoryHistory::record(MemoryAction action, uintptr_t address, size_t bytes,
                            int64_t device_free) {
   const size_t most = history().most_events;
   if (most == 0) return;
-  if (events_.size() > most) clear();  // the limit was lowered
+  if (events_.size() > most) clear();  // The limit was lowered.
   MemoryEvent event{action, address, static_cast<int64_t>(bytes), stream, unix_us(), device_free, std::move(site)};
   if (events_.size() < most) {
-    std::rotate(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(next_), events_.end());  // the limit was raised
+    // The limit was raised: make the ring a list again.
+    std::rotate(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(next_), events_.end());
     next_ = 0;
     events_.push_back(std::move(event));
   } else {

@@ -1,4 +1,5 @@
-// csrc/runtime/memory_history.h: who holds memory, and what the allocator did: for errors, snapshots and torch's visualiser.
+// csrc/runtime/memory_history.h: what memory is used for, and what the allocator did. For errors, snapshots and torch's
+// memory viewer.
 #pragma once
 
 #include <atomic>
@@ -13,7 +14,7 @@ class AddressRange;
 
 using PurposeText = std::shared_ptr<const std::string>;
 
-/// What this thread allocates memory for, until the scope ends: "results of forward_0".
+/// Sets what this thread allocates memory for until the end of the scope, such as "results of forward_0".
 class MemoryPurpose {
  public:
   explicit MemoryPurpose(PurposeText text);
@@ -26,7 +27,7 @@ class MemoryPurpose {
   PurposeText previous_;
 };
 
-/// Where in the program something was allocated or freed. csrc/torch makes and reads them; this half only keeps them.
+/// The place in the program where memory was allocated or freed. csrc/torch makes and reads it; here it is only stored.
 using CallSite = std::shared_ptr<void>;
 using CallSiteHook = CallSite (*)();
 
@@ -37,8 +38,8 @@ struct MemoryEvent {
   uintptr_t address = 0;
   int64_t bytes = 0;
   int stream = 0;
-  int64_t time_us = 0;      // unix
-  int64_t device_free = 0;  // bytes; of kOom
+  int64_t time_us = 0;      // Unix time in microseconds.
+  int64_t device_free = 0;  // kOom: bytes that were left.
   CallSite site;
 };
 
@@ -52,33 +53,34 @@ struct BlockInfo {
   CallSite site;
 };
 
-/// A slab: memory that was taken from the device at once.
+/// A slab: memory that was allocated from the device in one piece.
 struct SegmentInfo {
   uintptr_t address = 0;
   int64_t bytes = 0;
   int stream = 0;
   bool small = false;
   CallSite site;
-  std::vector<BlockInfo> blocks;  // they tile the segment
+  std::vector<BlockInfo> blocks;  // The blocks cover the segment without gaps.
 };
 
 struct MemorySnapshot {
   std::vector<SegmentInfo> segments;
-  std::vector<MemoryEvent> events;  // oldest first
+  std::vector<MemoryEvent> events;  // Oldest first.
 };
 
-/// What to keep of all devices' allocations.
+/// What is recorded of the allocations of all devices.
 struct HistorySettings {
-  bool sites = false;      // the call site of each allocation
-  size_t most_events = 0;  // the latest of them are kept; 0: none
+  bool sites = false;      // Record the call site of each allocation.
+  size_t most_events = 0;  // Keep this many of the latest events. 0: none.
   CallSiteHook hook = nullptr;
 };
 void set_memory_history(const HistorySettings& settings);
 
-/// Now, if call sites are kept; else null. Called without locks, because it may need Python's.
+/// The current call site if call sites are recorded, otherwise null. Called without locks, because it may need Python's
+/// lock.
 CallSite call_site();
 
-/// The latest events of one device. The allocator's mutex guards it.
+/// The latest events of one device. Guarded by the allocator's mutex.
 class MemoryHistory {
  public:
   void record(MemoryAction action, uintptr_t address, size_t bytes, int stream, CallSite site, int64_t device_free = 0);
@@ -86,16 +88,17 @@ class MemoryHistory {
   void clear() { events_.clear(), next_ = 0; }
 
  private:
-  std::vector<MemoryEvent> events_;  // a ring once it is full
-  size_t next_ = 0;                  // the oldest event of a full ring
+  std::vector<MemoryEvent> events_;  // Used as a ring when full.
+  size_t next_ = 0;                  // Index of the oldest event in a full ring.
 };
 
 std::vector<SegmentInfo> segments_of(const AddressRange& range);
 
-/// "1.20 GiB in 24 blocks: results of forward_0; 300.00 MiB in 161 blocks: other tensors": the purposes that hold most.
+/// The purposes that hold most memory: "1.20 GiB in 24 blocks: results of forward_0; 300.00 MiB in 161 blocks: other
+/// tensors".
 std::string largest_holders(const AddressRange& range);
 
-/// "1.20 GiB", "300.00 MiB".
+/// A size as text: "1.20 GiB", "300.00 MiB".
 std::string size_text(int64_t bytes);
 
 }  // namespace ocl::runtime

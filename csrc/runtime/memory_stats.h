@@ -7,7 +7,7 @@
 
 namespace ocl::runtime {
 
-/// A quantity that goes up and down. `peak`, `allocated` and `freed` count since their last reset.
+/// A quantity that goes up and down. `peak`, `allocated` and `freed` count from their last reset.
 struct Stat {
   int64_t current = 0, peak = 0, allocated = 0, freed = 0;
   void increase(int64_t amount) {
@@ -21,7 +21,7 @@ struct Stat {
   }
 };
 
-/// For all blocks, for those of small slabs, and for the others, in this order.
+/// Three values: for all blocks, for blocks of small slabs, for the others.
 struct PooledStat {
   std::array<Stat, 3> of{};
   const Stat& all() const { return of[0]; }
@@ -35,14 +35,18 @@ struct PooledStat {
   }
 };
 
-/// Counts, and bytes where the name says so. Read by torch.ocl.memory_stats.
+/// Statistics for torch.ocl.memory_stats. Sizes are in bytes.
 struct MemoryStats {
-  PooledStat blocks, allocated_bytes, requested_bytes;     // handed out; requested: without the padding
-  PooledStat active_blocks, active_bytes;                  // handed out, or freed while a stream still uses them
-  PooledStat slabs, reserved_bytes;                        // taken from the device
-  PooledStat inactive_split_blocks, inactive_split_bytes;  // free parts of slabs that are in use
-  int64_t retries = 0, failures = 0;                       // cached memory was given back to serve a request; it was not enough
-  int64_t slab_allocations = 0, slab_frees = 0, waits = 0;  // calls of the device; waits for all its streams
+  // Live blocks. requested_bytes is without padding.
+  PooledStat blocks, allocated_bytes, requested_bytes;
+  // Live blocks, and freed blocks that a stream still uses.
+  PooledStat active_blocks, active_bytes;
+  PooledStat slabs, reserved_bytes;                        // Slabs that were allocated from the device.
+  PooledStat inactive_split_blocks, inactive_split_bytes;  // Free parts of slabs that are in use.
+  // retries: allocations for which cached memory was freed. failures: allocations that failed even so.
+  int64_t retries = 0, failures = 0;
+  // slab_allocations, slab_frees: calls of the device. waits: waits for all streams of the device.
+  int64_t slab_allocations = 0, slab_frees = 0, waits = 0;
 
   template <class Function>
   void for_each_stat(Function function) {

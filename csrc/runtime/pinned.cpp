@@ -1,4 +1,4 @@
-// csrc/runtime/pinned.cpp: see pinned.h.
+// csrc/runtime/pinned.cpp: allocates pinned host memory; see pinned.h.
 #include "csrc/runtime/pinned.h"
 
 #include <cstdlib>
@@ -28,7 +28,8 @@ PinnedBlock::PinnedBlock(size_t bytes, Device* device) : bytes_(bytes) {
 }
 
 PinnedBlock::~PinnedBlock() {
-  if (!mapped_) std::free(address_);  // releasing the buffer releases its mapping
+  // Releasing the buffer releases its mapping.
+  if (!mapped_) std::free(address_);
 }
 
 }  // namespace ocl::runtime

@@ -1,4 +1,4 @@
-// csrc/runtime/pinned.h: host memory that a device transfers directly.
+// csrc/runtime/pinned.h: pinned host memory, which a device transfers directly.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@ namespace ocl::runtime {
 
 class Device;
 
-/// A block of the driver's own host memory, mapped for good, or ordinary page-aligned memory where there is no device, where
-/// the device shares the host's memory, or where the driver has none.
+/// A block of host memory. It is memory of the driver (CL_MEM_ALLOC_HOST_PTR) that stays mapped. It is ordinary
+/// page-aligned memory if there is no device, if the device shares the host's memory, or if the driver has none.
 class PinnedBlock {
  public:
-  /// `bytes` is a multiple of the page size. Throws kOutOfMemory.
+  /// `bytes` must be a multiple of the page size. Throws kOutOfMemory.
   PinnedBlock(size_t bytes, Device* device);
   ~PinnedBlock();
   PinnedBlock(const PinnedBlock&) = delete;

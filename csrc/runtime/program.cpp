@@ -1,4 +1,4 @@
-// csrc/runtime/program.cpp: memory cache -> binary store -> compiler.
+// csrc/runtime/program.cpp: finds programs in memory or in the binary store, and builds the others.
 #include "csrc/runtime/program.h"
 
 #include <algorithm>
@@ -22,33 +22,41 @@
 namespace ocl::runtime {
 namespace {
 
-constexpr char kAbi[] = "kernels 2";  // changes with the meaning of a stored entry
+constexpr char kAbi[] = "kernels 2";  // Change this when the meaning of a stored entry changes.
 constexpr size_t kPrefixDigits = 16;
-constexpr size_t kMaxKernelsPerProgram = 16;  // 8 to 32 cost the same per kernel; fewer spread better over threads
-constexpr char kReference[] = "@";            // a kernel's entry: this, then the key of the program that holds it,
-constexpr char kDeath[] = "!";                // or this, then how the compiler's process ended of it
-constexpr double kBinarySeconds = 0.002;      // CPU time; if getting a binary takes longer, it was compiled just now
+// 8 to 32 cost the same per kernel. Fewer distribute better over threads.
+constexpr size_t kMaxKernelsPerProgram = 16;
+// An entry of a kernel that begins with this has the key of its program.
+constexpr char kReference[] = "@";
+// An entry that begins with this says how the compiler's process ended.
+constexpr char kDeath[] = "!";
+// CPU time. If getting a binary takes longer, the kernel was compiled just then.
+constexpr double kBinarySeconds = 0.002;
 constexpr char kYes[] = "1", kNo[] = "0";
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kRecent = 64;   // programs that stay though no plan uses them
-constexpr size_t kSweepAt = 64;  // number of rows in `programs` at which rows of dead programs are dropped
+constexpr size_t kRecent = 64;  // Number of programs that are kept even if no plan uses them.
+// Number of rows in `programs` from which rows of dead programs are removed.
+constexpr size_t kSweepAt = 64;
 
 struct Shared {
-  std::mutex mutex;  // guards `programs`, `recent` and `counters`
-  /// By key. A process that compiles on and on would keep every kernel's code (some MB each on CPU runtimes), so a program
-  /// lives as long as a plan uses it or it is recent. The kernel cache has the binaries of the others.
+  std::mutex mutex;  // Guards `programs`, `recent` and `counters`.
+  /// Key -> program. A program lives while a plan uses it or it is in `recent`. Otherwise a process that keeps
+  /// compiling would keep the code of every kernel, which takes some MB each on CPU runtimes. The kernel cache has the
+  /// binaries.
   std::unordered_map<std::string, std::weak_ptr<Program>> programs;
-  std::deque<std::shared_ptr<Program>> recent;  // the latest last, each once
+  std::deque<std::shared_ptr<Program>> recent;  // The latest program is last. Each occurs once.
   size_t sweep_at = kSweepAt;
   BuildCounters counters;
-  std::map<int, bool> compiles_at_launch;  // by index of the device; guarded by `building`
-  std::mutex building;                     // one call builds at a time, so that equal texts of two threads are built once
+  // Device index -> whether it compiles at the first launch. Guarded by `building`.
+  std::map<int, bool> compiles_at_launch;
+  std::mutex building;  // Held while building, so that equal texts of two threads are built once.
 };
 
 Shared& shared() {
-  static auto* shared = new Shared;  // leaked: programs do not survive the driver at exit
+  // Never destroyed, because programs do not survive the driver at exit.
+  static auto* shared = new Shared;
   return *shared;
 }
 
@@ -67,7 +75,7 @@ std::shared_ptr<Program> load_program(Device& device, const std::string& binary)
   return handle ? std::make_shared<Program>(device, std::move(handle)) : nullptr;
 }
 
-/// One call of build_programs.
+/// The work of one call of build_programs.
 class Build {
  public:
   Build(Device& device, const std::vector<KernelText>& texts, const BinaryStore& store, const std::string& failed_dir)
@@ -109,10 +117,10 @@ class Build {
     return complete;
   }
 
-  /// Two equal boards have equal keys, and contexts of their own.
+  /// Two equal boards have equal keys but different contexts, so the device's index is added.
   std::string memory_key(const std::string& key) const { return std::to_string(device_.index()) + ":" + key; }
 
-  /// One index per missing key.
+  /// The index of one text per missing key.
   Indices missing() {
     Indices indices;
     for (size_t i = 0; i < keys_.size(); ++i)
@@ -122,7 +130,7 @@ class Build {
 
   void load_stored() {
     if (!store_.find) return;
-    std::map<std::string, Indices> stored;  // key of a program -> the kernels that are in it
+    std::map<std::string, Indices> stored;  // Key of a program -> its kernels.
     for (size_t i : missing()) {
       const std::string entry = store_.find(keys_[i]);
       if (entry.starts_with(kDeath)) raise_deadly(i, entry.substr(1), true);
@@ -171,8 +179,8 @@ class Build {
   void build_here(const std::vector<Indices>& batches) {
     std::vector<std::string> sources;
     for (const Indices& batch : batches) sources.push_back(batch_source(texts_, batch));
-    const size_t threads =
-        device_.caps().is_cpu ? 1 : kCompilerThreads;  // CPU compilers serialise threads; a GPU's gain a little
+    // CPU compilers serialise threads. A GPU's compiler gains a little from threads.
+    const size_t threads = device_.caps().is_cpu ? 1 : kCompilerThreads;
     BuildProgress progress("built", count_of(batches), 0);
     std::vector<Built> built = compile_all(device_.context(), device_.id(), device_.build_options(), sources, threads,
                                            log_enabled(LogLevel::kDebug), [&](size_t b) { progress.add(batches[b].size()); });
@@ -180,7 +188,7 @@ class Build {
   }
 
   void build_with_workers(const Indices& pending, size_t workers) {
-    // Kernels of one program share the compiler's start, and equal parts keep all workers busy to the end.
+    // Kernels of one program share the start of the compiler. Equal shares keep all workers busy to the end.
     const size_t share = (pending.size() + workers - 1) / workers;
     std::exception_ptr error;
     Indices alone;
@@ -188,11 +196,12 @@ class Build {
     std::vector<Indices> single;
     for (size_t i : alone) single.push_back({i});
     if (!single.empty()) finish_workers(single, workers, alone, error);
-    if (error) std::rethrow_exception(error);  // only now: what else was built is kept
+    // The error is thrown last, so that everything else that was built is kept.
+    if (error) std::rethrow_exception(error);
   }
 
-  /// Builds the batches in worker processes. Kernels of a batch that does not build go to `alone`; of a kernel by itself that
-  /// does not, `error` is the first error.
+  /// Builds the batches in worker processes. If a batch of several kernels fails, they are added to `alone`. If a
+  /// single kernel fails, `error` is set to the first such error.
   void finish_workers(const std::vector<Indices>& batches, size_t workers, Indices& alone, std::exception_ptr& error) {
     std::vector<std::string> sources;
     for (const Indices& batch : batches) sources.push_back(batch_source(texts_, batch));
@@ -203,7 +212,7 @@ class Build {
                          [&](size_t b) { progress.add(batches[b].size()); });
     for (size_t b = 0; b < batches.size(); ++b) {
       WorkerResult& result = results[b];
-      const bool here = !result.answered && result.death.empty();  // no worker could be started
+      const bool here = !result.answered && result.death.empty();  // No worker could be started.
       const bool good = result.answered && result.status == CL_SUCCESS;
       if (!here && !good && (batches[b].size() > 1 || (!result.death.empty() && !singles))) {
         alone.insert(alone.end(), batches[b].begin(), batches[b].end());
@@ -226,7 +235,8 @@ class Build {
 
   void finish_worker_batch(const Indices& batch, const std::string& source, const WorkerResult& result) {
     std::shared_ptr<Program> program = result.binary.empty() ? nullptr : load_program(device_, result.binary);
-    if (!program || !has_all(batch, program->get())) {  // the driver takes no binaries of another process
+    // The driver does not load binaries of another process.
+    if (!program || !has_all(batch, program->get())) {
       finish_batch(batch, compile_for(device_, source));
       return;
     }
@@ -237,7 +247,8 @@ class Build {
     for (size_t i : batch) keep(i, program);
   }
 
-  /// A kernel of which the compiler died twice is not tried again with this driver: its entry says how it ended.
+  /// Throws the error of a kernel whose compilation ended the compiler's process twice. Its entry in the store says how
+  /// it ended, so this driver does not get it again.
   [[noreturn]] void raise_deadly(size_t index, const std::string& death, bool remembered) {
     const char* next = remembered ? "; this kernel is not tried again until `python -m torch_ocl_compile cache clear`" : "";
     raise_build_error(device_, texts_[index], CL_BUILD_PROGRAM_FAILURE, "the compiler's process ended twice: " + death + next,
@@ -251,7 +262,8 @@ class Build {
   }
 
   void finish_batch(const Indices& batch, Built built) {
-    if (batch.size() > 1 && !succeeded(batch, built)) {  // which of them is it? Or do they only not go together?
+    // Find out which kernel fails, or whether they only fail together.
+    if (batch.size() > 1 && !succeeded(batch, built)) {
       for (size_t i : batch) finish_batch({i}, compile_for(device_, texts_[i].text));
       log_message(LogLevel::kInfo, "runtime",
                   "kernels " + texts_[batch[0]].name + " and " + std::to_string(batch.size() - 1) +
@@ -266,8 +278,9 @@ class Build {
       log_message(LogLevel::kDebug, "runtime", text.name + ": " + built.log);
     auto program = std::make_shared<Program>(device_, std::move(built.handle));
     const std::string binary = store_binary(batch, *program);
-    // With a program from source, CPU compilers keep what they built it of: 2.5 MB a kernel with Intel's, 0.5 from its binary,
-    // which takes a twentieth of the time to load. GPUs' binaries may have to be compiled again.
+    // A program built from source keeps the compiler's data on CPUs: 2.5 MB per kernel with Intel's runtime, against
+    // 0.5 MB when loaded from its binary. Loading takes a twentieth of the build time. Binaries of GPUs may have to be
+    // compiled again.
     if (device_.caps().is_cpu && !binary.empty())
       if (std::shared_ptr<Program> loaded = load_program(device_, binary); loaded && has_all(batch, loaded->get()))
         program = std::move(loaded);
@@ -283,9 +296,10 @@ class Build {
     return std::all_of(batch.begin(), batch.end(), [&](size_t i) { return has_kernel(program, texts_[i].name); });
   }
 
-  /// Some runtimes compile a kernel when it is first launched. Asked for a binary before that, they compile every kernel once
-  /// more, in a general form that the launch does not use: twice the time, for a binary that spares none. They have caches of
-  /// their own, by source, so no binaries of theirs are kept. A small kernel tells; the verdict is stored.
+  /// True for a runtime that compiles a kernel at its first launch (PoCL). If it is asked for a binary before, it
+  /// compiles every kernel once more in a general form that the launch does not use. That takes twice the time and
+  /// saves nothing. Such a runtime has a cache of its own, so no binaries are kept for it. A small kernel is compiled
+  /// to find out, and the verdict is stored.
   bool compiles_at_launch() {
     std::map<int, bool>& known = shared().compiles_at_launch;
     if (const auto found = known.find(device_.index()); found != known.end()) return found->second;
@@ -300,17 +314,17 @@ class Build {
   }
 
   bool seen_to_compile_for_a_binary() {
-    const auto number =
-        static_cast<uint64_t>(Clock::now().time_since_epoch().count());  // a kernel that no cache of the driver has
+    // A number that makes a kernel that no cache of the driver has.
+    const auto number = static_cast<uint64_t>(Clock::now().time_since_epoch().count());
     const Built built = compile_for(device_, "__kernel void tell(__global ulong* x) { x[0] = x[1] * " + std::to_string(number) +
                                                  "UL + " + std::to_string(os::process_id()) + "; }");
     if (built.status != CL_SUCCESS) return false;
-    const double begin = os::thread_seconds();  // CPU time, so that a busy machine does not matter
+    const double begin = os::thread_seconds();  // CPU time, so that a busy machine does not matter.
     binary_of(built.handle.get());
     return os::thread_seconds() - begin > kBinarySeconds;
   }
 
-  /// Returns the binary, "" if none is kept.
+  /// Stores the binary of a batch and returns it. Returns "" if none is stored.
   std::string store_binary(const Indices& batch, const Program& program) {
     if (!store_.store) return "";
     if (compiles_at_launch()) {
@@ -333,7 +347,8 @@ class Build {
     for (size_t i : batch) store_.store(keys_[i], kReference + program_key);
   }
 
-  void keep(size_t index, const std::shared_ptr<Program>& program) {  // needs shared().mutex
+  // The caller holds shared().mutex.
+  void keep(size_t index, const std::shared_ptr<Program>& program) {
     programs_[index] = program;
     Shared& all = shared();
     all.programs[memory_key(keys_[index])] = program;
@@ -343,7 +358,8 @@ class Build {
     all.sweep_at = std::max(kSweepAt, 2 * all.programs.size());
   }
 
-  static void make_recent(const std::shared_ptr<Program>& program) {  // needs shared().mutex
+  // The caller holds shared().mutex.
+  static void make_recent(const std::shared_ptr<Program>& program) {
     std::deque<std::shared_ptr<Program>>& recent = shared().recent;
     std::erase(recent, program);
     recent.push_back(program);
@@ -354,10 +370,10 @@ class Build {
   const std::vector<KernelText>& texts_;
   const BinaryStore& store_;
   const std::string& failed_dir_;
-  const std::string prefix_;  // of all keys
+  const std::string prefix_;  // Beginning of all keys.
   std::vector<std::shared_ptr<Program>> programs_;
   std::vector<std::string> keys_;
-  std::unordered_map<std::string, size_t> first_;  // key -> the first text that has it
+  std::unordered_map<std::string, size_t> first_;  // Key -> index of the first text with that key.
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// csrc/runtime/program.h: source or binary -> kernels. A build failure is a BuildError that carries log and source path.
+// csrc/runtime/program.h: builds kernels from source or loads them from binaries. A BuildError carries the log and the
+// source's path.
 #pragma once
 
 #include <array>
@@ -15,20 +16,21 @@ namespace ocl::runtime {
 
 class Device;
 
-/// A line of its own in a text: what lies above is a prelude that other texts repeat word for word (types, macros, helper
-/// functions), what lies below is the kernel. Texts of one call with equal preludes and no #define below the line are built
-/// as one program, which costs a third of building each alone.
+/// A line of its own in a program text. Above it is a prelude (types, macros, helper functions) that other texts repeat
+/// word for word; below it is the kernel. Texts with equal preludes and no #define below the line are built as one
+/// program. That costs a third of building each alone.
 inline constexpr char kKernelMarker[] = "//@kernel\n";
 
-/// One kernel to build: its complete program text, which defines exactly the kernel `name`.
+/// A kernel to build: a complete program text that defines exactly one kernel, `name`.
 struct KernelText {
   std::string name;
   std::string text;
-  std::string where;                     // "group 4 of the forward graph: aten.relu, aten.sum (model.py:61)", for messages
-  std::array<size_t, 3> local{1, 1, 1};  // local size it will be launched with
+  // "group 4 of the forward graph: aten.relu, aten.sum (model.py:61)", for messages.
+  std::string where;
+  std::array<size_t, 3> local{1, 1, 1};  // The local size of its launches.
 };
 
-/// A built program; kernels are created from it, one cl_kernel per call site.
+/// A built program. Each call site creates its own cl_kernel from it.
 class Program {
  public:
   Program(Device& device, ProgramHandle handle) : device_(device), handle_(std::move(handle)) {}
@@ -42,37 +44,40 @@ class Program {
   Live<Program> live_;
 };
 
-/// Looks a binary up and stores one; exec passes the cache in, so that runtime knows nothing of SQLite. Either may be empty.
+/// Finds and stores binaries. exec passes functions of the cache, so that runtime does not depend on SQLite. Either
+/// function may be empty.
 struct BinaryStore {
-  std::function<std::string(const std::string& key)> find;  // "" when absent
+  std::function<std::string(const std::string& key)> find;  // Returns "" if there is no entry.
   std::function<void(const std::string& key, const std::string& binary)> store;
 };
 
-/// What the keys of all entries begin with that hold for this device, its driver and its build options.
+/// The prefix of all keys for this device, its driver and its build options.
 std::string store_prefix(const Device& device);
 
-/// Counters since the start of the process: tests and `explain` read them.
+/// Counters since the start of the process, for tests and `explain`.
 struct BuildCounters {
-  int64_t built = 0;        // kernels compiled from source
-  int64_t from_binary = 0;  // kernels loaded from the binary cache
-  int64_t rejected = 0;     // cached binaries that did not load and were rebuilt
+  int64_t built = 0;        // Kernels compiled from source.
+  int64_t from_binary = 0;  // Kernels loaded from the binary cache.
+  int64_t rejected = 0;     // Cached binaries that did not load, so that the kernel was built again.
   double build_seconds = 0;
-  int64_t by_workers = 0;  // those of `built` that worker processes compiled
-  int64_t unkept = 0;  // those of `built` whose binaries were not kept, because the runtime has its own cache (keeps_binaries)
+  int64_t by_workers = 0;  // Kernels of `built` that worker processes compiled.
+  // Kernels of `built` whose binaries were not kept, because the runtime has its own cache (see keeps_binaries).
+  int64_t unkept = 0;
 };
 BuildCounters build_counters();
 
-/// False if the device is known to compile at the first launch: its binaries are not asked for, as that compiles them again.
+/// False if the device is known to compile at the first launch. Asking for its binaries would compile the kernels
+/// again.
 bool keeps_binaries(const Device& device);
 
-/// Returns one Program per text, in order (texts may share one). Looks every text up in `store` first, builds the rest in few
-/// programs, stores their binaries. Key = store_prefix + hash of the text; a program of several kernels is
-/// stored once, and each kernel's key leads to it. Process-wide memory: a program that is in use, or was among the latest
-/// few, is not built again. Thread-safe. Throws kBuild: kernel, device, `where`, log; source and log are saved under
-/// `failed_dir`/<kernel>/ ("" saves nothing).
+/// Returns the program of each text, in order. Texts may share a program. Looks every text up in `store`, builds the
+/// others in few programs, and stores their binaries. A key is store_prefix and a hash of the text. A program with
+/// several kernels is stored once, and the key of each kernel leads to it. Programs that are in use or among the latest
+/// are found in memory. Thread-safe. Throws kBuild with kernel, device, `where` and log. Source and log are saved in
+/// `failed_dir`/<kernel>/, unless `failed_dir` is "".
 std::vector<std::shared_ptr<Program>> build_programs(Device& device, const std::vector<KernelText>& texts,
                                                      const BinaryStore& store, const std::string& failed_dir);
-/// Forgets the programs in memory: the next build looks into the store again. Programs in use stay.
+/// Drops the programs in memory that are not in use. The next build looks into the store again.
 void forget_programs();
 
 }  // namespace ocl::runtime

@@ -1,4 +1,4 @@
-// csrc/runtime/queue.cpp: enqueues; what fails later is reported by finish() with the names of the last launches.
+// csrc/runtime/queue.cpp: enqueues work. finish() reports errors of earlier work with the names of the last launches.
 #include "csrc/runtime/queue.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 struct Names {
   std::mutex mutex;
-  std::deque<std::string> names{""};  // a deque never moves its elements
+  std::deque<std::string> names{""};  // A deque never moves its elements.
   std::unordered_map<std::string, int> ids;
 };
 
@@ -48,7 +48,7 @@ int kernel_name_id(const std::string& name) {
 
 Queue::Queue(Device& device, int stream, int priority) : device_(device), stream_(stream) {
   cl_int status = CL_SUCCESS;
-  // Profiling costs nothing measurable without events, and lets recording start at any time.
+  // Without events, profiling costs nothing that can be measured. It allows to start a recording at any time.
   if (priority != 0 && device.caps().queue_priorities) {
     const cl_queue_properties wished = priority < 0 ? CL_QUEUE_PRIORITY_HIGH_KHR : CL_QUEUE_PRIORITY_LOW_KHR;
     const cl_queue_properties properties[] = {CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE, CL_QUEUE_PRIORITY_KHR, wished, 0};
@@ -94,7 +94,8 @@ void Queue::fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, s
 void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,
                    cl_event* event, int name_id) {
   for (int i = 0; i < dims; ++i)
-    if (global[i] == 0) {  // nothing to do, which OpenCL before 2.1 calls an error
+    // An empty launch is an error before OpenCL 2.1.
+    if (global[i] == 0) {
       if (event) *event = nullptr;
       return;
     }
@@ -116,7 +117,8 @@ EventHandle Queue::marker() {
   cl_int status = clEnqueueMarkerWithWaitList(queue_.get(), 0, nullptr, &event);
   if (status != CL_SUCCESS) raise(status, "clEnqueueMarkerWithWaitList", "");
   EventHandle handle(event);
-  flush();  // another queue may wait for it, which needs it submitted
+  // Another queue may wait for the marker, so it must be submitted.
+  flush();
   return handle;
 }
 
@@ -170,7 +172,8 @@ bool Queue::finish_before(std::chrono::steady_clock::time_point deadline) noexce
     }
     clFinish(queue_.get());
     finished_.store(position);
-  } catch (const std::exception&) {  // the queue is broken: nothing of it runs any more
+  } catch (const std::exception&) {
+    // The queue is broken: nothing in it runs any more.
   }
   return true;
 }

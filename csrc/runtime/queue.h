@@ -1,4 +1,5 @@
-// csrc/runtime/queue.h: one in-order command queue: copies, fills, launches, events. Nothing waits unless it says so.
+// csrc/runtime/queue.h: an in-order command queue for copies, fills, launches and events. A call waits only if its
+// comment says so.
 #pragma once
 
 #include <array>
@@ -15,37 +16,41 @@ namespace ocl::runtime {
 
 class Device;
 
-/// A number for a kernel's name, for `Queue::launch`; the same name gives the same number. Call it once per call site.
+/// Returns a number for a kernel's name, for Queue::launch. Equal names give equal numbers. Call it once per call site.
 int kernel_name_id(const std::string& name);
 
-/// Thread-safe, as OpenCL's queues are. Zero bytes and empty launches are allowed and do nothing.
+/// Thread-safe, as OpenCL's queues are. Copies of zero bytes and empty launches are allowed and do nothing.
 class Queue {
  public:
-  /// `priority`: a wish, see stream_priority.
+  /// `priority` is optional for the device, see Device::next_stream.
   Queue(Device& device, int stream, int priority = 0);
   Device& device() { return device_; }
   int stream() const { return stream_; }
   cl_command_queue get() const { return queue_.get(); }
 
-  /// Blocking copies return when the host memory may be reused or holds the data.
+  /// A blocking write returns when `src` can be reused; a blocking read returns when `dst` has the data.
   void write(cl_mem dst, size_t dst_offset, const void* src, size_t bytes, bool blocking);
   void read(cl_mem src, size_t src_offset, void* dst, size_t bytes, bool blocking);
   void copy(cl_mem src, size_t src_offset, cl_mem dst, size_t dst_offset, size_t bytes);
-  /// `pattern_bytes` is 1, 2, 4, 8 or 16; offset and bytes are multiples of it. The pattern is copied at the call.
+  /// `pattern_bytes` is 1, 2, 4, 8 or 16. `offset` and `bytes` are multiples of it. The pattern is copied before the
+  /// call returns.
   void fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, size_t pattern_bytes, cl_event* event = nullptr);
   void launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,
-              cl_event* event = nullptr, int name_id = 0);  // `name_id` names the kernel when the work fails later
-  EventHandle marker();                                     // completes when everything before it has
-  /// A marker behind all work so far: the last one again, if nothing was enqueued since.
+              // `name_id` names the kernel in the error if the work fails later.
+              cl_event* event = nullptr, int name_id = 0);
+  EventHandle marker();  // Completes when everything enqueued before it has.
+  /// Returns a marker after all work so far. Returns the last marker again if nothing was enqueued since.
   EventHandle last_work();
-  void wait_for(cl_event event);  // later work of this queue starts after `event`, which is one of the same device
+  // Later work of this queue starts after `event`, an event of the same device.
+  void wait_for(cl_event event);
   void flush();
-  void finish();  // waits; raises the error of failed work with the kernel's name
-  /// Whether anything was enqueued since the last finish().
+  // Waits for all work. Throws the error of failed work, with the names of the last kernels.
+  void finish();
+  /// True if anything was enqueued since the last finish().
   bool has_work() const { return enqueued_.load() != finished_.load(); }
-  /// Whether all work so far is done. Raises DeviceError if it failed.
+  /// True if all work so far is done. DeviceError if it failed.
   bool idle();
-  /// Waits for all work until `deadline`; false if it is not done by then. Errors of the work count as its end.
+  /// Waits for all work until `deadline`. Returns false if it is not done by then. Failed work counts as done.
   bool finish_before(std::chrono::steady_clock::time_point deadline) noexcept;
 
  private:
@@ -54,13 +59,15 @@ class Queue {
   Device& device_;
   int stream_;
   QueueHandle queue_;
-  // Name ids of the latest launches since finish(). Threads may overwrite each other's: only messages read them.
+  // Name ids of the latest launches since finish(). Threads may overwrite each other's ids, because only error messages
+  // use them.
   std::array<std::atomic<int>, 16> last_{};
   std::atomic<unsigned> launched_{0};
-  std::atomic<uint64_t> enqueued_{0}, finished_{0};  // commands: counted when enqueued; those that a finish() saw
+  // Number of enqueued commands, and how many of them a finish() has waited for.
+  std::atomic<uint64_t> enqueued_{0}, finished_{0};
   std::mutex last_work_mutex_;
   EventHandle last_work_;
-  uint64_t last_work_position_ = 0;  // commands enqueued before last_work_
+  uint64_t last_work_position_ = 0;  // Number of commands that were enqueued before last_work_.
 };
 
 }  // namespace ocl::runtime

@@ -1,4 +1,4 @@
-// csrc/runtime/slab.cpp: best fit with splitting and coalescing.
+// csrc/runtime/slab.cpp: best-fit allocation with splitting and coalescing.
 #include "csrc/runtime/slab.h"
 
 namespace ocl::runtime {
@@ -111,7 +111,8 @@ void FreeBlocks::rejoin(Slab* slab) {
   std::vector<Block*> moved;
   for (const auto& [offset, block] : slab->blocks)
     if (block->free && block->stream != slab->stream) moved.push_back(block);
-  for (Block* block : moved) {  // each joins what is free at its sides by then, and only those in `moved` change their stream
+  // Each block joins its free neighbours. Only the blocks in `moved` change their stream.
+  for (Block* block : moved) {
     erase(block);
     block->stream = slab->stream;
     give_back(block);

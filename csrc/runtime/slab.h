@@ -1,4 +1,5 @@
-// csrc/runtime/slab.h: slabs cut into blocks, and the free blocks by stream. Bookkeeping alone: nothing here calls the device.
+// csrc/runtime/slab.h: slabs, the blocks they are cut into, and the free blocks of each stream. Only bookkeeping: no
+// call of the device.
 //
 //   slab    | block  | free | block | block | free |   one cl_mem; blocks tile it without gaps
 //   block   | requested bytes | 1 or more bytes of padding |
@@ -19,8 +20,8 @@
 
 namespace ocl::runtime {
 
-/// Which slabs a request is carved from. Requests of different magnitude do not share slabs, or a small tensor would keep a
-/// large block from being reused or given back.
+/// The kind of slab that serves a request. Requests of very different sizes do not share slabs. Otherwise a small
+/// tensor would keep a large block from being reused or freed.
 enum Pool { kSmall, kLarge, kOwn, kPools };
 
 struct Slab;
@@ -29,57 +30,60 @@ struct Block {
   Slab* slab = nullptr;
   size_t offset = 0, bytes = 0, requested = 0;
   bool free = true;
-  int stream = 0;                              // whose order its memory follows: allocated for it, or free for it
-  Block *previous = nullptr, *next = nullptr;  // neighbours in the slab
-  std::vector<int> users;                      // other streams that use it
-  int pending = 0;                             // for a freed block: events of other streams that are not done
-  uint64_t version = 0;                        // changes with the contents
-  int writer = 0;                              // the stream that wrote the contents last
+  // The stream that it was allocated for, or whose later work may reuse it.
+  int stream = 0;
+  Block *previous = nullptr, *next = nullptr;  // The neighbours in the slab.
+  std::vector<int> users;                      // Other streams that use the block.
+  int pending = 0;                             // A freed block: number of events of other streams that are not done.
+  uint64_t version = 0;                        // Changes whenever the contents change.
+  int writer = 0;                              // The stream that wrote the contents last.
   std::vector<std::weak_ptr<Dependent>> dependents;
-  PurposeText purpose;  // null: no compiled graph asked for it
-  CallSite site;        // of its allocation, if sites are recorded
+  PurposeText purpose;  // Null if no compiled graph asked for the block.
+  CallSite site;        // The call site of the allocation, if call sites are recorded.
 
   uintptr_t address() const;
 };
 
 struct Slab {
   MemHandle mem;
-  std::byte* host = nullptr;  // memory of ours under `mem`
+  std::byte* host = nullptr;  // Host memory that was allocated for `mem`, or nullptr.
   uintptr_t address = 0;
   size_t bytes = 0;
   Pool pool = kSmall;
-  int stream = 0;                   // whose free blocks its parts become
-  CallSite site;                    // of the allocation that needed it, if sites are recorded
-  std::map<size_t, Block*> blocks;  // by offset, free ones too; owned
+  int stream = 0;                   // The stream that gets the slab's free blocks.
+  CallSite site;                    // The allocation that needed the slab, if call sites are recorded.
+  std::map<size_t, Block*> blocks;  // Offset -> block, free blocks included. Owned.
 
-  Slab(size_t bytes_, Pool pool_, int stream_);  // one free block, which is in no list yet
+  // Constructs a slab that is one free block. The block is in no list yet.
+  Slab(size_t bytes_, Pool pool_, int stream_);
   ~Slab();
   Slab(const Slab&) = delete;
   Slab& operator=(const Slab&) = delete;
-  /// The block that holds `value`, an address inside the slab.
+  /// The block that contains `value`, an address inside the slab.
   Block* block_at(uintptr_t value) const noexcept;
 };
 
 inline uintptr_t Block::address() const { return slab->address + offset; }
 
-/// The free blocks of one device. A block may be handed out to its stream alone: the work that used it before is ahead of the
-/// new work in that stream's queue.
+/// The free blocks of one device. A block may be reused only by its stream, whose queue runs the earlier work on the
+/// block first.
 class FreeBlocks {
  public:
   explicit FreeBlocks(MemoryStats& stats) : stats_(stats) {}
   void insert(Block* block);
   void erase(Block* block);
-  /// The smallest free block of the stream with that many bytes; nullptr if there is none.
+  /// The smallest free block of the stream with at least `bytes` bytes; nullptr if there is none.
   Block* best_fit(int stream, Pool pool, size_t bytes) const;
-  /// The same over all streams and pools: only while the device has no work.
+  /// The best fit over all streams and pools. Call it only while the device has no work.
   Block* best_fit_anywhere(size_t bytes) const;
-  /// Takes `block` out of the lists and cuts it to `bytes` where what is left is at least `least_rest`.
+  /// Removes `block` from the lists. Cuts it to `bytes` if at least `least_rest` bytes are left over.
   void take(Block* block, size_t bytes, size_t least_rest);
-  /// Joins a block, whose uses are over, with its free neighbours of the same stream, and lists it.
+  /// Joins a block with its free neighbours of the same stream and puts it into a list. Nothing may use the block any
+  /// more.
   void give_back(Block* block);
-  /// Gives the free blocks of a slab to the slab's stream and joins them: only while the device has no work.
+  /// Gives all free blocks of a slab to the slab's stream and joins them. Call it only while the device has no work.
   void rejoin(Slab* slab);
-  /// The slabs that are one free block.
+  /// The slabs that consist of a single free block.
   std::vector<Slab*> unused_slabs() const;
 
  private:

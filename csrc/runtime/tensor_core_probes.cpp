@@ -1,4 +1,4 @@
-// csrc/runtime/tensor_core_probes.cpp: one small program for wgmma and one for mma, built, run and checked.
+// csrc/runtime/tensor_core_probes.cpp: builds, runs and checks one small program for wgmma and one for mma.
 #include "csrc/runtime/tensor_core_probes.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace ocl::runtime {
 namespace {
 
-/// A is all threes, B all ones, with a depth of 8. So every element of the product is 8 * 3. B fills the whole 128-byte
+/// A is all threes and B all ones. The depth is 8, so every element of the product is 8 * 3. B fills the whole 128-byte
 /// swizzle.
 constexpr char kWarpgroupProbe[] = R"CL(
 __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void k(__global float* out) {
@@ -31,7 +31,7 @@ __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void k(__global float*
   for (int i = 0; i < 4; ++i) out[4 * t + i] = d[i];
 })CL";
 
-/// A is all threes, B all ones, with a depth of 8, and the sums begin with 1. So every element is 8 * 3 + 1.
+/// A is all threes and B all ones. The depth is 8 and the sums begin with 1, so every element is 8 * 3 + 1.
 constexpr char kWarpProbe[] = R"CL(
 __kernel __attribute__((reqd_work_group_size(32, 1, 1))) void k(__global float* out) {
   __local uint rows[32 * 4] __attribute__((aligned(16)));
@@ -48,7 +48,8 @@ __kernel __attribute__((reqd_work_group_size(32, 1, 1))) void k(__global float* 
   for (int i = 0; i < 4; ++i) out[4 * t + i] = d[i];
 })CL";
 
-/// Whether kernel "k" of the program, run by one work-group of `items`, stores `expected` four times for each work-item.
+/// Runs kernel "k" with one work-group of `items` work-items. Returns true if each work-item stores `expected` four
+/// times.
 bool gives(cl_context context, cl_device_id device, cl_program program, size_t items, float expected) {
   cl_int status = CL_SUCCESS;
   KernelHandle kernel(clCreateKernel(program, "k", &status));

@@ -1,4 +1,4 @@
-// csrc/runtime/vendor_library.cpp: .icd file -> library -> platforms.
+// csrc/runtime/vendor_library.cpp: loads a runtime from its library or .icd file and gets its platforms.
 #include "csrc/runtime/vendor_library.h"
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The library that an .icd file names. conda's and pip's files keep the path of the machine they were packed on:
-/// <prefix>/etc/OpenCL/vendors/x.icd then means <prefix>/lib/<library>.
+/// The library that an .icd file names. Files of conda and pip may have the path of the machine that built the package.
+/// Then <prefix>/etc/OpenCL/vendors/x.icd stands for <prefix>/lib/<library>.
 std::string library_of(const fs::path& icd) {
   std::ifstream file(icd);
   std::string line;
@@ -44,7 +44,8 @@ void add_platforms(const std::string& library_path, std::vector<cl_platform_id>&
     problems.push_back(library_path + ": is no OpenCL runtime (it lacks clIcdGetPlatformIDsKHR)");
     return;
   }
-  // With version 2 of cl_khr_icd a loader of that version owns a slot in each handle; only it may introduce such a runtime.
+  // A runtime with version 2 of cl_khr_icd lets the loader own a slot in each handle. Such a runtime works only through
+  // the loader.
   if (extension && extension("clIcdSetPlatformDispatchDataKHR")) {
     problems.push_back(library_path + ": needs the system's loader; put its .icd file into /etc/OpenCL/vendors");
     return;
@@ -70,7 +71,7 @@ std::vector<cl_platform_id> vendor_platforms(const std::string& path, std::vecto
     std::sort(files.begin(), files.end());
     for (const fs::path& file : files) {
       const std::string library = library_of(file);
-      // Packages leave .icd files of parts that were not installed; bare names are for the linker to find.
+      // Packages leave .icd files of parts that are not installed. The linker finds libraries without a path.
       if (fs::path(library).is_absolute() && !fs::exists(library, error))
         log_message(LogLevel::kDebug, "runtime", file.string() + " names a library that is not there: " + library);
       else if (!library.empty())

@@ -1,6 +1,6 @@
-// csrc/runtime/vendor_library.h: platforms of OpenCL runtimes that are not in the system's list. A runtime gives its platforms
-// through cl_khr_icd's clIcdGetPlatformIDsKHR and its handles carry their own dispatch table, so they work with every loader,
-// even one that was initialised before; no environment variable is touched.
+// csrc/runtime/vendor_library.h: platforms of OpenCL runtimes that are not in the system's list. A runtime returns its
+// platforms by clIcdGetPlatformIDsKHR of cl_khr_icd. Its handles carry their own dispatch table, so they work with
+// every loader, even with one that was initialised before. No environment variable is changed.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@
 
 namespace ocl::runtime {
 
-/// `path` is a library, an .icd file, or a folder of .icd files. What fails is a line in `problems`, never an error.
+/// The platforms of a runtime. `path` is a library, an .icd file, or a folder of .icd files. A failure adds a line to
+/// `problems`.
 std::vector<cl_platform_id> vendor_platforms(const std::string& path, std::vector<std::string>& problems);
 
 }  // namespace ocl::runtime

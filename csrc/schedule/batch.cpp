@@ -1,4 +1,4 @@
-// csrc/schedule/batch.cpp: pass: independent small groups become one launch.
+// csrc/schedule/batch.cpp: pass: combines independent small groups into one launch.
 #include "csrc/schedule/batch.h"
 
 #include <algorithm>
@@ -11,11 +11,12 @@ namespace ocl::schedule {
 
 namespace {
 
-constexpr double kMaxElements = 32 << 20;  // most elements of a member; with more, the time of a launch does not matter
-constexpr double kMaxSteps = 256;          // most steps of a lane of a member
-constexpr double kLeastHeld = 64 << 20;    // bytes of partial results that may always wait for company
-constexpr int kMaxBuffers = 100;           // most buffers of a batch, to limit registers and kernel text
-constexpr int kIntBytes = 512;             // left for integer arguments
+// Most elements of a member. With more, the time of a launch does not matter.
+constexpr double kMaxElements = 32 << 20;
+constexpr double kMaxSteps = 256;        // Most reduction steps of a lane.
+constexpr double kLeastHeld = 64 << 20;  // Bytes of partial results that may always wait for the other members.
+constexpr int kMaxBuffers = 100;         // Most buffers of a batch, to limit registers and kernel text.
+constexpr int kIntBytes = 512;           // Bytes of kernel arguments that are reserved for integers.
 
 class Batcher {
  public:
@@ -32,7 +33,8 @@ class Batcher {
   }
 
   void run() {
-    // The graph's inputs decide how much of a group is known early: a large activation must not wait for company.
+    // A group joins the first batch that it fits into. Large intermediate results must not stay alive only because
+    // their reader waits for the other members, so their bytes are limited.
     for (int g = 0; g < static_cast<int>(schedule_.groups.size()); ++g) {
       if (!candidate(schedule_.groups[g])) continue;
       const std::set<ir::BufferId> own = buffers(schedule_.groups[g]);
@@ -57,12 +59,12 @@ class Batcher {
 
  private:
   struct Batch {
-    std::vector<int> members;  // groups
+    std::vector<int> members;  // Indices of groups.
     std::set<ir::BufferId> buffers;
-    double held = 0;  // bytes that wait for the batch
+    double held = 0;  // Bytes of intermediate results that are kept alive until the batch runs.
   };
 
-  /// Whether the group's results are kept between calls.
+  /// True if the group's results depend only on parameters and are kept between calls.
   bool of_parameters(int g) const {
     const std::vector<ir::NodeId> nodes = schedule_.groups[g].nodes();
     return !parameters_.empty() && std::all_of(nodes.begin(), nodes.end(), [&](ir::NodeId n) { return parameters_[n]; });
@@ -78,7 +80,7 @@ class Batcher {
            held_bytes(group) <= max_held_bytes_;
   }
 
-  /// Whether everything that the group stores is the caller's, so that no other group waits for it (gradients).
+  /// True if all results of the group are outputs, such as gradients. No other group then waits for them.
   bool serves_caller_alone(const Group& group) const {
     for (const ir::NodeId node : group.nodes())
       for (const ir::BufferId b : ir::writes(schedule_.graph.nodes[node]))
@@ -95,7 +97,8 @@ class Batcher {
     return bytes;
   }
 
-  /// Groups that work on the caller's tensors alone (packing, optimizers) may be large; others would wait for each other.
+  /// Most elements of a member. A group that reads only inputs of the graph (packing, optimizers) may be large. Others
+  /// would make each other wait.
   double limit(const Group& group) const {
     for (const ir::NodeId node : group.nodes())
       for (const Access& access : accesses(schedule_.graph.nodes[node]))
@@ -103,7 +106,7 @@ class Batcher {
     return kMaxElements;
   }
 
-  /// What becomes an argument: not the values that stay in registers of the group.
+  /// The buffers that become kernel arguments. Values that stay in registers of the group are not among them.
   std::set<ir::BufferId> buffers(const Group& group) const {
     std::set<ir::BufferId> result;
     for (const ir::NodeId node : group.nodes())
@@ -112,7 +115,7 @@ class Batcher {
     return result;
   }
 
-  /// Buffers that the caller or several groups see.
+  /// The buffers that the caller or several groups see.
   static std::vector<bool> shared_buffers(const Schedule& schedule) {
     std::vector<bool> shared = visible_buffers(schedule.graph);
     std::vector<int> owner(shared.size(), -1);
@@ -126,7 +129,7 @@ class Batcher {
     return shared;
   }
 
-  /// Whether no path leads from a member to g or back, through any group or any batch so far.
+  /// True if no path leads from a member to g or back, through any group or any batch that exists so far.
   bool independent(int batch, int g) const {
     const auto reach = [&](bool forward, std::vector<int> stack, const std::set<int>& targets) {
       std::vector<bool> seen(edges_.after.size(), false);
@@ -141,7 +144,8 @@ class Batcher {
         for (const int next : forward ? edges_.after[at] : edges_.before[at]) {
           if (targets.count(next)) return true;
           push(next);
-          if (home_[next] >= 0 && batches_seen.insert(home_[next]).second)  // who joined a batch runs with all of it
+          // A group in a batch runs together with all other members.
+          if (home_[next] >= 0 && batches_seen.insert(home_[next]).second)
             for (const int member : batches_[home_[next]].members) {
               if (targets.count(member)) return true;
               push(member);
@@ -162,7 +166,8 @@ class Batcher {
         groups.push_back(std::move(schedule_.groups[g]));
         continue;
       }
-      if (batches_[b].members.back() != static_cast<int>(g)) continue;  // linearize finds the place
+      // The batch takes the place of its last member. The pass linearize orders the groups later.
+      if (batches_[b].members.back() != static_cast<int>(g)) continue;
       Group group;
       group.kind = GroupKind::kBatch;
       group.reasons.push_back("batch: " + std::to_string(batches_[b].members.size()) + " independent groups in one launch");
@@ -176,9 +181,9 @@ class Batcher {
   const int max_buffers_;
   const Dependences edges_;
   const std::vector<bool> visible_, parameters_, shared_;
-  double max_held_bytes_ = kLeastHeld;  // no more than one large activation takes
+  double max_held_bytes_ = kLeastHeld;  // Never more than one large activation takes.
   std::vector<Batch> batches_;
-  std::vector<int> home_;  // batch of each group
+  std::vector<int> home_;  // Index of each group's batch, or -1.
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// csrc/schedule/batch.h: pass: independent small groups become one launch: weight packing, counters, optimizer updates, ordered
-// sums of split weight gradients.
+// csrc/schedule/batch.h: pass: combines independent small groups into one launch. Examples are weight packing,
+// counters, optimizer updates, and the final sums of split weight gradients.
 #pragma once
 
 #include "csrc/schedule/pass.h"

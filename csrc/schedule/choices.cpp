@@ -1,4 +1,4 @@
-// csrc/schedule/choices.cpp: reading, taking and printing choices.
+// csrc/schedule/choices.cpp: reads, takes and prints choices.
 #include "csrc/schedule/choices.h"
 
 #include <algorithm>

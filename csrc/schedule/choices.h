@@ -1,4 +1,4 @@
-// csrc/schedule/choices.h: the decisions of a template's chooser that a measurement may overturn.
+// csrc/schedule/choices.h: the decisions of a template's chooser that a measurement may replace.
 #pragma once
 
 #include <map>
@@ -9,21 +9,21 @@
 
 namespace ocl::schedule {
 
-/// The decisions ("knobs") of one use of a template. As text: "gemm_item tile=6x64 run=8", the template's row and what each
-/// knob is set to; names and options hold neither spaces nor '='.
+/// The options that were chosen for the knobs (tunable decisions) of one use of a template. Its text is the template's
+/// name and then knob=option for each knob: "gemm_item tile=6x64 run=8". Names and options contain no spaces and no '='.
 class Choices {
  public:
   struct Knob {
     std::string name;
-    std::vector<std::string> options;  // the model's preference first
+    std::vector<std::string> options;  // The cost model's preference is first.
     size_t taken = 0;
   };
   Choices() = default;
-  /// The knobs that `wanted` names are set so, where that is on offer, the others as the model prefers.
+  /// Takes the options that `wanted` names, if they are offered, and the cost model's preference for other knobs.
   explicit Choices(const std::string& wanted);
-  /// Which of `options` to take; options[0] is what the chooser's model of cost prefers.
+  /// Returns the index of the option to take. options[0] is the cost model's preference.
   size_t pick(const std::string& knob, const std::vector<std::string>& options);
-  /// The same for numbers, equal ones once.
+  /// Returns the number to take. Equal numbers count as one option.
   int64_t pick(const std::string& knob, const std::vector<int64_t>& options);
   const std::vector<Knob>& knobs() const { return knobs_; }
   std::string text(const std::string& row) const;
@@ -33,14 +33,15 @@ class Choices {
   std::vector<Knob> knobs_;
 };
 
-/// The row that a choice's text begins with.
+/// The row at the beginning of a choice's text.
 std::string row_of(const std::string& choice);
 
-/// What was measured on a device: choices by problem (tunable.h: problem_of), and choices that its driver gets wrong, whatever
-/// the problem. A text that names nothing on offer is as good as none.
+/// What was measured on a device: the choice for each problem (see problem_of in tunable.h), and choices that its
+/// driver gets wrong for any problem. A choice that is not offered is ignored.
 struct Measured {
   std::map<std::string, std::string> choices;
-  std::string others;  // the choice for problems that have none of their own: how a candidate is tried
+  // The choice for problems without one of their own. Tuning uses it to try a candidate.
+  std::string others;
   std::set<std::string> disabled;
 };
 

@@ -1,4 +1,4 @@
-// csrc/schedule/choose_template.cpp: pass: a hand-written kernel for each contraction, convolution and attention.
+// csrc/schedule/choose_template.cpp: pass: gives each contraction, convolution and attention a hand-written kernel.
 #include "csrc/schedule/choose_template.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace ocl::schedule {
 
 namespace {
 
-/// Without elements to read, add up or write there is nothing to tile, and the choosers divide by the sizes.
+/// True if a dimension is 0. There is nothing to compute then, and the choosers divide by the sizes.
 bool is_empty(const ir::Node& node) {
   const auto zero = [](const ir::Shape& sizes) {
     return std::any_of(sizes.begin(), sizes.end(),
@@ -20,14 +20,14 @@ bool is_empty(const ir::Node& node) {
          std::any_of(node.operands.begin(), node.operands.end(), [&](const ir::View& operand) { return zero(operand.sizes); });
 }
 
-/// Asks one row; passes over choices that the driver is known to get wrong.
+/// Asks one row. Skips choices that the driver is known to get wrong.
 bool choose_of_row(const TemplateRow& row, const std::string& wanted, ir::Graph& graph, ir::NodeId node, const Caps& caps,
                    bool keeps_parameters, const std::set<std::string>& disabled, Chosen& chosen) {
   if (disabled.empty()) return ask_row(row, wanted, graph, node, caps, keeps_parameters, chosen);
   const std::vector<ir::Buffer> buffers = graph.buffers;
   const ir::Node original = graph.nodes[node];
   std::vector<std::string> texts = {wanted};
-  std::set<std::string> bad;  // the same launch may have several texts
+  std::set<std::string> bad;  // Signatures of wrong launches. Choices with different texts may give the same launch.
   for (size_t i = 0; i < texts.size(); ++i) {
     if (!ask_row(row, texts[i], graph, node, caps, keeps_parameters, chosen)) return false;
     if (disabled.count(chosen.text) == 0 && bad.count(signature(chosen)) == 0) return true;
@@ -40,7 +40,7 @@ bool choose_of_row(const TemplateRow& row, const std::string& wanted, ir::Graph&
   return false;
 }
 
-/// The rows in the order to ask them: the measured one first.
+/// The rows in the order in which to ask them. The measured row is first.
 std::vector<const TemplateRow*> rows_for(const Caps& caps, const std::string& wanted) {
   std::vector<const TemplateRow*> rows;
   for (const TemplateRow& row : template_rows())
@@ -108,7 +108,7 @@ void choose_template(Schedule& schedule, const Caps& caps) {
   for (int i = 0; i < count; ++i) {
     const ir::NodeKind kind = graph.nodes[i].kind;
     if (kind != ir::NodeKind::kContract && kind != ir::NodeKind::kConvolve && kind != ir::NodeKind::kAttention) {
-      nodes.push_back(graph.nodes[i]);  // choosers look at what is before
+      nodes.push_back(graph.nodes[i]);  // Choosers look at earlier nodes.
       continue;
     }
     const ir::Node original = graph.nodes[i];
@@ -131,7 +131,8 @@ void choose_template(Schedule& schedule, const Caps& caps) {
     };
     if (takes_template(original)) {
       taken = ask(measured.disabled);
-      if (!taken && kind == ir::NodeKind::kAttention && !measured.disabled.empty()) taken = ask({});  // it has no other form
+      // Attention has no other form.
+      if (!taken && kind == ir::NodeKind::kAttention && !measured.disabled.empty()) taken = ask({});
     }
     if (taken) {
       if (schedule.tunables) add_tunable(*schedule.tunables, graph, original, problem);
@@ -151,7 +152,7 @@ void choose_template(Schedule& schedule, const Caps& caps) {
   }
   graph.nodes = std::move(nodes);
   schedule.launches = std::move(launches);
-  for (ir::Buffer& buffer : graph.buffers)  // helpers' buffers for which a chooser left the layout open
+  for (ir::Buffer& buffer : graph.buffers)  // Buffers of helper nodes whose layout the chooser left open.
     if (!buffer.strides) buffer.strides = contiguous_strides(buffer.sizes);
 }
 

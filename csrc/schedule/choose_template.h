@@ -1,6 +1,7 @@
-// csrc/schedule/choose_template.h: pass: a hand-written kernel for each contraction and convolution, by asking template_rows()
-// in order, or first the row that was measured to be the fastest. What no row takes becomes a Reduce node over masked loads:
-// slow, and right for every shape and dtype.
+// csrc/schedule/choose_template.h: pass: gives each contraction, convolution and attention a hand-written kernel. It
+// asks the choosers of template_rows() in order, but first the row that was measured to be fastest. If no row accepts,
+// the node becomes a Reduce node over masked loads. That is slow, but right for every shape and dtype. Attention always
+// finds a row.
 #pragma once
 
 #include <map>
@@ -11,7 +12,7 @@ namespace ocl::schedule {
 
 void choose_template(Schedule& schedule, const Caps& caps);
 
-/// What a row's chooser made of a node: helpers around it, its launch, and the choice as text.
+/// The result of a chooser: helper nodes around the node, their launches, the node's launch, and the choice as text.
 struct Chosen {
   std::vector<ir::Node> before, after;
   std::map<size_t, TemplateLaunch> before_launches;
@@ -19,17 +20,18 @@ struct Chosen {
   Choices choices;
   std::string text;
 };
-/// Asks the chooser of `row` for graph.nodes[node]; false: it declines, and the node is as it was.
+/// Asks the chooser of `row` for graph.nodes[node]. Returns false if it declines; the node is then unchanged.
 bool ask_row(const TemplateRow& row, const std::string& wanted, ir::Graph& graph, ir::NodeId node, const Caps& caps,
              bool keeps_parameters, Chosen& chosen);
-/// Whether templates exist for this kind of node.
+/// True if templates exist for this kind of node.
 bool takes_template(const ir::Node& node);
-/// Everything that makes two launches of a template differ.
+/// Text that differs for any two different launches of a template.
 std::string signature(const Chosen& chosen);
-/// The choices of `row` that differ from `chosen` in one knob: choice, knob with its option.
+/// The choices of `row` that differ from `chosen` in one knob. Each is a pair: the choice, and the knob with its
+/// option.
 std::vector<std::pair<std::string, std::string>> turned(const TemplateRow& row, const Chosen& chosen);
 
-/// The contraction or convolution `node` as a Reduce node: the definition of what the templates compute.
+/// Turns a contraction or convolution into a Reduce node. This defines what the templates compute.
 ir::Node lower_contraction(const ir::Graph& graph, const ir::Node& node);
 
 }  // namespace ocl::schedule

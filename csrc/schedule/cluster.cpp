@@ -1,4 +1,4 @@
-// csrc/schedule/cluster.cpp: merging the loops of two clusters, and ordering the members into phases.
+// csrc/schedule/cluster.cpp: combines the loops of two clusters and orders their members in phases.
 #include "csrc/schedule/cluster.h"
 
 #include <algorithm>
@@ -63,11 +63,12 @@ Cluster cluster_of(const Schedule& schedule, ir::NodeId id, const Caps& caps) {
 
 namespace {
 
-bool local(const Coords& coords) {  // depends on a value of one body
+// True if the coordinates depend on a value of the body.
+bool local(const Coords& coords) {
   return std::any_of(coords.begin(), coords.end(), [](const IndexExpr& e) { return e.uses(SymbolKind::kValue); });
 }
 
-/// Maps from the loops of `mover` to those of `fixed` that are worth a try.
+/// The candidate maps from the loops of `mover` to the loops of `fixed`.
 std::vector<LoopMap> proposals(const Graph& graph, const Cluster& fixed, const Cluster& mover) {
   std::vector<LoopMap> result;
   const std::vector<Symbol> from = mover.loops.symbols(), to = fixed.loops.symbols();
@@ -76,12 +77,14 @@ std::vector<LoopMap> proposals(const Graph& graph, const Cluster& fixed, const C
     for (size_t i = 0; i < from.size(); ++i) map.emplace(from[i], IndexExpr::symbol(to[i].kind, to[i].index));
     result.push_back(std::move(map));
   };
-  if (mover.has_reduction()) {  // both reduce: the same loops or nothing
+  // If both reduce, only equal loops match.
+  if (mover.has_reduction()) {
     if (mover.loops.sizes == fixed.loops.sizes && mover.loops.reduce_sizes == fixed.loops.reduce_sizes) by_position();
     return result;
   }
   const ir::Ranges ranges = fixed.loops.ranges(graph);
-  for (const bool stores : {true, false})  // first what one hands to the other
+  // First match what one cluster stores and the other loads.
+  for (const bool stores : {true, false})
     for (const ClusterAccess& m : mover.accesses)
       for (const ClusterAccess& f : fixed.accesses) {
         if (m.buffer != f.buffer || (m.store || f.store) != stores || local(m.coords) || local(f.coords) || result.size() >= 6)
@@ -94,7 +97,7 @@ std::vector<LoopMap> proposals(const Graph& graph, const Cluster& fixed, const C
   return result;
 }
 
-/// Every buffer that one side stores is touched by the other at the same coordinates.
+/// True if every buffer that one side stores is accessed by the other side only at the same coordinates.
 bool agree(const Cluster& a, const std::vector<ClusterAccess>& b, const std::vector<BufferId>& b_opaque) {
   std::map<BufferId, std::vector<const ClusterAccess*>> by_buffer;
   for (const ClusterAccess& x : a.accesses) by_buffer[x.buffer].push_back(&x);
@@ -114,18 +117,19 @@ bool agree(const Cluster& a, const std::vector<ClusterAccess>& b, const std::vec
   return true;
 }
 
-/// Levels: outer phases even, inner phases odd. A member runs at the first level at which what it needs is there; a Map in an
-/// inner phase moves to the phase of the node that uses its value.
+/// Assigns a level to each member: outer phases have even levels, inner phases odd ones. A member gets the first level
+/// at which its inputs are available. A Map in an inner phase moves to the phase of the node that uses its value.
 bool assign_phases(const Graph& graph, Cluster& cluster) {
   const size_t count = cluster.members.size();
   std::map<ir::NodeId, size_t> position;
   for (size_t i = 0; i < count; ++i) position.emplace(cluster.members[i].node, i);
   struct Edge {
     size_t from, to;
-    bool value;  // read after write
+    bool value;  // `to` reads what `from` writes.
   };
   std::vector<Edge> edges;
-  std::map<BufferId, std::vector<std::pair<size_t, bool>>> touched;  // by buffer: who, and whether it stores
+  // Buffer -> members that access it, and whether they store to it.
+  std::map<BufferId, std::vector<std::pair<size_t, bool>>> touched;
   for (const ClusterAccess& access : cluster.accesses)
     touched[access.buffer].push_back({position.at(access.node), access.store});
   for (const auto& [buffer, list] : touched)
@@ -155,7 +159,7 @@ bool assign_phases(const Graph& graph, Cluster& cluster) {
         raise(edge.to, level[edge.from]);
         if (edge.value) raise(edge.from, level[edge.to]);
       } else {
-        return false;  // an outer node cannot see the values of single elements
+        return false;  // An outer node cannot use the values of single elements.
       }
     }
     if (*std::max_element(level.begin(), level.end()) > limit) return false;

@@ -1,5 +1,5 @@
-// csrc/schedule/cluster.h: nodes that will be one launch, while fusion decides: their common loops, and each node's loops as
-// expressions over them.
+// csrc/schedule/cluster.h: a cluster is a set of nodes that will be one launch. Fusion merges clusters. A cluster has
+// common loops, and for each node a map from the node's loops to these.
 #pragma once
 
 #include <string>
@@ -9,46 +9,48 @@
 
 namespace ocl::schedule {
 
-/// A load or store of a member, over the cluster's loops.
+/// A load or store of a member, at coordinates over the cluster's loops.
 struct ClusterAccess {
   ir::BufferId buffer = ir::kNone;
   Coords coords;
   bool store = false;
-  bool partial = false;  // as in Access
+  bool partial = false;  // True for a store with a mask, or one that combines with what is there.
   ir::NodeId node = ir::kNone;
 };
 
 struct Member {
   ir::NodeId node = ir::kNone;
-  LoopMap map;         // the node's loops over the cluster's
-  bool inner = false;  // runs for every (i*, r*)
+  LoopMap map;         // The node's loops as expressions over the cluster's loops.
+  bool inner = false;  // Runs for every (i*, r*).
 };
 
 struct Cluster {
   Loops loops;
-  std::vector<Member> members;  // program order
+  std::vector<Member> members;  // The members in program order.
   std::vector<ClusterAccess> accesses;
-  std::vector<ir::BufferId> opaque;         // read in an unknown order: operands of a template or a call
-  std::vector<ir::BufferId> extra_outputs;  // other outputs of a template, written in an unknown order
-  ir::NodeId main = ir::kNone;              // the template
+  // Buffers read in an unknown order: operands of a template or a call.
+  std::vector<ir::BufferId> opaque;
+  // Further outputs of a template, written in an unknown order.
+  std::vector<ir::BufferId> extra_outputs;
+  ir::NodeId main = ir::kNone;  // The node with a template, or kNone.
   ir::NodeId call = ir::kNone;
   LoopStrategy strategy = LoopStrategy::kPointwise;
   std::vector<Phase> phases;
   std::vector<std::string> reasons;
 
-  bool scan = false;  // runs alone
+  bool scan = false;  // The cluster is a Scan, which is never fused.
 
   bool has_reduction() const { return strategy != LoopStrategy::kPointwise; }
   bool pointwise() const { return !has_reduction() && main == ir::kNone && call == ir::kNone; }
   int inner_phases() const;
-  std::vector<ir::BufferId> buffers() const;  // distinct
+  std::vector<ir::BufferId> buffers() const;  // Each buffer once.
 };
 
 Cluster cluster_of(const Schedule& schedule, ir::NodeId node, const Caps& caps);
 
-/// Both clusters as one launch, with the loops of one of them. nullopt if the loops cannot be matched so that each value that
-/// one cluster stores and the other touches belongs to the same iteration, or if no order of phases fits. The caller checks
-/// that no path leads from one to the other through a third.
+/// Makes one cluster of both, with the loops of one of them. Returns nullopt in two cases: the loops cannot be matched
+/// so that every access to a stored value is in the same iteration as the store, or no order of phases is possible. The
+/// caller checks that no path leads from one cluster to the other through a third.
 std::optional<Cluster> combine(const Schedule& schedule, const Cluster& a, const Cluster& b);
 
 }  // namespace ocl::schedule

@@ -1,4 +1,4 @@
-// csrc/schedule/conv_statistics.cpp: pass: mean and variance of a convolution's output come from its kernel.
+// csrc/schedule/conv_statistics.cpp: pass: lets the kernel of a convolution compute mean and variance of its output.
 #include "csrc/schedule/conv_statistics.h"
 
 #include <algorithm>
@@ -18,8 +18,8 @@ using ir::NodeId;
 
 namespace {
 
-/// Whether `reduce` takes the statistics of each channel of `conv`, over all else, from `stored`: what the kernel stores, as it
-/// stores it.
+/// True if `reduce` computes the statistics of each channel of `conv`, over all other dimensions, from the buffer
+/// `stored`.
 bool reads_channels(const Graph& graph, const Node& conv, ir::BufferId stored, const Node& reduce) {
   if (reduce.kind != ir::NodeKind::kReduce || reduce.reduction != ir::ReductionCode::k_welford ||
       reduce.stage != ir::ReductionStage::kWhole || reduce.body.ops.size() != 1 || reduce.sizes.size() != 1)
@@ -29,7 +29,7 @@ bool reads_channels(const Graph& graph, const Node& conv, ir::BufferId stored, c
       !(reduce.sizes[0] == conv.sizes[1]))
     return false;
   const ir::Ranges ranges = graph.ranges();
-  std::set<size_t> loops;  // loops of the reduction that run along a whole dimension
+  std::set<size_t> loops;  // Loops of the reduction that run over a whole dimension.
   for (const size_t d : {0u, 2u, 3u}) {
     bool whole = load.index[d].is_const(0) && conv.sizes[d].is_const(1);
     for (size_t r = 0; r < reduce.reduce_sizes.size() && !whole; ++r)
@@ -42,13 +42,15 @@ bool reads_channels(const Graph& graph, const Node& conv, ir::BufferId stored, c
   return true;
 }
 
-/// The map that adds a bias to each channel of the output of `conv`, which nothing else reads, and stores the same type.
+/// A map that adds a bias per channel to the output of `conv` and stores the same dtype. Nothing else reads that
+/// output.
 struct Biased {
   NodeId map = ir::kNone;
   ir::BufferId bias = ir::kNone, stored = ir::kNone;
 };
 
-/// Of each buffer: how many nodes write it; how many nodes and results read it, and the last node that does.
+/// For each buffer: the number of nodes that write it, the number of nodes and results that read it, and the last node
+/// that reads it.
 struct Uses {
   std::vector<int> writers, readers;
   std::vector<NodeId> reader;
@@ -65,7 +67,7 @@ struct Uses {
   }
 };
 
-/// Whether element i* of a buffer is named by these loops, one a dimension.
+/// True if `index` has one of the given loops per dimension, in this order.
 bool is_element(const std::vector<IndexExpr>& index, const std::vector<int>& loops, const ir::Shape& sizes) {
   if (index.size() != loops.size()) return false;
   for (size_t d = 0; d < index.size(); ++d)
@@ -102,12 +104,13 @@ std::optional<Biased> biased(const Graph& graph, NodeId conv, const Uses& uses) 
     return std::nullopt;
   for (NodeId between = conv + 1; between < id; ++between) {
     const std::vector<ir::BufferId> written = ir::writes(graph.nodes[between]);
-    if (std::find(written.begin(), written.end(), bias.buffer) != written.end()) return std::nullopt;  // not known yet
+    // The bias is not computed yet when the convolution runs.
+    if (std::find(written.begin(), written.end(), bias.buffer) != written.end()) return std::nullopt;
   }
   return Biased{id, bias.buffer, store.buffer};
 }
 
-/// Leaves the bias to the convolution: what the map stores is what it loads.
+/// Lets the convolution add the bias. The map becomes a copy.
 void take_bias(Graph& graph, NodeId conv, const Biased& biased, TemplateLaunch& launch) {
   Node& map = graph.nodes[biased.map];
   const ir::BufferId output = graph.nodes[conv].outputs[0];
@@ -122,8 +125,8 @@ void take_bias(Graph& graph, NodeId conv, const Biased& biased, TemplateLaunch& 
   launch.defines.emplace_back("BIAS", "1");
 }
 
-/// The number of slices into which a column of tiles is cut: the fewest with which the work-groups need about as many waves as
-/// with one tile a slice. others: columns of tiles. groups: work-groups that run at the same time.
+/// The number of slices of a column of tiles: the fewest slices for which the work-groups need about as many waves as
+/// with one tile per slice. others: number of columns of tiles. groups: work-groups that run at the same time.
 int64_t slice_count(int64_t tiles, int64_t others, int64_t groups) {
   constexpr double kAbout = 1.02;
   const auto waves = [&](int64_t slices) { return (slices * others + groups - 1) / groups * ((tiles + slices - 1) / slices); };
@@ -145,7 +148,8 @@ IndexExpr cut_into_slices(const Graph& graph, const Node& conv, TemplateLaunch& 
   return slices;
 }
 
-/// The convolution's second output [mean, m2 or count; slice; channel], and the kernel that stores it.
+/// Adds the convolution's second output, [3 (mean, m2, count), slices, channels], and selects the kernel that stores
+/// it.
 void store_statistics(Graph& graph, Node& conv, TemplateLaunch& launch) {
   const TemplateLaunch::Statistics& form = launch.statistics;
   const IndexExpr slices = form.slices ? *form.slices : cut_into_slices(graph, conv, launch);
@@ -160,7 +164,7 @@ void store_statistics(Graph& graph, Node& conv, TemplateLaunch& launch) {
   launch.variant += " with statistics";
 }
 
-/// Turns `reduce` into the last step of a reduction, which merges slices.
+/// Turns `reduce` into the final step of a reduction, which merges the slices.
 void merge_slices(const Graph& graph, Node& reduce, ir::BufferId slices) {
   reduce.stage = ir::ReductionStage::kFinal;
   reduce.reduce_sizes = {graph.buffers[slices].sizes[1]};
@@ -177,8 +181,9 @@ void merge_slices(const Graph& graph, Node& reduce, ir::BufferId slices) {
   }
 }
 
-/// Whether saving a pass over the output pays. A small output is still in caches, so reading it costs less than the statistics
-/// cost in the convolution's kernel. A GPU that does not cut the reduction into slices can fuse it with the ops behind it.
+/// True if not reading the output again saves time. A small output is still in the caches, so reading it costs less
+/// than computing the statistics in the convolution's kernel. If a GPU does not split the reduction, it can fuse it
+/// with the ops after it.
 bool pays(const Graph& graph, const Node& conv, const Node& reduce, const Caps& caps) {
   constexpr double kLeastBytes = 8 << 20, kLeastLength = 1024;
   const double bytes = typical_bytes(graph, conv.outputs[0]);
@@ -194,7 +199,7 @@ void conv_statistics(Schedule& schedule, const Caps& caps) {
   for (auto& [id, launch] : schedule.launches) {
     if (graph.nodes[id].kind != ir::NodeKind::kConvolve || !launch.statistics.kernel) continue;
     const ir::BufferId output = graph.nodes[id].outputs[0];
-    // The kernel rounds what it stores as its operands are.
+    // The kernel rounds its results to the dtype of its operands, so the dtypes must be equal.
     if (uses.writers[output] != 1 || !graph.nodes[id].sizes[1].is_const() ||
         graph.buffers[output].dtype != graph.buffers[graph.nodes[id].operands[0].buffer].dtype)
       continue;

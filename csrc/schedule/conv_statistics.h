@@ -1,5 +1,5 @@
-// csrc/schedule/conv_statistics.h: pass: a convolution leaves the statistics of its channels, in slices, and the reduction
-// behind it (the mean and variance of a batch norm in training) merges these instead of reading the convolution's output.
+// csrc/schedule/conv_statistics.h: pass: lets a convolution also store statistics of its channels, in slices. The mean
+// and variance of a batch norm in training then merge the slices instead of reading the convolution's output.
 #pragma once
 
 #include "csrc/schedule/pass.h"

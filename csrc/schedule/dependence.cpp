@@ -1,4 +1,4 @@
-// csrc/schedule/dependence.cpp: dependences by buffer, and reachability.
+// csrc/schedule/dependence.cpp: finds dependences between nodes by the buffers they access, and paths between nodes.
 #include "csrc/schedule/dependence.h"
 
 #include <algorithm>
@@ -22,7 +22,8 @@ std::vector<ir::BufferId> buffers_read(const Schedule& schedule, ir::NodeId node
   std::vector<ir::BufferId> result = ir::reads(schedule.graph.nodes[node]);
   const auto launch = schedule.launches.find(node);
   if (launch != schedule.launches.end()) {
-    result.clear();  // the launch says what the kernel really reads: a packed copy instead of the weights
+    // The launch says what the kernel really reads, for example a packed copy instead of the weights.
+    result.clear();
     for (const TemplateLaunch::Input& input : launch->second.inputs)
       if (input.buffer != ir::kNone) result.push_back(input.buffer);
   }
@@ -67,7 +68,8 @@ Dependences node_dependences(const Schedule& schedule) {
       writers[buffer].push_back(i);
     }
     for (const ir::BufferId buffer : read) readers[buffer].push_back(i);
-    if (node.kind == ir::NodeKind::kCall) {  // eager ops may have effects of their own: they keep their order
+    // Eager ops may have effects of their own, so they keep their order.
+    if (node.kind == ir::NodeKind::kCall) {
       if (last_call != ir::kNone) result.add(last_call, i);
       last_call = i;
     }
@@ -100,7 +102,8 @@ std::vector<bool> nodes_of_parameters(const Schedule& schedule) {
       writers[buffer].push_back(i);
       result[i] = graph.nodes[i].kind != ir::NodeKind::kCall;
     }
-  const auto stays = [&](ir::NodeId i) {  // given that those in `result` do
+  // True if the results of node i depend only on parameters, assuming this of the nodes in `result`.
+  const auto stays = [&](ir::NodeId i) {
     const std::vector<ir::BufferId> read = buffers_read(schedule, i), written = ir::writes(graph.nodes[i]);
     const auto is_const = [](const ir::IndexExpr& size) { return size.is_const(); };
     const auto kept = [&](ir::BufferId b) {

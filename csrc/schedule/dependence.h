@@ -1,4 +1,4 @@
-// csrc/schedule/dependence.h: who must precede whom: read after write, write after read, write after write.
+// csrc/schedule/dependence.h: the order that nodes must keep: read after write, write after read, write after write.
 #pragma once
 
 #include <vector>
@@ -7,30 +7,31 @@
 
 namespace ocl::schedule {
 
-/// Edges between nodes (or groups): `after[i]` must follow i, `before[i]` must precede it. Ascending, without duplicates.
+/// Edges between nodes or groups. All of `after[i]` must follow i; all of `before[i]` must precede it. Ascending,
+/// without duplicates.
 struct Dependences {
   std::vector<std::vector<int>> before, after;
   void add(int first, int second);
 };
 
-/// Buffers that a node touches in memory: its own and those of its template launch (packed weights).
+/// The buffers that a node reads from memory. For a template they are the inputs of its launch, such as packed weights.
 std::vector<ir::BufferId> buffers_read(const Schedule& schedule, ir::NodeId node);
 
-/// Whether two nodes store to regions of a buffer that cannot overlap: in some dimension all coordinates of one lie below the
-/// other's.
+/// True if two nodes store to regions of a buffer that provably do not overlap: in some dimension, all coordinates of
+/// one node are below those of the other.
 bool writes_apart(const ir::Graph& graph, const ir::Node& a, const ir::Node& b, ir::BufferId buffer);
 
-/// Dependences of the graph's nodes in program order. Writers of provably disjoint parts of a buffer (pieces of a
-/// concatenation) do not depend on each other.
+/// Dependences of the graph's nodes in program order. Nodes that write provably disjoint regions of a buffer, as in a
+/// concatenation, do not depend on each other.
 Dependences node_dependences(const Schedule& schedule);
-/// The same between groups, by their nodes.
+/// Dependences between groups, from those of their nodes.
 Dependences group_dependences(const Schedule& schedule);
 
-/// Per node: whether it reads parameters that nobody writes, directly or through other such nodes, and nothing else. Empty
-/// unless such results are kept.
+/// Returns, for each node, whether its results depend only on parameters that no node writes. The list is empty if such
+/// results are not kept between calls.
 std::vector<bool> nodes_of_parameters(const Schedule& schedule);
 
-/// Whether a path leads from `from` to `to`; `direct`: a single edge counts as well.
+/// True if a path leads from `from` to `to`. `direct`: a single edge counts too.
 bool reaches(const Dependences& dependences, int from, int to, bool direct);
 
 }  // namespace ocl::schedule

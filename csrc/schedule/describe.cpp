@@ -1,4 +1,4 @@
-// csrc/schedule/describe.cpp: a schedule as text, a group's nodes, and the bytes and flops of a group.
+// csrc/schedule/describe.cpp: prints a schedule; lists a group's nodes; counts bytes and floating-point operations.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -29,7 +29,8 @@ std::vector<ir::NodeId> Group::nodes() const {
 Work work_of(const Schedule& schedule, const Group& group) {
   const ir::Graph& graph = schedule.graph;
   Work work;
-  // Elements per buffer: an access touches one per point of its nest, all accesses together no more than there are.
+  // Elements per buffer. An access touches one element per iteration, but all accesses together not more than the
+  // buffer has.
   std::map<BufferId, IndexExpr> touched;
   const auto touch = [&](BufferId buffer, const IndexExpr& elements) {
     const bool registers = static_cast<size_t>(buffer) < schedule.placements.size() &&
@@ -49,7 +50,7 @@ Work work_of(const Schedule& schedule, const Group& group) {
     if (node.kind == ir::NodeKind::kContract) {
       work.flops = work.flops + count * product(node.reduce_sizes) * 2;
     } else if (node.kind == ir::NodeKind::kConvolve) {
-      // Multiply-adds of the direct convolution: each output of the forward direction meets each weight of its filter.
+      // Multiply-adds of the direct convolution: each forward output needs each weight of its filter once.
       const auto& [x, w] = std::pair{node.operands[0], node.operands[1]};
       const bool weight = node.convolve.kind == ir::ConvolveKind::kWeight,
                  forward = node.convolve.kind == ir::ConvolveKind::kForward;
@@ -57,7 +58,8 @@ Work work_of(const Schedule& schedule, const Group& group) {
       const ir::Shape& image = forward ? node.sizes : weight ? w.sizes : x.sizes;
       work.flops = work.flops + product(image) * filter[1] * filter[2] * filter[3] * 2;
     } else if (node.kind == ir::NodeKind::kAttention) {
-      // Two products of the scores' size forward; the gradients compute both again. Causal: half of them.
+      // The forward kernel computes two products of the size of the scores. The gradients compute the scores again. A
+      // causal mask halves it.
       const ir::AttentionKind kind = node.attention.kind;
       const ir::Shape &q = node.operands[0].sizes, &k = node.operands[1].sizes, &v = node.operands[2].sizes;
       const IndexExpr once = ir::product({q[0], q[1], q[2], k[2]}) * (node.attention.causal ? 1 : 2);

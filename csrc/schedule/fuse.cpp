@@ -1,4 +1,4 @@
-// csrc/schedule/fuse.cpp: pass: nodes -> groups.
+// csrc/schedule/fuse.cpp: pass: fuses nodes into groups.
 #include "csrc/schedule/fuse.h"
 
 #include <algorithm>
@@ -74,7 +74,7 @@ class Fuser {
   }
 
  private:
-  /// The members' loops become the cluster's.
+  /// Rewrites the members to use the cluster's loops.
   static void rewrite(Graph& graph, const Cluster& cluster) {
     const ir::Ranges ranges = cluster.loops.ranges(graph);
     for (const Member& member : cluster.members) {
@@ -96,13 +96,14 @@ class Fuser {
 
   bool between_siblings() {
     bool changed = false;
-    constexpr size_t kMaxReaders = 12;  // what everyone reads (a scalar) makes nobody a sibling
+    // If many nodes read a buffer, such as a scalar, that does not make them siblings.
+    constexpr size_t kMaxReaders = 12;
     for (const std::vector<NodeId>& readers : readers_) {
       if (readers.size() < 2 || readers.size() > kMaxReaders) continue;
       for (size_t i = 0; i < readers.size(); ++i)
         for (size_t j = i + 1; j < readers.size(); ++j) changed |= try_merge(owner_[readers[i]], owner_[readers[j]], false);
     }
-    // Finals of one split reduction: they read different buffers of one launch.
+    // Final steps of one split reduction read different buffers of the same launch.
     for (size_t c = 0; c < clusters_.size(); ++c) {
       if (clusters_[c].members.empty() || !clusters_[c].has_reduction()) continue;
       std::set<int> next;
@@ -158,7 +159,7 @@ class Fuser {
     return false;
   }
 
-  /// Whether a path leads from a to b through a third cluster.
+  /// True if a path leads from a to b through a third cluster.
   bool around(int a, int b) const {
     std::vector<bool> seen(clusters_.size(), false);
     std::vector<int> stack;
@@ -183,7 +184,7 @@ class Fuser {
     return false;
   }
 
-  /// Topological order of the clusters, by first node where there is a choice.
+  /// A topological order of the clusters. If several are possible, the earlier first node decides.
   std::vector<int> launch_order() const {
     std::vector<std::set<int>> after(clusters_.size());
     std::vector<int> waiting(clusters_.size(), 0), order;
@@ -209,11 +210,12 @@ class Fuser {
   Schedule& schedule_;
   const Caps& caps_;
   Dependences dependences_;
-  std::vector<bool> parameters_;   // nodes whose results are kept between calls; empty: none
-  std::vector<Cluster> clusters_;  // by their first node; merged ones are empty
-  std::vector<int> owner_;         // cluster of each node
+  std::vector<bool> parameters_;   // Nodes whose results are kept between calls. Empty: none are.
+  std::vector<Cluster> clusters_;  // Index = the cluster's first node. Merged clusters are empty.
+  std::vector<int> owner_;         // Cluster of each node.
   std::vector<std::vector<NodeId>> readers_;
-  std::map<std::pair<int, int>, std::pair<size_t, size_t>> refused_;  // tried before, with this many members
+  // Pairs that were refused, with the number of members that they had then.
+  std::map<std::pair<int, int>, std::pair<size_t, size_t>> refused_;
 };
 
 }  // namespace

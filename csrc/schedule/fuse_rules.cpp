@@ -1,4 +1,4 @@
-// csrc/schedule/fuse_rules.cpp: the rows of fusion, with what makes each worth it.
+// csrc/schedule/fuse_rules.cpp: the rules of fusion, with the reason why each pays off.
 #include "csrc/schedule/fuse_rules.h"
 
 #include <algorithm>
@@ -10,9 +10,9 @@ namespace ocl::schedule {
 
 namespace {
 
-constexpr size_t kMaxLaunchOps = 1500;    // most ops of a launch, to limit compile time
-constexpr size_t kMaxLaunchBuffers = 64;  // most buffers of a launch, whose pointers need registers
-constexpr double kRowBytes = 256 * 1024;  // a row that later phases find in cache
+constexpr size_t kMaxLaunchOps = 1500;    // Most ops of a launch, to limit compile time.
+constexpr size_t kMaxLaunchBuffers = 64;  // Most buffers of a launch. Their pointers need registers.
+constexpr double kRowBytes = 256 * 1024;  // Largest row in bytes that later phases still find in the caches.
 
 bool fits(const Fusion& f) {
   size_t ops = 0;
@@ -22,7 +22,7 @@ bool fits(const Fusion& f) {
          static_cast<int>(buffers) * 16 + 256 <= f.caps.max_kernel_arg_bytes;
 }
 
-/// Whether one work-item or work-group may make several passes over its row: rows are short, and there are enough of them.
+/// True if one work-item or work-group may read its row several times: rows are short, and there are enough of them.
 bool rows_persist(const Fusion& f) {
   const ir::Graph& graph = f.schedule.graph;
   const double rows = typical_product(graph, f.merged.loops.sizes),
@@ -42,8 +42,8 @@ bool shares_input(const Fusion& f) {
   return false;
 }
 
-/// Whether both read some buffer element by element in the same order: not one along rows and the other along columns of a
-/// square.
+/// True if both clusters read some buffer element by element in the same order. It is not enough if one reads a square
+/// along rows and the other along columns.
 bool shares_elements(const Fusion& f) {
   for (const ClusterAccess& a : f.first.accesses)
     for (const ClusterAccess& b : f.second.accesses)
@@ -53,7 +53,7 @@ bool shares_elements(const Fusion& f) {
   return false;
 }
 
-/// Both merge partial results of the same launch, so two launches would gain nothing.
+/// True if both clusters only merge partial results of the same launch. Two launches would gain nothing.
 bool both_final(const Fusion& f) {
   const auto merges = [&](const Cluster& c) {
     return std::all_of(c.members.begin(), c.members.end(), [&](const Member& m) {

@@ -1,27 +1,28 @@
-// csrc/schedule/fuse_rules.h: which clusters become one launch, and why: one row per rule.
+// csrc/schedule/fuse_rules.h: the rules that decide which clusters become one launch.
 #pragma once
 
 #include "csrc/schedule/cluster.h"
 
 namespace ocl::schedule {
 
-/// Two clusters that could legally be one: `first` comes before `second`, or neither depends on the other.
+/// Two clusters that could be one. Either `first` comes before `second`, or neither depends on the other.
 struct Fusion {
   const Schedule& schedule;
   const Caps& caps;
   const Cluster &first, &second;
   const Cluster& merged;
-  bool connected;  // second reads what first stores
+  bool connected;  // `second` reads what `first` stores.
 };
 
 struct FuseRule {
   const char* name;
-  bool (*applies)(const Fusion&);  // about the kinds of the two
+  bool (*applies)(const Fusion&);  // Decides by the kinds of the two clusters.
   bool (*worth)(const Fusion&);
-  const char* reason;  // why it is worth it
+  const char* reason;  // Why the rule pays off.
 };
 
-/// The first row that applies decides. Null: no row, or not worth it; `refused` then names the rule.
+/// The first rule that applies decides. Returns nullptr if no rule applies, or if merging does not pay off; `refused`
+/// then names the rule.
 const FuseRule* find_rule(const Fusion& fusion, std::string& refused);
 
 }  // namespace ocl::schedule

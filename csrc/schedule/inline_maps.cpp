@@ -1,4 +1,4 @@
-// csrc/schedule/inline_maps.cpp: pass: bodies of Map nodes move into the nodes that read them.
+// csrc/schedule/inline_maps.cpp: pass: moves bodies of Map nodes into the nodes that read them.
 #include "csrc/schedule/inline_maps.h"
 
 #include <algorithm>
@@ -18,10 +18,10 @@ using ir::NodeKind;
 
 namespace {
 
-constexpr size_t kMaxBodyOps = 400;  // most ops of a body
-constexpr size_t kMaxLoads = 48;     // distinct buffers of one body
+constexpr size_t kMaxBodyOps = 400;  // Most ops of a body.
+constexpr size_t kMaxLoads = 48;     // Most buffers that one body accesses.
 
-/// Who writes and who reads each buffer.
+/// The nodes that write and read each buffer.
 struct Accesses {
   std::vector<std::vector<NodeId>> writers, readers;
   explicit Accesses(const Schedule& schedule) : writers(schedule.graph.buffers.size()), readers(schedule.graph.buffers.size()) {
@@ -50,7 +50,7 @@ class Inliner {
         uses_(schedule),
         dependences_(node_dependences(schedule)) {}
 
-  /// Inlines values with one reader, if that is a Map which does not evaluate them much more often.
+  /// Inlines a Map with a single reader, if the reader is a Map that does not evaluate it much more often.
   void chains() {
     for (NodeId p = last(); p >= 0; --p) {
       if (!candidate(p)) continue;
@@ -64,7 +64,7 @@ class Inliner {
     }
   }
 
-  /// Inlines values with several readers, and values that are reduced, where that is cheaper.
+  /// Inlines values with several readers, and values that are reduced, if that is cheaper.
   void by_cost() {
     for (NodeId p = last(); p >= 0; --p)
       if (candidate(p) && !follows_template(p)) inline_if_cheaper(p);
@@ -81,7 +81,7 @@ class Inliner {
            uses_.writers[node.stores[0].buffer].size() == 1 && can_inline(node, node.stores[0]);
   }
 
-  /// A cast, a sign or a constant: cheaper to repeat than to keep.
+  /// True for a cast, a sign or a constant, which are cheaper to compute again than to store.
   bool trivial(NodeId p) const {
     size_t loads = 0;
     for (const ir::Op& op : graph_.nodes[p].body.ops) loads += op.code == ir::OpCode::kLoad;
@@ -97,10 +97,11 @@ class Inliner {
     return count(c) * static_cast<double>(distinct.size());
   }
 
-  /// Whether p's inputs still hold the same values when c runs, and c stays a sensible kernel.
+  /// True if p's inputs have the same values when c runs, and if the combined kernel is not too large.
   bool legal(NodeId p, NodeId c) const {
     const Node &producer = graph_.nodes[p], &consumer = graph_.nodes[c];
-    if (!parameters_.empty() && parameters_[p] && !parameters_[c] && !trivial(p)) return false;  // p's result is kept
+    // p's result is kept between calls.
+    if (!parameters_.empty() && parameters_[p] && !parameters_[c] && !trivial(p)) return false;
     if (!is_loop_nest(consumer) || producer.body.ops.size() + consumer.body.ops.size() > kMaxBodyOps) return false;
     if (loaded_buffers(producer, consumer) > kMaxLoads) return false;
     for (const Access& access : accesses(producer)) {
@@ -111,9 +112,8 @@ class Inliner {
     return true;
   }
 
-  /// Whether a consumer that overwrites what the producer reads would, with the producer inlined, read only the element that
-  /// the
-  /// same iteration writes.
+  /// The consumer overwrites a buffer that the producer reads. Returns true if, with the producer inlined, each
+  /// iteration reads only the element that it writes.
   bool stays_in_place(const Node& producer, const Node& consumer, const Access& read) const {
     for (const ir::Op& op : consumer.body.ops) {
       if (op.code != ir::OpCode::kLoad || op.buffer != producer.stores[0].buffer) continue;
@@ -127,7 +127,7 @@ class Inliner {
     return true;
   }
 
-  /// Whether reader c visits each element of p's buffer once, in whatever order.
+  /// True if reader c reads each element of p's buffer once, in any order.
   bool elementwise(NodeId p, NodeId c) const {
     const Node &producer = graph_.nodes[p], &consumer = graph_.nodes[c];
     const Loops loops = loops_of(consumer);
@@ -140,8 +140,8 @@ class Inliner {
     return true;
   }
 
-  /// Whether p can be the epilogue of a template: it reads the template's result element by element, and nothing else it reads
-  /// comes later.
+  /// True if p can be the epilogue of a template: it reads the template's result element by element, and its other
+  /// inputs do not depend on that template.
   bool follows_template(NodeId p) const {
     const Node& node = graph_.nodes[p];
     for (const Access& access : accesses(node)) {
@@ -157,7 +157,7 @@ class Inliner {
     return false;
   }
 
-  /// Moves the producer into its readers if that moves fewer bytes than keeping its value in memory.
+  /// Moves the producer into its readers if that costs less memory traffic than storing its value.
   void inline_if_cheaper(NodeId p) {
     const Node& producer = graph_.nodes[p];
     const BufferId buffer = producer.stores[0].buffer;
@@ -193,9 +193,12 @@ class Inliner {
     const double inlined =
         recomputed + (stays ? input + n * ops : 0) + (forced || elementwise_maps > 1 ? size * (1 + elementwise_maps) : 0);
     double kept = input + n * ops + size + reread + size * elementwise_maps;
-    if (reduced) kept -= size;     // the reduction can store the value on its way
-    if (by_row) kept += 2 * size;  // a value in memory keeps the passes over a row from being one launch
-    if (!reduced && !stays && n > 65536) kept += caps_.is_cpu ? 65536 : 4 << 20;  // a launch of its own
+    // The reduction can store the value while it computes.
+    if (reduced) kept -= size;
+    // A value in memory prevents fusing the passes over a row into one launch.
+    if (by_row) kept += 2 * size;
+    // The value needs a launch of its own.
+    if (!reduced && !stays && n > 65536) kept += caps_.is_cpu ? 65536 : 4 << 20;
     if (inlined > kept) return;
     for (const NodeId c : targets) move_into(p, c);
   }
@@ -210,7 +213,8 @@ class Inliner {
       if (std::find(readers.begin(), readers.end(), c) == readers.end())
         readers.insert(std::upper_bound(readers.begin(), readers.end(), c), c);
     }
-    if (uses_.readers[buffer].empty() && !visible_[buffer])  // p is dead: it no longer reads
+    // p is dead, so it reads nothing any more.
+    if (uses_.readers[buffer].empty() && !visible_[buffer])
       for (const BufferId b : ir::reads(producer)) std::erase(uses_.readers[b], p);
   }
 

@@ -1,6 +1,6 @@
-// csrc/schedule/inline_maps.h: pass: bodies of Map nodes move into the nodes that read them.
-// A Map with one reader, another Map, always moves. A value with several readers, or one that feeds a reduction, moves if
-// computing it again costs fewer bytes of memory traffic than storing and reading it.
+// csrc/schedule/inline_maps.h: pass: moves bodies of Map nodes into the nodes that read them. A Map whose only reader
+// is another Map moves, unless the reader evaluates it much more often. A value with several readers, or one that is
+// reduced, moves if computing it again costs less memory traffic than storing and loading it.
 #pragma once
 
 #include "csrc/schedule/pass.h"

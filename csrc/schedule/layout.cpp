@@ -50,13 +50,14 @@ Node copy_of_view(Graph& graph, ir::View& view, const Shape& strides, const ir::
 
 namespace {
 
-/// Positions in `operands` of a convolution's feature maps (the others are weights).
+/// The operands of a convolution that are feature maps; the others are weights.
 std::vector<int> feature_maps(const Node& node) {
   if (node.convolve.kind == ConvolveKind::kWeight) return {0, 1};
   return {0};
 }
 
-/// Feature maps of convolutions, then all 4-D buffers that a loop nest reads or writes at the same image and channel.
+/// Feature maps of convolutions, and all 4-D buffers that a loop nest accesses at the same image and channel as one of
+/// these.
 std::vector<bool> channels_last_buffers(const Graph& graph) {
   std::vector<bool> chosen(graph.buffers.size(), false);
   const auto choose = [&](BufferId buffer) { chosen[buffer] = chosen[buffer] || graph.buffers[buffer].sizes.size() == 4; };
@@ -84,7 +85,7 @@ std::vector<bool> channels_last_buffers(const Graph& graph) {
   return chosen;
 }
 
-/// Dimensions by falling stride, where that is known; row-major otherwise.
+/// The dimensions by falling stride, if the strides are known. Otherwise row-major.
 std::vector<int> stride_order(const Buffer& buffer) {
   std::vector<int> order(buffer.sizes.size());
   std::iota(order.begin(), order.end(), 0);
@@ -105,8 +106,8 @@ std::vector<IndexExpr> loops_of_rank(const Buffer& buffer) {
   return result;
 }
 
-/// Dimensions of the loops 0 .. sizes.size() - 1 by falling distance between neighbours in `buffer`, where that is known; then
-/// what is stored in that order is read and written along rows. Row-major otherwise.
+/// The loops 0 .. sizes.size() - 1, ordered by falling distance between neighbouring elements in `buffer`. A result
+/// that is stored in this order is read and written along rows. Row-major if the distances are unknown.
 std::vector<int> walking_order(const Graph& graph, BufferId buffer, const std::vector<IndexExpr>& coords, const Shape& sizes) {
   ir::Ranges ranges = graph.ranges();
   std::vector<ir::Symbol> loops;
@@ -117,7 +118,7 @@ std::vector<int> walking_order(const Graph& graph, BufferId buffer, const std::v
   std::vector<int> order(sizes.size());
   std::iota(order.begin(), order.end(), 0);
   if (!graph.buffers[buffer].strides) return order;
-  std::vector<int64_t> step(sizes.size(), INT64_MAX);  // loops that run once stay outermost
+  std::vector<int64_t> step(sizes.size(), INT64_MAX);  // Loops that run once stay outermost.
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d].is_const(1)) continue;
     const auto distance = first_step(graph, buffer, coords, loops, loops[d], ranges);
@@ -128,9 +129,9 @@ std::vector<int> walking_order(const Graph& graph, BufferId buffer, const std::v
   return order;
 }
 
-/// Strides for what `node` stores: the order of its largest input of the same rank that is read at the stored coordinates. On
-/// GPUs, whose products take matrices either way, else the order in which its largest input is read: no two neighbours of a
-/// work-group then read or write far apart.
+/// Strides for the buffer of `store`: the order of the largest input of the same rank that is read at the stored
+/// coordinates. On GPUs, if there is none, the order in which the largest input is read, so that neighbouring
+/// work-items read and write neighbouring elements. GPU kernels of products take matrices in either order.
 Shape inherited_strides(const Graph& graph, const Node& node, const ir::Store& store, const Caps& caps) {
   const Buffer& buffer = graph.buffers[store.buffer];
   const Buffer* best = nullptr;
@@ -158,8 +159,8 @@ Shape inherited_strides(const Graph& graph, const Node& node, const ir::Store& s
   return dense_strides(buffer.sizes, walking_order(graph, main->buffer, main->index, node.sizes));
 }
 
-/// Attention: each result of four dimensions is laid out as the operand it belongs to, in the order (batch, head, row) or
-/// (batch, row, head): transposed views of [b, l, h, d] then stay views on the way out.
+/// Lays out the 4-D results of attention like the operand they belong to: (batch, head, row) or (batch, row, head). A
+/// transposed view of [b, l, h, d] then stays a view on the way out.
 void lay_out_attention(Graph& graph, const Node& node) {
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     Buffer& out = graph.buffers[node.outputs[i]];
@@ -176,7 +177,7 @@ void lay_out_attention(Graph& graph, const Node& node) {
   }
 }
 
-/// Copies in front of `node` for operands that no kernel reads as they lie.
+/// Adds copies in front of `node` for operands that no kernel can read in place.
 void convert_operands(Graph& graph, Node& node, std::vector<Node>& nodes, const Caps& caps) {
   if (is_loop_nest(node)) return;
   const std::vector<int> maps = node.kind == NodeKind::kConvolve ? feature_maps(node) : std::vector<int>{};
@@ -184,7 +185,7 @@ void convert_operands(Graph& graph, Node& node, std::vector<Node>& nodes, const 
     ir::View& view = node.operands[i];
     const auto window = strided(graph, view);
     if (std::find(maps.begin(), maps.end(), static_cast<int>(i)) != maps.end()) {
-      // Few channels (the first layer): its kernels take any strides.
+      // Few channels, as in the first layer: its kernels take any strides.
       const bool few = view.sizes[1].is_const() && view.sizes[1].constant() <= 4;
       if (window && (few || window->strides[1].is_const(1))) continue;
       nodes.push_back(copy_of_view(graph, view, channels_last_strides(view.sizes), node.origin));

@@ -1,4 +1,5 @@
-// csrc/schedule/linearize.cpp: pass: program order or a greedy order by bytes freed, whichever has the lower peak.
+// csrc/schedule/linearize.cpp: pass: orders the groups. It takes the program order, or a greedy order by freed bytes if
+// its peak is lower.
 #include "csrc/schedule/linearize.h"
 
 #include <algorithm>
@@ -37,13 +38,13 @@ class Linearizer {
     for (size_t b = 0; b < bytes_.size(); ++b) bytes_[b] = touches_[b] > 1 ? typical_bytes(graph, static_cast<BufferId>(b)) : 0;
   }
 
-  /// Topological order. `greedy`: among the ready groups the one that frees the most and allocates the least; otherwise program
-  /// order.
+  /// A topological order. `greedy`: of the ready groups, takes the one that frees most and allocates least. Otherwise
+  /// takes program order.
   std::vector<int> order(bool greedy, double& peak) const {
     const int count = static_cast<int>(touched_.size());
     std::vector<int> waiting(count), left = touches_, result;
     std::vector<bool> alive(bytes_.size(), false);
-    std::set<std::pair<int, int>> ready;  // program position, group
+    std::set<std::pair<int, int>> ready;  // Program position, group.
     for (int g = 0; g < count; ++g) {
       waiting[g] = static_cast<int>(edges_.before[g].size());
       if (waiting[g] == 0) ready.insert({first_node_[g], g});

@@ -1,4 +1,5 @@
-// csrc/schedule/linearize.h: pass: the final launch order: every dependence kept, and little memory alive at a time.
+// csrc/schedule/linearize.h: pass: the final order of launches. It keeps every dependence and little memory alive at a
+// time.
 #pragma once
 
 #include "csrc/schedule/pass.h"

@@ -1,4 +1,5 @@
-// csrc/schedule/loop_order.cpp: pass: loops of each group in memory order, collapsed, with a vector width.
+// csrc/schedule/loop_order.cpp: pass: orders the loops of each group like memory, collapses them and chooses a vector
+// width.
 #include "csrc/schedule/loop_order.h"
 
 #include <algorithm>
@@ -19,22 +20,23 @@ using ir::SymbolKind;
 
 namespace {
 
-/// One load or store of a group: its stride per loop (i* then r*), where its offset is affine.
+/// A load or store of a group, with its stride for each loop (i*, then r*); nullopt where the offset is not affine.
 struct Walk {
   std::vector<std::optional<IndexExpr>> strides;
-  double bytes = 0;       // bytes that it moves, over all loops
-  int64_t element_bytes;  // bytes of an element
+  double bytes = 0;       // Bytes that it moves, over all loops.
+  int64_t element_bytes;  // Bytes of an element.
   bool store = false;
 };
 
-/// Strides of accesses per loop. Most accesses of a group are alike: what was found is kept.
+/// Strides of accesses for each loop. Most accesses of a group are alike, so results are kept.
 class Strides {
  public:
   Strides(const Graph& graph, const std::vector<Symbol>& loops, const ir::Ranges& ranges)
       : graph_(graph), loops_(loops), ranges_(ranges) {}
 
   std::vector<std::optional<IndexExpr>> of(const Access& access) {
-    constexpr size_t kMostKnown = 16;  // to compare with more takes as long as the work
+    // Comparing with more takes as long as computing them again.
+    constexpr size_t kMostKnown = 16;
     const ir::Shape& strides = *graph_.buffers[access.buffer].strides;
     for (const Known& known : known_)
       if (known.coords == access.coords && known.strides == strides) return known.per_loop;
@@ -78,7 +80,8 @@ class GroupLoops {
       for (int last = count(kind) - 1; last > 0; --last) {
         int first = last;
         while (first > 0 && collapsible(kind, first - 1)) --first;
-        // All at once; where that makes an offset harder, as many of the inner ones as possible.
+        // Merge all collapsible loops. If that makes an offset more complex, merge as many of the inner ones as
+        // possible.
         while (first < last && !merge(kind, first, last)) ++first;
         last = first;
       }
@@ -104,7 +107,7 @@ class GroupLoops {
     if (!contiguous) return;
     const ir::Ranges ranges = graph_.ranges();
     if (!caps.is_cpu) {
-      // If all elements are small, an access has 16 bytes.
+      // If all elements are small, a vector has 16 bytes.
       const bool small = group_.strategy == LoopStrategy::kPointwise &&
                          std::ranges::all_of(walks_, [](const Walk& walk) { return walk.element_bytes <= 2; });
       const int width = small && ranges.known_divides(8, sizes.back()) ? 8 : 4;
@@ -148,8 +151,8 @@ class GroupLoops {
       }
   }
 
-  /// The access whose order decides: the one with the most bytes. Of equal ones a store, because its lines are both read and
-  /// written.
+  /// The access that decides the order: the one with the most bytes. Of equal ones, a store wins, because its cache
+  /// lines are both read and written.
   const Walk* dominant() const {
     const Walk* best = nullptr;
     for (const Walk& walk : walks_) {
@@ -165,7 +168,8 @@ class GroupLoops {
     std::vector<double> stride(old.size());
     for (size_t i = 0; i < old.size(); ++i) {
       stride[i] = std::abs(typical(graph_, *main.strides[first + i]));
-      if (stride[i] == 0) stride[i] = INFINITY;  // the access does not depend on this loop, which becomes the outermost
+      // The access does not depend on this loop, so the loop becomes the outermost.
+      if (stride[i] == 0) stride[i] = INFINITY;
     }
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return stride[a] > stride[b]; });
     for (size_t i = 0; i < order.size(); ++i) {
@@ -174,12 +178,13 @@ class GroupLoops {
     }
   }
 
-  /// Loops a and a + 1 walk through every buffer as one loop, and nothing else asks for their values.
+  /// True if loops a and a + 1 access every buffer like a single loop, and no index op uses them.
   bool collapsible(SymbolKind kind, int a) const {
     const size_t outer = position(kind, a);
     const ir::Shape& sizes = kind == SymbolKind::kLoop ? group_.sizes : group_.reduce_sizes;
     const ir::Ranges ranges = loops().ranges(graph_);
-    if (sizes[a + 1].is_const(0)) return false;  // an empty loop: no quotient by its size
+    // An empty loop cannot be merged, because that would divide by its size.
+    if (sizes[a + 1].is_const(0)) return false;
     for (const Walk& walk : walks_) {
       const auto &x = walk.strides[outer], &y = walk.strides[outer + 1];
       if (!x || !y || !simplify(*x - *y * sizes[a + 1], ranges).is_const(0)) return false;
@@ -192,7 +197,8 @@ class GroupLoops {
     return true;
   }
 
-  /// Makes one loop of those from `first` to `last`. False, and nothing is changed, if the offsets are not as simple as before.
+  /// Merges the loops `first` to `last` into one. Returns false and changes nothing if an offset would become more
+  /// complex.
   bool merge(SymbolKind kind, int first, int last) {
     LoopMap map;
     for (int i = 0; i < count(kind); ++i)
@@ -246,7 +252,7 @@ class GroupLoops {
   std::vector<Walk> walks_;
 };
 
-/// Whether all offsets into the buffer are below 2^31.
+/// True if all offsets into the buffer are below 2^31.
 bool fits_31_bits(const Graph& graph, const ir::Buffer& buffer, const ir::Ranges& ranges) {
   IndexExpr last = 0;
   for (size_t d = 0; d < buffer.sizes.size(); ++d) last = last + (buffer.sizes[d] - 1) * (*buffer.strides)[d];

@@ -1,4 +1,5 @@
-// csrc/schedule/loop_order.h: pass: loops of each group in memory order, neighbours collapsed, vector width, 32-bit offsets.
+// csrc/schedule/loop_order.h: pass: orders the loops of each group like memory, merges neighbours and chooses a vector
+// width.
 #pragma once
 
 #include "csrc/schedule/pass.h"
@@ -6,7 +7,8 @@
 namespace ocl::schedule {
 
 void loop_order(Schedule& schedule, const Caps& caps);
-/// Pass: Group::index32 where every offset of every buffer of the group, and the loop count, is proven to be below 2^31.
+/// Pass: sets Group::index32 if every offset into a buffer of the group, and its loop count, is proved to be below
+/// 2^31.
 void choose_index_width(Schedule& schedule, const Caps& caps);
 
 }  // namespace ocl::schedule

@@ -1,4 +1,5 @@
-// csrc/schedule/loops.cpp: solving coordinates for loops by proposing a map and proving it.
+// csrc/schedule/loops.cpp: solves coordinates for loops. A map is proposed from the form of the coordinates and then
+// proved.
 #include "csrc/schedule/loops.h"
 
 #include <algorithm>
@@ -56,7 +57,7 @@ namespace {
 
 bool is_symbol(const IndexExpr& e, Symbol s) { return e.op() == IndexOp::kSymbol && e.symbol() == s; }
 
-/// The divisor of (s // c) % m, s // c, s % m or s; nullopt for anything else.
+/// The divisor c in (s // c) % m or s // c; 1 for s % m or s. nullopt for any other expression.
 std::optional<IndexExpr> digit_weight(const IndexExpr& e, Symbol s) {
   if (is_symbol(e, s)) return IndexExpr(1);
   if (e.op() == IndexOp::kMod) return digit_weight(e.args()[0], s);
@@ -67,18 +68,20 @@ std::optional<IndexExpr> digit_weight(const IndexExpr& e, Symbol s) {
   return std::nullopt;
 }
 
-/// What `s` must be for coords to equal target, by the shape of the coordinates it occurs in.
+/// A proposal for the value of `s` for which coords equals target, from the form of the coordinates that contain s.
 std::optional<IndexExpr> propose(Symbol s, const IndexExpr& extent, const std::vector<Symbol>& all, const Coords& coords,
                                  const Coords& target) {
   for (size_t d = 0; d < coords.size(); ++d)
     if (is_symbol(coords[d], s)) return target[d];
-  std::optional<IndexExpr> digits;  // s is split over several coordinates
+  // s may be split over several coordinates.
+  std::optional<IndexExpr> digits;
   for (size_t d = 0; d < coords.size(); ++d) {
     const auto weight = digit_weight(coords[d], s);
     if (weight) digits = digits.value_or(IndexExpr(0)) + target[d] * *weight;
   }
   if (digits) return digits;
-  for (size_t d = 0; d < coords.size(); ++d) {  // s is one digit of a flattened coordinate, or shifted by a constant
+  // s may be one digit of a flattened coordinate, or be shifted by a constant.
+  for (size_t d = 0; d < coords.size(); ++d) {
     const auto affine = affine_in(coords[d], s);
     if (!affine || affine->coefficient.is_const(0)) continue;
     bool others = false;

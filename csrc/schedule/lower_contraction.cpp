@@ -1,4 +1,4 @@
-// csrc/schedule/lower_contraction.cpp: contractions and convolutions as sums over masked loads.
+// csrc/schedule/lower_contraction.cpp: turns contractions and convolutions into sums over masked loads.
 #include "csrc/ir/facts.h"
 #include "csrc/schedule/choose_template.h"
 #include "csrc/schedule/loops.h"
@@ -32,7 +32,7 @@ class Writer {
   }
   int both(int a, int b) { return a == ir::kNone ? b : op("logical_and", DType::kBool, {a, b}); }
 
-  /// `mask` and 0 <= e < size, where that is not certain.
+  /// Adds the conditions 0 <= e < size to `mask`, unless they are proved.
   int inside(int mask, const IndexExpr& e, const IndexExpr& size, const ir::Ranges& ranges) {
     if (!ranges.known_nonnegative(e)) mask = both(mask, op("ge", DType::kBool, {index(e), constant(0)}));
     if (!ranges.known_less(e, size)) mask = both(mask, op("lt", DType::kBool, {index(e), index(size)}));
@@ -43,7 +43,7 @@ class Writer {
     return both(mask, op("eq", DType::kBool, {index(mod(e, divisor)), constant(0)}));
   }
 
-  /// The view's element at `coords` in the type that the sum is computed in.
+  /// Loads the view's element at `coords`, converted to the type of the sum.
   int load(const ir::View& view, const Coords& coords, int mask, DType type, const ir::Ranges& ranges) {
     LoopMap map;
     for (size_t d = 0; d < coords.size(); ++d) map.emplace(ir::Symbol{SymbolKind::kLoop, static_cast<int>(d)}, coords[d]);
@@ -80,19 +80,22 @@ Node lower_contraction(const ir::Graph& graph, const Node& node) {
   } else {
     const ir::ConvolveAttrs& c = node.convolve;
     const int g = c.groups;
-    if (c.kind == ConvolveKind::kForward) {  // r: channel of the group, filter row, filter column
+    // r: channel within the group, filter row, filter column.
+    if (c.kind == ConvolveKind::kForward) {
       result.reduce_sizes = {b.sizes[1], b.sizes[2], b.sizes[3]};
       const IndexExpr group = floordiv(i1, floordiv(b.sizes[0], g));
       at_a = {i0, group * b.sizes[1] + r0, i2 * c.stride[0] - c.padding[0] + r1 * c.dilation[0],
               i3 * c.stride[1] - c.padding[1] + r2 * c.dilation[1]};
       at_b = {i1, r0, r1, r2};
-    } else if (c.kind == ConvolveKind::kData) {  // r: filter of the group, filter row, filter column
+    } else if (c.kind == ConvolveKind::kData) {
+      // r: filter within the group, filter row, filter column.
       const IndexExpr filters = floordiv(b.sizes[0], g), group = floordiv(i1, b.sizes[1]);
       result.reduce_sizes = {filters, b.sizes[2], b.sizes[3]};
       at_a = {i0, group * filters + r0, i2 + c.padding[0] - r1 * c.dilation[0],
-              i3 + c.padding[1] - r2 * c.dilation[1]};  // stride: below
+              i3 + c.padding[1] - r2 * c.dilation[1]};  // the stride is applied below
       at_b = {group * filters + r0, mod(i1, b.sizes[1]), r1, r2};
-    } else {  // r: image, output row, output column
+    } else {
+      // r: image, output row, output column.
       result.reduce_sizes = {b.sizes[0], b.sizes[2], b.sizes[3]};
       const IndexExpr group = floordiv(i0, floordiv(b.sizes[1], g));
       at_a = {r0, group * node.sizes[1] + i1, r1 * c.stride[0] - c.padding[0] + i2 * c.dilation[0],

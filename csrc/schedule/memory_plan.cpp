@@ -1,4 +1,4 @@
-// csrc/schedule/memory_plan.cpp: buffers with lifetimes -> offsets in one arena, best fit, largest first.
+// csrc/schedule/memory_plan.cpp: assigns offsets in one arena to buffers with lifetimes, by best fit, largest first.
 #include "csrc/schedule/memory_plan.h"
 
 #include <algorithm>
@@ -20,21 +20,22 @@ MemoryPlan plan_memory(const std::vector<Interval>& intervals, int64_t alignment
   for (const Interval& interval : intervals)
     OCL_ASSERT(interval.last >= interval.first, "a lifetime ends at " + std::to_string(interval.last) +
                                                     " before it begins at " + std::to_string(interval.first));
-  // Large buffers first: the small ones then fill the gaps they leave.
+  // Place large buffers first. Small ones then fill the gaps.
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return intervals[a].size_bytes > intervals[b].size_bytes; });
 
   struct Block {
     int64_t begin, end;
     int first, last;
   };
-  std::vector<Block> placed;  // by begin
+  std::vector<Block> placed;  // Sorted by `begin`.
   for (const int index : order) {
     const Interval& interval = intervals[index];
     const int64_t size = rounded(interval.size_bytes);
     if (size <= 0) continue;
     int64_t best = -1, best_gap = INT64_MAX, cursor = 0;
     for (const Block& block : placed) {
-      if (block.last < interval.first || interval.last < block.first) continue;  // lives at another time
+      // The lifetimes do not overlap.
+      if (block.last < interval.first || interval.last < block.first) continue;
       const int64_t gap = block.begin - cursor;
       if (gap >= size && gap < best_gap) {
         best = cursor;

@@ -1,4 +1,4 @@
-// csrc/schedule/pass.cpp: node lists change, what refers to them follows.
+// csrc/schedule/pass.cpp: replaces and removes nodes, and updates what refers to them.
 #include "csrc/schedule/pass.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// csrc/schedule/pipeline.cpp: the passes in order; read this first. A pass is void(Schedule&, const Caps&).
+// csrc/schedule/pipeline.cpp: the list of passes. Read this first. A pass is a function void(Schedule&, const Caps&).
 #include "csrc/schedule/pipeline.h"
 
 #include <algorithm>
@@ -29,12 +29,12 @@ void simplify_graph(Schedule& schedule, const Caps&) { ir::simplify(schedule.gra
 
 enum When { kAlways, kFusing, kNotFusing };
 
-/// What holds after a pass.
+/// The rules that hold after a pass.
 enum Holds {
-  kGraphRules,    // ir::verify
-  kGroupedRules,  // and verify(schedule, kGrouped)
-  kPlacedRules,   // and verify(schedule, kPlaced)
-  kNothing,       // checked after the next pass
+  kGraphRules,    // The rules that ir::verify checks.
+  kGroupedRules,  // Also the rules that verify(schedule, kGrouped) checks.
+  kPlacedRules,   // Also the rules that verify(schedule, kPlaced) checks.
+  kNothing,       // The rules are checked after the next pass.
 };
 
 struct Pass {
@@ -42,7 +42,8 @@ struct Pass {
   PassFunction run;
   When when;
   Holds holds;
-  bool always_verified = false;  // the schedule, at little cost; the graph only with Options::verify
+  // The schedule is always verified after this pass, at little cost. The graph is verified only with Options::verify.
+  bool always_verified = false;
 };
 
 constexpr Pass kPasses[] = {
@@ -56,7 +57,7 @@ constexpr Pass kPasses[] = {
     {"fuse", fuse, kFusing, kGroupedRules, true},
     {"one_group_per_node", one_group_per_node, kNotFusing, kGroupedRules, true},
     {"loop_order", loop_order, kAlways, kGroupedRules},
-    {"batch", batch, kFusing, kNothing},  // launches have no order yet
+    {"batch", batch, kFusing, kNothing},  // The launches have no order yet.
     {"linearize", linearize, kAlways, kGroupedRules},
     {"place_buffers", place_buffers, kAlways, kPlacedRules, true},
     {"choose_index_width", choose_index_width, kAlways, kPlacedRules},
@@ -96,7 +97,8 @@ void check_order() {
                std::string(order.first) + " must run before " + order.second + ": " + order.reason);
 }
 
-/// Throws InternalError that names the pass if its result breaks a rule. `graph_too`: rules of ir::verify as well.
+/// Throws InternalError that names the pass if its result breaks a rule. `graph_too`: also checks the rules of
+/// ir::verify.
 void verify_after(const Pass& pass, const Schedule& schedule, bool graph_too) {
   try {
     if (graph_too) ir::verify(schedule.graph, pass.holds == kGraphRules ? ir::Level::kGraph : ir::Level::kScheduled);

@@ -1,4 +1,4 @@
-// csrc/schedule/pipeline.h: from a graph to its schedule. pipeline.cpp lists the passes: read it first.
+// csrc/schedule/pipeline.h: makes a schedule from a graph. pipeline.cpp lists the passes.
 #pragma once
 
 #include <string>
@@ -11,16 +11,18 @@ namespace ocl::schedule {
 struct PassTrace {
   std::string name;
   double milliseconds = 0;
-  bool verified = false;  // the graph was checked after it
+  bool verified = false;  // The graph was verified after the pass.
 };
 
 struct Options {
-  bool verify = false;            // run ir::verify between passes
-  bool fuse = true;               // off: one launch per node, for debugging
-  bool keeps_parameters = false;  // what depends on parameters alone is kept between calls: it gets launches of its own
+  bool verify = false;  // Run ir::verify between passes.
+  bool fuse = true;     // False: one launch per node, for debugging.
+  // Results that depend only on parameters are kept between calls, so they get launches of their own.
+  bool keeps_parameters = false;
   std::vector<PassTrace>* trace = nullptr;
-  const Measured* measured = nullptr;        // what choose_template follows instead of its models
-  std::vector<Tunable>* tunables = nullptr;  // filled with what templates competed for, each problem once
+  const Measured* measured = nullptr;  // Measured choices, which choose_template prefers to its cost models.
+  // Filled with the problems for which several templates or parameters compete, each once.
+  std::vector<Tunable>* tunables = nullptr;
 };
 
 /// Runs all passes.

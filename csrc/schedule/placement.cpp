@@ -1,4 +1,4 @@
-// csrc/schedule/placement.cpp: pass: where each buffer lives.
+// csrc/schedule/placement.cpp: pass: decides where each buffer lives.
 #include "csrc/schedule/placement.h"
 
 #include <algorithm>
@@ -16,14 +16,14 @@ using ir::IndexExpr;
 
 namespace {
 
-/// Positions in launch order of the groups that touch a buffer, and whether memory is needed at all.
+/// The first and the last group, in launch order, that access a buffer.
 struct Life {
   int first = -1, last = -1;
-  bool memory = false;  // some group needs it elsewhere than in registers
+  bool memory = false;  // Some group needs it in memory, not only in registers.
   bool written = false;
 };
 
-/// Elements between the first and the last of a buffer, plus one: what has to be allocated.
+/// Number of elements from the first to the last element of a buffer: the size to allocate.
 IndexExpr extent_elements(const Graph& graph, const Buffer& buffer) {
   IndexExpr last = 1, count = 1;
   bool empty = false;
@@ -56,7 +56,7 @@ class Placer {
       schedule_.allocations.push_back(output.buffer);
     }
     for (int g = 0; g < static_cast<int>(schedule_.groups.size()); ++g) reuse_in_place(schedule_.groups[g], g);
-    // What an alias keeps alive lives as long as the alias.
+    // A buffer that is aliased lives as long as the alias.
     for (size_t b = lives_.size(); b-- > 0;) extend(static_cast<BufferId>(b));
     for (BufferId b = 0; b < static_cast<BufferId>(lives_.size()); ++b) {
       Placement& placement = schedule_.placements[b];
@@ -84,8 +84,8 @@ class Placer {
     };
     for (const ir::NodeId id : group.nodes()) {
       const ir::Node& node = graph_.nodes[id];
-      // What this group stored before it loads from a register; everything else, and what eager ops and templates read, from
-      // memory.
+      // A loop nest loads what this group has stored from a register. Everything else is read from memory, also by
+      // eager ops and templates.
       for (const BufferId b : buffers_read(schedule_, id)) touch(b, !stored.count(b) || !is_loop_nest(node), false);
       for (const BufferId b : ir::writes(node)) {
         touch(b, node.kind == ir::NodeKind::kCall, true);
@@ -94,8 +94,8 @@ class Placer {
     }
   }
 
-  /// A Map group's result takes the memory of an input that dies there, if every access to both is at the same coordinates, and
-  /// nothing reads the input after the result is stored.
+  /// Lets the result of a Map group reuse the memory of an input whose lifetime ends there. All accesses to both must
+  /// have the same coordinates, and nothing may read the input after the result is stored.
   void reuse_in_place(const Group& group, int position) {
     if (group.kind != GroupKind::kLoops || group.strategy != LoopStrategy::kPointwise) return;
     std::vector<Access> all;

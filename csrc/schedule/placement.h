@@ -1,5 +1,5 @@
-// csrc/schedule/placement.h: pass: where each buffer lives: registers, the caller's tensors, fresh outputs, another buffer's
-// memory, or the arena, with a lifetime for `plan_memory`.
+// csrc/schedule/placement.h: pass: decides where each buffer lives: in registers, in a tensor of the caller, in a new
+// output, in another buffer's memory, or in the arena (with a lifetime for plan_memory).
 #pragma once
 
 #include "csrc/schedule/pass.h"

@@ -1,4 +1,4 @@
-// csrc/schedule/schedule.h: a graph with its launches: fused groups in launch order, layouts, lifetimes.
+// csrc/schedule/schedule.h: a graph with its launches: groups in launch order, layouts, lifetimes.
 #pragma once
 
 #include <map>
@@ -13,28 +13,34 @@
 namespace ocl::schedule {
 
 enum class GroupKind : uint8_t {
-  kLoops,     // generated: phases over one iteration space
-  kTemplate,  // hand-written kernel with an epilogue of Map nodes over the output's elements
-  kBatch,     // several independent kLoops groups in one launch, kPointwise and kSequential ("foreach": optimizers, packing)
-  kCall,      // an eager op
+  kLoops,     // Generated code: phases over one iteration space.
+  kTemplate,  // A hand-written kernel with an epilogue of Map nodes over the elements of its output.
+  // Several independent kLoops groups in one launch (optimizers, packing). Their strategy is kPointwise or kSequential.
+  kBatch,
+  kCall,  // An eager op.
 };
 
-/// How a kLoops group with reductions runs.
+/// How a kLoops group is executed.
 enum class LoopStrategy : uint8_t {
-  kPointwise,   // no reduction
-  kSequential,  // each lane (vector lane or work-item) owns one outer element and loops over r* (pooling, columns)
-  kRow,         // r* are contiguous: one item (CPU) or one work-group (GPU) per outer element
-  kColumn,      // GPU: a work-group owns `columns` neighbouring outer elements, its rows of items stride over r*
+  kPointwise,  // There is no reduction.
+  // Each lane (vector lane or work-item) owns one outer element and loops over r*. For pooling, and sums of columns on
+  // CPUs.
+  kSequential,
+  kRow,  // r* is contiguous. One work-item (CPU) or one work-group (GPU) computes an outer element.
+  // GPU: a work-group owns `columns` neighbouring outer elements. Its items stride over r*.
+  kColumn,
 };
 
 /// A step of a kLoops group. Inner phases run for every (i*, r*), outer phases once per i*. A group with reductions may begin
 /// with an outer phase.
-///   inner phase  Map and Reduce nodes in order. A Map's value serves later nodes of the same phase, Reduce nodes included. It
-///                may also be stored. Later inner phases cannot load it.
-///   outer phase  Map nodes over i*. Their values, like the results of reductions, are scalars of i* for all later phases.
-/// Within a group, a buffer that one of its nodes stores is loaded at the stored coordinates only. So the load is the stored
-/// value in a register, rounded to the buffer's dtype. The buffer's placement says whether it is stored to memory as well.
-/// Each inner phase reads its inputs again; they are in cache.
+///   inner phase  Map and Reduce nodes in order. Later nodes of the same phase, also Reduce nodes, can use a Map's value. It
+///   may also be
+///                stored. Later inner phases cannot load it.
+///   outer phase  Map nodes over i*. All later phases can use their values and the results of reductions, which are scalars of
+///   i*.
+/// A buffer that a node of the group stores is loaded by the group only at the stored coordinates. So the load is the stored
+/// value in a register, rounded to the buffer's dtype. The buffer's placement says whether it is also stored to memory. Each
+/// inner phase reads its inputs again; they are in the caches.
 struct Phase {
   bool inner = false;
   std::vector<ir::NodeId> nodes;
@@ -42,25 +48,26 @@ struct Phase {
 
 struct Group {
   GroupKind kind = GroupKind::kLoops;
-  /// kLoops: the loops that all nodes share, outermost first. The nodes' indices use these loops: node.sizes = sizes for every
-  /// node, and node.reduce_sizes = reduce_sizes for nodes of inner phases, Maps included.
+  /// The loops that all nodes of a kLoops group share, outermost first. The nodes' indices use these loops. node.sizes
+  /// is equal to `sizes` for every node. node.reduce_sizes is equal to `reduce_sizes` for nodes of inner phases, also
+  /// Maps.
   ir::Shape sizes, reduce_sizes;
   LoopStrategy strategy = LoopStrategy::kPointwise;
-  std::vector<Phase> phases;         // kPointwise: one outer phase
-  int vector_width = 1;              // elements per vector step along the innermost loop (or along r for kRow)
-  int columns = 32;                  // kColumn: a power of two
-  bool index32 = false;              // every element offset fits 31 bits
-  ir::NodeId main = ir::kNone;       // kTemplate: the contraction or convolution
-  TemplateLaunch launch;             // kTemplate
-  std::vector<ir::NodeId> epilogue;  // kTemplate: Map nodes over the main node's loops, in order
-  std::vector<Group> members;        // kBatch
-  ir::NodeId call = ir::kNone;       // kCall
-  std::vector<std::string> reasons;  // why nodes were fused or not, for explain
+  std::vector<Phase> phases;         // kPointwise has one outer phase.
+  int vector_width = 1;              // Elements of a vector along the innermost loop, or along r* for kRow.
+  int columns = 32;                  // Number of outer elements of a work-group for kColumn, a power of two.
+  bool index32 = false;              // True if every element offset fits 31 bits.
+  ir::NodeId main = ir::kNone;       // The contraction, convolution or attention of a kTemplate.
+  TemplateLaunch launch;             // The launch of a kTemplate.
+  std::vector<ir::NodeId> epilogue;  // Map nodes after the main node of a kTemplate, over its loops, in order.
+  std::vector<Group> members;        // The groups of a kBatch.
+  ir::NodeId call = ir::kNone;       // The node of a kCall.
+  std::vector<std::string> reasons;  // Why nodes were fused or not, for explain.
   /// All nodes of the group in program order.
   std::vector<ir::NodeId> nodes() const;
 };
 
-/// First and last group (positions in launch order) that touch a buffer held in the arena.
+/// The lifetime of a buffer in the arena: the first and the last group, in launch order, that access it.
 struct Lifetime {
   ir::BufferId buffer = ir::kNone;
   int first = 0, last = 0;
@@ -70,36 +77,37 @@ struct Lifetime {
 /// Where a buffer lives.
 struct Placement {
   enum class Kind : uint8_t {
-    kNowhere,  // only in registers of one group
-    kInput,    // the caller's tensor `index`
-    kOutput,   // a fresh tensor, allocation `index`
-    kArena,    // the arena; offset by the memory plan
-    kAlias,    // shares the memory of buffer `index` (in-place reuse of a dying buffer or of a donated or mutated input)
+    kNowhere,  // Only in registers of one group.
+    kInput,    // In the caller's tensor `index`.
+    kOutput,   // In a new tensor, allocation `index`.
+    kArena,    // In the arena, at an offset from the memory plan.
+    // In the memory of buffer `index`: a dying buffer, or a donated or mutated input.
+    kAlias,
   };
   Kind kind = Kind::kNowhere;
   int index = ir::kNone;
 };
 
 struct Schedule {
-  ir::Graph graph;                                // after the passes; every buffer that exists has strides
-  std::map<ir::NodeId, TemplateLaunch> launches;  // hand-written kernels that choose_template gave to nodes
-  std::vector<Group> groups;                      // in launch order
-  std::vector<Placement> placements;              // per buffer
-  std::vector<Lifetime> lifetimes;                // lifetimes of kArena buffers
-  std::vector<ir::BufferId> allocations;          // kOutput: which buffer allocation i holds
-  std::vector<std::string> log;                   // decisions with reasons, for explain
-  bool keeps_parameters = false;                  // Options::keeps_parameters
-  const Measured* measured = nullptr;             // while the passes run: Options::measured
-  std::vector<Tunable>* tunables = nullptr;       // while the passes run: Options::tunables
+  ir::Graph graph;                                // The graph after the passes. Every buffer that exists has strides.
+  std::map<ir::NodeId, TemplateLaunch> launches;  // The hand-written kernels that choose_template gave to nodes.
+  std::vector<Group> groups;                      // The groups in launch order.
+  std::vector<Placement> placements;              // One per buffer.
+  std::vector<Lifetime> lifetimes;                // Lifetimes of buffers with placement kArena.
+  std::vector<ir::BufferId> allocations;          // kOutput: the buffer that allocation i holds.
+  std::vector<std::string> log;                   // Decisions with reasons, for explain.
+  bool keeps_parameters = false;                  // Copy of Options::keeps_parameters.
+  const Measured* measured = nullptr;             // Options::measured; set only while the passes run.
+  std::vector<Tunable>* tunables = nullptr;       // Options::tunables; set only while the passes run.
 };
 
-/// Bytes that a group reads and writes and the floating-point operations it does; symbolic.
+/// Bytes that a group reads and writes, and its floating-point operations. Symbolic.
 struct Work {
   ir::IndexExpr bytes, flops;
 };
 Work work_of(const Schedule& schedule, const Group& group);
 
-/// Text of the schedule: groups, phases, placements.
+/// The schedule as text: groups, phases, placements.
 std::string str(const Schedule& schedule);
 
 }  // namespace ocl::schedule

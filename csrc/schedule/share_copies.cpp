@@ -1,4 +1,4 @@
-// csrc/schedule/share_copies.cpp: pass: copies and packs that several template choosers asked for are made once.
+// csrc/schedule/share_copies.cpp: pass: makes equal copies and packs only once.
 #include "csrc/schedule/share_copies.h"
 
 #include <algorithm>
@@ -16,14 +16,14 @@ using ir::NodeId;
 using ir::Symbol;
 using ir::SymbolKind;
 
-/// A Map node that stores what it loads, each element once. Its loops in the order of the result's memory, those of one trip
-/// left out: equal texts mean equal memory.
+/// A Map node that copies each element once. `text` describes the copy with its loops in the order of the result's
+/// memory, without loops of extent 1. Equal texts mean equal memory.
 struct Copy {
   std::string text;
-  std::vector<int> dims;  // of the result's buffer, by loop in that order
+  std::vector<int> dims;  // The dimension of the result's buffer for each loop in that order.
 };
 
-/// Another buffer with the same memory: its coordinate d is coordinate from[d] of this one, or 0.
+/// Another buffer with the same contents. Its coordinate d is coordinate from[d] of this buffer, or 0.
 struct Twin {
   BufferId buffer;
   std::vector<int> from;
@@ -56,7 +56,7 @@ class Sharer {
   }
 
  private:
-  /// Makes the node read the twin in place of a buffer that has one.
+  /// Makes the node read the other buffer instead of one that was replaced.
   void redirect(NodeId id) {
     const auto move = [&](BufferId& buffer, std::vector<IndexExpr>& coords) {
       const auto twin = twins_.find(buffer);
@@ -74,7 +74,8 @@ class Sharer {
     if (launch == schedule_.launches.end()) return;
     for (TemplateLaunch::Input& input : launch->second.inputs) {
       const auto twin = twins_.find(input.buffer);
-      if (twin != twins_.end()) input.buffer = twin->second.buffer;  // offsets are of memory
+      // Offsets refer to memory, so they do not change.
+      if (twin != twins_.end()) input.buffer = twin->second.buffer;
     }
   }
 
@@ -84,12 +85,13 @@ class Sharer {
     const ir::Store& store = node.stores[0];
     if (load.code != ir::OpCode::kLoad || !load.args.empty() || store.mask != ir::kNone ||
         store.mode != ir::StoreMode::kWrite || visible_[store.buffer] || writers_[store.buffer].size() != 1)
-      return std::nullopt;  // several nodes write it: pieces of a concatenation
+      // Several nodes write the buffer, as in a concatenation.
+      return std::nullopt;
     const ir::Buffer& to = schedule_.graph.buffers[store.buffer];
     if (!to.strides || to.dtype != schedule_.graph.buffers[load.buffer].dtype) return std::nullopt;
 
     Copy copy;
-    std::vector<int> loops;  // by dimension of the result
+    std::vector<int> loops;  // The loop for each dimension of the result.
     for (size_t d = 0; d < store.index.size(); ++d) {
       const IndexExpr& e = store.index[d];
       const bool is_loop = e.op() == ir::IndexOp::kSymbol && e.symbol().kind == SymbolKind::kLoop;
@@ -109,14 +111,16 @@ class Sharer {
     for (size_t k = 0; k < copy.dims.size(); ++k) {
       const size_t d = static_cast<size_t>(copy.dims[k]);
       const IndexExpr loop = IndexExpr::loop(static_cast<int>(k));
-      if (!renamed.emplace(IndexExpr::loop(loops[d]).symbol(), loop).second) return std::nullopt;  // a diagonal
+      // A diagonal is no copy.
+      if (!renamed.emplace(IndexExpr::loop(loops[d]).symbol(), loop).second) return std::nullopt;
       const IndexExpr& size = node.sizes[static_cast<size_t>(loops[d])];
       ranges.set_extent(loop.symbol(), size);
       text << size.str() << " of " << to.sizes[d].str() << " by " << (*to.strides)[d].str() << ", ";
     }
     for (size_t loop = 0; loop < node.sizes.size(); ++loop) {
       const Symbol symbol = IndexExpr::loop(static_cast<int>(loop)).symbol();
-      if (!renamed.count(symbol) && !node.sizes[loop].is_const(1)) return std::nullopt;  // stores more than once
+      // A loop that no coordinate uses would store an element more than once.
+      if (!renamed.count(symbol) && !node.sizes[loop].is_const(1)) return std::nullopt;
       renamed.emplace(symbol, 0);
     }
     for (const IndexExpr& e : load.index) text << ir::simplify(ir::substitute(e, renamed), ranges).str() << ", ";
@@ -138,7 +142,7 @@ class Sharer {
     twins_.emplace(node.stores[0].buffer, std::move(twin));
   }
 
-  /// Packs are equal if their launches are.
+  /// Packs are equal if their launches are equal.
   void share_pack(NodeId id) {
     const Node& node = schedule_.graph.nodes[static_cast<size_t>(id)];
     const auto launch = schedule_.launches.find(id);
@@ -161,7 +165,7 @@ class Sharer {
     twins_.emplace(node.outputs[0], std::move(twin));
   }
 
-  /// Whether a node between the two writes to the buffer (the caller's, which a graph may change).
+  /// True if a node between the two writes to the buffer. A graph may write to the caller's buffers.
   bool changed(BufferId buffer, NodeId first, NodeId second) const {
     return buffer != ir::kNone &&
            std::any_of(writers_[buffer].begin(), writers_[buffer].end(), [&](NodeId w) { return first < w && w < second; });
@@ -169,7 +173,7 @@ class Sharer {
 
   Schedule& schedule_;
   const std::vector<bool> visible_;
-  std::vector<std::vector<NodeId>> writers_;  // by buffer
+  std::vector<std::vector<NodeId>> writers_;  // The nodes that write each buffer.
   std::map<std::string, std::pair<NodeId, Copy>> copies_;
   std::map<std::string, NodeId> packs_;
   std::map<BufferId, Twin> twins_;

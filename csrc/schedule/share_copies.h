@@ -1,7 +1,8 @@
-// csrc/schedule/share_copies.h: pass: copies and packs that several template choosers asked for are made once.
-// A chooser works on one node: it copies an operand that no kernel can read in place, or packs it. Two products of one tensor
-// (its layer's weight and input gradients; queries, keys and values of one input) ask for the same copy or pack, perhaps with
-// its dimensions in another order. The pass runs before inline_maps, which would compute the producer again for each copy.
+// csrc/schedule/share_copies.h: pass: makes a copy or a pack once, if several template choosers ask for it. A chooser
+// works on one node. It copies or packs an operand that no kernel can read in place. Two products of one tensor ask for
+// the same copy, perhaps with its dimensions in another order. Examples are the weight and input gradients of a layer,
+// and queries, keys and values of one input. The pass runs before inline_maps, which would compute the producer again
+// for each copy.
 #pragma once
 
 #include "csrc/schedule/pass.h"

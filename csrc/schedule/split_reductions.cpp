@@ -1,4 +1,4 @@
-// csrc/schedule/split_reductions.cpp: pass: long reductions with few results in two steps.
+// csrc/schedule/split_reductions.cpp: pass: splits long reductions with few results into two steps.
 #include "csrc/schedule/split_reductions.h"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ std::optional<int64_t> first_step(const Graph& graph, BufferId buffer, const std
 
 namespace {
 
-/// The load that moves the most bytes among those that depend on r*; kNone if none does.
+/// Returns the load that moves most bytes among those that depend on r*; kNone if there is none.
 int main_load(const Graph& graph, const Node& node) {
   int best = ir::kNone;
   double best_bytes = -1;
@@ -59,8 +59,9 @@ int main_load(const Graph& graph, const Node& node) {
   return best;
 }
 
-constexpr double kShort = 128, kShortFinal = 16;  // reductions up to this length stay in one lane (pooling windows)
-constexpr double kShare = 32 << 10;               // elements that one work-group reads in about the time of two launches
+// A reduction of up to this length stays in one lane, as in pooling.
+constexpr double kShort = 128, kShortFinal = 16;
+constexpr double kShare = 32 << 10;  // Elements that one work-group reads in about the time of two launches.
 
 }  // namespace
 
@@ -81,13 +82,14 @@ LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps
         (symbols[i].kind == SymbolKind::kReduce ? contiguous_r : contiguous_i) = true;
   }
   if (contiguous_i) {
-    // A single work-item reads the slices of a cut reduction one after the other, and waits for memory each time.
+    // A single work-item would read the slices of a split reduction one after the other, and wait for memory each time.
     const double least = node.stage == ir::ReductionStage::kFinal ? kShortFinal : kShort;
     if (!caps.is_cpu && length > least && outer < caps.units * 2048.0) return LoopStrategy::kColumn;
     return LoopStrategy::kSequential;
   }
   if (contiguous_r) return LoopStrategy::kRow;
-  if (load == ir::kNone && !caps.is_cpu && length > kShort) return LoopStrategy::kRow;  // its elements are computed, not loaded
+  // This reduction computes its elements and loads none.
+  if (load == ir::kNone && !caps.is_cpu && length > kShort) return LoopStrategy::kRow;
   return length <= kShort || outer >= 1024 ? LoopStrategy::kSequential : LoopStrategy::kRow;
 }
 
@@ -106,12 +108,12 @@ bool enough_groups(LoopStrategy strategy, double outer, double length, const Cap
 
 namespace {
 
-/// Into how many slices a reduction should be cut; 1: not at all.
+/// The number of slices into which a reduction should be split. 1: it should not be split.
 double wanted_slices(const Graph& graph, const Node& node, const Caps& caps) {
   const double outer = typical_product(graph, node.sizes), length = typical_product(graph, node.reduce_sizes);
   const LoopStrategy strategy = reduction_strategy(graph, node, caps);
   if (caps.is_cpu) {
-    // Columns are summed eight vectors at a time, if there are as many.
+    // Columns are summed eight vectors at a time, if there are enough.
     const double items = strategy == LoopStrategy::kRow ? outer : std::ceil(outer / (8 * caps.vector_floats));
     if (items >= (strategy == LoopStrategy::kRow ? 1 : 2) * caps.units || length * outer < 32768 || length < 1024) return 1;
     return std::min(std::ceil(4 * caps.units / items), length / 256);
@@ -122,7 +124,7 @@ double wanted_slices(const Graph& graph, const Node& node, const Caps& caps) {
   return std::min(std::ceil(4 * caps.units / groups), length / 256);
 }
 
-/// The least divisor of n that is at least `wanted`, or the greatest one below it.
+/// The least divisor of n that is at least `wanted`. If it is too large, the greatest divisor below `wanted`.
 int64_t divisor_near(int64_t n, double wanted) {
   int64_t below = 1, above = n;
   for (int64_t d = 1; d * d <= n; ++d)
@@ -136,7 +138,7 @@ int64_t divisor_near(int64_t n, double wanted) {
   return static_cast<double>(above) <= 4 * wanted ? above : below;
 }
 
-/// r loops by falling stride of the main operand: the outer ones are cut first, so that a slice is contiguous.
+/// The loops r* by falling stride of the main operand. The outer loops are split first, so that a slice is contiguous.
 std::vector<int> cutting_order(const Graph& graph, const Node& node) {
   std::vector<int> order(node.reduce_sizes.size());
   std::iota(order.begin(), order.end(), 0);
@@ -153,10 +155,11 @@ std::vector<int> cutting_order(const Graph& graph, const Node& node) {
   return order;
 }
 
-/// Cuts `node` into a partial and a final node; false if its loops have no suitable divisors.
+/// Splits `node` into a partial and a final node. Returns false if its loops have no suitable divisors.
 bool split(Graph& graph, Node& node, double slices, std::vector<Node>& nodes) {
   Shape splits;
-  std::vector<int64_t> taken(node.reduce_sizes.size(), 1);  // 0: the whole loop
+  // For each loop, the number of slices; 0: one slice per iteration.
+  std::vector<int64_t> taken(node.reduce_sizes.size(), 1);
   std::vector<int> split_of(node.reduce_sizes.size(), ir::kNone);
   double reached = 1;
   for (const int r : cutting_order(graph, node)) {

@@ -1,5 +1,6 @@
-// csrc/schedule/split_reductions.h: pass: a long reduction with few results becomes a partial one with a leading split loop and
-// a final one that merges in a fixed order, so that all compute units work and two runs give the same bits.
+// csrc/schedule/split_reductions.h: pass: splits a long reduction with few results into a partial one with a leading
+// slice loop, and a final one that merges the slices in a fixed order. So all compute units work, and two runs give the
+// same bits.
 #pragma once
 
 #include "csrc/schedule/pass.h"
@@ -8,26 +9,26 @@ namespace ocl::schedule {
 
 void split_reductions(Schedule& schedule, const Caps& caps);
 
-/// How the loops of a Reduce node should run, from the strides of its largest operand. The buffers must have strides.
+/// The loop strategy of a Reduce node, from the strides of its largest operand. The buffers must have strides.
 LoopStrategy reduction_strategy(const ir::Graph& graph, const ir::Node& node, const Caps& caps);
 
-/// kColumn: how many outer elements a work-group takes side by side: few enough that a third of the compute units has a
-/// work-group, and that no work-group reads much more than the others.
+/// kColumn: the number of outer elements that a work-group computes side by side. It is so small that at least a third
+/// of the compute units get a work-group, and that no work-group reads much more than others.
 int columns_per_group(double outer, double length, const Caps& caps);
-/// Whether a kRow or kColumn reduction of a GPU should stay whole although few work-groups run: cutting it costs a launch, and
-/// so does each pass over its elements.
+/// True if a kRow or kColumn reduction on a GPU should not be split although it has few work-groups. Splitting costs
+/// another launch, and so does each further pass over its elements.
 bool enough_groups(LoopStrategy strategy, double outer, double length, const Caps& caps);
 
-/// Whether the pass would cut the reduction, because one launch has too few work-groups.
+/// True if the pass would split the reduction, because one launch has too few work-groups.
 bool wants_slices(const ir::Graph& graph, const ir::Node& node, const Caps& caps);
 
-/// Innermost loop of a coordinate list that has stride 1, and the stride of each loop; nullopt where the offset is not affine.
+/// The stride of the offset for each loop, in elements; nullopt where the offset is not affine.
 std::vector<std::optional<ir::IndexExpr>> loop_strides(const ir::Graph& graph, ir::BufferId buffer,
                                                        const std::vector<ir::IndexExpr>& coords,
                                                        const std::vector<ir::Symbol>& loops, const ir::Ranges& ranges);
 
-/// How far the second iteration of a loop is from the first, all other loops at 0, where that is a number: also of offsets that
-/// are affine in pieces (i // 64, i % 64).
+/// The distance in elements between the first and the second iteration of a loop, with all other loops at 0. nullopt if
+/// it is no number. Works also for offsets that are only piecewise affine (i // 64, i % 64).
 std::optional<int64_t> first_step(const ir::Graph& graph, ir::BufferId buffer, const std::vector<ir::IndexExpr>& coords,
                                   const std::vector<ir::Symbol>& loops, ir::Symbol loop, const ir::Ranges& ranges);
 

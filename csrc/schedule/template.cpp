@@ -1,4 +1,4 @@
-// csrc/schedule/template.cpp: a launch's arguments, by the names of its kernel's row.
+// csrc/schedule/template.cpp: sets the arguments of a launch by the names in its kernel's row.
 #include "csrc/schedule/template.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace ocl::schedule {
 namespace {
 
-/// The position of the argument in the row.
+/// The position of an argument in the kernel's row.
 int position_of(KernelId kernel, const std::string& name, bool is_buffer) {
   const KernelRow& row = kernel_row(kernel);
   for (size_t i = 0; i < row.arguments.size(); ++i)
@@ -17,7 +17,7 @@ int position_of(KernelId kernel, const std::string& name, bool is_buffer) {
        std::string("kernel ") + row.name + " has no " + (is_buffer ? "buffer" : "integer") + " argument '" + name + "'");
 }
 
-/// Inserts in the order of positions.
+/// Inserts an argument in the order of positions.
 template <class Argument>
 void insert(KernelId kernel, std::vector<Argument>& arguments, Argument argument) {
   const auto at = std::lower_bound(arguments.begin(), arguments.end(), argument,

@@ -1,4 +1,4 @@
-// csrc/schedule/template.h: one launch of a hand-written kernel (kernels/*.cl), as chosen for a node.
+// csrc/schedule/template.h: the launch of a hand-written kernel (kernels/*.cl) for a node.
 #pragma once
 
 #include <array>
@@ -15,86 +15,97 @@
 
 namespace ocl::schedule {
 
-/// The launch of a template: text parameters, inputs, integer arguments and grid. Outputs are not here: the epilogue macros
-/// write what the node and its epilogue store.
+/// The launch of a template: macros, inputs, integer arguments and grid. It has no outputs: the epilogue macros store
+/// the results of the node and its epilogue.
 struct TemplateLaunch {
   KernelId kernel{};
-  std::string variant;  // for explain and the tuning table: "6x64 packed"
-  std::string kind;     // "gemm", "conv_forward", "conv_data", "conv_weight", "winograd", "depthwise", ...
-  std::vector<std::pair<std::string, std::string>> defines;  // macro, value; includes VW, the store vector's width
-  /// An input: its buffer and element offset (the view's offset in the buffer).
+  std::string variant;  // The parameters in words, for explain and the tuning table: "6x64 packed".
+  // "gemm", "conv_forward", "conv_data", "conv_weight", "winograd", "depthwise", ...
+  std::string kind;
+  // Macros with their values. They include VW, the width of vector stores.
+  std::vector<std::pair<std::string, std::string>> defines;
+  /// An input: its buffer, and the element offset of its first element.
   struct Input {
     ir::BufferId buffer = ir::kNone;
     ir::IndexExpr offset;
-    int position = 0;  // in the row's arguments
+    int position = 0;  // The position in the arguments of the kernel's row.
   };
-  std::vector<Input> inputs;  // each becomes (pointer, offset), in the kernel's argument order
+  // The buffers that the kernel reads, in the order of its arguments. Each becomes a pointer and an offset.
+  std::vector<Input> inputs;
   struct Int {
     ir::IndexExpr value;
-    bool wide = false;  // passed as long, otherwise as int
+    bool wide = false;  // Passed as long if true, otherwise as int.
     int position = 0;
   };
-  std::vector<Int> ints;  // after the inputs, in the kernel's argument order
-  /// Arguments by the names of the kernel's row, which says their order and which integers are long. InternalError for a name
-  /// that the row does not have, and for one that is given twice.
+  // The integer arguments, in the order of the kernel's arguments. They follow the inputs.
+  std::vector<Int> ints;
+  /// These functions set arguments by the names in the kernel's row. The row says their order and which integers are
+  /// long. InternalError for an unknown name, and for one that is set twice.
   void buffers(std::initializer_list<std::pair<const char*, Input>> given);
   void buffer(const std::string& name, Input input);
   void args(std::initializer_list<std::pair<const char*, ir::IndexExpr>> given);
   void arg(const std::string& name, const ir::IndexExpr& value);
-  /// InternalError if an argument that all forms of the kernel take is missing.
+  /// InternalError if an argument is missing that all forms of the kernel take.
   void check_arguments() const;
-  std::array<ir::IndexExpr, 3> groups;  // work-groups per dimension
-  std::array<int, 3> local{1, 1, 1};    // local size
-  int store_width = 1;                  // VW of STOREV; 1: only STORE is used
-  bool store_steps = false;             // STOREV's coordinate along that loop is a multiple of the width
-  bool store_aligned = false;           // rows of the output are aligned to vectors, so the kernel may use STOREA
-  bool plain_stores = false;            // the kernel has a variant for epilogues that only store: PLAIN_STORES
-  int store_dim = 0;                    // which loop of the node STOREV runs along
-  int store1_dim = ir::kNone;           // which dimension of the second output STORE1V runs along; kNone: the same
-  /// Which loop i* of the node each coordinate argument of STORE is, in order: gemm {0, 1, 2}.
+  std::array<ir::IndexExpr, 3> groups;  // Work-groups in each dimension.
+  std::array<int, 3> local{1, 1, 1};    // Work-items of a work-group.
+  int store_width = 1;                  // The macro VW, the width of STOREV. 1: only STORE is used.
+  bool store_steps = false;             // STOREV's coordinate along store_dim is always a multiple of the width.
+  bool store_aligned = false;           // Rows of the output are aligned to vectors, so the kernel may use STOREA.
+  bool plain_stores = false;            // The kernel has a variant for epilogues that only store (PLAIN_STORES).
+  int store_dim = 0;                    // The loop of the node along which STOREV stores vectors.
+  // The dimension of the second output along which STORE1V stores vectors. kNone: store_dim.
+  int store1_dim = ir::kNone;
+  /// The loop i* of the node for each coordinate argument of STORE, in order. gemm: {0, 1, 2}.
   std::vector<int> store_coords;
-  /// A variant of a convolution's kernel, chosen by STATISTICS 1, that also stores the statistics of each channel, in slices,
-  /// by STORE1. With BIAS 1 it also adds a bias, its last input.
+  /// A variant of a convolution's kernel, selected by STATISTICS 1. It also stores the statistics of each channel, in
+  /// slices, by STORE1. With BIAS 1 it adds a bias, which is its last input.
   struct Statistics {
-    std::optional<KernelId> kernel;  // nullopt: there is none for this launch
-    /// The number of slices, if every work-item makes one. Otherwise each column of tiles is cut into slices: groups[0] of the
-    /// launch become slices, and their number is one more integer argument.
+    std::optional<KernelId> kernel;  // nullopt: this launch has no such variant.
+    /// The number of slices, if each work-item makes one slice. Otherwise each column of tiles is cut into slices:
+    /// groups[0] of the launch becomes the number of slices, which is also passed as an integer argument.
     std::optional<ir::IndexExpr> slices;
-    ir::IndexExpr rows;  // rows of the output, which are pixels
+    ir::IndexExpr rows;  // Rows of the output, which are pixels.
     int tile_rows = 0, tile_columns = 0;
-    int64_t groups = 0;  // work-groups that run at the same time
+    int64_t groups = 0;  // Work-groups that run at the same time.
   };
   Statistics statistics;
-  int64_t scratch_elements = 0;  // f32 workspace, passed as the last input (0: none)
+  // Size of the workspace in f32 elements, passed as the last input. 0: there is none.
+  int64_t scratch_elements = 0;
 };
 
-/// A template chooser looks at graph.nodes[node] (a kContract, kConvolve or kAttention), and either declines (returns false) or
-/// fills `launch`. It may insert helper nodes in front of the node (packing copies, filter transforms, a layout conversion of
-/// an operand) and, for a split, replace the node's output by a partial buffer with a leading split dimension followed by an
-/// ordinary Reduce. It works before fusion, so these helpers fuse and batch like any node. Buffers it needs in a certain layout
-/// get `strides` set here. Where its cost model may be wrong (a tile, a split, a run of tiles), it offers a few alternatives to
-/// `choices.pick`, its own preference first, and uses the one that is returned. So every alternative must be correct.
+/// The interface of a chooser. A chooser looks at graph.nodes[node] (kContract, kConvolve or kAttention). It returns
+/// false to decline, or fills `launch`.
+///
+/// It may insert helper nodes in front of the node, such as packing copies, filter transforms, or a layout conversion
+/// of an operand. For a split, it may replace the node's output by a partial buffer with a leading slice dimension,
+/// followed by an ordinary Reduce. Choosers run before fusion, so these nodes are fused and batched like others. A
+/// chooser sets the strides of buffers that it needs in a certain layout.
+///
+/// Where its cost model may be wrong (a tile, a split, a run of tiles), it offers a few alternatives to `choices.pick`,
+/// its own preference first, and uses the one that is returned. So every alternative must be correct.
 struct TemplateContext {
   ir::Graph& graph;
   ir::NodeId node;
-  KernelId kernel;  // the kernel that is being chosen
+  KernelId kernel;  // The kernel that is being chosen.
   const Caps& caps;
-  /// Adds a helper node in front of the node under choice (keeps program order).
+  /// Helper nodes to insert in front of the node, in program order.
   std::vector<ir::Node>& before;
-  /// Launches of helper nodes in front, by position in `before`: for those with a kernel of their own (kPack).
+  /// Launches of helper nodes with a kernel of their own (kPack), by position in `before`.
   std::map<size_t, TemplateLaunch>& before_launches;
   std::vector<ir::Node>& after;
   Choices& choices;
-  bool keeps_parameters = false;  // what is computed of parameters alone costs nothing from the second call on
+  // Results that depend only on parameters cost nothing from the second call on.
+  bool keeps_parameters = false;
 };
 using TemplateChooser = bool (*)(TemplateContext&, TemplateLaunch&);
 
-/// A row of kernels/kernels.def that has a chooser; asked in the order of the rows, the first that accepts wins.
+/// A row of kernels/kernels.def and its chooser. Rows are asked in order; the first that accepts is used.
 struct TemplateRow {
   KernelId kernel;
   TemplateChooser choose;
   const char* name() const { return kernel_row(kernel).name; }
-  /// Whether the row is for the device and may be used.
+  /// True if the row is for this kind of device and may be used.
   bool is_for(const Caps& caps) const {
     return caps.is_cpu == (kernel_row(kernel).level == KernelLevel::k_item) && caps.kernels.has(kernel);
   }

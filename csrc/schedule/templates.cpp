@@ -1,4 +1,4 @@
-// csrc/schedule/templates.cpp: the rows of kernels/kernels.def with their choosers.
+// csrc/schedule/templates.cpp: combines the rows of kernels/kernels.def with their choosers.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"

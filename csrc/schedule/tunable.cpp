@@ -1,4 +1,4 @@
-// csrc/schedule/tunable.cpp: the name of a problem, the problem alone, and the choices for it.
+// csrc/schedule/tunable.cpp: names a problem, makes a graph of it, and lists the choices for it.
 #include "csrc/schedule/tunable.h"
 
 #include <algorithm>
@@ -29,7 +29,8 @@ std::string size_classes(const ir::Shape& sizes) {
   return text;
 }
 
-/// The dimensions of a strided window from the outermost to the innermost, "0231" for channels-last images; "" if unknown.
+/// The dimensions of a strided window from the outermost to the innermost: "0231" for channels-last images. "" if
+/// unknown.
 std::string order_of(const ir::Graph& graph, const ir::View& view) {
   if (!graph.buffers[view.buffer].strides) return "";
   const auto window = ir::strided(graph, view);
@@ -135,7 +136,7 @@ void add_tunable(std::vector<Tunable>& tunables, const ir::Graph& graph, const i
 std::vector<Candidate> candidates(const ir::Graph& alone, const Caps& caps) {
   std::vector<Candidate> found;
   std::set<std::string> seen;
-  Schedule laid_out;  // as the pass finds it: the layout pass has run
+  Schedule laid_out;  // The state that the pass finds: the layout pass has run.
   laid_out.graph = alone;
   choose_layout(laid_out, caps);
   const auto node = static_cast<ir::NodeId>(

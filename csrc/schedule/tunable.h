@@ -1,4 +1,4 @@
-// csrc/schedule/tunable.h: what can be tuned: a contraction, convolution or attention alone, and the choices there are for it.
+// csrc/schedule/tunable.h: what can be tuned: a single contraction, convolution or attention, and the choices for it.
 #pragma once
 
 #include <string>
@@ -10,26 +10,29 @@
 
 namespace ocl::schedule {
 
-/// A node that templates compete for, as a graph of its own: its operands are inputs, laid out as where it comes from.
+/// A node for which several templates compete, as a graph of its own. Its operands are inputs with the layout of the
+/// original.
 struct Tunable {
   std::string problem;
   ir::Graph graph;
 };
 
-/// Names the problem that a node poses, for a table of measurements: what it computes, types, sizes, layouts, and what the
-/// device may use. Large sizes stand for those nearby: rounded to eighths of a power of two, "+" if no multiple of 4; "?" is
-/// known only at run time.
+/// The name of the problem that a node poses, for a table of measurements: its operation, dtypes, sizes, layouts, and
+/// what the device may use. Large sizes are rounded to eighths of a power of two, so that one measurement serves
+/// similar sizes; "+" follows a size that is no multiple of 4. "?" is a size that is known only at run time.
 std::string problem_of(const ir::Graph& graph, const ir::Node& node, const Caps& caps);
 
-/// Appends `node` of `graph` unless its problem is there. One with sizes known only at run time cannot be run alone: it is left
-/// out. The node's operands have been laid out.
+/// Appends `node` of `graph`, unless its problem is already listed. A node with sizes that are known only at run time
+/// is left out, because it cannot be run alone. The node's operands must have strides.
 void add_tunable(std::vector<Tunable>& tunables, const ir::Graph& graph, const ir::Node& node, const std::string& problem);
 
-/// The choices for the only node of `alone`: of each row of templates the model's, then those with one knob turned. The first
-/// is what an untuned device takes. What launches the same as an earlier one is left out.
+/// A choice for the only node of `alone`. candidates() returns, for each template row, the cost model's choice and
+/// those that differ from it in one knob. The first is what an untuned device takes. A choice with the same launch as
+/// an earlier one is left out.
 struct Candidate {
   std::string choice;
-  std::string turned;  // "run=4": the knob that differs from the row's first choice; "" for none
+  // The knob that differs from the row's first choice: "run=4". "" if none does.
+  std::string turned;
 };
 std::vector<Candidate> candidates(const ir::Graph& alone, const Caps& caps);
 

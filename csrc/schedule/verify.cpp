@@ -1,4 +1,4 @@
-// csrc/schedule/verify.cpp: rules of a schedule, each with its check.
+// csrc/schedule/verify.cpp: the rules that a schedule must satisfy, each with its check.
 #include "csrc/schedule/verify.h"
 
 #include <algorithm>
@@ -20,16 +20,17 @@ using ir::BufferId;
 using ir::Node;
 using ir::NodeId;
 
-/// When a node runs: the launch, the member of a batch, and its turn in there.
+/// When a node runs: the launch, the member of a batch, and the node's turn within it.
 struct Position {
   int launch = -1, member = 0, turn = 0;
-  bool mixed = false;  // as the latest of several: members of one batch are among them, which run in no order
+  // True if this is the latest of several positions in different members of a batch, which run in no order.
+  bool mixed = false;
 
   bool precedes(const Position& later) const {
     if (launch != later.launch) return launch < later.launch;
     return !mixed && member == later.member && turn <= later.turn;
   }
-  /// This becomes the later of both.
+  /// Makes this the later of both positions.
   void extend(const Position& other) {
     if (other.launch < launch) return;
     if (other.launch > launch) {
@@ -41,7 +42,7 @@ struct Position {
   }
 };
 
-/// What the rules ask, computed once.
+/// What the rules need to know, computed once.
 struct Facts {
   explicit Facts(const Schedule& s) : schedule(s), position(s.graph.nodes.size()), times(s.graph.nodes.size(), 0) {
     for (size_t g = 0; g < s.groups.size(); ++g) visit(s.groups[g], static_cast<int>(g));
@@ -65,9 +66,9 @@ struct Facts {
   bool is_buffer(BufferId b) const { return b >= 0 && static_cast<size_t>(b) < schedule.graph.buffers.size(); }
 
   const Schedule& schedule;
-  std::vector<Position> position;        // by node
-  std::vector<int> times;                // how many groups, or phases, have the node
-  std::vector<int> first_use, last_use;  // launches that touch a buffer; -1: none does
+  std::vector<Position> position;        // Position of each node.
+  std::vector<int> times;                // For each node, the number of groups, or phases, that have it.
+  std::vector<int> first_use, last_use;  // First and last launch that access each buffer. -1: none does.
 
  private:
   void visit(const Group& group, int launch) {
@@ -98,7 +99,8 @@ std::string node_name(const Facts& f, NodeId id) {
   return "at node " + std::to_string(id) + (origin.op.empty() ? "" : " (" + origin.op + ", " + origin.source + ")");
 }
 
-/// Calls `visit` for each launch and, in a batch, for each member; stops at the first answer.
+/// Calls `visit` for each launch and, in a batch, for each member. Returns the name of the first group for which it
+/// returns false.
 template <typename Visit>
 std::string each_group(const Facts& f, Visit visit) {
   for (size_t g = 0; g < f.schedule.groups.size(); ++g) {
@@ -150,10 +152,10 @@ bool shares_loops(const Facts& f, const Group& group) {
   return true;
 }
 
-/// A phase's loops must be done before its reductions have results, and what a Map in an inner phase computes for each element
-/// is gone afterwards.
+/// Checks what phases read. The results of a reduction exist only after its phase. Values that a Map in an inner phase
+/// computes for each element do not exist after that phase.
 bool passes_values_between_phases(const Facts& f, const Group& group) {
-  std::set<BufferId> gone;  // stored by Maps of earlier inner phases
+  std::set<BufferId> gone;  // Buffers that Maps of earlier inner phases store.
   for (const Phase& phase : group.phases) {
     std::set<BufferId> maps, unfinished;
     for (const NodeId id : phase.nodes) {
@@ -168,7 +170,7 @@ bool passes_values_between_phases(const Facts& f, const Group& group) {
   return true;
 }
 
-/// The last writers and readers of a buffer so far, in program order.
+/// The last writes and reads of a buffer so far, in program order.
 struct Uses {
   Position write, read;
   std::vector<NodeId> writers;
@@ -180,8 +182,8 @@ bool may_reorder(const Facts& f, const Uses& uses, NodeId id, BufferId buffer) {
   });
 }
 
-/// In program order, each access must come after those that it depends on: what it reads was written before, and nobody reads
-/// later what it overwrites.
+/// Checks each access in program order: it comes after the write of what it reads, and after all reads of what it
+/// overwrites.
 std::string respects_dependences(const Facts& f) {
   std::vector<Uses> uses(f.schedule.graph.buffers.size());
   Position call;
@@ -205,7 +207,7 @@ std::string respects_dependences(const Facts& f) {
   return "";
 }
 
-/// The buffer whose memory `b` has: the end of a chain of aliases; kNone if the chain is a circle or leaves the table.
+/// The buffer at the end of a chain of aliases, which has the memory of `b`. kNone if the chain is circular or invalid.
 BufferId memory_of(const Facts& f, BufferId b) {
   for (size_t hops = 0; hops <= f.schedule.placements.size() && f.is_buffer(b); ++hops) {
     if (f.placement(b).kind != Placement::Kind::kAlias) return b;
@@ -246,7 +248,8 @@ bool outputs_have_memory(const Facts& f, BufferId b) {
   return kind == Placement::Kind::kInput || kind == Placement::Kind::kOutput;
 }
 
-/// Registers hold what one group stores and then reads itself. Everything else that is read is in memory.
+/// A buffer that one group stores and reads itself may stay in registers. Every other buffer that is read must be in
+/// memory.
 std::string reads_have_memory(const Facts& f) {
   std::vector<Position> written(f.schedule.graph.buffers.size());
   const auto nowhere = [&](BufferId b) { return f.placement(b).kind == Placement::Kind::kNowhere; };
@@ -274,12 +277,14 @@ bool lifetime_covers_uses(const Facts& f, BufferId b) {
   return life.first <= f.first_use[static_cast<size_t>(b)] && f.last_use[static_cast<size_t>(b)] <= life.last;
 }
 
-/// Buffers that share memory follow each other: the group that last uses one may be the first that uses the next.
+/// Checks that buffers with the same memory follow one another. The group that uses one last may be the first that uses
+/// the next.
 std::string aliases_take_turns(const Facts& f) {
   std::map<BufferId, std::vector<BufferId>> sharing;
   for (BufferId b = 0; b < static_cast<BufferId>(f.schedule.placements.size()); ++b)
     if (f.placement(b).kind == Placement::Kind::kAlias && memory_of(f, b) != ir::kNone) sharing[memory_of(f, b)].push_back(b);
-  const auto first = [&](BufferId b) {  // an input is alive from the beginning
+  // An input is alive from the beginning.
+  const auto first = [&](BufferId b) {
     return f.placement(b).kind == Placement::Kind::kInput ? -1 : f.first_use[static_cast<size_t>(b)];
   };
   for (auto& [memory, buffers] : sharing) {
@@ -294,8 +299,8 @@ std::string aliases_take_turns(const Facts& f) {
 
 struct Rule {
   const char* rule;
-  ScheduleLevel from;  // the first level at which it holds
-  /// Where the rule is broken, "" if it holds.
+  ScheduleLevel from;  // The first level at which the rule holds.
+  /// Returns where the rule is broken, or "".
   std::string (*broken)(const Facts&);
 };
 
@@ -345,8 +350,8 @@ void verify(const MemoryPlan& plan, const std::vector<Interval>& intervals) {
   std::vector<size_t> order(intervals.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return intervals[a].first < intervals[b].first; });
-  std::map<int64_t, size_t> alive;           // by offset
-  std::set<std::pair<int, int64_t>> ending;  // last launch, offset
+  std::map<int64_t, size_t> alive;           // Offset -> interval.
+  std::set<std::pair<int, int64_t>> ending;  // Last launch, offset.
   for (const size_t i : order) {
     const int64_t begin = plan.offsets[i], end = begin + intervals[i].size_bytes;
     if (intervals[i].size_bytes <= 0) continue;

@@ -1,4 +1,4 @@
-// csrc/schedule/verify.h: what holds of a schedule once nodes are grouped, and once buffers have memory.
+// csrc/schedule/verify.h: checks a schedule after nodes are grouped, and after buffers have memory.
 #pragma once
 
 #include "csrc/schedule/memory_plan.h"
@@ -7,15 +7,16 @@
 namespace ocl::schedule {
 
 enum class ScheduleLevel : uint8_t {
-  kGrouped,  // after fuse: every node is launched once, after what it depends on
-  kPlaced,   // after place_buffers: also, what one launch passes to another has memory
+  kGrouped,  // After fuse: every node is in one launch, after what it depends on.
+  kPlaced,   // After place_buffers: also, everything that one launch passes to another is in memory.
 };
 
-/// Throws InternalError that names the rule and the group or buffer that breaks it, with the schedule's text. Takes time in
+/// Throws InternalError that names the broken rule and the group or buffer, with the schedule's text. Takes time in
 /// proportion to the schedule's size.
 void verify(const Schedule& schedule, ScheduleLevel level);
 
-/// Throws InternalError if two intervals that are alive at the same time overlap, or one leaves the arena.
+/// Throws InternalError if two intervals that are alive at the same time overlap, or if an interval is outside the
+/// arena.
 void verify(const MemoryPlan& plan, const std::vector<Interval>& intervals);
 
 }  // namespace ocl::schedule

@@ -1,4 +1,4 @@
-// csrc/support/build_id_linux.cpp: reads the note that `ld --build-id` leaves in an ELF file, where it lies in memory.
+// csrc/support/build_id_linux.cpp: reads the note that `ld --build-id` leaves in an ELF file, from the loaded image.
 #include <elf.h>
 #include <link.h>
 
@@ -10,7 +10,8 @@ namespace ocl {
 
 namespace {
 
-/// The note of a segment of notes, "" if it has none. Each part of a note takes a multiple of four bytes.
+/// Returns the build id in a segment of ELF notes, or "". Name and content of a note are padded to multiples of four
+/// bytes.
 std::string id_in(const char* notes, size_t size) {
   const auto padded = [](size_t bytes) { return (bytes + 3) / 4 * 4; };
   while (size >= sizeof(ElfW(Nhdr))) {

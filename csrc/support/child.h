@@ -1,4 +1,4 @@
-// csrc/support/child.h: a program that this process starts and talks to in messages, over a socket.
+// csrc/support/child.h: a child process, and messages to and from it over a socket.
 #pragma once
 
 #include <chrono>
@@ -8,23 +8,24 @@
 
 namespace ocl::os {
 
-/// A list of byte strings, sent whole: what a message holds.
+/// A message: a list of byte strings that is sent as a whole.
 using Message = std::vector<std::string>;
 
 enum class Received { kMessage, kEnded, kLate, kGarbage };
 
-/// One end of the conversation. Not thread-safe.
+/// One end of the socket. Not thread-safe.
 class Channel {
  public:
   explicit Channel(int handle) : handle_(handle) {}
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
-  /// False when the other side is gone.
+  /// Returns false if the other side is gone.
   bool send(const Message& message) noexcept;
-  /// kGarbage: what came is no message of ours, or was cut or changed on the way. A negative limit: waits without one.
+  /// Waits for a message for at most `limit`; a negative limit waits forever. kEnded: the other side is gone. kLate:
+  /// the limit is over. kGarbage: the bytes are no message, or a damaged one.
   Received receive(Message& message, std::chrono::milliseconds limit);
-  /// Waits until the other side has closed its end; returns at once if it has.
+  /// Waits until the other side has closed its end.
   void wait_for_end() noexcept;
   int handle() const { return handle_; }
 
@@ -33,18 +34,19 @@ class Channel {
   int handle_;
 };
 
-/// The other process. Its standard input is the socket; what it prints goes nowhere, or to our standard error if `loud`.
+/// The child process. Its standard input is the socket. Its output is discarded, except that standard error is kept if
+/// `loud`.
 class Child {
  public:
-  /// nullptr with the reason in `problem` when it cannot be started.
+  /// Starts the program at `path`. If that fails, returns nullptr and puts the reason into `problem`.
   static std::unique_ptr<Child> start(const std::string& path, bool loud, std::string& problem);
-  /// Ends the process if it still runs, and waits for it.
+  /// Kills the process if it still runs, and waits for it.
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
   Channel& channel() { return channel_; }
   int process() const { return process_; }
-  /// Ends the process now and says how it ended: "signal 11", "exit status 3".
+  /// Kills the process and says how it ended: "signal 11", "exit status 3".
   std::string end() noexcept;
 
  private:
@@ -53,7 +55,7 @@ class Child {
   Channel channel_;
 };
 
-/// The folder of the library or program that this code is linked into; "" where the system does not tell.
+/// The folder of the library or program that contains this code. "" if the system does not tell.
 std::string own_folder();
 
 }  // namespace ocl::os

@@ -21,8 +21,8 @@ extern char** environ;
 namespace ocl::os {
 namespace {
 
-constexpr uint64_t kMagic = 0x316c6b776c636fULL;    // "ocwkl1": the first bytes of each message
-constexpr uint64_t kMostBytes = uint64_t{1} << 32;  // largest message; a larger size is garbage
+constexpr uint64_t kMagic = 0x316c6b776c636fULL;    // "ocwkl1", the first bytes of each message.
+constexpr uint64_t kMostBytes = uint64_t{1} << 32;  // Largest message in bytes. A larger size is garbage.
 
 struct Header {
   uint64_t magic = kMagic, bytes = 0, checksum = 0;
@@ -125,7 +125,9 @@ std::unique_ptr<Child> Child::start(const std::string& path, bool loud, std::str
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
   if (!loud) posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawnattr_t attributes;  // the terminal's ^C is for the parent, whose end the child sees; no signal is blocked
+  // The child has its own process group, so that ^C in the terminal reaches only the parent; the child sees the
+  // parent's end. No signal is blocked in the child.
+  posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t none;
   sigemptyset(&none);

@@ -1,4 +1,4 @@
-// csrc/support/error.h: the errors of the core, by whose fault they are; Python turns each into a class of its own.
+// csrc/support/error.h: the errors of the C++ core. Each kind becomes a Python exception class of its own.
 #pragma once
 
 #include <stdexcept>
@@ -7,10 +7,10 @@
 
 namespace ocl {
 
-/// Whose fault an error is; `errors.py` has one exception class per kind.
+/// Says whose fault an error is. `errors.py` has one exception class per kind.
 enum class ErrorKind { kConfig, kUnsupported, kDevice, kBuild, kOutOfMemory, kInternal };
 
-/// An error with its kind. The message says what happened, where, and what to do.
+/// An error with its kind. Its message says what happened, where, and what to do.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, std::string message) : std::runtime_error(std::move(message)), kind_(kind) {}
@@ -22,13 +22,14 @@ class Error : public std::runtime_error {
 
 [[noreturn]] inline void fail(ErrorKind kind, std::string message) { throw Error(kind, std::move(message)); }
 
-/// "csrc/ir/builder.cpp:331": where a line of ours is, whatever machine it was built on.
+/// Position of a line in the source tree, "csrc/ir/builder.cpp:331". It does not contain the folder of the machine that
+/// built it.
 inline std::string position(const std::string& file, int line) {
   const size_t folder = file.rfind("csrc/");
   return (folder == std::string::npos ? file : file.substr(folder)) + ":" + std::to_string(line);
 }
 
-/// Throws an InternalError unless `condition` holds: for what only a bug of ours can break.
+/// Throws an InternalError unless `condition` holds. Only a bug in this project can break the condition.
 #define OCL_ASSERT(condition, message)                                                                      \
   do {                                                                                                      \
     if (!(condition))                                                                                       \

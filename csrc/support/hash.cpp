@@ -1,4 +1,4 @@
-// csrc/support/hash.cpp: MurmurHash3_x64_128, read byte by byte where alignment is not given.
+// csrc/support/hash.cpp: MurmurHash3_x64_128. It reads unaligned input byte by byte.
 #include "csrc/support/hash.h"
 
 #include <cstring>

@@ -1,4 +1,5 @@
-// csrc/support/hash.h: a 128-bit hash for cache keys and checksums. Fast, the same on every machine; not for secrets.
+// csrc/support/hash.h: a 128-bit hash for cache keys and checksums. It is fast, equal on every machine, and not
+// cryptographic.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +12,9 @@ struct Hash128 {
   uint64_t low = 0, high = 0;
 };
 
-/// MurmurHash3_x64_128 (Austin Appleby, public domain algorithm).
+/// MurmurHash3_x64_128 (algorithm by Austin Appleby, public domain).
 Hash128 hash128(std::string_view bytes, uint64_t seed = 0) noexcept;
-/// 32 lower-case hexadecimal digits.
+/// The hash as 32 lower-case hexadecimal digits.
 std::string hash_hex(std::string_view bytes);
 
 }  // namespace ocl

@@ -1,4 +1,4 @@
-// csrc/support/kernels.cpp: builds the rows of kernels/kernels.def; names of kernels to rows.
+// csrc/support/kernels.cpp: builds the rows of kernels/kernels.def, and finds rows by name.
 #include "csrc/support/kernels.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace ocl {
 namespace {
 
-/// "*x, batch, long x_n, parts?"
+/// Parses the argument list of a row, such as "*x, batch, long x_n, parts?".
 std::vector<KernelArgument> parse_arguments(std::string_view text) {
   std::vector<KernelArgument> arguments;
   while (!text.empty()) {
@@ -33,7 +33,7 @@ constexpr const char* kOperationNames[] = {"gemm",        "gemm_wide",       "ge
                                            "conv_packed", "conv_statistics", "conv_weight", "attention", "attention_gradient",
                                            "pack"};
 
-/// Names that `disable` took before kernels had rows, and what they are called now.
+/// Names that the option `disable` no longer takes, and their new names.
 constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
     {"wgmma", "warpgroup"},
     {"wgmma_halves", "warpgroup:bf16,warpgroup:fp16"},
@@ -46,11 +46,11 @@ constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
     {"mma_attention", "attention_warp,attention_gradient_warp"},
     {"mma_attention_gradient", "attention_gradient_warp"}};
 
-/// The rows that a name stands for, and a mask of types.
+/// The rows and the types (one bit each) that a name selects.
 struct Named {
   std::vector<const KernelRow*> rows;
   unsigned types = (1u << kKernelTypes) - 1;
-  bool is_row = false;  // the name of one row
+  bool is_row = false;  // True if the name is that of a single row.
 };
 
 Named find(std::string_view term) {

@@ -1,4 +1,4 @@
-// csrc/support/kernels.h: the rows of kernels/kernels.def, one per hand-written kernel, and sets of them.
+// csrc/support/kernels.h: the rows of kernels/kernels.def, one per hand-written kernel, and sets of rows.
 #pragma once
 
 #include <array>
@@ -9,18 +9,19 @@
 
 namespace ocl {
 
-/// One value per row: KernelId::k_gemm_item.
+/// One value per row, such as KernelId::k_gemm_item.
 enum class KernelId : uint8_t {
 #define OCL_KERNEL(name, ...) k_##name,
 #include "kernels/kernels.def"
 #undef OCL_KERNEL
 };
 
-/// What owns a tile of the output.
+/// Who computes a tile of the output: a work-item, work-group, warp or warpgroup.
 enum class KernelLevel : uint8_t { k_item, k_group, k_warp, k_warpgroup };
 
-/// What a kernel computes. conv: forward and the input's gradient. Of a further form of a kernel: with tiles of 256 columns
-/// (wide), of packed operands, or with the statistics of the output's channels.
+/// What a kernel computes. conv is the forward convolution and the gradient of its input. Suffixes name special forms
+/// of a kernel: tiles of 256 columns (wide), packed operands (packed), statistics of the output's channels
+/// (statistics).
 enum class KernelOperation : uint8_t {
   k_gemm,
   k_gemm_wide,
@@ -35,23 +36,24 @@ enum class KernelOperation : uint8_t {
   k_pack
 };
 
-/// How a kernel multiplies: fp32 operands rounded to TF32, fp32, bf16, fp16.
+/// How a kernel multiplies. kTf32: fp32 operands are rounded to TF32. The others multiply in the type of their
+/// operands.
 enum class KernelType : uint8_t { kTf32, kFp32, kBf16, kFp16 };
 inline constexpr int kKernelTypes = 4;
-const char* name(KernelType type);  // "bf16"
+const char* name(KernelType type);
 const char* name(KernelLevel level);
 const char* name(KernelOperation operation);
 
 struct KernelArgument {
   std::string name;
-  bool is_buffer = false, wide = false, optional = false;  // wide: a long integer
+  bool is_buffer = false, wide = false, optional = false;  // wide: the argument is a 64-bit integer.
 };
 
 /// A row of kernels/kernels.def, which explains the columns.
 struct KernelRow {
   struct Checked {
     KernelType type;
-    double tolerance;  // largest relative error of the check's sums; 0: not checked
+    double tolerance;  // Largest relative error that the kernel's check allows. 0: the kernel is not checked.
   };
   KernelId id, base;
   const char *name, *family;
@@ -61,28 +63,31 @@ struct KernelRow {
   std::vector<const char*> files;
   std::vector<KernelArgument> arguments;
   bool on_tensor_cores() const { return level == KernelLevel::k_warp || level == KernelLevel::k_warpgroup; }
-  /// Portable kernels of attention and packs: nothing else computes what they do.
+  /// True for the portable kernels of attention and for packs. They cannot be disabled, because no other kernel
+  /// computes the same.
   bool is_required() const;
 };
 
 const std::vector<KernelRow>& kernel_rows();
 const KernelRow& kernel_row(KernelId id);
-/// The kernel that computes `operation` at that level of tensor cores. InternalError if there is none.
+/// The kernel that computes `operation` at a level of tensor cores. InternalError if there is none.
 KernelId tensor_core_kernel(KernelOperation operation, KernelLevel level);
 
-/// Which kernels may be used, for which types.
+/// The kernels that may be used, each with the types for which it may be used.
 class KernelSet {
  public:
-  /// All kernels at a level.
+  /// Adds all kernels of a level.
   void add(KernelLevel level);
-  /// A row, all rows at a level or all rows of an operation: "gemm_warp", "warpgroup", "conv_statistics", each for all types or
-  /// with one of them: "gemm_warp:bf16". ConfigError for a name that is none of these, and for a removed row that is required.
+  /// Adds or removes the rows that `term` names: a row ("gemm_warp"), a level ("warpgroup") or an operation
+  /// ("conv_statistics"). A type may follow ("gemm_warp:bf16"); otherwise all types are meant. ConfigError if the name
+  /// is unknown, or if a required row would be removed.
   void add(std::string_view term);
   void remove(std::string_view term);
   void remove(KernelId id, KernelType type) { of(type) &= ~bit(id); }
-  /// Whether the kernel and the row of which it is a form may be used.
+  /// True if both the kernel and its base kernel are in the set. The base is another row for a special form of a
+  /// kernel.
   bool has(KernelId id, KernelType type) const;
-  bool has(KernelId id) const;  // for any type
+  bool has(KernelId id) const;  // True if it may be used for some type.
   bool has(KernelLevel level) const;
 
  private:
@@ -91,9 +96,9 @@ class KernelSet {
   std::array<uint64_t, kKernelTypes> bits_{};
 };
 
-/// Those that every device can run.
+/// The kernels that every device can run.
 const KernelSet& portable_kernels();
-/// The names of a list with commas, as the option `disable` takes it.
+/// Splits a comma-separated list of names, as the option `disable` takes it.
 std::vector<std::string> names_of(const std::string& list);
 
 }  // namespace ocl

@@ -1,4 +1,4 @@
-// csrc/support/live.h: how many objects of a class there are: what a process keeps, for tests of growth and for reports.
+// csrc/support/live.h: counts the live objects of a class, for tests that memory does not grow and for reports.
 #pragma once
 
 #include <atomic>
@@ -6,7 +6,7 @@
 
 namespace ocl {
 
-/// A member of T that counts the objects of T.
+/// Put into a class T as a member, it counts the objects of T.
 template <class T>
 class Live {
  public:

@@ -1,4 +1,4 @@
-// csrc/support/log.cpp: the sink and the level of the core's messages.
+// csrc/support/log.cpp: where messages of the core go, and from which level on.
 #include "csrc/support/log.h"
 
 #include <atomic>
@@ -12,7 +12,7 @@ namespace {
 std::atomic<int> g_level{static_cast<int>(LogLevel::kWarning)};
 std::mutex g_mutex;
 
-// Leaked: threads of a driver may still log while the process ends.
+// Never destroyed, because a driver's threads may still log while the process ends.
 std::shared_ptr<LogSink>& sink() {
   static auto* sink = new std::shared_ptr<LogSink>();
   return *sink;

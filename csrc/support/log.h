@@ -1,5 +1,5 @@
-// csrc/support/log.h: messages of the core. Python installs a sink, so that its `logging` gets them; without one, warnings and
-// errors go to stderr.
+// csrc/support/log.h: log messages of the core. Python installs a sink that forwards them to `logging`. Without a sink,
+// warnings and errors go to stderr.
 #pragma once
 
 #include <functional>
@@ -7,15 +7,16 @@
 
 namespace ocl {
 
-enum class LogLevel { kDebug = 10, kInfo = 20, kWarning = 30, kError = 40 };  // the numbers of Python's logging
+// The numbers are those of Python's logging.
+enum class LogLevel { kDebug = 10, kInfo = 20, kWarning = 30, kError = 40 };
 
-/// `area` is the folder that speaks: "runtime", "cache", "schedule". Called from any thread, without locks of ours held by the
-/// log.
+/// `area` is the folder that logs, such as "runtime", "cache" or "schedule". The sink is called from any thread. The
+/// log holds no lock during the call.
 using LogSink = std::function<void(LogLevel level, const char* area, const std::string& message)>;
 
-void set_log_sink(LogSink sink);  // {} brings stderr back
+void set_log_sink(LogSink sink);  // An empty sink stands for stderr.
 void set_log_level(LogLevel level);
-/// Ask before building a message that costs something.
+/// True if messages of this level are wanted. Ask before building a message at some cost.
 bool log_enabled(LogLevel level) noexcept;
 void log_message(LogLevel level, const char* area, const std::string& message);
 

@@ -1,4 +1,4 @@
-// csrc/support/os.h: what differs between operating systems; one source file per system implements it.
+// csrc/support/os.h: services that differ between operating systems. One source file per system implements them.
 #pragma once
 
 #include <cstddef>
@@ -9,40 +9,42 @@
 
 namespace ocl::os {
 
-/// Reserves `bytes` of addresses that nothing can read or write. nullptr when the system refuses.
+/// Reserves `bytes` of addresses that cannot be read or written. nullptr if the system refuses.
 void* reserve_addresses(size_t bytes) noexcept;
 void release_addresses(void* address, size_t bytes) noexcept;
 
-/// Zeroed, page-aligned memory straight from the system, in huge pages where it offers them. nullptr when it has none.
+/// Zeroed, page-aligned memory, in huge pages where possible. nullptr if there is none.
 void* allocate_pages(size_t bytes) noexcept;
 void free_pages(void* address, size_t bytes) noexcept;
-/// Memory that the system could give to programs now, caches that it would drop included; 0 where it does not tell.
+/// Bytes of memory that programs could still allocate, including caches that the system would drop. 0 if unknown.
 int64_t available_memory_bytes() noexcept;
 
-/// Opens a library for the life of the process; its sibling libraries (same folder) are opened first where it does not find
-/// them itself. nullptr with the reason in `problem` otherwise.
+/// Opens a library for the rest of the process. Libraries that it needs are looked for in its own folder too. If that
+/// fails, returns nullptr and puts the reason into `problem`.
 void* open_library(const std::string& path, std::string& problem);
+/// nullptr for a symbol that is not there. `library`: nullptr for the libraries that the process shows to all of its parts.
 void* library_symbol(void* library, const char* name) noexcept;
 
-/// A folder whose contents only this user and root can change, or why it is not one.
+/// A folder whose contents only this user and root can change, or the reason why it is not safe.
 struct PrivateFolder {
-  std::string path;     // absolute, without symbolic links
-  std::string problem;  // one line; "" if all is well
+  std::string path;     // Absolute, without symbolic links.
+  std::string problem;  // One line. "" if the folder is safe.
 };
-/// Makes what is missing of `path`, for this user alone (0700). A problem: it belongs to someone else, group or world can write
-/// in it, or someone else could put another folder in its place. Symbolic links on the way to it are followed, and held to the
-/// same; in a folder with the sticky bit, such as /tmp, an entry has to be this user's or root's.
+/// Creates the missing parts of `path` with mode 0700 and checks the whole path. `problem` is set if a folder belongs
+/// to another user, is writable for group or world, or could be exchanged by another user. Symbolic links are followed,
+/// and their targets are checked too. In a folder with the sticky bit, such as /tmp, the next entry must belong to this
+/// user or root.
 PrivateFolder private_folder(const std::string& path);
-/// Why a file in a private folder is not to be trusted: it is no regular file (a symbolic link, a pipe), belongs to someone
-/// else, or others can write to it. "" if it is not there, or all is well; others can then no longer read it (0600).
+/// Returns why a file in a private folder cannot be trusted: it is no regular file, belongs to another user, or others
+/// can write to it. "" if the file is safe or missing. A safe file also loses read permission for others (0600).
 std::string private_file_problem(const std::string& path);
-/// The same for a file that is to be there: makes an empty one where there is none.
+/// Like private_file_problem, but creates an empty file if there is none.
 std::string make_private_file(const std::string& path);
-/// Writes a file for this user alone. False when it cannot be written, or is there and is no regular file.
+/// Writes a file with mode 0600. Returns false if that fails, or if the path is there and is no regular file.
 bool write_private_file(const std::string& path, const std::string& contents) noexcept;
 
-/// Gives environment variables back the values that they had, once it ends: some libraries cut a value in place while they read
-/// it, and every process started afterwards would see the rest.
+/// Restores environment variables in its destructor. Some libraries cut the value of a variable in place while they
+/// read it; processes started later would see only the rest.
 class KeepVariables {
  public:
   explicit KeepVariables(std::vector<std::string> names);
@@ -56,18 +58,32 @@ class KeepVariables {
 
 /// Characters in a line of the terminal that stderr is; 0: it is none, or one that cannot erase a line.
 int terminal_columns() noexcept;
+/// Sends the process's standard error output nowhere while it lives: some compilers print "1 error generated." there for a
+/// program that is built to find out whether it builds. What other threads print meanwhile is lost as well, so keep it short.
+class SilentErrors {
+ public:
+  SilentErrors() noexcept;
+  ~SilentErrors();
+  SilentErrors(const SilentErrors&) = delete;
+  SilentErrors& operator=(const SilentErrors&) = delete;
+
+ private:
+  int kept_ = -1;  // a second handle of the standard error output
+};
 
 int process_id() noexcept;
-/// CPU time of this thread so far.
+/// CPU time of this thread so far, in seconds.
 double thread_seconds() noexcept;
-/// True in a child made by fork() from a process that had called watch_forks() before. Costs one load.
+/// True in a child made by fork(), if the parent had called watch_forks(). Costs one load.
 bool is_forked_child() noexcept;
 void watch_forks() noexcept;
-/// True from the end of the process on, when the libraries' own destructors may run: see end_of_process in runtime/device.cpp.
+/// True once the process has begun to end. Destructors of libraries may run from then on; see end_of_process in
+/// runtime/device.cpp.
 bool is_ending() noexcept;
 void set_ending() noexcept;
 
-/// Holds a file's lock, between processes too, while it lives; `held()` is false when the file cannot be made.
+/// Holds an exclusive lock on a file, also between processes, until destroyed. held() is false if the file cannot be
+/// made.
 class FileLock {
  public:
   explicit FileLock(const std::string& path) noexcept;

@@ -1,4 +1,4 @@
-// csrc/support/os_linux.cpp: the system's services on Linux and other POSIX systems.
+// csrc/support/os_linux.cpp: services of Linux and other POSIX systems.
 #if !defined(_WIN32)
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -30,7 +30,8 @@ namespace {
 
 std::atomic<bool> g_forked_child{false}, g_ending{false};
 
-/// "libx.so.1" out of "libx.so.1: cannot open shared object file: No such file or directory"; "" for another message.
+/// Returns "libx.so.1" for the message "libx.so.1: cannot open shared object file: No such file or directory", and ""
+/// for another.
 std::string missing_library(const std::string& message) {
   const size_t end = message.find(": cannot open shared object file");
   if (end == std::string::npos) return "";
@@ -39,11 +40,11 @@ std::string missing_library(const std::string& message) {
 }
 
 constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
-constexpr int kMaxLinks = 40;  // as many as Linux follows
+constexpr int kMaxLinks = 40;  // The limit of Linux.
 
 bool is_mine(const struct stat& entry) { return entry.st_uid == geteuid(); }
 
-/// This user, root, and whoever owns "/": in a user namespace root may have no number of its own.
+/// True for this user, root, and the owner of "/". In a user namespace, root may have another number.
 bool is_trusted(const struct stat& entry) {
   struct stat root{};
   return is_mine(entry) || entry.st_uid == 0 || (stat("/", &root) == 0 && entry.st_uid == root.st_uid);
@@ -52,7 +53,7 @@ bool is_trusted(const struct stat& entry) {
 std::string owner_of(const struct stat& entry) { return " belongs to user " + std::to_string(entry.st_uid); }
 std::string because() { return std::string(": ") + std::strerror(errno); }
 
-/// Whether others can exchange what is in a folder: `sticky` if they cannot touch what is not theirs.
+/// Returns why others could exchange what is in a folder, or "". `sticky_is_safe`: the sticky bit is protection enough.
 std::string folder_problem(const std::string& path, const struct stat& entry, bool sticky_is_safe) {
   if (!is_trusted(entry)) return "the folder " + path + owner_of(entry);
   if ((entry.st_mode & kOthersWrite) && !(sticky_is_safe && (entry.st_mode & S_ISVTX)))
@@ -60,7 +61,7 @@ std::string folder_problem(const std::string& path, const struct stat& entry, bo
   return "";
 }
 
-/// A walk from the root to a folder, along symbolic links, as the system does it.
+/// Follows a path from the root, along symbolic links, as the system does.
 class Walk {
  public:
   PrivateFolder to(const std::filesystem::path& path) {
@@ -75,7 +76,7 @@ class Walk {
   }
 
  private:
-  /// Follows one more component of the path. `entry`: the folder where the walk is, and then the next.
+  /// Follows one more component of the path. `entry` is the current folder before the call, and the next one after it.
   std::string step(struct stat& entry) {
     const std::string name = ahead_.front();
     ahead_.pop_front();
@@ -91,8 +92,8 @@ class Walk {
         return "the folder " + next.string() + " cannot be made" + because();
       if (lstat(next.c_str(), &found) != 0) return next.string() + " cannot be read" + because();
     }
-    if ((entry.st_mode & kOthersWrite) && !is_trusted(found))  // a sticky folder, where anyone can put what is theirs
-      return next.string() + owner_of(found);
+    // In a sticky folder, anyone can create entries of their own.
+    if ((entry.st_mode & kOthersWrite) && !is_trusted(found)) return next.string() + owner_of(found);
     if (S_ISLNK(found.st_mode)) {
       std::error_code error;
       const std::filesystem::path target = std::filesystem::read_symlink(next, error);
@@ -134,7 +135,8 @@ void* allocate_pages(size_t bytes) noexcept {
   void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) return nullptr;
 #ifdef MADV_HUGEPAGE
-  madvise(address, bytes, MADV_HUGEPAGE);  // a wish: fewer page faults at first use and fewer TLB misses after
+  // Huge pages are optional: they reduce page faults at first use, and TLB misses later.
+  madvise(address, bytes, MADV_HUGEPAGE);
 #endif
   return address;
 }
@@ -155,13 +157,15 @@ int64_t available_memory_bytes() noexcept {
 
 void* open_library(const std::string& path, std::string& problem) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  for (int sibling = 0; sibling < 32; ++sibling) {  // each round opens one more library that the last one missed
+  // Each round opens one more library that the last attempt missed.
+  for (int sibling = 0; sibling < 32; ++sibling) {
     if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
     const char* message = dlerror();
     problem = message ? message : "dlopen failed";
     std::string missing = missing_library(problem);
     bool opened = false;
-    for (int depth = 0; depth < 8 && !missing.empty() && !folder.empty(); ++depth) {  // a sibling may miss a sibling
+    // The missing library may lie in the same folder, and may itself miss another one there.
+    for (int depth = 0; depth < 8 && !missing.empty() && !folder.empty(); ++depth) {
       if (dlopen((folder / missing).c_str(), RTLD_NOW | RTLD_GLOBAL)) {
         opened = true;
         break;
@@ -190,7 +194,8 @@ std::string private_file_problem(const std::string& path) {
   if (!S_ISREG(entry.st_mode)) return path + (S_ISLNK(entry.st_mode) ? " is a symbolic link" : " is no regular file");
   if (!is_mine(entry)) return "the file " + path + owner_of(entry);
   if (entry.st_mode & kOthersWrite) return "others can write to the file " + path + " (delete it)";
-  if (entry.st_mode & (S_IRGRP | S_IROTH)) chmod(path.c_str(), entry.st_mode & 0700);  // a wish: nothing in it is secret
+  // The result does not matter, because nothing in the file is secret.
+  if (entry.st_mode & (S_IRGRP | S_IROTH)) chmod(path.c_str(), entry.st_mode & 0700);
   return "";
 }
 
@@ -219,8 +224,8 @@ bool write_private_file(const std::string& path, const std::string& contents) no
 
 namespace {
 
-/// OpenCL libraries wait in their destructors for threads that only the parent has. Registered in the child, this function runs
-/// before them; Python has ended by then.
+/// Ends the process without running destructors: those of OpenCL libraries wait for threads that only the parent has.
+/// The child registers this function, so it runs before them. Python has ended by then.
 void end_forked_child(int status, void*) {
   std::fflush(nullptr);
   _exit(status);
@@ -249,6 +254,22 @@ int terminal_columns() noexcept {
   if (isatty(STDERR_FILENO) == 0 || kind == nullptr || std::strcmp(kind, "dumb") == 0) return 0;
   winsize size{};
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : kUnknown;
+}
+
+SilentErrors::SilentErrors() noexcept {
+  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere < 0) return;
+  std::fflush(stderr);
+  kept_ = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+  if (kept_ >= 0) dup2(nowhere, STDERR_FILENO);
+  close(nowhere);
+}
+
+SilentErrors::~SilentErrors() {
+  if (kept_ < 0) return;
+  std::fflush(stderr);
+  dup2(kept_, STDERR_FILENO);
+  close(kept_);
 }
 
 int process_id() noexcept { return static_cast<int>(getpid()); }

@@ -1,5 +1,5 @@
-// csrc/torch/allocator.cpp: runtime's allocator as torch's device allocator. A storage's pointer is a reserved address and its
-// context at once, so raw_allocate works too.
+// csrc/torch/allocator.cpp: makes runtime's allocator torch's device allocator. A storage's data pointer is the
+// reserved address, and also its context, so raw_allocate works too.
 #include "csrc/runtime/allocator.h"
 
 #include <ATen/core/CachingHostAllocator.h>
@@ -111,7 +111,8 @@ class OclAllocator final : public c10::DeviceAllocator {
   void resetPeakStats(c10::DeviceIndex device) override {
     at_boundary([&] { device_at(device).allocator().reset_peaks(); });
   }
-  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) {  // NOLINT: overrides from torch 2.12 on
+  // NOLINT: overrides a function since torch 2.12
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) {
     return at_boundary([&] {
       runtime::Device& d = device_at(device);
       return std::pair<size_t, size_t>(runtime::free_memory(d), d.caps().global_bytes);

@@ -1,5 +1,5 @@
-// csrc/torch/autocast.cpp: torch.autocast('ocl'): torch's own lists of what runs in low precision, in float32, or in the
-// widest.
+// csrc/torch/autocast.cpp: torch.autocast('ocl'). It uses torch's own lists of ops that run in low precision, in
+// float32, or in the widest type of their operands.
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>

@@ -1,6 +1,6 @@
-// csrc/torch/copy.cpp: copies between any two places: host and device, within a device, between devices; any dtypes and
-// strides. What is dense and alike on both sides is one transfer; strides and conversions within a device are
-// kernels/base/copy.cl; what that cannot convert (complex, 8-bit floats) goes through the host.
+// csrc/torch/copy.cpp: copies between host and devices, with any dtypes and strides. If both sides are dense with equal
+// layouts, a copy is one transfer. Within a device, kernels/base/copy.cl handles strides and conversions. Conversions
+// that it lacks (complex, 8-bit floats) go through the host.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
@@ -24,16 +24,16 @@ namespace ocl::aten {
 
 namespace {
 
-constexpr size_t kStagedBytes = 1 << 20;  // pageable host data up to this size is staged, so that the caller need not wait
-constexpr int kMaxDims = 8;               // of kernels/base/copy.cl
+constexpr size_t kStagedBytes = 1 << 20;  // Pageable host data up to this many bytes is staged, so the caller need not wait.
+constexpr int kMaxDims = 8;               // Limit of kernels/base/copy.cl.
 
-/// `Shape` of kernels/base/copy.cl.
+/// The struct `Shape` of kernels/base/copy.cl.
 struct Shape {
   uint64_t size[kMaxDims], src_stride[kMaxDims], dst_stride[kMaxDims];
   uint64_t places, dims;
 };
 
-/// Element type in kernels/base/copy.cl; nullptr if it cannot convert from or to `dtype`.
+/// The name of an element type in kernels/base/copy.cl; nullptr if the kernel cannot convert it.
 const char* kernel_type(at::ScalarType dtype) {
   switch (dtype) {
     case at::kBool:
@@ -67,7 +67,7 @@ const char* kernel_type(at::ScalarType dtype) {
   }
 }
 
-/// The pair of element types, ("", "") where the kernel cannot do it.
+/// The names of both element types; ("", "") if the kernel cannot do this conversion.
 std::pair<std::string, std::string> kernel_types(at::ScalarType src, at::ScalarType dst, int device) {
   if (src == dst) {
     const std::string raw = "raw" + std::to_string(at::elementSize(src));
@@ -85,22 +85,22 @@ struct CopyKernel {
   std::string name;
   std::array<size_t, 3> local;
   size_t chunk;
-  std::mutex mutex;  // arguments belong to the kernel object: set and enqueue are one step
+  std::mutex mutex;  // Held from setting the arguments until the launch is enqueued.
 };
 
-/// Of the copy kernels.
+/// How copy kernels are built.
 struct BuildContext {
   std::mutex mutex;
   runtime::BinaryStore store;
   std::string failed_dir;
-  std::function<void()> configure;  // sets the others
+  std::function<void()> configure;  // Sets the other members.
 };
 BuildContext& build_context() {
-  static auto* instance = new BuildContext;  // never destroyed: threads may outlive static destruction
+  static auto* instance = new BuildContext;  // Never destroyed, because threads may outlive static destruction.
   return *instance;
 }
 
-/// The cache that is in force, for a kernel that is to be built. Without locks of ours: it may take the GIL.
+/// The store and the folder, after calling `configure`. Holds no lock during that call, because it may take the GIL.
 std::pair<runtime::BinaryStore, std::string> configured_context() {
   BuildContext& context = build_context();
   std::unique_lock lock(context.mutex);
@@ -121,7 +121,7 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
   lock.unlock();
   const auto [store, failed_dir] = configured_context();
   lock.lock();
-  if (entry) return *entry;  // by another thread
+  if (entry) return *entry;  // Another thread has built it.
   auto fresh = std::make_unique<CopyKernel>();
   fresh->name = "copy_" + src + "_" + dst + (wide ? "_wide" : "");
   fresh->chunk = device.caps().is_cpu ? 1024 : 1;
@@ -140,8 +140,8 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
   return *entry;
 }
 
-/// Sizes and strides without dimensions of size 1, innermost of `dst` first, neighbours merged where both sides allow it.
-/// False when more than kMaxDims remain.
+/// Drops dimensions of size 1, sorts the others from the innermost of `dst`, and merges neighbours where both strides
+/// allow it. Returns false if more than kMaxDims dimensions remain.
 bool merge_dims(const at::Tensor& src, const at::Tensor& dst, Shape& shape) {
   std::vector<int64_t> order;
   for (int64_t k = dst.dim() - 1; k >= 0; --k)
@@ -221,12 +221,12 @@ bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   return true;
 }
 
-/// Both are one block of memory in the same order of elements.
+/// True if both tensors are dense blocks of memory with the same dtype and order of elements.
 bool transferable(const at::Tensor& src, const at::Tensor& dst) {
   return src.scalar_type() == dst.scalar_type() && dst.is_non_overlapping_and_dense() && same_layout(src, dst);
 }
 
-/// Dense host memory to dense device memory.
+/// Copies dense host memory to dense device memory.
 void upload(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   const size_t bytes = dst.nbytes();
   const runtime::Location to = location(dst);
@@ -245,7 +245,7 @@ void upload(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   }
 }
 
-/// Dense device memory to dense host memory.
+/// Copies dense device memory to dense host memory.
 void download(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   const runtime::Location from = location(src);
   runtime::Queue& queue = current_queue(src.device().index());
@@ -277,7 +277,7 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_block
 void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   if (transferable(src, dst)) return download(src, dst, non_blocking);
   if (!src.is_non_overlapping_and_dense()) {
-    // Convert on the device when the result can go straight to its place, else only gather.
+    // Convert on the device if the result can be downloaded straight into `dst`. Otherwise only gather there.
     const bool direct = dst.is_non_overlapping_and_dense() &&
                         !kernel_types(src.scalar_type(), dst.scalar_type(), src.device().index()).first.empty();
     const at::Tensor dense =
@@ -310,7 +310,7 @@ void within_device(const at::Tensor& src, const at::Tensor& dst) {
   host_to_device(host, dst, false);
 }
 
-/// Copies the numbers in memory; conjugate and negative bits are the caller's.
+/// Copies the numbers in memory. The caller handles conjugate and negative bits.
 void copy_physical(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   const bool from_ocl = src.device().type() == c10::kPrivateUse1, to_ocl = dst.device().type() == c10::kPrivateUse1;
   if (from_ocl && to_ocl) {
@@ -327,7 +327,7 @@ void copy_physical(const at::Tensor& src, const at::Tensor& dst, bool non_blocki
   dst.copy_(host);
 }
 
-/// The same memory without conjugate and negative bits.
+/// Returns the same memory as a tensor without conjugate and negative bits.
 at::Tensor physical(const at::Tensor& t) {
   at::Tensor plain = t.is_conj() ? t.conj() : t;
   return plain.is_neg() ? plain._neg_view() : plain;
@@ -362,7 +362,7 @@ runtime::Location location(const at::Tensor& tensor) {
 
 namespace {
 
-/// Tells the allocator, once everything is enqueued, that the contents of `tensor` are others.
+/// Tells the allocator, after everything is enqueued, that the contents of `tensor` have changed.
 struct Writes {
   const at::Tensor& tensor;
   ~Writes() {
@@ -380,7 +380,7 @@ void copy_tensor(const at::Tensor& src, const at::Tensor& dst, bool non_blocking
   const at::Tensor from = src.sizes() == dst.sizes() ? src : src.expand(dst.sizes());
   if (from.is_conj() == dst.is_conj() && from.is_neg() == dst.is_neg())
     return copy_physical(physical(from), physical(dst), non_blocking);
-  // One side is a lazy conjugate or negative of its memory: let the host resolve it.
+  // One side is a lazy conjugate or negative view. The host resolves it.
   at::Tensor host = contiguous_like(from, from.scalar_type(), at::kCPU);
   copy_physical(physical(from), host, false);
   if (from.is_conj()) host = host.conj();
@@ -443,7 +443,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("zero_", zero);
 }
 
-// copy_tensor() resolves these bits itself; torch's own resolution would come back here without end.
+// copy_tensor() resolves these bits itself. torch's own resolution would call this function again, endlessly.
 TORCH_LIBRARY_IMPL(aten, Conjugate, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
 TORCH_LIBRARY_IMPL(aten, Negative, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
 

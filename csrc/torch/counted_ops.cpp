@@ -1,5 +1,5 @@
-// csrc/torch/counted_ops.cpp: eager ops whose result depends on the data in its size, or is a number: masks, nonzero, unique,
-// equal. All is computed on the device by other eager ops; one number, the size, is read back.
+// csrc/torch/counted_ops.cpp: eager ops whose result is a number, or whose size depends on the data: masks, nonzero,
+// unique, equal. Other eager ops compute everything on the device. Only the size is read back.
 #include <ATen/ATen.h>
 #include <ATen/native/IndexingUtils.h>
 #include <torch/library.h>
@@ -24,13 +24,14 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
   return self.sizes() == other.sizes() && (self.numel() == 0 || at::eq(self, other).all().item<bool>());
 }
 
-/// Where the flat `mask` is true, in order.
+/// The indices at which the flat `mask` is true, in order.
 at::Tensor positions(const at::Tensor& mask) {
   const int64_t n = mask.numel();
   const at::TensorOptions number = mask.options().dtype(at::kLong);
   if (n == 0) return at::empty({0}, number);
   const at::Tensor ends = mask.cumsum(0, at::kLong);
-  const at::Tensor place = at::where(mask, ends - 1, n);  // what is not wanted goes to one place beyond the others
+  // Unselected elements write to one extra element at the end.
+  const at::Tensor place = at::where(mask, ends - 1, n);
   const at::Tensor found = at::empty({n + 1}, number).scatter_(0, place, at::arange(n, number));
   return found.narrow(0, 0, ends[n - 1].item<int64_t>()).clone();
 }
@@ -44,7 +45,7 @@ at::Tensor column(const std::vector<int64_t>& values, const at::Tensor& like) {
   return at::tensor(values, at::kLong).to(like.device()).unsqueeze(1);
 }
 
-/// [count, dimensions], column by column in memory as on the CPU.
+/// Indices of nonzero elements, shape [count, dimensions]. In memory, one column follows the other, as on the CPU.
 at::Tensor nonzero(const at::Tensor& self) {
   const at::Tensor found = positions(flat_mask(self));
   if (self.dim() == 0) return at::empty({found.numel(), 0}, found.options());
@@ -77,7 +78,7 @@ bool has_mask(const OptionalTensors& indices) {
   return false;
 }
 
-/// The op with the places that its masks name instead of the masks.
+/// Runs the op with its masks replaced by the indices of their true elements.
 template <int kIndices>
 void with_places(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t first = stack->size() - op.schema().arguments().size();
@@ -91,14 +92,14 @@ void with_places(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   fallback(op, stack);
 }
 
-// Unique elements: sorted, the first of each run kept
+// Unique elements: sort, then keep the first element of each run of equal ones.
 
 struct Runs {
-  at::Tensor first;   // where each run begins
-  at::Tensor number;  // of each element: its run
+  at::Tensor first;   // Index of the first element of each run.
+  at::Tensor number;  // Number of each element's run.
 };
 
-/// `differs`: for all elements but the first, whether it differs from the one before.
+/// `differs` says for each element but the first whether it differs from the one before it.
 Runs runs(const at::Tensor& differs, int64_t n) {
   const at::TensorOptions number = differs.options().dtype(at::kLong);
   if (n == 0) return {at::empty({0}, number), at::empty({0}, number)};
@@ -112,7 +113,8 @@ at::Tensor counts(const Runs& r, int64_t n) {
 
 using Unique = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-/// Slices `x` along `dim` are compared as rows. `order`: where the rows were before sorting, undefined if they were not sorted.
+/// Slices of `x` along `dim` are compared as rows. `order`: the row numbers before sorting; undefined if the rows were
+/// not sorted.
 Unique unique_of(const at::Tensor& x, int64_t dim, const at::Tensor& rows, const at::Tensor& order, bool inverse, bool count) {
   const int64_t n = rows.size(0);
   const at::Tensor differs =
@@ -152,7 +154,7 @@ Unique unique_consecutive(const at::Tensor& self, bool inverse, bool count, std:
   return {made, inverse ? number.view(self.sizes()) : number, times};
 }
 
-/// Rows in lexicographic order: sorted by their last column first, each time stably.
+/// Sorts rows in lexicographic order: by the last column first, each time with a stable sort.
 Unique unique_dim(const at::Tensor& self, int64_t dim, bool, bool inverse, bool count) {
   const int64_t d = at::maybe_wrap_dim(dim, self.dim());
   const at::Tensor rows = as_rows(self, d);

@@ -1,4 +1,5 @@
-// csrc/torch/device_state.cpp: see device_state.h.
+// csrc/torch/device_state.cpp: sets devices up at the first use, and keeps the current device and streams of each
+// thread.
 #include "csrc/torch/device_state.h"
 
 #include <pthread.h>
@@ -28,7 +29,7 @@ const std::thread::id g_first_thread = std::this_thread::get_id();
 thread_local int t_device = 0;
 thread_local std::array<int, kMaxDevices> t_streams{};
 
-/// Lists the devices at the first call; throws what configure_devices throws, each time, until it succeeds.
+/// Lists the devices at the first call. On failure, throws the error of configure_devices; the next call tries again.
 void set_up() {
   if (g_ready.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(g_device_mutex);
@@ -63,7 +64,8 @@ int device_count() noexcept {
     set_up();
     return g_count;
   } catch (const std::exception&) {
-    return 0;  // torch asks before it knows whether there is a device; device_at says what is wrong
+    // torch asks before it knows whether there is a device. device_at() reports what is wrong.
+    return 0;
   }
 }
 

@@ -1,4 +1,4 @@
-// csrc/torch/device_state.h: the devices as torch sees them: set up on first use, current device and stream of a thread.
+// csrc/torch/device_state.h: the devices as torch sees them, and the current device and streams of each thread.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,24 +12,24 @@
 
 namespace ocl::aten {
 
-/// What configure_devices gets at the first use of a device; kept until then, so that importing loads no OpenCL runtime.
-/// False, and nothing changes, once the devices have been listed.
+/// Sets the arguments for configure_devices, which is called at the first use of a device. So an import loads no OpenCL
+/// runtime. Returns false and changes nothing if the devices have already been listed.
 bool set_device_sources(std::string selection, std::vector<std::string> vendor_libraries);
 bool devices_ready() noexcept;
 
-/// Number of devices; 0 (never an error) where OpenCL is missing or broken, or after a fork of an initialised process.
+/// Number of devices. 0 if OpenCL is missing or broken, or after a fork of a process that used a device. Never throws.
 int device_count() noexcept;
-/// Throws ConfigError on an index that does not exist, DeviceError in a forked child. -1 is the current device.
+/// The device with this index; -1 is the current device. ConfigError if there is none. DeviceError in a forked child.
 runtime::Device& device_at(int index);
 int current_device() noexcept;
 void set_current_device(int index) noexcept;
-/// Whether the process forked after the devices were set up: OpenCL does not survive that.
+/// True if the process forked after the devices were set up. OpenCL does not survive that.
 bool in_bad_fork() noexcept;
-/// Whether another thread than the importing one has worked with a device (autograd's device threads have).
+/// True if a thread other than the importing one has used a device, as autograd's device threads do.
 bool used_by_other_threads() noexcept;
 void note_thread() noexcept;
 
-/// The thread's current stream of a device; 0 is the default stream.
+/// The thread's current stream on a device. 0 is the default stream.
 int current_stream(int device) noexcept;
 void set_current_stream(int device, int stream) noexcept;
 runtime::Queue& current_queue(int device);
@@ -37,9 +37,9 @@ runtime::Queue& current_queue(int device);
 c10::DataPtr allocate_on(int device, size_t bytes);
 c10::Allocator* device_allocator();
 
-/// Throws UnsupportedError for a dtype the device cannot hold numbers of; `op` is named in the message.
+/// UnsupportedError if the device has no numbers of this dtype. The message names `op`.
 void check_dtype(int device, at::ScalarType dtype, const char* op);
-/// For tests: behave as if the device had no float64.
+/// Makes the device behave as if it had no float64. Only tests use it.
 void pretend_no_fp64(int device, bool on);
 bool has_fp64(int device);
 

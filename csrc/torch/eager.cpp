@@ -1,5 +1,6 @@
-// csrc/torch/eager.cpp: the plans of eager ops by key, and a call of one. What varies from call to call (sizes, floats) becomes
-// an argument of the plan after a few different values; until then plans know it all, which makes the better kernels.
+// csrc/torch/eager.cpp: finds the plan of an eager op by its key, and calls it. At first, plans are compiled for exact
+// sizes and numbers, which gives faster kernels. After a few plans that differ only in these, sizes or floats become
+// arguments of a plan.
 #include "csrc/torch/eager.h"
 
 #include <ATen/MemoryOverlap.h>
@@ -20,34 +21,38 @@ namespace ocl::aten {
 
 namespace {
 
-constexpr int kExactNumbers = 3;        // plans that differ in numbers alone before numbers become arguments
-constexpr int kExactSizes = 4;          // plans that differ in sizes before sizes become arguments
-constexpr int kMostExact = 48;          // of a class whose sizes cannot become arguments; further ones run on the CPU
-constexpr int kMostFailures = 4;        // of a class of which nothing could be compiled: no more attempts
-constexpr int64_t kMostPacked = 64;     // numbers that need no copy of their own
-constexpr size_t kMostPlans = 1 << 10;  // exact plans, each up to a few MB on CPUs; then the older half is forgotten
+// After this many plans that differ only in numbers, numbers become arguments.
+constexpr int kExactNumbers = 3;
+constexpr int kExactSizes = 4;  // After this many plans that differ in sizes, sizes become arguments.
+// Most exact plans of a class whose sizes cannot become arguments. Further calls run on the CPU.
+constexpr int kMostExact = 48;
+// After this many failed compilations and no success in a class, nothing more is tried.
+constexpr int kMostFailures = 4;
+constexpr int64_t kMostPacked = 64;  // Up to this many numbers need no copy to the device of their own.
+// Most exact plans. Each takes up to a few MB on CPUs. With more, the older half is forgotten.
+constexpr size_t kMostPlans = 1 << 10;
 
 using PlanPointer = std::shared_ptr<const EagerPlan>;
 
-/// The calls of one op with the same key at level kNumbers or kSizes: they differ only in what that level leaves out.
+/// The calls of one op that have the same key at level kNumbers or kSizes. They differ only in what that level ignores.
 struct Class {
-  PlanPointer plan;                // serves them all
-  bool failed = false;             // no such plan exists
-  int compiled = 0, failures = 0;  // exact plans and failures among them
+  PlanPointer plan;                // A plan for all calls of the class.
+  bool failed = false;             // There is no such plan.
+  int compiled = 0, failures = 0;  // Number of exact plans that were compiled, and of failures among them.
 };
 
 struct Exact {
-  PlanPointer plan;  // null: runs on the CPU
+  PlanPointer plan;  // Null: the call runs on the CPU.
   uint64_t used = 0;
 };
 
 struct Cache {
   std::mutex mutex;
   EagerCompiler compiler;
-  uint64_t clock = 0;  // calls so far
+  uint64_t clock = 0;  // Number of calls so far.
   std::unordered_map<std::string, Exact> exact;
   std::unordered_map<std::string, Class> classes;
-  std::map<std::string, std::string> reasons;  // by op
+  std::map<std::string, std::string> reasons;  // Op -> reason.
   EagerCounters counters;
 
   void add(const std::string& key, const PlanPointer& plan) {
@@ -63,21 +68,22 @@ struct Cache {
   }
 };
 Cache& cache() {
-  static Cache* instance = new Cache;  // never destroyed: threads may outlive static destruction
+  // Never destroyed, because threads may outlive static destruction.
+  static Cache* instance = new Cache;
   return *instance;
 }
 
 thread_local bool t_never = false;
 
-/// A call whose plan this process does not have.
+/// Handles a call whose plan is not in this process.
 class Miss {
  public:
-  /// `lock` holds the cache's mutex, and so it does again after each call: it is free while others' code runs.
+  /// `lock` holds the mutex of the cache before and after each call. It is released while other code runs.
   Miss(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const EagerArguments& arguments, EagerCompiler compiler,
        std::unique_lock<std::mutex>& lock)
       : op_(op), stack_(stack), arguments_(arguments), compiler_(std::move(compiler)), lock_(lock) {}
 
-  /// What an earlier process has stored.
+  /// The plan that an earlier process has stored, if any.
   std::optional<PlanPointer> stored(KeyLevel level) {
     std::optional<CompiledOp> found;
     bool rejected = false;
@@ -108,8 +114,8 @@ class Miss {
     return keep(compiled);
   }
 
-  /// The exact plan has been found. If there is one, what PyTorch refused were not these arguments but sizes or numbers that
-  /// vary: that is worth storing.
+  /// Call when the exact plan has been found. If it exists, PyTorch had refused only varying sizes or numbers, not
+  /// these arguments. That refusal is then worth storing.
   void exact_is(const PlanPointer& plan) {
     if (refusals_.empty() || !plan || plan->refused) return;
     int64_t stored = 0;
@@ -123,7 +129,8 @@ class Miss {
   template <class Body>
   void without_lock(const Body& body) {
     lock_.unlock();
-    body();  // an error may leave the lock free: nobody uses it then
+    // After an exception, the lock may be free. Nobody uses it then.
+    body();
     lock_.lock();
   }
 
@@ -132,7 +139,7 @@ class Miss {
     return compiled.plan;
   }
 
-  /// "" if the plan is not to be stored.
+  /// The key of the plan in the cache. "" if the plan must not be stored.
   std::string key_in_store(KeyLevel level) {
     if (!compiler_.context) return "";
     if (!context_) {
@@ -163,7 +170,8 @@ class Miss {
   std::unique_lock<std::mutex>& lock_;
   int device_ = -1;
   std::optional<EagerContext> context_;
-  std::vector<std::pair<KeyLevel, CompiledOp>> refusals_;  // of classes of calls
+  // Refusals of the compiler that hold for a whole class of calls, with their key level.
+  std::vector<std::pair<KeyLevel, CompiledOp>> refusals_;
 };
 
 PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const EagerArguments& arguments) {
@@ -183,7 +191,8 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
     if (Class& known = c.classes[key]; known.plan || known.failed || known.compiled < after) return known.plan;
     const std::optional<PlanPointer> stored = miss.stored(level);
     PlanPointer plan = stored ? *stored : miss.compiled(level);
-    if (plan && plan->refused) plan = nullptr;  // says nothing of other sizes and numbers
+    // The refusal says nothing about other sizes and numbers.
+    if (plan && plan->refused) plan = nullptr;
     c.classes[key].plan = plan;
     c.classes[key].failed = plan == nullptr;
     return plan;
@@ -198,7 +207,7 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
   }
   const std::optional<PlanPointer> stored = miss.stored(KeyLevel::kExact);
   if (!stored) {
-    // An earlier process may have met so many calls of the class that it has a plan for them all.
+    // An earlier process may have had so many calls of the class that it stored a plan for all of them.
     for (const auto& [key, level] : {std::pair(&by_number, KeyLevel::kNumbers), std::pair(&by_size, KeyLevel::kSizes)}) {
       if (key->empty() || c.classes[*key].failed) continue;
       const std::optional<PlanPointer> found = miss.stored(level);
@@ -207,7 +216,8 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
   }
   PlanPointer plan = stored ? *stored : miss.compiled(KeyLevel::kExact);
   miss.exact_is(plan);
-  if (plan && !plan->resizes.empty()) return plan;  // says nothing of the op
+  // This says nothing about the op.
+  if (plan && !plan->resizes.empty()) return plan;
   c.add(exact, plan);
   for (const std::string* key : {&by_number, &by_size}) {
     if (key->empty()) continue;
@@ -222,15 +232,15 @@ bool is_written(const c10::OperatorHandle& op, int argument) {
   return alias != nullptr && alias->isWrite();
 }
 
-/// The position of a leaf in its argument.
+/// The position of a leaf within its argument.
 int list_position(const EagerArguments& arguments, int leaf) {
   int position = 0;
   while (position < leaf && arguments.argument[leaf - position - 1] == arguments.argument[leaf]) ++position;
   return position;
 }
 
-/// Whether nothing that is written overlaps another argument in part, or is twice in a list. Throws torch's error for a tensor
-/// that overlaps itself.
+/// True if no written tensor partly overlaps another argument, and none occurs twice in a list. Throws torch's error
+/// for a tensor that overlaps itself.
 bool memory_is_clear(const c10::OperatorHandle& op, const EagerArguments& arguments) {
   if (!op.schema().is_mutable()) return true;
   std::vector<std::pair<const void*, int>> storages;
@@ -276,7 +286,7 @@ at::Tensor pack(const EagerInput& input, const EagerArguments& arguments, c10::D
       packed[static_cast<int64_t>(i)].fill_(value.isTensor() ? value.toTensor().item() : at::Scalar(number_of(value)));
     }
   }
-  // Short ones travel with the call, see plan_runner.cpp.
+  // A short tensor is uploaded together with the call, see plan_runner.cpp.
   return packed.numel() <= kMostPacked ? packed : packed.to(at::Device(at::kPrivateUse1, device), /*non_blocking=*/true);
 }
 

@@ -1,4 +1,4 @@
-// csrc/torch/eager.h: an eager op without a kernel of its own, run as a compiled graph of one op.
+// csrc/torch/eager.h: runs an eager op that has no kernel of its own as a compiled graph of one op.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -18,12 +18,13 @@
 
 namespace ocl::aten {
 
-/// Where one tensor of a plan comes from at a call.
+/// Says where an input tensor of a plan comes from at a call.
 struct EagerInput {
   enum class Kind : uint8_t {
-    kTensor,   // leaf `leaf`
-    kNumbers,  // several leaves (floats, scalars on the CPU) packed into one tensor of `dtype`
-    kState,    // (seed, offset) of a generator: leaf `leaf`, or the device's if there is none; reserves `count` counters
+    kTensor,   // Leaf `leaf`.
+    kNumbers,  // Several leaves (floats, scalars on the CPU) packed into one tensor of `dtype`.
+    // (seed, offset) of the generator in leaf `leaf`, or of the device's generator. Reserves `count` counters.
+    kState,
   };
   Kind kind = Kind::kTensor;
   int leaf = -1;
@@ -32,81 +33,85 @@ struct EagerInput {
   uint64_t count = 0;
 };
 
-/// One value of the schema's returns: outputs of the plan, arguments that were written, or a number.
+/// One value that the op returns: outputs of the plan, arguments that were written, or a number.
 struct EagerReturn {
   bool is_list = false;
-  std::vector<std::pair<bool, int>> tensors = {};  // (is an output of the plan, output or leaf); an index below 0: none
-  std::optional<int64_t> number = std::nullopt;    // instead of tensors
+  // (is an output of the plan, number of the output or leaf). Below 0: no tensor.
+  std::vector<std::pair<bool, int>> tensors = {};
+  std::optional<int64_t> number = std::nullopt;  // Set instead of `tensors`.
 };
 
-/// What runs when an op is called with arguments of one key. Either a plan, or tensors to resize before the key is known, or
-/// nothing because PyTorch refuses such arguments.
+/// What runs when an op is called with arguments of one key: a plan, or a resize of tensors after which the key is
+/// known, or nothing because PyTorch refuses such arguments.
 struct EagerPlan {
   std::shared_ptr<exec::Plan> plan;
   bool refused = false;
   std::vector<EagerInput> inputs;
-  std::vector<std::pair<int, int>> symbols;  // (leaf, dimension) of each size symbol
+  std::vector<std::pair<int, int>> symbols;  // (leaf, dimension) of each size symbol.
   std::vector<EagerReturn> returns;
-  std::vector<std::tuple<int, std::vector<int64_t>, std::vector<int64_t>>> resizes;  // leaf, sizes, strides
+  // Leaf, sizes and strides.
+  std::vector<std::tuple<int, std::vector<int64_t>, std::vector<int64_t>>> resizes;
 };
 
-/// What came of compiling one op.
+/// The result of compiling one op.
 struct CompiledOp {
-  std::shared_ptr<const EagerPlan> plan = nullptr;  // null: there are no kernels for it
-  std::string reason = "";                          // why there is no plan, or why PyTorch refuses the arguments
-  std::string graph = "";                           // the ir::Graph of the plan as text
-  bool lasting = false;                             // it follows from the key alone: the cache may keep it
+  std::shared_ptr<const EagerPlan> plan = nullptr;  // Null if there are no kernels for it.
+  std::string reason = "";                          // Why there is no plan, or why PyTorch refuses the arguments.
+  std::string graph = "";                           // The ir::Graph of the plan as text.
+  bool lasting = false;  // True if the result depends on the key alone, so that the cache may keep it.
 };
 
-/// Entries of the cache. Either may be empty.
+/// Functions of the cache. Either may be empty.
 struct EntryStore {
-  std::function<std::string(const std::string& key)> find = {};  // "" when absent
+  std::function<std::string(const std::string& key)> find = {};  // Returns "" if there is no entry.
   std::function<void(const std::string& key, const std::string& entry)> store = {};
 };
 
-/// What holds for calls on one device at this moment.
+/// The state that plans for one device depend on at this moment.
 struct EagerContext {
-  std::string identity;  // all that a stored plan depends on beside its call; "": plans are neither stored nor looked up
+  // Everything that a stored plan depends on besides its call. "": plans are neither stored nor looked up.
+  std::string identity;
   exec::PlanOptions options;
   runtime::BinaryStore binaries;
   EntryStore entries;
 };
 
 struct EagerCompiler {
-  /// Compiles one op. Throws what is wrong, unless it is that there are no kernels. May take the GIL.
+  /// Compiles one op. If there are no kernels for it, the result says so; all other errors are thrown. May take the
+  /// GIL.
   std::function<CompiledOp(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const EagerArguments& arguments,
                            KeyLevel level)>
       compile;
-  /// Loads no compiler. May take the GIL.
+  /// Returns the context without importing the compiler. May take the GIL.
   std::function<EagerContext(int device)> context;
 };
 
-/// Without a compiler (the start, and TORCH_OCL_EAGER=cpu) nothing is compiled.
+/// Without a compiler (at the start, and with TORCH_OCL_EAGER=cpu), nothing is compiled.
 void set_eager_compiler(EagerCompiler compiler);
-/// Why ops could not be compiled, the latest reason of each.
+/// Returns the latest reason for each op that could not be compiled.
 std::map<std::string, std::string> eager_reasons();
-/// How many plans eager ops keep: a thousand exact ones at most, and one for each class of calls.
+/// The number of plans that eager ops keep: at most a thousand exact ones, and one per class of calls.
 int64_t eager_plan_count();
-/// Since the start of the process.
+/// Counters since the start of the process.
 struct EagerCounters {
-  int64_t compiled = 0;    // calls of the compiler
-  int64_t from_cache = 0;  // answers that the cache had
+  int64_t compiled = 0;    // Calls of the compiler.
+  int64_t from_cache = 0;  // Results found in the cache.
   int64_t stored = 0;
-  int64_t rejected = 0;  // entries that could not be read: they were compiled anew
+  int64_t rejected = 0;  // Entries that could not be read, so that the op was compiled again.
 };
 EagerCounters eager_counters();
-/// Drops them: each op is compiled anew when it is called next.
+/// Drops all plans. Each op is compiled again at its next call.
 void forget_eager_plans();
-/// The calling thread runs ops on the CPU from now: it is the one that compiles.
+/// Makes the calling thread run ops on the CPU from now on. Used for the thread that compiles.
 void never_compile_on_this_thread();
 
 enum class Outcome : uint8_t {
-  kRan,      // the results are on the stack; else nothing happened
-  kNone,     // there are no kernels for the op with these arguments
-  kRefused,  // PyTorch refuses the arguments: its kernel for the CPU says how
-  kTracing,  // the op is part of a compilation
+  kRan,      // The results are on the stack. With all other outcomes, nothing was changed.
+  kNone,     // There are no kernels for the op with these arguments.
+  kRefused,  // PyTorch refuses the arguments. Its CPU kernel gives the error message.
+  kTracing,  // The op is part of a compilation.
 };
-/// Runs the op if it can be compiled: takes the arguments from the stack and leaves the results there.
+/// Runs the op if it can be compiled. It then replaces the arguments on the stack by the results.
 Outcome run_compiled(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace ocl::aten

@@ -1,4 +1,5 @@
-// csrc/torch/eager_key.cpp: see eager_key.h. A key is a string of bytes: building and hashing it takes about a microsecond.
+// csrc/torch/eager_key.cpp: builds keys of eager calls. A key is a byte string; building and hashing it takes about a
+// microsecond.
 #include "csrc/torch/eager_key.h"
 
 #include <ATen/ATen.h>
@@ -16,7 +17,8 @@ namespace {
 
 class KeyWriter {
  public:
-  /// `device`: written as 0, and others not at all; none: devices have their numbers.
+  /// If `device` is set, that device is written as 0 and no other device is allowed. Otherwise devices are written by
+  /// their index.
   KeyWriter(KeyLevel level, std::optional<int> device) : level_(level), device_(device) { key_.reserve(256); }
 
   template <class T>
@@ -55,12 +57,12 @@ class KeyWriter {
   void device(const at::Device& device) {
     raw(device.type());
     if (!device_ || !device.is_privateuseone()) return raw(device.index());
-    // Without an index it is the current one.
+    // A device without an index is the current one.
     if (device.has_index() ? device.index() != *device_ : current_device() != *device_) elsewhere_ = true;
     raw(c10::DeviceIndex{0});
   }
 
-  /// Whether the key says all, with the numbers of devices left out.
+  /// False if a device other than `device` occurred, so that the key does not describe the call.
   bool is_complete() const { return !elsewhere_; }
   std::string take() { return std::move(key_); }
 
@@ -72,7 +74,7 @@ class KeyWriter {
       raw(t.item<int64_t>());
   }
 
-  /// 0 and 1 as such; others by the order in which they first occurred: equal sizes stay equal.
+  /// Writes sizes 0 and 1 as they are. Other sizes are numbered by their first occurrence, so equal sizes stay equal.
   void size_class(int64_t size) {
     if (size <= 1) return tag(size == 0 ? '0' : '1');
     const auto found = std::find(seen_.begin(), seen_.end(), size);
@@ -81,7 +83,7 @@ class KeyWriter {
     if (found == seen_.end()) seen_.push_back(size);
   }
 
-  /// The order of the dimensions of a dense tensor, else its strides.
+  /// Writes the order of dimensions of a dense tensor, or the strides of another.
   void stride_class(const at::Tensor& t) {
     if (t.is_contiguous()) return tag('c');
     if (!t.is_non_overlapping_and_dense()) {
@@ -103,14 +105,14 @@ class KeyWriter {
   std::vector<int64_t> seen_;
 };
 
-/// Two arguments that are one tensor, or two views of exactly the same elements.
+/// True if two arguments are the same tensor, or views of exactly the same elements.
 bool is_same(const at::Tensor& a, const at::Tensor& b) {
   return a.unsafeGetTensorImpl() == b.unsafeGetTensorImpl() ||
          (a.numel() > 0 && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
           a.const_data_ptr() == b.const_data_ptr());
 }
 
-/// What the user allows in products and convolutions of float32; lowering/graph.py asks for the same.
+/// Whether the user allows TF32 in products and in convolutions of float32. lowering/graph.py reads the same settings.
 char precision() {
   const at::Context& context = at::globalContext();
   const auto allows = [&](at::Float32Op op) {
@@ -119,7 +121,7 @@ char precision() {
   return static_cast<char>('0' + allows(at::Float32Op::MATMUL) + 2 * allows(at::Float32Op::CONV));
 }
 
-/// What the user set for the whole process and a trace reads.
+/// Writes process-wide settings of the user that a trace reads.
 void write_settings(KeyWriter& key) {
   const at::Context& context = at::globalContext();
   key.tag(precision());
@@ -172,13 +174,15 @@ bool is_host_scalar(const at::Tensor& tensor) { return tensor.device().is_cpu() 
 EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   EagerArguments result;
   const size_t count = op.schema().arguments().size();
-  // Optimizers: what is derived from their other numbers (1 - beta^step) needs all digits of these.
+  // In optimizers, only the learning rate varies. Values derived from their other numbers (1 - beta^step) need all
+  // digits of them.
   if (const std::optional<int> rate = op.schema().argumentIndexWithName("lr")) {
     result.free = *rate;
     result.varies = true;
   }
-  std::unordered_multimap<const void*, int> data;  // of the tensors so far: leaves
-  std::vector<int> floats;                         // different ones of the argument at hand: leaves
+  // Address -> leaf, for the tensors so far.
+  std::unordered_multimap<const void*, int> data;
+  std::vector<int> floats;  // Leaves with different floats in the current argument.
   const auto add = [&](const c10::IValue& value, int argument) {
     const int leaf = static_cast<int>(result.leaves.size());
     int same = leaf;
@@ -198,7 +202,7 @@ EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& s
     }
     if (value.isDouble()) {
       if (result.free < 0 || result.free == argument) result.has_floats = true;
-      // Equal numbers of a list (step sizes of many parameters) are one.
+      // Equal numbers of a list, such as step counts of many parameters, count as one.
       for (const int first : floats)
         if (result.leaves[first].toDouble() == value.toDouble() && same == leaf) same = first;
       if (same == leaf) floats.push_back(leaf);
@@ -225,7 +229,7 @@ EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& s
 std::string key_of(const c10::OperatorHandle& op, const EagerArguments& arguments, KeyLevel level) {
   KeyWriter key(level, std::nullopt);
   write_settings(key);
-  key.raw(&op.schema());  // a registered schema stays where it is
+  key.raw(&op.schema());  // The address of a registered schema does not change.
   key.raw(level);
   write_call(key, arguments, level);
   return key.take();

@@ -1,4 +1,4 @@
-// csrc/torch/eager_key.h: the arguments of one eager call as a flat list of leaves, and the key under which its plan is kept.
+// csrc/torch/eager_key.h: the arguments of an eager call as a flat list of leaves, and the key of its plan.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -9,32 +9,37 @@
 
 namespace ocl::aten {
 
-/// How much of a call its plan depends on. A plan of a higher level serves more calls and knows less of each.
+/// How much of a call its plan depends on. A plan of a higher level serves more calls but knows less about each.
 enum class KeyLevel : uint8_t {
-  kExact,    // every size and every number
-  kNumbers,  // floats are arguments of the plan; of an optimizer's, those of its learning rate alone
-  kSizes,    // so are sizes; ranks, sizes of 1 and which sizes are equal still count
+  kExact,  // All sizes and all numbers.
+  // Floats are arguments of the plan. In optimizers, this holds only for the learning rate.
+  kNumbers,
+  // Sizes are arguments too. The key still has ranks, sizes of 1, and which sizes are equal.
+  kSizes,
 };
 
-/// The arguments in schema order, with the elements of lists; None is a leaf too.
+/// The arguments in the order of the schema, with lists flattened. None is a leaf too.
 struct EagerArguments {
   std::vector<c10::IValue> leaves;
-  std::vector<int> argument;  // of each leaf, by position in the schema
-  std::vector<int> same;      // first leaf that is the same tensor, or the same float of a list; usually the leaf itself
-  int free = -1;              // the argument whose floats may vary, -1 for all
-  bool has_floats = false;    // some leaf is not part of a key of level kNumbers
-  bool varies = false;        // such a leaf is of a kind that changes with every call: a learning rate, a list of numbers
-  bool supported = true;      // false: complex numbers, sparse tensors, CPU tensors with elements to copy
+  std::vector<int> argument;  // For each leaf, the position of its argument in the schema.
+  // For each leaf, the first leaf that is the same tensor, or the same float of a list. Usually the leaf itself.
+  std::vector<int> same;
+  int free = -1;            // The argument whose floats may vary. -1: all arguments.
+  bool has_floats = false;  // True if a key of level kNumbers ignores some leaf.
+  // True if such a leaf changes with every call, like a learning rate or a list of numbers.
+  bool varies = false;
+  bool supported = true;  // False for complex numbers, sparse tensors, and CPU tensors with elements to copy.
 };
 
 EagerArguments flatten(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
 std::string key_of(const c10::OperatorHandle& op, const EagerArguments& arguments, KeyLevel level);
-/// The same for a call on `device` in any process: without addresses and numbers of devices. "" if a tensor is on another one.
+/// Returns the key of a call on `device` for any process, without addresses and device numbers. "" if a tensor is on
+/// another device.
 std::string portable_key_of(const c10::OperatorHandle& op, const EagerArguments& arguments, KeyLevel level, int device);
-/// The device that the arguments name, the current one if they name none.
+/// The device that the arguments name, or the current device.
 int device_of(const EagerArguments& arguments);
 
-/// A tensor whose one element is a number: a Python number that met a tensor, or a CPU scalar.
+/// True for a tensor that stands for a number: a Python number combined with a tensor, or a CPU scalar.
 bool is_host_scalar(const at::Tensor& tensor);
 
 }  // namespace ocl::aten

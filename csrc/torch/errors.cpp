@@ -1,4 +1,4 @@
-// csrc/torch/errors.cpp: see errors.h.
+// csrc/torch/errors.cpp: converts ocl::Error to Python exceptions.
 #include "csrc/torch/errors.h"
 
 #include <c10/util/Exception.h>

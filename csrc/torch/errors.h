@@ -1,5 +1,5 @@
-// csrc/torch/errors.h: an ocl::Error on its way into torch: out of memory becomes torch.OutOfMemoryError, the rest the class of
-// its kind in torch_ocl_compile/errors.py.
+// csrc/torch/errors.h: hands an ocl::Error on to torch. Out of memory becomes torch.OutOfMemoryError. Every other kind
+// becomes its class in torch_ocl_compile/errors.py.
 #pragma once
 
 #include <utility>
@@ -8,12 +8,13 @@
 
 namespace ocl::aten {
 
-/// Sets Python's error indicator to the class of `error`'s kind. The GIL is held.
+/// Sets Python's error indicator to the class of `error`'s kind. The caller holds the GIL.
 void set_python_error(const Error& error);
-/// Rethrows `error` as what torch hands to Python. Takes the GIL for a moment.
+/// Throws the exception that torch passes on to Python. Takes the GIL for a moment.
 [[noreturn]] void rethrow(const Error& error);
 
-/// Runs `body`. Everything torch calls that can meet the runtime goes through this.
+/// Runs `body` and converts its errors. Every function that torch calls and that may use the runtime does its work in
+/// here.
 template <class Body>
 decltype(auto) at_boundary(Body&& body) {
   try {

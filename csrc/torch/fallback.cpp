@@ -1,6 +1,7 @@
-// csrc/torch/fallback.cpp: ops without a kernel of ours are compiled (eager.h), or else run on the CPU: inputs are copied
-// there, results back. Each of the latter is counted and warned of once. Random ops draw from a CPU generator that follows from
-// our generator's (seed, offset), and so are reproducible; those of other libraries that take no generator draw from the CPU's.
+// csrc/torch/fallback.cpp: runs ops that have no native kernel. They are compiled (eager.h), or else run on the CPU
+// with copies there and back. Each run on the CPU is counted, and each such op gets one warning. Random ops that run on
+// the CPU draw from a CPU generator seeded by our generator's (seed, offset), so they are reproducible. Random ops of
+// other libraries that take no generator draw from the CPU's.
 #include "csrc/torch/fallback.h"
 
 #include <ATen/MemoryOverlap.h>
@@ -34,7 +35,7 @@ std::map<std::string, int64_t> g_counts;
 std::atomic<bool> g_warn{true};
 std::atomic<bool> g_forbidden{false};
 
-/// The ocl device among the arguments; the current one if there is none.
+/// The ocl device of the first such argument; the current device if there is none.
 int device_in(const torch::jit::Stack& stack, size_t arguments) {
   for (size_t i = stack.size() - arguments; i < stack.size(); ++i) {
     const c10::IValue& value = stack[i];
@@ -51,7 +52,7 @@ int device_in(const torch::jit::Stack& stack, size_t arguments) {
 constexpr std::array<std::string_view, 6> kMixedDevices = {"aten::index",      "aten::index_put",     "aten::_index_put_impl_",
                                                            "aten::index_put_", "aten::_unsafe_index", "aten::_ctc_loss"};
 
-/// Throws ConfigError when arguments lie on different devices; a CPU tensor of no dimensions counts as a number.
+/// ConfigError if arguments are on different devices. A CPU tensor without dimensions counts as a number.
 void check_devices(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   const auto& arguments = op.schema().arguments();
   if (std::find(kMixedDevices.begin(), kMixedDevices.end(), op.schema().name()) != kMixedDevices.end()) return;
@@ -74,7 +75,7 @@ void check_devices(const c10::OperatorHandle& op, const torch::jit::Stack& stack
   }
 }
 
-/// Philox counters that cover the numbers an op can draw: at most one per element of its largest tensor, and per argument.
+/// Number of Philox counters that an op may need: at most one per element of its largest tensor.
 uint64_t counters_for(const torch::jit::Stack& stack, size_t arguments) {
   int64_t most = 1;
   for (size_t i = stack.size() - arguments; i < stack.size(); ++i)
@@ -82,7 +83,7 @@ uint64_t counters_for(const torch::jit::Stack& stack, size_t arguments) {
   return static_cast<uint64_t>(most);
 }
 
-/// "float32[2, 3], float32[3]": the tensors among the arguments.
+/// The tensors among the arguments: "float32[2, 3], float32[3]".
 std::string describe_tensors(const torch::jit::Stack& stack, size_t arguments) {
   std::ostringstream text;
   const char* separator = "";
@@ -115,7 +116,7 @@ std::string describe_tensors(const torch::jit::Stack& stack, size_t arguments) {
   throw raised;
 }
 
-/// Runs the op on the CPU. Takes the arguments from the stack and leaves the results there.
+/// Runs the op on the CPU. Replaces the arguments on the stack by the results.
 void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (!op.hasTag(at::Tag::nondeterministic_seeded)) return at::native::cpu_fallback(op, stack);
   const auto& arguments = op.schema().arguments();
@@ -130,7 +131,7 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     return at::native::cpu_fallback(op, stack);
   }
   if (op.operator_name() == c10::OperatorName("aten::native_dropout", "")) {
-    // The only op of PyTorch's that draws without a generator: in terms of bernoulli_, which takes one.
+    // This is PyTorch's only random op without a generator. The CPU version uses bernoulli_, which takes one.
     const auto input = torch::jit::peek(*stack, 0, 3).toTensor();
     const auto p = torch::jit::peek(*stack, 1, 3).toDouble();
     const auto train = torch::jit::peek(*stack, 2, 3).toOptional<bool>();
@@ -141,11 +142,12 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   at::native::cpu_fallback(op, stack);
 }
 
-// Ops that PyTorch lets write to an expanded tensor, with a warning that it may stop to.
+// PyTorch lets these ops write to an expanded tensor, with a warning that this may end.
 constexpr std::array<std::string_view, 4> kIntoExpanded = {"aten::masked_fill_", "aten::index_fill_", "aten::index_put_",
                                                            "aten::_index_put_impl_"};
 
-/// Such an op on an expanded tensor, on the CPU: what it leaves there depends on the order of its writes. False: it is another.
+/// Runs such an op on an expanded tensor on the CPU, because the result depends on the order of its writes. Returns
+/// false for other calls.
 bool wrote_into_expanded(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (std::find(kIntoExpanded.begin(), kIntoExpanded.end(), op.schema().name()) == kIntoExpanded.end()) return false;
   const size_t first = stack->size() - op.schema().arguments().size();
@@ -154,7 +156,7 @@ bool wrote_into_expanded(const c10::OperatorHandle& op, torch::jit::Stack* stack
   const std::string name = c10::toString(op.operator_name());
   if (g_forbidden) forbid(name, describe_tensors(*stack, op.schema().arguments().size()));
   count_fallback(name);
-  at::Tensor memory = target;  // each element once
+  at::Tensor memory = target;  // Has each element once.
   for (int64_t d = 0; d < target.dim(); ++d)
     if (target.stride(d) == 0) memory = memory.narrow(d, 0, 1);
   const at::Tensor written = memory.cpu();
@@ -190,7 +192,7 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (forbidden && outcome == Outcome::kNone) forbid(name, tensors);
   if (!forbidden) count_fallback(name);
   run_on_cpu(op, stack);
-  // What PyTorch was thought to refuse has thrown, as it has to.
+  // If PyTorch refused the arguments, run_on_cpu has thrown its error, as it should.
   if (forbidden) forbid(name, tensors);
 }
 
@@ -223,9 +225,9 @@ void set_fallback_forbidden(bool on) { g_forbidden = on; }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
 
-/// Ops that torch decomposes on a device without kernels for them, though one plan computes each: ops on lists of tensors,
-/// norms, and gradients that the decomposition would round after each step. ldexp is one of them, because torch 2.11 looks for
-/// integer exponents' kernels among its own alone.
+/// Registers ops that torch would decompose on a device without kernels for them, although one plan can compute each:
+/// ops on lists of tensors, norms, and gradients that the decomposition would round after each step. ldexp is here
+/// because torch 2.11 looks for kernels with integer exponents only among its own.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   constexpr std::array<std::string_view, 8> kWhole = {
       "aten::native_layer_norm", "aten::native_group_norm",      "aten::embedding", "aten::mish_backward",

@@ -1,4 +1,4 @@
-// csrc/torch/fallback.h: what ran on the CPU instead, by op.
+// csrc/torch/fallback.h: runs ops without a native kernel, and counts those that ran on the CPU.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -10,14 +10,14 @@
 
 namespace ocl::aten {
 
-/// Runs the op compiled if it can be, else on the CPU, counted. Takes the arguments from the stack and leaves the results
-/// there.
+/// Runs the op compiled if possible, otherwise on the CPU, which is counted. Replaces the arguments on the stack by the
+/// results.
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 std::map<std::string, int64_t> fallback_counts();
 void reset_fallback_counts();
 void set_fallback_warnings(bool on);
-/// Whether an op that would run on the CPU throws a FallbackError instead (the option `fallback`).
+/// If on, an op that would run on the CPU throws FallbackError (option `fallback`).
 void set_fallback_forbidden(bool on);
 
 }  // namespace ocl::aten

@@ -1,4 +1,4 @@
-// csrc/torch/generator.cpp: see generator.h.
+// csrc/torch/generator.cpp: random generators of the devices; see generator.h.
 #include "csrc/torch/generator.h"
 
 #include <ATen/ATen.h>
@@ -18,12 +18,12 @@ namespace {
 
 constexpr int64_t kStateBytes = 16;
 
-// The default generators: made when the devices are known; a seed given before that waits here.
+// The default generators are made when the devices are known. g_first_seed keeps a seed that was set before.
 std::mutex g_generator_mutex;
 std::vector<at::Generator>* g_defaults = nullptr;
 uint64_t g_first_seed = c10::default_rng_seed_val;
 
-/// One step of splitmix64: a bijection that spreads neighbouring inputs over all bits.
+/// One step of splitmix64, a bijection that distributes neighbouring inputs over all bits.
 uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -82,10 +82,10 @@ OclGenerator* OclGenerator::clone_impl() const {
 
 const at::Generator& default_generator(int device) {
   if (device < 0) device = current_device();
-  at_boundary([&] { device_at(device); });  // the index exists
+  at_boundary([&] { device_at(device); });  // Throws if there is no such index.
   const std::lock_guard lock(g_generator_mutex);
   if (g_defaults == nullptr) {
-    g_defaults = new std::vector<at::Generator>;  // outlives every tensor
+    g_defaults = new std::vector<at::Generator>;  // Never destroyed, so that it outlives every tensor.
     for (int i = 0; i < device_count(); ++i) {
       g_defaults->push_back(at::make_generator<OclGenerator>(static_cast<c10::DeviceIndex>(i)));
       g_defaults->back().set_current_seed(g_first_seed);

@@ -17,14 +17,14 @@ class OclGenerator final : public c10::GeneratorImpl {
 
   void set_current_seed(uint64_t seed) override;
   uint64_t current_seed() const override { return seed_; }
-  uint64_t seed() override;  // draws a fresh seed, sets and returns it
+  uint64_t seed() override;  // Draws a new seed, sets it and returns it.
   void set_offset(uint64_t offset) override { offset_ = offset; }
   uint64_t get_offset() const override { return offset_; }
-  /// 16 bytes on the CPU: seed, offset, both little-endian uint64.
+  /// The state as 16 bytes on the CPU: seed and offset, both little-endian uint64.
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
   void set_state(const c10::TensorImpl& state) override;
 
-  /// (seed, first of `count` counters that are the caller's alone). Takes the generator's lock.
+  /// Reserves `count` counters for the caller. Returns (seed, first counter). Takes the generator's lock.
   std::pair<uint64_t, uint64_t> reserve(uint64_t count);
 
  private:
@@ -33,11 +33,11 @@ class OclGenerator final : public c10::GeneratorImpl {
 };
 
 const at::Generator& default_generator(int device);
-/// Seeds the default generators of all devices, without setting the devices up.
+/// Seeds the default generators of all devices. Does not set the devices up.
 void seed_default_generators(uint64_t seed);
-/// The generator that a random op should draw from: the given one, checked, or the device's default.
+/// The generator for a random op: the given one, if it is valid, or the device's default.
 OclGenerator& generator_for(const std::optional<at::Generator>& given, int device);
-/// A CPU generator whose numbers follow from (seed, counter) alone: for random ops that run on the CPU.
+/// A CPU generator whose numbers depend only on (seed, counter), for random ops that run on the CPU.
 at::Generator cpu_generator(uint64_t seed, uint64_t counter);
 
 }  // namespace ocl::aten

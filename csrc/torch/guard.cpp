@@ -1,5 +1,5 @@
-// csrc/torch/guard.cpp: devices, streams and events as torch's generic code drives them. A stream is a queue, its id the
-// queue's number; an event is a marker in a queue.
+// csrc/torch/guard.cpp: lets torch's generic code handle devices, streams and events. A stream is a queue, and its id
+// is the queue's number. An event is a marker in a queue.
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/headeronly/version.h>
@@ -26,7 +26,7 @@ class OclGuard final : public c10::impl::DeviceGuardImplInterface {
   void setDevice(c10::Device device) const override {
     note_thread();
     if (device.index() < 0 || device.index() == current_device()) return;
-    at_boundary([&] { device_at(device.index()); });  // the index exists
+    at_boundary([&] { device_at(device.index()); });  // Throws if there is no such index.
     set_current_device(device.index());
   }
   void uncheckedSetDevice(c10::Device device) const noexcept override { set_current_device(device.index()); }
@@ -64,7 +64,7 @@ class OclGuard final : public c10::impl::DeviceGuardImplInterface {
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag flag) const override {
     at_boundary([&] {
-      // BACKEND_DEFAULT is enable_timing=True
+      // BACKEND_DEFAULT stands for enable_timing=True.
       auto fresh = std::make_unique<runtime::Event>(queue_of(stream), flag == c10::EventFlag::BACKEND_DEFAULT);
       delete event_of(*event);
       *event = fresh.release();

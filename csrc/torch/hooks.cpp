@@ -1,4 +1,5 @@
-// csrc/torch/hooks.cpp: what torch's core asks of an accelerator by name: availability, generators, pinned memory, resizing.
+// csrc/torch/hooks.cpp: the hooks that torch's core calls for an accelerator: availability, generators, pinned memory,
+// resizing.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 
 #include "csrc/runtime/allocator.h"

@@ -1,5 +1,5 @@
-// csrc/torch/host_allocator.cpp: pinned blocks in size classes (powers of two). A freed block waits in `pending` for the copies
-// that read or write it, then may be handed out again.
+// csrc/torch/host_allocator.cpp: pinned blocks whose sizes are powers of two. A freed block waits in `pending` for the
+// copies that read or write it. Then it can be reused.
 #include "csrc/torch/host_allocator.h"
 
 #include <bit>
@@ -19,7 +19,8 @@ namespace {
 
 struct Block {
   runtime::PinnedBlock memory;
-  std::map<runtime::Queue*, runtime::EventHandle> events;  // of each queue, the last copy that reads or writes it
+  // For each queue, the last copy that reads or writes the block.
+  std::map<runtime::Queue*, runtime::EventHandle> events;
 };
 
 class OclHostAllocator final : public at::HostAllocator {
@@ -29,7 +30,7 @@ class OclHostAllocator final : public at::HostAllocator {
     Block* block = at_boundary([&] { return take(std::bit_ceil(std::max(bytes, runtime::PinnedBlock::kPageBytes))); });
     return {block->memory.address(), block, &OclHostAllocator::release, at::kCPU};
   }
-  at::DeleterFnPtr raw_deleter() const override { return nullptr; }  // data is not the context
+  at::DeleterFnPtr raw_deleter() const override { return nullptr; }  // The data pointer is not the context.
   void copy_data(void* dst, const void* src, size_t bytes) const override { std::memcpy(dst, src, bytes); }
 
   bool record_event(void* address, void*, c10::Stream stream) override {
@@ -132,7 +133,8 @@ class OclHostAllocator final : public at::HostAllocator {
 };
 
 OclHostAllocator& allocator() {
-  static auto* instance = new OclHostAllocator;  // outlives every tensor
+  // Never destroyed, so that it outlives every tensor.
+  static auto* instance = new OclHostAllocator;
   return *instance;
 }
 

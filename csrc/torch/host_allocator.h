@@ -1,4 +1,4 @@
-// csrc/torch/host_allocator.h: pinned host memory: what a device copies from and to without waiting for the host.
+// csrc/torch/host_allocator.h: pinned host memory, which a device reads and writes while the host goes on.
 #pragma once
 
 #include <ATen/core/CachingHostAllocator.h>
@@ -9,10 +9,10 @@ namespace ocl::aten {
 
 at::HostAllocator* host_allocator();
 bool is_pinned(const void* address) noexcept;
-/// Keeps the pinned block that holds `address` from being reused before what `queue` has enqueued so far is done.
-/// False when the address is not pinned.
+/// Prevents reuse of the pinned block at `address` until the work that `queue` has enqueued so far is done. Returns
+/// false if the address is not pinned.
 bool hold_until_done(const void* address, runtime::Queue& queue);
-/// Events of copies that pinned blocks wait for, done ones included.
+/// Number of events that pinned blocks wait for, including those that are done.
 size_t pinned_events();
 
 }  // namespace ocl::aten

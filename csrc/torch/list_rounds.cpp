@@ -1,4 +1,4 @@
-// csrc/torch/list_rounds.cpp: splits the lists of an in-place op so that no call has entries that share memory.
+// csrc/torch/list_rounds.cpp: splits the lists of an in-place op, so that the entries of each call share no memory.
 #include "csrc/torch/list_rounds.h"
 
 #include <ATen/MemoryOverlap.h>
@@ -24,7 +24,7 @@ bool share(const std::vector<at::Tensor>& some, const std::vector<at::Tensor>& o
   });
 }
 
-/// The part of a list with the given positions; what is no list of that length stays whole.
+/// The elements of a list at the given positions. A value that is no list of that length is returned as it is.
 c10::IValue part_of(const c10::IValue& value, size_t length, const std::vector<size_t>& positions) {
   if (!value.isList() || value.toListRef().size() != length) return value;
   c10::impl::GenericList part(value.toList().elementType());
@@ -47,7 +47,7 @@ bool ran_in_rounds(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     const std::vector<at::Tensor> tensors = value.toTensorVector();
     for (size_t i = 0; i < entries.size(); ++i) (is_written ? entries[i].written : entries[i].read).push_back(tensors[i]);
   }
-  std::vector<std::vector<size_t>> rounds;  // positions of the entries of each
+  std::vector<std::vector<size_t>> rounds;  // For each round, the positions of its entries.
   std::vector<size_t> round(entries.size(), 0);
   for (size_t i = 0; i < entries.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {

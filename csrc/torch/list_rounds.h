@@ -1,4 +1,4 @@
-// csrc/torch/list_rounds.h: an in-place op over lists of tensors (_foreach_add_) whose entries share memory.
+// csrc/torch/list_rounds.h: runs an in-place op over lists of tensors (_foreach_add_) whose entries share memory.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -6,9 +6,9 @@
 
 namespace ocl::aten {
 
-/// Calls the op several times, each with entries that share no memory with one that is written, in the order of the lists: a
-/// later entry sees what an earlier one wrote, as on the CPU. False, and nothing is done, if the op is another or no entries
-/// share memory.
+/// Calls the op several times. In each call, no entry shares memory with one that is written. The order of the lists is
+/// kept, so a later entry sees what an earlier one wrote, as on the CPU. Returns false and does nothing if no entries
+/// share memory, or for other ops.
 bool ran_in_rounds(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace ocl::aten

@@ -1,6 +1,6 @@
-// csrc/torch/nn_ops.cpp: eager ops that cannot take the general fallback: convolution, attention, LSTM and GRU cells, which
-// torch sends to a private device under names that the CPU has no kernel for, and batch norm, whose schema hides what it
-// writes. What cannot be compiled runs on the CPU by the plain formula, counted as a fallback.
+// csrc/torch/nn_ops.cpp: eager ops that cannot use the general fallback. torch calls convolution, attention, and LSTM
+// and GRU cells of a private device by names for which the CPU has no kernel. The schema of batch norm hides what it
+// writes. If such an op cannot be compiled, it runs on the CPU by its plain formula, which counts as a fallback.
 #include <ATen/ATen.h>
 #include <ATen/native/transformers/attention.h>
 #include <torch/library.h>
@@ -20,8 +20,9 @@ namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-constexpr int64_t kMath = 0, kOverrideable = 4;  // at::sdp::SDPBackend
-constexpr int64_t kWhenTraced = -1;              // one op for the compiler; eager attention is compiled op by op
+constexpr int64_t kMath = 0, kOverrideable = 4;  // Values of at::sdp::SDPBackend.
+// The default choice: while tracing, attention is one op for the compiler; in eager mode it is compiled op by op.
+constexpr int64_t kWhenTraced = -1;
 std::atomic<int64_t> g_sdp_choice{kWhenTraced};
 
 bool is_traced(const at::Tensor& t) {
@@ -53,7 +54,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Te
   return {back(gi, input.device()), back(gw, input.device()), back(gb, input.device())};
 }
 
-/// Not left to the general fallback: it writes running_mean and running_var, but its schema does not say so.
+/// The general fallback would not copy running_mean and running_var back, because the schema does not say that they are
+/// written.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm(const at::Tensor& input, const OptionalTensor& weight,
                                                           const OptionalTensor& bias, const OptionalTensor& running_mean,
                                                           const OptionalTensor& running_var, bool training, double momentum,
@@ -67,9 +69,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm(const at::Tensor& inpu
   return {back(out, input.device()), back(save_mean, input.device()), back(save_invstd, input.device())};
 }
 
-// Attention: S = scale Q K^T + bias, P = softmax(S), O = dropout(P) V. Heads of K and V may be fewer than those of Q (GQA).
+// Attention: S = scale Q K^T + bias, P = softmax(S), O = dropout(P) V. K and V may have fewer heads than Q (GQA).
 struct Attention {
-  at::Tensor q, k, v, bias;  // float on the CPU, K and V with Q's number of heads
+  at::Tensor q, k, v, bias;  // Float tensors on the CPU. K and V are expanded to Q's number of heads.
   int64_t group = 1;
   double scale = 1;
 
@@ -105,7 +107,7 @@ Attention attention_inputs(const at::Tensor& q, const at::Tensor& k, const at::T
   return a;
 }
 
-/// 0 or 1 / (1 - p) per element of P, from the state that forward returned.
+/// The dropout factor of each element of P, 0 or 1 / (1 - p), from the random state that forward returned.
 at::Tensor dropout_mask(const at::Tensor& like, double p, uint64_t seed, uint64_t offset) {
   return at::empty_like(like).bernoulli_(1 - p, cpu_generator(seed, offset)).div_(1 - p);
 }
@@ -118,7 +120,8 @@ attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const O
   const at::Tensor scores = a.scores(causal);
   const at::Tensor lse = scores.logsumexp(-1);
   at::Tensor probabilities = (scores - lse.unsqueeze(-1)).exp();
-  if (a.bias.defined()) probabilities = probabilities.nan_to_num(0.0);  // rows that see nothing
+  // Rows whose keys are all masked.
+  if (a.bias.defined()) probabilities = probabilities.nan_to_num(0.0);
   uint64_t seed = 0, offset = 0;
   if (p > 0) {
     std::tie(seed, offset) = reserve_philox(q.device().index(), probabilities.numel());
@@ -165,7 +168,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
   return {like(gq, q), like(gk, k), like(gv, v), gb};
 }
 
-// LSTM and GRU cells. The workspace is ours: what backward needs, along the last dimension.
+// LSTM and GRU cells. The workspace holds what backward needs, along the last dimension.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(const at::Tensor& input_gates, const at::Tensor& hidden_gates,
                                                          const at::Tensor& cx, const OptionalTensor& input_bias,
                                                          const OptionalTensor& hidden_bias) {
@@ -229,7 +232,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_
 
 int64_t choose_sdp(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const OptionalTensor&, double, bool,
                    std::optional<double>, bool) {
-  // torch.nn.attention.sdpa_kernel(...) of the caller comes first. The op has a batch and heads, the same for all operands.
+  // The caller's torch.nn.attention.sdpa_kernel(...) decides first. The op needs batch and heads, equal for all
+  // operands.
   const bool fits = q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && q.sym_size(0) == k.sym_size(0) &&
                     q.sym_size(0) == v.sym_size(0) && k.sym_size(1) == v.sym_size(1);
   int64_t choice = g_sdp_choice;
@@ -241,7 +245,7 @@ void set_sdp_choice(int64_t choice) { g_sdp_choice = choice; }
 
 namespace {
 
-/// The kernel of an op that is compiled where possible, and otherwise computed by a function above.
+/// A boxed kernel that runs the op compiled if possible. Otherwise it calls `Function`, one of those above.
 template <class Function>
 void compiled_or(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (run_compiled(op, stack) == Outcome::kRan) return;

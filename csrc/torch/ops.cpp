@@ -1,4 +1,4 @@
-// csrc/torch/ops.cpp: the native eager ops: allocate, view, resize. All else is copy.cpp, or falls back (fallback.cpp).
+// csrc/torch/ops.cpp: native eager ops: allocate, view, resize. Copies are in copy.cpp. All other ops use fallback.cpp.
 #include <ATen/EmptyTensor.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/Resize.h>
@@ -28,7 +28,7 @@ int index_of(const std::optional<at::Device>& device) {
   return device.has_value() && device->index() >= 0 ? device->index() : current_device();
 }
 
-/// A tensor on a device that holds no elements yet; sizes and strides are set by the caller.
+/// A tensor on a device, with memory of `bytes` bytes but no elements. The caller sets sizes and strides.
 at::Tensor with_storage(size_t bytes, at::ScalarType dtype, int device) {
   check_dtype(device, dtype, "aten::empty");
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, allocate_on(device, bytes),
@@ -122,8 +122,8 @@ at::Tensor reshape_alias(const at::Tensor& self, c10::SymIntArrayRef size, c10::
   return at::native::_reshape_alias(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
 }
 
-/// `parameter.data = tensor` across devices: Module.to() then keeps its parameters, and with them shared weights and the
-/// optimizers that hold them.
+/// Allows `parameter.data = tensor` across devices. Module.to() then keeps its Parameter objects, which optimizers and
+/// shared weights refer to.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
   const auto plain = [](const at::Tensor& t) {
     return t.layout() == at::kStrided && (t.is_cpu() || t.is_privateuseone()) && !t.key_set().has(c10::DispatchKey::Python);

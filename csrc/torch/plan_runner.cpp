@@ -1,4 +1,4 @@
-// csrc/torch/plan_runner.cpp: torch tensors -> addresses -> exec::run -> torch tensors.
+// csrc/torch/plan_runner.cpp: calls exec::run with the addresses of torch tensors, and makes tensors of the results.
 #include "csrc/torch/plan_runner.h"
 
 #include <c10/core/DeviceGuard.h>
@@ -20,14 +20,14 @@ constexpr std::pair<ir::DType, at::ScalarType> kTypes[] = {{ir::DType::kBool, at
                                                            {ir::DType::kF16, at::kHalf},  {ir::DType::kBF16, at::kBFloat16},
                                                            {ir::DType::kF32, at::kFloat}, {ir::DType::kF64, at::kDouble}};
 
-constexpr size_t kPattern = 128;     // bytes: the most that one fill takes
-constexpr size_t kMostFilled = 512;  // bytes of a CPU tensor that fills may upload
+constexpr size_t kPattern = 128;     // Largest pattern of one fill in bytes.
+constexpr size_t kMostFilled = 512;  // Fills upload CPU tensors of up to this many bytes.
 
 bool is_small_host_tensor(const at::Tensor& tensor) {
   return tensor.is_cpu() && (tensor.numel() == 1 || (tensor.is_contiguous() && tensor.nbytes() <= kMostFilled));
 }
 
-/// Device copies of the small CPU tensors of one call; given back when everything is enqueued.
+/// Device copies of the small CPU tensors of one call. They are freed when everything is enqueued.
 struct Uploads {
   runtime::Device& device;
   int stream;
@@ -40,7 +40,7 @@ struct Uploads {
     const runtime::Location at = device.allocator().resolve(address);
     runtime::Queue& queue = device.queue(stream);
     const char* host = static_cast<const char*>(values.const_data_ptr());
-    // A fill takes its pattern at the call, so the host values may change at once. Patterns are powers of two.
+    // A fill copies its pattern before it returns, so the host values may change at once. Patterns are powers of two.
     for (size_t done = 0, step = kPattern; done < bytes; done += step) {
       while (step > bytes - done) step /= 2;
       queue.fill(at.mem, at.offset_bytes + done, step, host + done, step);
@@ -81,7 +81,8 @@ at::Tensor at_address(const exec::CallOperand& operand, int device) {
       where);
 }
 
-/// A part of a result's memory. Autograd must not know it as a view: it forbids to write to a view that a custom function made.
+/// A part of a result's memory. It must be no view for autograd, which forbids writing to a view that a custom function
+/// made.
 at::Tensor part_of(const at::Tensor& whole, const exec::TensorShape& shape) {
   at::Tensor part = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(whole.storage()), whole.key_set(), whole.dtype());
   part.unsafeGetTensorImpl()->set_sizes_and_strides(shape.sizes, shape.strides, whole.storage_offset() + shape.offset);
@@ -152,7 +153,8 @@ std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>&
   exec::run(plan, addresses, output_addresses, handler, stream);
 
   std::vector<at::Tensor> outputs;
-  std::vector<bool> given(allocated.size(), false);  // the caller may change the shape of one result without that of another
+  // A base may be given out only once: the caller may change the shape of one result but not of another.
+  std::vector<bool> given(allocated.size(), false);
   outputs.reserve(graph.outputs.size());
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     const exec::BufferSource source = exec::source_of(plan, graph.outputs[i].buffer);

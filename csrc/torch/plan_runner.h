@@ -1,4 +1,4 @@
-// csrc/torch/plan_runner.h: one call of a compiled graph on torch tensors.
+// csrc/torch/plan_runner.h: calls a compiled graph with torch tensors.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -10,16 +10,16 @@
 
 namespace ocl::aten {
 
-/// An aten op run eagerly in the middle of a plan: operands in, results out.
+/// An aten op that runs eagerly in the middle of a plan. It maps operands to results.
 using EagerCall = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 
-/// Enqueues the plan on the current stream of its device; returns one tensor per graph output and waits for nothing.
-/// `symbols` are the graph's sizes; `inputs` its tensors: on the plan's device, or small CPU tensors, whose values are
-/// uploaded with the call. Throws ConfigError for a tensor on another device or of another dtype.
+/// Enqueues the plan on the current stream of its device, without waiting. Returns a tensor per graph output. `symbols`
+/// are the sizes of the graph. `inputs` are its tensors, on the plan's device, or small CPU tensors, whose values are
+/// uploaded with the call. ConfigError for a tensor with another device or dtype.
 std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>& calls, const std::vector<int64_t>& symbols,
                                  const std::vector<at::Tensor>& inputs);
 
 at::ScalarType scalar_type(ir::DType dtype);
-ir::DType ir_dtype(at::ScalarType type);  // throws UnsupportedError
+ir::DType ir_dtype(at::ScalarType type);  // UnsupportedError if there is none.
 
 }  // namespace ocl::aten

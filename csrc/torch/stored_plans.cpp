@@ -1,4 +1,5 @@
-// csrc/torch/stored_plans.cpp: see stored_plans.h. An entry is a row of values; `describe` says which, for both directions.
+// csrc/torch/stored_plans.cpp: writes and reads cache entries of eager ops. An entry is a sequence of values;
+// `describe` lists them for both directions.
 #include "csrc/torch/stored_plans.h"
 
 #include <algorithm>
@@ -16,10 +17,10 @@ namespace {
 
 constexpr char kFormat[] = "eager op 1";
 
-/// Writes values one behind the other, or reads them in this order. What cannot be read is an Error.
+/// Writes values one after the other, or reads them in the same order. Throws Error if a value cannot be read.
 class Coder {
  public:
-  Coder() = default;  // writes
+  Coder() = default;  // Makes a Coder that writes.
   explicit Coder(const std::string& bytes) : reads_(true), bytes_(bytes) {}
 
   template <class T>
@@ -43,7 +44,7 @@ class Coder {
     else
       bytes_ += text;
   }
-  /// `element(T&)` is called for each.
+  /// Calls `element(T&)` for each element.
   template <class T, class Element>
   void list(std::vector<T>& values, const Element& element) {
     const size_t size = count(values.size());
@@ -61,7 +62,7 @@ class Coder {
   std::string take_bytes() { return std::move(bytes_); }
 
  private:
-  /// The number of elements, each of which takes a byte at least.
+  /// The number of elements. Each takes at least one byte, so a larger number is an error.
   size_t count(size_t size) {
     auto stored = static_cast<uint64_t>(size);
     value(stored);
@@ -124,7 +125,8 @@ void describe(Coder& coder, What& what, EagerPlan& plan, std::string& graph, std
   });
 }
 
-/// Whether the parts of an entry fit each other and the call: a damaged entry must not make a call read beyond its arguments.
+/// True if the parts of an entry fit together and fit the call. A damaged entry must not make a call read beyond its
+/// arguments.
 bool fits(const EagerPlan& plan, const ir::Graph& graph, const EagerArguments& arguments) {
   const auto is_leaf = [&](int leaf) { return leaf >= 0 && leaf < static_cast<int>(arguments.leaves.size()); };
   const auto is_tensor = [&](int leaf) {

@@ -1,5 +1,5 @@
-// csrc/torch/stored_plans.h: what came of compiling an eager op, as an entry of the cache: a later process reads it and
-// compiles nothing.
+// csrc/torch/stored_plans.h: stores the result of compiling an eager op in the cache. A later process reads it instead
+// of compiling.
 #pragma once
 
 #include <optional>
@@ -11,9 +11,9 @@ namespace ocl::aten {
 
 std::string entry_of(const CompiledOp& compiled);
 
-/// What an entry says, ready for calls like this one on `device`. The graph in it is scheduled anew, so that the options and
-/// measured choices of this moment count; the kernels' binaries are in the cache too. None, with a message in the log, if the
-/// entry is damaged. Throws what building a plan throws.
+/// Makes the plan of an entry, for calls like this one on `device`. Its graph is scheduled again, so that current
+/// options and measured choices apply. The kernels' binaries are in the cache too. Returns nullopt and logs a message
+/// if the entry is damaged. Throws errors of building a plan.
 std::optional<CompiledOp> compiled_from(const std::string& entry, const c10::OperatorHandle& op,
                                         const EagerArguments& arguments, int device, const EagerContext& context);
 

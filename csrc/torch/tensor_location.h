@@ -1,4 +1,4 @@
-// csrc/torch/tensor_location.h: from at::Tensor to (cl_mem, offset) and back: all that exec needs to know of tensors.
+// csrc/torch/tensor_location.h: maps a tensor to (cl_mem, offset) and back, so that exec need not know tensors.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,33 +15,36 @@
 
 namespace ocl::aten {
 
-/// Where element 0 of `tensor` lies, storage offset included, for work that is about to be enqueued on the current stream of
-/// its device. Throws ConfigError for a tensor that is not on an ocl device. A tensor without elements has a null `mem`.
+/// The memory of element 0 of `tensor`, storage offset included, for work that is about to be enqueued on the current
+/// stream of its device. ConfigError if the tensor is not on an ocl device. A tensor without elements has a null `mem`.
 runtime::Location location(const at::Tensor& tensor);
 
-/// A fresh tensor; contents undefined. Throws torch's OutOfMemoryError.
+/// A new tensor with undefined contents. Throws torch's OutOfMemoryError.
 at::Tensor empty_strided_ocl(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype, int device);
 
-/// The device of an index (-1: the thread's current one), and the queue of the thread's current stream there.
+/// The device with this index (-1: the thread's current device), and the queue of the thread's current stream on it.
 runtime::Device& device_at(int index);
 runtime::Queue& current_queue(int device);
 int current_device() noexcept;
 
-/// Reserves `count` Philox counters (four 32-bit numbers each) of the device's default generator: (seed, first counter).
+/// Reserves `count` Philox counters (four 32-bit numbers each) of the device's default generator. Returns (seed, first
+/// counter).
 std::pair<uint64_t, uint64_t> reserve_philox(int device, uint64_t count);
 
-/// dst[...] = src[...] with broadcasting done by the caller; any devices, dtypes and strides.
+/// Copies src to dst, which have equal sizes. Devices, dtypes and strides may differ.
 void copy_tensor(const at::Tensor& src, const at::Tensor& dst, bool non_blocking);
 
-/// Where the binaries of the copy kernels are kept, and where a failed one's source goes. Without it each process builds them.
+/// Sets where binaries of the copy kernels are stored, and where the source of one that does not build is saved. If it
+/// is not called, each process builds them.
 void set_build_context(runtime::BinaryStore store, std::string failed_dir);
-/// Called before a copy kernel is built: it has the context set by the options that hold then.
+/// Sets a function that is called before a copy kernel is built. It calls set_build_context() with the current options.
 void set_configure(std::function<void()> configure);
 
-/// What SDPA becomes on ocl: 0 math, 4 the overrideable op, -1 (the default) the op where it is traced and math in eager.
+/// Sets what SDPA becomes on ocl. 0: math. 4: the overrideable op. -1 (the default): the op when traced, math in eager
+/// mode.
 void set_sdp_choice(int64_t choice);
 
-/// Counts and, once per name, warns of an op that ran on the CPU instead.
+/// Counts an op that ran on the CPU. Warns once per name.
 void count_fallback(const std::string& op);
 
 }  // namespace ocl::aten

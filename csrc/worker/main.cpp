@@ -1,4 +1,5 @@
-// csrc/worker/main.cpp: a process that compiles kernels for another one, which talks to it over the standard input.
+// csrc/worker/main.cpp: the program of a build worker. It compiles kernels for its parent process, which sends requests
+// over standard input.
 #include <cstdlib>
 
 #include "csrc/runtime/build_worker.h"
@@ -6,5 +7,6 @@
 int main() {
   static ocl::os::Channel channel(0);
   const int status = ocl::runtime::serve_builds(channel);
-  std::_Exit(status);  // without the destructors of OpenCL libraries, whose threads may still run
+  // _Exit skips the destructors of OpenCL libraries, whose threads may still run.
+  std::_Exit(status);
 }

@@ -246,7 +246,7 @@ ONE_ITEM __kernel void KERNEL_NAME(
       const int end = CAUSAL && !ROWS_ARE_KEYS ? min(columns, r0 + MR) : columns;
       for (int c0 = begin; c0 < end; c0 += BLOCK) {
         const int count = min(BLOCK, end - c0), padded = (count + VW - 1) / VW * VW;
-        // no row sees the columns of the block before it
+        // The causal mask hides the columns before `first` from every row of this block.
         const int first = CAUSAL && ROWS_ARE_KEYS ? max(r0 - c0, 0) / VW * VW : 0;
         for (int c = 0; c < padded; c += TN) {
           score_panel(s, row_a, panel + (long)(c0 + c) * DEPTH, DEPTH, SCALE, c, first, count);

@@ -135,7 +135,8 @@ OCL_INLINE T op_log_ndtr(T x) {
   return x < REAL(-1.0) ? log(op_erfcx(-t) * REAL(0.5)) - t * t : log1p(erfc(t) * REAL(-0.5));
 }
 
-// The quantile: near 1/2 an odd series, in the tails -s plus a series in 1/s with s = sqrt(-2 log p).
+// The quantile of the normal distribution. Near p = 1/2 it is an odd series, in the tails -s plus a series in 1/s with
+// s = sqrt(-2 log p).
 OCL_INLINE T op_ndtri(T p) {
   const T y = p - REAL(0.5), q = p > REAL(0.5) ? REAL(1.0) - p : p, s = sqrt(REAL(-2.0) * log(q)), r = REAL(1.0) / s;
   const T middle = y * op_series_ndtri_middle(y * y * REAL(13.333333333333333) - REAL(1.0));

@@ -115,7 +115,7 @@ typedef struct {
   __global const OPERAND_T *matrix, *from;  // the operand; the first chunk of the next step
   // strides in elements: within a chunk, from chunk to chunk, from step to step
   long along, chunk_stride, next;
-  int width_left, depth_left;  // elements inside the matrix from that chunk on
+  int width_left, depth_left;  // elements of the matrix that remain from chunk `from` on, in each direction
 } OperandShare;
 // rows: 1 if the depth is contiguous. left: elements of the width inside the matrix.
 ALWAYS_INLINE OperandShare share_of(__global const OPERAND_T* matrix, const long along_width, const long along_depth,

@@ -107,7 +107,7 @@ OCL_INLINE float4 patch_points(const float a, const float b, const float c, cons
 #define LOWER(m0, m1, m2, m3) ((m1) - (m2) - (m3))
 
 __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1))) void KERNEL_NAME(
-    __global const IN_T* x, const ulong x_offset,  // [batch, C, H, W] by strides, channel stride 1
+    __global const IN_T* x, const ulong x_offset,  // [batch, C, H, W] with strides x_n, 1, x_h, x_w
     __global const IN_T* u, const ulong u_offset,  // [16][C][K]
     const int batch, const int C, const int K, const int H, const int W, const int P, const int Q, const int pad_h,
     const int pad_w, const long x_n, const int x_h, const int x_w EPILOGUE_PARAMS) {

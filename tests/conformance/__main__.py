@@ -1,4 +1,4 @@
-# tests/conformance/__main__.py: the whole of op_db and module_db: run it, compare with what is expected, write the table.
+# tests/conformance/__main__.py: runs PyTorch's op_db and module_db, compares with expectations, and writes the table.
 """python -m tests.conformance run   --out results.json [--device ocl:0] [--jobs 2] [--match regex] [--all-samples] [--seconds 500]
 python -m tests.conformance table    results.json ...     writes docs/conformance.md
 python -m tests.conformance check    results.json ...     fails on what expected.csv and on_cpu.csv do not say, both ways
@@ -28,7 +28,7 @@ STOPPED = 3
 
 
 def tasks(match: str, dtypes: list[str], directions: list[str], fp64: bool) -> list[Task]:
-    """Gradients first: they take longest, and no worker should be left alone with one."""
+    """Returns the tasks, gradients first: they take longest, and the run should not end with one worker busy on one."""
     from tests.conformance import cases
 
     found = []
@@ -41,7 +41,7 @@ def tasks(match: str, dtypes: list[str], directions: list[str], fp64: bool) -> l
 
 
 class Journal:
-    """Outcomes so far, a line of JSON each, behind a line that says of what."""
+    """The outcomes so far, in a file: a first line that describes the run, then one line of JSON per outcome."""
 
     def __init__(self, path: Path, what: dict[str, Any]) -> None:
         self.outcomes: list[dict[str, Any]] = []
@@ -51,7 +51,7 @@ class Journal:
             for line in lines[1:]:
                 try:
                     self.outcomes.append(json.loads(line))
-                except ValueError:  # cut off when the run was
+                except ValueError:  # The last line is incomplete if the run was interrupted while writing it.
                     break
         else:
             path.write_text(json.dumps(what) + "\n", encoding="utf-8")
@@ -72,7 +72,7 @@ class Journal:
 
 
 def newest_source() -> float:
-    """When our code last changed, extension included."""
+    """Returns the time at which our code last changed, the built extension included (seconds since the epoch)."""
     folders = [ROOT / "torch_ocl_compile", ROOT / "tests" / "conformance"]
     files = [f for folder in folders for suffix in ("*.py", "*.so") for f in folder.rglob(suffix)]
     return max(f.stat().st_mtime for f in files)
@@ -114,7 +114,7 @@ def say(outcomes: list[dict[str, Any]], number: int, begun: float) -> None:
 
 
 def properties(device: str) -> tuple[str, bool]:
-    """The runtime's name, and whether the device has float64."""
+    """Returns (the name of the runtime, whether the device has float64)."""
     import torch
 
     import torch_ocl_compile  # noqa: F401

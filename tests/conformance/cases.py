@@ -1,6 +1,9 @@
-# tests/conformance/cases.py: the entries of PyTorch's op_db and module_db as cases, and how one is run.
-"""A case is an entry and a dtype. Its samples come from PyTorch; each runs eagerly on the CPU and compiled on a device,
-first without gradients ("forward"), then, where the entry has a derivative, with them ("backward")."""
+# tests/conformance/cases.py: the entries of PyTorch's op_db and module_db as test cases, and how a case is run.
+"""A case is an entry and a dtype. Its samples come from PyTorch.
+
+Each sample runs eagerly on the CPU and compiled on a device: first without gradients ("forward"), then, if the entry
+has a derivative, with gradients ("backward").
+"""
 
 from __future__ import annotations
 
@@ -34,10 +37,10 @@ WIDER = {
 }
 FORWARD, BACKWARD = "forward", "backward"
 SAMPLES = {FORWARD: 4, BACKWARD: 3}
-CONSIDERED = 64  # samples of an entry among which a plain run chooses
-ON_THE_HOST = {"tensor_split"}  # integer tensors that PyTorch wants on the CPU whatever the device
-# Their vectors have no sign (nor more, for equal values): PyTorch's samples come with the function of the result that is
-# determined, which is compared forward too.
+CONSIDERED = 64  # The number of samples of an entry among which a plain run chooses.
+ON_THE_HOST = {"tensor_split"}  # Entries whose integer tensors PyTorch requires on the CPU, whatever the device.
+# Entries whose result vectors are unique only up to their sign (for equal values, up to a rotation). PyTorch's samples
+# come with a function that computes the unique part of the result; it is compared in the forward direction as well.
 UP_TO_SIGN = {"svd", "svd_lowrank", "pca_lowrank", "linalg.svd", "linalg.eigh"}
 MEMORY_ONLY = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 
@@ -62,8 +65,11 @@ class Case:
 
 @dataclass
 class Outcome:
-    """One direction of a case. `status`: pass, fail, skip (PyTorch itself does not run it). `eager`: what did not run
-    on the device, with its count; `graphs`: compiled graphs."""
+    """The outcome of one direction of a case.
+
+    `status` is pass, fail or skip (PyTorch itself does not run it). `eager` names what did not run on the device,
+    with its count. `graphs` is the number of compiled graphs.
+    """
 
     case: str
     direction: str
@@ -80,7 +86,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Sample:
-    """`make(device)` gives a function and the arguments to call it with, always the same values."""
+    """A sample. `make(device)` returns a function and the arguments to call it with; the values are the same every
+    time."""
 
     text: str
     make: Callable[[Callable[[Any], Any]], tuple[Callable[..., Any], tuple[Any, ...]]]
@@ -94,14 +101,15 @@ def entries(kind: str) -> dict[str, Any]:
         return {m.name: m for m in module_db}
     from torch.testing._internal import common_methods_invocations
 
-    # It gives random ops a state of their own inside what is compiled; `seed` does so outside.
+    # op_db makes random ops save and restore the random state inside of the compiled function; `seed` does so outside
+    # of it.
     common_methods_invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
     op_db = common_methods_invocations.op_db
     return {op.full_name: op for op in op_db}
 
 
 def cases(fp64: bool = True) -> Iterator[Case]:
-    """`fp64`: those of float64 too."""
+    """Yields all cases; those of float64 only if `fp64`."""
     for kind in ("op", "module"):
         for entry, info in entries(kind).items():
             for dtype in DTYPES:
@@ -124,7 +132,7 @@ def seed() -> None:
 
 
 def samples(case: Case, gradient: bool, most: int | None) -> list[Sample]:
-    """At most `most` of PyTorch's samples, spread evenly; all if None."""
+    """Returns at most `most` of PyTorch's samples, spread evenly over them; all if `most` is None."""
     seed()
     make = module_samples if case.kind == "module" else op_samples
     found = list(itertools.islice(make(case, gradient), None if most is None else CONSIDERED))
@@ -199,8 +207,7 @@ def opened(function: Callable[..., Any], finish: Callable[[Any], Any]) -> Callab
 
 
 def in_the_open(function: Any) -> Any:
-    """Dynamo does not look into files of torch.testing, where some entries have their function: a copy that says it is
-    from this file."""
+    """Returns a copy that claims to be from this file: Dynamo does not trace into the files of torch.testing."""
     code = getattr(function, "__code__", None)
     if not isinstance(function, types.FunctionType) or code is None or "torch/testing" not in code.co_filename:
         return function
@@ -224,11 +231,11 @@ def describe(args: Any, kwargs: Any) -> str:
     return text if len(text) <= 200 else text[:200] + "..."
 
 
-# Moving samples
+# Moving samples to a device
 
 
 def to_device(device: str, entry: str = "") -> Callable[[Any], Any]:
-    """Moves a leaf: views keep strides and offsets, since these are part of the sample; "cpu" becomes the device."""
+    """Returns a function that moves a leaf to the device, with strides and offsets of views; "cpu" becomes the device."""
     target = torch.device(device)
 
     def move(x: Any) -> Any:
@@ -252,15 +259,17 @@ def moved(x: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def widened(x: Any) -> Any:
-    """A leaf of the fp64 sample."""
+    """Converts a leaf of a sample to fp64."""
     if isinstance(x, torch.Tensor):
         return x.detach().to(WIDER.get(x.dtype, x.dtype), copy=True).requires_grad_(x.requires_grad)
     return WIDER.get(x, x) if isinstance(x, torch.dtype) else x
 
 
 def nudged(pattern: int) -> Callable[[Any], Any]:
-    """The same with every element moved by an ulp of its own dtype, up or down: how far the result then moves is how well
-    it is known at all."""
+    """Returns a function that moves every element of a leaf by one ulp of its dtype, up or down.
+
+    How far the result then changes shows how precisely it is determined at all.
+    """
 
     def move(x: Any) -> Any:
         wide = widened(x)
@@ -272,11 +281,14 @@ def nudged(pattern: int) -> Callable[[Any], Any]:
     return move
 
 
-# Running
+# Running cases
 
 
 def gradients(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
-    """The results, and the gradients of all leaves that want one (parameters of modules included) for fixed weights."""
+    """Returns (the results, the gradients of all leaves that require one), for fixed weights of the results.
+
+    Parameters of modules are leaves, too.
+    """
     inputs = [x for x in tree_flatten(args)[0] if isinstance(x, torch.Tensor) and x.requires_grad]
     owner = getattr(function, "module", None)
     inputs += [p for p in owner.parameters() if p.requires_grad] if owner is not None else []
@@ -297,7 +309,7 @@ def evaluate(function: Callable[..., Any], args: tuple[Any, ...], gradient: bool
 
 
 class Eager(dict):  # type: ignore[type-arg]
-    """What ran outside kernels of a backend while it was watched, and how many graphs were compiled."""
+    """Counts what ran outside of a backend's kernels while it was watched, and how many graphs were compiled."""
 
     def __init__(self, backend: str) -> None:
         self.backend, self.graphs = backend, 0
@@ -341,7 +353,7 @@ def compiled(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def run(case: Case, direction: str, device: str, *, backend: str = "ocl", most: int | None = 0) -> Outcome:
-    """Runs one direction of a case. `most`: how many samples; 0: the usual number, None: all."""
+    """Runs one direction of a case. `most` is the number of samples; 0: the usual number, None: all."""
     started = time.perf_counter()
     outcome = Outcome(case.name, direction, "pass")
     with warnings.catch_warnings():
@@ -416,7 +428,7 @@ def one_sample(
 
 
 def is_random(sample: Sample, expected: Any, gradient: bool) -> bool:
-    """Whether PyTorch gives something else with another state of the generator: then no two devices agree."""
+    """Returns whether PyTorch's result depends on the state of the random generator: then no two devices agree."""
     for state in range(4):
         function, args = sample.make(to_device("cpu"))
         torch.manual_seed(state)

@@ -1,10 +1,14 @@
-# tests/conformance/expected.py: what is known of the cases: failures with their errors, what runs on the CPU, what Inductor compiles.
-"""expected.csv: kind, entry, dtypes (by spaces), direction, where, error, reason: cases that do not pass. `error`: a regular
-expression that the failure's text has to match.
-on_cpu.csv: kind, entry, dtypes, where, ops (by "; "): what runs on the CPU of cases that pass. An op that moves there fails.
-inductor.txt: the entries that Inductor compiles on the CPU in float32, one a line.
+# tests/conformance/expected.py: the expectations: which cases fail and how, what runs on the CPU, what Inductor compiles.
+"""expected.csv lists cases that do not pass: kind, entry, dtypes (separated by spaces), direction, where, error,
+reason. `error` is a regular expression that the text of the failure must match.
 
-`where`: a part of "<runtime>, torch <version>", * for all."""
+on_cpu.csv lists what runs on the CPU in cases that pass: kind, entry, dtypes, where, ops (separated by "; "). A case
+fails if another op moves to the CPU.
+
+inductor.txt lists the entries that Inductor compiles on the CPU in float32, one per line.
+
+`where` is a part of "<runtime>, torch <version>", or * for all.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +61,7 @@ Rows = dict[tuple[str, str], list[AnyRow]]
 
 
 def _read(path: Path, row: type[AnyRow]) -> Rows[AnyRow]:
-    """By kind and entry."""
+    """Returns the rows of a file by (kind, entry)."""
     found: Rows[AnyRow] = {}
     with path.open(newline="", encoding="utf-8") as file:
         for fields in csv.DictReader(file):
@@ -76,19 +80,19 @@ def on_cpu() -> Rows[OnCpu]:
 
 
 def where(runtime: str, torch_version: str) -> str:
-    """What the `where` of a row is a part of."""
+    """Returns the text that the `where` of a row must be a part of."""
     return f"{runtime}, torch {torch_version}"
 
 
 def failure_of(case: str, direction: str, where: str) -> Failure | None:
-    """The row that expects this case to fail; None if it is to pass."""
+    """Returns the row that expects this case to fail; None if it is expected to pass."""
     kind, entry, _ = case.split(":")
     rows = failures().get((kind, entry), [])
     return next((r for r in rows if r.direction == direction and r.covers(case, where)), None)
 
 
 def op_name(eager: str) -> str:
-    """What ran on the CPU, without why: "aten.cumsum.default: no lowering" -> "aten.cumsum.default"."""
+    """Returns what ran on the CPU, without the reason: "aten.cumsum.default: no lowering" -> "aten.cumsum.default"."""
     name = eager.removeprefix("eager ").replace("aten::", "aten.")
     if name.startswith("the whole"):
         return name.partition(": ")[2].partition(": input")[0]
@@ -96,12 +100,12 @@ def op_name(eager: str) -> str:
 
 
 def moved(outcome: dict[str, Any]) -> set[str]:
-    """What ran on the CPU."""
+    """Returns the names of the ops that ran on the CPU."""
     return {op_name(eager) for eager in outcome["eager"]}
 
 
 def unexpected(outcome: dict[str, Any], where: str) -> str:
-    """What expected.csv and on_cpu.csv do not say of an outcome; "" if they say it all."""
+    """Returns how an outcome differs from expected.csv and on_cpu.csv; "" if it agrees."""
     case, status, reason = outcome["case"], outcome["status"], outcome.get("reason", "")
     known = failure_of(case, outcome["direction"], where)
     if status == "fail" and known is None:
@@ -120,7 +124,7 @@ def unexpected(outcome: dict[str, Any], where: str) -> str:
 
 
 def returned(outcomes: Iterable[dict[str, Any]], where: str) -> list[str]:
-    """What on_cpu.csv says, and no outcome shows; for runs of whole entries."""
+    """Returns the ops that on_cpu.csv lists and no outcome shows. It is meant for runs of whole entries."""
     seen: dict[tuple[str, str], set[str]] = defaultdict(set)
     ran: dict[tuple[str, str], set[str]] = defaultdict(set)
     for o in outcomes:
@@ -142,7 +146,7 @@ def returned(outcomes: Iterable[dict[str, Any]], where: str) -> list[str]:
 
 
 def check(results: list[dict[str, Any]]) -> list[str]:
-    """All that the results show and the data do not say, and the other way round."""
+    """Returns all differences between the results and the expectations, in both directions."""
     lines = []
     for result in results:
         here = where(result["runtime"], result["torch"])
@@ -155,7 +159,7 @@ def check(results: list[dict[str, Any]]) -> list[str]:
 
 
 def write_on_cpu(results: list[dict[str, Any]]) -> None:
-    """on_cpu.csv from results: one row for all of them where they agree, else one for each."""
+    """Writes on_cpu.csv from results: one row for all results where they agree, else one row for each."""
     here = {where(r["runtime"], r["torch"]): r["outcomes"] for r in results}
     rows = {r for found in on_cpu().values() for r in found if r.where != "*" and not any(r.where in h for h in here)}
     found: dict[tuple[str, str], dict[str, dict[str, set[str]]]] = defaultdict(lambda: defaultdict(dict))
@@ -166,7 +170,8 @@ def write_on_cpu(results: list[dict[str, Any]]) -> None:
             kind, entry, dtype = o["case"].split(":")
             found[kind, entry][dtype].setdefault(place, set()).update(moved(o))
     for (kind, entry), by_dtype in found.items():
-        dtypes: dict[tuple[str, str], list[str]] = defaultdict(list)  # of each place and its ops
+        # (place, ops) -> dtypes.
+        dtypes: dict[tuple[str, str], list[str]] = defaultdict(list)
         for dtype, by_place in by_dtype.items():
             agree = len({frozenset(ops) for ops in by_place.values()}) == 1
             for place, ops in by_place.items():
@@ -182,14 +187,14 @@ def write_on_cpu(results: list[dict[str, Any]]) -> None:
 
 
 def inductor_entries() -> set[str]:
-    """ "op:add", ...; empty if the list has not been made."""
+    """Returns the entries, "op:add" and so on; empty if the list has not been made."""
     if not INDUCTOR.exists():
         return set()
     return {line for line in INDUCTOR.read_text().splitlines() if line and not line.startswith("#")}
 
 
 def write_inductor(results: list[dict[str, Any]]) -> None:
-    """The entries of which every direction passes in float32, compiled to C++ as a whole."""
+    """Writes inductor.txt: the entries that pass in float32 in every direction and are compiled to C++ as a whole."""
     compiled: dict[str, bool] = {}
     for result in results:
         for o in result["outcomes"]:

@@ -1,7 +1,10 @@
-# tests/conformance/inductor.py: what of a case Inductor compiles: all but the C++ compiler, which would take hours.
-"""Inductor traces, decomposes, lowers, schedules and generates the code of every graph. What it cannot compile it calls as it
-is: `torch.ops.aten.sort.stable(...)` in the code. Matrix products and convolutions of libraries (`extern_kernels.mm`, mkldnn)
-count as compiled. The code is not built: in its place the graph of aten ops runs, so that later graphs get real values."""
+# tests/conformance/inductor.py: finds which parts of a case Inductor compiles, without running the C++ compiler.
+"""Inductor traces, decomposes, lowers, schedules and generates the code of every graph.
+
+An op that it cannot compile is called from the code, for example as `torch.ops.aten.sort.stable(...)`. Matrix
+products and convolutions of libraries (`extern_kernels.mm`, mkldnn) count as compiled. The code is not built, which
+would take hours; the graph of aten ops runs instead, so that later graphs get real values.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from unittest.mock import patch
 
 import torch
 
-# A call in generated code, without its namespace; seeds of random numbers are drawn by a call.
+# A call in generated code, without its namespace. The seeds of random numbers are drawn by a call as well.
 CALL = re.compile(
     r"^(?!\s*#).*?(?:torch\.ops\.|\b(?=aten\.))((?!mkl|onednn|quantized|mkldnn)\w+\.(?:\w+\.)*\w+)\(", re.MULTILINE
 )
@@ -25,12 +28,12 @@ _graphs = 0
 
 
 def graphs() -> int:
-    """How many graphs have been compiled."""
+    """Returns how many graphs have been compiled."""
     return _graphs
 
 
 def uncompiled() -> dict[str, int]:
-    """What of all graphs was not compiled: ops called as they are, and breaks of a graph, with their numbers."""
+    """Returns what was not compiled in all graphs, with counts: ops that are called from the code, and graph breaks."""
     breaks = sum(torch._dynamo.utils.counters["graph_break"].values())
     return dict(_calls) | ({"graph break": breaks} if breaks else {})
 
@@ -40,7 +43,7 @@ def unbuilt(*_: Any) -> Callable[..., None]:
 
 
 def generate(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **settings: Any) -> Any:
-    """In the place of Inductor's compile_fx_inner."""
+    """Takes the place of Inductor's compile_fx_inner."""
     global _graphs
     from functorch.compile import make_boxed_func
     from torch._inductor import config

@@ -1,7 +1,11 @@
-# tests/conformance/judge.py: whether a result is as right as PyTorch's own on the CPU.
-"""First assert_close with its defaults for the dtype. What fails that is judged by fp64: sums of many terms and casts in
-between move the last bits. PyTorch's own error says how far they may move (docs/architecture.md, numerics), and so does the
-change of the fp64 result when the inputs move by an ulp: a difference of near equals is not better known than that."""
+# tests/conformance/judge.py: decides whether a result is as accurate as PyTorch's own on the CPU.
+"""Results are first compared by assert_close with its default tolerances for the dtype.
+
+A result that fails this is compared with an fp64 result, because sums of many terms and intermediate casts change
+the last bits. The allowed error follows from PyTorch's own error (docs/architecture.md, numerics), and from how much
+the fp64 result changes when the inputs move by one ulp: a difference of nearly equal numbers is determined no better
+than that.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +15,22 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten
 
-# Units in the last place on the scale of the whole tensor, where PyTorch happens to be exact.
+# The allowed error where PyTorch happens to be exact: units in the last place of the tensor's largest elements.
 ULPS = 4
 
 
 def tensors(value: Any) -> list[Any]:
-    """The leaves of a result, tensors on the CPU."""
+    """Returns the leaves of a result, with tensors moved to the CPU."""
     leaves = tree_flatten(value)[0]
     return [x.detach().cpu() if isinstance(x, torch.Tensor) else x for x in leaves]
 
 
 def difference(got: Any, expected: Any, exact: Callable[[], list[Any]], *, values: bool = True) -> str:
-    """What is wrong with `got`, or "". `exact`: the same in fp64, then several times from inputs an ulp away.
-    Without `values` only dtypes and shapes count."""
+    """Returns what is wrong with `got`, or "".
+
+    `exact` returns the result in fp64, followed by fp64 results of inputs that are moved by one ulp. Without
+    `values` only dtypes and shapes are compared.
+    """
     ours, theirs = tensors(got), tensors(expected)
     if len(ours) != len(theirs):
         return f"{len(ours)} results instead of {len(theirs)}"
@@ -73,7 +80,8 @@ def closeness(got: torch.Tensor, expected: torch.Tensor) -> str:
 
 
 def as_exact(got: torch.Tensor, expected: torch.Tensor, exact: Any, moved: list[Any], wrong: str) -> str:
-    """ "" if the error against fp64 is at most twice PyTorch's, as a whole and in the worst place; else `wrong`."""
+    """Returns "" if the error against fp64 is at most twice PyTorch's, on average and in the worst element; else
+    `wrong`."""
     if not isinstance(exact, torch.Tensor) or exact.shape != got.shape:
         return wrong
     if got.is_complex():

@@ -1,5 +1,6 @@
-# tests/conformance/positions.py: results that are positions: which of equal elements is meant, PyTorch does not promise.
-"""Its own CPU kernels differ from one processor to another: those for AVX-512 sort unstably."""
+# tests/conformance/positions.py: compares results that are positions of elements, such as those of sort.
+"""PyTorch does not promise which of several equal elements a position names. Its CPU kernels differ between processors:
+the sort for AVX-512 is not stable."""
 
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ from torch.utils._pytree import tree_leaves
 
 from tests.conformance.judge import closeness, tensors
 
-# Entry of op_db -> the result that holds positions.
+# Entry of op_db -> the number of the result that holds positions.
 RESULTS = {"argsort": 0, "kthvalue": 1, "mode": 1, "sort": 1, "topk": 1}
 
 
 def agree(entry: str, args: Any, results: tuple[Any, Any], reference: tuple[Any, Any]) -> bool:
-    """Whether results and gradients are right, though other positions of equal elements are named."""
+    """Returns whether results and gradients are right, even if other positions of equal elements are named."""
     got, expected = ([tensors(part) for part in pair] for pair in (results, reference))
     which = RESULTS.get(entry)
     x = next((leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)), None)
@@ -28,13 +29,13 @@ def agree(entry: str, args: Any, results: tuple[Any, Any], reference: tuple[Any,
             return False
         if k != which and closeness(ours, theirs):
             return False
-    # An equal element has the gradient instead: the same numbers, elsewhere.
+    # Another equal element may get the gradient: the numbers are the same, at other places.
     pairs = zip(got[1], expected[1], strict=True)
     return all(a is b or not closeness(a.flatten().sort()[0], b.flatten().sort()[0]) for a, b in pairs)
 
 
 def same_elements(x: torch.Tensor, ours: torch.Tensor, theirs: torch.Tensor, dim: int) -> bool:
-    """Whether both name equal elements along `dim`, each once."""
+    """Returns whether both tensors of positions name equal elements along `dim`, each of them once."""
     if ours.dim() < x.dim():
         ours, theirs = ours.unsqueeze(dim), theirs.unsqueeze(dim)
     size = x.shape[dim]

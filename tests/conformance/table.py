@@ -1,5 +1,5 @@
-# tests/conformance/table.py: docs/conformance.md from the results of one or several runtimes.
-"""Every number is counted from the results; the reasons are those of expected.csv, else what was observed."""
+# tests/conformance/table.py: writes docs/conformance.md from the results of one or more runtimes.
+"""All numbers are counted from the results. The reasons are those of expected.csv, or else the observed errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def page(results: list[dict[str, Any]]) -> str:
 
 
 def by_entry(outcomes: Iterable[Outcome], dtype: str, kind: str) -> dict[str, list[Outcome]]:
-    """The directions of each entry that PyTorch runs."""
+    """Returns the directions of each entry that PyTorch runs."""
     found: dict[str, list[Outcome]] = {}
     for o in outcomes:
         if o["case"].startswith(f"{kind}:") and o["case"].endswith(f":{dtype}") and o["status"] != "skip":
@@ -123,7 +123,7 @@ def details(result: dict[str, Any]) -> list[str]:
 
 
 def grouped(outcomes: Iterable[Outcome], reason: Callable[[Outcome], str]) -> list[str]:
-    """One line per entry and reason, the dtypes and directions together."""
+    """Returns one line per entry and reason, with its dtypes and directions."""
     found: dict[tuple[str, str], Counter[str]] = {}
     for o in outcomes:
         _, entry, dtype = o["case"].split(":")

@@ -1,6 +1,6 @@
-# tests/conformance/workers.py: runs cases in processes of their own: one that crashes or hangs costs one case.
-"""`run_all` keeps `jobs` workers busy; a worker (this file as a program) reads "case direction" lines and answers each
-with one line of JSON on the descriptor it was given."""
+# tests/conformance/workers.py: runs cases in separate processes, so that a crash or hang costs one case only.
+"""`run_all` keeps `jobs` workers busy. A worker (this file as a program) reads lines "case direction" and answers each
+with one line of JSON on the file descriptor that it was given."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.worker_process import WorkerProcess
 
-Task = tuple[str, str]  # case, direction
+Task = tuple[str, str]  # (case, direction)
 
 
 class Worker(WorkerProcess):
@@ -28,7 +28,8 @@ class Worker(WorkerProcess):
         if line:
             found: dict[str, Any] = json.loads(line)
             if "DeviceError" in found.get("reason", ""):
-                self.stop()  # a fault may leave a device's context unusable: the next case gets a process of its own
+                # A fault may leave the device's context unusable, so the next case gets a new process.
+                self.stop()
             return found
         code = None if line is None or self.process is None else self.process.wait()
         self.stop()
@@ -39,10 +40,10 @@ class Worker(WorkerProcess):
 def run_all(
     tasks: Sequence[Task], arguments: Sequence[str], jobs: int, limit_s: float, seconds: float = float("inf")
 ) -> Iterator[dict[str, Any]]:
-    """The outcomes, in the order in which they come. No task begins after so many `seconds`."""
+    """Yields the outcomes in the order in which they arrive. No task is started after `seconds`."""
     end = time.monotonic() + seconds
     waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
-    done: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()  # None: a worker has ended
+    done: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()  # None means that a worker has ended.
     for task in tasks:
         waiting.put(task)
 
@@ -75,7 +76,8 @@ def main(answers: int, device: str, backend: str, most: str) -> None:
 
     import torch_ocl_compile  # noqa: F401
 
-    torch.cuda.is_available = lambda: False  # some samples name "cuda" where it is there
+    # Some samples use "cuda" where it is available.
+    torch.cuda.is_available = lambda: False
     from tests.conformance import cases
 
     torch.set_num_threads(1)

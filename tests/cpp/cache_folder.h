@@ -1,4 +1,4 @@
-// tests/cpp/cache_folder.h: a folder for a cache under test, with the warnings that the cache gives.
+// tests/cpp/cache_folder.h: a temporary folder for a cache under test, which collects the warnings of the cache.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -19,12 +19,13 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kBudget = 64 << 20;
 
-/// A fresh folder, and the warnings given while it lives.
+/// A new folder. It collects the warnings that are given while it exists.
 struct Folder {
   Folder() {
     char name[] = "/tmp/ocl_cache_XXXXXX";
     path = mkdtemp(name);
-    umask(022);  // what a test writes itself is a user's file as usual
+    // Files that a test writes itself then have the usual permissions of a user's file.
+    umask(022);
     ocl::set_log_sink([this](ocl::LogLevel level, const char*, const std::string& message) {
       if (level >= ocl::LogLevel::kWarning) warnings.push_back(message);
     });
@@ -39,7 +40,7 @@ struct Folder {
   std::vector<std::string> warnings;
 };
 
-/// Runs SQL past the cache.
+/// Executes SQL on the database file directly, without the cache.
 inline void sql(const std::string& file, const std::string& text) {
   sqlite3* db = nullptr;
   REQUIRE(sqlite3_open(file.c_str(), &db) == SQLITE_OK);

@@ -1,4 +1,5 @@
-// tests/cpp/codegen_case.h: a group given as text, compared with the evaluator on every OpenCL device found.
+// tests/cpp/codegen_case.h: runs a group that is given as text, and compares with the evaluator, on every OpenCL
+// device.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -16,16 +17,19 @@ using schedule::Placement;
 struct Case {
   std::string graph;
   LoopStrategy strategy = LoopStrategy::kPointwise;
-  std::vector<schedule::Phase> phases{};  // empty: one outer phase with all nodes
+  // If empty, the group has one outer phase with all nodes.
+  std::vector<schedule::Phase> phases{};
   int width = 16;
-  double tolerance = 2e-6;  // relative to the largest expected value of a buffer
+  // Relative to the largest expected value of a buffer.
+  double tolerance = 2e-6;
   Symbols symbols{};
   bool index32 = true;
-  double low = -2, high = 2;  // of the inputs
+  // The range of the inputs.
+  double low = -2, high = 2;
   int columns = 32;
 };
 
-/// Buffers called t* stay in registers.
+/// Returns the schedule of one group. Buffers whose names begin with t stay in registers.
 inline schedule::Schedule schedule_of(const Case& c) {
   schedule::Schedule s;
   s.graph = ir::parse_graph(c.graph);
@@ -52,7 +56,7 @@ inline schedule::Schedule schedule_of(const Case& c) {
     group.phases.push_back({});
     for (size_t i = 0; i < s.graph.nodes.size(); ++i) group.phases[0].nodes.push_back(static_cast<int>(i));
   }
-  // As the scheduler leaves them: Map nodes of inner phases run over i* and then r*.
+  // As the scheduler does, Map nodes of inner phases run over i* and then r*.
   const size_t outer = group.sizes.size();
   for (const schedule::Phase& phase : group.phases) {
     for (const ir::NodeId id : phase.nodes) {
@@ -115,7 +119,7 @@ inline void check(const Case& c) {
             !group.sizes.empty() && group.sizes.back().is_const() && group.sizes.back().constant() % 4 == 0 ? 4 : 1;
       const codegen::KernelSource source = codegen::generate(s, group, caps);
       if (std::getenv("OCL_SHOW_KERNELS")) std::cout << source.text << "\n";
-      for (const size_t shift : {3, 4})  // odd offsets, and aligned ones
+      for (const size_t shift : {3, 4})  // Buffers at odd offsets and at aligned ones.
         if (shift == 3 || (!is_cpu && group.vector_width > 1))
           compare(s, expected, launch(device, s, source, c.symbols, input, shift), c.tolerance, source.text);
     }

@@ -1,4 +1,5 @@
-// tests/cpp/codegen_run.h: runs a group's kernel on a device and on a slow evaluator in double, for comparison.
+// tests/cpp/codegen_run.h: runs a group's kernel on a device, and the same group on a slow evaluator in double
+// precision.
 #pragma once
 
 #include <algorithm>
@@ -28,10 +29,12 @@ using ir::DType;
 using ir::IndexExpr;
 using ir::SymbolKind;
 
-using Memory = std::vector<std::vector<double>>;  // per buffer, in storage order
-using Symbols = std::map<int, int64_t>;           // s*
+// The elements of each buffer, in storage order.
+using Memory = std::vector<std::vector<double>>;
+// The values of the symbols s*.
+using Symbols = std::map<int, int64_t>;
 
-/// The nodes of a graph, one element at a time, in double.
+/// Evaluates the nodes of a graph in double precision, one element at a time.
 class Evaluator {
  public:
   Evaluator(const ir::Graph& graph, const Symbols& symbols) : graph_(graph), symbols_(symbols) {}
@@ -206,7 +209,8 @@ class Evaluator {
     if (name == "logical_not") return a[0] == 0;
     if (name == "where") return a[0] != 0 ? a[1] : a[2];
     if (name == "erfinv") {
-      double x = 0;  // Newton on erf
+      // Newton's method on erf.
+      double x = 0;
       for (int i = 0; i < 60; ++i) x -= (std::erf(x) - a[0]) / (2 / std::sqrt(M_PI) * std::exp(-x * x)) * (i < 20 ? 0.5 : 1);
       return x;
     }
@@ -265,8 +269,8 @@ class Evaluator {
   std::vector<double> values_;
 };
 
-/// Launches `source` on the device with `memory` in the schedule's buffers, `shift` elements behind where each lies; returns
-/// the memory afterwards.
+/// Launches `source` on the device with `memory` as the contents of the schedule's buffers, and returns the contents
+/// afterwards. Each buffer begins `shift` elements behind the start of its allocation.
 inline Memory launch(runtime::Device& device, const schedule::Schedule& schedule, const codegen::KernelSource& source,
                      const Symbols& symbols, const Memory& memory, size_t shift = 3) {
   Memory result = memory;
@@ -328,7 +332,7 @@ inline Memory launch(runtime::Device& device, const schedule::Schedule& schedule
   return result;
 }
 
-/// Random inputs between `low` and `high`; the other buffers are zeros.
+/// Returns memory with random inputs between `low` and `high`; the other buffers are zeros.
 inline Memory fill(const schedule::Schedule& s, const Evaluator& evaluator, double low, double high) {
   Memory memory(s.graph.buffers.size());
   std::mt19937 random(11);

@@ -1,4 +1,4 @@
-// tests/cpp/element_bytes.h: numbers as elements of any dtype in memory, and back.
+// tests/cpp/element_bytes.h: converts numbers to elements of any dtype in memory, and back.
 #pragma once
 
 #include <cmath>

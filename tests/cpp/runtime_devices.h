@@ -1,4 +1,4 @@
-// tests/cpp/runtime_devices.h: the devices that the runtime's tests run on: all that are found, or TORCH_OCL_DEVICES of them.
+// tests/cpp/runtime_devices.h: the devices that the runtime's tests use: those that TORCH_OCL_DEVICES selects, or all.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -10,8 +10,8 @@
 
 #include "csrc/runtime/device.h"
 
-/// Folders or libraries of runtimes that the system does not list: OCL_TEST_RUNTIMES, else those of the active virtual
-/// environment.
+/// Returns folders or libraries of OpenCL runtimes that the system does not list: OCL_TEST_RUNTIMES, or else those of
+/// the active virtual environment.
 inline std::vector<std::string> test_vendor_libraries() {
   if (const char* paths = std::getenv("OCL_TEST_RUNTIMES")) {
     std::vector<std::string> list;
@@ -32,7 +32,7 @@ inline void configure_test_devices() {
   ocl::runtime::configure_devices(selection ? selection : "", test_vendor_libraries());
 }
 
-/// Runs `body` for each device; says so where there is none.
+/// Runs `body` for each device, and reports it if there is none.
 inline void for_each_device(const std::function<void(ocl::runtime::Device&)>& body) {
   configure_test_devices();
   const int count = ocl::runtime::Device::count();

@@ -1,5 +1,6 @@
-// tests/cpp/schedule_simulator.h: runs a graph node by node, and a schedule phase by phase in its planned memory, in double
-// precision. Maps and reductions over a few ops: enough to see whether scheduling keeps what a graph means.
+// tests/cpp/schedule_simulator.h: runs a graph node by node, and a schedule phase by phase in its planned memory, in
+// double precision. It supports Maps and reductions over a few ops, enough to see whether scheduling keeps the meaning
+// of a graph.
 #pragma once
 
 #include <cmath>
@@ -48,7 +49,7 @@ inline double apply_op(const std::string& op, const std::vector<double>& x) {
   throw std::runtime_error("simulator: op " + op);
 }
 
-/// Accumulators of sum, max and welford.
+/// The accumulators of sum, max and welford.
 struct Accumulator {
   std::string name;
   std::vector<double> a;
@@ -73,7 +74,7 @@ struct Accumulator {
 class Simulator {
  public:
   Simulator(const Graph& graph, std::vector<int64_t> symbols) : graph_(graph), symbols_(std::move(symbols)) {}
-  std::function<double&(BufferId, int64_t)> element;  // of a buffer, at an element offset
+  std::function<double&(BufferId, int64_t)> element;  // Returns the element of a buffer at an element offset.
 
   int64_t offset(BufferId buffer, const std::vector<IndexExpr>& index, const Loops& loops,
                  const std::vector<double>& values) const {
@@ -203,7 +204,7 @@ inline int64_t extent(const Simulator& s, const Graph& graph, BufferId b, const 
   return result;
 }
 
-/// Values of what a graph returns, row-major per output, and then of its inputs after the call.
+/// The values that a graph returns, row-major per output, followed by the values of its inputs after the call.
 using Results = std::vector<Memory>;
 
 inline Results results(const Simulator& s, const Graph& graph, const std::vector<int64_t>& symbols) {
@@ -219,13 +220,13 @@ inline Results results(const Simulator& s, const Graph& graph, const std::vector
   };
   for (const Output& output : graph.outputs) read(output.buffer);
   for (const BufferId input : graph.inputs)
-    if (!graph.buffers[input].donated) read(input);  // a donated one may hold anything afterwards
+    if (!graph.buffers[input].donated) read(input);  // A donated input may hold anything after the call.
   return all;
 }
 
 inline double input_value(int input, int64_t at) { return std::sin(0.7 * static_cast<double>(at) + 1.3 * input) * 2; }
 
-/// The graph before scheduling, each buffer in memory of its own.
+/// Runs the graph before scheduling; each buffer has separate memory.
 inline Results run_graph(const Graph& graph, const std::vector<int64_t>& symbols) {
   Simulator s(graph, symbols);
   std::vector<Memory> memory(graph.buffers.size());
@@ -239,14 +240,15 @@ inline Results run_graph(const Graph& graph, const std::vector<int64_t>& symbols
   return results(s, graph, symbols);
 }
 
-/// The schedule in the memory that it planned. Registers are forgotten after each group.
+/// Runs the schedule in the memory that it planned. Registers lose their values after each group.
 inline Results run_schedule(const ocl::schedule::Schedule& schedule, const std::vector<int64_t>& symbols) {
   using Kind = ocl::schedule::Placement::Kind;
   const Graph& graph = schedule.graph;
   Simulator s(graph, symbols);
   std::vector<ocl::schedule::Interval> intervals;
   for (const auto& life : schedule.lifetimes)
-    intervals.push_back({life.first, life.last, 2 * eval(life.size_bytes, {}, {}, symbols)});  // f32 as double
+    // The sizes are doubled, because an f32 element is stored as a double.
+    intervals.push_back({life.first, life.last, 2 * eval(life.size_bytes, {}, {}, symbols)});
   const auto plan = plan_memory(intervals, 64);
   Memory arena(static_cast<size_t>(plan.arena_bytes / 8), kPoison);
   std::vector<Memory> own(graph.buffers.size());

@@ -1,5 +1,5 @@
-// tests/cpp/stand_in_worker.cpp: a build worker that fails as OCL_STAND_IN says, at each text that holds "deadly", and else
-// works.
+// tests/cpp/stand_in_worker.cpp: a build worker for tests. It fails in the way that OCL_STAND_IN names, for each source
+// text that contains "deadly", and works otherwise.
 #include <unistd.h>
 
 #include <chrono>

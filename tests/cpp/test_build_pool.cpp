@@ -1,4 +1,4 @@
-// tests/cpp/test_build_pool.cpp: kernels compiled in worker processes, and workers that crash, hang, are killed or do not
+// tests/cpp/test_build_pool.cpp: kernels compiled in worker processes; workers that crash, hang, are killed or do not
 // start.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
@@ -28,8 +28,8 @@ using namespace ocl::runtime;
 
 namespace {
 
-/// Settings for one test, and those of before at its end. `mode`: what the stand-in does with a deadly text; "" is the real
-/// worker.
+/// Applies settings for one test, and restores the earlier ones in its destructor. `mode` says what the stand-in worker
+/// does with a deadly text; "" is the real worker.
 class WithPool {
  public:
   explicit WithPool(int workers, const std::string& mode = "", std::chrono::milliseconds longest = std::chrono::seconds(60))
@@ -59,7 +59,7 @@ std::string unique() {
   return std::to_string(getpid()) + "_" + std::to_string(++count);
 }
 
-/// y[0] = i + 0.5: `count` kernels that no cache has.
+/// Returns `count` new kernels that no cache has; kernel i computes y[0] = i + 0.5.
 std::vector<KernelText> fresh_texts(int count, const std::string& comment = "") {
   std::vector<KernelText> texts;
   const std::string tag = unique();
@@ -101,7 +101,7 @@ std::string error_of(Device& device, const std::vector<KernelText>& texts, const
 
 int64_t by_workers() { return build_counters().by_workers; }
 
-/// Devices whose binaries are worth keeping: for the others everything is compiled here.
+/// Returns the devices whose binaries are worth keeping. For the others, everything is compiled in this process.
 void for_each_with_binaries(const std::function<void(Device&)>& test) {
   for_each_device([&](Device& device) {
     Store store;
@@ -126,7 +126,8 @@ TEST_CASE("workers build what is missing, and their binaries are stored") {
     const auto texts = fresh_texts(20);
     const int64_t before = by_workers();
     const auto programs = build_programs(device, texts, store.functions(), "");
-    CHECK(by_workers() - before >= 19);  // one may have been built here, to see what the driver's binaries are worth
+    // One kernel may have been built in this process, to find out whether the driver's binaries are worth keeping.
+    CHECK(by_workers() - before >= 19);
     check_values(device, programs, texts);
     forget_programs();
     const BuildCounters counters = build_counters();
@@ -210,7 +211,8 @@ TEST_CASE("workers that are killed at any moment change no result") {
       std::string message;
       try {
         check_values(device, build_programs(device, texts, store.functions(), ""), texts);
-      } catch (const Error& error) {  // a kernel whose worker was killed twice
+        // The kernel's worker was killed twice.
+      } catch (const Error& error) {
         message = error.what();
         CHECK(message.find("signal 9") != std::string::npos);
       }

@@ -1,5 +1,5 @@
-// tests/cpp/test_cache.cpp: the kernel cache as its users meet it, and as broken files, full budgets and other processes leave
-// it.
+// tests/cpp/test_cache.cpp: the kernel cache in normal use, with broken files, with a full budget, and beside other
+// processes.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -82,7 +82,8 @@ TEST_CASE("a changed value or key is noticed, counted and deleted") {
   cache.store("kernels", "source", other);
   sql(folder.file(), "UPDATE entries SET value=(SELECT value FROM entries WHERE key='source') WHERE key='flipped'");
   sql(folder.file(),
-      "DELETE FROM entries WHERE key='two'; UPDATE entries SET key='two' WHERE key='one'");  // right value, wrong key
+      // The value is right, but it is stored under the wrong key.
+      "DELETE FROM entries WHERE key='two'; UPDATE entries SET key='two' WHERE key='one'");
   CHECK(cache.find("kernels", "flipped") == "");
   CHECK(cache.find("kernels", "two") == "");
   CHECK(cache.stats().rejected == 2);
@@ -113,12 +114,13 @@ TEST_CASE("the budget holds, and the least recently used go first") {
   KernelCache cache(folder.file(), budget);
   cache.store("kernels", "old but used", bytes(1000, 9));
   for (int i = 0; i < 5; ++i) cache.store("kernels", "first" + std::to_string(i), bytes(100000, static_cast<char>(i)));
-  sql(folder.file(), "UPDATE entries SET used = used - 2*3600*1000");  // two hours pass
+  sql(folder.file(), "UPDATE entries SET used = used - 2*3600*1000");  // Two hours pass.
   CHECK(cache.find("kernels", "old but used") != "");
   for (int i = 0; i < 30; ++i) {
     cache.store("kernels", "second" + std::to_string(i), bytes(100000, static_cast<char>(i)));
     CHECK(cache.stats().bytes <= budget);
-    if (i == 7) {  // the first eviction took what was older
+    // The first eviction deletes the older entries.
+    if (i == 7) {
       CHECK(cache.find("kernels", "old but used") != "");
       CHECK(cache.find("kernels", "first0") == "");
       CHECK(cache.find("kernels", "second0") != "");
@@ -126,10 +128,10 @@ TEST_CASE("the budget holds, and the least recently used go first") {
   }
   CHECK(cache.find("kernels", "second29") == bytes(100000, 29));
   CHECK(cache.stats().evictions > 0);
-  CHECK(fs::file_size(folder.file()) < 2 * budget);  // the file shrinks too
+  CHECK(fs::file_size(folder.file()) < 2 * budget);  // The file shrinks, too.
   cache.store("kernels", "too large", bytes(2 << 20, 1));
   CHECK(cache.find("kernels", "too large") == "");
-  CHECK(cache.find("kernels", "second29") != "");  // nothing was thrown out for it
+  CHECK(cache.find("kernels", "second29") != "");  // Nothing was evicted for this entry.
 }
 
 TEST_CASE("keys and tables are listed, and damaged entries are found and deleted") {
@@ -286,7 +288,7 @@ TEST_CASE("a file that another process keeps locked disables the cache, soon and
   sqlite3* other = nullptr;
   REQUIRE(sqlite3_open(folder.file().c_str(), &other) == SQLITE_OK);
   REQUIRE(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr) == SQLITE_OK);
-  CHECK(cache.find("kernels", "k") == "v");  // readers do not wait for a writer
+  CHECK(cache.find("kernels", "k") == "v");  // Readers do not wait for a writer.
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 20; ++i) cache.store("kernels", std::to_string(i), "w");
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));

@@ -22,7 +22,7 @@ int mode_of(const std::string& path) {
   return entry.st_mode & 07777;
 }
 
-/// Whether a cache at `path` is used; if not, its one warning contains `reason`.
+/// Checks whether a cache at `path` is used. If not, its only warning must contain `reason`.
 bool is_used(Folder& folder, const std::string& path, const std::string& reason) {
   folder.warnings.clear();
   KernelCache cache(path, kBudget);
@@ -63,7 +63,7 @@ TEST_CASE("a folder that others can change is not used") {
   Folder folder;
   const std::string inner = folder.path + "/inner", file = inner + "/kernels.db";
   REQUIRE(mkdir(inner.c_str(), 0755) == 0);
-  CHECK(is_used(folder, file, ""));  // others may read
+  CHECK(is_used(folder, file, ""));  // Other users may read it.
   for (const mode_t mode : {0775, 0757, 0777, 01777}) {
     REQUIRE(chmod(inner.c_str(), mode) == 0);
     CHECK(!is_used(folder, file, "others can write in the folder " + inner));
@@ -73,10 +73,12 @@ TEST_CASE("a folder that others can change is not used") {
     REQUIRE(chmod(folder.path.c_str(), 0777) == 0);
     CHECK(!is_used(folder, file, "others can write in the folder " + folder.path));
     REQUIRE(chmod(folder.path.c_str(), 01777) == 0);
-    CHECK(is_used(folder, file, ""));  // the sticky bit keeps what is ours, as in /tmp
+    // The sticky bit protects our entries, as in /tmp.
+    CHECK(is_used(folder, file, ""));
   }
   SUBCASE("nor another user's, nor one in another user's") {
-    if (geteuid() != 0) return;  // only root can give a folder away
+    // Only root can give a folder to another user.
+    if (geteuid() != 0) return;
     REQUIRE(chown(inner.c_str(), 12345, 12345) == 0);
     CHECK(!is_used(folder, file, "the folder " + inner + " belongs to user 12345"));
     REQUIRE(chown(inner.c_str(), 0, 0) == 0);
@@ -111,7 +113,8 @@ TEST_CASE("symbolic links lead to the folder, if nobody else can change them, an
   REQUIRE(chmod((folder.path + "/open").c_str(), 0777) == 0);
   fs::create_symlink("../real", folder.path + "/open/link");
   CHECK(!is_used(folder, folder.path + "/open/link/kernels.db", "others can write in the folder " + folder.path + "/open"));
-  if (geteuid() == 0) {  // in a sticky folder, someone else's link
+  // A link of another user in a sticky folder.
+  if (geteuid() == 0) {
     REQUIRE(chmod((folder.path + "/open").c_str(), 01777) == 0);
     CHECK(is_used(folder, folder.path + "/open/link/kernels.db", ""));
     REQUIRE(lchown((folder.path + "/open/link").c_str(), 12345, 12345) == 0);
@@ -140,7 +143,8 @@ TEST_CASE("a file that is not this user's own is not used") {
     }
     fs::remove(file);
     REQUIRE(mkfifo(file.c_str(), 0600) == 0);
-    CHECK(!is_used(folder, folder.file(), file + " is no regular file"));  // and nothing waits for its other end
+    // Opening the pipe does not wait for its other end.
+    CHECK(!is_used(folder, folder.file(), file + " is no regular file"));
     fs::remove(file);
     fs::create_symlink("/dev/null", file);
     CHECK(!is_used(folder, folder.file(), file + " is a symbolic link"));

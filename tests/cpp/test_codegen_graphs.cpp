@@ -1,5 +1,5 @@
-// tests/cpp/test_codegen_graphs.cpp: whole graphs, scheduled and generated for both device classes, on every OpenCL device
-// found, against a slow evaluator.
+// tests/cpp/test_codegen_graphs.cpp: whole graphs, scheduled and generated for CPUs and GPUs, run on every OpenCL
+// device and compared with a slow evaluator.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
@@ -13,7 +13,8 @@ using schedule::Placement;
 
 namespace {
 
-/// The whole way: graph -> schedule -> kernels, all groups in order, outputs against the evaluator of the unscheduled graph.
+/// Schedules the graph, generates and runs the kernels of all groups in order, and compares the outputs with the
+/// evaluator of the unscheduled graph.
 void check_graph(const std::string& text, double tolerance = 3e-6, const Symbols& symbols = {}, int* launches = nullptr,
                  bool half_caps = false) {
   const ir::Graph graph = ir::parse_graph(text);

@@ -1,4 +1,4 @@
-// tests/cpp/test_codegen_reductions.cpp: generated reductions and scans, of both device classes, on every OpenCL device found.
+// tests/cpp/test_codegen_reductions.cpp: generated reductions and scans for CPUs and GPUs, run on every OpenCL device.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 

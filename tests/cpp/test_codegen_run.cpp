@@ -1,4 +1,4 @@
-// tests/cpp/test_codegen_run.cpp: generated pointwise kernels, of both device classes, on every OpenCL device found.
+// tests/cpp/test_codegen_run.cpp: generated pointwise kernels for CPUs and GPUs, run on every OpenCL device.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 

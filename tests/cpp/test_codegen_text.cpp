@@ -1,5 +1,5 @@
-// tests/cpp/test_codegen_text.cpp: the writer, spelling of constants and indices, library functions, and canonical kernel
-// texts; no device.
+// tests/cpp/test_codegen_text.cpp: the writer, the spelling of constants and indices, library functions, and canonical
+// kernel texts. It needs no device.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
@@ -86,7 +86,8 @@ TEST_CASE("index expressions keep their meaning in C") {
   const IndexSpelling wide{true, false, narrow.name};
   CHECK(index_text(ir::parse_index("max(i0 - 4, 0)"), ranges, wide) == "max((long)0, i0 - 4)");
   CHECK(index_text(ir::parse_index("i0*4294967296"), ranges, wide) == "i0 * 4294967296L");
-  const IndexSpelling mixed{true, true, narrow.name};  // min(int, long) is no function
+  // OpenCL has no function min(int, long).
+  const IndexSpelling mixed{true, true, narrow.name};
   CHECK(index_text(ir::parse_index("min(i0, r0)"), ranges, mixed) == "min((long)i0, (long)r0)");
   CHECK(index_text(ir::parse_index("max(i0 - 4, 0)"), ranges, mixed) == "max((long)0, (long)(i0 - 4))");
 }
@@ -145,7 +146,7 @@ TEST_CASE("equal graphs give equal text, whatever their buffers are called") {
 }
 
 TEST_CASE("heads and joined parts of whole vectors are read and written as vectors") {
-  // [48, 192] -> [3, 48, 64] in heads; the mask is the part of a joined tensor
+  // The map splits [48, 192] into heads [3, 48, 64]; the mask selects the part of a concatenated tensor.
   const schedule::Schedule heads = one_group(
       "buffer b0 in0 f32 [48, 192] strides [192, 1] input 0\nbuffer b1 buf1 f32 [3, 48, 64] strides [3072, 64, 1]\ninputs b0\n"
       "node map [48, 192]\n  v0 = index i64 i1 // 64\n  v1 = constant i64 1\n  v2 = lt bool v0 v1\n"
@@ -158,5 +159,6 @@ TEST_CASE("heads and joined parts of whole vectors are read and written as vecto
   const std::string whole = generate(heads, heads.groups[0], caps).text, parts = generate(odd, odd.groups[0], caps).text;
   CHECK(whole.find("vstore16(") != std::string::npos);
   CHECK(whole.find(".s1") == std::string::npos);
-  CHECK(parts.find("vstore16(") == std::string::npos);  // a vector of 16 crosses heads of 24
+  // A vector of 16 elements would cross heads of 24.
+  CHECK(parts.find("vstore16(") == std::string::npos);
 }

@@ -1,4 +1,4 @@
-// tests/cpp/test_ir_graph.cpp: graphs by the builder: views, nodes, outputs, text, verification.
+// tests/cpp/test_ir_graph.cpp: graphs made with the builder: views, nodes, outputs, text, verification.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
@@ -104,13 +104,15 @@ TEST_CASE_FIXTURE(Fixture, "outputs: the buffer takes the promised layout, or a 
   b.output(b.permute(y, {1, 0, 2}), {64, m * 64, 1});
   CHECK(b.graph.nodes.size() == 1);
   CHECK((*b.graph.buffers[static_cast<size_t>(y.buffer)].strides)[0] == m * 64);
-  b.output(y, {1, n, n * m});  // the buffer is taken: copied
+  // The buffer is an output already, so the value is copied.
+  b.output(y, {1, n, n * m});
   CHECK(b.graph.nodes.size() == 2);
-  b.output(b.permute(x, {2, 0, 1}), {1, m * 64, 64});  // a window on the input
+  // The output is a window on the input.
+  b.output(b.permute(x, {2, 0, 1}), {1, m * 64, 64});
   CHECK(b.graph.nodes.size() == 2);
   CHECK(b.graph.outputs.back().buffer == x.buffer);
   const Value row = b.reduce("sum", x, {2}, true)[0];
-  b.output(b.expand(row, {n, m, 7}), {m, 1, 0});  // one element per row, repeated by a stride of 0
+  b.output(b.expand(row, {n, m, 7}), {m, 1, 0});  // There is one element per row, repeated by a stride of 0.
   CHECK(b.graph.nodes.size() == 3);
   b.output(b.op("neg", {x}), {});
   CHECK(b.graph.outputs.back().strides.empty());

@@ -1,4 +1,4 @@
-// tests/cpp/test_ir_simplify.cpp: what simplify(graph) removes, and what it must keep.
+// tests/cpp/test_ir_simplify.cpp: what simplify(graph) removes, and what it must not remove.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
@@ -12,7 +12,7 @@ using namespace ocl::ir;
 
 namespace {
 
-/// The body of a map from b0 (f32), b1 (f16) and b2 (i64) to b3, simplified, as text.
+/// Simplifies the body of a map from b0 (f32), b1 (f16) and b2 (i64) to b3, and returns its text.
 std::string body(const std::string& ops, const std::string& dtype = "f32") {
   const std::string text =
       "buffer b0 a f32 [64] strides [1] input 0\nbuffer b1 b f16 [64] strides [1] input 1\n"
@@ -23,7 +23,7 @@ std::string body(const std::string& ops, const std::string& dtype = "f32") {
   simplify(graph);
   verify(graph, Level::kGraph);
   const std::string after = graph.str();
-  CHECK_FALSE(simplify(graph));  // once is enough
+  CHECK_FALSE(simplify(graph));  // A second simplification changes nothing.
   const size_t begin = after.find("node map [64]\n") + 14;
   return after.substr(begin, after.find("result") - begin);
 }
@@ -39,9 +39,9 @@ TEST_CASE("constants fold, equal ops merge, unused ops go") {
 
 TEST_CASE("IEEE results survive") {
   const std::string plus_zero = "  v0 = constant f32 0.0\n  v1 = load f32 b0[i0]\n  v2 = add f32 v0 v1\n  store b3[i0] = v2\n";
-  CHECK(body(plus_zero) == plus_zero);  // -0 + 0 is 0
+  CHECK(body(plus_zero) == plus_zero);  // The addition must stay, because -0 + 0 is 0.
   const std::string times_zero = "  v0 = constant f32 0.0\n  v1 = load f32 b0[i0]\n  v2 = mul f32 v0 v1\n  store b3[i0] = v2\n";
-  CHECK(body(times_zero) == times_zero);  // inf * 0 is NaN
+  CHECK(body(times_zero) == times_zero);  // The product must stay, because inf * 0 is NaN.
   CHECK(body("  v0 = load f32 b0[i0]\n  v1 = constant f32 0.0\n  v2 = sub f32 v0 v1\n  store b3[i0] = v2\n") ==
         "  v0 = load f32 b0[i0]\n  store b3[i0] = v0\n");
 }
@@ -76,7 +76,7 @@ TEST_CASE("equal nodes compute once, dead nodes go; results stay apart") {
   REQUIRE(graph.nodes.size() == 8);
   CHECK(simplify(graph));
   verify(graph, Level::kGraph);
-  CHECK(graph.nodes.size() == 5);  // exp, sin, add, neg, neg
+  CHECK(graph.nodes.size() == 5);  // The remaining nodes are exp, sin, add, neg and neg.
   CHECK(graph.outputs[1].buffer != graph.outputs[2].buffer);
   CHECK_FALSE(simplify(graph));
 }
@@ -91,7 +91,7 @@ TEST_CASE("a node is not merged across a write to what it reads") {
   Graph graph = b.finish();
   const size_t nodes = graph.nodes.size();
   simplify(graph);
-  CHECK(graph.nodes.size() == nodes);  // the write to the input is seen from outside and stays
+  CHECK(graph.nodes.size() == nodes);  // The write to the input is visible outside and stays.
 }
 
 TEST_CASE("a negative zero is another constant than zero") {

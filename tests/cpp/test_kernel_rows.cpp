@@ -1,5 +1,5 @@
-// tests/cpp/test_kernel_rows.cpp: a new row is all that a kernel needs to be listed, asked, checked and disabled. This program
-// is built with a copy of kernels/kernels.def that has one more row, scratch_row.def (CMakeLists.txt).
+// tests/cpp/test_kernel_rows.cpp: a new row is enough for a kernel to be listed, chosen, checked and disabled. This
+// program is built with a copy of kernels/kernels.def that has one more row, scratch_row.def (CMakeLists.txt).
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
@@ -26,7 +26,7 @@ Caps gpu() {
   return caps;
 }
 
-/// Which kernel a product of matrices of bf16 gets.
+/// Returns the kernel that is chosen for a product of bf16 matrices.
 std::string chosen(const Caps& caps) {
   ir::Builder b;
   const auto matrix = [&] {
@@ -55,7 +55,8 @@ TEST_CASE("a new row is all that a kernel needs") {
 
   Caps caps = gpu();
   CHECK(chosen(caps) == "gemm_group");
-  caps.kernels.remove("gemm_group");  // which is asked earlier: the new row is the last
+  // gemm_group is asked first, the new row last.
+  caps.kernels.remove("gemm_group");
   CHECK(chosen(caps) == "");
   caps.kernels.add("gemm_scratch_warp");
   CHECK(caps.kernels.has(KernelLevel::k_warp));
@@ -85,10 +86,10 @@ TEST_CASE("names of kernels") {
   CHECK(set.has(KernelId::k_gemm_warpgroup, KernelType::kBf16));
   CHECK(!set.has(KernelId::k_gemm_warpgroup, KernelType::kFp16));
   CHECK(set.has(KernelId::k_gemm_packed_warpgroup, KernelType::kBf16));
-  set.remove("gemm_warpgroup");  // and with it its further forms
+  set.remove("gemm_warpgroup");  // Its special forms are removed with it.
   CHECK(!set.has(KernelId::k_gemm_packed_warpgroup, KernelType::kBf16));
   CHECK(set.has(KernelId::k_conv_warpgroup, KernelType::kBf16));
-  set.remove("item");  // but what nothing else computes
+  set.remove("item");  // A kernel stays if no other kernel computes the same.
   CHECK(!set.has(KernelId::k_gemm_item));
   CHECK(set.has(KernelId::k_attention_item));
   CHECK_THROWS_WITH_AS(set.remove("attention_item"), doctest::Contains("no other kernel computes"), Error);

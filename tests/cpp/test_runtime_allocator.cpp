@@ -1,4 +1,5 @@
-// tests/cpp/test_runtime_allocator.cpp: addresses, splitting, coalescing, statistics, running out; on every device found.
+// tests/cpp/test_runtime_allocator.cpp: addresses, splitting, coalescing, statistics, running out of memory; on every
+// device.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -55,7 +56,7 @@ TEST_CASE("an address maps to its buffer, offset and rest") {
     CHECK_THROWS_AS(allocator.resolve(&allocator), Error);
     allocator.free(b);
     allocator.free(nullptr);
-    allocator.free(b);  // a second free changes nothing
+    allocator.free(b);  // A second free changes nothing.
     CHECK(allocator.stats().allocated_bytes.all().current == 0);
   });
 }
@@ -84,7 +85,7 @@ TEST_CASE("random allocations never overlap, hold their data and come back toget
     Allocator& allocator = device.allocator();
     Queue& queue = device.queue();
     std::mt19937 random(17);
-    std::map<char*, std::pair<size_t, uint8_t>> live;  // address -> size, byte
+    std::map<char*, std::pair<size_t, uint8_t>> live;  // Address -> (size, byte that fills the block).
     for (int step = 0; step < 1500; ++step) {
       if (live.size() < 30 || random() % 2) {
         const size_t bytes = 1 + (random() % 8 ? random() % 5000 : random() % (3 * kMiB));
@@ -109,7 +110,8 @@ TEST_CASE("random allocations never overlap, hold their data and come back toget
     for (const auto& [address, block] : live) allocator.free(address);
     CHECK(allocator.stats().allocated_bytes.all().current == 0);
     allocator.empty_cache();
-    CHECK(allocator.stats().reserved_bytes.all().current == 0);  // all blocks had coalesced into whole slabs
+    // All blocks have coalesced into whole slabs.
+    CHECK(allocator.stats().reserved_bytes.all().current == 0);
   });
 }
 
@@ -209,7 +211,7 @@ TEST_CASE("running out: cached memory is freed first, then the error has the siz
     allocator.empty_cache();
     const int64_t limit = device.caps().global_bytes, most = device.caps().max_alloc_bytes;
     const MemoryStats before = allocator.stats();
-    // On a device of the host's memory nothing is touched, so this takes addresses only.
+    // If a device uses the host's memory, allocating touches none of it, so this uses up addresses only.
     std::vector<void*> blocks;
     const auto piece = static_cast<size_t>(std::min<int64_t>(most - static_cast<int64_t>(kMiB), limit / 3));
     std::string message;
@@ -227,7 +229,7 @@ TEST_CASE("running out: cached memory is freed first, then the error has the siz
     for (const char* part : {"tried to allocate", "allocated", "reserved", "in total", "GiB", "do:"})
       CHECK(message.find(part) != std::string::npos);
     for (void* block : blocks) allocator.free(block);
-    // All is cached now in pieces; a request that fits no cached slab must still be met.
+    // All memory is now cached in pieces; a request that fits no cached slab must still succeed.
     void* other = allocator.allocate(piece / 2 + kMiB);
     void* another = allocator.allocate(piece + kMiB / 2);
     CHECK(other);
@@ -249,7 +251,7 @@ TEST_CASE("a block that another stream uses is not handed out before that stream
     void* a = allocator.allocate(kMiB / 2);
     allocator.record_stream(at(a, 100), stream);
     allocator.record_stream(a, stream);
-    // The other stream waits for an event of ours, so it cannot be done.
+    // The other stream waits for an event of this test, so it cannot be done yet.
     cl_int status = 0;
     cl_event gate = clCreateUserEvent(device.context(), &status);
     REQUIRE(status == CL_SUCCESS);
@@ -262,7 +264,8 @@ TEST_CASE("a block that another stream uses is not handed out before that stream
     clReleaseEvent(gate);
     device.synchronize();
     allocator.free(b);
-    void* c = allocator.allocate(kMiB - 1000);  // fits only where both came back and joined
+    // The request fits only if both blocks came back and coalesced.
+    void* c = allocator.allocate(kMiB - 1000);
     CHECK(c == std::min(a, b));
     allocator.free(c);
     allocator.empty_cache();
@@ -311,7 +314,7 @@ TEST_CASE("the host sees a CPU device's memory, and only through `host`") {
     if (device.caps().is_cpu && where.host) CHECK(std::memcmp(where.host, &sent, sizeof(sent)) == 0);
     const pid_t child = fork();
     if (child == 0) {
-      signal(SIGSEGV, SIG_DFL);  // doctest has a handler
+      signal(SIGSEGV, SIG_DFL);  // doctest installs a handler.
       volatile char c = *static_cast<volatile char*>(a);
       _exit(c);
     }

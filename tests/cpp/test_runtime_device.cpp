@@ -1,4 +1,5 @@
-// tests/cpp/test_runtime_device.cpp: listing and selection, each case in a process of its own since both happen once.
+// tests/cpp/test_runtime_device.cpp: listing and selection of devices. Both happen once, so each case runs in a new
+// process.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 #include <sys/wait.h>
@@ -20,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What `body` returns, run in a fresh child; "error: ..." with the kind's number when it throws.
+/// Runs `body` in a forked child and returns its result; "error: ..." with the number of the error's kind if it throws.
 std::string in_child(const std::function<std::string()>& body) {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
@@ -73,7 +74,7 @@ std::vector<std::string> lines(const std::string& text) {
 
 std::string error_of(ErrorKind kind) { return "error " + std::to_string(static_cast<int>(kind)) + ": "; }
 
-/// The first library that the test's folders of .icd files lead to; "" if there is none.
+/// Returns the first library that the .icd files of the test's folders name; "" if there is none.
 std::string some_vendor_library() {
   for (const std::string& folder : test_vendor_libraries()) {
     std::error_code error;
@@ -91,7 +92,7 @@ std::string some_vendor_library() {
 
 }  // namespace
 
-// These come first: a child forked after OpenCL was used in this process could not use it.
+// These cases come first: a child that is forked after this process used OpenCL could not use it.
 
 TEST_CASE("GPUs come first, then accelerators, then CPUs; emulators are left out") {
   const std::vector<std::string> devices = lines(listing_of(""));
@@ -139,7 +140,8 @@ TEST_CASE("a part that matches nothing is warned of, a selection that matches no
     });
     CHECK(none.rfind(error_of(ErrorKind::kConfig), 0) == 0);
     CHECK(none.find(selection) != std::string::npos);
-    CHECK(none.find(all[0].substr(all[0].rfind('|') + 1)) != std::string::npos);  // says what there is
+    // The message says which devices there are.
+    CHECK(none.find(all[0].substr(all[0].rfind('|') + 1)) != std::string::npos);
   }
 }
 
@@ -161,7 +163,8 @@ TEST_CASE("a runtime is found by its library, its .icd file, a folder of them, a
   std::ofstream(icd) << library << "\n";
   CHECK(listing_of("", {icd.string()}) == expected);
   CHECK(listing_of("", {icd.parent_path().string()}) == expected);
-  CHECK(listing_of("", {icd.string(), library, icd.parent_path().string()}) == expected);  // once, however often it is named
+  // A runtime is listed once, even if it is named several times.
+  CHECK(listing_of("", {icd.string(), library, icd.parent_path().string()}) == expected);
   std::ofstream(icd) << "/opt/built/somewhere/else/lib/" << fs::path(library).filename().string() << "\r\n";
   CHECK(lines(listing_of("", {icd.string()})).size() == lines(expected).size());
   fs::remove_all(prefix);
@@ -198,7 +201,8 @@ TEST_CASE("devices stay what they are once in use, and do not survive a fork") {
   const std::string text = in_child([] {
     configure_devices("", test_vendor_libraries());
     if (Device::count() == 0) return std::string("none");
-    configure_devices("0", test_vendor_libraries());  // nothing is in use yet
+    // No device is in use yet.
+    configure_devices("0", test_vendor_libraries());
     if (Device::count() != 1) return std::string("selection had no effect");
     Device& device = Device::get(0);
     if (&device != &Device::get(0)) return std::string("made twice");
@@ -213,7 +217,8 @@ TEST_CASE("devices stay what they are once in use, and do not survive a fork") {
     void* block = device.allocator().allocate(100);
     device.allocator().record_stream(block, 0);
     const std::string child = in_child([&] {
-      device.allocator().free(block);  // what destructors do in a child must not touch the device
+      // What destructors do in a child must not touch the device.
+      device.allocator().free(block);
       return Device::get(0).name();
     });
     if (child.rfind(error_of(ErrorKind::kDevice), 0) != 0) problems += "a forked child got: " + child;

@@ -1,4 +1,4 @@
-// tests/cpp/test_runtime_event.cpp: events that wait, tell times and errors; memory of several streams; on every device found.
+// tests/cpp/test_runtime_event.cpp: events: waiting, times, errors; memory that several streams use; on every device.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
@@ -40,7 +40,8 @@ TEST_CASE("an event is complete when its queue came to it, and has the device's 
   });
 }
 
-TEST_CASE("failed work is an error of the event behind it, not completion") {  // drivers cannot be made to fail alike
+// It is simulated, because drivers cannot be made to fail in the same way.
+TEST_CASE("failed work is an error of the event behind it, not completion") {
   CHECK(completed(CL_COMPLETE, ""));
   for (const cl_int status : {CL_QUEUED, CL_SUBMITTED, CL_RUNNING}) CHECK(!completed(status, ""));
   try {

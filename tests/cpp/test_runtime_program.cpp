@@ -1,4 +1,5 @@
-// tests/cpp/test_runtime_program.cpp: what is compiled, what comes from memory or a stored binary, and what a failure says.
+// tests/cpp/test_runtime_program.cpp: what is compiled, what comes from memory or from a stored binary, and how
+// failures are reported.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@ namespace {
 
 const std::string kPrelude = "#define SCALE 2.0f\ninline float scaled(float x) { return SCALE * x; }\n";
 
-/// y[0] = 2 * `value`, its own kernel; `tag` makes the text differ from other tests'.
+/// Returns the text of a kernel that computes y[0] = 2 * `value`. `tag` makes it differ from the texts of other tests.
 KernelText text_of(const std::string& name, const std::string& value, const std::string& tag,
                    const std::string& prelude = kPrelude) {
   return {
@@ -36,7 +37,8 @@ float run(Device& device, const Program& program, const std::string& name) {
   const KernelHandle kernel = program.create_kernel(name);
   void* address = device.allocator().allocate(16);
   const Location where = device.allocator().resolve(address);
-  REQUIRE(where.offset_bytes == 0);  // the kernel writes element 0
+  // The kernel writes element 0.
+  REQUIRE(where.offset_bytes == 0);
   cl_mem mem = where.mem;
   clSetKernelArg(kernel.get(), 0, sizeof(mem), &mem);
   device.queue().launch(kernel.get(), 1, {1, 1, 1}, {1, 1, 1});
@@ -46,7 +48,7 @@ float run(Device& device, const Program& program, const std::string& name) {
   return y;
 }
 
-/// A store in memory that counts.
+/// A store in memory that counts its uses.
 struct Store {
   std::map<std::string, std::string> entries;
   int finds = 0;
@@ -101,7 +103,8 @@ TEST_CASE("kernels with one prelude share a program, and each is the right one")
     CHECK(counted.build_seconds > 0);
     std::set<Program*> distinct;
     for (const auto& program : programs) distinct.insert(program.get());
-    CHECK(distinct.size() == 2 + 3);  // 16 + 4 kernels, and three that go alone
+    // Programs: one of 16 and one of 4 kernels, and three kernels that are built alone.
+    CHECK(distinct.size() == 2 + 3);
     CHECK(programs[3] == programs.back());
     for (int i = 0; i < 20; ++i) CHECK(run(device, *programs[i], texts[i].name) == 2 * (static_cast<float>(i) + 0.5f));
     CHECK(run(device, *programs[20], "other_prelude") == 21.0f);
@@ -158,12 +161,14 @@ TEST_CASE("a failure names the kernel, says where and why, and saves source and 
     CHECK(content(folder / "failed/broken_kernel/source.cl") == texts[1].text);
     CHECK(content(folder / "failed/broken_kernel/log.txt").find("undeclared_v9") != std::string::npos);
     CHECK(!std::filesystem::exists(folder / "failed/fine_1"));
-    CHECK(error_of(device, {texts[1]}).find("source and full log") == std::string::npos);             // nothing was saved
-    CHECK(error_of(device, {texts[1]}, "/proc/nowhere").find("broken_kernel") != std::string::npos);  // and that is no error
+    // Nothing could be saved, and that is no error.
+    CHECK(error_of(device, {texts[1]}).find("source and full log") == std::string::npos);
+    CHECK(error_of(device, {texts[1]}, "/proc/nowhere").find("broken_kernel") != std::string::npos);
     KernelText misnamed = text_of("written", "1.0", "fail");
     misnamed.name = "asked";
     CHECK(error_of(device, {misnamed}).find("asked") != std::string::npos);
-    std::filesystem::permissions(folder / "failed", std::filesystem::perms::all);  // others could have put links there
+    // Other users could have put links into the folder.
+    std::filesystem::permissions(folder / "failed", std::filesystem::perms::all);
     CHECK(error_of(device, {texts[1]}, (folder / "failed").string()).find("source and full log") == std::string::npos);
     const auto good = build_programs(device, {texts[0], texts[2]}, {}, "");
     CHECK(run(device, *good[1], "fine_2") == 4.0f);
@@ -177,8 +182,10 @@ TEST_CASE("a warm start builds nothing") {
     std::vector<KernelText> texts;
     for (int i = 0; i < 5; ++i) texts.push_back(text_of("warm_" + std::to_string(i), std::to_string(i) + ".0", "warm"));
     build_programs(device, texts, store.functions(), "");
-    std::erase_if(store.entries, [](const auto& entry) { return entry.second.size() == 1; });  // what binaries are worth here
-    CHECK(store.entries.size() == (keeps_binaries(device) ? 6 : 0));  // one program, five references to it
+    // Removes the notes about what binaries are worth on this device.
+    std::erase_if(store.entries, [](const auto& entry) { return entry.second.size() == 1; });
+    // One program, and five references to it.
+    CHECK(store.entries.size() == (keeps_binaries(device) ? 6 : 0));
     if (!keeps_binaries(device)) return;
     forget_programs();
     const BuildCounters before = build_counters();
@@ -190,14 +197,14 @@ TEST_CASE("a warm start builds nothing") {
     CHECK(counted.rejected == 0);
     CHECK(store.finds == 6);
     for (int i = 0; i < 5; ++i) CHECK(run(device, *programs[i], texts[i].name) == 2.0f * static_cast<float>(i));
-    // Part of a program, together with something new.
+    // A part of the program, together with a new kernel.
     forget_programs();
     const auto mixed = build_programs(device, {texts[4], text_of("new_one", "8.0", "warm"), texts[0]}, store.functions(), "");
     CHECK((build_counters() - before).built == 1);
     CHECK(run(device, *mixed[0], "warm_4") == 8.0f);
     CHECK(run(device, *mixed[1], "new_one") == 16.0f);
     CHECK(mixed[0] == mixed[2]);
-    // Another text under the same kernel name is another key.
+    // Another text with the same kernel name has another key.
     forget_programs();
     const auto changed = build_programs(device, {text_of("warm_0", "100.0", "warm")}, store.functions(), "");
     CHECK(run(device, *changed[0], "warm_0") == 200.0f);
@@ -225,8 +232,9 @@ TEST_CASE("a stored binary that does not load is rejected, built anew and replac
     CHECK(garbage.rejected == 2);
     CHECK(garbage.built == 2);
     for (const auto& [key, value] : repaired.entries) CHECK(value != "this is no binary");
-    CHECK(spoil([](std::string& binary) { binary.clear(); }).first.built == 2);  // evicted: a miss
-    // The binary of another program is whole, but lacks the kernels.
+    // The binary was evicted, so it is not found.
+    CHECK(spoil([](std::string& binary) { binary.clear(); }).first.built == 2);
+    // The binary of another program is intact, but lacks these kernels.
     Store other;
     build_programs(device, {text_of("reject_other", "1.0", "reject")}, other.functions(), "");
     std::string foreign;
@@ -265,9 +273,9 @@ TEST_CASE("a process keeps the programs that are in use and a few more") {
     CHECK((build_counters() - counters).built == 0);
     used.clear();
     CHECK(Live<Program>::count() == before + 64);
-    CHECK(run(device, *built(99), "kept_99") == 198.0f);  // one of the latest
+    CHECK(run(device, *built(99), "kept_99") == 198.0f);  // This program is one of the latest.
     CHECK((build_counters() - counters).built == 0);
-    CHECK(run(device, *built(4), "kept_4") == 8.0f);  // none of them
+    CHECK(run(device, *built(4), "kept_4") == 8.0f);  // This program is not one of the latest.
     CHECK((build_counters() - counters).built == 1);
     for (int i = 100; i < 140; ++i) built(i);
     CHECK(Live<Program>::count() == before + 64);

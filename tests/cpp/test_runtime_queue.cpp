@@ -1,4 +1,4 @@
-// tests/cpp/test_runtime_queue.cpp: copies, fills, launches, events, recording; on every device found.
+// tests/cpp/test_runtime_queue.cpp: copies, fills, launches, events and recording; on every device.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
@@ -18,7 +18,7 @@ using namespace ocl::runtime;
 
 namespace {
 
-/// A block that frees itself.
+/// A block that frees itself in its destructor.
 struct Memory {
   Memory(Device& device_, size_t bytes)
       : device(device_), address(device.allocator().allocate(bytes)), where(device.allocator().resolve(address)) {}
@@ -60,8 +60,10 @@ TEST_CASE("copies respect offsets and sizes") {
     queue.read(a.where.mem, a.where.offset_bytes + 777, part.data(), part.size(), false);
     queue.finish();
     CHECK(std::equal(part.begin(), part.end(), data.begin() + 777));
-    queue.copy(a.where.mem, a.where.offset_bytes, a.where.mem, a.where.offset_bytes, 10000);        // onto itself: nothing
-    queue.copy(a.where.mem, a.where.offset_bytes, a.where.mem, a.where.offset_bytes + 5000, 5000);  // within one buffer
+    // A copy onto itself does nothing.
+    queue.copy(a.where.mem, a.where.offset_bytes, a.where.mem, a.where.offset_bytes, 10000);
+    // A copy within one buffer.
+    queue.copy(a.where.mem, a.where.offset_bytes, a.where.mem, a.where.offset_bytes + 5000, 5000);
     queue.read(a.where.mem, a.where.offset_bytes + 5000, part.data(), part.size(), true);
     CHECK(std::equal(part.begin(), part.end(), data.begin()));
   });
@@ -78,7 +80,8 @@ TEST_CASE("fills of each pattern size stay within their range") {
       std::vector<uint8_t> copy = pattern;
       queue.fill(memory.where.mem, memory.where.offset_bytes + 3 * pattern_bytes, 33 * pattern_bytes, copy.data(),
                  pattern_bytes);
-      std::fill(copy.begin(), copy.end(), 0xcc);  // the pattern was taken at the call
+      // The queue took a copy of the pattern at the call.
+      std::fill(copy.begin(), copy.end(), 0xcc);
       queue.fill(memory.where.mem, memory.where.offset_bytes, 0, copy.data(), pattern_bytes);
       std::vector<uint8_t> got(4096);
       queue.read(memory.where.mem, memory.where.offset_bytes, got.data(), got.size(), true);
@@ -186,7 +189,8 @@ TEST_CASE("an error names what was launched before it, latest first") {
     } catch (const Error& error) {
       message = error.what();
     }
-    CHECK(message.find("launch_") == std::string::npos);  // they were done
+    // These launches were done before.
+    CHECK(message.find("launch_") == std::string::npos);
   });
 }
 

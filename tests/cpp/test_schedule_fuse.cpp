@@ -1,4 +1,5 @@
-// tests/cpp/test_schedule_fuse.cpp: how many launches small graphs become, for CPUs and GPUs, and that no order is broken.
+// tests/cpp/test_schedule_fuse.cpp: how many launches small graphs become on CPUs and GPUs, and that the order is
+// right.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
@@ -42,7 +43,7 @@ Schedule scheduled(Builder& b, const Caps& caps = cpu()) {
   options.verify = true;
   Schedule s = make_schedule(b.finish(), caps, options);
   INFO(str(s));
-  // Every dependence in launch order: nothing is read before a group wrote it.
+  // No node reads a buffer before the group that writes it has run.
   std::vector<bool> written(s.graph.buffers.size(), false);
   for (const BufferId in : s.graph.inputs) written[in] = true;
   for (const auto& group : s.groups)
@@ -151,7 +152,8 @@ TEST_CASE("sibling reductions over the same elements are one launch") {
 TEST_CASE("a mutated input is read before it is overwritten") {
   Builder b;
   const Value x = input(b, {4096, 16}), w = input(b, {16, 4096});
-  const Value before = b.op("exp", {b.permute(x, {1, 0})});  // reads x transposed: not in one launch with the store
+  // It reads x transposed, so it cannot share a launch with the store.
+  const Value before = b.op("exp", {b.permute(x, {1, 0})});
   b.copy_into(x, b.op("add", {x, number(b, 1)}));
   const Value after = b.op("add", {x, number(b, 2)});
   b.output(b.op("add", {before, w}), {4096, 1});
@@ -223,7 +225,7 @@ TEST_CASE("convolution, bias, residual and relu are one launch beside the packin
 
 namespace {
 
-/// Batch norm in training and a ReLU, over 16 images of 14x14.
+/// Builds batch norm in training and a ReLU, over 16 images of 14x14.
 Schedule batch_norm_of(int64_t channels, const Caps& caps) {
   Builder b;
   const Shape strides{channels * 196, 1, 14 * channels, channels};
@@ -265,7 +267,8 @@ TEST_CASE("ordered sums of partial results are one launch, unless too many bytes
   for (const Caps& caps : {cpu(), gpu()})
     for (const bool large : {false, true}) {
       Builder b;
-      const int64_t n = large ? 1024 : 32;  // the partial results of one: 32 MB
+      // The partial results of a large one take 32 MB.
+      const int64_t n = large ? 1024 : 32;
       for (int i = 0; i < 6; ++i) {
         const Value parts = b.contract(input(b, {8, n, 4}), input(b, {8, 4, n}), DType::kF32);
         b.output(b.reduce("sum", parts, {0}, false)[0], {n, 1});

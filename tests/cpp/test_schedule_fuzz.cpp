@@ -1,4 +1,4 @@
-// tests/cpp/test_schedule_fuzz.cpp: random graphs mean the same before and after scheduling, in the planned memory.
+// tests/cpp/test_schedule_fuzz.cpp: random graphs compute the same before and after scheduling, in the planned memory.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
@@ -40,7 +40,7 @@ class RandomGraph {
   Shape full() { return {n_, 6, 4, 5}; }
   const Value& any() { return values_[values_.size() - 1 - pick(static_cast<int>(std::min<size_t>(values_.size(), 6)))]; }
 
-  /// A value that broadcasts against x, from what there is.
+  /// Returns an existing value that broadcasts against x.
   Value partner(const Value& x) {
     for (int tries = 0; tries < 8; ++tries) {
       const Value& y = any();
@@ -113,7 +113,8 @@ class RandomGraph {
         }
         return;
       }
-      default: {  // a mutated input, and perhaps a view of it, read again later
+      // Writes to an input, and maybe reads a view of it again later.
+      default: {
         const Value& target = values_[static_cast<size_t>(pick(2))];
         const Value p = partner(target);
         b_.copy_into(target, b_.op("add", {target, p}));

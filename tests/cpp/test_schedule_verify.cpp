@@ -1,4 +1,4 @@
-// tests/cpp/test_schedule_verify.cpp: a fault planted for each rule of a schedule is found and named.
+// tests/cpp/test_schedule_verify.cpp: plants a violation of each rule of a schedule, which verify() must find and name.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
@@ -41,8 +41,8 @@ Schedule scheduled(Builder& b, bool fuse = true) {
   return make_schedule(b.finish(), Caps{}, options);
 }
 
-/// Eager ops, a product with an epilogue, a softmax in phases, a result in the memory of its operand (too large to join the
-/// batch), and a batch.
+/// Builds a schedule with eager ops, a product with an epilogue, a softmax in phases, a result in the memory of its
+/// operand (too large to join the batch), and a batch.
 Schedule everything() {
   Builder b;
   const Value x = input(b), w = input(b, {1, 100, 100});
@@ -57,7 +57,7 @@ Schedule everything() {
   return scheduled(b);
 }
 
-/// What verify() says, "" if nothing.
+/// Returns the message of verify(), "" if it finds nothing.
 std::string complaint(const Schedule& s, ScheduleLevel level = ScheduleLevel::kPlaced) {
   try {
     verify(s, level);
@@ -78,7 +78,7 @@ Group& group_with_phases(Schedule& s) {
   REQUIRE(found != s.groups.end());
   return *found;
 }
-/// Number `n` of the buffers that live in memory of this kind.
+/// Returns buffer number `n` of those with this kind of placement.
 BufferId buffer_in(const Schedule& s, Placement::Kind kind, int n = 0) {
   for (BufferId b = 0; b < static_cast<BufferId>(s.placements.size()); ++b)
     if (s.placements[static_cast<size_t>(b)].kind == kind && n-- == 0) return b;
@@ -108,7 +108,8 @@ const Fault kFaults[] = {
      }},
     {"nothing runs before what it depends on", [](Schedule& s) { std::reverse(s.groups.begin(), s.groups.end()); }},
     {"nothing runs before what it depends on",
-     [](Schedule& s) {  // the first two eager ops are independent, but eager ops keep their order
+     // The first two eager ops are independent, but eager ops must keep their order.
+     [](Schedule& s) {
        REQUIRE(s.groups[0].kind == GroupKind::kCall);
        REQUIRE(s.groups[1].kind == GroupKind::kCall);
        std::swap(s.groups[0], s.groups[1]);
@@ -123,15 +124,15 @@ const Fault kFaults[] = {
        placement(s, b).index = b;
      }},
     {"leads to memory of the same layout",
-     [](Schedule& s) {  // the input is not donated
-       placement(s, buffer_in(s, Placement::Kind::kAlias)).index = s.graph.inputs[0];
-     }},
+     // The input is not donated.
+     [](Schedule& s) { placement(s, buffer_in(s, Placement::Kind::kAlias)).index = s.graph.inputs[0]; }},
     {"an output is an input or memory of its own", [](Schedule& s) { placement(s, s.graph.outputs[0].buffer) = {}; }},
     {"what a group reads and has not stored itself is in memory",
      [](Schedule& s) { placement(s, buffer_in(s, Placement::Kind::kArena)) = {}; }},
     {"a lifetime covers all groups", [](Schedule& s) { s.lifetimes[0].last = s.lifetimes[0].first; }},
     {"not alive at the same time",
-     [](Schedule& s) {  // both are operands of the third eager op
+     // Both are operands of the third eager op.
+     [](Schedule& s) {
        placement(s, buffer_in(s, Placement::Kind::kArena, 1)) = {Placement::Kind::kAlias,
                                                                  buffer_in(s, Placement::Kind::kArena)};
      }},
@@ -172,7 +173,8 @@ TEST_CASE("what is overwritten is read before, and writers of one place keep the
   b.copy_into(x, b.op("neg", {x}));
   b.copy_into(x, b.op("abs", {x}));
   Schedule s = scheduled(b, false);
-  REQUIRE(s.groups.size() == 5);  // two of them copy into the input
+  // Two of the groups copy into the input.
+  REQUIRE(s.groups.size() == 5);
   REQUIRE(complaint(s) == "");
   std::rotate(s.groups.begin(), s.groups.begin() + 1, s.groups.end());
   CHECK(complaint(s).find("nothing runs before") != std::string::npos);
@@ -198,7 +200,8 @@ TEST_CASE("pieces of a concatenation may be written in any order") {
   const Value x = input(b), y = input(b);
   b.output(b.concat({b.op("exp", {x}), b.op("neg", {y})}, 0), kStrides);
   Schedule s = scheduled(b, false);
-  REQUIRE(s.groups.size() == 4);  // each operand and its copy into the result
+  // The groups are each operand and its copy into the result.
+  REQUIRE(s.groups.size() == 4);
   REQUIRE(complaint(s) == "");
   std::rotate(s.groups.begin(), s.groups.begin() + 2, s.groups.end());
   CHECK(complaint(s, ScheduleLevel::kGrouped) == "");
@@ -207,8 +210,8 @@ TEST_CASE("pieces of a concatenation may be written in any order") {
 TEST_CASE("a memory plan must not overlap in time and space") {
   const std::vector<schedule::Interval> intervals = {{0, 2, 100}, {1, 3, 100}, {3, 4, 100}};
   CHECK_NOTHROW(verify({{0, 128, 0}, 256}, intervals));
-  CHECK_THROWS_AS(verify({{0, 64, 0}, 256}, intervals), Error);     // the first two
-  CHECK_THROWS_AS(verify({{128, 64, 0}, 256}, intervals), Error);   // in the other order
-  CHECK_THROWS_AS(verify({{0, 128, 128}, 256}, intervals), Error);  // the last two, at the same offset
-  CHECK_THROWS_AS(verify({{0, 128, 0}, 200}, intervals), Error);    // beyond the arena
+  CHECK_THROWS_AS(verify({{0, 64, 0}, 256}, intervals), Error);     // The first two overlap.
+  CHECK_THROWS_AS(verify({{128, 64, 0}, 256}, intervals), Error);   // They overlap in the other order.
+  CHECK_THROWS_AS(verify({{0, 128, 128}, 256}, intervals), Error);  // The last two have the same offset.
+  CHECK_THROWS_AS(verify({{0, 128, 0}, 200}, intervals), Error);    // An interval ends beyond the arena.
 }

@@ -22,14 +22,14 @@ using namespace ocl;
 
 TEST_CASE("the hash is the published one, for every length of the tail") {
   CHECK(hash_hex("") == "00000000000000000000000000000000");
-  // Values of MurmurHash3_x64_128: the reference prints low then high.
+  // These are values of MurmurHash3_x64_128, whose reference prints the low half first.
   const Hash128 fox = hash128("The quick brown fox jumps over the lazy dog");
   CHECK(fox.low == 0xe34bbc7bbc071b6cULL);
   CHECK(fox.high == 0x7a433ca9c49a9347ULL);
   std::set<std::string> seen;
   const std::string zeros(40, '\0');
   for (size_t n = 0; n <= zeros.size(); ++n) seen.insert(hash_hex(zeros.substr(0, n)));
-  CHECK(seen.size() == zeros.size() + 1);  // zeros of different lengths differ
+  CHECK(seen.size() == zeros.size() + 1);  // Zeros of different lengths have different hashes.
   std::string text = "0123456789abcdef0123456789abcde";
   for (char& c : text) {
     c ^= 1;
@@ -70,7 +70,7 @@ TEST_CASE("reserved addresses cannot be read, pages can") {
   REQUIRE(range);
   const pid_t child = fork();
   if (child == 0) {
-    signal(SIGSEGV, SIG_DFL);  // doctest has a handler
+    signal(SIGSEGV, SIG_DFL);  // doctest installs a handler.
     volatile char c = *static_cast<volatile char*>(range);
     _exit(c);
   }
@@ -123,7 +123,8 @@ TEST_CASE("a file lock keeps another process out") {
     fclose(file);
     os::FileLock lock(path);
     CHECK(lock.held());
-    CHECK(!std::filesystem::exists(path + ".still_held"));  // so the child was done before we got it
+    // The child was done before this process got the lock.
+    CHECK(!std::filesystem::exists(path + ".still_held"));
   }
   waitpid(child, nullptr, 0);
   std::filesystem::remove(path);
@@ -144,7 +145,7 @@ TEST_CASE("a private file is this user's alone, and nothing is written through a
   std::filesystem::create_symlink(file, link);
   CHECK(!os::write_private_file(link, "other"));
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
-  CHECK(!os::write_private_file(pipe, "other"));  // and does not wait
+  CHECK(!os::write_private_file(pipe, "other"));  // It does not wait, either.
   CHECK(!os::write_private_file(folder + "/none/file", "other"));
   CHECK(std::filesystem::file_size(file) == 4);
   std::filesystem::remove_all(folder);
@@ -159,4 +160,24 @@ TEST_CASE("a variable that a library cuts in place gets its value back") {
   }
   CHECK(std::string(std::getenv("OCL_TEST_LIST")) == "a.so:b.so");
   CHECK(std::getenv("OCL_TEST_MISSING") == nullptr);
+}
+
+TEST_CASE("errors are printed nowhere while they are silent, and to the same place afterwards") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const int kept = dup(STDERR_FILENO);
+  dup2(ends[1], STDERR_FILENO);
+  {
+    const ocl::os::SilentErrors silent;
+    std::fputs("lost", stderr);
+  }
+  std::fputs("seen", stderr);
+  std::fflush(stderr);
+  dup2(kept, STDERR_FILENO);
+  close(kept);
+  close(ends[1]);
+  char text[64] = {};
+  CHECK(read(ends[0], text, sizeof(text) - 1) == 4);
+  CHECK(std::string(text) == "seen");
+  close(ends[0]);
 }

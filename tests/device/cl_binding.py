@@ -1,7 +1,7 @@
-"""tests/device/cl_binding.py: a small OpenCL binding over ctypes: a kernel file is built and run without the rest of the package.
+"""tests/device/cl_binding.py: a small OpenCL binding over ctypes, which builds and runs a kernel file without the package.
 
-CPU devices use the memory of torch CPU tensors in place; other devices get copies around each launch, as does Oclgrind, which
-takes the host's memory for uninitialised."""
+CPU devices use the memory of torch CPU tensors directly. Other devices get copies before and after each launch; so does
+Oclgrind, which takes the host's memory for uninitialised."""
 
 import ctypes as C
 import itertools
@@ -22,7 +22,7 @@ try:
         "clCreateKernel",
     ):
         getattr(lib, _name).restype = P
-except OSError:  # no loader on this machine: devices() is empty
+except OSError:  # Without an OpenCL loader on this machine, devices() is empty.
     lib = None
 
 
@@ -33,7 +33,7 @@ def check(code: int, what: str) -> None:
 
 @dataclass(frozen=True)
 class Long:
-    """A 64-bit scalar argument; a plain int is passed as 32 bits."""
+    """A 64-bit scalar argument. A plain int is passed as 32 bits."""
 
     value: int
 
@@ -58,7 +58,8 @@ class Device:
         return f"{self.platform.split()[0]}-{self.name.split()[0]}"
 
     def build(self, file: str, kernel: str, **defines: object) -> "Kernel":
-        """kernels/base/types.cl and kernels/`file` with the given macros; cached by text."""
+        """Builds kernels/base/types.cl followed by kernels/`file` with the given macros. Builds are cached by their
+        text."""
         text = "".join(f"#define {k} {v}\n" for k, v in defines.items())
         text += (KERNELS / "base/types.cl").read_text() + (KERNELS / file).read_text()
         if text not in self.programs:
@@ -84,8 +85,11 @@ class Kernel:
         check(error.value, f"clCreateKernel({name})")
 
     def bind(self, global_size, *args, local_size=None):
-        """Sets the arguments (a tensor becomes a pair of buffer and offset); the returned call enqueues. Where memory is not used in
-        place, `read` fetches a tensor afterwards."""
+        """Sets the arguments (a tensor becomes a buffer and an offset), and returns a function that enqueues the
+        kernel.
+
+        If the device does not use the tensors' memory directly, `read` fetches a tensor afterwards.
+        """
         slot, keep = itertools.count(), []
 
         def put(value) -> None:
@@ -101,7 +105,8 @@ class Kernel:
                 memory = P(
                     lib.clCreateBuffer(
                         self.device.context,
-                        C.c_ulong(1 | (8 if self.device.in_place else 32)),  # read and write, use or copy
+                        # CL_MEM_READ_WRITE, and CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR.
+                        C.c_ulong(1 | (8 if self.device.in_place else 32)),
                         C.c_size_t(size),
                         P(a.untyped_storage().data_ptr()),
                         C.byref(error),
@@ -133,7 +138,7 @@ class Kernel:
                 self.read(call, x)
 
     def read(self, call, x: torch.Tensor) -> None:
-        """Brings what a finished call wrote to x back to the host."""
+        """Copies what a finished call wrote to x back to the host."""
         if self.device.in_place:
             return
         memory = next(m for m, t in call.__defaults__[0] if t is x)

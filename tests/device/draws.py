@@ -1,15 +1,19 @@
-# tests/device/draws.py: a network's results against fp64, and which of its gradients may be drawn again.
-"""Each tensor's error against fp64 may be at most twice that of PyTorch's own fp32 (docs/architecture.md, numerics). Where a
-ReLU's input or two candidates of a max pool lie within rounding of each other, fp32 and fp64 may take other branches, and every
-gradient behind that is another one. So a gradient behind such an op has to be right in one of three draws of weights and inputs:
-a mistake shows in each. All else has to be right in every draw that is made."""
+# tests/device/draws.py: compares a network's results with fp64, and decides which gradients may be compared again.
+"""The error of each tensor against fp64 may be at most twice that of PyTorch's own fp32 (docs/architecture.md,
+numerics).
+
+If the input of a ReLU, or two candidates of a max pool, lie within rounding of each other, fp32 and fp64 may take
+different branches, and every gradient behind that op differs. Therefore a gradient behind such an op has to be right
+in one of three draws of weights and inputs; a real mistake shows in each draw. Everything else has to be right in
+every draw.
+"""
 
 import re
 
 import torch
 
 DRAWS = 3
-# Names of autograd's nodes whose gradient jumps where their inputs change a little.
+# Names of autograd nodes whose gradient jumps where their inputs change a little.
 JUMPS = re.compile(
     r"^(Relu|Threshold|Hardtanh|Hardswish|Hardsigmoid|LeakyRelu|Prelu|Elu|Clamp|Abs|Sign|Max|Min|Amax|Amin|Topk|Sort|"
     r"(Adaptive|Fractional)?MaxPool|Round|Floor|Ceil|HuberLoss|SmoothL1Loss)"
@@ -17,7 +21,7 @@ JUMPS = re.compile(
 
 
 def behind_a_jump(loss, leaves):
-    """Names of the `leaves` (name -> tensor) with such an op between them and the loss."""
+    """Returns the names of the `leaves` (name -> tensor) that have such an op between them and the loss."""
     names = {id(leaf): name for name, leaf in leaves.items()}
     found, seen, waiting = set(), set(), [(loss.grad_fn, False)]
     while waiting:
@@ -38,15 +42,21 @@ def rmse(got, exact):
 
 
 def too_far(ours, fp32, fp64, moved=None):
-    """Names of the tensors whose RMSE is more than twice PyTorch's and three ulp of their scale, with the numbers. `moved`: fp64
-    results from parameters and inputs an ulp away; what that changes, no fp32 result knows better."""
+    """Returns the tensors whose RMSE is more than twice PyTorch's and more than three ulp of their scale, with the
+    numbers.
+
+    `moved` are fp64 results for parameters and inputs that are moved by one ulp. The change that this causes is
+    allowed, too, since no fp32 result can be more precise.
+    """
     found = {}
     for name, exact in fp64.items():
         scale = exact.pow(2).mean().sqrt().item()
-        # Small by cancellation: its scale is that of what a step (momentum 0.1) averages.
+        # A running mean may be small by cancellation. Its scale is that of the values that a step (momentum 0.1)
+        # averages.
         if name.endswith("running_mean"):
             scale = max(scale, 0.1 * fp64[name.replace("running_mean", "running_var")].mean().sqrt().item())
-        if name == "loss":  # the same: a mean of the outputs with signs
+        # The loss is a mean of outputs of both signs, so the same holds.
+        if name == "loss":
             outputs = [x for other, x in fp64.items() if other.startswith("output")]
             scale = max([scale, *((x.pow(2).mean() / x.numel()).sqrt().item() for x in outputs)])
         mine, theirs = rmse(ours[name], exact), rmse(fp32[name], exact)
@@ -58,8 +68,12 @@ def too_far(ours, fp32, fp64, moved=None):
 
 
 def check_draws(draw):
-    """`draw()` -> (ours, PyTorch's fp32, fp64, names of what may be drawn again), for the random numbers at that time, and
-    perhaps a function that gives fp64 results an ulp away."""
+    """Compares up to three draws; AssertionError if a tensor is wrong in each of them.
+
+    `draw()` uses the current random state and returns (our results, PyTorch's fp32 results, fp64 results, the names
+    of the tensors that may be drawn again), and optionally a function that returns fp64 results for inputs moved by
+    one ulp.
+    """
     left = {}
     for seed in range(DRAWS):
         torch.manual_seed(seed)

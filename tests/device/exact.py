@@ -1,6 +1,9 @@
-# tests/device/exact.py: a device's results against fp64, allowed the error that PyTorch's own fp32 has.
-"""For tests whose reference is fp32 on the CPU: another CPU rounds sums and products otherwise, so that no fixed tolerance
-holds on all. The rule is that of the conformance tests (tests/conformance/judge.py)."""
+# tests/device/exact.py: compares results with fp64, and allows the error that PyTorch's own fp32 has.
+"""It is meant for tests whose reference is fp32 on the CPU.
+
+Another CPU rounds sums and products differently, so no fixed tolerance holds on all of them. The rule is that of the
+conformance tests (tests/conformance/judge.py).
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,10 @@ from tests.conformance.judge import difference
 
 
 def assert_as_exact(got: Any, function: Callable[..., Any], *inputs: Any) -> None:
-    """`got` is as near to `function(*inputs)` in fp64 as what PyTorch computes on the CPU. `inputs`: tensors on the CPU, in
-    any nesting; `function` computes in their dtype, on copies of them."""
+    """AssertionError unless `got` is as close to `function(*inputs)` in fp64 as PyTorch's result on the CPU.
+
+    `inputs` are tensors on the CPU, in any nesting; `function` computes in their dtype, on copies of them.
+    """
 
     def reference(move: Callable[[Any], Any]) -> Any:
         return function(*tree_map_only(torch.Tensor, move, inputs))

@@ -1,4 +1,4 @@
-# tests/device/own_process.py: a test's program in a process of its own.
+# tests/device/own_process.py: runs a test's program in a separate process.
 from __future__ import annotations
 
 import os
@@ -7,12 +7,13 @@ import sys
 import textwrap
 from pathlib import Path
 
-FELL_BACK = "runs on the CPU, with copies both ways"  # of the warning that csrc/torch/fallback.cpp gives
+# Part of the warning that csrc/torch/fallback.cpp gives.
+FELL_BACK = "runs on the CPU, with copies both ways"
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_python(program: str, **env: str) -> tuple[int, str, str]:
-    """Runs `program` after `import torch_ocl_compile`: exit status, stdout, stderr."""
+    """Runs `program` after `import torch_ocl_compile`. Returns (exit status, stdout, stderr)."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", "import torch_ocl_compile\n" + textwrap.dedent(program)],

@@ -1,4 +1,4 @@
-# tests/device/stored_graphs.py: tools of the tests of compiled graphs in the cache.
+# tests/device/stored_graphs.py: helpers for the tests of compiled graphs in the cache.
 from __future__ import annotations
 
 import logging
@@ -13,7 +13,7 @@ from torch_ocl_compile.compile import debug
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path):
-    """An empty cache of the test's own."""
+    """Gives the test an empty cache."""
     with config.override(cache_dir=str(tmp_path / "cache")):
         config.configure_core()
         torch._dynamo.reset()
@@ -23,7 +23,7 @@ def own_cache(tmp_path):
 
 
 class Counted:
-    """How many graphs the block compiled and loaded."""
+    """Counts the graphs that are compiled and loaded within the block."""
 
     def __enter__(self):
         self.before = debug.compiled_graphs(), debug.loaded_graphs()
@@ -35,7 +35,7 @@ class Counted:
 
 
 def cold_and_warm(run):
-    """Results of `run(compile)`, without an entry and with one. Every graph of the second is loaded."""
+    """Returns the results of `run(compile)` without a cache entry and with one. The second run must load every graph."""
 
     def compile(function, **settings):
         return torch.compile(function, backend="ocl", **settings)
@@ -51,7 +51,7 @@ def cold_and_warm(run):
 
 
 def assert_same(first, second):
-    """Bit by bit: the same kernels ran."""
+    """Asserts that the results are equal bit by bit, since the same kernels ran."""
     assert len(first) == len(second)
     for a, b in zip(first, second, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
@@ -59,7 +59,7 @@ def assert_same(first, second):
 
 @contextmanager
 def messages(level=logging.WARNING):
-    """What the project logs in the block, at this level or above."""
+    """Collects what the project logs within the block, at this level or above."""
     found: list[str] = []
     handler = logging.Handler(level)
     handler.emit = lambda record: found.append(record.getMessage())
@@ -75,7 +75,7 @@ def messages(level=logging.WARNING):
 
 
 def one_graph(device, **options):
-    """What a compilation of a small function did, and its result."""
+    """Returns the counts of compiling a small function, with its result."""
     torch._dynamo.reset()
     with Counted() as counted:
         y = torch.compile(lambda x: (x.exp() @ x).sum(1), backend="ocl", options=options)(SQUARE.to(device)).cpu()

@@ -114,7 +114,7 @@ def shares(a, b):
 
 
 def describe(tensors):
-    """Which tensors share memory, and where in it those that do lie."""
+    """Returns which tensors share memory, and the offsets of those that do."""
     sharing = [[shares(a, b) for b in tensors] for a in tensors]
     places = [
         (tuple(t.shape), t.stride(), t.storage_offset() if sum(s) > 1 else None)
@@ -124,7 +124,7 @@ def describe(tensors):
 
 
 def write_to_each(results):
-    """What every result holds after a write to each."""
+    """Returns the contents of every result after a write to each."""
     seen = []
     with torch.no_grad():
         for k, result in enumerate(results):
@@ -181,7 +181,7 @@ def test_offsets_depend_on_sizes(ocl_device):
 
 
 def test_shapes_change_apart(ocl_device):
-    """Results that are one whole tensor are two objects: a change of one's shape is none of the other's."""
+    """Results that are the same whole tensor are two objects: changing the shape of one does not change the other."""
 
     def function(x):
         h = x + 1
@@ -195,7 +195,7 @@ def test_shapes_change_apart(ocl_device):
 
 
 def test_gradients_are_apart(ocl_device):
-    """Two leaves whose gradients are views of one tensor: adding to one .grad leaves the other."""
+    """Two leaves whose gradients are views of one tensor: adding to one .grad does not change the other."""
 
     def function(a, b):
         return ((a.view(6) + b.t().reshape(6)) ** 2).sum()

@@ -1,4 +1,4 @@
-# tests/device/test_amp.py: autocast and GradScaler on ocl: dtypes as torch promises them, and a network that learns as in float32.
+# tests/device/test_amp.py: autocast and GradScaler on ocl: result dtypes, and a network that learns as in float32.
 from __future__ import annotations
 
 from typing import Any
@@ -14,7 +14,8 @@ LOW = [torch.bfloat16, torch.float16]
 @pytest.mark.parametrize("dtype", LOW, ids=["bf16", "fp16"])
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_which_ops_are_lowered(dtype: torch.dtype, compiled: bool, ocl_device: str) -> None:
-    """The lists are those of CUDA: products low, exponentials and sums high, mixed arguments the widest."""
+    """The lists of ops are those of CUDA: products in low precision, exponentials and sums in float32, mixed arguments
+    in the widest dtype."""
     torch._dynamo.reset()
     x = torch.randn(4, 8, device=ocl_device)
     w = torch.randn(8, 8, device=ocl_device)
@@ -72,7 +73,7 @@ def test_scaler_sees_overflow(ocl_device: str) -> None:
 
 @pytest.mark.parametrize("dtype", LOW, ids=["bf16", "fp16"])
 def test_halves_occupy_two_bytes(dtype: torch.dtype, ocl_device: str) -> None:
-    """Neighbours of what a kernel writes stay as they are."""
+    """The neighbours of the elements that a kernel writes stay unchanged."""
     torch._dynamo.reset()
     memory = torch.arange(48, dtype=torch.float32).to(dtype)
     on_device = memory.to(ocl_device)
@@ -116,7 +117,7 @@ class Digits(nn.Module):
 
 
 def accuracy(device: str, dtype: torch.dtype | None, epochs: int = 20) -> float:
-    """Of the last fifth of the digits after training on the others; dtype None: without autocast."""
+    """Returns the accuracy on the last fifth of the digits, after training on the others. dtype None: without autocast."""
     datasets = pytest.importorskip("sklearn.datasets")
     digits = datasets.load_digits()
     order = torch.randperm(len(digits.target), generator=torch.Generator().manual_seed(1))
@@ -132,9 +133,8 @@ def accuracy(device: str, dtype: torch.dtype | None, epochs: int = 20) -> float:
     low = torch.autocast("ocl", dtype=dtype or torch.bfloat16, enabled=dtype is not None)
     for epoch in range(epochs):
         shuffled = torch.randperm(cut, generator=torch.Generator().manual_seed(epoch))
-        for (
-            group
-        ) in optimizer.param_groups:  # falls to nothing: the last steps would otherwise decide on a digit or two
+        # The learning rate falls to 0; otherwise the last steps would decide about a digit or two.
+        for group in optimizer.param_groups:
             group["lr"] = 3e-3 * (1 - epoch / epochs)
         for batch in shuffled[: cut - cut % 128].split(128):
             x, y = images[batch].to(device), targets[batch].to(device)

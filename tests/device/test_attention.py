@@ -1,4 +1,4 @@
-# tests/device/test_attention.py: attention kernels of both families: sizes at edges, errors, dropout, symbolic lengths, patterns.
+# tests/device/test_attention.py: attention kernels of both families: edge sizes, errors, dropout, symbolic lengths, patterns.
 from __future__ import annotations
 
 import math
@@ -25,7 +25,7 @@ def compiled(function: Any, family: str | None = None, **settings: Any) -> Any:
 
 
 def run(function: Any, tensors: Sequence[Tensor], device: str, dtype: torch.dtype | None = None) -> list[Tensor]:
-    """Result and gradients of the floating-point tensors, on the CPU."""
+    """Returns the result and the gradients of the floating-point tensors, on the CPU."""
     moved = [x.detach().to(device, dtype if x.is_floating_point() else None) for x in tensors]
     leaves = [x.requires_grad_() for x in moved if x.is_floating_point()]
     out = function(*moved)
@@ -34,7 +34,7 @@ def run(function: Any, tensors: Sequence[Tensor], device: str, dtype: torch.dtyp
 
 
 def as_exact_as_torch(function: Any, family: str | None, tensors: list[Tensor], device: str) -> None:
-    """At most twice the error of PyTorch's fp32 against fp64 (root of the mean square), and some roundings for sums near 0."""
+    """Allows twice the error of PyTorch's fp32 against fp64 (root mean square), and a few roundings for sums near 0."""
     exact = run(function, tensors, "cpu", torch.float64)
     theirs, ours = run(function, tensors, "cpu"), run(compiled(function, family), tensors, device)
     for want, a, b in zip(exact, theirs, ours, strict=True):
@@ -52,7 +52,7 @@ def tensors_of(q: tuple[int, ...], keys: int, heads: int | None = None, v: int |
     return [torch.randn(q), torch.randn(k), torch.randn(*k[:3], v or q[3])]
 
 
-# queries [b, h, l, d], keys, heads of k, head size of v, causal
+# (queries [b, h, l, d], keys, heads of k, head size of v, causal)
 SIZES = [
     ((1, 1, 1, 8), 1, None, None, False),
     ((1, 2, 7, 16), 129, None, None, False),
@@ -81,7 +81,8 @@ def test_sizes(ocl_device, family, q, keys, heads, v, causal):
 def test_masks(ocl_device, family, mask):
     torch.manual_seed(1)
     seen = torch.rand(2, 1, 33, 70) > 0.4
-    seen[0, 0, 3] = False  # a query that sees nothing gives 0
+    # The result of a query without visible keys is 0.
+    seen[0, 0, 3] = False
     given = {"bool": seen, "float": torch.randn(33, 70), "rows": torch.rand(2, 1, 1, 70) > 0.4}[mask]
     as_exact_as_torch(sdpa, family, [*tensors_of((2, 2, 33, 16), 70), given], ocl_device)
 
@@ -102,7 +103,8 @@ def test_halves(ocl_device, family, dtype):
 @pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_dropout(ocl_device, family):
-    """With v = 1 each result is the kept share of its row; with one query and v = identity, the dropped p itself."""
+    """With v = 1 each result is the share of its row that dropout kept; with v = identity it shows the dropped
+    probabilities."""
     p, length = 0.25, 61
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -113,13 +115,14 @@ def test_dropout(ocl_device, family):
     torch.manual_seed(5)
     moved = [x.contiguous().to(ocl_device).requires_grad_() for x in (zeros, zeros, v)]
     out = function(*moved)
-    kept = out.detach().cpu() * length * (1 - p)  # 0 or 1 for each (query, key)
+    kept = out.detach().cpu() * length * (1 - p)  # Each element is 0 or 1, for (query, key).
     assert ((kept - kept.round()).abs() < 1e-4).all()
     kept = kept.round()
     assert 0.72 < kept.mean() < 0.78
-    for dim in (0, 1, 2, 3):  # no repetition along batch, heads, queries, keys
+    # The mask does not repeat along batch, heads, queries or keys.
+    for dim in (0, 1, 2, 3):
         assert not torch.equal(kept.narrow(dim, 0, 1), kept.narrow(dim, 1, 1))
-    # Backward sees the same mask: the gradient of v is the dropped p, transposed.
+    # Backward uses the same mask: the gradient of v is the transposed matrix of dropped probabilities.
     weight = torch.randn(out.shape)
     gv = torch.autograd.grad(out, moved, weight.to(ocl_device))[2].cpu()
     torch.testing.assert_close(gv, (kept / length / (1 - p)).mT @ weight, rtol=1e-4, atol=1e-5)
@@ -132,7 +135,7 @@ def test_dropout(ocl_device, family):
 @pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_gradients_under_dropout(ocl_device, family):
-    """Against the formula with the mask that the kernel drew."""
+    """Compares with the formula, using the mask that the kernel drew."""
     length, p = 37, 0.5
     q, k, v = tensors_of((1, 2, length, 16), length)
 
@@ -157,7 +160,7 @@ def test_gradients_under_dropout(ocl_device, family):
 
 
 def test_one_launch_each(ocl_device):
-    """Operands that are transposed views, and the results' layout, need no copy; on GPUs nothing is packed either."""
+    """Transposed operands and the layout of the result need no copies; on GPUs nothing is packed, either."""
 
     def block(x: Tensor) -> Tensor:
         q, k, v = (y.view(2, 20, 4, 16).transpose(1, 2) for y in x.split(64, -1))
@@ -166,7 +169,8 @@ def test_one_launch_each(ocl_device):
     x = torch.randn(2, 20, 192)
     function = compiled(block, "group")
     moved = x.to(ocl_device).requires_grad_()
-    function(moved)  # what runs while it is compiled does not count
+    # Launches that run while it is compiled do not count.
+    function(moved)
     with torch.ocl.record() as launches:
         out = function(moved)
     assert [(launch.kind, launch.origin) for launch in launches if launch.kind != "attention"] == []
@@ -198,7 +202,7 @@ def test_symbolic_lengths(ocl_device, family):
     assert counter.frame_count <= 2
 
 
-# Written out by the model
+# Spelled-out attention of models
 
 MASK = torch.rand(12, 12, generator=torch.Generator().manual_seed(0)) > 0.3
 
@@ -254,7 +258,7 @@ def test_dropout_written_out(ocl_device):
 
 
 def test_checkpointed_dropout(ocl_device):
-    """What a checkpointed region recomputes draws the same mask."""
+    """A checkpointed region recomputes the same dropout mask."""
     from torch.utils.checkpoint import checkpoint
 
     eye = torch.eye(40).expand(1, 1, 40, 40).contiguous()

@@ -1,6 +1,8 @@
-# tests/device/test_bad_input.py: wrong shapes, dtypes, dims, indices and devices: PyTorch's exception, eager and compiled.
-"""Eager on the device raises the CPU's type and message. Compiled, Dynamo raises its TorchRuntimeError (a RuntimeError) around
-what the fake tensors say, or the eager type."""
+# tests/device/test_bad_input.py: wrong shapes, dtypes, dims, indices and devices raise PyTorch's exceptions.
+"""In eager mode the device raises the type and the message of the CPU.
+
+Compiled, Dynamo raises TorchRuntimeError (a RuntimeError) around the message of the fake tensors, or the eager type.
+"""
 
 import pytest
 import torch
@@ -157,7 +159,8 @@ def test_bad_input(ocl_device, name):
     assert type(eager) is type(expected), eager
     torch._dynamo.reset()
     compiled = raised(torch.compile(function, backend="ocl"), *ours)
-    if isinstance(compiled, BackendCompilerFailed):  # what is found while the graph is traced a second time
+    # Some errors are found while the graph is traced a second time.
+    if isinstance(compiled, BackendCompilerFailed):
         compiled = compiled.inner_exception
     assert type(compiled) in (type(expected), TorchRuntimeError), repr(compiled)
     assert len(str(compiled)) >= 15
@@ -194,7 +197,10 @@ OUTSIDE = {
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_index_out_of_range(ocl_device, name):
-    """In debug mode an IndexError that names op, line and index; without it nothing outside is touched, and 0 is right again."""
+    """In debug mode, an IndexError names op, line and index.
+
+    Without it, nothing outside is touched, and the next call with valid indices is right.
+    """
     function = OUTSIDE[name]
     torch.manual_seed(0)
     around = torch.full((64, 3), 7.0, device=ocl_device)
@@ -208,7 +214,8 @@ def test_index_out_of_range(ocl_device, name):
     assert isinstance(error, IndexError) and "out of bounds" in str(error), repr(error)
     assert "aten." in str(error) and "test_bad_input.py" in str(error)
     fine = torch.zeros_like(i)
-    if name not in ("index_put", "scatter"):  # which of two equal targets wins is free
+    # With two equal targets it is not defined which one wins.
+    if name not in ("index_put", "scatter"):
         torch.testing.assert_close(checked(x, fine).cpu(), function(x.cpu(), fine.cpu()))
     torch._dynamo.reset()
     torch.compile(function, backend="ocl")(x, i)
@@ -217,7 +224,7 @@ def test_index_out_of_range(ocl_device, name):
 
 
 def test_scatter_outside_in_place(ocl_device):
-    """The rows that exist are written, others nowhere."""
+    """Rows that exist are written; nothing is written outside."""
     torch._dynamo.reset()
     around = torch.zeros(64, 3, device=ocl_device)
 

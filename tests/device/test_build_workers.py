@@ -1,5 +1,5 @@
-# tests/device/test_build_workers.py: kernels compiled in worker processes, from a user's program.
-"""What workers that crash, hang or are killed do is tested in tests/cpp/test_build_pool.cpp."""
+# tests/device/test_build_workers.py: kernels that are compiled in worker processes, seen from a user's program.
+"""tests/cpp/test_build_pool.cpp tests workers that crash, hang or are killed."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -40,12 +40,13 @@ def test_kernels_are_right_and_kept(ocl_device, tmp_path, workers):
     assert first["by_workers"] == (first["built"] if workers and not first["unkept"] else 0)
     second = run(ocl_device, tmp_path, workers)
     assert second["error"] < 1e-6
-    if not first["unkept"]:  # a runtime that compiles at the first launch keeps its kernels itself
+    # A runtime that compiles at the first launch keeps its kernels itself.
+    if not first["unkept"]:
         assert second["built"] == 0
 
 
 def test_processes_that_start_at_once(ocl_device, tmp_path):
-    """All share one empty cache."""
+    """Several processes share one empty cache."""
     with ThreadPoolExecutor(4) as pool:
         for ended in pool.map(lambda _: run(ocl_device, tmp_path, 2), range(4)):
             assert ended["error"] < 1e-6

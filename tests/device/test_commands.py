@@ -1,4 +1,4 @@
-# tests/device/test_commands.py: commands that use a device: what they print, write and return. tests/no_device/test_cli.py has the rest.
+# tests/device/test_commands.py: commands that use a device: what they print, write and return (others: tests/no_device/test_cli.py).
 from __future__ import annotations
 
 import itertools
@@ -14,7 +14,7 @@ from torch_ocl_compile.bench import results
 from torch_ocl_compile.cli import main
 from torch_ocl_compile.tuning import table
 
-pytestmark = pytest.mark.sampled()  # on the first device: commands do not depend on the runtime
+pytestmark = pytest.mark.sampled()  # They run on the first device only, because commands do not depend on the runtime.
 
 MODEL = """
 import sys, torch
@@ -52,7 +52,7 @@ def own_cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def run(capsys):
-    """(status, stdout, stderr) of a command in this process."""
+    """Runs a command in this process; returns (status, stdout, stderr)."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
         torch._dynamo.reset()
@@ -115,7 +115,7 @@ def test_explain_says_what_ran_on_the_cpu(ocl_device, run, tmp_path):
 
 @pytest.mark.parametrize("command", ["explain", "trace"])
 def test_a_program_that_fails(command, ocl_device, run, tmp_path):
-    """What ran before is shown all the same by trace; the status says that it failed."""
+    """trace shows what ran before the failure; the status tells that the program failed."""
     status, out, err = run(command, "model.py", ocl_device, "break")
     assert status == 1 and "before" in out and "after" not in out
     assert err == "torch-ocl: model.py:9: ValueError: a mistake\n"
@@ -161,7 +161,8 @@ def test_a_full_disk_for_files(ocl_device, run):
 
 @pytest.fixture
 def filled(ocl_device, tmp_path):
-    """A cache with the kernels of a device and of another driver, and with a choice. The device's index."""
+    """Makes a cache with the kernels of a device and of another driver, and with a measured choice. Returns the
+    device's index."""
     index = torch.device(ocl_device).index
     _C.exec.cache_store("kernels", _C.exec.store_prefix(index) + "one", b"\0binary\xff" * 100)
     _C.exec.cache_store("kernels", _C.exec.store_prefix(index) + "two", b"other")
@@ -224,7 +225,7 @@ def test_export_and_import(filled, run, tmp_path):
 
 
 def test_a_cache_that_takes_no_more(filled, run, tmp_path, monkeypatch):
-    """The import says so: a cache that fails is off, and no error for what compiles."""
+    """The import reports it: a cache that cannot be written is off, and compilations do not fail."""
     cache_file.export_cache(filled, tmp_path / "kernels.zip")
     store = _C.exec.cache_store
     monkeypatch.setattr(_C.exec, "cache_store", lambda table, *entry: table == "kernels" or store(table, *entry))
@@ -243,7 +244,7 @@ def test_a_cache_that_takes_no_more(filled, run, tmp_path, monkeypatch):
     ],
 )
 def test_a_file_for_another_machine_costs_nothing(name, what, filled, run, tmp_path, monkeypatch):
-    """It is refused by its header: the rest is not even read."""
+    """The file is refused by its header; the rest of it is not read."""
     cache_file.export_cache(filled, tmp_path / "right.zip")
     with zipfile.ZipFile("right.zip") as right, zipfile.ZipFile("wrong.zip", "w") as wrong:
         wrong.writestr(cache_file.HEADER, json.dumps({**json.loads(right.read(cache_file.HEADER)), name: "other"}))
@@ -315,7 +316,7 @@ def test_bench_sides(ocl_device, run):
 
 @pytest.mark.needs("sweep")
 def test_demo(ocl_device, run, tmp_path):
-    """Two epochs learn some digits, too few for a good status."""
+    """Two epochs learn too few digits for status 0."""
     pytest.importorskip("sklearn")
     status, out, err = run("demo", "--device", ocl_device, "--epochs", 2, "--output", "own.png", "--json")
     found = json.loads(out)

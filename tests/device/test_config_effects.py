@@ -1,4 +1,4 @@
-# tests/device/test_config_effects.py: an option that is set has an effect, or setting it is an error.
+# tests/device/test_config_effects.py: setting an option has an effect, or is an error.
 import warnings
 
 import pytest
@@ -11,7 +11,7 @@ from torch_ocl_compile.errors import ConfigError, FallbackError
 
 
 def compiled_passes(device, **options):
-    """(name, milliseconds, verified) of the passes over a small graph."""
+    """Returns (name, milliseconds, verified) of the passes over a small graph."""
     torch._dynamo.reset()
     torch.compile(lambda x: x.exp().sum(), backend="ocl", options=options)(torch.ones(4, device=device))
     return debug.records()[-1].plan.timings()["passes"]
@@ -58,7 +58,8 @@ def test_fallback_reaches_eager_ops(ocl_device):
         with pytest.raises(FallbackError, match=r"(?s)aten::linalg_qr\S* on \(complex64\[2, 3\].*fallback=error.*do: "):
             torch.linalg.qr(x)
         assert (torch.ones(2, 3, device=ocl_device).cosh() > 1).all(), "ops with kernels run"
-        with pytest.raises(RuntimeError, match="mat1 and mat2") as raised:  # PyTorch's own error, not ours
+        # PyTorch's own error is raised, and not ours.
+        with pytest.raises(RuntimeError, match="mat1 and mat2") as raised:
             torch.ones(2, 3, device=ocl_device) @ torch.ones(2, 3, device=ocl_device)
         assert not isinstance(raised.value, FallbackError)
     assert torch.ocl.fallback_counts() == {}

@@ -1,5 +1,5 @@
-# tests/device/test_counted_ops.py: eager ops whose result's size depends on the data stay on the device.
-"""They are computed by other eager ops there; one number, the size, is read back."""
+# tests/device/test_counted_ops.py: eager ops whose result size depends on the data stay on the device.
+"""Other eager ops compute them there; only one number, the size, is read back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 
 def numbers(*shape: int) -> torch.Tensor:
-    """With many equal ones."""
+    """Returns numbers with many equal ones."""
     return (torch.arange(torch.Size(shape).numel(), dtype=torch.float32) * 7 % 5 - 2).view(shape)
 
 
@@ -77,7 +77,7 @@ def test_as_on_the_cpu(ocl_device: Any, name: str) -> None:
 
 
 def test_a_new_mask_each_time(ocl_device: Any) -> None:
-    """After a few sizes of the result, sizes are arguments of the plans."""
+    """After a few result sizes, sizes become arguments of the plans."""
     x = numbers(40)
     for k in range(12):
         mask = torch.arange(40) % (k + 2) == 0

@@ -1,4 +1,4 @@
-# tests/device/test_device.py: ocl as a PyTorch device, eagerly: streams, events, memory, generators, fallbacks, networks.
+# tests/device/test_device.py: ocl as an eager PyTorch device: streams, events, memory, generators, fallbacks, networks.
 import copy
 import time
 import warnings
@@ -11,7 +11,7 @@ from torch import nn
 
 import torch_ocl_compile
 
-pytestmark = pytest.mark.sampled(every=1)  # runtimes differ here: all cases on every device
+pytestmark = pytest.mark.sampled(every=1)  # Runtimes differ here, so all cases run on every device.
 
 
 def index_of(device):
@@ -69,7 +69,8 @@ def test_streams(ocl_device):
         assert side != default
         x = torch.arange(1 << 16, dtype=torch.float32).to("ocl")
         side.wait_stream(default)
-        for _ in range(20):  # blocks freed on one stream are not reused early on the other
+        # Blocks that are freed on one stream are not reused too early on the other.
+        for _ in range(20):
             with torch.ocl.stream(side):
                 assert torch.ocl.current_stream() == side
                 y = x.half().float()
@@ -81,7 +82,8 @@ def test_streams(ocl_device):
         side.synchronize()
         assert torch.ocl.current_stream() == default
         deadline = time.monotonic() + 10
-        while not side.query():  # a marker in an idle queue takes the runtime's thread a moment
+        # The runtime's thread needs a moment for a marker in an idle queue.
+        while not side.query():
             assert time.monotonic() < deadline
 
 
@@ -116,7 +118,7 @@ def test_out_of_memory(ocl_device):
         torch.OutOfMemoryError, match=r"tried to allocate 1048576\.00 GiB(.|\n)*largest holders: (.|\n)*memory_snapshot"
     ):
         torch.empty(1 << 50, dtype=torch.uint8, device=ocl_device)
-    assert torch.ones(3, device=ocl_device).tolist() == [1, 1, 1]  # usable still
+    assert torch.ones(3, device=ocl_device).tolist() == [1, 1, 1]  # The device is still usable.
 
 
 # Random numbers
@@ -142,7 +144,7 @@ def test_seed_reproduces(ocl_device):
     torch.manual_seed(5)
     cpu_before = torch.get_rng_state()
     first = draw()
-    assert torch.equal(cpu_before, torch.get_rng_state())  # the CPU's own generator is untouched
+    assert torch.equal(cpu_before, torch.get_rng_state())  # The CPU's own generator is not touched.
     second = draw()
     torch.manual_seed(5)
     for a, b, c in zip(first, second, draw(), strict=True):

@@ -1,4 +1,4 @@
-# tests/device/test_device_errors.py: mistakes in the use of ocl devices, and processes that start, fork and end.
+# tests/device/test_device_errors.py: mistakes in the use of ocl devices; processes that start, fork and end.
 import os
 import subprocess
 import sys
@@ -15,7 +15,7 @@ def index_of(device):
     return torch.device(device).index
 
 
-# Bad input: the message names what is wrong and the way out, and the process stays usable
+# Bad input: the message names the mistake and the remedy, and the process stays usable.
 
 
 def test_unknown_device_index(ocl_device):
@@ -51,7 +51,7 @@ def test_tensors_on_different_devices(ocl_device):
         errors.ConfigError, match=r"expected a tensor on an ocl device, got one on cpu.*\n.*to\('ocl'\)"
     ):
         torch_ocl_compile._C.tensor_location(torch.ones(1))
-    # as on every device: a number may stay on the CPU, and so may indices
+    # As on every device, numbers and indices may stay on the CPU.
     assert (x + torch.tensor(2.0)).tolist() == [[3, 3], [3, 3]]
     assert x[torch.tensor([1])].tolist() == [[1, 1]]
 
@@ -149,7 +149,7 @@ def test_dynamo_traces_the_current_device(ocl_device):
         with torch.ocl.device(index_of(ocl_device)):
             return x + torch.ocl.current_device()
 
-    fullgraph = not torch.__version__.startswith("2.11")  # whose Dynamo skips the context manager
+    fullgraph = not torch.__version__.startswith("2.11")  # The Dynamo of torch 2.11 skips the context manager.
     got = torch.compile(f, backend="aot_eager", fullgraph=fullgraph)(torch.ones(2, device=ocl_device))
     assert got.tolist() == [1 + index_of(ocl_device)] * 2
 

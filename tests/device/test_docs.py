@@ -1,4 +1,4 @@
-# tests/device/test_docs.py: every ```python block of README.md and docs/ runs; those of a page share their names.
+# tests/device/test_docs.py: every ```python block of README.md and docs/ runs; the blocks of a page share their names.
 import importlib.util
 import re
 import subprocess
@@ -24,7 +24,7 @@ def test_page(page):
     names = {"__name__": page.stem}
     for block in BLOCK.finditer(text):
         line = text[: block.start(1)].count("\n")
-        exec(compile("\n" * line + block[1], str(page), "exec"), names)  # messages show the page's own lines
+        exec(compile("\n" * line + block[1], str(page), "exec"), names)  # Messages show the lines of the page.
 
 
 def test_links_lead_somewhere():
@@ -38,8 +38,10 @@ def test_the_results_page_is_what_the_result_files_say():
 
 
 def test_readme_says_what_make_test_runs(request):
-    """Only in a run of all tests, whose collection has just been counted, and where the cases are those of CI: their number depends on
-    torch, on packages and on the runtimes found."""
+    """Runs only after a collection of all tests, on a machine with the cases of CI.
+
+    The numbers of cases depend on torch, on packages and on the runtimes found.
+    """
     option, args = request.config.option, request.config.args
     if [Path(arg).resolve() for arg in args] != [ROOT / "tests"] or option.keyword or option.markexpr or option.sweep:
         pytest.skip("counts the cases of `make test`, which runs `pytest tests`")

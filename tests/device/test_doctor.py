@@ -1,4 +1,4 @@
-# tests/device/test_doctor.py: doctor calls a healthy device good, and never what is wrong, missing or not finite.
+# tests/device/test_doctor.py: doctor calls a correct device good, and no device with wrong, missing or nonfinite results.
 import json
 
 import pytest
@@ -8,7 +8,7 @@ from torch_ocl_compile.cli import devices, main
 from torch_ocl_compile.tools import doctor
 
 AILMENTS = {
-    "a NaN gradient": lambda loss, w: loss + (w * 0).sqrt().sum(),  # its value is right
+    "a NaN gradient": lambda loss, w: loss + (w * 0).sqrt().sum(),  # The value of the loss is right.
     "an infinite loss": lambda loss, w: loss + float("inf"),
     "a wrong loss": lambda loss, w: loss + (0.01 * loss).detach(),
     "a wrong gradient": lambda loss, w: loss + 0.01 * (w - w.detach()).sum() * loss.detach(),
@@ -17,7 +17,7 @@ AILMENTS = {
 
 
 class Patient(torch.nn.Module):
-    """Healthy on the CPU."""
+    """A model that is correct on the CPU."""
 
     def __init__(self, ailment=""):
         super().__init__()
@@ -33,7 +33,7 @@ class Patient(torch.nn.Module):
 
 
 def report(monkeypatch, capsys, device, *checks, arguments=()):
-    """Exit status and what the command says of one device."""
+    """Returns the exit status and the command's report about one device."""
     monkeypatch.setattr(doctor, "CHECKS", checks)
     monkeypatch.setattr(devices, "show_devices", lambda: None)
     monkeypatch.setattr(torch.ocl, "device_count", lambda: 1)
@@ -75,7 +75,7 @@ def test_healthy(ocl_device, monkeypatch, capsys):
 
 
 def test_json(ocl_device, monkeypatch, capsys):
-    """A difference without bounds is null: JSON has no infinity."""
+    """A difference without bounds is null, because JSON has no infinity."""
     status, out = report(monkeypatch, capsys, ocl_device, check("an infinite loss"), check(""), arguments=["--json"])
     found = json.loads(out, parse_constant=lambda text: pytest.fail(text))
     assert status == 1 and found["healthy"] is False

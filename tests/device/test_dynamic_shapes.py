@@ -1,4 +1,4 @@
-# tests/device/test_dynamic_shapes.py: one compiled program for many batch sizes and lengths; sizes 0 and 1; sizes that data decide.
+# tests/device/test_dynamic_shapes.py: one compilation for many batch sizes and lengths; sizes 0 and 1; sizes that depend on data.
 import copy
 
 import pytest
@@ -70,7 +70,7 @@ CASES = {
 @pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("name", CASES)
 def test_twenty_sizes_in_two_compilations(ocl_device, name, train):
-    """The first size is compiled as it is, the second as a symbol, which serves all others."""
+    """The first size is compiled as a constant, the second as a symbol, which serves all others."""
     torch._dynamo.reset()
     torch.manual_seed(0)
     make, sample = CASES[name]
@@ -106,7 +106,7 @@ def test_twenty_sizes_in_two_compilations(ocl_device, name, train):
 
 @pytest.mark.parametrize("name", CASES)
 def test_size_one_and_many(ocl_device, name):
-    """PyTorch itself makes a size of one a graph of its own; the others share theirs."""
+    """PyTorch itself compiles a separate graph for size 1; the other sizes share theirs."""
     torch._dynamo.reset()
     torch.manual_seed(0)
     make, sample = CASES[name]
@@ -143,7 +143,7 @@ def test_no_elements(ocl_device, shape, dynamic):
 
 
 def test_sizes_in_arithmetic(ocl_device):
-    """Sizes as numbers, bounds of slices, repeats, positions, and results."""
+    """Sizes are used as numbers, bounds of slices, repeats, positions, and results."""
     torch._dynamo.reset()
 
     def function(x, y):
@@ -167,7 +167,8 @@ def test_sizes_in_arithmetic(ocl_device):
         torch.testing.assert_close([t.cpu() for t in got[:-1]], list(expected[:-1]))
 
 
-# Sizes that data decide: a graph break by default, a symbol of the graph where PyTorch is told to trace them.
+# Sizes that depend on data cause a graph break by default, and become a symbol of the graph if PyTorch is told to trace
+# them.
 
 DATA_DEPENDENT = {
     "nonzero": lambda x: (x > 0).nonzero() + 1,
@@ -211,7 +212,7 @@ def last_piece_expanded(x, y):
 @pytest.mark.filterwarnings("ignore:Using a target size")
 @pytest.mark.parametrize("function", [last_chunk_broadcast, last_piece_expanded])
 def test_a_composed_size_that_is_one(ocl_device, function):
-    """(s + 1) // 2 of 3 rows leaves one row, which broadcasts: the guard says so, the expression does not."""
+    """(s + 1) // 2 of 3 rows leaves one row, which broadcasts: the guard tells this, the expression does not."""
     torch._dynamo.reset()
     compiled = torch.compile(function, backend="ocl", fullgraph=True)
     x, y = torch.randn(3, 4), torch.randn(3, 4)

@@ -1,4 +1,4 @@
-# tests/device/test_eager.py: ops outside of compiled functions: each compiled, few plans for many calls, the CPU for the rest.
+# tests/device/test_eager.py: ops outside of compiled functions: each is compiled, few plans serve many calls, the rest runs on the CPU.
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def to(value: Any, device: str) -> Any:
 
 
 def check(call: Any, *args: Any, device: str, falls_back: bool = False) -> None:
-    """`call` on the device is what it is on the CPU, and runs there or not."""
+    """Compares `call` on the device with the CPU, and checks whether it fell back."""
     torch.ocl.reset_fallback_counts()
     torch.testing.assert_close(to(call(*to(args, device)), "cpu"), call(*args))
     counts = torch.ocl.fallback_counts()
@@ -30,7 +30,7 @@ X, Y = torch.linspace(-2, 2, 12).view(3, 4), torch.linspace(3, -1, 12).view(3, 4
 
 
 def in_place(call: Any) -> Any:
-    """`call` on a copy of its first argument; what it left there."""
+    """Returns a function that runs `call` on a copy of its first argument and returns that copy."""
 
     def run(x: torch.Tensor, *rest: Any) -> torch.Tensor:
         x = x.clone()
@@ -42,7 +42,7 @@ def in_place(call: Any) -> Any:
 
 @pytest.fixture
 def compiler_is_asked() -> Iterator[None]:
-    """Plans are neither read from the cache nor left there: for tests that change the compiler."""
+    """For tests that change the compiler: plans are neither read from the cache nor stored there."""
     with config.override(cache_size_mb=0):
         yield
 
@@ -113,7 +113,7 @@ def test_modes(mode: Any, ocl_device: str) -> None:
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """What is compiled from here on: op and level."""
+    """Collects (op, level) of every compilation from here on."""
     made: list[tuple[str, str]] = []
     original = eager._compile
 
@@ -150,13 +150,12 @@ def test_a_plan_is_found_again(ocl_device: str, compiled: list[tuple[str, str]])
     first = torch.hypot(x, x)
     for _ in range(5):
         torch.testing.assert_close(torch.hypot(x, x).cpu(), first.cpu(), rtol=0, atol=0)
-    assert [name for name, _ in compiled if "hypot" in name] == [
-        "aten::hypot.out"
-    ]  # randn may be known from other tests
+    # Other tests may have compiled randn already.
+    assert [name for name, _ in compiled if "hypot" in name] == ["aten::hypot.out"]
 
 
 def test_overlapping_memory(ocl_device: str) -> None:
-    """Arguments that share some elements with the result are computed from a copy, by the CPU or an error."""
+    """Arguments that partly overlap the result are computed from a copy, run on the CPU, or raise an error."""
     x = torch.arange(6.0, device=ocl_device)
     with pytest.raises(RuntimeError, match="memory location"):
         x[:1].expand(3).add_(1)
@@ -204,7 +203,7 @@ WRITES_THAT_PYTORCH_ALLOWS = {
 @pytest.mark.parametrize("name", WRITES_THAT_PYTORCH_ALLOWS)
 @pytest.mark.filterwarnings("ignore:Use of:UserWarning", "ignore:.*runs on the CPU:UserWarning")
 def test_writes_to_an_expanded_tensor_that_pytorch_allows(ocl_device: str, name: str) -> None:
-    """With a warning; what is there afterwards follows from the order in which the CPU writes."""
+    """They give a warning; the contents afterwards follow the order in which the CPU writes."""
     found = []
     for device in ("cpu", ocl_device):
         x, y, i = torch.ones(2, device=device), torch.arange(4.0, device=device), torch.tensor([0, 2], device=device)
@@ -216,7 +215,7 @@ def test_writes_to_an_expanded_tensor_that_pytorch_allows(ocl_device: str, name:
 @pytest.mark.parametrize("kind", [InternalError, BuildError, KeyError])
 @pytest.mark.usefixtures("compiler_is_asked")
 def test_errors_of_the_compiler_are_raised(ocl_device: str, monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
-    """Only an op without kernels runs on the CPU."""
+    """Only an op without kernels falls back to the CPU."""
     from torch_ocl_compile import _C
 
     def broken(*_: Any) -> None:
@@ -230,12 +229,13 @@ def test_errors_of_the_compiler_are_raised(ocl_device: str, monkeypatch: pytest.
         with pytest.raises(kind, match="made up"):
             torch.erfc(x)
     assert torch.ocl.fallback_counts() == {}
-    torch.testing.assert_close(torch.erfc(x).cpu(), torch.erfc(torch.ones(3, 19)))  # the next call compiles anew
+    # The next call compiles again.
+    torch.testing.assert_close(torch.erfc(x).cpu(), torch.erfc(torch.ones(3, 19)))
 
 
 @pytest.mark.usefixtures("compiler_is_asked")
 def test_mistakes_in_a_trace_are_internal_errors(ocl_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ours are; what PyTorch cannot trace, or refuses, is a matter of the CPU."""
+    """Mistakes of this project are internal errors; what PyTorch cannot trace, or refuses, falls back to the CPU."""
     from torch_ocl_compile.decompositions import forms
 
     ours: dict[str, Any] = {"__name__": "torch_ocl_compile.made_up"}
@@ -266,7 +266,7 @@ assert torch.ocl.fallback_counts() == {{"aten::add.out": 1}}, torch.ocl.fallback
 
 
 def test_under_other_modes(ocl_device: str) -> None:
-    """The caller's modes do not reach the trace of an op."""
+    """Modes that the caller has entered do not affect the trace of an op."""
     x = X.to(ocl_device)
     with torch.autocast("ocl", dtype=torch.bfloat16):
         assert (x.view(12) * 7.25).dtype == torch.float32
@@ -289,7 +289,7 @@ def test_threads(ocl_device: str) -> None:
 
 @pytest.mark.usefixtures("compiler_is_asked")
 def test_other_threads_while_an_op_is_traced(ocl_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compiled function runs in another thread, and nn.Module is as it was, while the trace of an op is under way."""
+    """While the trace of an op is under way, another thread runs a compiled function, and nn.Module is unchanged."""
     import concurrent.futures
 
     from torch_ocl_compile.decompositions import forms
@@ -313,7 +313,7 @@ def test_other_threads_while_an_op_is_traced(ocl_device: str, monkeypatch: pytes
 
 
 def test_compiled_functions_beside_first_calls_of_ops(ocl_device: str) -> None:
-    """Four threads call one compiled module; between the calls each meets ops and sizes that nobody has compiled."""
+    """Four threads call one compiled module; between the calls each uses ops and sizes that have not been compiled yet."""
     import concurrent.futures
 
     torch._dynamo.reset()
@@ -339,7 +339,7 @@ def test_compiled_functions_beside_first_calls_of_ops(ocl_device: str) -> None:
 
 
 def test_results_may_be_written(ocl_device: str) -> None:
-    """Autograd forbids to write to a view that a custom function made: a result with strides of its own is none."""
+    """Autograd forbids writing to a view that a custom function made; a result with other strides is not such a view."""
     x = torch.ones(2, 1, 3, device=ocl_device)
     w = torch.ones(1, 2, 3, device=ocl_device, requires_grad=True)
     y = torch.compile(lambda: (x * w).sum(0, keepdim=True).transpose(0, 1), backend="ocl")()
@@ -351,7 +351,7 @@ def test_results_may_be_written(ocl_device: str) -> None:
 
 
 def test_lists_whose_entries_share_memory(ocl_device):
-    """Entry by entry, as on the CPU: a later one sees what an earlier one wrote."""
+    """Lists are computed entry by entry, as on the CPU: a later entry sees what an earlier one wrote."""
 
     def change(a, b, c):
         torch._foreach_add_([a, a, b], 1)

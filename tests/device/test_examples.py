@@ -1,4 +1,4 @@
-# tests/device/test_examples.py: examples/mnist.py on small files: it reads idx, trains, continues, changes device; gpt.py learns.
+# tests/device/test_examples.py: examples/mnist.py reads small idx files, trains, continues and changes device; gpt.py learns.
 import gzip
 import re
 import struct
@@ -12,11 +12,11 @@ import torch
 from own_process import FELL_BACK
 
 ROOT = Path(__file__).resolve().parents[2]
-COUNTS = {"train": 128, "t10k": 40}  # the last test batch is incomplete
+COUNTS = {"train": 128, "t10k": 40}  # The last test batch is incomplete.
 
 
 def write_mnist(folder):
-    """Four idx files, half of them gzipped: images of the digit k have k + 1 bright rows."""
+    """Writes four idx files, half of them gzipped. Images of the digit k have k + 1 bright rows."""
     rng = np.random.default_rng(0)
     for part, count in COUNTS.items():
         labels = rng.integers(0, 10, count, dtype=np.uint8)
@@ -57,8 +57,11 @@ def test_mnist(tmp_path):
 
 
 def test_gpt(tmp_path):
-    """A tiny one, some steps: from log(characters) = 4.6 nats to below 3.3, where letters have their frequencies. The sizes
-    that reach 1.6 are in the example's first lines."""
+    """A very small model learns the frequencies of letters within a few steps.
+
+    Its loss falls from log(number of characters) = 4.6 nats to below 3.3. The first lines of the example give the
+    sizes that reach 1.6.
+    """
     if torch.ocl.device_count() == 0:
         pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
     sizes = "--layers 2 --width 32 --heads 2 --context 32 --batch 16 --lr 5e-3 --steps 80 --every 20 --sample 20"

@@ -1,4 +1,4 @@
-# tests/device/test_higher_order.py: checkpoint, control flow, custom ops, autograd.Function, torch.func, DDP through the compiler.
+# tests/device/test_higher_order.py: compiled checkpoint, control flow, custom ops, autograd.Function, torch.func, DDP.
 import subprocess
 import sys
 import textwrap
@@ -107,7 +107,7 @@ def test_while_loop(ocl_device):
 
 
 def test_loop_and_branch_of_python(ocl_device):
-    """A data-dependent branch breaks the graph; both parts are compiled."""
+    """A branch that depends on data breaks the graph; both parts are compiled."""
 
     def function(x):
         for _ in range(3):
@@ -124,7 +124,7 @@ def test_loop_and_branch_of_python(ocl_device):
 
 
 def test_custom_op(ocl_device):
-    """It runs eagerly between compiled parts, counted; its gradient too."""
+    """A custom op and its gradient run eagerly between compiled parts, and are counted."""
 
     @torch.library.custom_op("ocl_tests::scaled_sort", mutates_args=())
     def scaled_sort(x: torch.Tensor, scale: float) -> torch.Tensor:
@@ -305,7 +305,7 @@ DDP = """
 
 
 def test_ddp_of_one_process(ocl_device, tmp_path):
-    """DistributedDataParallel with a world of one: the gradients of the module without it."""
+    """DistributedDataParallel with one process gives the gradients of the module without it."""
     store = str(tmp_path / "store")
     program = textwrap.dedent(DDP).format(device=str(ocl_device), tests=str(Path(__file__).parent), store=store)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, cwd=ROOT)

@@ -1,4 +1,4 @@
-# tests/device/test_kept_weights.py: packed weights are kept between calls of inference, and made again when a weight changes.
+# tests/device/test_kept_weights.py: packed weights are kept between inference calls, and packed again when a weight changes.
 import gc
 
 import pytest
@@ -8,7 +8,7 @@ from torch import nn
 
 from torch_ocl_compile import _C
 
-ROWS = 300  # enough for the weight to be packed in a launch of its own
+ROWS = 300  # With so many rows the weight is packed in a separate launch.
 
 
 def packed_launches(call) -> int:
@@ -98,7 +98,7 @@ def test_memory_is_bounded(ocl_device):
 
 
 def test_a_weight_that_the_graph_itself_writes(ocl_device):
-    """The product takes the weight before the addition at each call."""
+    """In each call, the product uses the weight before the graph adds to it."""
     torch._dynamo.reset()
     model, x = nn.Linear(96, 130, bias=False).to(ocl_device), torch.randn(ROWS, 96)
 
@@ -125,7 +125,7 @@ def test_a_weight_that_the_graph_itself_writes(ocl_device):
     ids=["filter", "variance", "scale"],
 )
 def test_filters_and_norms(ocl_device, change):
-    """The filter's transform and the norm's scale are computed once, in launches of their own, and again after a change."""
+    """The filter's transform and the norm's scale are computed once, in separate launches, and again after a change."""
     torch._dynamo.reset()
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(32, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU()).eval()
@@ -145,7 +145,7 @@ def test_filters_and_norms(ocl_device, change):
         torch.testing.assert_close(y.cpu().double(), expected, rtol=1e-4, atol=1e-5)
         return count
 
-    launches()  # compiles
+    launches()  # The first call compiles.
     later = launches()
     with torch.no_grad():
         change(model)

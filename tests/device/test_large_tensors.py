@@ -1,11 +1,12 @@
-# tests/device/test_large_tensors.py: more than 2^31 elements in one tensor, where memory allows; only with --sweep.
+# tests/device/test_large_tensors.py: tensors of more than 2^31 elements, if memory allows; only with --sweep.
 import pytest
 import torch
 
 ELEMENTS = 2**31 + 4099
 
 
-@pytest.mark.needs("sweep")  # takes gigabytes and a minute
+# The test needs gigabytes and a minute.
+@pytest.mark.needs("sweep")
 def test_more_elements_than_an_int_counts(ocl_device):
     free, _ = torch.accelerator.get_memory_info(ocl_device)
     if free < 3 * ELEMENTS:

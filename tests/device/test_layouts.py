@@ -1,4 +1,4 @@
-# tests/device/test_layouts.py: convolutions keep channels-last as they do on the CPU, eager and compiled, with gradients.
+# tests/device/test_layouts.py: convolutions keep channels-last as on the CPU, eager and compiled, with gradients.
 import pytest
 import torch
 import torch.nn.functional as F
@@ -6,7 +6,7 @@ from exact import assert_as_exact
 from torch import nn
 
 pytestmark = pytest.mark.sampled(keep="conv2d")
-# name -> function, sizes of the input and the weight
+# Name -> (function, shape of the input, shape of the weight)
 CONVOLUTIONS = {
     "conv2d": (F.conv2d, (2, 6, 9, 8), (4, 6, 3, 3)),
     "unit": (F.conv2d, (2, 6, 9, 8), (4, 6, 1, 1)),
@@ -33,7 +33,8 @@ def with_gradients(function, x, w):
 @pytest.mark.parametrize("layouts", [(0, 0), (1, 0), (0, 1), (1, 1)], ids=str)
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolution(ocl_device, name, layouts):
-    """Results and gradients of inputs; a weight's gradient has the weight's own layout, which spares a copy of it."""
+    """Results and input gradients have the CPU's layout; a weight's gradient has the weight's layout, so that no copy
+    is needed."""
     torch.manual_seed(0)
     function, *sizes = CONVOLUTIONS[name]
     x, w = (laid_out(s, last) for s, last in zip(sizes, layouts, strict=True))
@@ -58,7 +59,7 @@ def test_changing_sizes(ocl_device):
 
 
 def test_chain(ocl_device):
-    """What follows a convolution keeps the layout too."""
+    """Ops that follow a convolution keep the layout, too."""
     torch._dynamo.reset()
     model = nn.Sequential(
         nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.ConvTranspose2d(8, 4, 2, 2), nn.Upsample(scale_factor=2)
@@ -78,7 +79,7 @@ def test_chain(ocl_device):
 
 
 def test_copies_of_one_tensor(ocl_device):
-    """What cannot be read in place is copied once, for products that take it in several orders; not after it has changed."""
+    """An operand that cannot be read in place is copied once for several products, but again after it has changed."""
 
     def products(a, w, y):
         rows = (a * 2).permute(1, 0, 2).reshape(300, 128)
@@ -93,7 +94,7 @@ def test_copies_of_one_tensor(ocl_device):
 
 
 def test_joined_tensors_with_equal_parts(ocl_device):
-    """The same copy into two joined tensors is a part of each, not the whole."""
+    """A copy into two concatenated tensors is a part of each of them, not the whole."""
 
     def products(a, b, w):
         first, second = torch.cat([a, a * b], 1), torch.cat([a, b], 1)

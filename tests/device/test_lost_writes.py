@@ -1,4 +1,4 @@
-# tests/device/test_lost_writes.py: updates in place beside attention, which is rewritten in Dynamo's graph, stay.
+# tests/device/test_lost_writes.py: in-place updates beside attention, which a pass on Dynamo's graph replaces, are not lost.
 from __future__ import annotations
 
 import math
@@ -88,7 +88,7 @@ def test_update_beside_attention(ocl_device, attend, update, first):
 
 
 class Cached(nn.Module):
-    """Attention with a key and value cache and a count of its calls."""
+    """Attention with a key and value cache, which counts its calls."""
 
     def __init__(self):
         super().__init__()
@@ -101,9 +101,8 @@ class Cached(nn.Module):
         q, k, v = self.qkv(x).chunk(3, -1)
         self.keys[:, at[None]] = k
         self.values.index_copy_(1, at[None], v)
-        if (
-            not torch.is_grad_enabled()
-        ):  # AOTAutograd mixes up the tangents of integer and float buffers, on any backend
+        # AOTAutograd mixes up the tangents of integer and float buffers, on any backend.
+        if not torch.is_grad_enabled():
             self.calls += 1
         return torch.softmax(q @ self.keys.transpose(1, 2) * 8**-0.5, -1) @ self.values
 
@@ -195,7 +194,7 @@ WRITES = [
 
 @pytest.mark.parametrize(("function", "fused"), WRITES)
 def test_writes_inside_attention(ocl_device, function, fused):
-    """`fused`: what is written belongs to the attention alone, which stays one kernel."""
+    """`fused`: the tensor that is written is used by the attention alone, which stays one kernel."""
     torch.manual_seed(2)
     tensors = [*(torch.randn(2, 2, 16, 8) for _ in range(3)), torch.randn(2, 2, 16, 16)]
     given = [t.to(ocl_device) for t in tensors]
@@ -250,7 +249,8 @@ LATER_WRITES = [
 
 @pytest.mark.parametrize(("function", "fused"), LATER_WRITES)
 def test_gradient_of_attention_written_to_afterwards(ocl_device, function, fused):
-    """The op's gradient needs the result and the masks, which the written form does not; here the caller writes too."""
+    """The op's gradient needs the result and the masks, which spelled-out attention does not; here the caller writes,
+    too."""
     torch.manual_seed(3)
     tensors = [*(torch.randn(2, 2, 16, 8) for _ in range(3)), torch.randn(2, 2, 16, 16)]
 
@@ -270,7 +270,7 @@ def test_gradient_of_attention_written_to_afterwards(ocl_device, function, fused
 
 
 def test_operand_of_attention_written_afterwards(ocl_device):
-    """Keys have no gradient, so that the written form does not need the queries any more."""
+    """Keys need no gradient, so spelled-out attention does not need the queries any more."""
 
     def function(q, k, v):
         queries = q * 2
@@ -291,7 +291,7 @@ def test_operand_of_attention_written_afterwards(ocl_device):
 
 
 def test_a_constant_of_the_function_is_new_at_each_call(ocl_device):
-    """A graph break makes it the result of a graph, which the next graph writes to."""
+    """A graph break makes the constant the result of one graph, and the next graph writes to it."""
 
     def function(x):
         constant = torch.tensor([32, 21, 28], device=x.device)

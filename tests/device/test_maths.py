@@ -1,5 +1,6 @@
 # tests/device/test_maths.py: the error of vector maths on CPU devices, in ulp against fp64, as kernels/base/maths.cl states it.
-"""Arguments sweep the whole range, small numbers by their logarithm. An odd count: vectors and the elements left over are both seen."""
+"""Arguments cover the whole range, small numbers logarithmically. Their number is odd, so that vectors and the
+remaining elements are both tested."""
 
 import math
 
@@ -8,11 +9,11 @@ import torch
 import torch.nn.functional as F
 
 COUNT = (1 << 17) + 7
-LEAST = 2.0**-126  # of normal numbers
+LEAST = 2.0**-126  # The smallest normal number.
 
 
 def erf_gelu(x):
-    """x Phi(x) without the cancellation of 1 + erf."""
+    """x Phi(x), computed without the cancellation of 1 + erf."""
     return x * 0.5 * torch.special.erfc(-x / math.sqrt(2.0))
 
 
@@ -21,7 +22,7 @@ def tanh_gelu(x):
 
 
 def sweep(low, high):
-    """Evenly over [low, high], and towards 0 from either side that is in it."""
+    """Returns numbers spread evenly over [low, high], and numbers that approach 0 from either side within it."""
     generator = torch.Generator().manual_seed(0)
     x = low + (high - low) * torch.rand(COUNT, generator=generator, dtype=torch.float64)
     if low < 0:
@@ -31,12 +32,12 @@ def sweep(low, high):
 
 
 def ulps(got, exact):
-    """Largest error over the spacing of floats at the exact value."""
+    """Returns the largest error divided by the spacing of floats at the exact value."""
     spacing = 2.0 ** (torch.floor(torch.log2(exact.abs().clamp_min(LEAST))) - 23)
     return ((got.double() - exact).abs() / spacing).max().item()
 
 
-# name, function, exact function of fp64, range, ulp
+# (name, function, exact function in fp64, range, allowed error in ulp)
 ROWS = [
     ("exp", torch.exp, torch.exp, (-87.3, 88.72), 1.0),
     ("tanh", torch.tanh, torch.tanh, (-12.0, 12.0), 2.5),
@@ -61,7 +62,8 @@ def test_ulp(ocl_device, name, function, exact, limits, most):
 
 
 def test_slope_of_gelu(ocl_device):
-    """It crosses zero, so its error is absolute: less than half of what erf and an exponential, each rounded, come to."""
+    """The slope crosses zero, so its error is absolute: less than half of the error of a rounded erf and a rounded
+    exponential."""
 
     def slope(x):
         return torch.ops.aten.gelu_backward(torch.ones_like(x), x)
@@ -73,7 +75,7 @@ def test_slope_of_gelu(ocl_device):
 
 @pytest.mark.parametrize("name, function, exact, limits, most", ROWS[:8], ids=[row[0] for row in ROWS[:8]])
 def test_ends(ocl_device, name, function, exact, limits, most):
-    """Infinities, nan, signed zeros, subnormal numbers and what lies beyond the range."""
+    """Compares infinities, nan, signed zeros, subnormal numbers and arguments beyond the range."""
     x = torch.tensor(
         [math.inf, -math.inf, math.nan, 0.0, -0.0, 1e-40, -1e-40, 1e-30, -1e-30, 100.0, 3e38, -100.0, -3e38] * 3
     )
@@ -84,12 +86,12 @@ def test_ends(ocl_device, name, function, exact, limits, most):
     assert torch.equal(torch.signbit(got[zeros]), torch.signbit(expected[zeros]))
 
 
-# Without elu and hardswish, where eager itself has nan in vectors and 1 in the elements left over.
+# elu and hardswish are left out, because eager mode itself gives nan in vectors and 1 in the remaining elements.
 GRADIENTS = (F.gelu, F.silu, F.mish, F.softplus, F.logsigmoid, torch.sigmoid, torch.tanh)
 
 
 def test_gradients_at_ends(ocl_device):
-    """Infinities and nan where eager has them."""
+    """Gradients are infinite or nan where those of eager mode are."""
     ends = torch.tensor([math.inf, -math.inf, math.nan, 0.0, 90.0, -90.0, 3.0, -3.0] * 3)
 
     def gradients(x):

@@ -1,4 +1,4 @@
-# tests/device/test_memory.py: what a process keeps of what it compiled is bounded; memory statistics.
+# tests/device/test_memory.py: the compiled plans and programs that a process keeps are bounded; memory statistics.
 import gc
 
 import pytest
@@ -8,8 +8,8 @@ from torch_ocl_compile import _C
 from torch_ocl_compile.device import registration
 from torch_ocl_compile.eager import compile as eager
 
-RECENT = 64  # programs that stay though nothing uses them (csrc/runtime/program.cpp)
-MOST_EAGER = 1024  # csrc/torch/eager.cpp
+RECENT = 64  # The number of programs that are kept although nothing uses them (csrc/runtime/program.cpp).
+MOST_EAGER = 1024  # The number of eager plans that are kept (csrc/torch/eager.cpp).
 
 
 def live():
@@ -18,16 +18,17 @@ def live():
 
 
 def compile_many(device, first, count):
-    """Graphs that all differ, each dropped by the next."""
+    """Compiles graphs that all differ; each one replaces the one before."""
     x = torch.ones(3, device=device)
     for k in range(first, first + count):
         torch._dynamo.reset()
         assert torch.compile(lambda x, k=k: (x * k).sum(), backend="ocl", dynamic=False)(x).item() == 3 * k
 
 
-@pytest.mark.sampled()  # on the first device: what is kept does not depend on the runtime
+# What is kept does not depend on the runtime.
+@pytest.mark.sampled()
 def test_compiled_graphs(ocl_device):
-    """reset() drops plans, and their programs but for the latest."""
+    """reset() drops plans and their programs, except for the latest ones."""
     compile_many(ocl_device, 1, 2)
     torch._dynamo.reset()
     before = live()
@@ -35,7 +36,7 @@ def test_compiled_graphs(ocl_device):
     torch._dynamo.reset()
     after = live()
     assert after["plans"] - after["eager_plans"] == before["plans"] - before["eager_plans"]
-    assert after["programs"] <= before["programs"] + RECENT, (before, after)  # a plan may have several
+    assert after["programs"] <= before["programs"] + RECENT, (before, after)  # A plan may have several programs.
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def own_eager_compiler():
 
 
 def test_eager_ops(ocl_device, own_eager_compiler):
-    """Calls that all differ: the older half of their plans is forgotten, and what is in use stays."""
+    """After calls that all differ, the older half of their plans is dropped; plans in use stay."""
     x = torch.ones(2, device=ocl_device)
     _C.forget_eager_plans()
     assert live()["eager_plans"] == 0
@@ -105,7 +106,7 @@ def test_memory_statistics_add_up(ocl_device):
 
 @pytest.mark.sampled(every=1)
 def test_free_memory_counts_other_processes(ocl_device):
-    """What is free is asked of the system or the driver, not computed from what this process holds."""
+    """Free memory is asked of the system or the driver, not computed from what this process holds."""
     free, total = torch.ocl.mem_get_info(ocl_device)
     assert 0 < free <= total
     properties = torch.ocl.get_device_properties(ocl_device)

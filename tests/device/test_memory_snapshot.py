@@ -1,4 +1,4 @@
-# tests/device/test_memory_snapshot.py: torch.ocl.memory: counters, limits, snapshots for PyTorch's visualiser, errors of a full device.
+# tests/device/test_memory_snapshot.py: torch.ocl.memory: counters, limits, snapshots for PyTorch's viewer, out-of-memory errors.
 import pickle
 
 import pytest
@@ -13,7 +13,7 @@ KIB, MIB = 2**10, 2**20
 
 @pytest.fixture
 def history(ocl_device):
-    """Recording on, and what was recorded forgotten."""
+    """Records allocations during the test, and drops the record afterwards."""
     torch.ocl.memory._record_memory_history(max_entries=10_000, clear_history=True)
     yield
     torch.ocl.memory._record_memory_history(None, clear_history=True)
@@ -26,7 +26,7 @@ def blocks_of(device, snapshot=None):
 
 
 def block_of(tensor):
-    """The block that holds a tensor."""
+    """Returns the block that holds a tensor."""
     (block,) = [b for b in blocks_of(tensor.device) if b["address"] == tensor.untyped_storage().data_ptr()]
     return block
 
@@ -64,7 +64,7 @@ def test_a_block_that_a_stream_still_uses_awaits(ocl_device):
     states = {b["address"]: b["state"] for b in blocks_of(ocl_device)}
     assert states.get(address, "inactive") in ("active_awaiting_free", "inactive")
     torch.ocl.synchronize(ocl_device)
-    torch.empty(1, device=ocl_device)  # collects what is done
+    torch.empty(1, device=ocl_device)  # This collects blocks whose work is done.
     assert "active_awaiting_free" not in {b["state"] for b in blocks_of(ocl_device)}
 
 
@@ -118,7 +118,7 @@ def test_events_are_in_order_and_bounded(ocl_device):
 def test_pytorchs_visualiser_reads_it(ocl_device, history, tmp_path):
     tensor = torch.ones(1000, device=ocl_device)
     result = torch.compile(lambda x: x.cos() + 1, backend="ocl")(tensor)
-    torch.empty(1, device=ocl_device)  # freed at once
+    torch.empty(1, device=ocl_device)  # The tensor is freed at once.
     with pytest.raises(torch.OutOfMemoryError):
         torch.empty(2**40, dtype=torch.uint8, device=ocl_device)
     torch.ocl.memory._dump_snapshot(str(tmp_path / "snapshot.pickle"))
@@ -213,9 +213,10 @@ def test_memory_in_use_includes_ours(ocl_device):
     assert total > 0 and 0 <= free <= total and abs(used - (total - free)) < total // 2
 
 
-@pytest.mark.sampled()  # on the first device: the interpreter ends, not the runtime
+# It is the interpreter that ends, not the runtime.
+@pytest.mark.sampled()
 def test_a_process_ends_while_it_records(ocl_device):
-    """Recorded lines hold Python's code objects, which are gone when the last tensors are freed."""
+    """Recorded lines hold Python code objects, which are destroyed before the last tensors are freed."""
     status, out, err = run_python(f"""
         import torch
         torch.ocl.memory._record_memory_history()

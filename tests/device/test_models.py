@@ -1,5 +1,5 @@
-# tests/device/test_models.py: whole networks, forward and all gradients, against fp64 on the CPU, and what they launch.
-"""How results are compared is in draws.py."""
+# tests/device/test_models.py: whole networks, forward and all gradients, against fp64 on the CPU, and their launches.
+"""draws.py compares the results."""
 
 import copy
 import os
@@ -18,10 +18,10 @@ from torch_ocl_compile.bench import networks
 pytestmark = pytest.mark.sampled(keep="lenet-train|mlp-eval|dropout|compiled-adam|second_process")
 ROOT = Path(__file__).resolve().parents[2]
 
-# name, batch, image size: small images, so that a CPU runtime needs seconds; the device benchmark runs 224 x 224
+# (name, batch, image size). Images are small, so that a CPU runtime needs seconds; the benchmark uses 224 x 224.
 NETWORKS = [("mlp", 16, 0), ("lenet", 4, 28), ("alexnet", 2, 96), ("resnet18", 2, 64), ("vgg16", 2, 48)]
 NETWORKS += [("squeezenet1_0", 2, 64), ("mobilenet_v2", 2, 64)]
-# Minutes each on a CPU runtime: by --sweep.
+# These networks take minutes each on a CPU runtime, so only --sweep runs them.
 LARGE = [
     *(("resnet50", 2, 64), ("convnext_small", 2, 64), ("googlenet", 2, 64), ("densenet161", 2, 64)),
     *(
@@ -36,7 +36,7 @@ LARGE = [
 
 
 def without_dropout(model):
-    """Dropout draws other numbers on other devices: networks are compared with p = 0; the masks have tests of their own."""
+    """Sets p = 0: dropout draws other numbers on other devices. Other tests compare the masks."""
     for module in model.modules():
         if type(module).__name__ in ("Dropout", "StochasticDepth"):
             module.p = 0.0
@@ -44,14 +44,15 @@ def without_dropout(model):
 
 
 def loss_of(run, x, y):
-    """The loss, and all outputs in one."""
+    """Returns the loss, and all outputs concatenated."""
     heads = run(x)
-    heads = heads if isinstance(heads, tuple) else (heads,)  # with auxiliary classifiers: several
+    # Networks with auxiliary classifiers return several outputs.
+    heads = heads if isinstance(heads, tuple) else (heads,)
     return sum(F.cross_entropy(head, y) for head in heads), torch.cat([head.flatten() for head in heads])
 
 
 def what_may_jump(model, x, y):
-    """The names that forward_and_gradients gives to gradients behind a ReLU or a max pool."""
+    """Returns the names, as in forward_and_gradients, of gradients behind a ReLU or a max pool."""
     x = x.detach().clone().requires_grad_()
     model = copy.deepcopy(model)
     leaves = {"input gradient": x} | {f"gradient of {name}": p for name, p in model.named_parameters()}
@@ -83,7 +84,8 @@ def check_network(name, batch, size, train, ocl_device, tmp_path, **options):
 
 
 SWEEP = pytest.mark.needs("sweep")
-EVALUATED = ("mlp", "lenet", "resnet18")  # by a plain run; training has the same kernels but for those of batch norm
+# A plain run evaluates these; training uses the same kernels, except for those of batch norm.
+EVALUATED = ("mlp", "lenet", "resnet18")
 
 
 @pytest.mark.parametrize(
@@ -119,9 +121,10 @@ CUDA_REFERENCE = """
 
 
 def torch_fp32(model, x, y, ocl_device, tmp_path):
-    """PyTorch's own fp32 results: on CUDA for an OpenCL device that is a GPU, else on the CPU.
+    """Returns PyTorch's own fp32 results: from CUDA if the OpenCL device is a GPU, else from the CPU.
 
-    CUDA runs in a process of its own: beside a registered `ocl`, CUDA tensors have no backward."""
+    CUDA runs in a separate process: beside a registered `ocl`, CUDA tensors have no backward.
+    """
     if torch.ocl.get_device_properties(ocl_device).is_cpu or not torch.cuda.is_available():
         plain = copy.deepcopy(model)
         return forward_and_gradients(plain, plain, x, y)
@@ -146,7 +149,7 @@ def compiled_results(model, x, y, ocl_device, **options):
     ids=["mlp", "lenet", "resnet18"],
 )
 def test_network_with_gpu_kernels(name, batch, size, tmp_path):
-    """The kernels for GPUs are portable OpenCL C: on a CPU runtime they are slow and right."""
+    """The kernels for GPUs are portable OpenCL C: on a CPU runtime they are slow, but right."""
     check_network(name, batch, size, True, "ocl:0", tmp_path, kernel_family="group")
 
 
@@ -157,7 +160,7 @@ def test_network_with_gpu_kernels(name, batch, size, tmp_path):
     ids=["lenet", "resnet18"],
 )
 def test_network_for_other_cpus(name, batch, size, vector_floats, units, tmp_path):
-    """The kernels that a CPU with other vectors and another number of cores would get."""
+    """Runs the kernels that a CPU with other vectors and another number of cores would get."""
     check_network(name, batch, size, True, "ocl:0", tmp_path, vector_floats=vector_floats, units=units)
 
 
@@ -277,6 +280,7 @@ def test_second_process_builds_nothing(ocl_device, tmp_path):
         )
         assert result.returncode == 0, result.stderr[-3000:]
         counts.append([int(n) for n in result.stdout.split()[-3:]])
-    built, loaded, unkept = counts[1]  # the last: left to the runtime's own cache
+    # The last count is the number of kernels that are left to the runtime's own cache.
+    built, loaded, unkept = counts[1]
     assert counts[0][0] > 0
     assert built == unkept and loaded + unkept > 0, counts

@@ -1,4 +1,4 @@
-# tests/device/test_mutation.py: inputs that are written, views and aliases that are returned, and what a cache costs.
+# tests/device/test_mutation.py: inputs that are written, views and aliases that are returned, and the cost of a KV cache.
 import copy
 
 import pytest
@@ -109,7 +109,7 @@ def swapped(c, k):
     return c.mean()
 
 
-# name -> how many bytes the launches that store to the input may move; None: not in place
+# Name -> the bytes that launches which store to the input may move; None: the store is not in place.
 CASES = {
     assign_slice: 1024,
     assign_steps: 1024,
@@ -154,7 +154,7 @@ def test_written_input(ocl_device, function):
 
 
 def test_returned_views_share_memory(ocl_device):
-    """With each other, and with the input that they view."""
+    """Returned views share memory with each other, and with the input that they view."""
     torch._dynamo.reset()
     x = torch.arange(12.0, device=ocl_device).view(3, 4)
 
@@ -170,7 +170,7 @@ def test_returned_views_share_memory(ocl_device):
 
 
 def test_aliased_inputs(ocl_device):
-    """Two windows on one tensor, of which one is written."""
+    """Two windows of one tensor, of which one is written."""
     torch._dynamo.reset()
 
     def function(a, b):
@@ -184,7 +184,7 @@ def test_aliased_inputs(ocl_device):
 
 
 class Counting(torch.nn.Module):
-    """A buffer updated in forward, read again, and a running mean without gradient."""
+    """A buffer that forward updates and reads again, and a running mean without gradient."""
 
     def __init__(self):
         super().__init__()
@@ -219,7 +219,7 @@ def test_buffers_in_training(ocl_device):
 
 
 def test_moving_a_module_keeps_its_parameters(ocl_device):
-    """Weights that are shared stay shared, and an optimizer made before the move still holds them."""
+    """Shared weights stay shared, and an optimizer that was made before the move still holds them."""
     model = torch.nn.ModuleDict({"embedding": torch.nn.Embedding(5, 4), "head": torch.nn.Linear(4, 5, bias=False)})
     model["head"].weight = model["embedding"].weight
     weight = model["embedding"].weight

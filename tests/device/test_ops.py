@@ -1,6 +1,8 @@
-# tests/device/test_ops.py: rows of op_table on every OpenCL device found, forward and backward, against the CPU.
-"""The reference is PyTorch on the CPU in the same dtype, for halves in float32: PyTorch's own may round in between.
-Results must not depend on the run: each is computed twice."""
+# tests/device/test_ops.py: rows of op_table on every OpenCL device, forward and backward, against the CPU.
+"""The reference is PyTorch on the CPU in the same dtype; for halves in float32, because PyTorch may round in between.
+
+Each case is computed twice, since results must be the same in each run.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from torch_ocl_compile.compile import debug
 
 
 def move(sample: Any, device: str) -> Any:
-    """Views stay views: strides and offsets are part of the sample."""
+    """Moves a sample. Views stay views, because strides and offsets are part of the sample."""
 
     def one(x: torch.Tensor) -> torch.Tensor:
         base = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage()).to(device)
@@ -28,7 +30,7 @@ def move(sample: Any, device: str) -> Any:
 
 
 def with_leaves(op: Op, sample: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[torch.Tensor]]:
-    """The sample with its floating-point arguments as leaves that want gradients, and these leaves."""
+    """Returns the sample with its floating-point arguments as leaves that require gradients, and these leaves."""
     arguments, found = list(sample), []
     for i, x in enumerate(sample):
         if isinstance(x, torch.Tensor) and x.is_floating_point() and i not in op.constants:
@@ -49,13 +51,13 @@ def gradients(results: Any, inputs: list[torch.Tensor]) -> list[Any]:
 
 
 def gradients_of(op: Op, sample: tuple[Any, ...]) -> list[Any]:
-    """PyTorch's own."""
+    """Returns PyTorch's own gradients."""
     arguments, inputs = with_leaves(op, sample)
     return gradients(op.call(*arguments), inputs)
 
 
 def attempt(call: Callable[[], Any]) -> Any:
-    """What PyTorch's CPU kernels make of it; None where they have no halves."""
+    """Returns the result of PyTorch's CPU kernels; None if they do not support halves."""
     try:
         return call()
     except (RuntimeError, NotImplementedError):
@@ -63,7 +65,7 @@ def attempt(call: Callable[[], Any]) -> Any:
 
 
 def cases() -> list[Any]:
-    """A plain run has every row in its first dtype on the first device, and samples of the rest."""
+    """A plain run has every row in its first dtype on the first device, and samples of the others."""
     return [
         pytest.param(
             op,
@@ -78,13 +80,14 @@ def cases() -> list[Any]:
 
 def results_of(op: Op, samples: list[tuple[Any, ...]]) -> list[Any]:
     results = []
-    for sample in samples:  # no comprehension: Dynamo goes on in a loop after an op that breaks the graph
+    # It is no comprehension, because Dynamo continues in a loop after an op that breaks the graph.
+    for sample in samples:
         results.append(op.call(*sample))
     return results
 
 
 def check(op: Op, dtype: torch.dtype, samples: list[tuple[Any, ...]], device: str, with_gradients: bool) -> None:
-    """`samples` in one graph: values, gradients, and the same bits from a second call."""
+    """Runs `samples` in one graph, and compares values, gradients, and the bits of a second call."""
     torch._dynamo.reset()
     function = torch.compile(results_of, backend="ocl", dynamic=False)
     moved = [move(sample, device) for sample in samples]
@@ -107,13 +110,13 @@ def check(op: Op, dtype: torch.dtype, samples: list[tuple[Any, ...]], device: st
     torch.testing.assert_close(to_cpu(function(op, moved)), values, rtol=0, atol=0, equal_nan=True)
 
 
-# Rows whose samples are thousands of operations each: a plain run takes the first alone.
+# Rows whose samples have thousands of operations each; a plain run takes the first sample only.
 LONG = re.compile("svd|eigh|nuclear|grid_sample|lstm|gru")
 
 
 @pytest.mark.parametrize("op, dtype", cases())
 def test_op(op: Op, dtype: torch.dtype, ocl_device: str, sweep: bool) -> None:
-    """A plain run compiles all samples of a row in one graph; `--sweep` each in graphs of its own, without gradients too."""
+    """A plain run compiles all samples of a row in one graph; `--sweep` compiles each alone, also without gradients."""
     before = debug.fallback_counts()
     samples, has_gradient = op.samples(dtype), op.gradient and dtype.is_floating_point
     if LONG.search(op.name) and not sweep:

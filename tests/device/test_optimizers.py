@@ -1,4 +1,4 @@
-# tests/device/test_optimizers.py: every optimizer of torch.optim, compiled and in eager, against the CPU; few launches.
+# tests/device/test_optimizers.py: every optimizer of torch.optim, compiled and eager, against the CPU, with few launches.
 from __future__ import annotations
 
 from typing import Any
@@ -44,7 +44,7 @@ def parameters(name: str) -> list[torch.Tensor]:
 def train(
     name: str, device: str, compiled: bool, schedule: bool = False, **settings: Any
 ) -> tuple[list[Any], list[int]]:
-    """Parameters after STEPS steps down a bowl, and the launches of each optimizer step."""
+    """Returns the parameters after STEPS steps on a quadratic loss, and the launches of each step."""
     params = [p.to(device).requires_grad_() for p in parameters(name)]
     targets = [torch.linspace(-1, 1, p.numel()).view(p.shape).to(device) for p in params]
     optimizer = getattr(torch.optim, name)(params, **settings)
@@ -73,7 +73,10 @@ def agree(got: list[torch.Tensor], expected: list[torch.Tensor], rtol: float = 2
 
 
 def argument_share(device: str) -> int:
-    """How many times as many launches a device needs that takes fewer bytes of kernel arguments: PoCL 1 KiB, others 4 and more."""
+    """Returns the factor by which a device needs more launches because it takes fewer bytes of kernel arguments.
+
+    PoCL takes 1 KiB, other runtimes 4 KiB and more.
+    """
     return 2 if torch.ocl.get_device_properties(device).platform_name.startswith("Portable") else 1
 
 
@@ -109,7 +112,7 @@ def test_few_launches_for_many_parameters(ocl_device: str) -> None:
 
 @pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD"])
 def test_fused_with_grad_scaler(name: str, ocl_device: str) -> None:
-    """A step with an overflow changes nothing; others see the unscaled gradient, though their scale differs."""
+    """A step with an overflow changes nothing; other steps use the unscaled gradient, although their scales differ."""
     got = []
     for device in ("cpu", ocl_device):
         torch.manual_seed(0)
@@ -139,7 +142,8 @@ def test_compiled(name: str, settings: dict[str, Any], ocl_device: str) -> None:
     torch._dynamo.reset()
     expected, _ = train(name, "cpu", False, **settings)
     got, _ = train(name, ocl_device, True, **settings)
-    agree(got, expected, rtol=5e-2 if name == "Muon" else 2e-5)  # Muon computes in bfloat16
+    # Muon computes in bfloat16.
+    agree(got, expected, rtol=5e-2 if name == "Muon" else 2e-5)
 
 
 def test_compiled_launches(ocl_device: str) -> None:

@@ -1,6 +1,8 @@
-# tests/device/test_other_runtimes.py: a few programs under Mesa's rusticl and under Oclgrind, which finds data races.
-"""Both are slow or young, and each wants an environment of its own: the programs run in one process for each. Skipped where
-not installed."""
+# tests/device/test_other_runtimes.py: a few programs under Mesa's rusticl, and under Oclgrind, which finds data races.
+"""Both are slow or young, and each needs other environment variables.
+
+Therefore the programs run in one process for each. The tests are skipped where the runtime is not installed.
+"""
 
 import os
 import shutil
@@ -14,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 NO_DEVICE = 77
 
-# What does not work there, with the reason; a name that works fails the test.
+# Programs that do not work there, with reasons. A listed program that works fails the test.
 KNOWN = {
     "rusticl": dict.fromkeys(
         ("cross_entropy", "conv", "pool", "scatter", "sort"),
@@ -71,7 +73,7 @@ NAMES = {"mlp", "softmax", "reduction", "cross_entropy", "conv", "pool", "scatte
 
 
 def run(runtime, tmp_path, command=(), **environment):
-    """Runs the programs; fails on any that should work and on any that should not."""
+    """Runs the programs. Fails if one that should work does not, or if one that should not does."""
     program = tmp_path / "programs.py"
     program.write_text(textwrap.dedent(PROGRAM))
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
@@ -101,7 +103,7 @@ def test_rusticl(tmp_path):
 @pytest.mark.skipif(shutil.which("oclgrind") is None, reason="no oclgrind: apt-get install oclgrind")
 def test_oclgrind_finds_nothing(tmp_path):
     log = tmp_path / "oclgrind.log"
-    # Unoptimised: 21.10 takes lanes of <n x i1>, which only the optimiser makes, for 255.
+    # The build is unoptimised: Oclgrind 21.10 reads lanes of <n x i1>, which only the optimiser makes, as 255.
     command = ["oclgrind", "--data-races", "--build-options", "-cl-opt-disable", "--log", str(log)]
     run("oclgrind", tmp_path, command)
     found = log.read_text() if log.exists() else ""

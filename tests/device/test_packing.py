@@ -1,5 +1,5 @@
-# tests/device/test_packing.py: pack/group.cl alone, bit by bit, on every OpenCL device found: it is plain OpenCL C.
-"""The blocks are what gemm/packed_warpgroup.cl copies; tests/no_device/test_emulated_kernels.py multiplies them in software."""
+# tests/device/test_packing.py: pack/group.cl alone, bit by bit, on every OpenCL device: it is plain OpenCL C.
+"""gemm/packed_warpgroup.cl copies these blocks; tests/no_device/test_emulated_kernels.py multiplies them in software."""
 
 import pytest
 import torch
@@ -8,7 +8,8 @@ from test_templates_group import ceil, launch
 
 DEVICES = devices(cpu_only=False)
 FORMS = {"rows": 0, "columns": 1, "fragments": 2}
-CASES = [  # form, dtype, products a pair of floats
+# (form, dtype, products per pair of floats)
+CASES = [
     ("rows", torch.float32, 3), ("rows", torch.float32, 1), ("fragments", torch.float32, 3), ("rows", torch.bfloat16, 1),
     ("columns", torch.bfloat16, 1), ("rows", torch.float16, 1), ("columns", torch.float16, 1),
 ]  # fmt: skip
@@ -20,12 +21,12 @@ def device(request):
 
 
 def tf32(x: torch.Tensor) -> torch.Tensor:
-    """The nearest with ten bits of mantissa, ties away from zero."""
+    """Returns the nearest number with ten bits of mantissa; ties go away from zero."""
     return ((x.view(torch.int32) + 0x1000) & -0x2000).view(torch.float32)
 
 
 def swizzled(lines: torch.Tensor) -> torch.Tensor:
-    """[..., 64 lines, 128 bytes]: the chunks of a line exchanged by the line."""
+    """Permutes the 16-byte chunks of each line of [..., 64 lines, 128 bytes], depending on the line's number."""
     chunk = 16 // lines.element_size()
     line, place = torch.arange(64)[:, None], torch.arange(8)[None, :]
     split = lines.unflatten(-1, (8, chunk))
@@ -33,14 +34,15 @@ def swizzled(lines: torch.Tensor) -> torch.Tensor:
 
 
 def expected(x: torch.Tensor, form: str, terms: int) -> torch.Tensor:
-    """[batch, panels, steps, parts, 8 KB as int32] of x [batch, width, depth]."""
+    """Returns [batch, panels, steps, parts, 8 KB as int32], packed from x [batch, width, depth]."""
     step = 128 // x.element_size()
     batch, width, depth = x.shape
     padded = torch.zeros(batch, ceil(width, 64) * 64, ceil(depth, step) * step, dtype=x.dtype)
     padded[:, :width, :depth] = x
     blocks = padded.unflatten(1, (-1, 64)).unflatten(3, (-1, step)).transpose(2, 3)  # [batch, panels, steps, 64, step]
     if form == "fragments":
-        # width: warp 4, half 2, row 8; depth: eighth 4, half 2, first 4 -> warp, eighth, row, first, (depth half, width half)
+        # The width is split into warp 4, half 2, row 8; the depth into eighth 4, half 2, first 4. The order in memory
+        # is warp, eighth, row, first, (depth half, width half).
         parts = blocks.unflatten(3, (4, 2, 8)).unflatten(6, (4, 2, 4)).permute(0, 1, 2, 3, 6, 5, 8, 7, 4)[:, :, :, None]
     elif x.element_size() == 2:
         parts = swizzled(blocks if form == "rows" else blocks.mT.contiguous())[:, :, :, None]

@@ -1,6 +1,9 @@
 # tests/device/test_process_end.py: a process may end with work enqueued and tensors alive.
-"""Not tested: a daemon thread that still works when the interpreter ends. Python before 3.14 ends such a thread by unwinding
-its stack, which aborts inside torch, with tensors on the CPU as well."""
+"""Daemon threads that still work when the interpreter ends are not tested.
+
+Python before 3.14 ends such a thread by unwinding its stack, which aborts inside of torch, for tensors on the CPU as
+well.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ import pytest
 
 from tests.device.own_process import run_python
 
-# Children are forked before a device is used, so that they share the imports. The copies are kernels that are new to the runtime:
-# some runtimes compile them in a thread of their own when they are launched.
+# Children are forked before a device is used, so that they share the imports. The copies use kernels that the runtime
+# has not compiled yet: some runtimes compile a kernel in a separate thread when it is launched.
 PROGRAM = """
     import os, sys, tempfile
     import torch
@@ -45,7 +48,7 @@ PROGRAM = """
     ids=["at once", "work on a side stream", "after an exception"],
 )
 def test_end_with_work_enqueued(ocl_device, tmp_path, count, side, fails):
-    """The process waits for the runtime's thread, which the destructors of the runtime's library would crash."""
+    """The process waits for the runtime's thread; otherwise the destructors of the runtime's library would crash it."""
     program = PROGRAM.format(device=ocl_device, count=count, side=side, fails=fails)
     status, out, err = run_python(program, TORCH_OCL_CACHE_DIR=str(tmp_path), TMPDIR=str(tmp_path))
     assert status == 0, out + err[-3000:]
@@ -76,6 +79,6 @@ FORKED = """
 
 
 def test_forked_child_that_drops_everything(ocl_device):
-    """A child of fork has the parent's objects, but no runtime to release them in."""
+    """A forked child has the parent's objects, but no runtime in which to release them."""
     status, out, err = run_python(FORKED.format(device=ocl_device))
     assert status == 0 and out.split()[-2:] == ["child", "0"], out + err[-3000:]

@@ -1,4 +1,4 @@
-# tests/device/test_random.py: distributions of random ops, compiled and in eager; seeds, states, generators, checkpoints.
+# tests/device/test_random.py: distributions of random ops, compiled and eager; seeds, states, generators, checkpoints.
 from __future__ import annotations
 
 import math
@@ -27,7 +27,7 @@ def phi(x: torch.Tensor) -> torch.Tensor:
 
 
 def steps(low: int, high: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Distribution function of the integers low ... high - 1."""
+    """Returns the distribution function of the integers from low to high - 1."""
     return lambda x: ((x.floor() - low + 1) / (high - low)).clamp(0, 1)
 
 
@@ -39,7 +39,7 @@ def full(value: float) -> torch.Tensor:
     return torch.full(SHAPE, value)
 
 
-# name -> (draws on the default device, distribution function, mean, deviation; None where there is none)
+# Name -> (draws on the default device, distribution function, mean, standard deviation; None where there is none)
 DRAWS: dict[str, tuple[Callable[[], torch.Tensor], Callable[[torch.Tensor], torch.Tensor], float | None, float | None]] = {
     "rand": (lambda: torch.rand(SHAPE), lambda x: x, 0.5, 12**-0.5),
     "rand half": (lambda: torch.rand(SHAPE, dtype=torch.half), lambda x: x + 2**-12, 0.5, 12**-0.5),
@@ -73,7 +73,8 @@ DRAWS: dict[str, tuple[Callable[[], torch.Tensor], Callable[[torch.Tensor], torc
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("name", DRAWS)
 def test_distribution(name: str, compiled: bool, ocl_device: str) -> None:
-    """Kolmogorov-Smirnov distance, mean and deviation; a seed gives the same numbers again, the next call others."""
+    """Checks the Kolmogorov-Smirnov distance, mean and deviation. A seed repeats the numbers; the next call draws
+    others."""
     draw, cdf, mean, deviation = DRAWS[name]
     if compiled:
         torch._dynamo.reset()
@@ -90,8 +91,8 @@ def test_distribution(name: str, compiled: bool, ocl_device: str) -> None:
     assert not torch.equal(first, second)
     x = first.double().flatten().sort().values
     below = torch.arange(1, N + 1) / N
-    last = torch.cat([x[1:] != x[:-1], torch.tensor([True])])  # of each run of equal numbers
-    assert (cdf(x) - below)[last].abs().max() < 1.95 / math.sqrt(N)  # p = 0.001
+    last = torch.cat([x[1:] != x[:-1], torch.tensor([True])])  # The last element of each run of equal numbers.
+    assert (cdf(x) - below)[last].abs().max() < 1.95 / math.sqrt(N)  # The limit has a probability of 0.001.
     if mean is not None:
         assert abs(x.mean() - mean) < 4 * x.std() / math.sqrt(N)
     if deviation is not None:
@@ -114,7 +115,7 @@ def test_uniform_stays_below_its_end(ocl_device: str) -> None:
 
 
 def test_sizes_share_kernels(ocl_device: str) -> None:
-    """Any size draws a prefix of one stream: what a generator's state means does not depend on which plan runs."""
+    """Every size draws a prefix of one sequence, so the meaning of a generator's state does not depend on the plan."""
     rows = []
     for n in range(10, 20):
         torch.manual_seed(3)
@@ -142,7 +143,7 @@ def test_state_and_generators(ocl_device: str) -> None:
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_recomputed_dropout_has_the_same_mask(compiled: bool, ocl_device: str) -> None:
-    """The gradient of sum(dropout(x)) is the mask: it must be that of forward, recomputed or kept."""
+    """The gradient of sum(dropout(x)) is the mask. It must be that of forward, recomputed or saved."""
     torch._dynamo.reset()
 
     def block(x: torch.Tensor) -> torch.Tensor:
@@ -162,7 +163,7 @@ def test_recomputed_dropout_has_the_same_mask(compiled: bool, ocl_device: str) -
 
 
 def test_eager_and_compiled_draw_alike(ocl_device: str) -> None:
-    """The same seed, the same numbers, whichever way the op runs."""
+    """A seed gives the same numbers in eager and in compiled mode."""
     torch._dynamo.reset()
     for draw in (lambda: torch.randn(9, device=ocl_device), lambda: torch.randint(5, (9,), device=ocl_device)):
         torch.manual_seed(2)
@@ -173,7 +174,7 @@ def test_eager_and_compiled_draw_alike(ocl_device: str) -> None:
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_orders_and_choices(compiled: bool, ocl_device: str) -> None:
-    """randperm is a permutation, each equally likely; multinomial follows its weights and never takes a zero."""
+    """randperm gives every permutation with equal probability; multinomial follows its weights and never takes a zero."""
     torch._dynamo.reset()
     weights = torch.tensor([0.0, 1.0, 2.0, 0.0, 3.0, 4.0], device=ocl_device)
 
@@ -215,7 +216,8 @@ def test_ops_on_the_cpu_leave_its_generator_alone(ocl_device):
             same.append(torch.equal(dropped(), first))
 
     def drawn(pause):
-        torch.default_generator.manual_seed(11)  # torch.manual_seed would seed the devices too
+        # torch.manual_seed would seed the devices, too.
+        torch.default_generator.manual_seed(11)
         rows = []
         for _ in range(300):
             rows.append(torch.rand(50))

@@ -1,4 +1,4 @@
-# tests/device/test_result_strides.py: results have the strides that PyTorch gives on the CPU, compiled and in eager mode.
+# tests/device/test_result_strides.py: results have the strides that PyTorch gives on the CPU, compiled and eager.
 from __future__ import annotations
 
 import pytest
@@ -30,7 +30,7 @@ LAYOUTS = [torch.clone, transposed, channels_last, last_dimension_outside, slice
 
 
 def square(x):
-    """Symmetric and positive definite, of the last dimension."""
+    """Returns a symmetric positive definite matrix of the size of the last dimension."""
     return x @ x.mT + 5 * torch.eye(x.shape[-2], device=x.device)
 
 
@@ -40,7 +40,7 @@ def batch_norm(x, training=False):
 
 
 SHAPES = {2: (4, 6), 3: (1, 4, 6), 4: (2, 4, 6, 6)}
-# name -> function, ranks of its operand
+# Name -> (function, ranks of its operand)
 CASES = {
     "the same twice": (lambda x: torch.cat([x, x], -1), (2, 3, 4)),
     "the same thrice": (lambda x: torch.cat([x, x, x], 0), (2, 3, 4)),
@@ -81,7 +81,7 @@ CASES = {
 
 
 def strides(x):
-    """Those that say something: of dimensions with more than one element."""
+    """Returns the strides of the dimensions with more than one element."""
     return [stride for size, stride in zip(x.shape, x.stride(), strict=True) if size > 1]
 
 
@@ -98,7 +98,7 @@ def test_strides(ocl_device, name):
             try:
                 want = function(x)
             except RuntimeError:
-                continue  # not for this layout
+                continue  # The op does not support this layout.
             there = torch.empty_strided(x.shape, x.stride(), device=ocl_device).copy_(x)
             for got in (compiled(there), function(there)):
                 assert got.shape == want.shape and strides(got) == strides(want), (rank, layout.__name__)
@@ -106,7 +106,7 @@ def test_strides(ocl_device, name):
     assert not torch.ocl.fallback_counts()
 
 
-# What torch 2.11 traces as it is not in eager mode.
+# Ops that torch 2.11 traces with other strides than eager mode has.
 OVERLAPPING = {
     "select_scatter": lambda x: torch.select_scatter(x, x[0] * 2, 0, 1),
     "slice_scatter": lambda x: torch.slice_scatter(x, x[:2] * 2, 0, 1, 3),
@@ -143,7 +143,8 @@ def channels_outside(x):
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("rank", [3, 4])
 def test_convolution_strides(ocl_device, rank, groups, transposed_too):
-    """Of operands in every pair of layouts; a line is an image of one row, whose filter's layout counts too."""
+    """Tests every pair of layouts. A one-dimensional convolution is an image of one row, so its filter's layout counts,
+    too."""
     name = f"conv{'_transpose' if transposed_too else ''}{rank - 2}d"
 
     def function(images, filters):
@@ -200,7 +201,7 @@ POINTWISE = {
 
 @pytest.mark.parametrize("name", POINTWISE)
 def test_pointwise_strides(ocl_device, name):
-    """Of operands in every pair of layouts: what decides is their order, which decompositions change."""
+    """Tests every pair of layouts. The order of the operands decides the strides, and decompositions change that order."""
 
     def function(xs, ys):
         return [POINTWISE[name](x, y) for x in xs for y in ys if x.dim() + y.dim() > 0]

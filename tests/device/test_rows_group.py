@@ -1,4 +1,4 @@
-# tests/device/test_rows_group.py: rows shared by the items of a work-group, in registers or not, by the kernels of GPUs on every device.
+# tests/device/test_rows_group.py: reductions of rows by work-groups, with the kernels of GPUs, on every device.
 import pytest
 import torch
 import torch.nn.functional as F
@@ -29,7 +29,8 @@ def test_rows(ocl_device, name, dtype, rows, length):
     options = {"fallback": "error", "kernel_family": "group"}
     compiled = torch.compile(ROWS[name], backend="ocl", options=options, dynamic=False)
     torch.manual_seed(0)
-    for first in (0, 1):  # vectors want aligned rows: a view that begins at an odd element must do without
+    # Vector loads need aligned rows, so a view that begins at an odd element must do without.
+    for first in (0, 1):
         memory = (torch.randn(rows * length + first) * 2 + 0.5).to(dtype)
         x = memory[first:].view(rows, length)
         on_device = memory.to(ocl_device)[first:].view(rows, length)
@@ -42,7 +43,8 @@ def test_rows(ocl_device, name, dtype, rows, length):
                 assert torch.equal(a.cpu(), theirs)
                 continue
             error, most = ((t.double() - exact).norm() / exact.norm() for t in (a.cpu(), theirs))
-            assert error <= 2 * most + 3e-7  # an ulp or two where there are few results
+            # An ulp or two are allowed where there are few results.
+            assert error <= 2 * most + 3e-7
 
 
 @pytest.mark.parametrize("value", [float("inf"), -float("inf"), float("nan")])
@@ -82,11 +84,12 @@ def test_columns(ocl_device, name, rows, columns):
             assert torch.equal(ours.cpu(), theirs)
             continue
         error, most = ((t.double() - exact).norm() / exact.norm() for t in (ours.cpu(), theirs))
-        assert error <= 2 * most + 3e-7  # an ulp or two where there are few results
+        # An ulp or two are allowed where there are few results.
+        assert error <= 2 * most + 3e-7
 
 
 def test_indices_of_two_widths(ocl_device):
-    """Rotations of columns: positions that are computed as values are long on GPUs, loops are int."""
+    """In rotations of columns, computed positions are long on GPUs and loop variables are int."""
     torch._dynamo.reset()
     compiled = torch.compile(torch.linalg.eigh, backend="ocl", options={"fallback": "error", "kernel_family": "group"})
     torch.manual_seed(0)

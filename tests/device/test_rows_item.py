@@ -1,4 +1,4 @@
-# tests/device/test_rows_item.py: softmax of rows and sums of columns by the kernels of CPUs: odd lengths, kept exponentials, infinities.
+# tests/device/test_rows_item.py: softmax of rows and sums of columns by the kernels of CPUs: odd lengths, infinities.
 import math
 
 import pytest
@@ -34,7 +34,8 @@ def compare(ocl_device, f, x, dynamic=False):
     for a, b, theirs, exact in zip(*map(tensors, (ours, again, f(x), f(x.double()))), strict=True):
         assert a.dtype == theirs.dtype and torch.equal(a, b)
         error, most = ((t.double() - exact).norm() / exact.norm() for t in (a.cpu(), theirs))
-        assert error <= 2 * most + 3e-7  # an ulp or two where there are few results
+        # An ulp or two are allowed where there are few results.
+        assert error <= 2 * most + 3e-7
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -47,7 +48,7 @@ def test_rows(ocl_device, name, dtype, rows, length):
 
 @pytest.mark.parametrize("name", ["softmax", "masked", "log_softmax"])
 def test_long_rows(ocl_device, name):
-    """Longer than what stays in cache; more of them would be split."""
+    """The rows are longer than what stays in caches; if there were more rows, they would be split."""
     torch.manual_seed(0)
     compare(ocl_device, ROWS[name], torch.randn(4, (1 << 18) + 7))
 
@@ -60,7 +61,7 @@ def test_rows_of_any_length(ocl_device, name):
 
 @pytest.mark.parametrize("length", [64, 77])
 def test_infinities(ocl_device, length):
-    """Whole rows and single elements; what is masked is exactly 0, what is hugely negative as well."""
+    """Whole rows and single elements: masked elements give exactly 0, and so do very negative ones."""
     torch._dynamo.reset()
     x = torch.randn(9, length)
     for row, value in enumerate((math.inf, -math.inf, math.nan)):

@@ -1,4 +1,4 @@
-# tests/device/test_second_process.py: processes that find what an earlier one left in the cache: kernels and plans of eager ops.
+# tests/device/test_second_process.py: processes that use the kernels and eager plans that an earlier one left in the cache.
 from __future__ import annotations
 
 import json
@@ -12,7 +12,7 @@ import torch
 
 from tests.device.own_process import run_python
 
-# Prints what it computed, what it counted, and which modules of the compiler it has.
+# The program prints its results, its counters, and the modules of the compiler that it has imported.
 PROGRAM = """
 import hashlib, json, os, sys, warnings, torch
 from torch_ocl_compile import _C, eager
@@ -77,20 +77,20 @@ REPORTS = ("found", "fallbacks", "reasons")
 
 
 def assert_same(second: dict[str, Any], first: dict[str, Any]) -> None:
-    """Values, and what ran on the CPU and why."""
+    """Compares the values, and what ran on the CPU and why."""
     for report in REPORTS:
         assert second[report] == first[report]
 
 
 @pytest.fixture(scope="module")
 def written(ocl_device: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
-    """What a process with an empty cache says, and the cache that it leaves."""
+    """Returns the output of a process that starts with an empty cache, and the cache that it leaves."""
     folder = tmp_path_factory.mktemp("stored")
     return run(ocl_device, folder), folder
 
 
 def copied(folder: Path, to: Path) -> sqlite3.Connection:
-    """The cache of `folder`, in `to`."""
+    """Copies the cache of `folder` to `to`, and opens it."""
     (to / "cache.sqlite").touch(0o600)
     made = sqlite3.connect(to / "cache.sqlite")
     with sqlite3.connect(folder / "cache.sqlite") as source:
@@ -117,9 +117,10 @@ DAMAGE = {
 }
 
 
-@pytest.mark.sampled()  # on the first device: it is the file that is damaged
+# It is the file that is damaged, so the device does not matter.
+@pytest.mark.sampled()
 def test_damaged_entries(ocl_device: str, written: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
-    """Each is compiled anew and stored again."""
+    """Each damaged entry is compiled and stored again."""
     first, folder = written
     with copied(folder, tmp_path) as db:
         for number, value in enumerate(DAMAGE.values()):
@@ -144,7 +145,7 @@ assert (x * 3).tolist() == [0, 3, 6, 9, 12]
 assert (x - 1).tolist() == [-1, 0, 1, 2, 3]
 print(json.dumps({**_C.eager_counters(), "problem": _C.exec.cache_stats()["problem"]}))
 """
-# The disk is full, or read-only: a write fails. Or another process writes and does not end.
+# A write fails because the disk is full or read-only, or another process holds the write lock.
 HINDRANCES = {
     # The runtime's files are smaller than 3 MB.
     "no room": """
@@ -163,7 +164,7 @@ other.execute("BEGIN IMMEDIATE")
 @pytest.mark.parametrize("how", HINDRANCES)
 @pytest.mark.sampled()
 def test_a_cache_that_takes_no_more(ocl_device: str, tmp_path: Path, how: str) -> None:
-    """Between the lookup and the store."""
+    """The cache fails between the lookup and the store."""
     ended = run(ocl_device, tmp_path, FULL.replace("MAKE_FULL", HINDRANCES[how]))
     assert ended["problem"], "nothing failed"
     assert ended["compiled"] == 3
@@ -174,7 +175,7 @@ def test_a_cache_that_takes_no_more(ocl_device: str, tmp_path: Path, how: str) -
 
 @pytest.mark.sampled()
 def test_processes_that_store_at_once(ocl_device: str, tmp_path: Path) -> None:
-    """The program checks its results."""
+    """The program checks its own results."""
     program = FULL.replace("MAKE_FULL", "")
     with ThreadPoolExecutor(4) as pool:
         for ended in pool.map(lambda _: run(ocl_device, tmp_path, program), range(4)):
@@ -207,7 +208,7 @@ print(json.dumps({"results": sorted(results), "early": early, "lowering": loweri
 
 
 def test_torch_compile_and_threads_afterwards(ocl_device: str, tmp_path: Path) -> None:
-    """The compiler is imported late, and then is all there."""
+    """The compiler is imported later, and works completely then."""
     first = run(ocl_device, tmp_path, AFTERWARDS)
     second = run(ocl_device, tmp_path, AFTERWARDS)
     assert second["results"] == first["results"]
@@ -247,7 +248,7 @@ print(json.dumps(_C.exec.build_counters()))
 
 
 def test_copies_find_their_kernels(ocl_device: str, tmp_path: Path) -> None:
-    """They are not compiled as ops, and may be all that a process does."""
+    """The kernels of copies are not compiled as ops, and may be all that a process needs."""
     first = run(ocl_device, tmp_path, COPIES)
     second = run(ocl_device, tmp_path, COPIES)
     assert first["built"] > 0 and second["built"] == (first["built"] if first["unkept"] else 0)

@@ -1,9 +1,9 @@
-# tests/device/test_statistics.py: means and variances against fp64, along rows, columns and channels, short and long, far from 0.
+# tests/device/test_statistics.py: means and variances against fp64: along rows, columns and channels, also with large means.
 import pytest
 import torch
 
 pytestmark = pytest.mark.sampled(every=4)
-# sizes, reduced dimensions
+# (sizes, reduced dimensions)
 SHAPES = [
     *(((2, 58, 8, 8), (0, 2, 3)), ((3, 17, 3, 3), (0, 2, 3)), ((2, 64, 24, 24), (0, 2, 3)), ((1, 5, 1, 9), (0, 2, 3))),
     *(((128, 40), (0,)), ((9, 33), (0,)), ((1500, 20), (0,)), ((40, 128), (1,)), ((20, 1501), (1,)), ((5, 8), (1,))),
@@ -17,7 +17,8 @@ SHAPES = [
     ids=lambda v: "x".join(map(str, v)) if isinstance(v, tuple) else str(v),
 )
 def test_variance(ocl_device, sizes, dims, channels_last, offset):
-    """Sums of squares that are taken around a poor guess of the mean, or that run through hundreds of terms, lose more."""
+    """A poor estimate of the mean in the sum of squares, or a running sum over hundreds of terms, would lose more
+    digits."""
     torch.manual_seed(0)
     x = torch.randn(sizes) + offset
     if channels_last:
@@ -28,13 +29,13 @@ def test_variance(ocl_device, sizes, dims, channels_last, offset):
     exact_variance, exact_mean = torch.var_mean(x.double(), dims)
     ulp = torch.finfo(torch.float32).eps
     count = x.numel() // exact_mean.numel()
-    # An element is not known better than an ulp of the offset, which moves a variance of 1 by so much.
+    # An element is exact only to an ulp of the offset, which moves a variance of 1 by as much.
     known = 1.5 * ulp + 2 * offset * ulp / count**0.5
     assert ((variance - exact_variance) / exact_variance).pow(2).mean().sqrt() < known
     assert (mean - exact_mean).pow(2).mean().sqrt() < ulp * max(1.0, offset)
 
 
-# batch, C, K, H, W, size of filters, stride, groups
+# (batch, C, K, H, W, filter size, stride, groups)
 CONVOLUTIONS = [(3, 64, 70, 103, 99, 1, 1, 1), (2, 66, 64, 130, 131, 3, 2, 2), (1, 3, 64, 366, 370, 7, 2, 1)]
 
 
@@ -42,12 +43,14 @@ CONVOLUTIONS = [(3, 64, 70, 103, 99, 1, 1, 1), (2, 66, 64, 130, 131, 3, 2, 2), (
 @pytest.mark.parametrize("offset", [0.0, 100.0])
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=lambda s: "-".join(map(str, s)))
 def test_channels_of_a_convolution(ocl_device, shape, offset, vector_floats):
-    """A convolution's kernel that stores statistics in slices gives those of its stored results, and the same bits each time."""
+    """Statistics that a convolution's kernel stores in slices are those of its stored results, with the same bits each
+    time."""
     batch, channels, filters, height, width, size, stride, groups = shape
     torch.manual_seed(0)
     x = torch.randn(batch, channels, height, width).contiguous(memory_format=torch.channels_last)
     w = torch.randn(filters, channels // groups, size, size)
-    if offset:  # one channel of each group, seen by the middle of each filter
+    # One channel of each group, which only the middle of each filter sees.
+    if offset:
         x[:, :: channels // groups] = offset
         w[:, 0], w[:, 0, size // 2, size // 2] = 0.0, 1.0
     x, w = x.to(ocl_device), w.to(ocl_device)
@@ -72,7 +75,7 @@ def test_channels_of_a_convolution(ocl_device, shape, offset, vector_floats):
 @pytest.mark.parametrize("name", ["cumsum", "logcumsumexp"])
 @pytest.mark.parametrize("sizes", [(3, 700), (2, 10000)], ids=str)
 def test_running_sum(ocl_device, name, sizes):
-    """PyTorch carries fp64 along: so must we, or its like."""
+    """PyTorch keeps the running sum in fp64; the same precision is required here."""
     torch.manual_seed(0)
     x = torch.randn(sizes) * 3
     torch._dynamo.reset()
@@ -88,7 +91,8 @@ def test_running_sum(ocl_device, name, sizes):
     "name", ["native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training"]
 )
 def test_batch_norm_saves_nothing_in_evaluation(ocl_device, name, gradient, compiled):
-    """As on the CPU: backward takes the running statistics, and what is not there is no memory and no zeros."""
+    """As on the CPU, backward uses the running statistics; saved statistics that do not exist take no memory and are
+    not zeros."""
     torch.manual_seed(0)
     flags = () if name.endswith("no_training") else (False,)
     given = (torch.randn(3, 2, 3, 4), torch.rand(2), torch.rand(2), torch.rand(2), torch.rand(2) + 1)

@@ -17,7 +17,8 @@ CASTS = [(a, b) for a, b in itertools.product(DTYPES, DTYPES) if b.is_complex or
 
 
 def values(shape, dtype):
-    """Numbers that every dtype can hold when cast from this one: no negative where a cast would be undefined."""
+    """Returns numbers that every dtype can hold after a cast from this one: none is negative where the cast would be
+    undefined."""
     x = (torch.randn(shape, generator=torch.Generator().manual_seed(1)) * 50).abs()
     return x.to(dtype)
 
@@ -39,7 +40,8 @@ def test_strided_converting_copies(ocl_device, src, dst):
     x = values((5, 7, 3), src)
     on_device = x.to(ocl_device)
     expected = x.permute(2, 0, 1)[:, 1:, ::2].to(dst)
-    assert torch.equal(on_device.permute(2, 0, 1)[:, 1:, ::2].to(dst).cpu(), expected)  # within the device
+    # A copy within the device.
+    assert torch.equal(on_device.permute(2, 0, 1)[:, 1:, ::2].to(dst).cpu(), expected)
     down = torch.zeros(3, 4, 4, dtype=dst)
     down.copy_(on_device.permute(2, 0, 1)[:, 1:, ::2])
     assert torch.equal(down, expected)
@@ -168,7 +170,7 @@ def test_host_dereference_faults(ocl_device):
         x = torch.ones(4, device={ocl_device!r})
         ctypes.string_at(x.data_ptr(), 4)
     """)
-    assert status == -11, err  # SIGSEGV, at once
+    assert status == -11, err  # The process ends with SIGSEGV at once.
 
 
 def test_printing(ocl_device):
@@ -205,7 +207,7 @@ def test_save_and_load(ocl_device):
         assert got["base"].device == torch.device(expected)
         assert torch.equal(got["base"].cpu(), base.cpu())
         got["base"].fill_(7)
-        assert got["view"].tolist() == [7, 7, 7]  # still shares
+        assert got["view"].tolist() == [7, 7, 7]  # The tensors still share memory.
     stream = io.BytesIO()
     torch.save(torch.ones(3), stream)
     assert load(ocl_device).device == torch.device(ocl_device)
@@ -223,7 +225,8 @@ def test_pinned_memory(ocl_device):
         back.copy_(y, non_blocking=True)
         torch.ocl.synchronize()
     assert torch.equal(back, x)
-    for _ in range(20):  # a block is not reused while a copy still reads it
+    # A block is not reused while a copy still reads it.
+    for _ in range(20):
         y = torch.full((1 << 18,), 5.0).pin_memory().to(ocl_device, non_blocking=True)
         z = torch.full((1 << 18,), 6.0).pin_memory()
         assert z[0] == 6 and bool((y.cpu() == 5).all())

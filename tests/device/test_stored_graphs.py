@@ -1,6 +1,6 @@
-# tests/device/test_stored_graphs.py: compiled graphs in the cache: a second compilation loads them and does the same.
-"""Most cases compile a function, have Dynamo forget it, and compile it again: the second time AOTAutograd finds the entry. One
-does so in two processes."""
+# tests/device/test_stored_graphs.py: compiled graphs in the cache: a second compilation loads them and computes the same.
+"""Most cases compile a function, make Dynamo forget it, and compile it again: the second time AOTAutograd finds the
+entry. One case does so in two processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Net(torch.nn.Module):
 
 
 def test_training_step_equals_eager(ocl_device):
-    """Gradients, running statistics and the weights after compiled Adam."""
+    """Gradients, running statistics, and the weights after a compiled Adam step."""
     torch.manual_seed(0)
     model, x = Net(), torch.randn(4, 3, 8, 8)
 
@@ -92,7 +92,7 @@ def test_dropout_is_drawn_by_the_seed(ocl_device):
 
 
 def test_sizes_and_what_is_computed_of_them(ocl_device):
-    """One entry for all sizes; sizes among the results, and floats computed of them."""
+    """One entry serves all sizes. Sizes, and floats computed from sizes, are among the results."""
 
     def function(x):
         return x.softmax(0) * (x.shape[0] / 3), x.shape[0] * 2 + 1
@@ -113,7 +113,7 @@ def test_sizes_and_what_is_computed_of_them(ocl_device):
 
 
 def test_entries_of_one_key_differ_in_guards(ocl_device):
-    """Under mark_dynamic the sizes are in guards: each entry serves the sizes it was compiled for."""
+    """With mark_dynamic the sizes are in guards: each entry serves the sizes for which it was compiled."""
 
     def function(x):
         return x * 2 if x.shape[0] < 10 else x * 3
@@ -129,7 +129,7 @@ def test_entries_of_one_key_differ_in_guards(ocl_device):
 
 
 def test_values_of_the_host(ocl_device):
-    """Parts of a graph that run on the CPU before and after the kernels, with constants of their own."""
+    """Parts of a graph that run on the CPU before and after the kernels, with their own constants."""
 
     def function(x, step):
         step += 1
@@ -203,7 +203,7 @@ def test_autocast(ocl_device):
 
 
 def test_ops_that_run_eagerly(ocl_device):
-    """They are counted when a graph is loaded, too."""
+    """Ops that run eagerly are counted when a graph is loaded, too."""
 
     def function(x):
         return torch.linalg.eigvalsh(x * 2) + 1
@@ -238,7 +238,8 @@ def test_debug_finds_bad_indices(ocl_device):
 
 
 def test_loaded_backward_may_run_twice(ocl_device):
-    """retain_graph=True, though the process that stored the backward graph let it overwrite what was saved."""
+    """retain_graph=True works although the process that stored the backward graph allowed it to overwrite saved
+    tensors."""
     x = torch.linspace(-2, 2, 4096, requires_grad=True, device=ocl_device)
 
     def function(x):
@@ -285,7 +286,8 @@ print("found", json.dumps([debug.compiled_graphs(), debug.loaded_graphs(), _C.ex
 """
 
 
-@pytest.mark.sampled()  # minutes on a slow runtime
+# The test takes minutes on a slow runtime.
+@pytest.mark.sampled()
 def test_second_process_compiles_nothing(ocl_device, tmp_path):
     found = []
     for _ in range(2):
@@ -298,7 +300,8 @@ def test_second_process_compiles_nothing(ocl_device, tmp_path):
         found.append(json.loads(re.search(r"found (.*)", out)[1]))
     (compiled, loaded, _, *first), (compiled_2, loaded_2, built_2, *second) = found
     assert compiled == loaded_2 == 4 and loaded == compiled_2 == 0
-    if not torch.ocl.get_device_properties(ocl_device).platform_name.startswith("Portable"):  # it keeps its own kernels
+    # PoCL keeps its own kernels.
+    if not torch.ocl.get_device_properties(ocl_device).platform_name.startswith("Portable"):
         assert built_2 == 0
     assert first == second
     assert not (tmp_path / "inductor" / "aotautograd").exists(), "graphs are in our cache alone"

@@ -1,5 +1,5 @@
-# tests/device/test_stored_plans.py: plans of eager ops in the cache: what their keys depend on, and entries that are no good.
-"""What other processes make of them is tested in test_second_process.py."""
+# tests/device/test_stored_plans.py: plans of eager ops in the cache: what their keys depend on, and invalid entries.
+"""test_second_process.py tests what other processes do with them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch_ocl_compile.tuning import table
 
 @pytest.fixture
 def own_cache(tmp_path: Path) -> Any:
-    """A cache of the test's own, and no plans in memory."""
+    """Gives the test an empty cache, and drops the plans in memory."""
     with config.override(cache_dir=str(tmp_path)):
         config.configure_core()
         table.forget()
@@ -30,20 +30,20 @@ def own_cache(tmp_path: Path) -> Any:
 
 
 def counted(call: Any) -> tuple[Any, dict[str, int]]:
-    """Its result, and what it added to the counters."""
+    """Returns the call's result, and how much it added to the counters."""
     before = _C.eager_counters()
     result = call()
     return result, {name: count - before[name] for name, count in _C.eager_counters().items()}
 
 
 def asked_anew(call: Any) -> tuple[Any, dict[str, int]]:
-    """As in another process."""
+    """Runs the call as if in a new process, without plans in memory."""
     _C.forget_eager_plans()
     return counted(call)
 
 
 def test_entries_that_end_too_early(ocl_device: str, own_cache: Path) -> None:
-    """With the right checksum, as another program might leave them; and entries with too much."""
+    """Entries with the right checksum, as another program might leave them, that are too short or too long."""
     x = torch.arange(6.0).to(ocl_device)
     expected = torch.arange(6.0) * 2.5 + 1
     _, counters = asked_anew(lambda: x * 2.5 + 1)
@@ -56,14 +56,14 @@ def test_entries_that_end_too_early(ocl_device: str, own_cache: Path) -> None:
         result, counters = asked_anew(lambda: x * 2.5 + 1)
         torch.testing.assert_close(result.cpu(), expected)
         assert counters["rejected"] == counters["compiled"] > 0, (size, counters)
-        assert _C.testing.cache_entries("eager") == whole  # stored again
+        assert _C.testing.cache_entries("eager") == whole  # The entries have been stored again.
     assert asked_anew(lambda: x * 2.5 + 1)[1]["compiled"] == 0
 
 
 def test_entries_of_other_code(
     ocl_device: str, own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An edited source, another build and another torch have entries of their own."""
+    """An edited source, another build and another torch have separate entries."""
     x = torch.ones(5, device=ocl_device)
     assert asked_anew(lambda: x.cosh())[1]["compiled"] == 1
     ours = identity.of_code()
@@ -102,13 +102,12 @@ def test_entries_of_other_code(
 def test_sources_that_change_while_the_process_runs(
     ocl_device: str, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is loaded may be older or newer than what is on the disk: nothing is stored or used."""
+    """The loaded code may be older or newer than the files on disk, so nothing is stored or used."""
     x = torch.ones(5, device=ocl_device)
     assert asked_anew(lambda: x.sinh())[1]["stored"] == 1
     monkeypatch.setattr(identity, "_LOADED", 0.0)
-    assert (
-        asked_anew(lambda: x.cosh())[1]["stored"] == 0
-    )  # what was compiled may be of another source than the key says
+    # What was compiled may come from another source than the key says.
+    assert asked_anew(lambda: x.cosh())[1]["stored"] == 0
     identity.of_code.cache_clear()
     try:
         assert asked_anew(lambda: x.sinh())[1] == {"compiled": 1, "from_cache": 0, "stored": 0, "rejected": 0}
@@ -121,7 +120,8 @@ def test_options_have_entries_of_their_own(ocl_device: str, own_cache: Path) -> 
     assert asked_anew(lambda: x.tan())[1]["compiled"] == 1
     with config.override(kernel_family="item"):
         assert asked_anew(lambda: x.tan())[1]["compiled"] == 1
-    with config.override(dump=str(own_cache / "dump")):  # it shows the trace
+    # A dump shows the trace, so plans are compiled.
+    with config.override(dump=str(own_cache / "dump")):
         assert asked_anew(lambda: x.tan())[1] == {"compiled": 1, "from_cache": 0, "stored": 0, "rejected": 0}
     assert list((own_cache / "dump").glob("eager_tan_*.fx.txt"))
     assert asked_anew(lambda: x.tan())[1]["from_cache"] == 1
@@ -136,7 +136,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_settings_of_torch_have_entries_of_their_own(ocl_device: str, own_cache: Path, name: str) -> None:
-    """In the process's table too: a trace asks for them."""
+    """The process's own table distinguishes them, too, because a trace may read them."""
     change, get, other = SETTINGS[name]
     x, out = torch.ones(3, 3, device=ocl_device), torch.zeros(3, 3, device=ocl_device)
 
@@ -156,7 +156,7 @@ def test_settings_of_torch_have_entries_of_their_own(ocl_device: str, own_cache:
 
 
 def test_ops_of_others_are_not_stored(ocl_device: str, own_cache: Path) -> None:
-    """Their meaning may change with a version that nobody asks for."""
+    """Ops of other packages are not stored, because another version may change their meaning."""
     with torch.library._scoped_library("stored_plans", "FRAGMENT") as library:
         library.define("twice(Tensor x) -> Tensor")
         library.impl("twice", lambda x: x * 2, "CPU")
@@ -167,7 +167,7 @@ def test_ops_of_others_are_not_stored(ocl_device: str, own_cache: Path) -> None:
 
 
 def test_formulas_of_others_are_not_stored(ocl_device: str, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decomposition that a program has changed is for this program."""
+    """A decomposition that a program has changed is valid for this program only."""
     x = torch.ones(5, device=ocl_device)
     monkeypatch.setitem(FORMS, "aten.sinh.out", lambda a, *, out: out.copy_(a + 41))
     result, counters = asked_anew(lambda: x.sinh())
@@ -179,7 +179,7 @@ def test_formulas_of_others_are_not_stored(ocl_device: str, own_cache: Path, mon
 
 
 def test_a_choice_that_was_measured_later(ocl_device: str, own_cache: Path) -> None:
-    """The stored plan's product takes it."""
+    """The stored plan's product uses the choice."""
     index = torch.device(ocl_device).index
     a, b = torch.randn(96, 160), torch.randn(160, 96)
     there = a.to(ocl_device), b.to(ocl_device)
@@ -209,7 +209,8 @@ def test_a_choice_that_was_measured_later(ocl_device: str, own_cache: Path) -> N
 
 
 def graph_in(entry: bytes) -> str:
-    """An entry begins with the format, what it is, the reason and the graph; texts follow their lengths."""
+    """Returns the graph in an entry. An entry holds the format, the kind, the reason and the graph; lengths precede
+    texts."""
     texts, at = [], 0
     for between in (1, 0, 0):
         (size,) = struct.unpack_from("Q", entry, at)

@@ -1,6 +1,8 @@
-# tests/device/test_streams.py: memory follows the streams that use it, streams do not wait for one another, events, two devices.
-"""A `Gate` holds a stream back, so that what would go wrong now and then goes wrong each time. Each test does what a
-careful user would: it orders the streams where one reads what another wrote, and nothing more."""
+# tests/device/test_streams.py: memory used by several streams, streams that do not wait for one another, events, two devices.
+"""A `Gate` holds a stream back, so that an error which would otherwise happen rarely happens each time.
+
+Each test orders its streams as a correct program does, where one reads what another wrote, and nothing more.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from torch import nn
 
 from torch_ocl_compile import _C
 
-pytestmark = pytest.mark.sampled(every=1)  # runtimes differ here: all cases on every device
+pytestmark = pytest.mark.sampled(every=1)  # Runtimes differ here, so all cases run on every device.
 
 SIZE = 4096
 
@@ -31,7 +33,7 @@ def held(stream: torch.Stream) -> Iterator[Any]:
 
 
 def done_within(stream: torch.Stream, seconds: float = 60.0) -> bool:
-    """Whether the stream's work ends by itself."""
+    """Returns whether the stream's work ends within `seconds`."""
     event = torch.Event("ocl")
     event.record(stream)
     deadline = time.monotonic() + seconds
@@ -44,7 +46,7 @@ def done_within(stream: torch.Stream, seconds: float = 60.0) -> bool:
 
 @pytest.fixture
 def streams(ocl_device: str) -> Iterator[tuple[torch.Stream, torch.Stream]]:
-    """The default stream, and another one."""
+    """Returns the default stream and another one."""
     with torch.ocl.device(ocl_device):
         torch.ocl.synchronize()
         yield torch.ocl.default_stream(), torch.Stream(ocl_device)
@@ -55,7 +57,7 @@ def numbers(size: int, start: int = 0) -> torch.Tensor:
     return torch.arange(start, start + size, dtype=torch.float32)
 
 
-# Memory is not given to another stream before its user is done
+# Memory is not given to another stream before its last use is done
 
 
 def test_arena_of_a_plan_on_a_held_stream(streams, ocl_device):
@@ -68,7 +70,8 @@ def test_arena_of_a_plan_on_a_held_stream(streams, ocl_device):
     with held(side):
         with torch.ocl.stream(side):
             y = chain(x)
-        for value in range(8):  # plans and tensors of the other stream, of the same size as the arena
+        # Plans and tensors of the other stream have the size of the arena.
+        for value in range(8):
             chain(torch.full((SIZE,), float(value), device=ocl_device))
             torch.full((3 * SIZE,), -1.0, device=ocl_device)
         default.synchronize()
@@ -77,10 +80,11 @@ def test_arena_of_a_plan_on_a_held_stream(streams, ocl_device):
 
 
 def test_numbers_uploaded_for_a_held_stream(streams, ocl_device):
-    """An eager op multiplies by its own call's number."""
+    """An eager op multiplies by the number of its own call."""
     default, side = streams
     x = numbers(SIZE).to(ocl_device)
-    for factor in (1.5, 2.5, 3.5, 4.5, 5.5):  # until the number is an argument of the plan
+    # After a few calls the number becomes an argument of the plan.
+    for factor in (1.5, 2.5, 3.5, 4.5, 5.5):
         x.mul(factor)
     torch.ocl.synchronize()
     with held(side):
@@ -112,7 +116,7 @@ def test_random_numbers_on_a_held_stream(streams, ocl_device):
 
 @pytest.mark.parametrize("held_first", [True, False], ids=["side held", "default held"])
 def test_plan_without_outputs(streams, ocl_device, held_first):
-    """A plan that only writes its inputs is ordered with nothing but its own stream."""
+    """A plan that only writes its inputs is ordered with its own stream only."""
     default, side = streams
     slow, quick = (side, default) if held_first else (default, side)
 
@@ -137,7 +141,7 @@ def test_plan_without_outputs(streams, ocl_device, held_first):
 
 
 def test_tensor_freed_while_another_stream_reads_it(streams, ocl_device):
-    """The reader's use is recorded by itself: no record_stream is needed."""
+    """The read is recorded automatically: record_stream is not needed."""
     default, side = streams
     x = numbers(SIZE).to(ocl_device)
     out = torch.empty(SIZE, device=ocl_device)
@@ -171,7 +175,7 @@ def test_tensor_of_a_side_stream_freed_while_the_default_stream_reads_it(streams
 
 
 def test_record_stream(streams, ocl_device):
-    """What record_stream names is waited for, though no op of ours used the tensor there."""
+    """The allocator waits for streams named by record_stream, even if no op used the tensor there."""
     _, side = streams
     x = torch.zeros(SIZE, device=ocl_device)
     address = x.data_ptr()
@@ -186,7 +190,7 @@ def test_record_stream(streams, ocl_device):
 
 
 def test_kept_weights_written_by_a_held_stream(streams, ocl_device):
-    """Weights whose new contents are still on the way are not packed as the old ones under the new version."""
+    """Weights whose new contents are still being written are not packed with their old contents under the new version."""
     default, side = streams
     torch._dynamo.reset()
     model = nn.Linear(96, 130).to(ocl_device)
@@ -201,7 +205,8 @@ def test_kept_weights_written_by_a_held_stream(streams, ocl_device):
         with held(side):
             with torch.ocl.stream(side):
                 model.weight.copy_(fresh)
-            compiled(x)  # old or new weights: nobody ordered them
+            # The weights may be old or new here, because nothing orders the streams.
+            compiled(x)
         torch.ocl.synchronize()
         expected = nn.functional.linear(x.cpu().double(), new.double(), model.bias.cpu().double())
         for stream in (default, side):
@@ -210,7 +215,7 @@ def test_kept_weights_written_by_a_held_stream(streams, ocl_device):
 
 
 def test_kept_weights_serve_every_stream(streams, ocl_device):
-    """A second stream waits for the packing of the first and does not pack again."""
+    """A second stream waits for the packing on the first one and does not pack again."""
     default, side = streams
     torch._dynamo.reset()
     model = nn.Linear(96, 130).to(ocl_device)
@@ -219,7 +224,8 @@ def test_kept_weights_serve_every_stream(streams, ocl_device):
     expected = nn.functional.linear(x.cpu().double(), model.weight.cpu().double(), model.bias.cpu().double())
     with torch.no_grad():
         compiled(x)
-        model.weight.mul_(1)  # another version: packed again by the next call
+        # The version changes, so the next call packs again.
+        model.weight.mul_(1)
         torch.ocl.synchronize()
         with held(default):
             with torch.ocl.record() as first:
@@ -238,7 +244,7 @@ def test_kept_weights_serve_every_stream(streams, ocl_device):
 
 @pytest.mark.parametrize("held_first", [True, False], ids=["side held", "default held"])
 def test_a_held_stream_holds_no_other(streams, ocl_device, held_first):
-    """Allocations, frees, eager ops, plans, uploads and downloads of one stream do not wait for another's work."""
+    """Allocations, frees, eager ops, plans, uploads and downloads of one stream do not wait for another stream."""
     default, side = streams
     slow, quick = (side, default) if held_first else (default, side)
     plan = torch.compile(lambda x: torch.softmax(x.view(64, 64) @ x.view(64, 64), -1), backend="ocl")
@@ -259,7 +265,7 @@ def test_a_held_stream_holds_no_other(streams, ocl_device, held_first):
 
 
 def test_streams_come_from_a_pool(ocl_device):
-    """Many streams that were made and dropped cost no memory, and synchronising does not ask them all."""
+    """Streams that were made and dropped cost no memory, and synchronising does not query them all."""
     with torch.ocl.device(ocl_device):
         x = torch.zeros(16, device=ocl_device)
         seen = set()
@@ -286,7 +292,7 @@ def test_stream_of_a_priority(ocl_device):
 
 
 def test_event_times_are_the_devices(streams, ocl_device):
-    """The time between two events holds what the queue did between them."""
+    """The time between two events covers the work of the queue between them."""
     default, _ = streams
     first, second, third = (torch.Event("ocl", enable_timing=True) for _ in range(3))
     first.record()
@@ -316,7 +322,7 @@ def test_event_times_hold_the_kernels_between_them(ocl_device):
 
 
 def test_pinned_buffer_keeps_one_event_per_stream(streams, ocl_device):
-    """A buffer that is copied from again and again does not collect an event a copy."""
+    """A buffer that is copied from many times keeps one event per stream, not one per copy."""
     _, side = streams
     host = torch.arange(1024, dtype=torch.float32).pin_memory()
     x = torch.empty(1024, device=ocl_device)
@@ -331,7 +337,7 @@ def test_pinned_buffer_keeps_one_event_per_stream(streams, ocl_device):
 
 
 def test_memory_does_not_grow_with_streams_events_and_plans(streams, ocl_device):
-    """Blocks that waited for other streams come back."""
+    """Blocks that waited for other streams are returned."""
     default, side = streams
     x = torch.zeros(1 << 18, device=ocl_device)
 
@@ -345,7 +351,8 @@ def test_memory_does_not_grow_with_streams_events_and_plans(streams, ocl_device)
 
     reserved = []
     for _ in range(20):
-        for _ in range(20):  # no more, or the host is far ahead of the device, and all that it frees waits
+        # With more rounds the host is far ahead of the device, and all memory that it frees waits.
+        for _ in range(20):
             round_trip()
         torch.ocl.synchronize()
         reserved.append(torch.ocl.memory_reserved())
@@ -387,7 +394,7 @@ def test_wait_for_an_event_of_another_device(two_ocl_devices):
 
 
 def test_waiting_for_another_device_waits(two_ocl_devices):
-    """The second device's later work comes after what the first had to do, and the host goes on meanwhile."""
+    """Later work of the second device waits for the first device, while the host continues."""
     first, second = (torch.ocl.default_stream(d) for d in two_ocl_devices)
     x = torch.zeros(4, device=two_ocl_devices[1])
     torch.ocl.synchronize(two_ocl_devices[1])
@@ -406,7 +413,7 @@ def test_event_times_of_two_devices_are_refused(two_ocl_devices):
     for device in two_ocl_devices:
         events.append(torch.Event("ocl", enable_timing=True))
         events[-1].record(torch.ocl.default_stream(device))
-        events[-1].synchronize()  # torch looks at this first
+        events[-1].synchronize()  # torch checks this first.
     with pytest.raises(RuntimeError, match="whose clocks differ"):
         events[0].elapsed_time(events[1])
 

@@ -1,6 +1,6 @@
-"""tests/device/test_templates_group.py: each *_group.cl template alone, with its default hooks, against torch in fp64 at edge sizes.
+"""tests/device/test_templates_group.py: each *_group.cl template alone, with its default hooks, against fp64 at edge sizes.
 
-Runs on every OpenCL device found, CPU runtimes included: slow there, but their barriers and bounds are the specification's."""
+It runs on every OpenCL device, CPU runtimes included: they are slow, but follow the rules for barriers and bounds."""
 import itertools
 
 import pytest
@@ -18,7 +18,7 @@ def device(request):
 
 
 def launch(kernel: Kernel, groups, local: int, *args, out: torch.Tensor) -> torch.Tensor:
-    """One launch of `groups` work-groups of `local` items; `out` is among args and returned with the result in it."""
+    """Launches `groups` work-groups of `local` work-items. `out` is among args and is returned with the result."""
     call = kernel.bind([groups[0] * local, *groups[1:]], *args, local_size=[local] + [1] * (len(groups) - 1))
     call()
     kernel.device.finish()
@@ -31,7 +31,7 @@ def ceil(a: int, b: int) -> int:
 
 
 def compare(got: torch.Tensor, want: torch.Tensor, depth: int) -> None:
-    """`want` in fp64; the bound is a few roundings of a random sum of `depth` terms of size about one."""
+    """Compares with `want` in fp64. The bound is a few roundings of a random sum of `depth` terms of magnitude one."""
     assert got.isfinite().all()
     worst = (got.double() - want).abs().max().item()
     assert worst <= 3e-6 * max(depth, 4) ** 0.5, worst
@@ -47,7 +47,7 @@ def tile(defines):
 
 
 def gemm(device, a, b, **defines):
-    """a [batch, M, K], b [batch, K, N], any strides."""
+    """Multiplies a [batch, M, K] and b [batch, K, N], which may have any strides."""
     batch, M, K = a.shape
     N = b.shape[2]
     defines |= dict(KERNEL_NAME="gemm", A_K_MAJOR=int(a.stride(2) == 1), B_K_MAJOR=int(b.stride(2) != 1))
@@ -79,7 +79,8 @@ def test_gemm_layouts(device, tiles, a_t, b_t, vec):
 def test_gemm_offset_broadcast(device):
     a, b = torch.randn(5, 33, 90)[1:, :, 8:80], torch.randn(1, 72, 44).expand(4, 72, 44)
     compare(gemm(device, a, b, A_VEC4=0, B_VEC4=1, **SMALL), a.double() @ b.double(), 72)
-    a, b = torch.randn(2, 40, 1).expand(2, 40, 30), torch.randn(2, 30, 9)  # a row repeated along k
+    # A column that is repeated along k.
+    a, b = torch.randn(2, 40, 1).expand(2, 40, 30), torch.randn(2, 30, 9)
     compare(gemm(device, a, b, **SMALL), a.double() @ b.double(), 30)
 
 
@@ -87,7 +88,7 @@ def nhwc(t: torch.Tensor) -> torch.Tensor:
     return t.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
 
 
-# name: batch, C, H, W, K, R, S, stride, pad, dilation, groups
+# Name -> (batch, C, H, W, K, R, S, stride, pad, dilation, groups)
 CONVS = {
     "3x3": (2, 16, 9, 11, 20, 3, 3, 1, 1, 1, 1),
     "3x3s2": (2, 32, 9, 8, 36, 3, 3, 2, 1, 1, 1),
@@ -109,7 +110,7 @@ def conv_tensors(case):
 
 
 def conv(device, x, packed, out_shape, case, data=0, **defines):
-    """x by its strides, packed [R][S][C][groups*K]."""
+    """Convolves x, given by its strides, with filters that are packed as [R][S][C][groups*K]."""
     *_, r, s, stride, pad, dilation, groups = case
     batch, channels, in_h, in_w = x.shape
     _, out_channels, out_h, out_w = out_shape
@@ -182,12 +183,12 @@ def test_conv_weight(device, tiles, name, channels_last):
     compare(out.sum(0).permute(0, 3, 1, 2), want, batch * P * Q)
 
 
-# batch, C, H, W, K, pad
+# (batch, C, H, W, K, pad)
 WINOGRADS = [(1, 1, 3, 3, 1, 0), (2, 9, 7, 10, 34, 1), (2, 16, 8, 8, 64, 1), (3, 20, 5, 13, 7, 2)]
 
 
 def winograd(device, x, weight, pad, data=False, **defines):
-    """Convolution of NHWC x with weight [K, C, 3, 3], or its data gradient with x = dy."""
+    """Convolves NHWC x with weight [K, C, 3, 3], or computes the data gradient with x = dy."""
     k_dim, c_dim = (1, 0) if data else (0, 1)
     C_, K = weight.shape[c_dim], weight.shape[k_dim]
     pad = 2 - pad if data else pad
@@ -215,7 +216,7 @@ def test_winograd(device, case, prefetch):
     compare(winograd(device, dy, weight, pad, data=True, PREFETCH=prefetch), want, k * 9)
 
 
-# batch, channels, H, W, filter, stride, pad, dilation
+# (batch, channels, H, W, filter, stride, pad, dilation)
 DEPTHWISES = [(2, 32, 9, 11, 3, 1, 1, 1), (2, 70, 8, 7, 3, 2, 1, 1), (1, 8, 13, 12, 5, 2, 2, 1), (1, 5, 12, 14, 3, 3, 0, 2), (1, 4, 10, 9, 7, 1, 3, 1), (1, 1, 3, 3, 3, 1, 0, 1)]
 
 

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from cl_binding import Long, devices
 
 DEVICES = devices()
-WIDTHS = [16, 8, 4]  # VW
+WIDTHS = [16, 8, 4]  # Values of the macro VW.
 pytestmark = pytest.mark.skipif(not DEVICES, reason="no OpenCL CPU device")
 ceil = lambda a, b: -(-a // b)
 
@@ -16,7 +16,10 @@ def device(request):
 
 
 def agree(got: torch.Tensor, reference: torch.Tensor, terms: int) -> None:
-    """fp32 sums of `terms` products of N(0, 1) numbers: rms error about 2.5e-8 * terms, the largest of many elements up to 8 times that."""
+    """Allows the error of fp32 sums of `terms` products of N(0, 1) numbers.
+
+    The rms error is about 2.5e-8 * terms; the largest of many elements has up to 8 times that.
+    """
     assert not got.isnan().any(), "not every element was written"
     error = (got.double() - reference).abs().max().item()
     assert error <= 4e-7 * (terms + 8), f"error {error:.2e} for {terms} terms"
@@ -27,14 +30,14 @@ def poison(*shape: int) -> torch.Tensor:
 
 
 def pack_panels(b: torch.Tensor, panel: int) -> torch.Tensor:
-    """[..., K, N] -> [..., ceil(N/panel), K, panel], zero-padded."""
+    """Packs [..., K, N] into [..., ceil(N/panel), K, panel], padded with zeros."""
     k, n = b.shape[-2:]
     b = F.pad(b, (0, ceil(n, panel) * panel - n))
     return b.unflatten(-1, (-1, panel)).transpose(-2, -3).contiguous()
 
 
 def gemm(device, a, b, a_layout=0, b_layout=0, **macros):
-    """a [B, M, K], b [B, K, N] of any strides (the layouts say which fast path is taken)."""
+    """Multiplies a [B, M, K] and b [B, K, N] of any strides. The layouts select the fast path."""
     m = dict(VW=16, MR=6, NV=4, MT=4) | macros
     tn = m["NV"] * m["VW"]
     (batch, M, K), N = a.shape, b.shape[2]
@@ -88,7 +91,7 @@ def test_gemm_vector_widths(device, VW):
 @pytest.mark.parametrize("VW", WIDTHS)
 @pytest.mark.parametrize("K", [1, 5, 40, 600])
 def test_gemm_prefetch(device, K, VW):
-    """The next rows of A and of B are asked for early, beyond the operands' ends as well."""
+    """The next rows of A and of B are prefetched, also beyond the ends of the operands."""
     for b_layout in (0, 1, 3):
         for M in (4, 13, 31):
             a, b = torch.randn(2, M, K + 1)[:, :, :K], torch.randn(2, K, 4 * VW)
@@ -135,28 +138,31 @@ def nhwc(t: torch.Tensor) -> torch.Tensor:
 
 
 def pack_filters(w: torch.Tensor, groups: int, panel: int,) -> torch.Tensor:
-    """[G*K, C, R, S] -> [G][ceil(K/panel)][R][S][C][panel]."""
+    """Packs filters [G*K, C, R, S] into [G][ceil(K/panel)][R][S][C][panel]."""
     k = w.shape[0] // groups
     w = F.pad(w.unflatten(0, (groups, k)), (0, 0, 0, 0, 0, 0, 0, ceil(k, panel) * panel - k)).unflatten(1, (-1, panel))
-    return w.permute(0, 1, 4, 5, 3, 2).contiguous()  # from g, p, j, c, r, s
+    # The dimensions before were g, p, j, c, r, s.
+    return w.permute(0, 1, 4, 5, 3, 2).contiguous()
 
 
 def conv(device, x, w, stride=(1, 1), pad=(0, 0), dil=(1, 1), groups=1, tap_block=1 << 20, gradient=False, out_hw=None, **macros):
-    """Forward; or, with `gradient`, x is dy [n, K, ..] and the result has the shape (n, C, *out_hw)."""
+    """Convolves; with `gradient`, x is dy [n, K, ..] and the result has the shape (n, C, *out_hw)."""
     m = dict(VW=16, MR=6, NV=4, MT=4, RUN=0) | macros
     tn, panel = m["NV"] * m["VW"], m.get("PANEL", m["NV"] * m["VW"])
     R, S = w.shape[2:]
     if gradient:
         shape = (x.shape[0], w.shape[1] * groups, *out_hw)
         reference = torch.nn.grad.conv2d_input(shape, w.double(), x.double(), stride, pad, dil, groups)
-        swapped = w.unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)  # [G*K', C', R, S]
+        # [G*K', C', R, S]
+        swapped = w.unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)
         packed, phases = pack_filters(swapped, groups, panel), stride
     else:
         reference = F.conv2d(x.double(), w.double(), None, stride, pad, dil, groups)
         packed, phases = pack_filters(w, groups, panel), (1, 1)
     n, channels, H, W = reference.shape
     C, K = x.shape[1] // groups, channels // groups
-    if m["RUN"] == 1:  # no tap may leave the image
+    # No filter element may lie outside the image.
+    if m["RUN"] == 1:
         x, pad = nhwc(F.pad(x, (pad[1], pad[1], pad[0], pad[0]))), (0, 0)
     y = poison(n, H, W, channels)
     kernel = device.build("conv/item.cl", "conv_item", DATA_GRADIENT=int(gradient), **m)
@@ -166,7 +172,7 @@ def conv(device, x, w, stride=(1, 1), pad=(0, 0), dil=(1, 1), groups=1, tap_bloc
     agree(y.permute(0, 3, 1, 2), reference, C * R * S)
 
 
-# N, C, H, W, K, R, S, stride, pad, dil, groups
+# (N, C, H, W, K, R, S, stride, pad, dilation, groups)
 CONVOLUTIONS = [
     (1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1), (2, 16, 7, 9, 64, 3, 3, 1, 1, 1, 1), (1, 33, 8, 5, 65, 3, 3, 2, 1, 1, 1), (2, 5, 13, 11, 63, 3, 2, 3, 2, 1, 1),
     (1, 130, 6, 6, 31, 1, 1, 2, 0, 1, 1), (1, 8, 12, 12, 17, 3, 3, 1, 2, 2, 1), (1, 4, 15, 9, 20, 5, 1, 2, 3, 1, 1), (2, 12, 9, 9, 24, 3, 3, 2, 1, 1, 3),

@@ -1,5 +1,9 @@
-# tests/device/test_templates_warp.py: products, convolutions and attention on warp tensor cores at edge sizes, where a device has them.
-"""The error against fp64 is at most twice that of PyTorch's own sums in the same type; with TF32 allowed, that of ten bits."""
+# tests/device/test_templates_warp.py: products, convolutions and attention on warp tensor cores at edge sizes.
+"""They run where a device has such tensor cores.
+
+The error against fp64 is at most twice that of PyTorch's own sums in the same dtype; with TF32 allowed, that of ten
+bits.
+"""
 
 import pytest
 import torch
@@ -14,7 +18,10 @@ pytestmark = pytest.mark.needs("mma")
 
 
 def check(call, inputs, device, folder, allowed=0.0):
-    """Compiled, with the instructions in a kernel, against fp64; allowed: error beyond twice PyTorch's own, over the results' size."""
+    """Runs `call` compiled, checks that a kernel contains the instructions, and compares with fp64.
+
+    `allowed`: the error allowed beyond twice PyTorch's own, relative to the size of the results.
+    """
     torch._dynamo.reset()
     with config.override(dump=str(folder), disable="warpgroup"):
         got = torch.compile(call, backend="ocl", options={"fallback": "error"}, dynamic=False)(
@@ -111,7 +118,8 @@ def test_attention_of_inputs_that_are_not_aligned(ocl_device, dtype, tmp_path):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape, tensor_cores", [(shape, True) for shape in ATTENTIONS + LONG_HEADS if shape[1] > 1] + [(ATTENTIONS[1], False)])
 def test_gradients_of_attention(ocl_device, shape, tensor_cores, dtype, tmp_path):
-    """From the rows' maxima and sums that the forward kernel stores; where they have no tensor core kernel, the portable one runs."""
+    """The gradients use the row maxima and sums that the forward kernel stores; without a tensor core kernel the
+    portable one runs."""
     call, tensors = attention(shape, dtype)
     weight = torch.randn(*shape[0][:3], shape[3]).to(dtype)
 

@@ -1,5 +1,9 @@
-# tests/device/test_templates_warpgroup.py: the kernels on warpgroup tensor cores at edge sizes, where a device has them.
-"""The error against fp64 is at most twice that of PyTorch's own sums in the same type; with TF32 allowed, that of ten bits."""
+# tests/device/test_templates_warpgroup.py: the kernels on warpgroup tensor cores at edge sizes.
+"""They run where a device has such tensor cores.
+
+The error against fp64 is at most twice that of PyTorch's own sums in the same dtype; with TF32 allowed, that of ten
+bits.
+"""
 
 import pytest
 import torch
@@ -8,11 +12,13 @@ from torch_ocl_compile import config
 
 aten = torch.ops.aten
 
-GEMMS = [  # M, N, K, transposed operands
+# (M, N, K, transposed operands)
+GEMMS = [
     (128, 128, 32, ""), (64, 64, 16, ""), (129, 130, 33, ""), (257, 65, 100, "a"), (100, 200, 77, "b"), (300, 260, 1000, "ab"),
     (64, 4096, 512, "b"), (1000, 72, 4096, ""), (33, 36, 64, "a"),
 ]  # fmt: skip
-CONVOLUTIONS = [  # batch, C, K, H, W, R, S, stride, padding, dilation, groups
+# (batch, C, K, H, W, R, S, stride, padding, dilation, groups)
+CONVOLUTIONS = [
     (2, 64, 64, 14, 14, 3, 3, 1, 1, 1, 1), (3, 3, 64, 31, 29, 7, 7, 2, 3, 1, 1), (2, 4, 32, 9, 9, 3, 3, 1, 1, 1, 1),
     (2, 36, 72, 13, 11, 3, 3, 2, 1, 1, 1), (2, 128, 256, 7, 7, 1, 1, 1, 0, 1, 1), (2, 64, 96, 15, 15, 1, 1, 2, 0, 1, 1),
     (1, 32, 64, 20, 17, 3, 5, 1, 2, 2, 1), (2, 64, 128, 12, 12, 3, 3, 1, 1, 1, 2), (2, 40, 48, 10, 10, 5, 5, 3, 2, 1, 1),
@@ -23,7 +29,8 @@ DIRECTIONS = [
     if {"forward": 24, "data": s[1], "weight": s[1] * s[5] * s[6]}[kind] >= 24
 ]  # fmt: skip
 
-ATTENTIONS = [  # queries (batch, heads, length, head size), keys, heads of keys, head size of v, causal, mask
+# (queries [batch, heads, length, head size], keys, heads of keys, head size of v, causal, mask)
+ATTENTIONS = [
     ((2, 3, 197, 64), 197, 3, 64, False, None), ((2, 4, 130, 64), 257, 2, 64, True, None), ((1, 2, 64, 64), 1, 2, 64, False, None),
     ((1, 2, 65, 40), 129, 1, 24, True, None), ((2, 2, 100, 64), 150, 2, 64, False, "bool"), ((2, 2, 100, 64), 150, 2, 64, True, "float"),
     ((1, 2, 300, 36), 300, 2, 36, False, None), ((1, 2, 1000, 64), 700, 2, 64, False, None),
@@ -41,9 +48,10 @@ pytestmark = pytest.mark.needs("wgmma")
 
 
 def check(call, inputs, device, folder, allowed=0.0):
-    """Runs `call` compiled and compares with fp64; a kernel of the family must be among the written ones.
+    """Runs `call` compiled and compares with fp64; a kernel of the family must be among the generated ones.
 
-    allowed: error beyond twice PyTorch's own, over the size of the results."""
+    `allowed`: the error allowed beyond twice PyTorch's own, relative to the size of the results.
+    """
     torch._dynamo.reset()
     with config.override(dump=str(folder)):
         got = torch.compile(call, backend="ocl", options={"fallback": "error"}, dynamic=False)(
@@ -69,7 +77,8 @@ def test_gemm(ocl_device, m, n, k, transposed, dtype, tmp_path):
     check(lambda a, b: torch.relu(a @ b + 1), matrices(m, n, k, transposed, dtype), ocl_device, tmp_path)
 
 
-PACKED = [  # M, N, K, transposed operands
+# (M, N, K, transposed operands)
+PACKED = [
     (2051, 2050, 2049, ""), (2048, 2304, 2176, "b"), (2100, 2200, 2072, "a"), (1930, 2500, 2200, "ab"),
     (700, 800, 40960, "a"),
 ]  # fmt: skip
@@ -82,7 +91,7 @@ def was_packed(folder) -> bool:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("m,n,k,transposed", PACKED)
 def test_packed_gemm(ocl_device, m, n, k, transposed, dtype, tmp_path):
-    """Large enough to pack both operands: all of them in fp32, most in 16 bits."""
+    """The products are large enough to pack both operands: all of them in fp32, most of them in 16 bits."""
     check(lambda a, b: torch.relu(a @ b + 1), matrices(m, n, k, transposed, dtype), ocl_device, tmp_path)
     assert was_packed(tmp_path) or dtype != torch.float32
 
@@ -110,7 +119,7 @@ def test_packed_batches(ocl_device, tmp_path):
 
 
 def test_a_packed_weight_is_kept(ocl_device):
-    """Between calls of inference, until it changes."""
+    """A packed weight is kept between inference calls, until it changes."""
     torch._dynamo.reset()
     model, x = torch.nn.Linear(2048, 1030).to(ocl_device), torch.randn(2000, 2048)
     compiled = torch.compile(model, backend="ocl", options={"fallback": "error"})
@@ -130,7 +139,7 @@ def test_a_packed_weight_is_kept(ocl_device):
 
 @pytest.mark.parametrize("how", ["gemm", "convolution", "attention"])
 def test_tf32(ocl_device, how, tmp_path):
-    """Allowed by the user: fewer digits, and no fewer than its ten bits give."""
+    """If the user allows TF32, results have fewer digits, but as many as its ten bits give."""
     torch.set_float32_matmul_precision("high")
     try:
         if how == "gemm":
@@ -154,7 +163,7 @@ def test_gemm_of_an_offset_view(ocl_device, dtype, tmp_path):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gemm_of_an_input_that_is_not_aligned(ocl_device, dtype, tmp_path):
-    """Rows at multiples of 16 bytes from an element on that is none: only the call shows it."""
+    """Rows begin at multiples of 16 bytes from an element that is not aligned, which is only known at the call."""
     a, b = torch.randn(128 * 64 + 1).to(dtype)[1:].view(128, 64), torch.randn(64, 128).to(dtype)
     check(torch.mm, (a, b), ocl_device, tmp_path)
 
@@ -185,7 +194,7 @@ def test_convolution(ocl_device, shape, kind, dtype, tmp_path):
 
 
 def attention(shape, dtype):
-    """A call, and its inputs as views of [batch, length, heads, size]."""
+    """Returns a call, and its inputs as views of [batch, length, heads, size]."""
     q, keys, heads, size, causal, mask = shape
     torch.manual_seed(sum(q) + keys)
     batch, queries = q[0], q[2]
@@ -193,7 +202,8 @@ def attention(shape, dtype):
     tensors = [torch.randn(s).to(dtype).transpose(1, 2) for s in of]
     if mask == "bool":
         tensors.append(torch.rand(batch, 1, queries, keys) > 0.4)
-        tensors[3][0, 0, 3] = False  # a query that sees nothing gives zero
+        # The result of a query without visible keys is zero.
+        tensors[3][0, 0, 3] = False
     elif mask == "float":
         tensors.append(torch.randn(queries, keys).to(dtype))
 
@@ -253,7 +263,8 @@ def test_gradients_of_attention(ocl_device, shape, dtype, tmp_path):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_attention_under_dropout(ocl_device, dtype, tmp_path):
-    """Against the formula with the mask that the kernel drew: values end in an identity, which shows it."""
+    """Compares with the formula, using the mask that the kernel drew: values end in an identity, which shows the mask.
+    """
     torch.manual_seed(0)
     q, k, v = torch.randn(2, 2, 60, 16) * 0.5, torch.randn(2, 2, 60, 16) * 0.5, torch.randn(2, 2, 60, 4)
     tensors = [x.to(dtype) for x in (q, k, torch.cat((v, torch.eye(60).expand(2, 2, 60, 60)), -1))]

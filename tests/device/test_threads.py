@@ -1,4 +1,4 @@
-# tests/device/test_threads.py: compiled functions run in one thread while others trace and compile.
+# tests/device/test_threads.py: compiled functions run in one thread while other threads trace and compile.
 from __future__ import annotations
 
 import threading
@@ -15,7 +15,7 @@ def polynomial(x):
 
 
 def test_call_while_another_thread_compiles(ocl_device):
-    """Fresh functions and fresh eager ops in one thread, calls of a compiled function in the other."""
+    """One thread compiles new functions and new eager ops, the other calls a compiled function."""
     torch._dynamo.reset()
     compiled = torch.compile(polynomial, backend="ocl", dynamic=False)
     x = torch.arange(8.0, device=ocl_device)
@@ -41,7 +41,7 @@ def test_call_while_another_thread_compiles(ocl_device):
 
 
 def test_call_while_another_thread_traces(ocl_device):
-    """make_fx takes no lock of Dynamo's."""
+    """make_fx does not take Dynamo's lock."""
     torch._dynamo.reset()
     compiled = torch.compile(polynomial, backend="ocl", dynamic=False)
     x = torch.arange(8.0, device=ocl_device)
@@ -67,7 +67,7 @@ def test_call_while_another_thread_traces(ocl_device):
 
 
 def test_a_trace_of_a_compiled_function_is_refused(ocl_device):
-    """Within one thread the flag does what it did."""
+    """Within one thread the flag works as before."""
     torch._dynamo.reset()
     compiled = torch.compile(polynomial, backend="ocl")
     with pytest.raises(RuntimeError, match="using FX to symbolically trace"):

@@ -1,5 +1,5 @@
-# tests/device/test_timm.py: vision models of timm, one small and random member of each family: forward and all gradients.
-"""The classes are built directly where the named variants are large. A plain run takes some families; --sweep takes all."""
+# tests/device/test_timm.py: vision models of timm, one small random member of each family: forward and all gradients.
+"""Classes are built directly where the named variants are large. A plain run takes some families; --sweep takes all."""
 
 import pytest
 import torch
@@ -88,7 +88,7 @@ def named(name, **settings):
     return lambda: timm.create_model(name, num_classes=10, **settings)
 
 
-# family -> model, image size
+# Family -> (model, image size)
 FAMILIES = {
     "mixer": (mixer, 32),
     "deit": (named("deit_tiny_distilled_patch16_224", img_size=64, depth=2, embed_dim=48, num_heads=3), 64),

@@ -19,7 +19,7 @@ CASE = "gemm"
 
 @pytest.fixture(autouse=True)
 def own_table(tmp_path, monkeypatch):
-    """An empty table, in a cache of the test's own; the process's afterwards."""
+    """Gives the test an empty table in a new cache, and restores the process's table afterwards."""
     monkeypatch.setattr(measure, "_stopped", False)
     monkeypatch.setattr(measure, "session", [])
     monkeypatch.setattr(measure, "SECONDS", 0.0)
@@ -43,7 +43,7 @@ def the_case(index):
 
 
 def tuned(graph, index):
-    """Results of tuning, and the warnings it gave."""
+    """Returns the results of tuning, and its warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         results = measure.tune_graph(graph, index, settings())
@@ -51,7 +51,7 @@ def tuned(graph, index):
 
 
 def followed(graph, index):
-    """Whether a compilation follows a measured choice; its result must be right."""
+    """Returns whether a compilation follows a measured choice; its result must be right."""
     table.follow(index)
     plan = _C.exec.compile(graph, index, [], settings())
     a, b = torch.randn(256, 1024), torch.randn(1024, 192)
@@ -61,7 +61,7 @@ def followed(graph, index):
 
 
 def reread(index):
-    """As another process would."""
+    """Reads the table again, as another process would."""
     table.forget()
     return table.table_of(index)
 
@@ -95,7 +95,7 @@ def test_mode_max_autotune_measures(index):
 
 
 def replaced(monkeypatch, choice, change):
-    """Makes `choice` come out as `change(plan)`."""
+    """Replaces the results of `choice` by those of `change(plan)`."""
     compile_variant = measure._compile
 
     def compile_or_change(alone, index, given, wanted):
@@ -117,7 +117,7 @@ def check_disabled(graph, problem, choices, index, reason):
     assert all(r.choice != bad for r in results)
     found = reread(index)
     assert set(found.disabled) == {bad} and reason in found.disabled[bad]
-    # Not even where it is asked for; and no second warning.
+    # The choice is not used even where it is asked for, and there is no second warning.
     table.save(found, problem, {"choice": bad})
     table.refresh(index)
     assert problem not in found.followed() and not followed(graph, index)
@@ -134,7 +134,8 @@ def test_a_wrong_result_disables_a_variant(index, monkeypatch):
     def wrong(plan):
         def run(args):
             (result,) = plan.run(args)
-            result[-1, -1] += 0.5  # one element of a last tile
+            # One element of the last tile is wrong.
+            result[-1, -1] += 0.5
             return [result]
 
         return Changed(run)
@@ -243,7 +244,7 @@ def test_the_shipped_table(index, tmp_path, monkeypatch):
         shipped(path, **entry, choices={problem: choices[1]})
         assert (reread(index).followed() == {problem: choices[1]}) is follows
         assert followed(graph, index) is follows
-    # The device's own measurement wins.
+    # The device's own measurement has priority.
     shipped(path, device=key.device, choices={problem: choices[1]})
     table.save(reread(index), problem, {"choice": choices[0]})
     assert reread(index).followed() == {problem: choices[0]}
@@ -307,7 +308,7 @@ def test_the_command(index, tmp_path, capsys):
 
 
 def test_gradients_of_attention_are_tuned_on_statistics_that_a_row_may_have(index, monkeypatch):
-    """Of sums below zero a kernel that takes their logarithm makes nan, another none."""
+    """A kernel that takes the logarithm of the sums gives nan for sums below zero; another kernel does not."""
     compile_plan, cases = _C.exec.compile, []
 
     def compiling(graph, position, calls, options):

@@ -10,7 +10,7 @@ aten = torch.ops.aten
 
 
 def agree(function, *args, device, dynamic=False):
-    """Values, types and strides of the compiled function on the device are those of the plain one on the CPU."""
+    """Asserts that the compiled function on the device has the values, dtypes and strides of the plain one on the CPU."""
     torch._dynamo.reset()
     compiled = torch.compile(function, backend="ocl", fullgraph=True, dynamic=dynamic)
     got = compiled(*tree_map_only(torch.Tensor, lambda t: t.to(device), args))
@@ -120,7 +120,7 @@ def test_resize_fills_what_it_adds(ocl_device):
 @pytest.mark.parametrize("mode", [0, 1, 2], ids=["sum", "mean", "max"])
 @pytest.mark.parametrize("op", [aten._embedding_bag, aten._embedding_bag_forward_only], ids=["", "forward only"])
 def test_bag_sizes(ocl_device, op, mode):
-    """The first and the third result: the others have shapes of their own on accelerators."""
+    """Compares the first and the third result: the others have different shapes on accelerators."""
 
     def function(w, indices, offsets):
         output, _, sizes, _ = op(w, indices, offsets, False, mode, False, None)
@@ -130,7 +130,8 @@ def test_bag_sizes(ocl_device, op, mode):
 
 
 def test_rows_at_computed_places(ocl_device):
-    """Back substitution loads several elements of a row that a pivot names. One vendor's assembler merged two of the loads."""
+    """Back substitution loads several elements of a row that a pivot selects. One vendor's assembler merged two of the
+    loads."""
     generator = torch.Generator().manual_seed(1)
     a, b = (torch.randn(shape, dtype=torch.float64, generator=generator) for shape in ((5, 5), (5,)))
     solve = torch.compile(torch.linalg.solve, backend="ocl", dynamic=False)

@@ -1,5 +1,5 @@
-# tests/device/whole_models.py: a model's results and all gradients against the CPU's fp64; for test_transformers and the like.
-"""`check(make, device)`: make() gives (model, inputs); how results are compared is in draws.py."""
+# tests/device/whole_models.py: compares a model's results and all its gradients with fp64 on the CPU.
+"""Call `check(make, device)`, where make() returns (model, inputs). draws.py compares the results."""
 
 import contextlib
 import copy
@@ -18,7 +18,10 @@ ULP = 2.0**-23
 
 
 def import_models(name):
-    """timm or transformers, or a skip. Both import torchvision, which beside a CPU-only torch needs networks.py's help."""
+    """Imports timm or transformers, or skips the test.
+
+    Both import torchvision, which beside a CPU-only torch needs the help of networks.py.
+    """
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     if importlib.util.find_spec(name) is None:
         pytest.skip(f"{name} is not installed", allow_module_level=True)
@@ -32,7 +35,8 @@ def is_real(x):
 
 
 def weighted(out):
-    """The loss: a model's own, else a sum of its outputs with fixed weights, which no symmetry cancels."""
+    """Returns the loss: that of the model itself, or a sum of its outputs with fixed weights, so that no symmetry
+    cancels it."""
     if getattr(out, "loss", None) is not None:
         return out.loss
     total = 0
@@ -44,7 +48,10 @@ def weighted(out):
 
 
 def results(model, inputs, compile=lambda f: f):
-    """Name -> value: outputs, loss, gradients, buffers. And the names of gradients that may jump, as far as autograd knows."""
+    """Returns (name -> value of outputs, loss, gradients and buffers; names of the gradients that may jump).
+
+    Which gradients may jump is decided from autograd's graph.
+    """
     inputs = tree_map_only(torch.Tensor, lambda t: t.detach().clone().requires_grad_(t.is_floating_point()), inputs)
 
     def step(inputs):

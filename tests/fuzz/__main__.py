@@ -1,8 +1,10 @@
-# tests/fuzz/__main__.py: random programs on one device against PyTorch on the CPU.
+# tests/fuzz/__main__.py: runs random programs on one device and compares with PyTorch on the CPU.
 """python -m tests.fuzz --count 20000 --seed 1 --device ocl:0 --jobs 2 --out build/fuzz
 
-Prints a summary by kind and ends with 1 on a failure. A failure is shrunk and written to OUT/<kind>/ as a script that needs only
-torch and torch_ocl_compile. A seed and a count name the same programs everywhere (for one version of torch and of Hypothesis)."""
+It prints a summary by kind and exits with 1 on a failure. A failure is shrunk and written to OUT/<kind>/ as a script
+that needs only torch and torch_ocl_compile. A seed and a count select the same programs on every machine (for one
+version of torch and of Hypothesis).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ FINE = ("ok", "skipped", "as torch without us")
 
 
 class Report:
-    """Counts outcomes and writes down failures."""
+    """Counts outcomes and writes failures to files."""
 
     def __init__(self, run: Run, shrinks: int, shrink_s: float) -> None:
         self.run, self.shrinks, self.shrink_s = run, shrinks, shrink_s
@@ -36,7 +38,8 @@ class Report:
         self.unstable = self.done = 0
         self.made_s = self.cpu_s = 0.0
         self.alike: Counter[str] = Counter()
-        self.files: list[tuple[str, str, str]] = []  # kind, file, text
+        # (kind, file, text)
+        self.files: list[tuple[str, str, str]] = []
         self.worker = Worker(run.device, run.limit_s, run.out / "shrink.log")
         self.started = self.said = time.monotonic()
 
@@ -78,14 +81,15 @@ class Report:
         print(f"{outcome['kind']}: {path}: {text[:200]}", flush=True)
 
     def _program(self, outcome: dict[str, Any]) -> Program | None:
-        """The failing program; made again where its process could not tell any more."""
+        """Returns the failing program. It is generated again if its process crashed or hung before it could report it."""
         if outcome["program"] is not None:
             return Program.from_dict(outcome["program"])
         if outcome["kind"] not in (CRASH, TIMEOUT):
             return None
         made = self.worker.ask({"seed": self.run.seed, "batch": outcome["batch"], "show": True})
         member = outcome["member"] or 0
-        found = made[member]["program"] if member < len(made) else None  # drawing it may be what crashes
+        # Generating the program may be what crashes.
+        found = made[member]["program"] if member < len(made) else None
         return Program.from_dict(found) if found else None
 
     def _shrunk(self, program: Program, outcome: dict[str, Any]) -> tuple[Program, str]:
@@ -123,7 +127,7 @@ class Report:
 
 
 def _without_numbers(text: str) -> str:
-    """What two failures of one cause have in common."""
+    """Returns the part of a message that two failures with the same cause share."""
     if "Error" in text:
         return re.sub(r"\d+", "#", text)[:160]
     kinds = re.sub(r"[\d.]+(e[-+]\d+)?", "#", text.split(";")[0])

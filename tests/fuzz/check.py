@@ -1,4 +1,4 @@
-# tests/fuzz/check.py: one program on one device against PyTorch on the CPU: the verdict.
+# tests/fuzz/check.py: runs one program on one device, compares with PyTorch on the CPU, and returns the verdict.
 from __future__ import annotations
 
 import re
@@ -25,12 +25,14 @@ class Verdict:
     text: str = ""
     call: int = 0
     output: int | None = None
-    unstable: int = 0  # elements that prove nothing
+    # The number of elements whose value rounding alone may change, so that they prove nothing.
+    unstable: int = 0
     fallbacks: list[str] = field(default_factory=list)
 
 
 def check(program: Program, device: str, *, oracle: bool = True) -> Verdict:
-    """`oracle`: ask torch's compiler without us whether it makes the same mistake."""
+    """Runs and judges a program. `oracle`: on a failure, also find out whether torch's compiler alone makes the same
+    mistake."""
     natives = [Native(program, n, k) for k, n in enumerate(program.settings.calls)]
     for native in natives:
         if native.undefined:
@@ -51,7 +53,7 @@ def check(program: Program, device: str, *, oracle: bool = True) -> Verdict:
 
 
 def wrong_when_traced(native: Native) -> bool:
-    """Whether PyTorch's own tracing of the CPU promises a compiler other strides than eager mode has."""
+    """Returns whether PyTorch's tracing on the CPU predicts other strides than eager mode has."""
     views = [v for v in native.seen.views if isinstance(v, View)]
     traced = fake_strides(native)
     return traced is not None and any(
@@ -78,7 +80,7 @@ def _run(program: Program, device: str, natives: list[Native], run: Callable[...
     calls = list(enumerate(program.settings.calls))
     last: Seen | None = None
     torch._dynamo.reset()
-    # The last call is made again: a first one with other sizes has a plan of its own, which later calls need not take.
+    # The last call is made twice: the first call with new sizes compiles a plan, and the next one with them uses it.
     for count, (k, n) in enumerate([*calls, calls[-1]]):
         again = count == len(calls)
         try:
@@ -111,7 +113,10 @@ def _run(program: Program, device: str, natives: list[Native], run: Callable[...
 
 
 def types_under_autocast(program: Program, device: str, native: Native) -> list[Any] | None:
-    """Types and shapes of arguments and results; no types where only a run tells them: the CPU has other lists."""
+    """Returns the dtypes and shapes of arguments and results under autocast.
+
+    A dtype is left open where only a run tells it, because autocast has other lists of ops on the CPU.
+    """
     if device == "cpu":
         return None
     views = [v for v in native.seen.views if isinstance(v, View)]
@@ -120,8 +125,12 @@ def types_under_autocast(program: Program, device: str, native: Native) -> list[
 
 
 def types_of_other_runs(program: Program, device: str, native: Native) -> list[list[Any]]:
-    """Those of other ways to run it: compiled by PyTorch alone, line by line on the device, or on the CPU if that is to be judged.
-    Where PyTorch takes an op apart, autocast sees the parts, so that its types depend on who does it and when."""
+    """Returns dtypes and shapes from other ways of running the program.
+
+    These are PyTorch's compiler alone, and line by line on the device, or on the CPU if that is the device under
+    test. Where PyTorch decomposes an op, autocast sees its parts, so the dtypes depend on who decomposes it and
+    when.
+    """
     plain = function(program)
     ways = [(torch.compile(plain, backend="aot_eager"), device)]
     ways.append((plain, device) if program.settings.mode == COMPILE else (plain, "cpu"))
@@ -137,7 +146,7 @@ def types_of_other_runs(program: Program, device: str, native: Native) -> list[l
 
 
 def also(promised: list[Any], others: list[Any]) -> list[Any]:
-    """`promised` with the types of another run."""
+    """Returns `promised` with the dtypes of another run added as alternatives."""
     return [
         ((*dtypes, dtype) if dtypes and there == shape else dtypes, shape)
         for (dtypes, shape), (dtype, there) in zip(promised, others, strict=True)
@@ -145,7 +154,7 @@ def also(promised: list[Any], others: list[Any]) -> list[Any]:
 
 
 def _repeats(first: Seen | None, got: Seen, unstable: int) -> Verdict:
-    """The last call made again gives the same bits."""
+    """Checks that repeating the last call gives the same bits."""
     assert first is not None
     for i, (a, b) in enumerate(zip(first.storages, got.storages, strict=True)):
         if i < first.of_inputs and not (a.shape == b.shape and bool(same(a, b).all())):
@@ -157,7 +166,7 @@ def _repeats(first: Seen | None, got: Seen, unstable: int) -> Verdict:
 
 
 def fallbacks() -> dict[str, int]:
-    """Ops that ran eagerly or on the CPU so far, with how often."""
+    """Returns the ops that ran eagerly or on the CPU so far, with counts."""
     from torch_ocl_compile.lowering.fallback import FALLBACKS
 
     found = {f"compiled: {op}": times for (op, _), times in FALLBACKS.items()}
@@ -165,15 +174,18 @@ def fallbacks() -> dict[str, int]:
 
 
 def two_devices(program: Program, error: Exception) -> bool:
-    """Whether a number on the CPU, as `v0 = torch.tensor(2)` makes it, went where only tensors of one device may go."""
+    """Returns whether the error is PyTorch's for mixed devices, caused by a CPU number such as `v0 = torch.tensor(2)`."""
     on_host = any(re.search(r" = torch\.tensor\([^\[,]*\)$", line) for line in program.statements)
     words = ("to be on the same device", "Unhandled FakeTensor Device Propagation")
     return on_host and any(word in str(error) for word in words)
 
 
 def operands_of_attention(program: Program, error: Exception) -> bool:
-    """Whether operands of attention were written to. Gradients of PyTorch's fused kernels read all of them, also on the CPU, where
-    layouts decide whether it takes one of these; those of products and a softmax read fewer."""
+    """Returns whether the error is that operands of attention were overwritten before backward.
+
+    The gradients of PyTorch's fused kernels read all operands, also on the CPU, where layouts decide whether it uses
+    one of them; the gradients of products and a softmax read fewer.
+    """
     attends = any("scaled_dot_product_attention" in line for line in program.statements)
     return attends and "modified by an inplace operation" in str(error)
 
@@ -193,7 +205,7 @@ def is_internal(error: BaseException | None) -> bool:
 
 
 def ours(error: BaseException) -> bool:
-    """Whether the innermost frame is in our files."""
+    """Returns whether the innermost frame of the error is in our files."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and "torch_ocl_compile" in frames[-1].filename
 
@@ -204,7 +216,7 @@ def first_line(error: BaseException | None) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """The first lines, and of an error at the end of a chain those of its cause."""
+    """Returns the first lines of an error, or those of its cause if it has one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {' | '.join(lines[:4])}"[:600]
 

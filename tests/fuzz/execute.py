@@ -1,5 +1,6 @@
-# tests/fuzz/execute.py: runs a program, compiled or line by line, and takes down all that can be seen of a call afterwards.
-"""A `Seen` holds whole storages and the views on them, so that writes beside a view, lost writes and aliases show."""
+# tests/fuzz/execute.py: runs a program, compiled or line by line, and records everything that is visible after a call.
+"""A `Seen` holds whole storages and the views of them, so that writes outside of a view, lost writes and aliases are
+found."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ Namespace = dict[str, Any]
 
 @dataclass
 class View:
-    """A tensor as seen from outside: `storage` counts the distinct storages of a call in order of appearance."""
+    """The visible properties of a tensor. `storage` numbers the distinct storages of a call in order of appearance."""
 
     name: str
     dtype: torch.dtype
@@ -34,9 +35,12 @@ class View:
 class Seen:
     """Arguments and results of one call: views in order (arguments first), contents of storages, gradients of leaves."""
 
-    views: list[Any] = field(default_factory=list)  # View, or what is no tensor
-    storages: list[torch.Tensor] = field(default_factory=list)  # flat, on the CPU
-    of_inputs: int = 0  # so many storages belong to arguments
+    # A View for a tensor, else the value itself.
+    views: list[Any] = field(default_factory=list)
+    # One-dimensional copies on the CPU.
+    storages: list[torch.Tensor] = field(default_factory=list)
+    # The number of storages that belong to arguments; these come first.
+    of_inputs: int = 0
     gradients: list[torch.Tensor | None] = field(default_factory=list)
 
     def tensor(self, view: View) -> torch.Tensor:
@@ -51,7 +55,7 @@ def namespace(device: str, n: int, k: int) -> Namespace:
 
 
 def arguments(program: Program, device: str, n: int, k: int, widened: Callable[[str], str] = str) -> Namespace:
-    """A namespace in which the program's arguments exist."""
+    """Returns a namespace that contains the program's arguments."""
     names = namespace(device, n, k)
     for name, text in program.inputs:
         names[name] = eval(widened(text), names)
@@ -59,7 +63,7 @@ def arguments(program: Program, device: str, n: int, k: int, widened: Callable[[
 
 
 def leaves(program: Program, names: Namespace) -> list[torch.Tensor]:
-    """The tensors that get gradients: arguments, or what arguments are views of."""
+    """Returns the tensors that get gradients: arguments, or the tensors that arguments are views of."""
     found: list[torch.Tensor] = []
     for name, _ in program.inputs:
         x = names[name]
@@ -71,7 +75,7 @@ def leaves(program: Program, names: Namespace) -> list[torch.Tensor]:
 
 
 def function(program: Program) -> Callable[..., Any]:
-    """The program as a Python function."""
+    """Returns the program as a Python function."""
     names = namespace("cpu", 0, 0)
     exec(compile(program.source(), "<program>", "exec"), names)
     made: Callable[..., Any] = names["f"]
@@ -79,7 +83,10 @@ def function(program: Program) -> Callable[..., Any]:
 
 
 def weights(program: Program, outputs: list[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Outputs that have gradients, each with what is handed to its backward: small numbers that differ along a row."""
+    """Returns (output, gradient to pass to its backward) for the outputs that have gradients.
+
+    The gradients are small numbers that differ along a row.
+    """
     if not program.settings.gradient:
         return []
     pairs = []
@@ -100,7 +107,7 @@ def gradients(program: Program, names: Namespace, outputs: list[Any]) -> list[to
 
 
 def look(inputs: list[tuple[str, Any]], outputs: list[Any]) -> Seen:
-    """What is there after a call."""
+    """Records everything that is visible after a call."""
     seen = Seen()
     known: dict[int, int] = {}
 
@@ -130,7 +137,7 @@ def given(program: Program, names: Namespace) -> list[tuple[str, Any]]:
 
 
 def call(program: Program, run: Callable[..., Any], device: str, n: int, k: int) -> Seen:
-    """One call of `run`, a compiled function or the program's own."""
+    """Makes one call of `run`, which is a compiled function or the program's own."""
     names = arguments(program, device, n, k)
     inputs = given(program, names)
     if program.settings.dynamic == "mark":
@@ -147,7 +154,7 @@ def call(program: Program, run: Callable[..., Any], device: str, n: int, k: int)
 
 
 def mark(program: Program, names: Namespace, n: int) -> None:
-    """Tells Dynamo which dimensions follow n."""
+    """Tells Dynamo which dimensions depend on n."""
     others = arguments(program, "cpu", n + 1, 0)
     for name, _ in program.inputs:
         x, y = names[name], others[name]

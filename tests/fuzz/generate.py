@@ -1,4 +1,4 @@
-# tests/fuzz/generate.py: draws a program: settings, arguments, statements, results. Hypothesis chooses.
+# tests/fuzz/generate.py: generates a program: settings, arguments, statements, results. Hypothesis makes the choices.
 from __future__ import annotations
 
 import re
@@ -14,12 +14,13 @@ from tests.fuzz.program import COMPILE, EAGER, Program, Settings, assigned, clea
 from tests.fuzz.reference import Native, execute
 from tests.fuzz.row_statements import RowMaker
 
-CALLS = ((4, 7, 1), (3, 6), (5, 2, 0), (8, 1), (2, 16), (6, 3, 4), (1, 4))  # n of every call
+# The values of n in the calls of a program, one tuple per program.
+CALLS = ((4, 7, 1), (3, 6), (5, 2, 0), (8, 1), (2, 16), (6, 3, 4), (1, 4))
 WRITES = re.compile(r"_\(|out=|inplace=")
 
 
 def settings_of(draw: Draw) -> Settings:
-    """How a program, and those compiled with it, is run."""
+    """Draws how a program, and those compiled together with it, is run."""
     mode = EAGER if draw.chance(6) else COMPILE
     gradient, changing = draw.chance(30), draw.chance(30)
     calls = draw.pick(CALLS) if changing else draw.pick(((4, 4), (4,)))
@@ -29,8 +30,11 @@ def settings_of(draw: Draw) -> Settings:
 
 
 def draw_program(draw: Callable[[Any], Any], settings: Settings, *, alone: bool = True) -> Program:
-    """`alone`: it is not compiled with others, and may be one that PyTorch refuses. One whose gradients PyTorch refuses is drawn
-    again: what a backward needs may have been overwritten."""
+    """Draws a program.
+
+    `alone`: it is not compiled together with others, and may contain a line that PyTorch refuses. A program whose
+    backward PyTorch refuses, for example because a tensor that it needs was overwritten, is drawn again.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(6):
@@ -65,7 +69,10 @@ def _draw_program(g: RowMaker, alone: bool) -> Program:
 
 
 def refuse(g: RowMaker) -> list[str]:
-    """A line that PyTorch refuses in every call, and on tensors without data too: a device may compute what values alone forbid."""
+    """Returns a line that PyTorch refuses in every call, also for tensors without data.
+
+    A device may compute what PyTorch refuses for its values only.
+    """
     lines = statements.refused(g)
     for k in range(len(g.names)):
         for meta in (True, False):
@@ -88,7 +95,7 @@ def _on_meta(x: torch.Tensor) -> torch.Tensor:
 
 
 def finish(g: RowMaker, lines: list[str], raises: bool = False) -> Program:
-    """Results are chosen: the last variable, and some of the others; views and arguments may be among them."""
+    """Chooses the results: the last variable and some others; views and arguments may be among them."""
     names = [
         n
         for n in g.names[0]
@@ -108,7 +115,7 @@ def finish(g: RowMaker, lines: list[str], raises: bool = False) -> Program:
 
 
 def live(g: RowMaker, lines: list[str], outputs: list[str]) -> list[str]:
-    """The lines that results or writes follow from: tracing the others takes time and shows little."""
+    """Returns the lines that results or writes depend on: tracing other lines takes time and shows little."""
     wanted, kept = set(outputs), []
     for line in reversed(lines):
         gives = assigned(line)

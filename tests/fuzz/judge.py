@@ -1,7 +1,10 @@
-# tests/fuzz/judge.py: compares what a device did in a call with what PyTorch did on the CPU.
-"""Everything but floating-point values has to be equal. Floating-point values may differ by a few units in the last place from
-PyTorch's; where they differ by more, fp64 decides: an element is wrong if it lies farther from the fp64 result than PyTorch's own
-error in that type, and than noise on every line can explain."""
+# tests/fuzz/judge.py: compares what a device computed in a call with what PyTorch computed on the CPU.
+"""Everything except floating-point values has to be equal.
+
+Floating-point values may differ from PyTorch's by a few units in the last place. If they differ by more, fp64
+decides: an element is wrong if it is farther from the fp64 result than PyTorch's own error in that dtype and noise
+on every line can explain.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,26 @@ import torch
 from tests.fuzz.execute import Seen, View
 from tests.fuzz.reference import Native, exact, largest, same
 
-RUNS = 6  # with noise
-ULPS = 4  # between two correct implementations of one line
-SMOOTH = 1e-3  # largest relative change that counts as smooth
-ULPS_FP64 = 256  # of the largest element: nothing more precise tells how far PyTorch itself is off
-# Attention's kernels subtract sums made in different orders where the gradient of a softmax is exactly 0, as with a single key: what
-# is left is rounding of the terms. The gradient of a saturated tanh inside of a cell, 1 - y * y, is rounding of y.
+# The number of fp64 runs with noise.
+RUNS = 6
+# The difference allowed between two correct implementations of one line, in units in the last place.
+ULPS = 4
+# The largest relative change that counts as smooth.
+SMOOTH = 1e-3
+# In units in the last place of the largest element: no more precise result tells PyTorch's own error in fp64.
+ULPS_FP64 = 256
+# Ops whose result or gradient is what rounding leaves of terms that cancel. Attention's kernels subtract sums made in
+# different orders where the gradient of a softmax is exactly 0, as with a single key. The gradient of a saturated tanh
+# in a cell is 1 - y * y.
 CANCELLING = ("scaled_dot_product_attention", "softmax(", "_cell(")
-LARGEST_TERM = 64.0  # of operands that count: programs keep most values below
+# The largest magnitude of operands that is taken into account; programs keep most values below it.
+LARGEST_TERM = 64.0
 EPS_FP64 = torch.finfo(torch.float64).eps
 VALUE, LOST, ALIAS, STRIDE, TYPE = "wrong value", "lost write", "wrong alias", "wrong stride", "wrong dtype or shape"
 GRADIENT, FLAG = "wrong gradient", "wrong requires_grad"
-# Results whose strides every device chooses for itself: torch's CPU and CUDA kernels differ, and so do its rules for tracing.
-# On the CPU a convolution of three dimensions is channels-last or not by the number of threads and the sizes, which choose a kernel.
-# max_pool1d has one layout on the CPU where a gradient is wanted, and another where none is.
+# Ops for whose results every device chooses the strides: torch's CPU and CUDA kernels differ, and so do its rules for
+# tracing. On the CPU, the number of threads and the sizes choose the kernel of a three-dimensional convolution, and
+# with it the layout. max_pool1d has one layout on the CPU if a gradient is needed, and another if not.
 OWN_LAYOUT = ("scaled_dot_product_attention", "linalg.", "conv3d(", "conv_transpose3d(", "max_pool1d(")
 
 
@@ -35,18 +44,19 @@ OWN_LAYOUT = ("scaled_dot_product_attention", "linalg.", "conv3d(", "conv_transp
 class Finding:
     kind: str
     text: str
-    output: int | None = None  # position among the results, None for arguments and gradients
+    # Position among the results; None for arguments and gradients.
+    output: int | None = None
 
 
 class Exact:
-    """The fp64 results of a call and those with noise, made when they are first needed."""
+    """The fp64 results of a call, with and without noise. They are computed when they are first needed."""
 
     def __init__(self, native: Native) -> None:
         self.native = native
 
     @property
     def low(self) -> torch.dtype | None:
-        """The type of autocast."""
+        """The dtype of autocast."""
         name = self.native.program.settings.autocast
         return getattr(torch, name) if name else None
 
@@ -60,12 +70,14 @@ class Exact:
 
     @cached_property
     def moved(self) -> list[Seen]:
-        """With noise on the arguments too."""
+        """Results with noise on the arguments as well."""
         return [s for s in (exact(self.native, seed, moved=True) for seed in range(2)) if s is not None]
 
     def of(self, pick: object, shape: torch.Size) -> list[torch.Tensor]:
-        """The fp64 result, the noisy ones and the moved ones of one tensor; `pick` takes it out of a Seen. Empty if there are
-        none."""
+        """Returns the fp64 results of one tensor: the plain one, the noisy ones, and those with moved arguments.
+
+        `pick` takes the tensor out of a Seen. The list is empty if the results cannot be computed.
+        """
         if self.plain is None or len(self.noisy) < RUNS or len(self.moved) < 2:
             return []
         found = [pick(s) for s in (self.plain, *self.noisy, *self.moved)]  # type: ignore[operator]
@@ -73,8 +85,11 @@ class Exact:
 
 
 def compare(native: Native, got: Seen, before: Seen, promised: list[Any] | None = None) -> tuple[list[Finding], int]:
-    """What is wrong with `got`, and how many elements are unstable. `before`: the arguments as they were. `promised`: under
-    autocast, types (none: any) and shapes; strides are not compared then, and values in the precision of autocast."""
+    """Returns (what is wrong with `got`, the number of unstable elements).
+
+    `before` holds the arguments before the call. `promised` lists the allowed dtypes (none: any) and shapes under
+    autocast; strides are not compared then, and values in the precision of autocast.
+    """
     expected = native.seen
     metadata = _metadata(expected, got) if promised is None else _promised(got, promised)
     if any(word in line for line in native.program.statements for word in OWN_LAYOUT):
@@ -111,7 +126,8 @@ def _gradients(expected: Seen, got: Seen, reference: Exact) -> tuple[list[Findin
     for i, (a, b) in enumerate(zip(got.gradients, expected.gradients, strict=True)):
         if a is None and b is None:
             continue
-        if a is None or b is None:  # torch may give zeros for nothing
+        # torch may return zeros instead of no gradient.
+        if a is None or b is None:
             present = a if b is None else b
             if present is not None and bool((present != 0).any()):
                 findings.append(
@@ -131,7 +147,10 @@ def _gradients(expected: Seen, got: Seen, reference: Exact) -> tuple[list[Findin
 
 
 def _terms(expected: Seen, reference: Exact) -> float:
-    """How large the terms are whose difference a gradient may be: other gradients, and products of values; 0 where none is."""
+    """Returns the magnitude of the terms that may cancel in a gradient: other gradients, and products of values.
+
+    It is 0 if the program has no op that cancels terms.
+    """
     if not any(word in line for line in reference.native.program.statements for word in CANCELLING):
         return 0.0
     gradients = [largest(g) for g in expected.gradients if g is not None]
@@ -166,12 +185,12 @@ def _promised(got: Seen, promised: list[Any]) -> list[Finding]:
 
 
 def _steps(view: View) -> list[int]:
-    """The strides that mean something."""
+    """Returns the strides of the dimensions with more than one element."""
     return [] if 0 in view.shape else [step for size, step in zip(view.shape, view.stride, strict=True) if size > 1]
 
 
 def _aliases(expected: Seen, got: Seen) -> list[Finding]:
-    """Which tensors share a storage, and where in it those lie that share one."""
+    """Compares which tensors share a storage, and their offsets in it."""
     findings = []
     pairs = [
         (a, b) for a, b in zip(got.views, expected.views, strict=False) if isinstance(a, View) and isinstance(b, View)
@@ -191,7 +210,10 @@ def _aliases(expected: Seen, got: Seen) -> list[Finding]:
 def closeness(
     mine: torch.Tensor, theirs: torch.Tensor, pick: object, reference: Exact, terms: float = 0.0
 ) -> tuple[str, int]:
-    """What is wrong with `mine`, and how many of its elements prove nothing. `terms`: how large the terms are that cancel out."""
+    """Returns (what is wrong with `mine`, the number of its elements that prove nothing).
+
+    `terms` is the magnitude of the terms that may cancel.
+    """
     if reference.low and mine.is_floating_point() and mine.dtype != theirs.dtype:
         mine, theirs = mine.double(), theirs.double()
     if mine.dtype != theirs.dtype or mine.shape != theirs.shape:
@@ -208,7 +230,7 @@ def closeness(
         stable = (noisy == plain).all(0) & (plain == theirs)
         return _text(mine, theirs, plain, ~equal & stable), int((~equal & ~stable).sum())
     dtype = reference.low or theirs.dtype
-    # What is left of operands that cancel out in fp64 is rounding of fp64.
+    # Operands that cancel in fp64 leave rounding errors of fp64.
     floor = ULPS * EPS_FP64 * min(reference.native.largest, LARGEST_TERM)
     moved = every[1 + RUNS :].double()
     return _against_fp64(mine, theirs, equal, plain.double(), noisy.double(), moved, dtype, terms, floor)
@@ -220,7 +242,7 @@ def _within_ulps(mine: torch.Tensor, theirs: torch.Tensor, equal: torch.Tensor) 
     half = theirs.element_size() == 2
     a, b = mine.double(), theirs.double()
     near = (a - b).abs() <= (1 if half else ULPS) * torch.finfo(theirs.dtype).eps * torch.maximum(a.abs(), b.abs())
-    # A tensor of halves that is off by one unit in many places may be rounded the wrong way: fp64 decides.
+    # A tensor of halves with many elements off by one unit may be rounded the wrong way: fp64 decides.
     return bool((equal | near).all()) and (not half or int((~equal).sum()) <= max(4, equal.numel() // 8))
 
 
@@ -237,7 +259,8 @@ def _against_fp64(
     finite = plain.isfinite()
     scale = float(plain[finite].pow(2).mean().sqrt()) if bool(finite.any()) else 0.0
     typical = own.flatten().quantile(0.9) if own.numel() < 2**20 else own.mean()
-    # How far rounding inside of an op carries, as far as that is smooth: a jump has to show without moving exact arguments.
+    # The error that rounding inside of an op causes, as far as the op is smooth. A jump has to show without moving the
+    # arguments.
     inner = torch.where(settled, (moved - plain).abs().amax(0).nan_to_num(0, 0, 0), 0.0).clamp(
         max=SMOOTH * (plain.abs() + scale)
     )
@@ -253,11 +276,12 @@ def _against_fp64(
     if dtype is torch.float64 and bool(finite.any()):
         allowed = allowed + ULPS_FP64 * eps * plain[finite].abs().max().clamp(min=1)
     wrong = ~((a - plain).abs() <= allowed) & ~equal & ~same(a, rounded)
-    # Not finite somewhere: only certain if all agree that it is not.
+    # A result that is not finite somewhere is only certain if all runs agree on where.
     certain = same(b, rounded) & (noisy.isnan() == plain.isnan()).all(0) & (noisy.isinf() == plain.isinf()).all(0)
     judged = settled | (~settled & certain)
     report = _text(mine, theirs, plain, wrong & judged)
-    if not report and dtype is theirs.dtype and not terms:  # what is left of terms leans with their sums' rounding
+    # The remainder of terms that cancel is biased by the rounding of their sums.
+    if not report and dtype is theirs.dtype and not terms:
         report = _biased(a, b, rounded, plain, noisy, eps, settled & (spread <= 8 * eps * plain.abs()))
     return report, int((wrong & ~judged).sum()) + int((spread > 0.05 * plain.abs()).sum())
 
@@ -266,7 +290,8 @@ def _biased(
     a: torch.Tensor, b: torch.Tensor, rounded: torch.Tensor, plain: torch.Tensor, noisy: torch.Tensor, eps: float,
     certain: torch.Tensor,
 ) -> str:  # fmt: skip
-    """Whether results of a half type lean to one side: they are rounded to nearest, so their errors cancel out."""
+    """Returns a text if results of a half type are biased to one side: rounding to nearest makes errors cancel on
+    average."""
     use = certain & (rounded != plain) & (plain.abs() > 1e-4)
     if eps < 1e-4 or int(use.sum()) < 40:
         return ""
@@ -285,7 +310,7 @@ def _biased(
 def _coarsely(
     mine: torch.Tensor, theirs: torch.Tensor, equal: torch.Tensor, native: Native, terms: float
 ) -> tuple[str, int]:
-    """Where fp64 cannot be had. A float64 result may have been computed from float32 ones."""
+    """Compares without fp64. A float64 result may have been computed from float32 values."""
     if theirs.dtype.is_floating_point:
         has_singles = torch.float32 in native.dtypes.values()
         eps = max(torch.finfo(theirs.dtype).eps, torch.finfo(torch.float32).eps if has_singles else 0.0)

@@ -1,6 +1,9 @@
-# tests/fuzz/maker.py: a program in the making: what is there to choose from, and lines that are added if PyTorch takes them.
-"""The Maker runs each statement on the CPU as it adds it, for every size that the program will be called with: what PyTorch refuses
-is dropped, so drawing needs no rules of its own. Its choices come before anything is compiled and do not depend on a device."""
+# tests/fuzz/maker.py: builds a program line by line; a line is kept if PyTorch accepts it.
+"""The Maker runs each statement on the CPU as it adds it, for every size that the program will be called with.
+
+What PyTorch refuses is dropped, so that drawing needs no rules about validity. All choices are made before anything
+is compiled and do not depend on a device.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from tests.fuzz.execute import Namespace, namespace
 from tests.fuzz.program import Settings, assigned
 from tests.fuzz.reference import execute
 
-LARGEST = 4096  # elements of a variable
+# The largest number of elements of a variable that programs use.
+LARGEST = 4096
 FLOATS = ("torch.float32",) * 7 + ("torch.float16", "torch.bfloat16", "torch.float64")
 INTEGERS = ("torch.int64", "torch.bool", "torch.int32", "torch.uint8", "torch.int16", "torch.int8")
 SIZES = (4, 3, 2, 1, 5, 8, 7, 6, 16, 0, 33, 17)
@@ -23,7 +27,7 @@ _INTEGERS = [st.integers(0, most) for most in range(400)]
 
 
 class Draw:
-    """Choices of Hypothesis. The first of several options is the simplest: shrinking ends there."""
+    """Choices by Hypothesis. The first of several options is the simplest one, which shrinking prefers."""
 
     def __init__(self, draw: Callable[[Any], Any]) -> None:
         self._draw = draw
@@ -46,7 +50,7 @@ class Draw:
 
 
 class Maker(Draw):
-    """A program in the making. `names`: for every call a namespace with the variables so far."""
+    """A program that is being built. `names` holds, for every call, a namespace with the variables so far."""
 
     def __init__(self, draw: Callable[[Any], Any], settings: Settings) -> None:
         super().__init__(draw)
@@ -57,10 +61,10 @@ class Maker(Draw):
         self.names: list[Namespace] = []
         self.rebuild()
 
-    # What is there
+    # What exists so far
 
     def rebuild(self) -> None:
-        """Everything from the start: after a line that failed for some of the calls."""
+        """Runs everything again from the start, after a line that failed in some of the calls only."""
         self.names = [namespace("cpu", n, k) for k, n in enumerate(self.settings.calls)]
         for names in self.names:
             for name, text in self.inputs:
@@ -69,7 +73,7 @@ class Maker(Draw):
                 execute(line, names)
 
     def tensors(self, condition: Callable[[torch.Tensor], bool] = lambda x: True) -> list[str]:
-        """Names of tensors, the latest first."""
+        """Returns the names of tensors that fulfil the condition, the latest first."""
         found = [
             name for name, x in self.names[0].items()
             if isinstance(x, torch.Tensor) and name[0] in "av" and x.numel() <= LARGEST and x.dim() <= 5 and condition(x)
@@ -77,7 +81,7 @@ class Maker(Draw):
         return found[::-1]
 
     def tensor(self, condition: Callable[[torch.Tensor], bool] = lambda x: True) -> str:
-        """One of them, rather a late one."""
+        """Returns one of them, with a preference for late ones."""
         found = self.tensors(condition)
         if not found:
             return self.argument()
@@ -85,11 +89,11 @@ class Maker(Draw):
         return str(found[place])
 
     def target(self) -> str:
-        """A tensor to write into: one whose elements do not share memory."""
+        """Returns a tensor to write into: one whose elements do not share memory."""
         return self.tensor(lambda t: all(step or size <= 1 for size, step in zip(t.shape, t.stride(), strict=True)))
 
     def like(self, x: str) -> str:
-        """A tensor that probably fits x in an operation of two: of the same shape, if chance does not say otherwise."""
+        """Returns a tensor that probably fits x in a binary operation: usually one of the same shape."""
         shape = self.shape(x)
         how = self.integer(0, 99)
         if how >= 85:
@@ -115,11 +119,11 @@ class Maker(Draw):
         return self.meta(x).is_floating_point()
 
     def least(self, x: str, d: int) -> int:
-        """The smallest size that a dimension has in any call."""
+        """Returns the smallest size of the dimension in any call."""
         return min((names[x].shape[d] if names[x].dim() > d else 0) for names in self.names)
 
     def size(self, x: str, d: int) -> str:
-        """A size as text: a number where it never changes."""
+        """Returns a size as text: a number if it is the same in every call."""
         if not self.rank(x):
             return "1"
         if len({names[x].dim() for names in self.names}) > 1:
@@ -131,14 +135,15 @@ class Maker(Draw):
         self.variables += 1
         return f"v{self.variables - 1}"
 
-    # What is added
+    # Adding lines and arguments
 
     def add(self, lines: Sequence[str]) -> bool:
-        """Adds lines that PyTorch takes in every call, or none of them."""
+        """Adds the lines if PyTorch accepts all of them in every call; else none."""
         ran = False
         try:
             for line in lines:
-                if "out=" in line:  # a result that does not fit is resized, whatever else looks at that memory
+                # PyTorch resizes an out= tensor that does not fit, even if others view its memory, and gives a warning.
+                if "out=" in line:
                     warnings.simplefilter("error")
                 for names in self.names:
                     execute(line, names)
@@ -146,7 +151,8 @@ class Maker(Draw):
                 if any(self._unfit(names, line) for names in self.names):
                     raise ValueError("too large, or of a type that is not wanted")
         except Exception:
-            warnings.simplefilter("ignore")  # earlier lines may warn when they run again
+            # Earlier lines may give warnings when they run again.
+            warnings.simplefilter("ignore")
             if ran or not assigned(lines[0]) or "_(" in lines[0]:
                 self.rebuild()
             return False
@@ -157,9 +163,8 @@ class Maker(Draw):
 
     def _unfit(self, names: Namespace, line: str) -> bool:
         made = [names[name] for name in assigned(line)]
-        other = {"float16": torch.bfloat16, "bfloat16": torch.float16}.get(
-            self.settings.autocast
-        )  # autocast refuses to mix them
+        # Autocast refuses to mix its dtype with the other half type.
+        other = {"float16": torch.bfloat16, "bfloat16": torch.float16}.get(self.settings.autocast)
         tensors = [x for x in made if isinstance(x, torch.Tensor)]
         return any(x.numel() > LARGEST or x.dim() > 6 or x.is_sparse or x.dtype is other for x in tensors)
 
@@ -169,14 +174,14 @@ class Maker(Draw):
         try:
             for names in self.names:
                 names[name] = eval(self.inputs[-1][1], names)
-        except Exception:  # a view that an earlier argument does not have
+        except Exception:  # The argument views an earlier one that lacks the needed shape.
             self.inputs[-1] = (name, self.made((4,), "torch.float32"))
             for names in self.names:
                 names[name] = eval(self.inputs[-1][1], names)
         return name
 
     def made(self, shape: Sequence[Any], dtype: str, limits: str = "", maker: str = "make") -> str:
-        """The text of a contiguous tensor; its values change from call to call."""
+        """Returns the text of a contiguous tensor. Its values differ from call to call."""
         seed = f"{len(self.inputs)}{'' if self.fixed else ' + 9 * k'}"
         return f"{maker}(device, ({''.join(f'{s}, ' for s in shape).strip()}), {dtype}, {seed}{limits})"
 
@@ -185,7 +190,7 @@ class Maker(Draw):
         return len(self.settings.calls) == 1
 
     def argument_text(self) -> str:
-        """A tensor of some type and layout, or a view of another argument."""
+        """Returns the text of a tensor of some dtype and layout, or of a view of another argument."""
         if self.inputs and self.chance(12):
             x = self.tensor(lambda t: True) if self.tensors() else ""
             if x.startswith("a"):
@@ -207,7 +212,8 @@ class Maker(Draw):
         shape: list[Any] = [self.pick(SIZES[:6] if self.chance(85) else SIZES) for _ in range(rank)]
         if len(set(self.settings.calls)) > 1 and rank and self.chance(75):
             shape[self.integer(0, rank - 1)] = self.pick(("n", "n", "n", "n + 1", "2 * n"))
-        if self.inputs and self.chance(35):  # another tensor's shape
+        # The shape of another argument.
+        if self.inputs and self.chance(35):
             texts = [t for _, t in self.inputs if t.startswith("make(device, (")]
             if texts:
                 inner = self.pick(texts).split("(device, (", 1)[1].split(")", 1)[0]
@@ -215,8 +221,9 @@ class Maker(Draw):
         return self.layout(shape, dtype)
 
     def layout(self, shape: list[Any], dtype: str) -> str:
-        """`shape` laid out in one of several ways; with gradients, a leaf or a view of one."""
-        # No infinities for convolutions: where tiles are transformed, inf - inf is NaN, and PyTorch's own kernels differ.
+        """Returns the text of a tensor of `shape` in one of several layouts; with gradients, a leaf or a view of one."""
+        # Convolutions get no infinities: kernels that transform tiles compute inf - inf, which is NaN, and PyTorch's
+        # kernels differ among themselves.
         maker = "special" if self.chance(3) and dtype in FLOATS and len(shape) < 3 else "make"
         rank, view = len(shape), ""
         base = list(shape)

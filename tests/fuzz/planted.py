@@ -1,5 +1,8 @@
-# tests/fuzz/planted.py: faults of the kinds that a compiler has, planted to see how many programs it takes to notice them.
-"""TORCH_OCL_FUZZ_PLANT=<name> plants one in every worker. `python -m tests.fuzz.planted` runs them all and prints a table."""
+# tests/fuzz/planted.py: plants typical compiler faults, and counts how many programs it takes to notice them.
+"""TORCH_OCL_FUZZ_PLANT=<name> plants one fault in every worker.
+
+`python -m tests.fuzz.planted` tries all faults and prints a table.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def plant(name: str) -> None:
 
 
 def wrap(target: str, around: Callable[..., Any]) -> None:
-    """Replaces the lowering of an overload ("aten.add.Tensor") by around(the old one, context, *arguments)."""
+    """Replaces the lowering of an overload ("aten.add.Tensor") by around(old lowering, context, *arguments)."""
     from torch_ocl_compile.fx.overloads import overload
     from torch_ocl_compile.lowering.registry import LOWERINGS
 
@@ -34,8 +37,9 @@ def wrap(target: str, around: Callable[..., Any]) -> None:
 
 
 def replace(owner: Any, name: str, around: Callable[..., Any]) -> None:
-    """Replaces a method by around(the old one, self, *arguments)."""
-    old = getattr(owner, name)  # a fault that is planted nowhere would be taken for one that nobody notices
+    """Replaces a method by around(old method, self, *arguments)."""
+    # getattr raises if the method does not exist: a fault that is not planted would look like one that nobody notices.
+    old = getattr(owner, name)
     setattr(owner, name, lambda self, *args, **kwargs: around(old, self, *args, **kwargs))
 
 
@@ -65,7 +69,7 @@ def copy_dropped() -> None:
 
 @fault
 def stride_swapped() -> None:
-    """Transposed matrices come back contiguous."""
+    """Transposed matrices are returned contiguous."""
     from torch_ocl_compile.lowering.results import PlanOutputs
 
     def position(old: Any, self: Any, node: Any, strides: Any) -> Any:
@@ -79,7 +83,7 @@ def stride_swapped() -> None:
 
 @fault
 def slice_one_off() -> None:
-    """A slice that begins behind the first element begins one earlier."""
+    """A slice that begins behind the first element begins one element earlier."""
 
     def slice_(old: Any, c: Any, x: Any, dim: int = 0, start: Any = None, *rest: Any) -> Any:
         return old(c, x, dim, start - 1 if isinstance(start, int) and start > 0 else start, *rest)
@@ -89,7 +93,7 @@ def slice_one_off() -> None:
 
 @fault
 def wrong_promotion() -> None:
-    """torch.cat joins in the type of its first tensor."""
+    """torch.cat computes in the dtype of its first tensor."""
 
     def cat(old: Any, c: Any, xs: Any, dim: int = 0) -> Any:
         return old(c, [c.cast(x, xs[0].dtype) for x in xs], dim)
@@ -109,7 +113,7 @@ def write_missing() -> None:
 
 @fault
 def gradient_sign() -> None:
-    """The gradient of tanh points the other way."""
+    """The gradient of tanh has the wrong sign."""
 
     def backward(old: Any, c: Any, grad: Any, y: Any) -> Any:
         return c.pointwise(lambda x: -x, old(c, grad, y))
@@ -119,7 +123,7 @@ def gradient_sign() -> None:
 
 @fault
 def broadcast_of_one() -> None:
-    """A leading dimension of size 1 of a tensor of rank 3 is read as if it were as large as its partner's."""
+    """A leading dimension of size 1 of a three-dimensional tensor is read as if it had its partner's size."""
     from torch_ocl_compile.lowering.term import Nest
 
     def load_broadcast(old: Any, self: Any, value: Any, sizes: Any, coords: Any) -> Any:
@@ -143,7 +147,7 @@ def size_rounded_up() -> None:
 
 @fault
 def size_remembered() -> None:
-    """A sum of a changing size and a number is what it was in the first call."""
+    """The sum of a changing size and a number keeps its value of the first call."""
     import sympy
 
     from torch_ocl_compile._C import ir
@@ -158,7 +162,7 @@ def size_remembered() -> None:
 
 @fault
 def bf16_cut_off() -> None:
-    """bf16 is rounded towards zero: half a unit less on average."""
+    """bf16 is rounded towards zero, which is half a unit too small on average."""
     from torch_ocl_compile._C import ir
     from torch_ocl_compile.lowering.term import Nest
 
@@ -173,7 +177,7 @@ def bf16_cut_off() -> None:
 
 @fault
 def last_of_equals() -> None:
-    """max(dim) tells the last of equal elements."""
+    """max(dim) returns the position of the last of equal elements."""
 
     def max_dim(old: Any, c: Any, x: Any, dim: int, keepdim: bool = False) -> Any:
         value, _ = old(c, x, dim, keepdim)
@@ -186,7 +190,7 @@ def last_of_equals() -> None:
 
 @fault
 def reads_too_late() -> None:
-    """What a later line reads of an argument is read after it was overwritten."""
+    """A later line reads an argument after it was overwritten."""
     from torch_ocl_compile.lowering.graph import _Lowering
 
     replace(_Lowering, "keep_old_contents", lambda old, self, node, target: None)
@@ -194,7 +198,7 @@ def reads_too_late() -> None:
 
 @fault
 def overwrites_too_early() -> None:
-    """Scatters store into arguments whose old contents are still wanted."""
+    """Scatters store into arguments whose old contents are still needed."""
     from torch_ocl_compile.lowering.graph import _Lowering
 
     replace(_Lowering, "may_overwrite", lambda old, self, node, target: True)
@@ -208,7 +212,7 @@ def alpha_ignored() -> None:
 
 @fault
 def nan_ignored() -> None:
-    """maximum passes over NaN."""
+    """maximum ignores NaN."""
 
     def maximum(old: Any, c: Any, x: Any, y: Any) -> Any:
         return c.pointwise(lambda a, b: a.nest.op("where", a.ne(a), b, a.nest.op("where", b > a, b, a)), x, y)
@@ -218,13 +222,13 @@ def nan_ignored() -> None:
 
 @fault
 def variance_of_few() -> None:
-    """var divides by n."""
+    """var divides by n instead of n - 1."""
     wrap("aten.var.correction", lambda old, c, x, *args, **kwargs: old(c, x, *args, **{**kwargs, "correction": 0}))
 
 
 @fault
 def mask_inverted_at_the_edge() -> None:
-    """where(x > 0) takes the elements that are 0 too."""
+    """where(x > 0) also takes the elements that are 0."""
     wrap("aten.gt.Scalar", lambda old, c, x, y: c.pointwise(lambda a: a >= y, x, compute=c.common_dtype([x, y])))
 
 
@@ -245,7 +249,7 @@ def main(arguments: list[str]) -> int:
 
 
 def first_noticed(name: str, seed: str, given: argparse.Namespace) -> tuple[int, str]:
-    """How many programs it took until one failed that does not fail without the fault, and how it failed."""
+    """Returns the number of programs until the first that fails because of the fault, and how it failed."""
     from tests.fuzz.__main__ import FINE
     from tests.fuzz.runner import Run, Worker
 

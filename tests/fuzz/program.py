@@ -1,7 +1,7 @@
-# tests/fuzz/program.py: a program as data: inputs, statements, outputs, and how it is to be run.
-"""Statements and inputs are lines of Python over names: a0, a1, ... are arguments, v0, v1, ... are variables, t0, t1, ... variables
-whose values PyTorch does not promise (the vectors of an SVD), `n` is a size that changes from call to call, `k` the number of the
-call, `device` where everything lives."""
+# tests/fuzz/program.py: a random program as data: inputs, statements, outputs, and how it is run.
+"""Statements and inputs are lines of Python over names: a0, a1, ... are arguments, v0, v1, ... are variables, and t0,
+t1, ... are variables whose values PyTorch does not promise (such as the vectors of an SVD). `n` is a size that
+changes from call to call, `k` is the number of the call, and `device` is the device of all tensors."""
 
 from __future__ import annotations
 
@@ -11,28 +11,34 @@ from typing import Any
 
 NAME = re.compile(r"\b([avt])(\d+)\b")
 COMPILE, EAGER = "compile", "eager"
-TORCH = "as torch without us"  # the kind of a failure that is not ours
+# The kind of a failure that torch without this project shows as well.
+TORCH = "as torch without us"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What programs must share to be compiled together."""
+    """The settings that programs must share to be compiled together."""
 
     mode: str = COMPILE
-    calls: tuple[int, ...] = (4,)  # n of each call
-    dynamic: str = ""  # "mark": sizes that change are marked; "all": dynamic=True; "": torch finds out by itself
+    # The value of n in each call.
+    calls: tuple[int, ...] = (4,)
+    # "mark": sizes that change are marked as dynamic; "all": dynamic=True; "": torch finds out by itself.
+    dynamic: str = ""
     gradient: bool = False
-    autocast: str = ""  # "bfloat16", "float16" or none
+    # "bfloat16", "float16" or "" for none.
+    autocast: str = ""
     verify: bool = False
 
 
 @dataclass(frozen=True)
 class Program:
     settings: Settings
-    inputs: tuple[tuple[str, str], ...]  # name, text
+    # (name, text of the expression)
+    inputs: tuple[tuple[str, str], ...]
     statements: tuple[str, ...]
     outputs: tuple[str, ...]
-    raises: bool = False  # the last statement is one that PyTorch refuses
+    # True if PyTorch refuses the last statement.
+    raises: bool = False
 
     def source(self) -> str:
         names = ", ".join(name for name, _ in self.inputs)
@@ -58,18 +64,18 @@ class Program:
 
 
 def names_in(text: str) -> list[str]:
-    """The arguments and variables that a line mentions."""
+    """Returns the arguments and variables that a line mentions."""
     return ["".join(found) for found in NAME.findall(text)]
 
 
 def assigned(statement: str) -> list[str]:
-    """The names that a line gives a meaning to."""
+    """Returns the names that a line assigns."""
     left, equals, _ = statement.partition(" = ")
     return names_in(left) if equals and re.fullmatch(r"[avt\d, ]+", left) else []
 
 
 def cleaned(program: Program) -> Program:
-    """Without arguments that nothing mentions."""
+    """Returns the program without arguments that nothing mentions."""
     mentioned = {n for line in program.statements for n in names_in(line)} | set(program.outputs)
     inputs: list[tuple[str, str]] = []
     for name, text in reversed(program.inputs):
@@ -81,7 +87,7 @@ def cleaned(program: Program) -> Program:
 
 
 def renumbered(program: Program, first_input: int, first_variable: int) -> Program:
-    """The program with other numbers in its names."""
+    """Returns the program with other numbers in its names."""
 
     def line(text: str) -> str:
         return NAME.sub(lambda m: m[1] + str(int(m[2]) + (first_input if m[1] == "a" else first_variable)), text)
@@ -95,7 +101,7 @@ def renumbered(program: Program, first_input: int, first_variable: int) -> Progr
 
 
 def numbers_used(program: Program, letter: str) -> int:
-    """One more than the largest number of a name that begins with `letter`."""
+    """Returns one more than the largest number of the names that begin with `letter`."""
     lines = [*(name for name, _ in program.inputs), *program.statements]
     return max(
         (int(number) + 1 for text in lines for kind, number in NAME.findall(text) if (kind == "a") == (letter == "a")),
@@ -104,7 +110,7 @@ def numbers_used(program: Program, letter: str) -> int:
 
 
 def merge(programs: list[Program]) -> Program:
-    """One program that does what all do, one after the other."""
+    """Returns one program that does what all of them do, one after the other."""
     whole = programs[0]
     for program in programs[1:]:
         assert program.settings == whole.settings and not program.raises and not whole.raises

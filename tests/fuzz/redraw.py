@@ -1,5 +1,5 @@
-# tests/fuzz/redraw.py: Hypothesis draws a failing program again with smaller choices, as long as it fails in the same way.
-"""The first of two steps; shrink.py then leaves out what choices cannot."""
+# tests/fuzz/redraw.py: lets Hypothesis redraw a failing program with smaller choices, while it fails in the same way.
+"""This is the first of two steps of shrinking; shrink.py then removes what choices cannot remove."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class StillFails(Exception):
 
 
 class OutOfTime(KeyboardInterrupt):
-    """What Hypothesis lets pass at once."""
+    """Ends Hypothesis at once: it does not catch a KeyboardInterrupt."""
 
 
 def redraw(
     source: Source, seed: str, batch: int, member: int, fails: Callable[[Program], bool], seconds: float
 ) -> Program | None:
-    """The smallest failing program that Hypothesis comes to within `seconds`; None if what it draws does not fail."""
+    """Returns the smallest failing program that Hypothesis finds within `seconds`; None if what it draws does not fail."""
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis.database import InMemoryExampleDatabase
 
@@ -45,7 +45,7 @@ def redraw(
     for run in (lambda: test.hypothesis.fuzz_one_input(data), test):
         try:
             run()
-        except (Exception, OutOfTime):  # StillFails, and what Hypothesis makes of it
+        except (Exception, OutOfTime):  # StillFails, or the exceptions that Hypothesis derives from it.
             continue
     failing = [program for program, failed in known.items() if failed]
     return min(failing, key=lambda p: (len(p.statements), len(p.inputs), len(p.source())), default=None)

@@ -1,7 +1,10 @@
-# tests/fuzz/reference.py: what PyTorch makes of a program on the CPU, line by line: in its own types, in fp64, in fp64 with noise.
-"""Noise says how far honest rounding may move a result: after each line, what the line wrote and what its own type cannot
-represent exactly moves by up to one unit in the last place of that type, and so do gradients on their way back. Where a
-comparison or a rounding sits on an edge, runs with different noise differ, and the element counts as unstable."""
+# tests/fuzz/reference.py: runs a program line by line on the CPU: in its own dtypes, in fp64, and in fp64 with noise.
+"""Noise shows how far correct rounding may change a result.
+
+After each line, the values that it wrote and that its own dtype cannot represent exactly move by up to one unit in
+the last place of that dtype; gradients move in the same way on their way back. Where a comparison or a rounding is
+close to an edge, runs with different noise differ, and the element counts as unstable.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +24,19 @@ CAST = re.compile(r"(\w+) = (\w+)\.to\((torch\.\w+)\)")
 
 
 class Native:
-    """The program in its own types. `dtypes`: of every variable; `copies`: lines that are casts to another type."""
+    """The program in its own dtypes. `dtypes`: those of all variables; `copies`: the lines that are casts to another
+    dtype."""
 
     def __init__(self, program: Program, n: int, k: int) -> None:
         self.program, self.n, self.k = program, n, k
         self.dtypes: dict[str, torch.dtype] = {}
         self.copies: set[int] = set()
-        self.undefined = ""  # why other machines may rightly give something else
+        # The reason why other machines may rightly compute something else; "" if there is none.
+        self.undefined = ""
         self.error: Exception | None = None
         self.seen = Seen()
-        self.largest = 0.0  # of all finite values
+        # The largest magnitude of all finite values.
+        self.largest = 0.0
         names = arguments(program, "cpu", n, k)
         inputs = given(program, names)
         try:
@@ -69,7 +75,7 @@ class Native:
 
 
 def largest(x: torch.Tensor) -> float:
-    """The greatest magnitude of the finite elements of floating point."""
+    """Returns the largest magnitude of the finite elements of a floating-point tensor; 0 for others."""
     x = x.detach()
     if not x.is_floating_point() or not x.numel():
         return 0.0
@@ -83,7 +89,10 @@ def execute(line: str, names: Namespace) -> None:
 
 
 def refuse_unequal_lengths(keys: Any, values: Any) -> None:
-    """PyTorch's kernel of the CPU does not, and reads and writes beyond the shorter of the two."""
+    """ValueError if keys and values differ in length.
+
+    PyTorch's CPU kernel does not check this, and reads and writes beyond the shorter of the two.
+    """
     both = [x.shape[-2] for x in (keys, values) if isinstance(x, torch.Tensor) and x.dim() > 1]
     if len(set(both)) > 1:
         raise ValueError(f"keys and values of attention have {both[0]} and {both[1]} rows")
@@ -104,7 +113,10 @@ def widened(text: str) -> str:
 
 
 def exact(native: Native, noise: int | None = None, moved: bool = False) -> Seen | None:
-    """The program in fp64, None if PyTorch refuses. `noise`: a seed. `moved`: the arguments are noisy too."""
+    """Runs the program in fp64. None if PyTorch refuses it.
+
+    `noise` is the seed of the noise, None for none. `moved`: the arguments get noise, too.
+    """
     program = native.program
     shaken = None if noise is None else Noise(native, noise)
     with fp64_by_default():
@@ -132,7 +144,7 @@ def exact(native: Native, noise: int | None = None, moved: bool = False) -> Seen
 
 
 class Noise:
-    """Moves what a line wrote."""
+    """Adds noise to what each line wrote."""
 
     def __init__(self, native: Native, seed: int) -> None:
         self.native = native
@@ -155,7 +167,8 @@ class Noise:
                 x.register_hook(self._hook(self._dtype(name)))
 
     def move(self, names: Namespace) -> None:
-        """Moves arguments that could be represented: what an op computes inside is as uncertain as that."""
+        """Adds noise to arguments, even if they are exact: intermediate results inside of an op are as uncertain as
+        that."""
         for flat, dtype in self._storages(names).values():
             flat.copy_(flat * self._factor(flat, dtype))
 
@@ -175,7 +188,7 @@ class Noise:
         return getattr(torch, autocast) if autocast and dtype is torch.float32 else dtype
 
     def _storages(self, names: Namespace) -> dict[int, tuple[torch.Tensor, torch.dtype]]:
-        """Floating-point storages by address, flat, with the type that they have in the program."""
+        """Returns the floating-point storages by address, flattened, with the dtype that they have in the program."""
         found: dict[int, tuple[torch.Tensor, torch.dtype]] = {}
         for name, x in names.items():
             if isinstance(x, torch.Tensor) and x.dtype is torch.float64 and x.untyped_storage().nbytes():
@@ -191,8 +204,10 @@ def same(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def fake(program: Program, device: str, n: int, k: int) -> list[Any] | None:
-    """Types and shapes of arguments and results under autocast on `device`, for which the CPU has other lists. None where values
-    decide about them."""
+    """Returns dtypes and shapes of arguments and results under autocast on `device`, computed with fake tensors.
+
+    The CPU has other lists of ops for autocast. None if the values of tensors decide about dtypes or shapes.
+    """
     from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
     try:
@@ -202,7 +217,7 @@ def fake(program: Program, device: str, n: int, k: int) -> list[Any] | None:
 
 
 def fake_strides(native: Native) -> list[tuple[int, ...]] | None:
-    """Those of arguments and results when PyTorch traces the program on the CPU."""
+    """Returns the strides of arguments and results when PyTorch traces the program on the CPU."""
     try:
         return [tuple(x.stride()) for x in _fake_tensors(native.program, "cpu", native.n, native.k)]
     except Exception:
@@ -214,7 +229,7 @@ def _traced(program: Program, device: str, n: int, k: int) -> list[Any]:
 
 
 def _fake_tensors(program: Program, device: str, n: int, k: int) -> list[torch.Tensor]:
-    """Arguments and results."""
+    """Returns arguments and results as fake tensors."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     low = program.settings.autocast if device != "cpu" else ""

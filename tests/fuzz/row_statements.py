@@ -1,4 +1,4 @@
-# tests/fuzz/row_statements.py: rows of the op tables on the operands that a program has.
+# tests/fuzz/row_statements.py: calls rows of the op tables on the tensors of a random program.
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -9,27 +9,30 @@ import torch
 from tests.fuzz import rows
 from tests.fuzz.maker import Maker
 
-FAMILIES = (  # weights
+FAMILIES = (  # Each family occurs as often as its weight.
     ("own",) * 100 + ("nn",) * 45 + ("order",) * 35 + ("attention",) * 9 + ("special",) * 8 + ("linalg",)
 )
-UNDEFINED_BY_NAN = ("sdpa", "attention", "grid", "interpolate")  # ops of which nobody says what becomes of a NaN
-# Ops that are computed in several ways, of which some subtract infinities: convolutions by transformed tiles or with padding,
-# group_norm with its mean and weight folded into one factor and one summand. The gradient of soft_margin_loss is a sigmoid in
-# PyTorch's decomposition, and exp / (1 + exp) in its kernel.
+# Ops for which it is not defined what a NaN becomes.
+UNDEFINED_BY_NAN = ("sdpa", "attention", "grid", "interpolate")
+# Ops that are computed in several ways, some of which subtract infinities: convolutions by transformed tiles or with
+# padding; group_norm with mean and weight folded into one factor and one summand; soft_margin_loss, whose gradient is a
+# sigmoid in PyTorch's decomposition and exp / (1 + exp) in its kernel.
 UNDEFINED_BY_INFINITY = ("conv", "group_norm", "batch_norm", "instance_norm", "soft_margin_loss")
-# On the CPU the gradient at NaN depends on the element's position: vectors of elements compare the other way round.
+# Ops whose CPU gradient at NaN depends on the position of the element: vectorised code compares the other way round
+# than the code for the remaining elements.
 GRADIENT_UNDEFINED_BY_NAN = ("relu6", "hardtanh", "elu", "selu", "celu", "hardswish", "hardshrink", "softshrink")
 
 
 class RowMaker(Maker):
-    """Adds rows: on operands as they are, or cut to the shapes that the row's samples have."""
+    """Adds statements that call rows, on tensors as they are or cut to the shapes of the row's samples."""
 
     def row(self) -> list[str]:
-        """A row on operands that are there, cut to its shapes where they do not fit as they are."""
+        """Draws a row and calls it on existing tensors, cut to its shapes if they do not fit as they are."""
         family = self.pick(FAMILIES)
         op = self.pick(rows.programs(family))
         found = rows.samples(op, self.pick(op.dtypes))
-        # Which of equal elements gets the gradient of a median is not promised, nor a vector of equal singular values.
+        # PyTorch does not promise which of equal elements gets the gradient of a median, nor the vectors of equal
+        # singular values.
         if not found or (self.settings.gradient and family in ("order", "linalg") and not op.gradient):
             return []
         sample = self.pick(found)
@@ -40,7 +43,7 @@ class RowMaker(Maker):
         return self._called(op, sample, self._cut)
 
     def _called(self, op: Any, sample: Any, choose: Callable[[Any, Any, list[str]], str]) -> list[str]:
-        """The row's lines, with what its operands need before."""
+        """Returns the lines of the row's call, preceded by lines that prepare its operands."""
         before: list[str] = []
         first = self.variables
         places: dict[int, str] = {}
@@ -65,7 +68,7 @@ class RowMaker(Maker):
         return []
 
     def _loosely(self, op: Any, leaf: Any, before: list[str]) -> str:
-        """A tensor of the leaf's kind, whatever its shape."""
+        """Returns a tensor of the leaf's kind, whatever its shape."""
         if not leaf.dtype.is_floating_point or op.programs == "distinct":
             return self._cut(op, leaf, before)
         rank = len(leaf.shape)
@@ -73,7 +76,7 @@ class RowMaker(Maker):
         return self._limited(x, op, leaf, before)
 
     def _cut(self, op: Any, leaf: Any, before: list[str]) -> str:
-        """A tensor of the leaf's shape: made of one that is there, or a new argument."""
+        """Returns a tensor of the leaf's shape, made from an existing tensor or as a new argument."""
         count = torch.Size(leaf.shape).numel()
         dtype = str(leaf.dtype)
         if op.programs == "distinct":
@@ -93,7 +96,10 @@ class RowMaker(Maker):
         return self.argument(self.made(leaf.shape, dtype, f", {int(leaf.low)}, {int(leaf.high)}"))
 
     def _limited(self, x: str, op: Any, leaf: Any, before: list[str], source: str = "") -> str:
-        """x with values that the op is meant for. `source`: the variable that x is made of by lines that have not run yet."""
+        """Returns x with its values limited to those that the op is meant for.
+
+        `source` is the variable from which x is made by lines that have not run yet.
+        """
         source = source or x
         limited = leaf.limited or op.name.startswith(UNDEFINED_BY_NAN)
         if self.settings.gradient and op.name.startswith(GRADIENT_UNDEFINED_BY_NAN):
@@ -120,12 +126,12 @@ class RowMaker(Maker):
         return x in self.names[0] and self.floating(x) and any(bool(names[x].isinf().any()) for names in self.names)
 
     def _wild(self, x: str) -> bool:
-        """Whether values have grown so that most functions of them are infinite."""
+        """Returns whether values have grown so much that most functions of them are infinite."""
         t = self.meta(x).detach()
         return bool(t.numel()) and t.is_floating_point() and not bool(t.double().abs().nan_to_num(0, 0, 0).max() <= 64)
 
     def method(self) -> list[str]:
-        """The in-place form of a row."""
+        """Calls the in-place form of a row."""
         op = self.pick(rows.in_place(self.pick(("own", "own", "own", "order"))))
         found = rows.samples(op, self.pick(op.dtypes))
         if not found:

@@ -1,6 +1,9 @@
-# tests/fuzz/rows.py: rows of the op tables as lines of a program.
-"""A row is a Python callable. It is called on the program's tensors while torch's function mode takes down what it calls: these
-calls, printed, are the lines. So every row of the tables is a statement of the fuzzer, with no second list of ops."""
+# tests/fuzz/rows.py: prints rows of the op tables as lines of a program.
+"""A row is a Python callable. It is called on the program's tensors while torch's function mode records its calls.
+
+Printed, these calls are the lines. So every row of the tables is a statement of the fuzzer, without a second list of
+ops.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,8 @@ FAMILIES: dict[str, list[Op]] = {
     "special": SPECIAL,
     "linalg": LINALG_OPS,
 }
-LARGEST = 700  # elements of an operand that programs take from a row
+# The largest number of elements of an operand that programs take from a row.
+LARGEST = 700
 INFIX = {
     "__and__": "&", "__or__": "|", "__xor__": "^", "__lshift__": "<<", "__rshift__": ">>", "__eq__": "==", "__ne__": "!=",
     "__pow__": "**", "__matmul__": "@", "__truediv__": "/", "__floordiv__": "//", "__mod__": "%",
@@ -46,12 +50,12 @@ CASTS = {"float": "float32", "half": "float16", "double": "float64", "bfloat16":
 
 
 class NotPrintable(Exception):
-    """A row that calls what no line can say."""
+    """The row calls something that cannot be printed as a line."""
 
 
 @dataclass
 class Leaf:
-    """A tensor argument of a row: its shape and type in one sample, the range of values in all."""
+    """A tensor argument of a row: its shape and dtype in one sample, and the range of values in all samples."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -60,13 +64,13 @@ class Leaf:
 
     @property
     def limited(self) -> bool:
-        """Whether the op is only meant for some values."""
+        """Returns whether the op is meant for a limited range of values only."""
         return self.low > -1.5 or self.high < 1.5
 
 
 @dataclass
 class Sample:
-    """The arguments of a row; tensors are leaves, all else is what it is."""
+    """The arguments of a row. Tensors are leaves; all other values stay as they are."""
 
     leaves: list[Any]
     spec: Any
@@ -80,7 +84,7 @@ class Sample:
 
 @functools.cache
 def samples(op: Op, dtype: torch.dtype) -> list[Sample]:
-    """Those of a row that are small enough."""
+    """Returns the samples of a row that are small enough."""
     flat = [tree_flatten(s) for s in op.samples(dtype)]
     found = []
     for leaves, spec in flat:
@@ -105,13 +109,14 @@ def _leaf(x: torch.Tensor, position: int, flat: Sequence[tuple[list[Any], Any]])
 
 
 class Recorder(TorchFunctionMode):
-    """Takes down calls as lines. `known`: names of tensors by identity; `fresh()` gives a new name."""
+    """Records calls as lines. `known` maps ids of tensors to names; `fresh()` returns a new name."""
 
     def __init__(self, known: dict[int, str], fresh: Callable[[], str]) -> None:
         super().__init__()
         self.known, self.fresh = known, fresh
         self.lines: list[str] = []
-        self.alive: list[Any] = []  # so that no identity is given twice
+        # Keeps objects alive, so that no id is reused.
+        self.alive: list[Any] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -194,7 +199,7 @@ class Recorder(TorchFunctionMode):
 def defaults(func: Any) -> dict[str, Any]:
     try:
         return {name: p.default for name, p in inspect.signature(func).parameters.items()}
-    except (TypeError, ValueError):  # functions of C++
+    except (TypeError, ValueError):  # Functions that are implemented in C++.
         return {}
 
 
@@ -203,7 +208,7 @@ def _is_default(usual: dict[str, Any], key: str, value: Any) -> bool:
 
 
 def path_of(func: Any, full: str) -> str:
-    """How a line calls a function."""
+    """Returns how a line calls a function."""
     if getattr(torch, getattr(func, "__name__", ""), None) is func:
         return f"torch.{func.__name__}"
     if full.startswith("aten."):
@@ -218,7 +223,8 @@ def path_of(func: Any, full: str) -> str:
 
 
 def lines_of(op: Op, arguments: Any, known: dict[int, str], fresh: Callable[[], str]) -> list[str]:
-    """The row's calls on these arguments. Raises NotPrintable, or what PyTorch raises."""
+    """Returns the lines of the row's calls on these arguments. NotPrintable, or any error of PyTorch, if it cannot be
+    called."""
     given = set(known.values())
     recorder = Recorder(known, fresh)
     with recorder:
@@ -228,12 +234,12 @@ def lines_of(op: Op, arguments: Any, known: dict[int, str], fresh: Callable[[], 
 
 
 def _hidden(line: str, seen: set[str]) -> str:
-    """Steps on the way to a row's results get names that nothing else uses: the row may return less than they say."""
+    """Renames intermediate results to names that nothing else uses, because the row may return less than they promise."""
     return NAME.sub(lambda m: m[0] if m[0] in seen else f"t{m[2]}", line)
 
 
 def used(lines: list[str], results: list[str]) -> list[str]:
-    """Lines that results follow from, and those that write."""
+    """Returns the lines that results depend on, and those that write."""
     wanted, kept = set(results), []
     for line in reversed(lines):
         gives = assigned(line)
@@ -245,11 +251,11 @@ def used(lines: list[str], results: list[str]) -> list[str]:
 
 @functools.cache
 def in_place(family: str) -> list[Op]:
-    """Rows that name a method with an in-place form."""
+    """Returns the rows that are named after a method with an in-place form."""
     return [op for op in FAMILIES[family] if hasattr(torch.Tensor, op.name + "_") and not inspect.isclass(op.call)]
 
 
 @functools.cache
 def programs(family: str) -> list[Op]:
-    """The rows of a family that random programs take."""
+    """Returns the rows of a family that random programs use."""
     return [op for op in FAMILIES[family] if op.programs != "none"]

@@ -1,4 +1,4 @@
-# tests/fuzz/runner.py: keeps worker processes busy with batches of programs; one that crashes or hangs costs one program.
+# tests/fuzz/runner.py: keeps worker processes busy with batches of programs; a crash or hang costs one program only.
 from __future__ import annotations
 
 import json
@@ -20,7 +20,7 @@ Outcome = dict[str, Any]
 
 
 class Worker(WorkerProcess):
-    """A process of worker.py, started again when it died or has grown."""
+    """A process of worker.py. It is restarted when it has died or grown too large."""
 
     def __init__(self, device: str, limit_s: float, log: Path, largest_mb: int = 6000) -> None:
         super().__init__("tests.fuzz.worker", [device], log)
@@ -46,7 +46,7 @@ class Worker(WorkerProcess):
         return " | ".join(line.strip() for line in lines[fatal : fatal + 6])[:500]
 
     def megabytes(self) -> int:
-        """Memory of the process; 0 where the system does not say."""
+        """Returns the memory of the process; 0 if the system does not report it."""
         try:
             pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) if self.process else 0
         except OSError:
@@ -56,7 +56,7 @@ class Worker(WorkerProcess):
 
 @dataclass
 class Run:
-    """What to run: programs `first` to `first + count` of a seed, as whole batches."""
+    """What to run: the programs `first` to `first + count` of a seed, in whole batches."""
 
     seed: str
     count: int
@@ -65,7 +65,8 @@ class Run:
     out: Path
     first: int = 0
     limit_s: float = 120.0
-    seconds: float = 0.0  # stop after so long; 0: never
+    # The run stops after this time; 0: never.
+    seconds: float = 0.0
     most_mb: int = field(default=0)
 
     def batches(self) -> list[int]:
@@ -77,7 +78,7 @@ class Run:
         return found
 
     def outcomes(self) -> Iterator[Outcome]:
-        """In the order in which they come; with "batch" and "member"."""
+        """Yields the outcomes in the order in which they arrive, with "batch" and "member"."""
         waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
         done: queue.SimpleQueue[list[Outcome] | BaseException] = queue.SimpleQueue()
         batches = self.batches()
@@ -97,7 +98,7 @@ class Run:
                     self.most_mb = max(self.most_mb, worker.megabytes())
             except queue.Empty:
                 pass
-            except BaseException as error:  # ends the run
+            except BaseException as error:  # An error ends the run.
                 done.put(error)
             finally:
                 worker.stop()
@@ -110,7 +111,7 @@ class Run:
                 if isinstance(found, BaseException):
                     raise found
                 yield from found
-        finally:  # also where the caller has seen enough
+        finally:  # This also runs if the caller stops early.
             over.set()
 
     def _batch(self, worker: Worker, batch: int) -> list[Outcome]:

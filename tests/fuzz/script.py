@@ -1,4 +1,4 @@
-# tests/fuzz/script.py: a program as a Python script that needs only torch and torch_ocl_compile.
+# tests/fuzz/script.py: prints a program as a Python script that needs only torch and torch_ocl_compile.
 from __future__ import annotations
 
 import inspect
@@ -64,7 +64,7 @@ for k, n in enumerate({calls}):
 
 
 def script(program: Program, title: str, how: str) -> str:
-    """`title`: what is wrong; `how`: how it was found."""
+    """Returns the script. `title` says what is wrong, `how` how it was found."""
     settings = program.settings
     texts = " ".join(text for _, text in program.inputs)
     makers = [f for name, f in MAKERS.items() if f"{name}(" in texts or (name == "make" and "special(" in texts)]

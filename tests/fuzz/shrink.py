@@ -1,6 +1,8 @@
-# tests/fuzz/shrink.py: a failing program made smaller while it still fails in the same way.
-"""Programs are lists, so they shrink by leaving things out: results, lines, calls, settings, arguments, layouts, sizes. Whether a
-candidate is a program at all is for PyTorch to say: the worker answers "skipped" if it is not."""
+# tests/fuzz/shrink.py: makes a failing program smaller while it still fails in the same way.
+"""Programs are lists, so they shrink by leaving things out: results, lines, calls, settings, arguments, layouts, sizes.
+
+PyTorch decides whether a candidate is a valid program: the worker answers "skipped" if it is not.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ SHAPE = re.compile(r"(make|special|distinct)\(device, \(([^()]*(?:\([^()]*\)[^()
 
 
 def shrink(program: Program, fails: Fails, seconds: float = 90.0) -> Program:
-    """The smallest program found within `seconds` for which `fails` is true. `program` itself is taken to fail."""
+    """Returns the smallest program found within `seconds` for which `fails` is true. `program` itself is assumed to
+    fail."""
     until = time.monotonic() + seconds
     tried = {program}
     found = True
@@ -36,7 +39,7 @@ def shrink(program: Program, fails: Fails, seconds: float = 90.0) -> Program:
 
 
 def candidates(program: Program) -> Iterator[Program]:
-    """Smaller programs, the greatest steps first."""
+    """Yields smaller programs, the largest steps first."""
     yield from _fewer_lines(program)
     yield from _fewer_outputs(program)
     yield from _simpler_settings(program)
@@ -46,7 +49,7 @@ def candidates(program: Program) -> Iterator[Program]:
 
 
 def without(program: Program, dropped: set[int]) -> Program:
-    """The program without some lines, without what needs them, and without arguments that nothing mentions."""
+    """Returns the program without some lines, the lines that depend on them, and arguments that nothing mentions."""
     lines, missing = [], set()
     for i, line in enumerate(program.statements):
         if i in dropped or missing & set(names_in(line)):
@@ -105,7 +108,7 @@ def _simpler_settings(program: Program) -> Iterator[Program]:
 
 
 def _shorter_ways(program: Program) -> Iterator[Program]:
-    """A line's result replaced by one of its operands."""
+    """Yields programs in which the result of a line is replaced by one of its operands."""
     for i, line in enumerate(program.statements):
         gives = assigned(line)
         if len(gives) != 1:
@@ -139,7 +142,7 @@ def _simpler_inputs(program: Program) -> Iterator[Program]:
 
 
 def _contiguous(program: Program, i: int) -> str:
-    """Argument i with its shape and values of its own, in order."""
+    """Returns argument i with its shape, as a contiguous tensor of new values."""
     from tests.fuzz.execute import arguments
 
     name, text = program.inputs[i]
@@ -159,7 +162,7 @@ def _contiguous(program: Program, i: int) -> str:
 
 
 def _smaller_sizes(program: Program) -> Iterator[Program]:
-    """The same number made smaller in all shapes and lines; then in one shape."""
+    """Yields programs with one size made smaller in all shapes and lines, then in single shapes."""
     shapes = [made[2] for _, text in program.inputs for made in SHAPE.finditer(text)]
     numbers = sorted({int(d) for s in shapes for d in re.findall(r"\d+", s)}, reverse=True)
     for number in numbers:

@@ -1,7 +1,9 @@
-# tests/fuzz/statements.py: lines that are no rows of the op tables: views, writes in place, indexing, creation, casts, numbers.
+# tests/fuzz/statements.py: statements that no op table has: views, in-place writes, indexing, creation, casts, numbers.
 # ruff: noqa: E501, F541  (tables of lines)
-"""Each function draws one statement for the tensors at hand, as lines; PyTorch decides whether they are legal, so a draw need not
-be. `g` is a Maker."""
+"""Each function draws one statement for the existing tensors and returns its lines; `g` is a Maker.
+
+PyTorch decides whether the lines are valid, so they need not be.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from typing import Any
 import torch
 
 Lines = list[str]
-KINDS: list[tuple[int, Callable[[Any], Lines]]] = []  # weight, function
+# (weight, function)
+KINDS: list[tuple[int, Callable[[Any], Lines]]] = []
 
 
 def kind(weight: int) -> Callable[[Callable[[Any], Lines]], Callable[[Any], Lines]]:
@@ -28,14 +31,14 @@ DTYPES = ("torch.float32", "torch.int64", "torch.float16", "torch.bfloat16", "to
 
 
 def dim(g: Any, x: str) -> int:
-    """A dimension of x, counted from either end."""
+    """Draws a dimension of x, counted from either end."""
     rank = g.rank(x)
     d = g.integer(0, max(rank - 1, 0))
     return d - rank if g.chance(30) else d
 
 
 def slice_of(g: Any, size: int) -> str:
-    """A slice that leaves something, most of the time."""
+    """Draws a slice that is not empty most of the time."""
     start = g.pick(["", "1", "-2", "0", "2"])
     stop = g.pick(["", "-1", "3", "2", "1"])
     step = g.pick(["", "", "", ":2", ":3"])
@@ -43,7 +46,7 @@ def slice_of(g: Any, size: int) -> str:
 
 
 def index_of(g: Any, x: str) -> str:
-    """An index expression of slices and integers; never one that needs an operand."""
+    """Draws an index expression of slices and integers, which needs no other operand."""
     parts = []
     for size in g.shape(x)[: g.integer(1, max(g.rank(x), 1))]:
         choice = g.integer(0, 9)
@@ -56,7 +59,7 @@ def index_of(g: Any, x: str) -> str:
 
 
 def view_text(g: Any, x: str) -> str:
-    """A view of x, as an expression."""
+    """Draws a view of x as an expression."""
     rank, shape = g.rank(x), g.shape(x)
     d, e = dim(g, x), dim(g, x)
     size = g.size(x, d)
@@ -97,7 +100,7 @@ def view(g: Any) -> Lines:
 
 @kind(4)
 def views(g: Any) -> Lines:
-    """Several views at once."""
+    """Draws an op that returns several views."""
     x = g.tensor()
     d = dim(g, x)
     size = g.shape(x)[d] if g.rank(x) else 0
@@ -118,7 +121,7 @@ def views(g: Any) -> Lines:
 
 @kind(16)
 def in_place(g: Any) -> Lines:
-    """A method that writes; its target may be a view made for it, and its result may get a name."""
+    """Draws a method that writes in place. Its target may be a view made for it, and its result may get a name."""
     x = g.target()
     y, number = g.like(x), g.pick(NUMBERS)
     if g.floating(x):
@@ -144,7 +147,7 @@ def in_place(g: Any) -> Lines:
 
 @kind(8)
 def assign(g: Any) -> Lines:
-    """x[...] = y, x[mask] = number, x[...] += y, x += y."""
+    """Draws x[...] = y, x[mask] = number, x[...] += y or x += y."""
     x = g.target()
     y, number = g.like(x), g.pick(NUMBERS)
     at = g.pick([index_of(g, x), index_of(g, x), "...", f"{y} > 0"])
@@ -164,7 +167,7 @@ def assign(g: Any) -> Lines:
 
 @kind(4)
 def whole_form(g: Any) -> Lines:
-    """Methods that change sizes and strides in place; on a tensor of the program's own or an argument."""
+    """Draws a method that changes sizes and strides in place, for a variable or an argument."""
     x = g.tensor()
     d = dim(g, x)
     return [
@@ -194,7 +197,7 @@ def join(g: Any) -> Lines:
 
 @kind(5)
 def rearrange(g: Any) -> Lines:
-    """New memory in another order."""
+    """Draws an op that returns new memory in another order."""
     x = g.tensor()
     d = dim(g, x)
     text = g.pick(
@@ -207,7 +210,7 @@ def rearrange(g: Any) -> Lines:
 
 @kind(5)
 def gathered(g: Any) -> Lines:
-    """Indexing by tensors."""
+    """Draws an indexing by tensors."""
     x = g.target()
     size = min(g.least(x, 0), 50)
     if not g.rank(x) or not size:
@@ -250,7 +253,8 @@ def created(g: Any) -> Lines:
 
 @kind(5)
 def cast(g: Any) -> Lines:
-    """From floating point to integers only what every integer type can hold: beyond, each device has its own answer."""
+    """Draws a cast. Casts from floating point to integers get only values that every integer type can hold, since
+    devices differ beyond."""
     x, dtype = g.tensor(), g.pick(DTYPES)
     if not g.floating(x) or dtype_of(dtype).is_floating_point or dtype == "torch.bool":
         return [f"{g.name()} = {x}.to({dtype})"]
@@ -260,7 +264,7 @@ def cast(g: Any) -> Lines:
 
 @kind(6)
 def arithmetic(g: Any) -> Lines:
-    """Operators, with tensors, numbers, sizes and CPU scalars."""
+    """Draws an operator with tensors, numbers, sizes or CPU scalars."""
     x = g.tensor()
     y, number = g.like(x), g.pick(NUMBERS)
     other = g.pick([y, number, number, g.tensor(), f"torch.tensor({number})", g.size(x, 0) if g.rank(x) else number])
@@ -273,7 +277,7 @@ def arithmetic(g: Any) -> Lines:
 
 @kind(4)
 def numbers(g: Any) -> Lines:
-    """Python numbers from sizes, used by a tensor."""
+    """Draws a Python number computed from sizes, and a tensor op that uses it."""
     x = g.tensor()
     s, v = g.name(), g.name()
     d = dim(g, x)
@@ -296,7 +300,7 @@ def numbers(g: Any) -> Lines:
 
 @kind(3)
 def into(g: Any) -> Lines:
-    """out= arguments, and functions that write."""
+    """Draws a call with an out= argument, or a function that writes."""
     x = g.tensor()
     y, out = g.like(x), g.target()
     return [g.pick([f"torch.add({x}, {y}, out={out})", f"torch.mul({x}, 2, out={out})", f"torch.cat([{x}, {y}], out={out})",
@@ -320,7 +324,7 @@ def reduced(g: Any) -> Lines:
 
 @kind(5)
 def product(g: Any) -> Lines:
-    """Matrix products of what is there, one side transposed where that fits."""
+    """Draws a matrix product of existing tensors, with one side transposed where that fits."""
     x = g.tensor(lambda t: t.is_floating_point() and t.dim() > 0)
     y = g.like(x)
     text = g.pick([f"{x} @ {y}.mT", f"{x}.mT @ {y}", f"{x} @ {x}.mT", f"F.linear({x}, {y})", f"torch.einsum('ij,kj->ik', {x}, {y})", f"torch.matmul({x}, {y})",
@@ -330,7 +334,7 @@ def product(g: Any) -> Lines:
 
 
 def refused(g: Any) -> Lines:
-    """What PyTorch raises on because of shapes, types or overlaps."""
+    """Draws a statement that PyTorch refuses because of shapes, dtypes or overlaps."""
     x, y = g.tensor(), g.tensor()
     return [
         g.pick(

@@ -1,5 +1,6 @@
 # tests/fuzz/test_index_sympy.py: random index expressions against plain integer evaluation and sympy.
-"""Every rewrite is equal for all values in the ranges, stable when run twice, and prints as text that reads back."""
+"""Every rewritten expression has the same value everywhere in the ranges, does not change when it is rewritten again,
+and can be printed and parsed."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ Env = dict[str, int]
 
 @dataclass
 class Case:
-    """An expression, how Python evaluates it, and the text that makes it."""
+    """An expression, a function that evaluates it in Python, and the text that it was parsed from."""
 
     expr: ir.IndexExpr
     value: Callable[[Env], int]
@@ -64,7 +65,8 @@ def random_case(rng: random.Random, depth: int, names: list[str], positive: list
 
 
 def mixed_radix(rng: random.Random, loops: list[str], sizes: list[Case]) -> Case:
-    """What chains of reshapes make: a flattened index, divided and taken modulo products of the sizes."""
+    """Returns an expression as chains of reshapes make it: a flattened index, divided and taken modulo products of the
+    sizes."""
     flat = symbol(loops[0])
     for name, size in zip(loops[1:], sizes[1:], strict=True):
         flat = combine("({} + {})", combine("({} * {})", flat, size), symbol(name))
@@ -116,7 +118,8 @@ def test_any_expression(seed: int) -> None:
         ranges.set_extent("i0", extent)
         ranges.set_extent("i1", ir.IndexExpr.size(0))
         positive = [constant(c) for c in (1, 2, 3, 4, 6, 8)] + [combine("({} + {})", symbol("s0"), constant(1))]
-        positive += [symbol("s0"), symbol("s1")] if low > 0 else [symbol("s0")]  # i1 < s0 runs: s0 is at least 1
+        # The loop i1 < s0 runs, so s0 is at least 1.
+        positive += [symbol("s0"), symbol("s1")] if low > 0 else [symbol("s0")]
         envs = []
         for s0, s1 in itertools.product(range(max(low, 1), 8), range(low, 8)):
             envs += [{"i0": i, "i1": j, "s0": s0, "s1": s1} for i, j in points(rng, [extent, s0], 6)]
@@ -144,7 +147,7 @@ def test_reshape_chains(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_known_less(seed: int) -> None:
-    """What is claimed holds everywhere."""
+    """Whatever is claimed must hold everywhere."""
     rng = random.Random(2000 + seed)
     ranges = ir.Ranges()
     for name in ("s0", "s1"):
@@ -169,7 +172,8 @@ def test_known_less(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_polynomials_are_canonical(seed: int) -> None:
-    """Two spellings of one polynomial are one tree: sympy expands to zero exactly where we compare equal."""
+    """Two spellings of one polynomial are one tree: we compare equal exactly where sympy expands the difference to
+    zero."""
     rng = random.Random(3000 + seed)
     names = ["i0", "i1", "s0", "s1"]
     symbols = {n: sympy.Symbol(n, integer=True) for n in names}
@@ -189,7 +193,7 @@ def test_polynomials_are_canonical(seed: int) -> None:
 
 
 REDUCES = [
-    # what a chain of views makes, and what it must become
+    # A pair is what a chain of views makes, and what it must become.
     ("(i0*s1 + i1) // s1", "i0"),
     ("(i0*s1 + i1) % s1", "i1"),
     ("((i0*s1 + i1) // s1)*s1 + (i0*s1 + i1) % s1", "i0*s1 + i1"),
@@ -212,7 +216,7 @@ REDUCES = [
 
 @pytest.mark.parametrize(("text", "want"), REDUCES, ids=[t for t, _ in REDUCES])
 def test_reduces(text: str, want: str) -> None:
-    """i0 < s0, i1 < s1, i2 < s0*s1, i3 < 24, i4 < 8."""
+    """The ranges are i0 < s0, i1 < s1, i2 < s0*s1, i3 < 24 and i4 < 8."""
     ranges = ir.Ranges()
     for name in ("s0", "s1"):
         ranges.set(name, ir.Range(0, 2**40))

@@ -1,4 +1,4 @@
-# tests/fuzz/test_programs.py: fresh random programs on the first device, and those on which faults were found on every device.
+# tests/fuzz/test_programs.py: new random programs on the first device; programs that showed faults on every device.
 from __future__ import annotations
 
 import itertools
@@ -25,15 +25,15 @@ from tests.worker_process import ROOT
 
 CORPUS: list[Named] = [*kernels.PROGRAMS, *values.PROGRAMS]
 COUNT = int(os.environ.get("TORCH_OCL_FUZZ_COUNT", "100"))
-SEED = "777"  # TORCH_OCL_FUZZ_SEED=fresh draws another one; about one fresh program in 300 still shows a fault
-SECONDS = (
-    60.0  # begins no batch later, where nobody asked for a number of programs; two failures are shrunk in 30 s more
-)
+# TORCH_OCL_FUZZ_SEED=fresh draws a new seed. About one new program in 300 still shows a fault.
+SEED = "777"
+# No batch begins after this time if nobody asked for a number of programs. Shrinking two failures takes 30 s more.
+SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
 def worker_for(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Worker]]:
-    """A process per device: what crashes the driver fails one test."""
+    """Returns a process for each device: a crash of the driver fails one test only."""
     workers: dict[str, Worker] = {}
 
     def find(device: str) -> Worker:
@@ -46,7 +46,8 @@ def worker_for(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[s
         worker.stop()
 
 
-@pytest.mark.sampled(every=1)  # on each it is a fault that was
+# A program that showed a fault runs on each device.
+@pytest.mark.sampled(every=1)
 @pytest.mark.parametrize("row", CORPUS, ids=lambda row: row.name)
 def test_named(row: Named, ocl_device: str, worker_for: Callable[[str], Worker]) -> None:
     outcome = worker_for(ocl_device).ask({"program": row.program.as_dict(), "oracle": False})[0]
@@ -54,7 +55,7 @@ def test_named(row: Named, ocl_device: str, worker_for: Callable[[str], Worker])
 
 
 def test_fresh_programs(request: pytest.FixtureRequest, tmp_path: Path, sweep: bool) -> None:
-    """`python -m tests.fuzz --seed S --count N` runs them again, with scripts of what fails."""
+    """`python -m tests.fuzz --seed S --count N` runs the programs again, and writes scripts of those that fail."""
     devices = ocl_devices(request.config.getoption("--ocl-devices"))
     if not devices:
         pytest.skip("no OpenCL device selected or found: pip install torch-ocl-compile[cpu]")
@@ -75,7 +76,10 @@ def test_fresh_programs(request: pytest.FixtureRequest, tmp_path: Path, sweep: b
 
 
 def test_a_fault_is_noticed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the tests above might pass for the wrong reason. `python -m tests.fuzz.planted` says how many random programs it takes."""
+    """Shows that the tests above can fail.
+
+    `python -m tests.fuzz.planted` prints how many random programs it takes to notice each fault.
+    """
     devices = ocl_devices(request.config.getoption("--ocl-devices"))
     if not devices:
         pytest.skip("no OpenCL device selected or found: pip install torch-ocl-compile[cpu]")
@@ -90,14 +94,14 @@ def test_a_fault_is_noticed(request: pytest.FixtureRequest, tmp_path: Path, monk
 
 
 def test_faults_can_be_planted() -> None:
-    """All of them at once, in a process of their own: what they replace is there."""
+    """Plants all faults at once in a separate process, which shows that what they replace exists."""
     script = "from tests.fuzz import planted\nfor name in planted.FAULTS: planted.plant(name)"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
 
 def test_what_rounding_leaves_of_zero() -> None:
-    """Of terms that cancel out, as in the gradient of attention to a single key."""
+    """Tests the rounding errors of terms that cancel, as in the gradient of attention to a single key."""
     zero, left = torch.zeros(8), torch.full((8,), 1.7e-7)
     several = torch.zeros(judge.RUNS, 8, dtype=torch.float64)
 
@@ -109,7 +113,8 @@ def test_what_rounding_leaves_of_zero() -> None:
 
 
 def test_numbers_on_the_cpu_in_a_join(ocl_device: str, worker_for: Callable[[str], Worker]) -> None:
-    """PyTorch refuses it on every device but the CPU: no fault of ours. The same failure without such a number is one."""
+    """PyTorch refuses such a join on every device but the CPU, so it is no fault of ours. The same failure without the
+    number is."""
     lines = ["v0 = torch.tensor(0.3)", "v1 = torch.vstack([a0, v0])"]
     for line, kind in ((lines[0], "skipped"), ("v0 = torch.tensor([0.3])", "other exception")):
         program = named("", "", ["make(device, (), torch.float32, 1)"], [line, lines[1]], ["v1"]).program
@@ -120,7 +125,7 @@ def test_numbers_on_the_cpu_in_a_join(ocl_device: str, worker_for: Callable[[str
 
 
 def test_attention_that_is_written_to(ocl_device: str, worker_for: Callable[[str], Worker]) -> None:
-    """PyTorch refuses the gradient of fused attention where an operand was written to since, on the CPU only for some layouts."""
+    """PyTorch refuses the gradient of fused attention if an operand was written to; on the CPU only for some layouts."""
     arguments = [f"make(device, (2, 1, 1, 1), torch.float32, {i})" for i in range(3)]
     arguments[1] += ".permute(3, 2, 1, 0).reshape(1, 1, 1, 2).permute(3, 2, 1, 0)"
     arguments[2] += ".requires_grad_()"
@@ -131,7 +136,7 @@ def test_attention_that_is_written_to(ocl_device: str, worker_for: Callable[[str
 
 
 def test_strides_that_only_eager_mode_has() -> None:
-    """Of dimensions of one element: traced, a comparison keeps them, and what follows takes the result for channels-last."""
+    """Traced, a comparison keeps the strides of dimensions of one element, and later ops then assume channels-last."""
     from tests.fuzz.check import wrong_when_traced
     from tests.fuzz.reference import Native
 
@@ -142,7 +147,7 @@ def test_strides_that_only_eager_mode_has() -> None:
 
 
 def test_programs_are_the_same_everywhere() -> None:
-    """A seed and a number name one program."""
+    """A seed and a number identify one program."""
     from tests.fuzz.worker import Source
 
     def drawn() -> list[Any]:
@@ -153,7 +158,7 @@ def test_programs_are_the_same_everywhere() -> None:
 
 
 def test_attention_beyond_memory_is_refused() -> None:
-    """PyTorch's kernel ends the process now and then where values have more rows than keys."""
+    """PyTorch's kernel sometimes ends the process if values have more rows than keys."""
     from tests.fuzz.reference import execute
 
     names = {"F": torch.nn.functional, **{f"a{i}": torch.zeros(1, 1, 5 + i // 2, 8) for i in range(3)}}
@@ -163,7 +168,7 @@ def test_attention_beyond_memory_is_refused() -> None:
 
 
 def test_lines_that_warn_run_again() -> None:
-    """A line with out= must not warn, where it is refused everything before it is made again."""
+    """A line with out= must not give a warning: if it is refused, all earlier lines run again."""
     from tests.fuzz.maker import Maker
     from tests.fuzz.program import Settings
 
@@ -174,7 +179,7 @@ def test_lines_that_warn_run_again() -> None:
 
 
 def test_rows_are_statements() -> None:
-    """All rows of the op tables but those that build modules, and those that say so."""
+    """All rows of the op tables can be printed as statements, except those that build modules and those that opt out."""
     from tests.fuzz import rows
 
     left_out, wanted = [], [op for family in rows.FAMILIES for op in rows.programs(family)]

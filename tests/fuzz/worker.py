@@ -1,6 +1,9 @@
-# tests/fuzz/worker.py: a process that makes and checks programs: one request a line in, one answer a line out.
-"""Requests: {"seed", "batch"}: all programs of a batch; with "member" one of them alone; {"program"}: a given one. Answers are
-lists of outcomes. What a device or a driver does to this process costs one request (runner.py)."""
+# tests/fuzz/worker.py: a process that generates and checks programs; it reads requests and writes answers, one per line.
+"""A request is {"seed", "batch"} for all programs of a batch, with "member" for one of them, or {"program"} for a given
+one.
+
+Answers are lists of outcomes. If a device or a driver crashes this process, one request is lost (runner.py).
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,20 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-OVERHEAD = 64 * 1024  # bytes that choices are read from; a program uses a few hundred
+# The number of bytes that choices are read from; a program uses a few hundred.
+OVERHEAD = 64 * 1024
 BROKEN = "the fuzzer fails"
-TOGETHER = 5  # programs compiled as one
+# The number of programs that are compiled as one.
+TOGETHER = 5
 
 
 def batch_size(seed: str, batch: int) -> int:
-    """How many programs a batch has; its settings are drawn from the same generator."""
+    """Returns how many programs a batch has. It is derived from the seed as its settings are."""
     return 1 if random.Random(f"{seed}/{batch}/size").random() < 0.25 else TOGETHER
 
 
 class Source:
-    """Programs by seed and batch: the same on every machine with the same torch and Hypothesis."""
+    """Generates programs from seed and batch: the same on every machine with the same torch and Hypothesis."""
 
     def __init__(self) -> None:
         self.settings: Any = None
@@ -44,7 +49,7 @@ class Source:
         return st.composite(lambda draw: settings_of(Draw(draw)))()
 
     def drawn_program(self) -> Any:
-        """A strategy: a program for the settings at hand."""
+        """Returns a Hypothesis strategy for programs with the current settings."""
         from hypothesis import strategies as st
 
         from tests.fuzz.generate import draw_program
@@ -52,7 +57,7 @@ class Source:
         return st.composite(lambda draw: draw_program(draw, self.settings, alone=self.alone))()
 
     def _chooser(self, strategy: Any) -> Callable[[bytes], Any]:
-        """Bytes -> what Hypothesis draws with them."""
+        """Returns a function that returns what Hypothesis draws from given bytes."""
         from hypothesis import HealthCheck, given, settings
 
         found: list[Any] = []
@@ -75,7 +80,8 @@ class Source:
         return [program for _, program in self.with_bytes(seed, batch)]
 
     def with_bytes(self, seed: str, batch: int) -> list[tuple[bytes, Any]]:
-        """The programs of a batch, each with the bytes that it was drawn with; sets the settings that they share."""
+        """Returns the programs of a batch, each with the bytes that it was drawn from, and sets the settings that they
+        share."""
         generator = random.Random(f"{seed}/{batch}")
         size = batch_size(seed, batch)
         self.settings, self.alone = self.draw_settings(generator.randbytes(256)), size == 1
@@ -110,7 +116,8 @@ def answer(request: dict[str, Any], source: Source, device: str) -> list[dict[st
         if verdict.kind == OK:
             return [outcome(p, verdict, made / len(programs)) for p in programs]
         parts = [outcome(p, check(p, device), made / len(programs)) for p in programs]
-        if all(part["kind"] == OK for part in parts):  # only together
+        # The programs fail only when they are compiled together.
+        if all(part["kind"] == OK for part in parts):
             return [outcome(whole, check(whole, device), made), *parts[1:]]
         return parts
     return [outcome(programs[0], check(programs[0], device), made)]
@@ -126,7 +133,7 @@ def outcome(program: Any, verdict: Any, made_s: float) -> dict[str, Any]:
 
 
 def prepare() -> None:
-    """Less of what costs time and shows nothing."""
+    """Switches off work that costs time and shows nothing."""
     import logging
     import warnings
 
@@ -138,9 +145,8 @@ def prepare() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
-    if hasattr(
-        torch._dynamo.guards, "profile_guard_manager"
-    ):  # flushes the processor's caches to time the guards: 20 ms a compile
+    # It flushes the processor's caches to time the guards, which takes 20 ms per compilation.
+    if hasattr(torch._dynamo.guards, "profile_guard_manager"):
         torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0
     if planted := os.environ.get("TORCH_OCL_FUZZ_PLANT"):
         from tests.fuzz import planted as faults

@@ -1,5 +1,5 @@
-// tests/no_device/emulator.cpp: a work-group of a kernel on tensor cores on the host, with tensor cores and barriers in
-// software.
+// tests/no_device/emulator.cpp: runs a work-group of a kernel for tensor cores on the host, with tensor cores and
+// barriers in software.
 //
 // Work-items are coroutines of one thread. One runs until it waits, then the next, forwards and backwards in turn. So a run is
 // the same each time, and work-items that all wait for one another are found at once.
@@ -61,11 +61,13 @@ struct Coroutine {
 static std::vector<Coroutine> g_coroutines;
 static Coroutine* g_now;
 static ucontext_t g_scheduler;
-static ulong g_progress;  // counts what may end another item's wait
+// Counts the events that may end another work-item's wait.
+static ulong g_progress;
 static void let_others_run() { swapcontext(&g_now->context, &g_scheduler); }
 static Item& self() { return g_now->item; }
 
-struct Meeting {  // a barrier of so many items
+// A barrier for a number of work-items.
+struct Meeting {
   uint members = 0, here = 0, round = 0;
   void wait() {
     const uint before = round;
@@ -79,9 +81,11 @@ struct Meeting {  // a barrier of so many items
 };
 static Meeting g_all, g_warpgroup[8], g_warp[32];
 
-struct Bar {  // an mbarrier
+// An mbarrier.
+struct Bar {
   uint expected = 0, pending = 0, phase = 0;
-  long bytes = 0;  // of copies that it waits for
+  // The bytes of copies that it still waits for.
+  long bytes = 0;
   void end_phase() {
     ++g_progress;
     if (pending != 0 || bytes != 0) return;
@@ -126,13 +130,14 @@ static float widen(const char* at) {
 #endif
 }
 
-/// Rounded to the nearest, ties to even.
+/// Returns x rounded to nearest, ties to even.
 static uint16_t narrow(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, 4);
 #ifdef IN_HALF
   const int e = static_cast<int>(bits >> 23 & 255) - 127;
-  const int digits = e < -14 ? -24 : e - 10;  // the last place: subnormal numbers have a fixed one
+  // The exponent of the last place; subnormal numbers have a fixed one.
+  const int digits = e < -14 ? -24 : e - 10;
   const float rounded = __builtin_ldexpf(__builtin_rintf(__builtin_ldexpf(x, -digits)), digits);
   std::memcpy(&bits, &rounded, 4);
   if (std::fabs(rounded) < 0x1p-14f)
@@ -151,7 +156,8 @@ static float element(ulong descriptor, int row, int k, bool columns) {
   uint at = start + (columns ? row % 64 * size + row / 64 * leading + k % 8 * 128 + k / 8 * stride
                              : row % 8 * 128 + row / 8 * stride + k * size);
   at ^= (at >> 7 & 7) << 4;
-  extern char* g_local_base;  // descriptors hold the lowest 18 bits
+  // Descriptors hold the lowest 18 bits of the address.
+  extern char* g_local_base;
   const uintptr_t base = reinterpret_cast<uintptr_t>(g_local_base);
   uintptr_t address = (base & ~uintptr_t{0x3FFFF}) | at;
   if (address < base) address += 0x40000;
@@ -200,7 +206,8 @@ void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint col
                        uint b_columns) {
   const int depth = 32 / sizeof(OPERAND_T_HOST), lane = self().local % 32, warp = self().local / 32 % 4,
             warpgroup = self().local / 128;
-  constexpr int kPart = 4 / sizeof(OPERAND_T_HOST);  // elements in a register
+  // The number of elements in a register.
+  constexpr int kPart = 4 / sizeof(OPERAND_T_HOST);
   static float fragments[4][64][16];
   if (a) {
     g_warpgroup[warpgroup].wait();
@@ -222,8 +229,9 @@ void emulated_multiply(float* d, const uint* a, ulong a_at, ulong b_at, uint col
       }
   }
 }
-/// ldmatrix: lane l names row l % 8 of matrix l / 8 and gets of each matrix four bytes l % 4 of row l / 4, or, of elements of
-/// 16 bits, rows 2 * (l % 4) and the next of column l / 4.
+/// ldmatrix. Lane l provides the address of row l % 8 of matrix l / 8. Of each matrix it gets bytes 4 * (l % 4) to 4 *
+/// (l % 4) + 3 of row l / 4; with `columns`, rows 2 * (l % 4) and 2 * (l % 4) + 1 of column l / 4, for elements of 16
+/// bits.
 void emulated_rows(uint* x, uint row, uint columns) {
   static uint rows[16][32];
   const int warp = self().local / 32, lane = self().local % 32;
@@ -240,8 +248,10 @@ void emulated_rows(uint* x, uint row, uint columns) {
                    : bytes(i, lane / 4, lane % 4 * 4, 4);
   g_warp[warp].wait();
 }
-/// mma.sync m16n8: lane l has of A row l / 4 (x[0], x[2]) and + 8 (x[1], x[3]), four bytes l % 4 of the depth's first 16 (x[0],
-/// x[1]) and last; of B the same bytes of column l / 4; of the sums row l / 4, columns 2 * (l % 4) and the next, then row + 8.
+/// mma.sync m16n8. Lane l holds four bytes, number l % 4, of 16-byte pieces of the depth. Of A: row l / 4 in x[0] and
+/// x[2], row l / 4 + 8 in x[1] and x[3]; x[0] and x[1] are of the first 16 bytes, x[2] and x[3] of the last. Of B: the
+/// same bytes of column l / 4. Of the sums: row l / 4, columns 2 * (l % 4) and the next, then the same of row l / 4 +
+/// 8.
 void emulated_product(float* d, const uint* a, const uint* b, uint keep) {
   constexpr int kPart = 4 / sizeof(OPERAND_T_HOST), kDepth = 8 * kPart;
   static float left[16][16][16], right[16][16][8];
@@ -289,7 +299,7 @@ float log2_of(float x) { return std::log2(x); }
 void local_begins(char* p) { g_local_base = p; }
 }
 
-/// Runs call() for every work-item, one group after another.
+/// Runs call() for every work-item, one work-group after another.
 template <typename F>
 void launch(size_t x, size_t y, size_t z, size_t items, F call) {
   constexpr size_t kStack = 1 << 18;
@@ -338,7 +348,8 @@ void launch(size_t x, size_t y, size_t z, size_t items, F call) {
   for (Coroutine& c : g_coroutines) munmap(c.stack, kStack);
 }
 
-/// Numbers of few digits: their products and small sums are exact in every type, so results are compared bit by bit.
+/// Returns numbers of few digits. Their products and small sums are exact in every type, so that results are compared
+/// bit by bit.
 static std::vector<float> numbers(size_t count, uint seed) {
   std::vector<float> v(count);
   for (float& x : v) {
@@ -366,8 +377,8 @@ static std::vector<OPERAND_T_HOST> stored(const std::vector<float>& v) {
   return out;
 }
 
-/// What attention multiplies a weight by under dropout of one half: a word of Philox 4x32-10, counter = (state[1], draw), key =
-/// state[0].
+/// Returns the factor of an attention weight under dropout with probability one half: 0 or 2. It is decided by a word
+/// of Philox 4x32-10 with counter (state[1], draw) and key state[0].
 static float kept(const long* state, ulong draw, int word) {
   uint x[4] = {static_cast<uint>(state[1]), static_cast<uint>(state[1] >> 32), static_cast<uint>(draw),
                static_cast<uint>(draw >> 32)};
@@ -382,7 +393,8 @@ static float kept(const long* state, ulong draw, int word) {
   return x[word] >> 31 ? 2.0f : 0.0f;
 }
 
-/// The largest error relative to the sums' sizes; infinite for NaN. Prints the first that is not allowed.
+/// Returns the largest error relative to the magnitude of the sums, infinite for NaN, and prints the first that is not
+/// allowed.
 static double largest_error(const std::vector<float>& got, const ocl::checks::Sums& want, double allowed) {
   double worst = 0;
   for (size_t i = 0; i < want.exact.size(); ++i) {

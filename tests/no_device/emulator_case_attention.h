@@ -1,10 +1,7 @@
-// tests/no_device/emulator_case_attention.h: emulated attention_warpgroup or attention_warp, queries behind each other in
-// memory as [b, l, h, d]. Arguments: batch heads, heads of q per head of k, queries keys offset.
-#if MASK == 1
-using Mask = unsigned char;
-#elif MASK == 3
-using Mask = float;
-#endif
+// tests/no_device/emulator_case_attention.h: emulates attention_warpgroup or attention_warp, with operands [b, l, h, d]
+// in memory. Arguments: batch, heads, heads of q per head of k, queries, keys, offset.
+#include "emulator_attention.h"
+
 extern "C" void k(OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong,
 #ifdef MASK
                   Mask*, ulong,
@@ -29,20 +26,15 @@ int run_case(int, char** argv) {
              v = numbers(offset + batch * keys * v_row, 3);
   auto qs = stored(q), ks = stored(k_), vs = stored(v);
   const size_t rows = static_cast<size_t>(batch) * heads * queries;
-  std::vector<long> state = {0x123456789ABCDEFl, 0x7000000012l};
   std::vector<float> y(rows * (WIDTH + 2), -1e30f);
-#ifdef MASK
-  std::vector<Mask> mask(static_cast<size_t>(heads) * queries * keys);
-  const auto added = numbers(mask.size(), 4);
-  for (size_t i = 0; i < mask.size(); ++i) mask[i] = MASK == 1 ? added[i] > -0.5f : added[i];
-#endif
+  MaskAndDropout extra(heads, queries, keys);
   launch((queries + TILE_M - 1) / TILE_M, heads, batch, GROUP_ITEMS, [&] {
     k(qs.data(), offset, ks.data(), offset, vs.data(), offset,
 #ifdef MASK
-      mask.data(), 0,
+      extra.mask.data(), 0,
 #endif
 #ifdef DROPOUT
-      state.data(), 0,
+      extra.state.data(), 0,
 #endif
       heads, group, queries, keys, queries * q_row, padded(DEPTH), q_row, keys * k_row, padded(DEPTH), k_row, keys * v_row,
       padded(WIDTH), v_row,
@@ -52,27 +44,14 @@ int run_case(int, char** argv) {
       y.data(), 0);
   });
   const ocl::checks::Attention shape{batch, heads, group, queries, keys, DEPTH, WIDTH, 0.125, CAUSAL};
-  // Rows [b, l, h, d] by the index of a query or key [b, h, l].
+  // Maps the index of a query or key in [b, h, l] to its row in [b, l, h, d].
   const auto rows_of = [](const std::vector<float>& x, ulong offset, int length, int heads, long size) {
     return [=, &x](size_t r) {
       return &x[offset + (r / length / heads * length + r % length) * heads * size + r / length % heads * size];
     };
   };
-  const auto bias = [&](int h, int i, int j) {
-#ifdef MASK
-    const Mask m = mask[(static_cast<size_t>(h) * queries + i) * keys + j];
-    return MASK == 1 ? (m ? 0.0 : -HUGE_VAL) : static_cast<double>(m);
-#else
-    return 0.0;
-#endif
-  };
-  const auto factor = [&](size_t row, int j) {
-#ifdef DROPOUT
-    return static_cast<double>(kept(state.data(), row * ((keys + 3) / 4) + j / 4, j % 4));
-#else
-    return 1.0;
-#endif
-  };
+  const auto bias = [&](int head, int i, int j) { return extra.bias(head, i, j); };
+  const auto factor = [&](size_t row, int j) { return extra.factor(row, j); };
   const ocl::checks::Sums want = ocl::checks::attention(
       shape, ocl::checks::AttentionOperands{rows_of(q, offset, queries, heads, padded(DEPTH)),
                                             rows_of(k_, offset, keys, k_heads, padded(DEPTH)),

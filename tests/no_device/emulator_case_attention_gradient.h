@@ -1,10 +1,7 @@
-// tests/no_device/emulator_case_attention_gradient.h: emulated attention_gradient_warpgroup or attention_gradient_warp, queries
-// behind each other in memory as [b, l, h, d]. Arguments: as in emulator_case_attention.h.
-#if MASK == 1
-using Mask = unsigned char;
-#elif MASK == 3
-using Mask = float;
-#endif
+// tests/no_device/emulator_case_attention_gradient.h: emulates attention_gradient_warpgroup or attention_gradient_warp,
+// with operands [b, l, h, d] in memory. Arguments: as in emulator_case_attention.h.
+#include "emulator_attention.h"
+
 extern "C" void k(OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, float*, ulong,
                   float*, ulong,
 #ifdef MASK
@@ -20,7 +17,7 @@ extern "C" void k(OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, OPERAND_T_HOST
 #endif
                   float*, ulong);
 
-/// [b, l, h, d], rows filled up to a multiple of 8.
+/// An operand [b, l, h, d], whose rows are padded to a multiple of 8 elements.
 struct Operand {
   Operand(int batch, int length, int heads, int depth, ulong offset, uint seed)
       : length(length),
@@ -30,11 +27,12 @@ struct Operand {
         depth(depth),
         values(numbers(offset + static_cast<size_t>(batch) * length * heads * size, seed)) {
 #if TERMS == 3
-    for (float& x : values) x *= 1.2345678f;  // has a low part
+    // The low part of each value is then not 0.
+    for (float& x : values) x *= 1.2345678f;
 #endif
     memory = stored(values);
   }
-  /// Of a query or key [b, h, l].
+  /// Returns the row of a query or key, given its index in [b, h, l].
   const float* row(size_t r) const {
     return &values[offset + ((r / length / heads * length + r % length) * heads + r / length % heads) * size];
   }
@@ -55,33 +53,19 @@ int run_case(int, char** argv) {
   Operand q(batch, queries, heads, DEPTH, offset, 1), dout(batch, queries, heads, DEPTH2, offset, 5);
   Operand key(batch, keys, k_heads, DEPTH, offset, 2), value(batch, keys, k_heads, DEPTH2, offset, 3);
   const size_t rows = static_cast<size_t>(batch) * heads * queries;
+  MaskAndDropout extra(heads, queries, keys);
 #ifdef MASK
-  std::vector<Mask> mask(static_cast<size_t>(heads) * queries * keys);
-  const auto added = numbers(mask.size(), 4);
-  for (size_t i = 0; i < mask.size(); ++i) mask[i] = MASK == 1 ? added[i] > -0.5f : added[i];
-  for (int j = 0; j < keys; ++j) mask[keys + j] = MASK == 1 ? 0 : mask[keys + j];  // a query that sees nothing
+  // The second query has no visible key.
+  for (int j = 0; j < keys; ++j) extra.mask[keys + j] = MASK == 1 ? 0 : extra.mask[keys + j];
 #endif
-  std::vector<long> state = {0x123456789ABCDEFl, 0x7000000012l};
-  const auto bias = [&](int h, int i, int j) {
-#ifdef MASK
-    const Mask m = mask[(static_cast<size_t>(h) * queries + i) * keys + j];
-    return MASK == 1 ? (m ? 0.0 : -HUGE_VAL) : static_cast<double>(m);
-#else
-    return 0.0;
-#endif
-  };
-  const auto factor = [&](size_t row, int j) {
-#ifdef DROPOUT
-    return static_cast<double>(kept(state.data(), row * ((keys + 3) / 4) + j / 4, j % 4));
-#else
-    return 1.0;
-#endif
-  };
+  const auto bias = [&](int head, int i, int j) { return extra.bias(head, i, j); };
+  const auto factor = [&](size_t row, int j) { return extra.factor(row, j); };
   const auto rows_of = [](const Operand& x) { return [&x](size_t r) { return x.row(r); }; };
   const ocl::checks::Attention shape{batch, heads, group, queries, keys, DEPTH, DEPTH2, 0.125, CAUSAL};
   auto gradients = ocl::checks::attention_gradients(
       shape, ocl::checks::AttentionOperands{rows_of(q), rows_of(key), rows_of(value), rows_of(dout), bias, factor}, true);
-  ocl::checks::Sums want = PASS == 1 ? gradients.q : gradients.k;  // of queries, or of keys, then values
+  // The gradients of the queries, or those of the keys followed by those of the values.
+  ocl::checks::Sums want = PASS == 1 ? gradients.q : gradients.k;
   if (PASS == 2) want.append(gradients.v);
   std::vector<float> sums = gradients.largest, delta = gradients.deltas;
   sums.insert(sums.end(), gradients.totals.begin(), gradients.totals.end());
@@ -93,10 +77,10 @@ int run_case(int, char** argv) {
     k(a.memory.data(), offset, other.memory.data(), offset, a2.memory.data(), offset, other2.memory.data(), offset, sums.data(),
       0, delta.data(), 0,
 #ifdef MASK
-      mask.data(), 0,
+      extra.mask.data(), 0,
 #endif
 #ifdef DROPOUT
-      state.data(), 0,
+      extra.state.data(), 0,
 #endif
       heads, group, queries, keys, a.batch_stride(), a.size, a.row_stride(), other.batch_stride(), other.size,
       other.row_stride(), a2.batch_stride(), a2.size, a2.row_stride(), other2.batch_stride(), other2.size, other2.row_stride(),

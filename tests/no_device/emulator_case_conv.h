@@ -1,8 +1,7 @@
-// tests/no_device/emulator_case_conv.h: emulated convolutions on tensor cores, and their gradients; all tensors
-// channels-last.
-// Arguments: batch C K H W R S stride padding dilation groups, with STATISTICS slices and work-groups; C and K are per group.
-// BIAS, with STATISTICS, and B_PACKED: as of the kernels.
-// WEIGHT, DATA_GRADIENT: which of the three.
+// tests/no_device/emulator_case_conv.h: emulates convolutions on tensor cores, and their gradients; tensors are channels-last.
+// Arguments: batch C K H W R S stride padding dilation groups; with STATISTICS also slices and work-groups. C and K are per
+// group of the convolution. BIAS, STATISTICS and B_PACKED are the macros of the kernels.
+// WEIGHT and DATA_GRADIENT select a gradient; without them the forward convolution runs.
 #ifdef WEIGHT
 extern "C" void k(OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, int, int, int, int, int, int, int, int, int, int, int, int,
                   int, int, int, int, long, int, int, int, long, int, int, int, float*, ulong);
@@ -15,9 +14,10 @@ extern "C" void k(OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, int, int, int,
 extern "C" void k(OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, BIAS_TYPES int, int, int, int, int, int, int, int, int, int,
                   int, int, int, int, int, long, int, int, int, int, float*, ulong);
 
-/// How many statistics are wrong. Slice i has tiles i, i + slices, ...
+/// Returns how many statistics are wrong. Slice i covers the tiles i, i + slices and so on.
 static long wrong_statistics(ocl::checks::Sums values, const float* got, size_t channels, size_t slices) {
-#if HALVES_HOST  // as the kernel stores them
+// The values are rounded to halves, as the kernel stores them.
+#if HALVES_HOST
   for (double& x : values.exact) {
     const uint16_t bits = narrow(static_cast<float>(x));
     x = widen(reinterpret_cast<const char*>(&bits));
@@ -55,9 +55,9 @@ extern "C" void k(OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, int, int, int,
 #else
 #define TERMS_HOST 3
 #endif
-/// The second operand: filters [groups * wide][deep]. With B_PACKED it is packed: for each group blocks of 64 filters and 128
-/// bytes of the depth, whose lines of 8 chunks are permuted as kernels/pack/group.cl does. Floats have two blocks, high and
-/// low.
+/// Returns the second operand: filters [groups * wide][deep]. With B_PACKED it is packed: for each group, blocks of 64
+/// filters by 128 bytes of the depth, whose lines of 8 chunks are permuted as kernels/pack/group.cl does. Floats have
+/// two blocks, the high and the low parts.
 static std::vector<char> filters_of(const std::vector<float>& w, int groups, int wide, int deep) {
   const auto elements = stored(w);
   const auto* bytes = reinterpret_cast<const char*>(elements.data());
@@ -91,10 +91,11 @@ static std::vector<char> filters_of(const std::vector<float>& w, int groups, int
 
 static OPERAND_T_HOST* filters_at(std::vector<char>& bytes) { return reinterpret_cast<OPERAND_T_HOST*>(bytes.data()); }
 
-/// Sizes from the command line, and random tensors: x [batch][H][W][GC], w [GK][R][S][C], dy [batch][P][Q][GK].
+/// The sizes from the command line, and random tensors: x [batch][H][W][GC], w [GK][R][S][C], dy [batch][P][Q][GK].
 struct Case {
   ocl::checks::Convolution shape;
-  int P, Q, GC, GK;  // size of dy; channels and filters of all groups
+  // P and Q are the size of dy; GC and GK the channels and filters of all groups.
+  int P, Q, GC, GK;
   std::vector<float> x, w, dy;
 
   explicit Case(char** argv) {
@@ -113,7 +114,7 @@ struct Case {
 static size_t tiles(long n, int of) { return static_cast<size_t>((n + of - 1) / of); }
 
 #ifdef WEIGHT
-/// The kernel's result; `want` gets the reference.
+/// Returns the kernel's result; `want` gets the reference.
 static std::vector<float> computed(Case& c, ocl::checks::Sums& want) {
   const ocl::checks::Convolution& s = c.shape;
   const int batch = s.batch, C = s.C, K = s.K, H = s.H, W = s.W, R = s.R, S = s.S;
@@ -132,14 +133,15 @@ static std::vector<float> computed(Case& c, ocl::checks::Sums& want) {
   return got;
 }
 #elif DATA_GRADIENT
-/// The kernel's result; `want` gets the reference.
+/// Returns the kernel's result; `want` gets the reference.
 static std::vector<float> computed(Case& c, ocl::checks::Sums& want) {
   const ocl::checks::Convolution& s = c.shape;
   const int batch = s.batch, C = s.C, K = s.K, H = s.H, W = s.W, R = s.R, S = s.S;
   const int stride = s.stride, pad = s.pad, dilation = s.dilation, groups = s.groups;
   const int GK = c.GK, P = c.P, Q = c.Q;
   want = ocl::checks::convolution_data_gradient(c.shape, c.w, c.dy);
-  const std::vector<float> turned = ocl::checks::turned_filters(c.shape, c.w);  // [GC][R][S][K]
+  // [GC][R][S][K]
+  const std::vector<float> turned = ocl::checks::turned_filters(c.shape, c.w);
   auto a = stored(c.dy);
   auto b = filters_of(turned, groups, C, R * S * K);
   std::vector<float> got(c.x.size(), -1e30f);
@@ -161,21 +163,22 @@ static std::vector<float> computed(Case& c, ocl::checks::Sums& want) {
 #else
 #define SLICES_ARGUMENT
 #endif
-/// The kernel's result, with `slices` of statistics behind it; `want` gets the reference without them. all: work-groups, if
-/// there are statistics.
+/// Returns the kernel's result, followed by `slices` slices of statistics; `want` gets the reference without them.
+/// `all` is the number of work-groups if there are statistics.
 static std::vector<float> computed(Case& c, ocl::checks::Sums& want, int slices, size_t all) {
   const ocl::checks::Convolution& s = c.shape;
   const int batch = s.batch, C = s.C, K = s.K, H = s.H, W = s.W, R = s.R, S = s.S;
   const int stride = s.stride, pad = s.pad, dilation = s.dilation, groups = s.groups;
   const int GC = c.GC, GK = c.GK;
 #if STATISTICS
-  // A mean that is large beside the spread, where no tap lies outside.
+  // Makes the mean large compared with the spread where no filter element lies outside the image.
   for (size_t i = 0; i < c.x.size(); i += static_cast<size_t>(C)) c.x[i] = 64;
   for (size_t j = 0; j < c.w.size(); j += static_cast<size_t>(C)) c.w[j] = 16;
 #elif defined(WARP_M)
   all = tiles(static_cast<long>(batch) * c.P * c.Q, TILE_M) * tiles(K, TILE_N);
 #else
-  all = 1;  // takes every tile
+  // One work-group computes every tile.
+  all = 1;
 #endif
   want = ocl::checks::convolution(c.shape, c.x, c.w);
   auto a = stored(c.x);

@@ -1,5 +1,5 @@
-// tests/no_device/emulator_case_gemm.h: emulated gemm_warpgroup or gemm_warp: batch 2, sizes from the command line, both
-// operands by strides. Arguments: M N K padding offset groups.
+// tests/no_device/emulator_case_gemm.h: emulates gemm_warpgroup or gemm_warp, with batch 2 and both operands given by
+// strides. Arguments: M N K padding offset groups.
 extern "C" void k(OPERAND_T_HOST*, ulong, OPERAND_T_HOST*, ulong, int, int, int, int, long, long, long, long, long, long, long,
                   long, float*, ulong);
 
@@ -15,11 +15,13 @@ int run_case(int, char** argv) {
   double tolerance = 0;
 #if defined(WARP_M)
   const int tiles = (M + TILE_M - 1) / TILE_M * ((N + TILE_N - 1) / TILE_N);
-  if (groups != 0) return 2;  // one for each tile
+  // There is one work-group for each tile.
+  if (groups != 0) return 2;
 #else
   const int tiles = groups;
 #endif
-#if defined(DIGITS)  // as many as a float has: what is below TF32 counts
+// The values have as many digits as a float, so that what TF32 cuts off counts.
+#if defined(DIGITS)
   for (std::vector<float>* v : {&a, &b})
     for (size_t i = 0; i < v->size(); ++i) (*v)[i] += static_cast<float>(i * 2654435761u % 65536) / 65536;
   tolerance = 1e-6;

@@ -1,18 +1,20 @@
-// tests/no_device/emulator_case_packed.h: emulated gemm_packed_warpgroup of operands that pack_group packed: batch 2, sizes
-// from the command line, both operands by strides. Arguments: M N K padding offset groups shared (whether all products have the
-// same B).
+// tests/no_device/emulator_case_packed.h: emulates gemm_packed_warpgroup on operands that pack_group packed, with batch
+// 2 and both operands given by strides. Arguments: M N K padding offset groups shared (1 if all products have the same
+// B).
 using Pack = void(OPERAND_T_HOST*, ulong, int, int, int, long, long, long, long, float*, ulong);
 extern "C" Pack pack_a, pack_b;
 extern "C" void k(float*, ulong, float*, ulong, int, int, int, long, long, float*, ulong);
 
-/// Matrices [count][width][depth] by strides, `offset` elements into a buffer.
+/// Matrices [count][width][depth] given by strides, which begin `offset` elements into a buffer.
 struct Matrices {
   int count, width, depth;
   ulong offset;
-  long size, along_width, along_depth;  // strides in elements
+  // Strides in elements.
+  long size, along_width, along_depth;
 };
 
-/// The blocks of the matrices in x, behind `front` floats: `pieces` (high and low, or one) for each.
+/// Returns the packed blocks of the matrices in x, preceded by `front` floats. `pieces` is the number of blocks per
+/// tile: 2 for high and low parts, else 1.
 static std::vector<float> packed(Pack* pack, std::vector<OPERAND_T_HOST>& x, const Matrices& m, int pieces, ulong front) {
   const int step = 128 / sizeof(OPERAND_T_HOST), steps = (m.depth + step - 1) / step, panels = (m.width + 63) / 64;
   std::vector<float> blocks(front + static_cast<size_t>(m.count) * panels * steps * pieces * 2048 + 64, NAN);
@@ -23,7 +25,7 @@ static std::vector<float> packed(Pack* pack, std::vector<OPERAND_T_HOST>& x, con
   return blocks;
 }
 
-/// With fp32, each value has a small term that TF32 alone would lose.
+/// Returns values. With fp32, each has a small term that TF32 alone would lose.
 static std::vector<float> values(size_t count, uint seed) {
   std::vector<float> v = numbers(count, seed);
 #if TERMS == 3
@@ -59,7 +61,8 @@ int run_case(int, char** argv) {
   const ocl::checks::Sums want = ocl::checks::matrix_products(
       batch, M, N, K, [&](int i, int m, int d) { return a[offset + i * a_size + m * a_row + d * a_col]; },
       [&](int i, int d, int n) { return b[offset + (shared ? 0 : i) * b_size + d * b_row + n * b_col]; });
-  const double allowed = TERMS == 3 ? 3e-5 : 0;  // exact but for the products of low parts, which are left out
+  // Results are exact except for the products of low parts, which the kernel leaves out.
+  const double allowed = TERMS == 3 ? 3e-5 : 0;
   long wrong = 0;
   for (size_t at = 0; at < c.size(); ++at)
     if (!(std::fabs(c[at] - want.exact[at]) <= allowed) && wrong++ < 5)

@@ -1,5 +1,6 @@
-# tests/no_device/scheduling.py: fixed capabilities, and a torch.compile backend that collects lowered graphs.
-"""What test_schedule and test_golden share. No device: graphs are traced on CPU tensors and rendered for these caps."""
+# tests/no_device/scheduling.py: fixed device capabilities, and a torch.compile backend that collects lowered graphs.
+"""test_schedule and test_golden share them. No device is needed: graphs are traced on CPU tensors and rendered for
+these capabilities."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ CAPS["warp"] = CAPS["gpu"] | {"units": 132, "kept_output_bytes": 0, "kernels": "
 
 
 def render(graph: ir.Graph, caps: str, fuse: bool = True) -> dict[str, Any]:
-    """Schedule and kernels; the passes verify the graph in between."""
+    """Returns the schedule and the kernels of a graph. Every pass verifies the graph."""
     rendered: dict[str, Any] = _C.exec.render(graph, CAPS[caps], fuse)
     return rendered
 
@@ -47,7 +48,7 @@ def launch_order(rendered: dict[str, Any]) -> list[int]:
 
 @dataclass
 class Seen:
-    """A lowered graph with the arguments of its first call, which are copies."""
+    """A lowered graph, and copies of the arguments of its first call."""
 
     kind: str
     graph: ir.Graph
@@ -56,7 +57,7 @@ class Seen:
 
 
 def copied(args: list[Any]) -> list[Any]:
-    """Copies with the same strides."""
+    """Returns copies with the same strides."""
 
     def copy(x: Any) -> Any:
         if not isinstance(x, torch.Tensor):
@@ -68,7 +69,7 @@ def copied(args: list[Any]) -> list[Any]:
 
 
 class _Plan:
-    """Runs the unscheduled graph and keeps what it was called with."""
+    """Runs the unscheduled graph and keeps the arguments of its first call."""
 
     def __init__(self, kind: str, graph: ir.Graph, calls: Calls, seen: list[Seen]) -> None:
         self.kind, self.graph, self.calls, self.seen, self.called = kind, graph, calls, seen, False
@@ -81,7 +82,7 @@ class _Plan:
 
 
 def collecting(function: Callable[..., Any], seen: list[Seen], **settings: Any) -> Callable[..., Any]:
-    """`function` compiled so that every graph it runs is in `seen`, with its arguments."""
+    """Compiles `function` so that every graph it runs is appended to `seen`, with its arguments."""
 
     def compiler(kind: str, gm: torch.fx.GraphModule, _: Any) -> Any:
         lowered = lower_module(gm)

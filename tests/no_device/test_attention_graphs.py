@@ -1,4 +1,4 @@
-# tests/no_device/test_attention_graphs.py: Attention nodes without a device: their text, their rules, what they are found in.
+# tests/no_device/test_attention_graphs.py: Attention nodes without a device: their text, their rules, what they replace.
 from __future__ import annotations
 
 import math
@@ -15,7 +15,7 @@ Tensor = torch.Tensor
 
 
 def attentions(function: Any, *tensors: Tensor) -> list[Any]:
-    """The Attention nodes of the graphs that a function becomes, forward and backward."""
+    """Returns the Attention nodes of a function's graphs, forward and backward."""
     graphs: list[ir.Graph] = []
     leaves = [x.clone().requires_grad_() for x in tensors]
     out = compiled(function, graphs, dynamic=False)(*leaves)
@@ -47,7 +47,7 @@ def test_written_out_attention_becomes_attention_nodes() -> None:
         ir.AttentionKind.kKeyValue,
     ]
     assert all(n.attention.masked for n in nodes)
-    # Scores under the mask are constants: a row that sees nothing sends nothing back to queries and keys.
+    # Masked scores are constants: a row without visible keys sends no gradient back to queries and keys.
     assert [n.attention.nan_rows for n in nodes] == [True, False, False]
     assert nodes[0].attention.scale == pytest.approx(8**-0.5)
 

@@ -1,4 +1,4 @@
-# tests/no_device/test_bench.py: what bench makes of rows: ratios, means, merges, files, the work of a network.
+# tests/no_device/test_bench.py: how bench processes rows: ratios, means, merges, files, the operations of a network.
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-# tests/no_device/test_choices.py: choices of kernel variants without a device: what is on offer, followed, passed over.
+# tests/no_device/test_choices.py: choices of kernel variants without a device: which are offered, followed, skipped.
 from __future__ import annotations
 
 from typing import Any
@@ -40,7 +40,7 @@ def the_case(graph: ir.Graph, caps: dict[str, Any]) -> Any:
 
 
 def launched(rendered: dict[str, Any]) -> str:
-    """Kernels and schedule, whether measured or not."""
+    """Returns kernels and schedule as text, without the information whether a choice was measured."""
     kernels = [(k["text"], k["groups"], k["local"]) for k in rendered["kernels"]]
     return str(kernels) + rendered["schedule"].replace(", measured", "")
 
@@ -66,7 +66,7 @@ def test_each_candidate_can_be_followed(case, caps):
 
 
 def test_there_are_variants_to_measure():
-    """At least two for each kind where the kernels come in sizes."""
+    """Each kind has at least two variants if its kernels come in several sizes."""
     for caps in ("cpu16", "gpu"):
         for case in CASES:
             candidates = the_case(graph_of(case), CAPS[caps])[2]
@@ -86,7 +86,7 @@ def test_choices_that_are_not_on_offer_change_nothing(choice):
 @pytest.mark.parametrize("caps", ["cpu16", "gpu"])
 @pytest.mark.parametrize("case", CASES)
 def test_disabled_choices_are_passed_over(case, caps):
-    """By another variant of the template, then by another template."""
+    """A disabled choice is replaced by another variant of the template, then by another template."""
     graph = graph_of(case)
     problem, _, candidates = the_case(graph, CAPS[caps])
     texts = [choice for choice, _ in candidates]

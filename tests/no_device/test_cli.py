@@ -1,4 +1,4 @@
-# tests/no_device/test_cli.py: the command line without a device: help, wrong use, full disks, closed pipes, programs that fail.
+# tests/no_device/test_cli.py: the command line without a device: help, wrong use, full disks, closed pipes, failing programs.
 from __future__ import annotations
 
 import json
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path):
-    """Commands look after this one."""
+    """Gives the commands an empty cache."""
     with config.override(cache_dir=str(tmp_path / "cache")):
         config.configure_core()
         yield
@@ -31,7 +31,7 @@ def own_cache(tmp_path):
 
 @pytest.fixture
 def run(capsys):
-    """(status, stdout, stderr) of a command in this process."""
+    """Runs a command in this process; returns (status, stdout, stderr)."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
         capsys.readouterr()
@@ -50,7 +50,7 @@ def is_one_line(text: str) -> bool:
 
 @pytest.mark.parametrize("names, command", page.commands(), ids=[" ".join(names) for names, _ in page.commands()])
 def test_help(names, command, run):
-    """Every command says what it does, what each option means, and shows examples that it accepts."""
+    """Every command's help says what it does, what each option means, and shows examples that the command accepts."""
     status, out, err = run(*names, "--help")
     assert status == 0 and not err
     assert command.help and all(option.help for option in command.params if isinstance(option, click.Option))
@@ -67,7 +67,7 @@ def test_help(names, command, run):
 
 
 def first_target(words, names, command):
-    """Where the words of a user's own program begin."""
+    """Returns the position at which the words of a user's own program begin."""
     if not command.context_settings.get("allow_interspersed_args", True):
         return next((i for i, word in enumerate(words) if i >= len(names) and not word.startswith("-")), len(words))
     return len(words)
@@ -122,7 +122,8 @@ def test_wrong_use(arguments, says, run, monkeypatch):
     monkeypatch.setattr(parts, "require_device", lambda: None)
     status, out, err = run(*arguments)
     assert status == 2 and not out
-    if arguments in (["cache"], ["bench"]):  # click answers with the whole help
+    # click prints the whole help for these.
+    if arguments in (["cache"], ["bench"]):
         return
     assert is_one_line(err) and says in err and "--help`" in err, err
 
@@ -138,7 +139,7 @@ raise Wrapper("backend raised:")
 
 @pytest.fixture
 def program(tmp_path, monkeypatch):
-    """Runs a target of tools/script.py made of a text."""
+    """Runs a target of tools/script.py that is made from a text."""
     monkeypatch.chdir(tmp_path)
 
     def run(text: str, function: str = "") -> object:
@@ -237,7 +238,7 @@ def test_a_closed_pipe(arguments, monkeypatch, capsys):
 
 
 def test_a_process_ends_with_the_status():
-    """What the interpreter does when it ends adds nothing to what main() said."""
+    """The end of the interpreter adds nothing to the status and output of main()."""
     command = f"{sys.executable} -m torch_ocl_compile cache stats"
     environment = dict(os.environ, PYTHONPATH=str(ROOT))
     full = subprocess.run(["sh", "-c", f"{command} > /dev/full"], capture_output=True, text=True, env=environment)
@@ -306,4 +307,4 @@ def test_the_script_and_what_it_needs_are_installed():
     project = (ROOT / "pyproject.toml").read_text()
     assert re.search(r'^\[project\.scripts\]\ntorch-ocl = "torch_ocl_compile\.cli:main"$', project, re.M)
     dependencies = re.search(r"^dependencies = \[(.*?)\]", project, re.M | re.S)
-    assert {"torch", "click", "rich", "platformdirs"} == set(re.findall(r'"([a-z]+)', dependencies[1]))
+    assert {"click", "rich", "platformdirs"} == set(re.findall(r'"([a-z]+)', dependencies[1]))

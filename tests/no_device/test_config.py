@@ -1,4 +1,4 @@
-# tests/no_device/test_config.py: the registry of options: parsing, precedence, errors, and its page in docs/.
+# tests/no_device/test_config.py: the registry of options: parsing, precedence, errors, and the page in docs/.
 from pathlib import Path
 
 import pytest
@@ -74,7 +74,7 @@ def test_an_option_that_comes_too_late_keeps_its_value():
     with pytest.raises(ConfigError):
         config.set("autoload", "never" if before != "never" else "always")
     assert config.get("autoload") == before
-    config.set("autoload", before)  # what is in force is no change
+    config.set("autoload", before)  # Setting the value that is already in force is allowed.
 
 
 def test_those_who_follow_an_option_are_told(monkeypatch):

@@ -1,4 +1,4 @@
-# tests/no_device/test_cuda_names.py: torch.ocl has the public names of torch.cuda, or a reason for each that it lacks.
+# tests/no_device/test_cuda_names.py: torch.ocl has the public names of torch.cuda, or a reason for each that is missing.
 from types import ModuleType
 
 import pytest
@@ -56,7 +56,7 @@ MISSING = {
 
 
 def public_names(module):
-    """What a user may mean: no module of Python, and nothing from typing or functools."""
+    """Returns the names that a user may mean: no modules of Python, and nothing from typing or functools."""
     foreign = {"typing", "functools", "collections.abc", "builtins"}
     for name in dir(module):
         value = getattr(module, name, None)
@@ -68,19 +68,21 @@ def public_names(module):
 @pytest.mark.parametrize("part", ["cuda", "cuda.memory"])
 def test_every_name_is_there_or_has_a_reason(part):
     theirs = torch.cuda if part == "cuda" else torch.cuda.memory
-    names = set(public_names(theirs)) - {"TYPE_CHECKING", "deprecated", "signature"}  # imported from Python's library
+    # These are imported from Python's standard library.
+    names = set(public_names(theirs)) - {"TYPE_CHECKING", "deprecated", "signature"}
     unexplained = sorted(name for name in names if not hasattr(torch.ocl, name) and name not in MISSING)
     assert not unexplained, f"torch.ocl lacks names of torch.{part}: add them, or a reason: {unexplained}"
 
 
 def test_memory_has_what_it_promises():
     assert all(getattr(torch.ocl, name) is getattr(torch.ocl.memory, name) for name in torch.ocl.memory.__all__)
-    needed = {"_record_memory_history", "_snapshot", "_dump_snapshot"}  # PyTorch's guides use these
+    # PyTorch's guides use these names.
+    needed = {"_record_memory_history", "_snapshot", "_dump_snapshot"}
     assert needed <= set(dir(torch.ocl.memory)) & set(dir(torch.cuda.memory))
 
 
 def test_no_reason_is_left_over():
-    """Names that this torch has: older and newer ones have fewer or more."""
+    """The names are those of this torch; other versions have fewer or more."""
     found = sorted(name for name in MISSING if hasattr(torch.ocl, name))
     assert not found, f"torch.ocl has these: remove their reasons: {found}"
     if torch.__version__.startswith("2.13."):

@@ -1,6 +1,8 @@
 # tests/no_device/test_device_check.py: correct kernels pass the device's check, with their instructions in software.
-"""The products, attentions and convolutions with statistics that csrc/checks computes before a plan relies on tensor cores, with their
-own arguments and results."""
+"""csrc/checks computes products, attentions and convolutions with statistics before a plan relies on tensor cores.
+
+These run here with the arguments and the expected results of csrc/checks.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(CLANG is None, reason="needs clang, which compiles OpenCL C for the host"),
     pytest.mark.sampled(every=2, first=True),
 ]
-GUARD = 64  # floats in front of the results
+GUARD = 64  # The number of floats in front of the results.
 
 CASE = """#include <string>
 static std::vector<char> file(const std::string& name) {
@@ -46,7 +48,8 @@ int run_case(int, char** argv) {
 }
 """
 TYPES = {"fp32": "TERMS=3", "tf32": "TERMS=1", "bf16": "IN_BF16=1", "fp16": "IN_HALF=1"}
-CASES = {  # kernel -> type -> which of its cases
+# Kernel -> type -> which of its cases run.
+CASES = {
     "gemm_warp": {"fp32": (0, 3), "tf32": (7,)},
     "conv_warp": {"fp32": (1,), "bf16": (2,), "fp16": (3,)},
     "conv_weight_warp": {"bf16": (0, 1), "fp16": (2,)},

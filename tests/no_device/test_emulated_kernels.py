@@ -1,7 +1,9 @@
-# tests/no_device/test_emulated_kernels.py: the kernels on tensor cores, with the instructions in software, bit by bit, at edge sizes.
-"""Calls (*_emulator.cl) replace the tensor core instructions in a kernel's text. clang builds the text as a program of the host, where
-coroutines are work-items (emulator.cpp). This checks, without a device, the order in which elements are staged, the pipeline, and sizes
-that are no multiple of a tile."""
+# tests/no_device/test_emulated_kernels.py: the kernels on tensor cores at edge sizes, with the instructions in software, bit by bit.
+"""Function calls (*_emulator.cl) replace the tensor core instructions in a kernel's text.
+
+clang builds the text as a program of the host, where coroutines are work-items (emulator.cpp). So the order in which
+elements are staged, the pipeline, and sizes that are no multiple of a tile are checked without a device.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ pytestmark = [
     pytest.mark.sampled(every=2, first=True),
 ]
 
-GEMMS = [  # tile, operands' types, K contiguous in A and B, (M, N, K, strides padded to, offset, groups)
+# (tile, types of the operands, K contiguous in A and B, (M, N, K, padded stride, offset, groups))
+GEMMS = [
     ("128x128", "IN_BF16", 1, 1, (130, 129, 200, 8, 0, 2)), ("128x128", "IN_BF16", 0, 0, (137, 136, 65, 8, 8, 4)),
     ("64x64", "IN_HALF", 1, 0, (70, 72, 500, 8, 0, 1)), ("64x128", "IN_BF16", 0, 1, (65, 130, 64, 8, 0, 3)),
     ("128x64", "IN_HALF", 1, 1, (100, 60, 9, 8, 0, 1)), ("128x256", "IN_BF16", 1, 0, (64, 300, 130, 8, 0, 2)),
@@ -36,7 +39,9 @@ GEMMS = [  # tile, operands' types, K contiguous in A and B, (M, N, K, strides p
     ("64x64", "", 1, 0, (66, 68, 100, 4, 0, 2)), ("128x128", "", 0, 1, (132, 129, 36, 4, 0, 2)), ("64x64", "", 1, 1, (66, 65, 33, 0, 1, 2)),
     ("64x128", "TERMS=1", 0, 0, (66, 65, 33, 0, 1, 2)),
 ]  # fmt: skip
-PACKED = [  # tile, operands' types, contiguous dimension of A and B (1: K, 0: other, 2: none), (M, N, K, padding, offset, groups, B shared)
+# (tile, types of the operands, contiguous dimension of A and B (1: K, 0: other, 2: none), (M, N, K, padding, offset,
+# groups, B shared))
+PACKED = [
     ("128x128", "TERMS=3", 1, 0, (130, 129, 100, 4, 0, 2, 0)), ("128x128", "TERMS=3", 0, 1, (200, 132, 33, 4, 4, 3, 1)),
     ("64x64", "TERMS=3", 2, 2, (66, 65, 77, 0, 1, 2, 0)), ("128x64", "TERMS=3", 1, 1, (64, 60, 129, 4, 0, 1, 1)),
     ("128x256", "TERMS=1", 1, 0, (130, 260, 100, 4, 0, 2, 0)), ("128x128", "TERMS=1", 0, 1, (70, 132, 33, 0, 3, 1, 1)),
@@ -45,11 +50,13 @@ PACKED = [  # tile, operands' types, contiguous dimension of A and B (1: K, 0: o
     ("128x256", "IN_BF16", 1, 0, (200, 300, 130, 8, 0, 2, 0)), ("128x128", "IN_HALF", 0, 1, (65, 130, 64, 0, 3, 3, 0)),
     ("128x128", "IN_BF16", 2, 2, (66, 65, 77, 0, 5, 2, 1)),
 ]  # fmt: skip
-CONVOLUTIONS = [  # batch, C, K, H, W, R, S, stride, padding, dilation, groups
+# (batch, C, K, H, W, R, S, stride, padding, dilation, groups)
+CONVOLUTIONS = [
     (2, 16, 72, 9, 7, 3, 3, 1, 1, 1, 1), (1, 8, 24, 11, 13, 5, 3, 2, 2, 1, 1), (2, 24, 32, 8, 8, 3, 3, 3, 1, 2, 2),
     (2, 72, 64, 6, 6, 1, 1, 2, 0, 1, 1),
 ]  # fmt: skip
-PACKED_FILTERS = [  # tile, operands' types, which, the convolution as above
+# (tile, types of the operands, kind, the convolution as above)
+PACKED_FILTERS = [
     ("128x64", "", "forward", (2, 16, 72, 9, 7, 3, 3, 1, 1, 1, 1)), ("64x64", "", "data", (2, 24, 32, 8, 8, 3, 3, 3, 1, 2, 2)),
     ("64x64", "IN_BF16", "forward", (1, 8, 24, 11, 13, 5, 3, 2, 2, 1, 1)),
     ("64x64", "IN_BF16", "data", (2, 16, 128, 8, 8, 3, 3, 2, 1, 1, 2)),
@@ -58,12 +65,14 @@ PACKED_FILTERS = [  # tile, operands' types, which, the convolution as above
     ("64x128", "IN_HALF", "data", (2, 136, 64, 6, 6, 1, 1, 2, 0, 1, 1)),
     ("128x256", "IN_BF16", "forward", (1, 72, 200, 9, 7, 1, 1, 1, 0, 1, 1)),
 ]  # fmt: skip
-WEIGHTS = [  # tile, operands' types, producers, the convolution as above: small images, strides, groups
+# (tile, types of the operands, producers, the convolution as above), with small images, strides, groups
+WEIGHTS = [
     ("128x128", "TERMS=3", 256, (2, 40, 136, 9, 7, 3, 3, 1, 1, 1, 1)), ("64x128", "TERMS=3", 256, (5, 16, 24, 3, 2, 3, 3, 1, 1, 1, 1)),
     ("128x128", "TERMS=1", 256, (3, 36, 72, 11, 5, 3, 3, 2, 1, 1, 2)), ("128x64", "TERMS=3", 128, (7, 20, 72, 4, 1, 1, 1, 1, 0, 1, 1)),
     ("64x64", "IN_BF16", 128, (5, 24, 32, 3, 3, 3, 3, 1, 1, 1, 2)), ("128x256", "IN_HALF", 128, (2, 40, 72, 12, 9, 5, 3, 3, 2, 2, 1)),
 ]  # fmt: skip
-STATISTICS = [  # tile, with that of a warp, operands' types, the convolution as above, parts, work-groups
+# (tile with that of a warp, types of the operands, the convolution as above, parts, work-groups)
+STATISTICS = [
     ("64x64", "IN_BF16", (2, 16, 72, 9, 7, 3, 3, 1, 1, 1, 1), 1, 1), ("64x64", "", (2, 16, 72, 9, 7, 3, 3, 1, 1, 1, 1), 2, 4),
     ("64x128", "IN_HALF", (3, 8, 136, 9, 9, 1, 1, 1, 0, 1, 1), 3, 2), ("128x64", "TERMS=1", (2, 8, 40, 16, 16, 1, 1, 1, 0, 1, 2), 3, 1),
     ("128x128", "", (1, 8, 72, 23, 19, 1, 1, 1, 0, 1, 1), 4, 4), ("128x256", "IN_BF16", (3, 8, 260, 9, 10, 1, 1, 1, 0, 1, 1), 2, 1),
@@ -140,7 +149,8 @@ WARP_GRADIENTS = [  # types, rows of a tile, macros, (batch, heads, heads of q p
     ("TERMS=1", 64, {"PASS": 1, "MASK": 1, "DEPTH_TILE": 32, "DEPTH": 32, "DEPTH2": 8}, (1, 2, 2, 70, 131, 0)),
     ("TERMS=1", 64, {"PASS": 2, "DEPTH": 7, "DEPTH2": 9, "DEPTH_TILE": 32, "CAUSAL": 1, "DIRECT": 0}, (1, 2, 1, 150, 70, 1)),
 ]  # fmt: skip
-WARP_GEMMS = [  # tile, warp's tile, operands' types, K contiguous in A and B, (M, N, K, strides padded to, offset, 0)
+# (tile, warp's tile, types of the operands, K contiguous in A and B, (M, N, K, padded stride, offset, 0))
+WARP_GEMMS = [
     ("128x128", "64x32", "IN_BF16", 1, 1, (130, 129, 200, 8, 0, 0)), ("128x128", "64x64", "IN_BF16", 0, 0, (137, 136, 65, 8, 8, 0)),
     ("128x64", "32x32", "IN_HALF", 1, 0, (70, 72, 500, 8, 0, 0)), ("64x128", "32x64", "IN_HALF", 0, 1, (65, 130, 64, 8, 0, 0)),
     ("64x64", "32x32", "IN_BF16", 1, 1, (66, 65, 77, 0, 3, 0)), ("64x64", "32x32", "IN_BF16", 0, 0, (66, 65, 9, 0, 5, 0)),
@@ -164,7 +174,7 @@ void local_begins(__local char*);
 
 
 def emulated(text: str) -> str:
-    """The text of a kernel on tensor cores, with calls in place of its instructions."""
+    """Returns the text of a kernel on tensor cores, with calls in place of its instructions."""
     files = [name for name in EMULATED if f"// kernels/{name}.cl:" in text]
     for name in files:
         begin = text.index("// ---- instructions ----", text.index(f"// kernels/{name}.cl:"))
@@ -185,7 +195,7 @@ def run(
     types: str,
     packs: dict[str, list[str]] | None = None,
 ) -> None:
-    """Builds a kernel with its case and runs it: the program compares. packs: pack_group by names, with macros."""
+    """Builds a kernel with its case and runs it; the program compares. `packs`: pack_group by name, with macros."""
 
     def text(name: str, macros: list[str], files: list[str]) -> str:
         macros = [f"KERNEL_NAME={name}", *macros]
@@ -202,7 +212,7 @@ def run(
 def execute(
     folder: Path, texts: dict[str, str], case: Path, defines: list[str], types: str, arguments: tuple[object, ...]
 ) -> None:
-    """Builds kernels' texts and a case, with the kernels' macros, as one program and runs it."""
+    """Builds the texts of kernels and a case as one program, with the kernels' macros, and runs it."""
     halves = types.startswith("IN_")
     flags = [f"-D{name}" for name in defines]
     flags += [f"-DHALVES_HOST={int(halves)}", f"-DOPERAND_T_HOST={'uint16_t' if halves else 'float'}"]
@@ -222,7 +232,7 @@ def execute(
 
 
 def widest(types: str) -> int:
-    """Elements of 16 bytes."""
+    """Returns the number of elements in 16 bytes."""
     return 8 if types.startswith("IN_") else 4
 
 
@@ -249,7 +259,7 @@ def test_gemm(tmp_path: Path, tile: str, types: str, a: int, b: int, sizes: tupl
 def test_gemm_of_warps(
     tmp_path: Path, tile: str, warp: str, types: str, a: int, b: int, sizes: tuple[int, ...], digits: bool
 ) -> None:
-    """Bit by bit; with digits: split floats within the error of sums in fp32, and stores with a long epilogue."""
+    """Compares bit by bit; with `digits`, split floats within the error of fp32 sums, and stores with a long epilogue."""
     padded, rows = int(sizes[3] != 0), warp.split("x")
     defines = [*tile_of(tile), f"WARP_M={rows[0]}", f"WARP_N={rows[1]}", f"A_K_MAJOR={a}", f"B_K_MAJOR={b}"]
     defines += [f"A_VEC4={padded}", f"B_VEC4={padded}", types if "=" in types else f"{types}=1"]
@@ -259,7 +269,7 @@ def test_gemm_of_warps(
 
 @pytest.mark.parametrize("tile, types, a, b, sizes", PACKED)
 def test_packed_gemm(tmp_path: Path, tile: str, types: str, a: int, b: int, sizes: tuple[int, ...]) -> None:
-    """Both operands packed, then multiplied."""
+    """Packs both operands, then multiplies them."""
     kind = types if "=" in types else f"{types}=1"
     halves, split, chunked = types.startswith("IN_"), types == "TERMS=3", int(sizes[3] != 0)
     terms = [] if "=" in types else ["TERMS=1"]
@@ -275,7 +285,7 @@ def test_packed_gemm(tmp_path: Path, tile: str, types: str, a: int, b: int, size
 
 @pytest.mark.parametrize("types, tile, macros, sizes", ATTENTIONS)
 def test_attention(tmp_path: Path, types: str, tile: str, macros: dict[str, int], sizes: tuple[int, ...]) -> None:
-    """In double, with what rounding the weights to the operands' type loses."""
+    """Compares with double precision, and allows for rounding the weights to the operands' type."""
     rows, columns = tile.split("x")
     defines = {
         "DIRECT": 1,
@@ -312,7 +322,7 @@ def test_attention_of_warps(
 def test_attention_gradient(
     tmp_path: Path, types: str, rows: int, macros: dict[str, int], sizes: tuple[int, ...]
 ) -> None:
-    """In double, with what rounding p and ds to the operands' type, or splitting them, loses."""
+    """Compares with double precision, and allows for rounding p and ds to the operands' type, or for splitting them."""
     defines: dict[str, int] = {
         "DIRECT": 1,
         "DEPTH": 64,
@@ -386,7 +396,7 @@ def test_convolution_of_packed_filters(
 def test_statistics(
     tmp_path: Path, tile: str, types: str, shape: tuple[int, ...], parts: int, groups: int, bias: int
 ) -> None:
-    """Of each part: the count, the mean and the spread of what is stored."""
+    """Compares, for each part, the count, the mean and the spread of the stored values."""
     tile, _, warp = tile.partition("/")
     kind = [types if "=" in types else f"{types}=1"] if types else []
     defines = [*tile_of(tile), *kind, f"VW={widest(types)}", "DATA_GRADIENT=0", "STATISTICS=1", f"BIAS={bias}"]
@@ -407,7 +417,8 @@ def test_convolution_of_warps(tmp_path: Path, shape: tuple[int, ...], kind: str,
     defines = [*tile_of(tile), f"WARP_M={rows}", f"WARP_N={columns}", f"VW={widest(types)}"]
     defines.append(types if "=" in types else f"{types}=1")
     if kind == "weight":
-        dense = int(shape[4] % 2)  # otherwise pixels are divided into rows and images
+        # Otherwise pixels are divided into rows and images.
+        dense = int(shape[4] % 2)
         run(
             tmp_path,
             "conv_weight_warp",

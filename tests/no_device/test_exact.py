@@ -1,4 +1,4 @@
-# tests/no_device/test_exact.py: tests/device/exact.py lets another order of a sum pass, and no mistake.
+# tests/no_device/test_exact.py: tests/device/exact.py accepts a sum in another order, and no mistake.
 import sys
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def product(a, b):
 
 
 def in_blocks(a, b):
-    """As another CPU rounds: 16 terms at a time."""
+    """Sums 16 terms at a time, as another CPU would."""
     return sum(x @ y for x, y in zip(a.split(16, 1), b.split(16, 0), strict=True))
 
 
@@ -22,7 +22,8 @@ def test_another_order_of_a_sum_passes_and_a_mistake_does_not():
     torch.manual_seed(0)
     a, b = torch.randn(64, 4096), torch.randn(4096, 64)
     other = in_blocks(a, b)
-    with pytest.raises(AssertionError):  # sums near 0 are not known to a fixed tolerance
+    # Sums near 0 do not hold a fixed tolerance.
+    with pytest.raises(AssertionError):
         torch.testing.assert_close(other, product(a, b), rtol=1e-4, atol=1e-5)
     assert_as_exact(other, product, a, b)
     other[3, 2] += 0.05

@@ -1,4 +1,4 @@
-# tests/no_device/test_gemm_item.py: how a product on a CPU reads its second operand, by size.
+# tests/no_device/test_gemm_item.py: how a product on a CPU reads its second operand, depending on its size.
 from __future__ import annotations
 
 from typing import Any
@@ -13,7 +13,7 @@ from torch_ocl_compile._C import ir
 
 
 def product(m: int, n: int, k: int, **caps: Any) -> list[str]:
-    """The texts of the kernels of an m x k by k x n product."""
+    """Returns the texts of the kernels of an m x k by k x n product."""
     graphs: list[ir.Graph] = []
     with torch.no_grad():
         compiled(torch.mm, graphs, dynamic=False)(torch.randn(m, k), torch.randn(k, n))
@@ -24,13 +24,17 @@ def product(m: int, n: int, k: int, **caps: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("sizes", "layout"),
     [
-        ((1024, 256, 256), 3),  # all of B fits in L2: read where it is
+        # All of B fits in the L2 cache, so it is read in place.
+        ((1024, 256, 256), 3),
         ((1024, 768, 256), 3),
-        ((1024, 1024, 256), 1),  # its rows would share few sets of a cache
+        # The rows of B would share few sets of a cache.
+        ((1024, 1024, 256), 1),
         ((48, 256, 256), 3),
-        ((1024, 1024, 512), 0),  # larger ones are packed, by a launch of their own where many rows share it
+        # Larger ones are packed, by a separate launch if many rows share B.
+        ((1024, 1024, 512), 0),
         ((256, 1024, 1024), 1),
-        ((1024, 250, 256), 0),  # no whole tiles
+        # There are no whole tiles.
+        ((1024, 250, 256), 0),
     ],
 )
 def test_second_operand(sizes, layout):

@@ -1,5 +1,6 @@
-# tests/no_device/test_golden.py: kernel text of a few graphs, one idea each, for fixed capabilities.
-"""tests/golden/<name>.<caps>.cl; `pytest tests/no_device/test_golden.py --update-golden` writes them. Review the diff like code."""
+# tests/no_device/test_golden.py: kernel texts of a few graphs, each for one idea, for fixed capabilities.
+"""`pytest tests/no_device/test_golden.py --update-golden` writes tests/golden/<name>.<caps>.cl. Review the diff like
+code."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def test_golden(name: str, caps: str, golden: Any) -> None:
 
 
 def test_text_does_not_depend_on_the_process() -> None:
-    """Two graphs of equal meaning, traced apart, give the same kernels."""
+    """Two graphs with the same meaning that are traced separately give the same kernels."""
     texts = []
     for factor in (2, 2):
         seen: list[Seen] = []

@@ -1,4 +1,4 @@
-# tests/no_device/test_graph_pass.py: every kind of effect is seen, and no pass over an FX graph can lose one.
+# tests/no_device/test_graph_pass.py: every kind of effect is recognised, and no pass over an FX graph can lose one.
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def statistics(x: torch.Tensor) -> torch.Tensor:
     return F.batch_norm(x, x[0], x[1], training=True)
 
 
-# What Dynamo's graph of a function does, in order; x is a matrix of 4 x 4.
+# The effects of functions in Dynamo's graph, in order. x is a 4 x 4 matrix.
 KINDS: list[tuple[Callable[[torch.Tensor], Any], list[Effect]]] = [
     (lambda x: x.add_(1), [W]),
     (lambda x: x.clamp_(min=0), [W]),
@@ -108,7 +108,7 @@ KINDS: list[tuple[Callable[[torch.Tensor], Any], list[Effect]]] = [
     (branches, [X]),
     (no_grad, [X, X]),
     (autocast, [X, X]),
-    # Pure ones
+    # Functions without effects
     (lambda x: x + 1, []),
     (lambda x: (x.add(1).mul(2), x[0], x.T, x @ x, -x, ~(x > 0), abs(x)), []),
     (lambda x: F.dropout(x, 0.5, training=False), []),
@@ -258,7 +258,7 @@ def test_target_of_a_write() -> None:
 
 
 def test_two_writes_to_one_input_both_stay() -> None:
-    """keep_overwritten gives readers a copy of the old contents; a second copy_ is no reader."""
+    """keep_overwritten gives readers a copy of the old contents. A second copy_ does not count as a reader."""
 
     def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         z = x.sin()
@@ -314,7 +314,7 @@ def test_dead_code() -> None:
 
 
 def test_copies() -> None:
-    """What host_part.extract makes: a graph of copies."""
+    """host_part.extract makes such a graph of copies."""
     gm = dynamo_graph(swapped, torch.rand(4))
     graph = torch.fx.Graph()
     copies: dict[Node, Node] = {}

@@ -1,4 +1,4 @@
-# tests/no_device/test_host_numbers.py: lists of numbers on the host become vectors, and nothing else does.
+# tests/no_device/test_host_numbers.py: lists of numbers on the host become vectors; everything else stays.
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -27,7 +27,7 @@ def numbers(count, dtype=torch.float32):
 
 
 def stacked(function, inputs):
-    """The results of the rewritten graph, what it leaves in its inputs, and its targets."""
+    """Returns the results of the rewritten graph, its inputs afterwards, and the targets of its nodes."""
     module = make_fx(function)(*[x.clone() for x in inputs])
     stack_numbers(module)
     left = [x.clone() for x in inputs]

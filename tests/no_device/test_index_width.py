@@ -1,4 +1,4 @@
-# tests/no_device/test_index_width.py: element offsets are 64 bits wide unless every one provably fits 31; rendered, not run.
+# tests/no_device/test_index_width.py: element offsets have 64 bits unless all provably fit 31. Kernels are rendered, not run.
 import re
 
 import pytest
@@ -7,7 +7,7 @@ from tests.no_device.scheduling import CAPS, render
 from torch_ocl_compile._C import ir
 
 COLUMNS = 40000
-# rows: known, or the range of a size symbol -> whether offsets fit 31 bits
+# Rows (a number, or the range of a size symbol) -> whether offsets fit 31 bits.
 ROWS = {100: True, 53687: True, 53688: False, 70000: False, (1, 1000): True, (0, 2**20): False, (0, 2**62): False}
 
 
@@ -32,7 +32,7 @@ def graph(kind, rows):
 
 
 def narrow_indices(text):
-    """Loop variables that are declared int, in a kernel's text: their products with a stride would overflow."""
+    """Returns the loop variables that a kernel's text declares as int; their products with a stride would overflow."""
     return re.findall(r"\bint [ir]\d+\b.*", text)
 
 

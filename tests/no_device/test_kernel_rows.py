@@ -1,4 +1,4 @@
-# tests/no_device/test_kernel_rows.py: the rows of kernels/kernels.def against the kernels' files, and the checks' results against torch.
+# tests/no_device/test_kernel_rows.py: compares the rows of kernels/kernels.def with the kernels' files, and the checks with torch.
 from __future__ import annotations
 
 import re
@@ -13,13 +13,14 @@ from torch_ocl_compile import _C
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 ROWS = {row["name"]: row for row in _C.exec.kernels()}
-Argument = tuple[str, bool, bool, bool]  # name, whether a buffer, a long integer, there only with some macros
-# Entry points without a row: the eager copy, and transforms of filters for the tests of the kernels alone.
+# (name, is a buffer, is a long integer, exists only with some macros)
+Argument = tuple[str, bool, bool, bool]
+# Entry points without a row: the eager copy, and filter transforms for the tests of single kernels.
 WITHOUT_ROW = {("base/copy", 0), ("winograd/group", 0), ("winograd/item", 0)}
 
 
 def signatures(file: str) -> list[list[Argument]]:
-    """The arguments of each kernel in a file up to the epilogue's, which come last."""
+    """Returns the arguments of each kernel in a file, without those of the epilogue, which come last."""
     text = re.sub(r"//[^\n]*", "", (KERNELS / f"{file}.cl").read_text())
     found = []
     for match in re.finditer(r"\bvoid (?:KERNEL_NAME|NAME)\(", text):
@@ -72,7 +73,7 @@ DTYPES = {"tf32": torch.float32, "fp32": torch.float32, "bf16": torch.bfloat16, 
 
 
 class Case:
-    """A check's operands by the names of the row's arguments, in fp64."""
+    """The operands of a check, by the names of the row's arguments, in fp64."""
 
     def __init__(self, kernel: str, kind: str, case: dict[str, Any]) -> None:
         names = [argument for argument in ROWS[kernel]["arguments"] if not argument[3]]
@@ -169,11 +170,12 @@ CHECKED = [
 
 @pytest.mark.parametrize("function, kernel, kind, number", CHECKED, ids=lambda x: x.__name__ if callable(x) else str(x))
 def test_the_reference_is_what_torch_computes(function: Any, kernel: str, kind: str, number: int) -> None:
-    """In fp64. Behind the results of attention are the largest scores and the sums of weights, which torch does not give."""
+    """Compares in fp64. The largest scores and the sums of weights, which follow attention's results, are not compared."""
     [product] = _C.exec.check_cases(kernel, kind, only=number)
     case = Case(kernel, kind, product)
     want, got = function(case), case.exact
-    if function is conv_weight:  # slices, whose sum it is
+    # The slices are added first.
+    if function is conv_weight:
         got = got.view(-1, len(want)).sum(0)
     torch.testing.assert_close(got[: len(want)], want, rtol=1e-9, atol=1e-9)
 

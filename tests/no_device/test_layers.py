@@ -1,5 +1,5 @@
-# tests/no_device/test_layers.py: who may include whom (docs/architecture.md): arrows run one way.
-"""Every #include and import of the tree against the table of layers."""
+# tests/no_device/test_layers.py: which module may include or import which (docs/architecture.md).
+"""Compares every #include and import of the tree with the table of layers."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# folder of csrc -> the other folders it may include
+# Folder of csrc -> the other folders that it may include.
 CPP_LAYERS = {
     "support": set(),
     "ir": {"support"},
@@ -25,13 +25,13 @@ CPP_LAYERS = {
     "torch": {"exec", "codegen", "schedule", "ir", "runtime", "support"},
     "python": {"torch", "exec", "checks", "codegen", "schedule", "ir", "runtime", "cache", "support"},
 }
-# outside headers: who alone may include them
+# Headers of other projects -> the only folders that may include them.
 ONLY = {
     r"^(torch|ATen|c10|pybind11)/": {"torch", "python"},
     r"^CL/": {"runtime"},
     r"^sqlite3\.h": {"cache"},
 }
-# module or package of torch_ocl_compile -> the others that it may import, anywhere in its files
+# Module or package of torch_ocl_compile -> the others that it may import, anywhere in its files.
 PYTHON_LAYERS = {
     "_C": set(),
     "errors": set(),
@@ -53,7 +53,7 @@ PYTHON_LAYERS = {
     "cli": {"_C", "errors", "config", "cache_file", "tuning", "compile", "device", "tools", "bench", "__init__"},
     "__main__": {"cli"},
 }
-# Imports inside functions: each spares `import torch`, or a command, a module that it may not need.
+# Imports inside functions. Each spares `import torch`, or a command, a module that it may not need.
 LATE_IMPORTS = {
     "__init__": "the rest of the package is imported when it is used",
     "bench.peak": "only the side ocl registers the device",
@@ -89,7 +89,7 @@ def test_cpp_layers(folder):
 
 
 PACKAGE = ROOT / "torch_ocl_compile"
-# "compile.backend" -> its file; a package's __init__.py has the package's name
+# "compile.backend" -> its file. A package's __init__.py has the package's name.
 MODULES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(PACKAGE.rglob("*.py"))
@@ -97,7 +97,7 @@ MODULES = {
 
 
 def imported(path):
-    """(module of the package, is it inside a function) for every import of a file."""
+    """Yields (module of the package, is it inside a function) for every import of a file."""
     tree = ast.parse(path.read_text())
     inside = {id(n) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) for n in ast.walk(f)}
     for node in ast.walk(tree):
@@ -111,7 +111,8 @@ def imported(path):
             top, *parts = name.split(".")
             if top == "torch_ocl_compile":
                 while parts and parts[0] != "_C" and ".".join(parts) not in MODULES:
-                    parts.pop()  # a name in a module
+                    # The last part is a name in a module.
+                    parts.pop()
                 yield (".".join(parts) or "__init__"), id(node) in inside
 
 
@@ -127,7 +128,7 @@ def test_table_has_every_folder_and_module():
 
 @pytest.mark.parametrize("table", [CPP_LAYERS, PYTHON_LAYERS], ids=["cpp", "python"])
 def test_table_has_no_circle(table):
-    """Every row names only rows above it, so that no two folders can need each other."""
+    """Every row names only rows above it, so no two folders can depend on each other."""
     for row, (name, below) in enumerate(table.items()):
         assert below <= set(list(table)[:row]), name
 
@@ -153,7 +154,7 @@ def test_late_imports_are_needed():
 
 
 def test_python_modules_have_no_circle():
-    """Imports inside functions count too. A package's __init__.py may import its modules."""
+    """Imports inside functions count, too. A package's __init__.py may import its modules."""
     graph = {module: {name for name, _ in imported(path) if name in MODULES} for module, path in MODULES.items()}
     done = set()
 
@@ -169,7 +170,10 @@ def test_python_modules_have_no_circle():
 
 
 def test_import_loads_no_compiler():
-    """`import torch` ends with the import of the package: it loads what registers the device and nothing that needs Inductor."""
+    """The last step of `import torch` imports this package.
+
+    It loads what registers the device, and nothing that needs Inductor.
+    """
     program = (
         "import sys, torch_ocl_compile; print(*(name for name in sys.modules if name.startswith('torch_ocl_compile.')))"
     )

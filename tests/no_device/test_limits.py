@@ -1,6 +1,9 @@
 # tests/no_device/test_limits.py: lengths of files, functions and parameter lists, for all C++ and Python.
-"""A file has at most 450 lines, a function 80, a parameter list 10. A function of a kernel has at most 120 lines, and any number of
-parameters. Exceptions are rows with a reason, at most ten."""
+"""A file has at most 450 lines, a function 80, a parameter list 10.
+
+A function of a kernel has at most 120 lines and any number of parameters. Exceptions are rows with a reason, at most
+ten.
+"""
 
 import ast
 import re
@@ -13,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FILE_LINES, FUNCTION_LINES, KERNEL_LINES, PARAMETERS = 450, 80, 120, 10
 FOLDERS = ("csrc", "torch_ocl_compile", "tests", "benchmarks", "scripts", "examples", "kernels")
 
-# what may break a limit ("file lines", "file:function lines", "file:function parameters"; * for any text) -> the reason
+# The exceptions: key of a violation ("file lines", "file:function lines", "file:function parameters"; * for any text)
+# -> reason.
 EXCEPTIONS = {
     "torch_ocl_compile/lowering/*:* parameters": "a lowering takes the arguments of its aten overload",
     "torch_ocl_compile/*attention_ops.py:* parameters": "a custom op takes the arguments of aten's attention gradient",
@@ -25,7 +29,7 @@ EXCEPTIONS = {
 
 
 def without_text(code):
-    """The code with comments, strings and preprocessor lines blanked; lines stay where they are."""
+    """Returns the code with comments, strings and preprocessor lines blanked. Lines keep their numbers."""
     pattern = (
         r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*'
     )
@@ -33,7 +37,7 @@ def without_text(code):
 
 
 def closing(code, at):
-    """The position behind the bracket that closes the one at `at`."""
+    """Returns the position behind the bracket that closes the one at `at`."""
     depth = 0
     for i in range(at, len(code)):
         depth += (code[i] in "([{") - (code[i] in ")]}")
@@ -43,7 +47,7 @@ def closing(code, at):
 
 
 def parameter_count(text):
-    """Parameters in a list: commas outside of brackets and template arguments, plus one."""
+    """Returns the number of parameters in a list: commas outside of brackets and template arguments, plus one."""
     depth = commas = 0
     for c in text:
         depth += (c in "([{<") - (c in ")]}>")
@@ -51,12 +55,12 @@ def parameter_count(text):
     return commas + 1 if text.strip() else 0
 
 
-# keywords in front of a bracket or brace that opens no function
+# Keywords in front of a bracket or brace that does not open a function.
 NOT_A_FUNCTION = {"if", "for", "while", "switch", "catch", "return", "sizeof", "decltype", "alignas", "noexcept"}
 
 
 def cpp_functions(code):
-    """(name, first line, lines, parameters) of the functions that are defined at the level of namespaces and classes."""
+    """Yields (name, first line, lines, parameters) of functions defined at the level of namespaces and classes."""
     code = without_text(code)
     position = start = 0
     while position < len(code):
@@ -69,7 +73,8 @@ def cpp_functions(code):
             if name and name[1] not in NOT_A_FUNCTION and "=" not in code[start:position].split("operator")[0]:
                 tail = re.match(r"\s*(const|noexcept|override|final|&|\s|->\s*[\w:<>,*& ]+)*", code[end:])
                 brace = end + tail.end()
-                if code[brace : brace + 1] == ":" and code[brace + 1 : brace + 2] != ":":  # initialisers of members
+                # Initialisers of members.
+                if code[brace : brace + 1] == ":" and code[brace + 1 : brace + 2] != ":":
                     brace += 1
                     while True:
                         item = re.match(r"[\s\w:<>,]+", code[brace:])
@@ -89,7 +94,8 @@ def cpp_functions(code):
         elif c == "{":
             head = code[start:position]
             if not re.search(r"\b(namespace|class|struct|union|extern)\b", head) or "=" in head:
-                position = closing(code, position)  # an enumeration or an initialiser
+                # An enumeration or an initialiser.
+                position = closing(code, position)
                 continue
             start = position + 1
         position += 1
@@ -103,7 +109,8 @@ def python_functions(code):
 
 
 def kernel_functions(code):
-    """(name, first line, lines, parameters) of the functions of a kernel file. Parameters, which macros may add to, are not counted."""
+    """Yields (name, first line, lines, parameters) of the functions of a kernel file. Macros may add parameters: 0 is
+    given."""
     heads = r"^(?:ALWAYS_INLINE|OCL_\w+|ONE_ITEM|__kernel|static)\b(?:\s+__attribute__\(\(.*?\)\)\)|[\w\s*])*?\b(\w+)\("
     for m in re.finditer(heads + r"[^;]*?\{.*?^\}", code, re.DOTALL | re.MULTILINE):
         yield m[1], code.count("\n", 0, m.start()) + 1, m[0].count("\n") + 1, 0
@@ -116,7 +123,7 @@ def sources():
 
 
 def violations():
-    """(key, message) for each limit that is broken."""
+    """Yields (key, message) for each limit that is violated."""
     for path in sources():
         name, code = str(path.relative_to(ROOT)), path.read_text()
         if code.count("\n") > FILE_LINES:

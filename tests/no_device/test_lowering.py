@@ -1,5 +1,5 @@
-# tests/no_device/test_lowering.py: aten -> IR without a device: rows of op_table, interpreted, against eager.
-"""The graphs come from AOTAutograd on CPU tensors, forward and backward; what runs is the ir.Graph, never aten."""
+# tests/no_device/test_lowering.py: aten to IR without a device: rows of op_table, interpreted and compared with eager mode.
+"""The graphs come from AOTAutograd on CPU tensors, forward and backward. The interpreter runs the ir.Graph, never aten."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Compiled = Callable[..., Any]
 
 
 def reference(gm: torch.fx.GraphModule, example_inputs: Any, *, graphs: list[ir.Graph] | None = None) -> Any:
-    """A torch.compile backend that lowers and interprets. `graphs` collects what it lowered."""
+    """A torch.compile backend that lowers and interprets. The lowered graphs are appended to `graphs`."""
 
     def compiler(gm: torch.fx.GraphModule, inputs: Any) -> Any:
         lowered = lower_module(gm)
@@ -78,12 +78,13 @@ def cases() -> list[Any]:
     ]
 
 
-# Their decomposition gives row-major results where eager follows the input; what was traced is the contract.
+# Ops whose decomposition gives row-major results where eager follows the input; the traced strides are what is
+# promised.
 TRACED_OTHERWISE = {"logsigmoid", "pow_base"}
 
 
 def assert_same_strides(got: Any, want: Any) -> None:
-    """User-visible results have the strides that eager gives."""
+    """Asserts that results which the user sees have the strides of eager mode."""
     for x, y in zip(tree_flatten(got)[0], tree_flatten(want)[0], strict=True):
         if isinstance(y, torch.Tensor) and y.numel() > 1:
             assert [s for s, n in zip(x.stride(), x.shape, strict=True) if n > 1] == [
@@ -93,13 +94,14 @@ def assert_same_strides(got: Any, want: Any) -> None:
 
 def results_of(op: Op, samples: list[tuple[Any, ...]]) -> list[Any]:
     results = []
-    for sample in samples:  # no comprehension: Dynamo goes on in a loop after an op that breaks the graph
+    # It is no comprehension, because Dynamo continues in a loop after an op that breaks the graph.
+    for sample in samples:
         results.append(op.call(*sample))
     return results
 
 
 def check(op: Op, dtype: torch.dtype, samples: list[tuple[Any, ...]], wants_gradients: bool) -> None:
-    """`samples` in one graph."""
+    """Runs `samples` in one graph."""
     ours = [with_gradients(op, sample) for sample in samples] if wants_gradients else samples
     theirs = [widened(sample) for sample in samples]
     theirs = [with_gradients(op, sample) for sample in theirs] if wants_gradients else theirs
@@ -115,7 +117,7 @@ def check(op: Op, dtype: torch.dtype, samples: list[tuple[Any, ...]], wants_grad
 
 @pytest.mark.parametrize("op, dtype", cases())
 def test_op(op: Op, dtype: torch.dtype, sweep: bool) -> None:
-    """A plain run compiles all samples of a row in one graph; `--sweep` each in graphs of its own, without gradients too."""
+    """A plain run compiles all samples of a row in one graph; `--sweep` compiles each alone, also without gradients."""
     samples, has_gradient = op.samples(dtype), op.gradient and dtype.is_floating_point
     for group in [[sample] for sample in samples] if sweep else [samples]:
         check(op, dtype, group, has_gradient)
@@ -161,7 +163,7 @@ OPTIMIZERS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_training(name: str) -> None:
-    """Forward, backward and the optimizer's step, all compiled; buffers and parameters change in place."""
+    """Compiles forward, backward and the optimizer's step; buffers and parameters change in place."""
 
     def run(is_compiled: bool) -> tuple[list[float], Any]:
         torch.manual_seed(0)
@@ -257,7 +259,7 @@ def dropping(checkpointed: bool) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("checkpointed", [False, True])
 def test_dropout_draws_the_same_numbers_in_backward(checkpointed: bool) -> None:
-    """Only the random state is saved: the gradient belongs to the mask that forward used."""
+    """Only the random state is saved, and the gradient uses the mask of forward."""
     from torch_ocl_compile.lowering.random import functionalise
 
     saved: list[int] = []
@@ -281,6 +283,8 @@ def test_dropout_draws_the_same_numbers_in_backward(checkpointed: bool) -> None:
     x = torch.randn(1000, requires_grad=True)
     y = torch.compile(dropping(checkpointed), backend=backend)(x)
     (grad,) = torch.autograd.grad(y.sum(), x)
-    torch.testing.assert_close(grad, y.detach())  # d/dx exp(x) * mask / (1 - p) is the result itself
+    # The derivative of exp(x) * mask / (1 - p) by x is the result itself.
+    torch.testing.assert_close(grad, y.detach())
     assert 0.2 < (y == 0).double().mean() < 0.3
-    assert saved[0] <= 2 * 4000 + 4000 + 16  # y, x or exp(x), the state
+    # y, x or exp(x), and the state are saved.
+    assert saved[0] <= 2 * 4000 + 4000 + 16

@@ -1,6 +1,6 @@
 # tests/no_device/test_names_in_docs.py: every name of this project that README and docs mention exists.
-"""Names of torch.ocl and of torch_ocl_compile, options, environment variables, commands with their options, targets of make,
-and files. Each kind has a function that gives the names of a text that do not exist."""
+"""It checks names of torch.ocl and of torch_ocl_compile, options, environment variables, commands with their options,
+targets of make, and files. Each kind has a function that returns the names of a text that do not exist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.S)
 
-# Files that are no part of the repository: what programs of a page write, and a user's own.
+# Files that are not part of the repository: those that programs of a page write, and a user's own.
 FOREIGN = {
     "cache.sqlite": "the cache",
     "demo.png": "the demo writes it",
@@ -40,7 +40,7 @@ FOREIGN = {
     "model.py": "a user's script",
 }
 ENDINGS = "py|pyi|cpp|h|cl|def|md|json|sh|toml|txt|csv|sqlite|png"
-# Variables that are no options.
+# Environment variables that are not options.
 OTHER_VARIABLES = {"TORCH_OCL_": "how the names begin", "TORCH_OCL_FUZZ_SEED": "of the tests"}
 
 
@@ -52,7 +52,7 @@ def code_of(text: str) -> str:
 
 
 def missing_attributes(text: str) -> set[str]:
-    """torch.ocl.NAME, torch_ocl_compile.NAME and what is imported from there."""
+    """Returns missing names of the form torch.ocl.NAME or torch_ocl_compile.NAME, and missing imports from there."""
     found = set(re.findall(r"\b(?:torch\.ocl|torch_ocl_compile)(?:\.[A-Za-z_]\w*)+", text))
     for module, names in re.findall(r"from (torch_ocl_compile[\w.]*) import ([\w, ]+)", text):
         found |= {f"{module}.{name.strip()}" for name in names.split(",")}
@@ -80,7 +80,7 @@ def missing_variables(text: str) -> set[str]:
 
 
 def missing_options(text: str) -> set[str]:
-    """Keys of options={...}, and arguments of config.set, get and override."""
+    """Returns missing options: keys of options={...}, and arguments of config.set, get and override."""
     names = set(re.findall(r"config\.(?:set|get)\(\s*\"(\w+)\"", text))
     for inside in re.findall(r"config\.override\(([^)]*)\)", text):
         names |= set(re.findall(r"(\w+)=", inside))
@@ -95,7 +95,7 @@ def commands() -> dict[tuple[str, ...], click.Command]:
 
 
 def missing_commands(text: str) -> set[str]:
-    """`torch-ocl bench models --nonsense`: a command, or an option of one, that does not exist."""
+    """Returns missing commands, and options that a command lacks, as in `torch-ocl bench models --nonsense`."""
     wrong = set()
     for line in re.findall(r"(?:torch-ocl|-m torch_ocl_compile) +([^\n`|>#]*)", text.replace("\\\n", " ")):
         words = [word.strip("(),.;:\"'") for word in line.split()]
@@ -137,7 +137,7 @@ def files() -> tuple[str, ...]:
 
 
 def missing_files(text: str) -> set[str]:
-    """Paths and file names in code: the end of the path of some file, `*` for any text."""
+    """Returns missing paths and file names: a name must be the end of a file's path; `*` stands for any text."""
     found = set()
     for code in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.S)):
         found |= set(re.findall(rf"(?<![\w./<~*-])[\w*][\w./*-]*\.(?:{ENDINGS})\b(?![\w(])", code))

@@ -1,6 +1,8 @@
-# tests/no_device/test_op_rows.py: each row of ops.def is reached from a traced graph, and each row of the lowering's tables.
-"""An op that the table of decompositions replaces never reaches its row, and other tests pass all the same. To keep an op,
-add it to WHOLE in torch_ocl_compile/decompositions/table.py."""
+# tests/no_device/test_op_rows.py: each row of ops.def, and of the lowering's tables, is reached from a traced graph.
+"""An op that is decomposed never reaches its row, and other tests would pass nevertheless.
+
+To keep an op whole, add it to WHOLE in torch_ocl_compile/decompositions/table.py.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from torch_ocl_compile.lowering.graph import lower_graph
 aten = torch.ops.aten
 F = torch.nn.functional
 
-# overload -> row of ops.def, for all tables of the lowering
+# Overload -> row of ops.def, for all tables of the lowering.
 TABLES = {
     **pointwise.ARITHMETIC,
     **pointwise.COMPARISONS,
@@ -30,7 +32,7 @@ TABLES = {
     **special.UNARY,
     **{f"{packet}.{which}": row for packet, row in special.BINARY.items() for which in special.OVERLOADS},
 }
-# overloads that become other ops before the lowering sees them -> why
+# Overloads that become other ops before the lowering -> reason.
 DECOMPOSED = {
     "aten.fix.default": "becomes aten.trunc, which has the same row",
     "aten.sgn.default": "becomes aten.sign, which has the same row",
@@ -53,7 +55,7 @@ def unfused_attention(q: torch.Tensor, state: torch.Tensor) -> Any:
     return torch.ops.ocl.attention(q, q, q, None, state, 0.5, False, False, None)
 
 
-# rows that the tables do not have -> a function whose graph has them, and its inputs
+# Rows that the tables lack -> a function whose graph contains them, and its inputs.
 FORMULAS: dict[str, tuple[Callable[..., Any], list[torch.Tensor]]] = {
     "add": (torch.add, [numbers(), numbers()]),
     "floordiv": (torch.floor_divide, [numbers(), numbers()]),
@@ -82,12 +84,12 @@ def traced(function: Callable[..., Any], *inputs: Any) -> torch.fx.GraphModule:
 
 
 def ops_of(gm: torch.fx.GraphModule) -> set[str]:
-    """The scalar ops of the lowered graph."""
+    """Returns the scalar ops of the lowered graph."""
     return {op[0] for node in lower_graph(gm).nodes for op in getattr(node, "ops", ())}
 
 
 def arguments(target: Any) -> list[Any]:
-    """A tensor or a number for each argument that the schema asks for."""
+    """Returns a tensor or a number for each argument that the schema requires."""
     dtype = torch.int64 if any(word in str(target) for word in ("bitwise", "shift")) else torch.float32
     wanted = [a for a in target._schema.arguments if not a.has_default_value()]
     return [make(3, 5, dtype=dtype) if str(a.type) == "Tensor" else 2 for a in wanted]

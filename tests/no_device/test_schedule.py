@@ -1,5 +1,5 @@
-# tests/no_device/test_schedule.py: scheduled graphs compute what the unscheduled ones do; graphs print and parse.
-"""Both run by the interpreter, the scheduled one in launch order, for fixed capabilities of CPUs and a GPU."""
+# tests/no_device/test_schedule.py: scheduled graphs compute the same as unscheduled ones; graphs are printed and parsed.
+"""The interpreter runs both, the scheduled one in launch order, for fixed capabilities of CPUs and a GPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def assert_parses_back(graph: ir.Graph) -> None:
 def assert_scheduled_equals_unscheduled(
     seen: Seen, caps: str, rtol: float | None = None, atol: float | None = None, of_scale: float = 0.0
 ) -> None:
-    """`of_scale`: absolute tolerance as a part of the tensor's largest element, for sums of numbers of either sign."""
+    """`of_scale` is the absolute tolerance relative to the tensor's largest element, for sums of numbers of either
+    sign."""
     rendered = render(seen.graph, caps)
     scheduled = rendered["graph"]
     assert_parses_back(scheduled)
@@ -33,10 +34,11 @@ def assert_scheduled_equals_unscheduled(
     ours, theirs = copied(seen.args), copied(seen.args)
     got = run_graph(scheduled, ours, seen.calls, order)
     expected = run_graph(seen.graph, theirs, seen.calls)
-    for name, some, others in ("result", got, expected), ("argument", ours, theirs):  # mutated arguments
+    # Mutated arguments are compared, too.
+    for name, some, others in ("result", got, expected), ("argument", ours, theirs):
         for position, (x, y) in enumerate(zip(some, others, strict=True)):
             if not isinstance(y, torch.Tensor):
-                continue  # a size
+                continue  # The value is a size.
             limit = of_scale * float(y.abs().max()) if of_scale and y.numel() else atol
             place = f"{name} {position} of the {seen.kind} graph for {caps}"
             torch.testing.assert_close(
@@ -76,7 +78,7 @@ def test_op(op: Op, dtype: torch.dtype, sweep: bool) -> None:
                 assert_scheduled_equals_unscheduled(one, caps, op.rtol, op.atol)
 
 
-# Long reductions are split; rows are fused whole; columns get kernels of their own on GPUs.
+# Long reductions are split; rows are fused whole; columns get separate kernels on GPUs.
 def normalised_rows(x: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.layer_norm(x, x.shape[1:]).softmax(-1).log()
 
@@ -109,7 +111,7 @@ def test_long_reductions(name: str, caps: str) -> None:
 
 
 def test_partial_reductions_happen() -> None:
-    """The test above means something only if reductions are split."""
+    """The test above is only meaningful if reductions are split."""
     seen: list[Seen] = []
     collecting(several_sums, seen, dynamic=False)(torch.randn(96, 640))
     stages = {n.stage for n in render(seen[0].graph, "gpu")["graph"].nodes if n.kind == "reduce"}
@@ -125,7 +127,7 @@ def batch_norm_alone(y: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.batch_norm(y, None, None, training=True)
 
 
-# Name: channels, filters, size of them, groups, what follows, whether the convolution's kernel leaves the statistics.
+# Name -> (channels, filters, filter size, groups, what follows, whether the convolution's kernel stores the statistics)
 STATISTICS: dict[str, tuple[int, int, int, int, Any, bool]] = {
     "1x1": (64, 72, 1, 1, batch_norm_alone, True),
     "3x3": (16, 40, 3, 1, batch_norm_alone, True),
@@ -151,8 +153,8 @@ def test_statistics_of_a_convolution(name: str, dtype: torch.dtype, bias: bool, 
     b = torch.randn(filters).to(dtype) if bias else None
     seen: list[Seen] = []
     collecting(lambda x, w, b: convolved(x, w, norm, groups, b), seen, dynamic=False)(x, w, b)
-    rounding = 1e-4 if dtype == torch.float32 else 1e-2  # statistics of the same values in another order
-    # The kernel rounds once, behind the bias.
+    rounding = 1e-4 if dtype == torch.float32 else 1e-2  # The statistics of the same values, computed in another order.
+    # The kernel rounds once, after adding the bias.
     of_scale = 1e-2 if bias and dtype != torch.float32 else 0.0
     assert_scheduled_equals_unscheduled(seen[0], caps, rtol=rounding, atol=rounding, of_scale=of_scale)
     rendered = render(seen[0].graph, caps)
@@ -180,7 +182,8 @@ def scaled(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Any:
 
 @pytest.mark.parametrize("call", [biased_and_another, late_bias, scaled])
 def test_what_the_kernel_cannot_add_is_read(call: Any) -> None:
-    """A bias whose sum is not all that is read of the convolution, or that is known after it, and what is no bias."""
+    """A bias whose sum is not the only use of the convolution, one that is known after it, and an addend that is no
+    bias."""
     torch.manual_seed(0)
     x = torch.randn(3, 16, 23, 31).contiguous(memory_format=torch.channels_last)
     seen: list[Seen] = []
@@ -191,7 +194,10 @@ def test_what_the_kernel_cannot_add_is_read(call: Any) -> None:
 
 @pytest.mark.parametrize("bias", [False, True])
 def test_statistics_on_a_cpu(bias: bool) -> None:
-    """An item leaves those of its pixels, where the output is larger than caches; an odd number of channels and a last item with less."""
+    """A work-item stores the statistics of its pixels if the output is larger than caches.
+
+    The number of channels is odd, and the last work-item has fewer pixels.
+    """
     torch.manual_seed(0)
     x = torch.randn(1, 64, 181, 180).contiguous(memory_format=torch.channels_last)
     for filters, left in ((70, True), (40, False)):
@@ -215,7 +221,7 @@ def training_step(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, seen
         step()
 
 
-# name, batch, image size
+# (name, batch, image size)
 NETWORKS = [("mlp", 8, 0), ("lenet", 3, 28), ("residual", 2, 32), ("resnet18", 2, 32)]
 
 
@@ -245,7 +251,7 @@ def residual() -> nn.Module:
     [pytest.param(*row, id=row[0], marks=[pytest.mark.needs("sweep")] * (row[0] == "resnet18")) for row in NETWORKS],
 )
 def test_network(name: str, batch: int, size: int, sweep: bool) -> None:
-    """Forward, backward and the optimizer's step."""
+    """Runs forward, backward and the optimizer's step."""
     torch.manual_seed(0)
     model, x, classes = (
         networks.make(name, batch, size) if name != "residual" else (residual(), torch.randn(batch, 3, size, size), 10)

@@ -1,4 +1,4 @@
-# tests/no_device/test_selection.py: which cases a run leaves out: what a device cannot do, what only --sweep runs, samples.
+# tests/no_device/test_selection.py: which cases a run leaves out: those a device cannot run, those of --sweep, samples.
 import re
 from types import SimpleNamespace
 

@@ -1,6 +1,8 @@
-# tests/no_device/test_tensor_core_choice.py: which tensor core kernel a product or a convolution gets.
-"""Graphs are scheduled for capabilities with tensor cores, without a device. test_emulated_kernels.py and tests/device check what
-the kernels compute."""
+# tests/no_device/test_tensor_core_choice.py: which tensor core kernel is chosen for a product or a convolution.
+"""Graphs are scheduled for capabilities with tensor cores, without a device.
+
+test_emulated_kernels.py and tests/device check what the kernels compute.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,17 @@ ALLOWED: dict[str, Callable[[], None]] = {
 
 
 def allow_everywhere() -> None:
-    torch.backends.cuda.matmul.fp32_precision = "none"  # products follow the setting for everything
+    torch.backends.cuda.matmul.fp32_precision = "none"  # Products then follow the setting for all ops.
     torch.backends.fp32_precision = "tf32"
 
 
 @pytest.fixture(autouse=True)
 def settings() -> Iterator[None]:
-    """As they were: the newer interface brings the older one to an error until both agree again. PyTorch's own test helpers,
-    where another test has imported them, forbid such settings except in this context."""
+    """Restores the settings as they were.
+
+    If the newer interface is set, reading the older one is an error until both agree again. PyTorch's own test
+    helpers, if another test has imported them, forbid such settings except in this context.
+    """
     with getattr(torch.backends, "__allow_nonbracketed_mutation")():
         convolutions = torch.backends.cudnn.conv.fp32_precision
         yield
@@ -49,7 +54,7 @@ def settings() -> Iterator[None]:
 def kernels(
     call: Callable[..., Any], inputs: list[torch.Tensor], device: str = "warpgroup", **caps: Any
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """The choices' log lines and the kernels of all graphs that the call runs."""
+    """Returns the log lines about choices, and the kernels of all graphs that the call runs."""
     seen: list[Seen] = []
     collecting(call, seen, dynamic=False)(*inputs)
     log, texts = [], []
@@ -61,7 +66,7 @@ def kernels(
 
 
 def macros(kernel: dict[str, Any]) -> str:
-    """What the launch defines, without the files that follow."""
+    """Returns the macros that the launch defines, without the files that follow."""
     return str(kernel["text"]).split("// kernels/")[0]
 
 
@@ -110,7 +115,8 @@ def test_halves(dtype: torch.dtype, name: str) -> None:
 
 
 def test_rows_that_are_not_aligned_are_copied() -> None:
-    """A row of 50257 elements of 16 bits: a copy whose rows begin at multiples of 16 bytes, in the order of the matrix itself."""
+    """A row of 50257 elements of 16 bits: it is copied so that rows begin at multiples of 16 bytes, in the matrix's own
+    order."""
     a, b = torch.randn(64, 50257).bfloat16(), torch.randn(50257, 128).bfloat16()
     log, texts = kernels(lambda a, b: (a @ b).float(), [a, b])
     assert "bf16" in log[0] and len(texts) == 2
@@ -135,12 +141,12 @@ def test_convolutions_of_halves(channels: int) -> None:
 
 
 def test_large_operands_are_packed() -> None:
-    """Where the time saved pays for it: a launch for each operand in front."""
+    """Large operands are packed, by a launch for each, where the time saved is larger."""
     a = torch.empty(2048, 2048)
     log, texts = kernels(lambda a, b: torch.relu(a @ b.t()), [a, a])
     assert "gemm_packed_warpgroup" in log[0] and len(texts) == 3
     forms = [re.search(r"#define FORM (.)", macros(kernel)) for kernel in texts]
-    assert sorted(form[1] for form in forms if form) == ["0", "2"]  # rows of B, fragments of A
+    assert sorted(form[1] for form in forms if form) == ["0", "2"]  # B is packed in rows, A in fragments.
     torch.set_float32_matmul_precision("high")
     log, texts = kernels(lambda a, b: a.t() @ b, [a, a])
     assert "tf32 packed" in log[0] and "split" not in log[0] and any("#define TILE_N 256" in macros(k) for k in texts)
@@ -154,7 +160,7 @@ def test_large_operands_are_packed() -> None:
 
 def test_long_depths_of_packed_operands_are_split() -> None:
     log, texts = kernels(lambda g, x: g.t() @ x, [torch.empty(12608, 3072), torch.empty(12608, 768)])
-    assert "packed in" in log[0] and len(texts) == 4  # two packs, the products, their sum
+    assert "packed in" in log[0] and len(texts) == 4  # There are two packing launches, the products, and their sum.
 
 
 def test_batches_share_a_packed_weight() -> None:
@@ -182,7 +188,8 @@ def test_what_a_check_rules_out_is_not_used() -> None:
     [(torch.float32, "fp32", "split tf32"), (torch.bfloat16, "bf16", "bf16"), (torch.float16, "fp16", "f16")],
 )
 def test_warp_tensor_cores(dtype: torch.dtype, kind: str, name: str) -> None:
-    """Where there are none of four warps, in place; without either, the portable kernel."""
+    """Without warpgroup tensor cores, the warp kernel reads operands in place; without either, the portable kernel is
+    chosen."""
     a = torch.randn(300, 256).to(dtype)
     inputs = [a, torch.randn(256, 264).to(dtype)]
     log, texts = kernels(lambda a, b: torch.relu(a @ b), inputs, "warp")
@@ -208,7 +215,7 @@ def test_tf32_on_warp_tensor_cores() -> None:
 
 @pytest.mark.parametrize("dtype, name", [(torch.float32, "split tf32"), (torch.bfloat16, "bf16")])
 def test_convolutions_on_warp_tensor_cores(dtype: torch.dtype, name: str) -> None:
-    """Forward and both gradients; the weight gradient is split into slices."""
+    """Compiles forward and both gradients; the weight gradient is split into slices."""
     x, w = torch.randn(2, 64, 16, 16).to(dtype), torch.randn(72, 64, 3, 3).to(dtype)
 
     def step(x: torch.Tensor, w: torch.Tensor) -> Any:
@@ -220,7 +227,7 @@ def test_convolutions_on_warp_tensor_cores(dtype: torch.dtype, name: str) -> Non
     log, texts = kernels(step, [x, w], "warp")
     assert sum("conv_warp " in line and line.endswith(name) for line in log) == 2
     weight = next(line for line in log if "conv_weight_warp " in line)
-    assert name in weight and "slices" not in weight and len(log) == 3  # 128 pixels
+    assert name in weight and "slices" not in weight and len(log) == 3  # There are only 128 pixels.
     on_tensor_cores = [macros(k) for k in texts if "mma.sync" in k["text"]]
     assert sorted("#define DATA_GRADIENT 1" in text for text in on_tensor_cores) == [False, False, True]
     assert any("#define DY_DENSE 1" in text for text in on_tensor_cores)
@@ -252,7 +259,7 @@ def test_few_tiles_of_warps_are_split() -> None:
 
 
 def network(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
-    """Products with bias-like epilogues, odd columns, a convolution, attention; the gradients of all are asked for."""
+    """Products with epilogues such as a bias, odd columns, a convolution, attention, and all their gradients."""
     y = F.gelu(x @ w) + x
     q = y.view(4, 128, 4, 64).transpose(1, 2)
     y = F.scaled_dot_product_attention(q, q, q, is_causal=True).transpose(1, 2).reshape(512, 256)
@@ -261,7 +268,7 @@ def network(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor, c: torch.Tensor) 
 
 
 def assert_valid(folder: Path, rendered: list[dict[str, Any]]) -> None:
-    """Clang takes the kernels' texts for NVIDIA's target."""
+    """Asserts that Clang compiles the kernels' texts for NVIDIA's target."""
     for number, kernel in enumerate(rendered):
         file = folder / f"{number}.cl"
         file.write_text(kernel["text"])
@@ -276,8 +283,12 @@ def assert_valid(folder: Path, rendered: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("level, groups", [("warpgroup", 100), ("warp", 200)])
 def test_statistics(tmp_path: Path, level: str, groups: int, bias: bool, dtype: torch.dtype) -> None:
-    """200 tiles (400 narrower ones) take two (four) waves of 132 work-groups, and so do 100 slices; of warp kernels twice as many
-    work-groups are resident. There are no statistics if the device check failed, or if the user disables them."""
+    """The number of slices of the statistics follows from the work-groups.
+
+    There are 200 tiles (400 narrower ones), which take two (four) waves of 132 work-groups, and so do 100 slices.
+    Twice as many work-groups of warp kernels are resident. There are no statistics if the device check failed, or if
+    the user disables them.
+    """
 
     def block(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return F.batch_norm(F.conv2d(x, w, b if bias else None), None, None, training=True)

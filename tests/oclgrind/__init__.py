@@ -1,1 +1,1 @@
-# tests/oclgrind/__init__.py: every portable kernel template under Oclgrind, which watches each access to memory.
+# tests/oclgrind/__init__.py: runs every portable kernel template under Oclgrind, which checks each memory access.

@@ -1,10 +1,12 @@
 # tests/oclgrind/__main__.py: runs every portable kernel template under Oclgrind: data races, bounds, uninitialised reads.
 """python -m tests.oclgrind [--all]
 
-First the smallest cases of the tests of templates alone, which also watch for reads of what nothing was written to. Then small
-models are compiled, forward and backward, for both families of kernels. Each contraction, convolution and attention in them
-runs alone with the first choice of every template that can do it (--all: with every choice), and as part of its graph. Ends
-with 1 if Oclgrind reports anything, a result is wrong, or a portable template did not run."""
+First, the smallest cases of the tests of single templates run; there, Oclgrind also reports reads of uninitialised
+memory. Then small models are compiled, forward and backward, for both families of kernels. Each contraction,
+convolution and attention in them runs alone with the first choice of every template that can do it (--all: with
+every choice), and as part of its graph. Exits with 1 if Oclgrind reports anything, a result is wrong, or a portable
+template did not run.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +21,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FAMILIES = ("item", "group")
 RUNTIME = Path("/usr/lib/oclgrind/liboclgrind-rt-icd.so")
-# Unoptimised: version 21.10 takes lanes of <n x i1>, which only the optimiser makes, for 255.
+# Builds are unoptimised: Oclgrind 21.10 reads lanes of <n x i1>, which only the optimiser makes, as 255.
 UNOPTIMISED = "-cl-opt-disable"
-ONLY_ALONE = {"winograd_group"}  # its chooser wants an image too large for Oclgrind
+# The tests of single templates cover it; its chooser needs an image too large for Oclgrind.
+ONLY_ALONE = {"winograd_group"}
 
 
 def templates(family: str) -> set[str]:
-    """The portable kernels of a family that have a chooser, by their rows."""
+    """Returns the portable kernels of a family that have a chooser, read from kernels.def."""
     text = (ROOT / "kernels/kernels.def").read_text(encoding="utf-8")
     rows = re.findall(r"^OCL_KERNEL\((\w+), \w+, (\w+), \w+, \w+,\s+(\w+)", text, re.MULTILINE)
     return {name for name, level, chooser in rows if level == family and chooser != "none"} - ONLY_ALONE
 
 
 def run(family: str, everything: bool, folder: Path) -> list[str]:
-    """What is wrong."""
+    """Runs the models for one family of kernels, and returns what is wrong."""
     log = folder / f"{family}.log"
     watched = ["oclgrind", "--data-races", "--build-options", UNOPTIMISED, "--log", str(log)]
     environment = {
@@ -54,7 +57,10 @@ def run(family: str, everything: bool, folder: Path) -> list[str]:
 
 
 def alone(everything: bool, folder: Path) -> list[str]:
-    """What is wrong with the templates alone. They use the system's loader of runtimes, which shall find Oclgrind only."""
+    """Runs the tests of single templates, and returns what is wrong.
+
+    They use the system's OpenCL loader, which is told to find Oclgrind only.
+    """
     (folder / "oclgrind.icd").write_text(str(RUNTIME), encoding="utf-8")
     log = folder / "alone.log"
     environment = {"OCL_ICD_VENDORS": str(folder), "OCLGRIND_DATA_RACES": "1", "OCLGRIND_UNINITIALIZED": "1",

@@ -1,4 +1,4 @@
-# tests/oclgrind/programs.py: what runs under Oclgrind, in a process of its own: small models, and each of their large operations alone.
+# tests/oclgrind/programs.py: runs under Oclgrind, in a separate process: small models, and each of their large ops alone.
 from __future__ import annotations
 
 import sys
@@ -35,7 +35,7 @@ class Attention(nn.Module):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=self.mask == "causal")
 
 
-# Sizes leave partial tiles in every dimension.
+# The sizes leave partial tiles in every dimension.
 PROGRAMS: dict[str, Callable[[], tuple[nn.Module, torch.Tensor]]] = {
     "linear": lambda: (nn.Linear(9, 11), torch.randn(7, 9)),
     "one row": lambda: (nn.Linear(19, 21), torch.randn(1, 19)),
@@ -56,12 +56,13 @@ PROGRAMS: dict[str, Callable[[], tuple[nn.Module, torch.Tensor]]] = {
 }
 
 
-Case = tuple[str, Any, list[tuple[str, str]], int, dict[str, Any]]  # problem, graph, choices, device, options
+# (problem, graph, choices, device, options)
+Case = tuple[str, Any, list[tuple[str, str]], int, dict[str, Any]]
 found: dict[str, Case] = {}
 
 
 def collect(graph: Any, index: int, settings: Mapping[str, Any]) -> list[Any]:
-    """In place of tuning, which would measure. The cases run later, each once."""
+    """Replaces tuning, which would measure. The cases are collected and run later, each once."""
     for problem, alone, choices in _C.exec.tuning_cases(graph, index, dict(settings)):
         found.setdefault(problem, (problem, alone, choices, index, dict(settings)))
     return []

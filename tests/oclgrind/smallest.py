@@ -1,10 +1,10 @@
-# tests/oclgrind/smallest.py: a pytest plugin: of the tests of templates alone, the smallest cases of each.
+# tests/oclgrind/smallest.py: a pytest plugin that selects the smallest cases of each test of a single template.
 from __future__ import annotations
 
 import re
 from typing import Any
 
-# Test -> what follows the device's name in its ids.
+# Test -> the parts of its ids that follow the device's name.
 CASES = {
     "test_gemm_sizes": r"1-1|32x64x8-\(3, 5, 7\)|16x64x16-\(3, 5, 7\)",
     "test_gemm_dot": r"[13]-4",

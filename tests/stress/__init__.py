@@ -1,1 +1,1 @@
-# tests/stress/__init__.py: random work over streams, threads and devices, compared with the same one after the other.
+# tests/stress/__init__.py: random work on several streams, threads and devices, compared with the same work in sequence.

@@ -1,6 +1,7 @@
-# tests/stress/__main__.py: `python -m tests.stress --minutes 60 --devices ocl:0,ocl:1`: threads, streams and devices at random.
-"""Rounds of a few hundred steps in one to four threads, each of which compares with the same steps one after the other.
-A failure prints the round's seed, the last steps of the thread, and ends with status 1; `--seed N --rounds 1` repeats the round."""
+# tests/stress/__main__.py: `python -m tests.stress --minutes 60 --devices ocl:0,ocl:1` runs random work.
+"""A round has a few hundred steps in one to four threads; each result is compared with that of the same steps in
+sequence. A failure prints the round's seed and the last steps of the thread, and exits with 1. `--seed N --rounds 1`
+repeats a round."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from tests.stress.program import Program
 
 
 class Round:
-    """Some threads, each with a program of its own."""
+    """One round: several threads, each of which runs a program."""
 
     def __init__(self, seed: int, steps: int, devices: list[str], kernels: dict[str, Kernels]) -> None:
         self.delays = Delays()

@@ -1,4 +1,4 @@
-# tests/stress/delays.py: holds streams back for some milliseconds.
+# tests/stress/delays.py: delays streams by some milliseconds.
 from __future__ import annotations
 
 import heapq
@@ -13,7 +13,7 @@ from torch_ocl_compile import _C
 
 
 class Delays:
-    """Gates in queues, opened in time by a thread."""
+    """Gates that hold queues back; a thread opens each at its time."""
 
     def __init__(self) -> None:
         self._gates: list[tuple[float, int, Any]] = []
@@ -24,7 +24,7 @@ class Delays:
         self._thread.start()
 
     def hold(self, stream: torch.Stream, until: float) -> None:
-        """What the stream gets from now on starts at `until`, of time.monotonic()."""
+        """Commands that the stream gets from now on start at `until`, a value of time.monotonic()."""
         gate = _C.testing.Gate(stream.device_index, stream.stream_id)
         with self._changed:
             heapq.heappush(self._gates, (until, next(self._numbers), gate))

@@ -1,4 +1,4 @@
-# tests/stress/kernels.py: what all threads of a stress run share on one device: compiled functions and expected draws.
+# tests/stress/kernels.py: what all threads of a stress run share per device: compiled functions, expected random numbers.
 from __future__ import annotations
 
 import threading
@@ -11,8 +11,10 @@ import torch.nn.functional as F
 if TYPE_CHECKING:
     from tests.stress.program import Program
 
-SIDE = 48  # of the square matrices that slots hold
-LIMIT = 31  # values are whole numbers below it: sums of SIDE products are exact in float32
+# The number of rows and columns of the matrices in slots.
+SIDE = 48
+# Values are whole numbers below this, so that sums of SIDE products are exact in float32.
+LIMIT = 31
 SEEDS = 8
 Tensor = torch.Tensor
 
@@ -22,7 +24,7 @@ def product(x: Tensor, y: Tensor) -> Tensor:
 
 
 def chain(x: Tensor, y: Tensor) -> Tensor:
-    """Several kernels, whose results in between lie in the arena."""
+    """Several kernels, whose intermediate results lie in the arena."""
     z = torch.remainder(x.cumsum(0) + y.cumsum(1), LIMIT)
     z = torch.remainder(z @ x.t() + z.sum(0), LIMIT)
     return torch.remainder(z.cumsum(0) @ y, LIMIT)
@@ -33,7 +35,7 @@ def rows(x: Tensor, y: Tensor) -> Tensor:
 
 
 def update(x: Tensor, y: Tensor) -> None:
-    """Writes its input and returns nothing."""
+    """Writes to its input and returns nothing."""
     z = torch.remainder(y.cumsum(0) @ y, LIMIT)
     x.add_(z).remainder_(LIMIT)
 
@@ -43,7 +45,7 @@ def loss(x: Tensor, y: Tensor) -> Tensor:
 
 
 class Layer:
-    """A linear layer whose weights change now and then, on some stream."""
+    """A linear layer whose weights are changed now and then, on some stream."""
 
     def __init__(self, compiled: Callable[..., Tensor], device: str, generator: torch.Generator) -> None:
         self.compiled = compiled
@@ -81,7 +83,7 @@ class Layer:
 
 
 class Kernels:
-    """Compiled functions and layers of one device. Compiled once, before the threads start."""
+    """The compiled functions and layers of one device. They are compiled before the threads start."""
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -107,7 +109,8 @@ class Kernels:
         self._layers = threading.local()
 
     def layer(self, program: Program) -> Layer:
-        """The layer of the calling thread: kept weights of several modules and streams live side by side."""
+        """Returns the layer of the calling thread, so that kept weights of several modules and streams exist side by
+        side."""
         if getattr(self._layers, "program", None) is not program:
             self._layers.program = program
             self._layers.layer = Layer(self.layer_of, self.device, program.generator())

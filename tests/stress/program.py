@@ -1,9 +1,12 @@
-# tests/stress/program.py: one thread's random work over several streams and devices, with what each value must be.
-"""A thread owns numbered tensors ("slots"). A step computes one of them from others, on a stream of its choice, and
-computes the same on the CPU at once. The thread orders its streams as a careful program does: before a step reads a
-slot, its stream waits for the event of the slot's last write; before it writes in place, also for the last reads. All
-else is the device's business: memory that is freed and handed out again, uploaded numbers, arenas of plans, packed
-weights. Values are small whole numbers, so that results are exact in any order of additions."""
+# tests/stress/program.py: the random work of one thread on several streams and devices, with the expected values.
+"""A thread owns numbered tensors ("slots"). A step computes one of them from others, on a stream of its choice, and at
+once computes the same on the CPU.
+
+The thread orders its streams as a correct program does: before a step reads a slot, its stream waits for the event
+of the slot's last write; before it writes in place, also for the last reads. Everything else is under test: memory
+that is freed and reused, uploaded numbers, arenas of plans, packed weights. Values are small whole numbers, so that
+results are exact in any order of additions.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +26,22 @@ Tensor = torch.Tensor
 
 
 class Mismatch(AssertionError):
-    """A value differs from what the same steps give one after the other."""
+    """A value differs from that of the same steps in sequence."""
 
 
 @dataclass
 class Slot:
-    """A tensor on a device, its value, and who used it last."""
+    """A tensor on a device, its expected value, and its last uses."""
 
     tensor: Tensor
     value: Tensor
     written: torch.Event
-    read: dict[int, torch.Event] = field(default_factory=dict)  # by stream
+    # Stream id -> event of the last read on that stream.
+    read: dict[int, torch.Event] = field(default_factory=dict)
 
 
 class Program:
-    """One thread's work. `step` does something; `check` compares everything."""
+    """The work of one thread. `step` does something; `check` compares everything."""
 
     def __init__(self, seed: int, devices: list[str], kernels: dict[str, Kernels], delays: Delays) -> None:
         self.random = random.Random(seed)
@@ -84,7 +88,7 @@ class Program:
         return self.random.choice(list(self.slots)) if self.slots else None
 
     def on_device(self, device: torch.device) -> int:
-        """A slot of the device: one there is."""
+        """Returns the number of an existing slot on the device."""
         return self.random.choice([n for n, s in self.slots.items() if s.tensor.device == device])
 
     def reads(self, stream: torch.Stream, *numbers: int) -> list[Tensor]:
@@ -127,7 +131,7 @@ class Program:
                 f"{places[0].item()}: {got.flatten()[places[0]].item()} and not {slot.value.flatten()[places[0]].item()}"
             )
 
-    # Steps; each says what it did
+    # Steps. Each returns a description of what it did.
 
     def upload(self) -> str:
         number, device = self.random.randrange(SLOTS), self.random.choice(self.devices)
@@ -138,7 +142,8 @@ class Program:
             source = value.clone().pin_memory() if pinned else value.clone()
             tensor = source.to(device, non_blocking=True)
             if not pinned:
-                source.fill_(-1)  # pageable memory may change at once
+                # Pageable memory may be changed as soon as the copy has returned.
+                source.fill_(-1)
         self.put(number, tensor, value, stream)
         return f"slot {number} on stream {stream.stream_id} of {device}"
 
@@ -210,7 +215,8 @@ class Program:
         return f"update({a}, {b}) on stream {stream.stream_id} of {device}"
 
     def inference(self) -> str:
-        """A layer of this thread, whose weights another stream may just have written; the packed ones are kept."""
+        """Runs the layer of this thread, whose weights another stream may just have written; its packed weights are
+        kept."""
         a = self.pick()
         if a is None:
             return self.upload()
@@ -273,7 +279,7 @@ class Program:
         return f"slot {a}"
 
     def garbage(self) -> str:
-        """Overwrites memory that others have freed."""
+        """Allocates and overwrites memory that other steps have freed."""
         device = self.random.choice(self.devices)
         stream = self.stream(device)
         sizes = [self.random.choice((1, 2, 3, 8)) * SIDE * SIDE for _ in range(3)]

@@ -1,7 +1,10 @@
-# tests/stress/training.py: `python -m tests.stress.training --steps 200000`: long training with changing shapes, killed and resumed.
-"""A small network trains on batches of changing size and length. A process does the work and is killed now and then, at any
-moment; the next one resumes from the last checkpoint. The memory of the process and of the device, and the processor time of
-a step, must not grow. At the end, the same steps without interruption must give the same bits."""
+# tests/stress/training.py: `python -m tests.stress.training --steps 200000`: long training that is killed and resumed.
+"""A small network trains on batches of changing size and length.
+
+A process does the work and is killed now and then, at any moment; the next one resumes from the last checkpoint. The
+memory of the process and of the device, and the processor time of a step, must not grow. At the end, the same steps
+without interruption must give the same bits.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-CHECKPOINT = 500  # steps between two
-REPORT = 500  # steps between two rows of the log
-WARM_STEPS = 3000  # of a process: it compiles, and fills its caches
-MOST_GROWTH_MB = 40.0  # of a process's memory after it is warm
-MOST_SLOWDOWN = 1.25  # of the processor time of a step
+# The number of steps between two checkpoints.
+CHECKPOINT = 500
+# The number of steps between two rows of the log.
+REPORT = 500
+# The number of steps after which a process counts as warm: it has compiled, and filled its caches.
+WARM_STEPS = 3000
+# The memory that a warm process may gain.
+MOST_GROWTH_MB = 40.0
+# The factor by which the processor time of a step may grow.
+MOST_SLOWDOWN = 1.25
 
 
 class Network(nn.Module):
@@ -49,7 +57,7 @@ class Network(nn.Module):
 
 
 def batch(step: int) -> tuple[Tensor, Tensor]:
-    """Step's tokens and labels: the same in each process."""
+    """Returns the tokens and labels of a step: the same in each process."""
     generator = torch.Generator().manual_seed(step)
     rows, length = (int(torch.randint(2, most, (), generator=generator)) for most in (24, 20))
     tokens = torch.randint(0, 64, (rows, length), generator=generator)
@@ -57,7 +65,7 @@ def batch(step: int) -> tuple[Tensor, Tensor]:
 
 
 def train(folder: Path, until: int, device: str) -> None:
-    """Steps up to `until`, from the checkpoint in `folder` if there is one."""
+    """Runs steps up to `until`, from the checkpoint in `folder` if there is one."""
     import torch_ocl_compile  # noqa: F401
 
     torch.set_num_threads(1)
@@ -104,7 +112,7 @@ def resident_mb() -> float:
 
 
 def supervise(folder: Path, steps: int, device: str, kills: int) -> None:
-    """Runs processes until all steps are done; kills `kills` of them at random moments."""
+    """Runs processes until all steps are done, and kills `kills` of them at random moments."""
     random_moment = random.Random(steps)
     moments = sorted(random_moment.randrange(steps // 20 + 1, steps) for _ in range(kills))
     command = [
@@ -135,7 +143,8 @@ def supervise(folder: Path, steps: int, device: str, kills: int) -> None:
 def rows(folder: Path) -> list[dict[str, Any]]:
     path = folder / "log.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("}")]  # the last line of a killed process may be cut
+    # The last line of a killed process may be cut off.
+    return [json.loads(line) for line in lines if line.endswith("}")]
 
 
 def last_step(folder: Path) -> int:
@@ -144,7 +153,7 @@ def last_step(folder: Path) -> int:
 
 
 def problems(folder: Path) -> list[str]:
-    """What grew in the processes that ran long enough to tell."""
+    """Returns what grew in the processes that ran long enough to tell."""
     found = []
     for pid in dict.fromkeys(r["pid"] for r in rows(folder)):
         warm = [r for r in rows(folder) if r["pid"] == pid and r["done"] > WARM_STEPS]
@@ -167,7 +176,7 @@ def problems(folder: Path) -> list[str]:
 
 
 def same_bits(device: str, steps: int = 3 * CHECKPOINT) -> bool:
-    """Whether an interrupted run ends with the parameters of an uninterrupted one."""
+    """Returns whether an interrupted run ends with the same parameters as an uninterrupted one."""
     states = []
     for stops in ([steps], [CHECKPOINT, 2 * CHECKPOINT, steps]):
         with tempfile.TemporaryDirectory() as name:

@@ -1,4 +1,4 @@
-# torch_ocl_compile/_C/ir.pyi: the typed face of csrc/python/ir_bindings.cpp. What things mean stands in csrc/ir/*.h.
+# torch_ocl_compile/_C/ir.pyi: types of csrc/python/ir_bindings.cpp. csrc/ir/*.h describes what they mean.
 from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias, overload
 
@@ -57,7 +57,7 @@ class Range:
     def __init__(self, low: int = ..., high: int = ..., divisor: int = 1) -> None: ...
 
 class IndexExpr:
-    """Symbols: s0 (sizes), i0 (loops), r0 (reduction loops), v0 (values of a body). // floors; % follows the divisor"""
+    """Symbols: s0 (size), i0 (loop), r0 (reduction loop), v0 (value of a body). // rounds down; % has the sign of the divisor."""
 
     def __init__(self, value: int = 0) -> None: ...
     @staticmethod
@@ -187,8 +187,8 @@ class Output:
     @property
     def offset(self) -> IndexExpr: ...
 
-# name, dtype of the value, operands, detail.
-# detail: load: (buffer, coordinates); constant: the number; index: the expression; else None
+# (name, dtype of the value, operands, detail). The detail of a load is (buffer, coordinates), of a constant the number, of an index
+# op the expression, otherwise None.
 Op: TypeAlias = tuple[str, DType, list[int], Any]
 
 class Node:
@@ -242,12 +242,12 @@ class Graph:
     def outputs(self) -> list[Output]: ...
     def str(self, origins: bool = True) -> str: ...
     def simplify(self) -> bool: ...
-    def without_donations(self) -> Graph: ...  # a copy that overwrites no donated input
+    def without_donations(self) -> Graph: ...  # A copy that overwrites no donated input.
     def verify(self, level: Level = ...) -> None: ...
 
 def parse_graph(text: str) -> Graph: ...
 
-# name, inputs, dtype rule, cost, facts, OpenCL C
+# (name, number of inputs, dtype rule, cost, facts, OpenCL C)
 def ops() -> list[tuple[str, int, str, str, str, str]]: ...
 
 class ReductionFacts:

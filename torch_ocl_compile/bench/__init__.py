@@ -1,1 +1,1 @@
-# torch_ocl_compile/bench/__init__.py: timing this backend beside eager PyTorch and Inductor.
+# torch_ocl_compile/bench/__init__.py: times this backend beside eager PyTorch and Inductor.

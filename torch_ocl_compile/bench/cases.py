@@ -1,5 +1,5 @@
-# torch_ocl_compile/bench/cases.py: single operations to time: inputs, call, multiply-adds, bytes.
-"""op_side.py runs them. The inputs of a case are made on the CPU from a fixed seed; `call(*inputs)` runs the operation."""
+# torch_ocl_compile/bench/cases.py: the single operations to time: inputs, call, floating-point operations, bytes.
+"""op_side.py runs the cases. Inputs are made on the CPU from a fixed seed. `call(*inputs)` runs the operation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Case:
-    """`flops` counts a multiply-add as two; `bytes` is the least that must move: every input and output once."""
+    """An operation to time. `flops` counts a multiply-add as two. `bytes` is the least memory traffic: every input and
+    output once."""
 
     name: str
     group: str
@@ -23,10 +24,12 @@ class Case:
     call: Callable[..., object]
     flops: float = 0
     bytes: float = 0
-    images: bool = False  # inputs of four dimensions may lie channels-last
+    images: bool = False  # Inputs with four dimensions may be channels-last.
     dtype: torch.dtype = torch.float32
-    classes: int = 0  # the last input holds indices below it
-    weights: int = 0  # so many of the last inputs are parameters of a model: the same tensors in every call
+    # If above 0, the last input has indices below it.
+    classes: int = 0
+    # Number of inputs at the end that are parameters of a model. They are the same tensors in every call.
+    weights: int = 0
 
     def inputs(self) -> list[torch.Tensor]:
         generator = torch.Generator().manual_seed(1)
@@ -36,7 +39,8 @@ class Case:
         return result
 
 
-# Memory layouts of a product: the shapes of both operands, and the call. nt: the weight of a Linear layer, [N][K]; tn: its gradient.
+# Forms of a matrix product: a function that gives the shapes of both operands, and the call. nt: the weight of a Linear
+# layer, [N][K]. tn: the gradient of that weight.
 FORMS: dict[str, tuple[Callable[..., Any], Callable[..., object]]] = {
     "": (lambda m, n, k: ((m, k), (k, n)), torch.mm),
     "nt": (lambda m, n, k: ((m, k), (n, k)), F.linear),
@@ -47,7 +51,7 @@ FORMS: dict[str, tuple[Callable[..., Any], Callable[..., object]]] = {
 
 
 def gemm(*sizes: int, form: str = "", group: str = "gemm") -> Case:
-    """sizes: M, N, K, with the batch in front for the forms of bmm."""
+    """A matrix product. `sizes` are M, N, K; forms of bmm have the batch in front."""
     shapes, call = FORMS[form]
     batch, (m, n, k) = (sizes[0] if len(sizes) == 4 else 1), sizes[-3:]
     name = "x".join(map(str, sizes)) + f" {form}".rstrip()
@@ -55,8 +59,9 @@ def gemm(*sizes: int, form: str = "", group: str = "gemm") -> Case:
     return Case(name, group, shapes(*sizes), call, flops, moved, weights=int(form == "nt"))
 
 
-# Matrix products of transformers on a CPU: rows, columns, depth. ViT-B/16 at batch 8, a GPT of width 256 over 4 x 256 characters, a
-# head over a vocabulary; products of one attention each (batch in front); decoding of few tokens.
+# Matrix products of transformers on a CPU: rows, columns, inner dimension. ViT-B/16 with batch 8, a GPT of width 256
+# with 4 x 256 characters, and a head over a vocabulary. Then the products of attention (with batch), and decoding of
+# few tokens.
 LINEARS = [
     (1576, 2304, 768), (1576, 768, 768), (1576, 3072, 768), (1576, 768, 3072),
     (1024, 768, 256), (1024, 256, 256), (1024, 1024, 256), (1024, 256, 1024), (256, 32000, 768),
@@ -75,7 +80,7 @@ def transformer_products() -> list[Case]:
     return cases + [gemm(*sizes, form="nt", group="decode") for sizes in DECODES]
 
 
-# Convolutions of ResNet and VGG: image, channels in and out, filter, stride.
+# Convolutions of ResNet and VGG: image size, input channels, output channels, filter size, stride.
 CONVOLUTIONS = [
     (56, 64, 64, 3, 1), (28, 128, 128, 3, 1), (14, 256, 256, 3, 1), (7, 512, 512, 3, 1),
     (56, 64, 256, 1, 1), (56, 256, 64, 1, 1), (14, 1024, 256, 1, 1), (14, 256, 1024, 1, 1),
@@ -84,12 +89,14 @@ CONVOLUTIONS = [
 
 
 def as_laid_out(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """`y`, channels-last if `x` is. Inside a network feature maps keep their layout; the output of a graph may get another one."""
+    """Returns `y`, channels-last if `x` is. Feature maps keep their layout inside a network, but the output of a graph
+    may not."""
     last = torch.channels_last
     return y.contiguous(memory_format=last) if x.is_contiguous(memory_format=last) else y
 
 
-# All 3x3 convolutions of stride 1 in resnet18 and vgg16 for images of 224x224. The first of vgg16 has no data gradient.
+# All 3x3 convolutions with stride 1 in resnet18 and vgg16 for images of 224x224. The first one of vgg16 has no data
+# gradient.
 CONVOLUTIONS_3X3 = [
     (size, c, k, 3, 1)
     for size, c, k in [
@@ -101,7 +108,7 @@ CONVOLUTIONS_3X3 = [
 
 
 def convolutions(batch: int, layers: list[tuple[int, int, int, int, int]], group: str) -> list[Case]:
-    """Groups `group` (forward), `group`_data and `group`_weight."""
+    """Cases of the groups `group` (forward), `group`_data and `group`_weight (gradients)."""
     cases = []
     for size, c, k, r, stride in layers:
         out = (size + 2 * (r // 2) - r) // stride + 1
@@ -128,7 +135,7 @@ def convolutions(batch: int, layers: list[tuple[int, int, int, int, int]], group
 
 
 def adam(p: Tensor, g: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, ...]:
-    """A step of Adam. abs(v) is the second moment, so that random inputs are valid."""
+    """A step of Adam. It uses abs(v) as the second moment, so that random inputs are valid."""
     m = torch.lerp(m, g, 0.1)
     v = v.abs() * 0.999 + g * g * 0.001
     return p - 1e-3 * m / (v.sqrt() + 1e-8), m, v
@@ -150,7 +157,8 @@ def memory_bound(rows: int, columns: int, images: int) -> list[Case]:
 
 aten = torch.ops.aten
 
-# Chains over [rows, columns]: name, call of (a, b) or (a,), tensors read and written.
+# Chains of pointwise ops over [rows, columns]: name, number of inputs, call, number of tensors that are read or
+# written.
 CHAINS: list[tuple[str, int, Callable[..., Tensor], int]] = [
     ("relu(a*b+a+1)", 2, lambda a, b: torch.relu(a * b + a + 1.0), 3),
     ("gelu_tanh(a)*b", 2, lambda a, b: F.gelu(a, approximate="tanh") * b, 3),
@@ -166,7 +174,8 @@ def _norm_backward(dy: Tensor, x: Tensor, w: Tensor, b: Tensor, mean: Tensor, rs
     return aten.native_layer_norm_backward(dy, x, w.shape, mean, rstd, w, b, (True, True, True))
 
 
-# Ops along the rows of a matrix: name, call, inputs (x: the matrix, c: [columns], r: [rows, 1], i: column indices), tensors moved.
+# Ops along the rows of a matrix: name, call, inputs, number of tensors that are read or written. An input is x (the
+# matrix), c ([columns]), r ([rows, 1]) or i (column indices).
 ROW_OPS: list[tuple[str, Callable[..., Any], str, int]] = [
     ("softmax", lambda x: torch.softmax(x, -1), "x", 2),
     ("log softmax", lambda x: torch.log_softmax(x, -1), "x", 2),
@@ -222,7 +231,7 @@ def all_cases(batch: int = 64) -> list[Case]:
     gpu = batch >= 32
     sizes = (1024, 2048, 4096, 8192) if gpu else (512, 1024, 2048, 4096)
     cases = [gemm(n, n, n) for n in sizes]
-    # A transformer layer of width 768 over 4096 tokens, and its head over a vocabulary; a classifier's head.
+    # Products of a transformer layer of width 768 with `tokens` tokens, and a classifier's head.
     tokens = 4096 if gpu else 1024
     cases += [
         gemm(tokens, 2304, 768),
@@ -233,12 +242,13 @@ def all_cases(batch: int = 64) -> list[Case]:
     if not gpu:
         cases += transformer_products()
     cases += convolutions(batch, CONVOLUTIONS, "conv") + convolutions(batch, CONVOLUTIONS_3X3, "conv3")
-    # On a GPU of some TB/s even 64 MB take little longer than a launch: its share of the copy speed would be that of launches.
+    # On a GPU with some TB/s, even 64 MB take little longer than a launch. Tensors must be larger to measure bandwidth.
     cases += memory_bound(65536, 1024, 128) if gpu else memory_bound(1024, 1024, 64)
     cases += attention(8, 12, 2048 if gpu else 512, 64, torch.float32) + attention(
         8, 12, 2048 if gpu else 512, 64, torch.bfloat16
     )
-    if gpu:  # of ViT-B/16 and GPT-2; long sequences of language models
+    # Attention of ViT-B/16 and GPT-2, then long sequences of language models.
+    if gpu:
         for dtype in (torch.float32, torch.bfloat16):
             cases += attention(64, 12, 197, 64, dtype) + attention(8, 12, 512, 64, dtype, causal=True)
         cases += attention(8, 12, 2048, 64, torch.bfloat16, causal=True) + attention(4, 16, 2048, 128, torch.bfloat16)
@@ -250,6 +260,6 @@ def all_cases(batch: int = 64) -> list[Case]:
 
 
 def chosen(batch: int, groups: list[str], parts: list[str]) -> list[Case]:
-    """The cases of `groups` whose names contain one of `parts`; an empty list stands for all."""
+    """The cases of `groups` whose names contain one of `parts`. An empty list stands for all."""
     wanted = [c for c in all_cases(batch) if not groups or c.group in groups]
     return [c for c in wanted if not parts or any(part in c.name for part in parts)]

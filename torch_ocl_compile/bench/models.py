@@ -1,12 +1,15 @@
-# torch_ocl_compile/bench/models.py: whole networks on several sides, in one interleaved run.
-"""Every side runs the same network on the same input, in a process of its own. The sides run in turn, round by round. Each
-timed call ends with a wait for the device. A training step is forward, cross entropy, backward and a step of Adam.
+# torch_ocl_compile/bench/models.py: times whole networks on several sides, in one interleaved run.
+"""Every side runs the same network on the same input, in a process of its own. The sides run in turn, round by round.
+Each timed call ends with a wait for the device. A training step is forward, cross entropy, backward and a step of
+Adam.
 
 Weights are random, from one seed. Images are normal noise, tokens are uniform.
 
-The share of the roofline is the least time that the device allows, divided by the measured time. The least time follows from
-the device's peaks, the network's multiply-adds (torch.utils.flop_counter, two operations each) and its least memory traffic:
-parameters and inputs once, and for training Adam's seven passes over the parameters."""
+The share of the roofline is the least time that the device allows, divided by the measured time. The least time
+follows from the device's peaks, the network's floating-point operations (torch.utils.flop_counter, a multiply-add
+counts as two) and its least memory traffic: parameters and inputs once, and in training Adam's seven passes over the
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -24,25 +27,27 @@ from torch_ocl_compile.bench.results import NAN, add_best
 
 PRECISIONS = ("highest", "high", "bf16", "fp16")
 MODES = ("inference", "training")
-FROM_HOST_BATCH = 64  # published numbers of earlier OpenCL backends have it
+# Published numbers of earlier OpenCL backends use this batch size.
+FROM_HOST_BATCH = 64
 
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """`precision`: fp32 in full (highest), with TF32 products (high), or autocast. `from_host`: inputs lie on the host, and each
-    step copies them. `compile_times`: also seconds of a first call, with empty caches and with those that this left."""
+    """How networks are timed. `precision`: full fp32 (highest), fp32 with TF32 products (high), or autocast.
+    `from_host`: inputs are on the host, and each step copies them. `compile_times`: also measures a first call with
+    empty caches, and another with the caches that it left."""
 
     sides: list[str]
     batch: int = 8
-    size: int = 224  # image height and width
+    size: int = 224  # Image height and width.
     rounds: int = 7
-    calls: int = 3  # timed calls a round
+    calls: int = 3  # Timed calls per round.
     threads: int = 1
     ocl_device: str = "ocl:0"
     precision: str = "highest"
     from_host: bool = False
     compile_times: bool = False
-    flops: float = NAN  # the device's peaks a second
+    flops: float = NAN  # Peak of the device in operations per second. NaN if unknown.
     bandwidth: float = NAN
     verbose: bool = False
 
@@ -55,7 +60,8 @@ class NetworkSettings:
 def measure(
     models: list[str], modes: list[str], precisions: list[str], settings: NetworkSettings, say: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
-    """A row for each network, mode, precision and side, as soon as the network is measured. `say` hears what is under way."""
+    """Yields a row for each network, mode, precision and side, as soon as the network is measured. `say` is called with
+    what is being done."""
     if settings.from_host:
         settings = replace(settings, batch=FROM_HOST_BATCH)
     for precision in precisions:
@@ -70,7 +76,7 @@ def measure(
 
 
 def compare(name: str, mode: str, settings: NetworkSettings, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """One network: a row for each side."""
+    """Times one network. Returns a row for each side."""
     what = f"{name}, {mode}, {settings.precision}"
     rounds: dict[str, list[float]] = {side: [] for side in settings.sides}
     facts: dict[str, dict[str, Any]] = {}
@@ -79,7 +85,7 @@ def compare(name: str, mode: str, settings: NetworkSettings, say: Callable[[str]
         for side in settings.sides:
             processes[side] = settings.process(side, name, mode)
         say(f"{what}: compiling")
-        for process in processes.values():  # all compile at once; nothing is timed yet
+        for process in processes.values():  # All processes compile at once. Nothing is timed yet.
             process.send("first")
         for process in processes.values():
             process.answer()
@@ -114,7 +120,7 @@ def compare(name: str, mode: str, settings: NetworkSettings, say: Callable[[str]
 
 
 def work_of(name: str, mode: str, batch: int, size: int) -> tuple[float, float]:
-    """The operations of one step, and the least number of bytes that it moves."""
+    """Returns the floating-point operations of one step, and the least number of bytes that it moves."""
     from torch.utils.flop_counter import FlopCounterMode
 
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
@@ -132,12 +138,12 @@ def work_of(name: str, mode: str, batch: int, size: int) -> tuple[float, float]:
 
 
 def roofline(row: dict[str, Any], settings: NetworkSettings) -> float:
-    """Least time that the device's peaks allow over the measured time; NaN if no peak is given."""
+    """Returns the least time that the device's peaks allow, divided by the measured time. NaN if no peak is given."""
     flops, moved = work_of(row["model"], row["mode"], row["batch"], settings.size)
     least = [v for v in (flops / settings.flops, moved / settings.bandwidth) if v == v]
     return float(max(least) * 1e3 / row["ms"]) if least else NAN
 
 
 def settings_of(settings: NetworkSettings, **more: Any) -> dict[str, Any]:
-    """For a result file: how its rows were measured."""
+    """Returns how the rows were measured, for a result file."""
     return asdict(settings) | more | {"torch": torch.__version__}

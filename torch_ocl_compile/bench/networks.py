@@ -1,4 +1,4 @@
-# torch_ocl_compile/bench/networks.py: the networks that benchmarks and tests share: name -> model and input.
+# torch_ocl_compile/bench/networks.py: the networks that benchmarks and tests use, by name.
 from __future__ import annotations
 
 from typing import Any
@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 
 def import_torchvision() -> Any:
-    """Imports torchvision. Its C++ ops are missing beside a CPU-only torch, so the two that its import needs are declared first."""
+    """Imports torchvision. With a CPU-only torch its C++ ops are missing, so the two ops that its import needs are
+    declared first."""
     try:
         import torchvision
     except ImportError as error:
@@ -40,7 +41,7 @@ def mlp(width: int = 256, layers: int = 4, inputs: int = 64, classes: int = 10) 
 
 
 class GPTBlock(nn.Module):
-    """Attention and a feed-forward layer, each after a norm and added to its input."""
+    """A transformer block: attention and a feed-forward layer, each after a norm, with residual connections."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -58,7 +59,8 @@ class GPTBlock(nn.Module):
 
 
 class GPT(nn.Module):
-    """Six layers of width 256 over characters; [batch, 256] -> the logits of all positions, [batch * 256, characters]."""
+    """A GPT with six layers of width 256 over characters. Maps [batch, 256] to the logits of all positions, [batch *
+    256, characters]."""
 
     context = 256
 
@@ -74,7 +76,7 @@ class GPT(nn.Module):
 
 
 class GPT2(nn.Module):
-    """GPT-2 of 124M parameters with random weights and no cache; [batch, 512] -> the logits of all positions."""
+    """GPT-2 with 124M parameters, random weights and no cache. Maps [batch, 512] to the logits of all positions."""
 
     length = 512
 
@@ -92,8 +94,8 @@ class GPT2(nn.Module):
 
 
 def make(name: str, batch: int, size: int = 224) -> tuple[nn.Module, Tensor, int]:
-    """Model with random weights, an input of the given batch and image size, and the class count. The model
-    gives a row of logits for each image, or for each element of an integer input."""
+    """Makes a network. Returns the model with random weights, an input of the given batch and image size, and the
+    number of classes. The model gives a row of logits for each image, or for each element of an integer input."""
     if name == "mlp":
         return mlp(), torch.randn(batch, 64), 10
     if name == "mlp16":
@@ -106,7 +108,8 @@ def make(name: str, batch: int, size: int = 224) -> tuple[nn.Module, Tensor, int
         return LeNet(), torch.randn(batch, 1, 28, 28), 10
     models = import_torchvision().models
     settings: dict[str, object] = {}
-    if name in ("googlenet", "inception_v3"):  # the latter's second head needs images of 299 x 299
+    # The second head of inception_v3 needs images of 299 x 299.
+    if name in ("googlenet", "inception_v3"):
         settings = {"init_weights": False, "aux_logits": name == "googlenet" or size >= 299}
     if name.startswith("vit"):
         settings = {"image_size": size}

@@ -1,6 +1,6 @@
-# torch_ocl_compile/bench/op_side.py: single operations on one side (eager, inductor, ocl), in a process of its own.
-"""Answers "i N" (prepare case N), "t" (time it), "e" (its error), "p" (its device's peak), one line of JSON each. ops.py
-starts it."""
+# torch_ocl_compile/bench/op_side.py: runs single operations on one side (eager, inductor, ocl), in a process of its own.
+"""Reads commands, one per line, and answers each with a line of JSON: "i N" prepares case N, "t" times it, "e" gives
+its error, "p" gives the device's peak. ops.py starts this program."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ import torch
 if __package__:
     from torch_ocl_compile.bench import cases, peak
     from torch_ocl_compile.bench.side import device_of
-else:  # started by its path: the import of torch_ocl_compile would register the device on every side
+else:
+    # This file is started by its path, because an import of torch_ocl_compile would register the device on every side.
     import cases  # type: ignore[no-redef]
     import peak  # type: ignore[no-redef]
     from side import device_of  # type: ignore[no-redef]
 
 
 class Layers(torch.nn.Module):
-    """`copies` independent calls of a case. The weights are parameters; the inputs of all calls follow one another."""
+    """`copies` independent calls of a case. Its weights are parameters. The inputs of all calls follow one another in
+    the arguments."""
 
     def __init__(self, case: cases.Case, inputs: list[torch.Tensor], copies: int) -> None:
         super().__init__()
@@ -39,7 +41,7 @@ class Layers(torch.nn.Module):
 
 
 def seconds_of_call(call: Callable[..., Any], inputs: list[torch.Tensor], n: int) -> float:
-    """The mean of `n` calls."""
+    """Mean time of `n` calls in seconds."""
     device = inputs[0].device.type
     start = time.perf_counter()
     for _ in range(n):
@@ -50,12 +52,13 @@ def seconds_of_call(call: Callable[..., Any], inputs: list[torch.Tensor], n: int
 
 
 class Worker:
-    """One side, which has one case prepared at a time."""
+    """One side. It has one prepared case at a time."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         torch.set_num_threads(settings["threads"])
         torch.backends.cudnn.allow_tf32 = settings["tf32"]
-        torch.backends.cudnn.benchmark = True  # its fastest kernels, found while a case is prepared
+        # Use the fastest kernels of cuDNN. It finds them while a case is prepared.
+        torch.backends.cudnn.benchmark = True
         torch.set_float32_matmul_precision("high" if settings["tf32"] else "highest")
         self.side, self.most_calls = settings["side"], settings["calls"]
         self.cases = cases.chosen(settings["batch"], settings["groups"], settings["parts"])
@@ -66,7 +69,7 @@ class Worker:
         return call if self.side == "eager" else torch.compile(call, backend=self.side, dynamic=False)
 
     def prepare(self, index: int) -> float:
-        """Compiles a case, and decides how often it is called. Its seconds."""
+        """Compiles a case and decides how often it is called. Returns the seconds of one operation."""
         case = self.case = self.cases[index]
         inputs = [x.to(self.device) for x in case.inputs()]
         formats = [inputs]
@@ -87,7 +90,8 @@ class Worker:
                     seconds = seconds_of_call(self.call, given, 3)
                 if seconds < best:
                     best, self.inputs = seconds, given
-        # A call on the host costs some tens of microseconds: short operations are timed as several independent ones a call.
+        # A call costs some tens of microseconds on the host. So a short operation is timed as several independent
+        # operations per call.
         self.copies = max(1, min(16, int(3e-3 / best)))
         if self.copies > 1:
             best = self.repeat(inputs)
@@ -95,7 +99,7 @@ class Worker:
         return best
 
     def repeat(self, inputs: list[torch.Tensor]) -> float:
-        """Several independent operations in one call. The seconds of one."""
+        """Puts several independent operations into one call. Returns the seconds of one operation."""
         case, given, n = self.case, self.inputs, len(self.inputs)
         self.inputs = [x.clone() for _ in range(self.copies) for x in given]
 
@@ -108,7 +112,8 @@ class Worker:
             return min(seconds_of_call(self.call, self.inputs, 2) for _ in range(3)) / self.copies
 
     def error(self) -> float:
-        """On up to 2^16 elements of the first result, for operations whose fp64 result is quick to have."""
+        """Relative error (RMSE) of up to 2^16 elements of the first result. NaN for operations whose fp64 result would
+        take long."""
         case, flat = self.case, 1 << 16
         if case.flops > 3e11 or case.group == "attention_grad":
             return float("nan")
@@ -125,25 +130,28 @@ class Worker:
 
     def run(self) -> float:
         """Seconds of one operation."""
-        time.sleep(0.03)  # threads of the other side's OpenMP take a core for some 11 ms after its last operation
+        # The other side's OpenMP threads use a core for about 11 ms after its last operation.
+        time.sleep(0.03)
         with torch.no_grad():
-            seconds_of_call(self.call, self.inputs, 1)  # the other side had the caches, and our threads slept
+            # The other side has filled the caches, and the threads of this side were asleep.
+            seconds_of_call(self.call, self.inputs, 1)
             return seconds_of_call(self.call, self.inputs, self.calls) / self.copies
 
     def measured_peak(self) -> float:
-        """The device's, in the units of peak.py; nan for what has none."""
+        """Peak of the device in the units of peak.py. NaN if it has none."""
         if self.side != "ocl":
             return float("nan")
         if self.peak is None:
             try:
                 self.peak = peak.Peak(torch.get_device_module("ocl").get_device_name(self.device))
-            except LookupError:  # a GPU
+            except LookupError:  # The device is a GPU.
                 self.peak = lambda: float("nan")
         return self.peak()
 
 
 def main() -> None:
-    sys.stdout, answers = sys.stderr, sys.stdout  # what the libraries print is not an answer
+    # Output of the libraries must not mix with the answers.
+    sys.stdout, answers = sys.stderr, sys.stdout
     side = Worker(json.loads(sys.argv[1]))
     commands: dict[str, Callable[[], float]] = {"t": side.run, "e": side.error, "p": side.measured_peak}
     for line in sys.stdin:

@@ -1,11 +1,13 @@
-# torch_ocl_compile/bench/ops.py: single operations, eager and compiled, in one interleaved run, with their share of the roofline.
-"""Every side is a process of its own. A round begins with a pause and one call that is not timed. Then it times calls and one
-wait for the device. An operation of less than some milliseconds is timed as several independent operations per call, so that
-the time is not that of the host.
+# torch_ocl_compile/bench/ops.py: times single operations on several sides, in one interleaved run.
+"""Every side is a process of its own. A round begins with a pause and one call that is not timed. Then it times calls
+and one wait for the device. An operation of less than some milliseconds is timed as several independent operations
+per call, so that the time is not that of the host.
 
-The weight of a linear layer ("nt") is a parameter, as in a model, so packing it once is not part of the time. Other operands
-are packed in every call, if the kernel packs. The side `eager` runs convolutions in the faster of the two memory formats, the
-other sides channels-last. Without `flops`, peak.py measures the multiply-adds of a CPU device once in every round."""
+The weight of a linear layer ("nt") is a parameter, as in a model, so packing it once is not part of the time. Other
+operands are packed in every call, if the kernel packs. The side `eager` runs convolutions in the faster of the two
+memory formats, the other sides channels-last. Without `flops`, peak.py measures the multiply-adds of a CPU device
+once in every round.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from torch_ocl_compile.errors import ToolError
 
 @dataclass(frozen=True)
 class OpSettings:
-    """`groups`, `parts`: which cases, as in cases.chosen. `flops`, `bandwidth`: the device's peaks a second, NaN if unknown."""
+    """How operations are timed. `groups`, `parts`: which cases, as in cases.chosen. `flops`, `bandwidth`: peaks of the
+    device per second, NaN if unknown."""
 
     sides: list[str]
     groups: list[str]
@@ -41,7 +44,7 @@ class OpSettings:
 
 
 def measure(settings: OpSettings) -> Iterator[dict[str, Any]]:
-    """A row for each case and side, as soon as the case is measured."""
+    """Yields a row for each case and side, as soon as the case is measured."""
     chosen = cases.chosen(settings.batch, settings.groups, settings.parts)
     if not chosen:
         groups = ", ".join(sorted({case.group for case in cases.all_cases(settings.batch)}))
@@ -80,7 +83,8 @@ def _measure_case(
 
 
 def means(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each group and side: the geometric mean of the ratios, and the least and largest share of the roofline."""
+    """Returns, for each group and side, the geometric mean of the ratios, and the least and the largest share of the
+    roofline."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["group"], row["side"]), []).append(row)

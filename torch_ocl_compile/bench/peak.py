@@ -1,8 +1,10 @@
 # torch_ocl_compile/bench/peak.py: measures the multiply-adds per second that an OpenCL CPU device reaches, by a small kernel.
-"""The kernel multiplies and adds twelve vectors in registers in a loop. It loads nothing, and twelve chains hide the latency.
+"""The kernel multiplies and adds twelve vectors in registers in a loop. It loads nothing, and twelve independent chains
+hide the latency.
 
-op_side.py runs it in every round, for about as long as it times an operation. On a shared machine the operation and the peak are then
-measured in the same second."""
+op_side.py runs it in every round, for about as long as it times an operation. So the operation and the peak are
+measured in the same second, also on a shared machine.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ void peak(__global float* y, const float scale) {
 
 
 def _platforms(lib: C.CDLL) -> list[P]:
-    """The loader's platforms and those of runtimes that only pip knows."""
+    """The platforms of the OpenCL loader, and those of runtimes that are installed only by pip."""
     from torch_ocl_compile.device.runtimes import vendor_libraries
 
     def ask(function: Any) -> list[P]:
@@ -52,7 +54,8 @@ def _platforms(lib: C.CDLL) -> list[P]:
 
 
 class Peak:
-    """`Peak(name)()` is the multiply-adds a second (counted as two) of the CPU device with that name."""
+    """`Peak(name)()` measures the peak of the CPU device with that name, in operations per second. A multiply-add
+    counts as two."""
 
     def __init__(self, name: str) -> None:
         lib = self.lib = C.CDLL("libOpenCL.so.1")
@@ -62,7 +65,8 @@ class Peak:
         if device is None:
             raise LookupError(f"no OpenCL CPU device is called {name!r}")
         width, units, error = C.c_uint(), C.c_uint(), C.c_int()
-        lib.clGetDeviceInfo(device, 0x103A, C.c_size_t(4), C.byref(width), None)  # native vector width of float
+        # 0x103A: native vector width of float.
+        lib.clGetDeviceInfo(device, 0x103A, C.c_size_t(4), C.byref(width), None)
         lib.clGetDeviceInfo(device, 0x1002, C.c_size_t(4), C.byref(units), None)
         vector, self.items = min(16, max(4, width.value)), 32 * units.value
         self.operations = 2.0 * vector * VECTORS * STEPS * self.items
@@ -82,7 +86,8 @@ class Peak:
 
     def _devices(self, platform: P) -> list[P]:
         found, count = (P * 8)(), C.c_uint()
-        if self.lib.clGetDeviceIDs(platform, C.c_ulong(2), 8, found, C.byref(count)):  # 2: CPUs
+        # 2 selects CPUs.
+        if self.lib.clGetDeviceIDs(platform, C.c_ulong(2), 8, found, C.byref(count)):
             return []
         return [P(d) for d in found[: count.value]]
 

@@ -1,4 +1,4 @@
-# torch_ocl_compile/bench/plot.py: rows of networks as a bar chart.
+# torch_ocl_compile/bench/plot.py: draws the results of networks as a bar chart.
 from __future__ import annotations
 
 from pathlib import Path
@@ -8,7 +8,8 @@ from torch_ocl_compile.errors import ToolError
 
 
 def plot(rows: list[dict[str, Any]], path: Path) -> None:
-    """A bar chart of the speed relative to the first side, one panel for each protocol, precision and mode. Error bars: the spread."""
+    """Draws the speed relative to the first side, with one panel for each protocol, precision and mode. Error bars show
+    the spread."""
     try:
         import matplotlib
     except ImportError as error:

@@ -1,7 +1,7 @@
-# torch_ocl_compile/bench/process.py: one side of a comparison: a process that answers commands.
-"""A side is eager, inductor or ocl. Each has a process of its own, because torch has one accelerator per process: once `ocl`
-is registered, CUDA tensors have no backward. Separate processes also keep caches, thread pools and peak memory apart. A
-process that waits for a command uses no core."""
+# torch_ocl_compile/bench/process.py: starts one side of a comparison as a process that answers commands.
+"""A side is eager, inductor or ocl. Each has a process of its own, because torch has one accelerator per process: after
+`ocl` is registered, CUDA tensors have no backward. Separate processes also keep caches, thread pools and peak memory
+apart. A process that waits for a command uses no core."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ SIDES = ("eager", "inductor", "ocl")
 class SideProcess:
     """Runs `program`, a file of this folder. `ask("round")` sends a command and returns the answer.
 
-    `settings` reach the program as JSON; "side" among them. With `caches` the process keeps its caches in that folder."""
+    `settings` are passed to the program as JSON; they include "side". If `caches` is given, the process keeps its
+    caches in that folder.
+    """
 
     def __init__(
         self, program: str, settings: Mapping[str, Any], *, caches: str | None = None, verbose: bool = False
@@ -39,7 +41,7 @@ class SideProcess:
                 "POCL_CACHE_DIR": f"{caches}/pocl",
                 "CUDA_CACHE_PATH": f"{caches}/nv",
             }
-        # By its path: `-m` would import torch_ocl_compile, which registers the device on every side.
+        # Start it by its path: `-m` would import torch_ocl_compile, which registers the device on every side.
         command = [sys.executable, str(Path(__file__).with_name(program)), json.dumps(dict(settings))]
         self.log = None if verbose else tempfile.TemporaryFile("w+")  # noqa: SIM115  (a pipe nobody reads would fill up)
         self.process = subprocess.Popen(
@@ -52,7 +54,8 @@ class SideProcess:
 
     def send(self, command: str) -> None:
         assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # answer() says why
+        # answer() reports why.
+        with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(command + "\n")
             self.process.stdin.flush()
 

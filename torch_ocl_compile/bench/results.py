@@ -1,6 +1,6 @@
-# torch_ocl_compile/bench/results.py: result files of `bench models`: ratios, means, reading, writing, merging.
-"""A result file has the rows of its networks and what is needed to trust and repeat them. If several files have a case, the
-last file counts."""
+# torch_ocl_compile/bench/results.py: result files of `bench models`: reads, writes and merges them, and computes means.
+"""A result file has the rows of its networks, and what is needed to trust and repeat them. If several files have the
+same case, the last file counts."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def case_of(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def add_best(rows: list[dict[str, Any]]) -> None:
-    """`against_best`: the time of the fastest other side over this one's."""
+    """Sets `against_best` of each row: the time of the fastest other side divided by the time of this side."""
     for row in rows:
         others = [r["ms"] for r in rows if case_of(r) == case_of(row) and r["side"] != row["side"]]
         row["against_best"] = min(others) / row["ms"] if others else NAN
 
 
 def geometric_means(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each protocol, precision, mode and side: the means over networks of both ratios."""
+    """Returns, for each protocol, precision, mode and side, the geometric means over networks of both ratios."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["protocol"], row["precision"], row["mode"], row["side"]), []).append(row)
@@ -52,8 +52,8 @@ def geometric_means(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def merged(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of all files. If several files have a case, the last one counts, with all its sides: they ran in turn, so they belong
-    together."""
+    """Rows of all files. If several files have the same case, the last one counts, with all its sides: its sides ran in
+    turn, so their times belong together."""
     cases: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for content in files:
         own: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -76,7 +76,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """The value without NaN, which JSON does not have: null instead."""
+    """Replaces NaN by None, because JSON has no NaN."""
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -91,17 +91,17 @@ def write(content: dict[str, Any], path: Path) -> None:
 def result(
     networks: list[dict[str, Any]], operations: list[dict[str, Any]], settings: dict[str, Any]
 ) -> dict[str, Any]:
-    """What write() takes."""
+    """Returns the content of a result file, for write()."""
     return {"format": FORMAT, "when": time.strftime("%Y-%m-%d %H:%M"), "host": platform.platform(),
             "torch": settings.get("torch"), "commit": commit(), "settings": settings, "networks": networks,
             "operations": operations}  # fmt: skip
 
 
 def commit() -> str | None:
-    """The commit that is measured, with "-dirty" for a changed working tree; None outside of a checkout."""
+    """The commit that is measured, with "-dirty" for a changed working tree. None outside of a checkout."""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:  # no git
+    except FileNotFoundError:  # git is not installed.
         return None
     return done.stdout.strip() or None

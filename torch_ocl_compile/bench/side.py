@@ -1,5 +1,6 @@
-# torch_ocl_compile/bench/side.py: one network on one side (eager, inductor, ocl), in a process of its own.
-"""Reads commands from standard input, a word a line, and answers each with a line of JSON. process.py starts it."""
+# torch_ocl_compile/bench/side.py: runs one network on one side (eager, inductor, ocl), in a process of its own.
+"""Reads commands from standard input, one word per line, and answers each with a line of JSON. process.py starts this
+program."""
 
 from __future__ import annotations
 
@@ -16,12 +17,13 @@ import torch.nn.functional as F
 
 if __package__:
     from torch_ocl_compile.bench import networks
-else:  # started by its path: the import of torch_ocl_compile would register the device on every side
+else:
+    # This file is started by its path, because an import of torch_ocl_compile would register the device on every side.
     import networks  # type: ignore[no-redef]
 
 
 def device_of(side: str, ocl_device: str) -> torch.device:
-    """The device of a side: eager and inductor run on CUDA where there is one, else on the CPU."""
+    """The device of a side. eager and inductor run on CUDA if there is a CUDA device, otherwise on the CPU."""
     if side == "ocl":
         import torch_ocl_compile  # noqa: F401  (registers the device also where torch has CUDA)
 
@@ -30,7 +32,8 @@ def device_of(side: str, ocl_device: str) -> torch.device:
 
 
 def set_precision(precision: str) -> None:
-    """ "highest": fp32 in full; "high": TF32 or the like inside products and convolutions; bf16 and fp16 are autocast's."""
+    """Sets the precision. "highest": full fp32. "high": TF32 or similar inside products and convolutions. bf16 and fp16
+    use autocast."""
     reduced = precision == "high"
     torch.backends.cudnn.allow_tf32 = reduced
     torch.set_float32_matmul_precision("high" if reduced else "highest")
@@ -42,8 +45,8 @@ def autocast(device: torch.device, precision: str) -> Any:
 
 
 class Side:
-    """`step()` runs the network once, without waiting: inference, or forward, loss, backward and Adam. With `from_host` the
-    input lies on the host and each step copies it to the device first."""
+    """One network on one side. `step()` runs it once without waiting: inference, or forward, loss, backward and Adam.
+    With `from_host`, the input is on the host and each step copies it to the device first."""
 
     def __init__(self, side: str, name: str, mode: str, batch: int, size: int, ocl_device: str,
                  precision: str = "highest", from_host: bool = False) -> None:  # fmt: skip
@@ -90,29 +93,28 @@ class Side:
             torch.ocl.synchronize(self.device)  # type: ignore[attr-defined]
 
     def timed(self) -> float:
-        """Seconds of one step, with the wait for its device."""
+        """Seconds of one step, including the wait for its device."""
         start = time.perf_counter()
         self.step()
         self.synchronize()
         return time.perf_counter() - start
 
     def round(self, calls: int) -> float:
-        """Median of `calls` steps after one that wakes threads and caches."""
+        """Median time of `calls` steps in seconds, after one step that wakes threads and fills caches."""
         self.timed()
         return statistics.median(self.timed() for _ in range(calls))
 
     def facts(self) -> dict[str, object]:
-        """Device, peak memory in MiB, and for inference the largest difference of the output to fp64 over the largest output."""
+        """The device's name and the peak memory in MiB. For inference also the error: the largest difference from fp64
+        divided by the largest output."""
         if self.device.type == "cuda":
             name, peak = torch.cuda.get_device_name(), torch.cuda.max_memory_allocated() / 2**20
         elif self.device.type == "ocl":
             ocl: Any = torch.ocl  # type: ignore[attr-defined]
             name, peak = ocl.get_device_name(self.device), ocl.max_memory_allocated(self.device) / 2**20
         else:
-            name, peak = (
-                f"CPU, {torch.get_num_threads()} threads",
-                float("nan"),
-            )  # the CPU's allocator keeps no statistics
+            # The CPU's allocator keeps no statistics.
+            name, peak = f"CPU, {torch.get_num_threads()} threads", float("nan")
         error = float("nan")
         if self.exact is not None:
             with torch.no_grad():
@@ -122,7 +124,7 @@ class Side:
         return {"device": name, "peak_mib": peak, "error": error}
 
     def builds(self) -> dict[str, float]:
-        """Kernels that this process has compiled; empty for sides that do not count them."""
+        """Counters of the kernels that this process has compiled. Empty for sides that do not count them."""
         if self.device.type != "ocl":
             return {}
         from torch_ocl_compile import _C
@@ -134,7 +136,8 @@ class Side:
 def main() -> None:
     settings = json.loads(sys.argv[1])
     torch.set_num_threads(settings["threads"])
-    sys.stdout, answers = sys.stderr, sys.stdout  # what the libraries print is not an answer
+    # Output of the libraries must not mix with the answers.
+    sys.stdout, answers = sys.stderr, sys.stdout
     start = time.perf_counter()
     keys = ("side", "name", "mode", "batch", "size", "ocl_device", "precision", "from_host")
     side = Side(*(settings[key] for key in keys))

@@ -1,6 +1,6 @@
-# torch_ocl_compile/cli/__init__.py: the command line: which commands there are, and how a command ends.
-"""`torch-ocl COMMAND` or `python -m torch_ocl_compile COMMAND`. Each command is a module of this folder, which is imported
-when the command is used. docs/command_line.md is page.py's."""
+# torch_ocl_compile/cli/__init__.py: the command line. Lists the commands, and sets their exit status and messages.
+"""`torch-ocl COMMAND` or `python -m torch_ocl_compile COMMAND`. Each command is a module of this folder, which is
+imported when the command is used. page.py writes docs/command_line.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from torch_ocl_compile.errors import OclError
 
 FINE, FAULT, WRONG_USE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
-# name -> what it does, in one line. The command is `command` in the module of this name.
+# Name -> what the command does. The module with this name has the function `command`.
 COMMANDS = {
     "devices": "List the OpenCL devices, in the order of ocl:0, ocl:1, ...",
     "doctor": "Compile and check small networks on every device.",
@@ -64,7 +64,7 @@ def top() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command. Returns the exit status; an error is one line on stderr, and a traceback only with --debug."""
+    """Runs a command and returns the exit status. An error is one line on stderr; --debug adds a traceback."""
     session = Session()
     try:
         return _run(session, list(sys.argv[1:] if argv is None else argv))
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return PIPE_CLOSED
     except (KeyboardInterrupt, click.Abort):
         return _fail(session, INTERRUPTED, "interrupted")
-    except click.exceptions.NoArgsIsHelpError as error:  # a group without a command
+    except click.exceptions.NoArgsIsHelpError as error:  # A group was called without a command.
         click.echo(error.format_message(), err=True)
         return WRONG_USE
     except click.UsageError as error:
@@ -93,18 +93,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(session: Session, arguments: list[str]) -> int:
-    # Not top.main(): it ends the process with a status of its own when a pipe is closed.
+    # top.main() is not used, because it ends the process with a status of its own when a pipe is closed.
     try:
         with top.make_context("torch-ocl", arguments, obj=session) as context:
             status = top.invoke(context)
-    except click.exceptions.Exit as end:  # of --help and --version
+    except click.exceptions.Exit as end:  # Raised by --help and --version.
         status = end.exit_code
     sys.stdout.flush()
     return int(status or FINE)
 
 
 def _one_line(message: str) -> str:
-    """ "what happened; do: what to do". The log of a compiler, and all else that needs lines, stays as it is."""
+    """Joins lines of the form "what happened", "do: what to do" into one line. Other text, such as a compiler's log, is
+    unchanged."""
     lines = [line.strip() for line in message.strip().splitlines()]
     if all(re.match(r"[a-z ]+: ", line) for line in lines[1:]):
         return "; ".join(line.rstrip(".") if i < len(lines) - 1 else line for i, line in enumerate(lines))
@@ -112,7 +113,7 @@ def _one_line(message: str) -> str:
 
 
 def _fail(session: Session, status: int, message: str) -> int:
-    """Says why on stderr, if anybody reads it."""
+    """Prints the message on stderr, if it is open. Returns the status."""
     with contextlib.suppress(OSError, ValueError):
         if session.debug:
             traceback.print_exc()
@@ -125,7 +126,7 @@ def _fail(session: Session, status: int, message: str) -> int:
 
 
 def _drop_output() -> None:
-    """What is still buffered goes nowhere: the interpreter would fail on it once more when it ends."""
+    """Discards buffered output. Otherwise the interpreter would fail again when it flushes at its end."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -43,7 +43,7 @@ def command() -> None:
 
 
 def _common(rounds: int, calls: int, batch: int) -> Callable[[F], F]:
-    """Options of `models` and `ops`."""
+    """The options that `models` and `ops` share."""
 
     def add(command: F) -> F:
         options = [
@@ -69,7 +69,7 @@ def _common(rounds: int, calls: int, batch: int) -> Callable[[F], F]:
 
 
 def _collected(rows: Iterable[dict[str, Any]]) -> Rows:
-    """The rows; those so far, if the user interrupts."""
+    """Collects the rows. If the user interrupts, returns the rows so far."""
     found: Rows = []
     try:
         for row in rows:

@@ -36,7 +36,7 @@ def command() -> None:
 
 
 def _stats() -> dict[str, Any]:
-    """The cache's facts. Raises ToolError if it is off."""
+    """Statistics of the cache. ToolError if the cache is off."""
     config.configure_core()
     stats = _C.exec.cache_stats()
     if not stats.get("enabled"):
@@ -112,7 +112,7 @@ def prune(size: int | None, unused_for: float | None, as_json: bool) -> int:
 
 
 def _cleaned(before: dict[str, Any], done: dict[str, Any], kind: str, as_json: bool) -> int:
-    """Says what verify or prune did; the status of verify."""
+    """Reports what verify or prune did. Returns the exit status of verify."""
     if done["problem"] != before["problem"]:
         raise ToolError(f"{before['path']} {done['problem']}")
     if as_json:

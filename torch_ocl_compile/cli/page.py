@@ -1,4 +1,4 @@
-# torch_ocl_compile/cli/page.py: docs/command_line.md: `python -m torch_ocl_compile.cli.page` writes it.
+# torch_ocl_compile/cli/page.py: writes docs/command_line.md, when run as `python -m torch_ocl_compile.cli.page`.
 from __future__ import annotations
 
 import inspect
@@ -49,7 +49,7 @@ def _below(names: tuple[str, ...], group: click.Group) -> Iterator[tuple[tuple[s
 
 
 def page() -> str:
-    """The page's text."""
+    """The text of docs/command_line.md."""
     return HEAD + "".join(_section(names, command) for names, command in commands())
 
 
@@ -70,7 +70,7 @@ def _section(names: tuple[str, ...], command: click.Command) -> str:
 
 
 def _paragraph(text: str) -> str:
-    """One line, which click wraps anew; or the lines of a list, which begin with \\b."""
+    r"""A paragraph of a help text as one line. A list, which begins with \b, becomes a table."""
     if text.startswith("\b"):
         rows = [line.split("  ", 1) for line in text.splitlines()[1:]]
         head = "| column | meaning |\n|---|---|\n"

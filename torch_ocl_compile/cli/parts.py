@@ -1,4 +1,4 @@
-# torch_ocl_compile/cli/parts.py: what commands share: options, tables, JSON, progress.
+# torch_ocl_compile/cli/parts.py: shared by commands: options, tables, JSON, progress.
 from __future__ import annotations
 
 import json
@@ -20,14 +20,15 @@ from torch_ocl_compile.bench.results import plain
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(dir_okay=False, path_type=Path)
-UNLIMITED = 10_000  # columns, where no terminal limits them
+# Columns of output that is no terminal.
+UNLIMITED = 10_000
 
 
 @dataclass
 class Session:
     """One run of the command line."""
 
-    debug: bool = False  # errors show a traceback
+    debug: bool = False  # If true, errors show a traceback.
 
 
 def _set_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -36,7 +37,7 @@ def _set_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 class Command(click.Command):
-    """A command with --debug, and with examples below its options."""
+    """A command with the option --debug. Its help ends with examples."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -63,7 +64,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """Lists its commands in the order of their definition."""
+    """A group that lists its commands in the order of their definition."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -91,31 +92,31 @@ def device_option(help: str = "Device to use.", cpu: bool = False) -> Callable[[
 
 
 def output_option(default: str | None = None, name: str = "--output", help: str = "") -> Callable[[F], F]:
-    """A file to write. That its folder exists is checked before anything is computed for it."""
+    """An option for an output file. The folder must exist; this is checked before anything is computed."""
     return click.option(
         name, type=FILE, default=default, show_default=True, metavar="FILE", callback=writable, help=help
     )
 
 
 def writable(ctx: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
-    """The callback of a file that will be written."""
+    """Callback of an option for an output file. BadParameter if its folder does not exist."""
     if value is not None and not value.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no folder {str(value.parent)!r}.")
     return value
 
 
 def require_device() -> None:
-    """Raises ConfigError that says why there is no device."""
+    """ConfigError with the reason if there is no device."""
     _C.require_device(-1)
 
 
 def names(ctx: click.Context, parameter: click.Parameter, value: str) -> list[str]:
-    """The callback of an option that takes names with commas."""
+    """Callback of an option that takes comma-separated names."""
     return [name.strip() for name in value.split(",") if name.strip()]
 
 
 def names_of(*allowed: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """The same, where only `allowed` names exist."""
+    """Callback of an option that takes comma-separated names out of `allowed`."""
 
     def callback(ctx: click.Context, parameter: click.Parameter, value: str) -> list[str]:
         found = names(ctx, parameter, value)
@@ -130,11 +131,12 @@ def names_of(*allowed: str) -> Callable[[click.Context, click.Parameter, str], l
 
 class _Output(Console):
     def on_broken_pipe(self) -> None:
-        raise BrokenPipeError  # main() ends the command
+        # main() ends the command.
+        raise BrokenPipeError
 
 
 def output() -> Console:
-    """Standard output. Lines are as long as they need to be, except on a terminal."""
+    """A console on standard output. Lines are wrapped only on a terminal."""
     return _Output(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else UNLIMITED)
 
 
@@ -143,7 +145,7 @@ def say(text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
-    """A column whose name begins with ">" is aligned to the right."""
+    """Prints a table. A column whose name begins with ">" is aligned to the right."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, title=title, title_justify="left", pad_edge=False)
     for name in columns:
         table.add_column(name.lstrip(">"), justify="right" if name.startswith(">") else "left", overflow="fold")
@@ -159,18 +161,18 @@ def _escaped(cell: object) -> str:
 
 
 def print_json(value: object) -> None:
-    """NaN, which JSON does not have, becomes null."""
+    """Prints JSON. NaN becomes null, because JSON has no NaN."""
     click.echo(json.dumps(plain(value), indent=1, allow_nan=False))
 
 
 def number(value: float, form: str) -> str:
-    """The number in a form of format(), a dash for NaN."""
+    """The number formatted by `form`, or a dash for NaN."""
     return "-" if value != value else format(value, form)
 
 
 @contextmanager
 def progress(first: str) -> Iterator[Callable[[str], None]]:
-    """Says on a terminal what is under way: `with progress("compiling") as now: now("measuring")`."""
+    """Shows on a terminal what is being done: `with progress("compiling") as now: now("measuring")`."""
     if not sys.stderr.isatty():
         yield lambda text: None
         return

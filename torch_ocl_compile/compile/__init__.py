@@ -1,1 +1,1 @@
-# torch_ocl_compile/compile/__init__.py: backend="ocl": from Dynamo's graph to a compiled plan and its calls.
+# torch_ocl_compile/compile/__init__.py: backend="ocl": turns Dynamo's graph into a compiled plan, and calls it.

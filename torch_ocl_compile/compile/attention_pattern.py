@@ -1,8 +1,8 @@
-# torch_ocl_compile/compile/attention_pattern.py: attention that a model writes out becomes one op, before autograd sees it.
-"""matmul(q, k^T) * scale [+ mask | masked_fill | where] -> softmax [-> dropout] -> matmul with v, in Dynamo's graph. The
-op brings its own gradient, so forward and backward are both found by matching forward alone. What else reads a value
-in between (returned attention weights) keeps the written form. Scores are not rounded to fp16 or bf16 on the way, which
-the written form does."""
+# torch_ocl_compile/compile/attention_pattern.py: finds attention that a model spells out, and makes it one op, before autograd.
+"""Finds matmul(q, k^T) * scale [+ mask | masked_fill | where] -> softmax [-> dropout] -> matmul with v in Dynamo's
+graph. The attention op has its own gradient, so matching forward also covers backward. If something else uses a
+value in between, such as returned attention weights, the single ops stay. The op does not round scores to fp16 or
+bf16 in between, as the single ops do."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ import torch
 import torch.nn.functional as F
 from torch.fx import GraphModule, Node
 
-from torch_ocl_compile.fx import attention_ops  # noqa: F401  (defines torch.ops.ocl.attention)
+from torch_ocl_compile.fx import attention_ops  # noqa: F401  (this import defines torch.ops.ocl.attention)
 from torch_ocl_compile.fx.effects import Effect, effect_of, written
 from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
 
 log = logging.getLogger(__name__)
 
-# What a call is, whichever way it is spelled. Methods have the names of the values, with or without a trailing _.
+# The plain name of each function. A method is called by this name, with or without a trailing underscore, or is listed
+# in METHODS.
 FUNCTIONS: dict[Any, str] = {
     **dict.fromkeys((operator.matmul, torch.matmul, torch.bmm), "matmul"),
     **dict.fromkeys((operator.add, operator.iadd, torch.add), "add"),
@@ -45,7 +46,7 @@ MOST_HEAD_SIZE = 256
 
 
 def kind(node: Any) -> str:
-    """The op's plain name, "" for what is not a call."""
+    """The op's plain name. "" if the node is no call."""
     if not isinstance(node, Node):
         return ""
     if node.op == "call_function":
@@ -58,31 +59,31 @@ def kind(node: Any) -> str:
 
 
 def value(node: Any) -> Any:
-    """The traced tensor."""
+    """The traced tensor of a node, or None."""
     found = node.meta.get("example_value") if isinstance(node, Node) else None
     return found if isinstance(found, torch.Tensor) else None
 
 
 def given(node: Node, position: int, name: str, default: Any = None) -> Any:
-    """An argument by place or name."""
+    """An argument by position or name."""
     return node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
 
 
 @dataclass
 class Scores:
-    """scale * q k^T with masks: what a chain of nodes up to a softmax computes."""
+    """Scores of attention: scale * q k^T with masks, as computed by a chain of nodes that ends at a softmax."""
 
     q: Node
     k_transposed: Node
     scale: float = 1.0
-    hidden: list[Node] = field(default_factory=list)  # bool masks: true is not seen
-    seen: list[Node] = field(default_factory=list)  # bool masks: false is not seen
+    hidden: list[Node] = field(default_factory=list)  # Bool masks in which true means masked.
+    seen: list[Node] = field(default_factory=list)  # Bool masks in which false means masked.
     added: list[Node] = field(default_factory=list)
     chain: list[Node] = field(default_factory=list)
 
 
 def constant(x: Any) -> float | None:
-    """A number, or a tensor that is made of one."""
+    """The value of a number, or of a tensor that is made of one number. None for anything else."""
     if isinstance(x, (int, float)) and not isinstance(x, bool):
         return float(x)
     if kind(x) == "full":
@@ -91,7 +92,7 @@ def constant(x: Any) -> float | None:
 
 
 def read_scores(x: Any) -> Scores | None:
-    """Reads the chain that ends in x. None if it is no masked product."""
+    """Reads the chain of nodes that ends in x. None if it is no masked product."""
     if not isinstance(x, Node) or len(x.users) != 1 or value(x) is None:
         return None
     found = _step(x)
@@ -102,7 +103,7 @@ def read_scores(x: Any) -> Scores | None:
 
 
 def _writes_only(node: Node, chain: list[Node]) -> bool:
-    """Whether the node writes to nothing but values of the chain, which nobody sees once the chain is replaced."""
+    """True if the node writes only to values of the chain. Nobody sees these after the chain is replaced."""
     return all(target in chain for target in written(node))
 
 
@@ -138,7 +139,7 @@ def _scaled(x: Node, op: str) -> Scores | None:
     if factor is None and op == "mul" and len(x.args) == 2:
         chain, factor = x.args[1], constant(x.args[0])
     found = read_scores(chain)
-    # A factor behind a mask would scale the mask too; it must also keep -inf what it is.
+    # A factor after a mask would scale the mask too. The factor must be positive, so that -inf stays -inf.
     if found is None or factor is None or not factor > 0 or found.added:
         return None
     found.scale *= factor if op == "mul" else 1 / factor
@@ -146,7 +147,7 @@ def _scaled(x: Node, op: str) -> Scores | None:
 
 
 def _filled(found: Scores | None, mask: Any, fill: float | None, where: bool) -> Scores | None:
-    # Scores under a finite value get no gradient, which an added mask would give them: only -inf is a mask.
+    # Only -inf is a mask. Scores replaced by a finite value get no gradient, but with an added mask they would get one.
     if found is None or fill != -math.inf or value(mask) is None or value(mask).dtype is not torch.bool:
         return None
     (found.hidden if where else found.seen).append(mask)
@@ -154,7 +155,7 @@ def _filled(found: Scores | None, mask: Any, fill: float | None, where: bool) ->
 
 
 def rewrite(gm: GraphModule, device_type: str = "ocl") -> int:
-    """Replaces written-out attention in a graph and the graphs it calls; returns how many."""
+    """Replaces spelled-out attention in a graph and in the graphs that it calls. Returns the number of replacements."""
     changed = 0
     for module in gm.modules():
         if isinstance(module, GraphModule) and any(map(_is_attention, module.graph.nodes)):
@@ -163,14 +164,14 @@ def rewrite(gm: GraphModule, device_type: str = "ocl") -> int:
 
 
 def _is_attention(node: Node) -> bool:
-    """Whether a node may be part of one. Most graphs have none, and need no pass."""
+    """True if a node may belong to attention. Most graphs have no such node and need no pass."""
     return node.target is F.scaled_dot_product_attention or kind(node) == "softmax"
 
 
 @graph_pass
 def written_attention(gm: GraphModule, changes: Changes, device_type: str) -> int:
     if any("increment_nesting" in str(n.target) for n in gm.graph.nodes):
-        return 0  # inside vmap and grad the op would need rules of its own
+        return 0  # Inside vmap and grad, the op would need rules of its own.
     changed = 0
     for node in list(gm.graph.nodes):
         x = value(node)
@@ -190,7 +191,7 @@ def written_attention(gm: GraphModule, changes: Changes, device_type: str) -> in
 
 
 def _written(softmax: Node, changes: Changes) -> bool:
-    """Replaces the product behind a softmax."""
+    """Replaces the matmul after a softmax, if the nodes around it are attention."""
     x = value(softmax)
     if given(softmax, 1, "dim") not in (-1, x.dim() - 1):
         return False
@@ -233,26 +234,27 @@ def _written(softmax: Node, changes: Changes) -> bool:
 
 
 def _needed_and_written(end: Node, operands: list[Any]) -> bool:
-    """Whether a gradient is needed and a later node writes to an operand. The gradient of the attention op reads every operand.
-    The gradient of separate matmul and softmax ops reads fewer."""
+    """True if a gradient is needed and a later node writes to an operand. The gradient of the attention op reads every
+    operand. The gradients of separate matmul and softmax ops read fewer."""
     return bool(value(end).requires_grad) and any(_is_exposed(x, end) for x in operands if value(x) is not None)
 
 
 def _result(made: Node, end: Node) -> Node:
-    """The op's result, or a copy if a later node or the caller may write to it: the gradient of the op reads the result."""
+    """The op's result. It is a copy if a later node or the caller may write to it, because the op's gradient reads the
+    result."""
     result = made.graph.call_function(operator.getitem, (made, 0))
     leaves = value(end).requires_grad and (_is_exposed(end, end) or _is_returned(end))
     return made.graph.call_method("clone", (result,)) if leaves else result
 
 
 def _memory(node: Any) -> int | None:
-    """What nodes have in common that view the same memory."""
+    """The address of the storage. Nodes that view the same memory have the same one."""
     x = value(node)
     return None if x is None else x.untyped_storage()._cdata
 
 
 def _is_exposed(x: Node, end: Node) -> bool:
-    """Whether a node behind `end` writes, or may write, to the memory of x."""
+    """True if a node after `end` writes, or may write, to the memory of x."""
     memory, node = _memory(x), end.next
     while node.op != "root":
         targets = node.all_input_nodes if effect_of(node) is Effect.OTHER else written(node)
@@ -263,7 +265,7 @@ def _is_exposed(x: Node, end: Node) -> bool:
 
 
 def _is_returned(x: Node) -> bool:
-    """Whether the caller sees the memory of x."""
+    """True if the caller sees the memory of x."""
     return any(_memory(result) == _memory(x) for result in x.graph.output_node().all_input_nodes)
 
 
@@ -275,7 +277,8 @@ def _replace(old: Node, made: Node, result: Node, changes: Changes) -> None:
 
 
 def _agree(scores: Scores, v: Any, end: Node) -> bool:
-    """Same type and leading sizes of q, k and v, head sizes that a kernel takes, masks that do not widen the scores."""
+    """True if q, k and v have the same dtype and leading sizes, their head sizes have a kernel, and no mask widens the
+    scores."""
     tensors = [value(scores.q), value(scores.k_transposed), value(v), value(end)]
     if any(t is None for t in tensors):
         return False
@@ -294,7 +297,7 @@ def _agree(scores: Scores, v: Any, end: Node) -> bool:
 
 
 def _head_sizes(tensors: Any) -> bool:
-    """Whether a kernel takes them. A symbolic one becomes known here, by a guard: it decides the kernel."""
+    """True if a kernel takes these head sizes. A symbolic size is guarded here, because it decides the kernel."""
     return all(0 < int(t.shape[-1]) <= MOST_HEAD_SIZE for t in tensors)
 
 
@@ -305,7 +308,7 @@ def _broadcasts(shape: Any, to: list[Any]) -> bool:
 
 
 def _disturbed(first: Node, last: Node, own: set[Node]) -> bool:
-    """Whether something is written in place between the two products, which then read it at different times."""
+    """True if something is written in place between the two products. They would then read it at different times."""
     node = first
     while node is not last:
         if node not in own and effect_of(node) in (Effect.WRITE, Effect.OTHER):
@@ -315,7 +318,7 @@ def _disturbed(first: Node, last: Node, own: set[Node]) -> bool:
 
 
 def _mask(graph: torch.fx.Graph, scores: Scores) -> Node | None:
-    """One mask of all: bool (true: seen) if it can be, else added."""
+    """Combines all masks to one: bool (false means masked) if all are bool, otherwise added."""
     seen = [*scores.seen, *(graph.call_function(torch.logical_not, (m,)) for m in scores.hidden)]
     both: Callable[..., Any] = torch.logical_and
     allowed = _fold(graph, both, seen)
@@ -333,7 +336,7 @@ def _fold(graph: torch.fx.Graph, combine: Callable[..., Any], nodes: list[Node])
 
 
 def _keys_and_values(graph: torch.fx.Graph, k_transposed: Node, v: Node) -> tuple[Node, Node]:
-    """k and v, without the repetition of heads where both are repeated alike."""
+    """k and v without the repetition of heads, if both are repeated in the same way."""
     k: Node | None = None
     if kind(k_transposed) == "transpose":
         source, a, b = (*k_transposed.args, None, None)[:3]
@@ -349,7 +352,8 @@ def _keys_and_values(graph: torch.fx.Graph, k_transposed: Node, v: Node) -> tupl
 
 
 def _unrepeated(x: Node) -> Node | None:
-    """What repeats each head of x [b, h, l, d]: repeat_interleave, or x[:, :, None].expand(...).reshape(...)."""
+    """The tensor whose heads are repeated to give x [b, h, l, d], by repeat_interleave or x[:, :,
+    None].expand(...).reshape(...)."""
     if value(x).dim() != 4:
         return None
     if kind(x) == "repeat_interleave":
@@ -371,7 +375,7 @@ def _unrepeated(x: Node) -> Node | None:
 
 
 def _in_type_of(node: Node, x: Any) -> Any:
-    """Operand x of `node` as autocast hands it on: in the type of the result, where it is floating."""
+    """Operand x of `node` as autocast passes it on: a floating-point operand has the type of the result."""
     tensor, dtype = value(x), value(node).dtype
     if tensor is None or tensor.dtype is dtype or not tensor.is_floating_point():
         return x
@@ -379,7 +383,7 @@ def _in_type_of(node: Node, x: Any) -> Any:
 
 
 def _other_rank(node: Node, changes: Changes) -> bool:
-    """scaled_dot_product_attention of a rank that PyTorch would write out."""
+    """Handles scaled_dot_product_attention whose operands are not 4-D. PyTorch would decompose it."""
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     q, k, v, mask, p, causal = (
         given(node, i, n, d) for i, (n, d) in enumerate(zip(names, (None, None, None, None, 0.0, False), strict=True))

@@ -1,6 +1,6 @@
-# torch_ocl_compile/compile/backend.py: the function behind backend="ocl": AOTAutograd, options, the compilers of its graphs.
-"""Dynamo's graph goes to AOTAutograd, which hands back graphs of three kinds: "inference", "forward" and "backward".
-Each is lowered, compiled to a plan, and called with a boxed list."""
+# torch_ocl_compile/compile/backend.py: the function behind backend="ocl": calls AOTAutograd and compiles its graphs.
+"""AOTAutograd turns Dynamo's graph into graphs of three kinds: "inference", "forward" and "backward". Each is lowered,
+compiled to a plan, and called with a list of arguments that it may empty (a "boxed" call)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from torch_ocl_compile import config
-from torch_ocl_compile.compile import attention_pattern, debug, plan_store, times
+from torch_ocl_compile.compile import attention_pattern, debug, plan_store, repro, times
 from torch_ocl_compile.compile.call import Call, eager_call
 from torch_ocl_compile.compile.joint_graph import ocl_partition
 from torch_ocl_compile.compile.plan import make_plan, measure_kernels
@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 Options = dict[str, Any]
 MODES: dict[str, Options] = {
     "default": {},
-    "reduce-overhead": {},  # a call is one C++ call in any mode
+    # In any mode, a call of a graph is one call of C++.
+    "reduce-overhead": {},
     "max-autotune": {"max_autotune": True},
     "max-autotune-no-cudagraphs": {"max_autotune": True},
 }
@@ -40,7 +41,7 @@ MODES: dict[str, Options] = {
 def ocl(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: Any = None, mode: str | None = None
 ) -> Any:
-    """Compiles a Dynamo graph. `options`: those of scope "compile" in config.py. `mode`: as torch.compile's."""
+    """Compiles a Dynamo graph. `options`: options of scope "compile" in config.py. `mode`: the mode of torch.compile."""
     settings = parse_options(options, mode)
     with times.compilation():
         attention_pattern.rewrite(gm)
@@ -56,7 +57,7 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: 
     with plan_store.lookup(settings, example_inputs) as is_stored:
         if is_stored:
             compiler = {kind: plan_store.serializable(function) for kind, function in compiler.items()}
-        # Fresh every time: aot_autograd keeps its wrapped compilers in its own keywords.
+        # Made anew for each graph, because aot_autograd stores its wrapped compilers in its own keywords.
         aot = aot_autograd(
             fw_compiler=compiler["forward"],
             bw_compiler=compiler["backward"],
@@ -65,11 +66,14 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: 
             partition_fn=ocl_partition,
             keep_inference_input_mutations=True,
         )
-        return aot(gm, example_inputs)
+        compiled = aot(gm, example_inputs)
+    # AOTAutograd copies the mark from a function that takes a list to this one, which does not; Dynamo's minifier believes it.
+    getattr(compiled, "__dict__", {}).pop("_boxed_call", None)
+    return compiled
 
 
 def reset() -> None:
-    """Called by torch._dynamo.reset()."""
+    """Drops the records of compiled graphs. torch._dynamo.reset() calls this."""
     debug.forget()
 
 
@@ -85,8 +89,19 @@ def parse_options(options: Any, mode: str | None) -> Options:
 def compile_graph(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, kind: str, settings: Options
 ) -> CompiledGraph:
-    """One graph of AOTAutograd. What no plan can do runs eagerly, with its reason on record."""
+    """Compiles one graph of AOTAutograd. A graph that cannot become a plan runs eagerly, and the reason is recorded. The message of
+    an error that is not the user's names a program that shows it."""
     label = debug.next_label(kind)
+    try:
+        return compile_or_raise(gm, example_inputs, kind, settings, label)
+    except Exception as error:
+        repro.report(gm, kind, settings, label, error)
+        raise
+
+
+def compile_or_raise(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], kind: str, settings: Options, label: str
+) -> CompiledGraph:
     debug.dump(label, "fx.txt", lambda: gm.print_readable(print_output=False))
     if settings.get("interpret"):
         return CompiledGraph(eager_call(gm), reason="the option interpret runs it op by op")
@@ -103,7 +118,7 @@ def compile_graph(
         )
     except FallbackError:
         raise
-    except Refused as error:  # running it raises PyTorch's own error
+    except Refused as error:  # Running the graph raises PyTorch's own error.
         log.info("%s is not compiled: %s", label, error)
         return CompiledGraph(eager_call(gm), reason=f"it is not compiled: {error}")
     except UnsupportedError as error:
@@ -113,7 +128,7 @@ def compile_graph(
     lowering = watch.lap()
     measure_kernels(lowered, settings)
     tuning = watch.lap() if settings.get("max_autotune") else 0.0
-    if kind != "inference":  # weights change at each step
+    if kind != "inference":  # Weights change at each step.
         settings = {**settings, "kept_weights_mb": 0}
     plan = make_plan(lowered, settings, label)
     if kind == "forward":
@@ -126,7 +141,7 @@ def compile_graph(
 
 
 def whole_graph_eagerly(gm: torch.fx.GraphModule, kind: str, settings: Options, reason: str) -> CompiledGraph:
-    """For what no plan can do. Raises FallbackError where that is forbidden."""
+    """Runs a graph that cannot become a plan eagerly. FallbackError if that is forbidden."""
     if settings.get("fallback") == "error":
         message = f"the whole {kind} graph would run eagerly, which options={{'fallback': 'error'}} forbids.\n"
         raise FallbackError(f"{message}  why:   {reason}")
@@ -135,30 +150,30 @@ def whole_graph_eagerly(gm: torch.fx.GraphModule, kind: str, settings: Options, 
 
 
 def restride(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
-    """Gives the placeholders the strides of `example_inputs`: a saved tensor arrives as the forward graph laid it
-    out, which AOTAutograd says in the inputs and not in the nodes."""
+    """Gives the placeholders the tensors of `example_inputs`. A saved tensor has the strides that the forward graph
+    chose. AOTAutograd updates them in the inputs but not in the nodes."""
     for node, fake in zip((n for n in gm.graph.nodes if n.op == "placeholder"), example_inputs, strict=True):
         if isinstance(fake, torch.Tensor):
             node.meta["val"] = fake
 
 
 def boundaries(kind: str) -> dict[str, Any]:
-    """What AOTAutograd knows of a graph: parameters and donated inputs by position, results that are views of arguments, where the
-    saved tensors begin."""
+    """What AOTAutograd knows of a graph: the positions of parameters and donated inputs, results that are views of
+    arguments, and the position at which saved tensors begin."""
     from torch._functorch._aot_autograd.schemas import OutputType
 
     context = torch._guards.TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata
     if metadata is None:
         return {}
-    tokens = len(
-        metadata.tokens
-    )  # of ops with effects: first among inputs and results, where the metadata leaves them out
+    # Tokens belong to ops with effects. They are first among inputs and results, but the metadata does not count them.
+    tokens = len(metadata.tokens)
     if kind == "backward":
         donated = list(metadata.bw_donated_idxs or ()) if not metadata.num_backward_tokens else []
-        # Gradients become .grad of several tensors, which later calls add to in place.
+        # Gradients become .grad of several tensors, and later calls add to them in place. So each needs memory of its
+        # own.
         return {"donated": donated, "apart": True}
-    # Results: arguments that AOTAutograd writes back itself, then the user's.
+    # Results are first the arguments that AOTAutograd writes back itself, then the results of the user.
     written = metadata.mutated_inp_runtime_indices
     first = tokens + len(written)
     aliases = [
@@ -175,14 +190,14 @@ def boundaries(kind: str) -> dict[str, Any]:
 
 
 def check_device(device: torch.device) -> None:
-    """Raises ConfigError for tensors of another backend's device."""
+    """ConfigError if the tensors are on another backend's device."""
     ours = torch._C._get_privateuse1_backend_name()
     if device.type != ours:
         raise ConfigError(f"backend='ocl' was given tensors on '{device}'.\n  do: move model and inputs to '{ours}'.")
 
 
 def report_strides(plan: Any, lowered: Lowered) -> None:
-    """Tells AOTAutograd which strides the saved tensors have got, before it compiles the backward graph."""
+    """Tells AOTAutograd the strides of the saved tensors, before it compiles the backward graph."""
     context = torch._guards.TracingContext.try_get()
     if context is None or context.output_strides is None:
         return
@@ -193,5 +208,6 @@ def report_strides(plan: Any, lowered: Lowered) -> None:
         if isinstance(fake, torch.Tensor) and isinstance(result, PlanOutput):
             chosen = tuple(strides[result.position])
             if len(chosen) != fake.dim():
-                chosen = None  # symbolic: the plan keeps what was traced
+                # The strides are symbolic, so the plan keeps the traced ones.
+                chosen = None
         context.output_strides.append(chosen)

@@ -1,7 +1,7 @@
-# torch_ocl_compile/compile/cache_key.py: what a stored graph depends on besides the graph that Dynamo traced.
-"""AOTAutograd's own key has the graph, the inputs, and settings of AOTAutograd. What it has of Inductor is left out: to collect it takes
-seconds, because it loads all code generators of Inductor.
-Measured choices of kernels are not part of the key: a stored graph is scheduled when it is loaded, by the choices then known."""
+# torch_ocl_compile/compile/cache_key.py: the part of a stored graph's key that does not come from Dynamo's graph.
+"""AOTAutograd's own key covers the graph, the inputs, and settings of AOTAutograd. Its part about Inductor is left out,
+because computing it loads all code generators of Inductor, which takes seconds. Measured choices of kernels are not
+part of the key: a stored graph is scheduled when it is loaded, with the choices known then."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from torch_ocl_compile.lowering.registry import LOWERINGS
 
 
 def key(settings: Mapping[str, Any], inputs: Sequence[Any]) -> str:
-    """`settings`: options of scope "compile". Raises UnsupportedError where something has no name that lasts."""
+    """Returns the key. `settings`: options of scope "compile". UnsupportedError if something has no name that other
+    processes know."""
     parts = [
         of_code(),
         sorted(settings.items()),
@@ -33,15 +34,17 @@ def key(settings: Mapping[str, Any], inputs: Sequence[Any]) -> str:
 
 
 def torch_settings() -> list[Any]:
-    """What torch was told that shows in a graph, where AOTAutograd's own key lacks it in some version."""
+    """Settings of torch that change a graph, if AOTAutograd's own key lacks them in some version."""
     autocast = [
         (device, torch.get_autocast_dtype(device))
         for device in torch._C._autocast_supported_devices()
         if torch.is_autocast_enabled(device)
     ]
     deterministic: Any = torch.utils.deterministic
-    inductor: Any = torch._inductor.config  # PyTorch's decompositions and its partitioner read it
-    cuda: Any = torch.backends.cuda  # its switches of attention hold for every device
+    # PyTorch's decompositions and its partitioner read it.
+    inductor: Any = torch._inductor.config
+    # Its switches of attention apply to every device.
+    cuda: Any = torch.backends.cuda
     attention = (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled())
     return [
         (torch.__version__, torch.version.git_version),
@@ -53,13 +56,13 @@ def torch_settings() -> list[Any]:
 
 
 def inductors_table() -> Mapping[Any, Any]:
-    """Inductor's decompositions, if they are loaded: no one can have added to them before."""
+    """Inductor's decompositions, if they are loaded. If not, nobody can have added to them."""
     module = sys.modules.get("torch._inductor.decomposition")
     return getattr(module, "decompositions", {})
 
 
 def of_code() -> str:
-    """What code this process runs."""
+    """Identifies the code that this process runs. UnsupportedError if that is impossible."""
     found = identity.of_code()
     if not found:
         raise UnsupportedError(
@@ -80,7 +83,8 @@ def devices(inputs: Iterable[Any]) -> list[int]:
 
 
 def foreign_functions(tables: Iterable[Mapping[Any, Any]]) -> list[tuple[str, str]]:
-    """Decompositions and lowerings that are not torch's and not ours: an op and a hash of its function's code."""
+    """Decompositions and lowerings that come neither from torch nor from this package: (op, hash of its function's
+    code)."""
     found = []
     for op, function in (row for table in tables for row in table.items()):
         if identity.speaks_for(function):

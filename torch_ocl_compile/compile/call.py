@@ -1,6 +1,6 @@
-# torch_ocl_compile/compile/call.py: one call of a compiled graph: arguments to the plan, results in order.
-"""What can be decided once is decided in the constructor: the common graph, all of whose inputs are tensors on the
-device, costs one list comprehension besides the plan's own call."""
+# torch_ocl_compile/compile/call.py: calls a compiled graph: passes arguments to the plan and orders the results.
+"""Everything that can be decided once is decided in the constructor. If all inputs are tensors on the device, as in
+most graphs, a call costs one list comprehension besides the plan's own call."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ watch: Callable[[Boxed], Boxed] | None = None  # wraps the plans of new graphs: 
 
 
 def mark_boxed(run: Boxed) -> Boxed:
-    """AOTAutograd calls it with one list, which may be emptied."""
+    """Marks a function that AOTAutograd calls with one list, which the function may empty."""
     run._boxed_call = True  # type: ignore[attr-defined]
     return run
 
 
 def eager_call(gm: torch.fx.GraphModule) -> Boxed:
-    """The graph op by op, in PyTorch."""
+    """A function that runs the graph op by op in PyTorch."""
 
     def run(args: list[Any]) -> list[Any]:
         inputs = list(args)
@@ -52,7 +52,7 @@ def eager_call(gm: torch.fx.GraphModule) -> Boxed:
 
 
 class Call:
-    """A plan and what surrounds it."""
+    """A plan, the computation of its inputs, and the order of its results."""
 
     def __init__(self, lowered: Lowered, plan: Any) -> None:
         self.lowered = lowered
@@ -65,7 +65,7 @@ class Call:
         self.pickers = [self._picker(result) for result in lowered.results]
 
     def _checked_run(self, inputs: list[Any]) -> list[Any]:
-        """Waits for the results. Raises IndexError on an index outside its dimension."""
+        """Runs the plan and waits for its results. IndexError if an index is outside of its dimension."""
         outputs: list[Any] = self.plan.run(inputs)
         for checked, found in zip(self.lowered.checked, outputs.pop().tolist(), strict=True):
             if found != FINE and not _C.exec.launches_skipped():
@@ -84,7 +84,7 @@ class Call:
         return self._general()
 
     def _plain(self, positions: list[int], places: list[int]) -> Boxed:
-        """The inputs are arguments at `positions`; the results stand at `places`: see _place."""
+        """For graphs whose inputs are the arguments at `positions`. `places` are the places of the results, see _place."""
         plan_run = self.run_plan
         takes_all = positions == list(range(len(positions)))
         if takes_all and self.lowered.results == [PlanOutput(i) for i in range(len(places))]:
@@ -136,7 +136,7 @@ class Call:
         ]
 
     def _getter(self, source: Source) -> Callable[[_Values], Any]:
-        """A function from the values of a call to the tensor on the device."""
+        """A function that finds an input tensor of the plan from the values of a call."""
         device = self.lowered.device
         match source:
             case Argument(position):
@@ -164,7 +164,7 @@ class Call:
                 return pack
 
     def _picker(self, result: Result) -> Callable[[_Values], Any]:
-        """A function from the values of a call to one of its results."""
+        """A function that finds one result from the values of a call."""
         match result:
             case PlanOutput(position):
                 return lambda values: values.outputs[position]
@@ -185,17 +185,18 @@ class Call:
 
 @dataclass
 class _Values:
-    """What one call has computed so far."""
+    """The values that a call has computed so far."""
 
     arguments: list[Any]
     sizes: Sequence[int] = ()
-    host: Sequence[Any] = ()  # the results of Lowered.before
-    outputs: Sequence[Any] = ()  # of the plan
-    late: Sequence[Any] = ()  # the results of Lowered.after
+    host: Sequence[Any] = ()  # The results of Lowered.before.
+    outputs: Sequence[Any] = ()  # The outputs of the plan.
+    late: Sequence[Any] = ()  # The results of Lowered.after.
 
 
 def _place(result: Result, outputs: int) -> int | None:
-    """Where a result stands in the list of the plan's outputs, then the arguments, then None. None if it is not there."""
+    """The position of a result in a list of the plan's outputs, then the arguments, then None. Returns None if the
+    result is not in the list."""
     match result:
         case PlanOutput(position):
             return position

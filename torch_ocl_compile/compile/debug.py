@@ -1,5 +1,5 @@
-# torch_ocl_compile/compile/debug.py: what was compiled: records, dumps, explain().
-"""Logs go through `logging.getLogger(__name__)` of each file: TORCH_LOGS="+torch_ocl_compile" shows them all,
+# torch_ocl_compile/compile/debug.py: records and dumps of compiled graphs, and explain().
+"""Each file logs to `logging.getLogger(__name__)`. TORCH_LOGS="+torch_ocl_compile" shows all logs,
 "+torch_ocl_compile.lowering" one part. TORCH_OCL_DUMP=dir writes every graph as text."""
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import torch
 from torch_ocl_compile import config
 from torch_ocl_compile.lowering.fallback import FALLBACKS
 
-KEPT = 64  # records of compiled graphs
+KEPT = 64  # Number of records of compiled graphs that are kept.
 
 
 @dataclass
 class Record:
-    """One compiled graph."""
+    """A compiled graph."""
 
     label: str
     fx_nodes: int
     kernels: int
     calls: int
-    text: Callable[[], str]  # the ir.Graph
+    text: Callable[[], str]  # Prints the ir.Graph.
     plan: Any
 
     def size(self) -> str:
@@ -35,24 +35,24 @@ class Record:
 
 
 _records: deque[Record] = deque(maxlen=KEPT)
-_collections: list[list[Record]] = []  # of collecting()
+_collections: list[list[Record]] = []  # The lists of all open collecting() blocks.
 _counts = {"compiled": 0, "loaded": 0}
 
 
 def next_label(kind: str, *, loaded: bool = False) -> str:
-    """forward_0, backward_1, ...: names dumps and plans. `loaded`: the graph comes from the cache."""
+    """The name of a graph in dumps and plans: forward_0, backward_1, ... `loaded`: the graph comes from the cache."""
     number = sum(_counts.values())
     _counts["loaded" if loaded else "compiled"] += 1
     return f"{kind}_{number}"
 
 
 def compiled_graphs() -> int:
-    """How many graphs have come to the compiler in this process."""
+    """Number of graphs that were compiled in this process."""
     return _counts["compiled"]
 
 
 def loaded_graphs() -> int:
-    """How many graphs have come from the cache instead."""
+    """Number of graphs that were loaded from the cache."""
     return _counts["loaded"]
 
 
@@ -76,7 +76,7 @@ def records() -> list[Record]:
 
 @contextmanager
 def collecting() -> Iterator[list[Record]]:
-    """Every graph that is compiled in the block, oldest first."""
+    """A list of every graph that is compiled in the block, oldest first."""
     found: list[Record] = []
     _collections.append(found)
     try:
@@ -91,21 +91,22 @@ def dump(label: str, name: str, text: Callable[[], str]) -> None:
     if not folder:
         return
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    with open(os.path.join(folder, f"{label}.{name}"), "w", encoding="utf-8", opener=_open_for_user_alone) as file:
+    with open(os.path.join(folder, f"{label}.{name}"), "w", encoding="utf-8", opener=open_for_user_alone) as file:
         file.write(text())
 
 
-def _open_for_user_alone(path: str, flags: int) -> int:
+def open_for_user_alone(path: str, flags: int) -> int:
+    """An opener for open(): a new file is for this user alone, and no symbolic link is followed."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
 def fallback_counts() -> dict[str, int]:
-    """Op and reason -> how many nodes ran eagerly."""
+    """ "op: reason" -> number of nodes that ran eagerly."""
     return {f"{op}: {reason}": count for (op, reason), count in FALLBACKS.items()}
 
 
 def explain(model: Callable[..., Any], *inputs: Any, **kwargs: Any) -> str:
-    """Compiles and runs the model once; returns its graphs, kernels and fallbacks as text."""
+    """Compiles and runs the model once. Returns its graphs, kernels and fallbacks as text."""
     torch._dynamo.reset()
     before = fallback_counts()
     with collecting() as graphs:
@@ -120,11 +121,11 @@ def explain(model: Callable[..., Any], *inputs: Any, **kwargs: Any) -> str:
 
 
 def describe(graph: Record) -> str:
-    """A graph in one line."""
+    """Describes a graph in one line."""
     return f"{graph.label}: {graph.size()}"
 
 
 def fallbacks_since(before: dict[str, int]) -> dict[str, int]:
-    """What fallback_counts() has counted since it returned `before`."""
+    """The difference between fallback_counts() now and `before`."""
     after = fallback_counts()
     return {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}

@@ -1,5 +1,5 @@
-# torch_ocl_compile/compile/joint_graph.py: rewrites of forward and backward together, and the cut between them.
-"""What is decided here is what backward keeps: the partitioner recomputes what is cheap and saves the rest."""
+# torch_ocl_compile/compile/joint_graph.py: rewrites the joint graph of forward and backward, and cuts it in two.
+"""The rewrites decide what backward keeps. The partitioner recomputes what is cheap and saves the rest."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from torch_ocl_compile.lowering.random import functionalise, own_attention
 
 aten = torch.ops.aten
 POOL_GRADIENTS = (aten.max_pool2d_with_indices_backward.default, aten.max_pool3d_with_indices_backward.default)
-# In training they use the statistics of the batch; what ran before matters to the update alone.
+# In training these ops use the statistics of the batch. The running statistics affect only their own update.
 BATCH_NORM = {aten._native_batch_norm_legit_functional.default, aten.native_batch_norm_backward.default}
 
 
 def ocl_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: Any) -> Any:
-    """AOTAutograd's partition_fn: (forward, backward)."""
+    """AOTAutograd's partition_fn. Returns the forward graph and the backward graph."""
     functionalise(joint)
     own_attention(joint)
     pool_by_offsets(joint)
@@ -29,7 +29,8 @@ def ocl_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: An
 
 @graph_pass
 def pool_by_offsets(graph_module: torch.fx.GraphModule, changes: Changes) -> int:
-    """max pooling's gradient from the window offsets that forward keeps, without indices and input; returns how many."""
+    """Computes the gradient of max pooling from the window offsets that forward keeps, without indices and input.
+    Returns the number of changes."""
     graph = graph_module.graph
     offsets_to_indices = torch.ops.prims._low_memory_max_pool_offsets_to_indices.default
     changed = 0
@@ -55,12 +56,14 @@ def pool_by_offsets(graph_module: torch.fx.GraphModule, changes: Changes) -> int
 
 @graph_pass
 def keep_overwritten(graph_module: torch.fx.GraphModule, changes: Changes) -> None:
-    """Inputs that the forward graph overwrites: backward must not read or recompute from them, for it runs after that."""
+    """Saves inputs that the forward graph overwrites. Backward runs later, so it must neither read them nor recompute
+    from them."""
     graph = graph_module.graph
     for copy in [n for n in graph.nodes if n.target is aten.copy_.default and n.args[0].op == "placeholder"]:
         target = copy.args[0]
         readers = [n for n in target.users if n is not copy and n.op != "output" and n.target not in BATCH_NORM]
-        if all(set(n.users) <= {copy} for n in readers):  # a counter that only counts
+        # Only the update itself uses the value, as in a counter.
+        if all(set(n.users) <= {copy} for n in readers):
             continue
         with graph.inserting_before(min(readers)):
             old = graph.call_function(aten.clone.default, (target,))

@@ -1,4 +1,4 @@
-# torch_ocl_compile/compile/plan.py: a lowered graph -> a plan, with the kernel choices that were measured for its device.
+# torch_ocl_compile/compile/plan.py: makes a plan of a lowered graph, with the kernel choices that were measured for its device.
 from __future__ import annotations
 
 from typing import Any
@@ -17,16 +17,18 @@ def device_index(lowered: Lowered) -> int:
 
 
 def measure_kernels(lowered: Lowered, settings: dict[str, Any]) -> None:
-    """Before make_plan: measures, where the user asks for it, what no stored measurement says of this graph."""
+    """Call before make_plan. If the user asks for it, measures the problems of this graph for which no measurement is
+    stored."""
     if settings.get("max_autotune"):
-        from torch_ocl_compile.tuning import measure  # only mode="max-autotune" needs it
+        # Only mode="max-autotune" needs it.
+        from torch_ocl_compile.tuning import measure
 
         config.configure_core()
         measure.tune_graph(lowered.graph, device_index(lowered), settings)
 
 
 def make_plan(lowered: Lowered, settings: dict[str, Any], label: str) -> Any:
-    """`settings`: options of scope "compile". `label` names the plan in dumps and records."""
+    """Makes a plan. `settings`: options of scope "compile". `label` names the plan in dumps and records."""
     config.configure_core()
     index = device_index(lowered)
     table.follow(index)

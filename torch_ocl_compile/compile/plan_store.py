@@ -1,14 +1,14 @@
-# torch_ocl_compile/compile/plan_store.py: AOTAutograd's cache for our graphs: its key, and its entries in our cache file.
-"""A graph of Dynamo is looked up before AOTAutograd traces it. torch keeps entries in a folder below /tmp that others may be able to
-make. Ours are pickles of compiled graphs, so they go where the kernels go: a file that only the user can change, with a
-limit to its size and a checksum for each entry (docs/cache.md).
+# torch_ocl_compile/compile/plan_store.py: connects AOTAutograd's cache with our cache file: keys and entries.
+"""AOTAutograd looks up a graph of Dynamo before it traces it. torch would keep entries in a folder below /tmp that
+others may be able to create. An entry is a pickle, which can run code. So entries go where the kernels go: into a
+file that only the user can change, with a limit on its size and a checksum for each entry (docs/cache.md).
 
-For this, four functions of torch are wrapped; for graphs of other backends they do what they did:
+Four functions of torch are wrapped for this. For graphs of other backends they behave as before:
 
-FxGraphHashDetails.__init__                what of Inductor is part of a key: for ours nothing, cache_key.py says what is
+FxGraphHashDetails.__init__                decides what of Inductor is part of a key; for our graphs nothing, see cache_key.py
 AOTAutogradCache.iterate_over_candidates   finds the entries of a key
 AOTAutogradCache._write_to_local_cache     stores an entry
-AOTAutogradCache.make_entry                makes one: ours has the compiled graphs in it, others have keys of Inductor's cache
+AOTAutogradCache.make_entry                makes an entry; ours contain the compiled graphs, others contain keys of Inductor's cache
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from torch_ocl_compile.errors import OclError
 
 log = logging.getLogger(__name__)
 
-MOST_ENTRIES = 8  # of one key: they differ in their guards on sizes
-_OURS = stored_plan.__name__.encode()  # the module that pickle names in an entry of ours
-_WRAPPED: list[tuple[Any, str, list[str]]] = [  # and the parameters that they must have
+MOST_ENTRIES = 8  # Most entries of one key. They differ in their guards on sizes.
+_OURS = stored_plan.__name__.encode()  # The module that pickle names in our entries.
+# (class, function, the parameters that the function must have)
+_WRAPPED: list[tuple[Any, str, list[str]]] = [
     (FxGraphHashDetails, "__init__", ["self", "gm", "example_inputs", "fx_kwargs", "inputs_to_check"]),
     (AOTAutogradCache, "iterate_over_candidates", ["local", "remote_cache", "key"]),
     (AOTAutogradCache, "_write_to_local_cache", ["key", "content"]),
@@ -47,7 +48,7 @@ _WRAPPED: list[tuple[Any, str, list[str]]] = [  # and the parameters that they m
 
 
 class _Lookup(threading.local):
-    """What this thread's compilation depends on, "" outside of compilations of ours."""
+    """The key of this thread's compilation. "" outside of our compilations."""
 
     key = ""
     prefix = ""
@@ -59,7 +60,7 @@ _prefixes: dict[str, str] = {}  # of graphs that were looked up: what comes befo
 
 @contextmanager
 def lookup(settings: dict[str, Any], inputs: Sequence[Any]) -> Iterator[bool]:
-    """For one call of AOTAutograd; whether it may find and store graphs."""
+    """Wraps one call of AOTAutograd. Yields whether graphs may be found and stored."""
     config.configure_core()
     reason = _reason_against(settings)
     key = prefix = ""
@@ -67,7 +68,7 @@ def lookup(settings: dict[str, Any], inputs: Sequence[Any]) -> Iterator[bool]:
         try:
             key = cache_key.key(settings, inputs)
             prefix = identity.entry_prefix(cache_key.devices(inputs)[0])
-        except (OclError, OSError) as error:  # OSError: a source file that cannot be read
+        except (OclError, OSError) as error:  # OSError: a source file cannot be read.
             reason = str(error)
     if reason:
         log.info("graphs are neither stored nor loaded: %s", reason)
@@ -93,7 +94,7 @@ def _reason_against(settings: dict[str, Any]) -> str:
 
 @cache
 def install() -> str:
-    """Wraps torch's functions, once. What stands against it, "" if nothing."""
+    """Wraps torch's functions, once. Returns why that is impossible, or ""."""
     for owner, name, expected in _WRAPPED:
         function = getattr(owner, name, None)
         if function is None or (expected and list(inspect.signature(function).parameters) != expected):
@@ -138,11 +139,12 @@ def install() -> str:
 
 
 def _candidates(key: str) -> Iterator[tuple[Any, bytes, bool]]:
-    """(entry, its pickle, whether it comes from this machine), the latest first."""
+    """Yields (entry, its pickle, True) for each stored entry, latest first. True: the entry comes from this machine."""
     for content in _contents(key):
         try:
             entry = pickle.loads(content)
-            # torch refuses retain_graph=True where backward overwrites what was saved; CompiledGraph has a plan for it.
+            # torch forbids retain_graph=True if backward overwrites what was saved. CompiledGraph has a second plan for
+            # this case.
             entry.runtime_metadata.bw_donated_idxs = []
         except Exception as error:
             _drop(key, error)
@@ -173,5 +175,5 @@ def _store(key: str, content: bytes) -> None:
 
 
 def serializable(compiler: Any) -> Any:
-    """A compiler whose results AOTAutograd stores."""
+    """Makes a compiler whose results AOTAutograd stores."""
     return SerializableAOTDispatchCompiler(CompiledGraph, compiler)

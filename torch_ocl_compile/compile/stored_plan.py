@@ -1,7 +1,7 @@
-# torch_ocl_compile/compile/stored_plan.py: a compiled graph as AOTAutograd's cache stores it.
-"""What is stored is the lowered graph: the ir.Graph as text, where inputs and results come from, the functions of the host.
-A process that loads it schedules it again and takes the kernels from the cache of binaries. So measured choices of kernels
-that are newer than the entry are followed."""
+# torch_ocl_compile/compile/stored_plan.py: packs a compiled graph for AOTAutograd's cache, and loads it.
+"""An entry has the lowered graph: the ir.Graph as text, the sources of inputs and results, and the functions of the
+host. A process that loads it schedules it again and takes the kernels from the cache of binaries. So it also follows
+measured choices of kernels that are newer than the entry."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class Body:
-    """All that a process needs to call a graph that another process lowered."""
+    """Everything that a process needs to call a graph that another process lowered."""
 
     kind: str
     fx_nodes: int
     lowered: Lowered
-    settings: dict[str, Any]  # of make_plan
-    strides: list[list[int]]  # of the plan's outputs: the backward graph was compiled for those of the forward graph
+    settings: dict[str, Any]  # Settings for make_plan.
+    # Strides of the plan's outputs. The backward graph was compiled for those of the forward graph.
+    strides: list[list[int]]
 
 
 class CompiledGraph(OutputCode):
-    """What our compilers give to AOTAutograd, which calls it with one list. `reason`: why it cannot be stored, "" if it can."""
+    """A compiled graph for AOTAutograd, which calls it with one list. `reason`: why it cannot be stored, or ""."""
 
     def __init__(self, run: Boxed, *, body: Body | None = None, reason: str = "") -> None:
         self.run: Boxed | None = run
@@ -52,13 +53,14 @@ class CompiledGraph(OutputCode):
         self.stored = b""
         self._boxed_call = True
         self._time_taken_ns = 0
-        self._fx_graph_cache_key = None if reason else "ocl"  # without a key AOTAutograd does not store it
+        # Without a key, AOTAutograd does not store it.
+        self._fx_graph_cache_key = None if reason else "ocl"
 
     def __call__(self, args: Any) -> Any:
         return self.run(args)  # type: ignore[misc]
 
     def prepare_for_serialization(self) -> None:
-        """Of a copy that AOTAutograd has made."""
+        """AOTAutograd calls this on a copy that it is about to store."""
         try:
             if self.body is None:
                 raise UnsupportedError(self.reason)
@@ -70,7 +72,8 @@ class CompiledGraph(OutputCode):
         self.run = self.body = None
 
     def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
-        """Of an entry that was loaded. What goes wrong is a miss: AOTAutograd then traces and compiles as without a cache."""
+        """AOTAutograd calls this on an entry that it has loaded. An error counts as a cache miss, and the graph is
+        traced and compiled again."""
         try:
             with _disable_current_modes():
                 self.load(unpack(self.stored))
@@ -82,7 +85,7 @@ class CompiledGraph(OutputCode):
         pass
 
     def load(self, body: Body) -> None:
-        """Makes a plan of a graph."""
+        """Makes a plan of a stored graph."""
         loading, watch, lowered = times.since_last_graph(), times.Stopwatch(), body.lowered
         label = debug.next_label(body.kind, loaded=True)
         measure_kernels(lowered, body.settings)
@@ -101,8 +104,8 @@ class CompiledGraph(OutputCode):
 
 
 class _RunBackward:
-    """A backward graph that may overwrite the tensors saved for it. While the caller keeps the autograd graph
-    (retain_graph=True) it must not: then a plan runs that overwrites nothing."""
+    """A backward graph that may overwrite the tensors saved for it. If the caller keeps the autograd graph
+    (retain_graph=True), it must not. Then it runs a second plan, which overwrites nothing."""
 
     def __init__(self, run: Boxed, body: Body, label: str) -> None:
         self.run = run
@@ -120,7 +123,7 @@ class _RunBackward:
 
 
 def pack(body: Body) -> bytes:
-    """Raises what pickle raises on something that cannot be stored."""
+    """Packs a graph as bytes. Raises pickle's errors if something cannot be stored."""
     lowered = body.lowered
     before, after = lowered.before, lowered.after
     stored = dataclasses.replace(
@@ -146,7 +149,7 @@ def _as_text(function: Any) -> HostFunction:
 
 
 class _Pickler(pickle.Pickler):
-    """Ops are stored by name, tensors of a device as copies on the host."""
+    """Stores ops by name, and tensors on a device as copies on the host."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, OpOverload):

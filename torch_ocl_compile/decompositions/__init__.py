@@ -1,1 +1,1 @@
-# torch_ocl_compile/decompositions/__init__.py: aten ops as formulas of simpler ops. table.py puts them together.
+# torch_ocl_compile/decompositions/__init__.py: formulas of aten ops in terms of simpler ops. table.py collects them.

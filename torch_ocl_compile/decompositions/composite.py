@@ -1,5 +1,6 @@
-# torch_ocl_compile/decompositions/composite.py: ops that are a few others, where PyTorch's table leaves them whole.
-"""Distances, bilinear forms, gates, windows on memory. Each is the formula of its eager kernel."""
+# torch_ocl_compile/decompositions/composite.py: formulas of ops that PyTorch's decomposition table leaves whole.
+"""Distances, bilinear forms, gated units and strided windows. Each function computes the formula of the op's eager
+kernel."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ def glu(x: Tensor, dim: int = -1) -> Tensor:
 
 
 def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """beta x + alpha sum of a_i b_i; x is not read when beta is 0. Of integers, the factors are cut to integers."""
+    """Returns beta * x + alpha * sum over i of a[i] @ b[i].
+
+    x is not read if beta is 0. For integer tensors, beta and alpha are truncated to integers, as eager PyTorch does.
+    """
     if not (x.dtype.is_floating_point or x.dtype.is_complex):
         beta, alpha = int(beta), int(alpha)
     total = torch.bmm(a, b).sum(0, dtype=x.dtype)
@@ -38,7 +42,10 @@ def trilinear(
     sumdim: Sequence[int],
     unroll_dim: int = 1,
 ) -> Tensor:
-    """Sum of a * b * c over `sumdim`, each with unit dimensions inserted first."""
+    """Returns the sum of a * b * c over the dimensions `sumdim`.
+
+    `expand1`, `expand2` and `expand3` are the positions at which a, b and c first get dimensions of size 1.
+    """
 
     def expanded(x: Tensor, dims: Sequence[int]) -> Tensor:
         for dim in sorted(dims):
@@ -64,13 +71,13 @@ def cdist_forward(x: Tensor, y: Tensor, p: float, compute_mode: int | None) -> T
 
 
 def cdist_backward(grad: Tensor, x: Tensor, y: Tensor, p: float, distance: Tensor) -> Tensor:
-    """Of the first points; where a distance is 0 the gradient is 0."""
+    """Returns the gradient of the first point set, x. Pairs whose distance is 0 contribute 0."""
     difference = x.unsqueeze(-2) - y.unsqueeze(-3)
     return (grad.unsqueeze(-1) * _slope(difference, distance.unsqueeze(-1), p)).sum(-2)
 
 
 def _slope(difference: Tensor, distance: Tensor, p: float) -> Tensor:
-    """Derivative of the norm by each difference."""
+    """Returns the derivative of the p-norm by each component of the difference."""
     size, sign = difference.abs(), difference.sign()
     if p == 0:
         return torch.zeros_like(difference)
@@ -85,7 +92,11 @@ def _slope(difference: Tensor, distance: Tensor, p: float) -> Tensor:
 
 
 def _pairs(n: int, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """First and second of the pairs i < j in order, and [n, n] the position of each pair."""
+    """Returns (first, second, position) of the pairs i < j of n points in PyTorch's order.
+
+    `first` and `second` are the point numbers of each pair, [n (n - 1) / 2]. `position` is [n, n]: the number of the
+    pair that (i, j) belongs to.
+    """
     i = torch.arange(n, device=like.device)
     low, high = torch.minimum(i[:, None], i[None, :]), torch.maximum(i[:, None], i[None, :])
     position = low * (2 * n - low - 1) // 2 + high - low - 1
@@ -104,7 +115,10 @@ def pdist_forward(x: Tensor, p: float = 2.0) -> Any:
 
 
 def pdist_backward(grad: Tensor, x: Tensor, p: float, distance: Tensor) -> Any:
-    """As between x and itself, with every pair twice and the diagonal nowhere: no two threads write one place."""
+    """Returns the gradient of x as that of cdist(x, x) with the diagonal left out.
+
+    Every pair is computed twice, so that no two work-items write to the same element.
+    """
     n = x.shape[0]
     if not isinstance(n, int) or n > 64:
         return NotImplemented
@@ -116,7 +130,7 @@ def pdist_backward(grad: Tensor, x: Tensor, p: float, distance: Tensor) -> Any:
     return cdist_backward(grads, x, x, p, distance[position])
 
 
-# Windows on memory
+# Strided windows
 
 
 def as_strided_copy(x: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Tensor:
@@ -126,12 +140,13 @@ def as_strided_copy(x: Tensor, size: Sequence[Any], stride: Sequence[Any], stora
 def as_strided_scatter(
     x: Tensor, source: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
 ) -> Any:
-    """x with `source` written to the window. Both are windows on memory: that of x is copied, written to and read again."""
+    """Returns x with `source` written to the window (size, stride, storage_offset) of its memory.
+
+    x itself is a strided view of its memory too: the memory is copied, the window is written, and x is read back.
+    """
     if any(step == 0 and extent > 1 for extent, step in zip(x.shape, x.stride(), strict=True)):
-        x, start = (
-            x.contiguous(),
-            storage_offset or 0,
-        )  # elements that share memory are copied apart, to the start of the copy
+        # Elements that share memory get separate copies, and the window counts from the start of the copy.
+        x, start = x.contiguous(), storage_offset or 0
     else:
         start = 0 if storage_offset is None else storage_offset - x.storage_offset()
     if x.is_contiguous() and start == 0:
@@ -142,14 +157,16 @@ def as_strided_scatter(
     if x.numel() == 0 or source.numel() == 0:
         return x.clone()
     own, written = _places(x, x.shape, x.stride()), _places(x, size, stride) + start
-    outside = (written < 0) | (written >= length)  # what x does not see goes to an element behind its memory
+    # A window element that no element of x lies at goes to one extra element behind the copied memory.
+    outside = (written < 0) | (written >= length)
     memory = x.new_zeros(length + 1).scatter(0, own.reshape(-1), x.reshape(-1))
     memory = memory.scatter(0, torch.where(outside, length, written).reshape(-1), source.reshape(-1))
     return memory[own]
 
 
 def _places(x: Tensor, size: Sequence[Any], stride: Sequence[Any]) -> Tensor:
-    """Where the elements of a window lie, counted from its first."""
+    """Returns the memory offset of every element of a strided window, relative to its first element (int64, shape
+    `size`)."""
     places = torch.zeros((), dtype=torch.int64, device=x.device)
     for extent, step in zip(size, stride, strict=True):
         places = places.unsqueeze(-1) + torch.arange(extent, device=x.device) * step
@@ -157,7 +174,7 @@ def _places(x: Tensor, size: Sequence[Any], stride: Sequence[Any]) -> Tensor:
 
 
 def resize(x: Tensor, size: Sequence[Any], *, memory_format: torch.memory_format | None = None) -> Tensor:
-    """The elements in the order in which they lie in memory, cut or continued to another size."""
+    """Returns the elements of x in memory order, truncated or extended to `size`."""
     copy = x.clone()
     strides = copy.stride()
     order = sorted(range(x.dim()), key=lambda d: (-strides[d], d))
@@ -171,7 +188,7 @@ def resize(x: Tensor, size: Sequence[Any], *, memory_format: torch.memory_format
 
 
 def _uninitialised(dtype: torch.dtype) -> float | int | bool:
-    """What memory holds that nothing was written to."""
+    """Returns the value that stands for uninitialised memory: 0, or PyTorch's fill value in deterministic mode."""
     deterministic: Any = torch.utils.deterministic
     if not (torch.are_deterministic_algorithms_enabled() and deterministic.fill_uninitialized_memory):
         return 0
@@ -184,7 +201,7 @@ def _uninitialised(dtype: torch.dtype) -> float | int | bool:
 
 
 def roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
-    """x moved along dimensions, without any along its elements in row-major order."""
+    """Returns x rotated along the given dimensions, or along its elements in row-major order if none are given."""
     shifts, dims = ([v] if isinstance(v, (int, torch.SymInt)) else list(v) for v in (shifts, dims))
     if not shifts:
         raise RuntimeError("`shifts` required")
@@ -202,7 +219,10 @@ def roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
 
 
 def _roll_along(x: Tensor, shift: Any, dim: int) -> Tensor:
-    """One gather, in the layout of the two pieces that eager mode concatenates."""
+    """Rotates one dimension with a single gather.
+
+    The result has the memory format that the concatenation of two pieces has in eager mode.
+    """
     size = x.shape[dim]
     start = (size - shift) % size
     rolled = x.index_select(dim, (torch.arange(size, device=x.device) + start) % size)
@@ -212,11 +232,12 @@ def _roll_along(x: Tensor, shift: Any, dim: int) -> Tensor:
     return rolled.contiguous(memory_format=torch.channels_last if x.dim() == 4 else torch.channels_last_3d)
 
 
-# Tables
+# Embedding tables and indices
 
 
 def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
-    """weight [rows, columns] with the rows that `indices` names scaled down to a norm of max_norm."""
+    """Returns weight [rows, columns], where each row that occurs in `indices` is scaled down to a norm of at most
+    max_norm."""
     used = torch.zeros(weight.shape[0], dtype=torch.bool, device=weight.device).index_fill(0, indices.reshape(-1), True)
     norms: Tensor = aten.linalg_vector_norm(weight, norm_type, [1])
     scaled = weight * (max_norm / (norms + 1e-7)).unsqueeze(1)
@@ -224,8 +245,11 @@ def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type
 
 
 def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """x with one number at the places of `index` along `dim`. PyTorch's own, up to torch 2.11, copies into a tensor that it
-    makes, which leaves a graph that is not functional."""
+    """Returns x with one number written at the positions `index` along `dim`.
+
+    PyTorch's own decomposition, up to torch 2.11, copies into a tensor that it makes, so its graph is not
+    functional.
+    """
     if not isinstance(value, Tensor):
         value = torch.scalar_tensor(value, dtype=x.dtype, device=x.device)
     elif value.dim() != 0:
@@ -240,12 +264,16 @@ def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 
 
 def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
-    """[size, dimensions of x]: the first places that are not zero, then fill_value."""
+    """Returns the coordinates of the first `size` nonzero elements, [size, rank of x] int64.
+
+    Rows beyond the number of nonzero elements hold fill_value.
+    """
     if x.dim() == 0 or x.numel() == 0:
         return torch.full((size, x.dim()), fill_value, dtype=torch.int64, device=x.device)
     mask = x.reshape(-1) != 0
     rank = mask.cumsum(0)
-    slots = torch.where(mask & (rank <= size), rank - 1, size)  # all others share a slot that is cut off
+    # All other elements share the slot `size`, which is cut off.
+    slots = torch.where(mask & (rank <= size), rank - 1, size)
     places = torch.full((size + 1,), -1, dtype=torch.int64, device=x.device)
     places = places.scatter(0, slots, torch.arange(x.numel(), device=x.device))[:size]
     coordinates: list[Tensor] = []

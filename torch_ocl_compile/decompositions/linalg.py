@@ -1,7 +1,11 @@
-# torch_ocl_compile/decompositions/linalg.py: factorisations and solvers of small matrices, column by column, as ordinary ops.
-"""Up to LARGEST rows and columns, batched; each step is a pointwise kernel or two. Larger or symbolic sizes stay whole and
-run eagerly. Results follow LAPACK: partial pivoting with the first largest element, pivots from 1, `info` the first
-column that fails."""
+# torch_ocl_compile/decompositions/linalg.py: factorisations and solvers of small matrices, column by column.
+"""Each step of an algorithm is written out in ordinary ops, and becomes one or two pointwise kernels for the whole
+batch.
+
+Matrices have up to LARGEST rows and columns; those with larger or symbolic sizes are not decomposed and run eagerly.
+Results follow LAPACK: partial pivoting takes the first of the largest elements, pivots count from 1, and `info` is
+the number of the first column that fails (0: none).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ LARGEST = 32
 
 
 def fits(*matrices: Tensor) -> bool:
-    """Whether the steps can be written out: static sizes, not too many, and a dtype that kernels compute in."""
+    """True if the steps can be written out: sizes are static and at most LARGEST, and the dtype is float32 or float64."""
     return all(
         m.dtype in (torch.float32, torch.float64) and all(isinstance(s, int) and s <= LARGEST for s in m.shape[-2:])
         for m in matrices
@@ -46,7 +50,7 @@ def _triu(a: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def _first_failure(failures: list[Tensor], like: Tensor) -> Tensor:
-    """1 + the first step that failed, 0 if none did."""
+    """Returns 1 + the number of the first step that failed, or 0 if none did (int32, one per matrix)."""
     info = torch.zeros(like.shape[:-2], dtype=torch.int32, device=like.device)
     for k in reversed(range(len(failures))):
         info = torch.where(failures[k], k + 1, info)
@@ -57,7 +61,7 @@ def _first_failure(failures: list[Tensor], like: Tensor) -> Tensor:
 
 
 def solve_lower(a: Tensor, b: Tensor, unit: bool) -> Tensor:
-    """a x = b with a's lower triangle."""
+    """Solves a x = b, where only the lower triangle of a is read. `unit`: the diagonal counts as ones."""
     n = a.shape[-1]
     if n == 0:
         return b.clone()
@@ -70,7 +74,7 @@ def solve_lower(a: Tensor, b: Tensor, unit: bool) -> Tensor:
 
 
 def _solve(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Tensor:
-    """An upper system is a lower one read backwards."""
+    """Solves a triangular system. An upper one is solved as a lower one with rows and columns reversed."""
     if upper:
         return solve_lower(a.flip(-1, -2), b.flip(-2), unit).flip(-2)
     return solve_lower(a, b, unit)
@@ -160,7 +164,7 @@ def lu_factor_ex(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -
 
 
 def _swap(rows: Tensor, k: int, other: Tensor) -> Tensor:
-    """The row numbers with k and `other` exchanged."""
+    """Returns the row numbers with k and `other` exchanged."""
     return torch.where(rows == k, other, torch.where(rows == other, k, rows))
 
 
@@ -169,7 +173,10 @@ def _take_rows(a: Tensor, index: Tensor) -> Tensor:
 
 
 def permutation(pivots: Tensor, rows: int, inverse: bool = False) -> Tensor:
-    """[.., rows, 1]: row i of P^T A is row p[i] of A; `inverse`: of P A."""
+    """Returns p [.., rows, 1] such that row i of P^T A is row p[i] of A; with `inverse`, that of P A.
+
+    P is the permutation matrix of A = P L U that the LAPACK pivots describe.
+    """
     index = _range(rows, pivots)[:, None].expand(*pivots.shape[:-1], rows, 1)
     order = range(pivots.shape[-1])
     for k in reversed(order) if inverse else order:
@@ -230,13 +237,17 @@ def inv_ex(a: Tensor, *, check_errors: bool = False) -> Any:
 
 
 def _sign(pivots: Tensor, like: Tensor) -> Tensor:
-    """1 or -1: the parity of the exchanges."""
+    """Returns the sign of the permutation: 1 for an even number of row exchanges, -1 for an odd one."""
     odd = (pivots != _range(pivots.shape[-1], pivots) + 1).sum(-1) % 2
     return 1.0 - 2.0 * odd.to(like.dtype)
 
 
 def _column_major_factors(a: Tensor) -> Any:
-    """Those of the transpose if `a` is contiguous: so the eager determinants do, and their derivatives count on it."""
+    """Returns lu_factor_ex of the transpose if `a` is contiguous, else of `a`.
+
+    Eager determinants factor column-major memory in this way, and PyTorch's formulas of their derivatives rely on
+    it.
+    """
     return lu_factor_ex(a.mT if a.is_contiguous() else a)
 
 
@@ -255,7 +266,7 @@ def slogdet(a: Tensor) -> Any:
     return diagonal.sign().prod(-1) * _sign(pivots, a), diagonal.abs().log().sum(-1), factors, pivots
 
 
-# QR by Householder's reflections: row k of v is 1, above it 0
+# QR by Householder reflections. Vector k is 0 above row k and 1 in row k.
 
 
 def geqrf(a: Tensor) -> Any:
@@ -280,7 +291,7 @@ def geqrf(a: Tensor) -> Any:
 
 
 def reflect(vectors: Tensor, tau: Tensor, b: Tensor, transpose: bool) -> Tensor:
-    """Q b or Q^T b, Q = H_0 H_1 ..."""
+    """Returns Q b, or Q^T b if `transpose`, where Q = H_0 H_1 ... is the product of the reflections."""
     rows = _range(vectors.shape[-2], vectors)[:, None]
     order = range(tau.shape[-1])
     for k in order if transpose else reversed(order):

@@ -1,5 +1,5 @@
-# torch_ocl_compile/decompositions/nn.py: neural-network ops that PyTorch's tables leave whole, in terms of others.
-"""Formulas of ATen's fused kernels. Halves are computed in float32 and rounded once, as the fused kernels do."""
+# torch_ocl_compile/decompositions/nn.py: formulas of neural-network ops that PyTorch's tables leave whole.
+"""The formulas of ATen's fused kernels. float16 and bfloat16 are computed in float32 and rounded once, as there."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ NN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {}
 
 
 def decompose(target: OpOverload) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Makes the function the decomposition of an overload."""
+    """Registers the function as the decomposition of an overload."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         NN_DECOMPOSITIONS[target] = pw_cast_for_opmath(function)
-        return function  # itself, so that it can be that of several
+        # The function itself is returned, so that several overloads can share it.
+        return function
 
     return register
 
@@ -34,7 +35,7 @@ def _gates(i: Tensor, h: Tensor, bias_i: Tensor | None, bias_h: Tensor | None) -
 def lstm_cell(
     input_gates: Tensor, hidden_gates: Tensor, cx: Tensor, bias_i: Tensor | None = None, bias_h: Tensor | None = None
 ) -> Any:
-    """(h, c, the four activated gates in PyTorch's order: in, forget, cell, out)."""
+    """Returns (h, c, the four activated gates [n, 4 * hidden] in PyTorch's order: input, forget, cell, output)."""
     from_x, from_h = _gates(input_gates, hidden_gates, bias_i, bias_h)
     i, f, g, o = (from_x + from_h).chunk(4, 1)
     i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
@@ -64,12 +65,17 @@ def lstm_cell_backward(
 def gru_cell(
     input_gates: Tensor, hidden_gates: Tensor, hx: Tensor, bias_i: Tensor | None = None, bias_h: Tensor | None = None
 ) -> Any:
-    """(h, what the gradient needs: reset, update and new gate, h before, the hidden part of the new gate)."""
+    """Returns (h, workspace [n, 5 * hidden]).
+
+    The workspace holds what the gradient needs: reset gate, update gate, new gate, previous h, and the part of the
+    new gate that the previous h contributes.
+    """
     from_x, from_h = _gates(input_gates, hidden_gates, bias_i, bias_h)
     (xr, xz, xn), (hr, hz, hn) = from_x.chunk(3, 1), from_h.chunk(3, 1)
     r, z = (xr + hr).sigmoid(), (xz + hz).sigmoid()
     n = (xn + r * hn).tanh()
-    return (hx - n) * z + n, torch.cat([r, z, n, hx, hn], 1)  # in this order it has the strides of hx, as on the CPU
+    # The sum in this order gives the result the strides of hx, as on the CPU.
+    return (hx - n) * z + n, torch.cat([r, z, n, hx, hn], 1)
 
 
 @decompose(aten._thnn_fused_gru_cell_backward.default)
@@ -85,14 +91,17 @@ def gru_cell_backward(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> Any
 
 @decompose(aten._weight_norm_interface_backward.default)
 def weight_norm_backward(grad_w: Tensor, v: Tensor, g: Tensor, norms: Tensor, dim: int) -> Any:
-    """w = v * g / norm(v), the norm over all dimensions but `dim`."""
+    """Computes the gradients of v and g for w = v * g / norm(v). The norm is over all dimensions but `dim`."""
     others = [d for d in range(v.dim()) if d != dim % v.dim()]
     along = (grad_w * v).sum(others, keepdim=True) / norms
     return g / norms * (grad_w - v * (along / norms)), along
 
 
 def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> Any:
-    """A row's labels end at the first -1. PyTorch's own decomposition counts those behind it as if they were 0."""
+    """Returns (loss, mask of the target classes). The labels of a row end at its first -1.
+
+    PyTorch's own decomposition counts the labels behind the -1 as if they were 0.
+    """
     rows, labels = torch.atleast_2d(x), torch.atleast_2d(target)
     kept = (labels == -1).cumsum(1) == 0
     at_labels = rows.gather(1, torch.where(kept, labels, 0))
@@ -105,7 +114,7 @@ def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> Any:
 
 
 def _decompose_before_autograd(target: OpOverload, function: Callable[..., Any]) -> None:
-    """Also where PyTorch takes its own decomposition before the gradient is traced."""
+    """Registers a decomposition that also replaces PyTorch's own where that is applied before the gradient is traced."""
     NN_DECOMPOSITIONS[target] = function
     target.py_kernels.pop(DispatchKey.Autograd, None)
     target.py_impl(DispatchKey.Autograd)(function)
@@ -116,7 +125,10 @@ _decompose_before_autograd(aten.multilabel_margin_loss_forward.default, multilab
 
 
 def _like_input(name: str, loss_of: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A loss in the type of x, whatever the target's is: ATen's kernels make their results like x. `loss_of`: without reduction."""
+    """Returns a loss function whose result has the dtype of x, whatever the dtype of the target, as ATen's kernels do.
+
+    `loss_of` computes the loss of each element, without reduction.
+    """
 
     def loss_like_input(x: Tensor, target: Tensor, reduction: int = 1, *settings: float) -> Tensor:
         wide = torch.promote_types(x.dtype, target.dtype)

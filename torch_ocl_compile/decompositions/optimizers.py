@@ -1,5 +1,5 @@
-# torch_ocl_compile/decompositions/optimizers.py: the fused optimizers and the gradient scaler's ops, as plain formulas.
-"""Traced like any eager op: the scheduler makes one loop per parameter of each formula, and few launches of all loops."""
+# torch_ocl_compile/decompositions/optimizers.py: formulas of the fused optimizers and of the gradient scaler's ops.
+"""They are traced like any eager op. The scheduler makes one loop per parameter and puts many loops into one launch."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Tensors = Sequence[torch.Tensor]
 
 
 def _write(skip: Any, *pairs: tuple[torch.Tensor, torch.Tensor]) -> None:
-    """Each target gets its new value, or keeps the old one where the step is skipped."""
+    """Copies each new value into its target. `skip`: a bool tensor; where it is true, the target keeps its old value."""
     for target, value in pairs:
         target.copy_(value if skip is None else torch.where(skip, target, value.to(target.dtype)))
 
 
 def _gradient(grad: torch.Tensor, scale: Any, maximize: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """(what the gradient is without the loss's scale, the direction to descend from), in float32 or wider."""
+    """Returns (the gradient divided by the loss scale, the same with its sign flipped if `maximize`), float32 or wider."""
     grad = grad.to(torch.promote_types(grad.dtype, torch.float32))
     unscaled = grad if scale is None else grad / scale
     return unscaled, -unscaled if maximize else unscaled
@@ -34,7 +34,7 @@ def _skip(found_inf: Any) -> Any:
 
 @dataclass(kw_only=True)
 class Settings:
-    """What the fused optimizers share, by the names in their schemas."""
+    """The settings that all fused optimizers share, named as in their schemas."""
 
     lr: Any
     weight_decay: float
@@ -69,7 +69,10 @@ def _adam(
     decoupled: bool, params: Tensors, grads: Tensors, averages: Tensors, squares: Tensors, largest: Tensors, steps: Tensors,
     *, o: AdamSettings,
 ) -> None:  # fmt: skip
-    """`decoupled`: AdamW. 1 - beta^step is -expm1(step log beta), which float32 has all digits of."""
+    """Updates all parameters in place. `decoupled`: the weight decay of AdamW.
+
+    -expm1(step log beta) is 1 - beta^step without loss of digits in float32.
+    """
     skip = _skip(o.found_inf)
     for k, param in enumerate(params):
         unscaled, grad = _gradient(grads[k], o.grad_scale, o.maximize)
@@ -135,7 +138,7 @@ def adagrad(params: Tensors, grads: Tensors, sums: Tensors, steps: Tensors, **se
 
 @form("aten._amp_foreach_non_finite_check_and_unscale_.default")
 def unscale(grads: Tensors, found_inf: torch.Tensor, inv_scale: torch.Tensor) -> None:
-    """grads *= inv_scale; found_inf becomes 1 if any of them is not finite."""
+    """Multiplies every gradient by inv_scale in place, and sets found_inf to 1 if any element of them is not finite."""
     bad = [torch.isfinite(grad).logical_not().any() for grad in grads]
     while len(bad) > 1:
         bad = [a | b for a, b in zip(bad[::2], bad[1::2], strict=False)] + bad[len(bad) & ~1 :]
@@ -149,7 +152,10 @@ def unscale(grads: Tensors, found_inf: torch.Tensor, inv_scale: torch.Tensor) ->
 def update_scale(
     scale: torch.Tensor, tracker: torch.Tensor, found_inf: torch.Tensor, growth: Any, backoff: Any, interval: int
 ) -> torch.Tensor:
-    """Backs off after an overflow, grows after `interval` steps without; a scale that would overflow stays."""
+    """Multiplies the loss scale by `backoff` after an overflow, by `growth` after `interval` steps without one.
+
+    A scale that would become infinite stays as it is.
+    """
     overflow = found_inf != 0
     steps = tracker + 1
     grows = steps == interval

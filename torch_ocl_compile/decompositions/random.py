@@ -1,6 +1,10 @@
-# torch_ocl_compile/decompositions/random.py: every distribution in terms of rand, randn and randint, which are pure on ocl.
-"""Each function is the decomposition of the functional overload in compiled graphs, and the form of the in-place one in
-eager. Drawn in float32 and rounded once; uniform numbers never round up to their end."""
+# torch_ocl_compile/decompositions/random.py: random distributions as formulas of rand, randn and randint.
+"""On ocl devices these three become pure functions of a random state (lowering/random.py).
+
+Each function here is the decomposition of the functional overload in compiled graphs, and the form of the in-place
+overload in eager mode. Numbers are drawn in float32 or wider and rounded once to the result's dtype. Uniform numbers
+never round up to the open end of their interval.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +35,16 @@ def _randn(x: Any) -> Any:
 
 
 def _check(name: str, value: Any, wanted: str, holds: Callable[[Any], bool]) -> None:
-    """PyTorch's error for a number that a distribution does not take. Numbers that a plan gets as arguments pass."""
+    """RuntimeError with PyTorch's text if a distribution does not accept the number.
+
+    Values that are arguments of a compiled graph, and so unknown here, are not checked.
+    """
     if isinstance(value, int | float) and not holds(value):
         raise RuntimeError(f"{name} expects {wanted}, but found {value:g}")
 
 
 def _row(functional: str, in_place: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Makes `function(x, ...)` what these overloads compute; the result has x's dtype."""
+    """Registers `function(x, ...)` for a functional and an in-place overload; the result has the dtype of x."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         def drawn(x: Any, *args: Any, generator: Any = None, **kwargs: Any) -> Any:
@@ -63,7 +70,7 @@ def normal(x: Any, mean: Any = 0.0, std: Any = 1.0) -> Any:
 
 @_row("uniform.default", "uniform_.default")
 def uniform(x: Any, low: Any = 0.0, high: Any = 1.0) -> Any:
-    """Rounding may reach `high`, which does not belong to the interval: such a number becomes `low`."""
+    """Returns uniform numbers in [low, high). A number that rounds to `high` becomes `low`."""
     if isinstance(low, int | float):
         _check("uniform_", high, f"to return a [from, to) range from {low:g} to no less", lambda v: v >= low)
     drawn = (_rand(x) * (high - low) + low).to(x.dtype)
@@ -90,7 +97,7 @@ def cauchy(x: Any, median: Any = 0.0, sigma: Any = 1.0) -> Any:
 
 @_row("geometric.default", "geometric_.default")
 def geometric(x: Any, p: Any) -> Any:
-    """Trials up to the first success."""
+    """Returns the number of Bernoulli trials up to and including the first success."""
     _check("geometric_", p, "p to be in (0, 1)", lambda v: 0 < v < 1)
     return torch.floor(torch.log1p(-_rand(x)) / math.log1p(-p)) + 1
 
@@ -136,7 +143,7 @@ DECOMPOSITIONS[aten.normal.float_float] = normal_of_size
 
 @_row("random.default", "random_.default")
 def random(x: Any) -> Any:
-    """All integers that the dtype can hold, from 0."""
+    """Returns integers from 0 to the largest that the dtype represents exactly."""
     end = INTEGER_END.get(x.dtype)
     high = torch.iinfo(x.dtype).max if end is None else end
     return torch.randint(0, min(high + 1, 2**63 - 1), x.shape, dtype=x.dtype, device=x.device)
@@ -155,11 +162,11 @@ def random_from(x: Any, low: Any, high: Any) -> Any:
     return torch.randint(low, high, x.shape, dtype=x.dtype, device=x.device)
 
 
-# Orders and choices: by random keys
+# Permutations and choices by random sort keys
 
 
 def randperm(n: Any, *, generator: Any = None, dtype: Any = None, device: Any = None, **_: Any) -> Any:
-    """The order of random keys; two of 2^63 are hardly ever equal, and then the first comes first."""
+    """Returns the order of n random 63-bit keys. Two equal keys are very unlikely; they keep their order."""
     keys = torch.randint(0, 2**63 - 1, (n,), dtype=torch.int64, device=device)
     return keys.sort(stable=True).indices.to(dtype or torch.int64)
 
@@ -173,7 +180,11 @@ def randperm_out(n: Any, *, out: Any, generator: Any = None) -> Any:
 
 @form("aten.multinomial.default")
 def multinomial(probabilities: Any, count: int, replacement: bool = False, *, generator: Any = None) -> Any:
-    """Without replacement the first `count` of a race of exponential clocks; with, where uniform numbers fall."""
+    """Returns `count` indices drawn with the given probabilities.
+
+    Without replacement, each index gets an exponential waiting time and the `count` earliest win. With replacement,
+    uniform numbers are looked up in the cumulative sum.
+    """
     p = probabilities.to(_draw_type(probabilities.dtype))
     if not replacement and count > p.shape[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
@@ -196,7 +207,10 @@ DECOMPOSITIONS[aten.multinomial.default] = multinomial
 def rrelu_with_noise(
     x: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None
 ) -> tuple[Any, Any]:
-    """(result, the noise afterwards: the slope of each element). PyTorch's decomposition empties the noise where it is not used."""
+    """Returns (result, the noise afterwards, which holds the slope of each element).
+
+    PyTorch's own decomposition returns empty noise where it is not used.
+    """
     if not training:
         return aten.leaky_relu(x, (lower + upper) / 2), noise.clone()
     is_negative, slopes = x <= 0, aten.uniform(x, lower, upper)

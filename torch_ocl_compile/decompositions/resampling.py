@@ -1,8 +1,12 @@
-# torch_ocl_compile/decompositions/resampling.py: grid_sample and antialiased interpolation, forward and backward, in terms of other ops.
-"""grid_sample: every output point has a few taps per dimension, each an element and a weight (and the weight's slope, for
-the grid's gradient). Nearest has one tap, linear two, cubic four; any number of dimensions is the product of theirs.
+# torch_ocl_compile/decompositions/resampling.py: grid_sample and antialiased interpolation, forward and backward.
+"""Both are decomposed into ordinary ops.
 
-Antialiasing: a dense matrix of filter weights per dimension, [out, in]; interpolation and its gradient are matrix products.
+grid_sample: each output point reads a few input elements, its taps, along each dimension. A tap has an element
+index, a weight, and, for the gradient of the grid, the derivative of the weight. Nearest has one tap per dimension,
+linear two, cubic four. The taps of a point are all combinations of one tap per dimension.
+
+Antialiased interpolation: each dimension has a dense matrix [out, in] of filter weights. Interpolation and its
+gradient are matrix products.
 """
 
 from __future__ import annotations
@@ -24,16 +28,17 @@ ZEROS, BORDER, REFLECTION = 0, 1, 2
 
 
 class Tap(NamedTuple):
-    """One element per output point along one dimension."""
+    """One tap along one dimension: an input element per output point. All tensors are [n, points]."""
 
-    element: Tensor  # 0 where not valid
+    element: Tensor  # Element index, int64; 0 where not valid.
     valid: Tensor
     weight: Tensor | float
-    slope: Tensor | float  # of the weight, by the grid
+    # The derivative of the weight by the grid coordinate.
+    slope: Tensor | float
 
 
 def _unnormalised(grid: Tensor, size: Any, corners: bool) -> tuple[Tensor, float]:
-    """[-1, 1] -> pixels, and the factor."""
+    """Returns (pixel coordinates of grid coordinates in [-1, 1], the factor between the two)."""
     if corners:
         return (grid + 1) * ((size - 1) / 2), (size - 1) / 2
     return ((grid + 1) * size - 1) / 2, size / 2
@@ -41,11 +46,12 @@ def _unnormalised(grid: Tensor, size: Any, corners: bool) -> tuple[Tensor, float
 
 def _clipped(at: Tensor, slope: Any, size: Any) -> tuple[Tensor, Tensor]:
     inside = (at > 0) & (at < size - 1)
-    return torch.where(at > 0, at.clamp(max=size - 1), 0.0), torch.where(inside, slope, 0.0)  # NaN goes to 0
+    # A NaN coordinate becomes 0, too.
+    return torch.where(at > 0, at.clamp(max=size - 1), 0.0), torch.where(inside, slope, 0.0)
 
 
 def _placed(at: Tensor, slope: Any, size: Any, padding: int, corners: bool) -> tuple[Tensor, Any]:
-    """A coordinate moved inside as the padding mode says, and its slope."""
+    """Returns (the coordinate moved inside the image as the padding mode says, its derivative by the grid coordinate)."""
     if padding == ZEROS:
         return at, slope
     if padding == REFLECTION:
@@ -67,7 +73,8 @@ def _tap(at: Tensor, size: Any, weight: Any, slope: Any) -> Tap:
 
 
 def _cubic(t: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Weights and slopes of the taps at -1, 0, 1, 2 of a point t behind tap 0; A = -0.75."""
+    """Returns (weight, derivative) of the cubic taps at -1, 0, 1 and 2. t in [0, 1) is the distance from tap 0; A =
+    -0.75."""
     a = -0.75
 
     def far(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -84,7 +91,8 @@ def _cubic(t: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 def _taps(grid: Tensor, size: Any, mode: int, padding: int, corners: bool) -> list[Tap]:
     at, slope = _unnormalised(grid, size, corners)
-    if mode == CUBIC:  # the padding mode moves every tap, not the point
+    # In cubic mode the padding mode applies to every tap, not to the point.
+    if mode == CUBIC:
         floor = torch.floor(at)
         found = []
         for offset, (weight, rise) in enumerate(_cubic(at - floor), -1):
@@ -100,7 +108,10 @@ def _taps(grid: Tensor, size: Any, mode: int, padding: int, corners: bool) -> li
 
 
 def _all_taps(x: Tensor, grid: Tensor, mode: int, padding: int, corners: bool) -> list[tuple[Tap, ...]]:
-    """Combinations of one tap per spatial dimension, each [n, points]; the grid's last dimension counts from the end."""
+    """Returns all combinations of one tap per spatial dimension.
+
+    The grid's last dimension lists coordinates from the last spatial dimension to the first.
+    """
     sizes = x.shape[2:]
     flat = grid.reshape(grid.shape[0], -1, len(sizes))
     last = len(sizes) - 1
@@ -109,20 +120,20 @@ def _all_taps(x: Tensor, grid: Tensor, mode: int, padding: int, corners: bool) -
 
 
 def _place(taps: Sequence[Tap], sizes: Sequence[Any]) -> tuple[Tensor, Tensor]:
-    """Index in the flattened plane, and where it is one."""
+    """Returns (element index in the flattened image, mask of the points whose taps are all inside)."""
     index = functools.reduce(lambda done, d: done * sizes[d] + taps[d].element, range(1, len(taps)), taps[0].element)
     return index, functools.reduce(torch.logical_and, (tap.valid for tap in taps))
 
 
 def _weight(taps: Sequence[Tap], slope_of: int = -1) -> Any:
-    """Product of the weights; of dimension `slope_of` the slope."""
+    """Returns the product of the weights. Dimension `slope_of` contributes its derivative instead of its weight."""
     return functools.reduce(
         lambda a, b: a * b, (tap.slope if d == slope_of else tap.weight for d, tap in enumerate(taps))
     )
 
 
 def _gather(x: Tensor, index: Tensor, valid: Tensor) -> Tensor:
-    """[n, c, ...] at [n, points] -> [n, c, points]."""
+    """Returns [n, c, points]: the elements of x [n, c, ...] at `index` [n, points], 0 where not valid."""
     n, c = x.shape[:2]
     points = index.shape[1]
     taken = x.reshape(n, c, -1).gather(2, index.unsqueeze(1).expand(n, c, points))
@@ -148,7 +159,11 @@ def grid_sampler(x: Tensor, grid: Tensor, mode: int, padding: int, corners: bool
 def grid_sampler_backward(
     grad: Tensor, x: Tensor, grid: Tensor, mode: int, padding: int, corners: bool, mask: Sequence[bool]
 ) -> Any:
-    """The input's gradient adds up what every tap hands back, in one scatter; the grid's is a sum over channels."""
+    """Returns the gradients of x and of the grid, None where the mask does not ask for one.
+
+    The gradient of x is a single scatter-add of the contributions of all taps; that of the grid is a sum over
+    channels.
+    """
     n, c = x.shape[:2]
     sizes = x.shape[2:]
     combinations = _all_taps(x, grid, mode, padding, corners)
@@ -180,7 +195,7 @@ def _triangle(x: Tensor) -> Tensor:
 
 
 def _keys(x: Tensor) -> Tensor:
-    """Cubic convolution with A = -0.5, zero from 2 on."""
+    """Keys's cubic convolution filter with A = -0.5, which is 0 for |x| >= 2."""
     a, x = -0.5, x.abs()
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = (((x - 5) * x + 8) * x - 4) * a
@@ -188,7 +203,7 @@ def _keys(x: Tensor) -> Tensor:
 
 
 def _filter_matrix(like: Tensor, size: Any, out: Any, corners: bool, scale: float | None, taps: int) -> Tensor:
-    """[out, size]: weights of a filter as wide as a pixel of the coarser grid; rows sum to 1."""
+    """Returns the filter weights [out, size]; each row sums to 1. The filter is as wide as a pixel of the coarser grid."""
     step = size / out if scale is None or scale <= 0 else 1 / scale
     if corners:
         step = (size - 1) / (out - 1) if out > 1 else 0.0
@@ -213,7 +228,8 @@ def _antialiased(name: str, taps: int) -> None:
         rows, columns = matrices(values, x.shape[2:], output_size, corners, (scale_h, scale_w))
         if x.dtype.is_floating_point:
             return rows @ (values @ columns.t())
-        across = (values @ columns.t()).round().clamp(0, 255)  # the CPU rounds bytes between the passes too
+        # The CPU also rounds integers between the two passes.
+        across = (values @ columns.t()).round().clamp(0, 255)
         return (rows @ across).round().clamp(0, 255).to(x.dtype)
 
     @decompose(getattr(aten, f"{name}_backward").default)

@@ -1,6 +1,6 @@
-# torch_ocl_compile/decompositions/result_layouts.py: the strides of eager results, where a decomposition would give others.
-"""Inside a graph the scheduler chooses layouts. The strides of a graph's results, and of eager ops, are a promise: they are
-what the op gives on the CPU."""
+# torch_ocl_compile/decompositions/result_layouts.py: makes decompositions return the strides of eager results.
+"""Inside a graph the scheduler chooses layouts. The results of graphs and of eager ops must have the strides that the
+op gives on the CPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from torch.utils._pytree import tree_leaves
 from torch_ocl_compile.fx.overloads import overload
 
 aten = torch.ops.aten
-Layout = Callable[[Tensor, Tensor], Tensor]  # of a result and of the op's first tensor
+# A layout takes a result and the op's first tensor, and returns the result with the right strides.
+Layout = Callable[[Tensor, Tensor], Tensor]
 
 
 def plain(result: Tensor, x: Tensor) -> Tensor:
@@ -25,28 +26,28 @@ def plain(result: Tensor, x: Tensor) -> Tensor:
 
 
 def in_format(result: Tensor, x: Tensor) -> Tensor:
-    """Channels-last where x is."""
+    """Channels-last where x is channels-last, else contiguous."""
     return result.contiguous(memory_format=suggest_memory_format(x))
 
 
 def like_first(result: Tensor, x: Tensor) -> Tensor:
-    """As torch.empty_like makes it."""
+    """The strides that torch.empty_like(x) gives."""
     made: Tensor = aten.copy(torch.empty_like(x), result)
     return made
 
 
 def in_place_of_first(result: Tensor, x: Tensor) -> Tensor:
-    """With its strides, gaps included."""
+    """The strides of x, gaps included."""
     made: Tensor = aten.copy(torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device), result)
     return made
 
 
 def by_columns(result: Tensor, x: Tensor) -> Tensor:
-    """Matrices column after column, as LAPACK leaves them."""
+    """Each matrix is column-major, as LAPACK leaves it."""
     return result.mT.contiguous().mT if result.dim() > 1 else result
 
 
-# Of each result of an op in turn; None: as the decomposition gives it.
+# The layout of each result of an op, in order. None keeps the strides that the decomposition gives.
 LAYOUTS: dict[str, tuple[Layout | None, ...]] = {
     "aten._linalg_eigh.default": (None, by_columns),
     "aten._linalg_solve_ex.default": (by_columns, by_columns),
@@ -77,7 +78,8 @@ LAYOUTS: dict[str, tuple[Layout | None, ...]] = {
     "aten.view_copy.default": (plain,),
 }
 
-# Ops that stay whole. On the CPU their results are contiguous, or channels-last where the first tensor is; traced, they would
+# Ops that are not decomposed. On the CPU their results are contiguous, or channels-last where the first tensor is.
+# Traced results would keep other orders of dimensions as well.
 # keep other orders of dimensions too.
 IN_FORMAT = (
     "aten._batch_norm_no_update.default",
@@ -89,7 +91,7 @@ IN_FORMAT = (
     "aten.nll_loss2d_forward.default",
 )
 
-# Element by element: the operands decide together, in the order in which they are given. The decompositions have others.
+# Elementwise ops. On the CPU all operands together decide the strides; the decompositions give other ones.
 POINTWISE = (
     "aten.heaviside.default",
     "aten.logaddexp2.default",
@@ -98,12 +100,13 @@ POINTWISE = (
     "aten.xlogy.Tensor",
 )
 
-# Ops that stay whole and read their last operand in row-major order.
+# Ops that are not decomposed and that read their last operand in row-major order.
 OF_CONTIGUOUS_LAST = ("aten.ldexp.Tensor", "aten.log_sigmoid_forward.default", "aten.pow.Scalar")
 
 
 def with_eager_strides(table: dict[Any, Callable[..., Any]]) -> None:
-    """Makes the ops in `table`, and those that stay whole, give the strides of eager results."""
+    """Wraps the ops of `table`, and ops that are not decomposed, so that their results have the strides of eager
+    results."""
     for name, layouts in LAYOUTS.items():
         target = overload(name)
         if target in table:
@@ -120,7 +123,7 @@ def with_eager_strides(table: dict[Any, Callable[..., Any]]) -> None:
 
 
 def elementwise_strides(*operands: Tensor) -> tuple[int, ...]:
-    """Of the result of an op that goes element by element."""
+    """Returns the strides of the result of an elementwise op on these operands."""
     return tuple(compute_elementwise_output_strides(*torch.broadcast_tensors(*operands)))
 
 
@@ -145,7 +148,7 @@ def _of_contiguous_last(target: Callable[..., Any], *args: Any) -> Any:
 
 
 def _of_contiguous(target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The op of operands in row-major order, if one is neither contiguous nor channels-last."""
+    """Runs the op on row-major copies of its operands if any is neither contiguous nor channels-last."""
 
     def is_other(x: Any) -> bool:
         return isinstance(x, Tensor) and not x.is_contiguous() and suggest_memory_format(x) == torch.contiguous_format

@@ -1,8 +1,12 @@
-# torch_ocl_compile/decompositions/spectral.py: eigenvalues and singular values of small matrices by Jacobi's rotations.
-"""All columns are paired and turned at once, with the pairs of a round-robin tournament. A sweep, in which every pair
-meets, converges quadratically, so their number is fixed. At the end the accumulated rotations are made orthogonal again
-and applied to the matrix afresh: what is left of hundreds of roundings is that of one product. Up to LARGEST rows or
-columns; larger matrices stay whole. Vectors have signs of their own."""
+# torch_ocl_compile/decompositions/spectral.py: eigenvalues and singular values of small matrices by Jacobi rotations.
+"""All columns are paired and rotated at once. The pairs follow a round-robin tournament, so that in one sweep every two
+columns meet.
+
+Sweeps converge quadratically, so a fixed number of them is enough. At the end the accumulated rotations are made
+orthogonal again and applied to the original matrix, so that the error is that of one matrix product and not of
+hundreds of roundings. Matrices with more than LARGEST rows and columns are not decomposed. The signs of the vectors
+may differ from LAPACK's.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +29,16 @@ def fits(matrix: Tensor) -> bool:
 
 
 def rounds(n: int, dtype: torch.dtype) -> int:
-    """Of a tournament among n columns (n even): measured until nothing moves, matrices of low rank included."""
+    """Returns the number of rounds of a tournament among n columns (n even).
+
+    It is measured: enough for no element to change any more, for matrices of low rank, too.
+    """
     sweeps = 6 + 2 * ((n - 1) // 4) + (dtype == torch.float64)
     return sweeps * (n - 1)
 
 
 def rotation(first: Tensor, second: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosine and sine that make [[first, mixed], [mixed, second]] diagonal, the smaller angle."""
+    """Returns (cosine, sine) of the smaller of the two angles that make [[first, mixed], [mixed, second]] diagonal."""
     is_flat = mixed == 0
     ratio = (second - first) / torch.where(is_flat, 1.0, 2 * mixed)
     tangent = torch.where(ratio < 0, -1.0, 1.0) / (ratio.abs() + (1 + ratio * ratio).sqrt())
@@ -41,15 +48,17 @@ def rotation(first: Tensor, second: Tensor, mixed: Tensor) -> tuple[Tensor, Tens
 
 
 def jacobi(a: Tensor, symmetric: bool) -> Tensor:
-    """V, [.., n, n], which makes the columns of A V orthogonal (A: [.., m, n]) or V^T A V diagonal (A symmetric).
-    This is the definition of ocl.jacobi; lowering/jacobi.py has its kernels."""
+    """Returns V [.., n, n]. The columns of A V are orthogonal for A [.., m, n]; V^T A V is diagonal for a symmetric A.
+
+    This is the definition of the op ocl.jacobi; lowering/jacobi.py has its kernels.
+    """
     n = a.shape[-1]
     even, half = n + n % 2, (n + 1) // 2
     x = F.pad(a, (0, even - n, 0, even - n if symmetric else 0))
     v = F.pad(_unit(n, a), (0, even - n))
 
     def turned(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-        """Column k with column even - 1 - k; then all but the last move on."""
+        """Rotates column k with column even - 1 - k, then moves all columns but the last on by one place."""
         p, q = x[..., :half], x[..., half:].flip(-1)
         x = torch.cat([cosine * p - sine * q, (sine * p + cosine * q).flip(-1)], -1)
         return torch.cat([x[..., even - 2 : even - 1], x[..., : even - 2], x[..., even - 1 :]], -1)
@@ -70,12 +79,12 @@ def jacobi(a: Tensor, symmetric: bool) -> Tensor:
 
 
 def _orthogonal(v: Tensor) -> Tensor:
-    """A step of Newton's iteration towards the nearest orthogonal matrix."""
+    """One step of Newton's iteration towards the nearest orthogonal matrix."""
     return 1.5 * v - 0.5 * v @ (v.mT @ v)
 
 
 def _scaled(a: Tensor) -> tuple[Tensor, Tensor]:
-    """The matrix with elements whose squares neither overflow nor vanish, and by what to multiply its values."""
+    """Returns (the matrix scaled so that squares of its elements neither overflow nor underflow, the scale)."""
     size = a.abs().amax((-2, -1), keepdim=True)
     scale = torch.where((size == 0) | ((size > 1e-12) & (size < 1e12)), 1.0, size)
     return a / scale, scale[..., 0]
@@ -108,7 +117,7 @@ def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driv
     if not compute_uv:
         return nothing, s * scale, nothing
     v, w = _reordered(v, order), _reordered(w, order)
-    # Householder's Q has these columns where they are not 0, and completes them where they are.
+    # Householder's Q has these columns where they are not 0, and completes them to a basis where they are.
     noise = torch.finfo(a.dtype).eps * s[..., :1]
     w = torch.where((s > noise)[..., None, :], w / torch.where(s > noise, s, 1.0)[..., None, :], 0.0)
     factors, tau = linalg.geqrf(w)
@@ -153,7 +162,10 @@ def pinv(a: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, h
 
 
 def _tolerance(a: Tensor, atol: Tensor | None, rtol: Tensor | None, largest: Tensor) -> Tensor:
-    """Below it a value counts as 0; a given absolute tolerance replaces the relative one that is not."""
+    """Returns the limit below which a singular value counts as 0.
+
+    A positive absolute tolerance replaces the default of the relative one; a given relative one counts as well.
+    """
     usual = torch.finfo(a.dtype).eps * max(a.shape[-2:])
     if rtol is None:
         relative: Any = usual if atol is None else torch.where(atol > 0, 0.0, usual)[..., None]

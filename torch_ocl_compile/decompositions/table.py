@@ -1,5 +1,6 @@
-# torch_ocl_compile/decompositions/table.py: which aten ops are decomposed before lowering, and which reach it whole.
-"""Start: Inductor's table. Kept whole: what one kernel computes; it halves the graph and spares pattern matching."""
+# torch_ocl_compile/decompositions/table.py: which aten ops are decomposed before lowering, and which are kept whole.
+"""The table starts as Inductor's. An op that one kernel computes is kept whole: that halves the number of graph nodes,
+and no pattern has to be recognised again later."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+# Imported for their effects: the first fills NN_DECOMPOSITIONS, the second defines torch.ops.ocl.
 import torch_ocl_compile.decompositions.resampling
-import torch_ocl_compile.fx.ops  # noqa: F401  (the former fills NN_DECOMPOSITIONS, the latter torch.ops.ocl)
+import torch_ocl_compile.fx.ops  # noqa: F401
 from torch_ocl_compile.decompositions.composite import COMPOSITE_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.linalg import LINALG_DECOMPOSITIONS
 from torch_ocl_compile.decompositions.nn import NN_DECOMPOSITIONS
@@ -23,7 +25,7 @@ from torch_ocl_compile.decompositions.spectral import SPECTRAL_DECOMPOSITIONS
 aten = torch.ops.aten
 prims = torch.ops.prims
 
-# Every overload of these is kept whole.
+# Every overload of these ops is kept whole.
 WHOLE = [
     "_native_batch_norm_legit",
     "_native_batch_norm_legit_functional",
@@ -95,21 +97,24 @@ WHOLE = [
     "special_log_ndtr",
 ]
 
-# Overloads of a kept op that are decomposed all the same: the row is for the form with `correction`.
+# Overloads of the ops above that are decomposed nevertheless: the lowering handles the overload with `correction` only.
 STILL_APART = {
     *("aten.std_mean.correction", "aten.std_mean.dim", "aten.std_mean.default", "aten.var.default", "aten.var.dim"),
     *("aten.std.default", "aten.std.dim", "aten.clamp.Tensor"),
 }
 
-# Inductor lowers these itself; we take them apart as PyTorch does.
+# Ops that Inductor lowers itself; here PyTorch's own decompositions are used.
 PYTORCHS = ("_unsafe_masked_index", "_unsafe_masked_index_put_accumulate")
 
-# The largest window whose positions fit in the int8 that low-memory pooling keeps.
+# The largest number of elements of a pooling window whose positions fit in the int8 that low-memory pooling keeps.
 MAX_WINDOW = 127
 
 
 def split_bias_grad(grad: Any, x: Any, w: Any, bias_sizes: Any, *rest: Any) -> Any:
-    """The bias gradient is a sum that fuses with its neighbours; the convolution kernels compute the other two."""
+    """Returns the gradients of a convolution with that of the bias as a sum, which fuses with its neighbours.
+
+    The convolution kernels compute the other two.
+    """
     *settings, mask = rest
     if not mask[2]:
         return NotImplemented
@@ -122,7 +127,8 @@ def _pool_by_offsets(spatial: int) -> Callable[..., Any]:
     def max_pool_with_indices(
         x: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
     ) -> Any:
-        """Keeps the position in the window as int8 instead of an int64 index, which is recomputed where it is used."""
+        """Max pooling that keeps the position within the window as int8; the int64 index is recomputed where it is
+        used."""
 
         def each(v: Any) -> list[int]:
             listed = [v] if isinstance(v, int) else list(v)
@@ -172,7 +178,10 @@ def _table() -> dict[Any, Callable[..., Any]]:
 
 
 class LateTable(Mapping[Any, Callable[..., Any]]):
-    """The table, made when it is first read: that takes a second, and a graph from the cache does not need it."""
+    """The decomposition table as a mapping that is built when it is first read.
+
+    Building takes about a second, and a graph from the cache does not need it.
+    """
 
     def __getitem__(self, op: Any) -> Callable[..., Any]:
         return _table()[op]
@@ -188,5 +197,5 @@ class LateTable(Mapping[Any, Callable[..., Any]]):
 
 
 def ocl_decomp_table() -> dict[Any, Callable[..., Any]]:
-    """A fresh copy: AOTAutograd's callers may change it."""
+    """Returns a fresh copy of the table, because AOTAutograd's callers may change it."""
     return dict(_table())

@@ -1,5 +1,5 @@
-# torch_ocl_compile/device/current.py: current device and stream, waiting: the part of torch.ocl that Dynamo may trace.
-"""Written with torch.accelerator alone, which Dynamo can trace; the rest of the package is kept from it."""
+# torch_ocl_compile/device/current.py: current device, current stream and waiting: the part of torch.ocl that Dynamo may trace.
+"""These functions use only torch.accelerator, which Dynamo can trace. Dynamo skips the rest of the package."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def current_device() -> int:
 
 
 def set_device(device: DeviceLike) -> None:
-    """Makes a device the thread's current one. Raises ConfigError for one that does not exist."""
+    """Makes a device the thread's current one. ConfigError if it does not exist."""
     torch.accelerator.set_device_index(_index(device))
 
 
@@ -42,7 +42,7 @@ def device_of(obj: torch.Tensor) -> torch.accelerator.device_index:
 
 
 def synchronize(device: DeviceLike = None) -> None:
-    """Waits for all streams of a device. Raises what asynchronous work failed with."""
+    """Waits for all streams of a device. Raises the errors of asynchronous work."""
     if device is None:
         torch.accelerator.synchronize()
     else:
@@ -50,5 +50,5 @@ def synchronize(device: DeviceLike = None) -> None:
 
 
 def current_stream(device: DeviceLike = None) -> torch.Stream:
-    """The stream that work of this thread goes to."""
+    """The current stream of this thread on a device."""
     return torch.accelerator.current_stream() if device is None else torch.accelerator.current_stream(_index(device))

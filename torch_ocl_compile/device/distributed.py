@@ -1,6 +1,6 @@
-# torch_ocl_compile/device/distributed.py: the process group "ocl_gloo": collectives of ocl tensors through gloo, by way of the host.
-"""`torch.distributed.init_process_group("ocl_gloo")` after `register()`. Tensors are copied to the host, gloo does the rest, and
-results are copied back before the call returns; a collective is thus done when it comes back."""
+# torch_ocl_compile/device/distributed.py: the process group "ocl_gloo", which runs collectives of ocl tensors on the host by gloo.
+"""Call `register()`, then `torch.distributed.init_process_group("ocl_gloo")`. Tensors are copied to the host, gloo runs
+the collective, and results are copied back before the call returns. So a collective is done when its call returns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def _done(result: Any) -> Any:
 
 
 def _staged(name: str, results: int) -> Callable[..., Any]:
-    """Collective `name` of gloo on host copies of its tensor arguments; those of argument `results` are copied back."""
+    """A collective that calls `name` of gloo with host copies of its tensor arguments. It copies the tensors of
+    argument number `results` back."""
 
     def run(self: StagedGroup, *args: Any) -> Any:
         host = torch.utils._pytree.tree_map_only(torch.Tensor, lambda t: t.cpu(), args)
@@ -40,7 +41,7 @@ def _staged(name: str, results: int) -> Callable[..., Any]:
 
 
 class StagedGroup(dist.ProcessGroup):
-    """Every collective that DistributedDataParallel uses, and the usual others."""
+    """Has every collective that DistributedDataParallel uses, and other common ones."""
 
     def __init__(self, gloo: Any, rank: int, size: int) -> None:
         super().__init__(rank, size)  # type: ignore[call-arg]
@@ -74,6 +75,6 @@ def _create(store: Any, rank: int, size: int, timeout: Any) -> StagedGroup:
 
 
 def register() -> None:
-    """Makes "ocl_gloo" known to torch.distributed; a second call does nothing."""
+    """Registers "ocl_gloo" with torch.distributed. A second call does nothing."""
     if BACKEND not in dist.Backend.backend_list:
         dist.Backend.register_backend(BACKEND, _create, devices=["cpu", torch._C._get_privateuse1_backend_name()])

@@ -1,4 +1,4 @@
-# torch_ocl_compile/device/dynamo_interface.py: the device as torch._dynamo asks for it.
+# torch_ocl_compile/device/dynamo_interface.py: the interface through which torch._dynamo uses the device.
 from __future__ import annotations
 
 from types import ModuleType
@@ -10,7 +10,8 @@ from torch_ocl_compile.device import torch_ocl as ocl
 
 
 def register_interface(module: ModuleType) -> None:
-    """`module` is torch._dynamo.device_interface. One interface for "ocl" and each "ocl:i" that can exist."""
+    """Registers one interface for "ocl" and for each "ocl:i" that can exist. `module` is
+    torch._dynamo.device_interface."""
 
     class OclInterface(module.DeviceInterface):  # type: ignore[misc, name-defined]
         device = torch.accelerator.device_index
@@ -45,7 +46,7 @@ def register_interface(module: ModuleType) -> None:
 
         @staticmethod
         def is_bf16_supported(including_emulation: bool = False) -> bool:
-            return including_emulation  # kept as 16 bits, computed in float32
+            return including_emulation  # bf16 is stored with 16 bits and computed in float32.
 
         @staticmethod
         def is_dtype_supported(dtype: torch.dtype, including_emulation: bool = False) -> bool:

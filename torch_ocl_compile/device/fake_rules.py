@@ -1,10 +1,15 @@
-# torch_ocl_compile/device/fake_rules.py: what traced ops give on the device, where torch's own rule for private devices is not ours.
-"""torch takes the convolutions of every private device to give contiguous results. Ours keep channels-last: the results have
-the layout that they have on the CPU, and no kernel scatters its stores. Attention has the strides that it has there too. Its
-gradients have no rule in every torch: without one, the op would run, on zeros, whenever it is traced. A batch norm in
-evaluation saves no statistics, as on the CPU. Some ops that go element by element have decompositions for rules, which give the
-strides of the last step. Before torch 2.13, a part written into a tensor with overlapping elements gives overlapping elements;
-in torch 2.11, a norm over dimensions of size 1 keeps those that are counted from the end."""
+# torch_ocl_compile/device/fake_rules.py: rules for results of traced ops, where torch's rules for private devices are wrong for ocl.
+"""Where the rules differ:
+
+- Convolutions: torch assumes contiguous results for every private device. On ocl, results have the layout that they
+  have on the CPU, for example channels-last. So no kernel has to scatter its stores.
+- Attention: results have the strides that they have on the CPU. Its gradients have no rule in some versions of
+  torch; without a rule, torch runs the op on zeros whenever it is traced.
+- Batch norm in evaluation saves no statistics, as on the CPU.
+- Some pointwise ops are traced by a decomposition, which gives the strides of its last step.
+- Before torch 2.13, scattering into a tensor with overlapping elements gives overlapping elements.
+- In torch 2.11, a norm over dimensions of size 1 keeps dimensions that are counted from the end.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +45,8 @@ ATTENTION_BACKWARD = (aten._scaled_dot_product_fused_attention_overrideable_back
 
 
 def register(fake_impls: ModuleType) -> None:
-    """`fake_impls`: torch._subclasses.fake_impls, whose rules are asked in order until one answers."""
+    """Registers the rules. `fake_impls` is torch._subclasses.fake_impls, which asks its rules in order until one
+    answers."""
     batch_norms_save_nothing_in_evaluation()
     for op in SCATTERS:
         traced_as(fake_impls, op, functools.partial(scatter, op))
@@ -62,7 +68,7 @@ def register(fake_impls: ModuleType) -> None:
             return in_layout_of(gx, x, w), in_layout_of(gw, w), gb
 
     def attention(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
-        """The CPU's fast path gives the queries' strides; the other one multiplies matrices."""
+        """The CPU's fast path gives the strides of the queries. The other path multiplies matrices."""
         given = by_name(func, args, kwargs)
         operands = [given[name] for name in ("query", "key", "value")]
         is_fast = given.get("dropout_p", 0.0) == 0 and all(x.stride(-1) == 1 for x in operands)
@@ -93,7 +99,8 @@ def register(fake_impls: ModuleType) -> None:
 
 
 def batch_norms_save_nothing_in_evaluation() -> None:
-    """Fake tensors take the decompositions of these ops before any rule, and those give every device but the CPU statistics."""
+    """Fake tensors use the decompositions of these ops before any rule. Those return statistics on every device but the
+    CPU."""
     from torch._decomp import decomposition_table
 
     def wrapped(op: Any, original: Any) -> Any:
@@ -112,8 +119,8 @@ def batch_norms_save_nothing_in_evaluation() -> None:
 
 
 def traced_as(fake_impls: ModuleType, op: Any, formula: Callable[..., Any]) -> None:
-    """On the device `op` is traced as `formula`, unless that gives NotImplemented. An op with a decomposition is traced by it,
-    before any rule is asked, if a size is symbolic."""
+    """Makes `op` on the device be traced as `formula`, unless that returns NotImplemented. An op with a decomposition
+    is traced by it, before any rule is asked, if a size is symbolic. So the decomposition is replaced too."""
     from torch._decomp import decomposition_table
 
     def rule(mode: Any, func: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -134,12 +141,13 @@ def traced_as(fake_impls: ModuleType, op: Any, formula: Callable[..., Any]) -> N
 
 
 def scatter(op: Any, x: torch.Tensor, *others: Any) -> Any:
-    """Eager scatters write into a copy, which has other strides than x where elements of x share memory by a stride of 0."""
+    """An eager scatter writes into a copy. Its strides differ from those of x if elements of x share memory by a stride
+    of 0."""
     return op(x.clone(), *others) if torch._debug_has_internal_overlap(x) == 1 else NotImplemented
 
 
 def vector_norm(x: torch.Tensor, ord: Any = 2, dim: Any = None, *others: Any, **kwargs: Any) -> Any:
-    """With dimensions counted from the front."""
+    """Counts dimensions from the front."""
     dims = [dim] if isinstance(dim, int) else dim
     if not dims or not all(-x.dim() <= d for d in dims) or all(d >= 0 for d in dims):
         return NotImplemented
@@ -147,12 +155,12 @@ def vector_norm(x: torch.Tensor, ord: Any = 2, dim: Any = None, *others: Any, **
 
 
 def ldexp(x: torch.Tensor, exponent: torch.Tensor) -> Any:
-    """The power has the exponent's type, if that is floating."""
+    """The power has the exponent's type, if that is floating point."""
     return x * torch.pow(2.0, exponent) if exponent.is_floating_point() else NotImplemented
 
 
 def power(x: torch.Tensor, exponent: Any) -> Any:
-    """bool of bool is bool, which torch traces as int64."""
+    """bool to the power of bool is bool. torch traces it as int64."""
     return x | (not exponent) if x.dtype is torch.bool and isinstance(exponent, bool) else NotImplemented
 
 
@@ -161,7 +169,8 @@ def by_name(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[st
 
 
 def in_layout_of(result: torch.Tensor | None, *operands: torch.Tensor) -> torch.Tensor | None:
-    """Channels-last if an operand is, as torch tells it from strides. On the CPU, a line is an image of one row."""
+    """Returns `result`, channels-last if an operand is, as torch derives it from strides. On the CPU, a 1-D convolution
+    treats a line as an image with one row."""
     if result is not None and result.dim() == 3:
         x, *weights = operands
         image = in_layout_of(result.unsqueeze(2), x.contiguous().unsqueeze(2), *(w.unsqueeze(2) for w in weights))

@@ -1,7 +1,7 @@
-# torch_ocl_compile/device/fx_flag.py: fx's flag "a trace is under way", of each thread by itself.
-"""torch has one flag for the process. While make_fx or AOTAutograd trace in one thread, compiled functions in other threads refuse
-to run ("using FX to symbolically trace a dynamo-optimized function"). Since torch 2.13 a compilation by Dynamo hides the flag,
-other traces do not."""
+# torch_ocl_compile/device/fx_flag.py: gives each thread its own flag "fx is tracing".
+"""torch has one flag for the whole process. While make_fx or AOTAutograd trace in one thread, compiled functions in
+other threads refuse to run ("using FX to symbolically trace a dynamo-optimized function"). Since torch 2.13, a
+compilation by Dynamo hides the flag, but other traces do not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _thread = _Thread()
 
 
 class _WithFlagOfThread(ModuleType):
-    """The module torch.fx._symbolic_trace: torch's higher-order ops switch the flag off and on by its name."""
+    """Replaces the class of the module torch.fx._symbolic_trace. torch's higher-order ops set the flag there by its
+    name."""
 
     @property
     def _is_fx_tracing_flag(self) -> bool:
@@ -44,7 +45,8 @@ def is_fx_symbolic_tracing() -> bool:
 
 
 def install() -> None:
-    """Before a function is compiled: it keeps the question as it finds it."""
+    """Installs the flag. Call it before a function is compiled, because a compiled function keeps the check as it finds
+    it."""
     fx: Any = _symbolic_trace
     if not isinstance(vars(fx).get("_is_fx_tracing_flag"), bool):
         return

@@ -1,5 +1,5 @@
-# torch_ocl_compile/device/memory.py: torch.ocl.memory: counters, limits, snapshots. Names and meanings are torch.cuda.memory's.
-"""Sizes are in bytes. The functions with a leading underscore have the names under which PyTorch's guides know them:
+# torch_ocl_compile/device/memory.py: torch.ocl.memory: statistics, limits, snapshots. Names and meanings are those of torch.cuda.memory.
+"""Sizes are in bytes. Functions with a leading underscore have the names that PyTorch's guides use:
 `_record_memory_history`, `_snapshot` and `_dump_snapshot` make the file that https://pytorch.org/memory_viz shows."""
 
 from __future__ import annotations
@@ -37,76 +37,76 @@ __all__ = [
 ]
 
 
-# Now, and at most
+# Current and peak memory
 
 
 def memory_allocated(device: DeviceLike = None) -> int:
-    """Held by tensors now."""
+    """Bytes that tensors hold now."""
     return _C.memory_stats(_index(device))["allocated"]
 
 
 def max_memory_allocated(device: DeviceLike = None) -> int:
-    """Most held by tensors since the start or reset_peak_memory_stats."""
+    """Most bytes that tensors held at once, since the start or reset_peak_memory_stats."""
     return _C.memory_stats(_index(device))["allocated_peak"]
 
 
 def memory_reserved(device: DeviceLike = None) -> int:
-    """Taken from the device, cached memory included."""
+    """Bytes that are allocated from the device now, including cached memory."""
     return _C.memory_stats(_index(device))["reserved"]
 
 
 def max_memory_reserved(device: DeviceLike = None) -> int:
-    """Most taken from the device since the start or reset_peak_memory_stats."""
+    """Most bytes that were allocated from the device at once, since the start or reset_peak_memory_stats."""
     return _C.memory_stats(_index(device))["reserved_peak"]
 
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
-    """(free, total). What other processes hold is not free, where the device or its driver tells."""
+    """Returns (free, total) memory in bytes. Memory of other processes is not free, if the device or its driver tells."""
     index = _index(device)
     return _C.free_memory(index), _C.device_properties(index)["total_memory"]
 
 
-# Counters
+# Statistics
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, int]:
-    """The allocator's counters, under the names of torch.cuda.memory_stats."""
+    """The allocator's statistics, with the names of torch.cuda.memory_stats."""
     return dict(torch.accelerator.memory_stats(_index(device)))
 
 
 def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
-    """memory_stats, with a dictionary for each part of a name: ["allocated_bytes"]["all"]["peak"]."""
+    """Returns memory_stats as nested dictionaries: ["allocated_bytes"]["all"]["peak"]."""
     return _nested(memory_stats(device))
 
 
 def host_memory_stats() -> dict[str, int]:
-    """The counters of pinned host memory."""
+    """Statistics of pinned host memory."""
     groups = _C.host_memory_stats().items()
     return {f"{name}.{part}": value for name, stat in groups for part, value in stat.items()}
 
 
 def host_memory_stats_as_nested_dict() -> dict[str, Any]:
-    """host_memory_stats, with a dictionary for each part of a name."""
+    """Returns host_memory_stats as nested dictionaries."""
     return dict(_C.host_memory_stats())
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """The peaks count from now."""
+    """Makes the peaks start again from the current values."""
     _C.reset_peak_memory_stats(_index(device))
 
 
 def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
-    """What memory_stats counts as allocated and freed in all counts from now."""
+    """Resets what memory_stats counts as allocated and freed in total."""
     torch.accelerator.reset_accumulated_memory_stats(_index(device))
 
 
 def reset_peak_host_memory_stats() -> None:
-    """The peaks of host_memory_stats count from now."""
+    """Makes the peaks of host_memory_stats start again from the current values."""
     _C.reset_host_memory_stats(True)
 
 
 def reset_accumulated_host_memory_stats() -> None:
-    """What host_memory_stats counts as allocated and freed in all counts from now."""
+    """Resets what host_memory_stats counts as allocated and freed in total."""
     _C.reset_host_memory_stats(False)
 
 
@@ -125,14 +125,15 @@ def _nested(flat: dict[str, int]) -> dict[str, Any]:
 
 
 def empty_cache() -> None:
-    """Returns the memory that no tensor uses to all devices. Waits for their work."""
+    """Frees cached memory of all devices that no tensor uses. Waits for their work."""
     if _C.devices_ready():
         for index in range(_C.device_count()):
             _C.empty_cache(index)
 
 
 def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
-    """Limits what this process may take from the device, as a share of its memory. More raises OutOfMemoryError."""
+    """Limits the memory that this process may allocate on the device, as a share of the device's memory. A larger
+    allocation raises OutOfMemoryError. ConfigError if `fraction` is not between 0 and 1."""
     if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
         raise ConfigError(
             f"set_per_process_memory_fraction: {fraction!r} is not a share of the device's memory.\n"
@@ -142,24 +143,25 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
 
 
 def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
-    """The share that set_per_process_memory_fraction set; 1 at the start."""
+    """The share that set_per_process_memory_fraction has set. 1 at the start."""
     return _C.memory_fraction(_index(device))
 
 
-# Who holds memory
+# What memory is used for
 
 
 def memory_snapshot() -> list[dict[str, Any]]:
-    """Every segment of all devices with its blocks, as torch.cuda.memory_snapshot() gives them.
+    """Every segment of all devices with its blocks, as in torch.cuda.memory_snapshot().
 
-    The innermost frame of a block says for which compiled graph it was allocated. The other frames are the lines that
-    allocated it; they are there for what was allocated after _record_memory_history()."""
+    The innermost frame of a block names the compiled graph for which it was allocated. The other frames are the
+    Python lines that allocated it. They are recorded for blocks that were allocated after _record_memory_history().
+    """
     segments: list[dict[str, Any]] = _C.memory_snapshot()["segments"]
     return segments
 
 
 def _snapshot(device: DeviceLike = None, augment_with_fx_traces: bool = False) -> dict[str, Any]:
-    """Segments and recorded events of all devices: what the functions of torch.cuda._memory_viz take."""
+    """Segments and recorded events of all devices, in the form that torch.cuda._memory_viz takes."""
     return {**_C.memory_snapshot(), "allocator_settings": {}, "external_annotations": []}
 
 
@@ -177,11 +179,13 @@ def _record_memory_history(
     device: DeviceLike = None,
     clear_history: bool = False,
 ) -> None:
-    """From now on, keeps the Python lines that allocate memory, on all devices.
+    """Starts recording the Python lines that allocate memory, on all devices.
 
-    `enabled`: "all" also records every allocation and free, the latest `max_entries` of them; "state" records none; None
-    ends the recording. `context=None` keeps no lines. `stacks` is accepted for programs that are written for CUDA: only
-    Python lines are kept."""
+    - `enabled`: "all" also records every allocation and free, and keeps the latest `max_entries` of them. "state"
+      does not record them. None ends the recording.
+    - `context`: None records no lines.
+    - `stacks`: accepted for programs written for CUDA. Only Python lines are recorded.
+    """
     if enabled not in (None, "state", "all"):
         raise ConfigError(f"_record_memory_history: enabled={enabled!r} is not one of None, 'state', 'all'.")
     if clear_history:
@@ -191,7 +195,7 @@ def _record_memory_history(
 
 
 def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
-    """The counters of memory_stats as a table for people."""
+    """The statistics of memory_stats as a readable table."""
     index = _index(device)
     stats = memory_stats(index)
     pools = (

@@ -1,5 +1,5 @@
-# torch_ocl_compile/device/record.py: what ran on the device, as structs: `with torch.ocl.record() as launches: compiled(x)`.
-"""Launch records: one per kernel that a compiled graph enqueued while recording was on."""
+# torch_ocl_compile/device/record.py: records the launches on a device: `with torch.ocl.record() as launches: compiled(x)`.
+"""There is one record for each kernel that a compiled graph enqueued while recording was on."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from torch_ocl_compile import _C
 
 @dataclass(frozen=True)
 class LaunchRecord:
-    """One launch. Times in ns on the device's clock, zero unless recorded with `timing=True`."""
+    """One launch. Times are in ns on the device's clock. They are zero unless it was recorded with `timing=True`."""
 
     kernel: str
     kind: str
-    origin: str  # the aten ops and the model's source lines
+    origin: str  # The aten ops and the model's source lines.
     device: int
     global_size: tuple[int, int, int]
     local_size: tuple[int, int, int]
-    ops: int  # IR nodes in this kernel
-    bytes: int  # read and written, analytic
+    ops: int  # Number of IR nodes in this kernel.
+    bytes: int  # Bytes read and written, computed from the shapes.
     flops: int
     queued_ns: int
     start_ns: int
@@ -37,7 +37,7 @@ class LaunchRecord:
 def record(*, timing: bool = False) -> Iterator[list[LaunchRecord]]:
     """Records the launches of compiled graphs. The list is filled when the block ends.
 
-    `timing=True` also measures each kernel, and waits for the device at the end.
+    `timing=True` also measures each kernel, and waits for the device at the end of the block.
     """
     launches: list[LaunchRecord] = []
     _C.exec.begin_recording(timing)

@@ -1,5 +1,5 @@
-# torch_ocl_compile/device/registration.py: makes torch know the device `ocl`: its name, its module, its Tensor methods.
-"""Runs once, from `import torch` or `import torch_ocl_compile`. It loads the extension, but no OpenCL runtime."""
+# torch_ocl_compile/device/registration.py: registers the device `ocl` with torch: its name, its module, its Tensor methods.
+"""Runs once, in `import torch` or `import torch_ocl_compile`. It loads the extension, but no OpenCL runtime."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _registered = False
 
 
 def wanted() -> bool:
-    """Whether `import torch` alone should register the device.
+    """True if `import torch` alone should register the device.
 
-    torch has one accelerator a process, and a registered private device is it: CUDA tensors then fail in backward
-    ("opt_parent_stream INTERNAL ASSERT"). So a torch with CUDA devices keeps them until `import torch_ocl_compile`
-    asks for ours; TORCH_OCL_AUTOLOAD=always or never decides otherwise.
+    torch has one accelerator per process, and a registered private device becomes it. CUDA tensors then fail in
+    backward ("opt_parent_stream INTERNAL ASSERT"). So a torch with CUDA devices keeps CUDA until `import
+    torch_ocl_compile` asks for ocl. TORCH_OCL_AUTOLOAD=always or never decides otherwise.
     """
     from torch_ocl_compile import config
 
@@ -37,12 +37,12 @@ def wanted() -> bool:
 
 
 def register() -> None:
-    """Raises ImportError where the extension does not load, RuntimeError where a plug-in has the private device."""
+    """Registers the device once. ImportError if the extension does not load. RuntimeError if another plug-in has the
+    private device."""
     global _registered
     if _registered:
         return
-    _load_extension()
-    from torch_ocl_compile import _C, config, identity  # noqa: F401  (identity notes when the package was loaded)
+    from torch_ocl_compile import _C, config, identity  # noqa: F401  (identity records when the package was loaded)
     from torch_ocl_compile.device import fx_flag, runtimes, torch_ocl
 
     _C.set_device_sources(str(config.get("devices")), runtimes.vendor_libraries())
@@ -61,7 +61,7 @@ def register() -> None:
     utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
-    # The fast paths of nn.TransformerEncoder and MultiheadAttention are one op that only CUDA and the CPU have.
+    # The fast paths of nn.TransformerEncoder and MultiheadAttention use an op that only CUDA and the CPU have.
     torch.backends.mha.set_fastpath_enabled(False)
     _print_from_the_cpu()
     fx_flag.install()
@@ -75,21 +75,21 @@ def register() -> None:
 
 
 def _run_eager_ops(how: str) -> None:
-    """Follows the option `eager`."""
+    """Applies the option `eager`."""
     from torch_ocl_compile import _C
 
     _C.set_eager_compiler(_compile_eager if how == "compile" else None, _eager_context)
 
 
 def _forbid_fallback(choice: str) -> None:
-    """Follows the option `fallback`, for eager ops; compiled functions read it when they are compiled."""
+    """Applies the option `fallback` to eager ops. Compiled functions read the option when they are compiled."""
     from torch_ocl_compile import _C
 
     _C.set_fallback_forbidden(choice == "error")
 
 
 def _choose_devices(selection: str) -> None:
-    """Follows the option `devices`: as long as no device has been used."""
+    """Applies the option `devices`. ConfigError if a device has already been used."""
     from torch_ocl_compile import _C, config
     from torch_ocl_compile.device import runtimes
 
@@ -103,7 +103,7 @@ def _choose_devices(selection: str) -> None:
 
 
 def _refuse_autoload(choice: str) -> None:
-    """Follows the option `autoload`, which `import torch` has read."""
+    """Refuses a new value of the option `autoload`, because `import torch` has already read it."""
     from torch_ocl_compile import config
 
     if choice != config.get("autoload"):
@@ -114,7 +114,7 @@ def _refuse_autoload(choice: str) -> None:
 
 
 def _compile_eager(*call: Any) -> Any:
-    """Imports the compiler when an op needs it that has no stored plan."""
+    """Compiles an op that has no stored plan. Imports the compiler at the first call."""
     from torch_ocl_compile.eager.compile import compile_op
 
     return compile_op(*call)
@@ -127,24 +127,9 @@ def _eager_context(device: int) -> Any:
     return context(device)
 
 
-def _load_extension() -> None:
-    from torch_ocl_compile.device import runtimes
-
-    try:
-        import torch_ocl_compile._C
-    except ImportError as error:
-        if "libOpenCL" not in str(error):
-            raise
-        if not runtimes.preload_loader():
-            raise ImportError(
-                f"no OpenCL loader was found ({error}).\n"
-                "  do: pip install torch-ocl-compile[cpu] (a CPU runtime with its loader), or install your GPU's driver"
-            ) from error
-        import torch_ocl_compile._C  # noqa: F401
-
-
 def _print_from_the_cpu() -> None:
-    """Printing is some twenty small ops: one copy of the tensor instead, as torch does for mps and xla."""
+    """Makes printing copy a tensor to the CPU first, as torch does for mps and xla. Otherwise it would take some twenty
+    small ops."""
     module: Any = torch._tensor_str
     original = module._tensor_str
 
@@ -155,10 +140,11 @@ def _print_from_the_cpu() -> None:
 
 
 def _end() -> None:
-    """The interpreter is about to end: threads that work for us must be done by then.
+    """Waits for threads that work for us, because the interpreter is about to end.
 
-    Autograd's device thread may still be dropping the last graph, which aborts the process on Python 3.11, with any
-    accelerator. The threads of an OpenCL runtime may still compile or run kernels."""
+    Autograd's device thread may still be destroying the last graph, which aborts the process on Python 3.11 with any
+    accelerator. Threads of an OpenCL runtime may still compile or run kernels.
+    """
     from torch_ocl_compile import _C
 
     if _C.used_by_other_threads():
@@ -186,7 +172,7 @@ def _register_artifacts(module: ModuleType) -> None:
 
 
 def _keep_dynamo_out(module: ModuleType) -> None:
-    """Dynamo compiles any Python frame it meets, ours included: only torch.ocl's current device and the tools are for that."""
+    """Keeps Dynamo from compiling frames of this package. It may compile only torch.ocl's current device and the tools."""
     device = Path(__file__).parent
     for part in pkgutil.iter_modules([str(device.parent)], "torch_ocl_compile."):
         if part.name not in ("torch_ocl_compile._C", "torch_ocl_compile.device", "torch_ocl_compile.tools"):
@@ -197,15 +183,15 @@ def _keep_dynamo_out(module: ModuleType) -> None:
 
 
 def _spare_inductor(module: ModuleType) -> None:
-    """Dynamo asks of every gradient of a compiled optimizer whether a CUDA graph knows it. torch's function loads all of
-    Inductor, which takes seconds, before it looks at the device."""
+    """Replaces a function that Dynamo calls for every gradient of a compiled optimizer, to ask whether a CUDA graph
+    knows it. torch's function loads all of Inductor, which takes seconds, before it looks at the device."""
     asks_cuda = getattr(module, "_is_static_for_cudagraphs", None)
     if asks_cuda is not None:
         module.__dict__["_is_static_for_cudagraphs"] = lambda x: asks_cuda(x) if x.is_cuda else True
 
 
 class _AfterImport(MetaPathFinder, Loader):
-    """Runs a function when a module has been imported: torch._dynamo must not be imported while `import torch` runs."""
+    """Runs a function after a module has been imported. torch._dynamo must not be imported while `import torch` runs."""
 
     def __init__(self, name: str, action: Any) -> None:
         self._name, self._action = name, action

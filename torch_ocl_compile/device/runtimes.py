@@ -1,23 +1,22 @@
-# torch_ocl_compile/device/runtimes.py: finds the OpenCL runtimes and the loader that pip installed.
-"""No environment variables, no root. A wheel such as intel-opencl-rt puts its library in <prefix>/lib and an .icd file
-in <prefix>/etc/OpenCL/vendors; the path in that file is of the machine that built the wheel, so only its last part
-counts. The system's runtimes are found by the loader."""
+# torch_ocl_compile/device/runtimes.py: finds OpenCL runtimes that pip installed.
+"""No environment variable and no root access is needed. A wheel such as intel-opencl-rt puts its library into
+<prefix>/lib and an .icd file into <prefix>/etc/OpenCL/vendors. The path in that file is one of the machine that
+built the wheel, so only its last part is used. The loader, which
+csrc/runtime/loader.h opens, finds the system's runtimes."""
 
 from __future__ import annotations
 
-import ctypes
 import site
 import sys
 from importlib import metadata
 from pathlib import Path
 
-# Distributions that carry a runtime: asked for their files when no prefix has one (pip install --target, zipapps).
+# Packages with a runtime. They are asked for their files when no prefix has a runtime (pip install --target, zipapps).
 _DISTRIBUTIONS = ("intel-opencl-rt", "pocl-binary-distribution")
-_LOADER = "libOpenCL.so.1"
 
 
 def prefixes() -> list[Path]:
-    """Where pip installs data files: this environment, the base one, the user's."""
+    """The folders into which pip installs data files: of this environment, of the base environment, of the user."""
     found = [Path(sys.prefix), Path(sys.base_prefix)]
     if site.ENABLE_USER_SITE:
         found.append(Path(site.getuserbase()))
@@ -26,7 +25,7 @@ def prefixes() -> list[Path]:
 
 
 def vendor_libraries() -> list[str]:
-    """Paths of the OpenCL runtimes installed by pip, emulators of other hardware excepted."""
+    """Paths of the OpenCL runtimes that pip installed, without emulators of other hardware."""
     found: dict[str, None] = {}
     for prefix in prefixes():
         for icd in sorted((prefix / "etc" / "OpenCL" / "vendors").glob("*.icd")):
@@ -37,15 +36,6 @@ def vendor_libraries() -> list[str]:
         if intel.exists():
             found[str(intel)] = None
     return list(found) or _from_distributions("libintelocl.so", "libpocl.so")
-
-
-def preload_loader() -> bool:
-    """Loads a pip-installed OpenCL loader, for systems that have none of their own. False if there is none."""
-    for path in [*(str(p / "lib" / _LOADER) for p in prefixes()), *_from_distributions(_LOADER)]:
-        if Path(path).exists():
-            ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-            return True
-    return False
 
 
 def _library_of(icd: Path, prefix: Path) -> Path | None:

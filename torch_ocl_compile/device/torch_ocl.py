@@ -1,6 +1,7 @@
-# torch_ocl_compile/device/torch_ocl.py: the module torch.ocl: devices, streams, random state, what ran.
+# torch_ocl_compile/device/torch_ocl.py: the module torch.ocl: devices, streams, random state, records of launches.
 """Functions have the names and meanings of torch.cuda's. A device argument is an index, "ocl:1", a torch.device, or
-None for the current device. What Dynamo may meet in a model is in current.py, memory in memory.py."""
+None for the current device. Functions that a model may call under Dynamo are in current.py. Functions about memory
+are in memory.py."""
 
 from __future__ import annotations
 
@@ -57,27 +58,27 @@ Stream = torch.Stream
 
 
 def is_available() -> bool:
-    """Whether there is at least one OpenCL device."""
+    """True if there is at least one OpenCL device."""
     return _C.device_count() > 0
 
 
 def device_count() -> int:
-    """Number of devices over all platforms; 0, and no error, where OpenCL is missing."""
+    """Number of devices of all platforms. 0, without an error, if OpenCL is missing."""
     return _C.device_count()
 
 
 def device_problems() -> list[str]:
-    """What went wrong while platforms and devices were listed, a line each."""
+    """The errors that occurred while platforms and devices were listed, one line each."""
     return _C.device_problems()
 
 
 def is_initialized() -> bool:
-    """Whether a device has been used."""
+    """True if a device has been used."""
     return _C.devices_ready()
 
 
 def init() -> None:
-    """Lists the devices. Raises ConfigError that says why if there is none."""
+    """Lists the devices. ConfigError with the reason if there is none."""
     _C.require_device(-1)
 
 
@@ -87,7 +88,7 @@ def _lazy_init() -> None:
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """What a device is and can do. Sizes in bytes."""
+    """Properties of a device. Sizes are in bytes."""
 
     index: int
     name: str
@@ -97,59 +98,62 @@ class DeviceProperties:
     total_memory: int
     max_alloc_bytes: int
     local_bytes: int
-    multi_processor_count: int  # compute units
-    max_group_size: int  # work-items
-    subgroup_size: int  # 0: no subgroup operations
+    multi_processor_count: int  # Number of compute units.
+    max_group_size: int  # Largest number of work-items in a work-group.
+    # Work-items of a subgroup. 0: there are no subgroup operations.
+    subgroup_size: int
     unified_memory: bool
     has_fp64: bool
     has_fp16_arithmetic: bool
-    has_wgmma: bool  # warpgroup tensor cores, used through inline instructions
-    has_mma: bool  # kernels for warp tensor cores may be used
+    # The device has warpgroup tensor cores that inline instructions can use.
+    has_wgmma: bool
+    # Kernels for warp tensor cores may be used.
+    has_mma: bool
 
 
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
-    """What the device is and can do. Creates its context if need be."""
+    """Properties of a device. Creates its context if needed."""
     return DeviceProperties(**_C.device_properties(_index(device)))
 
 
 def get_device_name(device: DeviceLike = None) -> str:
-    """The device's name as its driver gives it."""
+    """The device's name, as its driver gives it."""
     return get_device_properties(device).name
 
 
 def get_device_capability(device: DeviceLike = None) -> dict[str, Any]:
-    """The dtypes the device can hold."""
+    """The dtypes that the device can hold."""
     return torch.accelerator.get_device_capability(_index(device))
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
-    """False: copies between devices go through the host."""
+    """False for two different devices: copies between devices go through the host."""
     return _index(device) == _index(peer_device)
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    """For torch.autocast('ocl')."""
+    """The dtypes that torch.autocast('ocl') supports."""
     return [torch.float16, torch.bfloat16, torch.float32]
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """bfloat16 is stored as such and computed in float32."""
+    """bfloat16 is stored in 16 bits and computed in float32, which counts as emulation."""
     return including_emulation
 
 
 def is_tf32_supported(device: DeviceLike = None) -> bool:
-    """Whether fp32 products may run on tensor cores, as torch.set_float32_matmul_precision("high") allows."""
+    """True if fp32 products may run on tensor cores, when torch.set_float32_matmul_precision("high") allows it."""
     properties = get_device_properties(device)
     return properties.has_mma or properties.has_wgmma
 
 
 def is_current_stream_capturing() -> bool:
-    """False: there are no graphs of captured launches. A compiled function enqueues its kernels in one call anyway."""
+    """Always False: launches cannot be captured as graphs. A compiled function enqueues its kernels in one call anyway."""
     return False
 
 
 def device_memory_used(device: DeviceLike = None) -> int:
-    """Bytes of the device that this process and others hold, as far as the device or its driver tells."""
+    """Bytes of the device that this and other processes use, as far as the device or its driver tells."""
     free, total = mem_get_info(device)
     return total - free
 
@@ -169,24 +173,24 @@ def _is_in_bad_fork() -> bool:
     return _C.in_bad_fork()
 
 
-# Streams: each is a queue of the device; the default one is stream 0.
+# Streams: each is a queue of the device. The default stream is stream 0.
 
 
 def default_stream(device: DeviceLike = None) -> torch.Stream:
-    """The stream work goes to unless another was chosen."""
+    """The stream that is used unless another is chosen."""
     return torch.Stream(
         stream_id=0, device_index=_index(device), device_type=torch._C._autograd.DeviceType.PrivateUse1.value
     )
 
 
 def set_stream(stream: torch.Stream) -> None:
-    """Sends this thread's work to a stream, and makes its device current."""
+    """Makes a stream this thread's current one, and its device the current device."""
     torch.accelerator.set_stream(stream)
 
 
 @contextmanager
 def stream(stream: torch.Stream | None) -> Iterator[None]:
-    """`with torch.ocl.stream(s):` sends the block's work to `s`."""
+    """`with torch.ocl.stream(s):` enqueues the block's work on `s`."""
     if stream is None:
         yield
         return
@@ -200,53 +204,53 @@ def stream(stream: torch.Stream | None) -> Iterator[None]:
         torch.accelerator.set_device_index(device_before)
 
 
-# Random numbers: a generator per device, Philox with (seed, offset) as its state
+# Random numbers: each device has a Philox generator, whose state is (seed, offset).
 
 
 def manual_seed(seed: int) -> None:
-    """Seeds the current device."""
+    """Seeds the generator of the current device."""
     _generator(None).manual_seed(int(seed))
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seeds all devices; those not yet used start with it."""
+    """Seeds the generators of all devices, also of those not yet used."""
     _C.seed_default_generators(int(seed) & 0xFFFF_FFFF_FFFF_FFFF)
 
 
 def seed() -> int:
-    """Gives the current device a fresh seed."""
+    """Gives the current device a new random seed. Returns it."""
     return _generator(None).seed()
 
 
 def seed_all() -> int:
-    """Gives all devices the same fresh seed."""
+    """Gives all devices the same new random seed. Returns it."""
     fresh = _generator(None).seed()
     manual_seed_all(fresh)
     return fresh
 
 
 def initial_seed() -> int:
-    """The current device's seed."""
+    """The seed of the current device."""
     return _generator(None).initial_seed()
 
 
 def get_rng_state(device: DeviceLike = "ocl") -> torch.Tensor:
-    """16 bytes on the CPU: seed and offset."""
+    """The state of a device's generator: seed and offset as 16 bytes on the CPU."""
     return _generator(device).get_state()
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
-    """The states of all devices."""
+    """The states of all devices' generators."""
     return [get_rng_state(index) for index in range(device_count())]
 
 
 def set_rng_state(new_state: torch.Tensor, device: DeviceLike = "ocl") -> None:
-    """What get_rng_state gave."""
+    """Restores a state from get_rng_state."""
     _generator(device).set_state(new_state.cpu().contiguous())
 
 
 def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
-    """What get_rng_state_all gave."""
+    """Restores the states from get_rng_state_all."""
     for index, state in enumerate(new_states):
         set_rng_state(state, index)
 
@@ -255,16 +259,16 @@ def _generator(device: DeviceLike) -> torch.Generator:
     return _C.default_generator(_index(device))
 
 
-# What ran
+# Records and counts
 
 
 def fallback_counts() -> dict[str, int]:
-    """How often each op ran on the CPU because the device has no eager kernel for it."""
+    """Op -> how often it ran on the CPU, because the device has no kernel for it."""
     return _C.fallback_counts()
 
 
 def reset_fallback_counts() -> None:
-    """Counts from zero; each op warns once more."""
+    """Resets the counts. Each op warns once more."""
     _C.reset_fallback_counts()
 
 
@@ -279,7 +283,7 @@ def compile_times() -> list[CompileTimes]:
 class _DeviceModule(ModuleType):
     @property
     def _initialized(self) -> bool:
-        """torch.utils.checkpoint saves the random state of devices that are."""
+        """torch.utils.checkpoint saves the random state of devices for which this is true."""
         return is_initialized()
 
     @property

@@ -1,9 +1,9 @@
-# torch_ocl_compile/eager/__init__.py: ops outside compiled functions, each compiled on its own.
-"""Importing this imports no compiler: ops whose plans are in the cache do not need it."""
+# torch_ocl_compile/eager/__init__.py: runs ops outside of compiled functions, by compiling each op on its own.
+"""Importing this package does not import the compiler. Ops whose plans are in the cache do not need it."""
 
 from torch_ocl_compile import _C
 
 
 def reasons() -> dict[str, str]:
-    """Why ops could not be compiled, the latest reason of each."""
+    """Returns the latest reason for each op that could not be compiled."""
     return _C.eager_reasons()

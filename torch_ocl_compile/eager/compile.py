@@ -1,8 +1,8 @@
-# torch_ocl_compile/eager/compile.py: one op called outside of compiled functions -> a plan.
-"""Called by csrc/torch/eager.cpp when it has no plan for an op's arguments. The op is traced on fake tensors, in its
-functional form, and lowered like any graph; what it writes becomes a store into the argument. An op without kernels runs on
-the CPU, counted there; its plan has the reason why. Any other error is the caller's to see. What follows from the call alone is
-kept in the cache (csrc/torch/stored_plans.h)."""
+# torch_ocl_compile/eager/compile.py: compiles an op that is called outside of compiled functions.
+"""csrc/torch/eager.cpp calls this when it has no plan for an op with these arguments. The op is traced on fake tensors
+in its functional form, and lowered like any graph. What the op writes becomes a store into the argument. If there
+are no kernels for the op, the result has the reason, and the op runs on the CPU. All other errors are raised. A
+result that follows from the call alone is kept in the cache (csrc/torch/stored_plans.h)."""
 
 from __future__ import annotations
 
@@ -53,14 +53,15 @@ from torch_ocl_compile.lowering.registry import LOWERINGS
 log = logging.getLogger(__name__)
 
 aten = torch.ops.aten
-# One value of the schema's returns: a number, or (is it a list, [(is it the plan's, output or leaf)]).
+# A value that the op returns: a number, or (whether it is a list, one element per tensor). An element is (whether it is an
+# output of the plan, number of the output or leaf).
 Return = int | tuple[bool, list[tuple[bool, int]]]
 
 _labels = itertools.count()
 
 
 class Level(enum.IntEnum):
-    """csrc/torch/eager_key.h: what a plan knows of its call."""
+    """How much of its call a plan depends on; see csrc/torch/eager_key.h."""
 
     EXACT = 0
     NUMBERS = 1
@@ -69,21 +70,24 @@ class Level(enum.IntEnum):
 
 @dataclass
 class EagerPlan:
-    """Read by csrc/python/eager_bindings.cpp. Leaves: the arguments in schema order, with the elements of lists."""
+    """The result of compiling an op. csrc/python/eager_bindings.cpp reads it. Leaves are the arguments in the order of
+    the schema, with lists flattened."""
 
-    plan: Any = None  # None: there is none
-    inputs: list[tuple[Any, ...]] = field(default_factory=list)  # ("tensor", leaf), ("numbers", leaves, dtype), ...
-    symbols: list[tuple[int, int]] = field(default_factory=list)  # leaf, dimension
+    plan: Any = None  # None if there is no plan.
+    # ("tensor", leaf), ("numbers", leaves, dtype) or ("state", leaf, count).
+    inputs: list[tuple[Any, ...]] = field(default_factory=list)
+    symbols: list[tuple[int, int]] = field(default_factory=list)  # (leaf, dimension) of each size symbol.
     returns: list[Return] = field(default_factory=list)
-    resizes: list[tuple[int, list[int], list[int]]] = field(default_factory=list)  # leaf, sizes, strides
-    refused: bool = False  # PyTorch's kernel for the CPU will raise its own error
-    reason: str = ""  # why there is no plan
-    graph: str = ""  # the plan's ir.Graph
-    lasting: bool = False  # it follows from the call, and another process would make the same
+    resizes: list[tuple[int, list[int], list[int]]] = field(default_factory=list)  # (leaf, sizes, strides).
+    refused: bool = False  # PyTorch's CPU kernel will raise its own error.
+    reason: str = ""  # Why there is no plan.
+    graph: str = ""  # The plan's ir.Graph as text.
+    lasting: bool = False  # The result follows from the call alone, so another process would get the same.
 
 
 def compile_op(name: str, overload: str, args: list[Any], same: list[int], level: int) -> EagerPlan:
-    """The plan for a call, or why there is none. `same`: for each leaf the first that is the same."""
+    """Returns the plan for a call, or why there is none. `same`: for each leaf, the number of the first leaf that is
+    the same."""
     label = f"{name}.{overload}" if overload else name
     refused = False
     try:
@@ -102,15 +106,16 @@ def compile_op(name: str, overload: str, args: list[Any], same: list[int], level
 
 
 def _lasts(name: str) -> bool:
-    """Whether nothing but our code and torch's makes the plans of an op. What others add may be another next time."""
+    """True if only code of this package and of torch decides the plans of the op. Code that others add may differ in
+    the next process."""
     if not name.startswith(("aten::", "prims::", "ocl::")) or identity.sources_changed():
         return False
     return all(identity.speaks_for(f) for rows in (ocl_decomp_table(), FORMS, LOWERINGS) for f in rows.values())
 
 
-# What ops raise for arguments that they do not take; errors that only tracing has are classes of their own.
+# Errors that ops raise for arguments that they do not take. Errors that only tracing raises have classes of their own.
 _OF_ARGUMENTS = (RuntimeError, IndexError, ValueError)
-# What fake tensors raise for ops that they cannot do.
+# Errors that fake tensors raise for ops that they cannot handle.
 _OF_TRACES = (
     DynamicOutputShapeException,
     DataDependentOutputException,
@@ -120,7 +125,11 @@ _OF_TRACES = (
 
 
 class Untraceable(Exception):
-    """PyTorch cannot trace the op. `refused`: because of its arguments, as the op itself will say. `lasting`: it never can."""
+    """PyTorch cannot trace the op.
+
+    `refused` is true if its arguments are the reason; the op itself will report the error. `lasting` is true if it
+    can never be traced.
+    """
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -129,7 +138,7 @@ class Untraceable(Exception):
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Whether code of this package raised it."""
+    """True if code of this package raised the error."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next
@@ -140,7 +149,8 @@ _pool: tuple[int, concurrent.futures.ThreadPoolExecutor] | None = None
 
 
 def _worker() -> concurrent.futures.ThreadPoolExecutor:
-    """A thread of our own traces: none of the caller's modes (autograd, autocast, functorch, fake tensors) reach it."""
+    """A thread that does all tracing. So no mode of the caller (autograd, autocast, functorch, fake tensors) affects a
+    trace."""
     global _pool
     if _pool is None or _pool[0] != os.getpid():
         pool = concurrent.futures.ThreadPoolExecutor(1, "ocl_eager", initializer=_C.never_compile_on_this_thread)
@@ -176,7 +186,7 @@ def _compile(name: str, overload: str, args: list[Any], same: list[int], level: 
 
 
 class _Trace:
-    """The graph of one op, and which leaf each of its placeholders is."""
+    """The traced graph of one op, and the leaf of each of its placeholders."""
 
     def __init__(self, op: Any, args: list[Any], same: list[int], level: Level) -> None:
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -187,16 +197,18 @@ class _Trace:
         self.leaves, self.spec = tree_flatten(args)
         self.same = same
         self.arguments = [i for i, a in enumerate(args) for _ in range(len(a) if isinstance(a, (list, tuple)) else 1)]
-        # The argument whose floats vary, None for all: as in csrc/torch/eager_key.cpp.
+        # The argument whose floats vary, as in csrc/torch/eager_key.cpp. None: all arguments.
         self.free = next((i for i, a in enumerate(op._schema.arguments) if a.name == "lr"), None)
         self.env = ShapeEnv()
         self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
         self.tensors = [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
         self.has_dims = any(t.dim() > 0 for t in self.tensors)
         self.numbers = {i: leaf.item() for i, leaf in enumerate(self.leaves) if _is_number(leaf)}
-        self.symbols: dict[int, Any] = {}  # size -> SymInt
-        self.leaf_of: list[int] = []  # of each placeholder
-        self.fresh: list[Any] = []  # of each return: (is it a list, which are there), (number,), or the argument it is
+        self.symbols: dict[int, Any] = {}  # Size -> SymInt.
+        self.leaf_of: list[int] = []  # The leaf of each placeholder.
+        # For each return: (is it a list, which elements exist), or (number,), or the position of the argument that it
+        # is.
+        self.fresh: list[Any] = []
         self.graph_module = self._trace()
 
     def _trace(self) -> torch.fx.GraphModule:
@@ -218,11 +230,11 @@ class _Trace:
         return made
 
     def _is_special(self, expr: Any) -> bool:
-        """Whether a guard says more than the key does."""
+        """True if a guard depends on a symbol. Then the graph holds for less than the key says."""
         return bool(expr.free_symbols)
 
     def _placeholder(self, i: int, leaf: Any) -> Any:
-        """The fake argument that stands for a leaf; None for what the graph holds as a constant."""
+        """The fake argument for a leaf. None if the graph has it as a constant."""
         if self.same[i] != i:
             return None
         if isinstance(leaf, torch.Tensor):
@@ -237,7 +249,7 @@ class _Trace:
         return None
 
     def _number(self, i: int, leaf: torch.Tensor) -> Any:
-        """The fake argument for a CPU scalar; None for a Python number that the graph knows."""
+        """The fake argument for a CPU scalar. None for a Python number that the graph has as a constant."""
         if not _C.is_wrapped_number(leaf):
             return torch.empty((), dtype=leaf.dtype)
         if self.level is Level.EXACT or not leaf.is_floating_point():
@@ -245,7 +257,7 @@ class _Trace:
         return torch.empty((), dtype=self._number_type(leaf))
 
     def _number_type(self, leaf: torch.Tensor) -> torch.dtype:
-        """For a scalar tensor in the place of a Python number: a dtype that promotes the result as the number would."""
+        """The dtype of a scalar tensor that stands for a Python number. It promotes the result as the number would."""
         kinds = [t.dtype for t in self.tensors if not _is_number(t)]
         if leaf.is_floating_point():
             kinds = [d for d in kinds if d.is_floating_point]
@@ -258,7 +270,7 @@ class _Trace:
         return plain if self.has_dims or not kinds else functools.reduce(torch.promote_types, kinds)
 
     def _constant(self, i: int, leaf: Any) -> Any:
-        """A leaf that no placeholder stands for, as the op takes it."""
+        """A leaf without placeholder, in the form in which the op takes it."""
         if isinstance(leaf, torch.Generator):
             return None
         return torch.full((), self.numbers[i], dtype=self._number_type(leaf)) if i in self.numbers else leaf
@@ -272,7 +284,7 @@ class _Trace:
         return self.env.create_symfloatnode(symbol, hint=value, source=source)
 
     def _symbolic(self, i: int, leaf: torch.Tensor) -> tuple[list[Any], list[Any]]:
-        """Sizes as symbols, equal ones as the same; strides follow from them where the tensor is dense."""
+        """Sizes as symbols, where equal sizes have the same symbol. The strides of a dense tensor follow from them."""
         sizes = [self._symbolic_size(i, d, size) for d, size in enumerate(leaf.shape)]
         given = list(leaf.stride())
         order = list(range(leaf.dim())) if leaf.is_contiguous() else sorted(range(leaf.dim()), key=lambda d: -given[d])
@@ -300,7 +312,7 @@ class _Trace:
         return self.symbols[size]
 
     def _call(self, *given: Any) -> list[torch.Tensor]:
-        """The op on its leaves; returns the results that are not its arguments, one after the other."""
+        """Calls the op on its leaves. Returns a list of the results that are not arguments."""
         placed = dict(zip(self.leaf_of, given, strict=True))
         leaves = [placed[i] if i in placed else self._constant(i, leaf) for i, leaf in enumerate(self.leaves)]
         for i, first in enumerate(self.same):
@@ -329,7 +341,7 @@ class _Trace:
         return results
 
     def resizes(self) -> list[tuple[int, list[int], list[int]]]:
-        """out= arguments that have another size than the result, whose sizes and strides they take."""
+        """out= arguments whose size differs from the result. They take the result's sizes and strides."""
         found = []
         placeholders = [n for n in self.graph_module.graph.nodes if n.op == "placeholder"]
         for node in self.graph_module.graph.nodes:
@@ -343,7 +355,7 @@ class _Trace:
         return found
 
     def returns(self, results: Sequence[tuple[bool, int]]) -> list[Return]:
-        """`results`, of the graph, as the schema's returns."""
+        """Groups `results` of the graph as the values that the schema returns."""
         made: list[Return] = []
         left = iter(results)
         for source in self.fresh:
@@ -358,7 +370,7 @@ class _Trace:
         return made
 
     def input(self, source: Source, lowered: Lowered) -> tuple[Any, ...]:
-        """An input of the plan, by leaf."""
+        """An input of the plan in terms of leaves."""
         placeholders = [n for n in self.graph_module.graph.nodes if n.op == "placeholder"]
         match source:
             case Argument(position):
@@ -377,7 +389,7 @@ class _Trace:
         raise UnsupportedError(f"an input of its graph is computed on the host ({type(source).__name__})")
 
     def result(self, result: Result) -> tuple[bool, int]:
-        """(is it the plan's, output or leaf)."""
+        """Returns (whether the result is an output of the plan, the number of the output or leaf)."""
         match result:
             case PlanOutput(position):
                 return True, position
@@ -396,7 +408,7 @@ def _is_number(t: Any) -> bool:
 
 
 def _written_argument(schema: Any, declared: Any) -> int | None:
-    """The position of the argument that a return is, None for a fresh result."""
+    """The position of the argument that is returned. None for a new result."""
     if declared.alias_info is None or not declared.alias_info.is_write:
         return None
     for i, argument in enumerate(schema.arguments):

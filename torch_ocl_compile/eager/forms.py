@@ -1,5 +1,5 @@
-# torch_ocl_compile/eager/forms.py: how eager ops are written for tracing, where the op itself is not what to trace.
-"""torch sends some ops to a private device under names or schemas of their own; others have no functional form."""
+# torch_ocl_compile/eager/forms.py: functions that are traced in place of an eager op.
+"""torch calls some ops on a private device by names or schemas of their own. Others have no functional form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torch_ocl_compile.decompositions import optimizers, random  # noqa: F401  (have forms too)
+from torch_ocl_compile.decompositions import optimizers, random  # noqa: F401  (they register forms too)
 from torch_ocl_compile.decompositions.forms import FORMS, form
 from torch_ocl_compile.decompositions.nn import NN_DECOMPOSITIONS
 
@@ -16,7 +16,7 @@ aten = torch.ops.aten
 
 
 def form_of(op: Any) -> Callable[..., Any]:
-    """What to trace for an overload: its form, or itself."""
+    """The function to trace for an overload: its form, or the overload itself."""
     found: Callable[..., Any] = FORMS.get(str(op), op)
     return found
 
@@ -51,7 +51,7 @@ def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False, unsaf
     return aten.index_put_(x, indices, values, accumulate)
 
 
-# The cells' workspaces are ours: what backward needs, along the last dimension (csrc/torch/nn_ops.cpp has the same).
+# The workspace of a cell holds what backward needs, along the last dimension. csrc/torch/nn_ops.cpp uses the same.
 CELLS = (
     aten._thnn_fused_lstm_cell.default,
     aten._thnn_fused_lstm_cell_backward_impl.default,

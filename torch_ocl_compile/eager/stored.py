@@ -1,6 +1,6 @@
-# torch_ocl_compile/eager/stored.py: what plans of eager ops in the cache depend on beside their calls.
-"""csrc/torch/eager.cpp asks at each call that it has no plan for. If the cache has one, this is all the Python that runs: nothing
-here imports the compiler."""
+# torch_ocl_compile/eager/stored.py: what plans of eager ops in the cache depend on besides their calls.
+"""csrc/torch/eager.cpp calls this at each call for which it has no plan. If the cache has the plan, no other Python
+runs. So this file does not import the compiler."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from torch_ocl_compile.tuning import table
 
 
 def context(device: int) -> tuple[str, str, dict[str, Any]]:
-    """The identity of plans that are stored now ("": none are), what their keys begin with, and the options that plans are made with."""
+    """Returns the identity of plans that are stored now ("": none are stored), their keys' prefix, and options for making plans."""
     config.configure_core()
     table.follow(device)
     options = dict(config.compile_options(None))
-    if config.get("dump") or not config.get("cache_size_mb"):  # a dump shows how each plan is made
+    # A dump must show how each plan is made.
+    if config.get("dump") or not config.get("cache_size_mb"):
         return "", "", options
     code = identity.of_code()
     if not code:

@@ -1,7 +1,8 @@
-# torch_ocl_compile/eager/tracing.py: records the aten ops of a function on fake tensors, without state that other threads see.
-"""make_fx would do, but it sets flags of the whole process while it traces: fx's "is tracing" makes compiled functions in other
-threads refuse to run, nn.Module.__call__ is another one meanwhile, and before torch 2.12 so is the table of decompositions. An
-eager op is traced whenever its first call comes, beside whatever the other threads do."""
+# torch_ocl_compile/eager/tracing.py: records the aten ops of a function on fake tensors, without changing state of other threads.
+"""make_fx would do the same, but it sets flags of the whole process while it traces. fx's flag "is tracing" makes
+compiled functions in other threads refuse to run, and nn.Module.__call__ is replaced. Before torch 2.12 the table of
+decompositions is replaced too. But an eager op is traced whenever its first call comes, while other threads do
+anything."""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ from torch.fx.experimental.proxy_tensor import extract_val
 from torch.utils._python_dispatch import TorchDispatchMode, autograd_would_have_decomposed
 from torch.utils._pytree import tree_leaves, tree_map
 
-from torch_ocl_compile.fx import ops  # noqa: F401  (defines torch.ops.ocl.number)
+from torch_ocl_compile.fx import ops  # noqa: F401  (this import defines torch.ops.ocl.number)
 
 aten = torch.ops.aten
-# Ops that ask for a property of a tensor. The fake tensor answers them, and the graph has no node for them.
+# Ops that ask for a property of a tensor. The fake tensor answers them, and the graph gets no node for them.
 QUESTIONS = {
     torch.ops.prim.device.default,
     aten.size.default,
@@ -33,8 +34,8 @@ def trace(
     inputs: Sequence[Any],
     decompositions: Mapping[Any, Callable[..., Any]],
 ) -> GraphModule:
-    """The graph of a function whose inputs are fake tensors, SymInts and SymFloats. Each number that the function computes
-    from sizes is one node, ocl::number: lowering reads the number's expression."""
+    """The graph of a function whose inputs are fake tensors, SymInts and SymFloats. Each number that the function
+    computes from sizes is one node, ocl::number. The lowering reads the number's expression."""
     recorder = _Recorder(decompositions)
     for position, value in enumerate(inputs):
         recorder.add_input(position, value)
@@ -45,16 +46,16 @@ def trace(
 
 
 class _Recorder(TorchDispatchMode):
-    """Makes a node of each op that gives tensors or has no result."""
+    """Adds a node for each op that returns tensors or has no result."""
 
     def __init__(self, decompositions: Mapping[Any, Callable[..., Any]]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.decompositions = decompositions
-        self.owner = torch.nn.Module()  # of constants
+        self.owner = torch.nn.Module()  # Holds constants.
         self.graph = Graph()
-        # By identity: a later tensor must not get the id of one that is gone.
+        # Keyed by id. The tensor is kept too, so that no later tensor gets the same id.
         self.nodes: dict[int, tuple[torch.Tensor, Node]] = {}
-        self.numbers: dict[Any, Node] = {}  # by expression
+        self.numbers: dict[Any, Node] = {}  # Expression -> node.
 
     def add_input(self, position: int, value: Any) -> None:
         node = self.graph.placeholder(f"arg{position}_1")
@@ -65,7 +66,7 @@ class _Recorder(TorchDispatchMode):
             self.numbers[value.node.expr] = node
 
     def node_of(self, value: Any) -> Any:
-        """The node of a tensor or a symbolic number; other values as they are."""
+        """The node of a tensor or a symbolic number. Returns other values unchanged."""
         if isinstance(value, (torch.SymInt, torch.SymFloat)):
             return self._number(value)
         if not isinstance(value, torch.Tensor):
@@ -96,7 +97,8 @@ class _Recorder(TorchDispatchMode):
         made = self._decomposed(func, args, kwargs)
         if made is not NotImplemented:
             return made
-        if func is aten.lift_fresh.default:  # a constant may be written to: each time a new copy
+        # A constant may be written to, so each use gets a new copy.
+        if func is aten.lift_fresh.default:
             func = aten.lift_fresh_copy.default
         taken = tree_map(self.node_of, (args, kwargs))
         made = func(*args, **kwargs)
@@ -119,7 +121,8 @@ class _Recorder(TorchDispatchMode):
     def _record(self, node: Node, made: Any) -> None:
         node.meta["val"] = extract_val(made)
         if isinstance(made, torch.Tensor):
-            self.nodes[id(made)] = (made, node)  # of a tensor that was written: the node that wrote it
+            # For a tensor that was written, this is the node that wrote it.
+            self.nodes[id(made)] = (made, node)
         elif isinstance(made, (list, tuple)):
             for i, item in enumerate(made):
                 if item is not None:

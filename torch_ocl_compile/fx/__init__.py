@@ -1,1 +1,1 @@
-# torch_ocl_compile/fx/__init__.py: FX graphs: their ops and effects, and the rules for passes that change them.
+# torch_ocl_compile/fx/__init__.py: FX graphs: ops of our own, effects of nodes, and the rules for passes that change graphs.

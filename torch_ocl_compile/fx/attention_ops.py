@@ -1,6 +1,6 @@
-# torch_ocl_compile/fx/attention_ops.py: ocl::attention and its gradient as ops of PyTorch: eager form, fake results, autograd.
-"""The ops that stand for written-out attention (compile/attention_pattern.py) and for any attention with dropout
-(lowering/random.py). Compiled, they are one kernel each: lowering/attention.py."""
+# torch_ocl_compile/fx/attention_ops.py: ocl::attention and its gradient as PyTorch ops: eager form, fake results, autograd.
+"""compile/attention_pattern.py puts these ops in place of spelled-out attention, and lowering/random.py in place of any
+attention with dropout. When compiled, each becomes one kernel (lowering/attention.py)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _settings(q: Tensor, mask: Any, p: float, causal: bool, nan_rows: bool, scal
 
 
 def _on_host(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
-    """Operands of four dimensions on the CPU in at least fp32, and the mask as a list."""
+    """Operands with four dimensions on the CPU in at least fp32, and a list with the mask, if there is one."""
     wide = torch.promote_types(q.dtype, torch.float32)
     operands = [_four(x.cpu().to(wide)) for x in (q, k, v)]
     if mask is None:
@@ -52,7 +52,7 @@ def attention(
     nan_rows: bool,
     scale: float | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """On the CPU by definition: this runs where nothing is compiled."""
+    """Computes attention on the CPU by its definition. It runs only where nothing is compiled."""
     if state is None:
         state = reserve(q.device, 1) if p > 0 else torch.zeros(2, dtype=torch.int64, device=q.device)
     attrs = _settings(q, mask, p, causal, nan_rows, scale)

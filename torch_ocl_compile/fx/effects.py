@@ -1,6 +1,7 @@
-# torch_ocl_compile/fx/effects.py: what a node of an FX graph does besides giving a value.
-"""Graphs of Dynamo are not functional: they hold in-place methods, `out=` arguments, random functions and assertions, as the
-model has them. Graphs of AOTAutograd hold aten overloads, whose schemas tell. What is not known to be pure has an effect."""
+# torch_ocl_compile/fx/effects.py: what a node of an FX graph does besides returning a value.
+"""Dynamo's graphs are not functional. They have in-place methods, `out=` arguments, random functions and assertions,
+like the model. AOTAutograd's graphs have aten overloads, whose schemas describe the effects. A node that is not
+known to be pure counts as having an effect."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class Effect(enum.Enum):
-    """The value completes the sentence "the node ..."."""
+    """The value of each member completes the sentence "the node ..."."""
 
     WRITE = "writes to a tensor"
     RANDOM = "draws random numbers"
@@ -30,7 +31,8 @@ _ARITHMETIC = ("add", "and", "concat", "floordiv", "lshift", "matmul", "mod", "m
 _IN_PLACE = [f"i{name}" for name in (*_ARITHMETIC, "truediv", "xor")]
 WRITING_OPERATORS = {operator.setitem, operator.delitem, *(getattr(operator, name) for name in _IN_PLACE)}
 WRITING_METHODS = {"__setitem__", "__delitem__", "__set__", *(f"__{name}__" for name in _IN_PLACE)}
-# Ops that write though neither name nor schema says so: the argument that switches it on, the arguments that are written.
+# Ops that write although neither name nor schema says so: name -> (the argument that enables it, the arguments that are
+# written).
 HIDDEN_WRITES: dict[str, tuple[str, tuple[str, ...]]] = {
     "batch_norm": ("training", ("running_mean", "running_var")),
     "native_batch_norm": ("training", ("running_mean", "running_var")),
@@ -38,7 +40,7 @@ HIDDEN_WRITES: dict[str, tuple[str, tuple[str, ...]]] = {
     "embedding": ("max_norm", ("weight",)),
     "embedding_bag": ("max_norm", ("weight",)),
 }
-# Of our ops, and of those of torch that the tag leaves out; given the arguments by name.
+# Random ops of this package, and of torch if they lack the tag. Each function decides by the arguments, given by name.
 DRAWS: dict[str, Any] = {
     "rng_reserve": lambda given: True,
     "attention": lambda given: given.get("p", 0) != 0 and given.get("state") is None,
@@ -59,7 +61,7 @@ CHECK_NAMES = ("_assert", "_check", "sym_constrain_range", "assert_")
 
 
 def effect_of(node: Node) -> Effect | None:
-    """What the node does besides giving its value; None for a pure node."""
+    """What the node does besides returning its value. None for a pure node."""
     if node.op not in ("call_function", "call_method", "call_module") or _is_pure(node.target):
         return None
     if node.op == "call_module" or not _is_known(node.target):
@@ -81,7 +83,7 @@ def written(node: Node) -> tuple[Any, ...]:
 
 
 def named_arguments(node: Node) -> dict[str, Any]:
-    """The arguments of a call by name, defaults included, as far as the target tells their names."""
+    """The arguments of a call by name, with defaults, as far as the target has named parameters."""
     defaults = _parameters(node.target)
     return {**defaults, **dict(zip(defaults, node.args, strict=False)), **node.kwargs}
 
@@ -91,7 +93,7 @@ def _writes(node: Node) -> bool:
 
 
 def _written_values(node: Node) -> list[Any]:
-    """The written arguments: nodes, and lists of nodes."""
+    """The written arguments: nodes and lists of nodes."""
     if node.target in WRITING_OPERATORS and _is_number(node.args[0]):
         return []
     given = named_arguments(node)
@@ -120,7 +122,7 @@ def _draws(node: Node) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether `x += 1` makes a new number instead of writing to a tensor."""
+    """True if `x += 1` makes a new number, because the value is no tensor."""
     if isinstance(value, Node):
         value = value.meta.get("val", value.meta.get("example_value"))
     return isinstance(value, (int, float, torch.SymInt, torch.SymFloat))
@@ -130,12 +132,12 @@ def _ends_in_place(name: str) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
-# About targets; one target occurs in many nodes.
+# Functions of targets. One target occurs in many nodes, so results are cached.
 
 
 @functools.lru_cache(4096)
 def _name(target: Any) -> str:
-    """add_ for the method "add_", torch.add_, aten.add_.Tensor."""
+    """ "add_" for the method "add_", torch.add_ and aten.add_.Tensor."""
     if isinstance(target, str):
         return target
     if isinstance(target, OpOverload):
@@ -145,7 +147,7 @@ def _name(target: Any) -> str:
 
 @functools.lru_cache(4096)
 def _is_known(target: Any) -> bool:
-    """Whether its name, schema and arguments tell all its effects."""
+    """True if name, schema and arguments of the target describe all its effects."""
     if isinstance(target, (str, OpOverload, OpOverloadPacket)):
         return True
     if target is getattr or target in _torch_functions() or getattr(target, "__module__", "") in ("_operator", "math"):
@@ -155,7 +157,7 @@ def _is_known(target: Any) -> bool:
 
 @functools.lru_cache(4096)
 def _is_pure(target: Any) -> bool:
-    """Whether an aten overload has no effect, whatever its arguments: most nodes are such ones."""
+    """True if an aten overload has no effect with any arguments. Most nodes have such a target."""
     if not isinstance(target, OpOverload):
         return target is operator.getitem
     name = _name(target)
@@ -170,7 +172,7 @@ def _torch_functions() -> set[Any]:
 
 @functools.lru_cache(4096)
 def _packet(target: Any) -> OpOverloadPacket | None:
-    """The aten op behind a method or function of torch."""
+    """The aten op of a method or function of torch."""
     if isinstance(target, OpOverloadPacket):
         return target
     found = getattr(torch.ops.aten, _name(target), None)
@@ -179,7 +181,8 @@ def _packet(target: Any) -> OpOverloadPacket | None:
 
 @functools.lru_cache(4096)
 def _overload(target: Any) -> OpOverload | None:
-    """The overload that tells names and writes; of a packet the first, all of whose forms but out= agree in that."""
+    """The overload whose schema has the names and the writes. For a packet it is the first one: all its overloads but
+    out= agree in these."""
     if isinstance(target, OpOverload):
         return target
     packet = _packet(target) if _is_known(target) else None
@@ -188,7 +191,7 @@ def _overload(target: Any) -> OpOverload | None:
 
 @functools.lru_cache(4096)
 def _parameters(target: Any) -> dict[str, Any]:
-    """Name -> default of each parameter, in order; empty if the target does not tell."""
+    """Name -> default of each parameter, in order. Empty if the target has no known parameters."""
     if inspect.isfunction(target):
         found = inspect.signature(target).parameters.values()
         return {p.name: None if p.default is p.empty else p.default for p in found}

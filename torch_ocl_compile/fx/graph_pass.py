@@ -1,6 +1,7 @@
-# torch_ocl_compile/fx/graph_pass.py: the one way in which passes change FX graphs: what they erase they have replaced, no effect is lost.
-"""A pass is a function of a GraphModule and of `Changes`, decorated with @graph_pass. Whatever it forgets is an InternalError
-that names the pass and the node: an update of a user's tensor must never vanish in silence."""
+# torch_ocl_compile/fx/graph_pass.py: the decorator of all passes that change FX graphs. It checks that no effect is lost.
+"""A pass is a function of a GraphModule and of `Changes` with the decorator @graph_pass. It must tell `Changes` what it
+replaces. Anything it forgets is an InternalError that names the pass and the node, because an update of a user's
+tensor must never be lost silently."""
 
 from __future__ import annotations
 
@@ -21,30 +22,30 @@ T = TypeVar("T")
 
 
 class Changes:
-    """What a pass does to a graph, and says of it."""
+    """Changes a graph for a pass, and records the changes."""
 
     def __init__(self) -> None:
-        self.replaced: dict[Node, Node] = {}  # an erased node, who its users read now
+        self.replaced: dict[Node, Node] = {}  # Erased node -> the node that its users read now.
         self.erased: set[Node] = set()
-        self.moved: dict[Node, Node] = {}  # a node that had an effect, the one that has it now
+        self.moved: dict[Node, Node] = {}  # Node that had an effect -> the node that has it now.
 
     def replace(self, old: Node, new: Node) -> None:
-        """Users of `old` read `new`; `old` is erased."""
+        """Makes users of `old` read `new`, and erases `old`."""
         old.replace_all_uses_with(new)
         self.replaced[old] = new
         self.erase(old)
 
     def erase(self, node: Node) -> None:
-        """For a node without users that the pass has made superfluous."""
+        """Erases a node without users."""
         node.graph.erase_node(node)
         self.erased.add(node)
 
     def move_effect(self, old: Node, new: Node) -> None:
-        """`new` now does what `old` did besides giving a value."""
+        """Declares that `new` now has the effect that `old` had."""
         self.moved[old] = new
 
     def now(self, node: Node) -> Node:
-        """The node that stands where `node` stood."""
+        """The node that has replaced `node`, or `node` itself."""
         while node in self.replaced:
             node = self.replaced[node]
         return node
@@ -53,7 +54,7 @@ class Changes:
 def graph_pass(
     change: Callable[Concatenate[GraphModule, Changes, P], T],
 ) -> Callable[Concatenate[GraphModule, P], T]:
-    """Makes a pass of a function. Raises InternalError if the graph afterwards does not do what it did before."""
+    """Makes a pass of a function. InternalError if the graph has other effects after the pass than before."""
 
     @functools.wraps(change)
     def run(graph_module: GraphModule, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -77,10 +78,11 @@ class GraphEffects:
         effects = {node: effect_of(node) for node in self.nodes}
         self.effects: dict[Node, Effect] = {node: e for node, e in effects.items() if e is not None}
         self.written = {node: written(node) for node in self.effects}
-        self.text = {node: describe(node) for node in self.effects}  # an erased node has lost its arguments
+        # Text of each node, because an erased node loses its arguments.
+        self.text = {node: describe(node) for node in self.effects}
 
     def compare(self, name: str, graph: torch.fx.Graph, changes: Changes) -> None:
-        """Raises InternalError if the pass `name` has lost, added, reordered or redirected an effect."""
+        """InternalError if the pass `name` has lost, added, reordered or redirected an effect."""
         after = dict.fromkeys(graph.nodes)
         for problem, node in (
             *self._lost(after, changes),
@@ -114,7 +116,8 @@ class GraphEffects:
 
 
 def compare_copy(name: str, nodes: Iterable[Node], copies: Mapping[Node, Node]) -> None:
-    """For a graph made of copies of `nodes`: raises InternalError if a node with an effect has none, or another place."""
+    """Checks a graph that consists of copies of `nodes`. InternalError if an effect has no copy, or if the order of
+    effects has changed."""
     effects = {node: effect for node in nodes if (effect := effect_of(node)) is not None}
     for node, effect in effects.items():
         if node not in copies:
@@ -126,7 +129,7 @@ def compare_copy(name: str, nodes: Iterable[Node], copies: Mapping[Node, Node]) 
 
 @graph_pass
 def drop_dead_code(graph_module: GraphModule, changes: Changes) -> None:
-    """Erases what nobody reads and what has no effect."""
+    """Erases nodes that nobody reads and that have no effect."""
     for node in reversed(list(graph_module.graph.nodes)):
         if not node.users and node.op not in ("placeholder", "output") and effect_of(node) is None:
             changes.erase(node)

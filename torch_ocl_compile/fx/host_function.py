@@ -1,4 +1,4 @@
-# torch_ocl_compile/fx/host_function.py: a small graph that runs on the host, as source text: it can be stored.
+# torch_ocl_compile/fx/host_function.py: a small graph that runs on the host, as source text, so that it can be stored.
 from __future__ import annotations
 
 from operator import attrgetter
@@ -11,7 +11,8 @@ from torch.package.importer import sys_importer
 
 
 class HostFunction:
-    """`source` defines the function `forward`, whose first argument has the `attributes`, by path. It is pickled as the two."""
+    """A function on the host. `source` defines `forward`, whose first argument has the `attributes`, given by path.
+    Both are pickled."""
 
     def __init__(self, source: str, attributes: dict[str, Any]) -> None:
         self.source = source
@@ -37,7 +38,8 @@ class HostFunction:
 
     @staticmethod
     def of(module: torch.fx.GraphModule) -> HostFunction:
-        """Raises an error of torch.package on a node whose function cannot be imported."""
+        """Makes the source text of a graph. Raises an error of torch.package for a node whose function cannot be
+        imported."""
         code = module.graph.python_code("self")
         attributes: dict[str, Any] = {}
         for node in module.graph.nodes:

@@ -1,6 +1,7 @@
-# torch_ocl_compile/fx/host_numbers.py: the part of a graph that runs on the host computes many numbers at a time.
-"""An optimizer keeps a step count per parameter in a CPU tensor without dimensions. What it makes of them are `_foreach` ops, which on
-the CPU are a call for each tensor: a millisecond a few hundred. On one vector of them all they are one call."""
+# torch_ocl_compile/fx/host_numbers.py: lets the part of a graph that runs on the host compute many numbers in one call.
+"""An optimizer has a step count per parameter in a CPU tensor without dimensions. It computes with them by `_foreach`
+ops, which on the CPU make one call per tensor. That takes a millisecond for a few hundred tensors. One vector of all
+numbers needs one call."""
 
 from __future__ import annotations
 
@@ -13,20 +14,22 @@ from torch.fx import Graph, GraphModule, Node
 
 from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
 
-FEW = 4  # tensors for which it is not worth it
+FEW = 4  # Lists of up to this many tensors are not worth stacking.
 PLAIN = {"add", "sub", "mul", "div", "neg", "reciprocal", "sqrt", "exp", "pow", "maximum", "minimum"}
 
 
 @graph_pass
 def stack_numbers(graph_module: GraphModule, changes: Changes) -> None:
-    """Ops on lists of 0-dim floats become ops on vectors; the numbers that others read are views of these."""
+    """Turns ops on lists of 0-dim floats into ops on vectors. Single numbers that other nodes read become views of the
+    vectors."""
     graph = graph_module.graph
     vectors: dict[tuple[Node, ...], Node] = {}
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
         if isinstance(node.target, OpOverload) and node.target._schema.is_mutable:
-            vectors.clear()  # what was stacked may have changed
+            # The stacked tensors may have changed.
+            vectors.clear()
             continue
         plain = _plain_op(node)
         if plain is None:
@@ -45,7 +48,7 @@ def stack_numbers(graph_module: GraphModule, changes: Changes) -> None:
 
 
 def _plain_op(node: Node) -> Any:
-    """The op on a vector that does the same as this one on lists of numbers; None if it is not such an op."""
+    """The op on vectors that is equal to this op on lists of numbers. None if there is none."""
     target = node.target
     if not isinstance(target, OpOverload) or target.namespace != "aten":
         return None

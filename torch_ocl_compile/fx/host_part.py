@@ -1,9 +1,9 @@
-# torch_ocl_compile/fx/host_part.py: which nodes of a graph run on the host, and the little graphs made of them.
-"""A compiled optimizer step counts in CPU 0-dim tensors beside tensors on the device. Its nodes fall into
+# torch_ocl_compile/fx/host_part.py: decides which nodes of a graph run on the host, and makes small graphs of them.
+"""A compiled optimizer step counts in 0-dim CPU tensors, next to tensors on the device. Its nodes have three parts:
 
-before   results on the CPU that need nothing from the device (Adam's step += 1), transfers to it, the random state
-device   everything else: lowered
-after    results on the CPU that need the device's (x.cpu())
+before   results on the CPU that need nothing from the device (Adam's step += 1), transfers to the device, the random state
+device   everything else; it is lowered
+after    results on the CPU that need results of the device (x.cpu())
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class Part(enum.Enum):
     BEFORE = "before"
     DEVICE = "device"
     AFTER = "after"
-    SIZE = "size"  # integers: known from the symbols, on either side
+    # Integers that are known from the size symbols, on host and device.
+    SIZE = "size"
 
 
 TO_DEVICE = {torch.ops.ocl.rng_reserve.default}
@@ -36,7 +37,8 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def graph_device(graph: torch.fx.Graph) -> torch.device:
-    """The one device that the graph computes on: CPU only if nothing else occurs. Raises ConfigError on two."""
+    """The single device that the graph computes on. It is the CPU only if no other occurs. ConfigError if there are
+    two."""
     found: dict[torch.device, torch.fx.Node] = {}
     for node in graph.nodes:
         for tensor in tensors_of(node.meta.get("val")) if node.op != "output" else ():
@@ -49,7 +51,7 @@ def graph_device(graph: torch.fx.Graph) -> torch.device:
 
 
 def classify(graph: torch.fx.Graph, device: torch.device) -> dict[torch.fx.Node, Part]:
-    """The part of every node. Raises UnsupportedError where the device would wait for its own results."""
+    """The part of each node. UnsupportedError if the device would have to wait for its own results."""
     parts: dict[torch.fx.Node, Part] = {}
     for node in graph.nodes:
         if node.op == "output":
@@ -87,7 +89,8 @@ def _part_of_input(tensors: Sequence[torch.Tensor], device: torch.device) -> Par
 def extract(
     owner: torch.fx.GraphModule, nodes: Iterable[torch.fx.Node], wanted: Sequence[torch.fx.Node]
 ) -> tuple[Callable[..., Any], list[torch.fx.Node]]:
-    """A function that computes `wanted` by running `nodes` (and the sizes they use), and the nodes it takes."""
+    """A function that computes `wanted` by running `nodes` and the sizes that they use, and the nodes that it takes as
+    inputs."""
     inside = set(nodes)
     graph = torch.fx.Graph()
     made: dict[torch.fx.Node, torch.fx.Node] = {}
@@ -107,7 +110,7 @@ def extract(
                 made[node].meta["val"] = node.meta.get("val")
         return made[node]
 
-    for node in nodes:  # effects (copy_) too, in their order
+    for node in nodes:  # All nodes, because some have effects (copy_). Effects keep their order.
         get(node)
     graph.output(tuple(get(n) for n in wanted))
     _placeholders_first(graph)

@@ -1,5 +1,5 @@
-# torch_ocl_compile/fx/ops.py: ops of our own that stand in FX graphs where aten has none that fits.
-"""Their schemas, fake results and eager forms; the lowerings are in lowering/random.py and lowering/pooling.py."""
+# torch_ocl_compile/fx/ops.py: ops of our own for FX graphs, where aten has no suitable one.
+"""This file has schemas, fake results and eager forms. The lowerings are in lowering/random.py and lowering/pooling.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch_ocl_compile.reference.philox import philox_bits, philox_normal, philo
 
 aten = torch.ops.aten
 
-# How many uniform numbers a half has: those that it holds exactly.
+# Number of different uniform numbers in a 16-bit type: as many as it can hold exactly.
 UNIFORM_STEPS = {torch.float16: 2**11, torch.bfloat16: 2**8}
 
 LIBRARY = torch.library.Library("ocl", "FRAGMENT")
@@ -21,13 +21,14 @@ LIBRARY.define("rng_reserve(Device device, int streams) -> Tensor")
 LIBRARY.define("uniform(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
 LIBRARY.define("normal(Tensor state, SymInt[] size, int stream, ScalarType dtype) -> Tensor")
 LIBRARY.define("randint(Tensor state, SymInt[] size, int stream, ScalarType dtype, SymInt low, SymInt high) -> Tensor")
-# Stands in the graph of an eager op for a number computed of sizes, which its meta["val"] has. It is never called.
+# Stands for a number that is computed from sizes, in the graph of an eager op. meta["val"] has the number. The op is
+# never called.
 LIBRARY.define("number(str expression) -> Scalar")
-# (seed, offset + stream): what an op with one stream of its own draws from.
+# Returns (seed, offset + stream), from which an op with a stream of its own draws.
 LIBRARY.define("rng_stream(Tensor state, int stream) -> Tensor")
-# Attention of any rank: (out, sums, state), sums as csrc/ir/graph.h has them. A mask is bool (false: not seen) or added.
-# Without `state`, dropout draws one, which is the third result. nan_rows: queries that see nothing give nan, as a
-# written-out softmax does, and not 0.
+# Attention of any rank. Returns (out, sums, state); sums is described in csrc/ir/graph.h. A mask is bool (false:
+# masked) or added to the scores. If dropout is on and `state` is missing, the op draws a state, which is its third
+# result. nan_rows: a query whose keys are all masked gives nan, as in a spelled-out softmax, instead of 0.
 LIBRARY.define(
     "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? state, float p, bool causal, bool nan_rows,"
     " float? scale) -> (Tensor, Tensor, Tensor)"
@@ -36,7 +37,8 @@ LIBRARY.define(
     "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor out, Tensor sums, Tensor? state,"
     " float p, bool causal, bool nan_rows, float? scale, bool[4] wanted) -> (Tensor?, Tensor?, Tensor?, Tensor?)"
 )
-# max_pool{2,3}d_with_indices_backward without the input, of which only the size matters: backward then need not keep it.
+# max_pool{2,3}d_with_indices_backward with the size of the input instead of the input. So backward need not keep the
+# input.
 LIBRARY.define(
     "max_pool_backward(Tensor grad, Tensor offsets, SymInt[] size, int[] kernel, int[] stride, int[] padding,"
     " int[] dilation) -> Tensor"
@@ -44,8 +46,10 @@ LIBRARY.define(
 
 
 def reserve(device: torch.device, streams: int) -> torch.Tensor:
-    """The generator's (seed, offset), as a tensor on the device. The generator's own offset then advances by `streams`."""
-    if device.type == "cpu":  # without a device, as in tests of the lowering: any reproducible state will do
+    """Reserves `streams` streams of the device's generator. Returns its (seed, offset) as a tensor on the device, and
+    advances its offset."""
+    # There is no device, as in tests of the lowering. Any reproducible state is good enough.
+    if device.type == "cpu":
         return torch.randint(0, 2**31, (2,))
     state = _C.reserve_philox(-1 if device.index is None else device.index, streams)
     return torch.tensor(state, dtype=torch.int64).to(device, non_blocking=True)

@@ -1,5 +1,5 @@
-# torch_ocl_compile/fx/origin.py: a node of the FX graph in words: its op, operands and line of the user's code.
-"""For messages, dumps and the records of launches."""
+# torch_ocl_compile/fx/origin.py: describes a node of an FX graph: its op, operands and line of the user's code.
+"""The descriptions are used in messages, dumps and records of launches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch_ocl_compile._C import ir
 
 
 def source_line(node: torch.fx.Node) -> str:
-    """model.py:61 of the user's code, "" if unknown."""
+    """The line of the user's code, "model.py:61". "" if unknown."""
     found = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     if not found:
         return ""
@@ -33,7 +33,7 @@ def describe_value(node: torch.fx.Node) -> str:
 
 
 def describe(node: torch.fx.Node) -> str:
-    """Op, operands and place in the model, for messages."""
+    """Returns the node's op, operands and line of the model, as text for messages."""
 
     def text(a: Any) -> str:
         if isinstance(a, torch.fx.Node):

@@ -1,4 +1,4 @@
-# torch_ocl_compile/fx/overloads.py: overloads of ops by name, for ops that not every version of torch has.
+# torch_ocl_compile/fx/overloads.py: finds overloads of ops by name, because not every version of torch has every op.
 from __future__ import annotations
 
 import torch
@@ -6,7 +6,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 
 
 def overload(name: str) -> OpOverload | None:
-    """The overload called `name` ("aten.add.Tensor"), None where this torch has no such op."""
+    """The overload with this name ("aten.add.Tensor"). None if this torch has no such op."""
     namespace, packet, which = name.split(".")
     found = getattr(getattr(torch.ops, namespace), packet, None)
     if not isinstance(found, OpOverloadPacket):

@@ -1,5 +1,5 @@
-# torch_ocl_compile/lowering/__init__.py: imports every family, so that the table is complete.
-"""aten -> IR, one file per family, rows keyed by overload."""
+# torch_ocl_compile/lowering/__init__.py: imports every family of lowerings, so that the table of lowerings is complete.
+"""Lowering translates aten ops into the IR. There is one file per family of ops, and one lowering per overload."""
 
 import torch._inductor.inductor_prims  # noqa: F401  defines prims that rows refer to
 

@@ -1,5 +1,5 @@
-# torch_ocl_compile/lowering/activation.py: activations and their gradients, and other formulas of several scalar ops.
-"""Kept whole through AOTAutograd: one node here is one line of arithmetic inside some fused kernel."""
+# torch_ocl_compile/lowering/activation.py: activations, their gradients, and other formulas of several scalar ops.
+"""These ops stay whole through AOTAutograd. Each becomes one node, whose arithmetic ends up in some fused kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ TANH_CUBIC = 0.044715
 
 @formula(aten.gelu.default)
 def gelu(x: Term, approximate: str = "none") -> Term:
-    """x * Phi(x); "tanh": the approximation of Hendrycks & Gimpel 2016."""
+    """Returns x * Phi(x), where Phi is the normal distribution function; "tanh": the approximation of Hendrycks and
+    Gimpel."""
     return t.call("gelu_tanh" if approximate == "tanh" else "gelu_erf", x)
 
 
@@ -59,7 +60,7 @@ def tanh_backward(grad: Term, y: Term) -> Term:
 
 @formula(aten.threshold_backward.default)
 def threshold_backward(grad: Term, x: Term, threshold: float) -> Term:
-    """PyTorch's order of comparison: a NaN in x lets the gradient pass."""
+    """Returns the gradient, 0 where x <= threshold. As in PyTorch, a NaN in x lets the gradient pass."""
     return t.where(x <= threshold, 0, grad)
 
 
@@ -145,7 +146,10 @@ def mish_backward(grad: Term, x: Term) -> Term:
 
 @lower(aten.log_sigmoid_forward.default)
 def log_sigmoid_forward(c: Context, x: ir.Value) -> Any:
-    """The second result is a buffer that only the CPU kernel uses; its traced size says whether it is empty."""
+    """Returns (log(sigmoid(x)), a buffer that only PyTorch's CPU kernel uses).
+
+    The traced size of the buffer says whether it is empty.
+    """
     dtype = ir_dtype(c.val[0].dtype)
     y = c.pointwise(lambda v: t.minimum(v, 0.0) - t.log1p(t.exp(-t.abs_(v))), x, dtype=dtype)
     return y, c.constant(0.0, dtype, c.shape(c.val[1].shape))
@@ -186,7 +190,7 @@ def addcdiv(x: Term, a: Term, b: Term, value: Operand = 1) -> Term:
 
 @formula(aten.lerp.Scalar, aten.lerp.Tensor)
 def lerp(start: Term, end: Term, weight: Operand) -> Term:
-    """start + weight * (end - start), from whichever end is nearer (as PyTorch does for accuracy)."""
+    """Returns start + weight * (end - start), computed from the nearer end for accuracy, as PyTorch does."""
     if not isinstance(weight, Term):
         return start + (end - start) * weight if abs(weight) < 0.5 else end - (end - start) * (1 - weight)
     near = t.abs_(weight) < 0.5
@@ -197,7 +201,7 @@ def lerp(start: Term, end: Term, weight: Operand) -> Term:
 def nan_to_num(
     c: Context, x: ir.Value, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Any:
-    """What is not finite becomes 0 and the dtype's largest numbers, unless told otherwise."""
+    """Replaces NaN by 0 and infinities by the dtype's largest and lowest numbers, or by the given numbers."""
     if not ir.is_floating(x.dtype):
         return x
     largest = torch.finfo(c.val.dtype).max

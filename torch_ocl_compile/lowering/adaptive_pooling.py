@@ -1,6 +1,9 @@
 # torch_ocl_compile/lowering/adaptive_pooling.py: adaptive average and max pooling to any size, forward and backward.
-"""Output o covers the pixels [o * size // out, ceil((o + 1) * size / out)): windows that differ in length by one and may
-overlap. The loops run to the longest; a mask ends the shorter ones."""
+"""Output o covers the input elements from o * size // out up to, exclusive, ceil((o + 1) * size / out).
+
+Windows may overlap, and their lengths differ by at most one. The loops run over the longest window; a mask ends the
+shorter ones.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ Shape = Sequence[ir.IndexExpr]
 
 
 def _range(o: ir.IndexExpr, size: ir.IndexExpr, out: ir.IndexExpr) -> tuple[ir.IndexExpr, ir.IndexExpr]:
-    """First and last + 1 of what point `o` of `out` covers of `size`; the two may change places for the gradient."""
+    """Returns the range [first, end) of input elements that output element `o` covers.
+
+    With `size` and `out` exchanged it is the range of output elements that cover input element `o`.
+    """
     return ir.floordiv(o * size, out), ir.ceildiv((o + 1) * size, out)
 
 
@@ -34,7 +40,11 @@ def _longest(size: ir.IndexExpr, out: ir.IndexExpr) -> ir.IndexExpr:
 
 
 def _covered(nest: Nest, ins: Shape, outs: Shape) -> tuple[list[ir.IndexExpr], Term | None]:
-    """Coordinates of element r of the window of the nest's last i, and a mask; None where no window is shorter."""
+    """Returns (input coordinates of element r of an output element's window, a mask or None).
+
+    The mask is false past the end of a window that is shorter than the longest; None means that all windows have the same
+    length.
+    """
     at, mask = [], None
     for i, r, size, out in zip(nest.i[-len(ins) :], nest.r, ins, outs, strict=True):
         start, end = _range(i, size, out)
@@ -46,7 +56,7 @@ def _covered(nest: Nest, ins: Shape, outs: Shape) -> tuple[list[ir.IndexExpr], T
 
 
 def _count(nest: Nest, at: Shape, ins: Shape, outs: Shape) -> Term:
-    """Pixels that output `at` covers."""
+    """Returns the number of input elements that the output element `at` covers."""
     ranges = [_range(i, size, out) for i, size, out in zip(at, ins, outs, strict=True)]
     return nest.index(ir.product([end - start for start, end in ranges]))
 
@@ -78,8 +88,11 @@ def _average(c: Context, x: ir.Value, spatial: int) -> ir.Value:
 
 
 def _gathered(c: Context, grad: ir.Value, spatial: int) -> tuple[Nest, list[Any], list[ir.IndexExpr], Term]:
-    """A nest over the pixels, reduced over the outputs that cover one: pixel h lies in the windows of the outputs
-    [h * out // size, ceil((h + 1) * out / size))."""
+    """Returns a nest over the input elements, reduced over the output elements whose windows cover one.
+
+    Input element h lies in the windows of the outputs from h * out // size up to, exclusive, ceil((h + 1) * out /
+    size).
+    """
     ins, outs = c.sizes[-spatial:], grad.sizes[-spatial:]
     nest = c.nest(c.val.shape, [ir.ceildiv(o, i) + 1 for i, o in zip(ins, outs, strict=True)])
     at, mask = [], None
@@ -100,7 +113,7 @@ def _average_backward(c: Context, grad: ir.Value, spatial: int) -> ir.Value:
 
 
 def _largest(c: Context, x: ir.Value, spatial: int) -> Any:
-    """(largest element of each window, its index in the input's plane)."""
+    """Returns (the largest element of each window, its index in the flattened spatial dimensions of the input)."""
     fake, dtype = c.val[0], ir_dtype(c.val[0].dtype)
     if _is_empty(c.shape(fake.shape)):
         return c.constant(0, dtype, c.shape(fake.shape)), c.constant(0, ir.DType.kI64, c.shape(fake.shape))

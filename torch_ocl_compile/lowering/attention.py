@@ -1,7 +1,10 @@
-# torch_ocl_compile/lowering/attention.py: scaled dot-product attention, forward and backward: one Attention node each.
-"""Operands go in as views of four dimensions [batch, heads, length, head size]; heads of keys and values are not
-expanded, masks are broadcast by strides. What the kernels do not take (float64, symbolic or huge head sizes, empty
-tensors) and the gradient of a float mask are computed by parts: products, a softmax, products."""
+# torch_ocl_compile/lowering/attention.py: scaled dot-product attention, forward and backward, as Attention nodes.
+"""Operands are views of four dimensions [batch, heads, length, head size]. Shared heads of keys and values are not
+expanded, and masks are broadcast by strides.
+
+What the attention kernels do not take (float64, symbolic or very large head sizes, empty tensors), and the gradient
+of a float mask, are computed unfused: a product, a softmax and a second product.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,13 @@ from torch_ocl_compile.lowering.registry import lower
 
 aten = torch.ops.aten
 
-# The head sizes that one work-group or work-item holds a row of (csrc/schedule/templates/attention_*.cpp).
+# The largest head size of which one work-group or work-item can hold a row (csrc/schedule/templates/attention_*.cpp).
 MOST_HEAD_SIZE = 512
 KERNEL_TYPES = (ir.DType.kF32, ir.DType.kF16, ir.DType.kBF16)
 
 
 def four(c: Context, x: ir.Value) -> ir.Value:
-    """[..., h, l, d] as [b, h, l, d]."""
+    """Returns x [..., h, l, d] as [b, h, l, d]."""
     rank = len(x.sizes)
     for _ in range(4 - rank):
         x = c.builder.unsqueeze(x, 0)
@@ -35,7 +38,7 @@ def four(c: Context, x: ir.Value) -> ir.Value:
 
 @dataclass
 class Attention:
-    """Operands and settings of one attention, all of four dimensions."""
+    """The operands and settings of one attention. All operands have four dimensions."""
 
     c: Context
     q: ir.Value
@@ -50,7 +53,7 @@ class Attention:
 
     @property
     def shape(self) -> list[ir.IndexExpr]:
-        """Of the scores."""
+        """Shape of the scores, [b, h, lq, lk]."""
         return [*self.q.sizes[:3], self.k.sizes[2]]
 
     @property
@@ -76,10 +79,11 @@ class Attention:
         extra = [x for x in (self.mask, self.state) if x is not None]
         return self.c.builder.attention([self.q, self.k, self.v, *more, *extra], attrs)
 
-    # By parts
+    # Unfused attention
 
     def flat(self, x: ir.Value) -> ir.Value:
-        """[b, h, l, d] as [b * q's heads, l, d], each head of keys and values repeated for its group."""
+        """Returns x [b, h, l, d] as [b * heads of q, l, d]; each shared head of keys or values is repeated for its
+        query heads."""
         b, heads, rows, depth = x.sizes
         wanted = self.q.sizes[1]
         if heads != wanted:
@@ -92,7 +96,7 @@ class Attention:
         return self.c.builder.reshape(x, [*self.q.sizes[:2], *x.sizes[1:]])
 
     def product(self, a: ir.Value, b: ir.Value, transpose_a: bool = False, transpose_b: bool = False) -> ir.Value:
-        """[b, h, ., .] = a b, in the wide type."""
+        """Returns the batched matrix product a b as [b, h, ., .] in the compute type."""
         left, right = self.flat(a), self.flat(b)
         left = self.c.builder.permute(left, [0, 2, 1]) if transpose_a else left
         right = self.c.builder.permute(right, [0, 2, 1]) if transpose_b else right
@@ -110,7 +114,8 @@ class Attention:
         return nest.store((x, self.wide))[0]
 
     def sums(self, s: ir.Value) -> list[ir.Value]:
-        """Largest score and sum of exp(s - it) of each row, both [b, h, l, 1]; zeros where nothing is seen."""
+        """Returns (largest score m, sum of exp(score - m)) of each row, both [b, h, l, 1]; 0 for a row without visible
+        keys."""
         largest, total = self.c.builder.reduce("softmax", s, [3], True, self.wide)
         blind = [largest, total]
         return [
@@ -125,7 +130,7 @@ class Attention:
         return result
 
     def dropped(self, x: ir.Value) -> ir.Value:
-        """x [b, h, lq, lk] times 0 or 1 / (1 - p)."""
+        """Returns x [b, h, lq, lk] with dropout applied: each element is multiplied by 0 or by 1 / (1 - p)."""
         if self.p <= 0:
             return x
         assert self.state is not None
@@ -145,7 +150,7 @@ class Attention:
         return self.c.cast(out, self.q.dtype), whole
 
     def score_gradient(self, grad: ir.Value, delta: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """(p, gradient of the masked scores), both [b, h, lq, lk]."""
+        """Returns (probabilities, gradient of the masked scores), both [b, h, lq, lk]."""
         s = self.scores()
         p = self.probabilities(s, self.sums(s))
         gp = self.dropped(self.product(grad, self.v, transpose_b=True))
@@ -153,7 +158,7 @@ class Attention:
         return p, self.c.pointwise(lambda x, g, d: x * (g - d), p, gp, delta, dtype=self.wide)
 
     def of_group(self, x: ir.Value, like: ir.Value) -> ir.Value:
-        """[b, q's heads, l, d] summed over the heads that share one of `like`."""
+        """Returns x [b, heads of q, l, d] summed over the query heads that share one head of `like`."""
         b, heads, rows, depth = x.sizes
         wanted = like.sizes[1]
         if heads != wanted:
@@ -165,7 +170,8 @@ class Attention:
 def _attention(
     c: Context, q: ir.Value, k: ir.Value, v: ir.Value, mask: ir.Value | None, state: Any, p: float, settings: Any
 ) -> Attention | None:
-    """None where the head size, and with it the scale, is not known."""
+    """Collects the operands of an attention. None if the dtype or the scale (through the head size) rules out a
+    lowering."""
     causal, nan_rows, scale = settings
     if scale is None:
         if not q.sizes[-1].is_const() or q.sizes[-1].is_const(0):
@@ -183,7 +189,8 @@ def _attention(
 
 
 def forward(c: Context, shape: Sequence[ir.IndexExpr], a: Attention) -> tuple[ir.Value, ir.Value]:
-    """(out of `shape`, sums [2, b, h, lq])."""
+    """Returns (output of the given shape, row sums [2, b, h, lq] float32: the largest score and the sum of
+    exponentials)."""
     out, sums = a.node(ir.AttentionKind.kForward) if a.fits_kernels() else a.forward_by_parts()
     return c.builder.reshape(out, list(shape)), c.cast(sums, ir.DType.kF32)
 
@@ -191,13 +198,15 @@ def forward(c: Context, shape: Sequence[ir.IndexExpr], a: Attention) -> tuple[ir
 def backward(
     c: Context, a: Attention, grad: ir.Value, out: ir.Value, sums: ir.Value, wanted: Sequence[bool], mask_shape: Any
 ) -> list[ir.Value | None]:
-    """Gradients of q, k, v in four dimensions, and of the mask in its own."""
+    """Returns the gradients of q, k and v with four dimensions, and that of the mask in `mask_shape`; None if not
+    wanted."""
     grad = c.cast(grad, a.q.dtype)
     products = c.pointwise(lambda g, y: g * y, grad, out, dtype=a.wide)
     delta = c.builder.reduce("sum", products, [3], False, a.wide)[0]
     total = c.builder.select(sums, 0, ir.IndexExpr(1))
     fills_rows = a.nan_rows and a.mask is not None and a.mask.dtype == ir.DType.kBool
-    if fills_rows:  # scores that nothing is seen of are constants, so that nothing flows back to queries and keys
+    # The scores of a row without visible keys are constants, so no gradient flows back to queries and keys.
+    if fills_rows:
         a = replace(a, nan_rows=False)
         delta = c.pointwise(lambda d, n: t.where(n.eq(0.0), 0.0, d), delta, total, dtype=a.wide)
     gq = gk = gv = gm = None
@@ -222,7 +231,10 @@ def backward(
 
 
 def _with_nan_rows(c: Context, a: Attention, gv: ir.Value, total: ir.Value) -> ir.Value:
-    """The gradient of v, NaN for all keys of a head with a row that sees nothing: its weights are NaN."""
+    """Returns the gradient of v, NaN for all keys of a head that has a query row without visible keys.
+
+    The attention weights of such a row are NaN.
+    """
     rows = c.pointwise(lambda n: t.where(n.eq(0.0), math.nan, 0.0), total, dtype=a.wide)
     heads = c.builder.unsqueeze(c.builder.reduce("sum", rows, [2], True, a.wide)[0], 3)
     result: ir.Value = c.pointwise(lambda g, n: g + n, gv, a.of_group(heads, gv), dtype=gv.dtype)
@@ -230,7 +242,7 @@ def _with_nan_rows(c: Context, a: Attention, gv: ir.Value, total: ir.Value) -> i
 
 
 def _summed_to(c: Context, x: ir.Value, shape: Sequence[ir.IndexExpr], wide: ir.DType) -> ir.Value:
-    """The gradient of what was broadcast from `shape` to x."""
+    """Returns the gradient of a tensor of `shape` that was broadcast to the shape of x."""
     extra = len(x.sizes) - len(shape)
     dims = [
         d for d in range(len(x.sizes)) if d < extra or (shape[d - extra].is_const(1) and not x.sizes[d].is_const(1))
@@ -247,7 +259,7 @@ def _log_sum(c: Context, sums: ir.Value, shape: Sequence[ir.IndexExpr]) -> ir.Va
 
 
 def _from_log_sum(c: Context, lse: ir.Value, sizes: Sequence[ir.IndexExpr]) -> ir.Value:
-    """sums [2, b, h, lq] as (lse, 1), zeros for a row that sees nothing."""
+    """Returns row sums [2, b, h, lq] as (logsumexp, 1), and (0, 0) for a row without visible keys."""
     nest = c.nest([2, *sizes])
     x = nest.load(c.builder.reshape(lse, list(sizes)), nest.i[1:])
     known = t.where(nest.index(nest.i[0]).eq(0), x, 1.0)
@@ -267,7 +279,10 @@ def fused_attention(
     *,
     scale: float | None = None,
 ) -> Any:
-    """Where backward follows, or dropout, it has become ocl::attention before it gets here: lowering/random.py."""
+    """PyTorch's fused attention in graphs without backward and without dropout.
+
+    In all other graphs lowering/random.py has replaced it by ocl::attention.
+    """
     a = _attention(c, q, k, v, bias, None, p, (causal, False, scale))
     if a is None or p > 0 or debug:
         return NotImplemented
@@ -313,7 +328,7 @@ def gradients(
     sums: ir.Value,
     wanted: Sequence[bool],
 ) -> Any:
-    """Gradients of the op's own q, k, v and mask."""
+    """Returns the gradients of q, k, v and mask in the shapes of the op's arguments; NotImplemented without a lowering."""
     if a is None or (a.p > 0 and a.state is None):
         return NotImplemented
     mask = inputs[3]
@@ -343,7 +358,8 @@ def attention(
         return NotImplemented
     out, sums = forward(c, c.shape(c.val[0].shape), a)
     sums = c.builder.reshape(sums, c.shape(c.val[1].shape))
-    if state is None:  # nothing was drawn
+    # Without dropout no random number was drawn, and the state is zeros.
+    if state is None:
         state = c.builder.expand(c.constant(0, ir.DType.kI64, [ir.IndexExpr(1)]), [ir.IndexExpr(2)])
     return out, sums, state
 

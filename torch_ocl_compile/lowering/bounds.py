@@ -1,6 +1,9 @@
-# torch_ocl_compile/lowering/bounds.py: options={"debug": True}: which indices lie outside their dimension.
-"""Without it an index outside reads the nearest element and stores nothing. With it each op that takes indices gets a
-reduction beside it that finds one such index, and the call raises IndexError for it."""
+# torch_ocl_compile/lowering/bounds.py: options={"debug": True}: finds indices that lie outside their dimension.
+"""Without the option, an index outside its dimension reads the nearest element and stores nothing.
+
+With it, each op that takes indices gets an extra reduction that finds one such index, and the call raises
+IndexError.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +17,26 @@ from torch_ocl_compile.lowering import term as t
 from torch_ocl_compile.lowering.context import Context
 from torch_ocl_compile.lowering.term import Nest
 
-FINE = -(2**63)  # what the reduction finds where all indices are in range
+FINE = -(2**63)  # The result of the reduction if all indices are in range.
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Indices that must lie in [low, size) of dimension `dim`, or equal `ignored`."""
+    """The condition that every element of `index` lies in [low, size) of dimension `dim`, or equals `ignored`.
+
+    `low` is -size if negative indices count from the end, else 0.
+    """
 
     index: ir.Value
     dim: int
     size: ir.IndexExpr
-    from_end: bool = False  # negative ones count from the end
+    from_end: bool = False  # True if negative indices count from the end.
     ignored: int | None = None
 
 
 @dataclass(frozen=True)
 class Checked:
-    """One bound in the compiled graph, for the message."""
+    """What the error message says about one bound of the compiled graph."""
 
     dim: int
     size: str
@@ -92,7 +98,7 @@ def nll_loss(x: ir.Value, target: ir.Value, weight: Any, reduction: int, ignored
 
 
 def find_outside(c: Context, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[tuple[Bound, ir.Value]]:
-    """For each bound of the op, a value of shape [1]: an index that breaks it, or FINE."""
+    """Returns, for each bound of the op, an int64 value of shape [1]: an index that violates it, or FINE."""
     found = []
     for bound in RULES[target](*args, **kwargs) if target in RULES else ():
         nest = Nest(c.builder, [ir.IndexExpr(1)], list(bound.index.sizes))

@@ -1,6 +1,9 @@
-# torch_ocl_compile/lowering/checks.py: what PyTorch's kernels refuse and its fake tensors let pass.
-"""Shape and dtype errors come from tracing, with PyTorch's own messages. A few ops check in their kernels only: a graph
-with such arguments is not compiled, so that running it raises what eager PyTorch raises."""
+# torch_ocl_compile/lowering/checks.py: argument errors that PyTorch raises in its kernels but not while tracing.
+"""Most shape and dtype errors are raised while tracing, with PyTorch's own messages.
+
+A few ops check their arguments in their kernels only. A graph with such arguments is not compiled: it runs eagerly,
+and so raises what eager PyTorch raises.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ Check = Callable[..., "bool | torch.SymBool"]
 
 
 class Refused(Exception):
-    """Eager PyTorch raises on these arguments."""
+    """Eager PyTorch raises an error for these arguments."""
 
 
 CHECKS: dict[Any, Check] = {}
 
 
 def check(*names: str) -> Callable[[Check], Check]:
-    """The function says whether the arguments, tensors as fakes, are wrong."""
+    """Registers a function that returns True if eager PyTorch would refuse the arguments. Tensors are passed as fakes."""
 
     def register(function: Check) -> Check:
         CHECKS.update({found: function for name in names if (found := overload(name)) is not None})
@@ -35,7 +38,7 @@ def check(*names: str) -> Callable[[Check], Check]:
 
 
 def refuse_bad_arguments(node: torch.fx.Node) -> None:
-    """Raises Refused."""
+    """Refused if eager PyTorch would raise an error for the arguments of the node."""
     wrong = CHECKS.get(node.target)
     if wrong is None:
         return

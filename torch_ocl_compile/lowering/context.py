@@ -1,5 +1,5 @@
-# torch_ocl_compile/lowering/context.py: what a lowering sees: the builder, the traced result, sizes and dtypes.
-"""`Context` is the first argument of every lowering."""
+# torch_ocl_compile/lowering/context.py: what a lowering works with: the graph builder, the traced result, sizes, dtypes.
+"""A `Context` is the first argument of every lowering."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch_ocl_compile.lowering.term import Nest, Number, Term, scalar
 
 
 def ir_dtype(dtype: torch.dtype | ir.DType) -> ir.DType:
-    """Raises UnsupportedError on a dtype that the IR lacks (complex, float8, quantized)."""
+    """Returns the IR's dtype. UnsupportedError for one that the IR lacks (complex, float8, quantized)."""
     if isinstance(dtype, ir.DType):
         return dtype
     if dtype not in IR_DTYPES:
@@ -26,7 +26,10 @@ def ir_dtype(dtype: torch.dtype | ir.DType) -> ir.DType:
 
 
 class Context:
-    """One graph being lowered. `val` is the fake result of the node at hand: its dtype and sizes are the truth."""
+    """The state of lowering one graph.
+
+    `val` is the fake result of the node being lowered; it determines the result's dtype and sizes.
+    """
 
     def __init__(self, builder: ir.Builder, symbols: Symbols) -> None:
         self.builder = builder
@@ -34,8 +37,10 @@ class Context:
         self.calls: list[Callable[[list[torch.Tensor]], list[Any]]] = []
         self.val: Any = None
         self.node: torch.fx.Node | None = None
-        self.from_sizes: Callable[[Any], ir.Value] = _refuse_float  # a float expression of sizes as a value of rank 0
-        self.in_place = False  # whether the node at hand may store into the memory of its first argument
+        # Returns a float expression of sizes as a value of rank 0.
+        self.from_sizes: Callable[[Any], ir.Value] = _refuse_float
+        # True if the node being lowered may store into the memory of its first argument.
+        self.in_place = False
 
     # Sizes and dtypes
 
@@ -57,7 +62,7 @@ class Context:
         return ir_dtype(self.val.dtype)
 
     def common_dtype(self, args: Sequence[Any]) -> ir.DType:
-        """The dtype that PyTorch compares these operands in."""
+        """Returns the dtype to which PyTorch promotes these operands before comparing them."""
         operands = [_stand_in(a) if isinstance(a, ir.Value) else a for a in args if a is not None]
         found, _ = elementwise_dtypes(*operands, type_promotion_kind=ELEMENTWISE_TYPE_PROMOTION_KIND.NO_OPMATH)
         return ir_dtype(found)
@@ -68,7 +73,7 @@ class Context:
         return self.builder.constant(scalar(value, dtype), dtype, list(sizes))
 
     def number(self, x: Any, dtype: ir.DType, sizes: Sequence[ir.IndexExpr] = ()) -> ir.Value:
-        """A Python number or a SymInt as a value that needs no memory; a SymFloat is computed on the host."""
+        """Returns a number as a value that needs no memory. A SymFloat is computed on the host and passed as an input."""
         if isinstance(x, torch.SymFloat):
             return self.builder.expand(self.cast(self.from_sizes(x.node.expr), dtype), list(sizes))
         if isinstance(x, torch.SymInt):
@@ -79,7 +84,7 @@ class Context:
         return Nest(self.builder, self.shape(sizes), self.shape(reduce_sizes))
 
     def broadcast(self, args: Sequence[Any]) -> list[ir.IndexExpr]:
-        """The shape that the values among `args` broadcast to."""
+        """Returns the shape that the values among `args` broadcast to."""
         shapes = [a.sizes for a in args if isinstance(a, ir.Value)]
         rank = max((len(s) for s in shapes), default=0)
         result = [ir.IndexExpr(1)] * rank
@@ -98,10 +103,11 @@ class Context:
         raw: Sequence[int] = (),
         **settings: Any,
     ) -> Any:
-        """One loop nest: `formula` of the broadcast arguments.
+        """Builds one loop nest that computes `formula` of the broadcast arguments.
 
         Values become terms cast to `compute` (default: the result's dtype), except those at the positions `raw`.
-        Numbers stay numbers, SymInts become terms. `dtype`: storage dtype, or several if the formula returns a tuple.
+        Python numbers stay numbers, SymInts become terms. `dtype` is the storage dtype of the result, or a list of
+        them if the formula returns a tuple. Returns one value, or a tuple of values.
         """
         dtypes = [self.dtype] if dtype is None else [dtype] if isinstance(dtype, ir.DType) else list(dtype)
         compute = ir.compute_type(dtypes[0] if compute is None else compute)
@@ -118,7 +124,8 @@ class Context:
                 return nest.index(self.size(a.node.expr)).cast(compute)
             return a
 
-        terms_of = {k: operand(v, False) for k, v in settings.items()}  # a setting that is a value has no dimensions
+        # A keyword argument that is a value has rank 0.
+        terms_of = {k: operand(v, False) for k, v in settings.items()}
         made = formula(*(operand(a, position in raw) for position, a in enumerate(args)), **terms_of)
         results = made if isinstance(made, tuple) else (made,)
         terms = [m if isinstance(m, Term) else nest.constant(m, d) for m, d in zip(results, dtypes, strict=True)]
@@ -133,7 +140,7 @@ class Context:
 
 
 def dims_of(dim: Any, rank: int) -> list[int]:
-    """A dim argument (None, int or list, negative allowed) as sorted dimensions; None and [] mean all."""
+    """Returns a dim argument (None, int or list, negative allowed) as sorted dimensions; None and [] mean all."""
     if dim is None or (isinstance(dim, (list, tuple)) and not dim):
         return list(range(rank))
     listed = [dim] if isinstance(dim, int) else list(dim)
@@ -141,7 +148,7 @@ def dims_of(dim: Any, rank: int) -> list[int]:
 
 
 def static_int(x: Any, what: str) -> int:
-    """A size that must be known while compiling. Raises UnsupportedError on a symbolic one."""
+    """Returns a size as an int. UnsupportedError if it is symbolic; `what` names it in the message."""
     if isinstance(x, int):
         return x
     if isinstance(x, torch.SymInt) and x.node.expr.is_number:
@@ -157,7 +164,7 @@ _STAND_INS: dict[tuple[ir.DType, bool], torch.Tensor] = {}
 
 
 def _stand_in(value: ir.Value) -> torch.Tensor:
-    """A tensor of the value's dtype and, as promotion asks for it, of rank 0 or not."""
+    """Returns a meta tensor of the value's dtype that is 0-dimensional if the value is: dtype promotion asks for both."""
     key = (value.dtype, bool(value.sizes))
     if key not in _STAND_INS:
         with torch._C._DisableTorchDispatch():

@@ -1,5 +1,6 @@
-# torch_ocl_compile/lowering/contraction.py: mm and its relatives.
-"""Operands go in as views: a transpose is strides to the GEMM; bias and scale are pointwise nodes fused behind it."""
+# torch_ocl_compile/lowering/contraction.py: matrix products: mm, bmm, addmm, mv, dot.
+"""Operands are views, because a transposed matrix is only other strides to the GEMM kernels. Scales and added matrices
+are pointwise nodes, which are fused into the kernel as its epilogue."""
 
 from __future__ import annotations
 
@@ -16,7 +17,10 @@ aten = torch.ops.aten
 
 
 def contract(c: Context, a: ir.Value, b: ir.Value, dtype: ir.DType) -> ir.Value:
-    """[b, m, k] x [b, k, n] -> [b, m, n]. Integers multiply and sum: no template computes them."""
+    """Returns the batched product [b, m, k] x [b, k, n] -> [b, m, n].
+
+    Integers are computed by a plain reduction, since no matrix-product kernel takes them.
+    """
     if ir.is_floating(dtype) and not a.sizes[2].is_const(0):
         return c.builder.contract(c.cast(a, dtype), c.cast(b, dtype), dtype)
     nest = c.nest([a.sizes[0], a.sizes[1], b.sizes[2]], [a.sizes[2]])
@@ -26,15 +30,15 @@ def contract(c: Context, a: ir.Value, b: ir.Value, dtype: ir.DType) -> ir.Value:
 
 
 def product(c: Context, a: ir.Value, b: ir.Value, dtype: ir.DType) -> ir.Value:
-    """Matrix product of two matrices."""
+    """Returns the matrix product of two matrices."""
     up = c.builder.unsqueeze
     return c.builder.squeeze(contract(c, up(a, 0), up(b, 0), dtype), [0])
 
 
 def add_scaled(c: Context, x: ir.Value, y: ir.Value, beta: Any, alpha: Any) -> ir.Value:
-    """beta * x + alpha * y; x is not read when beta is 0."""
+    """Returns beta * x + alpha * y; x is not read if beta is 0."""
     if not ir.is_floating(c.dtype) and not isinstance(alpha, torch.SymInt) and not isinstance(beta, torch.SymInt):
-        beta, alpha = int(beta), int(alpha)  # as PyTorch does for integers
+        beta, alpha = int(beta), int(alpha)  # PyTorch truncates both factors for integer results.
 
     def combine(a: t.Term, b: t.Term) -> t.Term:
         scaled = b if alpha == 1 else b * alpha
@@ -57,15 +61,19 @@ def addmm(c: Context, x: ir.Value, a: ir.Value, b: ir.Value, *, beta: Any = 1, a
 
 
 def products(c: Context, a: ir.Value, b: ir.Value, index: int) -> ir.Value:
-    """Batched product; b is the node's argument `index`. One matrix for all batches, a layer's weight say, multiplies all rows
-    at once: tiles then need not end where a batch does."""
+    """Returns the batched product a b, where b is argument `index` of the node.
+
+    If b is one matrix expanded over the batch, such as a layer's weight, all rows of the batch are multiplied at
+    once, so that tiles need not end where a batch element does.
+    """
     assert c.node is not None
     given: Any = c.node.args[index]
     stride = given.meta["val"].stride(0)
     if not isinstance(stride, int) or stride != 0:
         return contract(c, a, b, c.dtype)
     batch, rows, depth = a.sizes
-    one = c.builder.slice(b, 0, 0, 1, 1)  # a view of what was expanded
+    # A view of the matrix before it was expanded.
+    one = c.builder.slice(b, 0, 0, 1, 1)
     merged = c.builder.reshape(a, [1, batch * rows, depth])
     return c.builder.reshape(contract(c, merged, one, c.dtype), [batch, rows, b.sizes[2]])
 

@@ -1,11 +1,12 @@
 # torch_ocl_compile/lowering/convolution.py: convolutions of one to three dimensions, transposed and grouped; gradients.
-"""The kernels are two-dimensional. One dimension gains a unit dimension in front; of three, the taps of the first are
-folded into the channels:
+"""The kernels are two-dimensional. A one-dimensional convolution gains a dimension of size 1 in front. For a
+three-dimensional one, the filter positions along the first spatial dimension are folded into the channels:
 
-    x [n, c, d, h, w]        ->  windows of depth [n * od, c * kd, h, w]         (a copy, or a view where kd is 1)
+    x [n, c, d, h, w]        ->  depth windows [n * od, c * kd, h, w]            (a copy, or a view if kd is 1)
     w [k, c / g, kd, r, s]   ->  the same memory, [k, c / g * kd, r, s]
 
-so that forward and weight gradient are those of the plane, and the data gradient is the plane's, summed over the taps.
+The forward result and the weight gradient are then those of a two-dimensional convolution. The data gradient is the
+two-dimensional one, summed over the filter positions.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Kind = ir.ConvolveKind
 
 @dataclass(frozen=True)
 class Settings:
-    """One entry per spatial dimension."""
+    """The settings of a convolution. Lists have one entry per spatial dimension."""
 
     stride: tuple[int, ...]
     padding: tuple[int, ...]
@@ -39,7 +40,7 @@ class Settings:
         return len(self.stride)
 
     def attributes(self, kind: ir.ConvolveKind) -> ir.ConvolveAttrs:
-        """Of the plane: the last two dimensions."""
+        """Returns the attributes of a two-dimensional convolution node."""
         result = ir.ConvolveAttrs()
         result.kind = kind
         result.stride, result.padding, result.dilation = list(self.stride), list(self.padding), list(self.dilation)
@@ -47,18 +48,18 @@ class Settings:
         return result
 
     def plane(self) -> Settings:
-        """Without the dimension in front."""
+        """Returns the settings without the first spatial dimension."""
         return replace(self, stride=self.stride[1:], padding=self.padding[1:], dilation=self.dilation[1:])
 
     def line(self) -> Settings:
-        """With a unit dimension in front."""
+        """Returns the settings of a one-dimensional convolution with a dimension of size 1 in front."""
         return Settings((1, *self.stride), (0, *self.padding), (1, *self.dilation), self.groups)
 
 
 def settings_of(
     stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int, spatial: int
 ) -> Settings:
-    """One number may stand for all dimensions."""
+    """Returns the settings; a list of one number stands for all spatial dimensions."""
 
     def each(values: Sequence[int]) -> tuple[int, ...]:
         return tuple(values) * spatial if len(values) == 1 else tuple(values)
@@ -75,7 +76,10 @@ def convolve(
     sizes: list[ir.IndexExpr],
     dtype: ir.DType,
 ) -> ir.Value:
-    """The operands and result of ir.ConvolveKind, in any number of dimensions; `sizes` are the result's."""
+    """Builds a convolution in one to three spatial dimensions.
+
+    `a` and `b` are the operands that ir.ConvolveKind defines for `kind`; `sizes` is the shape of the result.
+    """
     if settings.spatial == 2:
         return c.builder.convolve(a, b, settings.attributes(kind), sizes, dtype)
     if settings.spatial == 1:
@@ -100,24 +104,24 @@ def convolve(
 
 
 def _folded(c: Context, x: ir.Value) -> ir.Value:
-    """[n, c, d, h, w] -> [n * d, c, h, w], a view."""
+    """Returns x [n, c, d, h, w] as a view [n * d, c, h, w]."""
     n, channels, depth, *plane = x.sizes
     return c.builder.reshape(c.builder.permute(x, [0, 2, 1, 3, 4]), [n * depth, channels, *plane])
 
 
 def _unfolded(c: Context, x: ir.Value, n: ir.IndexExpr) -> ir.Value:
-    """[n * d, c, h, w] -> [n, c, d, h, w], a view."""
+    """Returns x [n * d, c, h, w] as a view [n, c, d, h, w]."""
     depth = ir.floordiv(x.sizes[0], n)
     return c.builder.permute(c.builder.reshape(x, [n, depth, *x.sizes[1:]]), [0, 2, 1, 3, 4])
 
 
 def _folded_filter(c: Context, w: ir.Value) -> ir.Value:
-    """[k, c, kd, r, s] -> [k, c * kd, r, s], a view."""
+    """Returns w [k, c, kd, r, s] as a view [k, c * kd, r, s]."""
     return c.builder.reshape(w, [w.sizes[0], w.sizes[1] * w.sizes[2], *w.sizes[3:]])
 
 
 def windows_of_depth(c: Context, x: ir.Value, taps: ir.IndexExpr, out: ir.IndexExpr, settings: Settings) -> ir.Value:
-    """[n, c, d, h, w] -> [n * out, c * taps, h, w]: the slices that each output slice reads."""
+    """Returns [n * out, c * taps, h, w]: for each output depth, the input depths that it reads from x [n, c, d, h, w]."""
     stride, padding, dilation = settings.stride[0], settings.padding[0], settings.dilation[0]
     if taps.is_const(1) and stride == 1 and padding == 0:
         return _folded(c, x)
@@ -138,7 +142,10 @@ def _sum_of_taps(
     sizes: list[ir.IndexExpr],
     dtype: ir.DType,
 ) -> ir.Value:
-    """[n * out, c * taps, h, w] -> [n, c, d, h, w]: a slice sums what the output slices that read it hand back."""
+    """Returns [n, c, d, h, w] from the gradient of the depth windows, [n * out, c * taps, h, w].
+
+    Each input depth sums the gradients of all depth windows that contain it.
+    """
     stride, padding, dilation = settings.stride[0], settings.padding[0], settings.dilation[0]
     nest = t.Nest(c.builder, sizes, [taps])
     n, channel, depth, *plane = nest.i
@@ -152,7 +159,7 @@ def _sum_of_taps(
 
 
 def integer_convolution(c: Context, x: ir.Value, w: ir.Value, settings: Settings) -> ir.Value:
-    """Sums of products in the result's own type: no kernel of ours multiplies integers."""
+    """Convolves integers by a plain reduction, since the convolution kernels take floats only."""
     nest = t.Nest(c.builder, c.sizes, w.sizes[1:])
     n, k, *out = nest.i
     channel = ir.floordiv(k, ir.floordiv(w.sizes[0], ir.IndexExpr(settings.groups))) * w.sizes[1] + nest.r[0]
@@ -180,7 +187,7 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Any:
-    """A transposed convolution is the data gradient of the one it transposes."""
+    """A transposed convolution is computed as the data gradient of the convolution that it transposes."""
     spatial = len(x.sizes) - 2
     settings = settings_of(stride, padding, dilation, groups, spatial)
     if ir.is_floating(c.dtype):
@@ -197,7 +204,7 @@ def convolution(
 
 @lower(aten.convolution_backward.default, "aten.convolution_backward_overrideable.default")
 def convolution_backward(c: Context, grad: ir.Value, x: ir.Value, w: ir.Value, *rest: Any) -> Any:
-    """(grad of x, of w, of bias), each if its bit of the mask is set."""
+    """Returns the gradients of x, of the weight and of the bias, None where the mask does not ask for one."""
     stride, padding, dilation, transposed, _, groups, mask = rest[-7:]
     settings = settings_of(stride, padding, dilation, groups, len(x.sizes) - 2)
 
@@ -208,7 +215,7 @@ def convolution_backward(c: Context, grad: ir.Value, x: ir.Value, w: ir.Value, *
         return convolve(c, kind, a, b, settings, c.shape(fake.shape), ir_dtype(fake.dtype))
 
     gx = run(Kind.kForward if transposed else Kind.kData, grad, w, 0)
-    # The transposed convolution's weight gradient is that of the convolution which maps grad's space to x's.
+    # The weight gradient of a transposed convolution is that of the convolution that maps grad's space to that of x.
     gw = run(Kind.kWeight, grad, x, 1) if transposed else run(Kind.kWeight, x, grad, 1)
     gb = None
     if mask[2]:

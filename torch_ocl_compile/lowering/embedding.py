@@ -1,6 +1,9 @@
-# torch_ocl_compile/lowering/embedding.py: tables of vectors: their gradients, and bags of them.
-"""A gradient is a sum over equal indices, in a fixed order: see scatter.py. Bag b holds the indices from offsets[b] to the
-next offset; its vectors are added, averaged, or their largest elements taken."""
+# torch_ocl_compile/lowering/embedding.py: gradients of embedding tables; embedding bags, forward and backward.
+"""The gradient of a table sums the gradients of equal indices in a fixed order (see scatter.py).
+
+Bag b holds the indices from offsets[b] up to the next offset. Its vectors are added, averaged, or reduced to their
+elementwise maximum.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ def embedding_dense_backward(
 
 
 def _by_frequency(c: Context, tables: Sequence[ir.Value]) -> ir.Value:
-    """The sums, divided by the counts if these were taken."""
+    """Returns the sums, divided by the counts if there are any (`scale_grad_by_freq`)."""
     if len(tables) == 1:
         return c.cast(tables[0], c.dtype)
     nest = c.nest(c.val.shape)
@@ -60,7 +63,7 @@ def _by_frequency(c: Context, tables: Sequence[ir.Value]) -> ir.Value:
 
 
 def _bags(c: Context, indices: ir.Value, offsets: ir.Value, dtype: ir.DType) -> ir.Value:
-    """The bag of each index: how many bags begin at it or before, less one."""
+    """Returns the bag of each index: the number of bags that begin at or before it, minus 1."""
     nest = Nest(c.builder, indices.sizes)
     count, here = offsets.sizes[0], nest.index(nest.i[0])
     table = c.builder.realize(offsets)
@@ -81,8 +84,10 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> Any:
-    """(output, bag of each index, sizes of the bags, for the maximum: the index that each element is from). For sums the
-    CPU leaves the sizes at 0: no gradient divides by them."""
+    """Returns (output, the bag of each index, the sizes of the bags, the index that each maximum comes from).
+
+    In sum mode the sizes stay 0, as on the CPU, because no gradient divides by them.
+    """
     output, bag_of, size_of, from_index = (c.shape(v.shape) for v in c.val)
     wide, dtype = ir.compute_type(weight.dtype), ir_dtype(c.val[1].dtype)
     if _empty(indices.sizes, output):
@@ -121,7 +126,10 @@ def embedding_bag(
 def _largest(
     c: Context, p: Problem, total: ir.Value, indices: ir.Value, vector: Any, sizes: Any, dtype: ir.DType
 ) -> ir.Value:
-    """Of each bag and element the index whose vector has the largest there, the first of equals; -1 without any."""
+    """Returns, for each bag and vector element, the index whose vector has the maximum there, or -1 for an empty bag.
+
+    Of equal elements the first counts.
+    """
 
     def candidate(nest: Nest, row: Any, s: ir.IndexExpr, at: Any) -> Term:
         bag = inside(p.place(nest, row, s), p.places)
@@ -195,7 +203,8 @@ def embedding_bag_backward(
 ) -> Any:
     if sparse:
         return NotImplemented
-    if offset2bag.sizes != indices.sizes and not _empty(indices.sizes):  # forward saved none
+    # The forward pass did not save the bag of each index.
+    if offset2bag.sizes != indices.sizes and not _empty(indices.sizes):
         offset2bag = _bags(c, indices, offsets, I64)
     dense: Any = embedding_bag_dense_backward
     return dense(
@@ -224,7 +233,7 @@ def per_sample_weights_backward(
     mode: int,
     padding_idx: int = -1,
 ) -> Any:
-    """Per index the product of its bag's gradient with its vector."""
+    """Returns, for each index, the dot product of its bag's gradient and its vector."""
     if _empty(grad.sizes, indices.sizes):
         return c.constant(0, c.dtype, c.sizes)
     if offset2bag.sizes != indices.sizes:

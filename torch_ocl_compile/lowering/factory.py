@@ -1,5 +1,5 @@
-# torch_ocl_compile/lowering/factory.py: constants and index ramps, which need no memory until stored.
-"""full, iota, empty and friends."""
+# torch_ocl_compile/lowering/factory.py: ops that create tensors: full, empty, zeros, ones, iota, arange.
+"""Constants and index ramps need no memory until they are stored."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def scalar_tensor(c: Context, value: Any, **_: Any) -> ir.Value:
     "aten._efficientzerotensor.default",
 )
 def empty(c: Context, *_: Any, **__: Any) -> ir.Value:
-    """Zeros: what empty memory holds is nobody's to expect, and a constant costs nothing."""
+    """Returns zeros: the contents of empty memory are unspecified, and a constant costs nothing."""
     return c.number(0, c.dtype, c.sizes)
 
 

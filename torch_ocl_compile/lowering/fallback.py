@@ -1,5 +1,8 @@
-# torch_ocl_compile/lowering/fallback.py: an op without lowering, run eagerly inside the plan; counted, with its reason.
-"""A silent slow path is an error: fallbacks are counted and logged once; options={"fallback": "error"} forbids them."""
+# torch_ocl_compile/lowering/fallback.py: runs an op without lowering eagerly as a node of the plan, and counts it.
+"""Fallbacks are slow, so they are counted with their reasons and logged once each.
+
+options={"fallback": "error"} forbids them.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +21,23 @@ from torch_ocl_compile.lowering.context import Context, ir_dtype
 
 log = logging.getLogger(__name__)
 
-# (op, reason) -> how many nodes of how many graphs
+# (op, reason) -> number of fallback nodes over all graphs.
 FALLBACKS: Counter[tuple[str, str]] = Counter()
 
 
 def record(op: str, reason: str) -> None:
-    """Counts a fallback; the first of its kind is logged."""
+    """Counts a fallback. The first one of each op and reason is logged."""
     FALLBACKS[op, reason] += 1
     if FALLBACKS[op, reason] == 1:
         log.warning("%s runs eagerly: %s", op, reason)
 
 
 def lower_call(c: Context, target: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """A Call node: `target` on the operand tensors. SymInts travel as 0-dim operands and are read back on the host."""
+    """Builds a Call node, which calls `target` on the operand tensors at run time.
+
+    SymInts are passed as 0-dimensional operands and read back on the host. UnsupportedError if `target` returns no
+    tensor, or a size that depends on the data.
+    """
     fakes, result_spec = tree_flatten(c.val)
     positions = [i for i, f in enumerate(fakes) if isinstance(f, torch.Tensor)]
     if not positions:
@@ -60,7 +67,7 @@ def lower_call(c: Context, target: Callable[..., Any], args: Sequence[Any], kwar
 
 
 class _Slot:
-    """Place of operand `position` among the arguments; `is_number`: as a Python int."""
+    """Stands for operand number `position` among the arguments; `is_number`: it is passed as a Python int."""
 
     def __init__(self, position: int, is_number: bool) -> None:
         self.position = position
@@ -76,12 +83,13 @@ def _fill(slot: Any, tensors: list[torch.Tensor]) -> Any:
 
 @dataclass(frozen=True)
 class EagerCall:
-    """The Python callable of a Call: operand tensors in, result tensors with the traced strides out."""
+    """The Python callable of a Call node: takes operand tensors, returns result tensors with the traced strides."""
 
     target: Callable[..., Any]
-    arguments: tuple[tuple[Any, ...], dict[str, Any]]  # with a _Slot for each operand
-    positions: list[int]  # of the results that are tensors
-    promised: list[tuple[int, ...] | None]  # their traced strides
+    # The positional and keyword arguments, with a _Slot in place of each operand.
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    positions: list[int]  # Positions of the tensors among the flattened results.
+    promised: list[tuple[int, ...] | None]  # The traced strides of each of these tensors; None if they are symbolic.
 
     def __call__(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         args, kwargs = tree_map(lambda leaf: _fill(leaf, tensors), self.arguments)
@@ -91,14 +99,14 @@ class EagerCall:
 
 
 def _strides_of(fake: Any) -> tuple[int, ...] | None:
-    """The traced strides, None if symbolic: then contiguous or not is checked by the executor."""
+    """Returns the traced strides of a result. None if they are symbolic: the executor then checks for contiguity."""
     if isinstance(fake, torch.Tensor) and all(isinstance(s, int) for s in fake.stride()):
         return tuple(fake.stride())
     return None
 
 
 def _restrided(x: torch.Tensor, strides: tuple[int, ...] | None) -> torch.Tensor:
-    """x, copied if its strides are not those that were traced."""
+    """Returns x, or a copy of it if its strides are not the traced ones."""
     if strides is None or x.numel() == 0:
         return x if strides is not None else x.contiguous()
     if all(have == want or size == 1 for have, want, size in zip(x.stride(), strides, x.shape, strict=True)):

@@ -1,5 +1,5 @@
-# torch_ocl_compile/lowering/folding.py: im2col and col2im (F.unfold and F.fold), each the other's gradient.
-"""Columns are [n, c * kh * kw, oh * ow]. col2im gathers: a pixel sums the columns that hold it."""
+# torch_ocl_compile/lowering/folding.py: im2col and col2im (F.unfold and F.fold); each is the other's gradient.
+"""The columns are [n, c * kh * kw, oh * ow]. col2im is a gather: each pixel sums the columns that contain it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ aten = torch.ops.aten
 
 
 def _columns(size: ir.IndexExpr, w: Window) -> ir.IndexExpr:
-    """Windows along a dimension."""
+    """Returns the number of windows along a dimension of the given size."""
     return ir.floordiv(size + 2 * w.padding - (w.kernel - 1) * w.dilation - 1, ir.IndexExpr(w.stride)) + 1
 
 

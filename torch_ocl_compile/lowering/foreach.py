@@ -1,5 +1,9 @@
-# torch_ocl_compile/lowering/foreach.py: _foreach_*: N pointwise nodes, which the scheduler batches.
-"""A row names the overload that each element means; lists become their elements, everything else is the same for all."""
+# torch_ocl_compile/lowering/foreach.py: _foreach_* ops as one pointwise node per list element.
+"""The scheduler batches these nodes into few launches.
+
+Each row of the tables below names the overload that is applied to every element. Arguments that are lists contribute
+their elements; all other arguments are the same for every element.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from torch_ocl_compile.lowering.registry import Lowering, find, lower
 
 aten = torch.ops.aten
 
-# foreach name -> overload for tensors, overload for numbers.
+# _foreach op -> (overload for a tensor operand, overload for a number).
 BINARY = {
     "add": ("aten.add.Tensor", "aten.add.Tensor"),
     "sub": ("aten.sub.Tensor", "aten.sub.Tensor"),
@@ -38,7 +42,7 @@ UNARY = (
 
 
 def each(c: Context, lowering: Lowering, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """`lowering` for every element of the list arguments."""
+    """Applies `lowering` to every element of the list arguments and returns the results as a list."""
     results, fakes = [], c.val
 
     def element(a: Any, i: int) -> Any:

@@ -1,5 +1,5 @@
-# torch_ocl_compile/lowering/graph.py: a whole FX graph -> ir.Graph, every node through its row or the fallback.
-"""`lower_module` gives everything that a call needs; `lower_graph` only the ir.Graph, for tests and tools."""
+# torch_ocl_compile/lowering/graph.py: lowers an FX graph to an ir.Graph, each node by its lowering or the fallback.
+"""`lower_module` returns everything that a call needs; `lower_graph` returns only the ir.Graph, for tests and tools."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from torch_ocl_compile.lowering.symbolic import Symbols
 
 aten = torch.ops.aten
 
-# Checks that guards have made already.
+# Ops that check a condition which the guards have checked already; they are skipped.
 NO_EFFECT = {
     "aten._assert_scalar.default",
     "aten._assert_async.default",
@@ -61,7 +61,7 @@ CPU_CONSTANTS = {aten.full.default, aten.scalar_tensor.default, aten.lift_fresh_
 
 
 def lower_graph(gm: torch.fx.GraphModule, fake_inputs: Sequence[Any] = (), **settings: Any) -> ir.Graph:
-    """The ir.Graph of an AOTAutograd graph; needs no device. `fake_inputs` stand in where nodes carry no metadata."""
+    """Returns the ir.Graph of an AOTAutograd graph, without a device. `fake_inputs` serve placeholders without metadata."""
     for node, fake in zip((n for n in gm.graph.nodes if n.op == "placeholder"), fake_inputs, strict=False):
         node.meta.setdefault("val", fake)
     return lower_module(gm, **settings).graph
@@ -79,20 +79,22 @@ def lower_module(
     fallback: str = "eager",
     debug: bool = False,
 ) -> Lowered:
-    """Lowers a graph. Results from `saved_from` on may have any strides. `apart`: results that are views of one tensor get
-    memory of their own all the same. `parameters`, `donated`: input positions. `aliases`: results that are views of inputs;
-    `written_back`: results that the caller copies into inputs, by position."""
+    """Lowers a graph. UnsupportedError if it cannot be lowered.
+
+    `saved_from`: results from this position on may have any strides. `apart`: results that are views of one tensor
+    get separate memory. `parameters`, `donated`: positions of such inputs. `aliases`: positions of results that are
+    views of inputs. `written_back`: result position -> position of the input into which the caller copies it."""
     lowering = _Lowering(gm, saved_from, apart, set(parameters), set(donated), fallback, debug)
     return lowering.run(set(aliases), written_back)
 
 
 def allows_tf32() -> tuple[bool, bool]:
-    """Whether the user allows TF32 in matrix products, and in convolutions.
+    """Returns whether the user allows TF32 (in matrix products, in convolutions).
 
-    torch.set_float32_matmul_precision, allow_tf32 and the newer fp32_precision all end in the fields asked here. That of
-    convolutions allows TF32 unless the user forbids it, so theirs asks for both.
+    torch.set_float32_matmul_precision, allow_tf32 and the newer fp32_precision all set the fields that are read
+    here. The field of convolutions allows TF32 by default, so the field of products is required as well.
     """
-    cudnn: Any = torch.backends.cudnn  # Any: torch adds `conv` at import, and type checkers do not see it
+    cudnn: Any = torch.backends.cudnn  # torch adds `conv` at import, so type checkers do not see it.
     products = torch.backends.cuda.matmul.fp32_precision == "tf32"
     return products, products and cudnn.conv.fp32_precision == "tf32"
 
@@ -127,7 +129,7 @@ class _Lowering:
         self.device = graph_device(gm.graph)
         self.parts = classify(gm.graph, self.device)
         self.placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-        # Nodes of Part.BEFORE whose results are needed; HostValue.position is an index here.
+        # The nodes of Part.BEFORE whose results are needed. HostValue.position is an index into this list.
         self.host_values: list[torch.fx.Node] = []
         self.into_inputs = scatters_into_inputs(gm.graph)
         self.fallbacks: list[tuple[str, str]] = []
@@ -167,7 +169,8 @@ class _Lowering:
             self.env[node] = self.add_input(tensor, Attribute(tensor))
 
     def bring_host_values(self) -> None:
-        """CPU values that device nodes read: numbers where they are known, 0-dim ones packed by dtype, others moved."""
+        """Provides the CPU values that device nodes read: known numbers as constants, 0-dimensional values packed into
+        one tensor per dtype, others moved to the device."""
         wanted: dict[torch.fx.Node, None] = {}
         for node in self.gm.graph.nodes:
             if node.op == "call_function" and self.parts[node] is Part.DEVICE:
@@ -192,7 +195,7 @@ class _Lowering:
                 self.env[node] = self.builder.select(packed, 0, ir.IndexExpr(k))
 
     def bring_numbers(self) -> None:
-        """Float arguments, packed into one tensor: a new value needs no new plan."""
+        """Packs the float arguments into one tensor input, so that a new value needs no new plan."""
         nodes = [n for n in self.placeholders if isinstance(n.meta.get("val"), torch.SymFloat) and n.users]
         if not nodes:
             return
@@ -211,7 +214,7 @@ class _Lowering:
         return self.expressions[expr]
 
     def number_dtype(self) -> torch.dtype:
-        """Numbers are wide where tensors are: few devices have float64."""
+        """Returns float64 if any input tensor is float64, else float32, because few devices support float64."""
         wide = any(t.dtype is torch.float64 for n in self.placeholders for t in tensors_of(n.meta.get("val")))
         return torch.float64 if wide else torch.float32
 
@@ -227,7 +230,7 @@ class _Lowering:
             if isinstance(source, torch.fx.Node) and source.op == "get_attr":
                 tensor = attrgetter(str(source.target))(self.gm)
                 if isinstance(tensor, torch.Tensor) and tensor.dim() == 0 and type(tensor) is torch.Tensor:
-                    with unset_fake_temporarily():  # the tensor was made inside the function: it is no fake one
+                    with unset_fake_temporarily():  # The tensor was made inside the function: it is not fake.
                         number = tensor.item()
                     return self.context.constant(number, ir_dtype(tensor.dtype))
         if node.target in CPU_CONSTANTS and fake.dim() == 0:
@@ -295,9 +298,9 @@ class _Lowering:
         return lower_call(self.context, target, args, kwargs)
 
     def store(self, node: torch.fx.Node, target: ir.Value, value: ir.Value) -> ir.Value:
-        """copy_ into an input. What still views the old contents is copied first."""
+        """Lowers copy_ into an input. Values that still view the old contents, and are read later, are copied first."""
         if _is_view(value, target.buffer) and value.coords == target.coords and value.dtype == target.dtype:
-            return target  # scatters stored it already
+            return target  # A scatter in place has stored the value already.
         self.keep_old_contents(node, target)
         c = self.context
         value = c.cast(value, target.dtype)
@@ -315,7 +318,7 @@ class _Lowering:
                 self.env[source] = self.builder.copy(value)
 
     def may_overwrite(self, node: torch.fx.Node, target: Any) -> bool:
-        """Whether nobody but `node`, which stores into the memory of `target`, reads what is there from now on."""
+        """Returns whether no node after `node` reads the current contents of the memory of `target`."""
         if not isinstance(target, ir.Value) or target.kind != ir.ValueKind.kView:
             return False
         if sum(a is node.args[0] for a in tree_leaves((node.args, node.kwargs))) > 1:
@@ -323,15 +326,15 @@ class _Lowering:
         for reader, source in self.later_reads(node):
             scatter = reader in self.into_inputs
             if (scatter or reader.target is aten.copy_.default) and source is reader.args[0]:
-                continue  # what it does not replace is what it finds there
+                continue  # What the later store leaves is read at its final place.
             if scatter and source in self.into_inputs:
-                continue  # the part that it replaces is in its place already
+                continue  # The part that the scatter replaces is in its place already.
             if any(_is_view(v, target.buffer) for v in tree_leaves(self.env.get(source))):
                 return False
         return True
 
     def later_reads(self, node: torch.fx.Node) -> Iterator[tuple[torch.fx.Node, torch.fx.Node]]:
-        """(reader, what it reads) from `node` on."""
+        """Yields (reader, the node it reads) for all readers from `node` on."""
         later = False
         for reader in self.gm.graph.nodes:
             later = later or reader is node
@@ -372,7 +375,7 @@ class _Lowering:
             elif self.env.get(node) is None:
                 results.append(Nothing())
             else:
-                # Strides that depend on sizes cannot be told to AOTAutograd: such a tensor is saved as it was traced.
+                # AOTAutograd needs known strides: a saved tensor with symbolic strides keeps its traced layout.
                 is_known = all(isinstance(s, int) for s in (*fake.shape, *fake.stride()))
                 free = self.saved_from is not None and position >= self.saved_from and is_known
                 results.append(plan_result(node, [] if free else self.context.shape(fake.stride())))
@@ -436,7 +439,7 @@ def _is_view(value: Any, buffer: int) -> bool:
 
 
 def _packed_dtype(node: torch.fx.Node) -> torch.dtype:
-    """float64 numbers travel as float32 unless a result needs them wide: few devices have it."""
+    """Returns float32 for packed float64 numbers unless a result on the device needs float64: few devices support it."""
     dtype: torch.dtype = node.meta["val"].dtype
     if dtype is not torch.float64:
         return dtype

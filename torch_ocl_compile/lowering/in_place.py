@@ -1,6 +1,9 @@
-# torch_ocl_compile/lowering/in_place.py: which functional scatters may write straight into an input.
-"""`cache[:, i] = k` reaches us as `copy_(cache, select_scatter(cache, k, 1, i))`. Written as it reads, that moves the
-whole cache twice; a scatter found here stores its few rows into the input, and the copy_ has nothing left to do."""
+# torch_ocl_compile/lowering/in_place.py: finds functional scatters that may write directly into an input.
+"""AOTAutograd turns `cache[:, i] = k` into `copy_(cache, select_scatter(cache, k, 1, i))`.
+
+Executed literally, that moves the whole cache twice. A scatter found here stores its few rows into the input, and
+copy_ has nothing left to do.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from torch_ocl_compile.fx.overloads import overload
 
 aten = torch.ops.aten
 
-# Ops whose result is args[0] with some elements replaced or added to; their lowerings ask Context.in_place.
+# Ops whose result is args[0] with some elements replaced or added to. Their lowerings ask Context.in_place.
 SCATTERS = {
     overload(name)
     for name in (
@@ -22,7 +25,7 @@ SCATTERS = {
         *("aten.masked_scatter.default", "aten.scatter_reduce.two", "aten.index_fill.int_Scalar"),
     )
 } - {None}
-# The view that reads what the scatter writes: of it, a scatter may be the source of another.
+# Scatter -> the view op that reads what it writes. The source of such a scatter may itself be a scatter into that view.
 INVERSES: dict[Any, Any] = {
     aten.select_scatter.default: aten.select.int,
     aten.slice_scatter.default: aten.slice.Tensor,
@@ -32,7 +35,7 @@ SAME = {aten.alias.default, aten.detach.default}
 
 
 def scatters_into_inputs(graph: torch.fx.Graph) -> set[torch.fx.Node]:
-    """The scatters between a placeholder and the copy_ that ends in it."""
+    """Returns the scatters between a placeholder and the copy_ that stores into it."""
     found: set[torch.fx.Node] = set()
     for node in graph.nodes:
         if node.target is aten.copy_.default and node.args[0].op == "placeholder":
@@ -41,7 +44,10 @@ def scatters_into_inputs(graph: torch.fx.Graph) -> set[torch.fx.Node]:
 
 
 def _chain(node: torch.fx.Node, start: torch.fx.Node) -> set[torch.fx.Node] | None:
-    """The scatters that lead from `start` to `node`, each with those inside its source; None if something else does."""
+    """Returns the scatters that lead from `start` to `node`, including those inside their sources.
+
+    None if any other op lies between.
+    """
     found: set[torch.fx.Node] = set()
     while node is not start:
         if node.op != "call_function" or not node.args or not isinstance(node.args[0], torch.fx.Node):
@@ -56,7 +62,10 @@ def _chain(node: torch.fx.Node, start: torch.fx.Node) -> set[torch.fx.Node] | No
 
 
 def _inner(outer: torch.fx.Node) -> set[torch.fx.Node]:
-    """`x[0][i] = y`: scatters whose result is the source of `outer`, and which begin with the view that it replaces."""
+    """Returns the inner scatters of a nested store such as `x[0][i] = y`.
+
+    Their result is the source of `outer`, and they begin at the view that `outer` replaces.
+    """
     base, source, *where = outer.args
     inverse = INVERSES.get(outer.target)
     if inverse is None or not isinstance(source, torch.fx.Node):

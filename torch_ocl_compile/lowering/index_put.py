@@ -1,5 +1,5 @@
-# torch_ocl_compile/lowering/index_put.py: x[indices] = values and its kin: masks, rows, windows, histograms.
-"""Each names the places that its sources go to; scatter.py does the rest."""
+# torch_ocl_compile/lowering/index_put.py: x[indices] = values and related ops: masks, rows, strided windows, histograms.
+"""Each op says where its source elements go; scatter.py builds the stores."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ I32, I64 = ir.DType.kI32, ir.DType.kI64
 
 @dataclass(frozen=True)
 class Put:
-    """x[indices] = values: `problem`, and where its places and inner elements lie in x."""
+    """The scatter problem of x[indices] = values, and which dimensions of x it indexes."""
 
     problem: Problem
-    indexed: list[int]  # dimensions of x that are indexed; a place is one position in them, flattened
+    # Dimensions of x that are indexed. A place is a position in these, flattened.
+    indexed: list[int]
     others: list[int]
 
 
@@ -51,7 +52,7 @@ def _put(c: Context, x: ir.Value, indices: Sequence[ir.Value | None], values: ir
     strides = [c.numel([x.sizes[e] for e in indexed[k + 1 :]]) for k in range(len(indexed))]
 
     def block(source: ir.IndexExpr) -> list[ir.IndexExpr]:
-        """Coordinates of a source in the broadcast index shape."""
+        """Returns the coordinates of a source in the broadcast shape of the indices."""
         at = []
         for d, size in enumerate(shape):
             inner = c.numel(shape[d + 1 :])
@@ -91,7 +92,7 @@ def _place_of(c: Context, x: ir.Value, put: Put, at: Coords) -> ir.IndexExpr:
 
 
 def _coords(x: ir.Value, put: Put, place: Term, inner: Coords) -> list[ir.IndexExpr]:
-    """Coordinates in x of an element of a place."""
+    """Returns the coordinates in x of one inner element of a place."""
     at: dict[int, ir.IndexExpr] = dict(zip(put.others, inner, strict=True))
     rest = place.as_index()
     for k, d in enumerate(reversed(put.indexed), 1):
@@ -102,7 +103,7 @@ def _coords(x: ir.Value, put: Put, place: Term, inner: Coords) -> list[ir.IndexE
 
 
 def _masked_put(c: Context, x: ir.Value, mask: ir.Value, first: int, values: ir.Value, accumulate: bool) -> Any:
-    """x[mask] = one value, or, for a mask of the first dimensions, the values in order."""
+    """Stores one value at every true element of a mask, or the values in order if the mask covers the first dimensions."""
     single = all(s.is_const(1) for s in values.sizes)
     rest = len(x.sizes) - len(mask.sizes)
     if not single and first != 0:
@@ -160,7 +161,7 @@ def index_put(
 
 
 def _rows_problem(c: Context, x: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> Problem:
-    """Source s is src[.., s, ..], and goes to x[.., index[s], ..]."""
+    """Returns the scatter problem x[.., index[s], ..] = src[.., s, ..] along dimension `dim`."""
     inner = [s for d, s in enumerate(x.sizes) if d != dim]
     index, src = lifted(c, index), lifted(c, src)
 
@@ -204,7 +205,7 @@ def index_reduce(
 
 
 def _mask_positions(c: Context, mask: ir.Value) -> ir.Value:
-    """For each element of the flat mask how many before it are true, itself included: i64."""
+    """Returns, for each element of the flattened mask, the number of true elements up to and including it (int64)."""
     n = c.numel(mask.sizes)
     flat = c.builder.reshape(mask, [n])
     counts = c.builder.buffer(I64, [n])
@@ -221,7 +222,7 @@ def _mask_positions(c: Context, mask: ir.Value) -> ir.Value:
 
 @lower(aten.masked_scatter.default)
 def masked_scatter(c: Context, x: ir.Value, mask: ir.Value, source: ir.Value) -> Any:
-    """The true places of the mask, in order, get the elements of the source, in order."""
+    """Returns x where the true elements of the mask are replaced by the elements of the source, in order."""
     sizes = c.sizes
     if any(s.is_const(0) for s in [*sizes, *source.sizes]):
         return c.builder.expand(x, sizes)
@@ -237,7 +238,7 @@ def masked_scatter(c: Context, x: ir.Value, mask: ir.Value, source: ir.Value) ->
 
 @lower(aten.masked_scatter_backward.default)
 def masked_scatter_backward(c: Context, grad: ir.Value, mask: ir.Value, sizes: Sequence[Any]) -> Any:
-    """The gradient's elements at true places of the mask, in order; 0 behind them."""
+    """Returns the gradient's elements at the true elements of the mask, in order, followed by zeros."""
     if any(s.is_const(0) for s in [*grad.sizes, *c.shape(sizes)]):
         return c.constant(0, c.dtype, c.sizes)
     counts = _mask_positions(c, c.builder.expand(mask, grad.sizes))
@@ -252,14 +253,17 @@ def masked_scatter_backward(c: Context, grad: ir.Value, mask: ir.Value, sizes: S
     return c.builder.reshape(result, c.sizes)
 
 
-# Windows
+# Strided windows
 
 
 @lower(aten.as_strided_scatter.default)
 def as_strided_scatter(
     c: Context, x: ir.Value, src: ir.Value, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
 ) -> Any:
-    """x, laid out row-major, with the window's elements replaced; of those that share a place the last stays."""
+    """Returns x, row-major, with the elements of a strided window of its memory replaced.
+
+    Of several elements that share a place, the last is stored.
+    """
     assert c.node is not None
     source: Any = c.node.args[0]
     if not source.meta["val"].is_contiguous() or any(s.is_const(0) for s in [*x.sizes, *src.sizes]):
@@ -287,7 +291,7 @@ def as_strided_scatter(
 
 @lower(aten.histc.default)
 def histc(c: Context, x: ir.Value, bins: int = 100, min: float = 0, max: float = 0) -> Any:
-    """Counts of equal intervals of [min, max]; the extremes of x if these are equal."""
+    """Returns the number of elements in each of `bins` equal intervals of [min, max]; of x's range if min equals max."""
     if not ir.is_floating(x.dtype) or any(s.is_const(0) for s in x.sizes):
         return NotImplemented
     wide = ir.compute_type(x.dtype)

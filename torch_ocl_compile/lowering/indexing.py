@@ -1,5 +1,5 @@
-# torch_ocl_compile/lowering/indexing.py: gathers: loads at coordinates that are themselves loaded.
-"""Scatters are in scatter.py. An index outside its dimension reads the nearest element: it never leaves the buffer."""
+# torch_ocl_compile/lowering/indexing.py: gathers, that is loads at coordinates that are themselves loaded.
+"""Scatters are in scatter.py. An index outside its dimension reads the nearest element, so no load leaves its buffer."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ aten = torch.ops.aten
 
 
 def wrap(index: Term, size: ir.IndexExpr) -> Term:
-    """Negative indices count from the end."""
+    """Returns the index with negative values counted from the end, moved to the nearest valid one."""
     index = index.cast(ir.DType.kI64)
     return inside(t.where(index < 0, index + index.nest.index(size), index), size)
 
 
 def inside(index: Term, size: ir.IndexExpr) -> Term:
-    """The nearest index that lies in the dimension."""
+    """Returns the nearest index that lies inside the dimension."""
     return t.maximum(t.minimum(index, index.nest.index(size - 1)), 0)
 
 
@@ -59,7 +59,10 @@ def gather(c: Context, x: ir.Value, dim: int, index: ir.Value, sparse_grad: bool
 
 @lower(aten.index.Tensor, "aten._unsafe_index.Tensor")
 def index(c: Context, x: ir.Value, indices: Sequence[ir.Value | None]) -> Any:
-    """x[i0, i1, ...] with integer index tensors; boolean ones have data-dependent sizes and fall back."""
+    """Returns x[i0, i1, ...] for integer index tensors.
+
+    Boolean ones give a size that depends on the data; they fall back to eager.
+    """
     if any(i is not None and i.dtype in (ir.DType.kBool, ir.DType.kU8) for i in indices):
         return NotImplemented
     nest = c.nest(c.val.shape)
@@ -68,8 +71,11 @@ def index(c: Context, x: ir.Value, indices: Sequence[ir.Value | None]) -> Any:
 
 
 def advanced_coords(c: Context, nest: Nest, x: ir.Value, indices: Sequence[ir.Value | None]) -> list[Any]:
-    """Coordinates in x of the nest's point. Indexed dimensions become one block of the broadcast index shape: in the
-    place of the first if they are neighbours, else in front."""
+    """Returns the coordinates in x of the nest's point.
+
+    The indexed dimensions are replaced by one block of the broadcast index shape: at the position of the first of
+    them if they are adjacent, else in front.
+    """
     places = [d for d, i in enumerate(indices) if i is not None]
     shape = c.broadcast([i for i in indices if i is not None])
     adjacent = places == list(range(places[0], places[-1] + 1))

@@ -1,9 +1,12 @@
-# torch_ocl_compile/lowering/jacobi.py: Jacobi's rotations, all pairs of columns at once.
-"""Column k meets column e - 1 - k (e columns, e even); then all but the last move on by one place, cyclically: a round-
-robin tournament of e - 1 rounds, after which everyone is back. Every round is the same few kernels:
+# torch_ocl_compile/lowering/jacobi.py: kernels of ocl.jacobi: Jacobi rotations of all pairs of columns at once.
+"""In each round of a round-robin tournament column k meets column e - 1 - k, where e is the number of columns, even.
 
-cosine, sine [.., e / 2]   from three sums over the rows of a pair, or from three elements of a symmetric matrix
-matrix, vectors [.., e]    each element of two, or of four where the rows are turned as well"""
+All columns but the last then move on by one place, cyclically; after e - 1 rounds each is back at its place. Every
+round is the same few kernels:
+
+    cosine, sine [.., e / 2]   from three sums over the rows of a pair, or from three elements of a symmetric matrix
+    matrix, vectors [.., e]    each element from two, or from four where the rows are rotated as well
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ Angles = tuple[ir.Value, ir.Value]
 
 
 def _rotation(first: Term, second: Term, mixed: Term) -> tuple[Term, Term]:
-    """As spectral_decompositions.rotation."""
+    """The formula of decompositions/spectral.py:rotation, as terms."""
     is_flat = mixed.eq(0)
     ratio = (second - first) / t.where(is_flat, 1.0, 2 * mixed)
     one = ratio.nest.constant(1.0, ratio.dtype)
@@ -33,7 +36,8 @@ def _rotation(first: Term, second: Term, mixed: Term) -> tuple[Term, Term]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where what moves to a place comes from: its column, the other of its pair, and how it is turned."""
+    """Where the new value of a place comes from: its own column, its partner, the pair's number, and whether it is
+    first."""
 
     own: ir.IndexExpr
     other: ir.IndexExpr
@@ -42,7 +46,7 @@ class Place:
 
 
 class Tournament:
-    """Rounds among the columns of [.., rows, n] matrices."""
+    """Rounds among the columns of matrices [.., rows, n]."""
 
     def __init__(self, c: Context, batch: list[ir.IndexExpr], n: int, dtype: ir.DType) -> None:
         self.c, self.batch, self.n, self.dtype = c, batch, n, dtype
@@ -54,7 +58,7 @@ class Tournament:
         return Nest(self.c.builder, whole, [] if over is None else [ir.IndexExpr(over)])
 
     def padded(self, x: ir.Value, rows: int) -> ir.Value:
-        """[.., rows, e], with zeros beyond x."""
+        """Returns x as [.., rows, e], with zeros beyond x."""
         nest = self.nest(rows, self.even)
         *_, row, k = nest.i
         have = [static_int(s.constant(), "a matrix's size") for s in x.sizes[-2:]]
@@ -68,7 +72,7 @@ class Tournament:
         return nest.store((t.where(same, nest.constant(1.0, self.dtype), 0.0), self.dtype))[0]
 
     def angles_of_columns(self, x: ir.Value, rows: int) -> Angles:
-        """Those that make the columns of each pair orthogonal."""
+        """Returns the angles that make the columns of each pair orthogonal."""
 
         def product(mirror_a: bool, mirror_b: bool) -> ir.Value:
             nest = self.nest(self.half, over=rows)
@@ -80,7 +84,7 @@ class Tournament:
         return self._stored(nest, *(nest.load(s, nest.i) for s in sums))
 
     def angles_of_symmetric(self, x: ir.Value) -> Angles:
-        """Those that make the element of each pair 0."""
+        """Returns the angles that make the off-diagonal element of each pair 0."""
         nest = self.nest(self.half)
         k, other = nest.i[-1], self._mirrored(nest.i[-1], True)
         return self._stored(nest, *(nest.load(x, [*nest.i[:-1], *at]) for at in ((k, k), (other, other), (k, other))))
@@ -94,7 +98,7 @@ class Tournament:
         return made[0], made[1]
 
     def _source(self, nest: Nest, k: ir.IndexExpr) -> Place:
-        """Of place k after the round."""
+        """Returns where the column that is at place k after the round comes from."""
         last = nest.index(k).eq(self.even - 1)
         before = nest.index(ir.mod(k + (self.even - 2), ir.IndexExpr(self.even - 1)))
         own = t.where(last, self.even - 1, before)
@@ -103,7 +107,7 @@ class Tournament:
         return Place(own.as_index(), other.as_index(), pair.as_index(), own < self.half)
 
     def turned(self, x: ir.Value, rows: int, angles: Angles, both_sides: bool) -> ir.Value:
-        """x after the round; `both_sides`: its rows are turned like its columns."""
+        """Returns x after the round; `both_sides`: its rows are rotated like its columns."""
         nest = self.nest(rows, self.even)
         *batch, row, k = nest.i
         column = self._source(nest, k)

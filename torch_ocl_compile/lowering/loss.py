@@ -1,5 +1,5 @@
-# torch_ocl_compile/lowering/loss.py: negative log likelihood, forward and backward.
-"""The class is loaded and used as a coordinate: one gather, no one-hot. Other losses decompose."""
+# torch_ocl_compile/lowering/loss.py: negative log likelihood loss, forward and backward.
+"""The target class is loaded and used as a coordinate, so the loss is one gather. Other losses are decomposed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from torch_ocl_compile.lowering.registry import lower
 from torch_ocl_compile.lowering.term import Nest, Term
 
 aten = torch.ops.aten
-NONE, MEAN, SUM = 0, 1, 2  # at::Reduction
+NONE, MEAN, SUM = 0, 1, 2  # The values of at::Reduction.
 
 
 def _sample(nest: Nest, x: ir.Value, target: ir.Value, weight: ir.Value | None, ignore: int, at: list[Any]) -> Any:
-    """(-x[class], weight of the class) for one target; 0 and 0 where the class is `ignore`. Coordinates `at` are the
-    target's: [], [n] or [n, h, w]; the class is dimension 1 of x (0 without a batch)."""
+    """Returns (-x[class] * weight[class], weight[class], whether the target counts) of one target.
+
+    The first two are 0 if the class is `ignore`. `at` are the coordinates of the target: [], [n] or [n, h, w]. The
+    class is dimension 1 of x, or dimension 0 without a batch.
+    """
     chosen = nest.load(target, at).cast(ir.DType.kI64)
     valid = chosen.ne(ignore)
     index = t.where(valid, chosen, 0).as_index()
@@ -49,7 +52,7 @@ def _forward(c: Context, x: ir.Value, target: ir.Value, weight: Any, reduction: 
 def _backward(
     c: Context, grad: ir.Value, x: ir.Value, target: ir.Value, weight: Any, reduction: int, ignore: int, total: ir.Value
 ) -> ir.Value:
-    """-grad * weight at the class, 0 elsewhere; divided by the total weight for the mean."""
+    """Returns -grad * weight at the target's class and 0 elsewhere, divided by the total weight for the mean."""
     nest = Nest(c.builder, x.sizes)
     axis = 1 if len(x.sizes) > 1 else 0
     at = [i for d, i in enumerate(nest.i) if d != axis]

@@ -1,4 +1,4 @@
-# torch_ocl_compile/lowering/lowered.py: a lowered graph, where its inputs come from and where the results of a call come from.
+# torch_ocl_compile/lowering/lowered.py: a lowered graph, with the origins of its inputs and of the results of a call.
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -14,28 +14,28 @@ from torch_ocl_compile.lowering.symbolic import SizeFunction, SymbolSource
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of the call."""
+    """The argument of the call at `position`."""
 
     position: int
 
 
 @dataclass(frozen=True)
 class HostValue:
-    """A result of `Lowered.before`, on the CPU. As an input of the plan it is moved to the device."""
+    """The result of `Lowered.before` at `position`, on the CPU. As an input of the plan it is moved to the device."""
 
     position: int
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """A tensor that the module holds."""
+    """A tensor that is an attribute of the module."""
 
     tensor: torch.Tensor
 
 
 @dataclass(frozen=True)
 class PackedHostValues:
-    """Several 0-dim results of `Lowered.before`, as one tensor."""
+    """Several 0-dimensional results of `Lowered.before`, packed into one tensor."""
 
     positions: tuple[int, ...]
     dtype: torch.dtype
@@ -43,7 +43,7 @@ class PackedHostValues:
 
 @dataclass(frozen=True)
 class PackedNumbers:
-    """Several float arguments of the call, as one tensor."""
+    """Several float arguments of the call, packed into one tensor."""
 
     positions: tuple[int, ...]
     dtype: torch.dtype
@@ -51,7 +51,7 @@ class PackedNumbers:
 
 @dataclass(frozen=True)
 class Expression:
-    """A float computed of sizes, as a 0-dim tensor."""
+    """A float computed from sizes, as a 0-dimensional tensor."""
 
     function: SizeFunction
     dtype: torch.dtype
@@ -59,41 +59,41 @@ class Expression:
 
 @dataclass(frozen=True)
 class PlanOutput:
-    """An output of the plan."""
+    """The output of the plan at `position`."""
 
     position: int
 
 
 @dataclass(frozen=True)
 class LateValue:
-    """A result of `Lowered.after`, on the CPU."""
+    """The result of `Lowered.after` at `position`, on the CPU."""
 
     position: int
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number."""
+    """A constant number."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class Computed:
-    """An integer computed of sizes."""
+    """An integer computed from sizes."""
 
     function: SizeFunction
 
 
 @dataclass(frozen=True)
 class Nothing:
-    """None."""
+    """The result None."""
 
 
-Source = (
-    Argument | Attribute | HostValue | PackedHostValues | PackedNumbers | Expression
-)  # of a tensor input of the ir.Graph
-Result = PlanOutput | Argument | HostValue | LateValue | Number | Computed | Nothing  # of the call
+# Where a tensor input of the ir.Graph comes from.
+Source = Argument | Attribute | HostValue | PackedHostValues | PackedNumbers | Expression
+# Where a result of the call comes from.
+Result = PlanOutput | Argument | HostValue | LateValue | Number | Computed | Nothing
 
 
 @dataclass(kw_only=True)
@@ -105,10 +105,16 @@ class Lowered:
     device: torch.device
     inputs: list[Source]
     results: list[Result]
-    traced: list[Any]  # the fake value of each result
-    before: tuple[Callable[..., Any], list[int]] | None = None  # and the arguments it takes, by position
+    # The traced fake value of each result.
+    traced: list[Any]
+    # A function that runs on the CPU before the plan, and the positions of the arguments that it takes.
+    before: tuple[Callable[..., Any], list[int]] | None = None
     after: tuple[Callable[..., Any], list[Result]] | None = None
     sources: list[SymbolSource] = field(default_factory=list)
-    host_values: list[torch.fx.Node] = field(default_factory=list)  # the results of `before`
-    checked: list[Checked] = field(default_factory=list)  # what the last output of the ir.Graph tells, if not empty
-    fallbacks: list[tuple[str, str]] = field(default_factory=list)  # the op and the reason of each of `calls`
+    # The nodes whose values `before` returns.
+    host_values: list[torch.fx.Node] = field(default_factory=list)
+    # One entry per element of the last output of the ir.Graph, which holds the result of each bounds check (if not
+    # empty).
+    checked: list[Checked] = field(default_factory=list)
+    # The op and the reason of each of `calls`.
+    fallbacks: list[tuple[str, str]] = field(default_factory=list)

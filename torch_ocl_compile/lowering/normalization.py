@@ -1,5 +1,6 @@
-# torch_ocl_compile/lowering/normalization.py: batch norm and softmax, forward and backward, kept whole until here.
-"""Each is a few reductions and maps in fp32 whatever the storage type; the scheduler keeps rows in one kernel."""
+# torch_ocl_compile/lowering/normalization.py: batch norm and softmax, forward and backward; AOTAutograd keeps both whole.
+"""Each is a few reductions and pointwise nodes in float32 or wider. The scheduler fuses those of one row into one
+kernel."""
 
 from __future__ import annotations
 
@@ -19,19 +20,19 @@ aten = torch.ops.aten
 
 
 def _channels(c: Context, x: ir.Value | None, rank: int) -> ir.Value | None:
-    """[c] -> [c, 1, 1], to broadcast over [n, c, h, w]."""
+    """Returns x [c] as [c, 1, 1], which broadcasts over [n, c, h, w]."""
     if x is None:
         return None
     return c.builder.reshape(x, [x.sizes[0], *[ir.IndexExpr(1)] * (rank - 2)])
 
 
 def _others(rank: int) -> list[int]:
-    """All dimensions but the channel's."""
+    """Returns all dimensions but that of the channels."""
     return [0, *range(2, rank)]
 
 
 def _elements(x: ir.Value) -> ir.IndexExpr:
-    """Elements per channel."""
+    """Returns the number of elements per channel."""
     return functools.reduce(lambda a, b: a * b, (x.sizes[d] for d in _others(len(x.sizes))), ir.IndexExpr(1))
 
 
@@ -46,7 +47,7 @@ def _given(*values: ir.Value | None) -> list[ir.Value]:
 def _affine(
     c: Context, x: ir.Value, mean: ir.Value, invstd: ir.Value, weight: Any, bias: Any, dtype: ir.DType
 ) -> ir.Value:
-    """(x - mean) * (invstd * weight) + bias."""
+    """Returns (x - mean) * (invstd * weight) + bias."""
     rank = len(x.sizes)
 
     def normalise(v: Term, m: Term, s: Term, *affine: Term) -> Term:
@@ -61,7 +62,7 @@ def _affine(
 
 
 def _running(c: Context, old: ir.Value, new: ir.Value, momentum: float, scale: Any = None) -> ir.Value:
-    """(1 - momentum) * old + momentum * new * scale."""
+    """Returns (1 - momentum) * old + momentum * scale(new)."""
 
     def update(a: Term, b: Term) -> Term:
         return a * (1.0 - momentum) + (b if scale is None else scale(b)) * momentum
@@ -73,8 +74,10 @@ def _running(c: Context, old: ir.Value, new: ir.Value, momentum: float, scale: A
 def train_batch_norm(
     c: Context, x: ir.Value, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float, dtype: ir.DType
 ) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value | None, ir.Value | None]:
-    """(y, saved mean, saved 1 / std, new running mean, new running variance). Statistics are fp32 or wider; the running
-    variance is the unbiased one."""
+    """Returns (y, saved mean, saved 1 / std, new running mean, new running variance).
+
+    Statistics are float32 or wider. The running variance is the unbiased one.
+    """
     wide = ir.compute_type(dtype)
     save_mean, squares = welford(c, x, _others(len(x.sizes)), False, wide)
     n = _elements(x)
@@ -128,7 +131,7 @@ def batch_norm_no_training(
 def batch_norm_no_stats(
     c: Context, x: ir.Value, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> Any:
-    """Instance norm: always the batch's own statistics."""
+    """Instance norm: it always uses the statistics of the batch."""
     y, m, s, _, _ = train_batch_norm(c, x, weight, bias, None, None, momentum, eps, ir_dtype(c.val[0].dtype))
     return y, _stored(c, m, c.val[1]), _stored(c, s, c.val[2])
 
@@ -137,7 +140,7 @@ def batch_norm_no_stats(
 def batch_norm_in_place(
     c: Context, x: ir.Value, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
 ) -> Any:
-    """Writes the running statistics in place."""
+    """Also writes the new running statistics into their tensors."""
     y, m, s, new_mean, new_var = batch_norm_functional(c, x, weight, bias, mean, var, training, momentum, eps)
     for old, new in ((mean, new_mean), (var, new_var)) if training else ():
         if old is not None:
@@ -159,8 +162,11 @@ def batch_norm_backward(
     eps: float,
     mask: Any,
 ) -> Any:
-    """With xhat = (x - mean) * invstd and sums over (n, h, w):
-    gw = sum(grad * xhat), gb = sum(grad), gx = weight * invstd * (grad - (gb + xhat * gw) / n) in training."""
+    """Returns the gradients of x, weight and bias, None where the mask does not ask for one.
+
+    With xhat = (x - mean) * invstd and sums over all dimensions but the channel: gw = sum(grad * xhat), gb =
+    sum(grad), and in training gx = weight * invstd * (grad - (gb + xhat * gw) / n).
+    """
     rank = len(x.sizes)
     wide = ir.compute_type(x.dtype)
     if not train:
@@ -200,7 +206,10 @@ def batch_norm_backward(
 
 
 def _row_sums(c: Context, x: ir.Value, dim: int, wide: ir.DType) -> list[ir.Value]:
-    """(largest element m, sum of exp(x - m)) along `dim`, in one pass. The sum is NaN for an infinite m, as exp(m - m) is."""
+    """Returns (largest element m, sum of exp(x - m)) along `dim`, computed in one pass.
+
+    The sum is NaN for an infinite m, as exp(m - m) is.
+    """
     if not x.sizes:
         return [c.cast(x, wide), c.pointwise(lambda v: t.exp(v - v), x, dtype=wide)]
     largest, total = c.builder.reduce("softmax", x, [dim % len(x.sizes)], True, wide)
@@ -208,7 +217,7 @@ def _row_sums(c: Context, x: ir.Value, dim: int, wide: ir.DType) -> list[ir.Valu
 
 
 def _row_total(c: Context, x: ir.Value, dim: int, wide: ir.DType) -> ir.Value:
-    """The sum along `dim`. A scalar is a row of one element."""
+    """Returns the sum along `dim`. A 0-dimensional x counts as a row of one element."""
     total: ir.Value = c.builder.reduce("sum", x, [dim % len(x.sizes)], True, wide)[0] if x.sizes else x
     return total
 
@@ -229,7 +238,7 @@ def log_softmax(c: Context, x: ir.Value, dim: int, half_to_float: bool = False) 
 
 @lower(aten._softmax_backward_data.default)
 def softmax_backward(c: Context, grad: ir.Value, y: ir.Value, dim: int, input_dtype: torch.dtype) -> ir.Value:
-    """y * (grad - sum(grad * y))."""
+    """Returns y * (grad - sum(grad * y))."""
     wide = ir.compute_type(y.dtype)
     products = c.pointwise(lambda g, v: g * v, grad, y, dtype=wide)
     total = _row_total(c, products, dim, wide)
@@ -239,7 +248,7 @@ def softmax_backward(c: Context, grad: ir.Value, y: ir.Value, dim: int, input_dt
 
 @lower(aten._log_softmax_backward_data.default)
 def log_softmax_backward(c: Context, grad: ir.Value, y: ir.Value, dim: int, input_dtype: torch.dtype) -> ir.Value:
-    """grad - exp(y) * sum(grad)."""
+    """Returns grad - exp(y) * sum(grad)."""
     total = _row_total(c, grad, dim, ir.compute_type(y.dtype))
     result: ir.Value = c.pointwise(lambda g, v, s: g - t.exp(v) * s, grad, y, total)
     return result
@@ -247,7 +256,7 @@ def log_softmax_backward(c: Context, grad: ir.Value, y: ir.Value, dim: int, inpu
 
 @lower("aten._safe_softmax.default")
 def safe_softmax(c: Context, x: ir.Value, dim: int, dtype: Any = None) -> ir.Value:
-    """Softmax whose rows that are all -inf give 0."""
+    """Returns the softmax, and 0 for rows in which every element is -inf."""
     largest, total = _row_sums(c, x, dim, ir.compute_type(c.dtype))
     result: ir.Value = c.pointwise(
         lambda v, m, s: t.where(m.eq(-float("inf")), 0.0, t.exp(v - m) / s), x, largest, total

@@ -1,6 +1,6 @@
-# torch_ocl_compile/lowering/padding.py: reflection and replication padding of one to three dimensions, and gradients.
-"""Forward loads at a mirrored or clamped coordinate. Backward is a gather over the outputs that an element went to, so
-that nothing is accumulated in memory. Constant padding is in view.py; circular padding is made of slices."""
+# torch_ocl_compile/lowering/padding.py: reflection and replication padding in one to three dimensions, and gradients.
+"""The forward pass loads at a mirrored or clamped coordinate. The gradient gathers from all outputs that copied an
+element, so nothing is accumulated in memory. Constant padding is in view.py; circular padding consists of slices."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from torch_ocl_compile.lowering.term import Nest, Term
 
 
 def _pairs(c: Context, pad: Sequence[Any]) -> list[tuple[ir.IndexExpr, ir.IndexExpr]]:
-    """(before, after) per padded dimension, the first dimension first."""
+    """Returns (before, after) of each padded dimension, the first dimension first."""
     sizes = c.shape(pad)
     return [(sizes[2 * d], sizes[2 * d + 1]) for d in reversed(range(len(pad) // 2))]
 
 
 def _reflected(at: ir.IndexExpr, size: ir.IndexExpr) -> ir.IndexExpr:
-    """Mirrored at element 0 and at the last one, neither of which is repeated."""
+    """Returns the coordinate mirrored at the first and at the last element, neither of which is repeated."""
     above = ir.max(at, at * -1)
     beyond = size - 1 - above
     return size - 1 - ir.max(beyond, beyond * -1)
@@ -41,8 +41,11 @@ def _padded(c: Context, x: ir.Value, pad: Sequence[Any], source: Any) -> ir.Valu
 
 
 def _gathered(c: Context, grad: ir.Value, pad: Sequence[Any], count: Any, candidate: Any) -> ir.Value:
-    """Sum over the outputs that each element went to. `count(before, after)`: how many candidates there are in a
-    dimension; `candidate(nest, j, r, before, after, size)`: the r-th for element j, and when it is one."""
+    """Returns the sum over the outputs that each input element was copied to.
+
+    `count(before, after)` is the number of candidate outputs per element along a dimension. `candidate(nest, j, r,
+    before, after, size)` returns the position of candidate r of element j, and whether it is a copy of the element.
+    """
     pads = _pairs(c, pad)
     nest = c.nest(c.val.shape, [count(*p) for p in pads])
     outer = len(grad.sizes) - len(pads)
@@ -63,7 +66,10 @@ def _mirror_images(before: ir.IndexExpr, after: ir.IndexExpr) -> ir.IndexExpr:
 def _mirror_image(
     nest: Nest, j: ir.IndexExpr, r: ir.IndexExpr, before: ir.IndexExpr, after: ir.IndexExpr, size: ir.IndexExpr
 ) -> tuple[ir.IndexExpr, Term]:
-    """r = 0: the element itself, at before + j; 1: mirrored at the front, before - j; 2: at the end."""
+    """Returns (output position, whether it exists) of copy r of element j.
+
+    Copy 0 is the element itself, at before + j; copy 1 is mirrored at the front, at before - j; copy 2 at the end.
+    """
     if before.is_const(0) and after.is_const(0):
         return j, nest.index(j) >= 0
     turned = ir.min(r, ir.IndexExpr(1))
@@ -81,7 +87,10 @@ def _copies(before: ir.IndexExpr, after: ir.IndexExpr) -> ir.IndexExpr:
 def _copy(
     nest: Nest, j: ir.IndexExpr, r: ir.IndexExpr, before: ir.IndexExpr, after: ir.IndexExpr, size: ir.IndexExpr
 ) -> tuple[ir.IndexExpr, Term]:
-    """Outputs at most `before` in front of the element's own place and `after` behind it."""
+    """Returns (output position, whether it is a copy of element j) of candidate r.
+
+    The candidates are the positions from `before` in front of the element's own place to `after` behind it.
+    """
     own = j - ir.max(before, ir.IndexExpr(0)) + r
     return own + before, nest.index(_clamped(own, size)).eq(nest.index(j))
 

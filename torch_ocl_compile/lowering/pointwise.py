@@ -1,5 +1,5 @@
-# torch_ocl_compile/lowering/pointwise.py: maps over elements: arithmetic, comparisons, rounding, casts.
-"""Rows for ops that are one scalar op. Formulas of several ops live in activation.py."""
+# torch_ocl_compile/lowering/pointwise.py: elementwise ops: arithmetic, comparisons, rounding, casts.
+"""Lowerings of ops that are one scalar op of the IR. Formulas of several scalar ops are in activation.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from torch_ocl_compile.lowering.term import Operand, Term
 aten = torch.ops.aten
 prims = torch.ops.prims
 
-# Computed in the result's dtype, to which PyTorch promotes the operands (int -> float for the functions of analysis).
+# These are computed in the result's dtype, to which PyTorch promotes the operands (integers become float for sin, exp
+# and the like).
 ARITHMETIC: dict[str, str] = {
     "aten.__lshift__.Scalar": "shift_left",
     "aten.__lshift__.Tensor": "shift_left",
@@ -101,14 +102,14 @@ ARITHMETIC: dict[str, str] = {
     "aten.fix.default": "trunc",
 }
 
-# Computed in the operands' common dtype; the result is bool.
+# These are computed in the operands' common dtype; the result is bool.
 COMPARISONS: dict[str, str] = {
     f"aten.{name}.{which}": name for name in ("eq", "ne", "lt", "le", "gt", "ge") for which in ("Tensor", "Scalar")
 }
 TESTS: dict[str, str] = {f"aten.{name}.default": name for name in ("isnan", "isinf", "signbit")}
 LOGICAL: dict[str, str] = {f"aten.logical_{name}.default": f"logical_{name}" for name in ("and", "or", "xor", "not")}
 
-# What arithmetic on bool means in PyTorch.
+# The logical op that each arithmetic op on bool means in PyTorch.
 ON_BOOL: dict[str, str] = {
     "add": "logical_or",
     "mul": "logical_and",
@@ -125,7 +126,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def apply(c: Context, name: str, *args: Any, dtype: ir.DType | None = None) -> ir.Value:
-    """The scalar op `name` in the result's dtype, with PyTorch's meaning for bool and integers."""
+    """Applies the scalar op `name` in the result's dtype, with PyTorch's meaning for bool and integers."""
     dtype = dtype or c.dtype
     if dtype == ir.DType.kBool:
         name = ON_BOOL.get(name, name)
@@ -189,7 +190,7 @@ for rows, make in (
 
 
 def formula(*targets: Any, raw: Sequence[int] = ()) -> Callable[[F], F]:
-    """Makes a function of terms the lowering: operands cast to the result's dtype except positions `raw`."""
+    """Registers a function of terms as a lowering. Operands are cast to the result's dtype, except at positions `raw`."""
 
     def register(function: F) -> F:
         lower(*targets)(lambda c, *args, **kwargs: c.pointwise(function, *args, raw=raw, **kwargs))
@@ -200,10 +201,11 @@ def formula(*targets: Any, raw: Sequence[int] = ()) -> Callable[[F], F]:
 
 @lower(aten.add.Tensor, aten.add.Scalar)
 def add(c: Context, x: Any, y: Any, alpha: Any = 1) -> ir.Value:
-    """x + alpha * y."""
+    """Returns x + alpha * y."""
     if isinstance(alpha, (int, float)) and alpha == 1:
         return apply(c, "add", x, y)
-    if c.dtype == ir.DType.kBool:  # or, of what alpha leaves
+    # Bool addition is a logical or; a false alpha removes y.
+    if c.dtype == ir.DType.kBool:
         return apply(c, "add", x, apply(c, "mul", y, bool(alpha)))
     result: ir.Value = c.pointwise(lambda a, b, s: a + b * s, x, y, alpha)
     return result
@@ -211,14 +213,14 @@ def add(c: Context, x: Any, y: Any, alpha: Any = 1) -> ir.Value:
 
 @lower(aten.sub.Tensor, aten.sub.Scalar)
 def sub(c: Context, x: Any, y: Any, alpha: Any = 1) -> ir.Value:
-    """x - alpha * y."""
+    """Returns x - alpha * y."""
     result: ir.Value = c.pointwise(lambda a, b, s: a - b if _is_one(s) else a - b * s, x, y, alpha)
     return result
 
 
 @lower(aten.rsub.Tensor, aten.rsub.Scalar)
 def rsub(c: Context, x: Any, y: Any, alpha: Any = 1) -> ir.Value:
-    """y - alpha * x."""
+    """Returns y - alpha * x."""
     result: ir.Value = c.pointwise(lambda a, b, s: b - a if _is_one(s) else b - a * s, x, y, alpha)
     return result
 
@@ -240,7 +242,7 @@ def floor_divide(c: Context, x: Any, y: Any) -> ir.Value:
 
 @lower(aten.pow.Tensor_Scalar)
 def pow_scalar(c: Context, x: ir.Value, exponent: Any) -> ir.Value:
-    """Small powers as products: exact where `pow` rounds, and cheap."""
+    """Computes small powers as products, which are cheap, and exact where `pow` rounds."""
     forms: dict[float, Callable[[Term], Term]] = {
         0.5: t.sqrt,
         1: lambda v: v,
@@ -249,7 +251,8 @@ def pow_scalar(c: Context, x: ir.Value, exponent: Any) -> ir.Value:
         -1: lambda v: t.call("reciprocal", v),
         -0.5: t.rsqrt,
     }
-    if c.dtype == ir.DType.kBool:  # of bool by bool
+    # A bool to the power of a bool.
+    if c.dtype == ir.DType.kBool:
         return apply(c, "logical_or", x, not exponent)
     if isinstance(exponent, (int, float)) and exponent in forms:
         result: ir.Value = c.pointwise(forms[exponent], x)
@@ -268,7 +271,7 @@ def where(c: Context, condition: ir.Value, x: Any, y: Any) -> ir.Value:
 
 @lower(aten.clamp.default, aten.clamp.Tensor)
 def clamp(c: Context, x: ir.Value, low: Any = None, high: Any = None) -> ir.Value:
-    """min(max(x, low), high); NaN stays NaN."""
+    """Returns min(max(x, low), high). NaN stays NaN."""
 
     def bounded(v: Term, *bounds: Operand) -> Term:
         left = list(bounds)
@@ -308,13 +311,14 @@ def convert_element_type(c: Context, x: ir.Value, dtype: torch.dtype) -> ir.Valu
 
 @lower(aten._to_copy.default)
 def to_copy(c: Context, x: ir.Value, **_: Any) -> ir.Value:
-    """dtype, layout and memory format: the dtype is the only one that changes values."""
+    """Casts to the result's dtype. Layout and memory format do not change values."""
     return c.cast(x, c.dtype)
 
 
 @lower(prims.device_put.default)
 def device_put(c: Context, x: ir.Value, device: torch.device, non_blocking: bool = False) -> ir.Value:
-    """Inside the device's part of a graph this moves nothing: the host's part has the other kind."""
+    """Returns x: within the device's part of a graph nothing moves. Transfers from and to the host belong to other
+    parts."""
     return x
 
 

@@ -1,8 +1,9 @@
 # torch_ocl_compile/lowering/pooling.py: max and average pooling of one to three dimensions, forward and backward.
-"""A pool is a reduction over its window with masked loads. Its gradient is a gather over the windows that cover a
-pixel: no atomics, so the same bits on every run.
+"""A pool is a reduction over its window with masked loads. Its gradient is a gather over the windows that cover an
+input element, without atomics, so that results are bitwise the same in every run.
 
-    input pixel h   covered by outputs o with  o*stride - padding <= h <= o*stride - padding + (kernel - 1)*dilation
+    input h is covered by the outputs o with
+    o * stride - padding <= h <= o * stride - padding + (kernel - 1) * dilation
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class Window:
-    """Window of one spatial dimension, in elements."""
+    """The window of one spatial dimension; all members are numbers of elements."""
 
     kernel: int
     stride: int
@@ -35,14 +36,14 @@ class Window:
 
     @property
     def covering(self) -> int:
-        """How many windows can cover one pixel."""
+        """The largest number of windows that cover one input element."""
         return -(-((self.kernel - 1) * self.dilation + 1) // self.stride)
 
 
 def windows(
     kernel: Sequence[int], stride: Sequence[int], padding: Any = 0, dilation: Any = 1, spatial: int = 2
 ) -> list[Window]:
-    """One per spatial dimension; one number may stand for all."""
+    """Returns one window per spatial dimension. A single number stands for all dimensions."""
 
     def each(v: Any) -> list[int]:
         listed = [v] if isinstance(v, int) else list(v)
@@ -52,13 +53,13 @@ def windows(
 
 
 def all_inside(nest: Nest, x: ir.Value, at: Sequence[ir.IndexExpr]) -> Term:
-    """The spatial coordinates are inside x."""
+    """Returns whether all spatial coordinates are inside x."""
     parts = [nest.inside(a, size) for a, size in zip(at, x.sizes[-len(at) :], strict=True)]
     return functools.reduce(lambda a, b: a & b, parts)
 
 
 def _window_coords(nest: Nest, ws: Sequence[Window]) -> list[ir.IndexExpr]:
-    """Input pixel of the nest's output point (the last i) and window position (r)."""
+    """Returns the input coordinates of window position r of the output element at the nest's last coordinates i."""
     spatial = nest.i[-len(ws) :]
     return [i * w.stride - w.padding + r * w.dilation for i, r, w in zip(spatial, nest.r, ws, strict=True)]
 
@@ -76,8 +77,11 @@ def _lowest(dtype: ir.DType) -> float | int:
 
 
 def max_pool(c: Context, x: ir.Value, ws: Sequence[Window], fake: torch.Tensor) -> tuple[ir.Value, ir.Value]:
-    """(largest element of each window, its position in the window, row-major, as int64). A NaN is larger than all.
-    Two reductions over the same loads: they fuse, and inference drops the second."""
+    """Returns (the largest element of each window, its row-major position in the window as int64). NaN counts as
+    largest.
+
+    Both are reductions over the same loads. They are fused, and inference drops the second.
+    """
 
     def window() -> tuple[Nest, Term, Term | None]:
         nest = _windowed(c, fake.shape, ws)
@@ -91,13 +95,17 @@ def max_pool(c: Context, x: ir.Value, ws: Sequence[Window], fake: torch.Tensor) 
 
 
 def position_of_largest(c: Context, nest: Nest, value: Term, mask: Term | None) -> ir.Value:
-    """Where in its window (over r*, row-major, int64) the largest element is, as PyTorch tells it: the first of equals, the last
-    NaN, and no element that `mask` leaves out, be the others as small as its stand-in."""
+    """Returns the row-major position of the largest element within its window, int64, as PyTorch defines it.
+
+    Of equal elements the first counts, of several NaN the last. An element that `mask` leaves out never counts, even
+    if all others are as small as the value that stands in for it.
+    """
     position = nest.index(row_major(nest.r, nest.reduce_sizes))
     if mask is not None:
         position = t.where(mask, position, position + nest.index(ir.product(nest.reduce_sizes)))
     if ir.is_floating(value.dtype):
-        position = t.where(value.ne(value), -position - 1, position)  # the smaller of two positions wins
+        # The smaller of two positions wins, so those of NaN are negated.
+        position = t.where(value.ne(value), -position - 1, position)
     found = nest.reduce("argmax", [value, position], [ir.DType.kI64])[0]
     after = Nest(c.builder, nest.sizes)
     place = after.load(found, after.i)
@@ -105,7 +113,8 @@ def position_of_largest(c: Context, nest: Nest, value: Term, mask: Term | None) 
 
 
 def _overhangs(x: ir.Value, ws: Sequence[Window], fake: torch.Tensor) -> bool:
-    """With ceil_mode the last window may stick out; unknown sizes count as yes."""
+    """Returns whether the last window may reach past the input and its padding (ceil_mode). Symbolic sizes count as
+    yes."""
     for size, out, w in zip(x.sizes[-len(ws) :], fake.shape[-len(ws) :], ws, strict=True):
         if not size.is_const() or not isinstance(out, int):
             return True
@@ -115,7 +124,7 @@ def _overhangs(x: ir.Value, ws: Sequence[Window], fake: torch.Tensor) -> bool:
 
 
 def _plane_index(offset: Term, nest: Nest, ws: Sequence[Window], sizes: Sequence[ir.IndexExpr]) -> Term:
-    """Window position -> index in the input's plane (its last dimensions `sizes`), row-major."""
+    """Converts a position within the window to a row-major index in the spatial dimensions `sizes` of the input."""
     left = offset.cast(ir.DType.kI64)
     plane: Term | None = None
     stride = ir.IndexExpr(1)
@@ -142,7 +151,8 @@ def max_pool_with_indices(
 
 
 def _spatial(c: Context) -> int:
-    """3 for the pools over volumes, by name: their inputs may lack the batch."""
+    """Returns 3 for ops on volumes, else 2. It looks at the op's name, because an
+    input may lack the batch dimension."""
     assert c.node is not None
     return 3 if "3d" in str(c.node.target) else 2
 
@@ -151,7 +161,7 @@ def _spatial(c: Context) -> int:
 def low_memory_max_pool(
     c: Context, x: ir.Value, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
 ) -> Any:
-    """Position inside the window as int8: an eighth of an index to keep for backward."""
+    """Max pooling that keeps the position in the window as int8, an eighth of the size of an index."""
     ws = windows(kernel, stride, padding, dilation, len(kernel))
     largest, position = max_pool(c, x, ws, c.val[0])
     return largest, c.cast(position, ir.DType.kI8)
@@ -168,7 +178,10 @@ def low_memory_indices(
 
 
 def _covering(nest: Nest, ws: Sequence[Window]) -> tuple[list[ir.IndexExpr], list[ir.IndexExpr]]:
-    """For input pixel (the last i) and candidate r: the output o and pixel's distance from o's window start."""
+    """Returns the outputs that may cover the input element at the nest's last coordinates i, one per reduction index r.
+
+    Also returns the distance of the input element from the start of each output's window.
+    """
     outs, distances = [], []
     for i, r, w in zip(nest.i[-len(ws) :], nest.r, ws, strict=True):
         out = ir.floordiv(i + w.padding, ir.IndexExpr(w.stride)) - r
@@ -178,7 +191,7 @@ def _covering(nest: Nest, ws: Sequence[Window]) -> tuple[list[ir.IndexExpr], lis
 
 
 def _reached(nest: Nest, distances: Sequence[ir.IndexExpr], ws: Sequence[Window]) -> Term | None:
-    """The pixel lies on a position of the window; None where that is so for every candidate."""
+    """Returns whether the input element lies on a position of the window; None if it does for every candidate."""
     mask: Term | None = None
     for d, w in zip(distances, ws, strict=True):
         parts = []
@@ -204,8 +217,10 @@ def _gather_windows(
 def max_pool_backward(
     c: Context, grad: ir.Value, positions: ir.Value, is_offset: bool, ws: Sequence[Window], fake: torch.Tensor
 ) -> ir.Value:
-    """Each pixel adds the gradients of the windows whose maximum it was. `positions`: indices in the plane, or offsets
-    inside the window."""
+    """Returns the gradient of the input: each element sums the gradients of the windows whose maximum it is.
+
+    `positions` are indices in the input's spatial dimensions, or, if `is_offset`, positions within the window.
+    """
     nest, outs, distances, mask = _gather_windows(c, grad, ws, fake.shape)
     at = [*nest.i[: -len(ws)], *outs]
     if is_offset:
@@ -219,7 +234,7 @@ def max_pool_backward(
 
 
 def row_major(at: Sequence[ir.IndexExpr], sizes: Sequence[ir.IndexExpr]) -> ir.IndexExpr:
-    """Position of a point of a space."""
+    """Returns the row-major position of the coordinates `at` in an array of the given sizes."""
     return functools.reduce(lambda done, d: done * sizes[d] + at[d], range(len(at)), ir.IndexExpr(0))
 
 
@@ -256,11 +271,12 @@ def _divisor(
     include_pad: bool,
     override: int | None,
 ) -> Term | float:
-    """How many elements output `outs` averages over; a number where it is the same everywhere."""
+    """Returns the number of elements that output `outs` averages over; a Python number if it is the same everywhere."""
     if override:
         return float(override)
     if all(w.padding == 0 for w in ws) and not include_pad:
-        include_pad = True  # the two rules differ only in the padding; overhang is clipped by both
+        # The two rules differ only in the padding. Both leave out elements past the padded input.
+        include_pad = True
     sides: list[ir.IndexExpr] = []
     for o, size, w in zip(outs, x_sizes[-len(ws) :], ws, strict=True):
         start = o * w.stride - w.padding

@@ -1,11 +1,12 @@
-# torch_ocl_compile/lowering/random.py: random numbers as functions of (state, stream, element).
-"""PyTorch's random ops draw from hidden state: a recomputed dropout would see another mask. `functionalise` puts two
-ops in their place, before the graph is cut into forward and backward:
+# torch_ocl_compile/lowering/random.py: random numbers as pure functions of a random state and a position.
+"""PyTorch's random ops draw from hidden state, so a recomputed dropout would get another mask. `functionalise` replaces
+them by the following ops, before the graph is split into forward and backward:
 
-    ocl::rng_reserve(device) -> state       int64 [seed, offset]; advances the device's generator; the only effect
-    ocl::uniform(state, size, stream, ...)  Philox of (seed, offset + stream, element): pure, so recomputing is free
+    ocl::rng_reserve(device, count) -> state  int64 [seed, offset]; it advances the device's generator, its only effect
+    ocl::uniform(state, size, stream, ...)    Philox of (seed, offset + stream, element): pure, so it can be recomputed
 
-Only `state`, 16 bytes, is saved for backward. Other distributions are made of these three: decompositions/random.py.
+ocl::normal and ocl::randint are like ocl::uniform. Only the state, 16 bytes, is saved for backward. Other
+distributions are formulas of these three (decompositions/random.py).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ ATTENTION = {
     torch.ops.aten._scaled_dot_product_fused_attention_overrideable.default,
 }
 ATTENTION_BACKWARD = torch.ops.aten._scaled_dot_product_fused_attention_overrideable_backward.default
-# overload -> our op, position of the size, arguments after the dtype
+# Overload -> (replacement op, position of the size argument, function that returns the arguments after the dtype).
 DRAWS: dict[Any, tuple[Any, int, Callable[[torch.fx.Node], tuple[Any, ...]]]] = {
     aten.rand.default: (torch.ops.ocl.uniform.default, 0, lambda n: ()),
     aten.randn.default: (torch.ops.ocl.normal.default, 0, lambda n: ()),
@@ -45,7 +46,10 @@ COMPARE = {aten.gt.Scalar, aten.ge.Scalar, aten.lt.Scalar, aten.le.Scalar}
 
 @graph_pass
 def functionalise(graph_module: torch.fx.GraphModule, changes: Changes, device_type: str = "ocl") -> int:
-    """Replaces random ops on `device_type` by pure ones; returns how many. One state per device, at the top."""
+    """Replaces the random ops on `device_type` by pure ones, and returns how many.
+
+    Each device gets one state, which is reserved at the top of the graph.
+    """
     graph = graph_module.graph
     draws = [n for n in graph.nodes if n.op == "call_function" and _draws(n) and _device(n).type == device_type]
     if not draws:
@@ -105,7 +109,7 @@ def _draws(node: torch.fx.Node) -> bool:
 
 
 def arguments(node: torch.fx.Node) -> dict[str, Any]:
-    """The arguments of a call by name, defaults included."""
+    """Returns the arguments of a call by name, defaults included."""
     given: dict[str, Any] = {}
     for position, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
         if position < len(node.args):
@@ -116,7 +120,7 @@ def arguments(node: torch.fx.Node) -> dict[str, Any]:
 
 
 def _replaceable(node: torch.fx.Node) -> bool:
-    """Whether nobody but the gradient reads what only PyTorch's op returns."""
+    """Returns whether the results that only PyTorch's op has are read by nothing but its gradient."""
     if node.target is torch.ops.ocl.attention.default:
         return True
     parts = [u for u in node.users if u.target is operator.getitem]
@@ -126,14 +130,14 @@ def _replaceable(node: torch.fx.Node) -> bool:
 
 @graph_pass
 def own_attention(graph_module: torch.fx.GraphModule, changes: Changes) -> None:
-    """PyTorch's fused attention without dropout as our op: it has no seed and offset, which backward would be given."""
+    """Replaces PyTorch's fused attention without dropout by ocl::attention, which returns no seed and offset to save."""
     for node in list(graph_module.graph.nodes):
         if node.target in ATTENTION and node.target is not torch.ops.ocl.attention.default and _replaceable(node):
             seed_attention(node, None, changes)
 
 
 def seed_attention(node: torch.fx.Node, state: torch.fx.Node | None, changes: Changes) -> None:
-    """Dropout of an attention, and of its gradient, from `state`; PyTorch's op becomes ours, which takes one."""
+    """Makes an attention and its gradient take their dropout from `state`, and replaces PyTorch's op by ocl::attention."""
     graph, given = node.graph, arguments(node)
     parts: dict[Any, torch.fx.Node] = {u.args[1]: u for u in node.users if u.target is operator.getitem}
     if node.target is torch.ops.ocl.attention.default:
@@ -151,7 +155,8 @@ def seed_attention(node: torch.fx.Node, state: torch.fx.Node | None, changes: Ch
         sums = value[1].new_empty([2, *given["query"].meta["val"].shape[:-1]])
     made.meta["val"] = (value[0], sums, value[6] if state is None else state.meta["val"])
     changes.replace(node, made)
-    for position in (0, 1):  # what is saved for backward comes after this
+    # The getitem nodes that follow become those of the new op, so that their values are saved for backward.
+    for position in (0, 1):
         if position in parts:
             parts[position].args = (made, position)
             parts[position].meta["val"] = made.meta["val"][position]
@@ -173,7 +178,8 @@ def seed_attention(node: torch.fx.Node, state: torch.fx.Node | None, changes: Ch
 
 
 def _tag(node: torch.fx.Node, policy: CheckpointPolicy) -> None:
-    """Tells the partitioner; a node of a checkpointed region keeps the region's own tag."""
+    """Tells the partitioner whether to save or recompute the node. A node in a checkpointed region keeps that region's
+    tag."""
     if "recompute" not in node.meta:
         node.meta["recompute"] = policy
         node.meta["ac_graph_id"] = 0
@@ -187,7 +193,7 @@ def rng_stream(c: Context, state: ir.Value, stream: int) -> ir.Value:
 
 
 def _draw(c: Context, op: str, state: ir.Value, stream: int) -> tuple[Nest, Term]:
-    """A nest over the result, and `op` of its element there."""
+    """Returns (a nest over the result, `op` applied to the index of its element)."""
     nest = c.nest(c.val.shape)
     element = ir.IndexExpr(0)
     for i, s in zip(nest.i, c.sizes, strict=True):
@@ -198,7 +204,7 @@ def _draw(c: Context, op: str, state: ir.Value, stream: int) -> tuple[Nest, Term
 
 @lower(torch.ops.ocl.uniform.default)
 def uniform(c: Context, state: ir.Value, size: Any, stream: int, dtype: torch.dtype) -> ir.Value:
-    """Of a half as many bits as it holds, so that none rounds up to 1."""
+    """Uniform numbers in [0, 1). For half types they have only so many bits that none rounds up to 1."""
     nest, drawn = _draw(c, "philox_uniform", state, stream)
     steps = UNIFORM_STEPS.get(dtype)
     if steps is not None:
@@ -214,7 +220,8 @@ def normal(c: Context, state: ir.Value, size: Any, stream: int, dtype: torch.dty
 
 @lower(torch.ops.ocl.randint.default)
 def randint(c: Context, state: ir.Value, size: Any, stream: int, dtype: torch.dtype, low: Any, high: Any) -> ir.Value:
-    """low + 63 random bits modulo the width: even to a part in 2^63 / width."""
+    """Returns low + (63 random bits modulo the width); the distribution is uniform up to a relative error of width /
+    2^63."""
     nest, bits = _draw(c, "philox_bits", state, stream)
     first, end = nest.index(c.size(low)), nest.index(c.size(high))
     positive = t.call("bitwise_and", bits, nest.constant(2**63 - 1, ir.DType.kI64))

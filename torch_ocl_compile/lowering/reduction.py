@@ -1,5 +1,6 @@
-# torch_ocl_compile/lowering/reduction.py: sums, means, extremes, variances over some dimensions.
-"""The accumulator's type belongs to the row in reductions.def; here is what PyTorch promises of the result's dtype."""
+# torch_ocl_compile/lowering/reduction.py: sums, means, extremes, variances and norms over some dimensions.
+"""The accumulator's dtype is defined by the reduction in reductions.def; this file provides the result dtype that
+PyTorch promises."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ aten = torch.ops.aten
 
 
 def fold(c: Context, name: str, x: ir.Value, dim: Any, keepdim: bool, dtype: ir.DType) -> ir.Value:
-    """One reduction with one result, stored as `dtype`. The input enters in `dtype`'s compute type."""
+    """Reduces with one result, stored as `dtype`. The input is converted to the compute type of `dtype`."""
     if not x.sizes:
         return c.cast(x, dtype)
     if not (ir.is_floating(x.dtype) and ir.is_floating(dtype)):
@@ -37,12 +38,12 @@ def prod(c: Context, x: ir.Value, dim: Any = None, keepdim: bool = False, *, dty
 
 
 def count(c: Context, x: ir.Value, dim: Any) -> ir.IndexExpr:
-    """How many elements one result is made of."""
+    """Returns the number of elements that are reduced into one result."""
     return functools.reduce(lambda a, b: a * b, (x.sizes[d] for d in dims_of(dim, len(x.sizes))), ir.IndexExpr(1))
 
 
 def divide(c: Context, x: ir.Value, n: ir.IndexExpr, dtype: ir.DType) -> ir.Value:
-    """x / n, n a product of sizes."""
+    """Returns x / n, where n is a product of sizes."""
     result: ir.Value = c.pointwise(lambda s: s / s.nest.index(n).cast(s.dtype), x, dtype=dtype)
     return result
 
@@ -70,7 +71,7 @@ def _extreme(c: Context, name: str, x: ir.Value, dim: Any, keepdim: bool) -> ir.
 
 
 def _position(c: Context, name: str, x: ir.Value, dim: Any, keepdim: bool) -> ir.Value:
-    """Position of the first extreme element along `dim` (in the flattened x if dim is None)."""
+    """Returns the position of the first extreme element along `dim`, or in the flattened x if dim is None (int64)."""
     if not x.sizes:
         return c.constant(0, ir.DType.kI64)
     if dim is not None:
@@ -91,7 +92,7 @@ def min_dim(c: Context, x: ir.Value, dim: int, keepdim: bool = False) -> Any:
 
 
 def _dim_extreme(c: Context, name: str, x: ir.Value, dim: int, keepdim: bool) -> Any:
-    """(value, position)."""
+    """Returns (value, position) of the extreme element along `dim`."""
     wide = x if x.dtype != ir.DType.kBool else c.cast(x, ir.DType.kI32)
     value = c.cast(fold(c, name, wide, [dim], keepdim, wide.dtype), x.dtype)
     return value, _position(c, "arg" + name, wide, dim, keepdim)
@@ -108,7 +109,7 @@ def argmin(c: Context, x: ir.Value, dim: Any = None, keepdim: bool = False) -> i
 
 
 def _truth(c: Context, name: str, x: ir.Value, dim: Any, keepdim: bool) -> ir.Value:
-    """any, all: bool, except that PyTorch gives uint8 for uint8."""
+    """any and all: the result is bool, but uint8 for a uint8 input, as in PyTorch."""
     if x.dtype != ir.DType.kBool:
         x = c.pointwise(lambda v: v.ne(0), x, dtype=ir.DType.kBool, compute=x.dtype)
     return c.cast(fold(c, name, x, dim, keepdim, ir.DType.kBool), c.dtype)
@@ -125,7 +126,7 @@ def all_(c: Context, x: ir.Value, dim: Any = None, keepdim: bool = False) -> ir.
 
 
 def welford(c: Context, x: ir.Value, dim: Any, keepdim: bool, dtype: ir.DType) -> tuple[ir.Value, ir.Value]:
-    """Mean and sum of squared differences from it, in one pass, both as `dtype`."""
+    """Returns (mean, sum of squared differences from it) as `dtype`, computed in one pass."""
     if not x.sizes:
         x = c.builder.unsqueeze(x, 0)
         return welford(c, x, [0], False, dtype)
@@ -136,7 +137,7 @@ def welford(c: Context, x: ir.Value, dim: Any, keepdim: bool, dtype: ir.DType) -
 
 
 def variance(c: Context, x: ir.Value, dim: Any, correction: Any, keepdim: bool, dtype: ir.DType) -> Any:
-    """(variance, mean): squares / max(n - correction, 0)."""
+    """Returns (variance, mean), where the variance is the sum of squares / max(n - correction, 0)."""
     accumulate = ir.compute_type(dtype)
     mean, squares = welford(c, x, dim, keepdim, accumulate)
     n, less = count(c, x, dim), 1.0 if correction is None else float(correction)
@@ -168,7 +169,8 @@ def var_mean(c: Context, x: ir.Value, dim: Any = None, *, correction: Any = None
 def vector_norm(
     c: Context, x: ir.Value, order: Any, dtype: ir.DType, dim: Any = None, keepdim: bool = False
 ) -> ir.Value:
-    """(sum |x|^order)^(1/order); infinities are the extremes, 0 counts what is not zero."""
+    """Returns (sum |x|^order)^(1 / order). Order inf or -inf: the largest or smallest |x|; order 0: the number of
+    nonzeros."""
     wide = ir.compute_type(dtype)
     order = float(order)
     if order in (float("inf"), float("-inf")):

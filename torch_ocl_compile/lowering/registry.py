@@ -1,5 +1,5 @@
-# torch_ocl_compile/lowering/registry.py: @lower and its lookup. One row per aten overload.
-"""The table from overload to lowering. A lowering takes the `Context` and the node's arguments, tensors as values."""
+# torch_ocl_compile/lowering/registry.py: the table from aten overload to lowering: @lower and find.
+"""A lowering takes the `Context` and the node's arguments, with tensors as ir.Values. There is one per overload."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ LOWERINGS: dict[Any, Lowering] = {}
 
 
 def add_row(target: Any, lowering: Lowering) -> None:
-    """Adds a row. Raises ValueError on a second row for the same overload."""
+    """Adds a lowering. ValueError if the overload has one already."""
     if target in LOWERINGS:
         raise ValueError(f"second lowering for {target}")
     LOWERINGS[target] = lowering
 
 
 def lower(*targets: Any) -> Callable[[F], F]:
-    """Makes the function the lowering of these overloads (objects, or names for ops that not every torch has)."""
+    """Registers the function as the lowering of these overloads.
+
+    Overloads are objects, or names for ops that some versions of torch lack.
+    """
 
     def register(function: F) -> F:
         for target in targets:
@@ -35,5 +38,5 @@ def lower(*targets: Any) -> Callable[[F], F]:
 
 
 def find(target: Any) -> Lowering | None:
-    """The lowering of an overload; None means fallback."""
+    """Returns the lowering of an overload. None means that the op falls back to eager."""
     return LOWERINGS.get(target)

@@ -1,6 +1,7 @@
-# torch_ocl_compile/lowering/results.py: which memory each result of a graph has, and which results share it.
-"""Results that PyTorch would give as views of one tensor are windows on one output buffer, and views of an input are windows on
-the input: what the caller writes to one is seen in the others. Any other result has memory of its own."""
+# torch_ocl_compile/lowering/results.py: decides which memory each result of a graph has, and which results share it.
+"""Results that eager PyTorch would return as views of one tensor are views of one output buffer, and views of an input
+are views of that input. What the caller writes to one is then seen in the others. Any other result has separate
+memory. A window is such a view, given by its sizes, strides and offset."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ from torch_ocl_compile.lowering.context import Context
 
 
 class PlanOutputs:
-    """The outputs of the ir.Graph, in the order in which they are asked for."""
+    """The outputs of the ir.Graph, in the order in which they are requested."""
 
     def __init__(self, context: Context, env: dict[Node, Any], inputs: Iterable[Node], visible: Iterable[Node]) -> None:
-        """`inputs`: placeholders on the device. `visible`: the results that the user sees."""
+        """`inputs` are the placeholders on the device, `visible` the results that the user sees."""
         self.context = context
         self.env = env
         constants = [n for n in env if n.op == "get_attr" and getattr(env[n], "kind", None) == ir.ValueKind.kView]
@@ -32,7 +33,10 @@ class PlanOutputs:
         self.positions: dict[Node, int] = {}
 
     def position(self, node: Node, strides: list[Any]) -> int:
-        """Which output of the plan is the node's value, with these strides; any strides if there are none."""
+        """Returns the position of the plan's output that holds the node's value.
+
+        `strides` are those of the output; an empty list leaves them to the scheduler.
+        """
         if node not in self.positions:
             root = storage(node)
             self.context.builder.origin = origin(node)
@@ -46,8 +50,10 @@ class PlanOutputs:
         return self.positions[node]
 
     def place_in_inputs(self, nodes: Iterable[Any], stores: dict[Node, tuple[Node, Node]]) -> None:
-        """Results that are views of what is stored in an input become windows on that input: the caller makes views of its own
-        arguments with their strides and offsets."""
+        """Makes results that view what is stored into an input windows of that input.
+
+        The caller makes these views of its own arguments, by their strides and offsets.
+        """
         for node in nodes:
             source, target = stores.get(storage(node), (None, None)) if isinstance(node, Node) else (None, None)
             if source is None or target is None or node in self.positions or target not in self.env:
@@ -61,7 +67,8 @@ class PlanOutputs:
             self.positions[node] = len(self.positions)
 
     def _own(self, node: Node) -> ir.Value:
-        """The node's value in a buffer that belongs to the node's storage, and to no other's."""
+        """Returns the node's value in a buffer that belongs to the node's storage and to no other, copying it if
+        needed."""
         value: ir.Value = self.env[node]
         root = storage(node)
         if value.kind != ir.ValueKind.kView or self.owners.setdefault(value.buffer, root) is not root:
@@ -70,18 +77,21 @@ class PlanOutputs:
         return value
 
     def _is_read_only(self, root: Node) -> bool:
-        """Whether it is an input on the device that the graph leaves as it is."""
+        """Returns whether `root` is an input on the device that the graph does not write to."""
         return root.op == "placeholder" and root in self.env and not any(_writes(user, root) for user in root.users)
 
     def _add_input_window(self, node: Node, whole: Node, target: Node) -> None:
-        """`node`, a view of `whole`, as a window on the input `target`, which holds what `whole` does, in the same layout."""
+        """Adds `node`, a view of `whole`, as a window of the input `target`.
+
+        `target` holds the same values as `whole`, in the same layout.
+        """
         c = self.context
         part, there = node.meta["val"], whole.meta["val"]
         offset = c.size(part.storage_offset()) - c.size(there.storage_offset())
         c.builder.output_window(self.env[target], c.shape(part.shape), c.shape(part.stride()), offset)
 
     def _add_window(self, node: Node, root: Node) -> None:
-        """By the strides and offsets of the trace: the root lies in memory as it was traced."""
+        """Adds `node` as a window of `root`, which has its traced layout, so the traced strides and offsets apply."""
         c, builder = self.context, self.context.builder
         whole, part = root.meta["val"], node.meta["val"]
         if root not in self.bases:
@@ -91,7 +101,7 @@ class PlanOutputs:
 
 
 def _seen_twice(nodes: Iterable[Node]) -> set[Node]:
-    """The nodes whose storage two or more of `nodes` view, the node itself included."""
+    """Returns the nodes whose storage is viewed by two or more of `nodes`, where the node itself counts."""
     views: dict[Node, set[Node]] = defaultdict(set)
     for node in nodes:
         root = storage(node)
@@ -101,13 +111,13 @@ def _seen_twice(nodes: Iterable[Node]) -> set[Node]:
 
 
 def _is_window(node: Node, root: Node) -> bool:
-    """Whether strides and an offset say where the node's elements are in the root's memory."""
+    """Returns whether strides and an offset can describe the node as a view of the root's memory."""
     part, whole = node.meta.get("val"), root.meta.get("val")
     return isinstance(part, torch.Tensor) and isinstance(whole, torch.Tensor) and part.dtype == whole.dtype
 
 
 def storage(node: Node) -> Node:
-    """The node that made the memory which this node's result views, by the aliasing that the schemas promise."""
+    """Returns the node that allocated the memory which this node's result views, according to the schemas of the ops."""
     while node.op == "call_function" and node.args and isinstance(node.args[0], Node):
         if isinstance(node.target, OpOverload):
             returns = node.target._schema.returns
@@ -139,8 +149,10 @@ def _is_one(size: Any) -> bool:
 def stored(
     returned: Sequence[Any], placeholders: Sequence[Node], written_back: Mapping[int, int]
 ) -> dict[Node, tuple[Node, Node]]:
-    """What inputs become, in the graph or by results that the caller copies into them (`written_back`, by position): for each
-    node that made memory, the node that is stored and the input."""
+    """Returns what the inputs become, by copy_ in the graph or by results that the caller copies (`written_back`).
+
+    The keys are the nodes that allocated the memory; the values are (the node that is stored, the input).
+    """
     pairs = [(returned[k], placeholders[i]) for k, i in written_back.items()]
     for node in placeholders[0].graph.nodes if placeholders else ():
         if node.target is torch.ops.aten.copy_.default:

@@ -1,9 +1,9 @@
 # torch_ocl_compile/lowering/scan.py: running sums, products and extremes along one dimension.
-"""A Scan node steps along its row in order. Long rows are cut into chunks, so that enough lanes have work:
+"""A Scan node steps through its row in order. Long rows are cut into chunks, so that enough work-items are busy:
 
-totals[chunk]    the scan of each chunk alone, its last result
+totals[chunk]    the last result of the scan of each chunk alone
 carry[chunk]     the scan of the totals
-result           the scan of each chunk, whose first element is merged with the carry of the chunk before
+result           the scan of each chunk, whose first element is merged with the carry of the previous chunk
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from torch_ocl_compile.lowering.term import Nest, Term
 
 aten = torch.ops.aten
 
-CHUNK = 256  # elements that one lane scans
-LONG = 1024  # rows from this length on are cut into chunks, if there are few of them
-MANY = 4096  # rows that keep a device busy
+CHUNK = 256  # The number of elements that one work-item scans.
+LONG = 1024  # Rows of at least this many elements are cut into chunks if there are fewer than MANY rows.
+MANY = 4096  # The number of rows that keeps a device busy.
 
 Terms = tuple[Term, ...]
-# (nest, coordinates of the row, position in the row) -> what enters the scan there, and whether it starts afresh
+# (nest, coordinates of the row, position in the row) -> (the values that enter the scan, whether it restarts there).
 Element = Callable[[Nest, list[ir.IndexExpr], ir.IndexExpr], tuple[Terms, Term | None]]
-# (nest, first position, last position) -> whether the scan starts afresh anywhere between
+# (nest, coordinates of the row, first position, last position) -> whether the scan restarts anywhere in between.
 Fresh = Callable[[Nest, list[ir.IndexExpr], ir.IndexExpr, ir.IndexExpr], Term]
-# where results go: (nest, coordinates of the row, position) -> [(buffer, coordinates, result, mask)]
+# (nest, coordinates of the row, position) -> the stores: (buffer, coordinates, number of the result, mask or None).
 Stores = Callable[
     [Nest, list[ir.IndexExpr], ir.IndexExpr], list[tuple[ir.Value, Sequence[ir.IndexExpr], int, Term | None]]
 ]
@@ -39,11 +39,13 @@ Stores = Callable[
 
 @dataclass(frozen=True)
 class Row:
-    """A row of reductions.def as a scan."""
+    """A reduction of reductions.def, used as a scan."""
 
     name: str
-    dtypes: tuple[ir.DType, ...]  # of the results, in memory between the steps
-    merge: Callable[[Terms, Terms], Terms]  # of the results so far and an element's values
+    # The dtypes of the results, as stored between the steps.
+    dtypes: tuple[ir.DType, ...]
+    # Merges the results so far with the values of an element.
+    merge: Callable[[Terms, Terms], Terms]
 
 
 def run(
@@ -55,7 +57,7 @@ def run(
     stores: Stores,
     fresh: Fresh | None = None,
 ) -> None:
-    """Scans every row of `length` elements and stores what `stores` says."""
+    """Scans every row of `length` elements and makes the stores that `stores` returns."""
     if not _is_long(rows, length):
         nest = Nest(c.builder, rows, [length])
         values, reset = element(nest, nest.i, nest.r[0])
@@ -87,7 +89,10 @@ def _is_long(rows: Sequence[ir.IndexExpr], length: ir.IndexExpr) -> bool:
 
 
 def _chunk_element(nest: Nest, element: Element, length: ir.IndexExpr) -> Any:
-    """The element of loop r0 in chunk i[-1]; past the end of the row the last one again, and `inside` is false."""
+    """Returns the element of loop r0 in chunk i[-1] as (row, position, inside, values, restart).
+
+    Past the end of the row the position stays at the last element and `inside` is false.
+    """
     position = nest.i[-1] * CHUNK + nest.r[0]
     inside = nest.index(position) < nest.index(length)
     clamped = ir.min(position, length - 1)
@@ -98,7 +103,7 @@ def _chunk_element(nest: Nest, element: Element, length: ir.IndexExpr) -> Any:
 def _carry(
     c: Context, row: Row, rows: Sequence[ir.IndexExpr], length: ir.IndexExpr, element: Element, fresh: Fresh | None
 ) -> list[ir.Value]:
-    """Per result: the scan up to the end of each chunk."""
+    """Returns, for each result of the scan, its values at the ends of all chunks."""
     chunks = ir.ceildiv(length, CHUNK)
     sizes = [*rows, chunks]
     totals = [c.builder.buffer(d, sizes) for d in row.dtypes]
@@ -125,7 +130,7 @@ def _carry(
             assert fresh is not None
             return fresh(n, at, first * CHUNK, ir.min((last + 1) * CHUNK, length) - 1)
 
-    # The carry's own carry would never end for a symbolic length: one lane walks its chunks.
+    # For a symbolic length the recursion would not end, so one work-item scans the totals of all chunks.
     def store(n: Nest, at: list[ir.IndexExpr], chunk: ir.IndexExpr) -> Any:
         return [(k, [*at, chunk], number, None) for number, k in enumerate(carry)]
 
@@ -142,7 +147,7 @@ def _carry(
 
 
 def along(c: Context, row: Row, x: ir.Value, dim: int, dtypes: Sequence[ir.DType]) -> list[ir.Value]:
-    """The scan of x along `dim`, each result in a buffer of x's shape. A position counts along `dim`."""
+    """Returns the scan of x along `dim`, one buffer of x's shape per result. Positions count along `dim`."""
     dim %= len(x.sizes)
     rows = [s for d, s in enumerate(x.sizes) if d != dim]
     targets = [c.builder.buffer(d, x.sizes) for d in dtypes]
@@ -162,7 +167,7 @@ def along(c: Context, row: Row, x: ir.Value, dim: int, dtypes: Sequence[ir.DType
 
 
 def sum_row(dtype: ir.DType) -> Row:
-    """The sum in the accumulator's type; f32 in two parts."""
+    """The running sum in the accumulator's dtype. float32 is summed in two parts, a sum and its rounding error."""
     name = "twosum" if dtype == ir.DType.kF32 else "sum"
     return Row(name, (dtype if ir.is_floating(dtype) else ir.DType.kI64,), lambda a, b: (a[0] + b[0],))
 
@@ -190,7 +195,7 @@ def cumprod(c: Context, x: ir.Value, dim: int, *, dtype: Any = None) -> ir.Value
 
 
 def _running_extreme(c: Context, name: str, x: ir.Value, dim: int) -> tuple[ir.Value, ir.Value]:
-    """(value, position), the last of equals."""
+    """Returns (value, position) of the running extreme. Of equal elements the last counts."""
     values, positions = (ir_dtype(v.dtype) for v in c.val)
     if not x.sizes:
         return c.cast(x, values), c.constant(0, positions)
@@ -221,7 +226,7 @@ def cummin(c: Context, x: ir.Value, dim: int) -> Any:
 
 @lower(aten.logcumsumexp.default)
 def logcumsumexp(c: Context, x: ir.Value, dim: int) -> Any:
-    """From the running maximum and the sum of exponentials below it."""
+    """Computes log(sum(exp)) from the running maximum and the running sum of exponentials relative to it."""
     if not x.sizes:
         return x
     dim %= len(x.sizes)

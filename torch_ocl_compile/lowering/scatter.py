@@ -1,11 +1,14 @@
 # torch_ocl_compile/lowering/scatter.py: stores at coordinates that are themselves loaded, with and without accumulation.
-"""Every result is the same from run to run, whatever order the device works in.
+"""Every result is the same in every run, whatever order the device works in.
 
-Assigning: where several sources name one place the last of them wins. Each place learns its winner by an atomic maximum
-of source positions (`winners`); the result is then a gather.
-Accumulating: few sources per place are reduced directly, place by place. Otherwise the sources are sorted by place,
-stable, and a scan that starts afresh at each new place leaves its last result there (`Segments`). No float atomics.
-Sources that name no place of the target are ignored: they change nothing.
+Assignment: where several sources go to one place, the last one wins. Each place finds its winner by an atomic
+maximum of source positions (`winners`); the result is then a gather.
+
+Accumulation: few sources per place are reduced directly, place by place. Otherwise the sources are sorted by place
+with a stable sort, and a scan that restarts at each new place stores its last result there (`Segments`). There are
+no float atomics.
+
+Sources whose place lies outside the target are ignored.
 """
 
 from __future__ import annotations
@@ -26,24 +29,26 @@ from torch_ocl_compile.lowering.term import Nest, Term
 aten = torch.ops.aten
 I32, I64 = ir.DType.kI32, ir.DType.kI64
 
-FEW = 4  # sources per row that every place looks through
-SOME = 32  # the same, if there are no more pairs than SOME_PAIRS
+FEW = 4  # With at most this many sources per row, every place looks at all of them.
+SOME = 32  # The same, if there are also at most SOME_PAIRS pairs of a source and a place.
 SOME_PAIRS = 1 << 24
-SMALL = 1 << 18  # pairs of a source and a place that are looked through in any case
+SMALL = 1 << 18  # With at most this many pairs, all are looked at in any case.
 
 Coords = Sequence[ir.IndexExpr]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Sources [rows..., count] go to places [rows..., places]; each carries `inner` elements."""
+    """A scatter problem: sources [rows..., count] go to places [rows..., places]. Each source has the shape `inner`."""
 
     rows: list[ir.IndexExpr]
     count: ir.IndexExpr
     places: ir.IndexExpr
     inner: list[ir.IndexExpr]
-    place: Callable[[Nest, Coords, ir.IndexExpr], Term]  # (nest, row, source) -> its place, i64; outside: ignored
-    source: Callable[[Nest, Coords, ir.IndexExpr, Coords], Term]  # (nest, row, source, inner) -> its element
+    # (nest, row, source) -> the place of the source, int64. A source whose place is outside [0, places) is ignored.
+    place: Callable[[Nest, Coords, ir.IndexExpr], Term]
+    # (nest, row, source, inner coordinates) -> the element of the source.
+    source: Callable[[Nest, Coords, ir.IndexExpr, Coords], Term]
 
 
 def known_product(*sizes: ir.IndexExpr) -> int | None:
@@ -55,7 +60,7 @@ def known_product(*sizes: ir.IndexExpr) -> int | None:
 
 
 def winners(c: Context, p: Problem) -> ir.Value:
-    """Per row and place the last source that names it, -1 if none does: i32."""
+    """Returns [rows..., places] int32: the last source that goes to each place, or -1."""
     nest = Nest(c.builder, [*p.rows, p.places])
     table = nest.store((nest.constant(-1, I32), I32))[0]
     nest = Nest(c.builder, [*p.rows, p.count])
@@ -68,7 +73,7 @@ def winners(c: Context, p: Problem) -> ir.Value:
 
 
 def winner(nest: Nest, p: Problem, table: ir.Value | None, row: Coords, place: ir.IndexExpr) -> Term:
-    """The source that `place` gets its value from, -1 if none."""
+    """Returns the number of the source from which `place` gets its value, or -1."""
     if table is not None:
         return nest.load(table, [*row, place])
     only = p.place(nest, row, ir.IndexExpr(0))
@@ -78,7 +83,7 @@ def winner(nest: Nest, p: Problem, table: ir.Value | None, row: Coords, place: i
 def store_winners(
     c: Context, x: ir.Value, p: Problem, table: ir.Value | None, at: Callable[[Coords, Term, Coords], Coords]
 ) -> ir.Value:
-    """Stores the winning sources into x itself, at `at(row, place, inner)`: what they do not name is not touched."""
+    """Stores the winning sources directly into x, at `at(row, place, inner)`. Other elements of x are not touched."""
     nest = Nest(c.builder, [*p.rows, p.count, *p.inner])
     lead = len(p.rows)
     row, source, inner = nest.i[:lead], nest.i[lead], nest.i[lead + 1 :]
@@ -111,8 +116,11 @@ def identity(name: str, dtype: ir.DType) -> float | int:
 
 
 def accumulated(c: Context, p: Problem, name: str, wide: ir.DType, with_count: bool) -> list[ir.Value]:
-    """[rows..., places, inner...]: the reduction of the sources of each place, the identity where there are none; and,
-    if `with_count`, how many there are, [rows..., places] i64."""
+    """Returns the reduction of the sources of each place, [rows..., places, inner...]; the identity where there are
+    none.
+
+    If `with_count`, the second value is the number of sources of each place, [rows..., places] int64.
+    """
     pairs = known_product(*p.rows, p.count, p.places, *p.inner)
     count = known_product(p.count)
     few = count is not None and (count <= FEW or (count <= SOME and pairs is not None and pairs <= SOME_PAIRS))
@@ -122,7 +130,8 @@ def accumulated(c: Context, p: Problem, name: str, wide: ir.DType, with_count: b
 
 
 def _directly(c: Context, p: Problem, name: str, wide: ir.DType, with_count: bool) -> list[ir.Value]:
-    """Each place reduces over all sources of its row."""
+    """Scatters without atomics: each element of the result loops over all sources of its row and reduces those whose index
+    names it."""
 
     def reduced(inner: list[ir.IndexExpr], reduction: str, dtype: ir.DType, element: Any) -> ir.Value:
         nest = Nest(c.builder, [*p.rows, p.places, *inner], [p.count])
@@ -178,7 +187,8 @@ class Segments:
 
         def value(nest: Nest, at: list[ir.IndexExpr], place: ir.IndexExpr) -> Any:
             source = nest.load(runs.positions, [*at[:lead], place]).as_index()
-            source = ir.min(source, p.count - 1)  # padding of the sort, which names no place
+            # The padding of the sort has no place; its position is clamped.
+            source = ir.min(source, p.count - 1)
             return (element(nest, at[:lead], source, at[lead:]),), starts(nest, at, place, place)
 
         def stores(nest: Nest, at: list[ir.IndexExpr], place: ir.IndexExpr) -> Any:
@@ -192,11 +202,14 @@ class Segments:
         return result
 
 
-# scatter along a dimension
+# Scatter along a dimension
 
 
 def _along(c: Context, x: ir.Value, dim: int, index: ir.Value, src: Any) -> Problem:
-    """The Problem of a scatter along `dim`. Its rows are the other dimensions of `index`, which may be shorter than those of x."""
+    """Returns the scatter problem of a scatter along `dim`.
+
+    Its rows are the other dimensions of `index`, which may be shorter than those of x.
+    """
     rows = [s for d, s in enumerate(index.sizes) if d != dim]
 
     def at(row: Coords, source: ir.IndexExpr) -> list[ir.IndexExpr]:
@@ -214,7 +227,7 @@ def _along(c: Context, x: ir.Value, dim: int, index: ir.Value, src: Any) -> Prob
 
 
 def _reached(nest: Nest, rows: Coords, sizes: Coords, row: Coords) -> Term | None:
-    """Whether the row of x at `row` is one that the index covers; None if it covers all."""
+    """Returns whether the row of x at `row` is one that the index covers; None if the index covers all rows."""
     mask: Term | None = None
     for covered, size, i in zip(rows, sizes, row, strict=True):
         if covered == size:
@@ -229,7 +242,7 @@ def lifted(c: Context, x: Any) -> Any:
 
 
 def _scatter(c: Context, x: ir.Value, dim: int, index: ir.Value, src: Any) -> ir.Value:
-    """x with x[.., index[.., s, ..], ..] = src[.., s, ..]."""
+    """Returns x with x[.., index[.., s, ..], ..] = src[.., s, ..]."""
     if not x.sizes:
         return c.builder.select(_scatter(c, *(lifted(c, v) for v in (x, 0, index, src))), 0, ir.IndexExpr(0))
     index, src = lifted(c, index), lifted(c, src)
@@ -270,7 +283,7 @@ REDUCTIONS = {
 
 
 def accumulator(dtype: ir.DType, name: str) -> ir.DType:
-    """The type that sources meet in."""
+    """Returns the dtype in which sources are accumulated."""
     compute = ir.compute_type(dtype)
     if ir.is_floating(compute):
         return compute
@@ -280,7 +293,7 @@ def accumulator(dtype: ir.DType, name: str) -> ir.DType:
 def combined(
     name: str, mode: str, include_self: bool, old: Term, new: Term, count: Term | None, wide: ir.DType
 ) -> Term:
-    """The new element from the old one, the reduced sources and their count."""
+    """Returns the new element, given the old one, the reduced sources and their count."""
     old = old.cast(wide)
     whole = MERGE[name](old, new)
     if not include_self:

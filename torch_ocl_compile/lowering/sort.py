@@ -1,10 +1,12 @@
-# torch_ocl_compile/lowering/sort.py: sorting, and what follows from it: topk, kthvalue, median, mode; searches in sorted rows.
-"""Sorting needs no kernel of its own. Numbers become integer keys whose order is the wanted one (NaN last). A block of
-keys is sorted by rank: for each, count those that go before it; equal keys keep their order. Sorted runs are merged by
-rank too, many at a time: an element's place is the sum of its ranks in all runs of the group, each by binary search.
+# torch_ocl_compile/lowering/sort.py: sort, topk, kthvalue, median and mode; searches in sorted rows.
+"""Sorting is built from ordinary loop nests. Numbers become integer keys that have the wanted order (NaN last).
 
-    keys   | 256 | 256 | 256 | ...      rank among 256, stored there
-    runs   | 16 * 256      | ...        rank in 16 runs, stored there; and so on
+A block of keys is sorted by rank: each key counts the keys that go before it; equal keys keep their order. Sorted
+runs are merged by rank, too, many at a time: the place of an element is the sum of its ranks in all runs of the
+group, each found by binary search.
+
+    keys   | 256 | 256 | 256 | ...      each key is stored at its rank among 256
+    runs   | 16 * 256      | ...        each key is stored at the sum of its ranks in 16 runs; and so on
 """
 
 from __future__ import annotations
@@ -23,10 +25,10 @@ from torch_ocl_compile.lowering.term import Nest, Term
 
 aten = torch.ops.aten
 
-BLOCK = 256  # keys sorted by counting
-WHOLE = 512  # rows up to this length are one block
-WAYS = 16  # runs merged at a time
-EXACT_F32 = 1 << 24  # counts up to this are exact in f32
+BLOCK = 256  # The number of keys of a block, which is sorted by counting.
+WHOLE = 512  # Rows of up to this many keys are one block.
+WAYS = 16  # The number of runs that are merged at a time.
+EXACT_F32 = 1 << 24  # The largest count that float32 represents exactly.
 I32, I64 = ir.DType.kI32, ir.DType.kI64
 
 
@@ -42,7 +44,7 @@ def moved_back(c: Context, x: ir.Value, dim: int) -> ir.Value:
 
 
 def key_of(x: Term, descending: bool = False) -> Term:
-    """An i32 or i64 that orders as x does; NaN is the greatest."""
+    """Returns an int32 or int64 key that has the order of x; NaN is the greatest."""
     key = t.call("order_key", x) if ir.is_floating(x.dtype) else x if x.dtype == I64 else x.cast(I32)
     return t.call("bitwise_not", key) if descending else key
 
@@ -58,8 +60,10 @@ def _greatest(dtype: ir.DType) -> int:
 
 
 class Runs:
-    """Keys and their positions along the last dimension, sorted in runs of `run` elements; padded with the greatest key,
-    which keeps behind equal keys that are real."""
+    """Keys and their original positions along the last dimension, sorted in runs of `run` elements each.
+
+    The padding is the greatest key. The sort is stable, so that padding stays behind real keys that are equal to it.
+    """
 
     def __init__(self, keys: ir.Value, positions: ir.Value, run: ir.IndexExpr) -> None:
         self.keys, self.positions, self.run = keys, positions, run
@@ -74,14 +78,14 @@ class Runs:
 
 
 def _counted(nest: Nest, terms: Term, most: ir.IndexExpr) -> ir.Value:
-    """The sum of a count over r*."""
+    """Returns the sum of a count over the loops r*. `most` is its upper bound."""
     exact = most.is_const() and most.constant() <= EXACT_F32
     dtype = ir.DType.kF32 if exact else I64
     return nest.reduce("sum", [terms.cast(dtype)], [dtype])[0]
 
 
 def _scatter(c: Context, runs: Runs, sizes: list[ir.IndexExpr], fill: Callable[[Nest], Any], length: Any) -> Runs:
-    """New runs: `fill(nest)` gives key, position, place along the last dimension, and a mask or None."""
+    """Stores new runs. `fill(nest)` returns key, position, place along the last dimension, and a mask or None."""
     rows = runs.rows
     keys = c.builder.buffer(runs.keys.dtype, [*rows, length])
     positions = c.builder.buffer(I32, [*rows, length])
@@ -95,7 +99,10 @@ def _scatter(c: Context, runs: Runs, sizes: list[ir.IndexExpr], fill: Callable[[
 
 
 def sorted_blocks(c: Context, keys: ir.Value, positions: ir.Value | None, keep: int | None = None) -> Runs:
-    """Blocks in order; of each the first `keep` stay, if given. `positions` (default: 0, 1, ...) travel along."""
+    """Sorts each block. If `keep` is given, only the first `keep` elements of each block are kept.
+
+    `positions` (default: 0, 1, ...) are moved along with the keys.
+    """
     rows, n = list(keys.sizes[:-1]), keys.sizes[-1]
     block = n if n.is_const() and n.constant() <= WHOLE else ir.IndexExpr(BLOCK)
     count = ir.ceildiv(n, block)
@@ -134,7 +141,7 @@ def sorted_blocks(c: Context, keys: ir.Value, positions: ir.Value | None, keep: 
 
 
 def merged(c: Context, runs: Runs, ways: ir.IndexExpr) -> Runs:
-    """Groups of `ways` runs become one run each."""
+    """Merges each group of `ways` runs into one run."""
     rows, n, run = runs.rows, runs.length, runs.run
     nest = Nest(c.builder, [*rows, n], [ways])
     at, place = nest.i[:-1], nest.i[-1]
@@ -173,8 +180,10 @@ def search(
     longest: ir.IndexExpr | int,
     before: Callable[[Term], Term],
 ) -> Term:
-    """How many keys of the sorted run [begin, begin + length) are `before` (i32): a binary search, unrolled; `longest`
-    bounds the length."""
+    """Returns the number of keys (int32) of the sorted run [begin, begin + length) for which `before` is true.
+
+    It is a binary search, unrolled for runs of up to `longest` keys.
+    """
     most = longest if isinstance(longest, int) else longest.constant() if longest.is_const() else 2**31 - 1
     end = nest.index(length, I32)
     place = nest.constant(0, I32)
@@ -189,7 +198,10 @@ def search(
 
 
 def sort_keys(c: Context, keys: ir.Value, keep: int | None = None, positions: ir.Value | None = None) -> Runs:
-    """The keys along the last dimension in order, and where they were; at least the first `keep` of them are right."""
+    """Returns the keys along the last dimension in sorted order, with their original positions.
+
+    If `keep` is given, only the first `keep` of them are guaranteed to be correct.
+    """
     n = keys.sizes[-1]
     if keep is not None and n.is_const() and n.constant() > WHOLE and 4 * keep <= BLOCK:
         best = sorted_blocks(c, keys, positions, keep)
@@ -204,7 +216,7 @@ def sort_keys(c: Context, keys: ir.Value, keep: int | None = None, positions: ir
 
 
 def _take(c: Context, x: ir.Value, positions: ir.Value, count: Any, dim: int, dtype: ir.DType) -> Any:
-    """x and its positions at the first `count` sorted places, both with `dim` in its old place."""
+    """Returns x and the positions at the first `count` sorted places, with `dim` moved back to its place."""
     last = moved_last(c, x, dim)
     nest = Nest(c.builder, [*last.sizes[:-1], c.size(count)])
     position = nest.load(positions, nest.i)
@@ -250,7 +262,7 @@ def topk(c: Context, x: ir.Value, k: Any, dim: int = -1, largest: bool = True, s
 
 
 def _nan_count(c: Context, x: ir.Value) -> ir.Value | None:
-    """How many NaN stand in each row of the last dimension."""
+    """Returns the number of NaN in each row of the last dimension; None for integers."""
     if not ir.is_floating(x.dtype):
         return None
     nest = Nest(c.builder, x.sizes[:-1], x.sizes[-1:])
@@ -261,7 +273,7 @@ def _nan_count(c: Context, x: ir.Value) -> ir.Value | None:
 def _element(
     c: Context, x: ir.Value, dim: int, keepdim: bool, rank: Callable[[Nest, Term | None], Term], stop: int | None = None
 ) -> Any:
-    """(value, position) at place `rank(nest, number of NaN)` of each sorted row."""
+    """Returns (value, position) of the element at place `rank(nest, number of NaN)` of each sorted row."""
     last = moved_last(c, x, dim)
     runs = sort_keys(c, keys_of(c, last), stop)
     nans = _nan_count(c, last)
@@ -285,7 +297,10 @@ def kthvalue(c: Context, x: ir.Value, k: int, dim: int = -1, keepdim: bool = Fal
 
 
 def _middle(length: ir.IndexExpr, ignore_nan: bool) -> Callable[[Nest, Term | None], Term]:
-    """The lower of two middle places; with NaN in the row the first of these, or the middle of the others."""
+    """Returns a function for the place of the median: the lower of the two middle places.
+
+    If the row has NaN, it is the place of the first NaN, or, with `ignore_nan`, the middle of the other elements.
+    """
 
     def rank(nest: Nest, nans: Term | None) -> Term:
         n = nest.index(length)
@@ -333,7 +348,7 @@ def nanmedian(c: Context, x: ir.Value) -> Any:
 
 @lower(aten.mode.default)
 def mode(c: Context, x: ir.Value, dim: int = -1, keepdim: bool = False) -> Any:
-    """The smallest of the most frequent values, and its last position."""
+    """Returns (the smallest of the most frequent values, its last position)."""
     if not x.sizes:
         return x, c.constant(0, I64)
     if _empty(x.sizes):
@@ -370,7 +385,7 @@ def mode(c: Context, x: ir.Value, dim: int = -1, keepdim: bool = False) -> Any:
 def starts_between(
     nest: Nest, keys: ir.Value, at: Sequence[ir.IndexExpr], first: ir.IndexExpr, end: ir.IndexExpr
 ) -> Term:
-    """Whether in sorted keys a new one begins at a place from `first` to `end`."""
+    """Returns whether a new key begins at any place from `first` to `end` of the sorted keys."""
     before = nest.load(keys, [*at, ir.max(first - 1, 0)])
     return nest.index(first).eq(0) | nest.load(keys, [*at, end]).ne(before)
 
@@ -378,7 +393,10 @@ def starts_between(
 def _search_sorted(
     c: Context, edges: ir.Value, x: ir.Value, right: bool, order: ir.Value | None, dtype: ir.DType
 ) -> ir.Value:
-    """For each x the place in its row of `edges` where it keeps the row in order. NaN goes behind all."""
+    """Returns, for each element of x, where it would be inserted in its row of `edges` to keep the row sorted.
+
+    A NaN goes behind all edges.
+    """
     shared = len(edges.sizes) == 1
     common = c.common_dtype([edges, x])
     length = edges.sizes[-1]
@@ -388,7 +406,8 @@ def _search_sorted(
         at[-1] = keys.load(order, keys.i).as_index()
     edge = keys.load(edges, at).cast(ir.compute_type(common))
     key = key_of(edge)
-    if ir.is_floating(edge.dtype):  # an edge that is NaN lies below everything
+    # An edge that is NaN orders below everything.
+    if ir.is_floating(edge.dtype):
         key = t.where(t.call("isnan", edge), -_greatest(key.dtype) - 1, key)
     table = keys.store((key, key.dtype))[0]
     nest = c.nest(x.sizes)

@@ -1,5 +1,6 @@
-# torch_ocl_compile/lowering/special.py: torch.special: Bessel, gamma, zeta, orthogonal polynomials.
-"""The functions are in kernels/base/special.cl. Integers and bool are computed in float32, as PyTorch promotes them."""
+# torch_ocl_compile/lowering/special.py: torch.special: Bessel, gamma and zeta functions, orthogonal polynomials.
+"""The functions are defined in kernels/base/special.cl. Integers and bool are computed in float32, to which PyTorch
+promotes them."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ UNARY: dict[str, str] = {
     "aten.igammac.default": "igammac",
 }
 
-# Each has three overloads: two tensors, or a number on either side.
+# Each op below has these overloads: two tensors, or a number for either operand.
 OVERLOADS = ("default", "x_scalar", "n_scalar", "other_scalar", "self_scalar")
 BINARY: dict[str, str] = {
     "aten.special_chebyshev_polynomial_t": "chebyshev_t",
@@ -55,7 +56,7 @@ BINARY: dict[str, str] = {
     "aten.special_legendre_polynomial_p": "legendre",
     "aten.special_zeta": "zeta",
 }
-# On [0, 1] instead of [-1, 1].
+# Polynomials on [0, 1] instead of [-1, 1].
 SHIFTED: dict[str, str] = {f"aten.special_shifted_chebyshev_polynomial_{k}": f"chebyshev_{k}" for k in "tuvw"}
 
 
@@ -88,7 +89,7 @@ _add_rows()
 
 @lower(aten.polygamma.default)
 def polygamma(c: Context, n: int, x: ir.Value) -> ir.Value:
-    """(-1)^(n+1) n! zeta(n + 1, x). The first has a formula of its own, as in PyTorch."""
+    """Returns (-1)^(n+1) n! zeta(n + 1, x). n = 0 and n = 1 have formulas of their own, as in PyTorch."""
     if n < 2:
         return apply(c, "trigamma" if n else "digamma", x)
     factor = float((-1) ** (n + 1) * math.factorial(n))
@@ -98,7 +99,7 @@ def polygamma(c: Context, n: int, x: ir.Value) -> ir.Value:
 
 @lower(aten.ldexp.Tensor)
 def ldexp(c: Context, x: ir.Value, exponent: ir.Value) -> ir.Value:
-    """x * 2^exponent. PyTorch rounds the power to the exponent's type, if that is floating."""
+    """Returns x * 2^exponent. If the exponent's dtype is floating, PyTorch rounds the power to it first."""
     compute = ir.compute_type(c.dtype)
 
     def scaled(a: t.Term, e: t.Term) -> t.Term:
@@ -114,6 +115,6 @@ def ldexp(c: Context, x: ir.Value, exponent: ir.Value) -> ir.Value:
 
 @lower(aten.frexp.Tensor)
 def frexp(c: Context, x: ir.Value) -> Any:
-    """(mantissa, exponent)."""
+    """Returns (mantissa, exponent) such that x = mantissa * 2^exponent."""
     dtypes = [ir_dtype(v.dtype) for v in c.val]
     return c.pointwise(lambda v: (t.call("frexp_mantissa", v), t.call("frexp_exponent", v)), x, dtype=dtypes)

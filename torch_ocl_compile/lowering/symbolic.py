@@ -1,5 +1,5 @@
-# torch_ocl_compile/lowering/symbolic.py: SymInt and its sympy expression -> ir.IndexExpr.
-"""Sizes of the traced graph as index expressions of the IR, and back to Python numbers at run time."""
+# torch_ocl_compile/lowering/symbolic.py: converts SymInts and sympy expressions to ir.IndexExpr.
+"""Sizes of the traced graph become index expressions of the IR; at run time they are evaluated to Python numbers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,20 @@ _UNBOUNDED = 2**62
 
 @dataclass(frozen=True)
 class SymbolSource:
-    """Where the value of a size symbol comes from at run time: graph input `position`, as the integer itself
-    (dim None) or as size `dim` of a tensor."""
+    """Where the value of a size symbol comes from at run time.
+
+    It is graph input `position` itself if `dim` is None, else the size of dimension `dim` of that input.
+    """
 
     position: int
     dim: int | None
 
 
 class SizeFunction:
-    """A number computed of the sizes s0, s1, ... of a call. `text`: the source of the function `value`, as which it is pickled."""
+    """A number computed from the sizes s0, s1, ... of a call.
+
+    `text` is the source code of the function `value`, and the form in which the object is pickled.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -44,16 +49,17 @@ class SizeFunction:
 
 @dataclass
 class Symbols:
-    """The size symbols of one graph: s0, s1, ... in the order in which the inputs bring them."""
+    """The size symbols of one graph, named s0, s1, ... in the order of the inputs that provide them."""
 
     builder: ir.Builder
     exprs: dict[Any, ir.IndexExpr] = field(default_factory=dict)
     sources: list[SymbolSource] = field(default_factory=list)
     names: list[Any] = field(default_factory=list)
-    ones: dict[Any, bool] = field(default_factory=dict)  # of composed sizes: whether guards say that they are 1
+    # Composed sizes -> whether the guards imply that they are 1.
+    ones: dict[Any, bool] = field(default_factory=dict)
 
     def bind_inputs(self, fakes: Sequence[Any]) -> None:
-        """Gives a size symbol to each integer input and to each sympy symbol that only a tensor's size brings."""
+        """Assigns a size symbol to each integer input and to each sympy symbol that only the size of a tensor provides."""
         for position, fake in enumerate(fakes):
             if isinstance(fake, torch.SymInt):
                 self._bind(fake.node.expr, fake.node.shape_env, SymbolSource(position, None))
@@ -71,7 +77,7 @@ class Symbols:
         self.names.append(expr)
 
     def size(self, x: Any) -> ir.IndexExpr:
-        """An int, SymInt, sympy expression or IndexExpr as an IndexExpr."""
+        """Returns an int, SymInt, sympy expression or IndexExpr as an IndexExpr."""
         if isinstance(x, ir.IndexExpr):
             return x
         if isinstance(x, torch.SymInt):
@@ -83,8 +89,11 @@ class Symbols:
         return self.translate(x)
 
     def _is_one(self, x: torch.SymInt) -> bool:
-        """Whether a composed size, such as that of the last chunk of s0 rows, is 1 wherever this graph runs: the trace then
-        has broadcast it, which index maps can only do to a size that they know."""
+        """Returns whether a size that is an expression is 1 for all sizes that the graph accepts.
+
+        An example is the size of the last chunk after s0 rows are split. PyTorch's trace broadcasts such a dimension. An
+        index map can broadcast only a dimension whose size is the constant 1.
+        """
         expr = x.node.expr
         if expr.is_number or expr.is_Symbol:
             return False
@@ -93,7 +102,7 @@ class Symbols:
         return self.ones[expr]
 
     def translate(self, expr: Any) -> ir.IndexExpr:
-        """A sympy expression as an IndexExpr. Raises UnsupportedError on a symbol that no input brings."""
+        """Returns a sympy expression as an IndexExpr. UnsupportedError for a symbol that no input provides."""
         if expr in self.exprs:
             return self.exprs[expr]
         if expr.is_Integer:
@@ -106,7 +115,10 @@ class Symbols:
         return rule(self, expr)
 
     def evaluator(self, expr: Any) -> SizeFunction:
-        """A function from the values of s0, s1, ... to the value of `expr`. Raises UnsupportedError where no input gives a symbol."""
+        """Returns a function from the values of s0, s1, ... to the value of `expr`.
+
+        UnsupportedError if no input provides one of its symbols.
+        """
         from torch.utils._sympy.printers import PythonPrinter
 
         if isinstance(expr, torch.SymInt):
@@ -121,7 +133,7 @@ class Symbols:
 
 
 def symbol_range(expr: Any, shape_env: Any) -> ir.Range:
-    """What PyTorch knows of a size: inclusive bounds."""
+    """Returns the inclusive bounds that PyTorch knows for a size."""
     low, high = 0, _UNBOUNDED
     if shape_env is not None:
         bounds = shape_env.bound_sympy(expr)
@@ -142,14 +154,14 @@ def _power(s: Symbols, e: Any) -> ir.IndexExpr:
 
 
 def _ceil_or_floor(s: Symbols, e: Any) -> ir.IndexExpr:
-    """CeilToInt / FloorToInt of an expression whose parts are integers divided by integers."""
+    """Converts CeilToInt or FloorToInt of a rational expression of integers to an integer division."""
     numerator, denominator = sympy.fraction(sympy.together(_as_fraction(e.args[0])))
     n, d = s.translate(numerator), s.translate(denominator)
     return ir.floordiv(n, d) if isinstance(e, (FloorToInt, sympy.floor)) else ir.ceildiv(n, d)
 
 
 def _as_fraction(e: Any) -> Any:
-    """Quotients, and numbers such as 1.5 that are short fractions, as sympy's own."""
+    """Returns the expression with its quotients, and numbers such as 1.5 that are short fractions, as sympy quotients."""
     if e.is_Float and sympy.Rational(float(e)).q <= 2**16:
         return sympy.Rational(float(e))
     parts = [_as_fraction(a) for a in e.args]
@@ -172,7 +184,7 @@ _RULES: list[tuple[Any, Callable[[Symbols, Any], ir.IndexExpr]]] = [
 
 
 def _is_named(*names: str) -> Any:
-    """Classes of torch's sympy functions by name: they move between versions."""
+    """Returns the classes of these names from torch's sympy functions; which of them exist depends on the version."""
     import torch.utils._sympy.functions as functions
 
     return tuple(getattr(functions, n) for n in names if hasattr(functions, n))

@@ -1,5 +1,5 @@
-# torch_ocl_compile/lowering/term.py: the scalar formulas of a loop nest, written with Python operators.
-"""`Nest` is an `ir.BodyBuilder` whose values are `Term`s: `grad * (1 - y * y)` reads as the formula it is."""
+# torch_ocl_compile/lowering/term.py: scalar formulas of loop nests, written with Python operators.
+"""A `Nest` is an `ir.BodyBuilder` whose values are `Term`s, so that `grad * (1 - y * y)` can be written as it is."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ Index: TypeAlias = "ir.IndexExpr | int"
 
 
 def scalar(value: Number, dtype: ir.DType) -> Number:
-    """A Python number as the constant of a dtype."""
+    """Converts a Python number to a constant of the dtype."""
     if ir.is_floating(dtype):
         return float(value)
     return int(bool(value)) if dtype == ir.DType.kBool else int(value)
 
 
 class Term:
-    """The value of one operation of a body. A number beside a term takes the term's dtype (float beside int: f32)."""
+    """The value of one operation in the body of a loop nest.
+
+    A number next to a term takes the term's dtype; a float next to an integer term takes float32.
+    """
 
     __slots__ = ("id", "nest")
 
@@ -90,7 +93,7 @@ class Term:
         return self if self.dtype == dtype else Term(self.nest, self.nest.body.cast(self.id, dtype))
 
     def as_index(self) -> ir.IndexExpr:
-        """This integer as an index symbol."""
+        """Returns this integer as an index expression."""
         return self.nest.body.as_index(self.id)
 
 
@@ -98,7 +101,7 @@ Operand: TypeAlias = Term | bool | int | float
 
 
 class Nest:
-    """Loops i* over `sizes` and r* over `reduce_sizes`, ended by `store` or `reduce`."""
+    """Loops i* over `sizes` and r* over `reduce_sizes`. `store`, `reduce` or `end` completes the nest."""
 
     def __init__(
         self, builder: ir.Builder, sizes: Sequence[ir.IndexExpr], reduce_sizes: Sequence[ir.IndexExpr] = ()
@@ -110,13 +113,13 @@ class Nest:
         self.r = [ir.IndexExpr.reduce(d) for d in range(len(reduce_sizes))]
 
     def load(self, value: ir.Value, coords: Sequence[Index], mask: Term | None = None) -> Term:
-        """The value's element at `coords`, in the type bodies compute in; 0 where `mask` is false."""
+        """Returns the value's element at `coords` in its compute type; 0 where `mask` is false."""
         at = [c if isinstance(c, ir.IndexExpr) else ir.IndexExpr(c) for c in coords]
         loaded = Term(self, self.body.load(value, at, -1 if mask is None else mask.id))
         return loaded.cast(ir.compute_type(value.dtype))
 
     def load_broadcast(self, value: ir.Value, sizes: Sequence[ir.IndexExpr], coords: Sequence[Index]) -> Term:
-        """The element for point `coords` of a nest of shape `sizes` that the value is broadcast to."""
+        """Returns the element of the value, broadcast to `sizes`, at the point `coords`."""
         skip = len(sizes) - len(value.sizes)
         return self.load(value, [0 if s.is_const(1) else coords[skip + d] for d, s in enumerate(value.sizes)])
 
@@ -125,11 +128,11 @@ class Nest:
         return Term(self, self.body.constant(scalar(value, dtype), dtype))
 
     def index(self, expr: Index, dtype: ir.DType = ir.DType.kI64) -> Term:
-        """An index expression as a number."""
+        """Returns an index expression as a term."""
         return Term(self, self.body.index(expr if isinstance(expr, ir.IndexExpr) else ir.IndexExpr(expr), dtype))
 
     def op(self, name: str, *args: Operand) -> Term:
-        """A row of ops.def; numbers take the dtype of the first term that is not a condition."""
+        """Applies a scalar op of ops.def. Numbers take the dtype of the first term that is not bool."""
         dtypes = [a.dtype for a in args if isinstance(a, Term)]
         kinds = [d for d in dtypes if d != ir.DType.kBool] or dtypes
         terms = [a if isinstance(a, Term) else self.literal(a, kinds[0]) for a in args]
@@ -143,12 +146,12 @@ class Nest:
         return self.constant(value, beside)
 
     def inside(self, coord: ir.IndexExpr, size: Index) -> Term:
-        """0 <= coord < size."""
+        """Returns whether 0 <= coord < size."""
         at = self.index(coord)
         return (at >= 0) & (at < self.index(size))
 
     def store(self, *results: tuple[Term, ir.DType]) -> list[ir.Value]:
-        """Ends the nest: one new buffer per (term, storage dtype)."""
+        """Completes the nest and stores each (term, storage dtype) into a new buffer."""
         terms = [t.cast(d) for t, d in results]
         return list(self.body.store([t.id for t in terms], [d for _, d in results]))
 
@@ -160,9 +163,11 @@ class Nest:
         mask: Term | None = None,
         maximum: bool = False,
     ) -> None:
-        """One more store into a buffer; `value` of a scan is a result's number. `end` ends the nest.
+        """Adds a store into an existing buffer; `end` completes the nest.
 
-        `maximum`: the larger of the stored i32 and this one stays, in whatever order they come."""
+        `value` is a term, or, in a scan, the number of a result. `maximum`: the larger of the stored int32 and the
+        new one is kept, in whatever order the stores happen.
+        """
         at = [e if isinstance(e, ir.IndexExpr) else ir.IndexExpr(e) for e in coords]
         number = value.cast(target.dtype).id if isinstance(value, Term) else value
         self.body.add_store(target, at, number, -1 if mask is None else mask.id, maximum)
@@ -171,13 +176,17 @@ class Nest:
         self.body.end()
 
     def scan(self, reduction: str, terms: Sequence[Term], dtype: ir.DType, reset: Term | None = None) -> None:
-        """Makes the nest a running reduction over r0 whose results `add_store` names by number. Where `reset` is true it
-        starts afresh. `dtype`: of the result."""
+        """Makes the nest a running reduction over r0, whose results `add_store` refers to by number.
+
+        The reduction restarts where `reset` is true. `dtype` is that of the results.
+        """
         self.body.scan(reduction, [t.id for t in terms], dtype, -1 if reset is None else reset.id)
 
     def reduce(self, reduction: str, terms: Sequence[Term], dtypes: Sequence[ir.DType]) -> list[ir.Value]:
-        """Ends the nest with a reduction over r*: one new buffer per result of the row. Without r*, the one element is
-        the result of every reduction used so (sum, max and the like)."""
+        """Completes the nest with a reduction over r*. Returns one new buffer per result of the reduction.
+
+        In a nest without loops r* each result is the single element itself, as sum, max and the like give.
+        """
         if not self.r:
             return self.store(*zip(terms, dtypes, strict=True))
         return list(self.body.reduce(reduction, [t.id for t in terms], list(dtypes)))
@@ -233,10 +242,10 @@ def abs_(x: Term) -> Term:
 
 
 def minimum(x: Operand, y: Operand) -> Term:
-    """The smaller; NaN if either is."""
+    """Returns the smaller one; NaN if either is NaN."""
     return call("minimum", x, y)
 
 
 def maximum(x: Operand, y: Operand) -> Term:
-    """The larger; NaN if either is."""
+    """Returns the larger one; NaN if either is NaN."""
     return call("maximum", x, y)

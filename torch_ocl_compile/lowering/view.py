@@ -1,5 +1,6 @@
-# torch_ocl_compile/lowering/view.py: reshape, slice, expand: index maps that move nothing; and the copies that do.
-"""Views compose coordinates in the builder. The traced result gives every size, so -1 needs no care."""
+# torch_ocl_compile/lowering/view.py: views (reshape, slice, expand, ...) as index maps, and the ops that copy.
+"""Views compose coordinate expressions in the builder and move nothing. The traced result provides every size, so that
+-1 needs no handling."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def alias(c: Context, x: ir.Value) -> ir.Value:
 
 @lower(aten.clone.default, "aten.contiguous.default", "prims.copy_strided.default")
 def clone(c: Context, x: ir.Value, layout: Any = None, memory_format: Any = None) -> ir.Value:
-    """No node: layouts inside a graph are the scheduler's, and an output that must not alias is copied at the end."""
+    """Returns x: layouts within a graph are chosen by the scheduler, and an output that must not alias is copied at the
+    end."""
     return x
 
 
@@ -82,7 +84,7 @@ def slice_(c: Context, x: ir.Value, dim: int = 0, start: Any = None, end: Any = 
 
 
 def _clamped(c: Context, at: Any, size: ir.IndexExpr) -> ir.IndexExpr:
-    """A slice bound as Python means it: negative counts from the end, and outside is moved to the edge."""
+    """Returns a slice bound as Python defines it: negative ones count from the end, and it is clamped to [0, size]."""
     negative = at < 0 if isinstance(at, int) else guard_or_false(at < 0)
     expr = c.size(at) + size if negative else c.size(at)
     if expr.is_const(0):
@@ -108,7 +110,7 @@ def _wrapped(c: Context, index: Any, size: ir.IndexExpr) -> ir.IndexExpr:
     aten.split.Tensor, aten.split_with_sizes.default, "aten.unsafe_split.Tensor", aten.unbind.int, "aten.chunk.default"
 )
 def split(c: Context, x: ir.Value, *args: Any) -> list[ir.Value]:
-    """Split, chunk and unbind: the traced results say where to cut."""
+    """Lowers split, chunk and unbind. The traced results say where to cut."""
     pieces = c.val
     if not pieces:
         return []
@@ -140,7 +142,11 @@ def diagonal(c: Context, x: ir.Value, offset: int = 0, dim1: int = 0, dim2: int 
 def as_strided(
     c: Context, x: ir.Value, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
 ) -> ir.Value:
-    """A window on the memory of x: x is first seen in the order in which PyTorch would store it."""
+    """Returns a strided window of the memory of x.
+
+    The dimensions of x are first permuted into the order in which PyTorch stores them. UnsupportedError if the
+    window leaves x, or if x has gaps.
+    """
     assert c.node is not None
     source = c.node.args[0]
     assert isinstance(source, torch.fx.Node)
@@ -157,7 +163,7 @@ def as_strided(
 
 
 def _leaves(count: Any, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> bool:
-    """Whether a window on `count` elements has some that are none of these; False where symbols decide."""
+    """Returns whether some element of a window lies outside `count` elements of memory. False if symbols decide."""
     if not all(isinstance(x, int) for x in (count, offset, *sizes, *strides)) or 0 in sizes:
         return False
     last = offset + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
@@ -170,7 +176,8 @@ def _hint(x: Any) -> int:
 
 @lower(aten.unfold.default)
 def unfold(c: Context, x: ir.Value, dim: int, size: int, step: int) -> ir.Value:
-    """Windows of `size` every `step`, as a new last dimension: elements overlap, so they are copied."""
+    """Returns the windows of `size` elements every `step` elements as a new last dimension. They overlap, so they are
+    copied."""
     dim %= max(len(x.sizes), 1)
     nest = c.nest(c.val.shape)
     at: list[Any] = nest.i[:-1]
@@ -181,7 +188,7 @@ def unfold(c: Context, x: ir.Value, dim: int, size: int, step: int) -> ir.Value:
 
 @lower(aten.cat.default)
 def cat(c: Context, xs: Sequence[ir.Value], dim: int = 0) -> ir.Value:
-    """Pieces of rank 1 and size 0 are ignored, as PyTorch does for old times' sake. A piece that is repeated is a view."""
+    """Concatenates. Pieces of shape [0] are ignored, as in PyTorch. A piece that is repeated becomes a view."""
     rank = c.val.dim()
     dim %= rank
     kept = [x for x in xs if not (len(x.sizes) == 1 and rank > 1)]
@@ -195,7 +202,7 @@ def cat(c: Context, xs: Sequence[ir.Value], dim: int = 0) -> ir.Value:
 
 
 def _repeated(c: Context, x: ir.Value, dim: int, times: int) -> ir.Value:
-    """x `times` times along a new dimension before `dim`."""
+    """Returns x repeated `times` times along a new dimension before `dim`."""
     sizes = list(x.sizes)
     return c.builder.expand(c.builder.unsqueeze(x, dim), [*sizes[:dim], ir.IndexExpr(times), *sizes[dim:]])
 
@@ -208,7 +215,7 @@ def stack(c: Context, xs: Sequence[ir.Value], dim: int = 0) -> ir.Value:
 
 @lower(aten.repeat.default)
 def repeat(c: Context, x: ir.Value, repeats: Sequence[Any]) -> ir.Value:
-    """Every index modulo the size, by a dimension of stride 0 before each: (r, n) -> r * n."""
+    """Returns x repeated by a dimension of stride 0 before each dimension: [r, n] is then reshaped to r * n."""
     b = c.builder
     lead = len(repeats) - len(x.sizes)
     sizes = [ir.IndexExpr(1)] * lead + list(x.sizes)
@@ -219,7 +226,7 @@ def repeat(c: Context, x: ir.Value, repeats: Sequence[Any]) -> ir.Value:
 
 @lower(aten.constant_pad_nd.default)
 def constant_pad_nd(c: Context, x: ir.Value, pad: Sequence[Any], value: Any = 0) -> ir.Value:
-    """`pad`: (before, after) pairs from the last dimension on; negative pads crop."""
+    """Pads with a constant. `pad` lists (before, after) from the last dimension on; negative numbers crop."""
     nest = c.nest(c.val.shape)
     rank = len(x.sizes)
     before = [pad[2 * (rank - 1 - d)] if rank - 1 - d < len(pad) // 2 else 0 for d in range(rank)]
@@ -255,7 +262,7 @@ def slice_scatter(
 
 
 def _replace(c: Context, x: ir.Value, source: ir.Value, dim: int, start: ir.IndexExpr, step: ir.IndexExpr) -> ir.Value:
-    """x with `source` at start, start + step, ... of `dim`."""
+    """Returns x with `source` at the positions start, start + step, ... of `dim`."""
     length = source.sizes[dim]
     if c.in_place:
         return _store(c, x, c.builder.slice(x, dim, start, start + length * step, step), source)
@@ -271,7 +278,7 @@ def _replace(c: Context, x: ir.Value, source: ir.Value, dim: int, start: ir.Inde
 
 
 def _store(c: Context, x: ir.Value, window: ir.Value, source: ir.Value) -> ir.Value:
-    """x, after `source` was stored to its elements in `window`."""
+    """Stores `source` into `window`, a view of x, and returns x."""
     source = c.builder.expand(c.cast(source, x.dtype), window.sizes)
     is_there = source.kind == ir.ValueKind.kView and source.buffer == x.buffer and source.coords == window.coords
     if not is_there:

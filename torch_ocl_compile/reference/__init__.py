@@ -1,1 +1,1 @@
-# torch_ocl_compile/reference/__init__.py: what every op of the IR means, computed with plain torch ops.
+# torch_ocl_compile/reference/__init__.py: computes every op of the IR with plain torch ops, which defines its meaning.

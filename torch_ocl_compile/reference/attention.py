@@ -1,4 +1,4 @@
-# torch_ocl_compile/reference/attention.py: what an Attention node of the IR computes, with plain torch ops.
+# torch_ocl_compile/reference/attention.py: defines what an Attention node of the IR computes, with plain torch ops.
 from __future__ import annotations
 
 import math
@@ -13,7 +13,7 @@ from torch_ocl_compile.reference import philox
 
 
 def dropped(state: Tensor, shape: Sequence[int], p: float) -> Tensor:
-    """Which elements of p [b, h, lq, lk] an Attention node drops: see AttentionAttrs in graph.h."""
+    """A mask of the elements of p [b, h, lq, lk] that an Attention node drops; see AttentionAttrs in graph.h."""
     keys = torch.arange(shape[-1])
     rows = torch.arange(math.prod(shape[:-1])).view(*shape[:-1], 1)
     words = philox.philox(state[0], state[1], rows * -(-shape[-1] // 4) + keys // 4)
@@ -21,7 +21,8 @@ def dropped(state: Tensor, shape: Sequence[int], p: float) -> Tensor:
 
 
 class _Attention:
-    """What an Attention node computes, by its definition in graph.h; sums in the operands' compute type."""
+    """The steps that Attention nodes share, by the definition in graph.h. Sums are computed in the operands' compute
+    type."""
 
     def __init__(self, attrs: Any, operands: Sequence[Tensor], is_forward: bool) -> None:
         self.attrs = attrs
@@ -51,7 +52,7 @@ class _Attention:
         self.p = p.masked_fill(blind, math.nan if attrs.nan_rows else 0.0)
 
     def score_gradient(self) -> Tensor:
-        """Of scores with their mask."""
+        """Gradient of the scores with their mask, [b, h, lq, lk]."""
         grad_p: Tensor = torch.matmul(self.grad, self.v.mT) * self.keep
         return self.p * (grad_p - self.delta.unsqueeze(-1))
 
@@ -73,5 +74,6 @@ def attention(attrs: Any, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def attention_score_gradient(attrs: Any, operands: Sequence[Tensor]) -> Tensor:
-    """Gradient of the scores, from the operands of a gradient node: that of a mask, before it is summed."""
+    """Gradient of the scores, from the operands of a gradient node. It is also the gradient of a mask, before it is
+    summed over broadcast dimensions."""
     return _Attention(attrs, operands, False).score_gradient()

@@ -1,10 +1,12 @@
-# torch_ocl_compile/reference/interpreter.py: the graph run with plain torch ops on the CPU: the definition of every IR op.
-"""Slow and right. A loop nest is computed for all of its points at once: i* and r* are index tensors that broadcast
-over the nest's space, loads are gathers, stores are scatters, a reduction folds the trailing r dimensions.
+# torch_ocl_compile/reference/interpreter.py: runs a graph with plain torch ops on the CPU. This defines every IR op.
+"""It is slow and simple. A loop nest is computed for all of its iterations at once: i* and r* are index tensors that
+broadcast over the nest's space, loads are gathers, stores are scatters, and a reduction folds the trailing r
+dimensions.
 
     results = run_graph(graph, [sizes..., tensors...])      mutated inputs are changed in place
 
-A scheduled graph runs too: Map nodes over i* and then r* (whole rows in one kernel), both steps of split reductions.
+It also runs scheduled graphs: Map nodes over i* and then r* (whole rows in one kernel), and both steps of split
+reductions.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ Tensor = torch.Tensor
 
 
 class _Nest:
-    """The space of one node: sizes i*, then r*; every tensor broadcasts over it."""
+    """The iterations of one node, with sizes i*, then r*. Every tensor broadcasts over them."""
 
     def __init__(self, run: _Run, sizes: Sequence[Any], reduce_sizes: Sequence[Any]) -> None:
         self.run = run
@@ -42,7 +44,7 @@ class _Nest:
         return torch.tensor(value, dtype=dtype).view([1] * (len(self.shape) + len(self.reduced)))
 
     def symbol(self, name: str) -> Tensor:
-        """s0 size, i0 loop, r0 reduction loop, v0 value of an op of the body."""
+        """The values of a symbol: s0 (size), i0 (loop), r0 (reduction loop) or v0 (op of the body)."""
         kind, number = name[0], int(name[1:])
         if kind == "i":
             return self.axis(number)
@@ -51,7 +53,7 @@ class _Nest:
         return self.scalar(self.run.symbols[number]) if kind == "s" else self.values[number].to(torch.int64)
 
     def index(self, expr: Any) -> Tensor:
-        """An IndexExpr at every point."""
+        """The values of an IndexExpr."""
         kind = expr.op()
         if kind == "const":
             return self.scalar(expr.constant())
@@ -64,7 +66,7 @@ class _Nest:
         return result
 
     def gather(self, number: int, index: Sequence[Any], mask: Tensor | None) -> Tensor:
-        """Elements of a buffer; 0 where the mask is false. Raises IndexError outside the buffer."""
+        """Loads elements of a buffer. 0 where the mask is false. IndexError if an index is outside of the buffer."""
         buffer = self.run.buffers[number]
         coords = [self.index(e) for e in index]
         if mask is not None:
@@ -101,7 +103,7 @@ class _Nest:
         return value.expand([*self.shape, *self.reduced])
 
     def store(self, store: Any, value: Tensor) -> None:
-        """`value` has the nest's space; after a reduction that is i* alone."""
+        """Stores `value`, which has the nest's space. After a reduction that is i* alone."""
         if store.mask >= 0 or store.mode == "maximum":
             self.store_partly(store, value)
             return
@@ -118,7 +120,7 @@ class _Nest:
             target.copy_(value.reshape(target.shape))
 
     def store_partly(self, store: Any, value: Tensor) -> None:
-        """Under a mask, or the larger of what is there and the value."""
+        """Stores under a mask, or stores the maximum of the old and the new value."""
         target = self.run.buffers[store.buffer]
         mask = self.full(self.values[store.mask] if store.mask >= 0 else self.scalar(1)).bool()
         where = tuple(self.full(self.index(e))[mask] for e in store.index)
@@ -157,7 +159,7 @@ def _extreme(x: Tensor, largest: bool) -> Tensor:
 
 
 def _arg(x: Tensor, largest: bool, positions: Tensor) -> Tensor:
-    """The first of equals; NaN beats all."""
+    """The position of the extreme value. Of equal values, the first wins; NaN wins over all."""
     x = x.to(torch.int32) if x.dtype is torch.bool else x
     best = _extreme(x, largest).unsqueeze(-1)
     hit = torch.isnan(x) if x.is_floating_point() else torch.zeros_like(x, dtype=torch.bool)
@@ -179,7 +181,8 @@ def _softmax(x: Tensor) -> list[Tensor]:
     return [largest, torch.exp(shifted).sum(-1)]
 
 
-# The body's reduced values, r dimensions flattened into the last one -> the results of the row.
+# Name of a reduction -> a function that maps the reduced values of the body, with r dimensions flattened into the last
+# one, to the results.
 REDUCTIONS: dict[str, Callable[..., list[Tensor]]] = {
     "sum": lambda x: [_wide(x).sum(-1)],
     "prod": lambda x: [_wide(x).prod(-1)],
@@ -195,7 +198,7 @@ REDUCTIONS: dict[str, Callable[..., list[Tensor]]] = {
 
 
 def _best(x: Tensor, i: Tensor, largest: bool) -> list[Tensor]:
-    """Value and position: the accumulators of argmax and argmin."""
+    """Value and position, which are the accumulators of argmax and argmin."""
     where = _arg(x, largest, i)
     x, i = torch.broadcast_tensors(x, i)
     return [torch.gather(x, -1, (i == where.unsqueeze(-1)).int().argmax(-1, keepdim=True)).squeeze(-1), where]
@@ -219,7 +222,8 @@ def _softmax_merge(largest: Tensor, total: Tensor) -> list[Tensor]:
     return [whole, (total * torch.exp(shifted)).sum(-1)]
 
 
-# Where the accumulators are not the results, or merging them is not reducing them.
+# Overrides for reductions whose accumulators differ from their results (PARTIAL), or whose merge differs from a
+# reduction (FINAL).
 PARTIAL: dict[str, Callable[..., list[Tensor]]] = {
     "argmax": lambda x, i: _best(x, i, True),
     "argmin": lambda x, i: _best(x, i, False),
@@ -230,7 +234,7 @@ STAGES = {"whole": REDUCTIONS, "partial": REDUCTIONS | PARTIAL, "final": REDUCTI
 
 
 def _scan(name: str, inputs: list[Tensor], reset: Tensor | None) -> list[Tensor]:
-    """The reduction of every prefix of the last dimension, from the last reset on."""
+    """The reduction of every prefix of the last dimension, starting at the last reset."""
     name = {"twosum": "sum", "softmax_twosum": "softmax"}.get(name, name)
     begin = torch.zeros(inputs[0].shape[:-1], dtype=torch.int64)
     steps = []
@@ -251,7 +255,7 @@ def _prefix(name: str, inputs: list[Tensor], live: Tensor) -> list[Tensor]:
     return REDUCTIONS[name](torch.where(live, inputs[0], IDENTITIES.get(name, 0)))
 
 
-# What a prefix's elements before a reset count as, where that is not 0.
+# The value that elements before a reset count as, if it is not 0.
 IDENTITIES: dict[str, float] = {"prod": 1, "max": -math.inf, "min": math.inf, "softmax": -math.inf}
 
 
@@ -275,7 +279,7 @@ class _Run:
         return str(self.graph.buffers[buffer].name) or f"buffer {buffer}"
 
     def view(self, view: Any) -> Tensor:
-        """A view's elements, gathered."""
+        """The elements of a view."""
         nest = _Nest(self, view.sizes, [])
         buffer = self.buffers[view.buffer]
         if not view.coords:
@@ -293,7 +297,7 @@ class _Run:
                 node.outputs[0],
                 convolve(node, [self.size(s) for s in node.sizes], *(_compute(self.view(v)) for v in node.operands)),
             )
-            for statistics in node.outputs[1:]:  # which part has what is the template's own affair
+            for statistics in node.outputs[1:]:  # The slices are merged later, so their assignment is arbitrary.
                 channels = _compute(self.buffers[node.outputs[0]]).transpose(0, 1).flatten(1)
                 whole = torch.stack(_welford_parts(channels))
                 self.write(
@@ -343,7 +347,7 @@ def _compute(x: Tensor) -> Tensor:
 
 
 def convolve(node: Any, sizes: list[int], a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
-    """A Convolve node by its definition in graph.h."""
+    """The result of a Convolve node, by its definition in graph.h."""
     attrs = node.convolve
     stride, padding, dilation, groups = list(attrs.stride), list(attrs.padding), list(attrs.dilation), attrs.groups
     if attrs.kind == ir.ConvolveKind.kForward:
@@ -353,7 +357,8 @@ def convolve(node: Any, sizes: list[int], a: Tensor, b: Tensor, bias: Tensor | N
     if attrs.kind == ir.ConvolveKind.kData:
         data: Tensor = grad.conv2d_input(sizes, b, a, *settings)
         return data
-    # A template may sum in parts, along the first dimension, that a Reduce node adds: which part gets what is its own affair.
+    # A template may split the sum into slices along the first dimension, which a Reduce node adds later. So the
+    # assignment to slices is arbitrary.
     whole: Tensor = grad.conv2d_weight(a, [b.shape[1], *sizes[1:]], b, *settings)
     return torch.cat([whole, whole.new_zeros([sizes[0] - whole.shape[0], *sizes[1:]])])
 
@@ -364,8 +369,8 @@ def run_graph(
     calls: Sequence[Callable[[list[Tensor]], list[Tensor]]] = (),
     order: Sequence[int] | None = None,
 ) -> list[Tensor]:
-    """Outputs of the graph on CPU tensors. `args`: the sizes s0, s1, ... as ints, then the tensor inputs in order.
-    `order`: positions of the nodes as a schedule launches them."""
+    """Runs a graph on CPU tensors and returns its outputs. `args`: the sizes s0, s1, ... as ints, then the tensor
+    inputs in order. `order`: positions of the nodes in the order in which a schedule launches them."""
     run = _Run(graph, args, calls)
     nodes = list(graph.nodes)
     for position in range(len(nodes)) if order is None else order:
@@ -386,7 +391,7 @@ def run_graph(
 
 
 def _laid_out(run: _Run, buffer: Any, values: Tensor) -> Tensor:
-    """The values in the buffer's own strides."""
+    """Copies the values into the buffer's own strides."""
     if buffer.strides is None:
         return values.contiguous()
     strides = [run.size(s) for s in buffer.strides]
@@ -395,7 +400,7 @@ def _laid_out(run: _Run, buffer: Any, values: Tensor) -> Tensor:
 
 
 class ReferencePlan:
-    """Stands for exec's Plan where there is no device: the interpreter behind the same interface."""
+    """Replaces exec's Plan where there is no device. It has the same interface and runs the interpreter."""
 
     def __init__(self, graph: Any, calls: Sequence[Callable[[list[Tensor]], list[Tensor]]]) -> None:
         self.graph = graph
@@ -409,7 +414,7 @@ class ReferencePlan:
         return [{"name": str(n.kind), "origin": n.origin.op} for n in self.graph.nodes]
 
     def output_strides(self) -> list[list[int]]:
-        """Row-major where the graph leaves them open."""
+        """Row-major strides if the graph leaves them open."""
         run = _Run(self.graph, [0] * self.graph.symbols + [None] * len(self.graph.inputs), [])
         found = []
         for output in self.graph.outputs:

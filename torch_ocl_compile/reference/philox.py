@@ -1,6 +1,6 @@
-# torch_ocl_compile/reference/philox.py: Philox 4x32-10 with torch ops: the definition of our random numbers.
-"""Random bits of (seed, offset, element). Source: Salmon, Moraes, Dror, Shaw 2011. The key is the seed, the counter is
-{offset, element} as 64-bit halves; the device computes the same in kernels/base/ops.cl."""
+# torch_ocl_compile/reference/philox.py: Philox 4x32-10 with torch ops. This defines our random numbers.
+"""Random bits are a function of (seed, offset, element). Source: Salmon, Moraes, Dror, Shaw 2011. The key is the seed,
+the counter is {offset, element} as 64-bit halves. Kernels compute the same in kernels/base/ops.cl."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ _BUMPS = (0x9E3779B9, 0xBB67AE85)
 
 
 def _multiply(a: torch.Tensor, b: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(high, low) words of a 32 x 32 bit product, in int64 halves that cannot overflow."""
+    """Returns the (high, low) words of the product of two 32-bit numbers. The int64 intermediate results cannot
+    overflow."""
     low = a * (b & 0xFFFF)
     high = a * (b >> 16) + (low >> 16)
     return (high >> 16) & _LOW, ((high << 16) | (low & 0xFFFF)) & _LOW
 
 
 def philox(seed: torch.Tensor, offset: torch.Tensor, element: torch.Tensor) -> list[torch.Tensor]:
-    """Four 32-bit words per element, as int64. All int64; broadcast."""
+    """Four random 32-bit words per element, as int64. The arguments are int64 and broadcast."""
     seed, offset, element = torch.broadcast_tensors(seed, offset, element)
     k0, k1 = seed & _LOW, (seed >> 32) & _LOW
     c0, c1, c2, c3 = offset & _LOW, (offset >> 32) & _LOW, element & _LOW, (element >> 32) & _LOW
@@ -35,19 +36,19 @@ def philox(seed: torch.Tensor, offset: torch.Tensor, element: torch.Tensor) -> l
 
 
 def uniform_of(words: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Word 0's upper 24 bits * 2^-24: in [0, 1), every value exact in fp32."""
+    """The upper 24 bits of word 0 times 2^-24: a number in [0, 1), exact in fp32."""
     return (words[0] >> 8).to(torch.float32) * 2.0**-24
 
 
 def lane_of(words: Sequence[torch.Tensor], lane: torch.Tensor) -> torch.Tensor:
-    """uniform_of word `lane`, 0 to 3."""
+    """Returns uniform_of of the word that `lane` (0 to 3) selects, elementwise."""
     shape = torch.broadcast_shapes(words[0].shape, lane.shape)
     word = torch.gather(torch.stack(list(words)).expand(4, *shape), 0, lane.expand(1, *shape)).squeeze(0)
     return uniform_of([word])
 
 
 def normal_of(words: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Box-Muller of words 0 and 1; 1 - u avoids log(0)."""
+    """A normal number by Box-Muller from words 0 and 1. 1 - u avoids log(0)."""
     u0, u1 = ((w >> 8).to(torch.float32) * 2.0**-24 for w in words[:2])
     return torch.sqrt(-2 * torch.log(1 - u0)) * torch.cos(2 * math.pi * u1)
 
@@ -65,6 +66,6 @@ def philox_normal(seed: int, offset: int, size: Sequence[int]) -> torch.Tensor:
 
 
 def philox_bits(seed: int, offset: int, size: Sequence[int]) -> torch.Tensor:
-    """64 random bits per element, as int64: words 1 and 0."""
+    """64 random bits per element, as int64: word 1 (high) and word 0 (low)."""
     words = philox(torch.tensor(seed), torch.tensor(offset), _elements(size))
     return (words[1] << 32) | words[0]

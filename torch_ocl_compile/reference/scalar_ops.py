@@ -1,6 +1,6 @@
-# torch_ocl_compile/reference/scalar_ops.py: what every scalar op of the IR computes, as functions of torch tensors.
-"""The rows of csrc/ir/ops.def, by name: `operation("add")(a, b)`. Operands are converted as `converted_operands` says first.
-interpreter.py runs whole graphs with them."""
+# torch_ocl_compile/reference/scalar_ops.py: defines every scalar op of the IR as a function of torch tensors.
+"""`operation("add")(a, b)` computes the row `add` of csrc/ir/ops.def. Operands must first be converted by
+`converted_operands`. interpreter.py uses these functions to run graphs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _bits(words: list[Tensor]) -> Tensor:
 
 
 def _order_key(x: Tensor) -> Tensor:
-    """An integer that orders as the number does: NaN last, -0 and 0 alike."""
+    """An integer that orders like the number. NaN is last; -0 and 0 are equal."""
     dtype = torch.int64 if x.dtype is torch.float64 else torch.int32
     bits, largest = (x + 0.0).contiguous().view(dtype), torch.iinfo(dtype).max
     return torch.where(torch.isnan(x), largest, torch.where(bits < 0, bits ^ largest, bits))
@@ -122,7 +122,8 @@ RULES: dict[str, str] = {row[0]: row[2] for row in ir.ops()}
 
 
 def operation(name: str) -> Callable[..., Tensor]:
-    """What a row of ops.def computes, on tensors of its compute type. A row named like a torch function is that one."""
+    """The function of a row of ops.def, on tensors of its compute type. If the row has the name of a torch function, it
+    is that function."""
     found = SPECIAL.get(name) or getattr(torch, name, None)
     if found is None:
         raise NotImplementedError(f"ops.def has {name!r}, the interpreter does not")
@@ -131,7 +132,7 @@ def operation(name: str) -> Callable[..., Tensor]:
 
 
 def converted_operands(rule: str, values: Sequence[Tensor]) -> list[Tensor]:
-    """The operands in the type that the row's rule computes in."""
+    """The operands, converted to the type in which the row's rule computes."""
     if rule in ("second", "index"):
         rest = values[1:]
         dtype = _promoted(rest)

@@ -1,1 +1,1 @@
-# torch_ocl_compile/tools/__init__.py: programs for users: the demo and the doctor.
+# torch_ocl_compile/tools/__init__.py: programs for users: demo, doctor, traces, cache files.

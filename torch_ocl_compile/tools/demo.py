@@ -1,5 +1,5 @@
-# torch_ocl_compile/tools/demo.py: the demo: a small CNN learns handwritten digits through torch.compile(..., backend="ocl").
-"""Trains on scikit-learn's digits, compares with eager on the CPU, and plots loss and kernels."""
+# torch_ocl_compile/tools/demo.py: the demo: trains a small CNN on handwritten digits with torch.compile(..., backend="ocl").
+"""It trains on scikit-learn's digits, compares with eager PyTorch on the CPU, and plots loss and kernels."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from torch import Tensor, nn
 from torch_ocl_compile.device.record import LaunchRecord, record
 
 BATCH = 64
-ENOUGH = 0.97  # test accuracy
+ENOUGH = 0.97  # Test accuracy from which the demo counts as passed.
 
-Parts = dict[str, list[LaunchRecord]]  # of one training step: forward, backward, optimizer
+# The launches of one training step: "forward", "backward" and "optimizer".
+Parts = dict[str, list[LaunchRecord]]
 
 
 class DigitNet(nn.Module):
-    """Two convolutions with batch norm, pooling and dropout: [n, 1, 8, 8] -> [n, 10]."""
+    """A network with two convolutions, batch norm, pooling and dropout. Maps [n, 1, 8, 8] to [n, 10]."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +45,7 @@ class DigitNet(nn.Module):
 
 @dataclass(frozen=True)
 class Digits:
-    """Images [n, 1, 8, 8] in 0..1 and labels [n]."""
+    """Images [n, 1, 8, 8] with values from 0 to 1, and labels [n]."""
 
     images: Tensor
     labels: Tensor
@@ -57,7 +58,7 @@ class Digits:
 
 
 def load_digits() -> tuple[Digits, Digits]:
-    """Training and test set: four fifths and one fifth, shuffled."""
+    """The training set (four fifths) and the test set (one fifth), shuffled."""
     from sklearn.datasets import load_digits as sklearn_digits
 
     data = sklearn_digits()
@@ -70,8 +71,8 @@ def load_digits() -> tuple[Digits, Digits]:
 
 
 class Trainer:
-    """The network on one device, in plain PyTorch. Where `backend` is given, three functions are compiled: the loss of
-    a batch, the optimizer's step and the prediction. The batch is gathered in the first: nothing runs eagerly."""
+    """Trains the network on one device in plain PyTorch. With `backend`, three functions are compiled: the loss of a
+    batch, the optimizer's step, and the prediction. The loss also gathers the batch, so nothing runs eagerly."""
 
     def __init__(self, device: torch.device, data: Digits, backend: str | None) -> None:
         torch.manual_seed(0)
@@ -94,7 +95,8 @@ class Trainer:
         self.predict = compiled(predict)
 
     def batches(self) -> Iterator[Tensor]:
-        """One epoch in random order; the last, incomplete batch is left out, as DataLoader(drop_last=True) does."""
+        """The batches of one epoch in random order. The last, incomplete batch is left out, as with
+        DataLoader(drop_last=True)."""
         for batch in torch.randperm(len(self.data)).split(BATCH):
             if len(batch) == BATCH:
                 yield batch.to(self.device)
@@ -107,7 +109,7 @@ class Trainer:
         return loss.detach()
 
     def recorded_step(self, batch: Tensor) -> Parts:
-        """A step with the time of each kernel."""
+        """Runs a step and records the time of each kernel."""
         self.optimizer.zero_grad(set_to_none=True)
         with record(timing=True) as forward:
             loss: Tensor = self.loss_of(batch)
@@ -119,7 +121,7 @@ class Trainer:
 
     @torch.no_grad()
     def predictions(self, images: Tensor) -> Tensor:
-        """Labels, on the CPU."""
+        """Predicted labels, on the CPU."""
         self.model.eval()
         labels: Tensor = self.predict(images.to(self.device)).cpu()
         self.model.train()
@@ -131,13 +133,14 @@ class Trainer:
 
 
 def compare_steps(trainers: list[Trainer], rounds: int = 20) -> list[float]:
-    """Milliseconds of a training step for each trainer: medians, measured in turn."""
+    """Median time of a training step in milliseconds for each trainer. The trainers are measured in turn."""
     batch = torch.arange(BATCH)
     times: list[list[float]] = [[] for _ in trainers]
     for _ in range(rounds):
         for trainer, mine in zip(trainers, times, strict=True):
             there = batch.to(trainer.device)
-            trainer.step(there)  # wakes its threads and caches after the other's turn
+            # An untimed step wakes threads and fills caches after the other trainer's turn.
+            trainer.step(there)
             trainer.wait()
             start = time.perf_counter()
             trainer.step(there)
@@ -147,7 +150,7 @@ def compare_steps(trainers: list[Trainer], rounds: int = 20) -> list[float]:
 
 
 def kernel_table(parts: Parts) -> Any:
-    """Launches and what was fused into them, by kind."""
+    """A table of the launches of a step and the ops fused into them, by kind."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -173,7 +176,7 @@ def kernel_table(parts: Parts) -> Any:
 
 
 def plot(losses: list[float], parts: Parts, test: Digits, predicted: Tensor, title: str, path: str) -> None:
-    """The loss, some test images with what was read, and the timeline of one step's kernels, as a PNG at `path`."""
+    """Plots the loss, some test images with predictions, and the timeline of one step's kernels, as a PNG at `path`."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -224,14 +227,14 @@ def plot(losses: list[float], parts: Parts, test: Digits, predicted: Tensor, tit
 
 @dataclass
 class Result:
-    """What the demo found. Times of a step are NaN where it did not run on ocl."""
+    """The result of the demo. Times of a step are NaN if it did not run on ocl."""
 
     device: str
-    accuracy: float  # on the test images, 0 to 1
+    accuracy: float  # On the test images, 0 to 1.
     steps: int
     seconds: float
-    first_seconds: float  # the first step, with compilation
-    kernels: dict[str, int]  # of one step: forward, backward, optimizer
+    first_seconds: float  # The first step, including compilation.
+    kernels: dict[str, int]  # Number of kernels in a step: "forward", "backward", "optimizer".
     fallbacks: dict[str, int]
     plot: str
     step_ms: float = float("nan")
@@ -243,11 +246,12 @@ class Result:
 
 
 def run_demo(device: str = "ocl", epochs: int = 20, output: str = "demo.png", console: Any = None) -> Result:
-    """Runs the demo, and prints to a console of rich."""
+    """Runs the demo and prints to a console of rich."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it warns of the profiler's marks in the optimizer
+    # torch._dynamo would warn about the profiler's marks in the optimizer.
+    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)
     ocl: Any = torch.ocl  # type: ignore[attr-defined]
     console = console or Console(highlight=False)
 

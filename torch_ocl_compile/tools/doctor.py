@@ -1,5 +1,5 @@
-# torch_ocl_compile/tools/doctor.py: small networks compiled and checked on a device: does its driver do what we need?
-"""A training step of each check, in fp32, fp16 and bf16, against the same step in fp64 on the CPU."""
+# torch_ocl_compile/tools/doctor.py: compiles small networks and checks them on a device, to find out whether its driver works.
+"""Each check compares a training step in fp32, fp16 or bf16 with the same step in fp64 on the CPU."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from torch_ocl_compile.errors import OclError
 
 
 class Convolutions(nn.Module):
-    """The loss of a convolution, a batch norm, a pool, a product and a softmax.
+    """The loss of a convolution, a batch norm, a pooling layer, a linear layer and a softmax.
 
-    `smooth`: no ReLU and no maximum, since rounding to 16 bits would decide which branch they take."""
+    `smooth`: without ReLU and maximum, because rounding to 16 bits would decide which branch they take.
+    """
 
     def __init__(self, smooth: bool) -> None:
         super().__init__()
@@ -35,7 +36,7 @@ class Convolutions(nn.Module):
 
 
 class Attention(nn.Module):
-    """A weighted sum of causal attention, so long that its kernels take several tiles."""
+    """A weighted sum of causal attention. It is so long that its kernels use several tiles."""
 
     def inputs(self) -> tuple[Tensor, ...]:
         return tuple(torch.randn(2, 2, 128, 64) for _ in range(4))
@@ -46,8 +47,9 @@ class Attention(nn.Module):
 
 @dataclass(frozen=True)
 class Check:
-    """A training step in one dtype. `tolerance`: of the largest difference to fp64 over the largest value, tensor by tensor.
-    A wrong kernel is far off. Roundings were at most 7e-7 in fp32, 8e-4 in fp16 and 6e-3 in bf16 (Intel's runtime, PoCL)."""
+    """A training step in one dtype. `tolerance`: the limit, for each tensor, of the largest difference from fp64
+    divided by the largest value. A wrong kernel exceeds it by far. Rounding errors were at most 7e-7 in fp32, 8e-4
+    in fp16 and 6e-3 in bf16 (Intel's runtime, PoCL)."""
 
     name: str
     dtype: torch.dtype
@@ -67,14 +69,14 @@ CHECKS = (
 
 @dataclass
 class Finding:
-    """What one check found on a device. `error`: the largest difference to fp64 over the largest value, inf where something
-    is not finite. `problem`: what the compiler, the driver or the device raised."""
+    """The result of one check on a device. `error`: the largest difference from fp64 divided by the largest value; inf
+    if a value is not finite. `problem`: the error of the compiler, the driver or the device."""
 
     check: Check
     error: float = float("inf")
-    worst: str = ""  # which result has that error
+    worst: str = ""  # Name of the result with that error.
     kernels: int = 0
-    first_seconds: float = 0.0  # with compilation
+    first_seconds: float = 0.0  # Including compilation.
     step_ms: float = 0.0
     problem: str = field(default="", repr=False)
 
@@ -84,7 +86,7 @@ class Finding:
 
 
 def examine(device: torch.device) -> Iterator[Finding]:
-    """Compiles and runs the checks one after the other. What fails is in its finding."""
+    """Compiles and runs the checks one after the other. A failure is in the finding."""
     for check in CHECKS:
         finding = Finding(check)
         try:
@@ -128,7 +130,8 @@ def _results(model: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> dict[s
 
 
 def difference(got: dict[str, Tensor], exact: dict[str, Tensor]) -> tuple[str, float]:
-    """Which result is farthest from fp64, and how far, over its largest value. What is missing or not finite is inf."""
+    """The name of the result that differs most from fp64, and its difference divided by its largest value. A missing or
+    infinite result counts as inf."""
     errors = {name: float("inf") for name in exact}
     for name in exact.keys() & got.keys():
         if bool(got[name].isfinite().all()):

@@ -1,4 +1,4 @@
-# torch_ocl_compile/tools/script.py: runs a user's program inside this process, for commands that watch what it compiles.
+# torch_ocl_compile/tools/script.py: runs a user's program inside this process, for commands that observe what it compiles.
 from __future__ import annotations
 
 import contextlib
@@ -16,8 +16,8 @@ from torch_ocl_compile.errors import OclError, ToolError
 
 
 def run_target(target: str, arguments: Sequence[str]) -> Any:
-    """Runs `script.py` as a main program, or calls the function of `module:function` without arguments and returns what it
-    returns. Raises ToolError that names the program's line if it fails."""
+    """Runs `script.py` as a main program, or calls the function of `module:function` without arguments and returns its
+    result. ToolError that names the program's line if it fails."""
     if is_function(target):
         return _call(target, arguments)
     with _main_program(target, arguments), _failures(target, target):
@@ -26,7 +26,7 @@ def run_target(target: str, arguments: Sequence[str]) -> Any:
 
 
 def is_function(target: str) -> bool:
-    """Whether a target is `module:function`, and not the path of a script."""
+    """True if a target is `module:function` rather than the path of a script."""
     module, _, function = target.partition(":")
     return function.isidentifier() and all(part.isidentifier() for part in module.split("."))
 
@@ -55,7 +55,7 @@ def _main_program(target: str, arguments: Sequence[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _failures(target: str, path: str | None) -> Iterator[None]:
-    """Whatever ends the program early becomes a ToolError."""
+    """Turns an error that ends the program into a ToolError."""
     try:
         yield
     except ToolError:
@@ -66,14 +66,15 @@ def _failures(target: str, path: str | None) -> Iterator[None]:
     except (BrokenPipeError, KeyboardInterrupt):
         raise
     except Exception as error:
-        cause = getattr(error, "inner_exception", error)  # of what Dynamo wraps
+        # Dynamo wraps errors.
+        cause = getattr(error, "inner_exception", error)
         lines = str(cause).strip().splitlines() or [""]
         reason = "\n".join(lines) if isinstance(cause, OclError | torch.OutOfMemoryError) else lines[0]
         raise ToolError(f"{_place(error, path) or target}: {type(cause).__name__}: {reason}") from error
 
 
 def _place(error: Exception, path: str | None) -> str:
-    """file:line where a program failed: the last line of its own file, or the last line outside of packages."""
+    """ "file:line" where a program failed: the last line of its own file, or the last line outside of packages."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<")]

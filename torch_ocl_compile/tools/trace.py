@@ -1,5 +1,6 @@
-# torch_ocl_compile/tools/trace.py: launch records as a Chrome trace (chrome://tracing, https://ui.perfetto.dev).
-"""A process of the trace is a device. Kernels that overlap, on several streams, are in several rows."""
+# torch_ocl_compile/tools/trace.py: writes launch records as a Chrome trace (chrome://tracing, https://ui.perfetto.dev).
+"""Each device is a process of the trace. Kernels that overlap, because they run on several streams, are in different
+rows."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from torch_ocl_compile.device.record import LaunchRecord
 
 
 def chrome_trace(launches: Iterable[LaunchRecord], device_name: Callable[[int], str]) -> dict[str, Any]:
-    """The trace as JSON will have it. Times are microseconds from the first launch of each device."""
+    """The trace as a JSON object. Times are in microseconds from the first launch of each device."""
     events: list[dict[str, Any]] = []
     of_device: dict[int, list[LaunchRecord]] = defaultdict(list)
     for launch in launches:
@@ -47,7 +48,7 @@ def write_trace(launches: Iterable[LaunchRecord], device_name: Callable[[int], s
 
 
 def by_kernel(launches: Iterable[LaunchRecord]) -> list[dict[str, Any]]:
-    """A row for each kernel: calls, microseconds, share of all; the slowest first."""
+    """A row for each kernel: number of calls, microseconds, share of the total time. The slowest is first."""
     groups: dict[tuple[int, str], list[LaunchRecord]] = defaultdict(list)
     for launch in launches:
         groups[launch.device, launch.kernel].append(launch)

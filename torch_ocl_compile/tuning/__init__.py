@@ -1,1 +1,1 @@
-# torch_ocl_compile/tuning/__init__.py: measures kernel variants and keeps the choices.
+# torch_ocl_compile/tuning/__init__.py: measures kernel variants and stores the choices.

@@ -1,8 +1,9 @@
-# torch_ocl_compile/tuning/measure.py: measures kernel variants on the device and stores the fastest right one.
-"""Tunes the contractions, convolutions and attentions of a graph that have no measurement yet. The candidates of the templates'
-choosers run alone, on random inputs, and are compared with the variant that the compiler's model prefers. A candidate that
-does not build, fails, exceeds the deadline or gives another result is disabled for the driver. OpenCL cannot cancel a kernel:
-after one that does not end, the process tunes no more, and keeps the queue and memory that this kernel uses."""
+# torch_ocl_compile/tuning/measure.py: measures kernel variants on the device and stores the fastest correct one.
+"""It tunes the contractions, convolutions and attentions of a graph that have no measurement yet. Each candidate of the
+templates' choosers runs alone on random inputs, and is compared with the variant that the compiler's cost model
+prefers. A candidate that does not build, fails, exceeds the deadline or gives another result is disabled for the
+driver. OpenCL cannot cancel a kernel. After one that does not end, the process tunes no more, and keeps the queue
+and the memory that this kernel uses."""
 
 from __future__ import annotations
 
@@ -26,25 +27,28 @@ from torch_ocl_compile.tuning.table import Table
 
 log = logging.getLogger(__name__)
 
-ROUNDS = 5  # interleaved, among the finalists
+ROUNDS = 5  # Rounds in which the finalists are measured in turn.
 FINALISTS = 3
-WORTH = 0.98  # of the model's time: less of a gain is noise
-SAVED = 4  # the operand of attention's gradients that is [2, batch, heads, rows]
-SECONDS = 0.05  # of timed calls of one candidate
-# The largest difference to the model's variant over the largest value, by the number of bits of the least exact operand: other
-# orders of summation and rounded halves stay well below, a wrong element does not.
+# A choice must take less than this share of the time of the cost model's choice. Smaller gains are noise.
+WORTH = 0.98
+# Number of the operand of attention's gradients that has shape [2, batch, heads, rows].
+SAVED = 4
+SECONDS = 0.05  # Seconds of timed calls of one candidate.
+# Largest allowed difference from the cost model's variant, divided by the largest value. It depends on the least exact
+# dtype of the operands. Other orders of summation and rounding of halves stay far below; a wrong element does not.
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 4e-2}
-REDUCED = 2e-2  # where TF32 or the like is allowed
+REDUCED = 2e-2  # Largest allowed difference if TF32 or similar rounding is allowed.
 
-_kept: list[Any] = []  # plans and tensors that a kernel which did not end may still use
+# Plans and tensors that a kernel which did not end may still use.
+_kept: list[Any] = []
 _stopped = False
-session: list[Tuned] = []  # everything that this process measured
-again = False  # measure also what is stored, once a process
+session: list[Tuned] = []  # Everything that this process has measured.
+again = False  # If true, problems with a stored measurement are measured too, once per process.
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What came of one problem. Times are device milliseconds of all its kernels."""
+    """The result for one problem. Times are milliseconds on the device for all its kernels."""
 
     problem: str
     choice: str
@@ -55,15 +59,16 @@ class Tuned:
 
 
 class VariantError(Exception):
-    """A candidate that is not to be used, and why."""
+    """A candidate must not be used. The message says why."""
 
 
 class HangError(VariantError):
-    """A candidate that was still running at the deadline."""
+    """A candidate was still running at the deadline."""
 
 
 def tune_graph(graph: Any, index: int, settings: Mapping[str, Any]) -> list[Tuned]:
-    """Measures what the graph needs and no measurement covers; stores and follows the results."""
+    """Measures the problems of the graph that have no measurement yet. Stores the results and makes later compilations
+    follow them."""
     global _stopped
     found = table.table_of(index)
     known = {t.problem for t in session} if again else {*found.choices, *found.shipped}
@@ -84,11 +89,8 @@ def tune_graph(graph: Any, index: int, settings: Mapping[str, Any]) -> list[Tune
             except HangError:
                 _stopped = True
                 continue
-            except (
-                OclError,
-                RuntimeError,
-                VariantError,
-            ) as error:  # the model's own variant: the compilation will meet it
+            except (OclError, RuntimeError, VariantError) as error:
+                # The compilation will raise the same error for the model's own variant.
                 log.warning("%s is not tuned: %s", problem, error)
                 continue
             row = {
@@ -114,8 +116,8 @@ def tune_case(
     settings: Mapping[str, Any],
     progress: Any = None,
 ) -> Tuned:
-    """The fastest right choice for one problem. Raises VariantError, or the compiler's error, if the model's variant does not run,
-    HangError if any does not end."""
+    """Finds the fastest correct choice for one problem. VariantError or the compiler's error if the cost model's
+    variant does not run. HangError if a candidate does not end."""
     progress = progress or _Silent()
     model_choice = choices[0][0]
     inputs = example_inputs(alone, index)
@@ -163,13 +165,15 @@ def tune_case(
 
 
 def _apart(function: Callable[..., Tuned], *args: Any) -> Tuned:
-    """In a thread of its own, so that no mode of the caller (fake tensors, autocast, its stream) reaches it."""
+    """Runs a function in a thread of its own, so that no mode of the caller (fake tensors, autocast, its stream)
+    affects it."""
     with ThreadPoolExecutor(1, "ocl_tuning") as pool:
         return pool.submit(function, *args).result()
 
 
 def combined(choices: Sequence[tuple[str, str]], times: Mapping[str, float]) -> list[str]:
-    """For each template the choice with every knob where it was fastest, if more than one gained."""
+    """For each template, the choice that combines the fastest option of every knob, if more than one option was faster
+    than the first choice."""
     made = []
     for first, turned in choices:
         if turned or first not in times:
@@ -191,7 +195,8 @@ def combined(choices: Sequence[tuple[str, str]], times: Mapping[str, float]) -> 
 
 
 def _final(plans: dict[str, Any], times: dict[str, float], inputs: list[torch.Tensor], model_choice: str) -> str:
-    """The fastest of the best few, measured in turn; the model's choice unless another gains."""
+    """The fastest of the few best candidates, measured in turn. It is the cost model's choice unless another one is
+    clearly faster."""
     best = sorted(plans, key=lambda choice: times[choice])[:FINALISTS]
     finalists = [model_choice, *(c for c in best if c != model_choice)]
     rounds: dict[str, list[float]] = {choice: [] for choice in finalists}
@@ -206,8 +211,9 @@ def _final(plans: dict[str, Any], times: dict[str, float], inputs: list[torch.Te
 
 
 def example_inputs(alone: Any, index: int) -> list[torch.Tensor]:
-    """Random tensors as the graph's inputs lie: floats of the normal distribution, true, zero. What attention saves of a row of scores,
-    the largest and the sum of exponentials, are numbers that a row may have: kernels take the logarithm of the sum."""
+    """Random tensors with the layouts of the graph's inputs: normally distributed floats, true for bool, zero for
+    integers. The operand with the maximum and the sum of exponentials of each row of scores gets possible values,
+    because kernels take the logarithm of the sum."""
     device = torch.device("ocl", index)
     inputs: list[torch.Tensor] = []
     saved = {
@@ -245,14 +251,15 @@ def _compile(alone: Any, index: int, settings: Mapping[str, Any], choice: str) -
 
 
 def _marker(index: int) -> torch.Event:
-    """Done when all work queued so far is."""
+    """An event that completes when all work queued so far is done."""
     done = torch.Event(torch.device("ocl", index))
     done.record(torch.accelerator.current_stream(index))
     return done
 
 
 def _run(plan: Any, inputs: list[torch.Tensor], index: int) -> list[torch.Tensor]:
-    """One run, waited for no longer than the deadline. Raises HangError; its results and inputs then stay allocated."""
+    """Runs a plan once and waits until the deadline at most. HangError if it is not done; its results and inputs then
+    stay allocated."""
     outputs: list[torch.Tensor] = plan.run(list(inputs))
     done = _marker(index)
     deadline = time.monotonic() + float(config.get("tune_deadline"))
@@ -267,7 +274,7 @@ def _run(plan: Any, inputs: list[torch.Tensor], index: int) -> list[torch.Tensor
 
 
 def _compare(results: list[torch.Tensor], reference: list[torch.Tensor], limit: float) -> None:
-    """Raises VariantError if they are not the same but for rounding."""
+    """VariantError if the results differ by more than rounding."""
     for result, expected in zip(results, reference, strict=True):
         got, right = result.cpu().double(), expected.cpu().double()
         if not torch.equal(got.isfinite(), right.isfinite()):
@@ -279,7 +286,7 @@ def _compare(results: list[torch.Tensor], reference: list[torch.Tensor], limit: 
 
 
 def _time(plan: Any, inputs: list[torch.Tensor], seconds: float = SECONDS) -> float:
-    """Device milliseconds of one call, the median of some."""
+    """Median time of one call in milliseconds on the device."""
     times: list[float] = []
     start = time.perf_counter()
     while len(times) < 2 or (time.perf_counter() - start < seconds and len(times) < 100):
@@ -301,7 +308,7 @@ class _Silent:
 
 
 class _Bar(_Silent):
-    """A progress bar on the terminal of standard error."""
+    """A progress bar on standard error."""
 
     def __init__(self, total: int) -> None:
         from rich.console import Console

@@ -1,4 +1,4 @@
-# torch_ocl_compile/tuning/shapes.py: shapes to tune, as users write them: "gemm:512x512x512".
+# torch_ocl_compile/tuning/shapes.py: shapes to tune, in the form that users write: "gemm:512x512x512".
 from __future__ import annotations
 
 import re
@@ -13,12 +13,12 @@ Job = tuple[Callable[..., torch.Tensor], list[torch.Tensor]]
 
 
 def is_shape(text: str) -> bool:
-    """Whether a text means a shape, rightly written or not."""
+    """True if a text is meant as a shape, even if it is wrong."""
     return text.partition(":")[0] in ("gemm", "conv", "attention")
 
 
 def job(text: str, device: torch.device, dtype: torch.dtype) -> Job:
-    """A function and its inputs for "gemm:512x512x512" and the like. Raises ConfigError on what is none of them."""
+    """A function and its inputs for a shape such as "gemm:512x512x512". ConfigError if it is no valid shape."""
     kind, _, shapes = text.partition(":")
     first, *rest = shapes.split(",")
     settings = dict(part.split("=", 1) for part in rest if re.fullmatch(r"\w+=\d+", part))
@@ -37,9 +37,8 @@ def job(text: str, device: torch.device, dtype: torch.dtype) -> Job:
         padding = int(settings.pop("padding", r // 2))
         if not settings:
             x = randn(n, c, h, w).detach().contiguous(memory_format=torch.channels_last).requires_grad_()
-            conv = torch.nn.Conv2d(
-                c, k, (r, s), stride, padding, groups=groups, bias=False
-            )  # Dynamo skips functions of ours
+            # A function of this package would not do, because Dynamo skips those.
+            conv = torch.nn.Conv2d(c, k, (r, s), stride, padding, groups=groups, bias=False)
             return conv.to(dtype).to(device), [x]
     if form == ("attention", [4]):
         return F.scaled_dot_product_attention, [randn(*sizes[0]) for _ in range(3)]
@@ -54,7 +53,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def run(function: Callable[..., torch.Tensor], inputs: list[torch.Tensor], gradients: bool) -> None:
-    """Compiles and runs a job, with its gradients or without."""
+    """Compiles and runs a job, with or without its gradients."""
     torch._dynamo.reset()
     compiled = torch.compile(function, backend="ocl", dynamic=False, mode="max-autotune")
     if gradients:

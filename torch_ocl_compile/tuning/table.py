@@ -1,10 +1,11 @@
-# torch_ocl_compile/tuning/table.py: measured choices of kernel variants: where they are stored, shipped, and followed.
-"""Three kinds of rows in the table "tuning" of the cache file, all for one device and driver: a "choice" for a problem, a
-choice that is "disabled" because the driver gets it wrong, and one that a process is "trying". A mark of the last kind
-whose process is gone means that the variant took the process with it: it is disabled too.
+# torch_ocl_compile/tuning/table.py: measured choices of kernel variants: storing, shipping and following them.
+"""The table "tuning" of the cache file has three kinds of rows, each for one device and driver: a "choice" for a
+problem, a choice that is "disabled" because the driver gets it wrong, and a choice that a process is "trying". If
+the process of a "trying" row is gone, the variant has killed it, so it is disabled too.
 
-`tuned.json` has choices for devices that were measured beforehand; the cache's win over them. Rows that cannot be read
-are ignored, with one warning."""
+`tuned.json` has choices for devices that were measured beforehand. Choices in the cache take precedence. Rows that
+cannot be read are ignored, with one warning.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +23,17 @@ from torch_ocl_compile import _C, config
 log = logging.getLogger(__name__)
 
 SHIPPED = Path(__file__).with_name("tuned.json")
-FORMAT = 1  # of the rows; changes with the meaning of a stored choice
+FORMAT = 1  # Version of the rows. Change it when the meaning of a stored choice changes.
 _SEPARATOR = "\n"
 
 
 @dataclass(frozen=True)
 class DeviceKey:
-    """What a measurement holds for."""
+    """What a measurement is valid for."""
 
     device: str
     driver: str
-    units: int  # a runtime for CPUs may be given a part of the cores
+    units: int  # A CPU runtime may be restricted to some of the cores.
 
     def text(self) -> str:
         return f"{FORMAT} | {self.device} | {self.driver} | {self.units} units"
@@ -40,22 +41,22 @@ class DeviceKey:
 
 @dataclass
 class Table:
-    """What is known of one device and driver."""
+    """The tuning results of one device and driver."""
 
     key: DeviceKey
-    choices: dict[str, dict[str, Any]] = field(default_factory=dict)  # problem -> "choice", "ms", "model_ms"
-    disabled: dict[str, str] = field(default_factory=dict)  # choice -> reason
-    shipped: dict[str, str] = field(default_factory=dict)  # problem -> choice
+    choices: dict[str, dict[str, Any]] = field(default_factory=dict)  # Problem -> {"choice", "ms", "model_ms"}.
+    disabled: dict[str, str] = field(default_factory=dict)  # Choice -> reason.
+    shipped: dict[str, str] = field(default_factory=dict)  # Problem -> choice.
 
     def followed(self) -> dict[str, str]:
-        """Choices by problem, the device's own before the shipped ones."""
+        """Choice for each problem. The device's own choices take precedence over shipped ones."""
         own = {problem: str(row["choice"]) for problem, row in self.choices.items()}
         found = {**self.shipped, **own}
         return {problem: choice for problem, choice in found.items() if choice not in self.disabled}
 
 
 _tables: dict[int, Table] = {}
-_followed: set[int] = set()  # devices whose table the core has
+_followed: set[int] = set()  # Devices whose table the C++ core has.
 _loaded_for: object = None
 
 
@@ -66,7 +67,7 @@ def device_key(index: int) -> DeviceKey:
 
 
 def table_of(index: int) -> Table:
-    """The device's rows, read once per process and cache file."""
+    """The rows of a device. They are read once per process and cache file."""
     global _loaded_for
     if _loaded_for != config.core_settings():
         _tables.clear()
@@ -80,7 +81,7 @@ def table_of(index: int) -> Table:
 
 
 def follow(index: int) -> None:
-    """Has compilations for the device follow its table."""
+    """Makes compilations for the device follow its table."""
     if _loaded_for != config.core_settings() or index not in _followed:
         refresh(index)
 
@@ -92,14 +93,14 @@ def refresh(index: int) -> None:
 
 
 def forget() -> None:
-    """The next compilation reads the tables again."""
+    """Makes the next compilation read the tables again."""
     _tables.clear()
     _followed.clear()
     device_key.cache_clear()
 
 
 def read(key: DeviceKey) -> Table:
-    """The rows of the cache that hold for `key`."""
+    """The rows of the cache for `key`."""
     found, bad = Table(key), []
     for name, value in _C.exec.tuning_rows():
         kind, device, subject = (*name.split(_SEPARATOR), "", "")[:3]
@@ -134,7 +135,7 @@ def save(found: Table, problem: str, row: dict[str, Any]) -> None:
 
 
 def disable(found: Table, choice: str, reason: str, problem: str) -> None:
-    """Keeps the driver from this choice from now on, and says so once."""
+    """Disables a choice for the driver from now on, with one warning."""
     if choice in found.disabled:
         return
     found.disabled[choice] = reason
@@ -148,7 +149,7 @@ def disable(found: Table, choice: str, reason: str, problem: str) -> None:
 
 
 class Trying:
-    """A mark in the cache for as long as a variant runs: `with Trying(table, choice, problem):`."""
+    """Marks a variant in the cache while it runs: `with Trying(table, choice, problem):`."""
 
     def __init__(self, found: Table, choice: str, problem: str) -> None:
         self.key = _SEPARATOR.join(("trying", found.key.text(), choice))
@@ -163,7 +164,7 @@ class Trying:
 
 
 def clear() -> int:
-    """Erases all rows of all devices; how many there were."""
+    """Erases the rows of all devices. Returns their number."""
     names = [name for name, _ in _C.exec.tuning_rows()]
     for name in names:
         _C.exec.cache_erase("tuning", name)
@@ -172,7 +173,7 @@ def clear() -> int:
 
 
 def shipped_choices(key: DeviceKey, path: Path) -> dict[str, str]:
-    """The file's choices for a device: those for any driver, then those for this one."""
+    """The choices of the file for a device: those for any driver, overridden by those for this driver."""
     try:
         content = json.loads(path.read_text())
         if content["format"] != FORMAT:
@@ -203,7 +204,7 @@ def shipped_choices(key: DeviceKey, path: Path) -> dict[str, str]:
 
 
 def export(found: Table, path: Path) -> int:
-    """Writes the device's own choices in the shipped format, over those of the file for this device and driver."""
+    """Writes the device's own choices to a file in the shipped format. Replaces its choices for this device and driver."""
     content: dict[str, Any] = {"format": FORMAT, "devices": []}
     if path.exists():
         content = json.loads(path.read_text())
@@ -221,7 +222,7 @@ def _differs(row: dict[str, Any]) -> bool:
 
 
 def _checked(choice: object) -> str:
-    """A choice is a template's name and knobs: "gemm_item tile=6x4 run=8"."""
+    """Checks that a choice is a template's name and knobs: "gemm_item tile=6x4 run=8". ValueError otherwise."""
     if not isinstance(choice, str) or not choice.strip() or not choice.isprintable():
         raise ValueError(f"{choice!r} is no choice")
     name, *knobs = choice.split(" ")

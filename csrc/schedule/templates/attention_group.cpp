@@ -1,4 +1,4 @@
-// csrc/schedule/templates/attention_group.cpp: attention on GPUs by kernels/attention/group.cl.
+// csrc/schedule/templates/attention_group.cpp: chooses kernels/attention/group.cl, attention on GPUs.
 #include "csrc/schedule/templates/attention_operands.h"
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/group_tiles.h"
@@ -8,10 +8,10 @@ namespace {
 
 using ir::IndexExpr;
 
-constexpr int64_t kMostDepth = 512;  // larger output rows do not fit in registers
+constexpr int64_t kMostDepth = 512;  // Largest head size. Wider output rows do not fit into registers.
 constexpr int kTileColumns = 64, kStep = 16, kPad = 4;
 
-/// Bytes of local memory that kernels/attention/group.cl needs with tiles of so many rows.
+/// Bytes of local memory that kernels/attention/group.cl needs for tiles with this many rows.
 int64_t local_bytes(int rows) {
   return 4LL * (kStep * (rows + kPad) + kStep * (kTileColumns + kPad) + kTileColumns * (rows + kPad) + kTileColumns / 4 * rows);
 }

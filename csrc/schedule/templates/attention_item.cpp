@@ -1,4 +1,4 @@
-// csrc/schedule/templates/attention_item.cpp: attention on CPUs by kernels/attention/item.cl.
+// csrc/schedule/templates/attention_item.cpp: chooses kernels/attention/item.cl, attention on CPUs.
 #include <algorithm>
 #include <map>
 
@@ -11,11 +11,12 @@ namespace {
 
 using ir::IndexExpr;
 
-constexpr int64_t kMostDepth = 1024;  // the rows of a tile must fit in private memory
-constexpr int kBlock = 256;           // columns of a block of scores
+constexpr int64_t kMostDepth = 1024;  // Largest head size. The rows of a tile must fit into private memory.
+constexpr int kBlock = 256;           // Columns in a block of scores.
 
-/// The columns of the scores in panels [batch][head][panel][depth][width], with zeros at the end. A launch transposes them in
-/// registers; if loops write the columns, a copy does it, which fuses with the loops.
+/// The columns of the scores (keys or queries) in panels [batch][head][panel][depth][width], with zeros at the end. A
+/// pack launch transposes them in registers. If loops write the operand, a copy does it instead, which fuses with the
+/// loops.
 TemplateLaunch::Input column_panels(TemplateContext& context, const ir::View& view, int width) {
   const auto rows = strided_operand(context, view, {0, 1, 2, 3});
   const bool one_copy = rows && rows->strides[0].is_const(0) && rows->strides[1].is_const(0);
@@ -46,7 +47,8 @@ bool choose_attention_item(TemplateContext& context, TemplateLaunch& launch) {
   const int vw = caps.vector_floats;
   const int64_t rows = typical(parts.rows(), 512);
   Tile tile = choose_tile(context, rows, typical(parts.columns(), 512));
-  if (tile.vectors == 3) tile = {6, 4};  // blocks are whole panels
+  // A block must consist of whole panels.
+  if (tile.vectors == 3) tile = {6, 4};
   if (parts.rows().is_const()) tile.rows = static_cast<int>(std::min<int64_t>(tile.rows, rows));
   const int width = tile.vectors * vw;
   const int run =

@@ -1,4 +1,5 @@
-// csrc/schedule/templates/attention_operands.cpp: the operands of attention as strided memory, and its common parameters.
+// csrc/schedule/templates/attention_operands.cpp: passes the operands of attention as strided memory, and its common
+// parameters.
 #include "csrc/schedule/templates/attention_operands.h"
 
 #include <cstdio>
@@ -91,7 +92,7 @@ void define_attention(const ir::Node& node, const AttentionParts& parts, Templat
 
 namespace {
 
-/// Arguments <name>_<dimension> for the first strides of an operand.
+/// Sets arguments <name>_<dimension> to the first strides of an operand.
 void pass_strides(TemplateLaunch& launch, const std::string& name, const Operand& operand,
                   std::initializer_list<const char*> dimensions) {
   auto stride = operand.strides.begin();

@@ -1,44 +1,46 @@
-// csrc/schedule/templates/attention_operands.h: what both attention choosers share: which operand plays which part, and the
-// arguments that both kernels take.
+// csrc/schedule/templates/attention_operands.h: shared by the choosers of attention: the roles of the operands, and the
+// arguments that all attention kernels take.
 #pragma once
 
 #include "csrc/schedule/templates/item_operands.h"
 
 namespace ocl::schedule {
 
-/// The operands of an Attention node by their role in a kernel. Rows are queries, or keys in the gradient of keys and values.
-/// An operand that the pass does not have is null.
+/// The operands of an Attention node by their role in a kernel. Rows are queries; in the gradient of keys and values,
+/// rows are keys. An operand that the pass does not have is null.
 struct AttentionParts {
   const ir::View *a = nullptr, *b = nullptr,
-                 *w = nullptr;  // rows and columns of the scores, and the rows that p or ds multiplies
-  const ir::View *a2 = nullptr, *b2 = nullptr, *w2 = nullptr;  // the same for the second product of a gradient
+                 *w = nullptr;  // Rows and columns of the scores; the rows that p or ds is multiplied by.
+  // The operands of the second product of a gradient.
+  const ir::View *a2 = nullptr, *b2 = nullptr, *w2 = nullptr;
   const ir::View *sums = nullptr, *delta = nullptr, *mask = nullptr, *state = nullptr;
-  int pass = 0;  // macro PASS of the kernels
+  int pass = 0;  // The macro PASS. 0: forward. 1: gradient of the queries. 2: of keys and values; the rows are then keys.
   ir::IndexExpr batch, heads, heads_per_kv, queries, keys;
-  int64_t depth = 0, depth2 = 0;  // head size of q and k, and of v
+  int64_t depth = 0, depth2 = 0;  // depth: head size of q and k. depth2: head size of v.
   ir::IndexExpr rows() const { return pass == 2 ? keys : queries; }
   ir::IndexExpr columns() const { return pass == 2 ? queries : keys; }
   ir::IndexExpr row_heads() const { return pass == 2 ? ir::floordiv(heads, heads_per_kv) : heads; }
 };
 
-/// nullopt if the kernels cannot compute the node: its type is not f32, f16 or bf16, or a head size is unknown or above `most`.
+/// nullopt if the kernels cannot compute the node: its dtype is not f32, f16 or bf16, or a head size is unknown or
+/// above `most`.
 std::optional<AttentionParts> attention_parts(const TemplateContext& context, const ir::Node& node, int64_t most);
 
-/// An operand with contiguous rows, in place or as a copy. With `whole` > 1, its rows may be read up to a multiple of `whole`
-/// elements.
+/// An operand with contiguous rows, in place or as a copy. If `whole` > 1, a kernel may read its rows up to the next
+/// multiple of `whole` elements.
 Operand attention_rows(TemplateContext& context, const ir::View& view, int whole);
 
-/// Defines PASS, sizes, SCALE, CAUSAL, DROPOUT and NAN_ROWS, sets the coordinates of the stores, and passes heads,
+/// Defines PASS, sizes, SCALE, CAUSAL, DROPOUT and NAN_ROWS. Sets the coordinates of the stores. Passes heads,
 /// heads_per_kv, queries and keys.
 void define_attention(const ir::Node& node, const AttentionParts& parts, TemplateLaunch& launch);
 
 /// Passes an operand [batch, head, row]: the buffer `name` and its strides <name>_batch, <name>_head, <name>_row.
 void pass_rows(TemplateLaunch& launch, const std::string& name, const Operand& rows);
 
-/// Passes sums and delta with their strides. Their stride between queries is 1 and is not passed.
+/// Passes sums and delta with their strides. The stride between queries is 1 and is not passed.
 void pass_statistics(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch);
 
-/// Passes the mask with its strides and the random state, if the attention has them. Defines MASK.
+/// If the attention has a mask or dropout: passes the mask with its strides, and the random state. Defines MASK.
 void pass_mask(TemplateContext& context, const AttentionParts& parts, TemplateLaunch& launch);
 
 }  // namespace ocl::schedule

@@ -1,4 +1,4 @@
-// csrc/schedule/templates/attention_tensor_core.cpp: attention and its gradients on tensor cores.
+// csrc/schedule/templates/attention_tensor_core.cpp: chooses tensor core kernels for attention and its gradients.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,18 +14,19 @@ namespace {
 
 using ir::IndexExpr;
 
-/// A work-group's rows (64 for each consumer), the columns of a step, and the size to which head sizes are padded.
+/// A tile: rows of a work-group (64 per consumer), columns of a step, and the size to which head sizes are padded.
 struct AttentionTile {
-  int pass;          // AttentionParts::pass
-  int chunk, terms;  // as in TensorCoreMath
+  int pass;          // The kernel's macro PASS (see AttentionParts).
+  int chunk, terms;  // See TensorCoreMath.
   int rows, columns, depth, stages;
-  bool overlap;  // the last product of a step runs during the softmax of the next, which needs more registers
-  int resident;  // work-groups on a compute unit
-  double rate;   // rows per second on a full device, relative to the first tile of its kind
+  // The last product of a step runs during the softmax of the next step. That needs more registers.
+  bool overlap;
+  int resident;  // Work-groups that are resident on a compute unit.
+  double rate;   // Rows per second on a full device, relative to the first tile with the same pass, chunk and terms.
   int warp_rows = 0;
   TensorCoreTile tile() const { return {rows, columns, rate, warp_rows, warp_rows == 0 ? 0 : columns}; }
 };
-// Rates of pass 0 follow from measurements on an H200, those of the gradients are estimates.
+// The rates of pass 0 are derived from measurements on an H200. The rates of gradients are estimates.
 constexpr std::array<AttentionTile, 27> kTiles = {
     {{0, 8, 1, 128, 128, 64, 6, true, 1, 1.0},   {0, 8, 1, 192, 128, 64, 6, false, 1, 0.95},
      {0, 8, 1, 64, 128, 64, 6, false, 2, 0.9},   {0, 8, 1, 128, 64, 64, 8, true, 1, 0.85},
@@ -41,8 +42,9 @@ constexpr std::array<AttentionTile, 27> kTiles = {
      {2, 4, 3, 64, 64, 64, 5, false, 1, 0.6},    {1, 4, 1, 128, 64, 64, 9, false, 1, 1.0},
      {1, 4, 1, 64, 64, 64, 9, false, 1, 0.6},    {2, 4, 1, 128, 64, 64, 9, false, 1, 1.0},
      {2, 4, 1, 64, 64, 64, 9, false, 1, 0.6}}};
-// Warp kernels: estimates. `depth` is the largest head size; head sizes are padded to a multiple of 32. A warp with two blocks
-// of 16 rows needs registers for the sums of both, but loads keys and values half as often.
+// Tiles of warp kernels. Their rates are estimates. `depth` is the largest head size; head sizes are padded to a
+// multiple of 32. A warp with two blocks of 16 rows needs registers for the sums of both, but loads keys and values
+// half as often.
 constexpr std::array<AttentionTile, 23> kWarpTiles = {
     {{0, 8, 1, 128, 64, 64, 4, false, 2, 1.0, 32},  {0, 8, 1, 128, 64, 64, 4, false, 2, 0.85, 16},
      {0, 8, 1, 64, 64, 64, 4, false, 2, 0.8, 16},   {0, 8, 1, 128, 64, 128, 4, false, 2, 1.0, 16},
@@ -56,12 +58,11 @@ constexpr std::array<AttentionTile, 23> kWarpTiles = {
      {2, 8, 1, 64, 64, 128, 2, false, 1, 1.0, 16},  {1, 4, 3, 64, 64, 64, 2, false, 2, 1.0, 16},
      {2, 4, 3, 64, 64, 64, 2, false, 2, 1.0, 16},   {1, 4, 1, 64, 64, 64, 2, false, 2, 1.0, 16},
      {2, 4, 1, 64, 64, 64, 2, false, 2, 1.0, 16}}};
-// What a work-group does before its first step and after its last costs as much as so many pairs of a query and a key: a
-// constant, and a number for each row.
+// The cost of starting and ending a work-group, in pairs of a query and a key: a constant, and a part for each row.
 constexpr double kStartPairs = 12e3, kRowPairs = 200;
 
-/// The tile that computes rows x columns of scores (times `others`) first, counted in full waves. Null if no tile takes such
-/// head sizes.
+/// The tile with the lowest cost for rows x columns of scores (times `others`), in full waves. Null if no tile supports
+/// the head sizes.
 const AttentionTile* choose_attention_tile(TemplateContext& context, const TensorCoreMath& math, const AttentionParts& parts) {
   const int64_t depth = std::max(parts.depth, parts.depth2), rows = typical(parts.rows(), 512);
   const int64_t columns = typical(parts.columns(), 512), others = typical(parts.batch, 8) * typical(parts.row_heads(), 8);
@@ -96,7 +97,8 @@ bool choose_attention_tensor_core(TemplateContext& context, TemplateLaunch& laun
   if (gradient != (kernel_row(context.kernel).operation == KernelOperation::k_attention_gradient)) return false;
   const auto math = tensor_core_math(context);
   if (!math || !(node.attention.scale > 0) || !std::isfinite(node.attention.scale)) return false;
-  if (typical(parts.rows(), 512) < 24) return false;  // most of a tile would be empty
+  // Most of a tile would be empty.
+  if (typical(parts.rows(), 512) < 24) return false;
   const AttentionTile* tile = choose_attention_tile(context, *math, parts);
   if (!tile) return false;
   const bool warps = math->level == KernelLevel::k_warp;
@@ -108,7 +110,7 @@ bool choose_attention_tensor_core(TemplateContext& context, TemplateLaunch& laun
   define(launch, "DEPTH_TILE", warps ? (std::max(parts.depth, parts.depth2) + 31) / 32 * 32 : tile->depth);
   define(launch, "STAGES", tile->stages);
   if (gradient && math->chunk == 8 && !warps)
-    define(launch, "LAG", tile->stages - 3);  // with overlap, a consumer waits for a stage while it still uses another
+    define(launch, "LAG", tile->stages - 3);  // With overlap, a consumer waits for a stage while it still uses another.
   define_attention(node, parts, launch);
   if (!gradient) launch.store_aligned = true;
 

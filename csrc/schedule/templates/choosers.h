@@ -1,4 +1,5 @@
-// csrc/schedule/templates/choosers.h: the choosers that kernels/kernels.def names. What a chooser does: template.h.
+// csrc/schedule/templates/choosers.h: declares the choosers that kernels/kernels.def names. template.h describes what a
+// chooser does.
 #pragma once
 
 #include "csrc/schedule/template.h"

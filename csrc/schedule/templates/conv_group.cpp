@@ -1,4 +1,4 @@
-// csrc/schedule/templates/conv_group.cpp: convolution and its data gradient on GPUs by kernels/conv/group.cl.
+// csrc/schedule/templates/conv_group.cpp: chooses kernels/conv/group.cl, convolution and its data gradient on GPUs.
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/group_tiles.h"
 
@@ -20,18 +20,18 @@ bool choose_conv_group(TemplateContext& context, TemplateLaunch& launch) {
   const ir::ConvolveAttrs& attrs = node.convolve;
   const ir::View &x = node.operands[0], &w = node.operands[1];
   const IndexExpr groups = attrs.groups, batch = node.sizes[0], R = w.sizes[2], S = w.sizes[3];
-  const IndexExpr C = ir::floordiv(x.sizes[1], groups),
-                  K = ir::floordiv(node.sizes[1], groups);  // channels that are read, and that are produced, per group
+  // Channels per group of the input (C) and of the output (K).
+  const IndexExpr C = ir::floordiv(x.sizes[1], groups), K = ir::floordiv(node.sizes[1], groups);
   const int64_t channels = typical(C, 64);
 
-  // With few channels, steps run over the flattened (r, s, c), with any channel stride. Otherwise channels are contiguous, in
-  // place or in a copy.
+  // With few channels, steps run over the flattened (r, s, c), with any channel stride. Otherwise channels must be
+  // contiguous, in place or in a copy.
   const bool flat = channels < 16;
   std::optional<Operand> image;
   if (flat) image = strided_operand(context, x, kChannelsLast);
   if (!image) image = channels_last_operand(context, x);
 
-  // Weight as [R][S][C][groups * K]: forward w [groups*K, C, R, S]; gradient w [groups*C, K, R, S].
+  // The weight as [R][S][C][groups * K]. Forward, w is [groups*K, C, R, S]; in the gradient, w is [groups*C, K, R, S].
   const IndexExpr r = IndexExpr::loop(0), s = IndexExpr::loop(1), c = IndexExpr::loop(2), k = IndexExpr::loop(3);
   std::vector<IndexExpr> from = {k, c, r, s};
   if (data) from = {ir::floordiv(k, K) * C + c, ir::mod(k, K), r, s};

@@ -1,4 +1,5 @@
-// csrc/schedule/templates/conv_item.cpp: convolution forward and data gradient on CPUs by kernels/conv/item.cl, any groups.
+// csrc/schedule/templates/conv_item.cpp: chooses kernels/conv/item.cl, convolution and its data gradient on CPUs, for
+// any groups.
 #include <algorithm>
 #include <array>
 
@@ -10,13 +11,15 @@ namespace ocl::schedule {
 using ir::IndexExpr;
 namespace {
 
-/// What the kernel reads: the image in place or as a copy, its height and width, and the padding that is left to the kernel.
+/// The image that the kernel reads: in place or a copy, its height and width, and the padding that the kernel must
+/// apply.
 struct Image {
   Operand operand;
   std::array<IndexExpr, 2> sizes, padding;
 };
 
-/// The image for runs along the channels of a pixel, or along filter rows. Filter rows need a padded copy that no tap leaves.
+/// The image for inner loops along the channels of a pixel, or along filter rows. Filter rows need a padded copy, so
+/// that no tap is outside.
 Image image_for(TemplateContext& context, const ir::View& x, const ir::ConvolveAttrs& conv, int64_t C, bool filter_rows) {
   const std::optional<Operand> in_place = strided_operand(context, x, kChannelsLast);
   const std::array<IndexExpr, 2> sizes = {x.sizes[2], x.sizes[3]}, padding = {conv.padding[0], conv.padding[1]};
@@ -60,7 +63,7 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   const int vw = caps.vector_floats;
   const int64_t C = channels_in.constant() / conv.groups, K = channels_out.constant() / conv.groups;
 
-  // The inner loop runs along the channels of a pixel, or along a filter row if there are few channels.
+  // The inner loop runs along the channels of a pixel. If there are few channels, it runs along a filter row.
   const bool filter_rows = C <= 4 && !gradient && conv.dilation[1] == 1 && S.constant() > 1 && conv.groups == 1;
   const Image image = image_for(context, x, conv, C, filter_rows);
   const int64_t run_length = filter_rows ? C * S.constant() : C;
@@ -100,7 +103,7 @@ bool choose_conv_item(TemplateContext& context, TemplateLaunch& launch) {
   launch.store_width = vw;
   launch.store_dim = 1;
   launch.store_coords = {0, 1, 2, 3};
-  // With shorter sums the statistics would take a tenth of the time.
+  // If the sums were shorter, the statistics would take a tenth of the time.
   if (!gradient && taps * run_length >= 64 && context.graph.buffers[node.outputs[0]].dtype == ir::DType::kF32 &&
       caps.kernels.has(KernelId::k_conv_statistics_item))
     launch.statistics.kernel = KernelId::k_conv_statistics_item;

@@ -1,4 +1,4 @@
-// csrc/schedule/templates/conv_tensor_core.cpp: convolution and its gradients on tensor cores.
+// csrc/schedule/templates/conv_tensor_core.cpp: chooses tensor core kernels for convolution and its gradients.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"
@@ -11,7 +11,7 @@ namespace {
 
 using ir::IndexExpr;
 
-/// The image with contiguous channels, whose number is a multiple of `chunk`: in place, or as a copy padded with zeros.
+/// The image with contiguous channels whose number is a multiple of `chunk`: in place, or a copy padded with zeros.
 Operand chunks_of_channels(TemplateContext& context, const ir::View& x, const IndexExpr& channels, int chunk) {
   if (multiples(context, chunk, {channels})) {
     const Operand image = channels_last_operand(context, x);
@@ -24,11 +24,11 @@ Operand chunks_of_channels(TemplateContext& context, const ir::View& x, const In
   return {copy.input, {copy.strides[0], 1, copy.strides[1], copy.strides[2]}};
 }
 
-/// Chooses how many slices to cut the sum over pixels into. More slices fill the device, but cost extra writes and adds of
-/// `results` elements each. Times are those of an H200; their ratio holds on other devices too. Knob "splits".
+/// Chooses the number of slices of the sum over pixels. More slices fill the device, but cost writing and adding
+/// `results` elements each. Times are those of an H200; their ratios hold on other devices too. Knob "splits".
 int64_t choose_pixel_splits(TemplateContext& context, const TensorCoreMath& math, const TensorCoreTile& tile, int64_t tiles,
                             int64_t pixels, double results) {
-  // An element of a slice is written and read again (8 bytes), at 4/7 of the rate of a copy.
+  // Bytes per element of a slice: writing and reading it (8 bytes) runs at 4/7 of the rate of a copy.
   constexpr double kSliceBytes = 14;
   const Caps& caps = context.caps;
   const int64_t most = std::clamp<int64_t>(pixels / 512, 1, 256);
@@ -52,14 +52,14 @@ double elements_of(const ir::Shape& sizes) {
   return elements;
 }
 
-/// Whether packing the filters costs less than it saves. Knob "filters".
+/// True if packing the filters saves more time than it costs. Knob "filters".
 bool packs_filters(TemplateContext& context, const TensorCoreMath& math) {
   const ir::Node& node = context.graph.nodes[context.node];
   const ir::View &x = node.operands[0], &w = node.operands[1];
-  // Each element of the forward result is multiplied by one filter.
+  // Number of elements that are each multiplied by all elements of one filter.
   const double made = elements_of(node.convolve.kind == ir::ConvolveKind::kData ? x.sizes : node.sizes);
   const double products = made * elements_of(w.sizes) / elements_of({w.sizes[0]});
-  // With filters in place, the producers' work and the traffic of local memory limit the speed.
+  // With filters in place, the producers' work and the bandwidth of local memory limit the speed.
   const double element = 16.0 / math.chunk, in_place = 2 * products / (1.2 * math.product * context.caps.units),
                packed = in_place / (math.terms == 3 ? 1.2 : 1.4),
                memory = (elements_of(node.sizes) + elements_of(x.sizes)) * element / context.caps.memory_bytes_per_second;
@@ -67,12 +67,13 @@ bool packs_filters(TemplateContext& context, const TensorCoreMath& math) {
   const double moved = is_kept(context, w) ? 0 : elements_of(w.sizes) * element * (math.terms == 3 ? 3 : 2);
   if (products < static_cast<double>(kMinPackedProducts)) return false;
   std::vector<std::string> ways = {"packed", "in place"};
-  // Pack only if the saving exceeds the cost of packing by one launch. Short convolutions lose time waiting for whole blocks.
+  // Pack only if the saving exceeds the cost of packing by one launch. Short convolutions lose time waiting for whole
+  // blocks.
   if (saved <= moved / context.caps.memory_bytes_per_second + context.caps.launch_seconds) std::swap(ways[0], ways[1]);
   return ways[context.choices.pick("filters", ways)] == "packed";
 }
 
-/// The filters [groups * K][R][S][C] as the second operand of each group's product, in blocks.
+/// The filters [groups * K][R][S][C] as the second operand of each group's product, packed in blocks.
 TemplateLaunch::Input filter_blocks(TemplateContext& context, const Operand& filters, const IndexExpr& groups,
                                     const IndexExpr& K, int terms) {
   const IndexExpr group = IndexExpr::loop(0), d = IndexExpr::loop(1), k = IndexExpr::loop(2);
@@ -96,14 +97,17 @@ bool choose_conv_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   const ir::ConvolveAttrs& attrs = node.convolve;
   const ir::View &x = node.operands[0], &w = node.operands[1];
   const IndexExpr groups = attrs.groups, batch = node.sizes[0], R = w.sizes[2], S = w.sizes[3];
-  const IndexExpr C = ir::floordiv(x.sizes[1], groups), K = ir::floordiv(node.sizes[1], groups);  // per group
-  if (typical(K, 64) < 24 || typical(R * S * C, 576) < 16) return false;  // most of a tile would be empty
+  // Channels per group of the input (C) and of the output (K).
+  const IndexExpr C = ir::floordiv(x.sizes[1], groups), K = ir::floordiv(node.sizes[1], groups);
+  // Most of a tile would be empty.
+  if (typical(K, 64) < 24 || typical(R * S * C, 576) < 16) return false;
   if (attrs.groups > 1 && !multiples(context, math->chunk, {C})) return false;
-  if (typical(x.sizes[2], 1) > 8000 || typical(x.sizes[3], 1) > 8000) return false;  // the kernel keeps coordinates in 16 bits
+  // The kernel keeps coordinates in 16 bits.
+  if (typical(x.sizes[2], 1) > 8000 || typical(x.sizes[3], 1) > 8000) return false;
 
   const Operand image = chunks_of_channels(context, x, x.sizes[1], math->chunk);
   const IndexExpr depth =
-      attrs.groups > 1 ? C : ir::ceildiv(C, math->chunk) * math->chunk;  // channels as they lie in the image
+      attrs.groups > 1 ? C : ir::ceildiv(C, math->chunk) * math->chunk;  // Channels of a group in the padded image.
   const IndexExpr k = IndexExpr::loop(0), r = IndexExpr::loop(1), s = IndexExpr::loop(2), c = IndexExpr::loop(3);
   std::vector<IndexExpr> from = {k, c, r, s};
   if (data) from = {ir::floordiv(k, K) * C + c, ir::mod(k, K), r, s};
@@ -118,7 +122,7 @@ bool choose_conv_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   launch = TemplateLaunch{};
   launch.kind = data ? "conv_data" : "conv_forward";
   use_tensor_core_tile(context, launch, *math, tile, K);
-  // A step of packed filters is 8 chunks of one tap, unless all taps are used, in order.
+  // A step of packed filters is 8 chunks of one tap, unless all taps are used in order.
   const bool packed = has_form(context, *math, KernelOperation::k_conv_packed) &&
                       (phases == 1 || multiples(context, 8 * math->chunk, {depth})) && packs_filters(context, *math);
   if (packed) {
@@ -133,13 +137,14 @@ bool choose_conv_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   pass_window(launch, attrs, "dilation");
   pass_image(launch, "x", image);
   const IndexExpr tiles = ir::ceildiv(pixels, tile.rows) * ir::ceildiv(K, tile.columns);
-  // Phases have different numbers of taps. So they get a work-group for each tile, and the device balances them.
+  // Phases have different numbers of taps. So each tile gets a work-group, and the device balances them.
   launch.groups = {phases > 1 ? tiles : persistent_groups(context.caps, tiles, tile, attrs.groups), groups, phases};
   launch.store_aligned = attrs.groups == 1 || multiples(context, launch.store_width, {K});
   launch.store_coords = {0, 1, 2, 3};
   launch.store_dim = 1;
   lay_out(context.graph, node.outputs[0], kChannelsLast);
-  // Warp kernels have no producers that run ahead. So two work-groups share a compute unit, if they fit, and overlap.
+  // Warp kernels have no producers that run ahead. So, if they fit, two work-groups share a compute unit and overlap
+  // their work.
   const int64_t at_once = resident_groups(context.caps, tile) * (math->level == KernelLevel::k_warp ? 2 : 1);
   if (!data && has_form(context, *math, KernelOperation::k_conv_statistics))
     launch.statistics = {tensor_core_kernel(KernelOperation::k_conv_statistics, math->level),
@@ -153,8 +158,8 @@ bool choose_conv_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
 
 namespace {
 
-/// The tile of a weight gradient: the one that computes least outside of rows x columns, since slices fill the device anyway.
-/// Warp kernels: knob "tile".
+/// Returns the tile for a weight gradient: the one that computes least outside of rows x columns. Slices fill the
+/// device in any case. For warp kernels the choice is the knob "tile".
 TensorCoreTile weight_tile(TemplateContext& context, const TensorCoreMath& math, int64_t rows, int64_t columns,
                            int64_t groups) {
   if (math.level == KernelLevel::k_warpgroup) return {rows <= 64 ? 64 : 128, columns <= 64 ? 64 : 128, 1.0};
@@ -178,7 +183,7 @@ bool choose_conv_weight_tensor_core(TemplateContext& context, TemplateLaunch& la
   if (typical(x.sizes[2], 1) > 8000 || typical(x.sizes[3], 1) > 8000) return false;
 
   const IndexExpr depth =
-      attrs.groups > 1 ? C : ir::ceildiv(C, math->chunk) * math->chunk;  // channels as they lie in the image
+      attrs.groups > 1 ? C : ir::ceildiv(C, math->chunk) * math->chunk;  // Channels of a group in the padded image.
   const Operand image = chunks_of_channels(context, x, x.sizes[1], math->chunk),
                 gradient = chunks_of_channels(context, dy, dy.sizes[1], math->chunk);
   const bool dense = ir::simplify(gradient.strides[3] * Q, context.graph.ranges()) == gradient.strides[2] &&
@@ -190,7 +195,7 @@ bool choose_conv_weight_tensor_core(TemplateContext& context, TemplateLaunch& la
   const int64_t wanted =
       choose_pixel_splits(context, *math, tile, tiles, pixels, static_cast<double>(rows) * static_cast<double>(columns));
   const IndexExpr split_pixels = ir::ceildiv(ir::ceildiv(batch * P * Q, wanted), 64) * 64;
-  // If sizes are known only at run time, a slice may be empty. It then stores zeros.
+  // If sizes are known only at run time, a slice may be empty. The kernel then stores zeros.
   const int64_t splits = split_pixels.is_const() ? (pixels + split_pixels.constant() - 1) / split_pixels.constant() : wanted;
 
   launch = TemplateLaunch{};

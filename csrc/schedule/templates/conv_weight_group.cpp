@@ -1,4 +1,5 @@
-// csrc/schedule/templates/conv_weight_group.cpp: weight gradient of a convolution on GPUs by kernels/conv/weight_group.cl.
+// csrc/schedule/templates/conv_weight_group.cpp: chooses kernels/conv/weight_group.cl, weight gradients of convolutions
+// on GPUs.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"
@@ -28,7 +29,8 @@ bool choose_conv_weight_group(TemplateContext& context, TemplateLaunch& launch) 
   const IndexExpr C = node.sizes[1], K = ir::floordiv(node.sizes[0], groups), R = node.sizes[2], S = node.sizes[3];
   const Operand from = any_strides(context, x), gradient = any_strides(context, dy);
 
-  // Enough slices of the pixels to fill the device four times, each long enough to pay for its partial result.
+  // Cut the pixels into enough slices to fill the device four times, but each long enough to be worth its partial
+  // result.
   const int64_t rows = typical(K, 64), columns = typical(R * S * C, 576), pixels = typical(batch * P * Q, 50176);
   const size_t tall = rows <= 64 ? 1 : 0;
   const GroupTile tile =
@@ -37,7 +39,7 @@ bool choose_conv_weight_group(TemplateContext& context, TemplateLaunch& launch) 
   const int64_t most = std::max<int64_t>(1, pixels / 256), full = std::min((4 * context.caps.units + tiles - 1) / tiles, most);
   const int64_t wanted = context.choices.pick("splits", {full, std::max<int64_t>(full / 2, 1), std::min(2 * full, most)});
   const IndexExpr split_pixels = ir::ceildiv(ir::ceildiv(batch * P * Q, wanted), 16) * 16;
-  // If sizes are known only at run time, a slice may be empty. It then stores zeros.
+  // If sizes are known only at run time, a slice may be empty. The kernel then stores zeros.
   const int64_t splits = split_pixels.is_const() ? (pixels + split_pixels.constant() - 1) / split_pixels.constant() : wanted;
 
   launch = TemplateLaunch{};

@@ -1,5 +1,5 @@
-// csrc/schedule/templates/conv_weight_item.cpp: weight gradients of convolutions on CPUs by kernels/conv/weight_item.cl, any
-// groups.
+// csrc/schedule/templates/conv_weight_item.cpp: chooses kernels/conv/weight_item.cl, weight gradients of convolutions
+// on CPUs, for any groups.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"
@@ -26,13 +26,13 @@ bool choose_conv_weight_item(TemplateContext& context, TemplateLaunch& launch) {
   if (!input) input = dense_copy(context, x, kChannelsLast);
   if (!gradient) gradient = dense_copy(context, dy, kChannelsLast);
 
-  // 8 rows, because 8 pointers fit in scalar registers.
+  // 8 rows, because 8 pointers fit into scalar registers.
   const int mr = vw == 8 ? 4 : 8, nv = vw == 4 ? 3 : K <= vw ? 1 : 2, width = nv * vw;
   const int64_t row_tiles = (R * S * C + mr - 1) / mr, panels = (K + width - 1) / width * conv.groups;
   const int64_t pixels = typical(dy.sizes[0], 8) * typical(dy.sizes[2], 28) * typical(dy.sizes[3], 28),
                 blocks = (pixels + 223) / 224;
   const int64_t wanted = 4 * static_cast<int64_t>(caps.units);
-  const int64_t mt = std::min<int64_t>(row_tiles, 18);  // sums of 18 KB at 8x32
+  const int64_t mt = std::min<int64_t>(row_tiles, 18);  // The sums then take 18 KB at 8x32.
   const int64_t items = (row_tiles + mt - 1) / mt * panels;
   const int64_t splits = std::clamp<int64_t>((wanted + items - 1) / items, 1, std::max<int64_t>(1, blocks / 2));
 

@@ -1,5 +1,5 @@
-// csrc/schedule/templates/conv_weight_packed_item.cpp: weight gradients of dense convolutions with whole vectors of channels on
-// CPUs by kernels/conv/weight_packed_item.cl.
+// csrc/schedule/templates/conv_weight_packed_item.cpp: chooses kernels/conv/weight_packed_item.cl, weight gradients on
+// CPUs of convolutions with one group and whole vectors of channels.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"
@@ -25,14 +25,15 @@ bool choose_conv_weight_packed_item(TemplateContext& context, TemplateLaunch& la
   if (!input || !input->strides[1].is_const(1)) input = dense_copy(context, x, kChannelsLast);
   if (!gradient || !gradient->strides[1].is_const(1)) gradient = dense_copy(context, dy, kChannelsLast);
 
-  // The more sums a task has, the less often pixels are copied. 128 KB of sums leave room in L2 for the copies of a block.
+  // The more sums a task has, the less often pixels are copied. 128 KB of sums leave room in the L2 cache for the
+  // copies of a block.
   const int64_t width = static_cast<int64_t>(nv) * vw, block = 64;
   const int64_t cb = std::min<int64_t>(C, C >= 256 ? 256 : 128),
                 kb = std::min<int64_t>((K + width - 1) / width * width, C >= 256 ? 128 : 256);
   const int64_t batch = typical(dy.sizes[0], 8), out = batch * typical(dy.sizes[2], 28) * typical(dy.sizes[3], 28),
                 in = batch * typical(x.sizes[2], 28) * typical(x.sizes[3], 28);
   const int64_t blocks = (out + block - 1) / block, parts = (C + cb - 1) / cb * ((K + kb - 1) / kb) * R * S;
-  // The pixels of a split should stay in L3, because every task of the split reads them.
+  // The pixels of a slice should stay in the L3 cache, because every task of the slice reads them.
   const int64_t wanted = (4 * static_cast<int64_t>(caps.units) + parts - 1) / parts;
   const int64_t cached = parts > 1 ? 4 * (out * K + in * C) / (int64_t{8} << 20) + 1 : 1;
   const int64_t splits = std::clamp<int64_t>(std::max(wanted, cached), 1, std::max<int64_t>(1, blocks / 4));

@@ -1,5 +1,5 @@
-// csrc/schedule/templates/depthwise_group.cpp: convolution with one filter a channel, and both gradients, on GPUs by
-// kernels/depthwise/group.cl.
+// csrc/schedule/templates/depthwise_group.cpp: chooses kernels/depthwise/group.cl, depthwise convolution and its
+// gradients on GPUs.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"

@@ -1,4 +1,5 @@
-// csrc/schedule/templates/depthwise_item.cpp: depthwise convolution and its gradients on CPUs by kernels/depthwise/item.cl.
+// csrc/schedule/templates/depthwise_item.cpp: chooses kernels/depthwise/item.cl, depthwise convolution and its
+// gradients on CPUs.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"
@@ -14,7 +15,8 @@ bool choose_depthwise_item(TemplateContext& context, TemplateLaunch& launch) {
   const ir::ConvolveAttrs& conv = node.convolve;
   const bool weight = conv.kind == ir::ConvolveKind::kWeight;
   if (weight != (context.kernel == KernelId::k_depthwise_weight_item)) return false;
-  const ir::View &x = node.operands[0], &other = node.operands[1];  // other: filters, or dy
+  // `other` is the filters, or dy for the weight gradient.
+  const ir::View &x = node.operands[0], &other = node.operands[1];
   const ir::Shape& filter = weight ? node.sizes : other.sizes;
   if (!constants(filter) || !x.sizes[1].is_const(conv.groups) || !filter[0].is_const(conv.groups) || !filter[1].is_const(1))
     return false;
@@ -57,7 +59,7 @@ bool choose_depthwise_item(TemplateContext& context, TemplateLaunch& launch) {
     if (splits > 1) split_output(context, splits, {2, 3, 1, 0});
     return true;
   }
-  // Filters as [R][S][C], so that a tap of VW channels is one load.
+  // The filters as [R][S][C], so that a tap of VW channels is one load.
   const IndexExpr r = IndexExpr::loop(0), s = IndexExpr::loop(1), c = IndexExpr::loop(2);
   const Operand packed = copied_operand(context, other, {R, S, C}, {c, 0, r, s});
   lay_out(context.graph, node.outputs[0], kChannelsLast);

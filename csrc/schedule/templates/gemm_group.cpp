@@ -1,4 +1,4 @@
-// csrc/schedule/templates/gemm_group.cpp: matrix products on GPUs by kernels/gemm/group.cl.
+// csrc/schedule/templates/gemm_group.cpp: chooses kernels/gemm/group.cl, matrix products on GPUs.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"
@@ -20,7 +20,7 @@ bool choose_gemm_group(TemplateContext& context, TemplateLaunch& launch) {
   const ir::Shape whole = context.graph.nodes[context.node].sizes;
   const int64_t rows = typical(whole[1], 512), columns = typical(whole[2], 512), batches = typical(whole[0], 8);
   const int64_t depth =
-      typical(context.graph.nodes[context.node].reduce_sizes[0], 512);  // a split into slices of 256 gives more tiles
+      typical(context.graph.nodes[context.node].reduce_sizes[0], 512);  // A split into slices of 256 gives more tiles.
   const GroupTile tile = choose_group_tile(context, kTiles, rows, columns, batches * std::clamp<int64_t>(depth / 256, 1, 64));
   const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * batches;
   const int64_t splits =

@@ -1,5 +1,5 @@
-// csrc/schedule/templates/gemm_item.cpp: matrix products on CPUs by kernels/gemm/item.cl, or gemm/dot_item.cl for few rows and
-// a weight [N][K].
+// csrc/schedule/templates/gemm_item.cpp: chooses kernels/gemm/item.cl, matrix products on CPUs. For few rows and a
+// weight [N][K], it chooses gemm/dot_item.cl.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -13,15 +13,17 @@ namespace {
 
 using ir::IndexExpr;
 
-constexpr int kMostTiles = 48;          // row tiles up to which a work-item packs B for itself; with more B is packed first
-constexpr int64_t kL2Floats = 1 << 18;  // a B up to this size stays in L2, so every work-item reads it in place
-constexpr int64_t kPageFloats = 1024;   // a page of 4 KB
-constexpr int64_t kShortRow = 512;      // rows of A up to this length are prefetched by the kernel
+// With up to this many row tiles, a work-item packs B for itself. With more, a launch packs B first.
+constexpr int kMostTiles = 48;
+// A matrix B with up to this many floats stays in the L2 cache, so every work-item reads it in place.
+constexpr int64_t kL2Floats = 1 << 18;
+constexpr int64_t kPageFloats = 1024;  // Floats in a page of 4 KB.
+constexpr int64_t kShortRow = 512;     // If rows of A have up to this many floats, the kernel prefetches them.
 
-/// The product whose kernel is chosen.
+/// The matrix product whose kernel is chosen.
 struct Product {
   IndexExpr batch, M, N, K, inner;
-  int64_t rows, columns, batches;  // typical values of M, N and batch
+  int64_t rows, columns, batches;  // Typical values of M, N and batch.
   Matrices a, b;
 };
 
@@ -37,7 +39,7 @@ Product product_of(TemplateContext& context) {
   return p;
 }
 
-/// A product of few rows with a weight [N][K], read along K.
+/// Uses the dot-product kernel for few rows and a weight [N][K]. It reads both along K.
 void use_dot_product(TemplateContext& context, TemplateLaunch& launch, const Product& p) {
   const int accumulators = context.caps.vector_floats == 8 ? 12 : 24;
   const int mr = static_cast<int>(p.rows <= 8 ? p.rows : (p.rows + 1) / 2), nr = std::clamp(accumulators / mr, 1, 8);
@@ -53,7 +55,7 @@ void use_dot_product(TemplateContext& context, TemplateLaunch& launch, const Pro
   launch.groups = {ir::ceildiv(p.N, nr * mt), p.batch, 1};
 }
 
-/// A register tile; chains: the kernel's K_CHAINS, sums along k that each accumulator has.
+/// A register tile, and the kernel's macro K_CHAINS: the number of sums along K that each accumulator is split into.
 struct Chains {
   Tile tile;
   int chains = 1;
@@ -63,14 +65,14 @@ Chains tile_for(TemplateContext& context, const Product& p) {
   const int vw = context.caps.vector_floats;
   Chains c{choose_tile(context, p.rows, p.columns)};
   if (!p.M.is_const() || p.rows > 8) return c;
-  // With one tile of rows, several sums along k hide the latency of multiply-adds.
+  // If there is one tile of rows, several sums along K hide the latency of multiply-adds.
   c.tile = {static_cast<int>(p.rows), p.rows > 4 || vw == 8 ? 2 : 4};
   while (c.tile.vectors > 1 && p.columns % (c.tile.vectors * vw) != 0) c.tile.vectors /= 2;
   while (c.chains < 8 && c.tile.rows * c.tile.vectors * c.chains * 2 <= 8) c.chains *= 2;
   return c;
 }
 
-/// B as panels, by a copy that fuses with the loops that write B.
+/// B in panels, made by a copy that fuses with the loops that write B.
 Matrices fused_panels(TemplateContext& context, const Product& p, int width) {
   const ir::View view = context.graph.nodes[context.node].operands[1];
   const IndexExpr column = IndexExpr::loop(1) * width + IndexExpr::loop(3);
@@ -82,23 +84,23 @@ Matrices fused_panels(TemplateContext& context, const Product& p, int width) {
           shared || p.inner.is_const(1) ? IndexExpr(0) : packed.strides[0], 0, 0};
 }
 
-/// How the kernel reads B, and how many tiles a work-item has.
+/// How the kernel reads B, and the number of tiles of a work-item.
 struct Layout {
-  int b_in_place;  // macro B_IN_PLACE of the kernel
+  int b_in_place;  // The kernel's macro B_IN_PLACE.
   int run;
 };
 
-/// Decides the layout of B, and packs it into panels of `width` columns where that pays.
+/// Chooses the layout of B, and packs B into panels of `width` columns if that pays off.
 Layout lay_out_b(TemplateContext& context, Product& p, const Tile& tile, int chains, int width) {
   const Matrices& b = p.b;
   const bool one_tile = p.M.is_const() && p.rows <= tile.rows;
   const int64_t row_tiles = (p.rows + tile.rows - 1) / tile.rows, panels = (p.columns + width - 1) / width * p.batches;
   const bool loops = is_written_by_loops(context, b.input.buffer);
-  // The values of an attention head may already lie as one panel.
+  // The values of an attention head may already have the form of one panel.
   const bool is_panel = b.col.is_const(1) && b.row.is_const(width) && p.N.is_const() && p.columns == width;
   const bool whole_tiles = b.col.is_const(1) && p.N.is_const() && p.columns % width == 0;
   const bool small = whole_tiles && chains == 1 && p.K.is_const() && p.K.constant() * p.columns <= kL2Floats;
-  // Rows a multiple of a page apart compete for few sets of the cache, so each work-item packs its own.
+  // Rows that are a multiple of a page apart compete for few sets of the cache. So each work-item packs its own panel.
   const bool read_in_place = small && typical(b.row, 0) % kPageFloats != 0;
   const bool packs = !is_panel && !small && (!b.col.is_const(1) || (row_tiles > kMostTiles && !loops));
   Layout layout{0, 1};

@@ -1,5 +1,5 @@
-// csrc/schedule/templates/gemm_packed_tensor_core.cpp: matrix products large enough to pack both operands first, on tensor
-// cores.
+// csrc/schedule/templates/gemm_packed_tensor_core.cpp: chooses tensor core kernels for matrix products that are large
+// enough to pack both operands first.
 #include <algorithm>
 
 #include "csrc/schedule/templates/choosers.h"
@@ -11,7 +11,7 @@ namespace ocl::schedule {
 using ir::IndexExpr;
 namespace {
 
-/// Whether packing saves more time than it costs, and its buffers fit in memory.
+/// True if packing saves more time than it costs, and if its buffers fit into memory.
 bool pays(const TemplateContext& context, const TensorCoreMath& math, const ProductSizes& p) {
   const Caps& caps = context.caps;
   const ir::Node& node = context.graph.nodes[context.node];

@@ -1,4 +1,4 @@
-// csrc/schedule/templates/gemm_tensor_core.cpp: matrix products on tensor cores.
+// csrc/schedule/templates/gemm_tensor_core.cpp: chooses tensor core kernels for matrix products.
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/matrix_operands.h"
 #include "csrc/schedule/templates/tensor_core_tiles.h"
@@ -12,7 +12,8 @@ bool choose_gemm_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   const auto math = tensor_core_math(context);
   if (!math) return false;
   const ProductSizes problem = product_sizes(context.graph.nodes[context.node]);
-  if (problem.rows < 24 || problem.columns < 24 || problem.depth < 16) return false;  // most of a tile would be empty
+  // Most of a tile would be empty.
+  if (problem.rows < 24 || problem.columns < 24 || problem.depth < 16) return false;
   const auto [tile, splits, seconds] = choose_tile_plan(context, *math, problem, false);
   if (splits > 1) split_depth(context, splits);
 

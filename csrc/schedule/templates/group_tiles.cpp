@@ -1,4 +1,4 @@
-// csrc/schedule/templates/group_tiles.cpp: tiles of a work-group, and what is known about alignment.
+// csrc/schedule/templates/group_tiles.cpp: chooses tiles of a work-group, and finds out what is known about alignment.
 #include "csrc/schedule/templates/group_tiles.h"
 
 #include <algorithm>
@@ -8,8 +8,9 @@ namespace ocl::schedule {
 using ir::IndexExpr;
 
 namespace {
-constexpr int kTileDepth = 16;  // depth of one step
-constexpr int kSumDepth = 256;  // depth of one running sum; its error is below twice that of libraries that sum in blocks
+constexpr int kTileDepth = 16;  // Inner-dimension elements of one step.
+// Inner-dimension elements of one running sum. The error is then below twice that of libraries that sum in blocks.
+constexpr int kSumDepth = 256;
 }  // namespace
 
 GroupTile choose_group_tile(TemplateContext& context, const std::vector<GroupTile>& among, int64_t rows, int64_t columns,
@@ -18,7 +19,7 @@ GroupTile choose_group_tile(TemplateContext& context, const std::vector<GroupTil
   std::vector<std::pair<double, GroupTile>> ranked;
   for (const GroupTile& tile : among) {
     if (tile.items() > caps.max_group_size || 2 * 16 * (tile.rows + tile.columns + 8) * 4 > caps.local_bytes)
-      continue;  // the two staged tiles do not fit in local memory
+      continue;  // The two staged tiles do not fit into local memory.
     const int64_t tiles = (rows + tile.rows - 1) / tile.rows * ((columns + tile.columns - 1) / tile.columns) * others;
     const int64_t waves = (tiles + caps.units - 1) / caps.units;
     const double time = static_cast<double>(waves) * tile.rows * tile.columns / tile.rate;
@@ -62,7 +63,7 @@ bool channels_contiguous(const Operand& operand) { return operand.strides[1].is_
 
 Operand channels_last_operand(TemplateContext& context, const ir::View& view) {
   const auto in_place = strided_operand(context, view, kChannelsLast);
-  // With one channel the channel stride does not matter, and the kernels take it as 1.
+  // With one channel, the channel stride does not matter, and the kernels assume 1.
   if (in_place && (channels_contiguous(*in_place) || view.sizes[1].is_const(1))) return *in_place;
   return dense_copy(context, view, kChannelsLast);
 }

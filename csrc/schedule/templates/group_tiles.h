@@ -1,4 +1,4 @@
-// csrc/schedule/templates/group_tiles.h: what the choosers of group kernels share: tiles of a work-group, and what is
+// csrc/schedule/templates/group_tiles.h: shared by the choosers of group kernels: tiles of a work-group, and what is
 // known about alignment.
 #pragma once
 
@@ -9,32 +9,35 @@
 
 namespace ocl::schedule {
 
-/// The tile of the output that a work-group computes, and the block of it that a work-item computes (kernels/gemm/group.cl). A
-/// step is 16 of the depth.
+/// The tile of the output that a work-group computes, and the block of it that a work-item computes
+/// (kernels/gemm/group.cl). A step takes 16 elements of the inner dimension.
 struct GroupTile {
   int rows, columns, item_rows, item_columns;
-  double rate;  // speed on a full device relative to the best tile, measured on an H200
+  // Speed on a full device relative to the best tile, measured on an H200.
+  double rate;
   int items() const { return rows / item_rows * (columns / item_columns); }
   std::string name() const { return std::to_string(rows) + "x" + std::to_string(columns); }
 };
 
-/// The tile of `among` that computes rows x columns (times `others`) first, counted in full waves at the tile's rate. Knob
-/// "tile".
+/// The tile of `among` with the lowest cost for `others` outputs of rows x columns: full waves, divided by the tile's
+/// rate. Knob "tile".
 GroupTile choose_group_tile(TemplateContext& context, const std::vector<GroupTile>& among, int64_t rows, int64_t columns,
                             int64_t others);
-/// Defines TILE_M, TILE_N, TILE_K, ITEM_M, ITEM_N, and SUM_STEPS for sums of `depth` products. Sets the local size.
+/// Defines TILE_M, TILE_N, TILE_K, ITEM_M and ITEM_N. Defines SUM_STEPS for sums of `depth` products. Sets the local
+/// size.
 void use_tile(TemplateLaunch& launch, const GroupTile& tile, int64_t depth);
 
-/// Whether all expressions are known to be multiples of `of`.
+/// True if all expressions are known to be multiples of `of`.
 bool multiples(const TemplateContext& context, int of, const std::vector<ir::IndexExpr>& sizes);
-/// Whether all are multiples of 4, so that the kernels may load float4.
+/// True if all expressions are known to be multiples of 4, so that the kernels may load float4.
 bool quads(const TemplateContext& context, const std::vector<ir::IndexExpr>& sizes);
-/// Defines ALIGNED_BASES: 1 if the plan places every input (at multiples of 16 bytes) and each is read from a multiple of
-/// `chunk` elements on. A graph input begins where the caller says, so kernels test its offset at run time.
+/// Defines ALIGNED_BASES. It is 1 if the plan places every input (at a multiple of 16 bytes) and each is read from a
+/// multiple of `chunk` elements on. The caller decides where a graph input begins, so kernels test its offset at run
+/// time.
 void define_alignment(const TemplateContext& context, TemplateLaunch& launch, int chunk = 4);
-/// Whether the image's channel stride is known to be 1, as group kernels require.
+/// True if the image's channel stride is known to be 1, which group kernels need.
 bool channels_contiguous(const Operand& operand);
-/// The view as memory with contiguous channels, in place or as a copy made before the node.
+/// The view with contiguous channels, in place or as a copy that is made before the node.
 Operand channels_last_operand(TemplateContext& context, const ir::View& view);
 
 }  // namespace ocl::schedule

@@ -1,4 +1,5 @@
-// csrc/schedule/templates/item_operands.cpp: operands as strided memory, copies and ordered sums around a node.
+// csrc/schedule/templates/item_operands.cpp: operands as strided memory; adds copies before a node and ordered sums
+// after it.
 #include "csrc/schedule/templates/item_operands.h"
 
 #include <algorithm>
@@ -263,8 +264,8 @@ void split_output(TemplateContext& context, int64_t splits, const std::vector<in
 
 Tile choose_tile(TemplateContext& context, int64_t rows, int64_t columns) {
   const Caps& caps = context.caps;
-  // With 32 registers a tile has 24 accumulators and NV + 1 others. With the 16 registers of 8-wide vectors it has 8
-  // accumulators. A narrow tile loads more scalars for each multiply-add.
+  // With 32 registers, a tile has 24 accumulators and NV + 1 other registers. With the 16 registers of 8-wide vectors,
+  // it has 8 to 12 accumulators. A narrow tile loads more scalars per multiply-add.
   const bool many = caps.vector_floats != 8;
   const std::vector<std::pair<Tile, double>> tiles =
       many ? std::vector<std::pair<Tile, double>>{{{6, 4}, 1.0}, {{8, 3}, 1.02}, {{12, 2}, 1.03}, {{12, 1}, 1.5}}

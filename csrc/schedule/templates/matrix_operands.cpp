@@ -1,4 +1,4 @@
-// csrc/schedule/templates/matrix_operands.cpp: a view [b, i, j] as strided matrices, in place or copied.
+// csrc/schedule/templates/matrix_operands.cpp: makes strided matrices of a view [b, i, j], in place or as a copy.
 #include "csrc/schedule/templates/matrix_operands.h"
 
 #include <algorithm>
@@ -68,7 +68,7 @@ Matrices matrices(TemplateContext& context, const ir::View& view, const IndexExp
 
 namespace {
 
-/// A node that packs `view` into a new dense buffer. sizes[0]: the number of matrices.
+/// Makes a node that packs `view` into a new dense buffer. sizes[0] is the number of matrices.
 ir::Node pack_node(TemplateContext& context, const ir::View& view, const ir::Shape& sizes, ir::DType stored) {
   ir::Node pack;
   pack.kind = ir::NodeKind::kPack;
@@ -88,7 +88,7 @@ ir::Node pack_node(TemplateContext& context, const ir::View& view, const ir::Sha
 
 Matrices packed_panels(TemplateContext& context, const ir::View& view, const Matrices& matrix, const IndexExpr& inner,
                        int width) {
-  constexpr int kRun = 128;  // rows of a work-item: 32 KB of a panel of 64 columns
+  constexpr int kRun = 128;  // Rows of a work-item: 32 KB of a panel with 64 columns.
   ir::Graph& graph = context.graph;
   const bool shared = matrix.outer.is_const(0) && matrix.inner.is_const(0);
   const IndexExpr count = shared ? IndexExpr(1) : view.sizes[0], K = view.sizes[1], N = view.sizes[2];
@@ -141,7 +141,7 @@ Blocks packed_blocks(TemplateContext& context, const ir::View& view, const Matri
   const IndexExpr count = shared ? IndexExpr(1) : view.sizes[0];
   const IndexExpr panels = ir::ceildiv(width, kWidth), steps = ir::ceildiv(depth, 8 * chunk);
 
-  // Blocks are stored as bits, whatever the type of their elements.
+  // Blocks are stored as bits, so their dtype does not matter.
   ir::Node pack = pack_node(context, view, {count, panels, steps, parts * kBlockFloats}, ir::DType::kF32);
   const IndexExpr stride = (*graph.buffers[pack.outputs[0]].strides)[0];
 
@@ -190,7 +190,7 @@ void split_depth(TemplateContext& context, int64_t splits) {
   const IndexExpr batch = node.sizes[0], depth = ir::floordiv(node.reduce_sizes[0], splits), b = IndexExpr::loop(0);
   for (int operand = 0; operand < 2; ++operand) {
     ir::View& view = node.operands[static_cast<size_t>(operand)];
-    const int along = operand == 0 ? 2 : 1;  // the dimension of k
+    const int along = operand == 0 ? 2 : 1;  // The dimension of K.
     for (IndexExpr& e : view.coords)
       e = ir::substitute(e, {{b.symbol(), batch.is_const(1) ? IndexExpr(0) : ir::mod(b, batch)},
                              {IndexExpr::loop(along).symbol(), ir::floordiv(b, batch) * depth + IndexExpr::loop(along)}});
@@ -203,8 +203,8 @@ void split_depth(TemplateContext& context, int64_t splits) {
 
 namespace {
 
-/// The view in place if its rows or columns are contiguous and begin at multiples of `chunk` elements. Otherwise a copy that
-/// has this property, along the dimension that is contiguous in place.
+/// The view in place, if its rows or columns are contiguous and begin at multiples of `chunk` elements. Otherwise a
+/// copy that has this property. Its contiguous dimension is the one that is contiguous in place.
 Matrices chunked_matrices(TemplateContext& context, const ir::View& view, const IndexExpr& inner, int chunk) {
   const auto in_place = matrices_in_place(context, view, inner);
   if (in_place && in_place->col.is_const(1) && multiples(context, chunk, {in_place->row, in_place->outer, in_place->inner}))

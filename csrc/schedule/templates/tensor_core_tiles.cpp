@@ -1,4 +1,4 @@
-// csrc/schedule/templates/tensor_core_tiles.cpp: chooses a tile for tensor cores, and sets the macros of its launch.
+// csrc/schedule/templates/tensor_core_tiles.cpp: chooses a tile for tensor cores and sets the macros of its launch.
 #include "csrc/schedule/templates/tensor_core_tiles.h"
 
 #include <algorithm>
@@ -12,17 +12,18 @@ namespace ocl::schedule {
 using ir::IndexExpr;
 namespace {
 
-// Rates of kTiles (operands of 32 bits) were measured on an H200. Those of kHalfTiles (16 bits) are estimated from the bytes
-// that a tile moves for each product.
+// The rates of kTiles (32-bit operands) were measured on an H200. The rates of kHalfTiles (16-bit operands) are
+// estimated from the bytes that a tile moves per product.
 constexpr std::array<TensorCoreTile, 4> kTiles = {{{128, 128, 1.0}, {128, 64, 0.73}, {64, 128, 0.7}, {64, 64, 0.69}}};
 constexpr std::array<TensorCoreTile, 5> kHalfTiles = {
     {{128, 256, 1.2}, {128, 128, 1.0}, {128, 64, 0.73}, {64, 128, 0.65}, {64, 64, 0.6}}};
-// Packed operands. An H200 reaches 1.55 for split TF32, 2.1 for bf16 and 3.3 for TF32 with the largest tiles at 4096 cubed. The
-// other rates are estimates.
+// Packed operands. An H200 reaches 1.55 for split TF32, 2.1 for bf16 and 3.3 for TF32 with the largest tiles, for
+// matrices of 4096 x 4096. The other rates are estimates.
 constexpr std::array<TensorCoreTile, 4> kPackedSplitTiles = {{{128, 128, 1.5}, {128, 64, 1.15}, {64, 128, 1.1}, {64, 64, 0.9}}};
 constexpr std::array<TensorCoreTile, 2> kPackedTf32Tiles = {{{128, 256, 3.2}, {128, 128, 2.4}}};
 constexpr std::array<TensorCoreTile, 2> kPackedHalfTiles = {{{128, 256, 2.05}, {128, 128, 1.6}}};
-// Warp kernels: estimates. Split TF32 also needs registers for high and low, and for the sum of 8 of the depth.
+// Tiles of warp kernels; their rates are estimates. Split TF32 also needs registers for the high and low parts, and for
+// the sum of 8 products.
 constexpr std::array<TensorCoreTile, 5> kWarpSplitTiles = {{{128, 128, 1.0, 64, 32},
                                                             {128, 128, 0.97, 64, 64},
                                                             {128, 64, 0.85, 64, 32},
@@ -39,7 +40,7 @@ constexpr std::array<TensorCoreTile, 5> kWarpTiles = {{{128, 128, 1.0, 64, 64},
 std::optional<TensorCoreMath> tensor_core_math(const TemplateContext& context) {
   const ir::Node& node = context.graph.nodes[context.node];
   const ir::DType type = context.graph.buffers[node.operands[0].buffer].dtype;
-  // Attention has more operands than these, for statistics, mask and random state, whose type does not matter here.
+  // The other operands of attention (statistics, mask, random state) may have any dtype.
   const size_t operands = node.kind != ir::NodeKind::kAttention                ? node.operands.size()
                           : node.attention.kind == ir::AttentionKind::kForward ? 3
                                                                                : 4;
@@ -49,7 +50,7 @@ std::optional<TensorCoreMath> tensor_core_math(const TemplateContext& context) {
     ir::DType type;
     TensorCoreMath math;
   };
-  // TF32 comes first. Where it is not allowed, float32 is multiplied by split TF32. The rates of warp kernels are estimates.
+  // TF32 is first. If it is not allowed, float32 is multiplied by split TF32. The rates of warp kernels are estimates.
   constexpr KernelLevel kWarpgroup = KernelLevel::k_warpgroup, kWarp = KernelLevel::k_warp;
   static const std::array<Row, 8> rows = {
       {{ir::DType::kF32, {KernelType::kTf32, kWarpgroup, "tf32", 1, 4, 1.5e12, 1e12}},
@@ -114,14 +115,15 @@ ProductSizes product_sizes(const ir::Node& node) {
 
 namespace {
 
-constexpr int64_t kMinSliceDepth = 256;  // shortest slice when the depth is split
+// Fewest elements of the inner dimension in a slice.
+constexpr int64_t kMinSliceDepth = 256;
 
 bool splits_into(const ProductSizes& problem, int64_t splits, int chunk) {
   if (splits == 1) return true;
   return problem.fixed && problem.depth % (splits * chunk) == 0 && problem.depth / splits >= kMinSliceDepth;
 }
 
-/// Estimated seconds: full waves of tiles, then the sum of the slices.
+/// Estimated time in seconds: full waves of tiles, then the sum of the slices.
 double seconds_of(const Caps& caps, const TensorCoreMath& math, const TensorCoreTile& tile, const ProductSizes& p,
                   int64_t splits) {
   const int64_t step = 8 * math.chunk, steps = (p.depth / splits + step - 1) / step;
@@ -129,7 +131,7 @@ double seconds_of(const Caps& caps, const TensorCoreMath& math, const TensorCore
       tile_cost(caps, tile, p.rows, p.columns, p.batches * splits) * 2 * static_cast<double>(steps * step) / math.product;
   if (splits == 1) return products;
   const double part = 4.0 * static_cast<double>(p.rows) * static_cast<double>(p.columns) * static_cast<double>(p.batches);
-  // With slices the epilogue cannot run in the kernel, so it costs another pass over the result.
+  // With slices, the kernel cannot run the epilogue. So the epilogue costs another pass over the result.
   return products + 2 * static_cast<double>(splits + 1) * part / caps.memory_bytes_per_second + caps.launch_seconds;
 }
 
@@ -177,7 +179,7 @@ TensorCoreTile choose_tensor_core_tile(TemplateContext& context, const std::vect
 }
 
 int64_t resident_groups(const Caps& caps, const TensorCoreTile& tile) {
-  // Two of the small work-groups fit on a compute unit.
+  // Two of the smallest work-groups fit on a compute unit.
   return caps.units * (tile.rows == 64 && tile.columns == 64 ? 2 : 1);
 }
 
@@ -185,7 +187,8 @@ IndexExpr persistent_groups(const Caps& caps, const IndexExpr& tiles, const Tens
   if (tile.warp_rows != 0) return tiles;
   const int64_t resident = resident_groups(caps, tile);
   if (!tiles.is_const() || !others.is_const()) return ir::min(tiles, ir::max(ir::floordiv(resident, others), 1));
-  // A work-group more than are resident would wait until the others have computed all their tiles.
+  // If there were more work-groups than are resident, the last ones would wait until others have computed all their
+  // tiles.
   const auto waves = [&](int64_t groups) {
     return ((tiles.constant() + groups - 1) / groups) * ((groups * others.constant() + resident - 1) / resident);
   };

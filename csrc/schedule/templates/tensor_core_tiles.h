@@ -1,4 +1,4 @@
-// csrc/schedule/templates/tensor_core_tiles.h: tiles of the kernels on tensor cores.
+// csrc/schedule/templates/tensor_core_tiles.h: tiles of tensor core kernels, and their cost model.
 #pragma once
 
 #include <optional>
@@ -9,71 +9,74 @@
 
 namespace ocl::schedule {
 
-/// How tensor cores multiply the operands of a node, how fast, and what the kernels require of operands.
+/// How tensor cores multiply the operands of a node, how fast, and what the kernels require of the operands.
 struct TensorCoreMath {
   KernelType type;
-  KernelLevel level;  // warpgroup (wgmma) or warp (mma)
-  const char* name;   // "split tf32", part of a variant's name
-  int terms;          // products that stand for one product of floats; 1 for operands of 16 bits
-  int chunk;          // elements of 16 bytes; strides and contiguous channels must be multiples of it
-  double flops;       // multiply-adds per second of one compute unit of an H200, at best
-  double product;     // the same for a matrix product in tiles of 128 x 128 with operands in place
-  bool wide = false;  // tiles of 256 columns may be used
+  KernelLevel level;  // Warpgroup (wgmma) or warp (mma).
+  const char* name;   // Part of a variant's name, such as "split tf32".
+  int terms;          // Products that make up one product of floats: 3 for split TF32, otherwise 1.
+  int chunk;          // Elements in 16 bytes. Strides and contiguous channels must be multiples of it.
+  double flops;       // Highest number of multiply-adds per second of one compute unit of an H200.
+  // Multiply-adds per second of one compute unit that a matrix product reaches in tiles of 128 x 128 with operands in
+  // place.
+  double product;
+  bool wide = false;  // Tiles of 256 columns may be used.
 };
 /// How the kernel that is being chosen would multiply the node's operands; nullopt if it cannot on this device.
 std::optional<TensorCoreMath> tensor_core_math(const TemplateContext& context);
-/// Whether this device may use `form`, a variant of the kernel that is being chosen.
+/// True if the device may use `form`, a variant of the kernel that is being chosen.
 bool has_form(const TemplateContext& context, const TensorCoreMath& math, KernelOperation form);
 
-/// The tile of the output that a work-group computes. A consumer warpgroup has 64 of its rows, a warp has warp_rows x
+/// The tile of the output that a work-group computes. A consumer warpgroup has 64 of its rows; a warp has warp_rows x
 /// warp_columns.
 struct TensorCoreTile {
   int rows, columns;
-  double rate;  // speed on a full device, relative to tiles of 128 x 128 with operands in place
+  double rate;  // Speed on a full device, relative to tiles of 128 x 128 with operands in place.
   int warp_rows = 0, warp_columns = 0;
-  std::string name() const;  // "128x128", "128x128/64x32"
+  std::string name() const;  // "128x128", "128x128/64x32".
 };
 
 /// The tiles of kernels with packed operands, or with operands in place.
 std::vector<TensorCoreTile> tensor_core_tiles(const TensorCoreMath& math, bool packed);
-/// Producers of a weight gradient's kernel. Operands of 32 bits need more, because producers split and transpose them.
+/// Number of producers in the kernel of a weight gradient. 32-bit operands need more, because the producers split and
+/// transpose them.
 int weight_producers(int chunk, const TensorCoreTile& tile);
 
-/// Cost of `others` products of rows x columns, rounded up to full waves: output elements per compute unit, divided by the
-/// tile's rate.
+/// Cost of `others` products of rows x columns, rounded up to full waves: output elements per compute unit, divided by
+/// the tile's rate.
 double tile_cost(const Caps& caps, const TensorCoreTile& tile, int64_t rows, int64_t columns, int64_t others);
 /// The sizes of a batch of matrix products, for the cost model.
 struct ProductSizes {
   int64_t rows, columns, depth, batches;
-  bool fixed;  // all sizes are known now, so the depth may be split
+  bool fixed;  // All sizes are known now, so the inner dimension may be split.
 };
-/// One way to compute it: the tile, the number of slices of the depth, the estimated time.
+/// One way to compute a product: the tile, the number of slices, and the estimated time.
 struct TilePlan {
   TensorCoreTile tile;
   int64_t splits;
   double seconds;
 };
-/// Operands of products with fewer multiply-adds are never packed.
+/// Operands of products with fewer multiply-adds than this are never packed.
 inline constexpr int64_t kMinPackedProducts = int64_t{1} << 27;
 ProductSizes product_sizes(const ir::Node& node);
-/// The best plan for each tile, the fastest first.
+/// The best plan for each tile, fastest first.
 std::vector<TilePlan> tile_plans(const Caps& caps, const TensorCoreMath& math, const ProductSizes& problem, bool packed);
-/// Chooses one of these plans by the knobs "tile" and "splits".
+/// Chooses one of tile_plans() by the knobs "tile" and "splits".
 TilePlan choose_tile_plan(TemplateContext& context, const TensorCoreMath& math, const ProductSizes& problem, bool packed);
 
 /// The tile with the lowest tile_cost. Knob "tile".
 TensorCoreTile choose_tensor_core_tile(TemplateContext& context, const std::vector<TensorCoreTile>& tiles, int64_t rows,
                                        int64_t columns, int64_t others);
-/// resident_groups: work-groups of a tile's size that run at the same time. persistent_groups: work-groups that a launch over
-/// `tiles` tiles needs, if `others` such launches share the device: as many as are resident, or a work-group for each tile if
-/// the kernel is a warp kernel.
+/// resident_groups: number of work-groups of this tile that run at the same time. persistent_groups: number of
+/// work-groups of a launch over `tiles` tiles, if `others` such launches share the device. It is at most the number of
+/// resident work-groups; a warp kernel has a work-group per tile.
 int64_t resident_groups(const Caps& caps, const TensorCoreTile& tile);
 ir::IndexExpr persistent_groups(const Caps& caps, const ir::IndexExpr& tiles, const TensorCoreTile& tile,
                                 const ir::IndexExpr& others);
 /// Sets kernel, tile, terms and local size of a launch of the kernel that is being chosen.
 void use_tensor_cores(const TemplateContext& context, TemplateLaunch& launch, const TensorCoreMath& math,
                       const TensorCoreTile& tile, int producers = 128, int store_width = 2);
-/// The same for a kernel that stores vectors along rows of `columns` elements.
+/// The same, for a kernel that stores vectors along rows of `columns` elements.
 void use_tensor_core_tile(const TemplateContext& context, TemplateLaunch& launch, const TensorCoreMath& math,
                           const TensorCoreTile& tile, const ir::IndexExpr& columns, int producers = 128);
 

@@ -1,5 +1,5 @@
-// csrc/schedule/templates/winograd_group.cpp: 3x3 convolution with stride 1, and its data gradient, on GPUs by
-// kernels/winograd/group.cl.
+// csrc/schedule/templates/winograd_group.cpp: chooses kernels/winograd/group.cl, 3x3 convolution with stride 1 and its
+// data gradient on GPUs.
 #include "csrc/ir/facts.h"
 #include "csrc/schedule/templates/choosers.h"
 #include "csrc/schedule/templates/group_tiles.h"
@@ -27,15 +27,15 @@ int apply(ir::Node& node, const char* name, int left, int right) {
   return add(node, op);
 }
 
-/// G * (g0, g1, g2): the four points of F(2, 3).
+/// G * (g0, g1, g2), the filter transform of F(2, 3). It gives four values.
 std::array<int, 4> points(ir::Node& node, int g0, int g1, int g2) {
   const int half = constant(node, 0.5), outer = apply(node, "add", g0, g2);
   return {g0, apply(node, "mul", half, apply(node, "add", outer, g1)), apply(node, "mul", half, apply(node, "sub", outer, g1)),
           g2};
 }
 
-/// A Map that writes G g G^T of every filter as u [16][C][K]. turned: for the data gradient, with filters turned by 180 degrees
-/// and channels exchanged.
+/// Adds a Map that writes the transformed filters G g G^T as u [16][C][K]. `turned`: for the data gradient, with
+/// filters rotated by 180 degrees and channels exchanged.
 TemplateLaunch::Input transformed(TemplateContext& context, const ir::View& w, const IndexExpr& C, const IndexExpr& K,
                                   bool turned) {
   ir::Buffer buffer;
@@ -85,11 +85,12 @@ bool choose_winograd_group(TemplateContext& context, TemplateLaunch& launch) {
   if (attrs.groups != 1 || attrs.stride != one || attrs.dilation != one || !w.sizes[2].is_const(3) || !w.sizes[3].is_const(3))
     return false;
   if (context.graph.buffers[x.buffer].dtype != ir::DType::kF32 || context.caps.max_group_size < 256) return false;
-  if (context.caps.local_bytes < 36864) return false;  // kernels/winograd/group.cl: LOCAL_FLOATS
+  // The size of kernels/winograd/group.cl's LOCAL_FLOATS in bytes.
+  if (context.caps.local_bytes < 36864) return false;
   const IndexExpr batch = node.sizes[0], K = node.sizes[1], P = node.sizes[2], Q = node.sizes[3], C = x.sizes[1];
   if (!constants({batch, C, K, P, Q})) return false;
-  // This kernel is 1.05 to 1.2 times as fast as conv_group if its work-groups fill the device and few outputs are cut off (on
-  // an H200: 56x56 to 14x14, but not 7x7).
+  // This kernel is 1.05 to 1.2 times as fast as conv_group if its work-groups fill the device and few outputs are cut
+  // off. On an H200 that holds from 56x56 to 14x14, but not for 7x7.
   const IndexExpr patches = batch * ir::ceildiv(P, 2) * ir::ceildiv(Q, 2);
   const IndexExpr work_groups = ir::ceildiv(patches, 32) * ir::ceildiv(K, 32);
   if (C.constant() < 32 || K.constant() < 32 || work_groups.constant() < 4 * static_cast<int64_t>(context.caps.units))

@@ -1,6 +1,5 @@
-// csrc/schedule/templates/winograd_item.cpp: 3x3 convolutions of stride 1 and their data gradients on CPUs by
-// kernels/winograd/item.cl. The filters are transformed by generated Maps (G g, then (G g) G'), which fuse and batch like any
-// node.
+// csrc/schedule/templates/winograd_item.cpp: chooses kernels/winograd/item.cl, 3x3 convolutions with stride 1 and their
+// data gradients on CPUs. Generated Maps transform the filters (G g, then (G g) G'). They fuse and batch like any node.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -13,7 +12,7 @@ namespace {
 
 using ir::IndexExpr;
 
-/// The body of a Map while its ops are added.
+/// The body of a Map while ops are added.
 struct Ops {
   std::vector<ir::Op>& ops;
 
@@ -42,7 +41,7 @@ struct Ops {
     o.constant.f = value;
     return add(o);
   }
-  /// G d for three values d; `half` is the constant 0.5.
+  /// G * d for three values d. `half` is the op of the constant 0.5.
   std::array<int, 4> transform(const std::array<int, 3>& d, int half) {
     const int ends = op(ir::OpCode::k_add, ir::DType::kF32, {d[0], d[2]});
     const int even = op(ir::OpCode::k_mul, ir::DType::kF32, {ends, half});
@@ -53,8 +52,9 @@ struct Ops {
   }
 };
 
-/// A Map that writes U[16][panel][C][width] from the filters g[k][c][r][s], the view at coords(k, c, r, s): u[a][b] = sum over
-/// r, s of G[a][r] g[r][s] G[b][s], with nine loads and sixteen stores. Zero where k >= K.
+/// Adds a Map that writes the transformed filters U[16][panel][C][width]. For each
+/// (k, c), it loads the 3x3 filter g and stores u[a][b] = sum over r, s of G[a][r] g[r][s] G[b][s]. Zero where k >= K.
+/// `gradient`: the filters of the data gradient, with k and c exchanged and r and s reversed.
 Operand transformed_filters(TemplateContext& context, const ir::View& w, int64_t K, int64_t C, int width, bool gradient) {
   ir::Graph& graph = context.graph;
   const IndexExpr panels = ir::ceildiv(K, width);
@@ -78,7 +78,7 @@ Operand transformed_filters(TemplateContext& context, const ir::View& w, int64_t
     mask = ops.op(ir::OpCode::k_lt, ir::DType::kBool, {left, right});
   }
   const int half = ops.constant(0.5);
-  std::array<std::array<int, 3>, 4> half_done;  // G g
+  std::array<std::array<int, 3>, 4> half_done;  // G g.
   for (int s = 0; s < 3; ++s) {
     std::array<int, 3> column;
     for (int r = 0; r < 3; ++r) {
@@ -120,7 +120,8 @@ bool choose_winograd_item(TemplateContext& context, TemplateLaunch& launch) {
   const bool gradient = conv.kind == ir::ConvolveKind::kData;
   const ir::View &x = node.operands[0], &w = node.operands[1];
   for (const ir::View& view : node.operands)
-    if (context.graph.buffers[view.buffer].dtype != ir::DType::kF32) return false;  // transformed filters need f32
+    // Only f32 is precise enough for transformed filters.
+    if (context.graph.buffers[view.buffer].dtype != ir::DType::kF32) return false;
   if (conv.groups != 1 || conv.stride != std::array<int, 2>{1, 1} || conv.dilation != std::array<int, 2>{1, 1}) return false;
   if (!w.sizes[2].is_const(3) || !w.sizes[3].is_const(3) || !constants({x.sizes[1], node.sizes[1]})) return false;
   if (gradient && (conv.padding[0] > 2 || conv.padding[1] > 2)) return false;
@@ -138,13 +139,14 @@ bool choose_winograd_item(TemplateContext& context, TemplateLaunch& launch) {
   const int width = tile.vectors * vw;
   const Operand filters = transformed_filters(context, w, K, C, width, gradient);
 
-  // A block of tiles takes 16 * block * (C + width) floats and should stay within 1 MB. If there are few tiles, a block has all
-  // tiles of a core, because then loading the filters costs more.
+  // A block of tiles takes 16 * block * (C + width) floats and should stay within 1 MB. If there are few tiles, a block
+  // has all tiles of a core, because loading the filters then costs more.
   const int64_t panels = (K + width - 1) / width, pitch = (C + vw - 1) / vw * vw, units = caps.units;
   const int64_t fits = std::max<int64_t>(tile.rows, (1 << 20) / (64 * (pitch + width)));
   int64_t items = 2 * units, block = std::min<int64_t>(fits, 24), shares = 1;
   const bool few_tiles = count < items * 24;
-  if (few_tiles) {  // a work-item takes half of the tiles or all of them, and a share of the panels
+  // A work-item takes half of the tiles or all of them, and a share of the panels.
+  if (few_tiles) {
     items = 1;
     block = std::min<int64_t>(count, 192);
     shares = std::min<int64_t>(panels, 2 * units);

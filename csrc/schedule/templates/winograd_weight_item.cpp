@@ -1,5 +1,5 @@
-// csrc/schedule/templates/winograd_weight_item.cpp: weight gradients of 3x3 convolutions of stride 1 on CPUs by
-// kernels/winograd/weight_item.cl.
+// csrc/schedule/templates/winograd_weight_item.cpp: chooses kernels/winograd/weight_item.cl, weight gradients of 3x3
+// convolutions with stride 1 on CPUs.
 #include <algorithm>
 #include <array>
 
@@ -30,10 +30,10 @@ bool choose_winograd_weight_item(TemplateContext& context, TemplateLaunch& launc
   if (!input || !input->strides[1].is_const(1)) input = dense_copy(context, x, kChannelsLast);
   if (!gradient || !gradient->strides[1].is_const(1)) gradient = dense_copy(context, dy, kChannelsLast);
 
-  // 16 * cb * kb sums and a block of transformed tiles must fit in L2. Long blocks load and store the sums less often, short
-  // ones have smaller rounding errors.
+  // 16 * cb * kb sums and a block of transformed tiles must fit into the L2 cache. Long blocks load and store the sums
+  // less often; short blocks have smaller rounding errors.
   const int64_t cb = C <= 64 ? 64 : 128, kb = K <= 64 ? 64 : 128, block = cb * kb > 64 * 128 ? 32 : 48;
-  // The tiles of a split should stay in L3, because every pair (c, k) of channel blocks reads them.
+  // The tiles of a slice should stay in the L3 cache, because every pair (c, k) of channel blocks reads them.
   const int64_t blocks = (tiles + block - 1) / block, pairs = (C + cb - 1) / cb * ((K + kb - 1) / kb);
   const int64_t wanted = (4 * static_cast<int64_t>(caps.units) + pairs - 1) / pairs;
   const int64_t bytes = 4 * batch * height * width * (C + K), cached = bytes / (int64_t{8} << 20) + 1;
