@@ -187,6 +187,12 @@ option(
     "Seconds that the compiler of a build worker may take for one program. A kernel that takes longer twice is refused.",
     least=1,
 )
+option(
+    "progress",
+    bool,
+    True,
+    "Show on a terminal how many kernels are built, when building takes more than two seconds.",
+)
 option("verify", bool, False, "Check between the compiler's passes that the graph is valid.", scope="compile")
 option(
     "fallback",
@@ -369,6 +375,7 @@ def configure_core() -> None:
         str(get("dump")),
     )
     _C.exec.configure_builds(int(get("build_workers")), 1000 * int(get("build_timeout_s")))
+    _C.exec.show_build_progress(bool(get("progress")))
     if settings != _configured:
         _C.exec.configure(*settings)
         _configured = settings

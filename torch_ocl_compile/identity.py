@@ -50,6 +50,13 @@ def of_device(index: int) -> str:
     return f"{sorted(_C.device_properties(index).items())}\n{_C.describe_device(index)}"
 
 
+def entry_prefix(index: int) -> str:
+    """Of the keys of graphs and plans of eager ops in the cache: they are for a device and its driver, and for this code. "" if none
+    can be stored."""
+    code = of_code()
+    return _C.exec.store_prefix(index) + hashlib.blake2b(code.encode(), digest_size=8).hexdigest() + "-" if code else ""
+
+
 def speaks_for(function: Callable[..., Any]) -> bool:
     """True if `of_code` covers a function: its code belongs to this package or to torch."""
     while isinstance(function, functools.partial):

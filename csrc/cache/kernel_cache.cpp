@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -210,7 +211,8 @@ struct KernelCache::State {
   std::unique_ptr<Connection> connection;
   bool disabled = false, begun_anew = false;
   std::string problem;
-  std::set<int64_t> touched;  // Ids of rows whose `used` is to be refreshed.
+  std::set<int64_t> touched;                          // Ids of rows whose `used` is to be refreshed.
+  std::map<std::string, std::set<std::string>> used;  // Keys that this process has found or stored, by table.
   int stores_since_check = 0;
   CacheStats stats;
 };
@@ -245,6 +247,7 @@ std::string KernelCache::find(const char* table, const std::string& key) {
   }
   if (code != SQLITE_ROW && code != SQLITE_DONE) s.failed(code, "reading");
   ++(value.empty() ? s.stats.misses : s.stats.hits);
+  if (!value.empty()) s.used[table].insert(key);
   return value;
 }
 
@@ -293,10 +296,12 @@ void KernelCache::store(const char* table, const std::string& key, const std::st
                .number(6, now_ms())
                .step();
   }
-  if (code == SQLITE_DONE)
+  if (code == SQLITE_DONE) {
     ++s.stats.stores;
-  else
+    s.used[table].insert(key);
+  } else {
     s.failed(code, "writing");
+  }
 }
 
 void KernelCache::erase(const char* table, const std::string& key) {
@@ -346,6 +351,13 @@ std::vector<std::string> KernelCache::keys(const char* table) {
   }
   if (code != SQLITE_DONE) s.failed(code, "reading");
   return found;
+}
+
+std::vector<std::string> KernelCache::used(const char* table) {
+  State& s = *state_;
+  std::lock_guard lock(s.mutex);
+  const std::set<std::string>& keys = s.used[table];
+  return {keys.begin(), keys.end()};
 }
 
 std::vector<TableStats> KernelCache::tables() {

@@ -47,6 +47,8 @@ class KernelCache {
   void erase(const char* table, const std::string& key);
   void clear();
   std::vector<std::string> keys(const char* table);
+  /// Keys of the entries that this process has found or stored, in order.
+  std::vector<std::string> used(const char* table);
   std::vector<TableStats> tables();
   /// Reads every entry and deletes those whose checksum is wrong.
   Cleaned verify();

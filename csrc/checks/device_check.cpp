@@ -12,6 +12,7 @@
 
 #include "csrc/checks/check_case.h"
 #include "csrc/runtime/build_pool.h"
+#include "csrc/runtime/build_progress.h"
 #include "csrc/runtime/compile.h"
 #include "csrc/runtime/hidden_instructions.h"
 #include "csrc/schedule/templates/tensor_core_tiles.h"
@@ -55,8 +56,10 @@ void build_all(Bench& bench, const runtime::Device& device, const Programs& prog
   const std::string& options = device.build_options();
   std::vector<size_t> left;  // Programs that are compiled in this process.
   const size_t workers = runtime::workers_for(device, texts.size());
+  runtime::BuildProgress progress("built for a check", texts.size(), std::min(workers, texts.size()));
+  const auto done = [&](size_t) { progress.add(1); };
   if (workers > 0) {
-    const std::vector<runtime::WorkerResult> results = runtime::build_in_workers(device, texts, workers, 2, false);
+    const std::vector<runtime::WorkerResult> results = runtime::build_in_workers(device, texts, workers, 2, false, done);
     for (size_t i = 0; i < texts.size(); ++i) {
       const runtime::WorkerResult& result = results[i];
       if (result.answered && result.status == CL_SUCCESS)
@@ -70,7 +73,7 @@ void build_all(Bench& bench, const runtime::Device& device, const Programs& prog
   std::vector<std::string> sources;
   for (const size_t i : left) sources.push_back(texts[i]);
   std::vector<runtime::Built> built =
-      runtime::compile_all(bench.context.get(), bench.device, options, sources, runtime::kCompilerThreads, false);
+      runtime::compile_all(bench.context.get(), bench.device, options, sources, runtime::kCompilerThreads, false, done);
   for (size_t k = 0; k < left.size(); ++k)
     if (built[k].status == CL_SUCCESS) bench.programs[left[k]] = std::move(built[k].handle);
 }

@@ -37,4 +37,8 @@ TensorShape output_shape(const Plan& plan, int index);
 /// arena is allocated for this call and freed at its end; only later work of the same in-order queue can reuse it.
 void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>& outputs, const CallHandler& call, int stream);
 
+/// For `torch-ocl warm`: from now on plans are made, but no kernel of theirs is launched. Results are zeros.
+void skip_launches(bool skipped);
+bool launches_skipped();
+
 }  // namespace ocl::exec

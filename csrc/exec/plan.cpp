@@ -194,7 +194,9 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
   const std::string text = options.dump_dir.empty() ? "" : graph.str();
   if (!text.empty()) dump(options.dump_dir, options.label + ".graph.txt", text);
   Caps caps = caps_for(device, options);
+  const double check_start = seconds();
   if (!caps.is_cpu) caps = checks::checked_kernels(device, store, graph, caps);
+  plan->check_seconds = seconds() - check_start;
   make_schedule(*plan, std::move(graph), caps, options);
   add_intervals(*plan);
 

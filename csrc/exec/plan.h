@@ -91,7 +91,7 @@ struct Plan {
   std::vector<int> interval_of;  // Interval of each buffer; kNone if it is not in the arena.
   std::vector<std::shared_ptr<runtime::Program>> programs;
   std::vector<schedule::PassTrace> passes;
-  double schedule_seconds = 0, codegen_seconds = 0, build_seconds = 0;
+  double check_seconds = 0, schedule_seconds = 0, codegen_seconds = 0, build_seconds = 0;
   std::vector<int> written_inputs;  // Positions of inputs that the plan writes.
   // What the memory is for, in snapshots and error messages.
   runtime::PurposeText arena_purpose, results_purpose, kept_purpose;

@@ -106,6 +106,10 @@ void bind_cache(py::module_& e) {
       [](const std::string& table) { return with_cache([&](KernelCache& cache) { return cache.keys(table.c_str()); }); },
       py::arg("table"));
   e.def(
+      "cache_used",
+      [](const std::string& table) { return with_cache([&](KernelCache& cache) { return cache.used(table.c_str()); }); },
+      py::arg("table"));
+  e.def(
       "cache_find",
       [](const std::string& table, const std::string& key) {
         return py::bytes(with_cache([&](KernelCache& cache) { return cache.find(table.c_str(), key); }));

@@ -71,12 +71,14 @@ aten::CompiledOp compile_op(const py::function& compiler, const c10::OperatorHan
 }
 
 aten::EagerContext context_from(const py::function& context, int device) {
-  const auto [identity, options] = context(device).cast<std::pair<std::string, py::dict>>();
+  const auto [identity, prefix, options] = context(device).cast<std::tuple<std::string, std::string, py::dict>>();
   const std::shared_ptr<cache::KernelCache> cache = settings().cache;
   aten::EagerContext found{identity, plan_options_from(options), binary_store(cache), {}};
   if (cache)
-    found.entries = {[cache](const std::string& key) { return cache->find(kTable, key); },
-                     [cache](const std::string& key, const std::string& entry) { cache->store(kTable, key, entry); }};
+    found.entries = {[cache, prefix = prefix](const std::string& key) { return cache->find(kTable, prefix + key); },
+                     [cache, prefix = prefix](const std::string& key, const std::string& entry) {
+                       cache->store(kTable, prefix + key, entry);
+                     }};
   return found;
 }
 

@@ -13,6 +13,7 @@
 #include "csrc/python/plan_report.h"
 #include "csrc/python/settings.h"
 #include "csrc/runtime/build_pool.h"
+#include "csrc/runtime/build_progress.h"
 #include "csrc/runtime/history.h"
 #include "csrc/schedule/pipeline.h"
 #include "csrc/torch/device_state.h"
@@ -149,6 +150,7 @@ py::list describe(PyPlan& self) {
 
 py::dict timings(PyPlan& self) {
   py::dict d;
+  d["check_seconds"] = self.plan->check_seconds;
   d["schedule_seconds"] = self.plan->schedule_seconds;
   d["codegen_seconds"] = self.plan->codegen_seconds;
   d["build_seconds"] = self.plan->build_seconds;
@@ -350,6 +352,9 @@ void bind_exec(py::module_& m) {
         runtime::set_build_pool({workers, std::chrono::milliseconds(longest_ms), worker});
       },
       py::arg("workers"), py::arg("longest_ms"), py::arg("worker") = "");
+  e.def("show_build_progress", &runtime::show_build_progress, py::arg("shown"));
+  e.def("skip_launches", &exec::skip_launches, py::arg("skipped"));
+  e.def("launches_skipped", &exec::launches_skipped);
   bind_cache(e);
   e.def("kept_bytes", &exec::kept_bytes);
   e.def("build_counters", &build_counters);

@@ -175,7 +175,7 @@ size_t workers_for(const Device& device, size_t kernels) {
 bool is_of_the_text(const std::string& death) { return !death.empty() && death != "signal 9"; }
 
 std::vector<WorkerResult> build_in_workers(const Device& device, const std::vector<std::string>& sources, size_t workers,
-                                           int tries, bool wants_log) {
+                                           int tries, bool wants_log, const std::function<void(size_t)>& done) {
   std::vector<WorkerResult> results(sources.size());
   std::vector<size_t> longest_first(sources.size());
   std::iota(longest_first.begin(), longest_first.end(), size_t{0});
@@ -195,6 +195,7 @@ std::vector<WorkerResult> build_in_workers(const Device& device, const std::vect
           outcome = build_one(device, worker, request, longest, result);
         if (outcome != Outcome::kDied) result.death.clear();
         if (outcome == Outcome::kNoWorker) return;
+        if (done && result.answered && result.status == CL_SUCCESS) done(longest_first[i]);
       }
       if (worker) give_back(device, std::move(*worker));
     } catch (const std::exception& error) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,8 @@ struct WorkerResult {
 /// True if the program text caused the end of the process; false if the system killed it because memory ran out.
 bool is_of_the_text(const std::string& death);
 /// Compiles the texts, the longest first. If the compiler's process dies, a text is tried up to `tries` times.
-/// Thread-safe.
+/// Calls `done` with the position of each text that was built, from several threads. Thread-safe.
 std::vector<WorkerResult> build_in_workers(const Device& device, const std::vector<std::string>& sources, size_t workers,
-                                           int tries, bool wants_log);
+                                           int tries, bool wants_log, const std::function<void(size_t)>& done = {});
 
 }  // namespace ocl::runtime

@@ -35,11 +35,15 @@ Built compile(cl_context context, cl_device_id device, const std::string& option
 }
 
 std::vector<Built> compile_all(cl_context context, cl_device_id device, const std::string& options,
-                               const std::vector<std::string>& sources, size_t threads, bool wants_log) {
+                               const std::vector<std::string>& sources, size_t threads, bool wants_log,
+                               const std::function<void(size_t)>& done) {
   std::vector<Built> built(sources.size());
   std::atomic<size_t> next{0};
   const auto work = [&] {
-    for (size_t i = next++; i < sources.size(); i = next++) built[i] = compile(context, device, options, sources[i], wants_log);
+    for (size_t i = next++; i < sources.size(); i = next++) {
+      built[i] = compile(context, device, options, sources[i], wants_log);
+      if (done) done(i);
+    }
   };
   threads = std::min<size_t>({threads, sources.size(), std::max(1u, std::thread::hardware_concurrency())});
   std::vector<std::thread> others;

@@ -1,6 +1,7 @@
 // csrc/runtime/compile.h: compiles program texts with the driver's compiler in this process.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,10 @@ struct Built {
 
 Built compile(cl_context context, cl_device_id device, const std::string& options, const std::string& source, bool wants_log);
 /// Compiles several texts in up to `threads` threads, but not in more than the machine has cores.
+/// Calls `done` with the position of each text that was compiled, from several threads.
 std::vector<Built> compile_all(cl_context context, cl_device_id device, const std::string& options,
-                               const std::vector<std::string>& sources, size_t threads, bool wants_log);
+                               const std::vector<std::string>& sources, size_t threads, bool wants_log,
+                               const std::function<void(size_t)>& done = {});
 // The number of threads in which a GPU's driver compiles at once.
 inline constexpr size_t kCompilerThreads = 8;
 /// Makes a program from a binary of the same device and driver. Returns a null handle if the driver refuses it.

@@ -12,6 +12,7 @@
 #include "csrc/runtime/batches.h"
 #include "csrc/runtime/build_error.h"
 #include "csrc/runtime/build_pool.h"
+#include "csrc/runtime/build_progress.h"
 #include "csrc/runtime/compile.h"
 #include "csrc/runtime/device.h"
 #include "csrc/support/hash.h"
@@ -169,13 +170,20 @@ class Build {
     shared().counters.build_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
   }
 
+  static size_t count_of(const std::vector<Indices>& batches) {
+    size_t count = 0;
+    for (const Indices& batch : batches) count += batch.size();
+    return count;
+  }
+
   void build_here(const std::vector<Indices>& batches) {
     std::vector<std::string> sources;
     for (const Indices& batch : batches) sources.push_back(batch_source(texts_, batch));
     // CPU compilers serialise threads. A GPU's compiler gains a little from threads.
     const size_t threads = device_.caps().is_cpu ? 1 : kCompilerThreads;
-    std::vector<Built> built =
-        compile_all(device_.context(), device_.id(), device_.build_options(), sources, threads, log_enabled(LogLevel::kDebug));
+    BuildProgress progress("built", count_of(batches), 0);
+    std::vector<Built> built = compile_all(device_.context(), device_.id(), device_.build_options(), sources, threads,
+                                           log_enabled(LogLevel::kDebug), [&](size_t b) { progress.add(batches[b].size()); });
     for (size_t b = 0; b < batches.size(); ++b) finish_batch(batches[b], std::move(built[b]));
   }
 
@@ -198,8 +206,10 @@ class Build {
     std::vector<std::string> sources;
     for (const Indices& batch : batches) sources.push_back(batch_source(texts_, batch));
     const bool singles = std::all_of(batches.begin(), batches.end(), [](const Indices& batch) { return batch.size() == 1; });
+    BuildProgress progress("built", count_of(batches), std::min(workers, batches.size()));
     std::vector<WorkerResult> results =
-        build_in_workers(device_, sources, workers, singles ? 2 : 1, log_enabled(LogLevel::kDebug));
+        build_in_workers(device_, sources, workers, singles ? 2 : 1, log_enabled(LogLevel::kDebug),
+                         [&](size_t b) { progress.add(batches[b].size()); });
     for (size_t b = 0; b < batches.size(); ++b) {
       WorkerResult& result = results[b];
       const bool here = !result.answered && result.death.empty();  // No worker could be started.

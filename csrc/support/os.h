@@ -56,6 +56,8 @@ class KeepVariables {
   std::vector<std::pair<std::string, std::string>> values_;
 };
 
+/// Characters in a line of the terminal that stderr is; 0: it is none, or one that cannot erase a line.
+int terminal_columns() noexcept;
 /// Sends the process's standard error output nowhere while it lives: some compilers print "1 error generated." there for a
 /// program that is built to find out whether it builds. What other threads print meanwhile is lost as well, so keep it short.
 class SilentErrors {

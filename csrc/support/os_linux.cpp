@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -246,6 +247,14 @@ KeepVariables::KeepVariables(std::vector<std::string> names) {
 KeepVariables::~KeepVariables() {
   for (const auto& [name, value] : values_)
     if (const char* now = std::getenv(name.c_str()); now && value != now) setenv(name.c_str(), value.c_str(), 1);
+}
+
+int terminal_columns() noexcept {
+  constexpr int kUnknown = 80;
+  const char* kind = std::getenv("TERM");
+  if (isatty(STDERR_FILENO) == 0 || kind == nullptr || std::strcmp(kind, "dumb") == 0) return 0;
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : kUnknown;
 }
 
 SilentErrors::SilentErrors() noexcept {

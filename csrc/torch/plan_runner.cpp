@@ -53,6 +53,12 @@ struct Uploads {
   }
 };
 
+void fill_with_zeros(const at::Tensor& tensor, runtime::Device& device, int stream) {
+  const runtime::Location at = device.allocator().resolve(tensor.storage().mutable_data());
+  const uint8_t zero = 0;
+  device.queue(stream).fill(at.mem, at.offset_bytes, tensor.storage().nbytes(), &zero, sizeof zero);
+}
+
 void check_input(const exec::Plan& plan, const at::Tensor& tensor, size_t position) {
   const ir::Graph& graph = plan.schedule.graph;
   const ir::Buffer& buffer = graph.buffers[graph.inputs[position]];
@@ -135,6 +141,7 @@ std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>&
       allocated.push_back(empty_strided_ocl(shape.sizes, shape.strides, scalar_type(dtype), device));
       output_addresses.push_back(allocated.back().numel() == 0 ? nullptr
                                                                : const_cast<void*>(allocated.back().const_data_ptr()));
+      if (exec::launches_skipped() && output_addresses.back()) fill_with_zeros(allocated.back(), *plan.device, stream);
     }
   }
 

@@ -9,10 +9,9 @@ import zipfile
 import pytest
 import torch
 
-from torch_ocl_compile import _C, config
+from torch_ocl_compile import _C, cache_file, config
 from torch_ocl_compile.bench import results
 from torch_ocl_compile.cli import main
-from torch_ocl_compile.tools import cache_file
 from torch_ocl_compile.tuning import table
 
 pytestmark = pytest.mark.sampled()  # They run on the first device only, because commands do not depend on the runtime.
@@ -233,13 +232,13 @@ def test_export_and_import(filled, run, tmp_path):
     device = f"ocl:{filled}"
     assert run("cache", "export", "kernels.zip", "--device", device)[:2] == (
         0,
-        "2 entries of kernels and 1 choices in kernels.zip\n",
+        "2 entries of kernels, 0 compiled graphs, 0 plans of eager ops and 1 choices in kernels.zip\n",
     )
     assert run("cache", "clear")[0] == 0
     table.forget()
     assert run("cache", "import", "kernels.zip", "--device", device)[:2] == (
         0,
-        "2 entries of kernels and 1 choices from kernels.zip\n",
+        "2 entries of kernels, 0 compiled graphs, 0 plans of eager ops and 1 choices from kernels.zip\n",
     )
     assert _C.exec.cache_find("kernels", _C.exec.store_prefix(filled) + "one") == b"\0binary\xff" * 100
     assert table.table_of(filled).followed() == {"a problem": "gemm_item tile=6x4"}

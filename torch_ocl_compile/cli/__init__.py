@@ -31,6 +31,7 @@ COMMANDS = {
     "trace": "Write a Chrome trace of the kernels that a program runs.",
     "bench": "Time networks and operations beside eager PyTorch and Inductor.",
     "tune": "Measure which kernel variant is fastest on a device.",
+    "warm": "Fill the cache for a program, without computing anything.",
     "cache": "Look after the kernel cache.",
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import torch
 
-from torch_ocl_compile import _C, config
+from torch_ocl_compile import _C, cache_file, config
 from torch_ocl_compile.cli.parts import (
     FILE,
     Command,
@@ -20,7 +20,6 @@ from torch_ocl_compile.cli.parts import (
     writable,
 )
 from torch_ocl_compile.errors import ToolError
-from torch_ocl_compile.tools import cache_file
 
 TABLES = {
     "kernels": "built kernels",
@@ -134,13 +133,14 @@ def clear(as_json: bool) -> int:
 
 
 @command.command("export", cls=Command, examples=["torch-ocl cache export h200.zip --device ocl:0"])
-@device_option("Whose kernels and choices to write.")
+@device_option("Whose entries to write.")
 @click.argument("file", type=FILE, callback=writable)
 def export_file(device: str, file: Path) -> int:
-    """Write one device's kernels and measured choices to FILE, for machines with the same device and driver."""
+    """Write one device's kernels, compiled graphs, plans of eager ops and measured choices to FILE, for machines with the same
+    device and driver."""
     _stats()
     counts = cache_file.export_cache(torch.device(device).index or 0, file)
-    say(f"{counts.kernels} entries of kernels and {counts.choices} choices in {file}")
+    say(f"{counts} in {file}")
     return 0
 
 
@@ -148,11 +148,14 @@ def export_file(device: str, file: Path) -> int:
 @device_option("Which device the file is for.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def import_file(device: str, file: Path) -> int:
-    """Put the kernels and measured choices of FILE into the cache.
+    """Put the kernels, compiled graphs, plans of eager ops and measured choices of FILE into the cache.
 
-    A file of another device, driver or version is refused, with status 1. FILE holds native code: import only what comes from
-    somebody whom you would let run programs."""
+    A file of another device, driver or version is refused, with status 1. Graphs and plans are left out if they come from
+    another torch or another build of torch_ocl_compile. FILE holds native code: import only what comes from somebody whom
+    you would let run programs."""
     _stats()
     counts = cache_file.import_cache(torch.device(device).index or 0, file)
-    say(f"{counts.kernels} entries of kernels and {counts.choices} choices from {file}")
+    say(f"{counts} from {file}")
+    if counts.problem:
+        say(counts.problem)
     return 0

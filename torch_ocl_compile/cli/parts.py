@@ -15,7 +15,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from torch_ocl_compile import _C
+from torch_ocl_compile import _C, config
 from torch_ocl_compile.bench.results import plain
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -176,5 +176,5 @@ def progress(first: str) -> Iterator[Callable[[str], None]]:
     if not sys.stderr.isatty():
         yield lambda text: None
         return
-    with Console(stderr=True).status(first) as status:
+    with config.override(progress=False), Console(stderr=True).status(first) as status:  # one line at a time
         yield status.update

@@ -5,7 +5,6 @@ compiled to a plan, and called with a list of arguments that it may empty (a "bo
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import torch
 
 from torch_ocl_compile import config
-from torch_ocl_compile.compile import attention_pattern, debug, plan_store, repro
+from torch_ocl_compile.compile import attention_pattern, debug, plan_store, repro, times
 from torch_ocl_compile.compile.call import Call, eager_call
 from torch_ocl_compile.compile.joint_graph import ocl_partition
 from torch_ocl_compile.compile.plan import make_plan, measure_kernels
@@ -43,10 +42,15 @@ def ocl(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: Any = None, mode: str | None = None
 ) -> Any:
     """Compiles a Dynamo graph. `options`: options of scope "compile" in config.py. `mode`: the mode of torch.compile."""
+    settings = parse_options(options, mode)
+    with times.compilation():
+        attention_pattern.rewrite(gm)
+        return _compile(gm, example_inputs, settings)
+
+
+def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Options) -> Any:
     from torch._dynamo.backends.common import aot_autograd
 
-    settings = parse_options(options, mode)
-    attention_pattern.rewrite(gm)
     compiler: dict[str, Any] = {
         kind: partial(compile_graph, kind=kind, settings=settings) for kind in ("inference", "forward", "backward")
     }
@@ -101,7 +105,7 @@ def compile_or_raise(
     debug.dump(label, "fx.txt", lambda: gm.print_readable(print_output=False))
     if settings.get("interpret"):
         return CompiledGraph(eager_call(gm), reason="the option interpret runs it op by op")
-    started = time.perf_counter()
+    tracing, watch = times.since_last_graph(), times.Stopwatch()
     restride(gm, example_inputs)
     if graph_device(gm.graph).type == "cpu":
         reason = "none of its tensors is on an ocl device; move model and data to 'ocl'"
@@ -121,15 +125,17 @@ def compile_or_raise(
         return whole_graph_eagerly(gm, kind, settings, str(error))
     check_device(lowered.device)
     debug.dump(label, "graph.txt", lowered.graph.str)
+    lowering = watch.lap()
     measure_kernels(lowered, settings)
+    tuning = watch.lap() if settings.get("max_autotune") else 0.0
     if kind != "inference":  # Weights change at each step.
         settings = {**settings, "kept_weights_mb": 0}
     plan = make_plan(lowered, settings, label)
     if kind == "forward":
         report_strides(plan, lowered)
     fx_nodes = len(gm.graph.nodes)
-    debug.remember(label, fx_nodes, lowered, plan)
-    log.info("%s: %d nodes compiled in %.2f s", label, fx_nodes, time.perf_counter() - started)
+    size = debug.remember(label, fx_nodes, lowered, plan).size()
+    times.keep(label, size, plan.timings(), tracing=tracing, lowering=lowering, tuning=tuning)
     body = Body(kind=kind, fx_nodes=fx_nodes, lowered=lowered, settings=settings, strides=plan.output_strides())
     return CompiledGraph(Call(lowered, plan).boxed(), body=body)
 

@@ -72,13 +72,14 @@ def of_code() -> str:
 
 
 def devices(inputs: Iterable[Any]) -> list[int]:
-    """Devices that a graph may run on: those of its inputs, and the current one."""
+    """Devices that a graph may run on: those of its inputs, then the current one."""
     ours = torch._C._get_privateuse1_backend_name()
-    found = {torch.accelerator.current_device_index()}
+    found = set()
     for value in inputs:
         if isinstance(value, torch.Tensor) and value.device.type == ours and value.device.index is not None:
             found.add(value.device.index)
-    return sorted(found)
+    current = torch.accelerator.current_device_index()
+    return [*sorted(found), *([] if current in found else [current])]
 
 
 def foreign_functions(tables: Iterable[Mapping[Any, Any]]) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from torch_ocl_compile import _C
 from torch_ocl_compile.lowering.bounds import FINE
 from torch_ocl_compile.lowering.lowered import (
     Argument,
@@ -29,6 +30,7 @@ from torch_ocl_compile.lowering.lowered import (
 )
 
 Boxed = Callable[[list[Any]], list[Any]]
+watch: Callable[[Boxed], Boxed] | None = None  # wraps the plans of new graphs: `torch-ocl warm` counts their calls
 
 
 def mark_boxed(run: Boxed) -> Boxed:
@@ -56,6 +58,8 @@ class Call:
         self.lowered = lowered
         self.plan = plan
         self.run_plan = self._checked_run if lowered.checked else plan.run
+        if watch is not None:
+            self.run_plan = watch(self.run_plan)
         self.has_kernels = bool(lowered.graph.nodes or lowered.graph.outputs)
         self.getters = [self._getter(source) for source in lowered.inputs]
         self.pickers = [self._picker(result) for result in lowered.results]
@@ -64,7 +68,7 @@ class Call:
         """Runs the plan and waits for its results. IndexError if an index is outside of its dimension."""
         outputs: list[Any] = self.plan.run(inputs)
         for checked, found in zip(self.lowered.checked, outputs.pop().tolist(), strict=True):
-            if found != FINE:
+            if found != FINE and not _C.exec.launches_skipped():
                 raise IndexError(checked.message(found))
         return outputs
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,7 +14,6 @@ from typing import Any
 from torch_ocl_compile import config
 from torch_ocl_compile.lowering.fallback import FALLBACKS
 
-log = logging.getLogger(__name__)
 KEPT = 64  # Number of records of compiled graphs that are kept.
 
 
@@ -29,6 +27,9 @@ class Record:
     calls: int
     text: Callable[[], str]  # Prints the ir.Graph.
     plan: Any
+
+    def size(self) -> str:
+        return f"{self.fx_nodes} aten nodes, {self.kernels} launches, {self.calls} eager calls"
 
 
 _records: deque[Record] = deque(maxlen=KEPT)
@@ -53,13 +54,13 @@ def loaded_graphs() -> int:
     return _counts["loaded"]
 
 
-def remember(label: str, fx_nodes: int, lowered: Any, plan: Any) -> None:
+def remember(label: str, fx_nodes: int, lowered: Any, plan: Any) -> Record:
     graph = lowered.graph
     record = Record(label, fx_nodes, plan.launch_count, len(lowered.calls), graph.str, plan)
     _records.append(record)
     for collection in _collections:
         collection.append(record)
-    log.debug("%s: %d fx nodes, %d launches, %d eager calls", label, record.fx_nodes, record.kernels, record.calls)
+    return record
 
 
 def forget() -> None:

@@ -29,7 +29,7 @@ from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._inductor.codecache import FxGraphHashDetails
 
-from torch_ocl_compile import _C, config
+from torch_ocl_compile import _C, config, identity
 from torch_ocl_compile.compile import cache_key, stored_plan
 from torch_ocl_compile.compile.stored_plan import CompiledGraph
 from torch_ocl_compile.errors import OclError
@@ -51,9 +51,11 @@ class _Lookup(threading.local):
     """The key of this thread's compilation. "" outside of our compilations."""
 
     key = ""
+    prefix = ""
 
 
 _lookup = _Lookup()
+_prefixes: dict[str, str] = {}  # of graphs that were looked up: what comes before their keys in the cache
 
 
 @contextmanager
@@ -61,21 +63,23 @@ def lookup(settings: dict[str, Any], inputs: Sequence[Any]) -> Iterator[bool]:
     """Wraps one call of AOTAutograd. Yields whether graphs may be found and stored."""
     config.configure_core()
     reason = _reason_against(settings)
-    key = ""
+    key = prefix = ""
     if not reason:
         try:
             key = cache_key.key(settings, inputs)
+            prefix = identity.entry_prefix(cache_key.devices(inputs)[0])
         except (OclError, OSError) as error:  # OSError: a source file cannot be read.
             reason = str(error)
     if reason:
         log.info("graphs are neither stored nor loaded: %s", reason)
         yield False
         return
-    before, _lookup.key = _lookup.key, key
+    before = _lookup.key, _lookup.prefix
+    _lookup.key, _lookup.prefix = key, prefix
     try:
         yield True
     finally:
-        _lookup.key = before
+        _lookup.key, _lookup.prefix = before
 
 
 def _reason_against(settings: dict[str, Any]) -> str:
@@ -106,11 +110,13 @@ def install() -> str:
     def iterate_over_candidates(cls: Any, local: bool, remote_cache: Any, key: str) -> Any:
         if not _lookup.key:
             return find(local, remote_cache, key)
-        return _candidates(key) if local else find(False, remote_cache, key)
+        _prefixes[key] = _lookup.prefix
+        return _candidates(_lookup.prefix + key) if local else find(False, remote_cache, key)
 
     def write_to_local_cache(key: str, content: bytes) -> None:
         if _OURS in content:
-            _store(key, content)
+            if key in _prefixes:  # a training step is stored after its first backward, when its lookup is over
+                _store(_prefixes[key] + key, content)
         else:
             write(key, content)
 

@@ -9,7 +9,6 @@ import dataclasses
 import io
 import logging
 import pickle
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torch_ocl_compile.compile import debug
+from torch_ocl_compile.compile import debug, times
 from torch_ocl_compile.compile.call import Boxed, Call
 from torch_ocl_compile.compile.plan import make_plan, measure_kernels
 from torch_ocl_compile.errors import InternalError, UnsupportedError
@@ -75,34 +74,33 @@ class CompiledGraph(OutputCode):
     def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
         """AOTAutograd calls this on an entry that it has loaded. An error counts as a cache miss, and the graph is
         traced and compiled again."""
-        started = time.perf_counter()
         try:
             with _disable_current_modes():
-                label = self.load(unpack(self.stored))
+                self.load(unpack(self.stored))
         except Exception as error:
             log.warning("a stored graph cannot be used and is compiled anew: %s", error)
             raise FXGraphCacheMiss(str(error)) from error
-        log.info("%s: loaded in %.2f s", label, time.perf_counter() - started)
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         pass
 
-    def load(self, body: Body) -> str:
-        """Makes a plan of a stored graph. Returns the plan's label."""
-        lowered = body.lowered
+    def load(self, body: Body) -> None:
+        """Makes a plan of a stored graph."""
+        loading, watch, lowered = times.since_last_graph(), times.Stopwatch(), body.lowered
         label = debug.next_label(body.kind, loaded=True)
         measure_kernels(lowered, body.settings)
+        tuning = watch.lap() if body.settings.get("max_autotune") else 0.0
         plan = make_plan(lowered, body.settings, label)
         if plan.output_strides() != body.strides:
             raise InternalError("its results have other strides than those that were stored")
         for op, reason in lowered.fallbacks:
             record(op, reason)
-        debug.remember(label, body.fx_nodes, lowered, plan)
+        size = debug.remember(label, body.fx_nodes, lowered, plan).size()
+        times.keep(label, size, plan.timings(), loaded=True, loading=loading, tuning=tuning)
         run = Call(lowered, plan).boxed()
         overwrites = any(buffer.donated for buffer in lowered.graph.buffers)
         self.run = _RunBackward(run, body, label) if overwrites else run
         self.body, self.stored = body, b""
-        return label
 
 
 class _RunBackward:

@@ -70,6 +70,7 @@ def register() -> None:
     _when_imported("torch._dynamo.trace_rules", _keep_dynamo_out)
     _when_imported("torch._dynamo.variables.optimizer", _spare_inductor)
     _when_imported("torch._subclasses.fake_impls", _register_fake_rules)
+    _when_imported("torch.compiler._cache", _register_artifacts)
     atexit.register(_end)
     _registered = True
 
@@ -161,6 +162,12 @@ def _register_with_dynamo(module: ModuleType) -> None:
 
 def _register_fake_rules(module: ModuleType) -> None:
     from torch_ocl_compile.device.fake_rules import register
+
+    register(module)
+
+
+def _register_artifacts(module: ModuleType) -> None:
+    from torch_ocl_compile.device.artifacts import register
 
     register(module)
 

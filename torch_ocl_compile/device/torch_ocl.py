@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -47,6 +47,9 @@ from torch_ocl_compile.device.profile import ProfileRow as ProfileRow
 from torch_ocl_compile.device.profile import profile as profile
 from torch_ocl_compile.device.record import LaunchRecord as LaunchRecord
 from torch_ocl_compile.device.record import record as record
+
+if TYPE_CHECKING:
+    from torch_ocl_compile.compile.times import CompileTimes
 
 AcceleratorError = torch.AcceleratorError
 Event = torch.Event
@@ -270,6 +273,14 @@ def fallback_counts() -> dict[str, int]:
 def reset_fallback_counts() -> None:
     """Resets the counts. Each op warns once more."""
     _C.reset_fallback_counts()
+
+
+def compile_times() -> list[CompileTimes]:
+    """Seconds of each graph that torch.compile(backend="ocl") has compiled or loaded in this process, in the order in which they were
+    ready: CompileTimes(graph="forward_0", loaded=False, tracing=0.31, lowering=0.1, ..., building=1.2). The latest 1000 are kept."""
+    from torch_ocl_compile.compile import times
+
+    return times.latest()
 
 
 class _DeviceModule(ModuleType):

@@ -10,13 +10,16 @@ from torch_ocl_compile import config, identity
 from torch_ocl_compile.tuning import table
 
 
-def context(device: int) -> tuple[str, dict[str, Any]]:
-    """Returns the identity of plans that are stored now ("": none are stored), and the options for making plans."""
+def context(device: int) -> tuple[str, str, dict[str, Any]]:
+    """Returns the identity of plans that are stored now ("": none are stored), their keys' prefix, and options for making plans."""
     config.configure_core()
     table.follow(device)
     options = dict(config.compile_options(None))
     # A dump must show how each plan is made.
     if config.get("dump") or not config.get("cache_size_mb"):
-        return "", options
+        return "", "", options
     code = identity.of_code()
-    return "\n".join((code, identity.of_device(device), repr(options))) if code else "", options
+    if not code:
+        return "", "", options
+    found = "\n".join((code, identity.of_device(device), repr(options)))
+    return found, identity.entry_prefix(device), options

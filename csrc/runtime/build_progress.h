@@ -1,0 +1,26 @@
+// csrc/runtime/build_progress.h: a line on the terminal that says how many kernels are built, while building takes long.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+namespace ocl::runtime {
+
+/// Whether lines are shown where stderr is a terminal; yes unless it was set.
+void show_build_progress(bool shown);
+
+/// One batch of builds. Its line appears after two seconds and is removed by the destructor. Only one batch of a process has a
+/// line.
+class BuildProgress {
+ public:
+  /// `what` is done to so many kernels: "built", "checked". `processes`: worker processes; 0: this process compiles.
+  BuildProgress(const char* what, size_t kernels, size_t processes);
+  ~BuildProgress();
+  void add(size_t kernels);  // are done. Thread-safe
+
+ private:
+  struct Line;
+  std::unique_ptr<Line> line_;  // none where nothing is shown
+};
+
+}  // namespace ocl::runtime
