@@ -23,15 +23,15 @@ PurposeText& purpose_of_thread() {
   return purpose;
 }
 
-struct History {
+struct EventSettings {
   std::mutex mutex;
   HistorySettings settings;
   std::atomic<bool> sites{false};
   std::atomic<size_t> most_events{0};
 };
-History& history() {
+EventSettings& event_settings() {
   // Never destroyed, because tensors are freed while static objects are destroyed.
-  static auto* instance = new History;
+  static auto* instance = new EventSettings;
   return *instance;
 }
 
@@ -48,7 +48,7 @@ MemoryPurpose::~MemoryPurpose() { purpose_of_thread() = std::move(previous_); }
 const PurposeText& MemoryPurpose::current() { return purpose_of_thread(); }
 
 void set_memory_history(const HistorySettings& settings) {
-  History& all = history();
+  EventSettings& all = event_settings();
   const std::lock_guard lock(all.mutex);
   all.settings = settings;
   all.sites = settings.sites && settings.hook;
@@ -56,7 +56,7 @@ void set_memory_history(const HistorySettings& settings) {
 }
 
 CallSite call_site() {
-  History& all = history();
+  EventSettings& all = event_settings();
   if (!all.sites) return nullptr;
   CallSiteHook hook = nullptr;
   {
@@ -68,7 +68,7 @@ CallSite call_site() {
 
 void MemoryHistory::record(MemoryAction action, uintptr_t address, size_t bytes, int stream, CallSite site,
                            int64_t device_free) {
-  const size_t most = history().most_events;
+  const size_t most = event_settings().most_events;
   if (most == 0) return;
   if (events_.size() > most) clear();  // The limit was lowered.
   MemoryEvent event{action, address, static_cast<int64_t>(bytes), stream, unix_us(), device_free, std::move(site)};
