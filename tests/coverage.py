@@ -68,7 +68,10 @@ def rounded(number: int) -> str:
 
 
 def table(counts: Counter[tuple[str, int, bool]]) -> str:
-    lines = ["| what | cases on a device | run on the first | run on each other |", "|---|--:|--:|--:|"]
+    lines = [
+        "| what | cases for each device | run on the first device | run on every further device |",
+        "|---|--:|--:|--:|",
+    ]
 
     def row(name: str, groups: list[str]) -> str:
         first, other = ([sum(counts[g, device, runs] for g in groups) for runs in (False, True)] for device in (0, 1))

@@ -47,7 +47,7 @@ PYTHON_LAYERS = {
     "compile": {"_C", "errors", "config", "identity", "fx", "decompositions", "lowering", "tuning"},
     "eager": {"_C", "errors", "config", "identity", "fx", "decompositions", "lowering", "tuning", "compile"},
     "device": {"_C", "errors", "config", "identity", "cache_file", "decompositions", "compile", "eager"},
-    "report": {"errors", "compile", "device"},
+    "report": {"_C", "errors", "compile", "device"},
     "__init__": {"compile", "device", "report"},
     "tools": {"_C", "errors", "tuning", "compile", "device", "__init__"},
     "bench": {"_C", "errors", "device", "__init__"},

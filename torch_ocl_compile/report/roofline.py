@@ -1,5 +1,5 @@
 # torch_ocl_compile/report/roofline.py: what a device can do at most, measured: bytes a second, and operations a second.
-"""Bandwidth is that of a kernel that reads and writes a large tensor. Arithmetic is that of a large matrix product by this
+"""Bandwidth is that of a copy beyond the caches, as in torch.ocl.profile(). Arithmetic is that of a large matrix product by this
 compiler, in each precision that the graphs have. Both run on the device a few times, and the best counts."""
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from functools import partial
 
 import torch
 
+from torch_ocl_compile import _C
 from torch_ocl_compile.device import torch_ocl
 from torch_ocl_compile.device.record import record
 from torch_ocl_compile.errors import InternalError
@@ -17,7 +18,6 @@ from torch_ocl_compile.errors import InternalError
 _DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 _ROUNDS = 8
 _LEAST_US = 2000.0  # A kernel that runs this long hides the time of its launch.
-_TENSOR_SIZES = [2**24, 2**26, 2**28]  # Elements.
 _PRODUCT_SIZES = [768, 2048, 8192]
 
 
@@ -40,19 +40,9 @@ class Roofline:
 
 def measure(device: int, precisions: Iterable[str]) -> Roofline:
     with torch.no_grad(), torch_ocl.device(device):
-        return Roofline(_bandwidth(), {p: _product(_DTYPES[p]) for p in dict.fromkeys(["f32", *precisions])})
-
-
-def _bandwidth() -> float:
-    rate = 0.0
-    for size in _TENSOR_SIZES:
-        source = torch.ones(size, device="ocl")
-        target = torch.empty_like(source)
-        time_us = _best_us(partial(torch.neg, source, out=target))
-        rate = 8 * size / time_us * 1e6
-        if time_us >= _LEAST_US:
-            break
-    return rate
+        return Roofline(
+            _C.measure_peaks(device)[0], {p: _product(_DTYPES[p]) for p in dict.fromkeys(["f32", *precisions])}
+        )
 
 
 def _product(dtype: torch.dtype) -> float:
