@@ -144,7 +144,7 @@ def watch(title: str, *, timing: bool) -> Iterator[Watch]:
         yield found
     found.launches += launches
     it = found.explanation
-    it.phases = phases.seconds(graph.plan for graph in graphs)
+    it.phases = phases.seconds()
     it.breaks = breaks.found()
     it.eager_in_graphs = debug.fallbacks_since(in_graphs)
     it.eager_outside = {

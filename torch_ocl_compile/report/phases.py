@@ -1,41 +1,42 @@
 # torch_ocl_compile/report/phases.py: how long each phase of compilation took.
-"""The one place where the report gets compile times from."""
+"""The backend's phases are those of torch.ocl.compile_times(). What torch.compile spends before them is Dynamo's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch._dynamo import utils
 
+from torch_ocl_compile.device import torch_ocl
 
-def _torch_seconds() -> dict[str, float]:
-    return dict(utils.calculate_time_spent())
+
+def _dynamo_seconds() -> float:
+    """Dynamo's seconds in this process so far, without those of backends."""
+    spent = utils.calculate_time_spent()
+    return spent.get("entire_frame_compile", 0.0) - spent.get("backend_compile", 0.0)
+
+
+def _known_graphs() -> set[str]:
+    return {times.graph for times in torch_ocl.compile_times()}
 
 
 @dataclass
 class Phases:
     """The compile times since this was made."""
 
-    before: dict[str, float] = field(default_factory=_torch_seconds)
+    dynamo_before: float = field(default_factory=_dynamo_seconds)
+    known: set[str] = field(default_factory=_known_graphs)
 
-    def seconds(self, plans: Iterable[Any]) -> dict[str, float]:
-        """Phase -> seconds. `plans`: those that were made in this time."""
-        after = _torch_seconds()
-        spent = {name: time - self.before.get(name, 0.0) for name, time in after.items()}
-        own = [plan.timings() for plan in plans]
-        parts = {
-            "schedule": sum(t["schedule_seconds"] for t in own),
-            "generate kernels": sum(t["codegen_seconds"] for t in own),
-            "build kernels": sum(t["build_seconds"] for t in own),
-        }
-        backend = spent.get("backend_compile", 0.0)
-        capture = max(spent.get("entire_frame_compile", 0.0) - backend, 0.0)
-        # Some backward graphs are compiled when they are first needed.
-        late = spent.get("entire_backward_compile", 0.0)
-        traced = max(backend + late - sum(parts.values()), 0.0)
-        return {"capture (Dynamo)": capture, "trace and lower (AOTAutograd)": traced, **parts}
+    def seconds(self) -> dict[str, float]:
+        """Phase -> seconds, without phases that took no time."""
+        sums: dict[str, float] = defaultdict(float, Dynamo=max(_dynamo_seconds() - self.dynamo_before, 0.0))
+        for times in torch_ocl.compile_times():
+            if times.graph not in self.known:
+                for phase, seconds in times.phases().items():
+                    sums[phase.replace("_", " ")] += seconds
+        return {phase: seconds for phase, seconds in sums.items() if seconds > 0}
 
 
 def passes_of(plan: Any) -> list[tuple[str, float]]:
