@@ -147,6 +147,13 @@ def _rows(w: Any) -> Any:
 @decompose(aten.grid_sampler_2d.default)
 @decompose(aten.grid_sampler_3d.default)
 def grid_sampler(x: Tensor, grid: Tensor, mode: int, padding: int, corners: bool) -> Tensor:
+    torch._check(
+        grid.shape[0] == x.shape[0] and grid.shape[-1] == x.dim() - 2,
+        lambda: (
+            f"grid_sampler(): expected a grid of batch size {x.shape[0]} and of size {x.dim() - 2} in its last dimension, but "
+            f"its shape is {tuple(grid.shape)}"
+        ),
+    )
     total: Any = 0.0
     for taps in _all_taps(x, grid, mode, padding, corners):
         total = total + _gather(x, *_place(taps, x.shape[2:])) * _rows(_weight(taps))
