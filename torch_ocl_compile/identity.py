@@ -57,7 +57,7 @@ def entry_prefix(index: int) -> str:
     return _C.exec.store_prefix(index) + hashlib.blake2b(code.encode(), digest_size=8).hexdigest() + "-" if code else ""
 
 
-def speaks_for(function: Callable[..., Any]) -> bool:
+def covers(function: Callable[..., Any]) -> bool:
     """True if `of_code` covers a function: its code belongs to this package or to torch."""
     while isinstance(function, functools.partial):
         function = function.func

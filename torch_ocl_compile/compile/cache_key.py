@@ -87,7 +87,7 @@ def foreign_functions(tables: Iterable[Mapping[Any, Any]]) -> list[tuple[str, st
     code)."""
     found = []
     for op, function in (row for table in tables for row in table.items()):
-        if identity.speaks_for(function):
+        if identity.covers(function):
             continue
         while isinstance(function, partial):
             function = function.func

@@ -73,10 +73,10 @@ def cdist_forward(x: Tensor, y: Tensor, p: float, compute_mode: int | None) -> T
 def cdist_backward(grad: Tensor, x: Tensor, y: Tensor, p: float, distance: Tensor) -> Tensor:
     """Returns the gradient of the first point set, x. Pairs whose distance is 0 contribute 0."""
     difference = x.unsqueeze(-2) - y.unsqueeze(-3)
-    return (grad.unsqueeze(-1) * _slope(difference, distance.unsqueeze(-1), p)).sum(-2)
+    return (grad.unsqueeze(-1) * _norm_derivative(difference, distance.unsqueeze(-1), p)).sum(-2)
 
 
-def _slope(difference: Tensor, distance: Tensor, p: float) -> Tensor:
+def _norm_derivative(difference: Tensor, distance: Tensor, p: float) -> Tensor:
     """Returns the derivative of the p-norm by each component of the difference."""
     size, sign = difference.abs(), difference.sign()
     if p == 0:
@@ -156,7 +156,7 @@ def as_strided_scatter(
     length = 1 + sum((s - 1) * step for s, step in zip(x.shape, x.stride(), strict=True))
     if x.numel() == 0 or source.numel() == 0:
         return x.clone()
-    own, written = _places(x, x.shape, x.stride()), _places(x, size, stride) + start
+    own, written = _memory_offsets(x, x.shape, x.stride()), _memory_offsets(x, size, stride) + start
     # A window element that no element of x lies at goes to one extra element behind the copied memory.
     outside = (written < 0) | (written >= length)
     memory = x.new_zeros(length + 1).scatter(0, own.reshape(-1), x.reshape(-1))
@@ -164,7 +164,7 @@ def as_strided_scatter(
     return memory[own]
 
 
-def _places(x: Tensor, size: Sequence[Any], stride: Sequence[Any]) -> Tensor:
+def _memory_offsets(x: Tensor, size: Sequence[Any], stride: Sequence[Any]) -> Tensor:
     """Returns the memory offset of every element of a strided window, relative to its first element (int64, shape
     `size`)."""
     places = torch.zeros((), dtype=torch.int64, device=x.device)

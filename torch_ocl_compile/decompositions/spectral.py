@@ -57,7 +57,7 @@ def jacobi(a: Tensor, symmetric: bool) -> Tensor:
     x = F.pad(a, (0, even - n, 0, even - n if symmetric else 0))
     v = F.pad(_unit(n, a), (0, even - n))
 
-    def turned(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    def rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
         """Rotates column k with column even - 1 - k, then moves all columns but the last on by one place."""
         p, q = x[..., :half], x[..., half:].flip(-1)
         x = torch.cat([cosine * p - sine * q, (sine * p + cosine * q).flip(-1)], -1)
@@ -72,9 +72,9 @@ def jacobi(a: Tensor, symmetric: bool) -> Tensor:
             p, q = x[..., :half], x[..., half:].flip(-1)
             angles = rotation((p * p).sum(-2), (q * q).sum(-2), (p * q).sum(-2))
         cosine, sine = (angle[..., None, :] for angle in angles)
-        x, v = turned(x, cosine, sine), turned(v, cosine, sine)
+        x, v = rotated(x, cosine, sine), rotated(v, cosine, sine)
         if symmetric:
-            x = turned(x.mT, cosine, sine).mT
+            x = rotated(x.mT, cosine, sine).mT
     return v[..., :n].clone()
 
 

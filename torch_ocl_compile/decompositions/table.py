@@ -99,13 +99,13 @@ WHOLE = [
 ]
 
 # Overloads of the ops above that are decomposed nevertheless: the lowering handles the overload with `correction` only.
-STILL_APART = {
+STILL_DECOMPOSED = {
     *("aten.std_mean.correction", "aten.std_mean.dim", "aten.std_mean.default", "aten.var.default", "aten.var.dim"),
     *("aten.std.default", "aten.std.dim", "aten.clamp.Tensor"),
 }
 
 # Ops that Inductor lowers itself; here PyTorch's own decompositions are used.
-PYTORCHS = ("_unsafe_masked_index", "_unsafe_masked_index_put_accumulate")
+PYTORCH_DECOMPOSITIONS = ("_unsafe_masked_index", "_unsafe_masked_index_put_accumulate")
 
 # The largest number of elements of a pooling window whose positions fit in the int8 that low-memory pooling keeps.
 MAX_WINDOW = 127
@@ -167,11 +167,11 @@ def _table() -> dict[Any, Callable[..., Any]]:
     table: dict[Any, Callable[..., Any]] = dict(select_decomp_table())
     for target in list(table):
         is_whole = isinstance(target, OpOverload) and target.namespace == "aten" and target._opname in WHOLE
-        if is_whole and str(target) not in STILL_APART:
+        if is_whole and str(target) not in STILL_DECOMPOSED:
             del table[target]
     for pool in (aten.max_pool2d_with_indices_backward, aten.max_pool3d_with_indices_backward):
         table.pop(pool.default, None)
-    for name in PYTORCHS:
+    for name in PYTORCH_DECOMPOSITIONS:
         target = getattr(aten, name).default
         table[target] = torch._decomp.decomposition_table[target]
     table.update(OVERRIDES)

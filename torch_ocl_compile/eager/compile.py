@@ -110,7 +110,7 @@ def _lasts(name: str) -> bool:
     the next process."""
     if not name.startswith(("aten::", "prims::", "ocl::")) or identity.sources_changed():
         return False
-    return all(identity.speaks_for(f) for rows in (ocl_decomp_table(), FORMS, LOWERINGS) for f in rows.values())
+    return all(identity.covers(f) for rows in (ocl_decomp_table(), FORMS, LOWERINGS) for f in rows.values())
 
 
 # Errors that ops raise for arguments that they do not take. Errors that only tracing raises have classes of their own.

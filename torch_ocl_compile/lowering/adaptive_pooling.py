@@ -39,7 +39,7 @@ def _longest(size: ir.IndexExpr, out: ir.IndexExpr) -> ir.IndexExpr:
     return ir.IndexExpr(max((-(-(o + 1) * n // m) - o * n // m for o in range(m)), default=0))
 
 
-def _covered(nest: Nest, ins: Shape, outs: Shape) -> tuple[list[ir.IndexExpr], Term | None]:
+def _window_coordinates(nest: Nest, ins: Shape, outs: Shape) -> tuple[list[ir.IndexExpr], Term | None]:
     """Returns (input coordinates of element r of an output element's window, a mask or None).
 
     The mask is false past the end of a window that is shorter than the longest; None means that all windows have the same
@@ -68,7 +68,7 @@ def _is_empty(sizes: Shape) -> bool:
 def _windows(c: Context, x: ir.Value, fake: torch.Tensor, spatial: int) -> tuple[Nest, list[Any], Term | None]:
     ins, outs = x.sizes[-spatial:], c.shape(fake.shape)[-spatial:]
     nest = Nest(c.builder, c.shape(fake.shape), [_longest(i, o) for i, o in zip(ins, outs, strict=True)])
-    at, mask = _covered(nest, ins, outs)
+    at, mask = _window_coordinates(nest, ins, outs)
     return nest, [*nest.i[:-spatial], *at], mask
 
 
@@ -87,7 +87,7 @@ def _average(c: Context, x: ir.Value, spatial: int) -> ir.Value:
     return after.store((value / divisor, c.dtype))[0]
 
 
-def _gathered(c: Context, grad: ir.Value, spatial: int) -> tuple[Nest, list[Any], list[ir.IndexExpr], Term]:
+def _gradient_nest(c: Context, grad: ir.Value, spatial: int) -> tuple[Nest, list[Any], list[ir.IndexExpr], Term]:
     """Returns a nest over the input elements, reduced over the output elements whose windows cover one.
 
     Input element h lies in the windows of the outputs from h * out // size up to, exclusive, ceil((h + 1) * out /
@@ -106,7 +106,7 @@ def _gathered(c: Context, grad: ir.Value, spatial: int) -> tuple[Nest, list[Any]
 
 
 def _average_backward(c: Context, grad: ir.Value, spatial: int) -> ir.Value:
-    nest, at, windows, mask = _gathered(c, grad, spatial)
+    nest, at, windows, mask = _gradient_nest(c, grad, spatial)
     value = nest.load(grad, at, mask)
     count = _count(nest, windows, c.sizes[-spatial:], grad.sizes[-spatial:])
     return nest.reduce("sum", [t.where(mask, value / count.cast(value.dtype), 0.0)], [c.dtype])[0]
@@ -139,7 +139,7 @@ def _largest(c: Context, x: ir.Value, spatial: int) -> Any:
 
 
 def _largest_backward(c: Context, grad: ir.Value, indices: ir.Value, spatial: int) -> ir.Value:
-    nest, at, _, mask = _gathered(c, grad, spatial)
+    nest, at, _, mask = _gradient_nest(c, grad, spatial)
     mine = nest.index(row_major(nest.i[-spatial:], c.sizes[-spatial:]))
     chosen = nest.load(indices, at, mask).cast(ir.DType.kI64).eq(mine)
     return nest.reduce("sum", [t.where(mask & chosen, nest.load(grad, at, mask), 0)], [c.dtype])[0]

@@ -117,14 +117,15 @@ class Attention:
         """Returns (largest score m, sum of exp(score - m)) of each row, both [b, h, l, 1]; 0 for a row without visible
         keys."""
         largest, total = self.c.builder.reduce("softmax", s, [3], True, self.wide)
-        blind = [largest, total]
+        row_sums = [largest, total]
         return [
-            self.c.pointwise(lambda m, x: t.where(m.eq(-math.inf), 0.0, x), largest, x, dtype=self.wide) for x in blind
+            self.c.pointwise(lambda m, x: t.where(m.eq(-math.inf), 0.0, x), largest, x, dtype=self.wide)
+            for x in row_sums
         ]
 
     def probabilities(self, s: ir.Value, sums: list[ir.Value]) -> ir.Value:
-        def row(x: t.Term, most: t.Term, total: t.Term) -> t.Term:
-            return t.where(total.eq(0.0), math.nan if self.nan_rows else 0.0, t.exp(x - most) / total)
+        def row(x: t.Term, row_max: t.Term, total: t.Term) -> t.Term:
+            return t.where(total.eq(0.0), math.nan if self.nan_rows else 0.0, t.exp(x - row_max) / total)
 
         result: ir.Value = self.c.pointwise(row, s, *sums, dtype=self.wide)
         return result
@@ -142,7 +143,7 @@ class Attention:
         kept = nest.load(x, nest.i) * (1 / (1 - self.p) if self.p < 1 else 0.0)
         return nest.store((t.where(u < self.p, 0.0, kept), self.wide))[0]
 
-    def forward_by_parts(self) -> tuple[ir.Value, ir.Value]:
+    def forward_unfused(self) -> tuple[ir.Value, ir.Value]:
         s = self.scores()
         sums = self.sums(s)
         out = self.product(self.dropped(self.probabilities(s, sums)), self.v)
@@ -191,7 +192,7 @@ def _attention(
 def forward(c: Context, shape: Sequence[ir.IndexExpr], a: Attention) -> tuple[ir.Value, ir.Value]:
     """Returns (output of the given shape, row sums [2, b, h, lq] float32: the largest score and the sum of
     exponentials)."""
-    out, sums = a.node(ir.AttentionKind.kForward) if a.fits_kernels() else a.forward_by_parts()
+    out, sums = a.node(ir.AttentionKind.kForward) if a.fits_kernels() else a.forward_unfused()
     return c.builder.reshape(out, list(shape)), c.cast(sums, ir.DType.kF32)
 
 
@@ -210,12 +211,12 @@ def backward(
         a = replace(a, nan_rows=False)
         delta = c.pointwise(lambda d, n: t.where(n.eq(0.0), 0.0, d), delta, total, dtype=a.wide)
     gq = gk = gv = gm = None
-    by_parts = not a.fits_kernels()
-    if by_parts or wanted[3]:
+    unfused = not a.fits_kernels()
+    if unfused or wanted[3]:
         p, gs = a.score_gradient(grad, delta)
         if wanted[3] and mask_shape is not None:
             gm = _summed_to(c, gs, mask_shape, a.wide)
-    if by_parts:
+    if unfused:
         scaled = c.pointwise(lambda x: x * a.scale, gs, dtype=a.wide)
         gq = c.cast(a.product(scaled, a.k), a.q.dtype)
         gk = a.of_group(a.product(scaled, a.q, transpose_a=True), a.k)
@@ -253,8 +254,8 @@ def _summed_to(c: Context, x: ir.Value, shape: Sequence[ir.IndexExpr], wide: ir.
 
 
 def _log_sum(c: Context, sums: ir.Value, shape: Sequence[ir.IndexExpr]) -> ir.Value:
-    most, total = (c.builder.select(sums, 0, ir.IndexExpr(n)) for n in (0, 1))
-    lse = c.pointwise(lambda m, n: m + t.log(n), most, total, dtype=ir.DType.kF32)
+    row_max, total = (c.builder.select(sums, 0, ir.IndexExpr(n)) for n in (0, 1))
+    lse = c.pointwise(lambda m, n: m + t.log(n), row_max, total, dtype=ir.DType.kF32)
     return c.builder.reshape(lse, list(shape))
 
 

@@ -33,7 +33,7 @@ I32, I64 = ir.DType.kI32, ir.DType.kI64
 
 
 @dataclass(frozen=True)
-class Put:
+class IndexedScatter:
     """The scatter problem of x[indices] = values, and which dimensions of x it indexes."""
 
     problem: Problem
@@ -42,7 +42,7 @@ class Put:
     others: list[int]
 
 
-def _put(c: Context, x: ir.Value, indices: Sequence[ir.Value | None], values: ir.Value) -> Put:
+def _put(c: Context, x: ir.Value, indices: Sequence[ir.Value | None], values: ir.Value) -> IndexedScatter:
     indexed = [d for d, i in enumerate(indices) if i is not None]
     others = [d for d in range(len(x.sizes)) if d not in indexed]
     shape = c.broadcast([i for i in indices if i is not None])
@@ -81,17 +81,17 @@ def _put(c: Context, x: ir.Value, indices: Sequence[ir.Value | None], values: ir
         return nest.load_broadcast(values, result, at)
 
     places = c.numel([x.sizes[d] for d in indexed])
-    return Put(Problem([], c.numel(shape), places, sizes, place, source), indexed, others)
+    return IndexedScatter(Problem([], c.numel(shape), places, sizes, place, source), indexed, others)
 
 
-def _place_of(c: Context, x: ir.Value, put: Put, at: Coords) -> ir.IndexExpr:
+def _place_of(c: Context, x: ir.Value, put: IndexedScatter, at: Coords) -> ir.IndexExpr:
     place = ir.IndexExpr(0)
     for d in put.indexed:
         place = place * x.sizes[d] + at[d]
     return place
 
 
-def _coords(x: ir.Value, put: Put, place: Term, inner: Coords) -> list[ir.IndexExpr]:
+def _coords(x: ir.Value, put: IndexedScatter, place: Term, inner: Coords) -> list[ir.IndexExpr]:
     """Returns the coordinates in x of one inner element of a place."""
     at: dict[int, ir.IndexExpr] = dict(zip(put.others, inner, strict=True))
     rest = place.as_index()

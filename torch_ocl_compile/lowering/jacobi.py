@@ -106,7 +106,7 @@ class Tournament:
         pair = t.minimum(own, other)
         return Place(own.as_index(), other.as_index(), pair.as_index(), own < self.half)
 
-    def turned(self, x: ir.Value, rows: int, angles: Angles, both_sides: bool) -> ir.Value:
+    def rotated(self, x: ir.Value, rows: int, angles: Angles, both_sides: bool) -> ir.Value:
         """Returns x after the round; `both_sides`: its rows are rotated like its columns."""
         nest = self.nest(rows, self.even)
         *batch, row, k = nest.i
@@ -135,5 +135,5 @@ def jacobi(c: Context, a: ir.Value, symmetric: bool) -> ir.Value:
     x, v = games.padded(a, rows), games.unit()
     for _ in range(rounds(games.even, TORCH_DTYPES[a.dtype])):
         angles = games.angles_of_symmetric(x) if symmetric else games.angles_of_columns(x, rows)
-        x, v = games.turned(x, rows, angles, symmetric), games.turned(v, n, angles, False)
+        x, v = games.rotated(x, rows, angles, symmetric), games.rotated(v, n, angles, False)
     return c.builder.slice(v, len(v.sizes) - 1, 0, n, 1)

@@ -40,7 +40,7 @@ def _padded(c: Context, x: ir.Value, pad: Sequence[Any], source: Any) -> ir.Valu
     return nest.store((nest.load(x, at), c.dtype))[0]
 
 
-def _gathered(c: Context, grad: ir.Value, pad: Sequence[Any], count: Any, candidate: Any) -> ir.Value:
+def _sum_of_copies(c: Context, grad: ir.Value, pad: Sequence[Any], count: Any, candidate: Any) -> ir.Value:
     """Returns the sum over the outputs that each input element was copied to.
 
     `count(before, after)` is the number of candidate outputs per element along a dimension. `candidate(nest, j, r,
@@ -72,8 +72,8 @@ def _mirror_image(
     """
     if before.is_const(0) and after.is_const(0):
         return j, nest.index(j) >= 0
-    turned = ir.min(r, ir.IndexExpr(1))
-    position = before + j - j * turned * 2 + (size - 1) * ir.floordiv(r, ir.IndexExpr(2)) * 2
+    is_mirrored = ir.min(r, ir.IndexExpr(1))
+    position = before + j - j * is_mirrored * 2 + (size - 1) * ir.floordiv(r, ir.IndexExpr(2)) * 2
     which, element = nest.index(r), nest.index(j)
     valid = which.eq(0) | (which.eq(1) & (element > 0)) | (which.eq(2) & (element < nest.index(size - 1)))
     return position, valid
@@ -100,9 +100,9 @@ def _rows(spatial: int) -> None:
     lower(f"{reflection}.default")(lambda c, x, pad: _padded(c, x, pad, _reflected))
     lower(f"{replication}.default")(lambda c, x, pad: _padded(c, x, pad, _clamped))
     lower(f"{reflection}_backward.default")(
-        lambda c, grad, x, pad: _gathered(c, grad, pad, _mirror_images, _mirror_image)
+        lambda c, grad, x, pad: _sum_of_copies(c, grad, pad, _mirror_images, _mirror_image)
     )
-    lower(f"{replication}_backward.default")(lambda c, grad, x, pad: _gathered(c, grad, pad, _copies, _copy))
+    lower(f"{replication}_backward.default")(lambda c, grad, x, pad: _sum_of_copies(c, grad, pad, _copies, _copy))
 
 
 for _spatial in (1, 2, 3):

@@ -29,10 +29,10 @@ from torch_ocl_compile.lowering.term import Nest, Term
 aten = torch.ops.aten
 I32, I64 = ir.DType.kI32, ir.DType.kI64
 
-FEW = 4  # With at most this many sources per row, every place looks at all of them.
-SOME = 32  # The same, if there are also at most SOME_PAIRS pairs of a source and a place.
-SOME_PAIRS = 1 << 24
-SMALL = 1 << 18  # With at most this many pairs, all are looked at in any case.
+# Every place looks at all sources of its row ("directly") with at most FEW_PAIRS pairs of a source and a place, with at most
+# FEW_SOURCES sources a row, and with at most SOME_SOURCES sources a row and SOME_PAIRS pairs.
+FEW_PAIRS, SOME_PAIRS = 1 << 18, 1 << 24
+FEW_SOURCES, SOME_SOURCES = 4, 32
 
 Coords = Sequence[ir.IndexExpr]
 
@@ -123,8 +123,10 @@ def accumulated(c: Context, p: Problem, name: str, wide: ir.DType, with_count: b
     """
     pairs = known_product(*p.rows, p.count, p.places, *p.inner)
     count = known_product(p.count)
-    few = count is not None and (count <= FEW or (count <= SOME and pairs is not None and pairs <= SOME_PAIRS))
-    if few or (pairs is not None and pairs <= SMALL):
+    few = count is not None and (
+        count <= FEW_SOURCES or (count <= SOME_SOURCES and pairs is not None and pairs <= SOME_PAIRS)
+    )
+    if few or (pairs is not None and pairs <= FEW_PAIRS):
         return _directly(c, p, name, wide, with_count)
     return Segments(c, p).reduce(name, wide, with_count)
 
