@@ -66,7 +66,7 @@ def render(it: Findings) -> str:
 
 @cache
 def _vega() -> str:
-    bundle: str = vl_convert.javascript_bundle()
+    bundle: str = vl_convert.javascript_bundle(None)
     return bundle
 
 
