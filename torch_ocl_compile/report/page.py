@@ -9,6 +9,7 @@ import json
 import re
 import zlib
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -66,8 +67,9 @@ def render(it: Findings) -> str:
 
 @cache
 def _vega() -> str:
-    bundle: str = vl_convert.javascript_bundle(None)
-    return bundle
+    # The snippet, which its types ask for, is optional.
+    bundle: Callable[..., str] = vl_convert.javascript_bundle
+    return bundle()
 
 
 def _inside_script(text: str) -> str:
