@@ -9,7 +9,7 @@ SOURCES := $(shell find csrc kernels cmake -type f) CMakeLists.txt pyproject.tom
 BUILD := build/make
 WERROR ?= OFF
 
-.PHONY: demo test wheel try-wheel sweep conformance sanitize stress fuzz oclgrind lint bench clean setup build
+.PHONY: demo test wheel try-wheel sweep conformance sanitize stress fuzz oclgrind docs lint bench clean setup build
 
 demo: build
 	$(BIN)/python -m torch_ocl_compile demo
@@ -22,7 +22,8 @@ test: build $(VENV)/.cpp_tests
 sweep: build
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --sweep tests
 
-# PyTorch's op_db and module_db on each device of DEVICES, compared with what is expected; writes docs/conformance.md.
+# PyTorch's op_db and module_db on each device of DEVICES, compared with what is expected; writes docs/conformance.md
+# and docs/supported.md.
 DEVICES ?= $(shell $(BIN)/python -c "import torch, torch_ocl_compile; print(*(f'ocl:{i}' for i in range(torch.ocl.device_count())))")
 JOBS ?= $(shell nproc)
 conformance: build
@@ -30,6 +31,7 @@ conformance: build
 	  --out build/conformance/$$(echo $$device | tr : _).json || exit 1; done
 	$(BIN)/python -m tests.conformance table build/conformance/*.json
 	$(BIN)/python -m tests.conformance check build/conformance/*.json
+	$(BIN)/python -m tests.conformance supported
 
 # The core, the extension and part of the device tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.
 sanitize: setup
@@ -59,6 +61,10 @@ wheel: setup
 # Installs the wheel in a new Debian system that has Python and nothing else, and runs the README's example (root and debootstrap).
 try-wheel: wheel
 	TORCH="$(TORCH)" scripts/wheel/try.sh dist/*.whl docs/first_run.md
+
+# The site, in build/site. A link that leads nowhere, or a page without a place in mkdocs.yml, is an error.
+docs: setup
+	$(BIN)/python -m mkdocs build --strict
 
 lint: build
 	$(BIN)/pip install -q ruff mypy clang-format

@@ -27,6 +27,7 @@ HEAD = """\
 # Performance
 
 <!-- Written by `python benchmarks/page.py` from benchmarks/results/*.json. Change those, not this page. -->
+<!-- no-run all: the commands take minutes on the device of their section -->
 
 This page lists measured times of the backend `ocl` beside those of PyTorch. Other pages:
 
@@ -179,7 +180,7 @@ def origin(content: dict) -> list[str]:
     if rounds:
         lines += [f"{rounds} rounds of {content['settings']['calls']} calls.", ""]
     if content.get("command"):
-        lines += ["```", content["command"], "```", ""]
+        lines += ["```sh", content["command"], "```", ""]
     return lines
 
 

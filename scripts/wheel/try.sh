@@ -35,11 +35,12 @@ cp "$wheel" "$root/root/"
 start=$(date +%s.%N)
 {
   echo "<!-- scripts/wheel/try.sh writes this page. -->"
+  echo "<!-- no-run all: needs a new Debian system; this is what it printed -->"
   echo "# From an empty environment to the first training step"
   echo
   echo "What a Debian system printed that has Python, torch and numpy: no compiler, no headers, no OpenCL."
   echo
-  echo '```'
+  echo '```console'
   for line in "pip install --quiet $(basename "$wheel")" "python -c 'import torch; torch.ones(2, device=\"ocl\")' 2>&1 | tail -n 2" \
     "pip install --quiet $(basename "$wheel")[cpu]" "torch-ocl devices" "cat first.py" "python first.py"; do
     echo "\$ $line"

@@ -16,6 +16,7 @@ HEAD = """\
 # Command line
 
 <!-- Written by `python -m torch_ocl_compile.cli.page` from the help of the commands. -->
+<!-- no-run all: the examples need scripts and files of the reader; tests/device/test_commands.py runs the commands -->
 
 `torch-ocl COMMAND` and `python -m torch_ocl_compile COMMAND` are the same. `--help` shows this text for each command.
 
@@ -63,10 +64,10 @@ def _section(names: tuple[str, ...], command: click.Command) -> str:
     usage = f"torch-ocl {' '.join(names)} [OPTIONS] {arguments}".rstrip()
     examples = "\n".join(getattr(command, "examples", []))
     options = [_row(p) for p in command.params if isinstance(p, click.Option) and p.name != "debug"]
-    text += f"\n```\n{usage}\n```\n"
+    text += f"\n```text\n{usage}\n```\n"
     if options:
         text += "\n| option | default | meaning |\n|---|---|---|\n" + "\n".join(options) + "\n"
-    return text + f"\n```\n{examples}\n```\n"
+    return text + f"\n```sh\n{examples}\n```\n"
 
 
 def _paragraph(text: str) -> str:
