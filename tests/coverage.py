@@ -1,6 +1,6 @@
-# tests/coverage.py: counts the cases that `make test` runs and those that exist, for the table in README.md.
+# tests/coverage.py: counts the cases that `make test` runs and those that exist, for the table in docs/testing.md.
 """python -m tests.coverage            prints the table
-python -m tests.coverage --write    writes it into README.md (tests/device/test_docs.py compares)
+python -m tests.coverage --write    writes it into docs/testing.md (tests/device/test_docs.py compares)
 
 pytest itself counts. Counts are rounded to two digits, so that one more test does not change the table.
 """
@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "testing.md"
 BEGIN, END = "<!-- python -m tests.coverage --write -->", "<!-- end -->"
 
 # Row of the table -> regular expression for the paths of its files below tests/.
@@ -81,16 +81,16 @@ def table(counts: Counter[tuple[str, int, bool]]) -> str:
     return "\n".join([*lines, row("all", list(GROUPS))]) + "\n"
 
 
-def in_readme() -> str:
-    """Returns the table that README.md contains."""
-    return README.read_text(encoding="utf-8").partition(BEGIN + "\n")[2].partition(END)[0]
+def on_page() -> str:
+    """Returns the table that the page contains."""
+    return PAGE.read_text(encoding="utf-8").partition(BEGIN + "\n")[2].partition(END)[0]
 
 
 def main() -> None:
     made = table(count())
     if "--write" in sys.argv:
-        text = README.read_text(encoding="utf-8")
-        README.write_text(text.replace(BEGIN + "\n" + in_readme() + END, BEGIN + "\n" + made + END), encoding="utf-8")
+        text = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(text.replace(BEGIN + "\n" + on_page() + END, BEGIN + "\n" + made + END), encoding="utf-8")
     else:
         print(made, end="")
 
