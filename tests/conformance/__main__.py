@@ -3,6 +3,7 @@
 python -m tests.conformance table    results.json ...     writes docs/conformance.md
 python -m tests.conformance check    results.json ...     fails on what expected.csv and on_cpu.csv do not say, both ways
 python -m tests.conformance accept   results.json ...     writes on_cpu.csv: what runs on the CPU now is expected to
+python -m tests.conformance supported                     writes docs/supported.md from what is expected
 python -m tests.conformance inductor --out results.json   what Inductor compiles (inductor.py): two samples, backward where there is one
 python -m tests.conformance list     results.json ...     writes inductor.txt from an inductor run
 
@@ -140,6 +141,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--seconds", type=float, default=float("inf"), help="begin no case after so many")
     for name in ("table", "check", "accept", "list"):
         commands.add_parser(name).add_argument("results", nargs="+")
+    commands.add_parser("supported")
     return made
 
 
@@ -147,6 +149,11 @@ def main() -> int:
     options = parser().parse_args()
     if options.command in ("run", "inductor"):
         return run(options, options.device, "ocl" if options.command == "run" else "inductor")
+    if options.command == "supported":
+        from tests.conformance import supported
+
+        supported.write()
+        return 0
     results = [json.loads(Path(path).read_text(encoding="utf-8")) for path in options.results]
     if options.command in ("table", "accept", "list"):
         {"table": table.write, "accept": expected.write_on_cpu, "list": expected.write_inductor}[options.command](
