@@ -2,8 +2,7 @@
 """A fenced block has a language. Blocks of `python` and `sh` run, those of other languages do not.
 
 A comment in front of a block says why it does not run: `<!-- no-run: needs a GPU -->`. The comment `<!-- no-run all:
-... -->` at the head of a page holds for the whole page. A Python block with a title, as in ```python title="train.py",
-is also written to that file, for the commands that follow.
+... -->` at the head of a page holds for the whole page.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ ROOT = Path(__file__).resolve().parents[1]
 FENCE = re.compile(r"^(?P<indent> *)```(?P<head>[^`\n]*)\n(?P<text>.*?)^(?P=indent)```[ ]*$", re.M | re.S)
 PAGE_REASON = re.compile(r"<!-- no-run all: (.*?) -->")
 BLOCK_REASON = re.compile(r"<!-- no-run: ([^\n]*?) -->\s*\Z")
-TITLE = re.compile(r'title="([^"]+)"')
 RUNNABLE = ("python", "sh", "console")
 
 
@@ -28,7 +26,6 @@ class Block:
     page: Path
     line: int
     language: str
-    title: str
     text: str
     reason: str
 
@@ -57,14 +54,12 @@ def blocks(page: Path) -> list[Block]:
     found = []
     for match in FENCE.finditer(text):
         language = (match["head"].split() or [""])[0]
-        title = TITLE.search(match["head"])
         reason = BLOCK_REASON.search(text[: match.start()])
         found.append(
             Block(
                 page,
                 text.count("\n", 0, match.start("text")) + 1,
                 language,
-                title[1] if title else "",
                 textwrap.dedent(match["text"]),
                 (reason[1] if reason else "") or whole,
             )

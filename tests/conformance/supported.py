@@ -60,7 +60,10 @@ def listed(kind: str, names: list[str]) -> list[str]:
     for which in ("on the device", "partly on the CPU", "not passing"):
         found = [name for name in names if state(kind, name) == which]
         if found:
-            lines += [f"**{which[0].upper()}{which[1:]}** ({len(found)}): {', '.join(f'`{name}`' for name in found)}.", ""]
+            lines += [
+                f"**{which[0].upper()}{which[1:]}** ({len(found)}): {', '.join(f'`{name}`' for name in found)}.",
+                "",
+            ]
     return lines
 
 
@@ -76,7 +79,9 @@ def models() -> list[str]:
         "written in plain PyTorch": set(test_networks.NETWORKS) | OWN,
     }
     lines = ["| from | networks |", "|---|---|"]
-    return lines + [f"| {where} | {', '.join(f'`{name}`' for name in sorted(found))} |" for where, found in names.items()]
+    return lines + [
+        f"| {where} | {', '.join(f'`{name}`' for name in sorted(found))} |" for where, found in names.items()
+    ]
 
 
 def page() -> str:

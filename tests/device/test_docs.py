@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from whole_models import import_models
 
 from tests import coverage, doc_blocks
 from tests.doc_blocks import ROOT, Block
@@ -34,8 +35,8 @@ def settings_stay():
 def test_page(page, tmp_path, monkeypatch, settings_stay):
     if torch.ocl.device_count() == 0:
         pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
-    if "transformers" in page.read_text() and importlib.util.find_spec("transformers") is None:
-        pytest.skip("needs transformers: pip install transformers")
+    if "import transformers" in page.read_text() or "from transformers" in page.read_text():
+        import_models("transformers")
     torch._dynamo.reset()
     torch.manual_seed(0)
     monkeypatch.chdir(tmp_path)  # Pages write files.
@@ -46,13 +47,12 @@ def test_page(page, tmp_path, monkeypatch, settings_stay):
 
 
 def run_python(block: Block, names: dict[str, object]) -> None:
-    if block.title:
-        Path(block.title).write_text(block.text)
-    exec(compile("\n" * (block.line - 1) + block.text, str(block.page), "exec"), names)  # Messages have the page's lines.
+
+    exec(compile("\n" * (block.line - 1) + block.text, str(block.page), "exec"), names)
 
 
 def run_commands(block: Block, folder: Path) -> None:
-    """Runs a block of sh. Of a console block it runs the lines behind `$ `."""
+    """Runs a block of sh, with a cache of its own. Of a console block it runs the lines behind `$ `."""
     text = block.text
     if block.language == "console":
         text = "\n".join(line[2:] for line in text.splitlines() if line.startswith("$ "))
@@ -62,9 +62,11 @@ def run_commands(block: Block, folder: Path) -> None:
         (scripts / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {call} "$@"\n')
         (scripts / name).chmod(0o755)
     paths = {"PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    cache = folder / ".cache"
+    cache.mkdir(mode=0o700, exist_ok=True)
     done = subprocess.run(
         ["bash", "-eo", "pipefail", "-c", text], cwd=folder, capture_output=True, text=True, timeout=120,
-        env={**os.environ, **paths})  # fmt: skip
+        env={**os.environ, **paths, "TORCH_OCL_CACHE_DIR": str(cache)})  # fmt: skip
     assert done.returncode == 0, f"{block.where}:\n{block.text}\n{done.stdout}\n{done.stderr}"
 
 
@@ -89,14 +91,16 @@ def test_few_blocks_do_not_run_and_each_has_a_reason():
 
 def test_the_parser_finds_blocks_in_lists_and_their_reasons(tmp_path, monkeypatch):
     page = tmp_path / "page.md"
-    page.write_text('Text.\n<!-- no-run: needs a GPU -->\n```sh\nfalse\n```\n\n1. A\n\n   ```python title="a.py"\n   x = 1\n   ```\n')
+    page.write_text(
+        "Text.\n<!-- no-run: needs a GPU -->\n```sh\nfalse\n```\n\n1. A\n\n   ```python\n   x = 1\n   ```\n"
+    )
     first, second = doc_blocks.blocks(page)
     assert (first.language, first.text, first.reason, first.runs) == ("sh", "false\n", "needs a GPU", False)
-    assert (second.line, second.title, second.text, second.runs) == (10, "a.py", "x = 1\n", True)
+    assert (second.line, second.text, second.runs) == (10, "x = 1\n", True)
 
 
 def test_a_command_that_fails_is_found(tmp_path):
-    block = Block(ROOT / "README.md", 1, "console", "", "$ true\nfalse\n$ python -c 'raise SystemExit(3)'\n", "")
+    block = Block(ROOT / "README.md", 1, "console", "$ true\nfalse\n$ python -c 'raise SystemExit(3)'\n", "")
     with pytest.raises(AssertionError, match=r"README.md:1"):
         run_commands(block, tmp_path)
 
