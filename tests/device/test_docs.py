@@ -47,7 +47,7 @@ def test_page(page, tmp_path, monkeypatch, settings_stay):
 
 
 def run_python(block: Block, names: dict[str, object]) -> None:
-
+    # Messages have the page's lines.
     exec(compile("\n" * (block.line - 1) + block.text, str(block.page), "exec"), names)
 
 
