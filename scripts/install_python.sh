@@ -10,7 +10,7 @@ pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
 "${pip[@]}" "scikit-build-core>=1.0" "pybind11>=2.13" cmake ninja platformdirs
 "${pip[@]}" pytest pytest-xdist hypothesis expecttest numpy scikit-learn matplotlib click rich jinja2 pygments vl-convert-python
 # The documentation site, which a test builds.
-"${pip[@]}" "mkdocs>=1.6,<2" "mkdocs-material>=9.5"
+"${pip[@]}" "mkdocs>=1.6,<2" "mkdocs-material>=9.5,<10"
 # torchvision serves the tests only (network definitions), and must not choose a torch of its own.
 "${pip[@]}" --no-deps "${TORCHVISION:-torchvision==0.28.0}"
 # Model definitions for tests, which skip without them: timm asks for a torchvision of its own, hence no dependencies of it.

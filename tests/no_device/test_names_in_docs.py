@@ -18,7 +18,7 @@ from torch_ocl_compile import config
 from torch_ocl_compile.cli import page
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.S)
 
 # Files that are not part of the repository: those that programs of a page write, and a user's own.
