@@ -76,6 +76,16 @@ def test_pages_load_nothing_from_elsewhere(site):
         assert not re.search(r"(url\(|@import )[\"']?(https?:)?//", style.read_text(encoding="utf-8")), style
 
 
+def test_lists_tables_and_blocks_are_rendered(site):
+    """Markdown of the site differs from that of code hosts: what a list contains is indented by four columns."""
+    for page in site.rglob("*.html"):
+        for text in re.findall(r"<p>(.*?)</p>", page.read_text(encoding="utf-8"), re.S):
+            wrong = re.search(r"(^|\n)(- |\d+\. |\|.*\||```)", text)
+            assert not wrong, (
+                f"{page.name}: a list, table or block without a blank line, or not indented by 4: {text[:200]}"
+            )
+
+
 @pytest.mark.parametrize("page", OUTSIDE, ids=lambda page: page.name)
 def test_links_of_pages_outside_of_the_site(page, site):
     for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
