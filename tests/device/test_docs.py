@@ -38,6 +38,7 @@ def test_page(page, tmp_path, monkeypatch, settings_stay):
     if "import transformers" in page.read_text() or "from transformers" in page.read_text():
         import_models("transformers")
     torch._dynamo.reset()
+    torch.ocl.reset_fallback_counts()
     torch.manual_seed(0)
     monkeypatch.chdir(tmp_path)  # Pages write files.
     names = {"__name__": "__main__"}
