@@ -47,6 +47,7 @@ struct KernelCache::State {
     if (connection && connection->process == os::process_id()) return true;
     if (connection) (void)connection.release();
     touched.clear();
+    claims.reset();
     return open();
   }
 
@@ -55,7 +56,7 @@ struct KernelCache::State {
     const os::PrivateFolder folder = os::private_folder(given.has_parent_path() ? given.parent_path().string() : ".");
     std::string message = folder.problem;
     file = folder.path + "/" + given.filename().string();
-    for (const char* suffix : {"", "-wal", "-shm", "-journal"})
+    for (const char* suffix : {"", "-wal", "-shm", "-journal", ".building"})
       if (message.empty()) message = os::private_file_problem(file + suffix);
     if (!message.empty()) {
       disable("is not used: " + message);
@@ -72,7 +73,7 @@ struct KernelCache::State {
     }
     if (is_corruption(code)) {
       opened.reset();
-      return begin_anew(message);
+      return replace_corrupt_file(message);
     }
     if (code != SQLITE_OK) {
       disable("does not open: " + message);
@@ -84,7 +85,7 @@ struct KernelCache::State {
   }
 
   /// Moves a corrupt file aside. Several processes may try at once, so each takes a lock and checks the file again.
-  bool begin_anew(const std::string& reason) {
+  bool replace_corrupt_file(const std::string& reason) {
     connection.reset();
     if (begun_anew) {
       disable("is corrupt again: " + reason);
@@ -136,7 +137,7 @@ struct KernelCache::State {
   void failed(int code, const char* doing) {
     const std::string message = connection ? sqlite3_errmsg(connection->db) : sqlite3_errstr(code);
     if (is_corruption(code))
-      begin_anew(message);
+      replace_corrupt_file(message);
     else
       disable(std::string(is_busy(code) ? "is locked by another process" : "failed") + " while " + doing + ": " + message);
   }
@@ -199,7 +200,7 @@ struct KernelCache::State {
   }
 
   /// The common end of verify() and prune(): handles an error and builds the result.
-  Cleaned cleaned(int code, int64_t deleted, const char* doing) {
+  CleanupResult cleaned(int code, int64_t deleted, const char* doing) {
     if (code != SQLITE_OK && code != SQLITE_DONE) failed(code, doing);
     return {connection ? entry_count() : 0, deleted, problem};
   }
@@ -209,6 +210,7 @@ struct KernelCache::State {
   std::mutex mutex;
   std::string file;  // `path` without symbolic links; set when the folder has been checked.
   std::unique_ptr<Connection> connection;
+  std::unique_ptr<os::ByteLocks> claims;  // Of this process; made with the first claim.
   bool disabled = false, begun_anew = false;
   std::string problem;
   std::set<int64_t> touched;                          // Ids of rows whose `used` is to be refreshed.
@@ -216,6 +218,13 @@ struct KernelCache::State {
   int stores_since_check = 0;
   CacheStats stats;
 };
+
+namespace {
+
+/// The byte of the file of claims that stands for a key.
+uint64_t position_of(const std::string& key) { return static_cast<uint64_t>(checksum(key, "", 0)); }
+
+}  // namespace
 
 KernelCache::KernelCache(std::string path, int64_t budget_bytes)
     : state_(std::make_unique<State>(std::move(path), budget_bytes)) {}
@@ -323,6 +332,20 @@ void KernelCache::clear() {
   if (code != SQLITE_OK) s.failed(code, "clearing");
 }
 
+bool KernelCache::claim(const std::string& key) {
+  State& s = *state_;
+  std::lock_guard lock(s.mutex);
+  if (!s.ready()) return true;
+  if (!s.claims) s.claims = std::make_unique<os::ByteLocks>(s.file + ".building");
+  return s.claims->take(position_of(key)) != os::ByteLocks::Taken::kNo;
+}
+
+void KernelCache::release(const std::string& key) {
+  State& s = *state_;
+  std::lock_guard lock(s.mutex);
+  if (s.ready() && s.claims) s.claims->release(position_of(key));
+}
+
 CacheStats KernelCache::stats() {
   State& s = *state_;
   std::lock_guard lock(s.mutex);
@@ -376,7 +399,7 @@ std::vector<TableStats> KernelCache::tables() {
   return found;
 }
 
-Cleaned KernelCache::verify() {
+CleanupResult KernelCache::verify() {
   State& s = *state_;
   std::lock_guard lock(s.mutex);
   if (!s.ready()) return {0, 0, s.problem};
@@ -397,7 +420,7 @@ Cleaned KernelCache::verify() {
   return s.cleaned(code, deleted, "verifying");
 }
 
-Cleaned KernelCache::prune(int64_t most_bytes, int64_t unused_ms) {
+CleanupResult KernelCache::prune(int64_t most_bytes, int64_t unused_ms) {
   State& s = *state_;
   std::lock_guard lock(s.mutex);
   if (!s.ready()) return {0, 0, s.problem};

@@ -27,7 +27,7 @@ struct TableStats {
 };
 
 /// Result of verify() or prune().
-struct Cleaned {
+struct CleanupResult {
   int64_t kept = 0, deleted = 0;  // Number of entries.
   std::string problem;            // Why the call stopped early; "" if it did not.
 };
@@ -46,15 +46,19 @@ class KernelCache {
   void store(const char* table, const std::string& key, const std::string& value);
   void erase(const char* table, const std::string& key);
   void clear();
+  /// Tells other processes that this one makes the kernel `key`. False if another process is making it. True as well if
+  /// the cache is disabled or its file system has no locks. A claim ends with release() or with the process.
+  bool claim(const std::string& key);
+  void release(const std::string& key);
   std::vector<std::string> keys(const char* table);
   /// Keys of the entries that this process has found or stored, in order.
   std::vector<std::string> used(const char* table);
   std::vector<TableStats> tables();
   /// Reads every entry and deletes those whose checksum is wrong.
-  Cleaned verify();
+  CleanupResult verify();
   /// Deletes entries that were not used for `unused_ms` milliseconds. Then deletes the least recently used entries
   /// until the others have at most `most_bytes` bytes. A negative number sets no limit.
-  Cleaned prune(int64_t most_bytes, int64_t unused_ms);
+  CleanupResult prune(int64_t most_bytes, int64_t unused_ms);
   CacheStats stats();
 
  private:

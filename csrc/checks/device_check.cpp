@@ -64,7 +64,7 @@ void build_all(Bench& bench, const runtime::Device& device, const Programs& prog
       const runtime::WorkerResult& result = results[i];
       if (result.answered && result.status == CL_SUCCESS)
         bench.programs[i] = runtime::load_binary(bench.context.get(), bench.device, options, result.binary);
-      const bool refused = result.answered ? result.status != CL_SUCCESS : runtime::is_of_the_text(result.death);
+      const bool refused = result.answered ? result.status != CL_SUCCESS : runtime::is_caused_by_text(result.death);
       if (!bench.programs[i] && !refused) left.push_back(i);
     }
   } else {
@@ -157,13 +157,14 @@ std::vector<float> results_of(Bench& bench, const Programs& programs, const Chec
 }
 
 /// A kernel with one of its types.
-struct Subject {
+struct KernelAndType {
   const KernelRow& row;
   KernelRow::Checked checked;
 };
 
 /// Runs all cases and returns what went wrong, or "".
-std::string fault_of(runtime::Device& device, const Subject& subject, std::vector<CheckCase>& cases, const Programs& programs) {
+std::string fault_of(runtime::Device& device, const KernelAndType& subject, std::vector<CheckCase>& cases,
+                     const Programs& programs) {
   auto bench = std::make_unique<Bench>();
   bench->device = device.id();
   cl_int status = CL_SUCCESS;
@@ -190,7 +191,7 @@ std::string fault_of(runtime::Device& device, const Subject& subject, std::vecto
 
 /// Returns whether the kernel passed its check: as known in this process, as stored, or by a check now. The key of a
 /// stored verdict is a hash of the device and of the texts of all programs of the check.
-bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, const Subject& subject) {
+bool is_trusted(runtime::Device& device, const runtime::BinaryStore& store, const KernelAndType& subject) {
   static std::mutex mutex;
   static auto* verdicts = new std::map<std::tuple<int, KernelId, KernelType>, bool>;
   const std::lock_guard lock(mutex);
@@ -259,7 +260,7 @@ bool is_of(const ir::Node& node, KernelOperation operation) {
 
 /// True if the graph has a node for this kernel and type. An fp32 node that may use TF32 needs the fp32 kernel only if
 /// the TF32 kernel failed.
-bool needs(const ir::Graph& graph, const Subject& subject, const Caps& caps) {
+bool needs(const ir::Graph& graph, const KernelAndType& subject, const Caps& caps) {
   const KernelRow& row = subject.row;
   const auto takes_statistics = [](const ir::Node& node) {
     return node.kind == ir::NodeKind::kReduce && node.reduction == ir::ReductionCode::k_welford;
@@ -277,7 +278,7 @@ bool needs(const ir::Graph& graph, const Subject& subject, const Caps& caps) {
 }
 
 /// True if a warpgroup kernel computes the same operation. The warp kernel is then not used, so it needs no check.
-bool is_surpassed(const Subject& subject, const Caps& caps) {
+bool is_surpassed(const KernelAndType& subject, const Caps& caps) {
   return subject.row.level == KernelLevel::k_warp &&
          std::any_of(kernel_rows().begin(), kernel_rows().end(), [&](const KernelRow& row) {
            return row.level == KernelLevel::k_warpgroup && row.operation == subject.row.operation &&
@@ -294,7 +295,7 @@ Caps checked_kernels(runtime::Device& device, const runtime::BinaryStore& store,
       for (const KernelRow& row : kernel_rows()) {
         if (row.level != level || (row.base != row.id) != form) continue;
         for (const KernelRow::Checked& checked : row.types) {
-          const Subject subject{row, checked};
+          const KernelAndType subject{row, checked};
           if (is_surpassed(subject, caps)) caps.kernels.remove(row.id, checked.type);
           if (!caps.kernels.has(row.id, checked.type) || !needs(graph, subject, caps)) continue;
           if (!is_trusted(device, store, subject)) caps.kernels.remove(row.id, checked.type);

@@ -171,7 +171,7 @@ CheckCase convolution_case(const Subject& subject, Kind kind, const schedule::Te
       to.inputs = {subject.stored(x), subject.stored(w)};
       to.results = convolution(c, x, w);
     } else if (kind == Kind::kData) {
-      to.inputs = {subject.stored(dy), subject.stored(turned_filters(c, w))};
+      to.inputs = {subject.stored(dy), subject.stored(filters_channel_first(c, w))};
       to.results = convolution_data_gradient(c, w, dy);
     } else {
       to.inputs = {subject.stored(dy), subject.stored(x)};

@@ -97,7 +97,7 @@ Sums convolution_weight_gradient(const Convolution& c, const V& x, const V& dy, 
 
 /// The filters in the layout that the kernel for the input's gradient reads: [groups * C][r][s][K].
 template <class V>
-V turned_filters(const Convolution& c, const V& w) {
+V filters_channel_first(const Convolution& c, const V& w) {
   V turned(w.size());
   for (int f = 0; f < c.groups * c.K; ++f)
     for (int tap = 0; tap < c.R * c.S; ++tap)

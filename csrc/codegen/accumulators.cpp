@@ -83,7 +83,7 @@ std::vector<std::string> Accumulators::inputs() {
     const DType dtype = types_[std::min(i, types_.size() - 1)];
     Value x = body_.value(node_, n_.reduced[i]);
     x = ir::compute_type(x.dtype) == dtype ? x : body_.convert(x, dtype);
-    result.push_back(body_.at_width(x, width));
+    result.push_back(body_.broadcast_to_width(x, width));
   }
   if (map_) result[0] = map_(result[0], width);
   return result;
@@ -108,7 +108,7 @@ void Accumulators::step_scan(const Carried& carried) {
   const int width = body_.lane_width();
   if (n_.reset != ir::kNone) {
     const Value reset = body_.value(node_, n_.reset);
-    const std::string mask = body_.at_width(reset, width);
+    const std::string mask = body_.broadcast_to_width(reset, width);
     for (size_t i = 0; i < count(); ++i)
       body_.writer().line("$s = $s ? $s : $s;", carried[i], condition_text(mask, types_[i], width),
                           broadcast_text(row_text(facts_.identities[i], i, 1, {}), types_[i], width), carried[i]);

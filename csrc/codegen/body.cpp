@@ -129,7 +129,7 @@ Value BodyPrinter::define(int level, DType dtype, int width, const std::string& 
   return {name, dtype, width, level, false};
 }
 
-std::string BodyPrinter::at_width(const Value& value, int width) const {
+std::string BodyPrinter::broadcast_to_width(const Value& value, int width) const {
   if (value.width == width) return value.text;
   OCL_ASSERT(value.width == 1, "a vector where a scalar is due: " + value.text);
   return broadcast_text(value.text, value.dtype, width);
@@ -189,7 +189,8 @@ Value BodyPrinter::cached_quotient(NodeId node, const ir::Op& op) {
   const Value dividend = value(node, op.args[0]), divisor = value(node, op.args[1]);
   const auto [inverse, fresh] = memo_.try_emplace({node, ~op.args[1]});
   if (fresh) inverse->second = define(divisor.level, op.dtype, 1, "1 / " + divisor.text);
-  return define(dividend.level, op.dtype, dividend.width, dividend.text + " * " + at_width(inverse->second, dividend.width));
+  return define(dividend.level, op.dtype, dividend.width,
+                dividend.text + " * " + broadcast_to_width(inverse->second, dividend.width));
 }
 
 Value BodyPrinter::operation(NodeId node, const ir::Op& op) {
@@ -209,7 +210,7 @@ Value BodyPrinter::operation(NodeId node, const ir::Op& op) {
     // Converts bool to the type in which the row computes. f16 and bf16 are floats already.
     const Value converted =
         ir::compute_type(args[i].dtype) == types.operands[i] ? args[i] : convert(args[i], types.operands[i]);
-    std::string text = at_width(converted, width);
+    std::string text = broadcast_to_width(converted, width);
     if (op.code == OpCode::k_where && i == 0) text = condition_text(text, types.value, width);
     with[std::to_string(i)] = text;
   }
@@ -296,10 +297,10 @@ void BodyPrinter::resolve_lanes(ResolvedIndex& resolved) const {
 /// True if an index that uses this value is computed in 64 bits. It costs nothing on GPUs. NVIDIA's assembler (CUDA
 /// 13.0, sm_90) merges loads from different addresses if a truncated 64-bit value is multiplied: `in[(int)v * 5 + 3]`
 /// reads the element of `in[(int)v * 5 + 4]`.
-bool BodyPrinter::stays_long(const Value& value) const { return value.dtype == DType::kI64 && !kernel_.dialect().is_cpu; }
+bool BodyPrinter::is_long(const Value& value) const { return value.dtype == DType::kI64 && !kernel_.dialect().is_cpu; }
 
 bool BodyPrinter::any_long(const ResolvedIndex& resolved) const {
-  return std::ranges::any_of(resolved.values, [&](const auto& entry) { return stays_long(entry.second); });
+  return std::ranges::any_of(resolved.values, [&](const auto& entry) { return is_long(entry.second); });
 }
 
 const char* BodyPrinter::offset_type(const ResolvedIndex& resolved) const {
@@ -320,7 +321,7 @@ std::string BodyPrinter::spell(const ResolvedIndex& resolved, int lane) const {
           const Value& v = resolved.values.at(s.index);
           const std::string text = v.width > 1 ? lane_text(v.text, v.dtype, std::max(lane, 0)) : v.text;
           const DType wanted = kernel_.wide() ? DType::kI64 : DType::kI32;
-          return v.dtype == wanted || v.constant || stays_long(v) ? text : std::string("(") + kernel_.index_type() + ")" + text;
+          return v.dtype == wanted || v.constant || is_long(v) ? text : std::string("(") + kernel_.index_type() + ")" + text;
         }
         for (auto level = levels_.rbegin(); level != levels_.rend(); ++level)
           if (const auto found = level->names.find(s); found != level->names.end()) return found->second;

@@ -95,7 +95,7 @@ class BodyPrinter {
 
   // Spelling
   Value convert(const Value& value, ir::DType dtype);
-  std::string at_width(const Value& value, int width) const;  // Broadcasts a scalar.
+  std::string broadcast_to_width(const Value& value, int width) const;  // Broadcasts a scalar.
   // Prints an index expression over symbols that are known here, without v*.
   std::string index(const ir::IndexExpr& e) const;
   const ir::Ranges& ranges() const { return ranges_; }
@@ -127,7 +127,7 @@ class BodyPrinter {
   };
   using Key = std::vector<ir::IndexExpr>;
 
-  bool stays_long(const Value& value) const;
+  bool is_long(const Value& value) const;
   bool any_long(const ResolvedIndex& resolved) const;
   const char* offset_type(const ResolvedIndex& resolved) const;  // Type of a variable that holds the offset.
   Value define(int level, ir::DType dtype, int width, const std::string& text);

@@ -55,8 +55,8 @@ Value BodyPrinter::load(NodeId node, const ir::Op& op) {
       const int width = std::max(mask->width, r.value.width), level = std::max(mask->level, r.value.level);
       const Value zero = constant({ir::OpCode::kConstant, r.value.dtype, {}, {}, ir::kNone, {}});
       return define(level, r.value.dtype, width,
-                    condition_text(at_width(*mask, width), r.value.dtype, width) + " ? " + at_width(r.value, width) + " : " +
-                        at_width(zero, width));
+                    condition_text(broadcast_to_width(*mask, width), r.value.dtype, width) + " ? " +
+                        broadcast_to_width(r.value, width) + " : " + broadcast_to_width(zero, width));
     }
   }
   const Value result = load_memory(op, resolve(node, offset_of(op.buffer, op.index)), mask);
@@ -93,7 +93,7 @@ Value BodyPrinter::load_memory(const ir::Op& op, const ResolvedIndex& offset, co
     if (!masked_lanes) return define(level, dtype, 1, mask->text + " ? " + element + " : " + zero);
     const Value scalar = define(level, dtype, 1, "any(" + mask->text + ") ? " + element + " : " + zero);
     return define(level, dtype, mask->width,
-                  condition_text(mask->text, dtype, mask->width) + " ? " + at_width(scalar, mask->width) + " : " +
+                  condition_text(mask->text, dtype, mask->width) + " ? " + broadcast_to_width(scalar, mask->width) + " : " +
                       broadcast_text(zero, dtype, mask->width));
   }
 
@@ -172,7 +172,7 @@ void BodyPrinter::store(const PendingStore& s) {
     const std::string at = spell(offset, ir::kNone), pointer = kernel_.buffer(s.buffer);
     w.line("$s", combines ? maximum_text(pointer, at, value) : store_text(dtype, 1, pointer, at, value));
   } else if (offset.coefficient && offset.coefficient->is_const(1)) {
-    const std::string pointer = kernel_.buffer(s.buffer), value = at_width(s.value, lane_width_);
+    const std::string pointer = kernel_.buffer(s.buffer), value = broadcast_to_width(s.value, lane_width_);
     w.line("$s", store_text(dtype, lane_width_, pointer, spell(offset, 0), value, is_aligned(offset)));
   } else {
     store_lanes(s, offset);

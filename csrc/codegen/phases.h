@@ -2,7 +2,7 @@
 // the loops over i*. Each strategy for the loops over r* is a class:
 //
 //   SequentialPhases   one element after the other                                        sequential_phases.h
-//   SideBySidePhases   the same, for several neighbouring vectors of outer elements       sequential_phases.h
+//   MultiVectorPhases   the same, for several neighbouring vectors of outer elements       sequential_phases.h
 //   LanePhases         vector lanes along the last r* (rows on CPUs)                      lane_phases.h
 //   WorkGroupPhases    the items of a GPU work-group stride over r*                       work_group_phases.h
 //   RegisterPhases     as WorkGroupPhases, and the items keep the row in registers        register_phases.h

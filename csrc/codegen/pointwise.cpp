@@ -71,7 +71,7 @@ ColumnLoops choose_column_loops(Nest& nest, const IndexExpr& rows) {
   // A reduction along columns takes several vectors at once: as many as fit into registers, then fewer.
   const bool reduces_columns = group.strategy == schedule::LoopStrategy::kSequential && !loops.any_size && loops.width > 1;
   const int64_t max_rows = std::max<int64_t>(1, nest.ranges.of(rows).high), max_columns = nest.ranges.of(columns).high;
-  const int vectors = reduces_columns ? vectors_side_by_side(nest.body, group, max_rows, max_columns, loops.width) : 1;
+  const int vectors = reduces_columns ? vectors_per_step(nest.body, group, max_rows, max_columns, loops.width) : 1;
   const int few = kFewVectors * loops.width;
   const int widest = max_columns >= vectors * loops.width ? vectors * loops.width : loops.width;
   for (int step = widest; step > loops.width; step = step > few ? few : loops.width) {
@@ -170,7 +170,7 @@ void print_column_loops(Nest& nest, const ColumnLoops& loops, const std::string&
   std::vector<Writer> wide, tail;
   for (const int step : loops.wide_steps) {
     body.push({{lane, name}});
-    SideBySidePhases(body, nest.group, lane, name, width, step / width).print();
+    MultiVectorPhases(body, nest.group, lane, name, width, step / width).print();
     wide.push_back(body.pop());
   }
   Writer vector;

@@ -145,7 +145,7 @@ void SequentialPhases::print_scan_loop(Loops& loops, const std::string& name, co
   w.close();
 }
 
-void SideBySidePhases::print_vector(size_t k, const std::function<void()>& print) {
+void MultiVectorPhases::print_vector(size_t k, const std::function<void()>& print) {
   std::string name = name_;
   if (k > 0) name = format("($s + $d)", {name_, static_cast<int64_t>(k) * width_});
   body_.push({{lane_, name}});
@@ -155,12 +155,12 @@ void SideBySidePhases::print_vector(size_t k, const std::function<void()>& print
   body_.writer().append(text);
 }
 
-void SideBySidePhases::step(Loops& loops) {
+void MultiVectorPhases::step(Loops& loops) {
   for (size_t k = 0; k < loops.blocks.size(); ++k)
     print_vector(k, [&] { loops.reductions.step_nodes(loops.blocks[k], loops.block > 0); });
 }
 
-void SideBySidePhases::print() {
+void MultiVectorPhases::print() {
   PhaseReductions reductions(body_, group_.phases[0]);
   const Loops loops = print_loops(reductions, static_cast<size_t>(vectors_));
   for (size_t k = 0; k < loops.totals.size(); ++k)
@@ -174,7 +174,7 @@ void SideBySidePhases::print() {
     });
 }
 
-int vectors_side_by_side(BodyPrinter& body, const schedule::Group& group, int64_t rows, int64_t length, int width) {
+int vectors_per_step(BodyPrinter& body, const schedule::Group& group, int64_t rows, int64_t length, int width) {
   size_t ops = 0, inner = 0;
   int sums = 0;
   bool cheap = true;

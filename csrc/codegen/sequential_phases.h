@@ -43,10 +43,10 @@ class SequentialPhases : public PhasePrinter {
 
 /// Prints several neighbouring vectors of the loop `lane`, the first at `name`. Each step of the reduction then reads
 /// several consecutive cache lines, which streams from memory faster than one vector per step. For groups for which
-/// vectors_side_by_side() is above 1.
-class SideBySidePhases : public SequentialPhases {
+/// vectors_per_step() is above 1.
+class MultiVectorPhases : public SequentialPhases {
  public:
-  SideBySidePhases(BodyPrinter& body, const schedule::Group& group, ir::Symbol lane, std::string name, int width, int vectors)
+  MultiVectorPhases(BodyPrinter& body, const schedule::Group& group, ir::Symbol lane, std::string name, int width, int vectors)
       : SequentialPhases(body, group), lane_(lane), name_(std::move(name)), width_(width), vectors_(vectors) {}
   void print() override;
 
@@ -63,8 +63,8 @@ class SideBySidePhases : public SequentialPhases {
   const int width_, vectors_;
 };
 
-/// The number of neighbouring vectors of `width` elements that SideBySidePhases should take at once. The loop has
-/// `length` elements in each of `rows` rows. 1: SideBySidePhases should not be used.
-int vectors_side_by_side(BodyPrinter& body, const schedule::Group& group, int64_t rows, int64_t length, int width);
+/// The number of neighbouring vectors of `width` elements that MultiVectorPhases should take at once. The loop has
+/// `length` elements in each of `rows` rows. 1: MultiVectorPhases should not be used.
+int vectors_per_step(BodyPrinter& body, const schedule::Group& group, int64_t rows, int64_t length, int width);
 
 }  // namespace ocl::codegen

@@ -16,11 +16,11 @@ constexpr int kBlockSteps = 128;  // Elements of one item that go into one accum
 
 /// How many elements an item loads before it uses the first. Only for bodies with up to `max_ops` ops, because
 /// repeating them takes compile time.
-struct AtOnce {
+struct LoadAhead {
   int elements;
   size_t max_ops;
 };
-constexpr AtOnce kAtOnce[] = {{8, 12}, {4, 64}};
+constexpr LoadAhead kLoadAhead[] = {{8, 12}, {4, 64}};
 
 }  // namespace
 
@@ -31,7 +31,7 @@ int WorkGroupPhases::elements_at_once(const Phase& phase, int64_t steps) const {
     if (node.kind != ir::NodeKind::kMap && node.kind != ir::NodeKind::kReduce) return 1;
     ops += node.body.ops.size();
   }
-  for (const auto& [elements, max_ops] : kAtOnce)
+  for (const auto& [elements, max_ops] : kLoadAhead)
     if (steps >= 2 * elements && ops <= max_ops) return elements;
   return 1;
 }

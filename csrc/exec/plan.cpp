@@ -84,8 +84,8 @@ BufferSource source_of(const Plan& plan, ir::BufferId buffer) {
   fail(ErrorKind::kInternal, "aliases of buffer " + schedule.graph.buffers[buffer].name + " form a circle");
 }
 
-Rendered render(ir::Graph graph, const Caps& caps, const schedule::Options& options) {
-  Rendered rendered;
+RenderedPlan render(ir::Graph graph, const Caps& caps, const schedule::Options& options) {
+  RenderedPlan rendered;
   schedule::Options traced = options;
   traced.trace = &rendered.passes;
   rendered.schedule = schedule::make_schedule(std::move(graph), caps, traced);

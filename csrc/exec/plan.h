@@ -118,12 +118,12 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
 Caps caps_for(const runtime::Device& device, const PlanOptions& options);
 
 /// The kernels of a graph for given caps, without a device. Used by tests and `explain`.
-struct Rendered {
+struct RenderedPlan {
   schedule::Schedule schedule;
   std::vector<codegen::KernelSource> kernels;  // One per group that launches a kernel, in order.
   std::vector<schedule::PassTrace> passes;
 };
-Rendered render(ir::Graph graph, const Caps& caps, const schedule::Options& options);
+RenderedPlan render(ir::Graph graph, const Caps& caps, const schedule::Options& options);
 
 /// The aten ops and source lines of a group for messages and records: "aten.relu, aten.sum (model.py:61)".
 std::string origin_of(const schedule::Schedule& schedule, const schedule::Group& group);

@@ -61,7 +61,7 @@ auto with_cache(const Call& call) {
   return cache ? call(*cache) : decltype(call(*cache))();
 }
 
-py::dict dict_of(const cache::Cleaned& cleaned) {
+py::dict dict_of(const cache::CleanupResult& cleaned) {
   py::dict d;
   d["kept"] = cleaned.kept;
   d["deleted"] = cleaned.deleted;
@@ -86,7 +86,9 @@ Settings settings() {
 runtime::BinaryStore binary_store(const std::shared_ptr<cache::KernelCache>& cache) {
   if (!cache) return {};
   return {[cache](const std::string& key) { return cache->find("kernels", key); },
-          [cache](const std::string& key, const std::string& binary) { cache->store("kernels", key, binary); }};
+          [cache](const std::string& key, const std::string& binary) { cache->store("kernels", key, binary); },
+          [cache](const std::string& key) { return cache->claim(key); },
+          [cache](const std::string& key) { cache->release(key); }};
 }
 
 void bind_cache(py::module_& e) {

@@ -219,7 +219,7 @@ py::dict render(const ir::Graph& graph, const py::dict& caps, bool fuse, const s
   options.measured = &measured;
   options.verify = true;
   options.fuse = fuse;
-  const exec::Rendered rendered = exec::render(graph, caps_from(caps), options);
+  const exec::RenderedPlan rendered = exec::render(graph, caps_from(caps), options);
   py::dict d;
   d["schedule"] = schedule::str(rendered.schedule);
   d["log"] = rendered.schedule.log;

@@ -172,7 +172,7 @@ size_t workers_for(const Device& device, size_t kernels) {
   return workers > 1 ? static_cast<size_t>(workers) : 0;
 }
 
-bool is_of_the_text(const std::string& death) { return !death.empty() && death != "signal 9"; }
+bool is_caused_by_text(const std::string& death) { return !death.empty() && death != "signal 9"; }
 
 std::vector<WorkerResult> build_in_workers(const Device& device, const std::vector<std::string>& sources, size_t workers,
                                            int tries, bool wants_log, const std::function<void(size_t)>& done) {

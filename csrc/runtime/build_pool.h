@@ -36,7 +36,7 @@ struct WorkerResult {
   std::string death;  // How the compiler's process ended at every try, such as "signal 11".
 };
 /// True if the program text caused the end of the process; false if the system killed it because memory ran out.
-bool is_of_the_text(const std::string& death);
+bool is_caused_by_text(const std::string& death);
 /// Compiles the texts, the longest first. If the compiler's process dies, a text is tried up to `tries` times.
 /// Calls `done` with the position of each text that was built, from several threads. Thread-safe.
 std::vector<WorkerResult> build_in_workers(const Device& device, const std::vector<std::string>& sources, size_t workers,

@@ -46,9 +46,10 @@ std::optional<ClockSample> sample_clock(Device& device) {
   return ClockSample{end, end + middle, (most - least) / 2};
 }
 
-DeviceClock::DeviceClock(std::optional<ClockSample> first, ClockSample last) : from_(last), doubt_ns_(last.doubt_ns) {
+DeviceClock::DeviceClock(std::optional<ClockSample> first, ClockSample last)
+    : from_(last), uncertainty_ns_(last.uncertainty_ns) {
   if (!first) return;
-  doubt_ns_ = std::max(doubt_ns_, first->doubt_ns);
+  uncertainty_ns_ = std::max(uncertainty_ns_, first->uncertainty_ns);
   const int64_t passed = last.device_ns - first->device_ns;
   const int64_t gained = (last.unix_ns - first->unix_ns) - passed;
   if (passed > kLongEnough) drift_ = static_cast<double>(gained) / static_cast<double>(passed);
@@ -59,6 +60,6 @@ int64_t DeviceClock::unix_ns(int64_t device_ns) const {
   return from_.unix_ns + passed + static_cast<int64_t>(drift_ * static_cast<double>(passed));
 }
 
-void DeviceClock::move(int64_t ns) { from_.unix_ns += std::clamp<int64_t>(ns, 0, doubt_ns_); }
+void DeviceClock::move(int64_t ns) { from_.unix_ns += std::clamp<int64_t>(ns, 0, uncertainty_ns_); }
 
 }  // namespace ocl::runtime

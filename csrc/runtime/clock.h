@@ -8,9 +8,9 @@ namespace ocl::runtime {
 
 class Device;
 
-/// What the clock of a device shows when the host's shows `unix_ns`; the truth is at most `doubt_ns` away.
+/// What the clock of a device shows when the host's shows `unix_ns`; the truth is at most `uncertainty_ns` away.
 struct ClockSample {
-  int64_t device_ns = 0, unix_ns = 0, doubt_ns = 0;
+  int64_t device_ns = 0, unix_ns = 0, uncertainty_ns = 0;
 };
 
 /// Runs a few small commands and waits for them. Empty if the device gives no times.
@@ -21,14 +21,14 @@ class DeviceClock {
  public:
   DeviceClock(std::optional<ClockSample> first, ClockSample last);
   int64_t unix_ns(int64_t device_ns) const;
-  int64_t doubt_ns() const { return doubt_ns_; }
+  int64_t uncertainty_ns() const { return uncertainty_ns_; }
   /// Moves the clock ahead, by what it is in doubt at most: a command starts after the host's call that enqueued it.
   void move(int64_t ns);
 
  private:
   ClockSample from_;
   double drift_ = 0;  // unix nanoseconds gained per nanosecond of the device
-  int64_t doubt_ns_ = 0;
+  int64_t uncertainty_ns_ = 0;
 };
 
 }  // namespace ocl::runtime

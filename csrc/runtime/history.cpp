@@ -45,7 +45,7 @@ struct Entry {
 };
 using EntryPtr = std::shared_ptr<Entry>;
 
-struct Opened {
+struct Recording {
   int number;
   uint64_t first;  // Position of its first entry.
   unsigned wants;
@@ -57,12 +57,12 @@ struct History {
   std::deque<EntryPtr> entries;
   uint64_t dropped = 0;   // Position of entries.front().
   uint64_t resolved = 0;  // Entries before this position are resolved, or will be when their recording ends.
-  std::vector<Opened> opened;
+  std::vector<Recording> recordings;
   int last_number = 0;
 
   void note_wanted() {
     unsigned all = 0;
-    for (const Opened& o : opened) all |= o.wants;
+    for (const Recording& o : recordings) all |= o.wants;
     g_wanted.store(all);
   }
 };
@@ -91,7 +91,7 @@ int begin_recording(bool timing, bool all_commands) {
   History& all = history();
   const std::lock_guard lock(all.mutex);
   const unsigned wants = kLaunches | (timing ? kTimes : 0u) | (all_commands ? kAllCommands : 0u);
-  all.opened.push_back({++all.last_number, all.dropped + all.entries.size(), wants});
+  all.recordings.push_back({++all.last_number, all.dropped + all.entries.size(), wants});
   all.note_wanted();
   return all.last_number;
 }
@@ -103,14 +103,14 @@ std::vector<CommandRecord> end_recording(int recording) {
   {
     const std::lock_guard lock(all.mutex);
     const auto found =
-        std::find_if(all.opened.begin(), all.opened.end(), [&](const Opened& o) { return o.number == recording; });
-    if (found == all.opened.end()) return {};
+        std::find_if(all.recordings.begin(), all.recordings.end(), [&](const Recording& o) { return o.number == recording; });
+    if (found == all.recordings.end()) return {};
     wanted = found->wants;
     entries.assign(all.entries.begin() + static_cast<int64_t>(found->first - all.dropped), all.entries.end());
-    all.opened.erase(found);
+    all.recordings.erase(found);
     all.note_wanted();
     uint64_t needed = all.dropped + all.entries.size();
-    for (const Opened& o : all.opened) needed = std::min(needed, o.first);
+    for (const Recording& o : all.recordings) needed = std::min(needed, o.first);
     for (; all.dropped < needed; ++all.dropped) all.entries.pop_front();
     all.resolved = std::max(all.resolved, all.dropped);
   }
@@ -174,7 +174,7 @@ void NotedCommand::done(int64_t bytes, const LaunchInfoPtr& info) {
   std::vector<EntryPtr> oldest;
   {
     const std::lock_guard lock(all.mutex);
-    if (all.opened.empty()) return;
+    if (all.recordings.empty()) return;
     all.entries.push_back(std::move(entry));
     const uint64_t end = all.dropped + all.entries.size();
     if (end - all.resolved < kMostPending) return;
@@ -197,29 +197,27 @@ std::string amount(double value, const char* unit) {
   return text;
 }
 
-const char* name(CommandType type) {
-  constexpr const char* kNames[] = {"launch",
-                                    "upload",
-                                    "download",
-                                    "copy",
-                                    "fill",
-                                    "wait of a stream",
-                                    "wait of the host for a stream",
-                                    "wait of the host for an event"};
-  return kNames[static_cast<int>(type)];
-}
+namespace {
 
-const char* function(CommandType type) {
-  constexpr const char* kFunctions[] = {"clEnqueueNDRangeKernel",
-                                        "clEnqueueWriteBuffer",
-                                        "clEnqueueReadBuffer",
-                                        "clEnqueueCopyBuffer",
-                                        "clEnqueueFillBuffer",
-                                        "clEnqueueBarrierWithWaitList",
-                                        "clFinish",
-                                        "clWaitForEvents"};
-  return kFunctions[static_cast<int>(type)];
-}
+struct CommandNames {
+  const char *name, *function;
+};
+/// Indexed by CommandType.
+constexpr CommandNames kCommands[] = {
+    {"launch", "clEnqueueNDRangeKernel"},
+    {"upload", "clEnqueueWriteBuffer"},
+    {"download", "clEnqueueReadBuffer"},
+    {"copy", "clEnqueueCopyBuffer"},
+    {"fill", "clEnqueueFillBuffer"},
+    {"wait of a stream", "clEnqueueBarrierWithWaitList"},
+    {"wait of the host for a stream", "clFinish"},
+    {"wait of the host for an event", "clWaitForEvents"},
+};
+
+}  // namespace
+
+const char* name(CommandType type) { return kCommands[static_cast<int>(type)].name; }
+const char* function(CommandType type) { return kCommands[static_cast<int>(type)].function; }
 
 std::string title_of(const CommandRecord& record) {
   if (record.type == CommandType::kLaunch) return record.info->title;

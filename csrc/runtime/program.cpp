@@ -6,7 +6,9 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string_view>
+#include <thread>
 #include <unordered_map>
 
 #include "csrc/runtime/batches.h"
@@ -14,6 +16,7 @@
 #include "csrc/runtime/build_pool.h"
 #include "csrc/runtime/build_progress.h"
 #include "csrc/runtime/compile.h"
+#include "csrc/runtime/compiles_at_launch.h"
 #include "csrc/runtime/device.h"
 #include "csrc/support/hash.h"
 #include "csrc/support/log.h"
@@ -30,11 +33,12 @@ constexpr size_t kMaxKernelsPerProgram = 16;
 constexpr char kReference[] = "@";
 // An entry that begins with this says how the compiler's process ended.
 constexpr char kDeath[] = "!";
-// CPU time. If getting a binary takes longer, the kernel was compiled just then.
-constexpr double kBinarySeconds = 0.002;
-constexpr char kYes[] = "1", kNo[] = "0";
 
 using Clock = std::chrono::steady_clock;
+// A process that has the claim on a kernel may be suspended. Others build the kernel themselves if they see no progress for so
+// long.
+constexpr std::chrono::seconds kMostWait{120};
+constexpr std::chrono::milliseconds kPollTime{20};
 
 constexpr size_t kRecent = 64;  // Number of programs that are kept even if no plan uses them.
 // Number of rows in `programs` from which rows of dead programs are removed.
@@ -49,8 +53,6 @@ struct Shared {
   std::deque<std::shared_ptr<Program>> recent;  // The latest program is last. Each occurs once.
   size_t sweep_at = kSweepAt;
   BuildCounters counters;
-  // Device index -> whether it compiles at the first launch. Guarded by `building`.
-  std::map<int, bool> compiles_at_launch;
   std::mutex building;  // Held while building, so that equal texts of two threads are built once.
 };
 
@@ -87,12 +89,15 @@ class Build {
         programs_(texts.size()) {
     for (const KernelText& text : texts) keys_.push_back(key_of(text.name, text.text));
   }
+  ~Build() { release_claims(); }
+  Build(const Build&) = delete;
+  Build& operator=(const Build&) = delete;
 
   std::vector<std::shared_ptr<Program>> run() {
     if (!find_in_memory()) {
       std::lock_guard lock(shared().building);
       if (!find_in_memory()) {
-        load_stored();
+        load_stored(missing());
         build_missing();
       }
     }
@@ -128,12 +133,12 @@ class Build {
     return indices;
   }
 
-  void load_stored() {
+  void load_stored(const Indices& wanted) {
     if (!store_.find) return;
     std::map<std::string, Indices> stored;  // Key of a program -> its kernels.
-    for (size_t i : missing()) {
+    for (size_t i : wanted) {
       const std::string entry = store_.find(keys_[i]);
-      if (entry.starts_with(kDeath)) raise_deadly(i, entry.substr(1), true);
+      if (entry.starts_with(kDeath)) raise_compiler_crash(i, entry.substr(1), true);
       if (entry.starts_with(kReference)) stored[entry.substr(1)].push_back(i);
     }
     for (const auto& [program_key, indices] : stored) {
@@ -155,8 +160,43 @@ class Build {
     }
   }
 
+  /// Builds what is missing. A kernel that another process is building is waited for, so that processes that start at
+  /// the same time build each kernel once.
   void build_missing() {
-    const Indices pending = missing();
+    Indices pending = missing();
+    if (pending.empty()) return;
+    if (!store_.find || !store_.claim || !store_.release || compiles_at_launch()) return build(pending);
+    auto patience = Clock::now() + kMostWait;
+    while (!pending.empty()) {
+      Indices claimed;
+      const bool waits = Clock::now() < patience;
+      for (size_t i : pending)
+        if (claim(i) || !waits) claimed.push_back(i);
+      load_stored(claimed);  // Another process may have stored them before it ended its claim.
+      std::erase_if(claimed, [&](size_t i) { return programs_[i] != nullptr; });
+      build(claimed);
+      release_claims();
+      const Indices left = missing();
+      if (left.size() < pending.size())
+        patience = Clock::now() + kMostWait;
+      else
+        std::this_thread::sleep_for(kPollTime);
+      pending = left;
+    }
+  }
+
+  bool claim(size_t index) {
+    if (!store_.claim(keys_[index])) return false;
+    claimed_.insert(index);
+    return true;
+  }
+
+  void release_claims() {
+    for (size_t i : claimed_) store_.release(keys_[i]);
+    claimed_.clear();
+  }
+
+  void build(const Indices& pending) {
     if (pending.empty()) return;
     const auto begin = Clock::now();
     const auto count = static_cast<int64_t>(pending.size());
@@ -222,7 +262,7 @@ class Build {
         if (here)
           finish_batch(batches[b], compile_for(device_, sources[b]));
         else if (!result.death.empty())
-          raise_deadly(batches[b][0], result.death, remember_death(batches[b][0], result.death));
+          raise_compiler_crash(batches[b][0], result.death, remember_death(batches[b][0], result.death));
         else if (!good)
           raise_build_error(device_, texts_[batches[b][0]], result.status, result.log, failed_dir_);
         else
@@ -249,14 +289,14 @@ class Build {
 
   /// Throws the error of a kernel whose compilation ended the compiler's process twice. Its entry in the store says how
   /// it ended, so this driver does not get it again.
-  [[noreturn]] void raise_deadly(size_t index, const std::string& death, bool remembered) {
+  [[noreturn]] void raise_compiler_crash(size_t index, const std::string& death, bool remembered) {
     const char* next = remembered ? "; this kernel is not tried again until `python -m torch_ocl_compile cache clear`" : "";
     raise_build_error(device_, texts_[index], CL_BUILD_PROGRAM_FAILURE, "the compiler's process ended twice: " + death + next,
                       failed_dir_);
   }
 
   bool remember_death(size_t index, const std::string& death) {
-    if (!store_.store || !is_of_the_text(death)) return false;
+    if (!store_.store || !is_caused_by_text(death)) return false;
     store_.store(keys_[index], kDeath + death);
     return true;
   }
@@ -296,33 +336,7 @@ class Build {
     return std::all_of(batch.begin(), batch.end(), [&](size_t i) { return has_kernel(program, texts_[i].name); });
   }
 
-  /// True for a runtime that compiles a kernel at its first launch (PoCL). If it is asked for a binary before, it
-  /// compiles every kernel once more in a general form that the launch does not use. That takes twice the time and
-  /// saves nothing. Such a runtime has a cache of its own, so no binaries are kept for it. A small kernel is compiled
-  /// to find out, and the verdict is stored.
-  bool compiles_at_launch() {
-    std::map<int, bool>& known = shared().compiles_at_launch;
-    if (const auto found = known.find(device_.index()); found != known.end()) return found->second;
-    const std::string key = key_of("compiles at launch", "");
-    const std::string stored = store_.find ? store_.find(key) : "";
-    const bool verdict = stored.empty() ? seen_to_compile_for_a_binary() : stored == kYes;
-    if (stored.empty() && store_.store) store_.store(key, verdict ? kYes : kNo);
-    if (verdict)
-      log_message(LogLevel::kInfo, "runtime",
-                  device_.describe() + " compiles kernels when they are launched; its own cache keeps them");
-    return known[device_.index()] = verdict;
-  }
-
-  bool seen_to_compile_for_a_binary() {
-    // A number that makes a kernel that no cache of the driver has.
-    const auto number = static_cast<uint64_t>(Clock::now().time_since_epoch().count());
-    const Built built = compile_for(device_, "__kernel void tell(__global ulong* x) { x[0] = x[1] * " + std::to_string(number) +
-                                                 "UL + " + std::to_string(os::process_id()) + "; }");
-    if (built.status != CL_SUCCESS) return false;
-    const double begin = os::thread_seconds();  // CPU time, so that a busy machine does not matter.
-    binary_of(built.handle.get());
-    return os::thread_seconds() - begin > kBinarySeconds;
-  }
+  bool compiles_at_launch() { return runtime::compiles_at_launch(device_, store_, prefix_); }
 
   /// Stores the binary of a batch and returns it. Returns "" if none is stored.
   std::string store_binary(const Indices& batch, const Program& program) {
@@ -344,7 +358,10 @@ class Build {
     for (size_t i : batch) all_keys += keys_[i];
     const std::string program_key = prefix_ + hash_hex(all_keys);
     store_.store(program_key, binary);
-    for (size_t i : batch) store_.store(keys_[i], kReference + program_key);
+    for (size_t i : batch) {
+      store_.store(keys_[i], kReference + program_key);
+      if (claimed_.erase(i) > 0) store_.release(keys_[i]);  // A process that waits for this batch goes on.
+    }
   }
 
   // The caller holds shared().mutex.
@@ -373,6 +390,7 @@ class Build {
   const std::string prefix_;  // Beginning of all keys.
   std::vector<std::shared_ptr<Program>> programs_;
   std::vector<std::string> keys_;
+  std::set<size_t> claimed_;                       // Kernels that other processes wait for.
   std::unordered_map<std::string, size_t> first_;  // Key -> index of the first text with that key.
 };
 
@@ -392,12 +410,6 @@ KernelHandle Program::create_kernel(const std::string& name) const {
   KernelHandle kernel(clCreateKernel(handle_.get(), name.c_str(), &status));
   OCL_CHECK(status, "clCreateKernel of " + name + " on " + device_.describe());
   return kernel;
-}
-
-bool keeps_binaries(const Device& device) {
-  std::lock_guard lock(shared().building);
-  const auto found = shared().compiles_at_launch.find(device.index());
-  return found == shared().compiles_at_launch.end() || !found->second;
 }
 
 BuildCounters build_counters() {

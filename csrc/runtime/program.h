@@ -44,11 +44,14 @@ class Program {
   Live<Program> live_;
 };
 
-/// Finds and stores binaries. exec passes functions of the cache, so that runtime does not depend on SQLite. Either
-/// function may be empty.
+/// Finds and stores binaries. exec passes functions of the cache, so that runtime does not depend on SQLite. Any function
+/// may be empty.
 struct BinaryStore {
   std::function<std::string(const std::string& key)> find;  // Returns "" if there is no entry.
   std::function<void(const std::string& key, const std::string& binary)> store;
+  // Tells other processes that this one builds the kernel `key`. Returns false if another process is building it.
+  std::function<bool(const std::string& key)> claim;
+  std::function<void(const std::string& key)> release;  // Ends a claim.
 };
 
 /// The prefix of all keys for this device, its driver and its build options.
@@ -65,10 +68,6 @@ struct BuildCounters {
   int64_t unkept = 0;
 };
 BuildCounters build_counters();
-
-/// False if the device is known to compile at the first launch. Asking for its binaries would compile the kernels
-/// again.
-bool keeps_binaries(const Device& device);
 
 /// Returns the program of each text, in order. Texts may share a program. Looks every text up in `store`, builds the
 /// others in few programs, and stores their binaries. A key is store_prefix and a hash of the text. A program with

@@ -13,14 +13,14 @@
 namespace ocl::runtime {
 namespace {
 
-struct Names {
+struct KernelNames {
   std::mutex mutex;
   std::deque<std::string> names{""};  // A deque never moves its elements.
   std::unordered_map<std::string, int> ids;
 };
 
-Names& names() {
-  static auto* names = new Names;
+KernelNames& names() {
+  static auto* names = new KernelNames;
   return *names;
 }
 
@@ -49,7 +49,7 @@ LaunchInfoPtr unknown_launch(cl_kernel kernel, const std::array<size_t, 3>& glob
 }  // namespace
 
 int kernel_name_id(const std::string& name) {
-  Names& table = names();
+  KernelNames& table = names();
   std::lock_guard lock(table.mutex);
   const auto [row, added] = table.ids.try_emplace(name, static_cast<int>(table.names.size()));
   if (added) table.names.push_back(name);
@@ -220,7 +220,7 @@ void Queue::raise(cl_int status, const char* call, const std::string& detail) {
   const unsigned count = std::min<unsigned>(launched, last_.size());
   std::string launches;
   {
-    Names& table = names();
+    KernelNames& table = names();
     std::lock_guard lock(table.mutex);
     for (unsigned i = 1; i <= count; ++i)
       if (const int id = last_[(launched - i) % last_.size()].load(std::memory_order_relaxed);

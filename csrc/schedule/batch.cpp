@@ -27,7 +27,7 @@ class Batcher {
         visible_(visible_buffers(schedule.graph)),
         parameters_(nodes_of_parameters(schedule)),
         shared_(shared_buffers(schedule)),
-        home_(schedule.groups.size(), -1) {
+        batch_of_(schedule.groups.size(), -1) {
     for (size_t b = 0; b < schedule.graph.buffers.size(); ++b)
       max_held_bytes_ = std::max(max_held_bytes_, typical_bytes(schedule.graph, static_cast<ir::BufferId>(b)));
   }
@@ -39,7 +39,7 @@ class Batcher {
       if (!candidate(schedule_.groups[g])) continue;
       const std::set<ir::BufferId> own = buffers(schedule_.groups[g]);
       const double held = held_bytes(schedule_.groups[g]);
-      for (size_t b = 0; b < batches_.size() && home_[g] < 0; ++b) {
+      for (size_t b = 0; b < batches_.size() && batch_of_[g] < 0; ++b) {
         std::set<ir::BufferId> all = batches_[b].buffers;
         all.insert(own.begin(), own.end());
         if (static_cast<int>(all.size()) > max_buffers_ || batches_[b].held + held > max_held_bytes_) continue;
@@ -48,10 +48,10 @@ class Batcher {
         batches_[b].members.push_back(g);
         batches_[b].buffers = std::move(all);
         batches_[b].held += held;
-        home_[g] = static_cast<int>(b);
+        batch_of_[g] = static_cast<int>(b);
       }
-      if (home_[g] >= 0 || static_cast<int>(own.size()) > max_buffers_) continue;
-      home_[g] = static_cast<int>(batches_.size());
+      if (batch_of_[g] >= 0 || static_cast<int>(own.size()) > max_buffers_) continue;
+      batch_of_[g] = static_cast<int>(batches_.size());
       batches_.push_back({{g}, own, held});
     }
     rebuild();
@@ -145,8 +145,8 @@ class Batcher {
           if (targets.count(next)) return true;
           push(next);
           // A group in a batch runs together with all other members.
-          if (home_[next] >= 0 && batches_seen.insert(home_[next]).second)
-            for (const int member : batches_[home_[next]].members) {
+          if (batch_of_[next] >= 0 && batches_seen.insert(batch_of_[next]).second)
+            for (const int member : batches_[batch_of_[next]].members) {
               if (targets.count(member)) return true;
               push(member);
             }
@@ -160,8 +160,8 @@ class Batcher {
 
   void rebuild() {
     std::vector<Group> groups;
-    for (size_t g = 0; g < home_.size(); ++g) {
-      const int b = home_[g];
+    for (size_t g = 0; g < batch_of_.size(); ++g) {
+      const int b = batch_of_[g];
       if (b < 0 || batches_[b].members.size() == 1) {
         groups.push_back(std::move(schedule_.groups[g]));
         continue;
@@ -183,7 +183,7 @@ class Batcher {
   const std::vector<bool> visible_, parameters_, shared_;
   double max_held_bytes_ = kLeastHeld;  // Never more than one large activation takes.
   std::vector<Batch> batches_;
-  std::vector<int> home_;  // Index of each group's batch, or -1.
+  std::vector<int> batch_of_;  // Index of each group's batch, or -1.
 };
 
 }  // namespace

@@ -22,14 +22,14 @@ bool is_empty(const ir::Node& node) {
 
 /// Asks one row. Skips choices that the driver is known to get wrong.
 bool choose_of_row(const TemplateRow& row, const std::string& wanted, ir::Graph& graph, ir::NodeId node, const Caps& caps,
-                   bool keeps_parameters, const std::set<std::string>& disabled, Chosen& chosen) {
-  if (disabled.empty()) return ask_row(row, wanted, graph, node, caps, keeps_parameters, chosen);
+                   bool keeps_parameters, const std::set<std::string>& disabled, TemplateChoice& chosen) {
+  if (disabled.empty()) return try_row(row, wanted, graph, node, caps, keeps_parameters, chosen);
   const std::vector<ir::Buffer> buffers = graph.buffers;
   const ir::Node original = graph.nodes[node];
   std::vector<std::string> texts = {wanted};
   std::set<std::string> bad;  // Signatures of wrong launches. Choices with different texts may give the same launch.
   for (size_t i = 0; i < texts.size(); ++i) {
-    if (!ask_row(row, texts[i], graph, node, caps, keeps_parameters, chosen)) return false;
+    if (!try_row(row, texts[i], graph, node, caps, keeps_parameters, chosen)) return false;
     if (disabled.count(chosen.text) == 0 && bad.count(signature(chosen)) == 0) return true;
     bad.insert(signature(chosen));
     if (i == 0)
@@ -57,9 +57,9 @@ bool takes_template(const ir::Node& node) {
   return kind && !is_empty(node);
 }
 
-bool ask_row(const TemplateRow& row, const std::string& wanted, ir::Graph& graph, ir::NodeId node, const Caps& caps,
-             bool keeps_parameters, Chosen& chosen) {
-  chosen = Chosen{};
+bool try_row(const TemplateRow& row, const std::string& wanted, ir::Graph& graph, ir::NodeId node, const Caps& caps,
+             bool keeps_parameters, TemplateChoice& chosen) {
+  chosen = TemplateChoice{};
   if (row_of(wanted) == row.name()) chosen.choices = Choices(wanted);
   ir::Node original = graph.nodes[node];
   TemplateContext context{graph,        node,           row.kernel,      caps, chosen.before, chosen.before_launches,
@@ -72,7 +72,7 @@ bool ask_row(const TemplateRow& row, const std::string& wanted, ir::Graph& graph
   return true;
 }
 
-std::string signature(const Chosen& chosen) {
+std::string signature(const TemplateChoice& chosen) {
   const TemplateLaunch& launch = chosen.launch;
   std::ostringstream text;
   text << kernel_row(launch.kernel).name << ' ' << chosen.before.size() << ' ' << chosen.after.size() << ' '
@@ -84,7 +84,7 @@ std::string signature(const Chosen& chosen) {
   return text.str();
 }
 
-std::vector<std::pair<std::string, std::string>> turned(const TemplateRow& row, const Chosen& chosen) {
+std::vector<std::pair<std::string, std::string>> turned(const TemplateRow& row, const TemplateChoice& chosen) {
   std::vector<std::pair<std::string, std::string>> texts;
   for (const Choices::Knob& knob : chosen.choices.knobs())
     for (size_t option = 0; option < knob.options.size(); ++option) {
@@ -118,7 +118,7 @@ void choose_template(Schedule& schedule, const Caps& caps) {
       if (const auto found = measured.choices.find(problem); found != measured.choices.end()) wanted = found->second;
     }
     bool taken = false;
-    Chosen chosen;
+    TemplateChoice chosen;
     const auto ask = [&](const std::set<std::string>& disabled) {
       for (const TemplateRow* row : rows_for(caps, wanted)) {
         if (!choose_of_row(*row, wanted, graph, i, caps, schedule.keeps_parameters, disabled, chosen)) continue;

@@ -13,7 +13,7 @@ namespace ocl::schedule {
 void choose_template(Schedule& schedule, const Caps& caps);
 
 /// The result of a chooser: helper nodes around the node, their launches, the node's launch, and the choice as text.
-struct Chosen {
+struct TemplateChoice {
   std::vector<ir::Node> before, after;
   std::map<size_t, TemplateLaunch> before_launches;
   TemplateLaunch launch;
@@ -21,15 +21,15 @@ struct Chosen {
   std::string text;
 };
 /// Asks the chooser of `row` for graph.nodes[node]. Returns false if it declines; the node is then unchanged.
-bool ask_row(const TemplateRow& row, const std::string& wanted, ir::Graph& graph, ir::NodeId node, const Caps& caps,
-             bool keeps_parameters, Chosen& chosen);
+bool try_row(const TemplateRow& row, const std::string& wanted, ir::Graph& graph, ir::NodeId node, const Caps& caps,
+             bool keeps_parameters, TemplateChoice& chosen);
 /// True if templates exist for this kind of node.
 bool takes_template(const ir::Node& node);
 /// Text that differs for any two different launches of a template.
-std::string signature(const Chosen& chosen);
+std::string signature(const TemplateChoice& chosen);
 /// The choices of `row` that differ from `chosen` in one knob. Each is a pair: the choice, and the knob with its
 /// option.
-std::vector<std::pair<std::string, std::string>> turned(const TemplateRow& row, const Chosen& chosen);
+std::vector<std::pair<std::string, std::string>> turned(const TemplateRow& row, const TemplateChoice& chosen);
 
 /// Turns a contraction or convolution into a Reduce node. This defines what the templates compute.
 ir::Node lower_contraction(const ir::Graph& graph, const ir::Node& node);

@@ -44,7 +44,7 @@ bool reads_channels(const Graph& graph, const Node& conv, ir::BufferId stored, c
 
 /// A map that adds a bias per channel to the output of `conv` and stores the same dtype. Nothing else reads that
 /// output.
-struct Biased {
+struct BiasMap {
   NodeId map = ir::kNone;
   ir::BufferId bias = ir::kNone, stored = ir::kNone;
 };
@@ -76,7 +76,7 @@ bool is_element(const std::vector<IndexExpr>& index, const std::vector<int>& loo
   return true;
 }
 
-std::optional<Biased> biased(const Graph& graph, NodeId conv, const Uses& uses) {
+std::optional<BiasMap> biased(const Graph& graph, NodeId conv, const Uses& uses) {
   const ir::BufferId output = graph.nodes[conv].outputs[0];
   const NodeId id = uses.reader[output];
   if (uses.readers[output] != 1 || id == ir::kNone || graph.nodes[id].kind != ir::NodeKind::kMap) return std::nullopt;
@@ -107,11 +107,11 @@ std::optional<Biased> biased(const Graph& graph, NodeId conv, const Uses& uses) 
     // The bias is not computed yet when the convolution runs.
     if (std::find(written.begin(), written.end(), bias.buffer) != written.end()) return std::nullopt;
   }
-  return Biased{id, bias.buffer, store.buffer};
+  return BiasMap{id, bias.buffer, store.buffer};
 }
 
 /// Lets the convolution add the bias. The map becomes a copy.
-void take_bias(Graph& graph, NodeId conv, const Biased& biased, TemplateLaunch& launch) {
+void take_bias(Graph& graph, NodeId conv, const BiasMap& biased, TemplateLaunch& launch) {
   Node& map = graph.nodes[biased.map];
   const ir::BufferId output = graph.nodes[conv].outputs[0];
   const auto load =
@@ -128,10 +128,10 @@ void take_bias(Graph& graph, NodeId conv, const Biased& biased, TemplateLaunch& 
 /// The number of slices of a column of tiles: the fewest slices for which the work-groups need about as many waves as
 /// with one tile per slice. others: number of columns of tiles. groups: work-groups that run at the same time.
 int64_t slice_count(int64_t tiles, int64_t others, int64_t groups) {
-  constexpr double kAbout = 1.02;
+  constexpr double kTolerance = 1.02;
   const auto waves = [&](int64_t slices) { return (slices * others + groups - 1) / groups * ((tiles + slices - 1) / slices); };
   int64_t slices = 1;
-  while (static_cast<double>(waves(slices)) > kAbout * static_cast<double>(waves(tiles))) ++slices;
+  while (static_cast<double>(waves(slices)) > kTolerance * static_cast<double>(waves(tiles))) ++slices;
   return slices;
 }
 
@@ -184,7 +184,7 @@ void merge_slices(const Graph& graph, Node& reduce, ir::BufferId slices) {
 /// True if not reading the output again saves time. A small output is still in the caches, so reading it costs less
 /// than computing the statistics in the convolution's kernel. If a GPU does not split the reduction, it can fuse it
 /// with the ops after it.
-bool pays(const Graph& graph, const Node& conv, const Node& reduce, const Caps& caps) {
+bool is_profitable(const Graph& graph, const Node& conv, const Node& reduce, const Caps& caps) {
   constexpr double kLeastBytes = 8 << 20, kLeastLength = 1024;
   const double bytes = typical_bytes(graph, conv.outputs[0]);
   if (!caps.is_cpu) return bytes >= static_cast<double>(caps.kept_output_bytes) && wants_slices(graph, reduce, caps);
@@ -203,11 +203,12 @@ void conv_statistics(Schedule& schedule, const Caps& caps) {
     if (uses.writers[output] != 1 || !graph.nodes[id].sizes[1].is_const() ||
         graph.buffers[output].dtype != graph.buffers[graph.nodes[id].operands[0].buffer].dtype)
       continue;
-    const std::optional<Biased> of_sum = biased(graph, id, uses);
+    const std::optional<BiasMap> of_sum = biased(graph, id, uses);
     const ir::BufferId stored = of_sum ? of_sum->stored : output;
     for (NodeId next = id + 1; next < static_cast<NodeId>(graph.nodes.size()); ++next) {
       Node& reduce = graph.nodes[next];
-      if (!reads_channels(graph, graph.nodes[id], stored, reduce) || !pays(graph, graph.nodes[id], reduce, caps)) continue;
+      if (!reads_channels(graph, graph.nodes[id], stored, reduce) || !is_profitable(graph, graph.nodes[id], reduce, caps))
+        continue;
       if (graph.nodes[id].outputs.size() == 1) {
         store_statistics(graph, graph.nodes[id], launch);
         if (of_sum) take_bias(graph, id, *of_sum, launch);

@@ -32,7 +32,7 @@ std::vector<ir::BufferId> buffers_read(const Schedule& schedule, ir::NodeId node
   return result;
 }
 
-bool writes_apart(const ir::Graph& graph, const ir::Node& a, const ir::Node& b, ir::BufferId buffer) {
+bool writes_disjoint(const ir::Graph& graph, const ir::Node& a, const ir::Node& b, ir::BufferId buffer) {
   if (!is_loop_nest(a) || !is_loop_nest(b)) return false;
   const ir::Ranges ranges_a = graph.ranges(&a), ranges_b = graph.ranges(&b);
   for (const ir::Store& x : a.stores)
@@ -64,7 +64,7 @@ Dependences node_dependences(const Schedule& schedule) {
     for (const ir::BufferId buffer : ir::writes(node)) {
       for (const int reader : readers[buffer]) result.add(reader, i);
       for (const int writer : writers[buffer])
-        if (!writes_apart(graph, graph.nodes[writer], node, buffer)) result.add(writer, i);
+        if (!writes_disjoint(graph, graph.nodes[writer], node, buffer)) result.add(writer, i);
       writers[buffer].push_back(i);
     }
     for (const ir::BufferId buffer : read) readers[buffer].push_back(i);

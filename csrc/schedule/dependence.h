@@ -19,7 +19,7 @@ std::vector<ir::BufferId> buffers_read(const Schedule& schedule, ir::NodeId node
 
 /// True if two nodes store to regions of a buffer that provably do not overlap: in some dimension, all coordinates of
 /// one node are below those of the other.
-bool writes_apart(const ir::Graph& graph, const ir::Node& a, const ir::Node& b, ir::BufferId buffer);
+bool writes_disjoint(const ir::Graph& graph, const ir::Node& a, const ir::Node& b, ir::BufferId buffer);
 
 /// Dependences of the graph's nodes in program order. Nodes that write provably disjoint regions of a buffer, as in a
 /// concatenation, do not depend on each other.

@@ -21,7 +21,7 @@ using ir::SymbolKind;
 namespace {
 
 /// A load or store of a group, with its stride for each loop (i*, then r*); nullopt where the offset is not affine.
-struct Walk {
+struct AccessStrides {
   std::vector<std::optional<IndexExpr>> strides;
   double bytes = 0;       // Bytes that it moves, over all loops.
   int64_t element_bytes;  // Bytes of an element.
@@ -36,17 +36,17 @@ class Strides {
 
   std::vector<std::optional<IndexExpr>> of(const Access& access) {
     // Comparing with more takes as long as computing them again.
-    constexpr size_t kMostKnown = 16;
+    constexpr size_t kMostCached = 16;
     const ir::Shape& strides = *graph_.buffers[access.buffer].strides;
-    for (const Known& known : known_)
-      if (known.coords == access.coords && known.strides == strides) return known.per_loop;
-    Known found{access.coords, strides, loop_strides(graph_, access.buffer, access.coords, loops_, ranges_)};
-    if (known_.size() < kMostKnown) known_.push_back(found);
+    for (const CachedStrides& cached : cached_)
+      if (cached.coords == access.coords && cached.strides == strides) return cached.per_loop;
+    CachedStrides found{access.coords, strides, loop_strides(graph_, access.buffer, access.coords, loops_, ranges_)};
+    if (cached_.size() < kMostCached) cached_.push_back(found);
     return found.per_loop;
   }
 
  private:
-  struct Known {
+  struct CachedStrides {
     std::vector<IndexExpr> coords;
     ir::Shape strides;
     std::vector<std::optional<IndexExpr>> per_loop;
@@ -54,7 +54,7 @@ class Strides {
   const Graph& graph_;
   const std::vector<Symbol>& loops_;
   const ir::Ranges& ranges_;
-  std::vector<Known> known_;
+  std::vector<CachedStrides> cached_;
 };
 
 class GroupLoops {
@@ -62,7 +62,7 @@ class GroupLoops {
   GroupLoops(Graph& graph, Group& group) : graph_(graph), group_(group), nodes_(group.nodes()) { update(); }
 
   void order() {
-    const Walk* main = dominant();
+    const AccessStrides* main = dominant();
     if (!main) return;
     LoopMap map;
     ir::Shape sizes, reduce_sizes;
@@ -99,8 +99,8 @@ class GroupLoops {
     if (sizes.empty()) return;
     const size_t innermost = row ? group_.sizes.size() + sizes.size() - 1 : sizes.size() - 1;
     bool contiguous = false, broken = false;
-    for (const Walk& walk : walks_) {
-      const auto& stride = walk.strides[innermost];
+    for (const AccessStrides& access : accesses_) {
+      const auto& stride = access.strides[innermost];
       contiguous |= stride && stride->is_const(1);
       broken |= !stride || !(stride->is_const(0) || stride->is_const(1));
     }
@@ -109,7 +109,7 @@ class GroupLoops {
     if (!caps.is_cpu) {
       // If all elements are small, a vector has 16 bytes.
       const bool small = group_.strategy == LoopStrategy::kPointwise &&
-                         std::ranges::all_of(walks_, [](const Walk& walk) { return walk.element_bytes <= 2; });
+                         std::ranges::all_of(accesses_, [](const AccessStrides& access) { return access.element_bytes <= 2; });
       const int width = small && ranges.known_divides(8, sizes.back()) ? 8 : 4;
       group_.vector_width = !broken && ranges.known_divides(width, sizes.back()) ? width : 1;
       return;
@@ -135,7 +135,7 @@ class GroupLoops {
   }
 
   void update() {
-    walks_.clear();
+    accesses_.clear();
     const Loops nest = loops();
     const ir::Ranges ranges = nest.ranges(graph_);
     const std::vector<Symbol> symbols = nest.symbols();
@@ -143,26 +143,27 @@ class GroupLoops {
     Strides strides(graph_, symbols, ranges);
     for (const NodeId id : nodes_)
       for (const Access& access : accesses(graph_.nodes[id])) {
-        Walk walk{strides.of(access), 0, size_bytes(graph_.buffers[access.buffer].dtype), access.store};
-        walk.bytes = static_cast<double>(walk.element_bytes);
+        AccessStrides found{strides.of(access), 0, size_bytes(graph_.buffers[access.buffer].dtype), access.store};
+        found.bytes = static_cast<double>(found.element_bytes);
         for (size_t i = 0; i < symbols.size(); ++i)
-          if (!walk.strides[i] || !walk.strides[i]->is_const(0)) walk.bytes *= typical(graph_, extents[i]);
-        walks_.push_back(std::move(walk));
+          if (!found.strides[i] || !found.strides[i]->is_const(0)) found.bytes *= typical(graph_, extents[i]);
+        accesses_.push_back(std::move(found));
       }
   }
 
   /// The access that decides the order: the one with the most bytes. Of equal ones, a store wins, because its cache
   /// lines are both read and written.
-  const Walk* dominant() const {
-    const Walk* best = nullptr;
-    for (const Walk& walk : walks_) {
-      if (std::any_of(walk.strides.begin(), walk.strides.end(), [](const auto& s) { return !s; })) continue;
-      if (!best || walk.bytes > best->bytes || (walk.bytes == best->bytes && walk.store && !best->store)) best = &walk;
+  const AccessStrides* dominant() const {
+    const AccessStrides* best = nullptr;
+    for (const AccessStrides& access : accesses_) {
+      if (std::any_of(access.strides.begin(), access.strides.end(), [](const auto& s) { return !s; })) continue;
+      if (!best || access.bytes > best->bytes || (access.bytes == best->bytes && access.store && !best->store)) best = &access;
     }
     return best;
   }
 
-  void permute(const Walk& main, SymbolKind kind, const ir::Shape& old, size_t first, ir::Shape& sizes, LoopMap& map) const {
+  void permute(const AccessStrides& main, SymbolKind kind, const ir::Shape& old, size_t first, ir::Shape& sizes,
+               LoopMap& map) const {
     std::vector<int> order(old.size());
     std::iota(order.begin(), order.end(), 0);
     std::vector<double> stride(old.size());
@@ -185,8 +186,8 @@ class GroupLoops {
     const ir::Ranges ranges = loops().ranges(graph_);
     // An empty loop cannot be merged, because that would divide by its size.
     if (sizes[a + 1].is_const(0)) return false;
-    for (const Walk& walk : walks_) {
-      const auto &x = walk.strides[outer], &y = walk.strides[outer + 1];
+    for (const AccessStrides& access : accesses_) {
+      const auto &x = access.strides[outer], &y = access.strides[outer + 1];
       if (!x || !y || !simplify(*x - *y * sizes[a + 1], ranges).is_const(0)) return false;
     }
     for (const NodeId id : nodes_)
@@ -218,7 +219,8 @@ class GroupLoops {
     const ir::Shape old_sizes = group_.sizes, old_reduce = group_.reduce_sizes;
     apply(map, sizes, reduce_sizes);
     const size_t at = position(kind, first);
-    if (std::ranges::all_of(walks_, [&](const Walk& walk) { return walk.strides[at].has_value(); })) return true;
+    if (std::ranges::all_of(accesses_, [&](const AccessStrides& access) { return access.strides[at].has_value(); }))
+      return true;
     group_.sizes = old_sizes;
     group_.reduce_sizes = old_reduce;
     for (size_t i = 0; i < nodes_.size(); ++i) graph_.nodes[nodes_[i]] = saved[i];
@@ -249,7 +251,7 @@ class GroupLoops {
   Graph& graph_;
   Group& group_;
   const std::vector<NodeId> nodes_;
-  std::vector<Walk> walks_;
+  std::vector<AccessStrides> accesses_;
 };
 
 /// True if all offsets into the buffer are below 2^31.

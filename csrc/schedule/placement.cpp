@@ -17,7 +17,7 @@ using ir::IndexExpr;
 namespace {
 
 /// The first and the last group, in launch order, that access a buffer.
-struct Life {
+struct GroupSpan {
   int first = -1, last = -1;
   bool memory = false;  // Some group needs it in memory, not only in registers.
   bool written = false;
@@ -39,7 +39,7 @@ IndexExpr extent_elements(const Graph& graph, const Buffer& buffer) {
 
 class Placer {
  public:
-  explicit Placer(Schedule& schedule) : schedule_(schedule), graph_(schedule.graph), lives_(schedule.graph.buffers.size()) {
+  explicit Placer(Schedule& schedule) : schedule_(schedule), graph_(schedule.graph), spans_(schedule.graph.buffers.size()) {
     for (int g = 0; g < static_cast<int>(schedule.groups.size()); ++g) visit(schedule.groups[g], g);
   }
 
@@ -57,14 +57,14 @@ class Placer {
     }
     for (int g = 0; g < static_cast<int>(schedule_.groups.size()); ++g) reuse_in_place(schedule_.groups[g], g);
     // A buffer that is aliased lives as long as the alias.
-    for (size_t b = lives_.size(); b-- > 0;) extend(static_cast<BufferId>(b));
-    for (BufferId b = 0; b < static_cast<BufferId>(lives_.size()); ++b) {
+    for (size_t b = spans_.size(); b-- > 0;) extend(static_cast<BufferId>(b));
+    for (BufferId b = 0; b < static_cast<BufferId>(spans_.size()); ++b) {
       Placement& placement = schedule_.placements[b];
-      if (placement.kind != Placement::Kind::kNowhere || !lives_[b].memory) continue;
+      if (placement.kind != Placement::Kind::kNowhere || !spans_[b].memory) continue;
       placement = {Placement::Kind::kArena, static_cast<int>(schedule_.lifetimes.size())};
       const IndexExpr bytes =
           simplify(extent_elements(graph_, graph_.buffers[b]) * size_bytes(graph_.buffers[b].dtype), graph_.ranges());
-      schedule_.lifetimes.push_back({b, lives_[b].first, lives_[b].last, bytes});
+      schedule_.lifetimes.push_back({b, spans_[b].first, spans_[b].last, bytes});
     }
   }
 
@@ -76,11 +76,11 @@ class Placer {
     }
     std::set<BufferId> stored;
     const auto touch = [&](BufferId buffer, bool memory, bool write) {
-      Life& life = lives_[buffer];
-      if (life.first < 0) life.first = position;
-      life.memory |= memory || (life.last >= 0 && life.last != position);
-      life.written |= write;
-      life.last = std::max(life.last, position);
+      GroupSpan& span = spans_[buffer];
+      if (span.first < 0) span.first = position;
+      span.memory |= memory || (span.last >= 0 && span.last != position);
+      span.written |= write;
+      span.last = std::max(span.last, position);
     };
     for (const ir::NodeId id : group.nodes()) {
       const ir::Node& node = graph_.nodes[id];
@@ -103,7 +103,7 @@ class Placer {
       for (Access& access : accesses(graph_.nodes[id])) all.push_back(std::move(access));
     std::set<BufferId> taken;
     for (const Access& out : all) {
-      if (!out.store || !arena(out.buffer) || lives_[out.buffer].first != position) continue;
+      if (!out.store || !arena(out.buffer) || spans_[out.buffer].first != position) continue;
       for (const Access& in : all) {
         if (in.store || in.buffer == out.buffer || taken.count(in.buffer) || !dies(in.buffer, position) ||
             !same_memory(in.buffer, out.buffer))
@@ -124,12 +124,12 @@ class Placer {
     return std::any_of(access.coords.begin(), access.coords.end(),
                        [](const IndexExpr& e) { return e.uses(ir::SymbolKind::kValue); });
   }
-  bool arena(BufferId b) const { return schedule_.placements[b].kind == Placement::Kind::kNowhere && lives_[b].memory; }
+  bool arena(BufferId b) const { return schedule_.placements[b].kind == Placement::Kind::kNowhere && spans_[b].memory; }
   bool dies(BufferId b, int position) const {
-    if (lives_[b].last != position) return false;
+    if (spans_[b].last != position) return false;
     const Placement::Kind kind = schedule_.placements[b].kind;
     if (kind == Placement::Kind::kInput) return graph_.buffers[b].donated && !is_output(b);
-    return lives_[b].memory && lives_[b].first < position &&
+    return spans_[b].memory && spans_[b].first < position &&
            (kind == Placement::Kind::kNowhere || (kind == Placement::Kind::kAlias && !from_input(b)));
   }
   bool from_input(BufferId b) const {
@@ -145,16 +145,16 @@ class Placer {
     return size_bytes(x.dtype) == size_bytes(y.dtype) && x.sizes == y.sizes && *x.strides == *y.strides;
   }
   void extend(BufferId b) {
-    const int last = lives_[b].last;
+    const int last = spans_[b].last;
     while (schedule_.placements[b].kind == Placement::Kind::kAlias) {
       b = schedule_.placements[b].index;
-      lives_[b].last = std::max(lives_[b].last, last);
+      spans_[b].last = std::max(spans_[b].last, last);
     }
   }
 
   Schedule& schedule_;
   const Graph& graph_;
-  std::vector<Life> lives_;
+  std::vector<GroupSpan> spans_;
 };
 
 }  // namespace

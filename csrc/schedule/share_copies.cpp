@@ -24,7 +24,7 @@ struct Copy {
 };
 
 /// Another buffer with the same contents. Its coordinate d is coordinate from[d] of this buffer, or 0.
-struct Twin {
+struct EqualBuffer {
   BufferId buffer;
   std::vector<int> from;
 };
@@ -35,9 +35,9 @@ std::string text_of(const std::vector<IndexExpr>& list) {
   return text;
 }
 
-class Sharer {
+class CopySharing {
  public:
-  explicit Sharer(Schedule& schedule) : schedule_(schedule), visible_(visible_buffers(schedule.graph)) {
+  explicit CopySharing(Schedule& schedule) : schedule_(schedule), visible_(visible_buffers(schedule.graph)) {
     writers_.resize(schedule.graph.buffers.size());
     for (size_t i = 0; i < schedule.graph.nodes.size(); ++i)
       for (const BufferId b : ir::writes(schedule.graph.nodes[i])) writers_[b].push_back(static_cast<NodeId>(i));
@@ -52,18 +52,18 @@ class Sharer {
       else if (const auto copy = copy_of(schedule_.graph.nodes[i]))
         share_copy(id, *copy);
     }
-    if (!twins_.empty()) drop_dead_nodes(schedule_);
+    if (!equal_buffers_.empty()) drop_dead_nodes(schedule_);
   }
 
  private:
   /// Makes the node read the other buffer instead of one that was replaced.
   void redirect(NodeId id) {
     const auto move = [&](BufferId& buffer, std::vector<IndexExpr>& coords) {
-      const auto twin = twins_.find(buffer);
-      if (twin == twins_.end()) return;
+      const auto equal = equal_buffers_.find(buffer);
+      if (equal == equal_buffers_.end()) return;
       std::vector<IndexExpr> moved;
-      for (const int d : twin->second.from) moved.push_back(d == ir::kNone ? IndexExpr(0) : coords[static_cast<size_t>(d)]);
-      buffer = twin->second.buffer;
+      for (const int d : equal->second.from) moved.push_back(d == ir::kNone ? IndexExpr(0) : coords[static_cast<size_t>(d)]);
+      buffer = equal->second.buffer;
       coords = std::move(moved);
     };
     Node& node = schedule_.graph.nodes[static_cast<size_t>(id)];
@@ -73,9 +73,9 @@ class Sharer {
     const auto launch = schedule_.launches.find(id);
     if (launch == schedule_.launches.end()) return;
     for (TemplateLaunch::Input& input : launch->second.inputs) {
-      const auto twin = twins_.find(input.buffer);
+      const auto equal = equal_buffers_.find(input.buffer);
       // Offsets refer to memory, so they do not change.
-      if (twin != twins_.end()) input.buffer = twin->second.buffer;
+      if (equal != equal_buffers_.end()) input.buffer = equal->second.buffer;
     }
   }
 
@@ -136,10 +136,10 @@ class Sharer {
       return;
     }
     const Node& made = schedule_.graph.nodes[static_cast<size_t>(first->second.first)];
-    Twin twin{made.stores[0].buffer, {}};
-    twin.from.assign(schedule_.graph.buffers[twin.buffer].sizes.size(), ir::kNone);
-    for (size_t k = 0; k < copy.dims.size(); ++k) twin.from[static_cast<size_t>(first->second.second.dims[k])] = copy.dims[k];
-    twins_.emplace(node.stores[0].buffer, std::move(twin));
+    EqualBuffer equal{made.stores[0].buffer, {}};
+    equal.from.assign(schedule_.graph.buffers[equal.buffer].sizes.size(), ir::kNone);
+    for (size_t k = 0; k < copy.dims.size(); ++k) equal.from[static_cast<size_t>(first->second.second.dims[k])] = copy.dims[k];
+    equal_buffers_.emplace(node.stores[0].buffer, std::move(equal));
   }
 
   /// Packs are equal if their launches are equal.
@@ -159,10 +159,10 @@ class Sharer {
       first->second = id;
       return;
     }
-    Twin twin{schedule_.graph.nodes[static_cast<size_t>(first->second)].outputs[0], {}};
-    twin.from.resize(node.sizes.size());
-    std::iota(twin.from.begin(), twin.from.end(), 0);
-    twins_.emplace(node.outputs[0], std::move(twin));
+    EqualBuffer equal{schedule_.graph.nodes[static_cast<size_t>(first->second)].outputs[0], {}};
+    equal.from.resize(node.sizes.size());
+    std::iota(equal.from.begin(), equal.from.end(), 0);
+    equal_buffers_.emplace(node.outputs[0], std::move(equal));
   }
 
   /// True if a node between the two writes to the buffer. A graph may write to the caller's buffers.
@@ -176,11 +176,11 @@ class Sharer {
   std::vector<std::vector<NodeId>> writers_;  // The nodes that write each buffer.
   std::map<std::string, std::pair<NodeId, Copy>> copies_;
   std::map<std::string, NodeId> packs_;
-  std::map<BufferId, Twin> twins_;
+  std::map<BufferId, EqualBuffer> equal_buffers_;
 };
 
 }  // namespace
 
-void share_copies(Schedule& schedule, const Caps&) { Sharer(schedule).run(); }
+void share_copies(Schedule& schedule, const Caps&) { CopySharing(schedule).run(); }
 
 }  // namespace ocl::schedule

@@ -61,7 +61,7 @@ int main_load(const Graph& graph, const Node& node) {
 
 // A reduction of up to this length stays in one lane, as in pooling.
 constexpr double kShort = 128, kShortFinal = 16;
-constexpr double kShare = 32 << 10;  // Elements that one work-group reads in about the time of two launches.
+constexpr double kElementsPerGroup = 32 << 10;  // Elements that one work-group reads in about the time of two launches.
 
 }  // namespace
 
@@ -96,14 +96,15 @@ LoopStrategy reduction_strategy(const Graph& graph, const Node& node, const Caps
 int columns_per_group(double outer, double length, const Caps& caps) {
   int columns = 32;
   const auto groups = [&] { return std::ceil(outer / columns); };
-  while (columns > 4 && (groups() * 3 < caps.units || (groups() < 4 * caps.units && length * columns > kShare))) columns /= 2;
+  while (columns > 4 && (groups() * 3 < caps.units || (groups() < 4 * caps.units && length * columns > kElementsPerGroup)))
+    columns /= 2;
   return columns;
 }
 
 bool enough_groups(LoopStrategy strategy, double outer, double length, const Caps& caps) {
   if (caps.is_cpu || (strategy != LoopStrategy::kRow && strategy != LoopStrategy::kColumn)) return false;
   const int columns = strategy == LoopStrategy::kColumn ? columns_per_group(outer, length, caps) : 1;
-  return std::ceil(outer / columns) * 3 >= caps.units && length * columns <= kShare;
+  return std::ceil(outer / columns) * 3 >= caps.units && length * columns <= kElementsPerGroup;
 }
 
 namespace {

@@ -144,13 +144,13 @@ std::vector<Candidate> candidates(const ir::Graph& alone, const Caps& caps) {
   if (node == static_cast<ir::NodeId>(laid_out.graph.nodes.size())) return found;
   for (const TemplateRow& row : template_rows()) {
     if (!row.is_for(caps)) continue;
-    const auto ask = [&](const std::string& wanted, const std::string& knob, Chosen& chosen) {
+    const auto ask = [&](const std::string& wanted, const std::string& knob, TemplateChoice& chosen) {
       ir::Graph graph = laid_out.graph;
-      if (!ask_row(row, wanted, graph, node, caps, false, chosen)) return false;
+      if (!try_row(row, wanted, graph, node, caps, false, chosen)) return false;
       if (seen.insert(signature(chosen)).second) found.push_back({chosen.text, knob});
       return true;
     };
-    Chosen first, other;
+    TemplateChoice first, other;
     if (!ask("", "", first)) continue;
     for (const auto& [text, knob] : turned(row, first)) ask(text, knob, other);
   }

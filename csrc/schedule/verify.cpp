@@ -178,7 +178,7 @@ struct Uses {
 
 bool may_reorder(const Facts& f, const Uses& uses, NodeId id, BufferId buffer) {
   return std::all_of(uses.writers.begin(), uses.writers.end(), [&](NodeId writer) {
-    return f.when(writer).precedes(f.when(id)) || writes_apart(f.schedule.graph, f.node(writer), f.node(id), buffer);
+    return f.when(writer).precedes(f.when(id)) || writes_disjoint(f.schedule.graph, f.node(writer), f.node(id), buffer);
   });
 }
 

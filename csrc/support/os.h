@@ -98,4 +98,22 @@ class FileLock {
   intptr_t handle_ = -1;
 };
 
+/// Locks on single bytes of a file, between processes. The system releases them when the process ends. Locks of one object
+/// do not exclude each other. A forked child shares those of its parent, so it needs an object of its own.
+class ByteLocks {
+ public:
+  enum class Taken : uint8_t { kYes, kNo, kUnsupported };  // kUnsupported: there is no file, or its file system has no locks.
+
+  explicit ByteLocks(const std::string& path) noexcept;
+  ~ByteLocks();
+  ByteLocks(const ByteLocks&) = delete;
+  ByteLocks& operator=(const ByteLocks&) = delete;
+  /// Takes the lock on the byte at `position` if no other process has it. Does not wait.
+  Taken take(uint64_t position) noexcept;
+  void release(uint64_t position) noexcept;
+
+ private:
+  intptr_t handle_ = -1;
+};
+
 }  // namespace ocl::os

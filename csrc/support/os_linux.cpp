@@ -18,6 +18,7 @@
 #include <ctime>
 #include <deque>
 #include <filesystem>
+#include <limits>
 #include <mutex>
 
 #include "csrc/support/os.h"
@@ -307,6 +308,39 @@ FileLock::FileLock(const std::string& path) noexcept {
 
 FileLock::~FileLock() {
   if (handle_ >= 0) close(static_cast<int>(handle_));
+}
+
+namespace {
+
+/// Sets the lock `type` on a byte of an open file. Returns 0, or errno.
+int set_byte_lock(intptr_t file, short type, uint64_t position) noexcept {
+  struct flock lock = {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = static_cast<off_t>(position & static_cast<uint64_t>(std::numeric_limits<int64_t>::max() - 1));
+  lock.l_len = 1;
+  // A lock of the open file, not of the process: other code of the process may open and close the file.
+  return fcntl(static_cast<int>(file), F_OFD_SETLK, &lock) == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+ByteLocks::ByteLocks(const std::string& path) noexcept
+    : handle_(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600)) {}
+
+ByteLocks::~ByteLocks() {
+  if (handle_ >= 0) close(static_cast<int>(handle_));
+}
+
+ByteLocks::Taken ByteLocks::take(uint64_t position) noexcept {
+  if (handle_ < 0) return Taken::kUnsupported;
+  const int error = set_byte_lock(handle_, F_WRLCK, position);
+  if (error == 0) return Taken::kYes;
+  return error == EAGAIN || error == EACCES ? Taken::kNo : Taken::kUnsupported;
+}
+
+void ByteLocks::release(uint64_t position) noexcept {
+  if (handle_ >= 0) set_byte_lock(handle_, F_UNLCK, position);
 }
 
 }  // namespace ocl::os

@@ -76,11 +76,11 @@ Cache& cache() {
 thread_local bool t_never = false;
 
 /// Handles a call whose plan is not in this process.
-class Miss {
+class CacheMiss {
  public:
   /// `lock` holds the mutex of the cache before and after each call. It is released while other code runs.
-  Miss(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const EagerArguments& arguments, EagerCompiler compiler,
-       std::unique_lock<std::mutex>& lock)
+  CacheMiss(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const EagerArguments& arguments,
+            EagerCompiler compiler, std::unique_lock<std::mutex>& lock)
       : op_(op), stack_(stack), arguments_(arguments), compiler_(std::move(compiler)), lock_(lock) {}
 
   /// The plan that an earlier process has stored, if any.
@@ -186,7 +186,7 @@ PlanPointer find_or_compile(const c10::OperatorHandle& op, const torch::jit::Sta
 
   const std::string by_number = arguments.has_floats ? key_of(op, arguments, KeyLevel::kNumbers) : std::string();
   const std::string by_size = key_of(op, arguments, KeyLevel::kSizes);
-  Miss miss(op, stack, arguments, c.compiler, lock);
+  CacheMiss miss(op, stack, arguments, c.compiler, lock);
   const auto generalise = [&](const std::string& key, KeyLevel level, int after) -> PlanPointer {
     if (Class& known = c.classes[key]; known.plan || known.failed || known.compiled < after) return known.plan;
     const std::optional<PlanPointer> stored = miss.stored(level);

@@ -185,7 +185,7 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   at_boundary([&] { check_devices(op, *stack); });
   if (wrote_into_expanded(op, stack)) return;
   const Outcome outcome = run_compiled(op, stack);
-  if (outcome == Outcome::kRan || (outcome == Outcome::kNone && ran_in_rounds(op, stack))) return;
+  if (outcome == Outcome::kRan || (outcome == Outcome::kNone && run_overlapping_lists(op, stack))) return;
   const std::string name = c10::toString(op.operator_name());
   const bool forbidden = g_forbidden && outcome != Outcome::kTracing;
   const std::string tensors = forbidden ? describe_tensors(*stack, op.schema().arguments().size()) : "";

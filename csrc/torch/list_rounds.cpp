@@ -34,7 +34,7 @@ c10::IValue part_of(const c10::IValue& value, size_t length, const std::vector<s
 
 }  // namespace
 
-bool ran_in_rounds(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+bool run_overlapping_lists(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto& arguments = op.schema().arguments();
   if (!op.schema().returns().empty() || std::string_view(op.schema().name()).rfind("aten::_foreach_", 0) != 0) return false;
   const size_t first = stack->size() - arguments.size();

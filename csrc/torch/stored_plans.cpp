@@ -80,15 +80,15 @@ class Coder {
   size_t at_ = 0;
 };
 
-enum class What : uint8_t { kPlan, kNoKernels, kRefused, kResizes };
+enum class EntryKind : uint8_t { kPlan, kNoKernels, kRefused, kResizes };
 
-What what_of(const CompiledOp& compiled) {
-  if (!compiled.plan) return What::kNoKernels;
-  if (compiled.plan->refused) return What::kRefused;
-  return compiled.plan->resizes.empty() ? What::kPlan : What::kResizes;
+EntryKind entry_kind(const CompiledOp& compiled) {
+  if (!compiled.plan) return EntryKind::kNoKernels;
+  if (compiled.plan->refused) return EntryKind::kRefused;
+  return compiled.plan->resizes.empty() ? EntryKind::kPlan : EntryKind::kResizes;
 }
 
-void describe(Coder& coder, What& what, EagerPlan& plan, std::string& graph, std::string& reason) {
+void describe(Coder& coder, EntryKind& what, EagerPlan& plan, std::string& graph, std::string& reason) {
   std::string format = kFormat;
   coder.text(format);
   if (format != kFormat) fail(ErrorKind::kInternal, "it has another format");
@@ -161,7 +161,7 @@ bool fits(const EagerPlan& plan, const ir::Graph& graph, const EagerArguments& a
 }  // namespace
 
 std::string entry_of(const CompiledOp& compiled) {
-  What what = what_of(compiled);
+  EntryKind what = entry_kind(compiled);
   EagerPlan recipe;
   if (compiled.plan) {
     recipe.inputs = compiled.plan->inputs;
@@ -181,22 +181,22 @@ std::optional<CompiledOp> compiled_from(const std::string& entry, const c10::Ope
   CompiledOp compiled;
   auto plan = std::make_shared<EagerPlan>();
   ir::Graph graph;
-  What what = What::kPlan;
+  EntryKind what = EntryKind::kPlan;
   try {
     Coder coder(entry);
     describe(coder, what, *plan, compiled.graph, compiled.reason);
     coder.expect_end();
     graph = ir::parse_graph(compiled.graph);
     ir::verify(graph, ir::Level::kGraph);
-    if (what > What::kResizes || (what == What::kResizes) == plan->resizes.empty() || !fits(*plan, graph, arguments))
+    if (what > EntryKind::kResizes || (what == EntryKind::kResizes) == plan->resizes.empty() || !fits(*plan, graph, arguments))
       fail(ErrorKind::kInternal, "its parts do not fit");
   } catch (const std::exception& error) {
     log_message(LogLevel::kInfo, "eager", "a stored plan of " + name + " is not used and made anew: " + error.what());
     return std::nullopt;
   }
-  if (what == What::kNoKernels) return compiled;
-  plan->refused = what == What::kRefused;
-  if (what == What::kPlan) {
+  if (what == EntryKind::kNoKernels) return compiled;
+  plan->refused = what == EntryKind::kRefused;
+  if (what == EntryKind::kPlan) {
     exec::PlanOptions options = context.options;
     options.label = "stored plan of " + name;
     options.op = name.substr(0, name.find('.'));

@@ -8,12 +8,11 @@ wheel=$(realpath "$1")
 report=${2:-/dev/stdout}
 torch=${TORCH:-torch==2.13.0}
 root=$(mktemp -d)
-cleanup() { umount "$root/proc" "$root/sys" "$root/dev" "$root/wheels" 2>/dev/null || true; rm -rf --one-file-system "$root"; }
+cleanup() { umount "$root/proc" "$root/sys" "$root/dev" 2>/dev/null || true; rm -rf --one-file-system "$root"; }
 trap cleanup EXIT
 
-debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates "${SUITE:-bookworm}" "$root" "${MIRROR:-http://deb.debian.org/debian}" >/dev/null
-mkdir "$root/wheels"
-mount --bind "$(dirname "$wheel")" "$root/wheels"
+debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates "${SUITE:-bookworm}" "$root" ${MIRROR:+"$MIRROR"} >/dev/null
+mkdir "$root/trial"
 mount -t proc proc "$root/proc"
 mount --bind /sys "$root/sys"
 mount --bind /dev "$root/dev"
@@ -21,17 +20,17 @@ mount --bind /dev "$root/dev"
 cp /etc/resolv.conf /etc/hosts "$root/etc/" 2>/dev/null || true
 cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 [ -f "$torch" ] && cp "$torch" "$root/tmp/" && torch=/tmp/$(basename "$torch")
-inside() { env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_WARN_SCRIPT_LOCATION=1 \
-  ${PIP_INDEX_URL:+PIP_INDEX_URL=$PIP_INDEX_URL} ${https_proxy:+https_proxy=$https_proxy} chroot "$root" bash -c "cd /root; [ -d .venv ] && . .venv/bin/activate; $1"; }
+inside() { env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/trial LANG=C.UTF-8 PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_WARN_SCRIPT_LOCATION=1 \
+  ${PIP_INDEX_URL:+PIP_INDEX_URL=$PIP_INDEX_URL} ${https_proxy:+https_proxy=$https_proxy} chroot "$root" bash -c "cd /trial; [ -d .venv ] && . .venv/bin/activate; $1"; }
 
 if inside "command -v c++ || command -v cc || ls -d /usr/include/CL || find / -xdev -name 'libOpenCL*' | grep ." >/dev/null 2>&1; then
   echo "the system has more than Python: the trial would show nothing" >&2
   exit 1
 fi
 inside "python3 -m venv .venv && . .venv/bin/activate && pip install --quiet $torch numpy"
-cat > "$root/root/first.py" < <(sed -n '/^```python$/,/^```$/p' "$(dirname "$0")/../../README.md" | sed '/^```$/q' | sed '1d;$d'; echo 'print("loss", loss.item(), "on", torch.ocl.get_device_name(0))')
+cat > "$root/trial/first.py" < <(sed -n '/^```python$/,/^```$/p' "$(dirname "$0")/../../README.md" | sed '/^```$/q' | sed '1d;$d'; echo 'print("loss", loss.item(), "on", torch.ocl.get_device_name(0))')
 
-cp "$wheel" "$root/root/"
+cp "$wheel" "$root/trial/"
 start=$(date +%s.%N)
 {
   echo "<!-- scripts/wheel/try.sh writes this page. -->"

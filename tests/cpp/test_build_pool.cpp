@@ -18,6 +18,7 @@
 
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/build_pool.h"
+#include "csrc/runtime/compiles_at_launch.h"
 #include "csrc/runtime/program.h"
 #include "csrc/runtime/queue.h"
 #include "csrc/support/child.h"
@@ -50,7 +51,9 @@ struct Store {
   std::map<std::string, std::string> entries;
   BinaryStore functions() {
     return {[this](const std::string& key) { return entries.count(key) ? entries[key] : std::string(); },
-            [this](const std::string& key, const std::string& binary) { entries[key] = binary; }};
+            [this](const std::string& key, const std::string& binary) { entries[key] = binary; },
+            {},
+            {}};
   }
 };
 

@@ -146,7 +146,7 @@ TEST_CASE("keys and tables are listed, and damaged entries are found and deleted
   sql(folder.file(), "UPDATE entries SET value='other' WHERE key='a'");
   KernelCache cache(folder.file(), kBudget);
   CHECK(cache.keys("kernels") == std::vector<std::string>{"b", "a", "c"});
-  const ocl::cache::Cleaned cleaned = cache.verify();
+  const ocl::cache::CleanupResult cleaned = cache.verify();
   CHECK(cleaned.deleted == 1);
   CHECK(cleaned.kept == 3);
   CHECK(cleaned.problem == "");
@@ -170,7 +170,7 @@ TEST_CASE("pruning deletes what is old, then what exceeds a size") {
   CHECK(cache.prune(-1, -1).deleted == 0);
   CHECK(cache.prune(-1, 1800 * 1000).deleted == 2);
   CHECK(cache.find("kernels", "k3") == "");
-  const ocl::cache::Cleaned cleaned = cache.prune(5000, -1);
+  const ocl::cache::CleanupResult cleaned = cache.prune(5000, -1);
   CHECK(cleaned.deleted == 3);
   CHECK(cleaned.kept == 5);
   CHECK(cache.find("kernels", "k2") == "");
@@ -380,6 +380,34 @@ TEST_CASE("a forked child and its parent both go on") {
   CHECK(cache.find("kernels", "parent19") == "p");
   CHECK(cache.find("kernels", "child19") == "c");
   CHECK(cache.stats().entries == 41);
+}
+
+TEST_CASE("two processes cannot claim the same kernel; a claim ends with its process") {
+  Folder folder;
+  KernelCache cache(folder.file(), kBudget);
+  CHECK(cache.claim("ours"));
+  CHECK(cache.claim("ours"));  // Threads of a process do not exclude each other.
+  int ready[2], end[2];
+  REQUIRE(pipe(ready) == 0);
+  REQUIRE(pipe(end) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(end[1]);
+    const bool good = !cache.claim("ours") && cache.claim("theirs") && cache.claim("released");
+    cache.release("released");
+    char byte = good ? 'y' : 'n';
+    if (write(ready[1], &byte, 1) == 1) (void)!read(end[0], &byte, 1);  // Until it is killed.
+    _exit(0);
+  }
+  char answer = 0;
+  REQUIRE(read(ready[0], &answer, 1) == 1);
+  CHECK(answer == 'y');
+  CHECK_FALSE(cache.claim("theirs"));
+  CHECK(cache.claim("released"));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  CHECK(cache.claim("theirs"));
+  for (const int file : {ready[0], ready[1], end[0], end[1]}) close(file);
 }
 
 TEST_CASE("a process killed while it writes leaves a usable file") {

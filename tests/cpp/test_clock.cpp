@@ -12,14 +12,14 @@ TEST_CASE("one sample is a difference, two are a line") {
   const DeviceClock one(std::nullopt, {1000000, 5000000000, 10});
   CHECK(one.unix_ns(1000000) == 5000000000);
   CHECK(one.unix_ns(1500000) == 5000500000);
-  CHECK(one.doubt_ns() == 10);
+  CHECK(one.uncertainty_ns() == 10);
 
   // The host's clock gains a thousandth.
   const DeviceClock two(ClockSample{1000000000, 5000000000, 30}, {2000000000, 6001000000, 10});
   CHECK(two.unix_ns(2000000000) == 6001000000);
   CHECK(two.unix_ns(1000000000) == 5000000000);
   CHECK(two.unix_ns(1500000000) == 5500500000);
-  CHECK(two.doubt_ns() == 30);
+  CHECK(two.uncertainty_ns() == 30);
 
   // Samples so near to each other that their errors are all they tell.
   const DeviceClock near(ClockSample{1000000, 5000000000, 30}, {1000100, 5000090000, 10});
@@ -44,8 +44,8 @@ TEST_CASE("a device's clock is sampled") {
     const int64_t after = unix_ns();
     REQUIRE(first.has_value());
     REQUIRE(last.has_value());
-    CHECK(before - first->doubt_ns <= first->unix_ns);
-    CHECK(last->unix_ns <= after + last->doubt_ns);
+    CHECK(before - first->uncertainty_ns <= first->unix_ns);
+    CHECK(last->unix_ns <= after + last->uncertainty_ns);
     CHECK(first->device_ns < last->device_ns);
     const DeviceClock clock(first, *last);
     CHECK(clock.unix_ns(first->device_ns) <= clock.unix_ns(last->device_ns));

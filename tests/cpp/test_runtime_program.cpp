@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "csrc/runtime/allocator.h"
+#include "csrc/runtime/compiles_at_launch.h"
 #include "csrc/runtime/program.h"
 #include "csrc/runtime/queue.h"
 #include "tests/cpp/runtime_devices.h"
@@ -54,7 +55,9 @@ struct Store {
   int finds = 0;
   BinaryStore functions() {
     return {[this](const std::string& key) { return ++finds, entries.count(key) ? entries[key] : std::string(); },
-            [this](const std::string& key, const std::string& binary) { entries[key] = binary; }};
+            [this](const std::string& key, const std::string& binary) { entries[key] = binary; },
+            {},
+            {}};
   }
 };
 
@@ -208,6 +211,47 @@ TEST_CASE("a warm start builds nothing") {
     forget_programs();
     const auto changed = build_programs(device, {text_of("warm_0", "100.0", "warm")}, store.functions(), "");
     CHECK(run(device, *changed[0], "warm_0") == 200.0f);
+  });
+}
+
+TEST_CASE("a kernel that another process is building is waited for, not built") {
+  for_each_device([](Device& device) {
+    const std::vector<KernelText> texts = {text_of("waited_for", "1.0", "claim"), text_of("claimed", "2.0", "claim")};
+    Store other, ours;
+    build_programs(device, {texts[0]}, other.functions(), "");
+    if (!keeps_binaries(device)) return;
+    forget_programs();
+    std::set<std::string> claims;
+    int refusals = 0;
+    BinaryStore functions = ours.functions();
+    functions.claim = [&](const std::string& key) {
+      if (other.entries.contains(key) && refusals < 3) return ++refusals, false;
+      if (other.entries.contains(key)) ours.entries.insert(other.entries.begin(), other.entries.end());  // The other is done.
+      return claims.insert(key).second;
+    };
+    functions.release = [&](const std::string& key) { CHECK(claims.erase(key) == 1); };
+    const BuildCounters before = build_counters();
+    const auto programs = build_programs(device, texts, functions, "");
+    CHECK(refusals == 3);
+    CHECK((build_counters() - before).built == 1);
+    CHECK((build_counters() - before).from_binary == 1);
+    CHECK(claims.empty());
+    for (size_t i = 0; i < 2; ++i) CHECK(run(device, *programs[i], texts[i].name) == 2.0f * static_cast<float>(i + 1));
+  });
+}
+
+TEST_CASE("claims end when a kernel does not build") {
+  for_each_device([](Device& device) {
+    Store store;
+    std::set<std::string> claims;
+    size_t claimed = 0;
+    BinaryStore functions = store.functions();
+    functions.claim = [&](const std::string& key) { return ++claimed, claims.insert(key).second; };
+    functions.release = [&](const std::string& key) { claims.erase(key); };
+    const KernelText broken = {"broken", "__kernel void broken(__global float* y) { y[0] = nothing; }", "", {1, 1, 1}};
+    CHECK_THROWS_AS(build_programs(device, {text_of("whole", "1.0", "claims end"), broken}, functions, ""), Error);
+    CHECK(claimed == (keeps_binaries(device) ? 2 : 0));
+    CHECK(claims.empty());
   });
 }
 

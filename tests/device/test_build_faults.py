@@ -138,12 +138,13 @@ def test_a_cache_that_takes_no_more(ocl_device: str, tmp_path: Path, how: str) -
 def test_many_processes_at_once(ocl_device: str, tmp_path: Path) -> None:
     """On one empty cache; TEST_PROCESSES=200 starts more of them.
 
-    A kernel is built once in a process at most; a process that starts afterwards builds none."""
+    Together they build each kernel once: a process waits for the kernels that another one is building. A runtime that
+    keeps no binaries builds in each process. A process that starts afterwards builds none."""
     processes = int(os.environ.get("TEST_PROCESSES", "6"))
     with ThreadPoolExecutor(processes) as pool:
         found = list(pool.map(lambda _: run(ocl_device, tmp_path, "graph(1)"), range(processes)))
     assert all(ended["problem"] == "" for ended in found)
     alone = run(ocl_device, tmp_path / "alone", "graph(1)")
-    assert max(ended["all"] for ended in found) <= alone["all"]
+    assert sum(ended["all"] for ended in found) == alone["all"]
     after = run(ocl_device, tmp_path, "graph(1)")
     assert after["all"] == 0 and after["compiled"] == 0

@@ -1,8 +1,8 @@
 # tests/device/test_templates_warp.py: products, convolutions and attention on warp tensor cores at edge sizes.
 """They run where a device has such tensor cores.
 
-The error against fp64 is at most twice that of PyTorch's own sums in the same dtype; with TF32 allowed, that of ten
-bits.
+Each result is compared with fp64. The error may be twice that of PyTorch's own sums in the same dtype. Where TF32 is
+allowed, the error may be that of operands rounded to TF32's ten bits.
 """
 
 import pytest

@@ -188,7 +188,7 @@ def test_a_variant_that_ended_the_process_is_disabled(index):
     found = table.table_of(index)
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
-    mark = table.Trying(found, choices[1], "some problem")
+    mark = table.TrialMark(found, choices[1], "some problem")
     mark.value = json.dumps({"pid": child.pid, "problem": "some problem"})
     mark.__enter__()
     with pytest.warns(UserWarning, match="did not come back"):

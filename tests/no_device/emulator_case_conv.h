@@ -141,7 +141,7 @@ static std::vector<float> computed(Case& c, ocl::checks::Sums& want) {
   const int GK = c.GK, P = c.P, Q = c.Q;
   want = ocl::checks::convolution_data_gradient(c.shape, c.w, c.dy);
   // [GC][R][S][K]
-  const std::vector<float> turned = ocl::checks::turned_filters(c.shape, c.w);
+  const std::vector<float> turned = ocl::checks::filters_channel_first(c.shape, c.w);
   auto a = stored(c.dy);
   auto b = filters_of(turned, groups, C, R * S * K);
   std::vector<float> got(c.x.size(), -1e30f);

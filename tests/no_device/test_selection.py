@@ -1,4 +1,4 @@
-# tests/no_device/test_selection.py: which cases a run leaves out: those a device cannot run, those of --sweep, samples.
+# tests/no_device/test_selection.py: a plain run leaves out cases that the device cannot run, and all but a sample of the others.
 import re
 from types import SimpleNamespace
 

@@ -13,12 +13,11 @@ from typing import Any
 import torch
 
 if __package__:
-    from torch_ocl_compile.bench import cases, peak
+    from torch_ocl_compile.bench import cases
     from torch_ocl_compile.bench.side import device_of
 else:
     # This file is started by its path, because an import of torch_ocl_compile would register the device on every side.
     import cases  # type: ignore[no-redef]
-    import peak  # type: ignore[no-redef]
     from side import device_of  # type: ignore[no-redef]
 
 
@@ -63,7 +62,6 @@ class Worker:
         self.side, self.most_calls = settings["side"], settings["calls"]
         self.cases = cases.chosen(settings["batch"], settings["groups"], settings["parts"])
         self.device = device_of(self.side, settings["ocl_device"])
-        self.peak: Callable[[], float] | None = None
 
     def compiled(self, call: Any) -> Any:
         return call if self.side == "eager" else torch.compile(call, backend=self.side, dynamic=False)
@@ -138,15 +136,13 @@ class Worker:
             return seconds_of_call(self.call, self.inputs, self.calls) / self.copies
 
     def measured_peak(self) -> float:
-        """Peak of the device in the units of peak.py. NaN if it has none."""
-        if self.side != "ocl":
-            return float("nan")
-        if self.peak is None:
-            try:
-                self.peak = peak.Peak(torch.get_device_module("ocl").get_device_name(self.device))
-            except LookupError:  # The device is a GPU.
-                self.peak = lambda: float("nan")
-        return self.peak()
+        """The peak of a CPU device in fp32 operations per second. A multiply-add counts as two. NaN for a GPU, where
+        the peak depends on the tensor cores that a case may use."""
+        from torch_ocl_compile import _C
+
+        index = torch.device(self.device).index or 0
+        is_cpu = torch.get_device_module("ocl").get_device_properties(index).is_cpu
+        return _C.measure_peaks(index)[1] if is_cpu else float("nan")
 
 
 def main() -> None:

@@ -5,8 +5,8 @@ per call, so that the time is not that of the host.
 
 The weight of a linear layer ("nt") is a parameter, as in a model, so packing it once is not part of the time. Other
 operands are packed in every call, if the kernel packs. The side `eager` runs convolutions in the faster of the two
-memory formats, the other sides channels-last. Without `flops`, peak.py measures the multiply-adds of a CPU device
-once in every round.
+memory formats, the other sides channels-last. Without `flops`, the peak of a CPU device is
+measured once in every round.
 """
 
 from __future__ import annotations

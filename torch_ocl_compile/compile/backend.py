@@ -172,7 +172,7 @@ def boundaries(kind: str) -> dict[str, Any]:
         donated = list(metadata.bw_donated_idxs or ()) if not metadata.num_backward_tokens else []
         # Gradients become .grad of several tensors, and later calls add to them in place. So each needs memory of its
         # own.
-        return {"donated": donated, "apart": True}
+        return {"donated": donated, "separate_views": True}
     # Results are first the arguments that AOTAutograd writes back itself, then the results of the user.
     written = metadata.mutated_inp_runtime_indices
     first = tokens + len(written)

@@ -20,7 +20,7 @@ from torch_ocl_compile.lowering.lowered import (
     HostValue,
     LateValue,
     Lowered,
-    Nothing,
+    NoneResult,
     Number,
     PackedHostValues,
     PackedNumbers,
@@ -177,7 +177,7 @@ class Call:
                 return lambda values: evaluate(values.sizes)
             case Number(value):
                 return lambda values: value
-            case Nothing():
+            case NoneResult():
                 return lambda values: None
 
 
@@ -200,7 +200,7 @@ def _place(result: Result, outputs: int) -> int | None:
             return position
         case Argument(position):
             return outputs + position
-        case Nothing():
+        case NoneResult():
             return -1
         case _:
             return None

@@ -173,7 +173,7 @@ def _take_rows(a: Tensor, index: Tensor) -> Tensor:
 
 
 def permutation(pivots: Tensor, rows: int, inverse: bool = False) -> Tensor:
-    """Returns p [.., rows, 1] such that row i of P^T A is row p[i] of A; with `inverse`, that of P A.
+    """Returns p [.., rows, 1] such that row i of P^T A is row p[i] of A. With `inverse`, row i of P A is row p[i] of A.
 
     P is the permutation matrix of A = P L U that the LAPACK pivots describe.
     """

@@ -1,5 +1,5 @@
 # torch_ocl_compile/lowering/attention.py: scaled dot-product attention, forward and backward, as Attention nodes.
-"""Operands are views of four dimensions [batch, heads, length, head size]. Shared heads of keys and values are not
+"""Operands are views with four dimensions [batch, heads, length, head size]. Shared heads of keys and values are not
 expanded, and masks are broadcast by strides.
 
 What the attention kernels do not take (float64, symbolic or very large head sizes, empty tensors), and the gradient
@@ -28,7 +28,7 @@ MOST_HEAD_SIZE = 512
 KERNEL_TYPES = (ir.DType.kF32, ir.DType.kF16, ir.DType.kBF16)
 
 
-def four(c: Context, x: ir.Value) -> ir.Value:
+def as_4d(c: Context, x: ir.Value) -> ir.Value:
     """Returns x [..., h, l, d] as [b, h, l, d]."""
     rank = len(x.sizes)
     for _ in range(4 - rank):
@@ -183,8 +183,8 @@ def _attention(
     if mask is not None:
         if mask.dtype not in (ir.DType.kBool, ir.DType.kF32, q.dtype):
             mask = c.cast(mask, ir.compute_type(q.dtype))
-        mask = four(c, c.builder.expand(mask, [*q.sizes[:-1], k.sizes[-2]]))
-    q, k, v = four(c, q), four(c, c.cast(k, q.dtype)), four(c, c.cast(v, q.dtype))
+        mask = as_4d(c, c.builder.expand(mask, [*q.sizes[:-1], k.sizes[-2]]))
+    q, k, v = as_4d(c, q), as_4d(c, c.cast(k, q.dtype)), as_4d(c, c.cast(v, q.dtype))
     p = float(p)
     return Attention(c, q, k, v, mask, state if p > 0 else None, p, causal, nan_rows, float(scale))
 
@@ -315,7 +315,7 @@ def fused_attention_backward(
     *,
     scale: float | None = None,
 ) -> Any:
-    sums = _from_log_sum(c, lse, four(c, q).sizes[:3])
+    sums = _from_log_sum(c, lse, as_4d(c, q).sizes[:3])
     a = _attention(c, q, k, v, bias, None, p, (causal, False, scale))
     return gradients(c, a, (q, k, v, bias), grad, out, sums, wanted)
 
@@ -335,7 +335,7 @@ def gradients(
     mask = inputs[3]
     shape = None if mask is None else mask.sizes
     sums = c.builder.reshape(sums, [ir.IndexExpr(2), *a.q.sizes[:3]])
-    made = backward(c, a, four(c, grad), four(c, out), sums, wanted, shape)
+    made = backward(c, a, as_4d(c, grad), as_4d(c, out), sums, wanted, shape)
     shaped = [None if g is None else c.builder.reshape(g, x.sizes) for g, x in zip(made[:3], inputs[:3], strict=True)]
     gm = None if made[3] is None or mask is None else c.cast(made[3], mask.dtype)
     return *(g if w else None for g, w in zip(shaped, wanted, strict=False)), gm

@@ -30,7 +30,7 @@ from torch_ocl_compile.lowering.lowered import (
     HostValue,
     LateValue,
     Lowered,
-    Nothing,
+    NoneResult,
     Number,
     PackedHostValues,
     PackedNumbers,
@@ -71,7 +71,7 @@ def lower_module(
     gm: torch.fx.GraphModule,
     *,
     saved_from: int | None = None,
-    apart: bool = False,
+    separate_views: bool = False,
     parameters: Sequence[int] = (),
     donated: Sequence[int] = (),
     aliases: Sequence[int] = (),
@@ -81,10 +81,10 @@ def lower_module(
 ) -> Lowered:
     """Lowers a graph. UnsupportedError if it cannot be lowered.
 
-    `saved_from`: results from this position on may have any strides. `apart`: results that are views of one tensor
+    `saved_from`: results from this position on may have any strides. `separate_views`: results that are views of one tensor
     get separate memory. `parameters`, `donated`: positions of such inputs. `aliases`: positions of results that are
     views of inputs. `written_back`: result position -> position of the input into which the caller copies it."""
-    lowering = _Lowering(gm, saved_from, apart, set(parameters), set(donated), fallback, debug)
+    lowering = _Lowering(gm, saved_from, separate_views, set(parameters), set(donated), fallback, debug)
     return lowering.run(set(aliases), written_back)
 
 
@@ -104,7 +104,7 @@ class _Lowering:
         self,
         gm: torch.fx.GraphModule,
         saved_from: int | None,
-        apart: bool,
+        separate_views: bool,
         parameters: set[int],
         donated: set[int],
         fallback: str,
@@ -112,7 +112,7 @@ class _Lowering:
     ) -> None:
         self.gm = gm
         self.saved_from = saved_from
-        self.apart = apart
+        self.separate_views = separate_views
         self.parameters = parameters
         self.donated = donated
         self.fallback = fallback
@@ -123,7 +123,7 @@ class _Lowering:
         self.builder.reduced_precision, self.builder.reduced_convolutions = allows_tf32()
         self.symbols = Symbols(self.builder)
         self.context = Context(self.builder, self.symbols)
-        self.context.from_sizes = self.bring_expression
+        self.context.from_sizes = self.add_expression
         self.env: dict[torch.fx.Node, Any] = {}
         self.inputs: list[Source] = []
         self.device = graph_device(gm.graph)
@@ -142,11 +142,11 @@ class _Lowering:
                     self.env[node] = self.add_input(node.meta["val"], Argument(position), position)
                 except UnsupportedError as error:
                     raise UnsupportedError(f"{error}: input {describe_value(node)}") from error
-        self.bring_host_values()
-        self.bring_numbers()
+        self.add_host_values()
+        self.add_numbers()
         for node in self.gm.graph.nodes:
             if node.op == "get_attr" and self.parts[node] is Part.DEVICE and node not in self.env:
-                self.bring_attribute(node)
+                self.add_attribute(node)
             elif node.op == "call_function" and self.parts[node] is Part.DEVICE:
                 self.env[node] = self.lower_node(node)
         return self.finish(aliases, written_back)
@@ -163,12 +163,12 @@ class _Lowering:
             position in self.donated,
         )
 
-    def bring_attribute(self, node: torch.fx.Node) -> None:
+    def add_attribute(self, node: torch.fx.Node) -> None:
         tensor = attrgetter(str(node.target))(self.gm)
         if isinstance(tensor, torch.Tensor):
             self.env[node] = self.add_input(tensor, Attribute(tensor))
 
-    def bring_host_values(self) -> None:
+    def add_host_values(self) -> None:
         """Provides the CPU values that device nodes read: known numbers as constants, 0-dimensional values packed into
         one tensor per dtype, others moved to the device."""
         wanted: dict[torch.fx.Node, None] = {}
@@ -194,7 +194,7 @@ class _Lowering:
             for k, node in enumerate(nodes):
                 self.env[node] = self.builder.select(packed, 0, ir.IndexExpr(k))
 
-    def bring_numbers(self) -> None:
+    def add_numbers(self) -> None:
         """Packs the float arguments into one tensor input, so that a new value needs no new plan."""
         nodes = [n for n in self.placeholders if isinstance(n.meta.get("val"), torch.SymFloat) and n.users]
         if not nodes:
@@ -206,7 +206,7 @@ class _Lowering:
         for k, node in enumerate(nodes):
             self.env[node] = self.builder.select(packed, 0, ir.IndexExpr(k))
 
-    def bring_expression(self, expr: Any) -> ir.Value:
+    def add_expression(self, expr: Any) -> ir.Value:
         if expr not in self.expressions:
             dtype = self.number_dtype()
             self.inputs.append(Expression(self.symbols.evaluator(expr), dtype))
@@ -349,7 +349,9 @@ class _Lowering:
         results: list[Result] = []
         after: list[torch.fx.Node] = []
         here = [n for n in self.placeholders if self.parts[n] is Part.DEVICE and n in self.env]
-        visible = [] if self.apart else [n for n in returned[: self.saved_from] if isinstance(n, torch.fx.Node)]
+        visible = (
+            [] if self.separate_views else [n for n in returned[: self.saved_from] if isinstance(n, torch.fx.Node)]
+        )
         outputs = PlanOutputs(self.context, self.env, here, visible)
 
         def plan_result(node: torch.fx.Node, strides: list[Any]) -> Result:
@@ -359,7 +361,7 @@ class _Lowering:
 
         for position, node in enumerate(returned):
             if not isinstance(node, torch.fx.Node):
-                results.append(Nothing() if node is None else Number(node))
+                results.append(NoneResult() if node is None else Number(node))
                 continue
             fake: Any = node.meta.get("val")
             part = self.parts[node]
@@ -373,14 +375,14 @@ class _Lowering:
                 results.append(LateValue(len(after)))
                 after.append(node)
             elif self.env.get(node) is None:
-                results.append(Nothing())
+                results.append(NoneResult())
             else:
                 # AOTAutograd needs known strides: a saved tensor with symbolic strides keeps its traced layout.
                 is_known = all(isinstance(s, int) for s in (*fake.shape, *fake.stride()))
                 free = self.saved_from is not None and position >= self.saved_from and is_known
                 results.append(plan_result(node, [] if free else self.context.shape(fake.stride())))
-        late = self.late_part(after, plan_result)
-        before = self.early_part()
+        late = self.host_part_after(after, plan_result)
+        before = self.host_part_before()
         if self.outside:
             self.builder.output(self.builder.concat([found for _, found in self.outside], 0), [ir.IndexExpr(1)])
         return Lowered(
@@ -402,16 +404,16 @@ class _Lowering:
     def size_result(self, value: Any) -> Result:
         if isinstance(value, torch.SymInt):
             return Computed(self.symbols.evaluator(value))
-        return Nothing() if value is None else Number(value)
+        return NoneResult() if value is None else Number(value)
 
-    def early_part(self) -> tuple[Callable[..., Any], list[int]] | None:
+    def host_part_before(self) -> tuple[Callable[..., Any], list[int]] | None:
         nodes = [n for n in self.gm.graph.nodes if n.op == "call_function" and self.parts[n] is Part.BEFORE]
         if not nodes and not self.host_values:
             return None
         function, taken = extract(self.gm, nodes, self.host_values)
         return function, [self.placeholders.index(n) for n in taken]
 
-    def late_part(
+    def host_part_after(
         self, wanted: list[torch.fx.Node], plan_result: Callable[[torch.fx.Node, list[Any]], Result]
     ) -> tuple[Callable[..., Any], list[Result]] | None:
         nodes = [n for n in self.gm.graph.nodes if n.op == "call_function" and self.parts[n] is Part.AFTER]

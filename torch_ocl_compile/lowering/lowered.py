@@ -86,14 +86,14 @@ class Computed:
 
 
 @dataclass(frozen=True)
-class Nothing:
+class NoneResult:
     """The result None."""
 
 
 # Where a tensor input of the ir.Graph comes from.
 Source = Argument | Attribute | HostValue | PackedHostValues | PackedNumbers | Expression
 # Where a result of the call comes from.
-Result = PlanOutput | Argument | HostValue | LateValue | Number | Computed | Nothing
+Result = PlanOutput | Argument | HostValue | LateValue | Number | Computed | NoneResult
 
 
 @dataclass(kw_only=True)

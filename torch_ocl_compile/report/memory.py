@@ -14,7 +14,7 @@ LARGEST = 12
 
 
 @dataclass(frozen=True)
-class Held:
+class TensorAtPeak:
     """A tensor in memory at the peak."""
 
     tensor: str
@@ -35,7 +35,7 @@ class Memory:
     arena: int  # The block that holds all intermediate results.
     live: list[int]  # Bytes of intermediate results at each launch.
     peak_at: int  # The launch where `live` is largest.
-    largest: list[Held]
+    largest: list[TensorAtPeak]
 
     @property
     def peak(self) -> int:
@@ -55,7 +55,7 @@ def memory_of(report: Mapping[str, Any]) -> Memory:
                 live[position] += size
     peak_at = max(range(len(live)), key=live.__getitem__)
     held = [
-        Held(tensor_text(buffer) if buffer else "workspace", size,
+        TensorAtPeak(tensor_text(buffer) if buffer else "workspace", size,
              "packed parameter" if interval["kept"] else "intermediate" if buffer else "scratch",
              short(buffer["op"]) if buffer else "", buffer["source"] if buffer else "", interval["first"], interval["last"])
         for interval, buffer, size in spans
@@ -68,7 +68,9 @@ def memory_of(report: Mapping[str, Any]) -> Memory:
         what = "result" if buffer["place"] == "result" else "parameter" if buffer["parameter"] else "argument"
         totals[what] += buffer["bytes"] or 0
         held.append(
-            Held(tensor_text(buffer), buffer["bytes"] or 0, what, short(buffer["op"]), buffer["source"], 0, groups - 1)
+            TensorAtPeak(
+                tensor_text(buffer), buffer["bytes"] or 0, what, short(buffer["op"]), buffer["source"], 0, groups - 1
+            )
         )
     return Memory(
         parameters=totals["parameter"],

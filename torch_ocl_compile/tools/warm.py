@@ -41,12 +41,12 @@ def work_so_far() -> Work:
                 builds["built"], builds["from_binary"], builds["unkept"])  # fmt: skip
 
 
-class _Enough(BaseException):
+class _StopProgram(BaseException):
     """Ends the program: like an interrupt, it passes `except Exception`."""
 
 
-class _Idle:
-    """Counts calls of compiled graphs that bring nothing new. Raises _Enough after `most` of them; 0: never."""
+class _IdleCalls:
+    """Counts calls of compiled graphs that bring nothing new. Raises _StopProgram after `most` of them; 0: never."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -59,7 +59,7 @@ class _Idle:
             self.calls = self.calls + 1 if now == self.seen else 0
             self.seen = now
             if 0 < self.most <= self.calls:
-                raise _Enough
+                raise _StopProgram
             return run(inputs)
 
         return watched
@@ -70,12 +70,12 @@ def warm(target: str, arguments: list[str], idle: int) -> tuple[Work, bool]:
     of compiled graphs without anything new that end it; 0: it runs to its end."""
     before = work_so_far()
     ended = False
-    with _nothing_launched(_Idle(idle).watch):
+    with _nothing_launched(_IdleCalls(idle).watch):
         try:
             returned = run_target(target, arguments)
             if isinstance(returned, tuple) and returned and callable(returned[0]):
                 _step(*returned)
-        except _Enough:
+        except _StopProgram:
             ended = True
     return work_so_far().since(before), ended
 

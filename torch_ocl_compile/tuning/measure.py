@@ -85,7 +85,7 @@ def tune_graph(graph: Any, index: int, settings: Mapping[str, Any]) -> list[Tune
                 break
             progress.describe(problem)
             try:
-                tuned = _apart(tune_case, found, problem, alone, choices, index, settings, progress)
+                tuned = _in_subprocess(tune_case, found, problem, alone, choices, index, settings, progress)
             except HangError:
                 _stopped = True
                 continue
@@ -138,7 +138,7 @@ def tune_case(
             if choice in found.disabled or choice in times:
                 return
             try:
-                with table.Trying(found, choice, problem):
+                with table.TrialMark(found, choice, problem):
                     plan = _compile(alone, index, settings, choice)
                     _compare(_run(plan, inputs, index), reference, limit)
                     times[choice] = _time(plan, inputs)
@@ -164,7 +164,7 @@ def tune_case(
     return Tuned(problem, best, times[best], model_choice, times[model_choice], len(times))
 
 
-def _apart(function: Callable[..., Tuned], *args: Any) -> Tuned:
+def _in_subprocess(function: Callable[..., Tuned], *args: Any) -> Tuned:
     """Runs a function in a thread of its own, so that no mode of the caller (fake tensors, autocast, its stream)
     affects it."""
     with ThreadPoolExecutor(1, "ocl_tuning") as pool:

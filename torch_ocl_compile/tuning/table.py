@@ -148,14 +148,14 @@ def disable(found: Table, choice: str, reason: str, problem: str) -> None:
     )
 
 
-class Trying:
-    """Marks a variant in the cache while it runs: `with Trying(table, choice, problem):`."""
+class TrialMark:
+    """Marks a variant in the cache while it runs: `with TrialMark(table, choice, problem):`."""
 
     def __init__(self, found: Table, choice: str, problem: str) -> None:
         self.key = _SEPARATOR.join(("trying", found.key.text(), choice))
         self.value = json.dumps({"pid": os.getpid(), "problem": problem})
 
-    def __enter__(self) -> Trying:
+    def __enter__(self) -> TrialMark:
         _C.exec.cache_store("tuning", self.key, self.value)
         return self
 

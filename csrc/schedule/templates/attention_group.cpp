@@ -57,7 +57,7 @@ bool choose_attention_group(TemplateContext& context, TemplateLaunch& launch) {
   }
   add_rows("w2", parts.w2);
   pass_mask(context, parts, launch);
-  define(launch, "QUADS", quads(context, rows_of));
+  define(launch, "QUADS", are_multiples_of_4(context, rows_of));
   launch.groups = {ir::ceildiv(parts.rows(), tile), parts.row_heads(), parts.batch};
   return true;
 }

@@ -52,8 +52,9 @@ bool choose_conv_group(TemplateContext& context, TemplateLaunch& launch) {
   use_tile(launch, tile, typical(R * S * C, 576));
   define(launch, "DATA_GRADIENT", data);
   define(launch, "FLAT", flat);
-  if (!flat) define(launch, "X_VEC4", quads(context, {C, image->strides[0], image->strides[2], image->strides[3]}));
-  define(launch, "W_VEC4", quads(context, {K}));
+  if (!flat)
+    define(launch, "X_VEC4", are_multiples_of_4(context, {C, image->strides[0], image->strides[2], image->strides[3]}));
+  define(launch, "W_VEC4", are_multiples_of_4(context, {K}));
   if (flat && constants({R, S, C})) {
     define(launch, "FILTER_R", R.constant());
     define(launch, "FILTER_S", S.constant());
@@ -67,7 +68,7 @@ bool choose_conv_group(TemplateContext& context, TemplateLaunch& launch) {
   pass_image(launch, "x", *image);
   launch.groups = {ir::ceildiv(pixels, tile.rows) * ir::ceildiv(K, tile.columns), groups, phases};
   launch.store_width = 4;
-  launch.store_aligned = attrs.groups == 1 || quads(context, {K});
+  launch.store_aligned = attrs.groups == 1 || are_multiples_of_4(context, {K});
   launch.store_coords = {0, 1, 2, 3};
   launch.store_dim = 1;
   lay_out(context.graph, node.outputs[0], kChannelsLast);

@@ -123,7 +123,7 @@ bool choose_conv_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   launch.kind = data ? "conv_data" : "conv_forward";
   use_tensor_core_tile(context, launch, *math, tile, K);
   // A step of packed filters is 8 chunks of one tap, unless all taps are used in order.
-  const bool packed = has_form(context, *math, KernelOperation::k_conv_packed) &&
+  const bool packed = allows_variant(context, *math, KernelOperation::k_conv_packed) &&
                       (phases == 1 || multiples(context, 8 * math->chunk, {depth})) && packs_filters(context, *math);
   if (packed) {
     define(launch, "B_PACKED", 1);
@@ -146,7 +146,7 @@ bool choose_conv_tensor_core(TemplateContext& context, TemplateLaunch& launch) {
   // Warp kernels have no producers that run ahead. So, if they fit, two work-groups share a compute unit and overlap
   // their work.
   const int64_t at_once = resident_groups(context.caps, tile) * (math->level == KernelLevel::k_warp ? 2 : 1);
-  if (!data && has_form(context, *math, KernelOperation::k_conv_statistics))
+  if (!data && allows_variant(context, *math, KernelOperation::k_conv_statistics))
     launch.statistics = {tensor_core_kernel(KernelOperation::k_conv_statistics, math->level),
                          std::nullopt,
                          pixels,

@@ -49,8 +49,10 @@ bool choose_conv_weight_group(TemplateContext& context, TemplateLaunch& launch) 
   define_types(context, launch, 4);
   use_tile(launch, tile, pixels / splits);
   define(launch, "DY_VEC4",
-         channels_contiguous(gradient) && quads(context, {K, gradient.strides[0], gradient.strides[2], gradient.strides[3]}));
-  define(launch, "X_VEC4", channels_contiguous(from) && quads(context, {C, from.strides[0], from.strides[2], from.strides[3]}));
+         channels_contiguous(gradient) &&
+             are_multiples_of_4(context, {K, gradient.strides[0], gradient.strides[2], gradient.strides[3]}));
+  define(launch, "X_VEC4",
+         channels_contiguous(from) && are_multiples_of_4(context, {C, from.strides[0], from.strides[2], from.strides[3]}));
   if (constants({R, S})) {
     define(launch, "FILTER_R", R.constant());
     define(launch, "FILTER_S", S.constant());
@@ -64,7 +66,7 @@ bool choose_conv_weight_group(TemplateContext& context, TemplateLaunch& launch) 
   pass_image(launch, "x", from);
   launch.groups = {ir::ceildiv(R * S * C, tile.columns) * ir::ceildiv(K, tile.rows), groups, splits};
   launch.store_width = 4;
-  launch.store_aligned = quads(context, {C});
+  launch.store_aligned = are_multiples_of_4(context, {C});
   launch.store_coords = {0, 1, 2, 3};
   launch.store_dim = 1;
   if (splits > 1) {

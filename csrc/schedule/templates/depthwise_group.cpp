@@ -16,7 +16,8 @@ Operand any_strides(TemplateContext& context, const ir::View& view) {
 }
 
 bool read_as_quads(const TemplateContext& context, const Operand& operand, const IndexExpr& channels) {
-  return channels_contiguous(operand) && quads(context, {channels, operand.strides[0], operand.strides[2], operand.strides[3]});
+  return channels_contiguous(operand) &&
+         are_multiples_of_4(context, {channels, operand.strides[0], operand.strides[2], operand.strides[3]});
 }
 
 }  // namespace

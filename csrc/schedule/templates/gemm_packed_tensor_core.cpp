@@ -12,7 +12,7 @@ using ir::IndexExpr;
 namespace {
 
 /// True if packing saves more time than it costs, and if its buffers fit into memory.
-bool pays(const TemplateContext& context, const TensorCoreMath& math, const ProductSizes& p) {
+bool is_profitable(const TemplateContext& context, const TensorCoreMath& math, const ProductSizes& p) {
   const Caps& caps = context.caps;
   const ir::Node& node = context.graph.nodes[context.node];
   const int element = 16 / math.chunk;
@@ -43,7 +43,7 @@ bool choose_gemm_packed_tensor_core(TemplateContext& context, TemplateLaunch& la
       static_cast<double>(problem.rows) * static_cast<double>(problem.columns) * static_cast<double>(problem.depth) *
               static_cast<double>(problem.batches) <
           static_cast<double>(kMinPackedProducts) ||
-      !pays(context, *math, problem))
+      !is_profitable(context, *math, problem))
     return false;
   const auto [tile, splits, seconds] = choose_tile_plan(context, *math, problem, true);
   if (splits > 1) split_depth(context, splits);

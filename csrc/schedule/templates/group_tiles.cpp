@@ -49,7 +49,9 @@ bool multiples(const TemplateContext& context, int of, const std::vector<IndexEx
   return std::all_of(sizes.begin(), sizes.end(), [&](const IndexExpr& e) { return ranges.known_divides(of, e); });
 }
 
-bool quads(const TemplateContext& context, const std::vector<IndexExpr>& sizes) { return multiples(context, 4, sizes); }
+bool are_multiples_of_4(const TemplateContext& context, const std::vector<IndexExpr>& sizes) {
+  return multiples(context, 4, sizes);
+}
 
 void define_alignment(const TemplateContext& context, TemplateLaunch& launch, int chunk) {
   const bool placed = std::all_of(launch.inputs.begin(), launch.inputs.end(), [&](const TemplateLaunch::Input& input) {

@@ -30,7 +30,7 @@ void use_tile(TemplateLaunch& launch, const GroupTile& tile, int64_t depth);
 /// True if all expressions are known to be multiples of `of`.
 bool multiples(const TemplateContext& context, int of, const std::vector<ir::IndexExpr>& sizes);
 /// True if all expressions are known to be multiples of 4, so that the kernels may load float4.
-bool quads(const TemplateContext& context, const std::vector<ir::IndexExpr>& sizes);
+bool are_multiples_of_4(const TemplateContext& context, const std::vector<ir::IndexExpr>& sizes);
 /// Defines ALIGNED_BASES. It is 1 if the plan places every input (at a multiple of 16 bytes) and each is read from a
 /// multiple of `chunk` elements on. The caller decides where a graph input begins, so kernels test its offset at run
 /// time.

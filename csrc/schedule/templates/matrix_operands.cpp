@@ -237,10 +237,10 @@ void pass_matrices(TemplateContext& context, TemplateLaunch& launch, int chunk) 
   define(launch, "B_K_MAJOR", b_along_k);
   define(launch, "A_VEC4",
          chunked || ((a_along_k ? a.col : a.row).is_const(1) &&
-                     quads(context, {a_along_k ? K : M, a_along_k ? a.row : a.col, a.outer, a.inner})));
+                     are_multiples_of_4(context, {a_along_k ? K : M, a_along_k ? a.row : a.col, a.outer, a.inner})));
   define(launch, "B_VEC4",
          chunked || ((b_along_k ? b.row : b.col).is_const(1) &&
-                     quads(context, {b_along_k ? K : N, b_along_k ? b.col : b.row, b.outer, b.inner})));
+                     are_multiples_of_4(context, {b_along_k ? K : N, b_along_k ? b.col : b.row, b.outer, b.inner})));
   launch.buffers({{"a", a.input}, {"b", b.input}});
   define_alignment(context, launch, chunk);
   launch.args({{"M", M}, {"N", N}, {"K", K}, {"inner", inner}});

@@ -66,14 +66,14 @@ std::optional<TensorCoreMath> tensor_core_math(const TemplateContext& context) {
     if (row.type != type || row.math.level != kernel.level || !context.caps.kernels.has(kernel.base, row.math.type)) continue;
     if (row.math.type == KernelType::kTf32 && !node.reduced_precision) continue;
     TensorCoreMath math = row.math;
-    math.wide = has_form(context, math,
-                         node.kind == ir::NodeKind::kContract ? KernelOperation::k_gemm_wide : KernelOperation::k_conv_wide);
+    math.wide = allows_variant(
+        context, math, node.kind == ir::NodeKind::kContract ? KernelOperation::k_gemm_wide : KernelOperation::k_conv_wide);
     return math;
   }
   return std::nullopt;
 }
 
-bool has_form(const TemplateContext& context, const TensorCoreMath& math, KernelOperation form) {
+bool allows_variant(const TemplateContext& context, const TensorCoreMath& math, KernelOperation form) {
   for (const KernelRow& row : kernel_rows())
     if (row.operation == form && row.level == math.level) return context.caps.kernels.has(row.id, math.type);
   return false;

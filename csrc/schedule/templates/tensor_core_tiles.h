@@ -25,7 +25,7 @@ struct TensorCoreMath {
 /// How the kernel that is being chosen would multiply the node's operands; nullopt if it cannot on this device.
 std::optional<TensorCoreMath> tensor_core_math(const TemplateContext& context);
 /// True if the device may use `form`, a variant of the kernel that is being chosen.
-bool has_form(const TemplateContext& context, const TensorCoreMath& math, KernelOperation form);
+bool allows_variant(const TemplateContext& context, const TensorCoreMath& math, KernelOperation form);
 
 /// The tile of the output that a work-group computes. A consumer warpgroup has 64 of its rows; a warp has warp_rows x
 /// warp_columns.

@@ -103,7 +103,7 @@ bool choose_winograd_group(TemplateContext& context, TemplateLaunch& launch) {
   launch.kind = "winograd";
   launch.variant = "F(2,3)";
   define_types(context, launch, 4);
-  define(launch, "U_VEC4", quads(context, {K}));
+  define(launch, "U_VEC4", are_multiples_of_4(context, {K}));
   launch.buffers({{"x", image.input}, {"u", transformed(context, w, C, K, data)}});
   define_alignment(context, launch);
   const int pad_h = data ? 2 - attrs.padding[0] : attrs.padding[0], pad_w = data ? 2 - attrs.padding[1] : attrs.padding[1];

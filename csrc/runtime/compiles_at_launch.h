@@ -1,0 +1,19 @@
+// csrc/runtime/compiles_at_launch.h: which runtimes compile a kernel at its first launch.
+#pragma once
+
+#include <string>
+
+#include "csrc/runtime/program.h"
+
+namespace ocl::runtime {
+
+/// True for a runtime that compiles a kernel at its first launch (PoCL). If it is asked for a binary before, it compiles
+/// every kernel once more in a general form that the launch does not use. That takes twice the time and saves nothing. Such
+/// a runtime has a cache of its own, so no binaries are kept for it. The first call compiles a small kernel to find out, and
+/// stores the verdict under a key that begins with `prefix`. Thread-safe.
+bool compiles_at_launch(Device& device, const BinaryStore& store, const std::string& prefix);
+
+/// False if the device is known to compile at the first launch, so that its binaries are not kept.
+bool keeps_binaries(const Device& device);
+
+}  // namespace ocl::runtime
