@@ -24,11 +24,13 @@ void dump(const std::string& dir, const std::string& name, const std::string& te
     log_message(LogLevel::kWarning, "exec", "the dump " + dir + "/" + name + " cannot be written");
 }
 
-/// Replaces each part of `text` that `replaced` names.
-void replace_parts(std::string& text, const std::vector<std::pair<std::string, std::string>>& replaced) {
-  for (const auto& [part, by] : replaced)
-    for (size_t at = text.find(part); !part.empty() && at != std::string::npos; at = text.find(part, at + by.size()))
-      text.replace(at, part.size(), by);
+/// Replaces the parts of a kernel's text that PlanOptions::replaced names.
+void replace_parts(codegen::KernelSource& source, const PlanOptions& options) {
+  for (const auto& [kernel, part, by] : options.replaced) {
+    if (kernel != source.name || part.empty()) continue;
+    for (size_t at = source.text.find(part); at != std::string::npos; at = source.text.find(part, at + by.size()))
+      source.text.replace(at, part.size(), by);
+  }
 }
 
 int node_count(const schedule::Group& group) { return static_cast<int>(group.nodes().size()); }
@@ -178,7 +180,7 @@ std::vector<runtime::KernelText> add_steps(Plan& plan, const Caps& caps, const P
     } catch (const Error& error) {
       fail(error.kind(), std::string(error.what()) + "\n  where: " + where);
     }
-    replace_parts(launch.source.text, options.replaced);
+    replace_parts(launch.source, options);
     add_sources(plan, launch, static_cast<int>(position));
     texts.push_back({launch.source.name, launch.source.text + options.appended, where, launch.source.local});
     if (!options.dump_dir.empty()) dump(options.dump_dir, options.label + "." + launch.source.name + ".cl", launch.source.text);

@@ -7,7 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "csrc/codegen/kernel_source.h"
@@ -40,8 +40,8 @@ struct PlanOptions {
   std::string choice;
   bool tuned = true;     // Use measured choices.
   std::string appended;  // Text added after every kernel. Tests use it to make a kernel that does not build.
-  // Parts of kernel texts and what replaces them. Tests use it to make kernels that compute or store wrongly.
-  std::vector<std::pair<std::string, std::string>> replaced;
+  // (kernel, part of its text, what replaces the part). Tests use it to make kernels that compute or store wrongly.
+  std::vector<std::tuple<std::string, std::string, std::string>> replaced;
   bool check = false;        // Compares the results of every launch with the interpreter's.
   bool guard_zones = false;  // Fills memory with NaN and looks for stores beside buffers, see guard_zones.h.
 };

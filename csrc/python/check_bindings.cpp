@@ -72,6 +72,13 @@ py::dict step_dict(const exec::Plan& plan, size_t position) {
   std::vector<ir::BufferId> read;
   for (const ir::NodeId node : group.nodes())
     for (const ir::BufferId b : schedule::buffers_read(plan.schedule, node)) read.push_back(b);
+  py::list ops;  // In the order of the nodes, with those that were inlined into each.
+  for (const ir::NodeId id : group.nodes()) {
+    const ir::Node& node = plan.schedule.graph.nodes[static_cast<size_t>(id)];
+    for (const ir::Origin& origin : node.inlined) ops.append(py::make_tuple(origin.op, origin.source));
+    ops.append(py::make_tuple(node.origin.op, node.origin.source));
+  }
+  d["ops"] = ops;
   d["nodes"] = group.nodes();
   d["reads"] = read;
   d["origin"] = exec::origin_of(plan.schedule, group);

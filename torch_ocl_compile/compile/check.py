@@ -277,7 +277,7 @@ class Checker:
     def _report(self, step: int, inputs: dict[int, Known], results: Sequence[Compared], what: str) -> None:
         info = self.steps[step]
         launch = self._launch(step)
-        ops = dict.fromkeys((self.nodes[n].origin.op, self.nodes[n].origin.source) for n in info["nodes"])
+        ops = dict.fromkeys(info["ops"])
         lines = "; ".join(f"{op} ({source})" if source else op for op, source in ops if op)
         names = (self.plan.label, info["kernel"], self.plan.device_name)
         texts = {"kernel.cl": info["text"], "group.txt": self._text(step)}

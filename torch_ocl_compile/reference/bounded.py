@@ -259,6 +259,8 @@ class BoundedRun(Run):
         return self.seen(view)[0]
 
     def loops(self, node: Any) -> None:
+        for store in node.stores:
+            self.target(store.buffer)
         sizes, reduced = ([self.size(s) for s in list_] for list_ in (node.sizes, node.reduce_sizes))
         if math.prod(sizes) == 0 or (node.kind == "scan" and not reduced[0]):
             return
