@@ -73,3 +73,103 @@ def test_a_wrong_kernel_is_found_and_named(ocl_device, case, dtype):
     named = re.search(r"kernel (\S+) computes something else", message)
     assert named and named[1] in wrong, message
     assert op in message and "test_check.py" in message, message
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("kind", ["gemm", "conv_weight", "reduction", "pointwise"])
+def test_a_wrong_kernel_of_a_backward_graph_is_found(ocl_device, kind, dtype):
+    x, w, v = arguments([(2, 8, 10, 10), (16, 8, 3, 3), (16, 5)], ocl_device, dtype)
+
+    def function(x, w, v):
+        return torch.tanh(F.conv2d(x, w).mean((2, 3))) @ v
+
+    pattern = {
+        "reduction": (r"( a\d \+ v\d+)", r"\1 * FACTOR"),
+        "pointwise": (r"= (v\d+ \* v\d+);", r"= \1 * FACTOR;"),
+    }.get(kind, STORED)
+    factor = "1.001f" if dtype is torch.float32 else "1.05f"
+    with planted(kind, pattern[0], pattern[1].replace("FACTOR", factor), "backward") as wrong:
+        leaves = [t.requires_grad_() for t in (x, w, v)]
+        result = torch.compile(function, backend="ocl", options=CHECK)(*leaves)
+        with pytest.raises(KernelResultError) as error:
+            result.sum().backward()
+    assert any(name in str(error.value) for name in wrong), (wrong, str(error.value))
+    assert "of the backward" in str(error.value)
+
+
+def test_one_wrong_element_is_found(ocl_device):
+    (x,) = arguments([(300, 40)], ocl_device, torch.float32)
+    with planted("pointwise", r"( exp\()(v\d+)\)", r"\1\2 + (\2 == 0.123f ? 0.01f : 0.0f))"):
+        x[7, 3] = 0.123
+        message = caught(lambda x: torch.exp(x), [x])
+    assert "element [7, 3]" in message and "1 of 12000 elements differ" in message
+
+
+def test_the_saved_folder_shows_the_difference_again(ocl_device, cache):
+    inputs = arguments([(33, 77), (77, 50)], ocl_device, torch.float32)
+    with planted("gemm", STORED[0], STORED[1].replace("FACTOR", "1.001f")):
+        message = caught(lambda x, y: torch.relu(x @ y), inputs)
+    folder = Path(re.search(r"saved: (\S+)", message)[1])
+    assert folder.is_relative_to(cache / "failed") and folder.stat().st_mode & 0o777 == 0o700
+    assert "node contract" in (folder / "group.txt").read_text()
+    saved = torch.load(folder / "inputs.pt")
+    assert any(torch.equal(value, inputs[0].cpu()) for value in saved.values())
+    done = subprocess.run([sys.executable, str(folder / "rerun.py")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "elements differ" in done.stdout and "the same values as in the saved run" in done.stdout, done.stdout
+    text = (folder / "kernel.cl").read_text().replace("((acc) * 1.001f, i0", "(acc, i0")
+    (folder / "kernel.cl").write_text(text)
+    repaired = subprocess.run([sys.executable, str(folder / "rerun.py")], capture_output=True, text=True, check=False)
+    assert "as expected" in repaired.stdout and "elements differ" not in repaired.stdout, repaired.stdout
+
+
+def test_a_wrong_eager_op_is_found(ocl_device):
+    (x,) = arguments([(40, 51)], ocl_device, torch.float32)
+    with config.override(check=True), planted("pointwise", r" sin\((v\d+)\)", r" (sin(\1) * 1.001f)"):
+        with pytest.raises(KernelResultError, match=r"aten\.sin"):
+            torch.sin(x)
+
+
+def test_a_correct_program_raises_nothing_and_is_counted(ocl_device, caplog):
+    """In-place updates, random numbers, changing sizes, an op without a kernel, gathers of masked elements."""
+    caplog.set_level("INFO", "torch_ocl_compile.compile.check")
+
+    def function(x, i):
+        y = F.dropout(x, 0.3) + torch.rand_like(x)
+        x.mul_(2)
+        z = torch.linalg.eigvals(x[:4, :4]).abs()
+        return y.sort(1)[0].cumsum(1), y[i], z, x.var(0), torch.nn.functional.pad(y, (1, 2)).argmax(1)
+
+    compiled = torch.compile(function, backend="ocl", options=CHECK)
+    for rows in (6, 9, 12):
+        x = torch.randn(rows, 20).to(ocl_device)
+        compiled(x, torch.tensor([0, 5, 5], device=ocl_device))
+    lines = [r.getMessage() for r in caplog.records if "launches checked" in r.getMessage()]
+    assert lines and all(int(re.search(r"(\d+) launches checked", line)[1]) > 0 for line in lines), lines
+    assert any("eager calls (aten.linalg_eig" in line or ", 0 not" in line for line in lines), lines
+
+
+def test_a_training_step_raises_nothing(ocl_device):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 16, 3), torch.nn.BatchNorm2d(16), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
+        torch.nn.Conv2d(16, 32, 3, groups=4), torch.nn.GELU(), torch.nn.Flatten(), torch.nn.LayerNorm(800),
+        torch.nn.Linear(800, 10),
+    ).to(ocl_device)  # fmt: skip
+    optimizer = torch.optim.Adam(model.parameters())
+    compiled = torch.compile(model, backend="ocl", options=CHECK)
+    update = torch.compile(optimizer.step, backend="ocl", options=CHECK)
+    x, y = torch.randn(4, 3, 16, 16).to(ocl_device), torch.arange(4).to(ocl_device)
+    for dtype in (None, torch.bfloat16):
+        with torch.autocast("ocl", dtype=dtype or torch.bfloat16, enabled=dtype is not None):
+            loss = F.cross_entropy(compiled(x), y)
+        loss.backward()
+        update()
+        optimizer.zero_grad()
+
+
+def test_without_the_option_nothing_watches(ocl_device, monkeypatch):
+    from torch_ocl_compile.compile import check
+
+    monkeypatch.setattr(check.Checker, "before", lambda *_: pytest.fail("a launch was watched"))
+    torch.compile(lambda x: x + 1, backend="ocl")(torch.ones(3, device=ocl_device))
