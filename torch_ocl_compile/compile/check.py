@@ -327,5 +327,3 @@ def reads(node: Any) -> list[int]:
 
 def writes(node: Any) -> list[int]:
     return [*(s.buffer for s in node.stores), *node.outputs]
-
-

@@ -89,7 +89,9 @@ class _BoundedNest(Nest):
             loaded = values[where]
             error = None if known.error is None else known.error[where]
         if unsure is not None:
-            error = torch.where(unsure, math.inf, torch.zeros(loaded.shape, dtype=torch.float64) if error is None else error)
+            error = torch.where(
+                unsure, math.inf, torch.zeros(loaded.shape, dtype=torch.float64) if error is None else error
+            )
         if mask is not None:
             loaded = torch.where(mask, loaded, torch.zeros((), dtype=loaded.dtype))
             error = None if error is None else torch.where(mask, error, 0.0)
@@ -271,7 +273,9 @@ class BoundedRun(Run):
                 nest = _BoundedNest(self, len(sizes), ranges)
                 nest.evaluate(node.ops)
                 for store in node.stores:
-                    nest.put(store, nest.full(nest.values[store.value]), nest.errors[store.value], nest.types[store.value])
+                    nest.put(
+                        store, nest.full(nest.values[store.value]), nest.errors[store.value], nest.types[store.value]
+                    )
                 continue
             self.reduction(node, ranges, reduced)
 
@@ -287,7 +291,10 @@ class BoundedRun(Run):
             for found, v in zip(inputs, node.reduced, strict=True):
                 error = nest.errors[v]
                 found.append(
-                    (nest.full(nest.values[v]).reshape(space), None if error is None else nest.full(error).reshape(space))
+                    (
+                        nest.full(nest.values[v]).reshape(space),
+                        None if error is None else nest.full(error).reshape(space),
+                    )
                 )
             if node.reset >= 0:
                 resets.append(nest.full(nest.values[node.reset]).bool().reshape(space))

@@ -35,7 +35,16 @@ ON_BITS = frozenset(("order_key", "nextafter"))
 # Errors in units of UNIT, twice what OpenCL allows for its own functions and what kernels/base says of ours. Ops without
 # a row take the number of their cost in ops.def.
 OF_COST = {"cheap": 1.0, "special": 24.0, "slow": 160.0}
-OF_OP = {"fma": 2.0, "div": 8.0, "sqrt": 8.0, "rsqrt": 8.0, "reciprocal": 8.0, "remainder": 4.0, "pow": 64.0, "logaddexp": 32.0}
+OF_OP = {
+    "fma": 2.0,
+    "div": 8.0,
+    "sqrt": 8.0,
+    "rsqrt": 8.0,
+    "reciprocal": 8.0,
+    "remainder": 4.0,
+    "pow": 64.0,
+    "logaddexp": 32.0,
+}
 # Functions with zeros, or whose small values are differences: an absolute error in the same units.
 ABSOLUTE = {
     "lgamma": 64.0, "digamma": 64.0, "gelu_erf_slope": 32.0, "softplus": 8.0, "bessel_j0": 64.0, "bessel_j1": 64.0,
@@ -45,7 +54,9 @@ ABSOLUTE = {
 # Differences that scale with the operand: x * (1 + tanh) is near 0 for large negative x.
 OF_OPERAND = {"gelu_erf": 8.0, "gelu_tanh": 16.0, "erfinv": 32.0}
 # Recurrences, whose error grows with their steps and their largest intermediate value.
-POLYNOMIALS = frozenset("chebyshev_t chebyshev_u chebyshev_v chebyshev_w hermite_h hermite_he laguerre legendre".split())
+POLYNOMIALS = frozenset(
+    "chebyshev_t chebyshev_u chebyshev_v chebyshev_w hermite_h hermite_he laguerre legendre".split()
+)
 COSTS: dict[str, str] = {row[0]: row[3] for row in ir.ops()}
 
 

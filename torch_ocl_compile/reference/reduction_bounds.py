@@ -79,7 +79,9 @@ def welford(x: Tensor, error: Error, unit: float) -> list[Bounded]:
     shift = size * grown + (0 if passed is None else passed)
     away = finite(x - mean.unsqueeze(-1))
     step = 2 * unit * finite(x) + (0 if error is None else error.expand(x.shape))
-    moved = 2 * (away * step).sum(-1) + x.shape[-1] * shift * shift + 2 * math.sqrt(x.shape[-1]) * squares.sqrt() * shift
+    moved = (
+        2 * (away * step).sum(-1) + x.shape[-1] * shift * shift + 2 * math.sqrt(x.shape[-1]) * squares.sqrt() * shift
+    )
     return [(mean, some(shift)), (squares, some(squares * grown + moved.nan_to_num(nan=math.inf)))]
 
 
@@ -150,7 +152,11 @@ def scan(name: str, inputs: Sequence[Bounded], reset: Tensor | None, unit: float
             state = first
         else:
             joined = _joined(name, state, first)
-            state = joined if reset is None else [torch.where(reset[..., k], f, j) for f, j in zip(first, joined, strict=True)]
+            state = (
+                joined
+                if reset is None
+                else [torch.where(reset[..., k], f, j) for f, j in zip(first, joined, strict=True)]
+            )
         steps.append(state)
     columns = [torch.stack([c.expand(x.shape[:-1]) for c in column], -1) for column in zip(*steps, strict=True)]
     return _results(name, columns, x, unit)
@@ -198,5 +204,3 @@ def _results(name: str, columns: list[Tensor], x: Tensor, unit: float) -> list[B
         return [(value, some(e))]
     own = size * ((8 + 4 * torch.sqrt(n)) * unit) if name == "sum" else finite(value) * (2 * unit * n)
     return [(value, some(e + own))]
-
-
