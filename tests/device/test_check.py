@@ -131,9 +131,9 @@ def test_the_saved_folder_shows_the_difference_again(ocl_device, cache):
 
 def test_a_wrong_eager_op_is_found(ocl_device):
     (x,) = arguments([(40, 51)], ocl_device, torch.float32)
-    with config.override(check=True), planted("pointwise", r" sin\((v\d+)\)", r" (sin(\1) * 1.001f)"):
-        with pytest.raises(KernelResultError, match=r"aten\.sin"):
-            torch.sin(x)
+    fault = planted("pointwise", r" sin\((v\d+)\)", r" (sin(\1) * 1.001f)")
+    with config.override(check=True), fault, pytest.raises(KernelResultError, match=r"aten\.sin"):
+        torch.sin(x)
 
 
 @torch.library.custom_op("check_test::twice", mutates_args=())

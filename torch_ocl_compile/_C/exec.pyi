@@ -86,8 +86,8 @@ class WatchedPlan:  # A plan during its runs. What needs a run says so.
     @property
     def device_name(self) -> str: ...
     def graph(self) -> ir.Graph: ...  # After all passes.
-    # ops (op and source line of each, inlined ones too), nodes, reads (buffers that are read from memory), origin, launched; of a launch also
-    # kernel, kind, text, template, level, main.
+    # ops (op and source line of each, inlined ones too), nodes, reads (buffers that are read from memory), origin, launched; of a
+    # launch also kernel, kind, text, template, level, main.
     def steps(self) -> list[dict[str, Any]]: ...
     def text(self, step: int) -> str: ...  # The nodes of a step as a graph.
     def in_memory(self, buffer: int) -> bool: ...  # False: it is in registers only.

@@ -174,7 +174,8 @@ class Checker:
         if self.plan.launch(step)["empty"]:
             return
         inputs = self._inputs(step, written)
-        run = BoundedRun(self.graph, self.plan.symbols(), inputs, info["level"] in ("warp", "warpgroup"))
+        kernel = {"cores": info["level"] in ("warp", "warpgroup"), "mixed": info["template"].startswith("winograd")}
+        run = BoundedRun(self.graph, self.plan.symbols(), inputs, **kernel)
         try:
             for number in info["nodes"]:
                 run.node(self.nodes[number])
@@ -236,8 +237,8 @@ class Checker:
         slices = run.size(node.sizes[0]) // self._channels(run, node) if self._is_sliced(node) else 1
         if slices > 1:  # Their sum is what counts.
             allowed = None if expected.error is None else expected.error.unflatten(0, (slices, -1)).sum(0)
-            sums = (x.double().unflatten(0, (slices, -1)).sum(0) for x in (got, expected.value))
-            return [Compared(f"the sum of the slices of {name}", *sums, allowed, None)]
+            total, whole = (x.double().unflatten(0, (slices, -1)).sum(0) for x in (got, expected.value))
+            return [Compared(f"the sum of the slices of {name}", total, whole, allowed, None)]
         sizes, strides, dtype, _ = self._extent(buffer)
         region = self._region(self.plan.address(buffer)) if got.numel() else -1
         layout = None
@@ -247,7 +248,7 @@ class Checker:
 
     @staticmethod
     def _is_sliced(node: Any) -> bool:
-        return node.kind == "convolve" and node.convolve.kind == _C.ir.ConvolveKind.kWeight
+        return bool(node.kind == "convolve" and node.convolve.kind == _C.ir.ConvolveKind.kWeight)
 
     @staticmethod
     def _channels(run: BoundedRun, node: Any) -> int:

@@ -162,12 +162,21 @@ class _BoundedNest(Nest):
 class BoundedRun(Run):
     """`known`: the buffers that the nodes read or change a part of. Others begin unknown."""
 
-    def __init__(self, graph: Any, symbols: Sequence[int], known: Mapping[int, Known], cores: bool = False) -> None:
+    def __init__(
+        self,
+        graph: Any,
+        symbols: Sequence[int],
+        known: Mapping[int, Known],
+        *,
+        cores: bool = False,
+        mixed: bool = False,
+    ) -> None:
         self.graph = graph
         self.symbols = list(symbols)
         self.known: dict[int, Known] = dict(known)
         self.written: dict[int, Tensor] = {}
-        self.cores = cores  # The kernel of templates is one of tensor cores.
+        self.cores = cores  # The kernel is one of tensor cores.
+        self.mixed = mixed  # The kernel is Winograd's.
         self._owned: set[int] = set()
 
     def target(self, buffer: int) -> Known:
@@ -244,7 +253,7 @@ class BoundedRun(Run):
             self.write(node.outputs[0], *template_bounds.contract(operands[0], operands[1], unit, low))
         elif node.kind == "convolve":
             sizes = [self.size(s) for s in node.sizes]
-            self.write(node.outputs[0], *template_bounds.convolution(node, sizes, operands, unit, low))
+            self.write(node.outputs[0], *template_bounds.convolution(node, sizes, operands, unit, low, self.mixed))
             for statistics in node.outputs[1:]:
                 self.forget(statistics)
         elif node.kind == "attention":

@@ -26,11 +26,14 @@ SMALLEST = {torch.float32: 2.0**-126, torch.float64: 2.0**-1022}  # Below it, a 
 LARGEST = {torch.float32: torch.finfo(torch.float32).max, torch.float64: torch.finfo(torch.float64).max}
 
 EXACT = frozenset(
-    "neg abs sign floor ceil trunc round frac relu minimum maximum fmin fmax where copysign frexp_mantissa frexp_exponent "
-    "philox_uniform philox_lane philox_bits order_key nextafter isnan isinf signbit fmod".split()
-)
-COMPARISONS = frozenset("eq ne lt le gt ge".split())
-LOGIC = frozenset("logical_and logical_or logical_xor logical_not".split())
+    (
+        "neg", "abs", "sign", "floor", "ceil", "trunc", "round", "frac", "relu", "minimum", "maximum", "fmin", "fmax", "where",
+        "copysign", "frexp_mantissa", "frexp_exponent", "philox_uniform", "philox_lane", "philox_bits",
+        "order_key", "nextafter", "isnan", "isinf", "signbit", "fmod",
+    )
+)  # fmt: skip
+COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge"])
+LOGIC = frozenset(["logical_and", "logical_or", "logical_xor", "logical_not"])
 ON_BITS = frozenset(("order_key", "nextafter"))
 # Errors in units of UNIT, twice what OpenCL allows for its own functions and what kernels/base says of ours. Ops without
 # a row take the number of their cost in ops.def.
@@ -55,7 +58,7 @@ ABSOLUTE = {
 OF_OPERAND = {"gelu_erf": 8.0, "gelu_tanh": 16.0, "erfinv": 32.0}
 # Recurrences, whose error grows with their steps and their largest intermediate value.
 POLYNOMIALS = frozenset(
-    "chebyshev_t chebyshev_u chebyshev_v chebyshev_w hermite_h hermite_he laguerre legendre".split()
+    ["chebyshev_t", "chebyshev_u", "chebyshev_v", "chebyshev_w", "hermite_h", "hermite_he", "laguerre", "legendre"]
 )
 COSTS: dict[str, str] = {row[0]: row[3] for row in ir.ops()}
 
@@ -156,7 +159,8 @@ def _passed(name: str, dtype: torch.dtype, values: Sequence[Tensor], errors: Seq
             change = error
         elif name == "mul":
             other = values[1 - k].double().abs()
-            change = error * other + (0 if errors[1 - k] is None else error * errors[1 - k])
+            own = errors[1 - k]
+            change = error * other if own is None else error * (other + own)
         else:
             for end in moved(values[k], error):
                 there = evaluated(name, dtype, [*values[:k], end, *values[k + 1 :]])

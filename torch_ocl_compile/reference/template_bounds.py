@@ -30,15 +30,19 @@ def contract(a: Bounded, b: Bounded, unit: float, low: float) -> Bounded:
     return torch.matmul(x, y), some(added(passed, size * (growth(x.shape[-1]) * unit + 2 * low)))
 
 
-def convolution(node: Any, sizes: list[int], operands: Sequence[Bounded], unit: float, low: float) -> Bounded:
+def convolution(
+    node: Any, sizes: list[int], operands: Sequence[Bounded], unit: float, low: float, mixed: bool
+) -> Bounded:
+    """`mixed`: the kernel is Winograd's, whose transforms mix the pixels of a tile."""
     x, y, *bias = (v.double() for v, _ in operands)
     result = convolve(node, sizes, x, y, *bias)
     attrs = node.convolve
-    near = finite(x)
-    if attrs.kind != ir.ConvolveKind.kWeight and not low:
-        # Winograd's transforms mix the pixels of a tile.
-        near = torch.nn.functional.max_pool2d(near, 5, 1, 2)
-    size = convolve(node, sizes, near, finite(y), *(b.abs() for b in bias))
+    of_x, of_y = finite(x), finite(y)
+    if mixed:
+        of_x = torch.nn.functional.max_pool2d(of_x, 5, 1, 2)
+        if attrs.kind == ir.ConvolveKind.kWeight:
+            of_y = torch.nn.functional.max_pool2d(of_y, 3, 1, 1)
+    size = convolve(node, sizes, of_x, of_y, *(b.abs() for b in bias)) * (4.0 if mixed else 1.0)
     n = math.prod(y.shape[1:]) if attrs.kind == ir.ConvolveKind.kForward else (
         math.prod(y.shape) // y.shape[1] // attrs.groups if attrs.kind == ir.ConvolveKind.kData else x.shape[0] * math.prod(y.shape[2:])
     )  # fmt: skip
