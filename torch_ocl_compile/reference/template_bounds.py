@@ -42,7 +42,7 @@ def convolution(
         of_x = torch.nn.functional.max_pool2d(of_x, 5, 1, 2)
         if attrs.kind == ir.ConvolveKind.kWeight:
             of_y = torch.nn.functional.max_pool2d(of_y, 3, 1, 1)
-    size = convolve(node, sizes, of_x, of_y, *(b.abs() for b in bias)) * (4.0 if mixed else 1.0)
+    size = convolve(node, sizes, of_x, of_y, *(b.abs() for b in bias))
     n = math.prod(y.shape[1:]) if attrs.kind == ir.ConvolveKind.kForward else (
         math.prod(y.shape) // y.shape[1] // attrs.groups if attrs.kind == ir.ConvolveKind.kData else x.shape[0] * math.prod(y.shape[2:])
     )  # fmt: skip
