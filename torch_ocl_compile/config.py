@@ -147,8 +147,17 @@ option(
     "debug",
     bool,
     False,
-    "Check the indices of gathers, scatters, embeddings and losses. An index out of range raises IndexError with the op and the "
-    "line. Every call then waits for its results.",
+    "Check the indices of gathers, scatters, embeddings and losses: one out of range raises IndexError with the op and the "
+    "line. Fill new memory with NaN (integers: -1), and look after every kernel for stores beside its buffers. Every call "
+    "then waits for its results.",
+    scope="compile",
+)
+option(
+    "check",
+    bool,
+    False,
+    "Compare the results of every kernel with the interpreter's, in every call. The first kernel that differs raises "
+    "KernelResultError, which names it and saves its inputs. Calls take many times longer.",
     scope="compile",
 )
 option(

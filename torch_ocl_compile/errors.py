@@ -14,6 +14,8 @@ __all__ = [
     "DeviceError",
     "FallbackError",
     "InternalError",
+    "KernelBoundsError",
+    "KernelResultError",
     "OclError",
     "OutOfMemoryError",
     "ToolError",
@@ -55,6 +57,16 @@ class ToolError(OclError):
 
 class InternalError(OclError):
     """Our fault: a promise between two parts of this package was broken. Please report it with the saved graph."""
+
+
+class KernelResultError(InternalError):
+    """Our fault or the driver's: with the option check, a kernel computed something else than the interpreter. The message
+    names the kernel, the lines of the model, the first wrong element, and the folder with a script that shows it."""
+
+
+class KernelBoundsError(InternalError):
+    """Our fault or the driver's: with the option debug, a kernel stored outside of its buffers. The message names the kernel,
+    the lines of the model, the buffer and the offset."""
 
 
 # The class is torch's own, so `except torch.OutOfMemoryError` works as on other devices.

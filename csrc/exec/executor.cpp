@@ -112,15 +112,9 @@ void enqueue(Plan& plan, Launch& launch, runtime::Queue& queue) {
 void* address_of(const Plan& plan, const Memory& memory, const std::vector<void*>& inputs, const std::vector<void*>& outputs,
                  ir::BufferId buffer) {
   const BufferSource source = source_of(plan, buffer);
-  switch (source.kind) {
-    case BufferSource::Kind::kInput:
-      return inputs[source.index];
-    case BufferSource::Kind::kOutput:
-      return outputs[source.index];
-    default:
-      if (is_kept(plan, source.index)) return memory.kept_address + plan.kept_offsets[source.index];
-      return memory.arena_address + plan.memory.offsets[source.index];
-  }
+  const bool arena = source.kind == BufferSource::Kind::kArena;
+  if (arena && is_kept(plan, source.index)) return memory.kept_address + plan.kept_offsets[source.index];
+  return address_of(plan, RunMemory{inputs, outputs, memory.arena_address, 0}, source);
 }
 
 CallOperand operand(const Plan& plan, const ir::Buffer& buffer, void* address, const ir::Shape& sizes, const ir::Shape& strides,
@@ -175,6 +169,57 @@ std::shared_ptr<Kept> kept_results(Plan& plan, Memory& memory, const std::vector
   return kept;
 }
 
+/// What the steps of one run need.
+struct Run {
+  Plan& plan;
+  const Memory& memory;
+  const std::vector<void*>&inputs, &outputs;
+  const CallHandler& call;
+  runtime::Queue& queue;
+};
+
+void run_call(const Run& run, const ir::Node& node) {
+  const Plan& plan = run.plan;
+  const ir::Graph& graph = plan.schedule.graph;
+  const auto address = [&](ir::BufferId buffer) { return address_of(plan, run.memory, run.inputs, run.outputs, buffer); };
+  std::vector<CallOperand> operands, results;
+  for (const ir::View& view : node.operands) {
+    const std::optional<ir::Strided> window = ir::strided(graph, view);
+    OCL_ASSERT(window.has_value(), "an operand of an eager op is no strided window");
+    operands.push_back(
+        operand(plan, graph.buffers[view.buffer], address(view.buffer), view.sizes, window->strides, window->offset));
+  }
+  for (const ir::BufferId buffer : node.outputs) {
+    const ir::Buffer& b = graph.buffers[buffer];
+    if (plan.schedule.placements[buffer].kind == schedule::Placement::Kind::kNowhere) {
+      results.push_back({});  // No step reads this result.
+      continue;
+    }
+    results.push_back(operand(plan, b, address(buffer), b.sizes, *b.strides, 0));
+  }
+  run.call(node.call, operands, results);
+}
+
+void run_step(const Run& run, const Step& step) {
+  if (step.launch == ir::kNone) return run_call(run, run.plan.schedule.graph.nodes[step.call]);
+  Launch& launch = run.plan.launches[step.launch];
+  if (launch.empty || step.kept) return;
+  patch(run.plan, launch, run.memory);
+  enqueue(run.plan, launch, run.queue);
+}
+
+/// Runs the steps with the plan's observers around each of them.
+void run_observed(const Run& run) {
+  const RunMemory memory{run.inputs, run.outputs, run.memory.arena_address, run.queue.stream()};
+  for (const auto& observer : run.plan.observers) observer->begin(memory);
+  for (size_t i = 0; i < run.plan.steps.size(); ++i) {
+    for (const auto& observer : run.plan.observers) observer->before(static_cast<int>(i));
+    run_step(run, run.plan.steps[i]);
+    for (const auto& observer : run.plan.observers) observer->after(static_cast<int>(i));
+  }
+  for (const auto& observer : run.plan.observers) observer->end();
+}
+
 }  // namespace
 
 void skip_launches(bool skipped) { g_skipped = skipped; }
@@ -185,8 +230,11 @@ void bind_symbols(Plan& plan, const std::vector<int64_t>& symbols) {
   plan.bound = false;
   plan.symbols = symbols;
   for (Launch& launch : plan.launches) bind_launch(plan, launch);
-  for (size_t i = 0; i < plan.intervals.size(); ++i) plan.intervals[i].size_bytes = value_of(plan, plan.interval_bytes[i]);
+  // With guard zones, each interval has room for one on each side, and its offset is that of the buffer between them.
+  for (size_t i = 0; i < plan.intervals.size(); ++i)
+    plan.intervals[i].size_bytes = value_of(plan, plan.interval_bytes[i]) + 2 * plan.guard_bytes;
   plan.memory = schedule::plan_memory(plan.intervals, kArenaAlignment);
+  for (int64_t& offset : plan.memory.offsets) offset += plan.guard_bytes;
   plan.bound = true;
 }
 
@@ -239,33 +287,11 @@ void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>&
   }
   std::shared_ptr<Kept> kept;  // Alive until everything is enqueued.
   if (plan.kept_size_bytes > 0) kept = kept_results(plan, memory, inputs, queue);
-  for (const Step& step : plan.steps) {
-    if (step.launch != ir::kNone) {
-      Launch& launch = plan.launches[step.launch];
-      if (launch.empty || step.kept) continue;
-      patch(plan, launch, memory);
-      enqueue(plan, launch, queue);
-      continue;
-    }
-    const ir::Graph& graph = plan.schedule.graph;
-    const ir::Node& node = graph.nodes[step.call];
-    std::vector<CallOperand> operands, results;
-    for (const ir::View& view : node.operands) {
-      const std::optional<ir::Strided> window = ir::strided(graph, view);
-      OCL_ASSERT(window.has_value(), "an operand of an eager op is no strided window");
-      operands.push_back(operand(plan, graph.buffers[view.buffer], address_of(plan, memory, inputs, outputs, view.buffer),
-                                 view.sizes, window->strides, window->offset));
-    }
-    for (const ir::BufferId buffer : node.outputs) {
-      const ir::Buffer& b = graph.buffers[buffer];
-      if (plan.schedule.placements[buffer].kind == schedule::Placement::Kind::kNowhere) {
-        results.push_back({});  // No step reads this result.
-        continue;
-      }
-      results.push_back(operand(plan, b, address_of(plan, memory, inputs, outputs, buffer), b.sizes, *b.strides, 0));
-    }
-    call(node.call, operands, results);
-  }
+  const Run this_run{plan, memory, inputs, outputs, call, queue};
+  if (plan.observers.empty() || launches_skipped())
+    for (const Step& step : plan.steps) run_step(this_run, step);
+  else
+    run_observed(this_run);
   queue.flush();
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "csrc/checks/device_check.h"
+#include "csrc/exec/guard_zones.h"
 #include "csrc/exec/tune.h"
 #include "csrc/runtime/queue.h"
 #include "csrc/schedule/pipeline.h"
@@ -21,6 +22,15 @@ double seconds() { return std::chrono::duration<double>(std::chrono::steady_cloc
 void dump(const std::string& dir, const std::string& name, const std::string& text) {
   if (!os::write_private_file(dir + "/" + name, text))
     log_message(LogLevel::kWarning, "exec", "the dump " + dir + "/" + name + " cannot be written");
+}
+
+/// Replaces the parts of a kernel's text that PlanOptions::replaced names.
+void replace_parts(codegen::KernelSource& source, const PlanOptions& options) {
+  for (const auto& [kernel, part, by] : options.replaced) {
+    if (kernel != source.name || part.empty()) continue;
+    for (size_t at = source.text.find(part); at != std::string::npos; at = source.text.find(part, at + by.size()))
+      source.text.replace(at, part.size(), by);
+  }
 }
 
 int node_count(const schedule::Group& group) { return static_cast<int>(group.nodes().size()); }
@@ -170,6 +180,7 @@ std::vector<runtime::KernelText> add_steps(Plan& plan, const Caps& caps, const P
     } catch (const Error& error) {
       fail(error.kind(), std::string(error.what()) + "\n  where: " + where);
     }
+    replace_parts(launch.source, options);
     add_sources(plan, launch, static_cast<int>(position));
     texts.push_back({launch.source.name, launch.source.text + options.appended, where, launch.source.local});
     if (!options.dump_dir.empty()) dump(options.dump_dir, options.label + "." + launch.source.name + ".cl", launch.source.text);
@@ -202,7 +213,8 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
 
   const double generate_start = seconds();
   const std::vector<runtime::KernelText> texts = add_steps(*plan, caps, options);
-  plan->most_kept_bytes = options.most_kept_bytes;
+  // An observed plan keeps nothing, so that every call runs and checks every step.
+  plan->most_kept_bytes = options.check || options.guard_zones ? 0 : options.most_kept_bytes;
   mark_kept(*plan);
   plan->codegen_seconds = seconds() - generate_start;
 
@@ -214,6 +226,8 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
     launch.name_id = runtime::kernel_name_id(launch.source.name);
   }
   plan->build_seconds = seconds() - build_start;
+  plan->guard_bytes = options.guard_zones ? kGuardBytes : 0;
+  add_observers(*plan, options.check);
   return plan;
 }
 

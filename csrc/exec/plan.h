@@ -7,10 +7,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "csrc/codegen/kernel_source.h"
 #include "csrc/exec/kept.h"
+#include "csrc/exec/observer.h"
 #include "csrc/ir/graph.h"
 #include "csrc/runtime/device.h"
 #include "csrc/runtime/history.h"
@@ -38,6 +40,10 @@ struct PlanOptions {
   std::string choice;
   bool tuned = true;     // Use measured choices.
   std::string appended;  // Text added after every kernel. Tests use it to make a kernel that does not build.
+  // (kernel, part of its text, what replaces the part). Tests use it to make kernels that compute or store wrongly.
+  std::vector<std::tuple<std::string, std::string, std::string>> replaced;
+  bool check = false;        // Compares the results of every launch with the interpreter's.
+  bool guard_zones = false;  // Fills memory with NaN and looks for stores beside buffers, see guard_zones.h.
 };
 
 /// The memory behind one buffer argument of a kernel. It is resolved at every call.
@@ -92,7 +98,9 @@ struct Plan {
   std::vector<std::shared_ptr<runtime::Program>> programs;
   std::vector<schedule::PassTrace> passes;
   double check_seconds = 0, schedule_seconds = 0, codegen_seconds = 0, build_seconds = 0;
-  std::vector<int> written_inputs;  // Positions of inputs that the plan writes.
+  std::vector<int> written_inputs;                   // Positions of inputs that the plan writes.
+  std::vector<std::shared_ptr<Observer>> observers;  // Checks that watch every step; usually none.
+  int64_t guard_bytes = 0;                           // Size of the guard zones around buffers of the arena and results.
   // What the memory is for, in snapshots and error messages.
   runtime::PurposeText arena_purpose, results_purpose, kept_purpose;
   // Results of kept steps: the parameters that they depend on, and the offset of each interval in their memory (-1: it

@@ -43,6 +43,9 @@ exec::PlanOptions plan_options_from(const py::dict& options) {
   take("choice", plan_options.choice);
   take("tuned", plan_options.tuned);
   take("appended", plan_options.appended);
+  take("replaced", plan_options.replaced);
+  take("check", plan_options.check);
+  take("debug", plan_options.guard_zones);
   const Settings current = settings();
   plan_options.failed_dir = current.failed_dir;
   plan_options.dump_dir = current.dump_dir;
@@ -356,6 +359,7 @@ void bind_exec(py::module_& m) {
   e.def("skip_launches", &exec::skip_launches, py::arg("skipped"));
   e.def("launches_skipped", &exec::launches_skipped);
   bind_cache(e);
+  bind_check(e);
   e.def("kept_bytes", &exec::kept_bytes);
   e.def("build_counters", &build_counters);
   e.def("live_counts", &live_counts);

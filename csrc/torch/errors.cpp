@@ -23,6 +23,8 @@ const char* class_name(ErrorKind kind) {
       return "OutOfMemoryError";
     case ErrorKind::kInternal:
       return "InternalError";
+    case ErrorKind::kOutOfBounds:
+      return "KernelBoundsError";
   }
   return "InternalError";
 }

@@ -90,6 +90,23 @@ at::Tensor part_of(const at::Tensor& whole, const exec::TensorShape& shape) {
   return part;
 }
 
+/// A tensor with undefined contents whose memory has `guard` bytes more on each side. Its storage begins at its data.
+at::Tensor guarded_tensor(const exec::TensorShape& shape, at::ScalarType dtype, int device, int64_t guard) {
+  const size_t bytes = at::detail::computeStorageNbytes(shape.sizes, shape.strides, c10::elementSize(dtype));
+  const int64_t all = static_cast<int64_t>(bytes) + 2 * guard, step = 1;
+  const at::Tensor block = empty_strided_ocl(all, step, at::kByte, device);
+  c10::Allocator* allocator = block.storage().allocator();
+  // The context of the data pointer is the address that is freed.
+  c10::DataPtr whole = block.storage().set_data_ptr(c10::DataPtr(nullptr, block.device()));
+  void* first = whole.release_context();
+  c10::DataPtr data(static_cast<char*>(first) + guard, first, allocator->raw_deleter(), block.device());
+  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, std::move(data), allocator, /*resizable=*/true);
+  at::Tensor tensor =
+      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), block.key_set(), c10::scalarTypeToTypeMeta(dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(shape.sizes, shape.strides);
+  return tensor;
+}
+
 }  // namespace
 
 at::ScalarType scalar_type(ir::DType dtype) {
@@ -138,7 +155,8 @@ std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>&
     for (size_t i = 0; i < plan.schedule.allocations.size(); ++i) {
       const exec::TensorShape shape = exec::allocation_shape(plan, static_cast<int>(i));
       const ir::DType dtype = graph.buffers[plan.schedule.allocations[i]].dtype;
-      allocated.push_back(empty_strided_ocl(shape.sizes, shape.strides, scalar_type(dtype), device));
+      allocated.push_back(plan.guard_bytes > 0 ? guarded_tensor(shape, scalar_type(dtype), device, plan.guard_bytes)
+                                               : empty_strided_ocl(shape.sizes, shape.strides, scalar_type(dtype), device));
       output_addresses.push_back(allocated.back().numel() == 0 ? nullptr
                                                                : const_cast<void*>(allocated.back().const_data_ptr()));
       if (exec::launches_skipped() && output_addresses.back()) fill_with_zeros(allocated.back(), *plan.device, stream);

@@ -36,6 +36,9 @@ FOREIGN = {
     "*.graph.txt": "a dump",
     "forward_*.fx.txt": "a dump",
     "backward_*.fx.txt": "a dump",
+    "kernel.cl": "of the folder of a kernel that differs",
+    "group.txt": "of the folder of a kernel that differs",
+    "rerun.py": "of the folder of a kernel that differs",
     "train.py": "a user's script",
     "model.py": "a user's script",
 }

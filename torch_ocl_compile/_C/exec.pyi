@@ -68,6 +68,36 @@ def tuning_rows() -> list[tuple[str, str]]: ...  # Rows of the cache for all dev
 def begin_recording(timing: bool, all_commands: bool = False) -> int: ...
 def end_recording(recording: int) -> list[dict[str, Any]]: ...
 
+# The option check, see compile/check.py: `factory` makes an object with the methods begin(), before(step), after(step) and end(),
+# which the plan calls in each run.
+def set_check_factory(factory: Callable[[WatchedPlan], object]) -> None: ...
+
+# Builds and launches one kernel. `launch`: name, text, global, local, pointers (argument slot, region, offset in elements, bytes of
+# an element) and ints (slot, value, whether it is 64-bit). `regions`: uint8 tensors with the memory, which the launch changes.
+def launch_alone(device_index: int, launch: Mapping[str, object], regions: Sequence[torch.Tensor]) -> None: ...
+
+class WatchedPlan:  # A plan during its runs. What needs a run says so.
+    @property
+    def label(self) -> str: ...
+    @property
+    def op(self) -> str: ...  # Of an eager op: "aten::add". Otherwise empty.
+    @property
+    def device(self) -> int: ...
+    @property
+    def device_name(self) -> str: ...
+    def graph(self) -> ir.Graph: ...  # After all passes.
+    # ops (op and source line of each, inlined ones too), nodes, reads (buffers that are read from memory), origin, launched; of a
+    # launch also kernel, kind, text, template, level, main.
+    def steps(self) -> list[dict[str, Any]]: ...
+    def text(self, step: int) -> str: ...  # The nodes of a step as a graph.
+    def in_memory(self, buffer: int) -> bool: ...  # False: it is in registers only.
+    def symbols(self) -> list[int]: ...  # In a run: the values of s0, s1, ...
+    def address(self, buffer: int) -> int: ...  # In a run. 0: it has no elements.
+    def shape(self, buffer: int) -> tuple[list[int], list[int], torch.dtype]: ...  # In a run: sizes, strides, dtype.
+    # In a run: pointers (slot, address, bytes, offset, element_bytes, scratch), ints, global, local, empty.
+    def launch(self, step: int) -> dict[str, Any]: ...
+    def copied(self, address: int, bytes: int) -> torch.Tensor: ...  # In a run: a part of the device's memory, uint8.
+
 class Plan:
     @property
     def log(self) -> list[str]: ...  # Decisions of the scheduler.

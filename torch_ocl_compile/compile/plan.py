@@ -32,6 +32,11 @@ def make_plan(lowered: Lowered, settings: dict[str, Any], label: str) -> Any:
     config.configure_core()
     index = device_index(lowered)
     table.follow(index)
+    if settings.get("check"):
+        # Only the option check needs the interpreter.
+        from torch_ocl_compile.compile import check
+
+        check.install()
     try:
         return _C.exec.compile(lowered.graph, index, lowered.calls, {**settings, "label": label})
     except OclError:

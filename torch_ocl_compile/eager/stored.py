@@ -15,6 +15,10 @@ def context(device: int) -> tuple[str, str, dict[str, Any]]:
     config.configure_core()
     table.follow(device)
     options = dict(config.compile_options(None))
+    if options["check"]:
+        from torch_ocl_compile.compile import check
+
+        check.install()
     # A dump must show how each plan is made.
     if config.get("dump") or not config.get("cache_size_mb"):
         return "", "", options

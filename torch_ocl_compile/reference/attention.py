@@ -20,7 +20,7 @@ def dropped(state: Tensor, shape: Sequence[int], p: float) -> Tensor:
     return philox.lane_of(words, keys % 4) < p
 
 
-class _Attention:
+class Scores:
     """The steps that Attention nodes share, by the definition in graph.h. Sums are computed in the operands' compute
     type."""
 
@@ -64,7 +64,7 @@ class _Attention:
 def attention(attrs: Any, operands: Sequence[Tensor]) -> list[Tensor]:
     """The results of an Attention node."""
     forward = attrs.kind == ir.AttentionKind.kForward
-    a = _Attention(attrs, operands, forward)
+    a = Scores(attrs, operands, forward)
     if forward:
         return [torch.matmul(a.p * a.keep, a.v), a.sums]
     ds = a.score_gradient() * attrs.scale
@@ -76,4 +76,4 @@ def attention(attrs: Any, operands: Sequence[Tensor]) -> list[Tensor]:
 def attention_score_gradient(attrs: Any, operands: Sequence[Tensor]) -> Tensor:
     """Gradient of the scores, from the operands of a gradient node. It is also the gradient of a mask, before it is
     summed over broadcast dimensions."""
-    return _Attention(attrs, operands, False).score_gradient()
+    return Scores(attrs, operands, False).score_gradient()

@@ -25,10 +25,10 @@ from torch_ocl_compile.reference.scalar_ops import RULES, converted_operands, op
 Tensor = torch.Tensor
 
 
-class _Nest:
+class Nest:
     """The iterations of one node, with sizes i*, then r*. Every tensor broadcasts over them."""
 
-    def __init__(self, run: _Run, sizes: Sequence[Any], reduce_sizes: Sequence[Any]) -> None:
+    def __init__(self, run: Run, sizes: Sequence[Any], reduce_sizes: Sequence[Any]) -> None:
         self.run = run
         self.shape = [run.size(s) for s in sizes]
         self.reduced = [run.size(s) for s in reduce_sizes]
@@ -259,7 +259,7 @@ def _prefix(name: str, inputs: list[Tensor], live: Tensor) -> list[Tensor]:
 IDENTITIES: dict[str, float] = {"prod": 1, "max": -math.inf, "min": math.inf, "softmax": -math.inf}
 
 
-class _Run:
+class Run:
     def __init__(
         self, graph: Any, args: Sequence[Any], calls: Sequence[Callable[[list[Tensor]], list[Tensor]]]
     ) -> None:
@@ -280,7 +280,7 @@ class _Run:
 
     def view(self, view: Any) -> Tensor:
         """The elements of a view."""
-        nest = _Nest(self, view.sizes, [])
+        nest = Nest(self, view.sizes, [])
         buffer = self.buffers[view.buffer]
         if not view.coords:
             return buffer.expand(nest.shape)
@@ -321,7 +321,7 @@ class _Run:
         self.buffers[buffer].copy_(value)
 
     def loops(self, node: Any) -> None:
-        nest = _Nest(self, node.sizes, node.reduce_sizes)
+        nest = Nest(self, node.sizes, node.reduce_sizes)
         if math.prod(nest.shape) == 0 or (node.kind == "scan" and not nest.reduced[0]):
             return
         nest.evaluate(node.ops)
@@ -371,7 +371,7 @@ def run_graph(
 ) -> list[Tensor]:
     """Runs a graph on CPU tensors and returns its outputs. `args`: the sizes s0, s1, ... as ints, then the tensor
     inputs in order. `order`: positions of the nodes in the order in which a schedule launches them."""
-    run = _Run(graph, args, calls)
+    run = Run(graph, args, calls)
     nodes = list(graph.nodes)
     for position in range(len(nodes)) if order is None else order:
         run.node(nodes[position])
@@ -390,7 +390,7 @@ def run_graph(
     return results
 
 
-def _laid_out(run: _Run, buffer: Any, values: Tensor) -> Tensor:
+def _laid_out(run: Run, buffer: Any, values: Tensor) -> Tensor:
     """Copies the values into the buffer's own strides."""
     if buffer.strides is None:
         return values.contiguous()
@@ -415,7 +415,7 @@ class ReferencePlan:
 
     def output_strides(self) -> list[list[int]]:
         """Row-major strides if the graph leaves them open."""
-        run = _Run(self.graph, [0] * self.graph.symbols + [None] * len(self.graph.inputs), [])
+        run = Run(self.graph, [0] * self.graph.symbols + [None] * len(self.graph.inputs), [])
         found = []
         for output in self.graph.outputs:
             sizes = [run.size(s) for s in output.sizes]

@@ -247,7 +247,8 @@ def tolerance(alone: Any) -> float:
 
 
 def _compile(alone: Any, index: int, settings: Mapping[str, Any], choice: str) -> Any:
-    return _C.exec.compile(alone, index, [], {**settings, "label": f"tuning of {choice}", "choice": choice})
+    unwatched = {**settings, "check": False, "debug": False}  # They would wait for every launch.
+    return _C.exec.compile(alone, index, [], {**unwatched, "label": f"tuning of {choice}", "choice": choice})
 
 
 def _marker(index: int) -> torch.Event:

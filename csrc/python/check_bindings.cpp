@@ -1,0 +1,262 @@
+// csrc/python/check_bindings.cpp: _C.exec functions for the check of kernels: a plan's steps and memory while it runs, and
+// single launches. torch_ocl_compile/compile/check.py uses them.
+#include <torch/csrc/Exceptions.h>
+
+#include <memory>
+
+#include "csrc/exec/executor.h"
+#include "csrc/exec/launch_alone.h"
+#include "csrc/exec/launch_info.h"
+#include "csrc/python/pch.h"
+#include "csrc/python/plan_object.h"
+#include "csrc/python/settings.h"
+#include "csrc/runtime/queue.h"
+#include "csrc/schedule/dependence.h"
+#include "csrc/torch/errors.h"
+#include "csrc/torch/plan_runner.h"
+#include "csrc/torch/tensor_location.h"
+
+namespace py = pybind11;
+
+namespace ocl::python {
+namespace {
+
+using exec::BufferSource;
+
+/// A plan as its checker sees it. Python may keep it longer than the plan, so `plan` is null from then on. Sizes and
+/// memory are known during a run.
+struct WatchedPlan {
+  exec::Plan* plan = nullptr;
+  const exec::RunMemory* memory = nullptr;
+
+  exec::Plan& get() const {
+    OCL_ASSERT(plan != nullptr, "the plan of a check is gone");
+    return *plan;
+  }
+  exec::Plan& running() const {
+    OCL_ASSERT(plan != nullptr && memory != nullptr, "the plan of a check is not running");
+    return *plan;
+  }
+  bool in_memory(ir::BufferId b) const {
+    return get().schedule.placements.at(static_cast<size_t>(b)).kind != schedule::Placement::Kind::kNowhere;
+  }
+  char* address(ir::BufferId b) const {
+    return in_memory(b) ? exec::address_of(running(), *memory, exec::source_of(running(), b)) : nullptr;
+  }
+};
+
+std::vector<int64_t> values_of(const exec::Plan& plan, const ir::Shape& shape) {
+  std::vector<int64_t> values;
+  for (const ir::IndexExpr& expr : shape) values.push_back(exec::value_of(plan, expr));
+  return values;
+}
+
+/// A copy of device memory.
+at::Tensor copied(const WatchedPlan& watched, const char* address, int64_t bytes) {
+  at::Tensor host = at::empty({bytes}, at::device(at::kCPU).dtype(at::kByte));
+  if (bytes == 0) return host;
+  void* target = host.mutable_data_ptr();
+  const py::gil_scoped_release release;
+  runtime::Device& device = *watched.running().device;
+  const runtime::Location at = device.allocator().resolve(address);
+  runtime::Queue& queue = device.queue(watched.memory->stream);
+  queue.read(at.mem, at.offset_bytes, target, static_cast<size_t>(bytes), /*blocking=*/true);
+  queue.finish();
+  return host;
+}
+
+py::dict step_dict(const exec::Plan& plan, size_t position) {
+  const schedule::Group& group = plan.schedule.groups[position];
+  const exec::Step& step = plan.steps[position];
+  py::dict d;
+  std::vector<ir::BufferId> read;
+  for (const ir::NodeId node : group.nodes())
+    for (const ir::BufferId b : schedule::buffers_read(plan.schedule, node)) read.push_back(b);
+  py::list ops;  // In the order of the nodes, with those that were inlined into each.
+  for (const ir::NodeId id : group.nodes()) {
+    const ir::Node& node = plan.schedule.graph.nodes[static_cast<size_t>(id)];
+    for (const ir::Origin& origin : node.inlined) ops.append(py::make_tuple(origin.op, origin.source));
+    ops.append(py::make_tuple(node.origin.op, node.origin.source));
+  }
+  d["ops"] = ops;
+  d["nodes"] = group.nodes();
+  d["reads"] = read;
+  d["origin"] = exec::origin_of(plan.schedule, group);
+  d["launched"] = step.launch != ir::kNone;
+  if (step.launch == ir::kNone) return d;
+  const exec::Launch& launch = plan.launches[static_cast<size_t>(step.launch)];
+  const bool is_template = group.kind == schedule::GroupKind::kTemplate;
+  d["kernel"] = launch.source.name;
+  d["kind"] = launch.source.kind;
+  d["text"] = launch.source.text;
+  d["template"] = is_template ? std::string(kernel_row(group.launch.kernel).name) : std::string();
+  d["level"] = is_template ? std::string(name(kernel_row(group.launch.kernel).level)) : std::string();
+  d["main"] = group.main;
+  return d;
+}
+
+py::list steps(const WatchedPlan& watched) {
+  py::list result;
+  for (size_t i = 0; i < watched.get().steps.size(); ++i) result.append(step_dict(watched.get(), i));
+  return result;
+}
+
+/// The arguments of a launch for LoneLaunch. An address stands for the region.
+py::dict launch_dict(const WatchedPlan& watched, int position) {
+  const exec::Plan& plan = watched.running();
+  const exec::Launch& launch = plan.launches.at(static_cast<size_t>(plan.steps.at(static_cast<size_t>(position)).launch));
+  py::dict d;
+  py::list pointers, ints;
+  for (size_t i = 0; i < launch.buffers.size(); ++i) {
+    const BufferSource& source = launch.buffers[i];
+    py::dict pointer;
+    pointer["slot"] = source.slot;
+    pointer["address"] = reinterpret_cast<uintptr_t>(exec::address_of(plan, *watched.memory, source));
+    pointer["bytes"] = exec::extent_bytes(plan, source);
+    pointer["offset"] = launch.offsets[i];
+    pointer["element_bytes"] = source.element_bytes;
+    pointer["scratch"] = source.kind == BufferSource::Kind::kScratch;
+    pointers.append(pointer);
+  }
+  for (const codegen::IntArg& argument : launch.source.ints)
+    ints.append(py::make_tuple(argument.slot, exec::value_of(plan, argument.value), argument.wide));
+  d["pointers"] = pointers;
+  d["ints"] = ints;
+  d["global"] = launch.global;
+  d["local"] = launch.source.local;
+  d["empty"] = launch.empty;
+  return d;
+}
+
+/// Calls a checker that is a Python object with the methods begin, before, after and end.
+class PythonObserver final : public exec::Observer {
+ public:
+  PythonObserver(std::shared_ptr<WatchedPlan> watched, py::object checker)
+      : watched_(std::move(watched)), checker_(std::move(checker)) {}
+  PythonObserver(const PythonObserver&) = delete;
+  PythonObserver& operator=(const PythonObserver&) = delete;
+  ~PythonObserver() override {
+    watched_->plan = nullptr;
+    if (!Py_IsInitialized()) {
+      checker_.release();  // Python's memory is gone.
+      return;
+    }
+    const py::gil_scoped_acquire gil;
+    checker_ = py::object();
+  }
+  void begin(const exec::RunMemory& memory) override {
+    watched_->memory = &memory;
+    call([&] { checker_.attr("begin")(); });
+  }
+  void before(int step) override {
+    call([&] { checker_.attr("before")(step); });
+  }
+  void after(int step) override {
+    call([&] { checker_.attr("after")(step); });
+  }
+  void end() override {
+    call([&] { checker_.attr("end")(); });
+    watched_->memory = nullptr;
+  }
+
+ private:
+  template <class Body>
+  void call(const Body& body) {
+    const py::gil_scoped_acquire gil;
+    try {
+      body();
+    } catch (py::error_already_set& error) {
+      watched_->memory = nullptr;  // The run ends here.
+      error.restore();
+      python_error raised;
+      raised.persist();
+      throw raised;
+    }
+  }
+
+  std::shared_ptr<WatchedPlan> watched_;
+  py::object checker_;
+};
+
+void set_check_factory(const py::function& factory) {
+  const auto* held = new py::function(factory);  // Never released: it may be called after the interpreter has ended.
+  exec::set_check_factory([held](exec::Plan& plan) -> std::shared_ptr<exec::Observer> {
+    if (!Py_IsInitialized()) return nullptr;
+    const py::gil_scoped_acquire gil;
+    auto watched = std::make_shared<WatchedPlan>();
+    watched->plan = &plan;
+    py::object checker = (*held)(watched);
+    return std::make_shared<PythonObserver>(std::move(watched), std::move(checker));
+  });
+}
+
+void launch_alone(int device, const py::dict& described, const std::vector<at::Tensor>& regions) {
+  exec::LoneLaunch launch;
+  launch.name = described["name"].cast<std::string>();
+  launch.text = described["text"].cast<std::string>();
+  launch.global = described["global"].cast<std::array<size_t, 3>>();
+  launch.local = described["local"].cast<std::array<size_t, 3>>();
+  for (const py::handle item : described["pointers"]) {
+    const auto [slot, region, offset, element_bytes] = item.cast<std::tuple<int, int, int64_t, int>>();
+    launch.pointers.push_back({slot, region, offset, element_bytes});
+  }
+  for (const py::handle item : described["ints"]) {
+    const auto [slot, value, wide] = item.cast<std::tuple<int, int64_t, bool>>();
+    launch.ints.push_back({slot, value, wide});
+  }
+  for (const at::Tensor& region : regions) {
+    OCL_ASSERT(region.is_cpu() && region.is_contiguous(), "a region is no contiguous CPU tensor");
+    launch.regions.push_back({region.mutable_data_ptr(), static_cast<size_t>(region.nbytes())});
+  }
+  const Settings current = settings();
+  const py::gil_scoped_release release;
+  exec::launch_alone(aten::device_at(device), launch, binary_store(current.cache), current.failed_dir);
+}
+
+}  // namespace
+
+void bind_check(py::module_& e) {
+  e.def("set_check_factory", &set_check_factory, py::arg("factory"));
+  e.def("launch_alone", &launch_alone, py::arg("device_index"), py::arg("launch"), py::arg("regions"));
+  py::class_<WatchedPlan, std::shared_ptr<WatchedPlan>>(e, "WatchedPlan")
+      .def_property_readonly("label", [](const WatchedPlan& w) { return w.get().label; })
+      .def_property_readonly("op", [](const WatchedPlan& w) { return w.get().op; })
+      .def_property_readonly("device", [](const WatchedPlan& w) { return w.get().device->index(); })
+      .def_property_readonly("device_name", [](const WatchedPlan& w) { return w.get().device->describe(); })
+      .def("graph", [](const WatchedPlan& w) { return w.get().schedule.graph; })
+      .def("steps", &steps)
+      .def(
+          "text",
+          [](const WatchedPlan& w, size_t step) {
+            const schedule::Schedule& schedule = w.get().schedule;
+            ir::Graph part = schedule.graph;
+            part.nodes.clear();
+            part.outputs.clear();
+            for (const ir::NodeId node : schedule.groups.at(step).nodes())
+              part.nodes.push_back(schedule.graph.nodes[static_cast<size_t>(node)]);
+            return part.str();
+          },
+          py::arg("step"))
+      .def("in_memory", &WatchedPlan::in_memory, py::arg("buffer"))
+      .def("symbols", [](const WatchedPlan& w) { return w.running().symbols; })
+      .def(
+          "address", [](const WatchedPlan& w, int buffer) { return reinterpret_cast<uintptr_t>(w.address(buffer)); },
+          py::arg("buffer"))
+      .def(
+          "shape",
+          [](const WatchedPlan& w, int buffer) {
+            const ir::Buffer& b = w.running().schedule.graph.buffers.at(static_cast<size_t>(buffer));
+            return py::make_tuple(values_of(w.running(), b.sizes), values_of(w.running(), *b.strides),
+                                  aten::scalar_type(b.dtype));
+          },
+          py::arg("buffer"))
+      .def("launch", &launch_dict, py::arg("step"))
+      .def(
+          "copied",
+          [](const WatchedPlan& w, uintptr_t address, int64_t bytes) {
+            return copied(w, reinterpret_cast<const char*>(address), bytes);
+          },
+          py::arg("address"), py::arg("bytes"));
+}
+
+}  // namespace ocl::python

@@ -1,0 +1,39 @@
+# tests/device/faults.py: plants faults in the text of kernels, to test that something finds them.
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from torch_ocl_compile import _C
+
+
+@contextmanager
+def planted(kind: str | None, pattern: str, by: str, graph: str = "") -> Iterator[list[str]]:
+    """Changes what matches `pattern` in kernels of this kind ("gemm", ...; None: all) of graphs whose label begins with `graph`. Yields the
+    names of the kernels that have the fault."""
+    real: Callable[..., Any] = _C.exec.compile
+    found: list[str] = []
+
+    def compile_(ir_graph: Any, device: int, calls: Any, options: dict[str, Any]) -> Any:
+        if not options["label"].startswith(graph):
+            return real(ir_graph, device, calls, options)
+        plain = real(ir_graph, device, calls, {**options, "check": False, "debug": False})
+        replaced: dict[tuple[str, str], str] = {}
+        for kernel in plain.describe():
+            if kind is None or kernel["kind"] == kind:
+                parts = {(kernel["name"], m[0]): m.expand(by) for m in re.finditer(pattern, kernel["text"])}
+                replaced |= parts
+                found.extend([kernel["name"]] if parts else [])
+        return real(ir_graph, device, calls, {**options, "replaced": [(*k, v) for k, v in replaced.items()]})
+
+    _C.exec.compile = compile_
+    torch._dynamo.reset()
+    try:
+        yield found
+    finally:
+        _C.exec.compile = real
+        torch._dynamo.reset()

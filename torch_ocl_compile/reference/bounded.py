@@ -1,0 +1,349 @@
+# torch_ocl_compile/reference/bounded.py: runs nodes of a graph in fp64, with a bound of the error that a kernel may have.
+"""The interpreter, with a bound for every element: see bounds.py. The check of kernels (compile/check.py) runs the nodes of
+one launch on the values that the launch had in memory.
+
+    run = BoundedRun(graph, sizes, {buffer: Known(values)})
+    for node in nodes: run.node(node)
+    run.known[buffer]              what is in the buffer then; run.written[buffer] says which elements the nodes stored
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torch_ocl_compile.dtypes import TORCH_DTYPES
+from torch_ocl_compile.reference import reduction_bounds, template_bounds
+from torch_ocl_compile.reference.bounds import UNIT, Error, apply, cast, held, some, wide
+from torch_ocl_compile.reference.interpreter import Nest, Run
+
+Tensor = torch.Tensor
+Extent = tuple[int, int]
+
+# Iterations of a loop nest that are computed at once. Every op of a body holds that many numbers.
+MOST = 1 << 18
+# Rounding of operands, probabilities and score gradients on tensor cores, by the operands' type.
+LOW = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
+TF32 = 2.0**-11
+
+
+@dataclass
+class Known:
+    """The contents of a buffer. `error`: how far each element may be off; infinite where it is unknown, as in memory that
+    nobody wrote; None: the values are exact."""
+
+    value: Tensor
+    error: Error = None
+
+    def copy(self) -> Known:
+        return Known(held(self.value).clone(), None if self.error is None else self.error.clone())
+
+
+class _BoundedNest(Nest):
+    """A part of the iterations of a node: those of `ranges`, a (start, stop) for each loop i*, then r*."""
+
+    run: BoundedRun
+
+    def __init__(self, run: BoundedRun, loops: int, ranges: Sequence[Extent]) -> None:
+        self.run = run
+        self.ranges = list(ranges)
+        self.shape = [stop - start for start, stop in ranges[:loops]]
+        self.reduced = [stop - start for start, stop in ranges[loops:]]
+        self.values: list[Tensor] = []
+        self.errors: list[Error] = []
+
+    def axis(self, position: int) -> Tensor:
+        view = [1] * len(self.ranges)
+        view[position] = -1
+        return torch.arange(*self.ranges[position]).view(view)
+
+    def uncertain_index(self, index: Sequence[Any]) -> Tensor | None:
+        """True where an index uses a value that is not exact."""
+        found: Tensor | None = None
+        for number, error in enumerate(self.errors):
+            if error is not None and any(e.uses(f"v{number}") for e in index):
+                found = error > 0 if found is None else found | (error > 0)
+        return found
+
+    def load(self, number: int, index: Sequence[Any], mask: Tensor | None) -> tuple[Tensor, Error]:
+        known = self.run.known[number]
+        values = held(known.value)
+        ones = [1] * len(self.ranges)
+        coords = [self.index(e) for e in index]
+        if mask is not None:
+            coords = [torch.where(mask, c, 0) for c in coords]
+        unsure = self.uncertain_index(index)
+        if unsure is not None:
+            coords = [c.clamp(0, max(size - 1, 0)) for c, size in zip(coords, values.shape, strict=True)]
+        if not coords:
+            loaded, error = values.view(ones), None if known.error is None else known.error.view(ones)
+        elif values.numel() == 0:
+            space = torch.broadcast_shapes(*(c.shape for c in coords), () if mask is None else mask.shape)
+            loaded, error = torch.zeros(space, dtype=values.dtype), None
+        else:
+            where = tuple(torch.broadcast_tensors(*coords))
+            loaded = values[where]
+            error = None if known.error is None else known.error[where]
+        if unsure is not None:
+            error = torch.where(
+                unsure, math.inf, torch.zeros(loaded.shape, dtype=torch.float64) if error is None else error
+            )
+        if mask is not None:
+            loaded = torch.where(mask, loaded, torch.zeros((), dtype=loaded.dtype))
+            error = None if error is None else torch.where(mask, error, 0.0)
+        return loaded, some(error)
+
+    def evaluate(self, ops: Sequence[Any]) -> None:
+        types: list[torch.dtype] = []
+        for name, ir_dtype, args, detail in ops:
+            dtype = TORCH_DTYPES[ir_dtype]
+            operands, errors = [self.values[a] for a in args], [self.errors[a] for a in args]
+            error: Error = None
+            if name == "load":
+                mask = operands[0].bool() if operands else None
+                value, error = self.load(detail[0], detail[1], mask)
+                value = value.to(wide(dtype))
+                if errors and errors[0] is not None:
+                    error = torch.where(errors[0] > 0, math.inf, 0.0 if error is None else error)
+            elif name == "constant":
+                value = self.scalar(detail, dtype).to(wide(dtype))
+            elif name == "index":
+                value = self.index(detail).to(wide(dtype))
+            elif name == "cast":
+                value, error = cast(operands[0], errors[0], dtype, types[args[0]])
+            else:
+                value, error = apply(name, dtype, operands, errors)
+            self.values.append(value)
+            self.errors.append(error)
+            types.append(dtype)
+        self.types = types
+
+    def put(self, store: Any, value: Tensor, error: Error, source: torch.dtype) -> None:
+        """Stores values of the type `source`, which have the nest's space. After a reduction that is i* alone."""
+        space = [*self.shape, *self.reduced]
+        if not math.prod(space):
+            return
+        target = self.run.target(store.buffer)
+        dtype = TORCH_DTYPES[self.run.graph.buffers[store.buffer].dtype]
+        value, error = cast(value, error, dtype, source)
+        unsure = self.uncertain_index(store.index)
+        if unsure is not None and bool(unsure.any()):
+            self.run.forget(store.buffer)
+            return
+        coords = [self.index(e) for e in store.index]
+        coords = [c.reshape(c.shape[: len(space)]) if c.dim() > len(space) else c for c in coords]
+        where = tuple(c.expand(space) for c in coords)
+        value = value.expand(space)
+        full = torch.zeros(space, dtype=torch.float64) if error is None else error.expand(space)
+        if store.mask >= 0:
+            unsure = self.errors[store.mask]
+            mask = self.values[store.mask].bool().expand(space)
+            if unsure is not None:
+                mask = mask | (unsure > 0).expand(space)
+                full = torch.where((unsure > 0).expand(space), math.inf, full)
+            where, value, full = tuple(w[mask] for w in where), value[mask], full[mask]
+        if store.mode == "maximum":
+            strides = [math.prod(target.value.shape[d + 1 :]) for d in range(target.value.dim())]
+            flat = sum((w * s for w, s in zip(where, strides, strict=True)), torch.zeros_like(where[0])).flatten()
+            target.value.view(-1).scatter_reduce_(0, flat, value.to(target.value.dtype).flatten(), "amax")
+            self.run.mark(store.buffer, where, None)
+            return
+        if where:
+            target.value[where] = value.to(target.value.dtype)
+        else:
+            target.value.copy_(value.reshape(target.value.shape))
+        self.run.mark(store.buffer, where, None if error is None and store.mask < 0 else full)
+
+
+class BoundedRun(Run):
+    """`known`: the buffers that the nodes read or change a part of. Others begin unknown."""
+
+    def __init__(
+        self,
+        graph: Any,
+        symbols: Sequence[int],
+        known: Mapping[int, Known],
+        *,
+        cores: bool = False,
+        mixed: bool = False,
+    ) -> None:
+        self.graph = graph
+        self.symbols = list(symbols)
+        self.known: dict[int, Known] = dict(known)
+        self.written: dict[int, Tensor] = {}
+        self.cores = cores  # The kernel is one of tensor cores.
+        self.mixed = mixed  # The kernel is Winograd's.
+        self._owned: set[int] = set()
+
+    def target(self, buffer: int) -> Known:
+        """The contents of a buffer that is about to be changed."""
+        if buffer not in self._owned:
+            self._owned.add(buffer)
+            shape = [self.size(s) for s in self.graph.buffers[buffer].sizes]
+            dtype = wide(TORCH_DTYPES[self.graph.buffers[buffer].dtype])
+            if buffer in self.known:
+                self.known[buffer] = self.known[buffer].copy()
+            else:
+                unknown = torch.full(shape, math.inf, dtype=torch.float64)
+                self.known[buffer] = Known(torch.zeros(shape, dtype=dtype), unknown)
+            self.written[buffer] = torch.zeros(shape, dtype=torch.bool)
+        return self.known[buffer]
+
+    def mark(self, buffer: int, where: tuple[Tensor, ...], error: Error) -> None:
+        """Notes that elements were stored with this bound."""
+        known, written = self.known[buffer], self.written[buffer]
+        if where:
+            written[where] = True
+        else:
+            written.fill_(True)
+        if error is not None and known.error is None:
+            known.error = torch.zeros(known.value.shape, dtype=torch.float64)
+        if known.error is None:
+            return
+        if where:
+            known.error[where] = 0.0 if error is None else error
+        else:
+            known.error.copy_(torch.zeros(()) if error is None else error.reshape(known.error.shape))
+
+    def forget(self, buffer: int) -> None:
+        """Nothing is known of a buffer any more: where it was stored to depends on a value that is not exact."""
+        known = self.target(buffer)
+        known.error = torch.full(known.value.shape, math.inf, dtype=torch.float64)
+        self.written[buffer].fill_(True)
+
+    def seen(self, view: Any) -> tuple[Tensor, Error]:
+        """The elements of a view."""
+        sizes = [self.size(s) for s in view.sizes]
+        known = self.known[view.buffer]
+        plain = [str(c) for c in view.coords] == [f"i{d}" for d in range(len(sizes))]
+        if plain and list(known.value.shape) == sizes:
+            return held(known.value), known.error
+        nest = _BoundedNest(self, len(sizes), [(0, s) for s in sizes])
+        if not view.coords:
+            where: Any = ...
+        else:
+            where = tuple(nest.index(c).expand(nest.shape) for c in view.coords)
+        value, error = held(known.value)[where], None if known.error is None else known.error[where]
+        return value.expand(sizes), None if error is None else some(error.expand(sizes))
+
+    def write(self, buffer: int, value: Tensor, error: Error = None) -> None:
+        known = self.target(buffer)
+        dtype = TORCH_DTYPES[self.graph.buffers[buffer].dtype]
+        source = torch.float64 if dtype is torch.float64 else torch.float32
+        value, error = cast(value, error, dtype, source if value.is_floating_point() else dtype)
+        known.value.copy_(value)
+        self.mark(buffer, (), None if error is None else error.expand(known.value.shape))
+
+    def node(self, node: Any) -> None:
+        if node.kind in ("map", "reduce", "scan"):
+            self.loops(node)
+            return
+        if node.kind == "pack":
+            super().node(node)
+            return
+        types = [TORCH_DTYPES[self.graph.buffers[v.buffer].dtype] for v in node.operands]
+        unit = UNIT[torch.float64 if types[0] is torch.float64 else torch.float32] * (8 if self.cores else 1)
+        low = TF32 if node.reduced_precision and types[0] is torch.float32 else 0.0
+        operands = [self.seen(v) for v in node.operands]
+        if node.kind == "contract":
+            self.write(node.outputs[0], *template_bounds.contract(operands[0], operands[1], unit, low))
+        elif node.kind == "convolve":
+            sizes = [self.size(s) for s in node.sizes]
+            self.write(node.outputs[0], *template_bounds.convolution(node, sizes, operands, unit, low, self.mixed))
+            for statistics in node.outputs[1:]:
+                self.forget(statistics)
+        elif node.kind == "attention":
+            if any(error is not None for _, error in operands):
+                raise NotImplementedError("attention to values that are not in memory")
+            low = max(low, LOW.get(types[0], 0.0) if self.cores else 0.0)
+            results = template_bounds.attention(node.attention, [v for v, _ in operands], unit, low)
+            for buffer, result in zip(node.outputs, results, strict=True):
+                self.write(buffer, *result)
+        else:
+            raise NotImplementedError(f"a node {node.kind}")
+
+    def view(self, view: Any) -> Tensor:
+        return self.seen(view)[0]
+
+    def loops(self, node: Any) -> None:
+        for store in node.stores:
+            self.target(store.buffer)
+        sizes, reduced = ([self.size(s) for s in list_] for list_ in (node.sizes, node.reduce_sizes))
+        if math.prod(sizes) == 0 or (node.kind == "scan" and not reduced[0]):
+            return
+        space = [*sizes, *reduced] if node.kind == "map" else sizes
+        inner = 1 if node.kind == "map" else max(math.prod(reduced), 1)
+        for ranges in parts(space, inner):
+            if node.kind == "map":
+                nest = _BoundedNest(self, len(sizes), ranges)
+                nest.evaluate(node.ops)
+                for store in node.stores:
+                    nest.put(
+                        store, nest.full(nest.values[store.value]), nest.errors[store.value], nest.types[store.value]
+                    )
+                continue
+            self.reduction(node, ranges, reduced)
+
+    def reduction(self, node: Any, ranges: list[Extent], reduced: list[int]) -> None:
+        """A Reduce or a Scan for some of its loops i*. Its body is computed in parts, its reduction at once."""
+        inputs: list[list[tuple[Tensor, Error]]] = [[] for _ in node.reduced]
+        resets: list[Tensor] = []
+        outer = math.prod(stop - start for start, stop in ranges)
+        for part in parts(reduced, max(outer, 1)):
+            nest = _BoundedNest(self, len(ranges), [*ranges, *part])
+            nest.evaluate(node.ops)
+            space = [*nest.shape, math.prod(nest.reduced)]
+            for found, v in zip(inputs, node.reduced, strict=True):
+                error = nest.errors[v]
+                found.append(
+                    (
+                        nest.full(nest.values[v]).reshape(space),
+                        None if error is None else nest.full(error).reshape(space),
+                    )
+                )
+            if node.reset >= 0:
+                resets.append(nest.full(nest.values[node.reset]).bool().reshape(space))
+        joined = [_joined(found) for found in inputs]
+        kind = nest.types[node.reduced[0]]
+        unit = UNIT[torch.float64 if kind is torch.float64 else torch.float32]
+        if node.kind == "scan":
+            results = reduction_bounds.scan(node.reduction, joined, torch.cat(resets, -1) if resets else None, unit)
+            nest.ranges = [*ranges, (0, reduced[0])]
+            nest.reduced = [reduced[0]]
+        else:
+            results = reduction_bounds.reduce(node.reduction, node.stage, joined, unit)
+            nest.reduced = []
+        for store in node.stores:
+            value, error = results[store.value]
+            nest.put(store, value, error, kind if value.is_floating_point() else value.dtype)
+
+
+def _joined(found: list[tuple[Tensor, Error]]) -> tuple[Tensor, Error]:
+    if len(found) == 1:
+        return found[0]
+    value = torch.cat([v for v, _ in found], -1)
+    if all(e is None for _, e in found):
+        return value, None
+    return value, torch.cat([torch.zeros(v.shape, dtype=torch.float64) if e is None else e for v, e in found], -1)
+
+
+def parts(sizes: Sequence[int], inner: int) -> Iterator[list[Extent]]:
+    """Ranges that cover loops of these sizes, each with at most MOST iterations where one of `inner` more allows it."""
+    if not sizes:
+        yield []
+        return
+    rest = math.prod(sizes[1:]) * inner
+    if rest > MOST:
+        for k in range(sizes[0]):
+            for tail in parts(sizes[1:], inner):
+                yield [(k, k + 1), *tail]
+        return
+    step = max(1, MOST // max(rest, 1))
+    for start in range(0, sizes[0], step):
+        yield [(start, min(start + step, sizes[0])), *((0, s) for s in sizes[1:])]
+    if not sizes[0]:
+        yield [(0, s) for s in sizes]

@@ -1,0 +1,249 @@
+# torch_ocl_compile/reference/bounds.py: the scalar ops of the IR in fp64, each with a bound of the error that a kernel may have.
+"""A kernel computes in fp32 (or fp64), so its result differs from the one in fp64. How much it may differ follows from the
+ops: each rounds its result, and passes on the errors of its operands. `apply` computes an op and its bound; the bound is
+absolute, None where the result must be exact, and infinite where nothing is known, as for memory that nobody wrote.
+
+The error of an operand passes through an op by evaluating it again at the ends of the operand's interval. So a comparison
+of nearly equal numbers is not decided, and where() of such a condition may take either branch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from torch_ocl_compile._C import ir
+from torch_ocl_compile.reference.scalar_ops import RULES, converted_operands, operation
+
+Tensor = torch.Tensor
+Error = Tensor | None
+
+HALVES = (torch.float16, torch.bfloat16)
+# The largest relative error of one rounding, by the type in which a kernel computes. In fp64 the reference rounds too.
+UNIT = {torch.float32: 2.0**-24, torch.float64: 2.0**-52}
+SMALLEST = {torch.float32: 2.0**-126, torch.float64: 2.0**-1022}  # Below it, a device may round to 0.
+LARGEST = {torch.float32: torch.finfo(torch.float32).max, torch.float64: torch.finfo(torch.float64).max}
+
+EXACT = frozenset(
+    (
+        "neg", "abs", "sign", "floor", "ceil", "trunc", "round", "frac", "relu", "minimum", "maximum", "fmin", "fmax", "where",
+        "copysign", "frexp_mantissa", "frexp_exponent", "philox_uniform", "philox_lane", "philox_bits",
+        "order_key", "nextafter", "isnan", "isinf", "signbit", "fmod",
+    )
+)  # fmt: skip
+COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge"])
+LOGIC = frozenset(["logical_and", "logical_or", "logical_xor", "logical_not"])
+ON_BITS = frozenset(("order_key", "nextafter"))
+# Errors in units of UNIT, twice what OpenCL allows for its own functions and what kernels/base says of ours. Ops without
+# a row take the number of their cost in ops.def.
+OF_COST = {"cheap": 1.0, "special": 24.0, "slow": 160.0}
+OF_OP = {
+    "fma": 2.0,
+    "div": 8.0,
+    "sqrt": 8.0,
+    "rsqrt": 8.0,
+    "reciprocal": 8.0,
+    "remainder": 4.0,
+    "pow": 64.0,
+    "logaddexp": 32.0,
+}
+# Functions with zeros, or whose small values are differences: an absolute error in the same units.
+ABSOLUTE = {
+    "lgamma": 64.0, "digamma": 64.0, "gelu_erf_slope": 32.0, "softplus": 8.0, "bessel_j0": 64.0, "bessel_j1": 64.0,
+    "bessel_y0": 64.0, "bessel_y1": 64.0, "spherical_bessel_j0": 64.0, "airy_ai": 64.0, "igamma": 64.0, "igammac": 64.0,
+    "philox_normal": 16.0, "tan": 8.0, "logaddexp": 16.0, "log_ndtr": 16.0, "ndtri": 64.0,
+}  # fmt: skip
+# Differences that scale with the operand: x * (1 + tanh) is near 0 for large negative x.
+OF_OPERAND = {"gelu_erf": 8.0, "gelu_tanh": 16.0, "erfinv": 32.0}
+# Recurrences, whose error grows with their steps and their largest intermediate value.
+POLYNOMIALS = frozenset(
+    ["chebyshev_t", "chebyshev_u", "chebyshev_v", "chebyshev_w", "hermite_h", "hermite_he", "laguerre", "legendre"]
+)
+COSTS: dict[str, str] = {row[0]: row[3] for row in ir.ops()}
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which values of `dtype` are held here."""
+    return torch.float64 if dtype.is_floating_point else dtype
+
+
+def held(values: Tensor) -> Tensor:
+    return values.to(wide(values.dtype))
+
+
+def evaluated(name: str, dtype: torch.dtype, values: Sequence[Tensor]) -> Tensor:
+    """An op without its bound."""
+    if name in ON_BITS and dtype in (torch.float32, torch.int32):
+        values = [v.float() if v.is_floating_point() else v for v in values]
+        return operation(name)(*converted_operands(RULES[name], values)).to(wide(dtype))
+    operands = [v.double() if v.is_floating_point() else v for v in converted_operands(RULES[name], values)]
+    return operation(name)(*operands).to(wide(dtype))
+
+
+def apply(name: str, dtype: torch.dtype, values: Sequence[Tensor], errors: Sequence[Error]) -> tuple[Tensor, Error]:
+    """The result of an op of ops.def with the result type `dtype`, and its bound."""
+    result = evaluated(name, dtype, values)
+    if name == "where":
+        return result, _where(values, errors)
+    if name in COMPARISONS:
+        return result, _undecided(values, errors)
+    passed = _logic(errors) if name in LOGIC else _passed(name, dtype, values, errors, result)
+    if not dtype.is_floating_point:
+        return result, passed
+    return rounded(result, passed, _rounding(name, dtype, values, result, passed), dtype)
+
+
+def rounded(result: Tensor, passed: Error, rounding: Error, dtype: torch.dtype) -> tuple[Tensor, Error]:
+    """Adds the error of rounding, and turns what `dtype` cannot hold into infinity."""
+    error = added(passed, rounding)
+    if dtype is torch.float32:
+        beyond = result.abs() > LARGEST[dtype]
+        if beyond.any():
+            near = result.abs() - (0 if error is None else error) <= LARGEST[dtype]
+            error = torch.where(beyond, torch.where(near, math.inf, 0.0), 0.0 if error is None else error)
+            result = torch.where(beyond, torch.copysign(torch.tensor(math.inf, dtype=result.dtype), result), result)
+    return result, some(error)
+
+
+def some(error: Error) -> Error:
+    """None for a bound that is zero everywhere. A bound that is not a number is infinite."""
+    if error is None:
+        return None
+    error = error.nan_to_num(nan=math.inf, posinf=math.inf)
+    return error if bool(error.any()) else None
+
+
+def added(*errors: Error) -> Error:
+    total: Error = None
+    for error in errors:
+        if error is not None:
+            total = error if total is None else total + error
+    return total
+
+
+def finite(x: Tensor) -> Tensor:
+    """|x|, with 0 for what is not finite: inf and NaN have no rounding error."""
+    return torch.where(torch.isfinite(x), x.abs(), 0.0)
+
+
+def _rounding(name: str, dtype: torch.dtype, values: Sequence[Tensor], result: Tensor, passed: Error) -> Error:
+    """What the op itself adds to the error."""
+    if name in EXACT:
+        return None
+    unit, size = UNIT[dtype], finite(result)
+    error = size * (OF_OP.get(name, OF_COST[COSTS[name]]) * unit)
+    if name in ("add", "sub", "mul"):
+        single = result.to(dtype).double()
+        exact = single == result if passed is None else (single == result) & (passed == 0)
+        error = torch.where(exact, 0.0, error)
+    else:
+        error = error + ABSOLUTE.get(name, 0.0) * unit
+    if name in OF_OPERAND:
+        error = error + finite(values[0].double()) * (OF_OPERAND[name] * unit)
+    if name in POLYNOMIALS:
+        x, n = (finite(v.double()) for v in values)
+        error = error + 64 * unit * (1 + n) ** 2 * (1 + size) * (1 + x)
+    small = (size < 2.0**24 * SMALLEST[dtype]) & (result != 0)
+    return torch.where(small, error + SMALLEST[dtype], error)
+
+
+def _passed(name: str, dtype: torch.dtype, values: Sequence[Tensor], errors: Sequence[Error], result: Tensor) -> Error:
+    """The errors of the operands in the result."""
+    total: Error = None
+    for k, error in enumerate(errors):
+        if error is None:
+            continue
+        change: Error = None
+        if name in ("add", "sub", "neg", "abs"):
+            change = error
+        elif name == "mul":
+            other = values[1 - k].double().abs()
+            own = errors[1 - k]
+            change = error * other if own is None else error * (other + own)
+        else:
+            for end in moved(values[k], error):
+                there = evaluated(name, dtype, [*values[:k], end, *values[k + 1 :]])
+                change = _larger(change, distance(there, result))
+        assert change is not None
+        total = added(total, torch.where(torch.isinf(error), math.inf, change))
+    return total
+
+
+def moved(values: Tensor, error: Tensor) -> list[Tensor]:
+    """The ends of the interval around `values`."""
+    if values.dtype is torch.bool:
+        return [values ^ (error > 0)]
+    if values.is_floating_point():
+        return [values + error, values - error]
+    step = error.clamp(max=2.0**31).to(values.dtype)
+    return [values + step, values - step]
+
+
+def distance(a: Tensor, b: Tensor) -> Tensor:
+    """|a - b|; 0 for equal infinities and for two NaN, infinite for one NaN."""
+    a, b = a.double(), b.double()
+    same = (a == b) | (torch.isnan(a) & torch.isnan(b))
+    return torch.where(same, 0.0, (a - b).abs().nan_to_num(nan=math.inf, posinf=math.inf))
+
+
+def _larger(a: Error, b: Tensor) -> Tensor:
+    return b if a is None else torch.maximum(a, b)
+
+
+def _undecided(values: Sequence[Tensor], errors: Sequence[Error]) -> Error:
+    """1 where a comparison may come out either way."""
+    error = added(*errors)
+    if error is None:
+        return None
+    a, b = (v.double() for v in values)
+    near = ((a - b).abs() <= error) | torch.isinf(error)
+    return some((near & (error > 0)).double())
+
+
+def _logic(errors: Sequence[Error]) -> Error:
+    error = added(*errors)
+    return None if error is None else some((error > 0).double())
+
+
+def _where(values: Sequence[Tensor], errors: Sequence[Error]) -> Error:
+    condition, then, otherwise = values
+    zero = torch.zeros((), dtype=torch.float64)
+    first, second = (zero if e is None else e for e in errors[1:])
+    error = torch.where(condition.bool(), first, second)
+    if errors[0] is not None:
+        either = distance(then, otherwise) + first + second
+        error = torch.where(errors[0] > 0, either, error)
+    return some(error)
+
+
+def cast(value: Tensor, error: Error, dtype: torch.dtype, source: torch.dtype) -> tuple[Tensor, Error]:
+    """A value of type `source` converted to `dtype`, as a kCast does."""
+
+    def converted(x: Tensor) -> Tensor:
+        if dtype.is_floating_point:
+            return x.to(dtype).double() if dtype is not torch.float64 else x.double()
+        if x.is_floating_point() and dtype is not torch.bool:
+            return torch.where(torch.isfinite(x), x, 0.0).to(torch.int64).to(dtype)
+        return x.to(dtype)
+
+    if dtype.is_floating_point and source in (dtype, torch.float32 if dtype is torch.float64 else dtype):
+        return value.double(), error
+    if dtype is torch.float32 and source in HALVES:
+        return value.double(), error
+    if dtype is torch.float32 and source is torch.float64 and error is None:
+        return value.to(dtype).double(), None
+    result = converted(value)
+    passed: Error = None
+    if error is not None:
+        for end in moved(value, error):
+            passed = _larger(passed, distance(converted(end), result))
+        assert passed is not None
+        passed = torch.where(torch.isinf(error), math.inf, passed)
+    if value.is_floating_point() and not dtype.is_floating_point and dtype is not torch.bool:
+        # What an integer cannot hold has no defined conversion.
+        info = torch.iinfo(dtype)
+        outside = ~((value >= info.min) & (value <= info.max))
+        if outside.any():
+            passed = torch.where(outside, math.inf, 0.0 if passed is None else passed)
+    return result, some(passed)
