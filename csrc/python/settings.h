@@ -25,5 +25,6 @@ runtime::BinaryStore binary_store(const std::shared_ptr<cache::KernelCache>& cac
 exec::PlanOptions plan_options_from(const pybind11::dict& options);
 
 void bind_cache(pybind11::module_& exec);
+void bind_user_kernels(pybind11::module_& exec);
 
 }  // namespace ocl::python

@@ -41,6 +41,8 @@ from torch_ocl_compile.lowering.lowered import (
 from torch_ocl_compile.lowering.registry import find
 from torch_ocl_compile.lowering.results import PlanOutputs, storage, stored
 from torch_ocl_compile.lowering.symbolic import Symbols
+from torch_ocl_compile.lowering.user_kernel import lower_user_kernel
+from torch_ocl_compile.user_kernel import registry as user_kernels
 
 aten = torch.ops.aten
 
@@ -290,6 +292,9 @@ class _Lowering:
         result = NotImplemented if lowering is None else lowering(self.context, *args, **kwargs)
         if result is not NotImplemented:
             return result
+        kernel = user_kernels.find(target)
+        if kernel is not None:
+            return lower_user_kernel(self.context, kernel, args)
         reason = "no lowering" if lowering is None else "no lowering for these arguments"
         if self.fallback == "error":
             raise FallbackError(f"{name} has {reason}, and options={{'fallback': 'error'}} forbids to run it eagerly.")
