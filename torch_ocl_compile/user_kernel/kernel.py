@@ -71,6 +71,14 @@ class Prepared:
     local_size: list[int] | None
 
 
+@dataclass(frozen=True)
+class Specialised:
+    """The program for one set of macros, and (scalar type, vector width) of each parameter."""
+
+    text: str
+    elements: dict[str, tuple[str, int]]
+
+
 class Kernel:
     """An op made of a kernel: `z = saxpy(x, y, 2.0)`. `op` is the overload in torch.ops."""
 
@@ -98,11 +106,17 @@ class Kernel:
         self._builds: dict[tuple[int, str], Any] = {}
         self._lock = threading.Lock()
         self._formulas: list[Function] = []
+        self._reference: Function | None = None
+        self._text = self.signature.text()
+        self._programs: dict[tuple[tuple[str, str], ...], Specialised] = {}
+        self.known_elements = messages.elements_without_macros(self)
         self._define()
         registry.KERNELS[name] = self
         registry.BY_OVERLOAD[self.functional] = self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not torch.compiler.is_compiling():
+            messages.check_call(self, args, kwargs)
         return self.op(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -111,9 +125,7 @@ class Kernel:
     def reference(self, function: Function) -> Function:
         """Registers what the op computes for CPU tensors. May be used as a decorator. For an op that changes arguments,
         the function changes them too."""
-        self._library.impl(self._own_name, function, "CPU", allow_override=True)
-        if self.functional is not self.op:
-            self._library.impl(self._own_name + "_functional", lambda *args: self._on_copies(function, args), "CPU", allow_override=True)
+        self._reference = function
         return function
 
     def register_autograd(self, backward: Function, /, *, setup_context: Function | None = None) -> None:
@@ -126,7 +138,7 @@ class Kernel:
 
     def program(self, *args: Any) -> str:
         """The text that is compiled for these arguments: macros first, then the source."""
-        return self._program(args)
+        return self._specialised(self._define_texts(args)).text
 
     # Registration
 
@@ -147,13 +159,13 @@ class Kernel:
         self.op = define(own, [(t + changes.get(n, ""), n) for t, n in listed], returned)
         self.functional = self.op
         self._library.impl(own, self._run, "PrivateUse1")
-        self._library.impl(own, self._no_reference, "CPU")
+        self._library.impl(own, self._on_cpu, "CPU")
         torch.library.register_fake(self.op, self._fake, lib=self._library)
         if not self.changed:
             return
         self.functional = define(own + "_functional", listed, returned + len(self.changed))
         self._library.impl(own + "_functional", lambda *args: self._on_copies(self._run, args), "PrivateUse1")
-        self._library.impl(own + "_functional", self._no_reference, "CPU")
+        self._library.impl(own + "_functional", lambda *args: self._on_copies(self._on_cpu, args), "CPU")
         torch.library.register_fake(self.functional, lambda *args: self._on_copies(self._fake, args), lib=self._library)
         self.op.py_impl(DispatchKey.CompositeImplicitAutograd)(self._functionally)
 
@@ -180,7 +192,9 @@ class Kernel:
         made = () if made is None else made if isinstance(made, tuple) else (made,)
         return _returned((*made, *(a for p, a in zip(self.inputs, copied, strict=True) if p.name in self.changed)))
 
-    def _no_reference(self, *args: Any) -> Any:
+    def _on_cpu(self, *args: Any) -> Any:
+        if self._reference is not None:
+            return self._reference(*args)
         raise ConfigError(
             f"{self.name} was called with CPU tensors, but it has no reference for them.\n"
             "  do: move the tensors to 'ocl', or register a function: @op.reference"
@@ -226,14 +240,13 @@ class Kernel:
         tensors, if not at their own place."""
         args = [_plain(a) for a in args]
         given = self._named(args)
-        macros = {**self._macros, **self._define_texts(args)}
+        specialised = self._specialised(self._define_texts(args))
         places = {p.name: i for i, p in enumerate(p for p in self.inputs if p.space)}
         places.update({p: len(places) + i for i, p in enumerate(n.name for n in self.parameters if n.name in self.outputs)})
         places.update(zip(self.changed, changed, strict=False))
         arguments: list[Any] = []
         for p in self.parameters:
-            where = f"{self.name}: {p.name}"
-            kind, width = element(p.type, macros, where)
+            kind, width = specialised.elements[p.name]
             if p.space == "global":
                 arguments.append([places[p.name]] if p.written else places[p.name])
                 continue
@@ -242,9 +255,9 @@ class Kernel:
             if p.space == "local":
                 arguments.append((int(value) * SCALARS[kind][1] * (4 if width == 3 else width),))
             else:
-                arguments.append(number_bytes(value, kind, where))
+                arguments.append(number_bytes(value, kind, f"{self.name}: {p.name}"))
         local = self._size(self.sizes.local_size, args, "local_size") if self.sizes.local_size is not None else None
-        return Prepared(self._program(args), arguments, self._size(self.sizes.global_size, args, "global_size"), local)
+        return Prepared(specialised.text, arguments, self._size(self.sizes.global_size, args, "global_size"), local)
 
     def launch(self, prepared: Prepared, index: int, **plan: Any) -> Any:
         """The launch on the device with this index. `plan`: further arguments of _C.exec.UserLaunch."""
@@ -254,8 +267,7 @@ class Kernel:
         if items > built.most_items:
             raise messages.group_too_large(self, local, items, built.most_items)
         memory = sum(a[0] for a in prepared.arguments if isinstance(a, tuple))
-        most = _C.device_properties(index)["local_bytes"]
-        if memory > most:
+        if memory and memory > (most := _C.device_properties(index)["local_bytes"]):
             raise ConfigError(f"{self.name} asks for {memory} bytes of __local memory, but the device has {most}.")
         rounded = [-(-g // step) * step if step else g for g, step in zip(prepared.global_size, local, strict=True)]
         return _C.exec.UserLaunch(built, self.name, prepared.arguments, rounded, local, **plan)
@@ -287,10 +299,21 @@ class Kernel:
         made = self.defines(*args) if callable(self.defines) else self.defines or {}
         return {name: messages.macro_text(self.name, name, value, OPENCL_TYPES) for name, value in made.items()}
 
-    def _program(self, args: Sequence[Any]) -> str:
-        head = f"//@options {self.options}\n" if self.options else ""
-        head += "".join(f"#define {name} {text}\n" for name, text in self._define_texts(args).items())
-        return f'{head}#line 1 "{self.name.replace("::", ".")}"\n{self.signature.text()}\n'
+    def _specialised(self, texts: dict[str, str]) -> Specialised:
+        """The program and the types of its parameters for these macros."""
+        key = tuple(texts.items())
+        found = self._programs.get(key)
+        if found is None:
+            macros = {**self._macros, **texts}
+            elements = {p.name: element(p.type, macros, f"{self.name}: {p.name}") for p in self.parameters}
+            head = f"//@options {self.options}\n" if self.options else ""
+            head += "".join(f"#define {name} {text}\n" for name, text in texts.items())
+            found = Specialised(f'{head}#line 1 "{self.name.replace("::", ".")}"\n{self._text}\n', elements)
+            with self._lock:
+                while len(self._programs) >= _KEPT:
+                    self._programs.pop(next(iter(self._programs)))
+                self._programs[key] = found
+        return found
 
     # For the keys of stored graphs
 

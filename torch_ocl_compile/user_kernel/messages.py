@@ -37,6 +37,18 @@ def check_parameters(kernel: Any) -> None:
         raise ConfigError(f"{where} has no tensor.")
 
 
+def elements_without_macros(kernel: Any) -> dict[str, tuple[str, int]]:
+    """(scalar type, vector width) of the parameters whose type does not depend on `defines`."""
+    found = {}
+    for p in kernel.parameters:
+        try:
+            found[p.name] = element(p.type, kernel._macros, f"{kernel.name}: {p.name}")
+        except ConfigError:
+            if kernel.defines is None:
+                raise
+    return found
+
+
 def check_tensor(kernel: Any, p: Parameter, tensor: Any, what: str) -> None:
     """ConfigError if the kernel cannot take the tensor. The dtype of a parameter whose type `defines` sets is free."""
     where = f"{kernel.name}: {what} {p.name}"
@@ -49,16 +61,13 @@ def check_tensor(kernel: Any, p: Parameter, tensor: Any, what: str) -> None:
             f"{where} is not contiguous: its strides are {tuple(tensor.stride())}.\n"
             f"  do: pass {p.name}.contiguous(), or name it in `strided` and give its strides to the kernel through `values`"
         )
-    try:
-        kind, width = element(p.type, kernel._macros, where)
-    except ConfigError:
-        if kernel.defines is None:
-            raise
+    if p.name not in kernel.known_elements:
         return
+    kind, width = kernel.known_elements[p.name]
     if tensor.dtype not in SCALARS[kind][2]:
         allowed = " or ".join(str(dtype) for dtype in SCALARS[kind][2])
         raise ConfigError(
-            f"{where} has dtype {tensor.dtype}, but the kernel's parameter is a pointer to {p.type} ({allowed}).\n"
+            f"{where} has dtype {tensor.dtype}, but the parameter of kernel {kernel.signature.kernel} is a pointer to {p.type} ({allowed}).\n"
             f"  do: convert it, or make the type a macro of `defines`: {{'T': {p.name}.dtype}}"
         )
     offset = tensor.storage_offset()
@@ -66,6 +75,25 @@ def check_tensor(kernel: Any, p: Parameter, tensor: Any, what: str) -> None:
         raise ConfigError(
             f"{where} begins at element {offset} of its memory, which is not aligned for {p.type}.\n  do: pass {p.name}.clone()"
         )
+
+
+def check_call(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """ConfigError if number or types of a call's arguments are not those of the op."""
+    names = [p.name for p in kernel.inputs]
+    problem = ""
+    if len(args) + len(kwargs) != len(names) or any(name not in names[len(args) :] for name in kwargs):
+        given = [*(type(a).__name__ for a in args), *(f"{name}=" for name in kwargs)]
+        problem = f"{len(names)} arguments are needed, not {len(given)} ({', '.join(given)})"
+    else:
+        for p, value in zip(kernel.inputs, [*args, *(kwargs[n] for n in names[len(args) :])], strict=True):
+            is_float = not p.space and kernel.known_elements.get(p.name, ("float", 1))[0] in ("half", "float", "double")
+            numbers = (int, float, torch.SymInt, torch.SymFloat) if is_float else (int, torch.SymInt)
+            if not isinstance(value, torch.Tensor if p.space else numbers):
+                wanted = "a tensor" if p.space else "a number" if is_float else "an int"
+                problem = f"{p.name} must be {wanted}, as the kernel's `{' '.join(p.text.split())}` says, not {value!r:.60}"
+                break
+    if problem:
+        raise ConfigError(f"{kernel.name}: {problem}.\n  do: call it as {kernel.op._schema}")
 
 
 def other_device(op: str, given: Mapping[str, Any]) -> ConfigError:
