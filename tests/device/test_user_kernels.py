@@ -241,7 +241,11 @@ def test_bad_signatures():
         ("kernel void k(constant float* x) {}", {}, "pointer must be __global or __local"),
         ("kernel void k(image2d_t x) {}", {}, "an op passes tensors, numbers"),
         ("kernel void k(global float* x, local float* t) {}", {}, "how many elements the __local memory t has"),
-        ("kernel void k(global const float* x) {}", {"outputs": {"x": torch.empty}}, "output x must be a `__global` pointer"),
+        (
+            "kernel void k(global const float* x) {}",
+            {"outputs": {"x": torch.empty}},
+            "output x must be a `__global` pointer",
+        ),
         ("kernel void k(global float* x) {}", {"values": {"m": 1}}, "no parameter 'm'"),
         ("kernel void k(global Thing* x) {}", {}, "none of OpenCL's"),
         ("kernel void k(int n) {}", {}, "has no tensor"),

@@ -74,5 +74,3 @@ def _is_symbolic(value: Any) -> bool:
 def bound_calls(calls: Sequence[Any], device_index: int) -> list[Any]:
     """The calls of a graph as a plan takes them."""
     return [call.bound(device_index) if isinstance(call, UserCall) else call for call in calls]
-
-

@@ -51,7 +51,15 @@ def kernel(
 
     Every function gets the op's arguments. `global_size`, `local_size` and `defines` may be functions too."""
     return Kernel(
-        name, source, kernel, dict(outputs or {}), dict(values or {}), Sizes(global_size, local_size), defines, options, tuple(strided)
+        name,
+        source,
+        kernel,
+        dict(outputs or {}),
+        dict(values or {}),
+        Sizes(global_size, local_size),
+        defines,
+        options,
+        tuple(strided),
     )
 
 
@@ -132,7 +140,9 @@ class Kernel:
         """The formula of the gradient, as for torch.library.register_autograd: backward(ctx, *gradients) returns a
         gradient or None for each argument of the op. ConfigError for an op that changes its arguments."""
         if self.changed:
-            raise ConfigError(f"{self.name} changes {', '.join(self.changed)}, so it can have no gradient.\n  do: give it outputs.")
+            raise ConfigError(
+                f"{self.name} changes {', '.join(self.changed)}, so it can have no gradient.\n  do: give it outputs."
+            )
         self._formulas = [backward, *([setup_context] if setup_context else [])]
         torch.library.register_autograd(self.op, backward, setup_context=setup_context, lib=self._library)
 
@@ -174,7 +184,9 @@ class Kernel:
             return "Tensor"
         kind, width = element(p.type, self._macros, f"{self.name}: parameter {p.name}")
         if width != 1:
-            raise ConfigError(f"{self.name}: {p.name} is a {p.type}.\n  do: an op passes single numbers; take {width} of them.")
+            raise ConfigError(
+                f"{self.name}: {p.name} is a {p.type}.\n  do: an op passes single numbers; take {width} of them."
+            )
         return "float" if SCALARS[kind][0] in "efd" else "SymInt"
 
     def _functionally(self, *args: Any) -> Any:
@@ -242,7 +254,9 @@ class Kernel:
         given = self._named(args)
         specialised = self._specialised(self._define_texts(args))
         places = {p.name: i for i, p in enumerate(p for p in self.inputs if p.space)}
-        places.update({p: len(places) + i for i, p in enumerate(n.name for n in self.parameters if n.name in self.outputs)})
+        places.update(
+            {p: len(places) + i for i, p in enumerate(n.name for n in self.parameters if n.name in self.outputs)}
+        )
         places.update(zip(self.changed, changed, strict=False))
         arguments: list[Any] = []
         for p in self.parameters:
@@ -318,7 +332,14 @@ class Kernel:
     # For the keys of stored graphs
 
     def texts(self) -> list[str]:
-        return [self.name, self.source, self.signature.kernel, self.options, repr(self.strided), repr(sorted(self.outputs))]
+        return [
+            self.name,
+            self.source,
+            self.signature.kernel,
+            self.options,
+            repr(self.strided),
+            repr(sorted(self.outputs)),
+        ]
 
     def functions(self) -> list[Any]:
         return [self.outputs, self.values, self.sizes.global_size, self.sizes.local_size, self.defines, self._formulas]

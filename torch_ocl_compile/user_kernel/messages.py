@@ -25,7 +25,9 @@ def check_parameters(kernel: Any) -> None:
     for what, names in (("outputs", kernel.outputs), ("values", kernel.values), ("strided", kernel.strided)):
         for name in names:
             if name not in by_name:
-                raise ConfigError(f"{where} has no parameter {name!r}, which `{what}` names; it has {', '.join(by_name)}.")
+                raise ConfigError(
+                    f"{where} has no parameter {name!r}, which `{what}` names; it has {', '.join(by_name)}."
+                )
     for p in kernel.parameters:
         if p.name in kernel.outputs and not p.written:
             raise ConfigError(f"{where}: the output {p.name} must be a `__global` pointer that is not const.")
@@ -67,7 +69,8 @@ def check_tensor(kernel: Any, p: Parameter, tensor: Any, what: str) -> None:
     if tensor.dtype not in SCALARS[kind][2]:
         allowed = " or ".join(str(dtype) for dtype in SCALARS[kind][2])
         raise ConfigError(
-            f"{where} has dtype {tensor.dtype}, but the parameter of kernel {kernel.signature.kernel} is a pointer to {p.type} ({allowed}).\n"
+            f"{where} has dtype {tensor.dtype}, but the parameter of kernel {kernel.signature.kernel} is a pointer to {p.type} "
+            f"({allowed}).\n"
             f"  do: convert it, or make the type a macro of `defines`: {{'T': {p.name}.dtype}}"
         )
     offset = tensor.storage_offset()
@@ -90,7 +93,9 @@ def check_call(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
             numbers = (int, float, torch.SymInt, torch.SymFloat) if is_float else (int, torch.SymInt)
             if not isinstance(value, torch.Tensor if p.space else numbers):
                 wanted = "a tensor" if p.space else "a number" if is_float else "an int"
-                problem = f"{p.name} must be {wanted}, as the kernel's `{' '.join(p.text.split())}` says, not {value!r:.60}"
+                problem = (
+                    f"{p.name} must be {wanted}, as the kernel's `{' '.join(p.text.split())}` says, not {value!r:.60}"
+                )
                 break
     if problem:
         raise ConfigError(f"{kernel.name}: {problem}.\n  do: call it as {kernel.op._schema}")

@@ -98,13 +98,13 @@ def _described(value: Any, where: str, seen: set[int]) -> Iterable[str]:
 
 
 def _described_function(function: Callable[..., Any], where: str, seen: set[int]) -> Iterable[str]:
-    code: types.CodeType = function.__code__  # type: ignore[attr-defined]
+    code: types.CodeType = function.__code__
     where = f"{where}: {code.co_qualname if hasattr(code, 'co_qualname') else code.co_name}"
     yield from _described_code(code)
-    yield from _described([function.__defaults__, function.__kwdefaults__], where, seen)  # type: ignore[attr-defined]
-    for cell in function.__closure__ or ():  # type: ignore[attr-defined]
+    yield from _described([function.__defaults__, function.__kwdefaults__], where, seen)
+    for cell in function.__closure__ or ():
         yield from _described(cell.cell_contents, where, seen)
-    known: dict[str, Any] = function.__globals__  # type: ignore[attr-defined]
+    known: dict[str, Any] = function.__globals__
     for name in sorted(_globals_of(code)):
         if name in known:
             yield f"{name}="

@@ -9,6 +9,7 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -72,20 +73,25 @@ class Signature:
         # Line breaks within the list stay, so that later lines keep their numbers.
         lines = "\n" * self.source[begin:end].count("\n")
         head = self.source[:begin] + ", ".join(" ".join(text.split()) for text in listed) + lines
-        inserted = "".join(" ".join(text.split()) + " " for text in pointers)
+        inserted = "".join(" ".join(line.split()) + " " for line in pointers)
         return head + self.source[end : self.body_at] + " " + inserted + self.source[self.body_at :]
 
 
 def parse(source: str, kernel: str, op: str) -> Signature:
     """Finds `kernel` in an OpenCL C text. ConfigError if it is not there or has parameters that an op cannot pass."""
     plain = _without_comments(source)
-    found = {m[1]: m for m in re.finditer(r"\b(?:__)?kernel\b[^;{}]*?\bvoid\s+(?:__attribute__\s*\(\(.*?\)\)\s*)*(\w+)\s*\(", plain)}
+    found = {
+        m[1]: m
+        for m in re.finditer(r"\b(?:__)?kernel\b[^;{}]*?\bvoid\s+(?:__attribute__\s*\(\(.*?\)\)\s*)*(\w+)\s*\(", plain)
+    }
     if not kernel:
         own = op.rpartition("::")[2]
         kernel = own if own in found or len(found) != 1 else next(iter(found))
     if kernel not in found:
         listed = ", ".join(found) or "none"
-        raise ConfigError(f"{op}: the source has no kernel {kernel!r}, its kernels are: {listed}.\n  do: pass kernel=...")
+        raise ConfigError(
+            f"{op}: the source has no kernel {kernel!r}, its kernels are: {listed}.\n  do: pass kernel=..."
+        )
     begin = found[kernel].end()
     end, depth = begin, 1
     while depth:
@@ -97,8 +103,8 @@ def parse(source: str, kernel: str, op: str) -> Signature:
     brace = plain.find("{", end)
     if brace < 0:
         raise ConfigError(f"{op}: kernel {kernel} has no body.")
-    listed = [text for text in plain[begin:end].split(",") if text.strip() not in ("", "void")]
-    parameters = tuple(_parameter(text, kernel, op) for text in listed)
+    texts = [text for text in plain[begin:end].split(",") if text.strip() not in ("", "void")]
+    parameters = tuple(_parameter(text, kernel, op) for text in texts)
     return Signature(kernel, parameters, source, (begin, end), brace + 1)
 
 
@@ -149,11 +155,11 @@ def element(type_name: str, macros: Mapping[str, str], where: str) -> tuple[str,
     return match[1], int(match[2] or 1)
 
 
-def number_bytes(value: object, type_name: str, where: str) -> bytes:
+def number_bytes(value: Any, type_name: str, where: str) -> bytes:
     """A number as the kernel reads it. ConfigError if it does not fit the type."""
     form = SCALARS[type_name][0]
     try:
-        return struct.pack(f"<{form}", float(value) if form in "efd" else int(value))  # type: ignore[call-overload]
+        return struct.pack(f"<{form}", float(value) if form in "efd" else int(value))
     except (struct.error, OverflowError, ValueError, TypeError) as error:
         raise ConfigError(f"{where} = {value!r} does not fit the type {type_name} of the kernel: {error}.") from error
 
