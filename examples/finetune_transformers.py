@@ -14,7 +14,9 @@ def examples(count, length=16, words=64):
     labels = torch.arange(count) % 2
     ids = torch.randint(0, words // 2, (count, length), generator=generator)
     upper = torch.rand(count, length, generator=generator) < 0.2 + 0.6 * labels[:, None]
-    return [{"input_ids": i, "labels": l} for i, l in zip(ids + upper * (words // 2), labels, strict=True)]
+    return [
+        {"input_ids": text, "labels": label} for text, label in zip(ids + upper * (words // 2), labels, strict=True)
+    ]
 
 
 def with_trainer(model, data, args):

@@ -1,4 +1,5 @@
 # tests/device/test_user_kernels.py: torch_ocl_compile.kernel(): kernels of the user in eager and compiled code.
+import os
 import subprocess
 import sys
 import textwrap
@@ -270,7 +271,9 @@ PROGRAM = """
     def backward(ctx, grad):
         return grad * FACTOR
     op = torch_ocl_compile.kernel(
-        "stored::twice", "kernel void twice(global const float* x, global float* y) {{ y[get_global_id(0)] = x[get_global_id(0)] * {factor}; }}",
+        "stored::twice",
+        "kernel void twice(global const float* x, global float* y)"
+        "{{ y[get_global_id(0)] = x[get_global_id(0)] * {factor}; }}",
         outputs={{"y": lambda x: torch.empty_like(x)}}, global_size=lambda x: x.numel())
     FACTOR = {gradient}
     op.register_autograd(backward)
@@ -289,8 +292,6 @@ def test_stored_graphs_follow_the_source(tmp_path):
     def run(factor, gradient):
         program = textwrap.dedent(PROGRAM).format(factor=factor, gradient=gradient)
         command = [sys.executable, "-c", program]
-        import os
-
         environment = {**os.environ, "TORCH_OCL_CACHE_DIR": str(tmp_path / "cache")}
         found = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
         assert found.returncode == 0, found.stderr
