@@ -2,6 +2,7 @@
 """python examples/finetune_transformers.py --device ocl --steps 20 --with trainer"""
 
 import argparse
+import os
 import tempfile
 
 import torch
@@ -25,9 +26,11 @@ def with_trainer(model, data, args):
     with tempfile.TemporaryDirectory() as folder:
         settings = TrainingArguments(
             folder, max_steps=args.steps, per_device_train_batch_size=16, learning_rate=1e-3, logging_steps=1, report_to=[],
-            use_cpu=args.device == "cpu", torch_compile=args.device != "cpu", torch_compile_backend="ocl" if args.device != "cpu" else None,
+            use_cpu=args.device == "cpu",
             save_strategy="no", disable_tqdm=True, dataloader_pin_memory=False, seed=0,
         )  # fmt: skip
+        if args.device != "cpu":
+            model.compile(backend="ocl")  # torch_compile_backend= takes only names that accelerate knows
         trainer = Trainer(model, settings, train_dataset=data)
         trainer.train()
         print("device", next(model.parameters()).device.type)
@@ -62,6 +65,9 @@ def main():
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--with", dest="tool", default="trainer", choices=["trainer", "accelerate"])
     args = parser.parse_args()
+    if args.device != "cpu":
+        # accelerate, which the Trainer uses too, looks only for devices that it knows by name.
+        os.environ["ACCELERATE_TORCH_DEVICE"] = args.device
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,

@@ -74,6 +74,12 @@ def test_gpt(tmp_path):
     assert losses[0] > 3.0 and losses[-1] < 3.3 and losses[-1] < losses[0], losses
 
 
+# timm and transformers import torchvision, which beside a CPU-only torch needs help.
+PRELUDE = (
+    "import importlib.util, runpy, sys; from torch_ocl_compile.bench import networks\n"
+    "if importlib.util.find_spec('torchvision'): networks.import_torchvision()\n"
+    "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+)
 PROGRAMS = {  # Arguments -> (packages that it needs, how far the losses may be from those of the CPU)
     "custom_kernel.py --steps 3": ((), 1e-4),
     "mixed_precision.py --steps 3 --dtype bfloat16": (("sklearn",), 0.02),
@@ -85,7 +91,9 @@ PROGRAMS = {  # Arguments -> (packages that it needs, how far the losses may be 
 
 
 def losses_of(command, device, folder):
-    command = [sys.executable, str(ROOT / "examples" / command.split()[0]), *command.split()[1:], "--device", device]
+    name, *options = command.split()
+    arguments = [str(ROOT / "examples" / name), *options, "--device", device]
+    command = [sys.executable, "-c", PRELUDE, *arguments]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder)
     assert result.returncode == 0, result.stdout + result.stderr
     return [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", result.stdout)], result

@@ -41,8 +41,7 @@ from torch_ocl_compile.lowering.lowered import (
 from torch_ocl_compile.lowering.registry import find
 from torch_ocl_compile.lowering.results import PlanOutputs, storage, stored
 from torch_ocl_compile.lowering.symbolic import Symbols
-from torch_ocl_compile.lowering.user_kernel import lower_user_kernel
-from torch_ocl_compile.user_kernel import registry as user_kernels
+from torch_ocl_compile.lowering.user_kernel import lowering_of
 
 aten = torch.ops.aten
 
@@ -288,13 +287,10 @@ class _Lowering:
         if self.debug:
             for bound, found in find_outside(self.context, target, args, kwargs):
                 self.outside.append((Checked(bound.dim, str(bound.size), describe(node)), found))
-        lowering = find(target)
+        lowering = find(target) or lowering_of(target)
         result = NotImplemented if lowering is None else lowering(self.context, *args, **kwargs)
         if result is not NotImplemented:
             return result
-        kernel = user_kernels.find(target)
-        if kernel is not None:
-            return lower_user_kernel(self.context, kernel, args)
         reason = "no lowering" if lowering is None else "no lowering for these arguments"
         if self.fallback == "error":
             raise FallbackError(f"{name} has {reason}, and options={{'fallback': 'error'}} forbids to run it eagerly.")

@@ -1,7 +1,7 @@
 # torch_ocl_compile/lowering/user_kernel.py: an op made of a user's kernel as a Call node that is enqueued without Python.
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,12 @@ class UserCall:
         return registry.KERNELS[self.op].launch(  # type: ignore[attr-defined]
             self, device_index, strides=self.strides, result_bytes=self.result_bytes, copies=self.copies
         )
+
+
+def lowering_of(target: Any) -> Callable[..., Any] | None:
+    """The lowering of an op made of a user's kernel. None for other ops."""
+    kernel = registry.find(target)
+    return None if kernel is None else lambda c, *args: lower_user_kernel(c, kernel, args)
 
 
 def lower_user_kernel(c: Context, kernel: Kernel, args: Sequence[Any]) -> Any:
