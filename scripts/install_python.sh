@@ -14,7 +14,7 @@ pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
 # torchvision serves the tests only (network definitions), and must not choose a torch of its own.
 "${pip[@]}" --no-deps "${TORCHVISION:-torchvision==0.28.0}"
 # Model definitions for tests, which skip without them: timm asks for a torchvision of its own, hence no dependencies of it.
-"${pip[@]}" "transformers>=4.50" && "${pip[@]}" --no-deps timm safetensors huggingface_hub pyyaml || echo "transformers or timm not installed: their tests skip"
+"${pip[@]}" "transformers>=4.50" && "${pip[@]}" --no-deps timm safetensors huggingface_hub pyyaml accelerate psutil || echo "transformers or timm not installed: their tests skip"
 # A CPU OpenCL runtime, where there is no GPU to run on.
 if ! ls /dev/dri/renderD* /dev/nvidia0 >/dev/null 2>&1; then
   "${pip[@]}" intel-opencl-rt intel-cmplr-lib-rt

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch_ocl_compile.report import explain as explain
+    from torch_ocl_compile.user_kernel.kernel import kernel as kernel
 
 __version__ = "0.1.0"
 
@@ -42,6 +43,10 @@ def __getattr__(name: str) -> Any:
         from torch_ocl_compile.report import explain
 
         return explain
+    if name == "kernel":
+        from torch_ocl_compile.user_kernel.kernel import kernel
+
+        return kernel
     if name == "distributed":
         from torch_ocl_compile.device import distributed
 

@@ -20,6 +20,7 @@
 #include "csrc/torch/eager.h"
 #include "csrc/torch/plan_runner.h"
 #include "csrc/torch/tensor_location.h"
+#include "csrc/torch/user_launch.h"
 
 namespace py = pybind11;
 
@@ -75,18 +76,26 @@ py::dict live_counts() {
   return d;
 }
 
-std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const std::vector<py::function>& calls,
+std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const std::vector<py::object>& calls,
                                 const py::dict& options) {
   auto result = std::make_shared<PyPlan>();
   const exec::PlanOptions plan_options = plan_options_from(options);
   runtime::Device& device = aten::device_at(device_index);
-  for (const py::function& call : calls) {
+  for (const py::object& call : calls) {
+    if (py::isinstance<aten::UserLaunch>(call)) {
+      const auto launch = call.cast<std::shared_ptr<aten::UserLaunch>>();
+      result->calls.push_back([launch](const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& places) {
+        aten::run(*launch, operands, places);
+        return std::vector<at::Tensor>();
+      });
+      continue;
+    }
     // Threads of the plan share it. Its reference count may change only while the GIL is held.
-    auto held = std::shared_ptr<py::function>(new py::function(call), [](py::function* f) {
+    auto held = std::shared_ptr<py::function>(new py::function(call.cast<py::function>()), [](py::function* f) {
       const py::gil_scoped_acquire gil;
       delete f;
     });
-    result->calls.push_back([held](const std::vector<at::Tensor>& operands) {
+    result->calls.push_back([held](const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>&) {
       const py::gil_scoped_acquire gil;
       return (*held)(operands).cast<std::vector<at::Tensor>>();
     });
@@ -360,6 +369,7 @@ void bind_exec(py::module_& m) {
   e.def("launches_skipped", &exec::launches_skipped);
   bind_cache(e);
   bind_check(e);
+  bind_user_kernels(e);
   e.def("kept_bytes", &exec::kept_bytes);
   e.def("build_counters", &build_counters);
   e.def("live_counts", &live_counts);

@@ -15,6 +15,13 @@ std::string build_log(cl_program program, cl_device_id device) {
   return cl::Program(program, true).getBuildInfo<CL_PROGRAM_BUILD_LOG>(cl::Device(device, true)).c_str();
 }
 
+/// The device's options, and those on a first line of the text that begins with kOptionsMarker.
+std::string options_for(const std::string& source, const std::string& options) {
+  const size_t marker = sizeof(kOptionsMarker) - 1;
+  if (source.compare(0, marker, kOptionsMarker) != 0) return options;
+  return options + " " + source.substr(marker, source.find('\n') - marker);
+}
+
 }  // namespace
 
 Built compile(cl_context context, cl_device_id device, const std::string& options, const std::string& source, bool wants_log) {
@@ -23,7 +30,7 @@ Built compile(cl_context context, cl_device_id device, const std::string& option
   const size_t bytes = source.size();
   built.handle = ProgramHandle(clCreateProgramWithSource(context, 1, &text, &bytes, &built.status));
   if (built.status != CL_SUCCESS) return built;
-  built.status = clBuildProgram(built.handle.get(), 1, &device, options.c_str(), nullptr, nullptr);
+  built.status = clBuildProgram(built.handle.get(), 1, &device, options_for(source, options).c_str(), nullptr, nullptr);
   if (built.status == CL_SUCCESS && hides_instructions(source)) {
     cl_int status = CL_SUCCESS;
     ProgramHandle whole = uncover_instructions(context, device, built.handle.get(), options.c_str(), &status);

@@ -9,6 +9,9 @@
 
 namespace ocl::runtime {
 
+/// A text whose first line begins with this names options of its compiler there, besides those of the device.
+inline constexpr char kOptionsMarker[] = "//@options ";
+
 /// A program, or what went wrong while it was built.
 struct Built {
   ProgramHandle handle;

@@ -121,7 +121,7 @@ void Queue::launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& glob
   check_usable();
   NotedCommand noted(CommandType::kLaunch, device_.index(), stream_);
   const cl_int status = clEnqueueNDRangeKernel(queue_.get(), kernel, static_cast<cl_uint>(dims), nullptr, global.data(),
-                                               local.data(), 0, nullptr, noted.event(event));
+                                               local[0] == 0 ? nullptr : local.data(), 0, nullptr, noted.event(event));
   if (status != CL_SUCCESS)
     raise(status, "clEnqueueNDRangeKernel",
           "kernel " + kernel_text(kernel) + ", global " + sizes_text(dims, global) + ", local " + sizes_text(dims, local));

@@ -36,7 +36,8 @@ class Queue {
   /// `pattern_bytes` is 1, 2, 4, 8 or 16. `offset` and `bytes` are multiples of it. The pattern is copied before the
   /// call returns.
   void fill(cl_mem dst, size_t offset, size_t bytes, const void* pattern, size_t pattern_bytes, cl_event* event = nullptr);
-  /// `name_id` names the kernel in the error if the work fails later. `info` describes the launch in recordings.
+  /// A `local` of zeros leaves the choice to the runtime. `name_id` names the kernel in the error if the work fails later.
+  /// `info` describes the launch in recordings.
   void launch(cl_kernel kernel, int dims, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,
               cl_event* event = nullptr, int name_id = 0, const LaunchInfoPtr& info = nullptr);
   EventHandle marker();  // Completes when everything enqueued before it has.

@@ -167,9 +167,12 @@ std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>&
                                         const std::vector<exec::CallOperand>& results) {
     std::vector<at::Tensor> tensors;
     for (const exec::CallOperand& operand : operands) tensors.push_back(at_address(operand, device));
-    const std::vector<at::Tensor> values = calls.at(call)(tensors);
-    for (size_t i = 0; i < results.size() && i < values.size(); ++i)
-      if (results[i].address != nullptr && values[i].defined()) at_address(results[i], device).copy_(values[i]);
+    std::vector<at::Tensor> places(results.size());
+    for (size_t i = 0; i < results.size(); ++i)
+      if (results[i].address != nullptr) places[i] = at_address(results[i], device);
+    const std::vector<at::Tensor> values = calls.at(call)(tensors, places);
+    for (size_t i = 0; i < places.size() && i < values.size(); ++i)
+      if (places[i].defined() && values[i].defined()) places[i].copy_(values[i]);
   };
   exec::run(plan, addresses, output_addresses, handler, stream);
 

@@ -10,8 +10,10 @@
 
 namespace ocl::aten {
 
-/// An aten op that runs eagerly in the middle of a plan. It maps operands to results.
-using EagerCall = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
+/// An op that runs eagerly in the middle of a plan. It maps operands to results, which are then copied to their places,
+/// or it writes `places` itself and returns nothing. A place that nothing reads is undefined.
+using EagerCall =
+    std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& places)>;
 
 /// Enqueues the plan on the current stream of its device, without waiting. Returns a tensor per graph output. `symbols`
 /// are the sizes of the graph. `inputs` are its tensors, on the plan's device, or small CPU tensors, whose values are

@@ -1,5 +1,7 @@
-# tests/device/test_examples.py: examples/mnist.py reads small idx files, trains, continues and changes device; gpt.py learns.
+# tests/device/test_examples.py: examples/mnist.py reads small idx files, trains, continues and changes device; gpt.py learns;
+# the others have the losses that they have on the CPU.
 import gzip
+import importlib.util
 import re
 import struct
 import subprocess
@@ -70,6 +72,50 @@ def test_gpt(tmp_path):
     assert result.returncode == 0, result.stdout + result.stderr
     losses = [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", result.stdout)]
     assert losses[0] > 3.0 and losses[-1] < 3.3 and losses[-1] < losses[0], losses
+
+
+# timm and transformers import torchvision, which beside a CPU-only torch needs help.
+PRELUDE = (
+    "import importlib.util, runpy, sys; from torch_ocl_compile.bench import networks\n"
+    "if importlib.util.find_spec('torchvision'): networks.import_torchvision()\n"
+    "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+PROGRAMS = {  # Arguments -> (packages that it needs, how far the losses may be from those of the CPU)
+    "custom_kernel.py --steps 3": ((), 1e-4),
+    "mixed_precision.py --steps 3 --dtype bfloat16": (("sklearn",), 0.02),
+    "mixed_precision.py --steps 3 --dtype float16": (("sklearn",), 0.02),
+    "classify_timm.py --steps 2 --batch 8": (("sklearn", "timm"), 1e-3),
+    "finetune_transformers.py --steps 3 --with accelerate": (("transformers", "accelerate"), 1e-3),
+    "finetune_transformers.py --steps 3 --with trainer": (("transformers", "accelerate"), 1e-3),
+}
+
+
+def losses_of(command, device, folder):
+    name, *options = command.split()
+    arguments = [str(ROOT / "examples" / name), *options, "--device", device]
+    command = [sys.executable, "-c", PRELUDE, *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", result.stdout)], result
+
+
+# The two longest run by `make sweep` only.
+@pytest.mark.parametrize(
+    "command", [pytest.param(c, marks=[pytest.mark.needs("sweep")] if "finetune" in c else []) for c in PROGRAMS]
+)
+def test_losses_are_those_of_the_cpu(command, tmp_path):
+    packages, tolerance = PROGRAMS[command]
+    for name in packages:
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"needs {name}: pip install --no-deps {name}")
+    if torch.ocl.device_count() == 0:
+        pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
+    losses, result = losses_of(command, "ocl", tmp_path)
+    expected, _ = losses_of(command, "cpu", tmp_path)
+    assert len(losses) == len(expected) == 2
+    assert losses == pytest.approx(expected, abs=tolerance)
+    if "device " in result.stdout:
+        assert "device ocl" in result.stdout, "the library chose another device"
 
 
 def test_another_file_is_refused(tmp_path):

@@ -112,3 +112,24 @@ class Plan:
     def timings(self) -> dict[str, Any]: ...  # In seconds. Passes are (name, milliseconds, verified).
     def output_strides(self) -> list[list[int]]: ...  # An empty list if symbolic.
     def schedule(self) -> str: ...
+
+class UserKernel:
+    def __init__(self, device_index: int, name: str, text: str, where: str) -> None: ...
+    @property
+    def most_items(self) -> int: ...
+    @property
+    def required_local(self) -> list[int]: ...
+
+class UserLaunch:
+    def __init__(
+        self,
+        kernel: UserKernel,
+        op: str,
+        arguments: list[object],
+        global_size: list[int],
+        local_size: list[int],
+        strides: list[list[int]] = ...,
+        result_bytes: list[int] = ...,
+        copies: list[tuple[int, int]] = ...,
+    ) -> None: ...
+    def run(self, tensors: list[torch.Tensor]) -> None: ...

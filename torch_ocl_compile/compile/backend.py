@@ -54,7 +54,7 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: 
     compiler: dict[str, Any] = {
         kind: partial(compile_graph, kind=kind, settings=settings) for kind in ("inference", "forward", "backward")
     }
-    with plan_store.lookup(settings, example_inputs) as is_stored:
+    with plan_store.lookup(gm, settings, example_inputs) as is_stored:
         if is_stored:
             compiler = {kind: plan_store.serializable(function) for kind, function in compiler.items()}
         # Made anew for each graph, because aot_autograd stores its wrapped compilers in its own keywords.

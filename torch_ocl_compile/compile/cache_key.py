@@ -18,9 +18,10 @@ from torch_ocl_compile import identity
 from torch_ocl_compile.errors import UnsupportedError
 from torch_ocl_compile.lowering.graph import allows_tf32
 from torch_ocl_compile.lowering.registry import LOWERINGS
+from torch_ocl_compile.user_kernel import registry
 
 
-def key(settings: Mapping[str, Any], inputs: Sequence[Any]) -> str:
+def key(gm: torch.fx.GraphModule, settings: Mapping[str, Any], inputs: Sequence[Any]) -> str:
     """Returns the key. `settings`: options of scope "compile". UnsupportedError if something has no name that other
     processes know."""
     parts = [
@@ -28,6 +29,7 @@ def key(settings: Mapping[str, Any], inputs: Sequence[Any]) -> str:
         sorted(settings.items()),
         [identity.of_device(index) for index in devices(inputs)],
         torch_settings(),
+        registry.identity_of(gm),
         foreign_functions([torch._decomp.decomposition_table, inductors_table(), LOWERINGS]),
     ]
     return hashlib.sha256(repr(parts).encode()).hexdigest()

@@ -9,6 +9,7 @@ from torch_ocl_compile import _C, config
 from torch_ocl_compile.compile import debug
 from torch_ocl_compile.errors import OclError
 from torch_ocl_compile.lowering.lowered import Lowered
+from torch_ocl_compile.lowering.user_kernel import bound_calls
 from torch_ocl_compile.tuning import table
 
 
@@ -38,7 +39,7 @@ def make_plan(lowered: Lowered, settings: dict[str, Any], label: str) -> Any:
 
         check.install()
     try:
-        return _C.exec.compile(lowered.graph, index, lowered.calls, {**settings, "label": label})
+        return _C.exec.compile(lowered.graph, index, bound_calls(lowered.calls, index), {**settings, "label": label})
     except OclError:
         debug.dump(label, "failed_graph.txt", lowered.graph.str)
         raise

@@ -59,14 +59,14 @@ _prefixes: dict[str, str] = {}  # of graphs that were looked up: what comes befo
 
 
 @contextmanager
-def lookup(settings: dict[str, Any], inputs: Sequence[Any]) -> Iterator[bool]:
+def lookup(gm: torch.fx.GraphModule, settings: dict[str, Any], inputs: Sequence[Any]) -> Iterator[bool]:
     """Wraps one call of AOTAutograd. Yields whether graphs may be found and stored."""
     config.configure_core()
     reason = _reason_against(settings)
     key = prefix = ""
     if not reason:
         try:
-            key = cache_key.key(settings, inputs)
+            key = cache_key.key(gm, settings, inputs)
             prefix = identity.entry_prefix(cache_key.devices(inputs)[0])
         except (OclError, OSError) as error:  # OSError: a source file cannot be read.
             reason = str(error)

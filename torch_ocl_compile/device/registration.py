@@ -176,7 +176,12 @@ def _keep_dynamo_out(module: ModuleType) -> None:
     """Keeps Dynamo from compiling frames of this package. It may compile only torch.ocl's current device and the tools."""
     device = Path(__file__).parent
     for part in pkgutil.iter_modules([str(device.parent)], "torch_ocl_compile."):
-        if part.name not in ("torch_ocl_compile._C", "torch_ocl_compile.device", "torch_ocl_compile.tools"):
+        if part.name not in (
+            "torch_ocl_compile._C",
+            "torch_ocl_compile.device",
+            "torch_ocl_compile.tools",
+            "torch_ocl_compile.user_kernel",
+        ):
             module.add(part.name)
     for part in pkgutil.iter_modules([str(device)], "torch_ocl_compile.device."):
         if part.name != "torch_ocl_compile.device.current":

@@ -41,6 +41,7 @@ from torch_ocl_compile.lowering.lowered import (
 from torch_ocl_compile.lowering.registry import find
 from torch_ocl_compile.lowering.results import PlanOutputs, storage, stored
 from torch_ocl_compile.lowering.symbolic import Symbols
+from torch_ocl_compile.lowering.user_kernel import lowering_of
 
 aten = torch.ops.aten
 
@@ -286,7 +287,7 @@ class _Lowering:
         if self.debug:
             for bound, found in find_outside(self.context, target, args, kwargs):
                 self.outside.append((Checked(bound.dim, str(bound.size), describe(node)), found))
-        lowering = find(target)
+        lowering = find(target) or lowering_of(target)
         result = NotImplemented if lowering is None else lowering(self.context, *args, **kwargs)
         if result is not NotImplemented:
             return result

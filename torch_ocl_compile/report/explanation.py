@@ -51,6 +51,8 @@ class Explanation(Findings):
             for k in graph.kernels:
                 time = "" if k.time_us is None else f", {k.time_us:.0f} us"
                 lines.append(f"  {k.name}: {k.nodes} ops, {k.origin}{time}")
+        users = dict.fromkeys(record.title for record in self.outside if record.kind == "user")
+        lines += [f"your kernel: {title}" for title in users]
         lines += [f"graph break: {b.place} {b.reason}" for b in self.breaks]
         lines += [f"eager: {name}" for name in [*self.eager_in_graphs, *self.eager_outside]]
         return "\n".join(lines)
