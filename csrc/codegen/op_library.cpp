@@ -88,6 +88,27 @@ DType signed_of_size(int bytes) {
   return bytes == 1 ? DType::kI8 : bytes == 2 ? DType::kI16 : bytes == 4 ? DType::kI32 : DType::kI64;
 }
 
+/// Names the functions that call a builtin for each lane of a vector: op_lanes_pow_f64x4.
+constexpr std::string_view kByLane = "op_lanes_";
+
+/// PoCL 3.1 chooses one branch of these builtins for all lanes of a vector of doubles: if one lane is 0, NaN or infinite,
+/// others get wrong results, too.
+bool needs_lanes(const std::string& builtin, Type type) {
+  return type.dtype == DType::kF64 && type.width > 1 && (builtin == "fmod" || builtin == "pow");
+}
+
+/// The function of two vectors that calls `builtin` once for each lane.
+std::string by_lane(const std::string& builtin, Type type) {
+  const std::string t = type_name(type);
+  std::string calls;
+  for (int lane = 0; lane < type.width; ++lane) {
+    const std::string s = std::string(".s") + "0123456789abcdef"[lane];
+    calls += (lane ? ", " : "") + builtin + "(x" + s + ", y" + s + ")";
+  }
+  const std::string head = "OCL_INLINE " + t + " " + std::string(kByLane) + builtin + "_" + type_suffix(type);
+  return head + "(" + t + " x, " + t + " y) {\n  return (" + t + ")(" + calls + ");\n}";
+}
+
 class Instance {
  public:
   Instance(const std::string& text, Type type, bool is_cpu) : type_(type), is_cpu_(is_cpu), parts_(split_words(text)) {}
@@ -114,6 +135,7 @@ class Instance {
 
   std::string word(const std::string& given) const {
     const std::string w = own_function(given, type_.dtype, is_cpu_);
+    if (needs_lanes(w, type_)) return std::string(kByLane) + w + "_" + type_suffix(type_);
     const DType same = signed_of_size(ir::size_bytes(type_.dtype));
     const std::string integer = type_name({same, 1});
     const auto type_word = [&](const std::string& t) -> std::string {
@@ -176,6 +198,10 @@ class Collector {
       std::string name;
       Type type;
       if (!parse_call(words[i], &name, &type) || !seen_.insert(words[i]).second) continue;
+      if (name.starts_with(kByLane)) {
+        result_ += by_lane(name.substr(kByLane.size()), type) + "\n\n";
+        continue;
+      }
       const std::string integer = "opi_" + name.substr(3);
       const auto& table = paragraphs();
       auto found = table.end();

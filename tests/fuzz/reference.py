@@ -20,6 +20,8 @@ from tests.fuzz.program import Program, assigned
 
 FLOATS = re.compile(r"torch\.(float16|bfloat16|float32)\b")
 ATTENTION = re.compile(r"scaled_dot_product_attention\((\w+), (\w+), (\w+)")
+WEIGHT_NORM = re.compile(r"torch\._weight_norm\((\w+), (\w+), (-?\d+)\)")
+PRODUCT_IN_PLACE = re.compile(r"(\w+)\.(?:addmm|addmv|addbmm|baddbmm)_\((\w+), (\w+)")
 CAST = re.compile(r"(\w+) = (\w+)\.to\((torch\.\w+)\)")
 
 
@@ -85,7 +87,26 @@ def largest(x: torch.Tensor) -> float:
 def execute(line: str, names: Namespace) -> None:
     for operands in ATTENTION.findall(line):
         refuse_unequal_lengths(*(names.get(name) for name in operands[1:]))
+    for v, g, dim in WEIGHT_NORM.findall(line):
+        refuse_scales_beyond_rows(names.get(v), names.get(g), int(dim))
+    for written, *operands in PRODUCT_IN_PLACE.findall(line):
+        refuse_written_operands(names.get(written), *(names.get(name) for name in operands))
     exec(compile(line, "<line>", "exec"), names)
+
+
+def refuse_scales_beyond_rows(v: Any, g: Any, dim: int) -> None:
+    """ValueError if weight_norm gets more than one scale for each row: PyTorch's CPU kernel then takes the first ones,
+    whatever row they belong to."""
+    if isinstance(v, torch.Tensor) and isinstance(g, torch.Tensor) and v.dim() and g.numel() != v.shape[dim]:
+        raise ValueError(f"weight_norm of {v.shape[dim]} rows has {g.numel()} scales")
+
+
+def refuse_written_operands(written: Any, *operands: Any) -> None:
+    """ValueError if a matrix product writes into memory that it reads: PyTorch does not check this, and its result
+    depends on the order in which the BLAS library computes it."""
+    memory = [x.untyped_storage()._cdata for x in (written, *operands) if isinstance(x, torch.Tensor)]
+    if memory and memory[0] in memory[1:]:
+        raise ValueError("a matrix product writes into one of its factors")
 
 
 def refuse_unequal_lengths(keys: Any, values: Any) -> None:

@@ -163,6 +163,14 @@ def _soft_margin_loss(x: Tensor, target: Tensor) -> Tensor:
     return torch.log1p(torch.exp(-x * target))
 
 
+@decompose(aten.smooth_l1_loss_backward.default)
+def smooth_l1_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
+    """The gradient of x. PyTorch's own decomposition gives 0 for a difference of NaN, where ATen's kernels give NaN."""
+    far = x - target
+    scaled = grad / x.numel() if reduction == 1 else grad
+    return torch.where(far.abs() >= beta, scaled * far.sign(), scaled * far / beta)
+
+
 NN_DECOMPOSITIONS[aten.huber_loss.default] = _like_input("huber_loss", _huber_loss)
 NN_DECOMPOSITIONS[aten.soft_margin_loss.default] = _like_input(
     "soft_margin_loss", pw_cast_for_opmath(_soft_margin_loss)

@@ -284,4 +284,31 @@ PROGRAMS = [
         ["v0 = torch.gru_cell(a0, a1, a2, a3)"],
         ["v0"],
     ),
+    named(
+        "powers_of_a_vector_with_zeros",
+        "PoCL took the branch for a zero in one lane of a vector of doubles for other lanes, too",
+        ["make(device, (6, 4, 4), torch.float64, 0)"],
+        ["v0 = a0.norm(p=3)", "v1 = a0.norm(p=2.5, dim=(1, 2))", "v2 = torch.pow(a0, a0.flip(0))"],
+        ["v0", "v1", "v2"],
+    ),
+    named(
+        "remainders_of_a_vector_with_infinities",
+        "as for powers: fmod and remainder of a lane were wrong where another lane is infinite",
+        ["special(device, (6, 16), torch.float64, 0)", "special(device, (6, 16), torch.float64, 5)"],
+        ["v0 = torch.fmod(a0, a1)", "v1 = torch.remainder(a0, a1)", "v2 = v0.nan_to_num(0, 1, -1).sum(1)"],
+        ["v0", "v1", "v2"],
+    ),
+    named(
+        "gradient_of_a_loss_at_nan",
+        "the gradient of smooth_l1_loss was 0 for a difference of NaN",
+        [f32(4), "special(device, (4,), torch.float32, 1).requires_grad_()"],
+        [
+            "v0 = a1.clone()",
+            "v0[1] = float('nan')",
+            "v1 = F.smooth_l1_loss(v0, a0)",
+            "v2 = F.smooth_l1_loss(v0, a0, beta=0.5)",
+        ],
+        ["v1", "v2"],
+        gradient=True,
+    ),
 ]
