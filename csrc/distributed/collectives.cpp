@@ -61,7 +61,7 @@ Options with_timeout(std::chrono::milliseconds timeout) {
 }
 
 /// Parts of a tensor along its first dimension, by sizes of a list or into equal parts.
-std::vector<Span> split(const char* title, const at::Tensor& tensor, const std::vector<int64_t>& sizes, int ranks) {
+std::vector<Span> split_rows(const char* title, const at::Tensor& tensor, const std::vector<int64_t>& sizes, int ranks) {
   const Span span = span_of(tensor).seen_as(at::kByte);
   if (sizes.empty()) {
     if (tensor.numel() > 0 && tensor.size(0) % ranks != 0)
@@ -319,8 +319,8 @@ Group::WorkPtr Group::alltoall_base(at::Tensor& output, at::Tensor& input, std::
                                     std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) {
   constexpr const char* kTitle = "all_to_all_single";
   check(kTitle, {output, input});
-  return exchange(kTitle, OpType::ALLTOALL_BASE, {output, input}, {output}, split(kTitle, input, input_splits, size_),
-                  split(kTitle, output, output_splits, size_), opts.timeout);
+  return exchange(kTitle, OpType::ALLTOALL_BASE, {output, input}, {output}, split_rows(kTitle, input, input_splits, size_),
+                  split_rows(kTitle, output, output_splits, size_), opts.timeout);
 }
 
 Group::WorkPtr Group::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {

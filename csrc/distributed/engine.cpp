@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "csrc/distributed/peers.h"
+#include "csrc/runtime/allocator.h"
 #include "csrc/runtime/device.h"
 #include "csrc/support/os.h"
 #include "csrc/torch/device_state.h"

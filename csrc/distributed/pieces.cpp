@@ -46,8 +46,8 @@ at::Tensor joined(const std::vector<Span>& spans, bool download, Piece& piece) {
   return host;
 }
 
-using Tensors = std::shared_ptr<std::vector<at::Tensor>>;
-Tensors tensors(std::vector<at::Tensor> list) { return std::make_shared<std::vector<at::Tensor>>(std::move(list)); }
+using SharedTensors = std::shared_ptr<std::vector<at::Tensor>>;
+SharedTensors share(std::vector<at::Tensor> list) { return std::make_shared<std::vector<at::Tensor>>(std::move(list)); }
 
 }  // namespace
 
@@ -89,7 +89,7 @@ int piece_count(int64_t elements, int64_t per_piece) {
 
 PiecePtr in_place_piece(const Span& span, Use use, Start start) {
   auto piece = std::make_shared<Piece>();
-  const Tensors list = tensors({on_host(span, use, *piece)});
+  const SharedTensors list = share({on_host(span, use, *piece)});
   piece->post = [list, start = std::move(start)](c10d::Backend& gloo) { return start(gloo, *list); };
   return piece;
 }
@@ -97,7 +97,7 @@ PiecePtr in_place_piece(const Span& span, Use use, Start start) {
 PiecePtr reduce_piece(const Span& span, const Reduction& reduction, bool writes, Start start) {
   auto piece = std::make_shared<Piece>();
   const at::Tensor host = on_host(span, writes ? Use::kReadWrite : Use::kRead, *piece);
-  const Tensors list = tensors({host});
+  const SharedTensors list = share({host});
   // gloo may write to the memory of ranks that do not get the result, so these give it a copy.
   const bool converts = reduction.converts() || !writes;
   piece->post = [=, start = std::move(start)](c10d::Backend& gloo) {
@@ -116,7 +116,7 @@ PiecePtr exchange_piece(const std::vector<Span>& inputs, const std::vector<Span>
   auto piece = std::make_shared<Piece>();
   const at::Tensor in = inputs.size() == 1 ? on_host(inputs.front(), Use::kRead, *piece) : joined(inputs, true, *piece);
   const at::Tensor out = outputs.size() == 1 ? on_host(outputs.front(), Use::kWrite, *piece) : joined(outputs, false, *piece);
-  const Tensors list = tensors({in, out});
+  const SharedTensors list = share({in, out});
   piece->post = [list, start = std::move(start)](c10d::Backend& gloo) { return start(gloo, *list); };
   return piece;
 }
@@ -125,7 +125,7 @@ PiecePtr reduce_scatter_piece(const std::vector<Span>& inputs, const Span& outpu
                               std::chrono::milliseconds timeout) {
   auto piece = std::make_shared<Piece>();
   const at::Tensor in = joined(inputs, true, *piece), result = on_host(output, Use::kWrite, *piece);
-  const Tensors list = tensors({in, at::Tensor()});
+  const SharedTensors list = share({in, at::Tensor()});
   const auto ranks = static_cast<int64_t>(inputs.size());
   piece->post = [=](c10d::Backend& gloo) {
     // A factor is applied before values leave their rank, and must not round them.

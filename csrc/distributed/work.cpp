@@ -138,7 +138,7 @@ JointWork::JointWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> parts
   for (const at::Tensor& output : outputs)
     if (std::find(where.begin(), where.end(), output.device()) == where.end()) where.push_back(output.device());
   future_ = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()), std::move(where));
-  if (parts_.empty()) return future_->markCompleted(outputs);
+  if (parts_.empty()) future_->markCompleted(outputs);
   for (const auto& part : parts_)
     part->getFuture()->addCallback([left, future = future_, outputs](Future& done) {
       if (done.hasError())
