@@ -368,15 +368,12 @@ Group::WorkPtr Group::recvAnysource(Tensors& tensors, int tag) {
   auto first = std::make_shared<WorkPtr>();
   auto make = [=](int k) {
     const auto start = [=](c10d::Backend& gloo, Tensors& list) {
-      if (k > 0) {
-        (*first)->wait();
-        return gloo.recv(list, (*first)->sourceRank(), tag);
-      }
+      if (k > 0) return gloo.recv(list, (*first)->sourceRank(), tag);
       *first = gloo.recvAnysource(list, tag);
       return *first;
     };
     PiecePtr piece = in_place_piece(span.slice(k * step, step), Use::kWrite, start);
-    piece->needs_waiter = true;
+    piece->needs_waiter = piece->after_previous = true;
     return piece;
   };
   return submit({OpType::RECVANYSOURCE, "recv from any rank", tensors, tensors, piece_count(span.count, step), make,

@@ -192,6 +192,7 @@ bool Engine::advance(LaneState& lane) {
     for (Active& active : lane.active) {
       if (active.piece->posted) continue;
       if (!active.piece->downloaded) break;
+      if (active.piece->after_previous && &active != &lane.active.front()) break;
       culprit = active.job;
       post(active);
       return true;

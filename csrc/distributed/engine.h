@@ -42,6 +42,7 @@ struct Piece {
   std::vector<at::Tensor> memory = {};
   // True for sends and receives: their works have no future, so a thread waits for each.
   bool needs_waiter = false;
+  bool after_previous = false;  // Reaches gloo when the pieces before it in its lane are done.
 
   // The state of the piece. Driver and gloo threads set the flags.
   std::atomic<bool> downloaded{false}, done{false};
