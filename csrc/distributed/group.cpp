@@ -41,7 +41,9 @@ Group::WorkPtr Group::endCoalescing() {
   return c10::make_intrusive<JointWork>(rank_, std::exchange(coalesced_, {}));
 }
 
-runtime::Device* Group::check(const char* title, const Tensors& tensors) const {
+namespace {
+
+runtime::Device* device_of(const char* title, const std::vector<at::Tensor>& tensors) {
   runtime::Device* device = nullptr;
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.device().is_privateuseone())
@@ -53,11 +55,17 @@ runtime::Device* Group::check(const char* title, const Tensors& tensors) const {
       fail(ErrorKind::kConfig, std::string(title) + ": tensors of one call are on ocl:" + std::to_string(device->index()) +
                                    " and ocl:" + std::to_string(its->index()) + ".\n  do: move them to one device");
     device = its;
-    if (tensor.is_sparse() || !tensor.is_non_overlapping_and_dense())
+    if (tensor.layout() != at::kStrided || !tensor.is_non_overlapping_and_dense())
       fail(ErrorKind::kConfig, std::string(title) + ": tensors must be dense and must not overlap themselves.\n"
                                                     "  do: call .contiguous() first");
   }
   return device;
+}
+
+}  // namespace
+
+runtime::Device* Group::check(const char* title, const Tensors& tensors) const {
+  return aten::at_boundary([&] { return device_of(title, tensors); });
 }
 
 Group::WorkPtr Group::submit(Call call) {
