@@ -162,7 +162,8 @@ Group::WorkPtr Group::gather_all(const char* title, OpType type, const Tensors& 
       if (output.scalar_type() != inputs[i].scalar_type()) refuse(title, "inputs and outputs must have the same type");
     for (const Span& span : to[i])
       if (static_cast<int>(to[i].size()) != size_ || span.count != from[i].count)
-        refuse(title, "every rank needs an output of the size of its input, " + std::to_string(inputs[i].numel()) + " elements");
+        refuse(title,
+               "every rank needs an output of the size of its input, " + std::to_string(inputs[i].numel()) + " elements");
     table.add(static_cast<int>(i), piece_count(from[i].count, step));
   }
   const int count = static_cast<int>(table.pieces.size());
@@ -277,14 +278,16 @@ Group::WorkPtr Group::scatter_reduced(const char* title, OpType type, const Tens
   auto make = [=, this](int k) {
     const auto [i, part] = table.pieces[k];
     const int64_t step = piece_elements(to[i].element_bytes(), size_);
-    return reduce_scatter_piece(slices(from[i], part * step, step), to[i].slice(part * step, step), reductions[i], opts.timeout);
+    return reduce_scatter_piece(slices(from[i], part * step, step), to[i].slice(part * step, step), reductions[i],
+                                opts.timeout);
   };
   return submit({type, title, all, outputs, count, make});
 }
 
 Group::WorkPtr Group::reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) {
   check_one("reduce_scatter", outputs.size());
-  if (inputs.size() != 1 || static_cast<int>(inputs[0].size()) != size_) refuse("reduce_scatter", "needs one input for each rank");
+  if (inputs.size() != 1 || static_cast<int>(inputs[0].size()) != size_)
+    refuse("reduce_scatter", "needs one input for each rank");
   return scatter_reduced("reduce_scatter", OpType::REDUCE_SCATTER, inputs, outputs, opts);
 }
 
@@ -376,17 +379,21 @@ Group::WorkPtr Group::recvAnysource(Tensors& tensors, int tag) {
     piece->needs_waiter = piece->after_previous = true;
     return piece;
   };
-  return submit({OpType::RECVANYSOURCE, "recv from any rank", tensors, tensors, piece_count(span.count, step), make,
-                 {LaneKind::kReceive, -1, tag}, true});
+  return submit({OpType::RECVANYSOURCE,
+                 "recv from any rank",
+                 tensors,
+                 tensors,
+                 piece_count(span.count, step),
+                 make,
+                 {LaneKind::kReceive, -1, tag},
+                 true});
 }
 
 Group::WorkPtr Group::barrier(const c10d::BarrierOptions& opts) {
   auto make = [timeout = opts.timeout](int) {
     auto piece = std::make_shared<Piece>();
     piece->downloaded = true;
-    piece->post = [timeout](c10d::Backend& gloo) {
-      return gloo.barrier(with_timeout<c10d::BarrierOptions>(timeout));
-    };
+    piece->post = [timeout](c10d::Backend& gloo) { return gloo.barrier(with_timeout<c10d::BarrierOptions>(timeout)); };
     return piece;
   };
   Call call{OpType::BARRIER, "barrier", {}, {}, 1, make};

@@ -75,8 +75,9 @@ void Engine::start() {
 
 void Engine::submit(const JobPtr& job) {
   if (os::is_forked_child())
-    ocl::fail(ErrorKind::kDevice, job->work->title() + ": the process group was made before this process was forked.\n"
-                                  "  do: start processes with the 'spawn' method, and call init_process_group in each");
+    ocl::fail(ErrorKind::kDevice, job->work->title() +
+                                      ": the process group was made before this process was forked.\n"
+                                      "  do: start processes with the 'spawn' method, and call init_process_group in each");
   {
     const std::lock_guard lock(mutex_);
     if (!refusal_.empty()) TORCH_CHECK_WITH(DistBackendError, false, refusal_);
@@ -313,8 +314,8 @@ void Engine::fail(const JobPtr& culprit, const std::exception_ptr& error) {
   const std::string reason = message_of(error);
   std::string message = reason;
   if (culprit) {
-    const std::string what = culprit->work->title() + " (collective " + std::to_string(culprit->work->number()) + " of group " +
-                             names_.group + ")";
+    const std::string what =
+        culprit->work->title() + " (collective " + std::to_string(culprit->work->number()) + " of group " + names_.group + ")";
     // Closing the connections tells peers that wait for this rank that it gave up.
     for (auto& [key, lane] : lanes_)
       for (const Active& active : lane.active)

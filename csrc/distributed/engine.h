@@ -6,9 +6,6 @@
 //   piece 2                       | to host   | gloo      | to device |
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
-
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -18,6 +15,8 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <tuple>
 #include <vector>
 
@@ -121,16 +120,16 @@ class Engine : public std::enable_shared_from_this<Engine> {
   c10::intrusive_ptr<c10d::Backend> gloo_;  // Null after a failure. Only the thread uses and drops it.
   const c10::intrusive_ptr<c10d::Store> store_;
   const Names names_;
-  std::map<Lane, LaneState> lanes_;    // Only the thread uses it.
-  std::map<int, Streams> streams_;     // Only the thread uses it.
-  mutable std::mutex mutex_;           // Guards what follows.
+  std::map<Lane, LaneState> lanes_;  // Only the thread uses it.
+  std::map<int, Streams> streams_;   // Only the thread uses it.
+  mutable std::mutex mutex_;         // Guards what follows.
   std::condition_variable woken_;
   std::vector<JobPtr> inbox_;
   uint64_t wakes_ = 0;
   size_t unfinished_ = 0;
   bool stopping_ = false, ended_ = false;
-  std::string refusal_;          // Why jobs are refused; "" if they are not.
-  std::string abort_reason_;     // Set by abort().
+  std::string refusal_;       // Why jobs are refused; "" if they are not.
+  std::string abort_reason_;  // Set by abort().
   std::thread thread_;
 };
 

@@ -24,9 +24,7 @@ void Group::setTimeout(std::chrono::milliseconds timeout) {
   engine_->set_timeout(timeout);
 }
 
-c10d::ErrorType Group::getError() {
-  return engine_->failed() ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
-}
+c10d::ErrorType Group::getError() { return engine_->failed() ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS; }
 
 void Group::abort() { engine_->abort("the process group was aborted"); }
 void Group::shutdown() { engine_->shut_down(); }
@@ -56,8 +54,9 @@ runtime::Device* device_of(const char* title, const std::vector<at::Tensor>& ten
                                    " and ocl:" + std::to_string(its->index()) + ".\n  do: move them to one device");
     device = its;
     if (tensor.layout() != at::kStrided || !tensor.is_non_overlapping_and_dense())
-      fail(ErrorKind::kConfig, std::string(title) + ": tensors must be dense and must not overlap themselves.\n"
-                                                    "  do: call .contiguous() first");
+      fail(ErrorKind::kConfig, std::string(title) +
+                                   ": tensors must be dense and must not overlap themselves.\n"
+                                   "  do: call .contiguous() first");
   }
   return device;
 }

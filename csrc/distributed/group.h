@@ -1,10 +1,9 @@
 // csrc/distributed/group.h: the process group backend `ocl` of torch.distributed. gloo does the communication.
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-
 #include <memory>
 #include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
 #include "csrc/distributed/pieces.h"

@@ -26,7 +26,8 @@ bool all_noted(c10d::Store& store, const std::vector<std::string>& keys, std::ch
 std::string ask_peers(c10d::Store& store, int rank, int size, const std::vector<int64_t>& global_ranks,
                       const std::string& message) noexcept {
   const auto name = [&](int peer) {
-    return "rank " + std::to_string(peer) + (global_ranks.empty() ? "" : " (global " + std::to_string(global_ranks[peer]) + ")");
+    return "rank " + std::to_string(peer) +
+           (global_ranks.empty() ? "" : " (global " + std::to_string(global_ranks[peer]) + ")");
   };
   try {
     store.set(key_of(rank), message);
@@ -41,12 +42,12 @@ std::string ask_peers(c10d::Store& store, int rank, int size, const std::vector<
       else
         silent += (silent.empty() ? "" : ", ") + name(peer);
     }
-    if (!silent.empty())
-      lines = "\n  no sign of " + silent + ": it ended, hangs, or did not call this collective" + lines;
+    if (!silent.empty()) lines = "\n  no sign of " + silent + ": it ended, hangs, or did not call this collective" + lines;
     return lines;
   } catch (const std::exception& error) {
-    return std::string("\n  the other ranks could not be asked, because the store does not answer; perhaps the process that "
-                       "keeps it (rank 0, or torchrun's agent) has ended: ") +
+    return std::string(
+               "\n  the other ranks could not be asked, because the store does not answer; perhaps the process that "
+               "keeps it (rank 0, or torchrun's agent) has ended: ") +
            std::string(error.what()).substr(0, 200);
   }
 }

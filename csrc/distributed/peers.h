@@ -1,9 +1,8 @@
 // csrc/distributed/peers.h: finds out which ranks of a group stopped working, by notes in the group's store.
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Store.hpp>
-
 #include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
 namespace ocl::distributed {

@@ -137,9 +137,7 @@ PiecePtr reduce_scatter_piece(const std::vector<Span>& inputs, const Span& outpu
     options.timeout = timeout;
     return gloo.alltoall_base(received, sent, equal_out, equal_in, options);
   };
-  piece->finish = [=] {
-    result.copy_(reduction.combine(list->back().to(reduction.compute).view({ranks, -1})));
-  };
+  piece->finish = [=] { result.copy_(reduction.combine(list->back().to(reduction.compute).view({ranks, -1}))); };
   return piece;
 }
 

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include <optional>
 #include <string>
+#include <torch/csrc/distributed/c10d/Types.hpp>
 
 namespace ocl::distributed {
 

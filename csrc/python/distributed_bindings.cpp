@@ -20,7 +20,8 @@ void add_backend(const std::string& registered_name, const std::string& group, c
   distributed::Engine::Names names{group, host->getRank(), host->getSize(), global_ranks};
   auto backend = c10::make_intrusive<distributed::Group>(host->getBackend(c10::kCPU), host->getStore(), std::move(names),
                                                          std::chrono::milliseconds(timeout_ms));
-  host->setBackend(c10::kPrivateUse1, c10d::ProcessGroup::BackendType::CUSTOM, c10::intrusive_ptr<c10d::Backend>(std::move(backend)));
+  host->setBackend(c10::kPrivateUse1, c10d::ProcessGroup::BackendType::CUSTOM,
+                   c10::intrusive_ptr<c10d::Backend>(std::move(backend)));
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ class Queue {
   EventHandle last_work_;
   std::atomic<bool> has_deferred_{false};
   std::mutex deferred_mutex_;
-  std::string deferred_;  // The message of raise_later().
+  std::string deferred_;             // The message of raise_later().
   uint64_t last_work_position_ = 0;  // Number of commands that were enqueued before last_work_.
 };
 

@@ -10,7 +10,16 @@ DTYPES = (
 )  # fmt: skip
 MOVED_ONLY = (torch.int16, torch.uint16, torch.complex64, torch.float8_e4m3fn)
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-OPS = (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PRODUCT, ReduceOp.MIN, ReduceOp.MAX, ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
+OPS = (
+    ReduceOp.SUM,
+    ReduceOp.AVG,
+    ReduceOp.PRODUCT,
+    ReduceOp.MIN,
+    ReduceOp.MAX,
+    ReduceOp.BAND,
+    ReduceOp.BOR,
+    ReduceOp.BXOR,
+)
 BITWISE = (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
 # More than one piece of 4 MiB.
 LONG = 1_500_000
@@ -211,7 +220,9 @@ def check_point_to_point(me):
         work.wait()
     assert [r[0].item() for r in results] == [5, 6]
     if me.rank == 0:
-        assert sorted(dist.recv(torch.zeros(1, device=me.device)) for _ in range(me.size - 1)) == list(range(1, me.size))
+        assert sorted(dist.recv(torch.zeros(1, device=me.device)) for _ in range(me.size - 1)) == list(
+            range(1, me.size)
+        )
     else:
         dist.send(torch.ones(1, device=me.device), 0)
 

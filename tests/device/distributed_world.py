@@ -36,14 +36,23 @@ def run_world(module, devices, folder, checks=None, limit=300, **env):
     folder.mkdir(parents=True, exist_ok=True)
     processes = []
     for rank, device in enumerate(devices):
-        command = [sys.executable, str(HERE / "distributed_world.py"), module, str(rank), str(len(devices)), str(device)]
+        command = [
+            sys.executable,
+            str(HERE / "distributed_world.py"),
+            module,
+            str(rank),
+            str(len(devices)),
+            str(device),
+        ]
         path = os.pathsep.join([str(ROOT), str(HERE), os.environ.get("PYTHONPATH", "")])
         with open(folder / f"log{rank}", "w") as log:
             processes.append(
                 subprocess.Popen(
                     [*command, str(folder), ",".join(checks or [])],
-                    stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONPATH": path, **env},
-                )  # fmt: skip
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, "PYTHONPATH": path, **env},
+                )
             )
     try:
         statuses = [process.wait(timeout=limit) for process in processes]
