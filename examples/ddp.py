@@ -37,7 +37,7 @@ def main() -> None:
     torch.manual_seed(0)
     model: nn.Module = DistributedDataParallel(Network().to("ocl"))
     if arguments.compile:
-        model = torch.compile(model, backend="ocl")
+        model.compile(backend="ocl")
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 
     torch.manual_seed(1 + dist.get_rank())
