@@ -135,7 +135,7 @@ def test_wrong_device_and_forked_process(tmp_path):
         try:
             dist.all_gather_into_tensor(torch.empty(2 * size, device="ocl:0"), torch.ones(2, device="ocl:1"))
         except RuntimeError as error:
-            assert "ocl:0 and ocl:1" in str(error), error
+            assert "on ocl:1 and ocl:0" in str(error), error
     child = os.fork()
     if child == 0:
         try:
@@ -170,48 +170,6 @@ def test_group_that_is_destroyed_with_work_outstanding(tmp_path):
     """
     for status, output in run(program, 2, tmp_path):
         assert status == 0 and "ends" in output, output
-
-
-ELASTIC = """
-import os, sys, torch, torch.distributed as dist, torch_ocl_compile
-dist.init_process_group()
-rank, folder = dist.get_rank(), sys.argv[1]
-first = not os.path.exists(folder + "/died")
-for step in range(3):
-    x = torch.ones(4, device="ocl:0")
-    dist.all_reduce(x)
-    assert x[0].item() == dist.get_world_size()
-    if step == 1 and first and rank == 1:
-        open(folder + "/died", "w").close()
-        os._exit(9)
-print("finished", rank, "restarts", os.environ["TORCHELASTIC_RESTART_COUNT"], flush=True)
-dist.destroy_process_group()
-"""
-
-
-def test_torchrun_restarts_after_a_rank_died(tmp_path):
-    script = tmp_path / "elastic.py"
-    script.write_text(ELASTIC)
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        "--max-restarts",
-        "2",
-    ]
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [*command, str(script), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=170,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "finished 0 restarts 1" in done.stdout and "finished 1 restarts 1" in done.stdout, done.stdout
 
 
 def test_example_with_torchrun():
