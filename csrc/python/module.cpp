@@ -12,6 +12,7 @@ void bind_eager(py::module_& m);
 void bind_ir(py::module_& m);
 void bind_exec(py::module_& m);
 void bind_cache(py::module_& m);
+void bind_distributed(py::module_& m);
 void bind_testing(py::module_& m);
 
 }  // namespace ocl::python
@@ -25,5 +26,6 @@ PYBIND11_MODULE(_C, m) {
   ocl::python::bind_ir(m);
   ocl::python::bind_exec(m);
   ocl::python::bind_cache(m);
+  ocl::python::bind_distributed(m);
   ocl::python::bind_testing(m);
 }

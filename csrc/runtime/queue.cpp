@@ -87,6 +87,7 @@ void Queue::read(cl_mem src, size_t src_offset, void* dst, size_t bytes, bool bl
   if (status != CL_SUCCESS) raise(status, "clEnqueueReadBuffer", std::to_string(bytes) + " bytes");
   enqueued_.fetch_add(1);
   noted.done(static_cast<int64_t>(bytes));
+  if (blocking) raise_deferred();
 }
 
 void Queue::copy(cl_mem src, size_t src_offset, cl_mem dst, size_t dst_offset, size_t bytes) {
@@ -177,9 +178,24 @@ void Queue::finish() {
   if (status != CL_SUCCESS) raise(status, "clFinish", "");
   finished_.store(position);
   launched_.store(0, std::memory_order_relaxed);
+  raise_deferred();
+}
+
+void Queue::raise_later(const std::string& message) {
+  const std::lock_guard lock(deferred_mutex_);
+  if (deferred_.empty()) deferred_ = message;
+  has_deferred_ = true;
+}
+
+void Queue::raise_deferred() {
+  if (!has_deferred_) return;
+  const std::lock_guard lock(deferred_mutex_);
+  has_deferred_ = false;
+  fail(ErrorKind::kDevice, std::exchange(deferred_, {}));
 }
 
 bool Queue::idle() {
+  raise_deferred();
   cl_int state = CL_QUEUED;
   const EventHandle last = last_work();
   OCL_CHECK(clGetEventInfo(last.get(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr), device_.describe());

@@ -48,6 +48,9 @@ class Queue {
   void flush();
   // Waits for all work. Throws the error of failed work, with the names of the last kernels.
   void finish();
+  /// Makes the next finish(), idle() or blocking read throw DeviceError with this message. For work outside of OpenCL
+  /// that later work of this queue relied on, and that failed.
+  void raise_later(const std::string& message);
   /// True if anything was enqueued since the last finish().
   bool has_work() const { return enqueued_.load() != finished_.load(); }
   /// True if all work so far is done. DeviceError if it failed.
@@ -58,6 +61,7 @@ class Queue {
  private:
   [[noreturn]] void raise(cl_int status, const char* call, const std::string& detail);
   void check_usable() const;
+  void raise_deferred();
   Device& device_;
   int stream_;
   QueueHandle queue_;
@@ -69,6 +73,9 @@ class Queue {
   std::atomic<uint64_t> enqueued_{0}, finished_{0};
   std::mutex last_work_mutex_;
   EventHandle last_work_;
+  std::atomic<bool> has_deferred_{false};
+  std::mutex deferred_mutex_;
+  std::string deferred_;             // The message of raise_later().
   uint64_t last_work_position_ = 0;  // Number of commands that were enqueued before last_work_.
 };
 

@@ -283,15 +283,14 @@ DDP = """
     import copy, sys
     import torch, torch.distributed as dist
     from torch import nn
-    from torch_ocl_compile import distributed
+    import torch_ocl_compile
     sys.path.insert(0, {tests!r})
     from test_higher_order import Net
     torch.manual_seed(0)
     model, x = Net(), torch.randn(5, 6)
     ported = copy.deepcopy(model).to({device!r})
     model(x).square().sum().backward()
-    distributed.register()
-    dist.init_process_group(distributed.BACKEND, init_method="file://" + {store!r}, rank=0, world_size=1)
+    dist.init_process_group(init_method="file://" + {store!r}, rank=0, world_size=1)
     wrapped = nn.parallel.DistributedDataParallel(ported)
     torch.compile(wrapped, backend="ocl")(x.to({device!r})).square().sum().backward()
     for mine, reference in zip(ported.parameters(), model.parameters(), strict=True):

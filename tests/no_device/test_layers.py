@@ -23,11 +23,12 @@ CPP_LAYERS = {
     "checks": {"codegen", "schedule", "ir", "runtime", "support"},
     "exec": {"checks", "codegen", "schedule", "ir", "runtime", "cache", "support"},
     "torch": {"exec", "codegen", "schedule", "ir", "runtime", "support"},
-    "python": {"torch", "exec", "checks", "codegen", "schedule", "ir", "runtime", "cache", "support"},
+    "distributed": {"torch", "runtime", "support"},
+    "python": {"distributed", "torch", "exec", "checks", "codegen", "schedule", "ir", "runtime", "cache", "support"},
 }
 # Headers of other projects -> the only folders that may include them.
 ONLY = {
-    r"^(torch|ATen|c10|pybind11)/": {"torch", "python"},
+    r"^(torch|ATen|c10|pybind11)/": {"torch", "distributed", "python"},
     r"^CL/": {"runtime"},
     r"^sqlite3\.h": {"cache"},
 }

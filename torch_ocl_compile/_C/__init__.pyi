@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from torch_ocl_compile._C import distributed as distributed
 from torch_ocl_compile._C import exec as exec
 from torch_ocl_compile._C import ir as ir
 

@@ -1,80 +1,77 @@
-# torch_ocl_compile/device/distributed.py: the process group "ocl_gloo", which runs collectives of ocl tensors on the host by gloo.
-"""Call `register()`, then `torch.distributed.init_process_group("ocl_gloo")`. Tensors are copied to the host, gloo runs
-the collective, and results are copied back before the call returns. So a collective is done when its call returns."""
+# torch_ocl_compile/device/distributed.py: registers the process group `ocl` with torch.distributed.
+"""`init_process_group()` chooses the group `ocl` for ocl tensors, and gloo for CPU tensors. The group itself is in
+csrc/distributed. This module is imported after torch.distributed, and does not import it otherwise."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import itertools
+import warnings
+from datetime import timedelta
+from types import ModuleType
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
-BACKEND = "ocl_gloo"
+from torch_ocl_compile import _C
 
+BACKEND = "ocl"
+# The name of the first version, for programs that still use it.
+OLD_BACKEND = "ocl_gloo"
 
-def _done(result: Any) -> Any:
-    from torch._C._distributed_c10d import _create_work_from_future  # type: ignore[attr-defined]
-    from torch.futures import Future
-
-    future: Any = Future()
-    future.set_result(result)
-    return _create_work_from_future(future)
+_numbers = itertools.count()
 
 
-def _staged(name: str, results: int) -> Callable[..., Any]:
-    """A collective that calls `name` of gloo with host copies of its tensor arguments. It copies the tensors of
-    argument number `results` back."""
+def register_with(module: ModuleType) -> None:
+    """Registers the backends with `module`, torch.distributed.distributed_c10d."""
+    backend: Any = module.Backend
+    backend.register_backend(BACKEND, _create, extended_api=True, devices=["ocl"])
+    backend.register_backend(OLD_BACKEND, _create_old, extended_api=True, devices=["ocl"])
+    original = module._new_process_group_helper
 
-    def run(self: StagedGroup, *args: Any) -> Any:
-        host = torch.utils._pytree.tree_map_only(torch.Tensor, lambda t: t.cpu(), args)
-        getattr(self.gloo, name)(*host).wait()
-        ours, theirs = (torch.utils._pytree.tree_leaves(a[results]) for a in (args, host))
-        with torch.no_grad():
-            for mine, computed in zip(ours, theirs, strict=True):
-                if mine.device.type != "cpu" or mine.data_ptr() != computed.data_ptr():
-                    mine.copy_(computed)
-        return _done(args[results])
+    @functools.wraps(original)
+    def _new_process_group_helper(
+        group_size: int, group_rank: int, global_ranks: list[int], backend: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Without a name, torch would make a group for the accelerator alone, and look for gloo as its default."""
+        if backend == module.Backend.UNDEFINED and torch._C._get_accelerator().type == "ocl":
+            backend = module.Backend(f"cpu:gloo,ocl:{BACKEND}")
+        made = original(group_size, group_rank, global_ranks, backend, *args, **kwargs)
+        group = made[0]
+        if isinstance(group, module.ProcessGroup) and "ocl" in {device.type for device in group._device_types}:
+            group._set_default_backend(module.ProcessGroup.BackendType.CUSTOM)
+        return made
 
-    run.__name__ = name
-    return run
-
-
-class StagedGroup(dist.ProcessGroup):
-    """Has every collective that DistributedDataParallel uses, and other common ones."""
-
-    def __init__(self, gloo: Any, rank: int, size: int) -> None:
-        super().__init__(rank, size)  # type: ignore[call-arg]
-        self.gloo = gloo
-
-    def getBackendName(self) -> str:
-        return BACKEND
-
-    allreduce = _staged("allreduce", 0)
-    allreduce_coalesced = _staged("allreduce_coalesced", 0)
-    broadcast = _staged("broadcast", 0)
-    allgather = _staged("allgather", 0)
-    _allgather_base = _staged("_allgather_base", 0)
-    reduce = _staged("reduce", 0)
-    scatter = _staged("scatter", 0)
-    gather = _staged("gather", 0)
-    reduce_scatter = _staged("reduce_scatter", 0)
-    alltoall_base = _staged("alltoall_base", 0)
-    send = _staged("send", 0)
-    recv = _staged("recv", 0)
-
-    def barrier(self, options: Any = None) -> Any:
-        self.gloo.barrier().wait()
-        return _done([])
+    module._new_process_group_helper = _new_process_group_helper  # type: ignore[attr-defined]
 
 
-def _create(store: Any, rank: int, size: int, timeout: Any) -> StagedGroup:
-    from torch._C._distributed_c10d import ProcessGroupGloo
+def _create(options: Any, _: Any) -> Any:
+    """Makes the backend for one group. `options` is a DistributedBackendOptions."""
+    from torch._C import _distributed_c10d as c10d
 
-    return StagedGroup(ProcessGroupGloo(store, rank, size, timeout), rank, size)
+    made: Any = c10d
+    timeout: timedelta = options.timeout
+    host = made.ProcessGroup(options.store, options.group_rank, options.group_size)
+    gloo = made.ProcessGroupGloo(options.store, options.group_rank, options.group_size, timeout=timeout)
+    host._register_backend(torch.device("cpu"), made.ProcessGroup.BackendType.GLOO, gloo)
+    name = f"torch_ocl_compile {next(_numbers)}"
+    made._register_process_group(name, host)
+    try:
+        milliseconds = round(timeout / timedelta(milliseconds=1))
+        _C.distributed.add_backend(name, str(options.group_id), list(options.global_ranks_in_group), milliseconds)
+    finally:
+        made._unregister_process_group(name)
+    return host._get_backend(torch.device("ocl"))
+
+
+def _create_old(options: Any, extra: Any) -> Any:
+    warnings.warn(
+        'the process group "ocl_gloo" is now called "ocl"; init_process_group() chooses it without a name',
+        FutureWarning,
+        stacklevel=2,
+    )
+    return _create(options, extra)
 
 
 def register() -> None:
-    """Registers "ocl_gloo" with torch.distributed. A second call does nothing."""
-    if BACKEND not in dist.Backend.backend_list:
-        dist.Backend.register_backend(BACKEND, _create, devices=["cpu", torch._C._get_privateuse1_backend_name()])
+    """Deprecated: does nothing, because `import torch_ocl_compile` registers the process group."""

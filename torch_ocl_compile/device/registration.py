@@ -71,6 +71,7 @@ def register() -> None:
     _when_imported("torch._dynamo.variables.optimizer", _spare_inductor)
     _when_imported("torch._subclasses.fake_impls", _register_fake_rules)
     _when_imported("torch.compiler._cache", _register_artifacts)
+    _when_imported("torch.distributed.distributed_c10d", _register_process_group)
     atexit.register(_end)
     _registered = True
 
@@ -150,6 +151,7 @@ def _end() -> None:
 
     if _C.used_by_other_threads():
         time.sleep(0.1)
+    _C.distributed.end_groups()
     if _C.devices_ready():
         _C.end_devices()
 
@@ -164,6 +166,12 @@ def _register_fake_rules(module: ModuleType) -> None:
     from torch_ocl_compile.device.fake_rules import register
 
     register(module)
+
+
+def _register_process_group(module: ModuleType) -> None:
+    from torch_ocl_compile.device.distributed import register_with
+
+    register_with(module)
 
 
 def _register_artifacts(module: ModuleType) -> None:

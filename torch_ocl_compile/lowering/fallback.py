@@ -92,10 +92,21 @@ class EagerCall:
     promised: list[tuple[int, ...] | None]  # The traced strides of each of these tensors; None if they are symbolic.
 
     def __call__(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        collective = _is_collective(self.target)
+        if collective:
+            # A collective reads its operands after the call. The plan may reuse their memory by then.
+            tensors = [tensor.clone() for tensor in tensors]
         args, kwargs = tree_map(lambda leaf: _fill(leaf, tensors), self.arguments)
         with torch.no_grad():
             results = tree_flatten(self.target(*args, **kwargs))[0]
+            if collective:
+                # The results are copied into the plan's memory next. This makes the stream wait, not the host.
+                results = [torch.ops._c10d_functional.wait_tensor(result) for result in results]
         return [_restrided(results[p], strides) for p, strides in zip(self.positions, self.promised, strict=True)]
+
+
+def _is_collective(target: Callable[..., Any]) -> bool:
+    return getattr(target, "namespace", "") in ("_c10d_functional", "_c10d_functional_autograd")
 
 
 def _strides_of(fake: Any) -> tuple[int, ...] | None:

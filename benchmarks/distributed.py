@@ -1,0 +1,81 @@
+# benchmarks/distributed.py: bus bandwidth of collectives on ocl tensors beside gloo on CPU tensors, and NCCL.
+"""torchrun --nproc-per-node 2 benchmarks/distributed.py [--max-bytes N] prints one table.
+
+All sides run in turn for each size, so that a change of the machine's speed meets all of them. Bus bandwidth is the bytes
+that a link must carry, divided by the time: 2 (n - 1) / n of the tensor for allreduce, (n - 1) / n of the whole for allgather
+and reduce_scatter. The table has the median."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+
+import torch_ocl_compile  # noqa: F401
+
+COLLECTIVES = ("allreduce", "allgather", "reduce_scatter")
+
+
+def prepared(collective: str, size_bytes: int, device: str) -> tuple[Callable[[], object], float]:
+    """A call of the collective for a whole tensor of `size_bytes`, and the bytes that a link carries."""
+    ranks = dist.get_world_size()
+    count = max(size_bytes // 4 // ranks, 1) * ranks
+    whole, part = torch.ones(count, device=device), torch.ones(count // ranks, device=device)
+    share = (ranks - 1) / ranks * count * 4
+    if collective == "allreduce":
+        return lambda: dist.all_reduce(whole, op=dist.ReduceOp.MAX), 2 * share
+    if collective == "allgather":
+        return lambda: dist.all_gather_into_tensor(whole, part), share
+    return lambda: dist.reduce_scatter_tensor(part, whole, op=dist.ReduceOp.MAX), share
+
+
+def seconds(call: Callable[[], object], device: str) -> float:
+    dist.barrier()
+    began = time.perf_counter()
+    call()
+    if device != "cpu":
+        torch.get_device_module(device.partition(":")[0]).synchronize()
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--min-bytes", type=int, default=1 << 10)
+    parser.add_argument("--max-bytes", type=int, default=1 << 30)
+    parser.add_argument("--repeat", type=int, default=9)
+    arguments = parser.parse_args()
+    local = int(os.environ["LOCAL_RANK"])
+    ocl = f"ocl:{local % torch.get_device_module('ocl').device_count()}"
+    torch.get_device_module("ocl").set_device(ocl)
+    sides = {"ocl": ocl, "gloo (CPU)": "cpu"}
+    backends = "cpu:gloo,ocl:ocl"
+    if torch.cuda.is_available():
+        backends += ",cuda:nccl"
+        sides["NCCL (CUDA)"] = f"cuda:{local}"
+    dist.init_process_group(backends)
+    if dist.get_rank() == 0:
+        print("collective      bytes       " + "".join(f"{side:>16}" for side in sides) + "   GB/s, bus")
+    for collective in COLLECTIVES:
+        size = arguments.min_bytes
+        while size <= arguments.max_bytes:
+            calls = {side: prepared(collective, size, device) for side, device in sides.items()}
+            times: dict[str, list[float]] = {side: [] for side in sides}
+            for repeat in range(arguments.repeat + 1):
+                for side, (call, _) in calls.items():
+                    taken = seconds(call, sides[side])
+                    if repeat > 0:  # the first call warms up
+                        times[side].append(taken)
+            rates = [calls[side][1] / statistics.median(times[side]) / 1e9 for side in sides]
+            if dist.get_rank() == 0:
+                print(f"{collective:<15} {size:>11} " + "".join(f"{rate:>16.3f}" for rate in rates), flush=True)
+            size *= 8
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

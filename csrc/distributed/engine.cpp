@@ -1,0 +1,366 @@
+// csrc/distributed/engine.cpp: the stages of pieces, and what happens when one fails; see engine.h.
+#include "csrc/distributed/engine.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "csrc/distributed/peers.h"
+#include "csrc/runtime/allocator.h"
+#include "csrc/runtime/device.h"
+#include "csrc/support/os.h"
+#include "csrc/torch/device_state.h"
+#include "csrc/torch/errors.h"
+#include "csrc/torch/host_allocator.h"
+
+namespace ocl::distributed {
+namespace {
+
+struct Engines {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<Engine>> all;
+};
+Engines& engines() {
+  static auto* instance = new Engines;
+  return *instance;
+}
+
+std::string message_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const c10::Error& e) {
+    return e.what_without_backtrace();
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "unknown error";
+  }
+}
+
+bool is_out_of_memory(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const c10::OutOfMemoryError&) {
+    return true;
+  } catch (const Error& e) {
+    return e.kind() == ErrorKind::kOutOfMemory;
+  } catch (...) {
+    return false;
+  }
+}
+
+std::exception_ptr torch_error(const std::string& message, bool out_of_memory) {
+  try {
+    if (out_of_memory) TORCH_CHECK_WITH(OutOfMemoryError, false, message);
+    TORCH_CHECK_WITH(DistBackendError, false, message);
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+}  // namespace
+
+Engine::Engine(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, Names names)
+    : gloo_(std::move(gloo)), store_(std::move(store)), names_(std::move(names)) {}
+
+void Engine::start() {
+  const std::lock_guard lock(engines().mutex);
+  std::erase_if(engines().all, [](const auto& engine) { return engine.expired(); });
+  engines().all.push_back(weak_from_this());
+  thread_ = std::thread([self = shared_from_this()] { self->run(); });
+}
+
+void Engine::submit(const JobPtr& job) {
+  if (os::is_forked_child())
+    ocl::fail(ErrorKind::kDevice, job->work->title() +
+                                      ": the process group was made before this process was forked.\n"
+                                      "  do: start processes with the 'spawn' method, and call init_process_group in each");
+  {
+    const std::lock_guard lock(mutex_);
+    if (!refusal_.empty()) TORCH_CHECK_WITH(DistBackendError, false, refusal_);
+    ++unfinished_;
+    inbox_.push_back(job);
+  }
+  // The callback holds the job, because the driver may call it after everything else has gone.
+  const auto ready = [self = shared_from_this(), job] {
+    job->ready = true;
+    self->wake();
+  };
+  if (job->device == nullptr) return ready();
+  runtime::Queue& queue = aten::current_queue(job->device->index());
+  runtime::when_done(queue.last_work().get(), ready);
+  queue.flush();
+}
+
+void Engine::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    ++wakes_;
+  }
+  woken_.notify_one();
+}
+
+bool Engine::failed() const {
+  const std::lock_guard lock(mutex_);
+  return !refusal_.empty() && !stopping_;
+}
+
+void Engine::set_timeout(std::chrono::milliseconds timeout) {
+  const std::lock_guard lock(mutex_);
+  if (gloo_) gloo_->setTimeout(timeout);
+}
+
+void Engine::abort(const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    abort_reason_ = reason;
+    refusal_ = reason;
+    ++wakes_;
+  }
+  woken_.notify_one();
+}
+
+void Engine::shut_down() {
+  if (os::is_forked_child()) {
+    if (thread_.joinable()) thread_.detach();
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (refusal_.empty()) refusal_ = "the process group " + names_.group + " was destroyed";
+    stopping_ = true;
+    ++wakes_;
+  }
+  woken_.notify_one();
+  if (!thread_.joinable()) return;
+  if (thread_.get_id() == std::this_thread::get_id())
+    thread_.detach();  // A callback of a future dropped the group.
+  else
+    thread_.join();
+}
+
+void Engine::run() {
+  const at::AutoDispatchBelowADInplaceOrView no_gradients;
+  uint64_t seen = 0;
+  while (true) {
+    std::string abort_reason;
+    {
+      std::unique_lock lock(mutex_);
+      woken_.wait(lock, [&] { return wakes_ != seen; });
+      seen = wakes_;
+      for (JobPtr& job : std::exchange(inbox_, {})) {
+        LaneState& lane = lanes_[job->lane];
+        lane.jobs.push_back(std::move(job));
+      }
+      abort_reason = std::exchange(abort_reason_, {});
+      if (stopping_ && unfinished_ == 0) break;
+    }
+    if (!abort_reason.empty()) fail(nullptr, torch_error(abort_reason, false));
+    for (auto lane = lanes_.begin(); lane != lanes_.end();) {
+      while (advance(lane->second)) {
+      }
+      lane = lane->second.jobs.empty() && lane->second.active.empty() ? lanes_.erase(lane) : std::next(lane);
+      if (lanes_.empty()) break;
+    }
+  }
+  release_gloo();
+}
+
+/// Closes the connections. In a thread, because the destructor waits for works that were given up.
+void Engine::release_gloo() {
+  c10::intrusive_ptr<c10d::Backend> gloo;
+  {
+    const std::lock_guard lock(mutex_);
+    gloo = std::move(gloo_);
+  }
+  if (gloo) std::thread([gloo = std::move(gloo)]() mutable { gloo.reset(); }).detach();
+}
+
+/// Moves the pieces of a lane as far as they can go. Returns whether something moved.
+bool Engine::advance(LaneState& lane) {
+  JobPtr culprit;
+  try {
+    if (!lane.active.empty() && lane.active.front().piece->done) {
+      Active first = std::move(lane.active.front());
+      lane.active.pop_front();
+      culprit = first.job;
+      end(std::move(first));
+      return true;
+    }
+    for (Active& active : lane.active) {
+      if (active.piece->posted) continue;
+      if (!active.piece->downloaded) break;
+      if (active.piece->after_previous && &active != &lane.active.front()) break;
+      culprit = active.job;
+      post(active);
+      return true;
+    }
+    if (!lane.jobs.empty() && lane.jobs.front()->ready && lane.active.size() < kWindow) {
+      culprit = lane.jobs.front();
+      begin(lane);
+      return true;
+    }
+  } catch (...) {
+    fail(culprit, std::current_exception());
+  }
+  return false;
+}
+
+void Engine::begin(LaneState& lane) {
+  const JobPtr job = lane.jobs.front();
+  const PiecePtr piece = job->make(job->started);
+  ++job->started;
+  const bool last = job->started == job->pieces;
+  if (last) lane.jobs.pop_front();
+  lane.active.push_back({job, piece, last});
+  bool enqueued = false;
+  for (const Copy& copy : piece->downloads) {
+    runtime::Allocator& allocator = job->device->allocator();
+    if (std::byte* host = allocator.resolve(copy.device).host) {
+      std::memcpy(copy.host, host, copy.bytes);
+      continue;
+    }
+    const int stream = streams(*job->device).down;
+    const runtime::Location from = allocator.use(copy.device, stream);
+    job->device->queue(stream).read(from.mem, from.offset_bytes, copy.host, copy.bytes, false);
+    enqueued = true;
+  }
+  if (!enqueued) {
+    piece->downloaded = true;
+    return;
+  }
+  runtime::Queue& queue = job->device->queue(streams(*job->device).down);
+  runtime::when_done(queue.marker().get(), [self = shared_from_this(), piece] {
+    piece->downloaded = true;
+    self->wake();
+  });
+}
+
+void Engine::post(Active& active) {
+  active.piece->posted = true;
+  active.piece->work = active.piece->post(*gloo_);
+  watch(active.piece);
+}
+
+/// Sets `done` when gloo is done with the piece.
+void Engine::watch(const PiecePtr& piece) {
+  const auto self = shared_from_this();
+  if (!piece->work) {
+    piece->done = true;
+    return;
+  }
+  if (!piece->needs_waiter) {
+    piece->work->getFuture()->addCallback([self, piece](c10::ivalue::Future& future) {
+      if (future.hasError()) piece->error = future.exception_ptr();
+      piece->done = true;
+      self->wake();
+    });
+    return;
+  }
+  std::thread([self, piece] {
+    try {
+      piece->work->wait();
+    } catch (...) {
+      piece->error = std::current_exception();
+    }
+    piece->done = true;
+    self->wake();
+  }).detach();
+}
+
+void Engine::end(Active active) {
+  Piece& piece = *active.piece;
+  if (piece.error) std::rethrow_exception(piece.error);
+  if (piece.finish) piece.finish();
+  runtime::Device* device = active.job->device;
+  for (const Copy& copy : piece.uploads) {
+    const int stream = streams(*device).up;
+    runtime::Allocator& allocator = device->allocator();
+    const runtime::Location to = allocator.use(copy.device, stream);
+    if (to.host != nullptr) {
+      std::memcpy(to.host, copy.host, copy.bytes);
+    } else {
+      runtime::Queue& queue = device->queue(stream);
+      queue.write(to.mem, to.offset_bytes, copy.host, copy.bytes, false);
+      aten::hold_until_done(copy.host, queue);
+      queue.flush();
+    }
+  }
+  if (!active.last) return;
+  if (device != nullptr)
+    for (const at::Tensor& tensor : active.job->work->result())
+      if (tensor.numel() > 0) device->allocator().wrote(tensor.storage().data(), streams(*device).up);
+  const int source = active.job->has_source && piece.work ? piece.work->sourceRank() : -1;
+  // Before complete(), so that a callback of the future may destroy the group.
+  {
+    const std::lock_guard lock(mutex_);
+    --unfinished_;
+    ++wakes_;
+  }
+  active.job->work->complete(device != nullptr ? streams(*device).up : 0, source);
+}
+
+Engine::Streams Engine::streams(runtime::Device& device) {
+  const auto found = streams_.find(device.index());
+  if (found != streams_.end()) return found->second;
+  return streams_.emplace(device.index(), Streams{device.next_stream(), device.next_stream()}).first->second;
+}
+
+/// Fails every job of the group. `culprit` is the job that failed; null if the group was aborted.
+void Engine::fail(const JobPtr& culprit, const std::exception_ptr& error) {
+  const std::string reason = message_of(error);
+  std::string message = reason;
+  if (culprit) {
+    const std::string what =
+        culprit->work->title() + " (collective " + std::to_string(culprit->work->number()) + " of group " + names_.group + ")";
+    // Closing the connections tells peers that wait for this rank that it gave up.
+    for (auto& [key, lane] : lanes_)
+      for (const Active& active : lane.active)
+        if (active.piece->work && active.piece->needs_waiter) active.piece->work->abort();
+    release_gloo();
+    message = what + " failed on rank " + std::to_string(names_.rank) + ": " + reason +
+              ask_peers(*store_, names_.rank, names_.size, names_.global_ranks, what + ": " + reason);
+  }
+  const std::exception_ptr thrown = torch_error(message, culprit && is_out_of_memory(error));
+  std::vector<JobPtr> jobs;
+  if (culprit) jobs.push_back(culprit);
+  for (auto& [key, lane] : lanes_) {
+    for (Active& active : lane.active) jobs.push_back(active.job);
+    for (JobPtr& job : lane.jobs) jobs.push_back(job);
+    lane.active.clear();
+    lane.jobs.clear();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (refusal_.empty()) refusal_ = "the process group " + names_.group + " cannot be used any more: " + message;
+    for (JobPtr& job : std::exchange(inbox_, {})) jobs.push_back(std::move(job));
+    unfinished_ = 0;
+    ++wakes_;
+  }
+  std::sort(jobs.begin(), jobs.end());
+  jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
+  std::sort(jobs.begin(), jobs.end(), [](const JobPtr& a, const JobPtr& b) { return a->work->number() < b->work->number(); });
+  for (const JobPtr& job : jobs) job->work->fail(thrown, message);
+}
+
+void end_engines() noexcept {
+  std::vector<std::shared_ptr<Engine>> left;
+  {
+    const std::lock_guard lock(engines().mutex);
+    for (const auto& weak : engines().all)
+      if (auto engine = weak.lock()) left.push_back(std::move(engine));
+  }
+  for (const auto& engine : left) {
+    try {
+      engine->abort("the process ends");
+      engine->shut_down();
+    } catch (const std::exception&) {
+      // Nobody is left to tell.
+    }
+  }
+}
+
+}  // namespace ocl::distributed

@@ -1,0 +1,139 @@
+// csrc/distributed/engine.h: the thread of a process group. It cuts collectives into pieces, and copies a piece to the
+// host, hands it to gloo and copies it back while other pieces are in other stages.
+//
+//   piece 0   | to host | gloo    | to device |
+//   piece 1             | to host | gloo      | to device |        up to kWindow pieces of a lane at a time
+//   piece 2                       | to host   | gloo      | to device |
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <tuple>
+#include <vector>
+
+#include "csrc/distributed/work.h"
+
+namespace ocl::distributed {
+
+/// Bytes of device memory at `device` (an address of the allocator) and of host memory.
+struct Copy {
+  void* device;
+  void* host;
+  size_t bytes;
+};
+
+/// A part of a collective: downloads, a call of gloo, a function on the host, uploads, in this order.
+struct Piece {
+  std::vector<Copy> downloads = {}, uploads = {};
+  /// Starts gloo. The tensors that gloo reads or writes belong to the closure.
+  std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend& gloo)> post = {};
+  std::function<void()> finish = {};
+  // Host memory of the copies.
+  std::vector<at::Tensor> memory = {};
+  // True for sends and receives: their works have no future, so a thread waits for each.
+  bool needs_waiter = false;
+  bool after_previous = false;  // Reaches gloo when the pieces before it in its lane are done.
+
+  // The state of the piece. Driver and gloo threads set the flags.
+  std::atomic<bool> downloaded{false}, done{false};
+  bool posted = false;
+  c10::intrusive_ptr<c10d::Work> work = {};
+  std::exception_ptr error = nullptr;  // Written before `done`.
+};
+using PiecePtr = std::shared_ptr<Piece>;
+
+/// Works of one lane reach gloo in order. Works of different lanes do not wait for each other.
+enum class LaneKind : uint8_t { kCollective, kSend, kReceive };
+using Lane = std::tuple<LaneKind, int, int>;  // Kind, peer, tag.
+
+struct Job {
+  c10::intrusive_ptr<GroupWork> work;
+  runtime::Device* device = nullptr;
+  std::vector<at::Tensor> tensors = {};  // All that the job reads or writes.
+  Lane lane{LaneKind::kCollective, 0, 0};
+  int pieces = 1;
+  std::function<PiecePtr(int)> make = {};
+  bool has_source = false;  // The work of gloo knows the rank that sent.
+
+  // The state of the job.
+  std::atomic<bool> ready{false};  // The work before the collective on its stream is done.
+  int started = 0;
+};
+using JobPtr = std::shared_ptr<Job>;
+
+class Engine : public std::enable_shared_from_this<Engine> {
+ public:
+  struct Names {
+    std::string group;
+    int rank = 0, size = 1;
+    std::vector<int64_t> global_ranks = {};
+  };
+  Engine(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, Names names);
+  void start();
+
+  /// Queues a job behind the work of the current stream of its device. Throws if the group failed or was shut down.
+  void submit(const JobPtr& job);
+  /// Waits until all jobs are done or have failed, then ends the thread. Later jobs are refused.
+  void shut_down();
+  /// Fails all jobs and refuses later ones.
+  void abort(const std::string& reason);
+  bool failed() const;
+  void set_timeout(std::chrono::milliseconds timeout);
+
+  static constexpr int kWindow = 4;
+  static constexpr int64_t kPieceBytes = int64_t{4} << 20;
+
+ private:
+  struct Active {
+    JobPtr job;
+    PiecePtr piece;
+    bool last = false;
+  };
+  struct LaneState {
+    std::deque<JobPtr> jobs;  // Those with pieces that were not started.
+    std::deque<Active> active;
+  };
+  struct Streams {
+    int down, up;
+  };
+
+  void run();
+  void wake();
+  bool advance(LaneState& lane);
+  void begin(LaneState& lane);
+  void post(Active& active);
+  void end(Active active);
+  void watch(const PiecePtr& piece);
+  Streams streams(runtime::Device& device);
+  void fail(const JobPtr& culprit, const std::exception_ptr& error);
+  void release_gloo();
+
+  c10::intrusive_ptr<c10d::Backend> gloo_;  // Null after a failure. Only the thread uses and drops it.
+  const c10::intrusive_ptr<c10d::Store> store_;
+  const Names names_;
+  std::map<Lane, LaneState> lanes_;  // Only the thread uses it.
+  std::map<int, Streams> streams_;   // Only the thread uses it.
+  mutable std::mutex mutex_;         // Guards what follows.
+  std::condition_variable woken_;
+  std::vector<JobPtr> inbox_;
+  uint64_t wakes_ = 0;
+  size_t unfinished_ = 0;
+  bool stopping_ = false, ended_ = false;
+  std::string refusal_;       // Why jobs are refused; "" if they are not.
+  std::string abort_reason_;  // Set by abort().
+  std::thread thread_;
+};
+
+/// Shuts down the groups that still exist, because the process ends.
+void end_engines() noexcept;
+
+}  // namespace ocl::distributed

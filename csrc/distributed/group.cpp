@@ -1,0 +1,87 @@
+// csrc/distributed/group.cpp: life of a group, and how calls become jobs; the collectives are in collectives.cpp.
+#include "csrc/distributed/group.h"
+
+#include <utility>
+
+#include "csrc/torch/device_state.h"
+#include "csrc/torch/errors.h"
+
+namespace ocl::distributed {
+
+Group::Group(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, Engine::Names names,
+             std::chrono::milliseconds timeout)
+    : c10d::Backend(names.rank, names.size),
+      engine_(std::make_shared<Engine>(std::move(gloo), std::move(store), names)),
+      options_(c10::make_intrusive<Options>("ocl", timeout)) {
+  options_->group_name = names.group;
+  engine_->start();
+}
+
+Group::~Group() { engine_->shut_down(); }
+
+void Group::setTimeout(std::chrono::milliseconds timeout) {
+  options_->timeout = timeout;
+  engine_->set_timeout(timeout);
+}
+
+c10d::ErrorType Group::getError() { return engine_->failed() ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS; }
+
+void Group::abort() { engine_->abort("the process group was aborted"); }
+void Group::shutdown() { engine_->shut_down(); }
+
+void Group::startCoalescing() {
+  coalescing_ = true;
+  coalesced_.clear();
+}
+
+Group::WorkPtr Group::endCoalescing() {
+  coalescing_ = false;
+  return c10::make_intrusive<JointWork>(rank_, std::exchange(coalesced_, {}));
+}
+
+namespace {
+
+runtime::Device* device_of(const char* title, const std::vector<at::Tensor>& tensors) {
+  runtime::Device* device = nullptr;
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.device().is_privateuseone())
+      fail(ErrorKind::kConfig, std::string(title) + ": the group `ocl` got a tensor on " + tensor.device().str() +
+                                   ".\n  do: move it to an ocl device, or make the group with "
+                                   "init_process_group(\"cpu:gloo,ocl:ocl\")");
+    runtime::Device* its = &aten::device_at(tensor.device().index());
+    if (device != nullptr && its != device)
+      fail(ErrorKind::kConfig, std::string(title) + ": tensors of one call are on ocl:" + std::to_string(device->index()) +
+                                   " and ocl:" + std::to_string(its->index()) + ".\n  do: move them to one device");
+    device = its;
+    if (tensor.layout() != at::kStrided || !tensor.is_non_overlapping_and_dense())
+      fail(ErrorKind::kConfig, std::string(title) +
+                                   ": tensors must be dense and must not overlap themselves.\n"
+                                   "  do: call .contiguous() first");
+  }
+  return device;
+}
+
+}  // namespace
+
+runtime::Device* Group::check(const char* title, const Tensors& tensors) const {
+  return aten::at_boundary([&] { return device_of(title, tensors); });
+}
+
+Group::WorkPtr Group::submit(Call call) {
+  return aten::at_boundary([&]() -> WorkPtr {
+    auto job = std::make_shared<Job>();
+    job->device = check(call.title, call.tensors);
+    job->tensors = call.tensors;
+    job->lane = call.lane;
+    job->pieces = call.pieces;
+    job->make = std::move(call.make);
+    job->has_source = call.type == c10d::OpType::RECVANYSOURCE;
+    job->work = c10::make_intrusive<GroupWork>(rank_, call.type, call.title, ++number_, job->device, std::move(call.outputs),
+                                               call.host_waits);
+    engine_->submit(job);
+    if (coalescing_) coalesced_.push_back(job->work);
+    return job->work;
+  });
+}
+
+}  // namespace ocl::distributed

@@ -1,0 +1,89 @@
+// csrc/distributed/group.h: the process group backend `ocl` of torch.distributed. gloo does the communication.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <vector>
+
+#include "csrc/distributed/pieces.h"
+
+namespace ocl::distributed {
+
+/// Collectives of dense tensors on ocl devices. The tensors of one call are on one device. Calls return at once.
+class Group final : public c10d::Backend {
+ public:
+  Group(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, Engine::Names names,
+        std::chrono::milliseconds timeout);
+  ~Group() override;
+
+  using Tensors = std::vector<at::Tensor>;
+  using TensorLists = std::vector<Tensors>;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  const std::string getBackendName() const override { return "ocl"; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return number_; }
+  c10d::ErrorType getError() override;
+  void abort() override;
+  void shutdown() override;
+
+  bool supportsCoalescing() const override { return true; }
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
+  WorkPtr send(Tensors& tensors, int peer, int tag) override;
+  WorkPtr recv(Tensors& tensors, int peer, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  WorkPtr barrier(const c10d::BarrierOptions& opts) override;
+
+ private:
+  using Make = std::function<PiecePtr(int)>;
+  struct Call {
+    c10d::OpType type;
+    const char* title;
+    Tensors tensors, outputs;
+    int pieces = 1;
+    Make make = {};
+    Lane lane{LaneKind::kCollective, 0, 0};
+    bool host_waits = false;
+  };
+  WorkPtr submit(Call call);
+  /// Checks that all tensors are dense and on one ocl device, and returns this device.
+  runtime::Device* check(const char* title, const Tensors& tensors) const;
+  WorkPtr reduce_all(const char* title, c10d::OpType type, Tensors& tensors, const c10d::ReduceOp& op,
+                     std::chrono::milliseconds timeout);
+  /// Gathers each inputs[i] of all ranks into outputs[i], one span per rank.
+  WorkPtr gather_all(const char* title, c10d::OpType type, const Tensors& inputs, const TensorLists& outputs,
+                     std::chrono::milliseconds timeout);
+  WorkPtr scatter_reduced(const char* title, c10d::OpType type, const TensorLists& inputs, const Tensors& outputs,
+                          const c10d::ReduceScatterOptions& opts);
+  WorkPtr exchange(const char* title, c10d::OpType type, const Tensors& all, const Tensors& outputs, std::vector<Span> from,
+                   std::vector<Span> to, std::chrono::milliseconds timeout);
+
+  const std::shared_ptr<Engine> engine_;
+  const c10::intrusive_ptr<Options> options_;
+  std::atomic<uint64_t> number_{0};
+  bool coalescing_ = false;
+  std::vector<WorkPtr> coalesced_;
+};
+
+}  // namespace ocl::distributed

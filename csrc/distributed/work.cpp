@@ -1,0 +1,176 @@
+// csrc/distributed/work.cpp: waiting for a collective on a stream or on the host; see work.h.
+#include "csrc/distributed/work.h"
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/StreamGuard.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "csrc/runtime/device.h"
+#include "csrc/torch/device_state.h"
+#include "csrc/torch/errors.h"
+
+namespace ocl::distributed {
+namespace {
+
+using c10::ivalue::Future;
+
+c10::Device torch_device(const runtime::Device& device) {
+  return {c10::kPrivateUse1, static_cast<c10::DeviceIndex>(device.index())};
+}
+
+}  // namespace
+
+GroupWork::GroupWork(int rank, c10d::OpType type, std::string title, uint64_t number, runtime::Device* device,
+                     std::vector<at::Tensor> outputs, bool host_waits)
+    : c10d::Work(rank, type),
+      title_(std::move(title)),
+      number_(number),
+      device_(device),
+      outputs_(std::move(outputs)),
+      host_waits_(host_waits) {
+  std::vector<c10::Device> devices;
+  if (device_ != nullptr) {
+    devices.push_back(torch_device(*device_));
+    signal_ = std::make_shared<runtime::Signal>(*device_);
+  }
+  future_ = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()), std::move(devices));
+}
+
+bool GroupWork::isCompleted() {
+  const std::lock_guard lock(mutex_);
+  return completed_ && (exception_ || !signal_ || signal_->is_set());
+}
+
+bool GroupWork::isSuccess() const {
+  const std::lock_guard lock(mutex_);
+  return completed_ && !exception_;
+}
+
+std::exception_ptr GroupWork::exception() const {
+  const std::lock_guard lock(mutex_);
+  return exception_;
+}
+
+int GroupWork::sourceRank() const {
+  const std::lock_guard lock(mutex_);
+  TORCH_CHECK(source_rank_ >= 0, title_, " has no source rank yet: call wait() first");
+  return source_rank_;
+}
+
+void GroupWork::synchronize() {
+  const std::lock_guard lock(mutex_);
+  if (exception_) std::rethrow_exception(exception_);
+  if (!signal_ || signal_->is_set()) return;
+  aten::at_boundary([&] {
+    runtime::Queue& queue = aten::current_queue(device_->index());
+    signal_->block(queue);
+    waiting_.insert(&queue);
+  });
+}
+
+bool GroupWork::wait(std::chrono::milliseconds timeout) {
+  if (host_waits_ || timeout != kNoTimeout) wait_on_host(timeout);
+  synchronize();
+  return true;
+}
+
+void GroupWork::wait_on_host(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  const auto done = [&] { return completed_; };
+  if (timeout == kNoTimeout)
+    cv_.wait(lock, done);
+  else
+    TORCH_CHECK_WITH(DistBackendError, cv_.wait_for(lock, timeout, done), title_, " (collective ", number_,
+                     " of its group) is not done after ", timeout.count(), " ms");
+}
+
+void GroupWork::complete(int stream, int source_rank) {
+  if (device_ == nullptr) {
+    {
+      const std::lock_guard lock(mutex_);
+      source_rank_ = source_rank;
+      completed_ = true;
+    }
+    cv_.notify_all();
+    future_->markCompleted(outputs_);
+    return;
+  }
+  const c10::Stream written(c10::Stream::UNSAFE, torch_device(*device_), stream);
+  const c10::StreamGuard guard(written);  // The future's event is recorded on this stream.
+  runtime::Queue& queue = device_->queue(stream);
+  if (queue.idle())
+    signal_->set();
+  else
+    runtime::when_done(queue.marker().get(), [signal = signal_] { signal->set(); });
+  {
+    const std::lock_guard lock(mutex_);
+    source_rank_ = source_rank;
+    completed_ = true;
+    waiting_.clear();
+  }
+  cv_.notify_all();
+  future_->markCompleted(outputs_);
+}
+
+void GroupWork::fail(const std::exception_ptr& error, const std::string& message) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (completed_) return;
+    exception_ = error;
+    completed_ = true;
+    for (runtime::Queue* queue : waiting_) queue->raise_later(message);
+    waiting_.clear();
+  }
+  if (signal_) signal_->set();
+  cv_.notify_all();
+  future_->setError(error);
+}
+
+JointWork::JointWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> parts)
+    : c10d::Work(rank, c10d::OpType::COALESCED), parts_(std::move(parts)) {
+  std::vector<at::Tensor> outputs;
+  auto left = std::make_shared<std::atomic<size_t>>(parts_.size());
+  for (const auto& part : parts_)
+    for (const at::Tensor& output : part->result()) outputs.push_back(output);
+  std::vector<c10::Device> where;
+  for (const at::Tensor& output : outputs)
+    if (std::find(where.begin(), where.end(), output.device()) == where.end()) where.push_back(output.device());
+  future_ = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()), std::move(where));
+  if (parts_.empty()) future_->markCompleted(outputs);
+  for (const auto& part : parts_)
+    part->getFuture()->addCallback([left, future = future_, outputs](Future& done) {
+      if (done.hasError())
+        future->setErrorIfNeeded(done.exception_ptr());
+      else if (left->fetch_sub(1) == 1)
+        future->markCompleted(outputs);
+    });
+}
+
+bool JointWork::isCompleted() {
+  return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->isCompleted(); });
+}
+bool JointWork::isSuccess() const {
+  return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->isSuccess(); });
+}
+std::exception_ptr JointWork::exception() const {
+  for (const auto& part : parts_)
+    if (auto error = part->exception()) return error;
+  return nullptr;
+}
+std::vector<at::Tensor> JointWork::result() {
+  std::vector<at::Tensor> all;
+  for (const auto& part : parts_)
+    for (const at::Tensor& output : part->result()) all.push_back(output);
+  return all;
+}
+void JointWork::synchronize() {
+  for (const auto& part : parts_) part->synchronize();
+}
+bool JointWork::wait(std::chrono::milliseconds timeout) {
+  for (const auto& part : parts_) part->wait(timeout);
+  return true;
+}
+
+}  // namespace ocl::distributed

@@ -1,0 +1,76 @@
+// csrc/distributed/work.h: one collective that was started, as torch sees it.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <vector>
+
+#include "csrc/runtime/queue.h"
+#include "csrc/runtime/signal.h"
+
+namespace ocl::distributed {
+
+/// wait() makes the current stream of the device wait for the results. It makes the host wait only where the host needs
+/// a result (barrier, source of a receive), or if a timeout is given. If the collective fails after wait() returned, the
+/// next call that waits for that stream throws.
+class GroupWork final : public c10d::Work {
+ public:
+  /// `device` may be null, for work without tensors. `outputs` are what result() and the future give.
+  GroupWork(int rank, c10d::OpType type, std::string title, uint64_t number, runtime::Device* device,
+            std::vector<at::Tensor> outputs, bool host_waits);
+
+  const std::string& title() const { return title_; }
+  uint64_t number() const { return number_; }
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  int sourceRank() const override;
+  std::vector<at::Tensor> result() override { return outputs_; }
+  void synchronize() override;
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  void blockCurrentStream() override { synchronize(); }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+  uint64_t getSequencenumber() const override { return number_; }
+
+  /// Call when the results are written, or will be by work that is enqueued on stream `stream` of the device. Runs the
+  /// callbacks of the future.
+  void complete(int stream, int source_rank);
+  void fail(const std::exception_ptr& error, const std::string& message);
+
+ private:
+  void wait_on_host(std::chrono::milliseconds timeout);
+
+  const std::string title_;
+  const uint64_t number_;
+  runtime::Device* const device_;
+  const std::vector<at::Tensor> outputs_;
+  const bool host_waits_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  std::shared_ptr<runtime::Signal> signal_;  // Set when the results are in place. Null without a device.
+  std::set<runtime::Queue*> waiting_;        // Those that wait for signal_.
+  int source_rank_ = -1;
+};
+
+/// One work for several.
+class JointWork final : public c10d::Work {
+ public:
+  JointWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> parts);
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  std::vector<at::Tensor> result() override;
+  void synchronize() override;
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+
+ private:
+  std::vector<c10::intrusive_ptr<c10d::Work>> parts_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+}  // namespace ocl::distributed

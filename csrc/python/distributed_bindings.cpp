@@ -1,0 +1,38 @@
+// csrc/python/distributed_bindings.cpp: _C.distributed, with which torch_ocl_compile/device/distributed.py makes groups.
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "csrc/distributed/group.h"
+#include "csrc/distributed/pieces.h"
+#include "csrc/python/pch.h"
+
+namespace py = pybind11;
+
+namespace ocl::python {
+
+namespace {
+
+/// Adds the backend `ocl` to a registered torch group that has gloo for the CPU. torch and this module may be built with
+/// different versions of pybind11, which do not know each other's classes. A registered group has a name instead.
+void add_backend(const std::string& registered_name, const std::string& group, const std::vector<int64_t>& global_ranks,
+                 int64_t timeout_ms) {
+  const auto host = c10d::resolve_process_group(registered_name);
+  distributed::Engine::Names names{group, host->getRank(), host->getSize(), global_ranks};
+  auto backend = c10::make_intrusive<distributed::Group>(host->getBackend(c10::kCPU), host->getStore(), std::move(names),
+                                                         std::chrono::milliseconds(timeout_ms));
+  host->setBackend(c10::kPrivateUse1, c10d::ProcessGroup::BackendType::CUSTOM,
+                   c10::intrusive_ptr<c10d::Backend>(std::move(backend)));
+}
+
+}  // namespace
+
+void bind_distributed(py::module_& m) {
+  using Unlocked = py::call_guard<py::gil_scoped_release>;
+  py::module_ d = m.def_submodule("distributed", "The process group of ocl devices.");
+  d.def("add_backend", &add_backend, py::arg("registered_name"), py::arg("group"), py::arg("global_ranks"),
+        py::arg("timeout_ms"), Unlocked());
+  d.def("end_groups", &distributed::end_engines, Unlocked());
+  d.def("set_host_mapping", &distributed::set_host_mapping, py::arg("on"));
+}
+
+}  // namespace ocl::python

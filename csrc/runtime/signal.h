@@ -1,0 +1,35 @@
+// csrc/runtime/signal.h: an event that the host completes, and calls when an event of the device is complete.
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+#include "csrc/runtime/cl.h"
+
+namespace ocl::runtime {
+
+class Device;
+class Queue;
+
+/// Queues wait for a signal until set() is called. The destructor sets it too.
+class Signal {
+ public:
+  explicit Signal(Device& device);
+  ~Signal() { set(); }
+  Signal(const Signal&) = delete;
+  Signal& operator=(const Signal&) = delete;
+  void set() noexcept;
+  bool is_set() const noexcept { return set_; }
+  /// Makes later work of `queue`, a queue of the signal's device, start after set(). The host does not wait.
+  void block(Queue& queue) const;
+
+ private:
+  EventHandle event_;
+  std::atomic<bool> set_{false};
+};
+
+/// Calls `then` once when the work before `event` is over, with or without an error. The caller is a thread of the
+/// driver, or this thread. `then` must not wait and must not throw.
+void when_done(cl_event event, std::function<void()> then);
+
+}  // namespace ocl::runtime

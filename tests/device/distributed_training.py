@@ -1,0 +1,203 @@
+# tests/device/distributed_training.py: checks of training: DDP, FSDP2, DTensor, checkpoints, compiled graphs.
+import copy
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import nn
+from torch.distributed import _functional_collectives as collectives
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+from torch.testing import assert_close
+
+STEPS = 3
+BATCH = 4  # samples of each rank
+
+
+class Digits(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 10)
+        )
+
+    def forward(self, x):
+        return self.body(x)
+
+
+class Gpt(nn.Module):
+    """One layer with causal attention."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(11, 16)
+        self.norm = nn.LayerNorm(16)
+        self.qkv = nn.Linear(16, 48)
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        q, k, v = self.qkv(self.norm(x)).unflatten(-1, (3, 2, 8)).permute(2, 0, 3, 1, 4)
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.head((x + mixed.transpose(1, 2).flatten(-2)).mean(1))
+
+
+def data(step, rank, kind):
+    generator = torch.Generator().manual_seed(100 * step + rank)
+    x = torch.randn(BATCH, 1, 8, 8, generator=generator)
+    if kind is Gpt:
+        x = torch.randint(0, 11, (BATCH, 6), generator=generator)
+    return x, torch.randint(0, 10, (BATCH,), generator=generator)
+
+
+def one_process(model, me, kind, steps=STEPS):
+    """The losses of one process on the CPU that has the batches of all ranks."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    losses = []
+    for step in range(steps):
+        x, y = (torch.cat(parts) for parts in zip(*(data(step, r, kind) for r in range(me.size)), strict=True))
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def train(model, optimizer, me, kind, steps=range(STEPS)):
+    losses = []
+    for step in steps:
+        x, y = (t.to(me.device) for t in data(step, me.rank, kind))
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        mean = loss.detach().clone()
+        dist.all_reduce(mean, op=dist.ReduceOp.AVG)
+        losses.append(mean.item())
+    return losses
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def compare(me, kind, wrap):
+    reference = kind()
+    model = wrap(copy.deepcopy(reference).to(me.device))
+    got = train(model, sgd(model), me, kind)
+    assert_close(torch.tensor(got), torch.tensor(one_process(reference, me, kind)), rtol=1e-4, atol=1e-5)
+
+
+def check_ddp_of_a_cnn(me):
+    compare(me, Digits, lambda model: DistributedDataParallel(model, bucket_cap_mb=0.001))
+
+
+def check_ddp_of_a_gpt(me):
+    compare(me, Gpt, DistributedDataParallel)
+
+
+def check_compiled_ddp(me):
+    """optimize_ddp cuts the graph at the buckets, which are made small here."""
+    dist._DEFAULT_FIRST_BUCKET_BYTES = 500
+    compare(me, Gpt, lambda model: torch.compile(DistributedDataParallel(model, bucket_cap_mb=0.001), backend="ocl"))
+
+
+def sharded(model):
+    mesh = init_device_mesh("ocl", (dist.get_world_size(),))
+    for part in model.children():
+        fully_shard(part, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def check_fsdp2_of_a_gpt(me):
+    compare(me, Gpt, sharded)
+
+
+def check_fsdp2_of_a_cnn(me):
+    compare(me, Digits, sharded)
+
+
+def check_dtensor(me):
+    mesh = init_device_mesh("ocl", (me.size,))
+    whole = torch.arange(24.0).view(8, 3)
+    tensor = distribute_tensor(whole.to(me.device), mesh, [Shard(0)])
+    assert tensor.to_local().shape == (8 // me.size, 3)
+    assert_close(tensor.full_tensor().cpu(), whole)
+    assert_close((tensor @ tensor.redistribute(mesh, [Replicate()]).t()).full_tensor().cpu(), whole @ whole.t())
+
+
+def check_functional_collectives_in_a_graph(me):
+    group = dist.group.WORLD
+
+    def function(x):
+        y = x * 2
+        total = collectives.all_reduce(y, "sum", group)
+        other = (x + 1).sum()  # does not need the total
+        parts = collectives.all_gather_tensor(x, 0, group)
+        return total + other, collectives.reduce_scatter_tensor(parts, "sum", 0, group)
+
+    x = torch.arange(6.0) + me.rank
+    ranks = [torch.arange(6.0) + rank for rank in range(me.size)]
+    compiled = torch.compile(function, backend="ocl", fullgraph=True)
+    for _ in range(3):
+        total, scattered = compiled(x.to(me.device))
+        assert_close(total.cpu(), sum(2 * r for r in ranks) + (x + 1).sum())
+        assert_close(scattered.cpu(), x * me.size)
+
+
+def check_plain_collective_in_a_graph(me):
+    def function(x):
+        y = x.exp()
+        dist.all_reduce(y)
+        return y + 1
+
+    x = torch.arange(3.0) + me.rank
+    got = torch.compile(function, backend="ocl")(x.to(me.device))
+    assert_close(got.cpu(), sum((torch.arange(3.0) + rank).exp() for rank in range(me.size)) + 1)
+
+
+def state_of(model, optimizer):
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+
+    parameters, momenta = get_state_dict(model, optimizer)
+    return {"model": parameters, "optimizer": momenta}
+
+
+def check_checkpoint_is_saved(me):
+    torch.manual_seed(3)
+    model = sharded(Gpt().to(me.device))
+    optimizer = sgd(model)
+    train(model, optimizer, me, Gpt)
+    dcp.save(state_of(model, optimizer), checkpoint_id=str(me.folder / "checkpoint"))
+
+
+def check_checkpoint_is_loaded(me):
+    """A world of another size has the weights that the saving world had."""
+    from torch.distributed.checkpoint.state_dict import set_state_dict
+
+    torch.manual_seed(4)
+    model = sharded(Gpt().to(me.device))
+    optimizer = sgd(model)
+    state = state_of(model, optimizer)
+    dcp.load(state, checkpoint_id=str(me.folder.parent / "saved" / "checkpoint"))
+    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+    torch.manual_seed(3)
+    reference = Gpt()
+    one_process(reference, type(me)(0, 4, me.device, me.folder), Gpt)
+    for (name, mine), expected in zip(model.named_parameters(), reference.parameters(), strict=True):
+        assert_close(
+            mine.full_tensor().cpu(), expected.detach(), rtol=1e-4, atol=1e-5, msg=lambda m, name=name: f"{name}: {m}"
+        )
+
+
+def check_checkpoint_is_loaded_on_the_cpu(me):
+    state = {"model": Gpt().state_dict()}
+    dcp.load(state, checkpoint_id=str(me.folder.parent / "saved" / "checkpoint"))
+    torch.manual_seed(3)
+    reference = Gpt()
+    one_process(reference, type(me)(0, 4, me.device, me.folder), Gpt)
+    for name, expected in reference.state_dict().items():
+        assert_close(state["model"][name], expected, rtol=1e-4, atol=1e-5)

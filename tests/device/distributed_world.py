@@ -1,0 +1,102 @@
+# tests/device/distributed_world.py: a world of processes that runs checks by name, and reports each.
+"""Starting processes takes most of the time of a test. So one world runs all checks of a module, one after the other.
+
+`python distributed_world.py MODULE RANK SIZE DEVICE STORE RESULTS` is one process. A check is a function of MODULE whose
+name begins with `check_`; it takes a Rank."""
+
+import datetime
+import faulthandler
+import importlib
+import json
+import os
+import subprocess
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+TIMEOUT = 20  # seconds of a collective
+
+
+@dataclass
+class Rank:
+    rank: int
+    size: int
+    device: torch.device
+    folder: Path  # for files that all ranks share
+
+
+def run_world(module, devices, folder, checks=None, limit=300, **env):
+    """Starts a process for each device and waits for them. Returns {check: text of the failures, "" if none}."""
+    folder.mkdir(parents=True, exist_ok=True)
+    processes = []
+    for rank, device in enumerate(devices):
+        command = [
+            sys.executable,
+            str(HERE / "distributed_world.py"),
+            module,
+            str(rank),
+            str(len(devices)),
+            str(device),
+        ]
+        path = os.pathsep.join([str(ROOT), str(HERE), os.environ.get("PYTHONPATH", "")])
+        with open(folder / f"log{rank}", "w") as log:
+            processes.append(
+                subprocess.Popen(
+                    [*command, str(folder), ",".join(checks or [])],
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, "PYTHONPATH": path, **env},
+                )
+            )
+    try:
+        statuses = [process.wait(timeout=limit) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    outcome = {}
+    for rank, status in enumerate(statuses):
+        results = folder / f"results{rank}.json"
+        assert results.exists(), f"rank {rank} ended with {status}: " + (folder / f"log{rank}").read_text()[-3000:]
+        for check, failure in json.loads(results.read_text()).items():
+            outcome[check] = outcome.get(check, "") + (f"rank {rank}: {failure}\n" if failure else "")
+    return outcome
+
+
+def check_names(module):
+    return [name for name in vars(importlib.import_module(module)) if name.startswith("check_")]
+
+
+def main():
+    module, rank, size, device, folder, chosen = sys.argv[1:]
+    faulthandler.dump_traceback_later(280, exit=True)
+    import torch_ocl_compile
+
+    torch.set_num_threads(1)
+    if os.environ.get("OCL_TESTS_COPY_HOST_MEMORY"):
+        torch_ocl_compile._C.distributed.set_host_mapping(False)
+    me = Rank(int(rank), int(size), torch.device(device), Path(folder))
+    torch.ocl.set_device(me.device)
+    store = "file://" + str(me.folder / "store")
+    seconds = datetime.timedelta(seconds=TIMEOUT)
+    dist.init_process_group(init_method=store, rank=me.rank, world_size=me.size, timeout=seconds)
+    checks = importlib.import_module(module)
+    results = {}
+    for name in chosen.split(",") if chosen else check_names(module):
+        torch.manual_seed(0)
+        try:
+            getattr(checks, name)(me)
+            results[name] = ""
+        except Exception:
+            results[name] = traceback.format_exc()[-3000:]
+        (me.folder / f"results{me.rank}.json").write_text(json.dumps(results))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

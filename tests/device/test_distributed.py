@@ -1,0 +1,65 @@
+# tests/device/test_distributed.py: the process group `ocl` with two and four processes, on each runtime and mixed.
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.device import distributed_world
+from tests.device.distributed_world import run_world
+
+
+def checks_of(module, without=""):
+    """Names of the checks. The module itself is imported only by the processes of the world."""
+    tree = ast.parse((Path(distributed_world.__file__).parent / f"{module}.py").read_text())
+    names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef) and n.name.startswith("check_")]
+    return [name for name in names if not (without and without in name)]
+
+
+WORLDS = {
+    "two": (["ocl:0"] * 2, {}),
+    # As on a GPU: through pinned memory, with copies.
+    "two-copied": (["ocl:0"] * 2, {"OCL_TESTS_COPY_HOST_MEMORY": "1"}),
+    "four-mixed": (["ocl:0", "ocl:1", "ocl:0", "ocl:1"], {}),
+}
+
+
+@pytest.fixture(scope="module", params=list(WORLDS))
+def outcome(request, tmp_path_factory):
+    import torch
+
+    devices, env = WORLDS[request.param]
+    if torch.ocl.device_count() < len(set(devices)):
+        pytest.skip("needs two OpenCL devices: pip install torch-ocl-compile[cpu], and PoCL")
+    return run_world("distributed_collectives", devices, tmp_path_factory.mktemp(request.param), **env)
+
+
+@pytest.mark.parametrize("check", checks_of("distributed_collectives"))
+def test_collectives(outcome, check):
+    assert outcome[check] == "", outcome[check]
+
+
+TRAINING = checks_of("distributed_training", without="checkpoint")
+
+
+@pytest.fixture(scope="module", params=[["ocl:0"] * 2, ["ocl:0", "ocl:1"]], ids=["two", "mixed"])
+def training(request, tmp_path_factory):
+    import torch
+
+    if torch.ocl.device_count() < len(set(request.param)):
+        pytest.skip("needs two OpenCL devices: pip install torch-ocl-compile[cpu], and PoCL")
+    return run_world("distributed_training", request.param, tmp_path_factory.mktemp("training"), TRAINING)
+
+
+@pytest.mark.parametrize("check", TRAINING)
+def test_training(training, check):
+    assert training[check] == "", training[check]
+
+
+def test_checkpoint_of_four_ranks_on_two_and_one(tmp_path):
+    """Saved by four ranks, loaded by two, by one, and on the CPU."""
+    saved = run_world("distributed_training", ["ocl:0"] * 4, tmp_path / "saved", ["check_checkpoint_is_saved"])
+    assert not any(saved.values()), saved
+    for size in (2, 1):
+        checks = ["check_checkpoint_is_loaded", "check_checkpoint_is_loaded_on_the_cpu"][: 2 if size == 1 else 1]
+        loaded = run_world("distributed_training", ["ocl:0"] * size, tmp_path / f"on{size}", checks)
+        assert not any(loaded.values()), loaded

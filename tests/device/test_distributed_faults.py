@@ -1,0 +1,188 @@
+# tests/device/test_distributed_faults.py: ranks that die, hang or raise, wrong calls, and groups that end early.
+"""Each test starts processes of one program. `act(rank)` decides what a rank does wrong."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAD = """
+import datetime, os, sys, time
+import torch, torch.distributed as dist
+import torch_ocl_compile
+rank, size, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+timeout = datetime.timedelta(seconds=4)
+dist.init_process_group(init_method="file://" + store, rank=rank, world_size=size, timeout=timeout)
+x = torch.ones(1000, device="ocl:0")
+dist.all_reduce(x)
+assert x[0].item() == size
+"""
+
+
+def run(program, size, folder, **env):
+    """Returns (exit status, output) of each rank."""
+    script = folder / "program.py"
+    script.write_text(HEAD + textwrap.dedent(program))
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(script), str(rank), str(size), str(folder / "store")],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "PYTHONPATH": path, **env},
+        )
+        for rank in range(size)
+    ]  # fmt: skip
+    try:
+        return [(process.communicate(timeout=90)[0], process.returncode)[::-1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+
+
+SURVIVE = """
+try:
+    dist.all_reduce(x)
+    x[0].item()
+    print("no error")
+except RuntimeError as error:
+    print("CAUGHT", error)
+try:
+    dist.all_reduce(x)
+    print("no second error")
+except RuntimeError as error:
+    print("REFUSED", error)
+y = torch.ones(10, device="ocl:0") * 3  # the process works
+print("usable", y.sum().item())
+dist.destroy_process_group()
+"""
+
+FAULTS = {
+    "dies": "os._exit(3)",
+    "raises in backward": "raise ValueError('in backward')",
+    "hangs": "time.sleep(20); os._exit(0)",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_survivors_learn_which_rank_is_missing(fault, tmp_path):
+    program = f"if rank == 2:\n    {FAULTS[fault]}\n" + SURVIVE
+    began = time.monotonic()
+    results = run(program, 3, tmp_path)
+    assert time.monotonic() - began < 80
+    for status, output in results[:2]:
+        assert status == 0, output
+        assert "CAUGHT all_reduce (collective 2 of group 0) failed on rank" in output
+        assert "no sign of rank 2" in output
+        assert "REFUSED the process group 0 cannot be used any more" in output
+        assert "usable 30.0" in output
+
+
+def test_error_of_a_result_that_the_stream_waits_for(tmp_path):
+    """wait() returns before the peer is missed. The next read says what happened, and the wait after it raises."""
+    program = """
+    if rank == 1:
+        time.sleep(15)
+        os._exit(0)
+    work = dist.all_reduce(x, async_op=True)
+    work.wait()
+    y = x + 1
+    for attempt in (lambda: y[0].item(), work.wait, work.get_future().wait):
+        try:
+            attempt()
+            print("no error")
+        except RuntimeError as error:
+            print("CAUGHT", "no sign of rank 1" in str(error))
+    print(y[0].item(), torch.ones(2, device="ocl:0").sum().item())
+    """
+    (status, output), _ = run(program, 2, tmp_path)
+    assert status == 0 and output.count("CAUGHT True") == 3, output
+    assert "2.0" in output
+
+
+MISTAKES = {
+    "shape": "dist.all_reduce(torch.ones(4 + rank, device='ocl:0'))",
+    "type": "dist.all_reduce(torch.ones(4, device='ocl:0', dtype=torch.float32 if rank else torch.int32))",
+    "order": "(dist.all_reduce if rank else lambda t: dist.broadcast(t, 0))(torch.ones(4, device='ocl:0'))",
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mismatch_is_named_in_detail_mode(mistake, tmp_path):
+    program = f"""
+    try:
+        {MISTAKES[mistake]}
+        torch.ocl.synchronize()
+        print("no error")
+    except RuntimeError as error:
+        print("CAUGHT", "mismatch" in str(error), error)
+    """
+    for status, output in run(program, 2, tmp_path, TORCH_DISTRIBUTED_DEBUG="DETAIL"):
+        assert "CAUGHT True" in output, (status, output)
+
+
+def test_wrong_device_and_forked_process(tmp_path):
+    program = """
+    alone = dist.new_group(backend="ocl")
+    try:
+        dist.all_reduce(torch.ones(2), group=alone)
+    except RuntimeError as error:
+        print("NO CPU", "cpu" in str(error))
+    if torch.ocl.device_count() > 1:
+        try:
+            dist.all_gather_into_tensor(torch.empty(2 * size, device="ocl:0"), torch.ones(2, device="ocl:1"))
+        except RuntimeError as error:
+            assert "on ocl:1 and ocl:0" in str(error), error
+    child = os.fork()
+    if child == 0:
+        try:
+            dist.all_reduce(x)
+        except Exception as error:
+            print("FORK", "fork" in str(error), flush=True)
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    dist.all_reduce(x)
+    assert x[0].item() == size * size
+    dist.destroy_process_group()
+    print("parent works")
+    """
+    for status, output in run(program, 2, tmp_path):
+        assert status == 0 and "NO CPU True" in output and "FORK True" in output and "parent works" in output, output
+
+
+def test_group_that_is_destroyed_with_work_outstanding(tmp_path):
+    """The work is finished first. At the end of a process that destroys nothing, it is dropped."""
+    program = """
+    y = torch.full((2_000_000,), 2.0, device="ocl:0")
+    work = dist.all_reduce(y, async_op=True)
+    work.wait()
+    dist.destroy_process_group()
+    assert y[-1].item() == 2 * size, y[-1].item()
+    dist.init_process_group(init_method="file://" + store + "2", rank=rank, world_size=size, timeout=timeout)
+    dist.all_reduce(y)
+    assert y[0].item() == 2 * size * size
+    if rank == 0:
+        left = dist.all_reduce(y, async_op=True)  # nobody answers
+    print("ends")
+    """
+    for status, output in run(program, 2, tmp_path):
+        assert status == 0 and "ends" in output, output
+
+
+def test_example_with_torchrun():
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "examples/ddp.py",
+    ]
+    done = subprocess.run([*command, "--steps", "31"], capture_output=True, text=True, timeout=170, cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-3000:]
+    losses = [float(line.rpartition(" ")[2]) for line in done.stdout.splitlines() if line.startswith("step")]
+    assert len(losses) == 4 and losses[-1] < 0.7 * losses[0], losses

@@ -1,0 +1,11 @@
+# torch_ocl_compile/_C/distributed.pyi: the process group of ocl devices (csrc/distributed).
+from collections.abc import Sequence
+
+def add_backend(registered_name: str, group: str, global_ranks: Sequence[int], timeout_ms: int) -> None:
+    """Adds the backend `ocl` to the group that torch knows as `registered_name`. The group has gloo for the CPU."""
+
+def end_groups() -> None:
+    """Fails the collectives that still run, because the process ends."""
+
+def set_host_mapping(on: bool) -> None:
+    """If off, memory of CPU devices is copied to the host like that of other devices. Only tests use it."""
