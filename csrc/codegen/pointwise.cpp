@@ -152,11 +152,12 @@ ItemBounds print_item_bounds(Nest& nest, const ItemLoops& loops) {
   return bounds;
 }
 
-/// Prints the phases for a vector of `width` elements of the innermost loop, at position `name`.
-Writer print_vector(Nest& nest, ir::Symbol lane, const std::string& name, int width) {
+/// Prints the phases for a vector of `width` elements of the innermost loop, at position `name`. `stays_scalar`: the OpenCL
+/// compiler is told not to vectorise the reductions.
+Writer print_vector(Nest& nest, ir::Symbol lane, const std::string& name, int width, bool stays_scalar = false) {
   nest.body.push({{lane, name}});
   nest.body.set_lane(lane, width);
-  SequentialPhases(nest.body, nest.group).print();
+  SequentialPhases(nest.body, nest.group, stays_scalar).print();
   return nest.body.pop();
 }
 
@@ -175,7 +176,8 @@ void print_column_loops(Nest& nest, const ColumnLoops& loops, const std::string&
   }
   Writer vector;
   if (loops.vector_loop) vector = print_vector(nest, lane, name, width);
-  for (const int tail_width : loops.tail_widths) tail.push_back(print_vector(nest, lane, name, tail_width));
+  // Intel's compiler 2026.22 crashes if it vectorises the sum of exponentials of single columns.
+  for (const int tail_width : loops.tail_widths) tail.push_back(print_vector(nest, lane, name, tail_width, tail_width == 1));
 
   Writer& row = body.writer();
   const bool only_vectors = wide.empty() && tail.empty();

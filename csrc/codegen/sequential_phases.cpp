@@ -88,7 +88,11 @@ void SequentialPhases::print_loop(Loops& loops, size_t depth) {
     return;
   }
   Writer& w = body_.writer();
-  if (size.is_const() && size.constant() <= kUnrollLimit && ops <= kUnrollOps) w.line("OCL_UNROLL");
+  const bool innermost = depth + 1 == group_.reduce_sizes.size();
+  if (size.is_const() && size.constant() <= kUnrollLimit && ops <= kUnrollOps)
+    w.line("OCL_UNROLL");
+  else if (stays_scalar_ && innermost)
+    w.line(kStaysScalar);
   w.open("for ($s $s = 0; $s < $s; ++$s)", type, name, name, end, name);
   w.append(inside);
   w.close();
@@ -103,6 +107,7 @@ void SequentialPhases::print_block_loop(Loops& loops, const std::string& name, c
   w.open("for ($s $s = 0; $s < $s; $s += $s)", type, first, first, end, first, length);
   w.line("const $s $s = min($s + $s, ($s)($s));", type, last, first, length, type, end);
   for (size_t k = 0; k < loops.totals.size(); ++k) loops.reductions.declare_block(w, loops.totals[k], loops.blocks[k], width);
+  if (stays_scalar_ && loops.block_loop + 1 == group_.reduce_sizes.size()) w.line(kStaysScalar);
   w.open("for ($s $s = $s; $s < $s; ++$s)", type, name, first, name, last, name);
   w.append(inside);
   w.close();

@@ -10,7 +10,9 @@ namespace ocl::codegen {
 /// lane loop.
 class SequentialPhases : public PhasePrinter {
  public:
-  SequentialPhases(BodyPrinter& body, const schedule::Group& group) : PhasePrinter(body, group) {}
+  /// `stays_scalar`: the OpenCL compiler is told not to vectorise the innermost loop over r*.
+  SequentialPhases(BodyPrinter& body, const schedule::Group& group, bool stays_scalar = false)
+      : PhasePrinter(body, group), stays_scalar_(stays_scalar) {}
 
  protected:
   using Sets = PhaseReductions::Sets;
@@ -39,6 +41,8 @@ class SequentialPhases : public PhasePrinter {
   void print_loop(Loops& loops, size_t depth);
   void print_block_loop(Loops& loops, const std::string& name, const std::string& end, const Writer& inside);
   void print_scan_loop(Loops& loops, const std::string& name, const std::string& end, const Writer& single);
+
+  const bool stays_scalar_;
 };
 
 /// Prints several neighbouring vectors of the loop `lane`, the first at `name`. Each step of the reduction then reads

@@ -92,8 +92,7 @@ def lower_module(
 def allows_tf32() -> tuple[bool, bool]:
     """Returns whether the user allows TF32 (in matrix products, in convolutions).
 
-    torch.set_float32_matmul_precision, allow_tf32 and the newer fp32_precision all set the fields that are read
-    here. The field of convolutions allows TF32 by default, so the field of products is required as well.
+    Every way of allowing it sets these fields. That of convolutions is set by default, so both are required for them.
     """
     cudnn: Any = torch.backends.cudnn  # torch adds `conv` at import, so type checkers do not see it.
     products = torch.backends.cuda.matmul.fp32_precision == "tf32"

@@ -9,6 +9,14 @@ PROGRAMS = [
         ["a0.sin_()", "a1.atan_()"],
     ),
     named(
+        "sums_of_exponentials_of_single_columns",
+        "Intel's compiler crashed when it vectorised the reduction of columns that fill no vector",
+        [f32(1, "n + 1", 2), f32(2, "n", seed=3)],
+        ["a0.abs_()", "a1.cumsum_(1)", "v2 = a0.squeeze(-3)", "v3 = v2.logsumexp(0)"],
+        ["v3"],
+        dynamic="mark",
+    ),
+    named(
         "bytes_become_bool",
         "a vector of chars was compared with an int",
         ["make(device, (8, 3), torch.int8, 1)", "make(device, (40,), torch.uint8, 1)"],
