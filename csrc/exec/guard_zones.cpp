@@ -158,7 +158,7 @@ class GuardZones final : public Observer {
         from >= 0 ? from / guarded.element_bytes : -((-from + guarded.element_bytes - 1) / guarded.element_bytes);
     fail(ErrorKind::kOutOfBounds,
          who + " stored outside of its buffers on " + plan_.device->describe() + "\n  where: group " + std::to_string(step) +
-             " of the " + plan_.label + ": " + origin + "\n  what:  " + std::to_string(count) + " bytes changed " +
+             " of " + plan_.label + ": " + origin + "\n  what:  " + std::to_string(count) + " bytes changed " +
              (behind ? "behind" : "in front of") + " the buffer " + guarded.name + ", which has " +
              std::to_string(guarded.bytes) + " bytes; the nearest is at byte " + std::to_string(from) + " (element " +
              std::to_string(element) + ")\n  do:    report it with the folder that TORCH_OCL_DUMP=folder writes");

@@ -97,6 +97,8 @@ CASES |= {
     "not of float": (lambda a: ~a, X),
     "minus of bool": (lambda a: -(a > 0), X),
     "mean of int": (lambda a: a.long().mean(), X),
+    "adaptive pool of nothing": (lambda a: F.adaptive_avg_pool2d(a.new_empty(2, 3, 0, 4), 2), X),
+    "adaptive pool of nothing, 3d": (lambda a: F.adaptive_avg_pool3d(a.new_empty(2, 3, 4, 4, 0), 2), X),
     "softmax of int": (lambda a: a.long().softmax(0), X),
     "power of int": (lambda a: a.long() ** -1, X),
     "maximum of nothing": (lambda a: a[:0].max(), X),

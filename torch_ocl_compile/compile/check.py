@@ -285,7 +285,7 @@ class Checker:
         folder = save(names, launch, {self._name(b): k.value for b, k in inputs.items()}, results, texts)
         raise KernelResultError(
             f"kernel {info['kernel']} computes something else than the interpreter on {self.plan.device_name}\n"
-            f"  where: step {step} of the {self.plan.label}: {lines or info['origin']}\n"
+            f"  where: step {step} of {self.plan.label}: {lines or info['origin']}\n"
             f"  what:  {what}\n"
             f"  saved: {folder}\n"
             f"  do:    run python {folder / 'rerun.py'}; report it with the folder, which contains the tensors' values"

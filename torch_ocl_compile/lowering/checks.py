@@ -139,6 +139,11 @@ def bucketize(x: Any, edges: Tensor, **_: Any) -> bool:
     return edges.dim() != 1
 
 
+@check("aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default")
+def adaptive_average(x: Tensor, size: Sequence[int]) -> bool:
+    return any(statically_known_true(n == 0) for n in x.shape[-len(size) :])
+
+
 @check("aten.native_dropout.default")
 def dropout(x: Tensor, p: float, train: bool | None) -> bool:
     return not 0 <= p <= 1
