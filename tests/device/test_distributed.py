@@ -23,7 +23,10 @@ WORLDS = {
 }
 
 
-@pytest.fixture(scope="module", params=list(WORLDS))
+SWEEP = pytest.mark.needs("sweep")
+
+
+@pytest.fixture(scope="module", params=["two", "two-copied", pytest.param("four-mixed", marks=SWEEP)])
 def outcome(request, tmp_path_factory):
     import torch
 
@@ -41,7 +44,10 @@ def test_collectives(outcome, check):
 TRAINING = checks_of("distributed_training", without="checkpoint")
 
 
-@pytest.fixture(scope="module", params=[["ocl:0"] * 2, ["ocl:0", "ocl:1"]], ids=["two", "mixed"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(["ocl:0"] * 2, id="two"), pytest.param(["ocl:0", "ocl:1"], id="mixed", marks=SWEEP)],
+)
 def training(request, tmp_path_factory):
     import torch
 
@@ -55,6 +61,7 @@ def test_training(training, check):
     assert training[check] == "", training[check]
 
 
+@SWEEP
 def test_checkpoint_of_four_ranks_on_two_and_one(tmp_path):
     """Saved by four ranks, loaded by two, by one, and on the CPU."""
     saved = run_world("distributed_training", ["ocl:0"] * 4, tmp_path / "saved", ["check_checkpoint_is_saved"])

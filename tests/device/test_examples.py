@@ -99,9 +99,12 @@ def losses_of(command, device, folder):
     return [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", result.stdout)], result
 
 
-# The two longest run by `make sweep` only.
+LONG = ("finetune", " float16", "classify")  # `make sweep` runs them.
+
+
 @pytest.mark.parametrize(
-    "command", [pytest.param(c, marks=[pytest.mark.needs("sweep")] if "finetune" in c else []) for c in PROGRAMS]
+    "command",
+    [pytest.param(c, marks=[pytest.mark.needs("sweep")] if any(w in c for w in LONG) else []) for c in PROGRAMS],
 )
 def test_losses_are_those_of_the_cpu(command, tmp_path):
     packages, tolerance = PROGRAMS[command]
