@@ -41,7 +41,8 @@ class BodyPrinter {
   // Levels
   /// Enters a loop, or the top level. `names` maps the symbols that are known from here on to their variables.
   void push(const std::map<ir::Symbol, std::string>& names);
-  /// Makes `symbol` of the innermost level the lane loop. Call it before any value of the level is printed.
+  /// Makes the loop of `symbol` the vectorised loop, the lane loop. It must be a loop of the innermost level. Call this before
+  /// any value of that level is printed.
   void set_lane(ir::Symbol symbol, int width);
   /// Says whether, from now on, the position of the lane loop is always a multiple of its width.
   void assume_steps(bool steps) { steps_ = steps; }

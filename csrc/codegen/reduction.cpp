@@ -133,7 +133,7 @@ std::optional<RegisterRows> register_rows(Nest& nest, const IndexExpr& rows) {
   int64_t reductions = 0;
   for (const ir::NodeId id : group.nodes())
     reductions += nest.kernel.graph().nodes[static_cast<size_t>(id)].kind == ir::NodeKind::kReduce;
-  // The trees use two sets of local arrays, with at most 8 bytes per element.
+  // The tree reductions of a work-group use two sets of local arrays, with at most 8 bytes for each work-item.
   int64_t max_items = dialect.max_items;
   while (max_items > 8 && reductions * 16 * std::max<int64_t>(max_items, dialect.items) > dialect.local_bytes) max_items /= 2;
   int items = 8;

@@ -90,7 +90,7 @@ std::shared_ptr<PyPlan> compile(const ir::Graph& graph, int device_index, const 
       });
       continue;
     }
-    // Threads of the plan share it. Its reference count may change only while the GIL is held.
+    // Several threads may run the plan at once and share `held`. Python's function may be deleted only while the GIL is held.
     auto held = std::shared_ptr<py::function>(new py::function(call.cast<py::function>()), [](py::function* f) {
       const py::gil_scoped_acquire gil;
       delete f;

@@ -211,7 +211,7 @@ struct Allocator::State {
     stats.requested_bytes.increase(small, static_cast<int64_t>(requested));
   }
 
-  /// Puts a freed block into the free lists. No stream uses it any more.
+  /// Puts a freed block into the free lists. The caller has made sure that no stream uses it any more.
   void give_back(Block* block) {
     const bool small = block->slab->pool == kSmall;
     stats.active_blocks.decrease(small, 1);

@@ -6,7 +6,7 @@
 
 namespace ocl::runtime {
 
-/// Whether lines are shown where stderr is a terminal; yes unless it was set.
+/// Turns the progress lines on or off. They are on by default, and appear only if stderr is a terminal.
 void show_build_progress(bool shown);
 
 /// One batch of builds. Its line appears after two seconds and is removed by the destructor. Only one batch of a process has a

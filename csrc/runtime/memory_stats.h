@@ -45,7 +45,8 @@ struct MemoryStats {
   PooledStat inactive_split_blocks, inactive_split_bytes;  // Free parts of slabs that are in use.
   // retries: allocations for which cached memory was freed. failures: allocations that failed even so.
   int64_t retries = 0, failures = 0;
-  // slab_allocations, slab_frees: calls of the device. waits: waits for all streams of the device.
+  // slab_allocations, slab_frees: how often memory was requested from and given back to the driver. waits: waits for all
+  // streams of the device.
   int64_t slab_allocations = 0, slab_frees = 0, waits = 0;
 
   template <class Function>

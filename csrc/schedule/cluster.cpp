@@ -159,7 +159,7 @@ bool assign_phases(const Graph& graph, Cluster& cluster) {
         raise(edge.to, level[edge.from]);
         if (edge.value) raise(edge.from, level[edge.to]);
       } else {
-        return false;  // An outer node cannot use the values of single elements.
+        return false;  // An outer node runs once per outer element, so it cannot read values of reduction elements.
       }
     }
     if (*std::max_element(level.begin(), level.end()) > limit) return false;

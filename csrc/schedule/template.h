@@ -95,7 +95,7 @@ struct TemplateContext {
   std::map<size_t, TemplateLaunch>& before_launches;
   std::vector<ir::Node>& after;
   Choices& choices;
-  // Results that depend only on parameters cost nothing from the second call on.
+  // True if the plan keeps results that depend only on parameters. They then cost nothing from the second call on.
   bool keeps_parameters = false;
 };
 using TemplateChooser = bool (*)(TemplateContext&, TemplateLaunch&);

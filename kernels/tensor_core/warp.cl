@@ -45,8 +45,8 @@
 #define SUMS (WARP_M * WARP_N / 32)  // sums of C in the registers of a lane
 
 // ---- instructions ----
-// Reads four matrices of 8 rows of 16 bytes. Lane l passes the address of row l % 8 of matrix l / 8. In x[i] it gets
-// the four bytes number l % 4 of row l / 4 of matrix i.
+// Reads four matrices of 8 rows of 16 bytes. Lane l passes the address of row l % 8 of matrix l / 8. A row has four
+// words of 4 bytes; lane l receives word l % 4 of row l / 4 of matrix i in x[i].
 ALWAYS_INLINE void read_rows(uint* x, const uint row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
@@ -117,7 +117,8 @@ typedef struct {
   long along, chunk_stride, next;
   int width_left, depth_left;  // elements of the matrix that remain from chunk `from` on, in each direction
 } OperandShare;
-// rows: 1 if the depth is contiguous. left: elements of the width inside the matrix.
+// The depth is the direction of K, the width that of M or N. rows: 1 if the operand is contiguous along its depth.
+// left: number of elements of the tile's width that lie inside the matrix.
 ALWAYS_INLINE OperandShare share_of(__global const OPERAND_T* matrix, const long along_width, const long along_depth,
                                     const int left, const int K, const int width, const int rows) {
   const int p = get_local_id(0), across = rows ? 8 : width / CHUNK;

@@ -92,7 +92,7 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void KERNEL_NAME(
 #define C_STEP 8  // input channels a step
 #define GROUP_SIZE 256  // work-items: PATCHES * C_STEP transforms of x, 16 points * 16 items
 #define V_ROW (PATCHES + 4)  // floats of a row; with it, 8 channels of 4 patches are stored to 32 different banks
-// floats from point to point: two neighbouring points are read without conflict
+// floats between two of the 16 Winograd points; the padding puts neighbouring points into different banks
 #define V_POINT (C_STEP * V_ROW + 16)
 #define U_POINT (C_STEP * CHANNELS + 16)
 #define LOCAL_FLOATS (16 * (V_POINT + U_POINT))  // 9216; also holds the 16 * 32 * 16 products of 16 channels

@@ -3,10 +3,10 @@
 //   forward    y  = A' [ (G g G') * (B' d B) ] A                         (kernels/winograd/item.cl)
 //   so         dg = G' [ sum over tiles of (A dy A') * (B' d B) ] G      A = [1 0; 1 1; 1 -1; 0 -1]
 //
-// A task is a split of the tiles, CB channels c and KB channels k. A work-item takes several tasks. For each it goes
-// through its blocks of TILE_BLOCK tiles:
+// B and G are those of kernels/winograd/item.cl. A task is one slice of the tiles, together with CB channels of x and KB
+// channels of dy. A work-item takes several tasks. For each it goes through its blocks of TILE_BLOCK tiles:
 //     x (4x4 patches)  --B'dB--> V[16][TILE_BLOCK][CB] --+
-//     dy (2x2 pixels)  --AdA'--> D[16][TILE_BLOCK][KB] --+--> U[16][CB][KB] += V[xi]' D[xi] --G'UG--> stores
+//     dy (2x2 pixels)  -AdyA'--> D[16][TILE_BLOCK][KB] --+--> U[16][CB][KB] += V[xi]' D[xi] --G'UG--> stores
 //                                `-- scratch of a work-item, in L2: 64*(TILE_BLOCK*(CB + KB) + CB*KB) bytes --'
 // Products are computed in MR x TN register tiles. The sum over a block is made in registers before it is added to U.
 // So sums stay short, and the results are the same in each run.

@@ -7,8 +7,9 @@
   torch; without a rule, torch runs the op on zeros whenever it is traced.
 - Batch norm in evaluation saves no statistics, as on the CPU.
 - Some pointwise ops are traced by a decomposition, which gives the strides of its last step.
-- Before torch 2.13, scattering into a tensor with overlapping elements gives overlapping elements.
-- In torch 2.11, a norm over dimensions of size 1 keeps dimensions that are counted from the end.
+- Scatter: before torch 2.13, torch's rule gives a result with overlapping elements if the tensor has overlapping
+  elements. On ocl, the result has memory for each element.
+- Norms: in torch 2.11, torch's rule keeps dimensions of size 1 that are counted from the end. On ocl, they are removed.
 """
 
 from __future__ import annotations

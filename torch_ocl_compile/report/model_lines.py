@@ -23,8 +23,10 @@ def _by_name(paths: Iterable[str | None]) -> dict[str, set[str]]:
 
 
 def _text(place: str, files: list[dict[str, set[str]]]) -> str:
-    """Dynamo has read the lines that it traced, so they are among the first of `files`. A name that several files have is
-    nobody's."""
+    """Returns the source line of `place` ("name.py:number"), or "" if it is not found.
+
+    `files` maps names to paths, the files that Dynamo traced first. If several files have the same name, the line is
+    not known."""
     name, _, number = place.rpartition(":")
     for by_name in files:
         paths = by_name.get(name, set())

@@ -19,7 +19,8 @@ struct Matrices {
 std::optional<ir::IndexExpr> batch_factor(const ir::IndexExpr& e);
 /// Element offset of a view [b, i, j] over i0, i1, i2. A buffer without strides becomes row-major.
 ir::IndexExpr offset_of(TemplateContext& context, const ir::View& view);
-/// The view as strided matrices with b = q*inner + r; nullopt if its offset is not affine in q, r, i and j.
+/// Returns the view as strided matrices. The batch index b is split into b / inner and b % inner. nullopt if the offset is
+/// not affine in these two, in the row and in the column.
 std::optional<Matrices> matrices_in_place(TemplateContext& context, const ir::View& view, const ir::IndexExpr& inner);
 /// A row-major copy of the view.
 Matrices dense_matrices(TemplateContext& context, const ir::View& view, const ir::IndexExpr& inner);
