@@ -82,7 +82,7 @@ def test_a_result_with_guard_zones_is_a_tensor_as_any(ocl_device):
     x = torch.randn(10, 7).to(ocl_device)
     result = torch.compile(lambda x: x * 2, backend="ocl", options=DEBUG)(x)
     assert result.storage_offset() == 0 and result.untyped_storage().nbytes() == 280
-    result.record_stream(torch.accelerator.current_stream())
+    result.record_stream(torch.accelerator.current_stream(ocl_device))
     copy = result.clone()
     result.resize_(20, 7)
     assert torch.equal(result[:10].cpu(), copy.cpu()) and torch.equal(copy.cpu(), x.cpu() * 2)

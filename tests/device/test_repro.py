@@ -68,7 +68,7 @@ def test_a_failed_backward_and_changing_sizes_leave_a_program(cache, monkeypatch
     real = backend.lower_module
 
     def fail_in_backward(gm, **boundaries):
-        if "apart" in boundaries:
+        if "separate_views" in boundaries:
             raise InternalError("planted")
         return real(gm, **boundaries)
 
