@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
-import math
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ from torch_ocl_compile import _C
 from torch_ocl_compile.compile.check_report import Compared, difference, save
 from torch_ocl_compile.errors import KernelResultError
 from torch_ocl_compile.reference.bounded import BoundedRun, Known
-from torch_ocl_compile.reference.bounds import held
+from torch_ocl_compile.reference.bounds import held, unknown_where
 from torch_ocl_compile.reference.template_bounds import merged_statistics
 
 log = logging.getLogger(__name__)
@@ -261,7 +260,7 @@ class Checker:
             if self.plan.in_memory(buffer):
                 values = self._values(buffer, copies=False)
                 error = None if run is None else run.known[buffer].error
-                unknown = None if error is None else torch.where(torch.isinf(error), math.inf, 0.0)
+                unknown = None if error is None else unknown_where(torch.isinf(error))
                 unwritten = unknown is not None and bool(unknown.any())
                 sliced = any(n for n in self.steps[step]["nodes"] if buffer in self.nodes[n].outputs)
                 self.known[buffer] = Known(values, unknown if unwritten and not sliced else None)

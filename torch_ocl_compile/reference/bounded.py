@@ -18,7 +18,7 @@ import torch
 
 from torch_ocl_compile.dtypes import TORCH_DTYPES
 from torch_ocl_compile.reference import reduction_bounds, template_bounds
-from torch_ocl_compile.reference.bounds import UNIT, Error, apply, cast, held, some, wide
+from torch_ocl_compile.reference.bounds import UNIT, Error, apply, cast, held, some, unknown_where, wide
 from torch_ocl_compile.reference.interpreter import Nest, Run
 
 Tensor = torch.Tensor
@@ -108,7 +108,7 @@ class _BoundedNest(Nest):
                 value, error = self.load(detail[0], detail[1], mask)
                 value = value.to(wide(dtype))
                 if errors and errors[0] is not None:
-                    error = torch.where(errors[0] > 0, math.inf, 0.0 if error is None else error)
+                    error = unknown_where(errors[0] > 0, error)
             elif name == "constant":
                 value = self.scalar(detail, dtype).to(wide(dtype))
             elif name == "index":

@@ -101,9 +101,14 @@ def rounded(result: Tensor, passed: Error, rounding: Error, dtype: torch.dtype) 
         beyond = result.abs() > LARGEST[dtype]
         if beyond.any():
             near = result.abs() - (0 if error is None else error) <= LARGEST[dtype]
-            error = torch.where(beyond, torch.where(near, math.inf, 0.0), 0.0 if error is None else error)
+            error = torch.where(beyond, unknown_where(near), 0.0 if error is None else error)
             result = torch.where(beyond, torch.copysign(torch.tensor(math.inf, dtype=result.dtype), result), result)
     return result, some(error)
+
+
+def unknown_where(condition: Tensor, otherwise: Error = None) -> Tensor:
+    """An infinite bound where the condition holds, `otherwise` elsewhere. fp64, also where both are Python numbers."""
+    return torch.where(condition, math.inf, torch.zeros((), dtype=torch.float64) if otherwise is None else otherwise)
 
 
 def some(error: Error) -> Error:
@@ -245,5 +250,5 @@ def cast(value: Tensor, error: Error, dtype: torch.dtype, source: torch.dtype) -
         info = torch.iinfo(dtype)
         outside = ~((value >= info.min) & (value <= info.max))
         if outside.any():
-            passed = torch.where(outside, math.inf, 0.0 if passed is None else passed)
+            passed = unknown_where(outside, passed)
     return result, some(passed)

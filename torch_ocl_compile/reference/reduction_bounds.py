@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
-from torch_ocl_compile.reference.bounds import Error, added, finite, some
+from torch_ocl_compile.reference.bounds import Error, added, finite, some, unknown_where
 from torch_ocl_compile.reference.interpreter import FINAL, REDUCTIONS, STAGES
 
 Tensor = torch.Tensor
@@ -58,7 +58,7 @@ def undecided_position(x: Tensor, error: Error, largest: bool) -> Error:
         return None
     x = x.double() if largest else -x.double()
     best = (x - error).amax(-1, keepdim=True)
-    return some(torch.where((x + error >= best).sum(-1) > 1, math.inf, 0.0))
+    return some(unknown_where((x + error >= best).sum(-1) > 1))
 
 
 def truth(x: Tensor, error: Error, every: bool) -> Bounded:
@@ -193,7 +193,7 @@ def _joined(name: str, state: list[Tensor], x: list[Tensor]) -> list[Tensor]:
 def _results(name: str, columns: list[Tensor], x: Tensor, unit: float) -> list[Bounded]:
     n = torch.arange(1, x.shape[-1] + 1)
     if name in ("last_max", "last_min"):
-        unsure = some(torch.where(columns[2] > 0, math.inf, 0.0))
+        unsure = some(unknown_where(columns[2] > 0))
         return [(columns[0], some(columns[2])), (columns[1], unsure)]
     if name == "softmax":
         largest, summed, e = columns
