@@ -1,5 +1,5 @@
 # tests/doc_blocks.py: the code blocks of README.md and docs/, and which of them a test runs.
-"""A fenced block has a language. Blocks of `python` and `sh` run, those of other languages do not.
+"""A fenced block names its language. Tests run blocks in `python` and `sh`. They do not run blocks in other languages.
 
 A comment in front of a block says why it does not run: `<!-- no-run: needs a GPU -->`. The comment `<!-- no-run all:
 ... -->` at the head of a page holds for the whole page.

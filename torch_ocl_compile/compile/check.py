@@ -219,8 +219,8 @@ class Checker:
             return
         writer = self.changed_by[buffer]
         raise KernelResultError(
-            f"{self._name(buffer)} in the {self.plan.label} was changed after step {writer} had written it, by a step before {step} "
-            f"that has no business there: {found}\n  where: written by {self._title(writer)}, read by {self._title(step)}\n"
+            f"{self._name(buffer)} in {self.plan.label} was changed after step {writer} had written it, by a step before {step} "
+            f"that does not write this buffer: {found}\n  where: written by {self._title(writer)}, read by {self._title(step)}\n"
             "  do:    options={'debug': True} finds kernels that store beside their buffers; report it"
         )
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from torch_ocl_compile import config
-from torch_ocl_compile.compile.debug import open_for_user_alone
+from torch_ocl_compile.compile.debug import save_failure
 
 Tensor = torch.Tensor
 
@@ -108,19 +107,7 @@ def save(
     `regions`, the memory before the launch. `texts`: other files."""
     label, kernel, device = names
     key = hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()[:8]
-    folder = config.cache_folder() / "failed" / f"{label}_{kernel}_{key}".replace("/", "_").replace(":", "_")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-    def tensors(name: str, value: Any) -> None:
-        with open(folder / name, "wb", opener=open_for_user_alone) as file:
-            torch.save(value, file)
-
-    tensors("launch.pt", dict(launch))
-    tensors("inputs.pt", dict(inputs))
-    tensors("results.pt", [vars(result) for result in results])
+    objects = {"launch.pt": dict(launch), "inputs.pt": dict(inputs), "results.pt": [vars(result) for result in results]}
     title = f"{kernel} of {label} computes something else than the interpreter."
     script = RERUN.format(title=title, torch=torch.__version__, device=device)
-    for name, text in {**texts, "rerun.py": script}.items():
-        with open(folder / name, "w", encoding="utf-8", opener=open_for_user_alone) as file:
-            file.write(text)
-    return folder
+    return save_failure(f"{label}_{kernel}_{key}", {**texts, "rerun.py": script}, objects)

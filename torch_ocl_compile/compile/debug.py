@@ -6,10 +6,14 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from torch_ocl_compile import config
 from torch_ocl_compile.lowering.fallback import FALLBACKS
@@ -96,6 +100,20 @@ def dump(label: str, name: str, text: Callable[[], str]) -> None:
 def open_for_user_alone(path: str, flags: int) -> int:
     """An opener for open(): a new file is for this user alone, and no symbolic link is followed."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
+
+
+def save_failure(name: str, texts: Mapping[str, str], objects: Mapping[str, Any]) -> Path:
+    """Makes the folder <cache>/failed/<name> with these files, for this user alone, and returns it. `objects` are written by
+    torch.save."""
+    folder = config.cache_folder() / "failed" / name.replace("/", "_").replace(":", "_")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for file_name, text in texts.items():
+        with open(folder / file_name, "w", encoding="utf-8", opener=open_for_user_alone) as file:
+            file.write(text)
+    for file_name, value in objects.items():
+        with open(folder / file_name, "wb", opener=open_for_user_alone) as binary, unset_fake_temporarily():
+            torch.save(value, binary)
+    return folder
 
 
 def fallback_counts() -> dict[str, int]:

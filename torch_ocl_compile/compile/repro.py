@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.graph_module import _format_import_block
 from torch.package.importer import sys_importer
 
-from torch_ocl_compile import config
-from torch_ocl_compile.compile.debug import open_for_user_alone
+from torch_ocl_compile.compile.debug import save_failure
 from torch_ocl_compile.errors import ConfigError, OutOfMemoryError, UnsupportedError
 
 log = logging.getLogger(__name__)
@@ -81,14 +79,8 @@ def write(gm: torch.fx.GraphModule, kind: str, settings: Mapping[str, Any], labe
         kind=kind,
         settings=dict(settings),
     )
-    folder = config.cache_folder() / "failed" / f"{label}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(folder / "repro.py", "w", encoding="utf-8", opener=open_for_user_alone) as file:
-        file.write(text)
-    if constants:
-        with open(folder / "constants.pt", "wb", opener=open_for_user_alone) as file, unset_fake_temporarily():
-            torch.save(constants, file)
-    return folder / "repro.py"
+    name = f"{label}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return save_failure(name, {"repro.py": text}, {"constants.pt": constants} if constants else {}) / "repro.py"
 
 
 def _attributes(gm: torch.fx.GraphModule) -> list[str]:
