@@ -334,59 +334,41 @@ Group::WorkPtr Group::alltoall(Tensors& outputs, Tensors& inputs, const c10d::Al
   return exchange("all_to_all", OpType::ALLTOALL, all, outputs, spans_of(inputs), spans_of(outputs), opts.timeout);
 }
 
-Group::WorkPtr Group::send(Tensors& tensors, int peer, int tag) {
-  check_one("send", tensors.size());
-  check("send", tensors);
+Group::WorkPtr Group::transfer(Transfer how, Tensors& tensors) {
+  check_one(how.title, tensors.size());
+  check(how.title, tensors);
   const Span span = span_of(tensors[0]).seen_as(at::kByte);
   const int64_t step = piece_elements(1);
   auto make = [=](int k) {
-    PiecePtr piece = in_place_piece(span.slice(k * step, step), Use::kRead,
-                                    [=](c10d::Backend& gloo, Tensors& list) { return gloo.send(list, peer, tag); });
+    PiecePtr piece = in_place_piece(span.slice(k * step, step), how.use,
+                                    [=](c10d::Backend& gloo, Tensors& list) { return how.start(gloo, list, k); });
     piece->needs_waiter = true;
+    piece->after_previous = how.in_order;
     return piece;
   };
-  return submit({OpType::SEND, "send", tensors, tensors, piece_count(span.count, step), make, {LaneKind::kSend, peer, tag}});
+  return submit({how.type, how.title, tensors, tensors, piece_count(span.count, step), make, how.lane, how.host_waits});
+}
+
+Group::WorkPtr Group::send(Tensors& tensors, int peer, int tag) {
+  const auto start = [=](c10d::Backend& gloo, Tensors& list, int) { return gloo.send(list, peer, tag); };
+  return transfer({OpType::SEND, "send", Use::kRead, {LaneKind::kSend, peer, tag}, start}, tensors);
 }
 
 Group::WorkPtr Group::recv(Tensors& tensors, int peer, int tag) {
-  check_one("recv", tensors.size());
-  check("recv", tensors);
-  const Span span = span_of(tensors[0]).seen_as(at::kByte);
-  const int64_t step = piece_elements(1);
-  auto make = [=](int k) {
-    PiecePtr piece = in_place_piece(span.slice(k * step, step), Use::kWrite,
-                                    [=](c10d::Backend& gloo, Tensors& list) { return gloo.recv(list, peer, tag); });
-    piece->needs_waiter = true;
-    return piece;
-  };
-  return submit({OpType::RECV, "recv", tensors, tensors, piece_count(span.count, step), make, {LaneKind::kReceive, peer, tag}});
+  const auto start = [=](c10d::Backend& gloo, Tensors& list, int) { return gloo.recv(list, peer, tag); };
+  return transfer({OpType::RECV, "recv", Use::kWrite, {LaneKind::kReceive, peer, tag}, start}, tensors);
 }
 
 /// The first piece says which rank sends. The next pieces are received from that rank, one after the other.
 Group::WorkPtr Group::recvAnysource(Tensors& tensors, int tag) {
-  check_one("recv", tensors.size());
-  check("recv", tensors);
-  const Span span = span_of(tensors[0]).seen_as(at::kByte);
-  const int64_t step = piece_elements(1);
-  auto first = std::make_shared<WorkPtr>();
-  auto make = [=](int k) {
-    const auto start = [=](c10d::Backend& gloo, Tensors& list) {
-      if (k > 0) return gloo.recv(list, (*first)->sourceRank(), tag);
-      *first = gloo.recvAnysource(list, tag);
-      return *first;
-    };
-    PiecePtr piece = in_place_piece(span.slice(k * step, step), Use::kWrite, start);
-    piece->needs_waiter = piece->after_previous = true;
-    return piece;
+  const auto start = [tag, first = std::make_shared<WorkPtr>()](c10d::Backend& gloo, Tensors& list, int k) {
+    if (k > 0) return gloo.recv(list, (*first)->sourceRank(), tag);
+    *first = gloo.recvAnysource(list, tag);
+    return *first;
   };
-  return submit({OpType::RECVANYSOURCE,
-                 "recv from any rank",
-                 tensors,
-                 tensors,
-                 piece_count(span.count, step),
-                 make,
-                 {LaneKind::kReceive, -1, tag},
-                 true});
+  Transfer how{OpType::RECVANYSOURCE, "recv from any rank", Use::kWrite, {LaneKind::kReceive, -1, tag}, start};
+  how.in_order = how.host_waits = true;
+  return transfer(std::move(how), tensors);
 }
 
 Group::WorkPtr Group::barrier(const c10d::BarrierOptions& opts) {

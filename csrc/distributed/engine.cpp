@@ -163,7 +163,6 @@ void Engine::run() {
       while (advance(lane->second)) {
       }
       lane = lane->second.jobs.empty() && lane->second.active.empty() ? lanes_.erase(lane) : std::next(lane);
-      if (lanes_.empty()) break;
     }
   }
   release_gloo();

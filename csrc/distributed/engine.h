@@ -127,7 +127,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<JobPtr> inbox_;
   uint64_t wakes_ = 0;
   size_t unfinished_ = 0;
-  bool stopping_ = false, ended_ = false;
+  bool stopping_ = false;
   std::string refusal_;       // Why jobs are refused; "" if they are not.
   std::string abort_reason_;  // Set by abort().
   std::thread thread_;

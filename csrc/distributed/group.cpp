@@ -41,14 +41,14 @@ Group::WorkPtr Group::endCoalescing() {
 
 namespace {
 
-runtime::Device* device_of(const char* title, const std::vector<at::Tensor>& tensors) {
-  runtime::Device* device = nullptr;
+void check_tensors(const char* title, const std::vector<at::Tensor>& tensors) {
+  const runtime::Device* device = nullptr;
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.device().is_privateuseone())
       fail(ErrorKind::kConfig, std::string(title) + ": the group `ocl` got a tensor on " + tensor.device().str() +
                                    ".\n  do: move it to an ocl device, or make the group with "
                                    "init_process_group(\"cpu:gloo,ocl:ocl\")");
-    runtime::Device* its = &aten::device_at(tensor.device().index());
+    const runtime::Device* its = &aten::device_at(tensor.device().index());
     if (device != nullptr && its != device)
       fail(ErrorKind::kConfig, std::string(title) + ": tensors of one call are on ocl:" + std::to_string(device->index()) +
                                    " and ocl:" + std::to_string(its->index()) + ".\n  do: move them to one device");
@@ -58,19 +58,18 @@ runtime::Device* device_of(const char* title, const std::vector<at::Tensor>& ten
                                    ": tensors must be dense and must not overlap themselves.\n"
                                    "  do: call .contiguous() first");
   }
-  return device;
 }
 
 }  // namespace
 
-runtime::Device* Group::check(const char* title, const Tensors& tensors) const {
-  return aten::at_boundary([&] { return device_of(title, tensors); });
+void Group::check(const char* title, const Tensors& tensors) const {
+  aten::at_boundary([&] { check_tensors(title, tensors); });
 }
 
 Group::WorkPtr Group::submit(Call call) {
   return aten::at_boundary([&]() -> WorkPtr {
     auto job = std::make_shared<Job>();
-    job->device = check(call.title, call.tensors);
+    if (!call.tensors.empty()) job->device = &aten::device_at(call.tensors.front().device().index());
     job->tensors = call.tensors;
     job->lane = call.lane;
     job->pieces = call.pieces;

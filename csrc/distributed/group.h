@@ -66,9 +66,10 @@ class Group final : public c10d::Backend {
     Lane lane{LaneKind::kCollective, 0, 0};
     bool host_waits = false;
   };
+  /// Checks that all tensors are dense and on one ocl device. Each collective calls it before it looks at their memory.
+  void check(const char* title, const Tensors& tensors) const;
+  /// Enqueues a call. Its tensors have passed check().
   WorkPtr submit(Call call);
-  /// Checks that all tensors are dense and on one ocl device, and returns this device.
-  runtime::Device* check(const char* title, const Tensors& tensors) const;
   WorkPtr reduce_all(const char* title, c10d::OpType type, Tensors& tensors, const c10d::ReduceOp& op,
                      std::chrono::milliseconds timeout);
   /// Gathers each inputs[i] of all ranks into outputs[i], one span per rank.
@@ -76,6 +77,17 @@ class Group final : public c10d::Backend {
                      std::chrono::milliseconds timeout);
   WorkPtr scatter_reduced(const char* title, c10d::OpType type, const TensorLists& inputs, const Tensors& outputs,
                           const c10d::ReduceScatterOptions& opts);
+  struct Transfer {
+    c10d::OpType type;
+    const char* title;
+    Use use;
+    Lane lane;
+    std::function<WorkPtr(c10d::Backend&, Tensors&, int piece)> start;
+    bool in_order = false;  // A piece reaches gloo when the one before it is done.
+    bool host_waits = false;
+  };
+  /// A send or receive of one tensor.
+  WorkPtr transfer(Transfer how, Tensors& tensors);
   WorkPtr exchange(const char* title, c10d::OpType type, const Tensors& all, const Tensors& outputs, std::vector<Span> from,
                    std::vector<Span> to, std::chrono::milliseconds timeout);
 

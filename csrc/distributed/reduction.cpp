@@ -76,7 +76,6 @@ Reduction reduction_for(at::ScalarType dtype, const ReduceOp& reduce_op, int ran
     possible = r.op != ReduceOp::UNUSED;
   } else if (at::isComplexType(dtype)) {
     r.seen = at::toRealValueType(dtype);
-    r.seen_per_element = 2;
     possible = r.op == ReduceOp::SUM || averages || scales;
   }
   const std::optional<at::ScalarType> compute = compute_type(r.seen);

@@ -11,7 +11,6 @@ namespace ocl::distributed {
 
 struct Reduction {
   at::ScalarType seen = at::kFloat;     // The type that the memory is seen as: bytes for bool, reals for complex numbers.
-  int seen_per_element = 1;             // 2 for complex numbers.
   at::ScalarType compute = at::kFloat;  // The type in which elements are combined.
   c10d::ReduceOp::RedOpType op = c10d::ReduceOp::SUM;
   std::optional<double> factor = std::nullopt;  // Each rank's elements are multiplied by it first.

@@ -130,10 +130,8 @@ void GroupWork::fail(const std::exception_ptr& error, const std::string& message
 
 JointWork::JointWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> parts)
     : c10d::Work(rank, c10d::OpType::COALESCED), parts_(std::move(parts)) {
-  std::vector<at::Tensor> outputs;
+  const std::vector<at::Tensor> outputs = JointWork::result();
   auto left = std::make_shared<std::atomic<size_t>>(parts_.size());
-  for (const auto& part : parts_)
-    for (const at::Tensor& output : part->result()) outputs.push_back(output);
   std::vector<c10::Device> where;
   for (const at::Tensor& output : outputs)
     if (std::find(where.begin(), where.end(), output.device()) == where.end()) where.push_back(output.device());

@@ -5,16 +5,6 @@
 #include "csrc/runtime/queue.h"
 
 namespace ocl::exec {
-namespace {
-
-std::string sizes_text(const std::array<size_t, 3>& sizes) {
-  std::string text = std::to_string(sizes[0]);
-  const int dims = sizes[2] > 1 ? 3 : sizes[1] > 1 ? 2 : 1;
-  for (int d = 1; d < dims; ++d) text += "x" + std::to_string(sizes[d]);
-  return text;
-}
-
-}  // namespace
 
 UserKernel::UserKernel(runtime::Device& device, const runtime::KernelText& text, const runtime::BinaryStore& store,
                        const std::string& failed_dir)
@@ -31,6 +21,7 @@ UserKernel::UserKernel(runtime::Device& device, const runtime::KernelText& text,
 
 runtime::LaunchInfoPtr UserKernel::describe(const std::array<size_t, 3>& global, const std::array<size_t, 3>& local,
                                             const std::string& op, size_t bytes) const {
+  const int dims = global[2] > 1 ? 3 : global[1] > 1 ? 2 : 1;
   auto info = std::make_shared<runtime::LaunchInfo>();
   info->kernel = name_;
   info->kind = "user";
@@ -39,7 +30,8 @@ runtime::LaunchInfoPtr UserKernel::describe(const std::array<size_t, 3>& global,
   info->local = local;
   info->ops = 1;
   info->bytes = static_cast<int64_t>(bytes);
-  info->title = name_ + " " + sizes_text(global) + " @ " + op + ", " + runtime::amount(static_cast<double>(bytes), "B");
+  info->title =
+      name_ + " " + runtime::sizes_text(dims, global) + " @ " + op + ", " + runtime::amount(static_cast<double>(bytes), "B");
   return info;
 }
 

@@ -219,6 +219,12 @@ constexpr CommandNames kCommands[] = {
 const char* name(CommandType type) { return kCommands[static_cast<int>(type)].name; }
 const char* function(CommandType type) { return kCommands[static_cast<int>(type)].function; }
 
+std::string sizes_text(int dims, const std::array<size_t, 3>& sizes) {
+  std::string text;
+  for (int i = 0; i < dims; ++i) text.append(i ? "x" : "").append(std::to_string(sizes[i]));
+  return text;
+}
+
 std::string title_of(const CommandRecord& record) {
   if (record.type == CommandType::kLaunch) return record.info->title;
   const std::string text = name(record.type);

@@ -97,5 +97,7 @@ inline bool is_of_device(CommandType type) { return type < CommandType::kQueueFi
 std::string title_of(const CommandRecord& record);
 /// Returns "1.20 MB": three digits and a decimal prefix.
 std::string amount(double value, const char* unit);
+/// "64x4": the first `dims` sizes of a launch.
+std::string sizes_text(int dims, const std::array<size_t, 3>& sizes);
 
 }  // namespace ocl::runtime

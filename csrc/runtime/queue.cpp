@@ -30,12 +30,6 @@ std::string kernel_text(cl_kernel kernel) {
   return name;
 }
 
-std::string sizes_text(int dims, const std::array<size_t, 3>& sizes) {
-  std::string text;
-  for (int i = 0; i < dims; ++i) text.append(i ? "x" : "").append(std::to_string(sizes[i]));
-  return text;
-}
-
 /// For a launch that nobody described.
 LaunchInfoPtr unknown_launch(cl_kernel kernel, const std::array<size_t, 3>& global, const std::array<size_t, 3>& local) {
   auto info = std::make_shared<LaunchInfo>();

@@ -13,13 +13,6 @@ bool has_strides(const at::Tensor& tensor, const std::vector<int64_t>& strides) 
   return true;
 }
 
-/// Bytes between the first and the last element of the tensor.
-size_t span_bytes(const at::Tensor& tensor) {
-  int64_t last = 0;
-  for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
-  return tensor.numel() == 0 ? 0 : static_cast<size_t>(last + 1) * tensor.element_size();
-}
-
 }  // namespace
 
 void run(const UserLaunch& launch, const std::vector<at::Tensor>& operands, const std::vector<at::Tensor>& results) {
@@ -48,7 +41,7 @@ void run(const UserLaunch& launch, const std::vector<at::Tensor>& operands, cons
     if (const auto* slot = std::get_if<TensorSlot>(&argument)) {
       const at::Tensor& tensor = tensors.at(static_cast<size_t>(slot->index));
       runtime::Location at = location(tensor);
-      at.remaining_bytes = span_bytes(tensor);
+      at.remaining_bytes = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.element_size());
       arguments.emplace_back(at);
       if (slot->written && tensor.numel() > 0) written.push_back(tensor.const_data_ptr());
     } else if (const auto* value = std::get_if<std::string>(&argument)) {
