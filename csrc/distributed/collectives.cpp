@@ -299,7 +299,7 @@ Group::WorkPtr Group::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors&
                                                       const c10d::ReduceScatterOptions& opts) {
   TensorLists lists;
   for (const at::Tensor& input : inputs) lists.push_back({input});
-  return scatter_reduced("reduce_scatter_tensor_coalesced", OpType::REDUCE_SCATTER_TENSOR_COALESCED, lists, outputs, opts);
+  return scatter_reduced("reduce_scatter_tensor_coalesced", OpType::COALESCED, lists, outputs, opts);
 }
 
 /// Sends from[r] to rank r, and receives to[r] from it. In one piece: a rank knows only its own sizes, and all ranks must
