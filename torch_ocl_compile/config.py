@@ -2,7 +2,8 @@
 """The registry of all options. They are set by `torch.compile(options={...})`, by `config.set(...)` or by the
 environment.
 
-Option `cache_dir` has the environment variable `TORCH_OCL_CACHE_DIR`. `docs/options.md` contains `table()` and
+The environment variable of an option is TORCH_OCL_ and the option's name in capitals: `TORCH_OCL_CACHE_DIR` for
+`cache_dir`. `docs/options.md` contains `table()` and
 `kernel_table()`.
 """
 

@@ -36,8 +36,8 @@ class Choices {
 /// The row at the beginning of a choice's text.
 std::string row_of(const std::string& choice);
 
-/// What was measured on a device: the choice for each problem (see problem_of in tunable.h), and choices that its
-/// driver gets wrong for any problem. A choice that is not offered is ignored.
+/// What was measured on a device: the choice for each problem (see problem_of in tunable.h), and choices that
+/// failed with its driver, for whatever problem. A choice that is not offered is ignored.
 struct Measured {
   std::map<std::string, std::string> choices;
   // The choice for problems without one of their own. Tuning uses it to try a candidate.

@@ -1,4 +1,4 @@
-// csrc/torch/user_launch.h: launches a kernel that the user wrote with torch tensors.
+// csrc/torch/user_launch.h: launches a user's kernel on torch tensors.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -126,8 +126,8 @@ ALWAYS_INLINE VEC kept_of(const VEC_UINT word) {
   return OCL_CAT(convert_float, VW)(word >> (VEC_UINT)(8u)) * (VEC)(0x1p-24f) < (VEC)(DROP) ? (VEC)(0.0f) : (VEC)(KEPT);
 }
 
-// Multiplies y by 0 or KEPT, for `count` columns from column c0 on. first: the counter of (column 0, row). per_query:
-// counters that a row of p has.
+// Dropout: multiplies y by 0 or by KEPT, which is 1 / (1 - p), for `count` columns from column c0 on. `first` is the random
+// counter of (column 0, row), `per_query` the number of random counters per query.
 ALWAYS_INLINE void apply_dropout(float* y, __global const long* state, const ulong first, const ulong per_query,
                                  const int row, const int c0, const int count) {
   VEC_UINT w[4];

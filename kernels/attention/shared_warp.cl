@@ -77,7 +77,8 @@ ALWAYS_INLINE void multiply_scores(float* s, __local const OPERAND_T* q, __local
   }
 }
 
-// The operand of mma for block `at` of keys (two chunks), from the weights p of 16 rows.
+// Writes to x the first operand (A) of mma: the softmax weights p of 16 rows, for the at-th block of keys. A block is two
+// chunks of 16 bytes long: 16 keys of 16 bits, or 8 of 32.
 ALWAYS_INLINE void to_operands(uint* x, const float* p, const int at) {
 #if HALVES
   OCL_UNROLL
@@ -89,7 +90,7 @@ ALWAYS_INLINE void to_operands(uint* x, const float* p, const int at) {
   x[3] = as_uint(p[4 * at + 3]);
 #endif
 }
-// The other operand: 16 columns of the values, from `column` on.
+// Writes the second operand (B) of mma: 16 columns of the values, from `column` on.
 ALWAYS_INLINE void read_values(uint* x, __local const OPERAND_T* v, const int lane, const int column, const int at) {
 #if HALVES
   read_columns(x, local_address(v + tile_chunk(at * 16 + (lane & 15), column / CHUNK + (lane >> 4), TILE_C)));

@@ -207,7 +207,8 @@ ALWAYS_INLINE void split(uint* high, uint* low) {
 #define UNROLL_DEPTH OCL_UNROLL
 #endif
 
-// total += a * b: 16 rows, `columns` of WARP_N columns, two chunks of the depth.
+// total += a * b, where a has 16 rows and b the first `columns` of the warp's WARP_N columns. Both are two chunks of 16 bytes
+// long along K. The _low parts are used only with TERMS 3.
 ALWAYS_INLINE void add_products(float* total, const uint* a_high, const uint* a_low, const uint* b_high,
                                 const uint* b_low, const int columns) {
 #if TERMS == 3

@@ -1,12 +1,14 @@
 # torch_ocl_compile/device/fake_rules.py: rules for results of traced ops, where torch's rules for private devices are wrong for ocl.
-"""Where the rules differ:
+"""A rule computes the shape, type and strides of an op's results from those of its operands, without data (torch calls
+it a fake or meta function). Where the rules for ocl differ:
 
 - Convolutions: torch assumes contiguous results for every private device. On ocl, results have the layout that they
   have on the CPU, for example channels-last. So no kernel has to scatter its stores.
 - Attention: results have the strides that they have on the CPU. Its gradients have no rule in some versions of
   torch; without a rule, torch runs the op on zeros whenever it is traced.
 - Batch norm in evaluation saves no statistics, as on the CPU.
-- Some pointwise ops are traced by a decomposition, which gives the strides of its last step.
+- Some pointwise ops are traced by a decomposition, which gives the strides of its last
+  step. On ocl, results have the strides that they have on the CPU.
 - Scatter: before torch 2.13, torch's rule gives a result with overlapping elements if the tensor has overlapping
   elements. On ocl, the result has memory for each element.
 - Norms: in torch 2.11, torch's rule keeps dimensions of size 1 that are counted from the end. On ocl, they are removed.
@@ -156,7 +158,7 @@ def vector_norm(x: torch.Tensor, ord: Any = 2, dim: Any = None, *others: Any, **
 
 
 def ldexp(x: torch.Tensor, exponent: torch.Tensor) -> Any:
-    """The power has the exponent's type, if that is floating point."""
+    """2 ** exponent has the exponent's type, if that is floating point."""
     return x * torch.pow(2.0, exponent) if exponent.is_floating_point() else NotImplemented
 
 

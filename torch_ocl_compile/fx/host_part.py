@@ -1,9 +1,10 @@
 # torch_ocl_compile/fx/host_part.py: decides which nodes of a graph run on the host, and makes small graphs of them.
-"""A compiled optimizer step counts in 0-dim CPU tensors, next to tensors on the device. Its nodes have three parts:
+"""A compiled optimizer step counts in 0-dim CPU tensors, next to tensors on the device. Its nodes have four parts:
 
 before   results on the CPU that need nothing from the device (Adam's step += 1), transfers to the device, the random state
 device   everything else; it is lowered
 after    results on the CPU that need results of the device (x.cpu())
+size     integers computed from symbolic sizes; every other part can use them
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ class Part(enum.Enum):
     BEFORE = "before"
     DEVICE = "device"
     AFTER = "after"
-    # Integers that are known from the size symbols, on host and device.
     SIZE = "size"
 
 
+# Ops of the part `before` whose results are on the device.
 TO_DEVICE = {torch.ops.ocl.rng_reserve.default}
 
 

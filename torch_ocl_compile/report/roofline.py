@@ -31,7 +31,7 @@ class Roofline:
         return 1e6 * max(bytes / self.bandwidth, flops / self._peak(precision))
 
     def bound(self, bytes: int, flops: int, precision: str) -> str:
-        """Which of the two limits such work: "memory" or "arithmetic"."""
+        """Returns what limits work of so many bytes and operations: "memory" or "arithmetic"."""
         return "memory" if bytes / self.bandwidth >= flops / self._peak(precision) else "arithmetic"
 
     def _peak(self, precision: str) -> float:

@@ -212,8 +212,8 @@ def _final(plans: dict[str, Any], times: dict[str, float], inputs: list[torch.Te
 
 def example_inputs(alone: Any, index: int) -> list[torch.Tensor]:
     """Random tensors with the layouts of the graph's inputs: normally distributed floats, true for bool, zero for
-    integers. The operand with the maximum and the sum of exponentials of each row of scores gets possible values,
-    because kernels take the logarithm of the sum."""
+    integers. The gradients of attention have an operand (`SAVED`) with the maximum and the sum of exponentials of each
+    row of scores. Random numbers would not do for it, because the kernels take the logarithm of the sum."""
     device = torch.device("ocl", index)
     inputs: list[torch.Tensor] = []
     saved = {

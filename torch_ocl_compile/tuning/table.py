@@ -1,6 +1,6 @@
 # torch_ocl_compile/tuning/table.py: measured choices of kernel variants: storing, shipping and following them.
 """The table "tuning" of the cache file has three kinds of rows, each for one device and driver: a "choice" for a
-problem, a choice that is "disabled" because the driver gets it wrong, and a choice that a process is "trying". If
+problem, a choice that is "disabled" because it failed with this driver, and a choice that a process is "trying". If
 the process of a "trying" row is gone, the variant has killed it, so it is disabled too.
 
 `tuned.json` has choices for devices that were measured beforehand. Choices in the cache take precedence. Rows that

@@ -60,8 +60,8 @@ struct Blocks {
   ir::IndexExpr batch;
   BlockForm form;
 };
-/// Packs a batch of matrices in a launch before the node. The first operand is [b, m, k], the second [b, k, n].
-/// `matrix` says where they are in memory. `terms` is 3 for split TF32.
+/// Packs one operand of a product in a launch before the node: the first one, [b, m, k], if `first`, otherwise the second,
+/// [b, k, n]. `matrix` says where this operand is in memory. `terms` is 3 for split TF32.
 Blocks packed_blocks(TemplateContext& context, const ir::View& view, const Matrices& matrix, const ir::IndexExpr& inner,
                      bool first, int terms);
 
