@@ -2,8 +2,8 @@
 #include "csrc/runtime/vendor_library.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
-#include <fstream>
 
 #include "csrc/support/log.h"
 #include "csrc/support/os.h"
@@ -16,10 +16,12 @@ namespace fs = std::filesystem;
 /// The library that an .icd file names. Files of conda and pip may have the path of the machine that built the package.
 /// Then <prefix>/etc/OpenCL/vendors/x.icd stands for <prefix>/lib/<library>.
 std::string library_of(const fs::path& icd) {
-  std::ifstream file(icd);
   std::string line;
-  std::getline(file, line);
-  while (!line.empty() && (line.back() == '\r' || line.back() == ' ' || line.back() == '\n')) line.pop_back();
+  if (std::FILE* file = std::fopen(icd.c_str(), "re")) {
+    for (int c = std::fgetc(file); c != EOF && c != '\n'; c = std::fgetc(file)) line += static_cast<char>(c);
+    (void)std::fclose(file);
+  }
+  while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
   const fs::path named = line;
   std::error_code ignored;
   if (line.empty() || !named.is_absolute() || fs::exists(named, ignored)) return line;

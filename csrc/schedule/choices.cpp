@@ -2,14 +2,16 @@
 #include "csrc/schedule/choices.h"
 
 #include <algorithm>
-#include <sstream>
 
 namespace ocl::schedule {
 
 Choices::Choices(const std::string& wanted) {
-  std::istringstream words(wanted);
-  for (std::string word; words >> word;)
+  for (size_t begin = 0; begin < wanted.size();) {
+    const size_t end = std::min(wanted.find(' ', begin), wanted.size());
+    const std::string word = wanted.substr(begin, end - begin);
     if (const size_t at = word.find('='); at != std::string::npos) wanted_[word.substr(0, at)] = word.substr(at + 1);
+    begin = end + 1;
+  }
 }
 
 size_t Choices::pick(const std::string& knob, const std::vector<std::string>& options) {

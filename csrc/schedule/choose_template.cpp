@@ -2,7 +2,6 @@
 #include "csrc/schedule/choose_template.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include "csrc/support/error.h"
 
@@ -74,14 +73,16 @@ bool try_row(const TemplateRow& row, const std::string& wanted, ir::Graph& graph
 
 std::string signature(const TemplateChoice& chosen) {
   const TemplateLaunch& launch = chosen.launch;
-  std::ostringstream text;
-  text << kernel_row(launch.kernel).name << ' ' << chosen.before.size() << ' ' << chosen.after.size() << ' '
-       << launch.scratch_elements;
-  for (const auto& [name, value] : launch.defines) text << ' ' << name << '=' << value;
-  for (const TemplateLaunch::Int& value : launch.ints) text << ' ' << value.value.str();
-  for (const ir::IndexExpr& groups : launch.groups) text << ' ' << groups.str();
-  for (const int local : launch.local) text << ' ' << local;
-  return text.str();
+  std::string text = kernel_row(launch.kernel).name;
+  const auto add = [&](const std::string& part) { text.append(" ").append(part); };
+  add(std::to_string(chosen.before.size()));
+  add(std::to_string(chosen.after.size()));
+  add(std::to_string(launch.scratch_elements));
+  for (const auto& [name, value] : launch.defines) add(name + "=" + value);
+  for (const TemplateLaunch::Int& value : launch.ints) add(value.value.str());
+  for (const ir::IndexExpr& groups : launch.groups) add(groups.str());
+  for (const int local : launch.local) add(std::to_string(local));
+  return text;
 }
 
 std::vector<std::pair<std::string, std::string>> turned(const TemplateRow& row, const TemplateChoice& chosen) {

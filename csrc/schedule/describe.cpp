@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include "csrc/schedule/body.h"
 #include "csrc/schedule/dependence.h"
@@ -144,52 +143,58 @@ std::string list(const std::vector<ir::NodeId>& nodes) {
   return text;
 }
 
-void print(std::ostringstream& out, const Schedule& schedule, const Group& group, const std::string& title,
-           const std::string& indent) {
-  out << indent << title << ": " << name(group.kind);
+std::string header_of(const Group& group) {
+  std::string text = name(group.kind);
   if (group.kind == GroupKind::kLoops) {
-    out << " " << name(group.strategy) << " " << list(group.sizes);
-    if (!group.reduce_sizes.empty()) out << " over " << list(group.reduce_sizes);
-    if (group.strategy == LoopStrategy::kColumn) out << " columns " << group.columns;
-    out << " vector " << group.vector_width << (group.index32 ? " index32" : "");
-    for (const Phase& phase : group.phases) out << (phase.inner ? " inner" : " outer") << list(phase.nodes);
+    text += std::string(" ") + name(group.strategy) + " " + list(group.sizes);
+    if (!group.reduce_sizes.empty()) text += " over " + list(group.reduce_sizes);
+    if (group.strategy == LoopStrategy::kColumn) text += " columns " + std::to_string(group.columns);
+    text += " vector " + std::to_string(group.vector_width) + (group.index32 ? " index32" : "");
+    for (const Phase& phase : group.phases) text += (phase.inner ? " inner" : " outer") + list(phase.nodes);
   } else if (group.kind == GroupKind::kTemplate) {
-    out << " " << kernel_row(group.launch.kernel).name << " " << group.launch.variant << " node " << group.main << " epilogue"
-        << list(group.epilogue);
+    text += std::string(" ") + kernel_row(group.launch.kernel).name + " " + group.launch.variant + " node " +
+            std::to_string(group.main) + " epilogue" + list(group.epilogue);
   } else if (group.kind == GroupKind::kCall) {
-    out << " node " << group.call;
+    text += " node " + std::to_string(group.call);
   }
-  out << "\n";
+  return text;
+}
+
+void print(std::string& out, const Schedule& schedule, const Group& group, const std::string& title,
+           const std::string& indent) {
+  const auto line = [&](const std::string& text) { out.append(indent).append(text).append("\n"); };
+  line(title + ": " + header_of(group));
   std::set<std::string> ops;
   for (const ir::NodeId node : group.nodes())
     if (!schedule.graph.nodes[node].origin.op.empty()) ops.insert(schedule.graph.nodes[node].origin.op);
-  for (const std::string& op : ops) out << indent << "  from " << op << "\n";
-  for (const std::string& reason : group.reasons) out << indent << "  " << reason << "\n";
+  for (const std::string& op : ops) line("  from " + op);
+  for (const std::string& reason : group.reasons) line("  " + reason);
   for (const Neighbour& other : group.apart)
-    out << indent << "  apart from " << schedule.graph.nodes[other.node].origin.op << ": " << other.reason << "\n";
+    line("  apart from " + schedule.graph.nodes[other.node].origin.op + ": " + other.reason);
   for (size_t i = 0; i < group.members.size(); ++i)
     print(out, schedule, group.members[i], "member " + std::to_string(i), indent + "  ");
+}
+
+std::string str(const Schedule& schedule, BufferId buffer, const Placement& placement) {
+  std::string text = "buffer " + std::to_string(buffer) + " (" + schedule.graph.buffers[buffer].name +
+                     "): " + name(placement.kind) + " " + std::to_string(placement.index);
+  if (placement.kind != Placement::Kind::kArena) return text;
+  const Lifetime& life = schedule.lifetimes[placement.index];
+  return text + ", groups " + std::to_string(life.first) + " to " + std::to_string(life.last) + ", " + life.size_bytes.str() +
+         " bytes";
 }
 
 }  // namespace
 
 std::string str(const Schedule& schedule) {
-  std::ostringstream out;
-  for (const std::string& line : schedule.log) out << "# " << line << "\n";
+  std::string out;
+  for (const std::string& line : schedule.log) out += "# " + line + "\n";
   for (size_t i = 0; i < schedule.groups.size(); ++i)
     print(out, schedule, schedule.groups[i], "group " + std::to_string(i), "");
-  for (size_t b = 0; b < schedule.placements.size(); ++b) {
-    const Placement& placement = schedule.placements[b];
-    if (placement.kind == Placement::Kind::kNowhere) continue;
-    out << "buffer " << b << " (" << schedule.graph.buffers[b].name << "): " << name(placement.kind) << " " << placement.index;
-    if (placement.kind == Placement::Kind::kArena) {
-      const Lifetime& life = schedule.lifetimes[placement.index];
-      out << ", groups " << life.first << " to " << life.last << ", " << life.size_bytes.str() << " bytes";
-    }
-    out << "\n";
-  }
-  out << schedule.graph.str();
-  return out.str();
+  for (size_t b = 0; b < schedule.placements.size(); ++b)
+    if (schedule.placements[b].kind != Placement::Kind::kNowhere)
+      out += str(schedule, static_cast<BufferId>(b), schedule.placements[b]) + "\n";
+  return out + schedule.graph.str();
 }
 
 }  // namespace ocl::schedule

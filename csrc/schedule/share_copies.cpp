@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <sstream>
 
 namespace ocl::schedule {
 
@@ -106,8 +105,7 @@ class CopySharing {
     });
     std::map<Symbol, IndexExpr> renamed;
     ir::Ranges ranges = schedule_.graph.ranges();
-    std::ostringstream text;
-    text << load.buffer << ": ";
+    copy.text = std::to_string(load.buffer) + ": ";
     for (size_t k = 0; k < copy.dims.size(); ++k) {
       const size_t d = static_cast<size_t>(copy.dims[k]);
       const IndexExpr loop = IndexExpr::loop(static_cast<int>(k));
@@ -115,7 +113,7 @@ class CopySharing {
       if (!renamed.emplace(IndexExpr::loop(loops[d]).symbol(), loop).second) return std::nullopt;
       const IndexExpr& size = node.sizes[static_cast<size_t>(loops[d])];
       ranges.set_extent(loop.symbol(), size);
-      text << size.str() << " of " << to.sizes[d].str() << " by " << (*to.strides)[d].str() << ", ";
+      copy.text += size.str() + " of " + to.sizes[d].str() + " by " + (*to.strides)[d].str() + ", ";
     }
     for (size_t loop = 0; loop < node.sizes.size(); ++loop) {
       const Symbol symbol = IndexExpr::loop(static_cast<int>(loop)).symbol();
@@ -123,8 +121,7 @@ class CopySharing {
       if (!renamed.count(symbol) && !node.sizes[loop].is_const(1)) return std::nullopt;
       renamed.emplace(symbol, 0);
     }
-    for (const IndexExpr& e : load.index) text << ir::simplify(ir::substitute(e, renamed), ranges).str() << ", ";
-    copy.text = text.str();
+    for (const IndexExpr& e : load.index) copy.text += ir::simplify(ir::substitute(e, renamed), ranges).str() + ", ";
     return copy;
   }
 
@@ -148,12 +145,12 @@ class CopySharing {
     const auto launch = schedule_.launches.find(id);
     if (launch == schedule_.launches.end() || visible_[node.outputs[0]]) return;
     const TemplateLaunch& l = launch->second;
-    std::ostringstream text;
-    text << kernel_row(l.kernel).name << ' ' << text_of(node.sizes) << text_of({l.groups.begin(), l.groups.end()});
-    for (const auto& [name, value] : l.defines) text << name << '=' << value << ' ';
-    for (const TemplateLaunch::Int& value : l.ints) text << value.value.str() << ' ';
-    for (const TemplateLaunch::Input& input : l.inputs) text << input.buffer << " + " << input.offset.str() << ' ';
-    const auto [first, is_new] = packs_.try_emplace(text.str(), id);
+    std::string text =
+        std::string(kernel_row(l.kernel).name) + " " + text_of(node.sizes) + text_of({l.groups.begin(), l.groups.end()});
+    for (const auto& [name, value] : l.defines) text += name + "=" + value + " ";
+    for (const TemplateLaunch::Int& value : l.ints) text += value.value.str() + " ";
+    for (const TemplateLaunch::Input& input : l.inputs) text += std::to_string(input.buffer) + " + " + input.offset.str() + " ";
+    const auto [first, is_new] = packs_.try_emplace(text, id);
     const auto stale = [&](const TemplateLaunch::Input& input) { return changed(input.buffer, first->second, id); };
     if (is_new || std::any_of(l.inputs.begin(), l.inputs.end(), stale)) {
       first->second = id;

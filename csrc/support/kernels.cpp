@@ -2,7 +2,6 @@
 #include "csrc/support/kernels.h"
 
 #include <algorithm>
-#include <sstream>
 #include <utility>
 
 #include "csrc/support/error.h"
@@ -185,9 +184,11 @@ const KernelSet& portable_kernels() {
 
 std::vector<std::string> names_of(const std::string& list) {
   std::vector<std::string> names;
-  std::istringstream text(list);
-  for (std::string name; std::getline(text, name, ',');)
-    if (!name.empty()) names.push_back(name);
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    if (end > begin) names.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
   return names;
 }
 

@@ -16,7 +16,6 @@
 #include <atomic>
 #include <map>
 #include <mutex>
-#include <sstream>
 #include <string_view>
 
 #include "csrc/torch/device_state.h"
@@ -85,12 +84,12 @@ uint64_t counters_for(const torch::jit::Stack& stack, size_t arguments) {
 
 /// The tensors among the arguments: "float32[2, 3], float32[3]".
 std::string describe_tensors(const torch::jit::Stack& stack, size_t arguments) {
-  std::ostringstream text;
-  const char* separator = "";
+  std::string text;
   const auto add = [&](const at::Tensor& t) {
     if (!t.defined()) return;
-    text << separator << c10::getDtypeNames(t.scalar_type()).first << t.sizes();
-    separator = ", ";
+    text.append(text.empty() ? "" : ", ").append(c10::getDtypeNames(t.scalar_type()).first).append("[");
+    for (int64_t d = 0; d < t.dim(); ++d) text += (d ? ", " : "") + std::to_string(t.size(d));
+    text += "]";
   };
   for (size_t i = stack.size() - arguments; i < stack.size(); ++i) {
     if (stack[i].isTensor()) {
@@ -99,7 +98,7 @@ std::string describe_tensors(const torch::jit::Stack& stack, size_t arguments) {
       for (const at::Tensor& t : stack[i].toTensorVector()) add(t);
     }
   }
-  return text.str();
+  return text;
 }
 
 /// Throws FallbackError.

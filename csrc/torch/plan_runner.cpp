@@ -5,7 +5,6 @@
 #include <c10/core/DeviceGuard.h>
 
 #include <array>
-#include <sstream>
 
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/queue.h"
@@ -62,16 +61,19 @@ void fill_with_zeros(const at::Tensor& tensor, runtime::Device& device, int stre
 void check_input(const exec::Plan& plan, const at::Tensor& tensor, size_t position) {
   const ir::Graph& graph = plan.schedule.graph;
   const ir::Buffer& buffer = graph.buffers[graph.inputs[position]];
-  std::ostringstream problem;
   const bool here = tensor.device().is_privateuseone() && tensor.device().index() == plan.device->index();
-  if (!here && !is_small_host_tensor(tensor))
-    problem << "is on " << tensor.device() << ", but the graph was compiled for ocl:" << plan.device->index()
-            << "; move it with .to('ocl:" << plan.device->index() << "')";
-  else if (ir_dtype(tensor.scalar_type()) != buffer.dtype)
-    problem << "has dtype " << tensor.scalar_type() << ", but the graph was compiled for " << ir::name(buffer.dtype);
-  else
+  std::string problem;
+  if (!here && !is_small_host_tensor(tensor)) {
+    const std::string device = "ocl:" + std::to_string(plan.device->index());
+    problem = "is on " + tensor.device().str() + ", but the graph was compiled for " + device + "; move it with .to('" +
+              device + "')";
+  } else if (ir_dtype(tensor.scalar_type()) != buffer.dtype) {
+    problem = std::string("has dtype ") + c10::toString(tensor.scalar_type()) + ", but the graph was compiled for " +
+              ir::name(buffer.dtype);
+  } else {
     return;
-  fail(ErrorKind::kConfig, "input " + std::to_string(position) + " of a compiled graph " + problem.str());
+  }
+  fail(ErrorKind::kConfig, "input " + std::to_string(position) + " of a compiled graph " + problem);
 }
 
 at::Tensor at_address(const exec::CallOperand& operand, int device) {

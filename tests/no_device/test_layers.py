@@ -31,6 +31,8 @@ ONLY = {
     r"^(torch|ATen|c10|pybind11)/": {"torch", "distributed", "python"},
     r"^CL/": {"runtime"},
     r"^sqlite3\.h": {"cache"},
+    # Streams look up locale facets. If the module has a C++ library of its own, it may find those of another copy and crash.
+    r"^(sstream|iostream|ostream|istream|fstream|iomanip|regex|locale)$": set(),
 }
 # Module or package of torch_ocl_compile -> the others that it may import, anywhere in its files.
 PYTHON_LAYERS = {
