@@ -49,6 +49,19 @@ void bind_launch(const Plan& plan, Launch& launch) {
   }
 }
 
+void bind_shapes(Plan& plan) {
+  const ir::Graph& graph = plan.schedule.graph;
+  plan.allocation_shapes.clear();
+  for (const ir::BufferId id : plan.schedule.allocations) {
+    const ir::Buffer& buffer = graph.buffers[id];
+    plan.allocation_shapes.push_back({values_of(plan, buffer.sizes), values_of(plan, *buffer.strides), 0});
+  }
+  plan.output_shapes.clear();
+  for (const ir::Output& output : graph.outputs)
+    plan.output_shapes.push_back(
+        {values_of(plan, output.sizes), values_of(plan, output.strides), value_of(plan, output.offset)});
+}
+
 /// The memory of one call. Each address of the caller is resolved once.
 struct Memory {
   std::vector<runtime::Location> inputs, outputs;
@@ -235,17 +248,8 @@ void bind_symbols(Plan& plan, const std::vector<int64_t>& symbols) {
     plan.intervals[i].size_bytes = value_of(plan, plan.interval_bytes[i]) + 2 * plan.guard_bytes;
   plan.memory = schedule::plan_memory(plan.intervals, kArenaAlignment);
   for (int64_t& offset : plan.memory.offsets) offset += plan.guard_bytes;
+  bind_shapes(plan);
   plan.bound = true;
-}
-
-TensorShape allocation_shape(const Plan& plan, int index) {
-  const ir::Buffer& buffer = plan.schedule.graph.buffers[plan.schedule.allocations[index]];
-  return {values_of(plan, buffer.sizes), values_of(plan, *buffer.strides), 0};
-}
-
-TensorShape output_shape(const Plan& plan, int index) {
-  const ir::Output& output = plan.schedule.graph.outputs[index];
-  return {values_of(plan, output.sizes), values_of(plan, output.strides), value_of(plan, output.offset)};
 }
 
 void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>& outputs, const CallHandler& call, int stream) {
@@ -253,14 +257,8 @@ void run(Plan& plan, const std::vector<void*>& inputs, const std::vector<void*>&
   runtime::Allocator& allocator = plan.device->allocator();
   runtime::Queue& queue = plan.device->queue(stream);
   Memory memory;
-  auto resolve_all = [&](const std::vector<void*>& addresses) {
-    std::vector<runtime::Location> locations;
-    locations.reserve(addresses.size());
-    for (void* address : addresses) locations.push_back(address ? allocator.use(address, stream) : runtime::Location{});
-    return locations;
-  };
-  memory.inputs = resolve_all(inputs);
-  memory.outputs = resolve_all(outputs);
+  memory.inputs = allocator.use(inputs, stream);
+  memory.outputs = allocator.use(outputs, stream);
   // Versions are updated after everything is enqueued. Whoever then sees a new version also finds the writes in the
   // stream's queue.
   struct Writes {

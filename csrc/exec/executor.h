@@ -19,19 +19,9 @@ struct CallOperand {
 using CallHandler =
     std::function<void(int call, const std::vector<CallOperand>& operands, const std::vector<CallOperand>& results)>;
 
-/// The concrete shape of one tensor of the caller.
-struct TensorShape {
-  std::vector<int64_t> sizes, strides;  // Strides in elements.
-  int64_t offset = 0;                   // Offset in elements.
-};
-
-/// Evaluates sizes, grids, integer arguments and the memory plan for the given symbol values. Does nothing if they are
+/// Evaluates shapes, grids, integer arguments and the memory plan for the given symbol values. Does nothing if they are
 /// those of the last call. The caller holds plan.mutex.
 void bind_symbols(Plan& plan, const std::vector<int64_t>& symbols);
-/// The shape of output allocation `index` as a whole buffer, and the shape of output `index` of the graph. Call
-/// bind_symbols() first.
-TensorShape allocation_shape(const Plan& plan, int index);
-TensorShape output_shape(const Plan& plan, int index);
 
 /// Enqueues all launches on `stream`. `inputs` and `outputs` are addresses, null for tensors without elements. The
 /// arena is allocated for this call and freed at its end; only later work of the same in-order queue can reuse it.

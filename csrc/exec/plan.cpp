@@ -226,6 +226,7 @@ std::unique_ptr<Plan> make_plan(ir::Graph graph, runtime::Device& device, const 
     launch.name_id = runtime::kernel_name_id(launch.source.name);
   }
   plan->build_seconds = seconds() - build_start;
+  for (const ir::Output& output : plan->schedule.graph.outputs) plan->output_sources.push_back(source_of(*plan, output.buffer));
   plan->guard_bytes = options.guard_zones ? kGuardBytes : 0;
   add_observers(*plan, options.check);
   return plan;

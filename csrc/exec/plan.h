@@ -78,6 +78,12 @@ struct Launch {
   runtime::LaunchInfoPtr info;  // Describes the launch in recordings. It is made when a recording first needs it.
 };
 
+/// The concrete shape of one tensor of the caller.
+struct TensorShape {
+  std::vector<int64_t> sizes, strides;  // Strides in elements.
+  int64_t offset = 0;                   // Offset in elements.
+};
+
 struct Step {
   int launch = ir::kNone;       // Index into `launches`, or kNone.
   ir::NodeId call = ir::kNone;  // A kCall node, or kNone.
@@ -99,6 +105,7 @@ struct Plan {
   std::vector<schedule::PassTrace> passes;
   double check_seconds = 0, schedule_seconds = 0, codegen_seconds = 0, build_seconds = 0;
   std::vector<int> written_inputs;                   // Positions of inputs that the plan writes.
+  std::vector<BufferSource> output_sources;          // Where each output of the graph lies.
   std::vector<std::shared_ptr<Observer>> observers;  // Checks that watch every step; usually none.
   int64_t guard_bytes = 0;                           // Size of the guard zones around buffers of the arena and results.
   // What the memory is for, in snapshots and error messages.
@@ -114,6 +121,8 @@ struct Plan {
   bool bound = false;
   std::vector<int64_t> symbols;
   schedule::MemoryPlan memory;
+  std::vector<TensorShape> allocation_shapes;  // Of schedule.allocations, as whole buffers.
+  std::vector<TensorShape> output_shapes;      // Of the graph's outputs.
   Live<Plan> live;
 };
 

@@ -362,6 +362,21 @@ Location Allocator::use(const void* address, int stream) {
   return s.location_of(block, address);
 }
 
+std::vector<Location> Allocator::use(const std::vector<void*>& addresses, int stream) {
+  State& s = *state_;
+  std::vector<Location> locations;
+  locations.reserve(addresses.size());
+  const std::lock_guard lock(s.mutex);
+  for (const void* address : addresses) {
+    locations.emplace_back();
+    if (!address) continue;
+    Block& block = s.live_block(address);
+    State::add_user(block, stream);
+    locations.back() = s.location_of(block, address);
+  }
+  return locations;
+}
+
 void Allocator::wrote(const void* address, int stream) {
   State& s = *state_;
   const std::lock_guard lock(s.mutex);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "csrc/runtime/address_range.h"
 #include "csrc/runtime/cl.h"
@@ -60,6 +61,8 @@ class Allocator {
   /// Resolves an address for work that is about to be enqueued on `stream`, and records the stream as a user of the
   /// block.
   Location use(const void* address, int stream);
+  /// The same for each address. A null address has no location.
+  std::vector<Location> use(const std::vector<void*>& addresses, int stream);
   bool owns(const void* address) const noexcept;
   /// Call when work that changes the block has been enqueued on `stream`. Gives the block a new version.
   void wrote(const void* address, int stream);

@@ -155,7 +155,7 @@ std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>&
   {
     const runtime::MemoryPurpose purpose(plan.results_purpose);
     for (size_t i = 0; i < plan.schedule.allocations.size(); ++i) {
-      const exec::TensorShape shape = exec::allocation_shape(plan, static_cast<int>(i));
+      const exec::TensorShape& shape = plan.allocation_shapes[i];
       const ir::DType dtype = graph.buffers[plan.schedule.allocations[i]].dtype;
       allocated.push_back(plan.guard_bytes > 0 ? guarded_tensor(shape, scalar_type(dtype), device, plan.guard_bytes)
                                                : empty_strided_ocl(shape.sizes, shape.strides, scalar_type(dtype), device));
@@ -183,10 +183,10 @@ std::vector<at::Tensor> run_plan(exec::Plan& plan, const std::vector<EagerCall>&
   std::vector<bool> given(allocated.size(), false);
   outputs.reserve(graph.outputs.size());
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
-    const exec::BufferSource source = exec::source_of(plan, graph.outputs[i].buffer);
+    const exec::BufferSource& source = plan.output_sources[i];
     const bool is_input = source.kind == exec::BufferSource::Kind::kInput;
     const at::Tensor& base = is_input ? inputs[source.index] : allocated[source.index];
-    const exec::TensorShape shape = exec::output_shape(plan, static_cast<int>(i));
+    const exec::TensorShape& shape = plan.output_shapes[i];
     const bool whole = shape.offset == 0 && base.sizes() == at::IntArrayRef(shape.sizes) &&
                        base.strides() == at::IntArrayRef(shape.strides) && (is_input || !given[source.index]);
     if (!is_input && whole) given[source.index] = true;
