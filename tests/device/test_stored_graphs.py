@@ -290,9 +290,10 @@ print("found", json.dumps([debug.compiled_graphs(), debug.loaded_graphs(), _C.ex
 @pytest.mark.sampled()
 def test_second_process_compiles_nothing(ocl_device, tmp_path):
     found = []
-    for _ in range(2):
+    for fresh in (False, True):
         code, out, error = run_python(
             PROGRAM.replace("{device}", str(ocl_device)),
+            fresh,
             TORCH_OCL_CACHE_DIR=str(tmp_path / "cache"),
             TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"),
         )
