@@ -17,6 +17,7 @@ HEAD = """
 import datetime, os, sys, time
 import torch, torch.distributed as dist
 import torch_ocl_compile
+dist.set_debug_level_from_env()  # as the import of torch.distributed does; a fork has imported it before
 rank, size, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 timeout = datetime.timedelta(seconds=4)
 dist.init_process_group(init_method="file://" + store, rank=rank, world_size=size, timeout=timeout)
