@@ -14,6 +14,7 @@ from own_process import run_python
 from stored_graphs import Counted, assert_same, cold_and_warm, own_cache  # noqa: F401  (a fixture)
 from torch.nn import functional as F
 
+from torch_ocl_compile.compile import cache_key
 from torch_ocl_compile.compile.debug import fallback_counts
 
 
@@ -284,6 +285,15 @@ with torch.no_grad():
     sums = [forward(x).sum().item()] + [p.sum().item() for p in model.parameters()]
 print("found", json.dumps([debug.compiled_graphs(), debug.loaded_graphs(), _C.exec.build_counters()["built"], loss.item(), sums]))
 """
+
+
+def test_the_working_directory_does_not_count():
+    """torch makes an option of Inductor from the folder in which a process starts."""
+    before = cache_key.torch_settings()
+    with torch._inductor.config.patch({"xpu.cutlass_dir": "/another/folder"}):
+        assert cache_key.torch_settings() == before
+    with torch._inductor.config.patch(fallback_random=not torch._inductor.config.fallback_random):
+        assert cache_key.torch_settings() != before
 
 
 # The test takes minutes on a slow runtime.

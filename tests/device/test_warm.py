@@ -68,8 +68,8 @@ def run(folder: Path, *command: str, fresh: bool = False, **env: str) -> tuple[i
     return done.returncode, done.stdout, done.stderr
 
 
-def warm(folder: Path, *arguments: str, fresh: bool = False, **env: str) -> tuple[int, str, str]:
-    return run(folder, "-m", "torch_ocl_compile", "warm", *arguments, fresh=fresh, **env)
+def warm(folder: Path, *arguments: str, **env: str) -> tuple[int, str, str]:
+    return run(folder, "-m", "torch_ocl_compile", "warm", *arguments, **env)
 
 
 def last(out: str) -> Any:
@@ -78,7 +78,7 @@ def last(out: str) -> Any:
 
 def test_a_program_finds_everything_afterwards(ocl_device: str, folder: Path) -> None:
     """Nothing is launched, values are zeros, and data that the program copies to the device is there."""
-    status, out, err = warm(folder, "--json", "train.py", ocl_device, fresh=True)
+    status, out, err = warm(folder, "--json", "train.py", ocl_device)
     assert status == 0, err
     work, seen = json.loads(out), last(err)
     assert seen["launches"] == 0 and seen["loss"] == 0
