@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.coverage import Counting
 
 NO_DEVICE = "no OpenCL device selected or found: pip install torch-ocl-compile[cpu]"
-# The number of cases of a test function beyond which devices other than the first run only a quarter of them.
+# The number of cases of a test function beyond which devices other than the first run only a sixth of them.
 MANY = 8
 # The names that `pytest.mark.needs(...)` accepts, and whether a device with these properties fulfils them.
 NEEDS = {
@@ -63,7 +63,7 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers",
         "sampled(every=n, keep=pattern, first=False): on devices after the first (with first=True: everywhere) only every n-th case,"
-        " and those that match; all by --sweep. Without it: a quarter of functions with many cases",
+        " and those that match; all by --sweep. Without it: a sixth of functions with many cases",
     )
 
 
@@ -83,7 +83,7 @@ def pytest_collection_modifyitems(config, items):
         device = which[1]
         wanted = _can_run(item, device if devices else None, len(devices), sweep)
         mark = item.get_closest_marker("sampled")
-        how = mark.kwargs if mark else {"every": 4 if cases[which] > MANY else 1}
+        how = mark.kwargs if mark else {"every": 6 if cases[which] > MANY else 1}
         if wanted and not sweep:
             name = re.sub(r"ocl\d+-[a-z]+", "", item.name)
             wanted = _in_sample(name, device is None or [device] == devices[:1], **how) or (

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import os
 import select
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from tests import fork_server
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -21,30 +21,36 @@ class WorkerProcess:
 
     def __init__(self, module: str, arguments: Sequence[str], log: Path | None = None) -> None:
         self.module, self.arguments, self.log = module, list(arguments), log
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: fork_server.Program | None = None
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> fork_server.Program:
         self.answers, theirs = os.pipe()
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_OCL_WARN_FALLBACK": "0", "PYTHONFAULTHANDLER": "1"}
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [environment.get("PYTHONPATH")])])
-        command = [sys.executable, "-m", self.module, str(theirs), *self.arguments]
+        command = ["-m", self.module, str(theirs), *self.arguments]
+        lines, to_lines = os.pipe()
         with open(self.log or os.devnull, "wb") as errors:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, cwd=ROOT, env=environment, pass_fds=[theirs]
-            )  # fmt: skip
+            self.process = fork_server.start(
+                command, environment, ROOT, stdin=lines, stderr=errors.fileno(), pass_fds=[theirs]
+            )
+        os.close(lines)
         os.close(theirs)
+        self.lines = to_lines
         return self.process
 
     def exchange(self, line: bytes, limit_s: float) -> bytes | None:
         """Returns the answer to a line; b"" if the process has ended, None if it took longer than `limit_s`."""
-        process = self.process or self.start()
+        if self.process is None:
+            self.start()
         try:
-            assert process.stdin is not None
-            process.stdin.write(line + b"\n")
-            process.stdin.flush()
+            self._write(line + b"\n")
             return self._read(limit_s)
         except BrokenPipeError:
             return b""
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self.lines, data) :]
 
     def _read(self, limit_s: float) -> bytes | None:
         data = b""
@@ -64,4 +70,5 @@ class WorkerProcess:
         self.process.kill()
         self.process.wait()
         os.close(self.answers)
+        os.close(self.lines)
         self.process = None

@@ -9,7 +9,6 @@ import faulthandler
 import importlib
 import json
 import os
-import subprocess
 import sys
 import traceback
 from dataclasses import dataclass
@@ -17,6 +16,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+
+from tests import fork_server
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -37,7 +38,6 @@ def run_world(module, devices, folder, checks=None, limit=300, **env):
     processes = []
     for rank, device in enumerate(devices):
         command = [
-            sys.executable,
             str(HERE / "distributed_world.py"),
             module,
             str(rank),
@@ -47,11 +47,11 @@ def run_world(module, devices, folder, checks=None, limit=300, **env):
         path = os.pathsep.join([str(ROOT), str(HERE), os.environ.get("PYTHONPATH", "")])
         with open(folder / f"log{rank}", "w") as log:
             processes.append(
-                subprocess.Popen(
+                fork_server.start(
                     [*command, str(folder), ",".join(checks or [])],
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, "PYTHONPATH": path, **env},
+                    {**os.environ, "PYTHONPATH": path, **env},
+                    stdout=log.fileno(),
+                    stderr=log.fileno(),
                 )
             )
     try:

@@ -7,16 +7,25 @@ import sys
 import textwrap
 from pathlib import Path
 
+from tests import fork_server
+
 # Part of the warning that csrc/torch/fallback.cpp gives.
 FELL_BACK = "runs on the CPU, with copies both ways"
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run_python(program: str, **env: str) -> tuple[int, str, str]:
-    """Runs `program` after `import torch_ocl_compile`. Returns (exit status, stdout, stderr)."""
+def run_python(program: str, fresh: bool = False, **env: str) -> tuple[int, str, str]:
+    """Runs `program` after `import torch_ocl_compile`. Returns (exit status, stdout, stderr).
+
+    `fresh`: in a new interpreter, which has not imported torch and has its own seed of hashes; otherwise in a fork (fork_server.py).
+    """
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-c", "import torch_ocl_compile\n" + textwrap.dedent(program)],
-        capture_output=True, text=True, timeout=300, env={**os.environ, "PYTHONPATH": path, **env},
-    )  # fmt: skip
+    arguments, env = (
+        ["-c", "import torch_ocl_compile\n" + textwrap.dedent(program)],
+        {**os.environ, "PYTHONPATH": path, **env},
+    )
+    if fresh:
+        done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=300, env=env)
+    else:
+        done = fork_server.run(arguments, env)
     return done.returncode, done.stdout, done.stderr

@@ -4,8 +4,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import torch
 from own_process import ROOT, run_python
 from stored_graphs import messages, one_graph, own_cache  # noqa: F401  (a fixture)
 
+from tests import fork_server
 from torch_ocl_compile import _C, cache_file, config
 from torch_ocl_compile.device import artifacts
 from torch_ocl_compile.errors import ToolError
@@ -50,9 +49,9 @@ print(json.dumps({"error": abs(loss.item() - exact), "weights": [p.tolist() for 
 """
 
 
-def run(device: str, cache: Path, load: str = "", save: str = "") -> dict[str, Any]:
+def run(device: str, cache: Path, load: str = "", save: str = "", fresh: bool = False) -> dict[str, Any]:
     status, out, err = run_python(
-        PROGRAM, TEST_DEVICE=device, TORCH_OCL_CACHE_DIR=str(cache), TEST_LOAD=load, TEST_SAVE=save
+        PROGRAM, fresh, TEST_DEVICE=device, TORCH_OCL_CACHE_DIR=str(cache), TEST_LOAD=load, TEST_SAVE=save
     )
     assert status == 0, err[-3000:]
     assert not load or "artifact" not in err, err
@@ -69,7 +68,7 @@ def assert_warm(second: dict[str, Any], first: dict[str, Any]) -> None:
 def test_artifact_in_a_process_with_an_empty_cache(ocl_device: str, tmp_path: Path) -> None:
     """It builds no kernel and lowers no graph. What it then saves serves a third process."""
     first = run(ocl_device, tmp_path / "a", save=str(tmp_path / "artifact"))
-    second = run(ocl_device, tmp_path / "b", load=str(tmp_path / "artifact"), save=str(tmp_path / "again"))
+    second = run(ocl_device, tmp_path / "b", load=str(tmp_path / "artifact"), save=str(tmp_path / "again"), fresh=True)
     assert_warm(second, first)
     assert_warm(run(ocl_device, tmp_path / "c", load=str(tmp_path / "again")), first)
 
@@ -78,13 +77,13 @@ def test_exported_file(ocl_device: str, tmp_path: Path) -> None:
     """Graphs and plans of eager ops are in it."""
     first = run(ocl_device, tmp_path / "a")
     for cache, command in (("a", "export"), ("b", "import")):
-        done = subprocess.run(
-            [sys.executable, "-m", "torch_ocl_compile", "cache", command, str(tmp_path / "file.zip"), "--device", ocl_device],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "TORCH_OCL_CACHE_DIR": str(tmp_path / cache)},
-            check=True, capture_output=True, text=True,
-        )  # fmt: skip
+        done = fork_server.run(
+            ["-m", "torch_ocl_compile", "cache", command, str(tmp_path / "file.zip"), "--device", ocl_device],
+            {**os.environ, "PYTHONPATH": str(ROOT), "TORCH_OCL_CACHE_DIR": str(tmp_path / cache)},
+        )
+        assert done.returncode == 0, done.stderr
         assert " 1 compiled graphs, " in done.stdout
-    assert_warm(run(ocl_device, tmp_path / "b"), first)
+    assert_warm(run(ocl_device, tmp_path / "b", fresh=True), first)
 
 
 @pytest.fixture

@@ -79,10 +79,10 @@ assert len(children) > 2 and all(os.waitpid(child, 0)[1] == 0 for child in child
 """
 
 
-def run(device: str, folder: Path, fault: str = PLAIN, workers: int = 2) -> dict[str, Any]:
+def run(device: str, folder: Path, fault: str = PLAIN, workers: int = 2, fresh: bool = False) -> dict[str, Any]:
     """Its build counters between the faults, after its checks."""
     status, out, err = run_python(
-        PROGRAM.replace("FAULT", fault),
+        PROGRAM.replace("FAULT", fault), fresh,
         TEST_DEVICE=device, TORCH_OCL_CACHE_DIR=str(folder), TORCH_OCL_BUILD_WORKERS=str(workers), OMP_NUM_THREADS="1",
     )  # fmt: skip
     assert status == 0, err[-3000:]
@@ -93,7 +93,7 @@ def test_no_free_file_descriptors(ocl_device: str, tmp_path: Path) -> None:
     """No worker can be started, so this process compiles."""
     found = run(ocl_device, tmp_path, NO_DESCRIPTORS)
     assert found["built"] > 3 and found["by_workers"] == 0
-    second = run(ocl_device, tmp_path)
+    second = run(ocl_device, tmp_path, fresh=True)
     assert second["all"] == 0 and second["compiled"] == 0
 
 

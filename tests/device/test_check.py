@@ -1,14 +1,13 @@
 # tests/device/test_check.py: the option check finds planted faults and raises no false alarm.
 import logging
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+from tests import fork_server
 from tests.device.faults import planted
 from torch_ocl_compile import config
 from torch_ocl_compile.errors import KernelResultError
@@ -120,12 +119,12 @@ def test_the_saved_folder_shows_the_difference_again(ocl_device, cache):
     assert "node contract" in (folder / "group.txt").read_text()
     saved = torch.load(folder / "inputs.pt")
     assert any(torch.equal(value, inputs[0].cpu()) for value in saved.values())
-    done = subprocess.run([sys.executable, str(folder / "rerun.py")], capture_output=True, text=True, check=False)
+    done = fork_server.run([str(folder / "rerun.py")])
     assert done.returncode == 0, done.stderr
     assert "elements differ" in done.stdout and "the same values as in the saved run" in done.stdout, done.stdout
     text = (folder / "kernel.cl").read_text().replace("((acc) * 1.001f, i0", "(acc, i0")
     (folder / "kernel.cl").write_text(text)
-    repaired = subprocess.run([sys.executable, str(folder / "rerun.py")], capture_output=True, text=True, check=False)
+    repaired = fork_server.run([str(folder / "rerun.py")])
     assert "as expected" in repaired.stdout and "elements differ" not in repaired.stdout, repaired.stdout
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 import logging
 import os
 import pty
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import torch
 from own_process import ROOT
 from stored_graphs import messages, own_cache  # noqa: F401  (a fixture)
 
+from tests import fork_server
 from torch_ocl_compile.compile.debug import records
 
 # One kernel; its build worker sleeps for three seconds before it starts.
@@ -34,16 +33,16 @@ def run_on_terminal(device: str, folder: Path, terminal: bool = True, **env: str
     given = {"TEST_DEVICE": device, "TEST_WORKER": str(worker), "TORCH_OCL_CACHE_DIR": str(folder / "cache"),
              "TORCH_OCL_BUILD_WORKERS": "1", "PYTHONPATH": str(ROOT), "TERM": "xterm"}  # fmt: skip
     parent, child = pty.openpty() if terminal else os.pipe()
-    with subprocess.Popen([sys.executable, "-c", SLOW], stderr=child, env={**os.environ, **given, **env}) as process:
-        os.close(child)
-        written = b""
-        try:
-            while piece := os.read(parent, 4096):
-                written += piece
-        except OSError:  # the terminal's other side is closed
-            pass
+    program = fork_server.start(["-c", SLOW], {**os.environ, **given, **env}, stderr=child)
+    os.close(child)
+    written = b""
+    try:
+        while piece := os.read(parent, 4096):
+            written += piece
+    except OSError:  # the terminal's other side is closed
+        pass
     os.close(parent)
-    assert process.returncode == 0, written
+    assert program.wait(60) == 0, written
     return written.decode()
 
 

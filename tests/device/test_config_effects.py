@@ -102,6 +102,7 @@ def test_devices_before_their_first_use(ocl_device):
         print(config.get("devices"))
         config.set("devices", "{index}")
         """,
+        fresh=True,
         TORCH_OCL_DEVICES="",
     )
     assert status == 0, err

@@ -199,7 +199,7 @@ def test_seed_before_first_use():
         torch.manual_seed(42)
         assert a == torch.randn(3, device='ocl').tolist()
     """
-    status, _, err = run_python(program)
+    status, _, err = run_python(program, fresh=True)
     assert status == 0, err
 
 

@@ -98,6 +98,7 @@ def test_selection_that_matches_nothing():
         else:
             raise SystemExit('no error')
         """,
+        fresh=True,
         TORCH_OCL_DEVICES="nonesuch",
     )
     assert status == 0, err
@@ -109,7 +110,9 @@ def test_selection_orders_devices(two_ocl_devices):
         import torch
         print(*(torch.ocl.get_device_properties(i).platform_name for i in range(torch.ocl.device_count())), sep='|')
     """
-    _, out, err = run_python(program, TORCH_OCL_DEVICES=",".join(reversed([d.split(":")[1] for d in two_ocl_devices])))
+    _, out, err = run_python(
+        program, True, TORCH_OCL_DEVICES=",".join(reversed([d.split(":")[1] for d in two_ocl_devices]))
+    )
     assert out.strip().split("|") == names[::-1], err
 
 
@@ -155,14 +158,17 @@ def test_dynamo_traces_the_current_device(ocl_device):
 
 
 def test_import_loads_no_runtime():
-    status, _, err = run_python("""
+    status, _, err = run_python(
+        """
         import torch
         torch.manual_seed(0)
         torch.ones(2).sum()
         libraries = open('/proc/self/maps').read()
         assert 'libintelocl' not in libraries and 'libpocl' not in libraries
         assert not torch.ocl.is_initialized()
-    """)
+    """,
+        fresh=True,
+    )
     assert status == 0, err
 
 

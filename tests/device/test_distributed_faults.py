@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from tests import fork_server
+
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = """
 import datetime, os, sys, time
 import torch, torch.distributed as dist
 import torch_ocl_compile
+dist.set_debug_level_from_env()  # as the import of torch.distributed does; a fork has imported it before
 rank, size, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 timeout = datetime.timedelta(seconds=4)
 dist.init_process_group(init_method="file://" + store, rank=rank, world_size=size, timeout=timeout)
@@ -29,18 +32,20 @@ def run(program, size, folder, **env):
     script = folder / "program.py"
     script.write_text(HEAD + textwrap.dedent(program))
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(script), str(rank), str(size), str(folder / "store")],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "PYTHONPATH": path, **env},
-        )
-        for rank in range(size)
-    ]  # fmt: skip
+    processes, logs = [], [folder / f"log{rank}" for rank in range(size)]
+    for rank, name in enumerate(logs):
+        arguments = [str(script), str(rank), str(size), str(folder / "store")]
+        with open(name, "w") as log:
+            out = log.fileno()
+            processes.append(
+                fork_server.start(arguments, {**os.environ, "PYTHONPATH": path, **env}, stdout=out, stderr=out)
+            )
     try:
-        return [(process.communicate(timeout=90)[0], process.returncode)[::-1] for process in processes]
+        statuses = [process.wait(timeout=90) for process in processes]
     finally:
         for process in processes:
             process.kill()
+    return list(zip(statuses, (log.read_text() for log in logs), strict=True))
 
 
 SURVIVE = """

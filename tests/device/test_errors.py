@@ -4,14 +4,13 @@
 import os
 import sqlite3
 import stat
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests import fork_server
 from torch_ocl_compile import _C, config, errors
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -147,10 +146,11 @@ PROGRAM = """
 
 class Run:
     def __init__(self, device, folder):
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(PROGRAM).format(device=device)],
-            capture_output=True, text=True, timeout=300, cwd=ROOT, env={**os.environ, "TORCH_OCL_CACHE_DIR": str(folder)},
-        )  # fmt: skip
+        done = fork_server.run(
+            ["-c", textwrap.dedent(PROGRAM).format(device=device)],
+            {**os.environ, "TORCH_OCL_CACHE_DIR": str(folder)},
+            ROOT,
+        )
         assert done.returncode == 0, done.stderr
         self.enabled, self.entries, self.built, self.from_binary, self.rejected, self.unkept = map(
             int, done.stdout.split()

@@ -4,7 +4,6 @@ import gzip
 import importlib.util
 import re
 import struct
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 from own_process import FELL_BACK
+
+from tests import fork_server
 
 ROOT = Path(__file__).resolve().parents[2]
 COUNTS = {"train": 128, "t10k": 40}  # The last test batch is incomplete.
@@ -32,7 +33,6 @@ def write_mnist(folder):
 
 def run(folder, device):
     command = [
-        sys.executable,
         str(ROOT / "examples" / "mnist.py"),
         "--device",
         device,
@@ -42,7 +42,7 @@ def run(folder, device):
         "32",
     ]
     command += ["--data", str(folder), "--checkpoint", str(folder / "model.pt")]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder)
+    result = fork_server.run(command, cwd=folder)
     assert result.returncode == 0, result.stdout + result.stderr
     assert FELL_BACK not in result.stderr, "an op stands outside the compiled functions"
     return result.stdout.splitlines()
@@ -67,8 +67,8 @@ def test_gpt(tmp_path):
     if torch.ocl.device_count() == 0:
         pytest.skip("no OpenCL device found: pip install torch-ocl-compile[cpu]")
     sizes = "--layers 2 --width 32 --heads 2 --context 32 --batch 16 --lr 5e-3 --steps 80 --every 20 --sample 20"
-    command = [sys.executable, str(ROOT / "examples" / "gpt.py"), *sizes.split()]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path)
+    command = [str(ROOT / "examples" / "gpt.py"), *sizes.split()]
+    result = fork_server.run(command, cwd=tmp_path, timeout=600)
     assert result.returncode == 0, result.stdout + result.stderr
     losses = [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", result.stdout)]
     assert losses[0] > 3.0 and losses[-1] < 3.3 and losses[-1] < losses[0], losses
@@ -93,8 +93,8 @@ PROGRAMS = {  # Arguments -> (packages that it needs, how far the losses may be 
 def losses_of(command, device, folder):
     name, *options = command.split()
     arguments = [str(ROOT / "examples" / name), *options, "--device", device]
-    command = [sys.executable, "-c", PRELUDE, *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder)
+    command = ["-c", PRELUDE, *arguments]
+    result = fork_server.run(command, cwd=folder)
     assert result.returncode == 0, result.stdout + result.stderr
     return [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", result.stdout)], result
 

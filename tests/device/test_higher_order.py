@@ -1,6 +1,4 @@
 # tests/device/test_higher_order.py: compiled checkpoint, control flow, custom ops, autograd.Function, torch.func, DDP.
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from torch import nn
 from torch.utils._pytree import tree_map_only
 from torch.utils.checkpoint import checkpoint
 
+from tests import fork_server
 from torch_ocl_compile.compile import debug
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -307,5 +306,5 @@ def test_ddp_of_one_process(ocl_device, tmp_path):
     """DistributedDataParallel with one process gives the gradients of the module without it."""
     store = str(tmp_path / "store")
     program = textwrap.dedent(DDP).format(device=str(ocl_device), tests=str(Path(__file__).parent), store=store)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, cwd=ROOT)
+    done = fork_server.run(["-c", program], cwd=ROOT)
     assert "gradients agree" in done.stdout, done.stderr[-3000:]

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from draws import behind_a_jump, check_draws
 
+from tests import fork_server
 from torch_ocl_compile.bench import networks
 
 pytestmark = pytest.mark.sampled(keep="lenet-train|mlp-eval|dropout|compiled-adam|second_process")
@@ -270,14 +271,12 @@ def test_second_process_builds_nothing(ocl_device, tmp_path):
     environment = dict(os.environ, TORCH_OCL_CACHE_DIR=str(tmp_path))
     program = textwrap.dedent(PROCESS).format(device=str(ocl_device))
     counts = []
-    for _ in range(2):
-        result = subprocess.run(
-            [sys.executable, "-X", "faulthandler", "-c", program],
-            env=environment,
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-        )
+    command = [sys.executable, "-X", "faulthandler", "-c", program]
+    for fresh in (False, True):
+        if fresh:
+            result = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
+        else:
+            result = fork_server.run(["-c", program], environment, ROOT)
         assert result.returncode == 0, result.stderr[-3000:]
         counts.append([int(n) for n in result.stdout.split()[-3:]])
     # The last count is the number of kernels that are left to the runtime's own cache.

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests import fork_server
 from torch_ocl_compile import config
 from torch_ocl_compile.compile import backend
 from torch_ocl_compile.errors import InternalError
@@ -58,7 +59,7 @@ def test_a_failed_compile_leaves_a_program_that_fails_alike(cache, monkeypatch, 
         with pytest.raises(error, match="planted"):
             runpy.run_path(str(program), run_name="__main__")
     assert stat.S_IMODE(program.stat().st_mode) == 0o600
-    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False)
+    done = fork_server.run([str(program)])
     assert done.returncode == 0, done.stderr
     differences = re.findall(r"result 0: shape \(4, 3\), largest difference (\S+)", done.stdout)
     assert len(differences) == 1 and float(differences[0]) < 1e-5, done.stdout

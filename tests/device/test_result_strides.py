@@ -87,22 +87,31 @@ def strides(x):
 
 @pytest.mark.parametrize("name", CASES)
 def test_strides(ocl_device, name):
+    """Compiles all ranks and layouts of an operation as one graph."""
     function, ranks = CASES[name]
+
+    def all_of(operands):
+        return [function(x) for x in operands]
+
     torch._dynamo.reset()
-    compiled = torch.compile(function, backend="ocl", dynamic=False)
+    compiled = torch.compile(all_of, backend="ocl", dynamic=False)
     torch.ocl.reset_fallback_counts()
     torch.manual_seed(0)
+    names, wanted, given = [], [], []
     for rank in ranks:
         for layout in LAYOUTS:
             x = layout(torch.randn(SHAPES[rank]))
             try:
-                want = function(x)
+                wanted.append(function(x))
             except RuntimeError:
                 continue  # The op does not support this layout.
-            there = torch.empty_strided(x.shape, x.stride(), device=ocl_device).copy_(x)
-            for got in (compiled(there), function(there)):
-                assert got.shape == want.shape and strides(got) == strides(want), (rank, layout.__name__)
-                torch.testing.assert_close(got.cpu(), want, rtol=1e-3, atol=1e-4)
+            names.append((rank, layout.__name__))
+            given.append(torch.empty_strided(x.shape, x.stride(), device=ocl_device).copy_(x))
+    assert given
+    for results in (compiled(given), all_of(given)):
+        for case, got, want in zip(names, results, wanted, strict=True):
+            assert got.shape == want.shape and strides(got) == strides(want), case
+            torch.testing.assert_close(got.cpu(), want, rtol=1e-3, atol=1e-4, msg=lambda m, case=case: f"{case}: {m}")
     assert not torch.ocl.fallback_counts()
 
 
@@ -125,12 +134,18 @@ def test_strides_of_overlapping_elements(ocl_device, name, dynamic):
     """The operand is one row or one column, expanded."""
     function = OVERLAPPING[name]
     torch._dynamo.reset()
-    compiled = torch.compile(function, backend="ocl", dynamic=dynamic)
+
+    def all_of(operands):
+        return [function(x) for x in operands]
+
+    compiled = torch.compile(all_of, backend="ocl", dynamic=dynamic)
+
+    def operands(row):
+        return [row.expand(5, 5), row.expand(5, 5).mT, row[:1].expand(5, 5)]
+
     row = torch.arange(5.0)
-    for expand in (lambda r: r.expand(5, 5), lambda r: r.expand(5, 5).mT, lambda r: r[:1].expand(5, 5)):
-        want = function(expand(row))
-        for run in (compiled, function):
-            got = run(expand(row.to(ocl_device)))
+    for run in (compiled, all_of):
+        for got, want in zip(run(operands(row.to(ocl_device))), all_of(operands(row)), strict=True):
             assert got.shape == want.shape and strides(got) == strides(want)
             torch.testing.assert_close(got.cpu(), want)
 
@@ -200,11 +215,16 @@ POINTWISE = {
 
 
 @pytest.mark.parametrize("name", POINTWISE)
-def test_pointwise_strides(ocl_device, name):
-    """Tests every pair of layouts. The order of the operands decides the strides, and decompositions change that order."""
+def test_pointwise_strides(ocl_device, name, sweep):
+    """Tests pairs of layouts. The order of the operands decides the strides, and decompositions change that order.
+
+    `--sweep` takes every pair. A plain run takes every third, and begins elsewhere for each function.
+    """
+    begin = list(POINTWISE).index(name)
 
     def function(xs, ys):
-        return [POINTWISE[name](x, y) for x in xs for y in ys if x.dim() + y.dim() > 0]
+        pairs = [(x, y) for x in xs for y in ys if x.dim() + y.dim() > 0]
+        return [POINTWISE[name](x, y) for x, y in (pairs if sweep else pairs[begin % 3 :: 3])]
 
     torch.manual_seed(0)
     layouts = [torch.clone, transposed, slice_of_columns, first_element]

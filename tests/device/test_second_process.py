@@ -67,8 +67,8 @@ print(json.dumps({"found": found, "modules": modules, "fallbacks": torch.ocl.fal
 """
 
 
-def run(device: str, folder: Path, program: str = PROGRAM, **env: str) -> dict[str, Any]:
-    status, out, err = run_python(program, TEST_DEVICE=device, TORCH_OCL_CACHE_DIR=str(folder), **env)
+def run(device: str, folder: Path, program: str = PROGRAM, fresh: bool = True, **env: str) -> dict[str, Any]:
+    status, out, err = run_python(program, fresh, TEST_DEVICE=device, TORCH_OCL_CACHE_DIR=str(folder), **env)
     assert status == 0, err[-3000:]
     return json.loads(out.splitlines()[-1])
 
@@ -86,7 +86,7 @@ def assert_same(second: dict[str, Any], first: dict[str, Any]) -> None:
 def written(ocl_device: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
     """Returns the output of a process that starts with an empty cache, and the cache that it leaves."""
     folder = tmp_path_factory.mktemp("stored")
-    return run(ocl_device, folder), folder
+    return run(ocl_device, folder, fresh=False), folder
 
 
 def copied(folder: Path, to: Path) -> sqlite3.Connection:
@@ -165,7 +165,7 @@ other.execute("BEGIN IMMEDIATE")
 @pytest.mark.sampled()
 def test_a_cache_that_takes_no_more(ocl_device: str, tmp_path: Path, how: str) -> None:
     """The cache fails between the lookup and the store."""
-    ended = run(ocl_device, tmp_path, FULL.replace("MAKE_FULL", HINDRANCES[how]))
+    ended = run(ocl_device, tmp_path, FULL.replace("MAKE_FULL", HINDRANCES[how]), fresh=False)
     assert ended["problem"], "nothing failed"
     assert ended["compiled"] == 3
     second = run(ocl_device, tmp_path, FULL.replace("MAKE_FULL", ""))
@@ -178,7 +178,7 @@ def test_processes_that_store_at_once(ocl_device: str, tmp_path: Path) -> None:
     """The program checks its own results."""
     program = FULL.replace("MAKE_FULL", "")
     with ThreadPoolExecutor(4) as pool:
-        for ended in pool.map(lambda _: run(ocl_device, tmp_path, program), range(4)):
+        for ended in pool.map(lambda _: run(ocl_device, tmp_path, program, fresh=False), range(4)):
             assert ended["problem"] == "" and ended["compiled"] + ended["from_cache"] == 3
     assert run(ocl_device, tmp_path, program)["compiled"] == 0
 
@@ -209,7 +209,7 @@ print(json.dumps({"results": sorted(results), "early": early, "lowering": loweri
 
 def test_torch_compile_and_threads_afterwards(ocl_device: str, tmp_path: Path) -> None:
     """The compiler is imported later, and works completely then."""
-    first = run(ocl_device, tmp_path, AFTERWARDS)
+    first = run(ocl_device, tmp_path, AFTERWARDS, fresh=False)
     second = run(ocl_device, tmp_path, AFTERWARDS)
     assert second["results"] == first["results"]
     expected = sorted((torch.arange(6.0) * k - 1).exp().sum().item() for k in range(1, 5))
@@ -233,7 +233,7 @@ print(json.dumps({"right": right, "child": os.waitpid(child, 0)[1], **_C.eager_c
 @pytest.mark.sampled()
 def test_a_child_that_was_forked_before(ocl_device: str, tmp_path: Path) -> None:
     """Parent and child use one cache."""
-    assert run(ocl_device, tmp_path, FORKED, TEST_COMPILED="2")["right"]
+    assert run(ocl_device, tmp_path, FORKED, fresh=False, TEST_COMPILED="2")["right"]
     ended = run(ocl_device, tmp_path, FORKED, TEST_COMPILED="0")
     assert ended["right"] and ended["child"] == 0 and ended["compiled"] == 0
 
@@ -249,6 +249,6 @@ print(json.dumps(_C.exec.build_counters()))
 
 def test_copies_find_their_kernels(ocl_device: str, tmp_path: Path) -> None:
     """The kernels of copies are not compiled as ops, and may be all that a process needs."""
-    first = run(ocl_device, tmp_path, COPIES)
+    first = run(ocl_device, tmp_path, COPIES, fresh=False)
     second = run(ocl_device, tmp_path, COPIES)
     assert first["built"] > 0 and second["built"] == (first["built"] if first["unkept"] else 0)

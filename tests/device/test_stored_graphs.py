@@ -14,6 +14,7 @@ from own_process import run_python
 from stored_graphs import Counted, assert_same, cold_and_warm, own_cache  # noqa: F401  (a fixture)
 from torch.nn import functional as F
 
+from torch_ocl_compile.compile import cache_key
 from torch_ocl_compile.compile.debug import fallback_counts
 
 
@@ -286,13 +287,23 @@ print("found", json.dumps([debug.compiled_graphs(), debug.loaded_graphs(), _C.ex
 """
 
 
+def test_the_working_directory_does_not_count():
+    """torch makes an option of Inductor from the folder in which a process starts."""
+    before = cache_key.torch_settings()
+    with torch._inductor.config.patch({"xpu.cutlass_dir": "/another/folder"}):
+        assert cache_key.torch_settings() == before
+    with torch._inductor.config.patch(fallback_random=not torch._inductor.config.fallback_random):
+        assert cache_key.torch_settings() != before
+
+
 # The test takes minutes on a slow runtime.
 @pytest.mark.sampled()
 def test_second_process_compiles_nothing(ocl_device, tmp_path):
     found = []
-    for _ in range(2):
+    for fresh in (False, True):
         code, out, error = run_python(
             PROGRAM.replace("{device}", str(ocl_device)),
+            fresh,
             TORCH_OCL_CACHE_DIR=str(tmp_path / "cache"),
             TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"),
         )

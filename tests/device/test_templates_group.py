@@ -128,6 +128,7 @@ def conv(device, x, packed, out_shape, case, data=0, **defines):
     return out.permute(0, 3, 1, 2)
 
 
+@pytest.mark.sampled(every=2, first=True)
 @pytest.mark.parametrize("flat", (0, 1))
 @pytest.mark.parametrize("name", CONVS)
 @pytest.mark.parametrize("tiles", CONV_TILES)
@@ -155,6 +156,7 @@ def test_conv_data(device, tiles, name, flat):
     compare(got, want, weight[:, 0].numel())
 
 
+@pytest.mark.sampled(every=2, first=True)
 @pytest.mark.parametrize("channels_last", (1, 0))
 @pytest.mark.parametrize("name", CONVS)
 @pytest.mark.parametrize("tiles", ["128x64x16", "64x64x16"])

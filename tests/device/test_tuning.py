@@ -287,6 +287,8 @@ def test_an_export_can_be_shipped(index, tmp_path, monkeypatch):
     assert reread(index).followed() == {problem: choices[1]} and followed(graph, index)
 
 
+# The command's own logic is the same on every device.
+@pytest.mark.sampled()
 def test_the_command(index, tmp_path, capsys):
     script = tmp_path / "model.py"
     script.write_text(
@@ -307,6 +309,7 @@ def test_the_command(index, tmp_path, capsys):
     assert main(["tune", "--forget"]) == 0 and "rows erased" in capsys.readouterr().out
 
 
+@pytest.mark.sampled()
 def test_gradients_of_attention_are_tuned_on_statistics_that_a_row_may_have(index, monkeypatch):
     """A kernel that takes the logarithm of the sums gives nan for sums below zero; another kernel does not."""
     compile_plan, cases = _C.exec.compile, []

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from own_process import ROOT
 
+from tests import fork_server
+
 pytestmark = pytest.mark.sampled()
 
 # Prints what it computed and counted. With "steps" it trains until the loss is large, which is never.
@@ -55,11 +57,14 @@ def folder(tmp_path: Path, ocl_device: str) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *command: str, **env: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=300,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TORCH_OCL_CACHE_DIR": str(folder / "cache"), **env},
-    )  # fmt: skip
+def run(folder: Path, *command: str, fresh: bool = False, **env: str) -> tuple[int, str, str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TORCH_OCL_CACHE_DIR": str(folder / "cache"), **env}
+    if fresh:
+        done = subprocess.run(
+            [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=300, env=env
+        )
+    else:
+        done = fork_server.run(command, env, folder)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -80,7 +85,7 @@ def test_a_program_finds_everything_afterwards(ocl_device: str, folder: Path) ->
     assert (
         work["graphs_compiled"] == 2 and work["eager_compiled"] > 3 and work["kernels_built"] > 0 and not work["ended"]
     )
-    status, out, err = run(folder, "train.py", ocl_device)
+    status, out, err = run(folder, "train.py", ocl_device, fresh=True)
     assert status == 0, err
     found = last(out)
     assert found["launches"] > 0 and found["loss"] > 0

@@ -43,8 +43,6 @@ def torch_settings() -> list[Any]:
         if torch.is_autocast_enabled(device)
     ]
     deterministic: Any = torch.utils.deterministic
-    # PyTorch's decompositions and its partitioner read it.
-    inductor: Any = torch._inductor.config
     # Its switches of attention apply to every device.
     cuda: Any = torch.backends.cuda
     attention = (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled())
@@ -53,8 +51,19 @@ def torch_settings() -> list[Any]:
         (torch.get_default_dtype(), autocast, allows_tf32(), torch.compiler.config.cache_key_tag),
         (torch.are_deterministic_algorithms_enabled(), deterministic.fill_uninitialized_memory),
         (torch.get_float32_matmul_precision(), attention),
-        inductor.get_hash(),
+        inductor_options(),
     ]
+
+
+def inductor_options() -> list[tuple[str, str]]:
+    """Options of Inductor, which PyTorch's decompositions and its partitioner read.
+
+    Options that name folders are left out: torch makes one of them from the working directory.
+    """
+    inductor: Any = torch._inductor.config
+    return sorted(
+        (name, repr(value)) for name, value in inductor.save_config_portable(ignore_private_configs=False).items()
+    )
 
 
 def inductors_table() -> Mapping[Any, Any]:
