@@ -64,7 +64,7 @@ PYTHON_LAYERS = {
     "report": {"_C", "errors", "compile", "device"},
     "__init__": {"compile", "device", "report", "user_kernel"},
     "tools": {"_C", "errors", "tuning", "compile", "device", "__init__"},
-    "bench": {"_C", "errors", "device", "__init__"},
+    "bench": {"_C", "errors", "identity", "device", "report", "__init__"},
     "cli": {
         "_C",
         "errors",

@@ -13,8 +13,8 @@ from torch_ocl_compile.bench import models as networks
 from torch_ocl_compile.bench import ops as operations
 from torch_ocl_compile.bench import plot as charts
 from torch_ocl_compile.bench import results
-from torch_ocl_compile.bench.process import SIDES
 from torch_ocl_compile.bench.results import NAN
+from torch_ocl_compile.bench.sides import DEFAULT_SIDES, SIDES, is_ours
 from torch_ocl_compile.cli.parts import (
     Command,
     Group,
@@ -39,7 +39,8 @@ Rows = list[dict[str, Any]]
 def command() -> None:
     """Time networks and single operations on several sides: eager PyTorch, Inductor, and this backend.
 
-    Each side runs in a process of its own. The sides run in turn, so that a change of the machine's speed reaches all."""
+    Each side runs in a process of its own. The sides run in turn, so that a change of the machine's speed reaches all.
+    `bench sides` lists the sides."""
 
 
 def _common(rounds: int, calls: int, batch: int) -> Callable[[F], F]:
@@ -47,13 +48,13 @@ def _common(rounds: int, calls: int, batch: int) -> Callable[[F], F]:
 
     def add(command: F) -> F:
         options = [
-            click.option("--sides", default="eager,inductor,ocl", show_default=True, callback=names_of(*SIDES),
-                         help="What to compare; the ratio is to the first."),
+            click.option("--sides", default=",".join(DEFAULT_SIDES), show_default=True, callback=names_of(*SIDES),
+                         help="What to compare; the ratio is to the first. `bench sides` lists all."),
             click.option("--batch", type=click.IntRange(min=1), default=batch, show_default=True, help="Images or sequences."),
             click.option("--rounds", type=click.IntRange(min=1), default=rounds, show_default=True, help="Rounds of all sides."),
             click.option("--calls", type=click.IntRange(min=1), default=calls, show_default=True, help="Timed calls a round."),
             click.option("--threads", type=click.IntRange(min=1), default=torch.get_num_threads,
-                         help="Threads of PyTorch on the CPU.  [default: PyTorch's]"),
+                         help="Threads and cores of each side that runs on a CPU.  [default: PyTorch's]"),
             click.option("--ocl-device", default="ocl:0", show_default=True, help="Device of the side ocl."),
             click.option("--flops", type=float, default=NAN, show_default=False, help="The device's peak, operations a second."),
             click.option("--bandwidth", type=float, default=NAN, show_default=False, help="Its copy bandwidth, bytes a second."),
@@ -107,20 +108,21 @@ def time_models(models: list[str], modes: list[str], precisions: list[str], as_j
     ms        median of the rounds
     spread    distance between the quartiles of the rounds, over the median
     ratio     time of the first side over the time of this side
+    way       memory format and optimizer; each side takes its fastest
     to best   time of the fastest other side over the time of this side
     error     largest difference to fp64, over the largest output
     roofline  share of the peaks that --flops and --bandwidth give
     cold s    seconds of a first call with empty caches (--compile-times)
     warm s    the same with the caches that it left
+    busy cores, page faults  of the rounds; CPU time over time, and faults a step
     """
-    if "ocl" in given["sides"]:
+    if any(map(is_ours, given["sides"])):
         require_device()
     settings = networks.NetworkSettings(**given)
+    described = networks.settings_of(settings, models=models, modes=modes, precisions=precisions)
     with progress("starting") as now:
         rows = _collected(networks.measure(models, modes, precisions, settings, now))
-    content = results.result(
-        rows, [], networks.settings_of(settings, models=models, modes=modes, precisions=precisions)
-    )
+    content = results.result(rows, [], described)
     _show_networks(rows, content, as_json)
     if save:
         results.write(content, save)
@@ -132,12 +134,12 @@ def _show_networks(rows: Rows, content: dict[str, Any], as_json: bool) -> None:
         print_json(content | {"means": results.geometric_means(rows)})
         return
     timed_first = any("cold_s" in row for row in rows)
-    columns = ["network", "mode", "precision", ">batch", "side", ">ms", ">spread", ">ratio", ">to best", ">error", ">roofline",
+    columns = ["network", "mode", "precision", ">batch", "side", "way", ">ms", ">spread", ">ratio", ">to best", ">error", ">roofline",
                ">peak MiB", *([">cold s", ">warm s"] if timed_first else []), "device"]  # fmt: skip
     table = []
     for row in rows:
         first = [number(row.get(key, NAN), ".1f") for key in ("cold_s", "warm_s")] if timed_first else []
-        table.append([row["model"], row["mode"], row["precision"], row["batch"], row["side"], f"{row['ms']:.3f}",
+        table.append([row["model"], row["mode"], row["precision"], row["batch"], row["side"], results.way_of(row), f"{row['ms']:.3f}",
                       f"{row['spread']:.1%}", f"{row['ratio']:.2f}", number(row["against_best"], ".2f"),
                       number(row["error"], ".1e"), number(row["roofline"], ".1%"), number(row["peak_mib"], ".0f"), *first,
                       row["device"]])  # fmt: skip
@@ -147,6 +149,15 @@ def _show_networks(rows: Rows, content: dict[str, Any], as_json: bool) -> None:
     print_table(
         [">networks", "mode", "precision", "protocol", "side", ">ratio", ">to best"], means, title="geometric means"
     )
+    _show_sides(rows)
+
+
+def _show_sides(rows: Rows) -> None:
+    """Prints the settings of each side, and how far its limits held."""
+    sides = [(s["side"], ", ".join(s["modes"]), number(s["busy_cores"], ".2f"), number(s["page_faults"], ".0f"), s["settings"])
+             for s in results.sides_of(rows)]  # fmt: skip
+    if sides:
+        print_table(["side", "mode", ">busy cores", ">page faults", "settings"], sides, title="settings of the sides")
 
 
 @command.command(
@@ -173,9 +184,10 @@ def time_ops(groups: list[str], cases: list[str], as_json: bool, save: Path | No
     roofline  share of the device's peaks; without --flops, a CPU's is measured
     error     RMSE to fp64, over the RMS of the result
     """
-    if "ocl" in given["sides"]:
+    if any(map(is_ours, given["sides"])):
         require_device()
     settings = operations.OpSettings(groups=groups, parts=cases, **given)
+    described = operations.settings_of(settings)
     with progress("timing"):
         rows = _collected(operations.measure(settings))
     means = operations.means(rows)
@@ -192,8 +204,9 @@ def time_ops(groups: list[str], cases: list[str], as_json: bool, save: Path | No
             [(m["group"], m["side"], f"{m['ratio']:.2f}", f"{m['least_roofline']:.1%}", f"{m['largest_roofline']:.1%}") for m in means],
             title="geometric means",
         )  # fmt: skip
+        _show_sides(rows)
     if save:
-        results.write(results.result([], rows, {"torch": torch.__version__}), save)
+        results.write(results.result([], rows, described), save)
     return 0
 
 
@@ -204,9 +217,13 @@ def list_sides(as_json: bool) -> int:
     cuda = torch.cuda.is_available()
     host = torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads"
     inductor = "" if cuda or importlib.util.find_spec("torch._inductor.cpp_builder") else "this torch has no Inductor"
-    rows = [{"side": "eager", "device": host, "problem": ""}, {"side": "inductor", "device": host, "problem": inductor}]
-    rows += [{"side": "ocl", "device": f"ocl:{i}, {torch_ocl.get_device_name(i)}", "problem": ""}
-             for i in range(torch_ocl.device_count())] or [{"side": "ocl", "device": "", "problem": "no OpenCL device"}]  # fmt: skip
+    problems = {None: "", "inductor": inductor}
+    ours = [f"ocl:{i}, {torch_ocl.get_device_name(i)}" for i in range(torch_ocl.device_count())]
+    rows = []
+    for side, kind in SIDES.items():
+        devices = ours if is_ours(side) else [host]
+        rows += [{"side": side, "device": device, "problem": problems.get(kind.backend, "")} for device in devices]
+        rows += [] if devices else [{"side": side, "device": "", "problem": "no OpenCL device"}]
     if as_json:
         print_json(rows)
     else:
@@ -223,11 +240,18 @@ def list_sides(as_json: bool) -> int:
 @json_option
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def plot(output: Path, as_json: bool, files: tuple[Path, ...]) -> int:
-    """Print and draw the result FILES of `bench models --save`. If several have a case, the last file counts."""
-    rows = results.merged([results.read(path) for path in files])
-    results.add_best(rows)
-    charts.plot(rows, output)
-    _show_networks(rows, {"networks": rows}, as_json)
-    if not as_json:
-        say(f"chart in {output}")
+    """Print and draw the result FILES of `bench models --save`. Each file has a table and panels of its own."""
+    contents = {path.name: results.read(path) for path in files}
+    if len(contents) < len(files):
+        raise click.BadParameter("two files have the same name; a file's name is the title of its table.")
+    for content in contents.values():
+        results.add_best(content["networks"])
+    charts.plot({name: content["networks"] for name, content in contents.items()}, output)
+    if as_json:
+        print_json(contents)
+        return 0
+    for name, content in contents.items():
+        say(f"\n{name}: {content['when']}, commit {content['commit']}")
+        _show_networks(content["networks"], content, as_json=False)
+    say(f"chart in {output}")
     return 0
