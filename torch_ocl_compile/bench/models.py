@@ -59,7 +59,7 @@ class NetworkSettings:
         """`way`: the answer of another process to "choose". The new process runs in the same way from its start."""
         names = ("batch", "size", "ocl_device", "threads", "calls", "precision", "from_host")
         given = {"side": side, "name": name, "mode": mode} | {key: getattr(self, key) for key in names} | (way or {})
-        return SideProcess("side.py", given, caches=caches, verbose=self.verbose)
+        return SideProcess("network_side.py", given, caches=caches, verbose=self.verbose)
 
 
 def measure(

@@ -67,8 +67,10 @@ def settings_text(settings: dict[str, Any]) -> str:
         parts = [f"torch.compile(backend={settings['backend']!r}{mode})"]
     parts += ["freezing"] if settings["freezing"] else []
     parts += ["cudnn.benchmark"] if settings["cudnn_benchmark"] else []
-    cores = ",".join(map(str, settings["cores"])) if len(settings["cores"]) <= 16 else len(settings["cores"])
-    parts.append(f"{settings['threads']} threads on cores {cores}")
+    cores = settings["cores"]
+    named = f"cores {','.join(map(str, cores))}" if len(cores) <= 16 else f"{len(cores)} cores"
+    parts.append(f"{settings['threads']} threads on {named}")
+    parts += [f"{settings['compute_units']} compute units"] if settings["compute_units"] else []
     variables = dict(settings["environment"])
     if all(variables.get(name) == value for name, value in HEAP.items()):
         parts.append("a heap that keeps its memory")
@@ -78,7 +80,7 @@ def settings_text(settings: dict[str, Any]) -> str:
 
 def sides_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns, for each side and its settings, the modes that it ran, the settings as text, and the largest numbers of
-    busy cores and page faults. Rows of files that do not tell are left out."""
+    busy cores, page faults and kernels outside of compiled graphs. Rows of files that do not tell are left out."""
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
         if row.get("settings"):
@@ -88,8 +90,10 @@ def sides_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "side": side,
             "modes": list(dict.fromkeys(row["mode"] for row in members if "mode" in row)),
             "settings": text,
-            "busy_cores": max((row["busy_cores"] for row in members if "busy_cores" in row), default=NAN),
-            "page_faults": max((row["page_faults"] for row in members if "page_faults" in row), default=NAN),
+            **{
+                key: max((row[key] for row in members if key in row), default=NAN)
+                for key in ("busy_cores", "page_faults", "eager_kernels")
+            },
         }
         for (side, text), members in found.items()
     ]

@@ -1,16 +1,13 @@
-# torch_ocl_compile/bench/side.py: runs one network on one side, in a process of its own.
-"""Reads commands from standard input, one word per line, and answers each with a line of JSON. process.py starts this
-program. sides.py says how each side runs."""
+# torch_ocl_compile/bench/side.py: one network on one side: how it runs, and what is known of it afterwards.
+"""sides.py says how each side runs. network_side.py is the program of its process."""
 
 from __future__ import annotations
 
 import copy
 import gc
-import json
 import os
 import resource
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,11 +17,10 @@ import torch
 import torch.nn.functional as F
 
 if __package__:
-    from torch_ocl_compile.bench import layer_times, networks
+    from torch_ocl_compile.bench import networks
     from torch_ocl_compile.bench.sides import ADAM, CHANNELS_LAST, CONTIGUOUS, HEAP, POCL_THREADS, SIDES, is_ours
 else:
-    # This file is started by its path, because an import of torch_ocl_compile would register the device on every side.
-    import layer_times  # type: ignore[no-redef]
+    # Programs of sides import this file by its path: an import of torch_ocl_compile would register the device.
     import networks  # type: ignore[no-redef]
     from sides import ADAM, CHANNELS_LAST, CONTIGUOUS, HEAP, POCL_THREADS, SIDES, is_ours  # type: ignore[no-redef]
 
@@ -91,6 +87,10 @@ def settings_in_effect(side: str, device: torch.device) -> dict[str, Any]:
     found["threads"] = torch.get_num_threads()
     found["cores"] = sorted(os.sched_getaffinity(0))
     found["cudnn_benchmark"] = torch.backends.cudnn.benchmark if on_cuda else None
+    found["compute_units"] = None
+    if device.type == "ocl":
+        module: Any = torch.get_device_module(device)
+        found["compute_units"] = module.get_device_properties(device).multi_processor_count
     found["freezing"] = None
     if kind.backend == "inductor":
         from torch._inductor import config
@@ -121,8 +121,7 @@ class Side:
         self.labels = torch.randint(classes, (rows,))
         self.ways = self.possible_ways()
         self.ways_ms: dict[str, float] = {}
-        self.cpu_seconds = self.seconds = self.page_faults = 0.0
-        self.calls = 0
+        self.busy_cores = self.page_faults = NAN
         self.use(self.ways[0])
 
     def possible_ways(self) -> list[Way]:
@@ -224,12 +223,10 @@ class Side:
     def round(self) -> float:
         """Median time of some steps in seconds, after one step that wakes threads and fills caches."""
         self.timed()
-        cpu, before, start = time.process_time(), page_faults(), time.perf_counter()
+        cpu, faults, start = time.process_time(), page_faults(), time.perf_counter()
         times = [self.timed() for _ in range(self.settings.calls)]
-        self.seconds += time.perf_counter() - start
-        self.cpu_seconds += time.process_time() - cpu
-        self.page_faults += page_faults() - before
-        self.calls += len(times)
+        self.busy_cores = (time.process_time() - cpu) / (time.perf_counter() - start)
+        self.page_faults = (page_faults() - faults) / len(times)
         return statistics.median(times)
 
     def facts(self) -> dict[str, object]:
@@ -238,10 +235,11 @@ class Side:
         - `device`: its name.
         - `peak_mib`: peak memory of the device.
         - `error`: in inference, the largest difference from fp64 divided by the largest output.
-        - `busy_cores`: CPU time of the process divided by the time of the rounds.
-        - `page_faults`: page faults of one step that the system served without reading a file.
+        - `busy_cores`: CPU time of the process divided by the time of the last round.
+        - `page_faults`: page faults of one step of the last round that the system served without reading a file.
         - `settings`: how the side ran. `ways_ms`: what choose() has measured.
         - `build`: the code of this project that ran, "" if it is unknown.
+        - `eager_kernels`: number of kernels of ocl in one step that no compiled graph launched.
         """
         if self.device.type == "cpu":
             # The CPU's allocator keeps no statistics.
@@ -250,13 +248,12 @@ class Side:
             module: Any = torch.get_device_module(self.device)
             name, peak = module.get_device_name(self.device), module.max_memory_allocated(self.device) / 2**20
         found = {"device": name, "peak_mib": peak, "error": self.error(), "ways_ms": self.ways_ms,
-                 "busy_cores": self.cpu_seconds / self.seconds if self.calls else NAN,
-                 "page_faults": self.page_faults / self.calls if self.calls else NAN,
+                 "busy_cores": self.busy_cores, "page_faults": self.page_faults,
                  "settings": settings_in_effect(self.settings.side, self.device) | self.way._asdict()}  # fmt: skip
         if self.device.type == "ocl":
             from torch_ocl_compile import identity
 
-            found["build"] = identity.of_code()
+            found |= {"build": identity.of_code(), "eager_kernels": self.eager_kernels()}
         return found
 
     def error(self) -> float:
@@ -266,6 +263,12 @@ class Side:
             example = self.example.double() if self.example.is_floating_point() else self.example
             exact = copy.deepcopy(self.host_model).double().eval()(example)
         return float(((self.step().double().cpu() - exact).abs().max() / exact.abs().max()).item())
+
+    def eager_kernels(self) -> int:
+        with torch.ocl.record() as launches:  # type: ignore[attr-defined]
+            self.step()
+            self.synchronize()
+        return sum(launch.graph.startswith("eager_") for launch in launches)
 
     def builds(self) -> dict[str, float]:
         """Counters of the kernels that this process has compiled. Empty for sides that do not count them."""
@@ -279,23 +282,3 @@ class Side:
 
 def page_faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-
-
-def main() -> None:
-    # Output of the libraries must not mix with the answers.
-    sys.stdout, answers = sys.stderr, sys.stdout
-    side = Side(Settings(**json.loads(sys.argv[1])))
-    commands: dict[str, Callable[[], Any]] = {
-        "first": side.timed,
-        "choose": side.choose,
-        "round": side.round,
-        "facts": side.facts,
-        "builds": side.builds,
-        "layers": lambda: layer_times.measure(side),
-    }
-    for line in sys.stdin:
-        print(json.dumps(commands[line.strip()]()), file=answers, flush=True)
-
-
-if __name__ == "__main__":
-    main()
