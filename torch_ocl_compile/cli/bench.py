@@ -127,8 +127,10 @@ def time_models(models: list[str], modes: list[str], precisions: list[str], as_j
     roofline  share of the peaks that --flops and --bandwidth give
     cold s    seconds of a first call with empty caches (--compile-times)
     warm s    the same with the caches that it left
+
+    A second table has the settings of each side, and how far they held:
+
     \b
-    Of the settings of the sides:
     busy cores     CPU time over time, in the last round
     page faults    of a step
     eager kernels  kernels of a step that no compiled graph launched (ocl)
