@@ -327,9 +327,7 @@ def list_sides(as_json: bool) -> int:
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def plot(output: Path, as_json: bool, files: tuple[Path, ...]) -> int:
     """Print and draw the result FILES of `bench models --save`. Each file has a table and panels of its own."""
-    contents = {path.name: results.read(path) for path in files}
-    if len(contents) < len(files):
-        raise click.BadParameter("two files have the same name; a file's name is the title of its table.")
+    contents = {str(path): results.read(path) for path in files}
     for content in contents.values():
         results.add_best(content["networks"])
     charts.plot({name: content["networks"] for name, content in contents.items()}, output)
