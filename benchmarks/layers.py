@@ -1,113 +1,69 @@
-# benchmarks/layers.py: the time of a network by kind of layer, for eager PyTorch (oneDNN) and ocl in the same run.
+# benchmarks/layers.py: the time of a network by kind of layer, for eager PyTorch (oneDNN, cuDNN) and ocl in the same run.
 """python benchmarks/layers.py --models resnet50,vgg16 --modes inference,training
 
-Both sides run the same step alternately in one process: eager under torch.profiler, ocl under
-torch.ocl.record(timing=True). The table has the fastest of --rounds for each side. Its rows are convolutions by
-filter size, matrix products, and the rest: norms, activations, pools, loss, optimizer, packing. GFLOP/s count the
-operations of direct convolution. A launch of ocl is counted in the row of the convolution that has the same number
-of multiply-adds. ocl fuses activations and residual additions into convolutions, so their time is in that row; for
-eager it is in the rest.
+Each side runs in a process of its own, as in `torch-ocl bench models`, and each records one step per round. The table
+has the fastest of --rounds for each side. Its rows are convolutions by filter size, matrix products, the rest (norms,
+activations, pools, loss, optimizer, packing), and the host: the time in which no operation runs. For both sides, the
+rows add up to `all`, the time of the recorded step on the clock of the host. `without recording` is the time of a
+step that is not recorded. GFLOP/s count the operations of direct convolution. ocl fuses activations and residual
+additions into convolutions, so their time is in that row; for eager it is in the rest.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections import defaultdict
+from typing import Any
 
 import torch
-from torch import nn
-from torch.profiler import ProfilerActivity, profile
 
-from torch_ocl_compile.bench.side import Side
+from torch_ocl_compile.bench.layer_times import HOST
+from torch_ocl_compile.bench.models import NetworkSettings
+from torch_ocl_compile.bench.process import SideProcess
+from torch_ocl_compile.bench.results import settings_text, way_of
 
-Times = dict[str, float]  # Row of the table -> milliseconds of one step.
-
-
-class Layers:
-    """The convolutions of a network: the name of each kind and its number of operations (a multiply-add counts as 2)."""
-
-    def __init__(self, model: nn.Module, example: torch.Tensor) -> None:
-        # (input shape, filter shape) -> name of the kind.
-        self.names: dict[tuple[tuple[int, ...], tuple[int, ...]], str] = {}
-        self.flops: dict[str, list[float]] = defaultdict(list)  # Name of the kind -> operations of each of its layers.
-
-        def seen(module: nn.Conv2d, inputs: tuple[torch.Tensor], output: torch.Tensor) -> None:
-            w = module.weight
-            name = f"{w.shape[2]}x{w.shape[3]}"
-            name += " depthwise" if module.groups > 1 and w.shape[1] == 1 else ""
-            self.names[tuple(inputs[0].shape), tuple(w.shape)] = name
-            self.flops[name].append(2.0 * output.numel() * w[0].numel())
-
-        hooks = [m.register_forward_hook(seen) for m in model.modules() if isinstance(m, nn.Conv2d)]
-        with torch.no_grad():
-            model(example)
-        for hook in hooks:
-            hook.remove()
-
-    def of_flops(self, flops: float) -> str:
-        return min(self.flops, key=lambda name: min(abs(flops / own - 1) for own in self.flops[name]))
+SIDES = ["eager", "ocl"]
 
 
-def eager_times(side: Side, layers: Layers) -> Times:
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
-        side.step()
-    times: Times = defaultdict(float)
-    for event in profiler.key_averages(group_by_input_shape=True):
-        row, shapes = "the rest", event.input_shapes
-        if event.key in ("aten::mkldnn_convolution", "aten::_slow_conv2d_forward", "aten::_conv_depthwise2d"):
-            row = "forward " + layers.names[tuple(shapes[0]), tuple(shapes[1])]
-        elif event.key == "aten::convolution_backward":
-            row = "backward " + layers.names[tuple(shapes[1]), tuple(shapes[2])]
-        elif event.key in ("aten::addmm", "aten::mm"):
-            row = "matrix products"
-        times[row] += event.self_cpu_time_total / 1e3
-    return times
+def measure(name: str, mode: str, rounds: int, settings: NetworkSettings) -> dict[str, dict[str, Any]]:
+    """Returns the fastest step of each side, with "facts" of the side."""
+    best: dict[str, dict[str, Any]] = {}
+    processes: dict[str, SideProcess] = {}
+    try:
+        for side in settings.sides:
+            processes[side] = settings.process(side, name, mode)
+            processes[side].ask("choose")
+            processes[side].ask("round")
+        for _ in range(rounds):
+            for side, process in processes.items():
+                process.ask("round")
+                found = process.ask("layers")
+                if side not in best or sum(found["rows"].values()) < sum(best[side]["rows"].values()):
+                    best[side] = found
+        for side, process in processes.items():
+            best[side]["facts"] = process.ask("facts")
+    finally:
+        for process in processes.values():
+            process.__exit__()
+    return best
 
 
-def ocl_times(side: Side, layers: Layers) -> Times:
-    with torch.ocl.record(timing=True) as launches:
-        side.step()
-        side.synchronize()
-    times: Times = defaultdict(float)
-    for launch in launches:
-        row = "the rest"
-        if launch.kind in ("conv_forward", "conv_data", "conv_weight", "winograd", "depthwise"):
-            backward = "convolution_backward" in launch.origin
-            row = ("backward " if backward else "forward ") + layers.of_flops(launch.flops)
-        elif launch.kind == "gemm":
-            row = "matrix products"
-        times[row] += launch.time_us / 1e3
-    return times
-
-
-def report(name: str, mode: str, args: argparse.Namespace) -> None:
-    sides = {side: Side(side, name, mode, args.batch, args.size, args.ocl_device) for side in ("eager", "ocl")}
-    layers = Layers(sides["eager"].model, sides["eager"].example)
-    measure = {"eager": eager_times, "ocl": ocl_times}
-    best: dict[str, Times] = {}
-    for side in sides.values():  # The first step compiles.
-        side.timed()
-    for _ in range(args.rounds):
-        for key, side in sides.items():
-            side.timed()
-            times = measure[key](side, layers)
-            if key not in best or sum(times.values()) < sum(best[key].values()):
-                best[key] = times
-    rows = sorted(set(best["eager"]) | set(best["ocl"]), key=lambda row: -best["eager"].get(row, 0.0))
+def report(name: str, mode: str, best: dict[str, dict[str, Any]]) -> None:
+    eager, ocl = (best[side]["rows"] for side in SIDES)
+    flops = best["eager"]["flops"] | best["ocl"]["flops"]
     print(
         f"\n{name} {mode:22s} {'eager ms':>9s} {'ocl ms':>9s} {'ratio':>6s} {'eager GFLOP/s':>14s} {'ocl GFLOP/s':>12s}"
     )
-    for row in [*rows, "all"]:
-        eager, ocl = (sum(t.values()) if row == "all" else t.get(row, 0.0) for t in (best["eager"], best["ocl"]))
-        direction, _, kind = row.partition(" ")
-        flops = sum(layers.flops[kind]) if kind in layers.flops else 0.0
-        # Backward has two products per layer; the first layer of the network needs no data gradient.
-        if direction == "backward":
-            flops = 2 * flops - (layers.flops[kind][0] if kind == next(iter(layers.flops)) else 0.0)
-        line = f"  {row:26s} {eager:9.1f} {ocl:9.1f} {eager / ocl if ocl else float('nan'):6.2f}"
-        if flops and eager and ocl:
-            line += f" {flops / eager / 1e6:14.0f} {flops / ocl / 1e6:12.0f}"
-        print(line, flush=True)
+    rows = sorted(set(eager) | set(ocl), key=lambda row: (row == HOST, -eager.get(row, 0.0)))
+    times = {row: (eager.get(row, 0.0), ocl.get(row, 0.0)) for row in rows}
+    times["all"] = sum(eager.values()), sum(ocl.values())
+    times["without recording"] = best["eager"]["plain_ms"], best["ocl"]["plain_ms"]
+    for row, (a, b) in times.items():
+        line = f"  {row:26s} {a:9.1f} {b:9.1f} {a / b if b else float('nan'):6.2f}"
+        if flops.get(row) and a and b:
+            line += f" {flops[row] / a / 1e6:14.0f} {flops[row] / b / 1e6:12.0f}"
+        print(line)
+    for side, found in best.items():
+        print(f"  {side}: {way_of(found['facts'])}; {settings_text(found['facts']['settings'])}", flush=True)
 
 
 def main() -> None:
@@ -117,11 +73,13 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--size", type=int, default=224, help="image height and width")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads of a side on a CPU")
     parser.add_argument("--ocl-device", default="ocl:0")
     args = parser.parse_args()
+    settings = NetworkSettings(SIDES, args.batch, args.size, calls=1, threads=args.threads, ocl_device=args.ocl_device)
     for name in args.models:
         for mode in args.modes:
-            report(name, mode, args)
+            report(name, mode, measure(name, mode, args.rounds, settings))
 
 
 if __name__ == "__main__":

@@ -16,12 +16,14 @@ import statistics
 import sys
 from pathlib import Path
 
+from torch_ocl_compile.bench.results import sides_of, way_of
+from torch_ocl_compile.bench.sides import SIDES, is_ours
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "performance.md"
 FORMAT = 1
 PRECISIONS = {"highest": "fp32", "high": "TF32", "bf16": "bf16", "fp16": "fp16"}
-SIDES = {"eager": "eager", "inductor": "Inductor", "ocl": "ocl"}
 
 HEAD = """\
 # Performance
@@ -88,7 +90,7 @@ def cases(networks: list[dict]) -> dict[tuple, dict[str, dict]]:
 
 def ratio(sides: dict[str, dict]) -> float | None:
     """Returns the time of the fastest other side divided by the time of ocl."""
-    others = [row["ms"] for side, row in sides.items() if side != "ocl"]
+    others = [row["ms"] for side, row in sides.items() if not is_ours(side)]
     return min(others) / sides["ocl"]["ms"] if others and "ocl" in sides else None
 
 
@@ -127,7 +129,7 @@ def network_tables(networks: list[dict]) -> list[str]:
         columns = [
             "network",
             "batch",
-            *(f"{SIDES[s]}, ms" for s in names),
+            *(f"{SIDES[s].title}, ms" for s in names),
             "ratio",
             *(["largest spread"] if spread else []),
         ]
@@ -185,29 +187,50 @@ def origin(content: dict) -> list[str]:
 
 
 def summary(files: list[dict]) -> list[str]:
-    """Returns the geometric means of the ratio by device, precision and mode."""
-    means: dict[tuple, list[float]] = {}
-    others: dict[tuple, set[str]] = {}
-    for content in files:
-        for (_, precision, mode, _, _), sides in cases(content["networks"]).items():
-            key, found = (device_of(content), precision), ratio(sides)
-            if found is not None:
-                means.setdefault((*key, mode), []).append(found)
-                others.setdefault(key, set()).update(SIDES[s] for s in sides if s != "ocl")
+    """Returns the geometric means of the ratio by file, precision and protocol. A row has the networks of one run."""
     rows: list[list[object]] = []
-    for (device, precision), names in others.items():
-        found = [means.get((device, precision, mode), []) for mode in ("inference", "training")]
-        against = " and ".join(n for n in SIDES.values() if n in names)
-        rows.append([device, PRECISIONS[precision], against, max(map(len, found)), *(mean(list(f)) for f in found)])
-    lines = ["## Summary", "", "Geometric means over networks of the ratio to the fastest other side:", ""]
+    for content in files:
+        groups: dict[tuple, dict[str, list[float]]] = {}
+        others: dict[tuple, set[str]] = {}
+        for (protocol, precision, mode, _, _), sides in cases(content["networks"]).items():
+            found = ratio(sides)
+            if found is not None:
+                groups.setdefault((protocol, precision), {}).setdefault(mode, []).append(found)
+                others.setdefault((protocol, precision), set()).update(s for s in sides if not is_ours(s))
+        for key, modes in groups.items():
+            found_modes = [modes.get(mode, []) for mode in ("inference", "training")]
+            against = " and ".join(kind.title for side, kind in SIDES.items() if side in others[key])
+            rows.append([device_of(content), PRECISIONS[key[1]], against, max(map(len, found_modes)),
+                         *(mean(list(f)) for f in found_modes)])  # fmt: skip
+    lines = [
+        "## Summary",
+        "",
+        "Geometric means over networks of the ratio to the fastest other side, one row for each run:",
+        "",
+    ]
     return lines + table(["device", "precision", "other sides", "networks", "inference", "training"], rows)
+
+
+def side_lines(content: dict) -> list[str]:
+    """Returns what each side of a file ran with. Empty for files that do not tell."""
+    found = sides_of(content["networks"])
+    if not found:
+        return []
+    lines = [f"- {SIDES[s['side']].title}, {' and '.join(s['modes'])}: `{s['settings']}`" for s in found]
+    ways: dict[tuple[str, str, str], list[str]] = {}
+    for row in content["networks"]:
+        if not is_ours(row["side"]):
+            ways.setdefault((row["side"], row["mode"], way_of(row)), []).append(row["model"])
+    for (side, mode, way), models in ways.items():
+        lines.append(f"- {SIDES[side].title}, {mode}, was fastest with {way}: {', '.join(dict.fromkeys(models))}")
+    return ["**Settings of the sides**", "", *lines, ""]
 
 
 def page(files: list[dict]) -> str:
     lines = [HEAD, *summary(files)]
     for content in files:
         lines += [f"## {content.get('title') or device_of(content)}", "", *origin(content), *notes(content)]
-        lines += network_tables(content["networks"]) + operation_table(content["operations"])
+        lines += network_tables(content["networks"]) + side_lines(content) + operation_table(content["operations"])
         for given in content.get("tables", []):
             lines += hand_table(given)
     return "\n".join(lines).rstrip("\n") + "\n"

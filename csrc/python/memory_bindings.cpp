@@ -55,7 +55,7 @@ class Frames {
   }
   void resolve() {
     const std::vector<py::object> frames = torch::py_symbolize(sites_);
-    for (size_t i = 0; i < frames.size(); ++i) of_site_[i]["frames"] = py::list(frames[i]);
+    for (size_t i = 0; i < frames.size(); ++i) of_site_[i]["frames"] = frames[i].attr("copy")();
     for (auto& [dict, purpose] : with_purpose_) {
       py::dict frame;
       frame["name"] = purpose;
@@ -145,7 +145,7 @@ py::dict dict_of(const runtime::MemoryEvent& event, Frames& frames) {
   e["stream"] = event.stream;
   e["time_us"] = event.time_us;
   e["pool_id"] = py::make_tuple(0, 0);
-  frames.add(e, event.site);
+  frames.add(e, event.site, event.purpose);
   return e;
 }
 

@@ -71,7 +71,8 @@ void MemoryHistory::record(MemoryAction action, uintptr_t address, size_t bytes,
   const size_t most = event_settings().most_events;
   if (most == 0) return;
   if (events_.size() > most) clear();  // The limit was lowered.
-  MemoryEvent event{action, address, static_cast<int64_t>(bytes), stream, unix_us(), device_free, std::move(site)};
+  MemoryEvent event{action, address, static_cast<int64_t>(bytes), stream, unix_us(), device_free, std::move(site), nullptr};
+  if (action == MemoryAction::kAlloc) event.purpose = MemoryPurpose::current();
   if (events_.size() < most) {
     // The limit was raised: make the ring a list again.
     std::rotate(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(next_), events_.end());

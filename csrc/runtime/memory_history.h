@@ -41,6 +41,7 @@ struct MemoryEvent {
   int64_t time_us = 0;      // Unix time in microseconds.
   int64_t device_free = 0;  // kOom: bytes that were left.
   CallSite site;
+  PurposeText purpose;  // kAlloc: what the memory is for.
 };
 
 enum class BlockState { kAllocated, kAwaitingFree, kInactive };

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from torch_ocl_compile import _C, cache_file, config
-from torch_ocl_compile.bench import results
+from torch_ocl_compile.bench import results, sides
 from torch_ocl_compile.cli import main
 from torch_ocl_compile.tuning import table
 
@@ -309,9 +309,11 @@ def test_bench_models(ocl_device, run, tmp_path):
         ocl_device
     )
     assert [row["ms"] for row in saved["networks"]] == [row["ms"] for row in found["networks"]]
+    assert all(row["settings"]["threads"] == 1 for row in saved["networks"])
     assert len(found["means"]) == 4
-    status, out, _ = run("bench", "plot", "run.json", "run.json", "--output", "chart.png")
-    assert status == 0 and out.count("mlp") == 4 and "chart in chart.png" in out
+    (tmp_path / "again.json").write_bytes((tmp_path / "run.json").read_bytes())
+    status, out, _ = run("bench", "plot", "run.json", "again.json", "--output", "chart.png")
+    assert status == 0 and out.count("mlp") == 8 and "again.json: " in out and "chart in chart.png" in out
     assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -331,8 +333,20 @@ def test_bench_ops(ocl_device, run):
 
 
 def test_bench_sides(ocl_device, run):
-    sides = json.loads(run("bench", "sides", "--json")[1])
-    assert [side["side"] for side in sides] == ["eager", "inductor"] + ["ocl"] * torch.ocl.device_count()
+    found = [side["side"] for side in json.loads(run("bench", "sides", "--json")[1])]
+    assert list(dict.fromkeys(found)) == list(sides.SIDES)
+    assert found.count("eager") == 1 and found.count("ocl") == torch.ocl.device_count()
+
+
+def test_bench_memory(ocl_device, run, tmp_path):
+    given = ("--models", "mlp", "--threads", 1, "--ocl-device", ocl_device)
+    status, out, err = run("bench", "memory", *given, "--modes", "training", "--save", "run.json")
+    assert status == 0 and "optimizer state" in out and "2.weight, exp_avg" in out, err
+    (row,) = results.read(tmp_path / "run.json")["memory"]
+    assert sum(row["parts"].values()) == row["peak_bytes"] > 0
+    if not torch.cuda.is_available():
+        status, _, err = run("bench", "memory", *given, "--sides", "eager")
+        assert status == 1 and "PyTorch does not count memory" in err
 
 
 @pytest.mark.needs("sweep")

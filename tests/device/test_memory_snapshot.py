@@ -80,6 +80,11 @@ def test_frames_say_where_and_for_what(ocl_device, history):
     first, *others = block_of(result)["frames"]
     assert first["name"].startswith("results of inference_") and first["filename"] == "torch_ocl_compile"
     assert any(f["filename"] == __file__ for f in others)
+    assert all(f["filename"] != "torch_ocl_compile" for f in others), "a purpose is there once"
+    events = torch.ocl.memory._snapshot()["device_traces"][tensor.device.index]
+    address = result.untyped_storage().data_ptr()
+    *_, event = [e for e in events if e["action"] == "alloc" and e["addr"] == address]
+    assert event["frames"] == [first, *others]
     torch.ocl.memory._record_memory_history(None)
     later = torch.empty(1000, device=ocl_device)
     assert block_of(later)["frames"] == [], "nothing is recorded any more"

@@ -38,19 +38,19 @@ def test_one_side_has_no_other():
     assert math.isnan(alone[0]["against_best"]) and math.isnan(results.geometric_means(alone)[0]["against_best"])
 
 
-def test_files_merge_by_case_and_are_plain_json(rows, tmp_path):
+def test_sides_of_this_project_are_not_compared_with_one_another():
+    found = [row("a", "inductor", 4.0, 4.0), row("a", "ocl", 2.0, 4.0), row("a", "ocl-tuned", 1.0, 4.0)]
+    results.add_best(found)
+    assert [r["against_best"] for r in found] == [0.25, 2.0, 4.0]
+
+
+def test_files_are_plain_json(rows, tmp_path):
     path = tmp_path / "run.json"
     content = {"format": results.FORMAT, "settings": {"flops": float("nan")}, "networks": rows, "operations": []}
     results.write(content, path)
     json.loads(path.read_text(), parse_constant=lambda text: pytest.fail(text))
     back = results.read(path)
     assert [r["ms"] for r in back["networks"]] == [r["ms"] for r in rows] and math.isnan(back["networks"][0]["error"])
-    newer = {"networks": [row("b", "eager", 3.0, 3.0), row("c", "eager", 1.0, 1.0)]}
-    merged = results.merged([back, newer])
-    assert [(r["model"], r["side"], r["ms"]) for r in merged if r["model"] != "a"] == [
-        ("b", "eager", 3.0),
-        ("c", "eager", 1.0),
-    ]
     path.write_text('{"rows": []}')
     with pytest.raises(ToolError, match="no result of `bench models --save`"):
         results.read(path)
@@ -59,10 +59,31 @@ def test_files_merge_by_case_and_are_plain_json(rows, tmp_path):
         results.read(path)
 
 
-def test_the_plot(rows, tmp_path):
-    pytest.importorskip("matplotlib")
-    plot.plot([*rows, row("a", "eager", 1.0, 1.0, mode="training")], tmp_path / "plot.png")
+def test_a_plot_has_panels_for_each_file(rows, tmp_path, monkeypatch):
+    """A panel with the rows of two runs would compare what never ran in turn."""
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    titles = []
+    monkeypatch.setattr(pyplot.Axes, "set_title", lambda axis, text: titles.append(text))
+    plot.plot({"old": [*rows, row("a", "eager", 1.0, 1.0, mode="training")], "new": rows}, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert [text.split(", ")[::3] for text in titles] == [
+        ["inference", "old"],
+        ["training", "old"],
+        ["inference", "new"],
+    ]
+
+
+def test_a_run_does_not_mix_builds():
+    same = [
+        row("a", "eager", 1.0, 1.0),
+        row("a", "ocl", 1.0, 1.0, build="x"),
+        row("a", "ocl-tuned", 1.0, 1.0, build="x"),
+    ]
+    models.check_build(same, None)
+    models.check_build(same, "x")
+    for rows, build in ((same, "y"), ([*same, row("a", "ocl-tuned", 1.0, 1.0, build="")], None)):
+        with pytest.raises(ToolError, match="has changed during the run"):
+            models.check_build(rows, build)
 
 
 def test_the_work_of_a_network():

@@ -111,7 +111,7 @@ def test_the_page_is_what_the_help_says():
         (["tune", "--device", "table", "gemm:1x1x1"], "'table' is no device"),
         (["demo", "--epochs", "0"], "--epochs"),
         (["bench"], "Missing command"),
-        (["bench", "models", "--sides", "eager,magic"], "'magic' is none of eager, inductor, ocl"),
+        (["bench", "models", "--sides", "eager,magic"], "'magic' is none of eager, inductor, inductor-max"),
         (["bench", "models", "--precision", ","], "no name is given"),
         (["bench", "plot"], "Missing argument"),
         (["bench", "plot", "missing.json"], "missing.json"),
@@ -266,7 +266,7 @@ def test_no_device(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("print('it ran')\n")
     fails = [["doctor"], ["demo"], ["explain", str(program)], ["trace", str(program)], ["tune", "gemm:8x8x8"],
-             ["tune", str(program)], ["bench", "models", "--sides", "ocl"], ["bench", "ops", "--sides", "ocl"],
+             ["tune", str(program)], ["bench", "models", "--sides", "ocl"], ["bench", "ops", "--sides", "ocl"], ["bench", "memory"],
              ["cache", "export", str(tmp_path / "x.zip")], ["cache", "import", str(program)], ["devices"]]  # fmt: skip
     works = [["cache", "stats"], ["cache", "clear"], ["bench", "sides"], ["--help"], ["tune", "--forget"]]
     environment = dict(

@@ -66,7 +66,7 @@ PYTHON_LAYERS = {
     "report": {"_C", "errors", "compile", "device"},
     "__init__": {"compile", "device", "report", "user_kernel"},
     "tools": {"_C", "errors", "tuning", "compile", "device", "__init__"},
-    "bench": {"_C", "errors", "device", "__init__"},
+    "bench": {"_C", "errors", "identity", "device", "report", "__init__"},
     "cli": {
         "_C",
         "errors",
@@ -85,6 +85,7 @@ PYTHON_LAYERS = {
 # Imports inside functions. Each spares `import torch`, or a command, a module that it may not need.
 LATE_IMPORTS = {
     "__init__": "the rest of the package is imported when it is used",
+    "bench.memory_peak": "only the side ocl registers the device",
     "bench.op_side": "only the side ocl registers the device",
     "bench.side": "only the side ocl registers the device",
     "config": "options are read before the extension is loaded",

@@ -23,7 +23,9 @@ import torch
 
 from torch_ocl_compile.bench import networks
 from torch_ocl_compile.bench.process import SideProcess
-from torch_ocl_compile.bench.results import NAN, add_best
+from torch_ocl_compile.bench.results import NAN, add_best, commit
+from torch_ocl_compile.bench.sides import SIDES
+from torch_ocl_compile.errors import ToolError
 
 PRECISIONS = ("highest", "high", "bf16", "fp16")
 MODES = ("inference", "training")
@@ -51,10 +53,13 @@ class NetworkSettings:
     bandwidth: float = NAN
     verbose: bool = False
 
-    def process(self, side: str, name: str, mode: str, caches: str | None = None) -> SideProcess:
+    def process(
+        self, side: str, name: str, mode: str, caches: str | None = None, way: dict[str, str] | None = None
+    ) -> SideProcess:
+        """`way`: the answer of another process to "choose". The new process runs in the same way from its start."""
         names = ("batch", "size", "ocl_device", "threads", "calls", "precision", "from_host")
-        given = {"side": side, "name": name, "mode": mode} | {key: getattr(self, key) for key in names}
-        return SideProcess("side.py", given, caches=caches, verbose=self.verbose)
+        given = {"side": side, "name": name, "mode": mode} | {key: getattr(self, key) for key in names} | (way or {})
+        return SideProcess("network_side.py", given, caches=caches, verbose=self.verbose)
 
 
 def measure(
@@ -64,6 +69,7 @@ def measure(
     what is being done."""
     if settings.from_host:
         settings = replace(settings, batch=FROM_HOST_BATCH)
+    build: str | None = None
     for precision in precisions:
         for name in models:
             for mode in modes:
@@ -72,7 +78,21 @@ def measure(
                     row["protocol"] = "from-host" if settings.from_host else "resident"
                     row["roofline"] = roofline(row, settings)
                 add_best(rows)
+                check_build(rows, build)
+                build = next((row["build"] for row in rows if "build" in row), build)
                 yield from rows
+
+
+def check_build(rows: list[dict[str, Any]], build: str | None) -> None:
+    """ToolError if rows of `ocl` ran other code than `build`, or not all the same. A table must not mix builds."""
+    for row in rows:
+        found = row.get("build", build)
+        if build is not None and found != build:
+            raise ToolError(
+                f"{row['model']}: the code of the package has changed during the run.\n"
+                "  do: leave the checkout alone while it is measured, and start again"
+            )
+        build = found
 
 
 def compare(name: str, mode: str, settings: NetworkSettings, say: Callable[[str], None]) -> list[dict[str, Any]]:
@@ -80,6 +100,7 @@ def compare(name: str, mode: str, settings: NetworkSettings, say: Callable[[str]
     what = f"{name}, {mode}, {settings.precision}"
     rounds: dict[str, list[float]] = {side: [] for side in settings.sides}
     facts: dict[str, dict[str, Any]] = {}
+    ways: dict[str, dict[str, str]] = {}
     processes: dict[str, SideProcess] = {}
     try:
         for side in settings.sides:
@@ -89,6 +110,9 @@ def compare(name: str, mode: str, settings: NetworkSettings, say: Callable[[str]
             process.send("first")
         for process in processes.values():
             process.answer()
+        for side, process in processes.items():
+            say(f"{what}: choosing the memory format and the optimizer of {side}")
+            ways[side] = process.ask("choose")
         for process in processes.values():
             process.ask("round")
         for number in range(settings.rounds):
@@ -109,11 +133,11 @@ def compare(name: str, mode: str, settings: NetworkSettings, say: Callable[[str]
         row = {"model": name, "mode": mode, "side": side, "precision": settings.precision, "batch": settings.batch,
                "ms": seconds * 1e3, "ratio": first / seconds, "spread": (quartiles[2] - quartiles[0]) / seconds,
                "rounds_ms": [t * 1e3 for t in times], **facts[side]}  # fmt: skip
-        if settings.compile_times and side != "eager":
+        if settings.compile_times and SIDES[side].backend:
             with tempfile.TemporaryDirectory() as caches:
                 for kind in ("cold_s", "warm_s"):
                     say(f"{what}: the first call of {side}, {'empty' if kind == 'cold_s' else 'warm'} caches")
-                    with settings.process(side, name, mode, caches) as process:
+                    with settings.process(side, name, mode, caches, ways[side]) as process:
                         row[kind] = float(process.ask("first"))
         rows.append(row)
     return rows
@@ -145,5 +169,5 @@ def roofline(row: dict[str, Any], settings: NetworkSettings) -> float:
 
 
 def settings_of(settings: NetworkSettings, **more: Any) -> dict[str, Any]:
-    """Returns how the rows were measured, for a result file."""
-    return asdict(settings) | more | {"torch": torch.__version__}
+    """Returns how the rows were measured, for a result file. Call it before the measurement: it has the commit."""
+    return asdict(settings) | more | {"torch": torch.__version__, "commit": commit()}

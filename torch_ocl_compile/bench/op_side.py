@@ -1,6 +1,6 @@
-# torch_ocl_compile/bench/op_side.py: runs single operations on one side (eager, inductor, ocl), in a process of its own.
+# torch_ocl_compile/bench/op_side.py: runs single operations on one side, in a process of its own.
 """Reads commands, one per line, and answers each with a line of JSON: "i N" prepares case N, "t" times it, "e" gives
-its error, "p" gives the device's peak. ops.py starts this program."""
+its error, "p" gives the device's peak, "s" the settings of the side. ops.py starts this program."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ import torch
 
 if __package__:
     from torch_ocl_compile.bench import cases
-    from torch_ocl_compile.bench.side import device_of
+    from torch_ocl_compile.bench.side import device_of, set_up, settings_in_effect
+    from torch_ocl_compile.bench.sides import CHANNELS_LAST, SIDES
 else:
     # This file is started by its path, because an import of torch_ocl_compile would register the device on every side.
     import cases  # type: ignore[no-redef]
-    from side import device_of  # type: ignore[no-redef]
+    from side import device_of, set_up, settings_in_effect  # type: ignore[no-redef]
+    from sides import CHANNELS_LAST, SIDES  # type: ignore[no-redef]
 
 
 class Layers(torch.nn.Module):
@@ -54,40 +56,37 @@ class Worker:
     """One side. It has one prepared case at a time."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        torch.set_num_threads(settings["threads"])
-        torch.backends.cudnn.allow_tf32 = settings["tf32"]
-        # Use the fastest kernels of cuDNN. It finds them while a case is prepared.
-        torch.backends.cudnn.benchmark = True
-        torch.set_float32_matmul_precision("high" if settings["tf32"] else "highest")
+        set_up(settings["side"], settings["threads"], "high" if settings["tf32"] else "highest", inference=True)
         self.side, self.most_calls = settings["side"], settings["calls"]
+        self.kind = SIDES[self.side]
         self.cases = cases.chosen(settings["batch"], settings["groups"], settings["parts"])
         self.device = device_of(self.side, settings["ocl_device"])
 
     def compiled(self, call: Any) -> Any:
-        return call if self.side == "eager" else torch.compile(call, backend=self.side, dynamic=False)
+        kind = self.kind
+        return torch.compile(call, backend=kind.backend, mode=kind.mode, dynamic=False) if kind.backend else call
 
     def prepare(self, index: int) -> float:
         """Compiles a case and decides how often it is called. Returns the seconds of one operation."""
         case = self.case = self.cases[index]
         inputs = [x.to(self.device) for x in case.inputs()]
-        formats = [inputs]
+        formats = {"": inputs}
         if case.images:
             last = [x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs]
-            formats = [inputs, last] if self.side == "eager" else [last]
-        if self.side != "eager":
-            torch._dynamo.reset()
-        if case.weights and self.side != "eager":
-            formats = [inputs[: -case.weights]]
+            formats = {name: last if name == CHANNELS_LAST else inputs for name in self.kind.op_formats}
+        torch._dynamo.reset()
+        if case.weights and self.kind.backend:
+            formats = {"": inputs[: -case.weights]}
             self.call = self.compiled(Layers(case, inputs, 1))
         else:
             self.call = self.compiled(case.call)
         best = float("inf")
         with torch.no_grad():
-            for given in formats:
+            for name, given in formats.items():
                 for _ in range(3):
                     seconds = seconds_of_call(self.call, given, 3)
                 if seconds < best:
-                    best, self.inputs = seconds, given
+                    best, self.inputs, self.format = seconds, given, name
         # A call costs some tens of microseconds on the host. So a short operation is timed as several independent
         # operations per call.
         self.copies = max(1, min(16, int(3e-3 / best)))
@@ -104,7 +103,7 @@ class Worker:
         def several(*xs: torch.Tensor) -> list[object]:
             return [case.call(*xs[i : i + n]) for i in range(0, len(xs), n)]
 
-        with_weights = case.weights and self.side != "eager"
+        with_weights = case.weights and self.kind.backend
         self.call = self.compiled(Layers(case, inputs, self.copies) if with_weights else several)
         with torch.no_grad():
             return min(seconds_of_call(self.call, self.inputs, 2) for _ in range(3)) / self.copies
@@ -135,6 +134,10 @@ class Worker:
             seconds_of_call(self.call, self.inputs, 1)
             return seconds_of_call(self.call, self.inputs, self.calls) / self.copies
 
+    def settings(self) -> dict[str, Any]:
+        """How the prepared case runs. `format` is "" if it has no images."""
+        return settings_in_effect(self.side, self.device) | {"format": self.format}
+
     def measured_peak(self) -> float:
         """The peak of a CPU device in fp32 operations per second. A multiply-add counts as two. NaN for a GPU, where
         the peak depends on the tensor cores that a case may use."""
@@ -149,7 +152,8 @@ def main() -> None:
     # Output of the libraries must not mix with the answers.
     sys.stdout, answers = sys.stderr, sys.stdout
     side = Worker(json.loads(sys.argv[1]))
-    commands: dict[str, Callable[[], float]] = {"t": side.run, "e": side.error, "p": side.measured_peak}
+    commands: dict[str, Callable[[], Any]] = {
+        "t": side.run, "e": side.error, "p": side.measured_peak, "s": side.settings}  # fmt: skip
     for line in sys.stdin:
         command, _, argument = line.strip().partition(" ")
         result = side.prepare(int(argument)) if command == "i" else commands[command]()

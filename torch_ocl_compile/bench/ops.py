@@ -4,9 +4,8 @@ and one wait for the device. An operation of less than some milliseconds is time
 per call, so that the time is not that of the host.
 
 The weight of a linear layer ("nt") is a parameter, as in a model, so packing it once is not part of the time. Other
-operands are packed in every call, if the kernel packs. The side `eager` runs convolutions in the faster of the two
-memory formats, the other sides channels-last. Without `flops`, the peak of a CPU device is
-measured once in every round.
+operands are packed in every call, if the kernel packs. A side runs convolutions in the faster of its memory formats
+(sides.py). Without `flops`, the peak of a CPU device is measured once in every round.
 """
 
 from __future__ import annotations
@@ -14,12 +13,15 @@ from __future__ import annotations
 import contextlib
 import statistics
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
+
+import torch
 
 from torch_ocl_compile.bench import cases
 from torch_ocl_compile.bench.process import SideProcess
-from torch_ocl_compile.bench.results import NAN
+from torch_ocl_compile.bench.results import NAN, commit
+from torch_ocl_compile.bench.sides import is_ours
 from torch_ocl_compile.errors import ToolError
 
 
@@ -67,9 +69,10 @@ def _measure_case(
     for side in sides.values():
         side.ask(f"i {index}")
     peaks: list[float] = []
+    ours = [name for name in sides if is_ours(name)]
     for _ in range(settings.rounds):
-        if settings.flops != settings.flops and "ocl" in sides:
-            peaks.append(sides["ocl"].ask("p"))
+        if settings.flops != settings.flops and ours:
+            peaks.append(sides[ours[0]].ask("p"))
         for name, side in sides.items():
             times[name].append(side.ask("t"))
     flops = statistics.median(peaks) if peaks else settings.flops
@@ -79,7 +82,8 @@ def _measure_case(
         least = max(v for v in (case.flops / flops, case.bytes / settings.bandwidth, 0.0) if v == v)
         yield {"group": case.group, "case": case.name, "side": name, "ms": seconds * 1e3, "ratio": first / seconds,
                "tflops": case.flops / seconds / 1e12, "gbytes": case.bytes / seconds / 1e9, "peak_tflops": flops / 1e12,
-               "roofline": least / seconds, "error": side.ask("e") if settings.errors else NAN}  # fmt: skip
+               "roofline": least / seconds, "error": side.ask("e") if settings.errors else NAN,
+               "settings": side.ask("s")}  # fmt: skip
 
 
 def means(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -98,3 +102,8 @@ def means(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         }
         for (group, side), members in groups.items()
     ]
+
+
+def settings_of(settings: OpSettings) -> dict[str, Any]:
+    """Returns how the rows were measured, for a result file. Call it before the measurement: it has the commit."""
+    return asdict(settings) | {"torch": torch.__version__, "commit": commit()}

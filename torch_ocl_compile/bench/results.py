@@ -1,6 +1,5 @@
-# torch_ocl_compile/bench/results.py: result files of `bench models`: reads, writes and merges them, and computes means.
-"""A result file has the rows of its networks, and what is needed to trust and repeat them. If several files have the
-same case, the last file counts."""
+# torch_ocl_compile/bench/results.py: result files of `bench models`: reads and writes them, and computes means.
+"""A result file has the rows of one run of one build, and what is needed to trust and repeat them."""
 
 from __future__ import annotations
 
@@ -12,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from torch_ocl_compile.bench.sides import HEAP, is_ours
 from torch_ocl_compile.errors import ToolError
 
 FORMAT = 1
@@ -23,9 +23,11 @@ def case_of(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def add_best(rows: list[dict[str, Any]]) -> None:
-    """Sets `against_best` of each row: the time of the fastest other side divided by the time of this side."""
+    """Sets `against_best` of each row: the time of the fastest other side divided by the time of this side. Sides of this
+    project are not compared with one another."""
     for row in rows:
-        others = [r["ms"] for r in rows if case_of(r) == case_of(row) and r["side"] != row["side"]]
+        others = [r["ms"] for r in rows if case_of(r) == case_of(row) and r["side"] != row["side"]
+                  and not (is_ours(r["side"]) and is_ours(row["side"]))]  # fmt: skip
         row["against_best"] = min(others) / row["ms"] if others else NAN
 
 
@@ -51,16 +53,50 @@ def geometric_means(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return means
 
 
-def merged(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of all files. If several files have the same case, the last one counts, with all its sides: its sides ran in
-    turn, so their times belong together."""
-    cases: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for content in files:
-        own: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-        for row in content["networks"]:
-            own.setdefault(case_of(row), []).append(row)
-        cases |= own
-    return [row for rows in cases.values() for row in rows]
+def way_of(row: dict[str, Any]) -> str:
+    """Memory format and optimizer of a row, as choose() of its side chose them. "-" in files that do not tell."""
+    settings = row.get("settings") or {}
+    return ", ".join(settings[key] for key in ("format", "optimizer") if settings.get(key)) or "-"
+
+
+def settings_text(settings: dict[str, Any]) -> str:
+    """What settings_in_effect() of a side returned, as one line of text."""
+    parts = ["eager"]
+    if settings["backend"]:
+        mode = f", mode={settings['mode']!r}" if settings["mode"] else ""
+        parts = [f"torch.compile(backend={settings['backend']!r}{mode})"]
+    parts += ["freezing"] if settings["freezing"] else []
+    parts += ["cudnn.benchmark"] if settings["cudnn_benchmark"] else []
+    cores = settings["cores"]
+    named = f"cores {','.join(map(str, cores))}" if len(cores) <= 16 else f"{len(cores)} cores"
+    parts.append(f"{settings['threads']} threads on {named}")
+    parts += [f"{settings['compute_units']} compute units"] if settings["compute_units"] else []
+    variables = dict(settings["environment"])
+    if all(variables.get(name) == value for name, value in HEAP.items()):
+        parts.append("a heap that keeps its memory")
+        variables = {name: value for name, value in variables.items() if name not in HEAP}
+    return ", ".join([*parts, *(f"{name}={value}" for name, value in variables.items())])
+
+
+def sides_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns, for each side and its settings, the modes that it ran, the settings as text, and the largest numbers of
+    busy cores, page faults and kernels outside of compiled graphs. Rows of files that do not tell are left out."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row.get("settings"):
+            found.setdefault((row["side"], settings_text(row["settings"])), []).append(row)
+    return [
+        {
+            "side": side,
+            "modes": list(dict.fromkeys(row["mode"] for row in members if "mode" in row)),
+            "settings": text,
+            **{
+                key: max((row[key] for row in members if key in row), default=NAN)
+                for key in ("busy_cores", "page_faults", "eager_kernels")
+            },
+        }
+        for (side, text), members in found.items()
+    ]
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -93,7 +129,7 @@ def result(
 ) -> dict[str, Any]:
     """Returns the content of a result file, for write()."""
     return {"format": FORMAT, "when": time.strftime("%Y-%m-%d %H:%M"), "host": platform.platform(),
-            "torch": settings.get("torch"), "commit": commit(), "settings": settings, "networks": networks,
+            "torch": settings.get("torch"), "commit": settings.get("commit"), "settings": settings, "networks": networks,
             "operations": operations}  # fmt: skip
 
 

@@ -1,42 +1,102 @@
-# torch_ocl_compile/bench/side.py: runs one network on one side (eager, inductor, ocl), in a process of its own.
-"""Reads commands from standard input, one word per line, and answers each with a line of JSON. process.py starts this
-program."""
+# torch_ocl_compile/bench/side.py: one network on one side: how it runs, and what is known of it afterwards.
+"""sides.py says how each side runs. network_side.py is the program of its process."""
 
 from __future__ import annotations
 
 import copy
-import json
+import gc
+import os
+import resource
 import statistics
-import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 
 if __package__:
     from torch_ocl_compile.bench import networks
+    from torch_ocl_compile.bench.sides import ADAM, CHANNELS_LAST, CONTIGUOUS, HEAP, POCL_THREADS, SIDES, is_ours
 else:
-    # This file is started by its path, because an import of torch_ocl_compile would register the device on every side.
+    # Programs of sides import this file by its path: an import of torch_ocl_compile would register the device.
     import networks  # type: ignore[no-redef]
+    from sides import ADAM, CHANNELS_LAST, CONTIGUOUS, HEAP, POCL_THREADS, SIDES, is_ours  # type: ignore[no-redef]
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a side runs. `format`, `optimizer`: which of the side's own to use. If they are empty, it starts with its first,
+    and choose() measures all."""
+
+    side: str
+    name: str
+    mode: str
+    batch: int = 8
+    size: int = 224
+    ocl_device: str = "ocl:0"
+    threads: int = 1
+    calls: int = 3
+    precision: str = "highest"
+    from_host: bool = False
+    format: str = ""
+    optimizer: str = ""
+
+
+class Way(NamedTuple):
+    """What choose() chooses."""
+
+    format: str
+    optimizer: str  # A name of ADAM. "" in inference.
 
 
 def device_of(side: str, ocl_device: str) -> torch.device:
-    """The device of a side. eager and inductor run on CUDA if there is a CUDA device, otherwise on the CPU."""
-    if side == "ocl":
+    """The device of a side. Those of PyTorch run on CUDA if there is a CUDA device, otherwise on the CPU."""
+    if is_ours(side):
         import torch_ocl_compile  # noqa: F401  (registers the device also where torch has CUDA)
 
         return torch.device(ocl_device)
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def set_precision(precision: str) -> None:
-    """Sets the precision. "highest": full fp32. "high": TF32 or similar inside products and convolutions. bf16 and fp16
-    use autocast."""
+def set_up(side: str, threads: int, precision: str, inference: bool) -> None:
+    """Gives PyTorch the settings of a side. Precision "highest" is full fp32. "high" allows TF32 or similar inside products
+    and convolutions. bf16 and fp16 use autocast."""
     reduced = precision == "high"
+    torch.set_num_threads(threads)
     torch.backends.cudnn.allow_tf32 = reduced
     torch.set_float32_matmul_precision("high" if reduced else "highest")
+    # cuDNN times its kernels and takes the fastest.
+    torch.backends.cudnn.benchmark = True
+    if SIDES[side].freezing:
+        from torch._inductor import config
+
+        # In training it would take the gradients, which the compiled optimizer reads, for constants.
+        config.freezing = inference
+
+
+def settings_in_effect(side: str, device: torch.device) -> dict[str, Any]:
+    """How this process runs its side, as PyTorch and the system tell it."""
+    kind, on_cuda = SIDES[side], device.type == "cuda"
+    variables = [*kind.environment, *HEAP, *(name for name in POCL_THREADS if is_ours(side) and name in os.environ)]
+    found: dict[str, Any] = {"backend": kind.backend, "mode": kind.mode}
+    found["environment"] = {name: os.environ.get(name) for name in variables}
+    found["threads"] = torch.get_num_threads()
+    found["cores"] = sorted(os.sched_getaffinity(0))
+    found["cudnn_benchmark"] = torch.backends.cudnn.benchmark if on_cuda else None
+    found["compute_units"] = None
+    if device.type == "ocl":
+        module: Any = torch.get_device_module(device)
+        found["compute_units"] = module.get_device_properties(device).multi_processor_count
+    found["freezing"] = None
+    if kind.backend == "inductor":
+        from torch._inductor import config
+
+        found["freezing"] = config.freezing
+    return found
 
 
 def autocast(device: torch.device, precision: str) -> Any:
@@ -46,51 +106,86 @@ def autocast(device: torch.device, precision: str) -> Any:
 
 class Side:
     """One network on one side. `step()` runs it once without waiting: inference, or forward, loss, backward and Adam.
-    With `from_host`, the input is on the host and each step copies it to the device first."""
+    With `from_host`, the input is on the host and each step copies it to the device first.
 
-    def __init__(self, side: str, name: str, mode: str, batch: int, size: int, ocl_device: str,
-                 precision: str = "highest", from_host: bool = False) -> None:  # fmt: skip
-        set_precision(precision)
-        self.device = device_of(side, ocl_device)
+    `model` and `optimizer` are those that the step uses, `way` says in which way it runs.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        set_up(settings.side, settings.threads, settings.precision, settings.mode == "inference")
+        self.settings, self.kind = settings, SIDES[settings.side]
+        self.device = device_of(settings.side, settings.ocl_device)
         torch.manual_seed(0)
-        self.model, self.example, classes = networks.make(name, batch, size)
-        self.exact = copy.deepcopy(self.model) if mode == "inference" else None
-        model = self.model.to(self.device).train(mode == "training")
-        rows = batch if self.example.is_floating_point() else self.example.numel()
-        x, y = self.example.to(self.device), torch.randint(classes, (rows,)).to(self.device)
+        self.host_model, self.example, classes = networks.make(settings.name, settings.batch, settings.size)
+        rows = settings.batch if self.example.is_floating_point() else self.example.numel()
+        self.labels = torch.randint(classes, (rows,))
+        self.ways = self.possible_ways()
+        self.ways_ms: dict[str, float] = {}
+        self.busy_cores = self.page_faults = NAN
+        self.use(self.ways[0])
 
-        def compiled(function: Any) -> Any:
-            return function if side == "eager" else torch.compile(function, backend=side)
+    def possible_ways(self) -> list[Way]:
+        given = self.settings
+        has_images = self.example.dim() == 4
+        formats = [given.format] if given.format else [f for f in self.kind.formats if has_images or f == CONTIGUOUS]
+        optimizers = [given.optimizer] if given.optimizer else list(self.kind.optimizers)
+        return [Way(f, o) for f in formats for o in (optimizers if given.mode == "training" else [""])]
 
-        given = (self.example, y.cpu()) if from_host else (x, y)
-        if mode == "inference":
-            forward = compiled(model)
+    def use(self, way: Way) -> None:
+        """Makes `step` run in this way, with a new copy of the weights. The first step compiles."""
+        self.way = way
+        layout = torch.channels_last if way.format == CHANNELS_LAST else torch.preserve_format
+        model: Any = copy.deepcopy(self.host_model).train(self.settings.mode == "training")
+        self.model: torch.nn.Module = model.to(self.device).to(memory_format=layout)
+        x, y = self.example.to(self.device), self.labels.to(self.device)
+        if way.format == CHANNELS_LAST:
+            x = x.contiguous(memory_format=layout)
+        self.inputs = (x.cpu(), y.cpu()) if self.settings.from_host else (x, y)
+        self.optimizer: torch.optim.Optimizer | None = None
+        self.step = self.inference_step() if self.settings.mode == "inference" else self.training_step()
 
-            def step() -> Any:
-                with torch.no_grad(), autocast(self.device, precision):
-                    return forward(given[0].to(self.device))
-        else:
-            optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, foreach=True)
+    def compiled(self, function: Any) -> Any:
+        kind = self.kind
+        return torch.compile(function, backend=kind.backend, mode=kind.mode) if kind.backend else function
 
-            def loss_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-                with autocast(self.device, precision):
-                    return F.cross_entropy(model(x), y)
+    def inference_step(self) -> Callable[[], Any]:
+        forward, x, device, precision = self.compiled(self.model), self.inputs[0], self.device, self.settings.precision
 
-            loss = compiled(loss_of)
-            update = compiled(optimizer.step)
+        def step() -> Any:
+            self.begin_step()
+            with torch.no_grad(), autocast(device, precision):
+                return forward(x.to(device))
 
-            def step() -> Any:
-                optimizer.zero_grad(set_to_none=True)
-                loss(*(t.to(self.device) for t in given)).backward()
-                update()
+        return step
 
-        self.step: Callable[[], Any] = step
+    def training_step(self) -> Callable[[], Any]:
+        model, device, precision, inputs = self.model, self.device, self.settings.precision, self.inputs
+        arguments: dict[str, Any] = ADAM[self.way.optimizer]
+        optimizer = self.optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, **arguments)
+
+        def loss_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            with autocast(device, precision):
+                return F.cross_entropy(model(x), y)
+
+        loss = self.compiled(loss_of)
+        update = optimizer.step if self.way.optimizer == "fused" else self.compiled(optimizer.step)
+
+        def step() -> Any:
+            self.begin_step()
+            optimizer.zero_grad(set_to_none=True)
+            loss(*(t.to(device) for t in inputs)).backward()
+            update()
+
+        return step
+
+    def begin_step(self) -> None:
+        # Results of the last step may be overwritten now, for CUDA graphs.
+        if self.kind.backend == "inductor":
+            torch.compiler.cudagraph_mark_step_begin()
 
     def synchronize(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
-        elif self.device.type == "ocl":
-            torch.ocl.synchronize(self.device)  # type: ignore[attr-defined]
+        if self.device.type != "cpu":
+            torch.get_device_module(self.device).synchronize(self.device)
 
     def timed(self) -> float:
         """Seconds of one step, including the wait for its device."""
@@ -99,29 +194,81 @@ class Side:
         self.synchronize()
         return time.perf_counter() - start
 
-    def round(self, calls: int) -> float:
-        """Median time of `calls` steps in seconds, after one step that wakes threads and fills caches."""
+    def choose(self) -> dict[str, str]:
+        """Measures all ways and goes on in the fastest. There is only one network in memory at a time. Returns the way."""
+        if len(self.ways) > 1:
+            for way in self.ways:
+                if way != self.way:
+                    self.change_to(way)
+                seconds = min(self.timed() for _ in range(2))
+                calls = max(2, min(20, int(0.5 / seconds)))
+                self.ways_ms[" ".join(way).strip()] = 1e3 * min(self.timed() for _ in range(calls))
+            fastest = min(self.ways, key=lambda way: self.ways_ms[" ".join(way).strip()])
+            if fastest != self.way:
+                self.change_to(fastest)
+                self.timed()
+        return self.way._asdict()
+
+    def change_to(self, way: Way) -> None:
+        # What was compiled may hold weights.
+        del self.model, self.optimizer, self.step
+        torch._dynamo.reset()
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.use(way)
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+
+    def round(self) -> float:
+        """Median time of some steps in seconds, after one step that wakes threads and fills caches."""
         self.timed()
-        return statistics.median(self.timed() for _ in range(calls))
+        cpu, faults, start = time.process_time(), page_faults(), time.perf_counter()
+        times = [self.timed() for _ in range(self.settings.calls)]
+        self.busy_cores = (time.process_time() - cpu) / (time.perf_counter() - start)
+        self.page_faults = (page_faults() - faults) / len(times)
+        return statistics.median(times)
 
     def facts(self) -> dict[str, object]:
-        """The device's name and the peak memory in MiB. For inference also the error: the largest difference from fp64
-        divided by the largest output."""
-        if self.device.type == "cuda":
-            name, peak = torch.cuda.get_device_name(), torch.cuda.max_memory_allocated() / 2**20
-        elif self.device.type == "ocl":
-            ocl: Any = torch.ocl  # type: ignore[attr-defined]
-            name, peak = ocl.get_device_name(self.device), ocl.max_memory_allocated(self.device) / 2**20
-        else:
+        """What is known of the side after its rounds:
+
+        - `device`: its name.
+        - `peak_mib`: peak memory of the device.
+        - `error`: in inference, the largest difference from fp64 divided by the largest output.
+        - `busy_cores`: CPU time of the process divided by the time of the last round.
+        - `page_faults`: page faults of one step of the last round that the system served without reading a file.
+        - `settings`: how the side ran. `ways_ms`: what choose() has measured.
+        - `build`: the code of this project that ran, "" if it is unknown.
+        - `eager_kernels`: number of kernels of ocl in one step that no compiled graph launched.
+        """
+        if self.device.type == "cpu":
             # The CPU's allocator keeps no statistics.
-            name, peak = f"CPU, {torch.get_num_threads()} threads", float("nan")
-        error = float("nan")
-        if self.exact is not None:
-            with torch.no_grad():
-                example = self.example.double() if self.example.is_floating_point() else self.example
-                exact = self.exact.double().eval()(example)
-            error = ((self.step().double().cpu() - exact).abs().max() / exact.abs().max()).item()
-        return {"device": name, "peak_mib": peak, "error": error}
+            name, peak = "CPU", NAN
+        else:
+            module: Any = torch.get_device_module(self.device)
+            name, peak = module.get_device_name(self.device), module.max_memory_allocated(self.device) / 2**20
+        found = {"device": name, "peak_mib": peak, "error": self.error(), "ways_ms": self.ways_ms,
+                 "busy_cores": self.busy_cores, "page_faults": self.page_faults,
+                 "settings": settings_in_effect(self.settings.side, self.device) | self.way._asdict()}  # fmt: skip
+        if self.device.type == "ocl":
+            from torch_ocl_compile import identity
+
+            found |= {"build": identity.of_code(), "eager_kernels": self.eager_kernels()}
+        return found
+
+    def error(self) -> float:
+        if self.settings.mode != "inference":
+            return NAN
+        with torch.no_grad():
+            example = self.example.double() if self.example.is_floating_point() else self.example
+            exact = copy.deepcopy(self.host_model).double().eval()(example)
+        return float(((self.step().double().cpu() - exact).abs().max() / exact.abs().max()).item())
+
+    def eager_kernels(self) -> int:
+        with torch.ocl.record() as launches:  # type: ignore[attr-defined]
+            self.step()
+            self.synchronize()
+        return sum(launch.graph.startswith("eager_") for launch in launches)
 
     def builds(self) -> dict[str, float]:
         """Counters of the kernels that this process has compiled. Empty for sides that do not count them."""
@@ -133,24 +280,5 @@ class Side:
         return {key: counters[key] for key in ("built", "by_workers", "build_seconds")}
 
 
-def main() -> None:
-    settings = json.loads(sys.argv[1])
-    torch.set_num_threads(settings["threads"])
-    # Output of the libraries must not mix with the answers.
-    sys.stdout, answers = sys.stderr, sys.stdout
-    start = time.perf_counter()
-    keys = ("side", "name", "mode", "batch", "size", "ocl_device", "precision", "from_host")
-    side = Side(*(settings[key] for key in keys))
-    commands: dict[str, Callable[[], Any]] = {
-        "first": side.timed,
-        "round": lambda: side.round(settings["calls"]),
-        "facts": side.facts,
-        "builds": side.builds,
-        "setup": lambda: time.perf_counter() - start,
-    }
-    for line in sys.stdin:
-        print(json.dumps(commands[line.strip()]()), file=answers, flush=True)
-
-
-if __name__ == "__main__":
-    main()
+def page_faults() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import click
 import torch
 
+from torch_ocl_compile.bench import memory, results
 from torch_ocl_compile.bench import models as networks
 from torch_ocl_compile.bench import ops as operations
 from torch_ocl_compile.bench import plot as charts
-from torch_ocl_compile.bench import results
-from torch_ocl_compile.bench.process import SIDES
 from torch_ocl_compile.bench.results import NAN
+from torch_ocl_compile.bench.sides import DEFAULT_SIDES, SIDES, is_ours
 from torch_ocl_compile.cli.parts import (
     Command,
     Group,
@@ -39,33 +39,53 @@ Rows = list[dict[str, Any]]
 def command() -> None:
     """Time networks and single operations on several sides: eager PyTorch, Inductor, and this backend.
 
-    Each side runs in a process of its own. The sides run in turn, so that a change of the machine's speed reaches all."""
+    Each side runs in a process of its own. The sides run in turn, so that a change of the machine's speed reaches all.
+    `bench sides` lists the sides."""
 
 
-def _common(rounds: int, calls: int, batch: int) -> Callable[[F], F]:
-    """The options that `models` and `ops` share."""
-
+def _all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
     def add(command: F) -> F:
-        options = [
-            click.option("--sides", default="eager,inductor,ocl", show_default=True, callback=names_of(*SIDES),
-                         help="What to compare; the ratio is to the first."),
-            click.option("--batch", type=click.IntRange(min=1), default=batch, show_default=True, help="Images or sequences."),
-            click.option("--rounds", type=click.IntRange(min=1), default=rounds, show_default=True, help="Rounds of all sides."),
-            click.option("--calls", type=click.IntRange(min=1), default=calls, show_default=True, help="Timed calls a round."),
-            click.option("--threads", type=click.IntRange(min=1), default=torch.get_num_threads,
-                         help="Threads of PyTorch on the CPU.  [default: PyTorch's]"),
-            click.option("--ocl-device", default="ocl:0", show_default=True, help="Device of the side ocl."),
-            click.option("--flops", type=float, default=NAN, show_default=False, help="The device's peak, operations a second."),
-            click.option("--bandwidth", type=float, default=NAN, show_default=False, help="Its copy bandwidth, bytes a second."),
-            click.option("--verbose", is_flag=True, help="Show what the sides print."),
-            output_option(name="--save", help="Also write the rows to a result file."),
-            json_option,
-        ]  # fmt: skip
         for option in reversed(options):
             command = option(command)
         return command
 
     return add
+
+
+def _sides(default: str, batch: int) -> Callable[[F], F]:
+    """The options of `models`, `ops` and `memory`."""
+    return _all_of(
+        click.option("--sides", default=default, show_default=True, callback=names_of(*SIDES),
+                     help="What to compare; a ratio is to the first. `bench sides` lists all."),
+        click.option("--batch", type=click.IntRange(min=1), default=batch, show_default=True, help="Images or sequences."),
+        click.option("--threads", type=click.IntRange(min=1), default=torch.get_num_threads,
+                     help="Threads and cores of each side that runs on a CPU.  [default: PyTorch's]"),
+        click.option("--ocl-device", default="ocl:0", show_default=True, help="Device of the sides of ocl."),
+        click.option("--verbose", is_flag=True, help="Show what the sides print."),
+        output_option(name="--save", help="Also write the rows to a result file."),
+        json_option,
+    )  # fmt: skip
+
+
+def _times(rounds: int, calls: int) -> Callable[[F], F]:
+    """The options of `models` and `ops`."""
+    return _all_of(
+        click.option("--rounds", type=click.IntRange(min=1), default=rounds, show_default=True, help="Rounds of all sides."),
+        click.option("--calls", type=click.IntRange(min=1), default=calls, show_default=True, help="Timed calls a round."),
+        click.option("--flops", type=float, default=NAN, show_default=False, help="The device's peak, operations a second."),
+        click.option("--bandwidth", type=float, default=NAN, show_default=False, help="Its copy bandwidth, bytes a second."),
+    )  # fmt: skip
+
+
+_networks = _all_of(
+    click.option("--models", default="alexnet,resnet18", show_default=True, callback=names,
+                 help="Networks: mlp, lenet, gpt, gpt2 (needs transformers), or of torchvision.models."),
+    click.option("--modes", default="inference,training", show_default=True, callback=names_of(*networks.MODES),
+                 help="What to run."),
+    click.option("--precision", "precisions", default="highest", show_default=True, callback=names_of(*networks.PRECISIONS),
+                 help="Of all sides: fp32 (highest), fp32 with TF32 products (high), or autocast to bf16 or fp16."),
+    click.option("--size", type=click.IntRange(min=1), default=224, show_default=True, help="Image height and width."),
+)  # fmt: skip
 
 
 def _collected(rows: Iterable[dict[str, Any]]) -> Rows:
@@ -88,17 +108,11 @@ def _collected(rows: Iterable[dict[str, Any]]) -> Rows:
         "torch-ocl bench models --models mlp --sides eager,ocl --rounds 3 --json",
     ],
 )
-@click.option("--models", default="alexnet,resnet18", show_default=True, callback=names,
-              help="Networks: mlp, lenet, gpt, gpt2 (needs transformers), or of torchvision.models.")  # fmt: skip
-@click.option(
-    "--modes", default="inference,training", show_default=True, callback=names_of(*networks.MODES), help="What to time."
-)
-@click.option("--precision", "precisions", default="highest", show_default=True, callback=names_of(*networks.PRECISIONS),
-              help="Of all sides: fp32 (highest), fp32 with TF32 products (high), or autocast to bf16 or fp16.")  # fmt: skip
-@click.option("--size", type=click.IntRange(min=1), default=224, show_default=True, help="Image height and width.")
+@_networks
 @click.option("--from-host", is_flag=True, help="Batch 64; inputs lie on the host, and each step copies them.")
 @click.option("--compile-times", is_flag=True, help="Also time the first call, with empty and with warm caches.")
-@_common(rounds=7, calls=3, batch=8)
+@_times(rounds=7, calls=3)
+@_sides(",".join(DEFAULT_SIDES), batch=8)
 def time_models(models: list[str], modes: list[str], precisions: list[str], as_json: bool, save: Path | None,
                 **given: Any) -> int:  # fmt: skip
     """Time whole networks: inference, and training steps with Adam.
@@ -107,20 +121,27 @@ def time_models(models: list[str], modes: list[str], precisions: list[str], as_j
     ms        median of the rounds
     spread    distance between the quartiles of the rounds, over the median
     ratio     time of the first side over the time of this side
+    way       memory format and optimizer; each side takes its fastest
     to best   time of the fastest other side over the time of this side
     error     largest difference to fp64, over the largest output
     roofline  share of the peaks that --flops and --bandwidth give
     cold s    seconds of a first call with empty caches (--compile-times)
     warm s    the same with the caches that it left
+
+    A second table has the settings of each side, and how far they held:
+
+    \b
+    busy cores     CPU time over time, in the last round
+    page faults    of a step
+    eager kernels  kernels of a step that no compiled graph launched (ocl)
     """
-    if "ocl" in given["sides"]:
+    if any(map(is_ours, given["sides"])):
         require_device()
     settings = networks.NetworkSettings(**given)
+    described = networks.settings_of(settings, models=models, modes=modes, precisions=precisions)
     with progress("starting") as now:
         rows = _collected(networks.measure(models, modes, precisions, settings, now))
-    content = results.result(
-        rows, [], networks.settings_of(settings, models=models, modes=modes, precisions=precisions)
-    )
+    content = results.result(rows, [], described)
     _show_networks(rows, content, as_json)
     if save:
         results.write(content, save)
@@ -132,12 +153,12 @@ def _show_networks(rows: Rows, content: dict[str, Any], as_json: bool) -> None:
         print_json(content | {"means": results.geometric_means(rows)})
         return
     timed_first = any("cold_s" in row for row in rows)
-    columns = ["network", "mode", "precision", ">batch", "side", ">ms", ">spread", ">ratio", ">to best", ">error", ">roofline",
+    columns = ["network", "mode", "precision", ">batch", "side", "way", ">ms", ">spread", ">ratio", ">to best", ">error", ">roofline",
                ">peak MiB", *([">cold s", ">warm s"] if timed_first else []), "device"]  # fmt: skip
     table = []
     for row in rows:
         first = [number(row.get(key, NAN), ".1f") for key in ("cold_s", "warm_s")] if timed_first else []
-        table.append([row["model"], row["mode"], row["precision"], row["batch"], row["side"], f"{row['ms']:.3f}",
+        table.append([row["model"], row["mode"], row["precision"], row["batch"], row["side"], results.way_of(row), f"{row['ms']:.3f}",
                       f"{row['spread']:.1%}", f"{row['ratio']:.2f}", number(row["against_best"], ".2f"),
                       number(row["error"], ".1e"), number(row["roofline"], ".1%"), number(row["peak_mib"], ".0f"), *first,
                       row["device"]])  # fmt: skip
@@ -147,6 +168,16 @@ def _show_networks(rows: Rows, content: dict[str, Any], as_json: bool) -> None:
     print_table(
         [">networks", "mode", "precision", "protocol", "side", ">ratio", ">to best"], means, title="geometric means"
     )
+    _show_sides(rows)
+
+
+def _show_sides(rows: Rows) -> None:
+    """Prints the settings of each side, and how far its limits held."""
+    sides = [(s["side"], ", ".join(s["modes"]), number(s["busy_cores"], ".2f"), number(s["page_faults"], ".0f"),
+              number(s["eager_kernels"], ".0f"), s["settings"]) for s in results.sides_of(rows)]  # fmt: skip
+    if sides:
+        columns = ["side", "mode", ">busy cores", ">page faults", ">eager kernels", "settings"]
+        print_table(columns, sides, title="settings of the sides")
 
 
 @command.command(
@@ -163,7 +194,8 @@ def _show_networks(rows: Rows, content: dict[str, Any], as_json: bool) -> None:
 @click.option("--cases", default="", callback=names, help="Parts of the names of the operations; all if empty.")
 @click.option("--tf32", is_flag=True, help="Allow TF32 on every side.")
 @click.option("--errors/--no-errors", default=True, help="Whether results are compared with fp64.")
-@_common(rounds=5, calls=20, batch=64)
+@_times(rounds=5, calls=20)
+@_sides(",".join(DEFAULT_SIDES), batch=64)
 def time_ops(groups: list[str], cases: list[str], as_json: bool, save: Path | None, **given: Any) -> int:
     """Time single operations: matrix products, convolutions, attention, softmax, norms, chains of pointwise ops.
 
@@ -173,9 +205,10 @@ def time_ops(groups: list[str], cases: list[str], as_json: bool, save: Path | No
     roofline  share of the device's peaks; without --flops, a CPU's is measured
     error     RMSE to fp64, over the RMS of the result
     """
-    if "ocl" in given["sides"]:
+    if any(map(is_ours, given["sides"])):
         require_device()
     settings = operations.OpSettings(groups=groups, parts=cases, **given)
+    described = operations.settings_of(settings)
     with progress("timing"):
         rows = _collected(operations.measure(settings))
     means = operations.means(rows)
@@ -192,9 +225,75 @@ def time_ops(groups: list[str], cases: list[str], as_json: bool, save: Path | No
             [(m["group"], m["side"], f"{m['ratio']:.2f}", f"{m['least_roofline']:.1%}", f"{m['largest_roofline']:.1%}") for m in means],
             title="geometric means",
         )  # fmt: skip
+        _show_sides(rows)
     if save:
-        results.write(results.result([], rows, {"torch": torch.__version__}), save)
+        results.write(results.result([], rows, described), save)
     return 0
+
+
+@command.command(
+    "memory",
+    cls=Command,
+    examples=[
+        "torch-ocl bench memory --models resnet18",
+        "torch-ocl bench memory --models gpt2 --sides eager,inductor,ocl",
+    ],
+)
+@_networks
+@_sides("ocl", batch=8)
+def measure_memory(models: list[str], modes: list[str], precisions: list[str], as_json: bool, save: Path | None,
+                   **given: Any) -> int:  # fmt: skip
+    """Measure the peak of device memory in one step, and what it consists of.
+
+    A side of PyTorch needs CUDA, because PyTorch counts no memory on a CPU. The parts of a peak:
+
+    \b
+    weights             parameters and buffers
+    gradients           also those that a backward graph still holds
+    optimizer state     of Adam
+    input               of the network
+    saved tensors       what forward graphs keep for backward graphs (ocl)
+    results             of other graphs (ocl)
+    arena               intermediate results of a graph, while it runs (ocl)
+    packed weights      weights in the order in which kernels read them (ocl)
+    activations         other memory of the step
+    held between steps  other memory from before the step, such as workspaces
+    padding             what the allocator adds to sizes, if it does not count it above
+    """
+    if any(map(is_ours, given["sides"])):
+        require_device()
+    settings = networks.NetworkSettings(**given)
+    described = networks.settings_of(settings, models=models, modes=modes, precisions=precisions)
+    with progress("starting") as now:
+        rows = _collected(memory.measure(models, modes, precisions, settings, now))
+    content = results.result([], [], described) | {"memory": rows}
+    if as_json:
+        print_json(content)
+    else:
+        for row in rows:
+            _show_memory(row)
+        _show_sides(rows)
+    if save:
+        results.write(content, save)
+    return 0
+
+
+def _show_memory(row: dict[str, Any]) -> None:
+    def mib(size: int) -> str:
+        return f"{size / 2**20:.2f}"
+
+    peak = row["peak_bytes"]
+    title = (
+        f"{row['model']}, {row['mode']}, {row['precision']}, batch {row['batch']}, {row['side']}, {results.way_of(row)}"
+    )
+    parts = [*row["parts"].items(), ("peak", peak)]
+    say(f"\n{title}, on {row['device']}; {mib(row['reserved_bytes'])} MiB taken from the device")
+    print_table(["part", ">MiB", ">share"], [(part, mib(size), f"{size / peak:.1%}") for part, size in parts if size])
+    holders = [(h["part"], h["name"], h["blocks"], mib(h["bytes"])) for h in row["holders"]]
+    print_table(["part", "largest holders", ">blocks", ">MiB"], holders)
+    tensors = [(t["graph"], t["what"], t["tensor"], mib(t["bytes"]), t["op"], t["line"]) for t in row["tensors"]]
+    if tensors:
+        print_table(["graph", "kind", "largest tensors in graphs", ">MiB", "op", "line"], tensors)
 
 
 @command.command("sides", cls=Command, examples=["torch-ocl bench sides"])
@@ -204,9 +303,13 @@ def list_sides(as_json: bool) -> int:
     cuda = torch.cuda.is_available()
     host = torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads"
     inductor = "" if cuda or importlib.util.find_spec("torch._inductor.cpp_builder") else "this torch has no Inductor"
-    rows = [{"side": "eager", "device": host, "problem": ""}, {"side": "inductor", "device": host, "problem": inductor}]
-    rows += [{"side": "ocl", "device": f"ocl:{i}, {torch_ocl.get_device_name(i)}", "problem": ""}
-             for i in range(torch_ocl.device_count())] or [{"side": "ocl", "device": "", "problem": "no OpenCL device"}]  # fmt: skip
+    problems = {None: "", "inductor": inductor}
+    ours = [f"ocl:{i}, {torch_ocl.get_device_name(i)}" for i in range(torch_ocl.device_count())]
+    rows = []
+    for side, kind in SIDES.items():
+        devices = ours if is_ours(side) else [host]
+        rows += [{"side": side, "device": device, "problem": problems.get(kind.backend, "")} for device in devices]
+        rows += [] if devices else [{"side": side, "device": "", "problem": "no OpenCL device"}]
     if as_json:
         print_json(rows)
     else:
@@ -223,11 +326,16 @@ def list_sides(as_json: bool) -> int:
 @json_option
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def plot(output: Path, as_json: bool, files: tuple[Path, ...]) -> int:
-    """Print and draw the result FILES of `bench models --save`. If several have a case, the last file counts."""
-    rows = results.merged([results.read(path) for path in files])
-    results.add_best(rows)
-    charts.plot(rows, output)
-    _show_networks(rows, {"networks": rows}, as_json)
-    if not as_json:
-        say(f"chart in {output}")
+    """Print and draw the result FILES of `bench models --save`. Each file has a table and panels of its own."""
+    contents = {str(path): results.read(path) for path in files}
+    for content in contents.values():
+        results.add_best(content["networks"])
+    charts.plot({name: content["networks"] for name, content in contents.items()}, output)
+    if as_json:
+        print_json(contents)
+        return 0
+    for name, content in contents.items():
+        say(f"\n{name}: {content['when']}, commit {content['commit']}")
+        _show_networks(content["networks"], content, as_json=False)
+    say(f"chart in {output}")
     return 0

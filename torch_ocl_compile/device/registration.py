@@ -181,11 +181,13 @@ def _register_artifacts(module: ModuleType) -> None:
 
 
 def _keep_dynamo_out(module: ModuleType) -> None:
-    """Keeps Dynamo from compiling frames of this package. It may compile only torch.ocl's current device and the tools."""
+    """Keeps Dynamo from compiling frames of this package. It may compile torch.ocl's current device, the tools,
+    user kernels, and the networks and operations of bench."""
     device = Path(__file__).parent
     for part in pkgutil.iter_modules([str(device.parent)], "torch_ocl_compile."):
         if part.name not in (
             "torch_ocl_compile._C",
+            "torch_ocl_compile.bench",
             "torch_ocl_compile.device",
             "torch_ocl_compile.tools",
             "torch_ocl_compile.user_kernel",

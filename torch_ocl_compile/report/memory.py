@@ -35,7 +35,11 @@ class Memory:
     arena: int  # The block that holds all intermediate results.
     live: list[int]  # Bytes of intermediate results at each launch.
     peak_at: int  # The launch where `live` is largest.
-    largest: list[TensorAtPeak]
+    tensors: list[TensorAtPeak]  # The largest first.
+
+    @property
+    def largest(self) -> list[TensorAtPeak]:
+        return self.tensors[:LARGEST]
 
     @property
     def peak(self) -> int:
@@ -80,5 +84,5 @@ def memory_of(report: Mapping[str, Any]) -> Memory:
         arena=report["memory"]["arena_bytes"],
         live=live,
         peak_at=peak_at,
-        largest=sorted(held, key=lambda h: -h.bytes)[:LARGEST],
+        tensors=sorted(held, key=lambda h: -h.bytes),
     )
