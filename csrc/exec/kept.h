@@ -46,7 +46,7 @@ class Kept : public runtime::Dependent {
   void* address_ = nullptr;
 };
 
-/// Total size of all kept results in this process in bytes.
+/// Returns the total size in bytes of all kept results of this process.
 int64_t kept_bytes();
 
 /// Marks the steps of a new plan that read only parameters that no step writes, and moves their results out of the

@@ -19,10 +19,11 @@ namespace ocl::exec {
 struct LocalMemory {
   size_t bytes = 0;
 };
-/// A pointer, which becomes two arguments (buffer and offset in bytes); the bytes of a number; or local memory.
+/// An argument of a launch: a pointer, which becomes two arguments of the kernel (buffer and offset in bytes), the bytes of a
+/// number, or local memory.
 using UserArgument = std::variant<runtime::Location, std::string, LocalMemory>;
 
-/// Thread-safe: a kernel's arguments are state, so one launch at a time sets them.
+/// A user's kernel, built for one device. Thread-safe: a kernel's arguments are state, so one launch at a time sets them.
 class UserKernel {
  public:
   /// Builds the kernel or finds its binary. Throws kBuild with the compiler's log.

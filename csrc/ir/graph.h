@@ -1,5 +1,5 @@
 // csrc/ir/graph.h: the IR: buffers, nodes (loop nests, contractions, calls) and the graph that holds them.
-// A graph is a list of nodes in program order: a later node sees what an earlier one stored, mutated inputs included.
+// A graph is a list of nodes in program order. A node sees what earlier nodes have stored, also in inputs that they mutate.
 #pragma once
 
 #include <array>
@@ -239,15 +239,16 @@ inline bool is_reduction(const Node& node) { return node.kind == NodeKind::kRedu
 /// True if the store may keep or combine with the element that is already there.
 inline bool is_partial(const Store& store) { return store.mask != kNone || store.mode != StoreMode::kWrite; }
 
-/// The buffers that a node reads, and those that it writes. A buffer may be in both lists.
+/// Return the buffers that a node reads, and the buffers that it writes. A buffer may be in both lists.
 std::vector<BufferId> reads(const Node& node);
 std::vector<BufferId> writes(const Node& node);
 
-/// Row-major strides in elements.
+/// Returns row-major strides in elements.
 Shape contiguous_strides(const Shape& sizes);
-/// Element offset of `coords`: the sum of coordinate * stride, simplified. The buffer must have strides.
+/// Returns the element offset of `coords`: the sum of coordinate * stride, simplified. The buffer must have strides.
 IndexExpr linear_offset(const Buffer& buffer, const std::vector<IndexExpr>& coords, const Ranges& ranges);
-/// Strides and offset of a view in elements; nullopt if the view is no strided window. The buffer must have strides.
+/// Strides and offset of a view in elements. strided() returns nullopt if the view is no strided window. The buffer must have
+/// strides.
 struct Strided {
   Shape strides;
   IndexExpr offset;

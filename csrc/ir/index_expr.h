@@ -81,7 +81,7 @@ struct Range {
   int64_t divisor = 1;
 };
 
-/// Computes bounds of expressions. The upper bound of a loop may be an expression over sizes (`i0 < s3`). So `i0 // s3`
+/// Computes bounds of expressions. The upper bound of a loop may be an expression over sizes (`i0 < s3`), so that `i0 // s3`
 /// and `i0 % s3` can be simplified for symbolic sizes.
 class Ranges {
  public:
@@ -105,7 +105,7 @@ class Ranges {
 IndexExpr simplify(const IndexExpr& e, const Ranges& ranges);
 /// Replaces the symbols that have an entry.
 IndexExpr substitute(const IndexExpr& e, const std::map<Symbol, IndexExpr>& with);
-/// The value of e for the given values of its symbols. InternalError for a symbol without a value, or a division by
+/// Returns the value of e for the given values of its symbols. InternalError for a symbol without a value, or a division by
 /// zero.
 int64_t evaluate(const IndexExpr& e, const std::function<int64_t(Symbol)>& value_of);
 /// e = rest + coefficient * s, where neither part uses s. nullopt if e is not affine in s.

@@ -152,8 +152,8 @@ void bind_index(py::module_& m) {
   });
 }
 
-/// An op as (name, dtype, operands, detail). The detail of a load is (buffer, coordinates), of a constant the number,
-/// of an index op the expression.
+/// Returns an op as (name, dtype, operands, detail). The detail of a load is (buffer, coordinates), of a constant its number,
+/// and of an index op its expression.
 py::tuple op_tuple(const Op& op) {
   py::object detail = py::none();
   if (op.code == OpCode::kLoad) detail = py::make_tuple(op.buffer, op.index);

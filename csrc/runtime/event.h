@@ -11,7 +11,7 @@ namespace ocl::runtime {
 class Device;
 class Queue;
 
-/// Complete when all work that was enqueued before it is done.
+/// A point in a queue. It is complete when all work that was enqueued before it is done.
 class Event {
  public:
   /// `timed`: time_ns() can be called.
@@ -25,8 +25,8 @@ class Event {
   void block(Queue& queue) const;
   Device& device() const { return device_; }
   bool timed() const { return timed_; }
-  /// The time in ns of the device's clock at which the work before the event was done. Waits for it. Only for a timed
-  /// event.
+  /// Returns the time in ns of the device's clock at which the work before the event was done. Waits for the event, which must
+  /// be timed.
   int64_t time_ns() const;
 
  private:

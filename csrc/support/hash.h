@@ -14,7 +14,7 @@ struct Hash128 {
 
 /// MurmurHash3_x64_128 (algorithm by Austin Appleby, public domain).
 Hash128 hash128(std::string_view bytes, uint64_t seed = 0) noexcept;
-/// The hash as 32 lower-case hexadecimal digits.
+/// Returns the hash as 32 lower-case hexadecimal digits.
 std::string hash_hex(std::string_view bytes);
 
 }  // namespace ocl

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kStateBytes = 16;
 
-// The default generators are made when the devices are known. g_first_seed keeps a seed that was set before.
+// The default generators are made when the devices are known. A seed that is set before is kept in g_first_seed.
 std::mutex g_generator_mutex;
 std::vector<at::Generator>* g_defaults = nullptr;
 uint64_t g_first_seed = c10::default_rng_seed_val;

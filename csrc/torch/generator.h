@@ -35,9 +35,9 @@ class OclGenerator final : public c10::GeneratorImpl {
 const at::Generator& default_generator(int device);
 /// Seeds the default generators of all devices. Does not set the devices up.
 void seed_default_generators(uint64_t seed);
-/// The generator for a random op: the given one, if it is valid, or the device's default.
+/// Returns the generator for a random op: the given one if it is valid, otherwise the device's default.
 OclGenerator& generator_for(const std::optional<at::Generator>& given, int device);
-/// A CPU generator whose numbers depend only on (seed, counter), for random ops that run on the CPU.
+/// Returns a CPU generator whose numbers depend only on (seed, counter), for random ops that run on the CPU.
 at::Generator cpu_generator(uint64_t seed, uint64_t counter);
 
 }  // namespace ocl::aten
