@@ -241,8 +241,7 @@ struct Allocator::State {
     return block->pending > 0;
   }
 
-  /// Puts the freed blocks that no stream uses any more into the free lists. The events of one stream are in the order of its
-  /// queue.
+  /// Puts the freed blocks that no stream uses any more into the free lists. A stream's events are in the order of its queue.
   void collect_waiting() {
     for (auto& [stream, events] : waiting)
       while (!events.empty() && is_done(events.front().first.get())) {

@@ -43,7 +43,7 @@ def command() -> None:
 
 
 def _common(rounds: int, calls: int, batch: int) -> Callable[[F], F]:
-    """The options that `models` and `ops` share."""
+    """Returns a decorator that adds the options that `models` and `ops` share."""
 
     def add(command: F) -> F:
         options = [

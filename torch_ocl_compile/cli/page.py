@@ -35,7 +35,7 @@ HEAD = """\
 
 
 def commands() -> list[tuple[tuple[str, ...], click.Command]]:
-    """Every command with its names, in the order of the help: ("cache", "stats"), ..."""
+    """Returns every command with its names, in the order of the help: ("cache", "stats"), ..."""
     return list(_below((), top))
 
 
@@ -50,7 +50,7 @@ def _below(names: tuple[str, ...], group: click.Group) -> Iterator[tuple[tuple[s
 
 
 def page() -> str:
-    """The text of docs/command_line.md."""
+    """Returns the text of docs/command_line.md."""
     return HEAD + "".join(_section(names, command) for names, command in commands())
 
 

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 Options = dict[str, Any]
 MODES: dict[str, Options] = {
     "default": {},
-    # In any mode, a call of a graph is one call of C++.
+    # No effect: in any mode, a call of a graph is one call of C++.
     "reduce-overhead": {},
     "max-autotune": {"max_autotune": True},
     "max-autotune-no-cudagraphs": {"max_autotune": True},
@@ -89,8 +89,9 @@ def parse_options(options: Any, mode: str | None) -> Options:
 def compile_graph(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, kind: str, settings: Options
 ) -> CompiledGraph:
-    """Compiles one graph of AOTAutograd. A graph that cannot become a plan runs eagerly, and the reason is recorded. The message of
-    an error that is not the user's names a program that shows it."""
+    """Compiles one graph of AOTAutograd. A graph that cannot become a plan runs eagerly, and the reason is recorded. If
+    an error is not the user's fault, its message names a program that reproduces it.
+    """
     label = debug.next_label(kind)
     try:
         return compile_or_raise(gm, example_inputs, kind, settings, label)
@@ -128,7 +129,7 @@ def compile_or_raise(
     lowering = watch.lap()
     measure_kernels(lowered, settings)
     tuning = watch.lap() if settings.get("max_autotune") else 0.0
-    if kind != "inference":  # Weights change at each step.
+    if kind != "inference":  # In training, weights change at each step.
         settings = {**settings, "kept_weights_mb": 0}
     plan = make_plan(lowered, settings, label)
     if kind == "forward":
@@ -158,8 +159,9 @@ def restride(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
 
 
 def boundaries(kind: str) -> dict[str, Any]:
-    """What AOTAutograd knows of a graph: the positions of parameters and donated inputs, results that are views of
-    arguments, and the position at which saved tensors begin."""
+    """Returns what AOTAutograd knows of a graph: the positions of parameters and donated inputs, results that are views
+    of arguments, and the position at which saved tensors begin.
+    """
     from torch._functorch._aot_autograd.schemas import OutputType
 
     context = torch._guards.TracingContext.try_get()
@@ -190,7 +192,7 @@ def boundaries(kind: str) -> dict[str, Any]:
 
 
 def check_device(device: torch.device) -> None:
-    """ConfigError if the tensors are on another backend's device."""
+    """Raises ConfigError if the tensors are on another backend's device."""
     ours = torch._C._get_privateuse1_backend_name()
     if device.type != ours:
         raise ConfigError(f"backend='ocl' was given tensors on '{device}'.\n  do: move model and inputs to '{ours}'.")

@@ -123,7 +123,7 @@ def _compile_eager(*call: Any) -> Any:
 
 
 def _eager_context(device: int) -> Any:
-    """What a stored plan of an op on `device` depends on."""
+    """Returns what a stored plan of an op on `device` depends on."""
     from torch_ocl_compile.eager.stored import context
 
     return context(device)
@@ -181,7 +181,8 @@ def _register_artifacts(module: ModuleType) -> None:
 
 
 def _keep_dynamo_out(module: ModuleType) -> None:
-    """Keeps Dynamo from compiling frames of this package. It may compile only torch.ocl's current device and the tools."""
+    """Keeps Dynamo from compiling frames of this package. It may compile only device/current.py, the
+    tools and the code of user kernels."""
     device = Path(__file__).parent
     for part in pkgutil.iter_modules([str(device.parent)], "torch_ocl_compile."):
         if part.name not in (

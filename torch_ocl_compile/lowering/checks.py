@@ -1,4 +1,4 @@
-# torch_ocl_compile/lowering/checks.py: argument errors that PyTorch raises in its kernels but not while tracing.
+# torch_ocl_compile/lowering/checks.py: finds argument errors that PyTorch raises in its kernels but not while tracing.
 """Most shape and dtype errors are raised while tracing, with PyTorch's own messages.
 
 A few ops check their arguments in their kernels only. A graph with such arguments is not compiled: it runs eagerly,
@@ -38,7 +38,7 @@ def check(*names: str) -> Callable[[Check], Check]:
 
 
 def refuse_bad_arguments(node: torch.fx.Node) -> None:
-    """Refused if eager PyTorch would raise an error for the arguments of the node."""
+    """Raises Refused if eager PyTorch would raise an error for the arguments of the node."""
     wrong = CHECKS.get(node.target)
     if wrong is None:
         return

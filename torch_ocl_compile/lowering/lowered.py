@@ -103,7 +103,7 @@ class Lowered:
     graph: ir.Graph
     calls: list[Callable[[list[torch.Tensor]], list[torch.Tensor]]]
     device: torch.device
-    arguments: int  # how many a call has, those that nothing reads among them
+    arguments: int  # number of arguments of a call, counting also those that nothing reads
     inputs: list[Source]
     results: list[Result]
     # The traced fake value of each result.

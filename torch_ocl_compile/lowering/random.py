@@ -204,7 +204,7 @@ def _draw(c: Context, op: str, state: ir.Value, stream: int) -> tuple[Nest, Term
 
 @lower(torch.ops.ocl.uniform.default)
 def uniform(c: Context, state: ir.Value, size: Any, stream: int, dtype: torch.dtype) -> ir.Value:
-    """Uniform numbers in [0, 1). For half types they have only so many bits that none rounds up to 1."""
+    """Draws uniform numbers in [0, 1). In 16-bit types they have only so many bits that none rounds up to 1."""
     nest, drawn = _draw(c, "philox_uniform", state, stream)
     steps = UNIFORM_STEPS.get(dtype)
     if steps is not None:

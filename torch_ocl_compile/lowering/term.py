@@ -176,16 +176,16 @@ class Nest:
         self.body.end()
 
     def scan(self, reduction: str, terms: Sequence[Term], dtype: ir.DType, reset: Term | None = None) -> None:
-        """Makes the nest a running reduction over r0, whose results `add_store` refers to by number.
+        """Makes the nest a running reduction over r0. `add_store` refers to its results by number.
 
-        The reduction restarts where `reset` is true. `dtype` is that of the results.
+        The reduction restarts where `reset` is true. `dtype` is the dtype of the results.
         """
         self.body.scan(reduction, [t.id for t in terms], dtype, -1 if reset is None else reset.id)
 
     def reduce(self, reduction: str, terms: Sequence[Term], dtypes: Sequence[ir.DType]) -> list[ir.Value]:
         """Completes the nest with a reduction over r*. Returns one new buffer per result of the reduction.
 
-        In a nest without loops r* each result is the single element itself, as sum, max and the like give.
+        In a nest without loops r*, each result is the element itself, as sum, max and the like give for one element.
         """
         if not self.r:
             return self.store(*zip(terms, dtypes, strict=True))
