@@ -199,7 +199,7 @@ struct KernelCache::State {
     return code;
   }
 
-  /// The common end of verify() and prune(): handles an error and builds the result.
+  /// Handles an error of verify() or prune(), and returns their result.
   CleanupResult cleaned(int code, int64_t deleted, const char* doing) {
     if (code != SQLITE_OK && code != SQLITE_DONE) failed(code, doing);
     return {connection ? entry_count() : 0, deleted, problem};

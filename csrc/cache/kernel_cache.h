@@ -54,7 +54,7 @@ class KernelCache {
   /// Returns the keys of the entries that this process has found or stored, in order.
   std::vector<std::string> used(const char* table);
   std::vector<TableStats> tables();
-  /// Reads every entry and deletes those whose checksum is wrong.
+  /// Reads every entry and deletes entries whose checksum is wrong.
   CleanupResult verify();
   /// Deletes entries that were not used for `unused_ms` milliseconds. Then deletes the least recently used entries
   /// until the others have at most `most_bytes` bytes. A negative number sets no limit.

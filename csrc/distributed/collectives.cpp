@@ -359,7 +359,7 @@ Group::WorkPtr Group::recv(Tensors& tensors, int peer, int tag) {
   return transfer({OpType::RECV, "recv", Use::kWrite, {LaneKind::kReceive, peer, tag}, start}, tensors);
 }
 
-/// The first piece says which rank sends. The next pieces are received from that rank, one after the other.
+/// Receives the first piece from any rank, and the next pieces from the same rank, one after the other.
 Group::WorkPtr Group::recvAnysource(Tensors& tensors, int tag) {
   const auto start = [tag, first = std::make_shared<WorkPtr>()](c10d::Backend& gloo, Tensors& list, int k) {
     if (k > 0) return gloo.recv(list, (*first)->sourceRank(), tag);

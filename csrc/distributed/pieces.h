@@ -45,7 +45,7 @@ PiecePtr exchange_piece(const std::vector<Span>& inputs, const std::vector<Span>
 PiecePtr reduce_scatter_piece(const std::vector<Span>& inputs, const Span& output, const Reduction& reduction,
                               std::chrono::milliseconds timeout);
 
-/// If off, host memory of CPU devices is copied like that of other devices. Only tests use it.
+/// If off, host memory of CPU devices is copied like memory of other devices. Only tests use it.
 void set_host_mapping(bool on);
 
 }  // namespace ocl::distributed

@@ -101,7 +101,7 @@ class Builder {
   Value squeeze(const Value& x, const std::vector<int>& dims) const;
   Value unsqueeze(const Value& x, int dim) const;
   Value diagonal(const Value& x, int offset, int dim1, int dim2) const;
-  /// A window with the given sizes, strides and offset (in elements) on the value's elements in row-major order. If x
+  /// Returns a window with the given sizes, strides and offset (in elements) on the value's elements in row-major order. If x
   /// is a whole input, the window is on its memory, and `offset` counts from its first element. UnsupportedError if
   /// that input has gaps.
   Value as_strided(const Value& x, const Shape& sizes, const Shape& strides, const IndexExpr& offset);

@@ -155,10 +155,10 @@ enum class AttentionKind : uint8_t {
 /// is hugely negative, the logarithm of the sum would be lost when added to the maximum. A row whose keys are all
 /// masked has zeros.
 ///
-/// Two optional operands follow those of the kind. The mask [b, h, lq, lk] is bool (false: masked) or floating point
+/// Two optional operands follow the operands of the kind. The mask [b, h, lq, lk] is bool (false: masked) or floating point
 /// (added to s). The random state is i64 [2] = (seed, offset) of Philox.
 ///
-/// Element (b, h, i, j) of p is dropped if its random number is below `dropout`; the others are divided by 1 - dropout.
+/// Element (b, h, i, j) of p is dropped if its random number is below `dropout`; the other elements are divided by 1 - dropout.
 /// The number is word j % 4 of philox(seed, offset, ((b * heads + h) * lq + i) * ceil(lk / 4) + j / 4), scaled to [0,
 /// 1).
 struct AttentionAttrs {
@@ -229,7 +229,7 @@ struct Graph {
   NodeId add_node(Node node);
   /// Ranges of the size symbols, and of the loops of `node` if it is given.
   Ranges ranges(const Node* node = nullptr) const;
-  /// Text with everything that the graph holds. parse_graph (parse.h) reads it back exactly. Without origins, equal
+  /// Returns a text with everything that the graph holds. parse_graph (parse.h) reads it back exactly. Without origins, equal
   /// graphs from different source lines have equal text, so it serves as a cache key.
   std::string str(bool origins = true) const;
 };

@@ -37,7 +37,7 @@ int node_count(const IndexExpr& e);
 /// 2^64, and bounds computed from it prove nothing.
 bool& index_overflow();
 
-/// Floor division and remainder of integers as in Python. The divisor must not be 0.
+/// Return quotient (rounded down) and remainder of integers as Python does. The divisor must not be 0.
 int64_t floor_divide(int64_t a, int64_t b);
 int64_t floor_mod(int64_t a, int64_t b);
 

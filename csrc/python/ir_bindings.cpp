@@ -1,4 +1,4 @@
-// csrc/python/ir_bindings.cpp: _C.ir, the IR in Python. Names and fields are those of csrc/ir/*.h. ir.pyi has the
+// csrc/python/ir_bindings.cpp: _C.ir, the IR in Python. Names and fields are as in csrc/ir/*.h. ir.pyi has the
 // types.
 #include <pybind11/operators.h>
 #include <pybind11/pybind11.h>

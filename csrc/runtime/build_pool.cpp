@@ -206,7 +206,7 @@ std::vector<WorkerResult> build_in_workers(const Device& device, const std::vect
   std::vector<std::thread> threads;
   try {
     for (size_t t = 1; t < std::min(workers, sources.size()); ++t) threads.emplace_back(work);
-  } catch (const std::system_error&) {  // No more threads can be started. Go on with those that run.
+  } catch (const std::system_error&) {  // No more threads can be started. Go on with the threads that run.
   }
   work();
   for (std::thread& thread : threads) thread.join();

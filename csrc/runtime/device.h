@@ -23,7 +23,7 @@ class Queue;
 /// of the platform's or device's name. Python's config reads that variable and passes it to configure_devices.
 class Device {
  public:
-  /// Number of devices. Loads the OpenCL runtimes at the first call. ConfigError if the selection matches nothing.
+  /// Returns the number of devices. Loads the OpenCL runtimes at the first call. ConfigError if the selection matches nothing.
   static int count();
   /// Returns a device. ConfigError if there is no such index; it names the devices that exist. DeviceError in a forked
   /// child, where OpenCL is unusable.

@@ -14,7 +14,7 @@ class Queue;
 /// A point in a queue. It is complete when all work that was enqueued before it is done.
 class Event {
  public:
-  /// `timed`: time_ns() can be called.
+  /// `timed` says whether time_ns() can be called.
   Event(Queue& queue, bool timed);
   /// Returns whether the event is complete. DeviceError if the work before it failed.
   bool complete() const;

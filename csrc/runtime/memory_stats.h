@@ -21,7 +21,7 @@ struct Stat {
   }
 };
 
-/// Three values: for all blocks, for blocks of small slabs, for the others.
+/// Three values: for all blocks, for blocks of small slabs, and for blocks of other slabs.
 struct PooledStat {
   std::array<Stat, 3> of{};
   const Stat& all() const { return of[0]; }

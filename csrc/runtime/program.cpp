@@ -1,4 +1,4 @@
-// csrc/runtime/program.cpp: finds programs in memory or in the binary store, and builds the others.
+// csrc/runtime/program.cpp: finds programs in memory or in the binary store, and builds programs that are in neither.
 #include "csrc/runtime/program.h"
 
 #include <algorithm>

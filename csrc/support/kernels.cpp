@@ -49,7 +49,7 @@ constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
 struct Named {
   std::vector<const KernelRow*> rows;
   unsigned types = (1u << kKernelTypes) - 1;
-  bool is_row = false;  // True if the name is that of a single row.
+  bool is_row = false;  // True if the name names a single row.
 };
 
 Named find(std::string_view term) {

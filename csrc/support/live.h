@@ -6,7 +6,7 @@
 
 namespace ocl {
 
-/// Put into a class T as a member, it counts the objects of T.
+/// Counts the objects of class T. It must be a member of T.
 template <class T>
 class Live {
  public:

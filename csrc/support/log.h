@@ -7,7 +7,7 @@
 
 namespace ocl {
 
-// The numbers are those of Python's logging.
+// The numbers are the levels of Python's logging.
 enum class LogLevel { kDebug = 10, kInfo = 20, kWarning = 30, kError = 40 };
 
 /// Receives each message. `area` is the folder of csrc/ whose code logs, such as "runtime", "cache" or "schedule". The sink is

@@ -140,7 +140,7 @@ CopyKernel& copy_kernel(runtime::Device& device, const std::string& src, const s
   return *entry;
 }
 
-/// Drops dimensions of size 1, sorts the others from the innermost of `dst`, and merges neighbours where both strides
+/// Drops dimensions of size 1, sorts the other dimensions from the innermost of `dst`, and merges neighbours where both strides
 /// allow it. Returns false if more than kMaxDims dimensions remain.
 bool merge_dims(const at::Tensor& src, const at::Tensor& dst, Shape& shape) {
   std::vector<int64_t> order;

@@ -51,7 +51,7 @@ int device_in(const torch::jit::Stack& stack, size_t arguments) {
 constexpr std::array<std::string_view, 6> kMixedDevices = {"aten::index",      "aten::index_put",     "aten::_index_put_impl_",
                                                            "aten::index_put_", "aten::_unsafe_index", "aten::_ctc_loss"};
 
-/// ConfigError if arguments are on different devices. A CPU tensor without dimensions counts as a number.
+/// Throws ConfigError if arguments are on different devices. A CPU tensor without dimensions counts as a number.
 void check_devices(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   const auto& arguments = op.schema().arguments();
   if (std::find(kMixedDevices.begin(), kMixedDevices.end(), op.schema().name()) != kMixedDevices.end()) return;

@@ -20,7 +20,7 @@ class OclGenerator final : public c10::GeneratorImpl {
   uint64_t seed() override;  // Draws a new seed, sets it and returns it.
   void set_offset(uint64_t offset) override { offset_ = offset; }
   uint64_t get_offset() const override { return offset_; }
-  /// The state as 16 bytes on the CPU: seed and offset, both little-endian uint64.
+  /// Returns the state as 16 bytes on the CPU: seed and offset, both little-endian uint64.
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
   void set_state(const c10::TensorImpl& state) override;
 

@@ -71,7 +71,7 @@ def _section(names: tuple[str, ...], command: click.Command) -> str:
 
 
 def _paragraph(text: str) -> str:
-    r"""A paragraph of a help text as one line. A list, which begins with \b, becomes a table."""
+    r"""Returns a paragraph of a help text as one line. A list, which begins with \b, becomes a table."""
     if text.startswith("\b"):
         rows = [line.split("  ", 1) for line in text.splitlines()[1:]]
         head = "| column | meaning |\n|---|---|\n"

@@ -176,8 +176,5 @@ def progress(first: str) -> Iterator[Callable[[str], None]]:
     if not sys.stderr.isatty():
         yield lambda text: None
         return
-    with (
-        config.override(progress=False),
-        Console(stderr=True).status(first) as status,
-    ):  # only one progress line at a time
+    with config.override(progress=False), Console(stderr=True).status(first) as status:  # only one line of progress
         yield status.update

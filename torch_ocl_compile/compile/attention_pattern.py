@@ -240,7 +240,7 @@ def _needed_and_written(end: Node, operands: list[Any]) -> bool:
 
 
 def _result(made: Node, end: Node) -> Node:
-    """The op's result. It is a copy if a later node or the caller may write to it, because the op's gradient reads the
+    """Returns the op's result. It is a copy if a later node or the caller may write to it, because the op's gradient reads the
     result."""
     result = made.graph.call_function(operator.getitem, (made, 0))
     leaves = value(end).requires_grad and (_is_exposed(end, end) or _is_returned(end))

@@ -19,7 +19,7 @@ BATCH_NORM = {aten._native_batch_norm_legit_functional.default, aten.native_batc
 
 
 def ocl_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **settings: Any) -> Any:
-    """AOTAutograd's partition_fn. Returns the forward graph and the backward graph."""
+    """Serves as AOTAutograd's partition_fn. Returns the forward graph and the backward graph."""
     functionalise(joint)
     own_attention(joint)
     pool_by_offsets(joint)

@@ -23,16 +23,15 @@ class CompileTimes:
 
     graph: str  # forward_0, backward_1, inference_2, ...: as in the log, in dumps and in records
     loaded: bool  # whether the graph came from the cache; then nothing was traced and lowered
-    loading: (
-        float  # from the backend's start to the graph that was read from the cache; 0 for a graph that was compiled
-    )
+    # From the backend's start to the graph that was read from the cache. 0 for a graph that was compiled.
+    loading: float
     tracing: float  # AOTAutograd's work, without Dynamo's. The joint trace of forward and backward counts for the forward graph
     lowering: float  # from aten ops to the IR
     tuning: float  # measuring variants of kernels, which mode="max-autotune" asks for
     checking: float  # testing whether the kernels that the graph may use are right on this device
     scheduling: float  # fusion, layouts, the memory plan
     code_generation: float  # the kernels' texts
-    building: float  # loading kernels from the cache, and compiling those that it lacks
+    building: float  # loading kernels from the cache, and compiling kernels that it lacks
 
     @property
     def total(self) -> float:

@@ -165,7 +165,7 @@ def pinv(a: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, h
 def _tolerance(a: Tensor, atol: Tensor | None, rtol: Tensor | None, largest: Tensor) -> Tensor:
     """Returns the limit below which a singular value counts as 0.
 
-    A positive absolute tolerance replaces the default of the relative one; a given relative one counts as well.
+    A positive absolute tolerance replaces the default of the relative tolerance. A given relative tolerance counts too.
     """
     usual = torch.finfo(a.dtype).eps * max(a.shape[-2:])
     if rtol is None:

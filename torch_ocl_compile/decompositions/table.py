@@ -121,8 +121,7 @@ def split_bias_grad(grad: Any, x: Any, w: Any, bias_sizes: Any, *rest: Any) -> A
     *settings, mask = rest
     if not mask[2]:
         return NotImplemented
-    # For an input without channels, PyTorch's convolution gives an output without channels, whatever the filter's size
-    # is.
+    # For an input without channels, PyTorch's convolution gives an output without channels, whatever the filter is.
     is_empty = statically_known_true(x.shape[1] == 0)
     gb = grad.new_zeros(bias_sizes) if is_empty else aten.sum(grad, [0, *range(2, grad.dim())])
     gx, gw, _ = aten.convolution_backward(grad, x, w, bias_sizes, *settings, [mask[0], mask[1], False])

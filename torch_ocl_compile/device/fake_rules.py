@@ -3,7 +3,7 @@
 it a fake or meta function). Where the rules for ocl differ:
 
 - Convolutions: torch assumes contiguous results for every private device. On ocl, results have the layout that they
-  have on the CPU, for example channels-last. So no kernel has to scatter its stores.
+  have on the CPU, for example channels-last, so that no kernel has to scatter its stores.
 - Attention: results have the strides that they have on the CPU. Its gradients have no rule in some versions of
   torch; without a rule, torch runs the op on zeros whenever it is traced.
 - Batch norm in evaluation saves no statistics, as on the CPU.

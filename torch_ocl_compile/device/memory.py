@@ -1,4 +1,4 @@
-# torch_ocl_compile/device/memory.py: torch.ocl.memory: statistics, limits, snapshots. Names and meanings are those of torch.cuda.memory.
+# torch_ocl_compile/device/memory.py: torch.ocl.memory: statistics, limits, snapshots. Names and meanings are as in torch.cuda.memory.
 """Sizes are in bytes. Functions with a leading underscore have the names that PyTorch's guides use:
 `_record_memory_history`, `_snapshot` and `_dump_snapshot` make the file that https://pytorch.org/memory_viz shows."""
 

@@ -43,9 +43,8 @@ class ProfileRow:
     bandwidth: float  # bytes per second
     flops_rate: float  # operations per second
     bandwidth_share: float  # share of the peak bandwidth; NaN for a transfer
-    flops_share: (
-        float  # share of the peak rate of operations; NaN for a transfer, and on tensor cores unless a peak was given
-    )
+    # Share of the peak rate of operations. NaN for a transfer, and on tensor cores unless a peak was given.
+    flops_share: float
 
 
 class Profile:

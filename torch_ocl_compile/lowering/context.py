@@ -105,7 +105,7 @@ class Context:
     ) -> Any:
         """Builds one loop nest that computes `formula` of the broadcast arguments.
 
-        Values become terms cast to `compute` (default: the result's dtype), except those at the positions `raw`.
+        Values become terms cast to `compute` (default: the result's dtype), except values at the positions `raw`.
         Python numbers stay numbers, SymInts become terms. `dtype` is the storage dtype of the result, or a list of
         them if the formula returns a tuple. Returns one value, or a tuple of values.
         """

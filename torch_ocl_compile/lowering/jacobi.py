@@ -5,7 +5,7 @@ All columns but the last then move on by one place, cyclically; after e - 1 roun
 round is the same few kernels:
 
     cosine, sine [.., e / 2]   from three sums over the rows of a pair, or from three elements of a symmetric matrix
-    matrix, vectors [.., e]    each element from two, or from four where the rows are rotated as well
+    matrix, vectors [.., e]    each element from two, or from four where the rows are rotated too
 """
 
 from __future__ import annotations

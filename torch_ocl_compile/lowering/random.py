@@ -155,7 +155,7 @@ def seed_attention(node: torch.fx.Node, state: torch.fx.Node | None, changes: Ch
         sums = value[1].new_empty([2, *given["query"].meta["val"].shape[:-1]])
     made.meta["val"] = (value[0], sums, value[6] if state is None else state.meta["val"])
     changes.replace(node, made)
-    # The getitem nodes that follow become those of the new op, so that their values are saved for backward.
+    # The getitem nodes that follow become getitem nodes of the new op, so that their values are saved for backward.
     for position in (0, 1):
         if position in parts:
             parts[position].args = (made, position)

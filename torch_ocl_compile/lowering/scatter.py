@@ -211,7 +211,7 @@ class Segments:
 def _along(c: Context, x: ir.Value, dim: int, index: ir.Value, src: Any) -> ScatterSpec:
     """Returns the scatter problem of a scatter along `dim`.
 
-    Its rows are the other dimensions of `index`, which may be shorter than those of x.
+    Its rows are the other dimensions of `index`, which may be shorter than the same dimensions of x.
     """
     rows = [s for d, s in enumerate(index.sizes) if d != dim]
 

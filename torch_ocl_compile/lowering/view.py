@@ -191,7 +191,7 @@ def unfold(c: Context, x: ir.Value, dim: int, size: int, step: int) -> ir.Value:
 
 @lower(aten.cat.default)
 def cat(c: Context, xs: Sequence[ir.Value], dim: int = 0) -> ir.Value:
-    """Concatenates. Pieces of shape [0] are ignored, as in PyTorch. A piece that is repeated becomes a view."""
+    """Concatenates `xs`. Pieces of shape [0] are ignored, as in PyTorch. A piece that is repeated becomes a view."""
     rank = c.val.dim()
     dim %= rank
     kept = [x for x in xs if not (len(x.sizes) == 1 and rank > 1)]
