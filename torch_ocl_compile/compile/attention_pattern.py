@@ -23,8 +23,8 @@ from torch_ocl_compile.fx.graph_pass import Changes, graph_pass
 
 log = logging.getLogger(__name__)
 
-# The plain name of each function. A method is called by this name, with or without a trailing underscore, or is listed
-# in METHODS.
+# The plain name of each function. The method has this name too, with or without a trailing underscore, or METHODS has
+# its name.
 FUNCTIONS: dict[Any, str] = {
     **dict.fromkeys((operator.matmul, torch.matmul, torch.bmm), "matmul"),
     **dict.fromkeys((operator.add, operator.iadd, torch.add), "add"),

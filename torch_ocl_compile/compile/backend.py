@@ -57,7 +57,7 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: 
     with plan_store.lookup(gm, settings, example_inputs) as is_stored:
         if is_stored:
             compiler = {kind: plan_store.serializable(function) for kind, function in compiler.items()}
-        # Made anew for each graph, because aot_autograd stores its wrapped compilers in its own keywords.
+        # Each graph gets a new aot_autograd, because it stores the wrapped compilers in its own keywords.
         aot = aot_autograd(
             fw_compiler=compiler["forward"],
             bw_compiler=compiler["backward"],
@@ -67,7 +67,7 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: 
             keep_inference_input_mutations=True,
         )
         compiled = aot(gm, example_inputs)
-    # AOTAutograd copies the mark from a function that takes a list to this one, which does not; Dynamo's minifier believes it.
+    # AOTAutograd marks `compiled` as a function that takes one list, which it is not. Dynamo's minifier trusts the mark.
     getattr(compiled, "__dict__", {}).pop("_boxed_call", None)
     return compiled
 
@@ -172,10 +172,10 @@ def boundaries(kind: str) -> dict[str, Any]:
     tokens = len(metadata.tokens)
     if kind == "backward":
         donated = list(metadata.bw_donated_idxs or ()) if not metadata.num_backward_tokens else []
-        # Gradients become .grad of several tensors, and later calls add to them in place. So each needs memory of its
-        # own.
+        # Gradients become .grad of several tensors, and later calls add to them in place, so each gradient
+        # needs memory of its own.
         return {"donated": donated, "separate_views": True}
-    # Results are first the arguments that AOTAutograd writes back itself, then the results of the user.
+    # The first results are the arguments that AOTAutograd writes back itself. The results of the user follow.
     written = metadata.mutated_inp_runtime_indices
     first = tokens + len(written)
     aliases = [
@@ -210,6 +210,6 @@ def report_strides(plan: Any, lowered: Lowered) -> None:
         if isinstance(fake, torch.Tensor) and isinstance(result, PlanOutput):
             chosen = tuple(strides[result.position])
             if len(chosen) != fake.dim():
-                # The strides are symbolic, so the plan keeps the traced ones.
+                # The strides are symbolic, so the plan keeps the traced strides.
                 chosen = None
         context.output_strides.append(chosen)

@@ -16,7 +16,7 @@ import torch
 from torch_ocl_compile import _C
 
 BACKEND = "ocl"
-# The name of the first version, for programs that still use it.
+# The backend's name in the first version of this package, for programs that still use it.
 OLD_BACKEND = "ocl_gloo"
 
 _numbers = itertools.count()

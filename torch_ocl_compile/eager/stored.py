@@ -20,7 +20,7 @@ def context(device: int) -> tuple[str, str, dict[str, Any]]:
         from torch_ocl_compile.compile import check
 
         check.install()
-    # A dump must show how each plan is made.
+    # With a dump, every plan is made anew, because the dump shows how it is made.
     if config.get("dump") or not config.get("cache_size_mb"):
         return "", "", options
     code = identity.of_code()

@@ -54,7 +54,7 @@ class _Recorder(TorchDispatchMode):
         self.decompositions = decompositions
         self.owner = torch.nn.Module()  # Holds constants.
         self.graph = Graph()
-        # Keyed by id. The tensor is kept too, so that no later tensor gets the same id.
+        # The id of a tensor -> the tensor and its node. The tensor is kept too, so that no later tensor gets the same id.
         self.nodes: dict[int, tuple[torch.Tensor, Node]] = {}
         self.numbers: dict[Any, Node] = {}  # Expression -> node.
 

@@ -132,7 +132,7 @@ def _ends_in_place(name: str) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
-# Functions of targets. One target occurs in many nodes, so results are cached.
+# The functions below take targets. One target occurs in many nodes, so results are cached.
 
 
 @functools.lru_cache(4096)

@@ -37,8 +37,8 @@ LIBRARY.define(
     "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor out, Tensor sums, Tensor? state,"
     " float p, bool causal, bool nan_rows, float? scale, bool[4] wanted) -> (Tensor?, Tensor?, Tensor?, Tensor?)"
 )
-# max_pool{2,3}d_with_indices_backward with the size of the input instead of the input. So backward need not keep the
-# input.
+# max_pool{2,3}d_with_indices_backward with the size of the input instead of the input, so that backward need not
+# keep the input.
 LIBRARY.define(
     "max_pool_backward(Tensor grad, Tensor offsets, SymInt[] size, int[] kernel, int[] stride, int[] padding,"
     " int[] dilation) -> Tensor"

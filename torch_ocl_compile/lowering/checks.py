@@ -21,7 +21,7 @@ Check = Callable[..., "bool | torch.SymBool"]
 
 
 class Refused(Exception):
-    """Eager PyTorch raises an error for these arguments."""
+    """Means that eager PyTorch raises an error for the arguments of a node."""
 
 
 CHECKS: dict[Any, Check] = {}

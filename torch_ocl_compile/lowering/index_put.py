@@ -34,7 +34,7 @@ I32, I64 = ir.DType.kI32, ir.DType.kI64
 
 @dataclass(frozen=True)
 class IndexedScatter:
-    """The scatter problem of x[indices] = values, and which dimensions of x it indexes."""
+    """The scatter that x[indices] = values stands for, and the dimensions of x that it indexes."""
 
     problem: ScatterSpec
     # Dimensions of x that are indexed. A place is a position in these, flattened.
@@ -161,7 +161,7 @@ def index_put(
 
 
 def _rows_problem(c: Context, x: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> ScatterSpec:
-    """Returns the scatter problem x[.., index[s], ..] = src[.., s, ..] along dimension `dim`."""
+    """Returns the scatter x[.., index[s], ..] = src[.., s, ..] along dimension `dim`."""
     inner = [s for d, s in enumerate(x.sizes) if d != dim]
     index, src = lifted(c, index), lifted(c, src)
 

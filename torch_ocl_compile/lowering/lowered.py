@@ -114,8 +114,7 @@ class Lowered:
     sources: list[SymbolSource] = field(default_factory=list)
     # The nodes whose values `before` returns.
     host_values: list[torch.fx.Node] = field(default_factory=list)
-    # One entry per element of the last output of the ir.Graph, which holds the result of each bounds check (if not
-    # empty).
+    # If not empty, the last output of the ir.Graph has the results of bounds checks, and this has one entry for each.
     checked: list[Checked] = field(default_factory=list)
     # The op and the reason of each of `calls`.
     fallbacks: list[tuple[str, str]] = field(default_factory=list)

@@ -209,7 +209,7 @@ class Segments:
 
 
 def _along(c: Context, x: ir.Value, dim: int, index: ir.Value, src: Any) -> ScatterSpec:
-    """Returns the scatter problem of a scatter along `dim`.
+    """Returns the ScatterSpec of a scatter along `dim`.
 
     Its rows are the other dimensions of `index`, which may be shorter than the same dimensions of x.
     """

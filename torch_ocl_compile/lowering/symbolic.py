@@ -63,7 +63,7 @@ class Symbols:
     exprs: dict[Any, ir.IndexExpr] = field(default_factory=dict)
     sources: list[SymbolSource] = field(default_factory=list)
     names: list[Any] = field(default_factory=list)
-    # Composed sizes -> whether the guards imply that they are 1.
+    # A size that is an expression -> whether the guards imply that it is 1.
     ones: dict[Any, bool] = field(default_factory=dict)
 
     def bind_inputs(self, fakes: Sequence[Any]) -> None:

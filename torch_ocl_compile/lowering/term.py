@@ -242,10 +242,10 @@ def abs_(x: Term) -> Term:
 
 
 def minimum(x: Operand, y: Operand) -> Term:
-    """Returns the smaller one; NaN if either is NaN."""
+    """Returns the smaller operand; NaN if either is NaN."""
     return call("minimum", x, y)
 
 
 def maximum(x: Operand, y: Operand) -> Term:
-    """Returns the larger one; NaN if either is NaN."""
+    """Returns the larger operand; NaN if either is NaN."""
     return call("maximum", x, y)

@@ -51,15 +51,15 @@ OF_OP = {
     "pow": 64.0,
     "logaddexp": 32.0,
 }
-# Functions with zeros, or whose small values are differences: an absolute error in the same units.
+# Absolute errors in the same units, of functions that have zeros, or whose small values are differences of larger ones.
 ABSOLUTE = {
     "lgamma": 64.0, "digamma": 64.0, "gelu_erf_slope": 32.0, "softplus": 8.0, "bessel_j0": 64.0, "bessel_j1": 64.0,
     "bessel_y0": 64.0, "bessel_y1": 64.0, "spherical_bessel_j0": 64.0, "airy_ai": 64.0, "igamma": 64.0, "igammac": 64.0,
     "philox_normal": 16.0, "tan": 8.0, "logaddexp": 16.0, "log_ndtr": 16.0, "ndtri": 64.0,
 }  # fmt: skip
-# Differences that scale with the operand: x * (1 + tanh) is near 0 for large negative x.
+# Errors relative to the operand, of functions that are small differences: x * (1 + tanh) is near 0 for large negative x.
 OF_OPERAND = {"gelu_erf": 8.0, "gelu_tanh": 16.0, "erfinv": 32.0}
-# Recurrences, whose error grows with their steps and their largest intermediate value.
+# Functions that are computed by recurrences. Their error grows with their steps and their largest intermediate value.
 POLYNOMIALS = frozenset(
     ["chebyshev_t", "chebyshev_u", "chebyshev_v", "chebyshev_w", "hermite_h", "hermite_he", "laguerre", "legendre"]
 )

@@ -69,7 +69,7 @@ def render(it: Findings) -> str:
 
 @cache
 def _vega() -> str:
-    # The snippet, which its types ask for, is optional.
+    # The annotations of this function require a snippet, but it is optional.
     bundle: Callable[..., str] = vl_convert.javascript_bundle
     return bundle()
 

@@ -66,7 +66,7 @@ def _failures(target: str, path: str | None) -> Iterator[None]:
     except (BrokenPipeError, KeyboardInterrupt):
         raise
     except Exception as error:
-        # Dynamo wraps errors.
+        # Dynamo wraps errors of the program in its own.
         cause = getattr(error, "inner_exception", error)
         lines = str(cause).strip().splitlines() or [""]
         reason = "\n".join(lines) if isinstance(cause, OclError | torch.OutOfMemoryError) else lines[0]
